@@ -1,0 +1,36 @@
+"""The errors a person sees: one line that says what is wrong, one that says what would be right."""
+
+from __future__ import annotations
+
+
+class BenchrunError(Exception):
+    """Base of all expected errors; the command line prints it without a traceback.
+
+    ``where`` is a place such as ``recipes/x.yaml:12``; ``hint`` says what would be right.
+    """
+
+    exit_code = 2
+
+    def __init__(self, message: str, *, hint: str | None = None, where: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+        self.where = where
+
+    def __str__(self) -> str:
+        text = f"{self.where}: {self.message}" if self.where else self.message
+        return f"{text}\nhint: {self.hint}" if self.hint else text
+
+
+class UserError(BenchrunError):
+    """The input is wrong: a recipe, a cluster profile, an option, a log file (exit code 2)."""
+
+
+class MachineError(BenchrunError):
+    """Slurm or the machine refused or failed (exit code 3)."""
+
+    exit_code = 3
+
+
+class SchedulerUnavailable(MachineError):
+    """The scheduler does not answer. Says nothing about the jobs: keep their state, ask again."""

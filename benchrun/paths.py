@@ -1,0 +1,20 @@
+"""Where the data beside the code lies: in a checkout at the top, in a wheel under ``benchrun/_data``."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+PACKAGE = Path(__file__).resolve().parent
+DATA = PACKAGE / "_data" if (PACKAGE / "_data").is_dir() else PACKAGE.parent
+
+RECIPES = DATA / "recipes"
+CLUSTERS = RECIPES / "clusters"
+SUITES = RECIPES / "suites"
+TEMPLATES = DATA / "templates"
+REFERENCE = DATA / "results" / "reference"
+
+
+def runs_dir() -> Path:
+    """Where runs are written: ``$BENCHRUN_RESULTS/runs``, or ``results/runs`` under the current directory."""
+    return Path(os.environ.get("BENCHRUN_RESULTS", "results")) / "runs"

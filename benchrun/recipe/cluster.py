@@ -1,0 +1,81 @@
+"""A site's profile: where jobs run, in which container runtime, with which environment and binding."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field, PositiveInt, StringConstraints
+
+from benchrun.model import Frozen
+
+Line = Annotated[str, StringConstraints(pattern=r"^[^\r\n\x00]*$")]
+"""Text without line breaks: it ends up in one line of a script."""
+EnvName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
+Runtime = Literal["none", "pyxis", "apptainer", "singularity", "charliecloud", "podman", "docker"]
+
+
+class Container(Frozen):
+    """How the job's command gets into its image."""
+
+    runtime: Runtime = "none"
+    image: Line | None = None
+    """Used instead of the recipe's image: a local .sqsh or .sif, an unpacked directory, another registry."""
+    mounts: tuple[Line, ...] = ()
+    """``source:target`` or ``source:target:ro``; the run directory is always mounted."""
+    workdir: Line | None = None
+    """Working directory inside; the run directory when not given."""
+    options: tuple[Line, ...] = ()
+    """More options for the runtime's command (for pyxis: for srun), one word each."""
+
+
+class Binding(Frozen):
+    """Which CPUs and memory a rank may use."""
+
+    cpu_bind: Line | None = None
+    """srun's --cpu-bind, e.g. ``cores`` or ``none``."""
+    gpus_per_numa_node: PositiveInt | None = None
+    """With it every rank runs under numactl on NUMA node ``local rank // gpus_per_numa_node``."""
+
+
+class Cluster(Frozen):
+    """A site's profile. Everything about the place, nothing about the workload."""
+
+    name: Line
+    description: Line = ""
+    scheduler: Literal["slurm", "local"]
+    gpu: Line
+    """Name in the hardware table; ``CPU`` where training runs without a GPU."""
+    gpus_per_node: PositiveInt
+    """Ranks a node: one a GPU (8 on HGX H100/H200, 1 or 4 on GH200), or CPU processes."""
+    partition: Line | None = None
+    account: Line | None = None
+    qos: Line | None = None
+    reservation: Line | None = None
+    constraint: Line | None = None
+    nodelist: Line | None = None
+    exclude: Line | None = None
+    gres: Line | None = None
+    """Generic resource a node without its count, e.g. ``gpu`` or ``gpu:h200``; the count is added."""
+    exclusive: bool = True
+    """Ask for whole nodes: a shared node gives no benchmark."""
+    mem: Line | None = None
+    """sbatch --mem, e.g. ``0`` for all of the node's memory."""
+    cpus_per_task: PositiveInt | None = None
+    time_limit: Annotated[str, StringConstraints(pattern=r"^(\d+-)?\d{1,2}:\d{2}:\d{2}$")] = "00:30:00"
+    """[days-]hours:minutes:seconds."""
+    mpi: Line | None = None
+    """srun --mpi, e.g. ``pmix``."""
+    sbatch_options: tuple[Line, ...] = ()
+    """More header lines, one option each, e.g. ``--segment=8``."""
+    srun_options: tuple[Line, ...] = ()
+    """More options for srun, one word each."""
+    container: Container = Container()
+    binding: Binding = Binding()
+    setup: tuple[Line, ...] = ()
+    """Shell lines run once in the job before srun (``module load ...``): the site's own, not quoted."""
+    env: dict[EnvName, str] = Field(default_factory=dict)
+    """Environment of the ranks, e.g. the network interface NCCL must use."""
+    secrets: tuple[EnvName, ...] = ()
+    """Names of variables passed on from the submitting shell; their values are written nowhere."""
+    python: Line = "python3"
+    """Interpreter that runs the worker (inside the container, where there is one)."""

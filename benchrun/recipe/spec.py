@@ -1,0 +1,137 @@
+"""RunSpec: one run with nothing implicit. Written as spec.json; every later step reads only this."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
+
+from benchrun.model import Frozen, ModelShape
+from benchrun.recipe.cluster import Cluster, EnvName, Line
+
+Framework = Literal[
+    "megatron-core", "megatron-lm", "nemo1", "nemo2", "megatron-bridge", "hf", "maxtext", "paxml"
+]
+Precision = Literal["fp32", "bf16", "fp8"]
+
+
+class Layout(Frozen):
+    """How the model is spread over the GPUs. tp * pp * cp * dp = number of GPUs."""
+
+    tp: PositiveInt = 1
+    """Tensor parallel."""
+    pp: PositiveInt = 1
+    """Pipeline parallel."""
+    cp: PositiveInt = 1
+    """Context parallel."""
+    vp: PositiveInt = 1
+    """Virtual pipeline stages a rank (1: no interleaving)."""
+    ep: PositiveInt = 1
+    """Expert parallel; taken out of dp * cp (and tp, where etp is smaller)."""
+    etp: PositiveInt = 1
+    """Tensor parallel inside an expert."""
+    sequence_parallel: bool = False
+    """Split activations along the sequence in the parts that tp leaves whole."""
+
+
+class Recompute(Frozen):
+    """Activations thrown away in the forward pass and computed again in the backward pass."""
+
+    granularity: Literal["none", "selective", "full"] = "none"
+    method: Literal["uniform", "block"] | None = None
+    """Only with ``full``."""
+    num_layers: PositiveInt | None = None
+    """Layers a unit (uniform) or a stage (block); only with ``full``."""
+
+
+class Fp8(Frozen):
+    """FP8 recipe, named as transformer-engine names it."""
+
+    recipe: Literal["delayed", "tensorwise", "blockwise", "mxfp8"] = "delayed"
+    format: Literal["hybrid", "e4m3"] = "hybrid"
+    amax_history_len: PositiveInt = 1024
+    amax_compute_algo: Literal["max", "most_recent"] = "max"
+    param_gather: bool = True
+    """Keep the weights in FP8 and gather them so."""
+
+
+class Training(Frozen):
+    """What is computed a step, and how often."""
+
+    steps: PositiveInt = 50
+    seed: NonNegativeInt = 1234
+    lr: PositiveFloat = 3e-4
+    min_lr: NonNegativeFloat = 3e-5
+    lr_warmup_steps: NonNegativeInt = 0
+    weight_decay: NonNegativeFloat = 0.1
+    clip_grad: NonNegativeFloat = 1.0
+    distributed_optimizer: bool = True
+    """Each data-parallel rank keeps only its part of the optimizer's states."""
+    overlap_grad_reduce: bool = True
+    overlap_param_gather: bool = True
+    grad_reduce_in_fp32: bool = False
+    recompute: Recompute = Recompute()
+    fp8: Fp8 = Fp8()
+    """Used only where the run's precision is fp8."""
+
+
+class Data(Frozen):
+    """What the model is fed."""
+
+    kind: Literal["mock"] = "mock"
+    """``mock``: random tokens made by the framework itself."""
+    num_workers: NonNegativeInt = 1
+    """Data-loader processes a rank (0: in the training process)."""
+
+
+class RunSpec(Frozen):
+    """One run, resolved: the only input of rendering, launching, the worker and the comparison."""
+
+    schema_version: Literal[1] = 1
+    recipe: Line
+    task: Literal["pretrain", "sft", "lora"]
+    proxy: bool
+    """Fewer layers than the model has: never comparable with the whole model."""
+    derived: Line | None = None
+    """Why this layout was derived rather than published; null for a published one."""
+    framework: Framework
+    image: Line | None
+    gpu: Line
+    precision: Precision
+    num_gpus: PositiveInt
+    """Ranks: one a GPU, or CPU processes."""
+    num_nodes: PositiveInt
+    seq_length: PositiveInt
+    mbs: PositiveInt
+    """Micro-batch: sequences a data-parallel rank computes at once."""
+    gbs: PositiveInt
+    """Global batch: sequences a step, over all ranks."""
+    dp: PositiveInt
+    num_microbatches: PositiveInt
+    """gbs / (mbs * dp)."""
+    model: ModelShape
+    layout: Layout
+    training: Training
+    data: Data
+    env: dict[EnvName, str] = Field(default_factory=dict)
+    """Environment of the ranks: the framework's, the recipe's, then the cluster's; later ones win."""
+    cluster: Cluster
+
+    @property
+    def tokens_per_step(self) -> int:
+        """Tokens a step, over all ranks."""
+        return self.gbs * self.seq_length
+
+    def identity(self) -> str:
+        """Eight hex digits that differ when what is measured differs (not where, nor for how long it may run)."""
+        keys = self.model_dump(mode="json", exclude={"cluster", "schema_version", "derived"})
+        text = json.dumps(keys, sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:8]
+
+    @classmethod
+    def read(cls, path: Path) -> RunSpec:
+        """Read spec.json."""
+        return cls.model_validate_json(path.read_text())
