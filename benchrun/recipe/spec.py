@@ -16,6 +16,7 @@ Framework = Literal[
     "megatron-core", "megatron-lm", "nemo1", "nemo2", "megatron-bridge", "hf", "maxtext", "paxml"
 ]
 Precision = Literal["fp32", "bf16", "fp8"]
+Task = Literal["pretrain", "sft", "lora"]
 
 
 class Layout(Frozen):
@@ -92,7 +93,7 @@ class RunSpec(Frozen):
 
     schema_version: Literal[1] = 1
     recipe: Line
-    task: Literal["pretrain", "sft", "lora"]
+    task: Task
     proxy: bool
     """Fewer layers than the model has: never comparable with the whole model."""
     derived: Line | None = None

@@ -1,0 +1,101 @@
+"""Finding recipes, clusters and suites: by name among the shipped ones, or by the path of one's own file."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchrun import paths
+from benchrun.errors import UserError
+from benchrun.recipe.checked import checked, closest
+from benchrun.recipe.cluster import Cluster
+from benchrun.recipe.schema import PointGroup, Recipe, Suite
+from benchrun.recipe.spec import Framework, Precision
+from benchrun.recipe.yamlfile import Document, load
+
+
+@dataclass(frozen=True)
+class RecipeFile:
+    """A checked recipe and the document it came from, which knows the lines."""
+
+    name: str
+    recipe: Recipe
+    document: Document
+
+
+@dataclass(frozen=True)
+class Point:
+    """One tuned point: a group of the recipe at one precision, number of GPUs and framework."""
+
+    index: int
+    """Position of the group in the file."""
+    group: PointGroup
+    gpu: str
+    precision: Precision
+    num_gpus: int
+    framework: Framework
+
+
+def find(name: str, folder: Path, kind: str) -> Path:
+    """The file of ``name`` (a shipped name, or a path). UserError lists the names there are."""
+    if name.endswith((".yaml", ".yml")) or "/" in name:
+        path = Path(name)
+        if not path.is_file():
+            raise UserError(f"no such {kind} file: {name}")
+        return path
+    path = folder / f"{name}.yaml"
+    if not path.is_file():
+        raise UserError(f"no {kind} is called '{name}'", hint=closest(name, names(folder)))
+    return path
+
+
+def names(folder: Path) -> list[str]:
+    """The shipped names in one folder."""
+    return sorted(path.stem for path in folder.glob("*.yaml"))
+
+
+def recipe_file(name: str) -> RecipeFile:
+    """Load and check one recipe."""
+    path = find(name, paths.RECIPES, "recipe")
+    document = load(path)
+    return RecipeFile(path.stem, checked(Recipe, document), document)
+
+
+def cluster_document(name: str) -> Document:
+    """Load one cluster profile, unchecked: overrides come first. Its name is the name of its file."""
+    path = find(name, paths.CLUSTERS, "cluster")
+    document = load(path)
+    return Document({"name": path.stem, **document.data}, document.places)
+
+
+def default_cluster(gpu: str) -> str:
+    """The shipped profile used for a GPU when none is named: the local machine for CPU runs."""
+    if gpu == "CPU":
+        return "local"
+    for name in names(paths.CLUSTERS):
+        if checked(Cluster, cluster_document(name)).gpu == gpu:
+            return name
+    raise UserError(f"no shipped cluster profile has GPUs of type {gpu}", hint="name yours with --cluster FILE")
+
+
+def is_suite(name: str) -> bool:
+    """Whether ``name`` is a shipped suite or a suite file."""
+    if name.endswith((".yaml", ".yml")) and Path(name).is_file():
+        return "runs" in load(Path(name)).data
+    return (paths.SUITES / f"{name}.yaml").is_file()
+
+
+def suite(name: str) -> Suite:
+    """Load and check one suite."""
+    return checked(Suite, load(find(name, paths.SUITES, "suite")))
+
+
+def points(recipe: Recipe) -> list[Point]:
+    """Every point of a recipe, in the order of the file."""
+    return [
+        Point(index, group, group.gpu, precision, num_gpus, framework)
+        for index, group in enumerate(recipe.points)
+        for precision in group.precision
+        for framework in ((group.framework,) if group.framework else recipe.frameworks)
+        for num_gpus in group.num_gpus
+    ]

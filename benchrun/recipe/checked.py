@@ -1,0 +1,81 @@
+"""From a YAML document to a checked model; what pydantic finds is said with file:line and a legal alternative."""
+
+from __future__ import annotations
+
+import difflib
+import types
+import typing
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from benchrun.errors import UserError
+from benchrun.recipe.yamlfile import Document, Loc
+
+M = TypeVar("M", bound=BaseModel)
+
+
+def checked(model: type[M], document: Document) -> M:
+    """Validate ``document`` as ``model``. UserError names the first thing wrong, and how many more there are."""
+    try:
+        return model.model_validate(document.data)
+    except ValidationError as error:
+        problems = error.errors(include_url=False)
+        first = problems[0]
+        loc = _without_tags(document, first["loc"])
+        message, hint = _explain(model, loc, dict(first))
+        if len(problems) > 1:
+            message += f" (and {len(problems) - 1} more)"
+        raise UserError(message, hint=hint, where=document.where(loc) or None) from None
+
+
+def closest(word: str, legal: typing.Iterable[str]) -> str:
+    """Say what would be legal, the most similar first."""
+    names = sorted(str(name) for name in legal)
+    near = difflib.get_close_matches(word, names, n=1, cutoff=0.6)
+    listing = ", ".join(names)
+    return f"did you mean '{near[0]}'? Legal: {listing}" if near else f"legal: {listing}"
+
+
+def _explain(model: type[BaseModel], loc: Loc, problem: dict[str, Any]) -> tuple[str, str | None]:
+    key = ".".join(str(part) for part in loc) or "the file"
+    kind, value = problem["type"], problem.get("input")
+    if kind == "extra_forbidden":
+        legal = _fields(model, loc[:-1])
+        return f"unknown key '{key}'", closest(str(loc[-1]), legal) if legal else None
+    if kind == "missing":
+        return f"key '{key}' is missing", None
+    if kind == "literal_error":
+        return f"'{key}' is {value!r}", f"legal: {problem['ctx']['expected']}"
+    text = problem["msg"][:1].lower() + problem["msg"][1:]
+    return f"'{key}' is {value!r}: {text.removeprefix('value error, ')}", None
+
+
+def _without_tags(document: Document, loc: Loc) -> Loc:
+    """pydantic adds the name of a union's member to the path; the file has no such key."""
+    known: Loc = ()
+    for part in loc:
+        known = (*known, part) if (*known, part) in document.places or part == loc[-1] else known
+    return known
+
+
+def _fields(model: type[BaseModel], loc: Loc) -> list[str]:
+    """The keys that are legal at ``loc`` below ``model``."""
+    current: Any = model
+    for part in loc:
+        if isinstance(part, int) or not (isinstance(current, type) and issubclass(current, BaseModel)):
+            continue
+        field = current.model_fields.get(part)
+        current = _inner_model(field.annotation) if field else None
+    return list(current.model_fields) if isinstance(current, type) and issubclass(current, BaseModel) else []
+
+
+def _inner_model(annotation: Any) -> Any:
+    """The model inside ``X``, ``X | None``, ``tuple[X, ...]``."""
+    if isinstance(annotation, type) and not isinstance(annotation, types.GenericAlias):
+        return annotation
+    for part in typing.get_args(annotation):
+        inner = _inner_model(part)
+        if isinstance(inner, type) and issubclass(inner, BaseModel):
+            return inner
+    return None

@@ -1,0 +1,99 @@
+"""The draft of a run: recipe, point and cluster merged, then what ``--set`` changes, then checked as one."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from typing import Any
+
+from pydantic import Field, PositiveInt
+
+from benchrun.errors import UserError
+from benchrun.model import Frozen, ModelShape
+from benchrun.recipe.catalogue import Point, RecipeFile
+from benchrun.recipe.checked import checked, closest
+from benchrun.recipe.cluster import Cluster, EnvName, Line
+from benchrun.recipe.spec import Data, Layout, Training
+from benchrun.recipe.yamlfile import Document, Loc, parse, scalar
+
+
+class Draft(Frozen):
+    """Everything a user can set; the rest of a RunSpec follows from it."""
+
+    model: ModelShape
+    seq_length: PositiveInt
+    mbs: PositiveInt
+    gbs: PositiveInt
+    layout: Layout
+    training: Training
+    data: Data
+    image: Line | None
+    env: dict[EnvName, str] = Field(default_factory=dict)
+    cluster: Cluster
+
+
+def draft(file: RecipeFile, point: Point, cluster: Document, overrides: tuple[str, ...]) -> Draft:
+    """Merge and check. Errors name file:line, or the ``--set`` that brought the value."""
+    group, recipe = point.group, file.recipe
+    here: Loc = ("points", point.index)
+    source = file.document
+    data: dict[str, Any] = {}
+    places: dict[Loc, str] = {}
+
+    def put(target: Loc, value: Any, origin: Document, loc: Loc) -> None:
+        """Set one value of the draft and remember where it and its parts came from."""
+        _set(data, target, deepcopy(value))
+        for old, text in origin.places.items():
+            if old[: len(loc)] == loc:
+                places[(*target, *old[len(loc) :])] = text
+
+    def merge(target: str, section: dict[str, Any], loc: Loc) -> None:
+        data.setdefault(target, {})
+        for path, value in _leaves(section):
+            put((target, *path), value, source, (*loc, *path))
+
+    put(("model",), source.data["model"], source, ("model",))
+    put(("seq_length",), group.seq_length or recipe.seq_length, source, ("seq_length",))
+    put(("mbs",), group.mbs, source, (*here, "mbs"))
+    put(("gbs",), group.batch(point.num_gpus), source, (*here, "gbs" if group.gbs else "gbs_per_gpu"))
+    merge("layout", group.layout, (*here, "layout"))
+    merge("training", recipe.training, ("training",))
+    merge("training", group.training, (*here, "training"))
+    put(("data",), recipe.data.model_dump(), source, ("data",))
+    put(("image",), recipe.frameworks[point.framework].image, source, ("frameworks", point.framework, "image"))
+    put(("env",), {**recipe.frameworks[point.framework].env, **recipe.env}, source, ("env",))
+    put(("cluster",), cluster.data, cluster, ())
+    if group.num_layers:
+        put(("model", "num_layers"), group.num_layers, source, (*here, "num_layers"))
+    for override in overrides:
+        _override(data, places, override)
+    return checked(Draft, Document(data, places))
+
+
+def _leaves(section: dict[str, Any], path: Loc = ()) -> list[tuple[Loc, Any]]:
+    found: list[tuple[Loc, Any]] = []
+    for key, value in section.items():
+        found += _leaves(value, (*path, key)) if isinstance(value, dict) else [((*path, key), value)]
+    return found
+
+
+def _set(data: dict[str, Any], loc: Loc, value: Any) -> None:
+    for key in loc[:-1]:
+        inner = data.get(str(key))
+        if not isinstance(inner, dict):
+            inner = data[str(key)] = {}
+        data = inner
+    data[str(loc[-1])] = value
+
+
+def _override(data: dict[str, Any], places: dict[Loc, str], text: str) -> None:
+    """Apply one ``a.b=value``. A list, mapping or quoted value is read as YAML, anything else is one word or text."""
+    key, equals, value = text.partition("=")
+    loc: Loc = tuple(key.split("."))
+    if not equals or not all(loc):
+        raise UserError(f"--set {text}: expected key=value", hint="for example --set training.steps=20")
+    if loc[0] not in Draft.model_fields:
+        raise UserError(f"--set {text}: unknown key '{loc[0]}'", hint=closest(str(loc[0]), Draft.model_fields))
+    as_yaml = value[:1] in ("[", "{", '"', "'")
+    _set(data, loc, parse(f"value: {value}", f"--set {text}").data["value"] if as_yaml else scalar(value))
+    for end in range(1, len(loc) + 1):
+        places[loc[:end]] = f"--set {text}" if end == len(loc) else places.get(loc[:end], f"--set {text}")

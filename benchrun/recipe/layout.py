@@ -1,0 +1,156 @@
+"""The arithmetic of a layout: what cannot work is refused before it waits in a queue.
+
+Each rule gives one line: the rule, the numbers, the nearest legal value. Sources: the assertions of
+megatron.core (parallel_state, TransformerConfig, schedules) and transformer-engine's size rules for FP8.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from benchrun import hardware
+from benchrun.recipe.draft import Draft
+from benchrun.recipe.spec import Framework, Precision
+
+FP8_FRAMEWORKS: frozenset[Framework] = frozenset(
+    {"megatron-core", "megatron-lm", "nemo1", "nemo2", "megatron-bridge", "maxtext", "paxml"}
+)
+
+
+def refusals(draft: Draft, num_gpus: int, precision: Precision, framework: Framework) -> list[str]:
+    """Every rule that the layout breaks; empty when it can run."""
+    found = [*_sizes(draft), *_spread(draft, num_gpus), *_experts(draft, num_gpus), *_training(draft)]
+    found += [*_precision(draft, precision, framework), *_nodes(draft, num_gpus)]
+    return found
+
+
+def data_parallel(draft: Draft, num_gpus: int) -> int:
+    """Data-parallel ranks left over by tp, pp and cp."""
+    return num_gpus // (draft.layout.tp * draft.layout.pp * draft.layout.cp)
+
+
+def nearest(value: int, legal: Callable[[int], bool]) -> str:
+    """The closest legal numbers below and above ``value``."""
+    below = next((n for n in range(value, 0, -1) if legal(n)), None)
+    above = next((n for n in range(value, 64 * value + 1) if legal(n)), None)
+    return " or ".join(str(n) for n in dict.fromkeys((below, above)) if n is not None) or "none"
+
+
+def _divides(what: str, total: int, by: str, part: int) -> Iterator[str]:
+    """``part`` must divide ``total``; the nearest divisors are named."""
+    if total % part:
+        legal = nearest(part, lambda n: total % n == 0)
+        yield f"{what} ({total}) must be a multiple of {by} ({part}): {by} could be {legal}"
+
+
+def _sizes(draft: Draft) -> Iterator[str]:
+    model, layout = draft.model, draft.layout
+    yield from _divides("num_attention_heads", model.num_attention_heads, "tp", layout.tp)
+    yield from _divides("num_query_groups", model.num_query_groups, "tp", layout.tp)
+    yield from _divides("ffn_hidden_size", model.ffn_hidden_size, "tp", layout.tp)
+    heads, groups = model.num_attention_heads, model.num_query_groups
+    yield from _divides("num_attention_heads", heads, "num_query_groups", groups)
+    stages = layout.pp * layout.vp
+    if model.num_layers % stages:
+        legal = nearest(model.num_layers, lambda n: n % stages == 0)
+        yield (
+            f"num_layers ({model.num_layers}) must be a multiple of pp * vp ({layout.pp} * {layout.vp} = {stages}): "
+            f"num_layers could be {legal}"
+        )
+    if draft.seq_length > model.max_position_embeddings:
+        yield f"seq_length ({draft.seq_length}) must be at most max_position_embeddings ({model.max_position_embeddings})"
+    pieces = (2 * layout.cp if layout.cp > 1 else 1) * (layout.tp if layout.sequence_parallel else 1)
+    if draft.seq_length % pieces:
+        legal = nearest(draft.seq_length, lambda n: n % pieces == 0)
+        yield (
+            f"seq_length ({draft.seq_length}) must be a multiple of {pieces} (2 * cp where cp > 1, times tp with sequence "
+            f"parallelism): seq_length could be {legal}"
+        )
+    if layout.vp > 1 and layout.pp == 1:
+        yield f"vp ({layout.vp}) needs a pipeline: pp is 1, so vp must be 1"
+    if layout.sequence_parallel and layout.tp == 1:
+        yield "sequence_parallel splits over tensor-parallel ranks: tp is 1, so it must be false"
+
+
+def _spread(draft: Draft, num_gpus: int) -> Iterator[str]:
+    layout = draft.layout
+    block = layout.tp * layout.pp * layout.cp
+    if num_gpus % block:
+        legal = nearest(num_gpus, lambda n: n % block == 0)
+        yield (
+            f"number of GPUs ({num_gpus}) must be a multiple of tp * pp * cp "
+            f"({layout.tp} * {layout.pp} * {layout.cp} = {block}): it could be {legal}"
+        )
+        return
+    dp = num_gpus // block
+    unit = draft.mbs * dp
+    if draft.gbs % unit:
+        legal = nearest(draft.gbs, lambda n: n % unit == 0)
+        yield f"gbs ({draft.gbs}) must be a multiple of mbs * dp ({draft.mbs} * {dp} = {unit}): gbs could be {legal}"
+    elif layout.vp > 1 and (draft.gbs // unit) % layout.pp:
+        microbatches = draft.gbs // unit
+        legal = nearest(draft.gbs, lambda n: n % (unit * layout.pp) == 0)
+        yield (
+            f"micro-batches a step ({microbatches}) must be a multiple of pp ({layout.pp}) when stages interleave "
+            f"(vp {layout.vp}): gbs could be {legal}"
+        )
+
+
+def _experts(draft: Draft, num_gpus: int) -> Iterator[str]:
+    layout, moe = draft.layout, draft.model.moe
+    if moe is None:
+        if layout.ep > 1 or layout.etp > 1:
+            yield f"ep ({layout.ep}) and etp ({layout.etp}) need experts: this model is dense, so both must be 1"
+        return
+    if moe.topk > moe.num_experts:
+        yield f"topk ({moe.topk}) must be at most num_experts ({moe.num_experts})"
+    yield from _divides("num_experts", moe.num_experts, "ep", layout.ep)
+    yield from _divides("moe.ffn_hidden_size", moe.ffn_hidden_size, "etp", layout.etp)
+    if layout.tp > 1 and not layout.sequence_parallel:
+        yield f"experts with tp ({layout.tp}) > 1 need sequence_parallel: it must be true"
+    block = layout.ep * layout.etp * layout.pp
+    if num_gpus % block:
+        ranks = num_gpus // layout.pp // layout.etp
+        legal = nearest(layout.ep, lambda n: ranks % n == 0 and moe.num_experts % n == 0)
+        yield (
+            f"ep * etp * pp ({layout.ep} * {layout.etp} * {layout.pp} = {block}) must divide the number of GPUs "
+            f"({num_gpus}): ep could be {legal}"
+        )
+
+
+def _training(draft: Draft) -> Iterator[str]:
+    training, recompute = draft.training, draft.training.recompute
+    if training.overlap_param_gather and not (training.distributed_optimizer and training.overlap_grad_reduce):
+        yield "overlap_param_gather needs distributed_optimizer and overlap_grad_reduce: both must be true"
+    whole = recompute.method is not None and recompute.num_layers is not None
+    if recompute.granularity == "full" and not whole:
+        yield "recompute.granularity full needs recompute.method and recompute.num_layers"
+    if recompute.granularity != "full" and (recompute.method or recompute.num_layers):
+        yield f"recompute.method and num_layers belong to granularity full, not {recompute.granularity}"
+    stage_layers = draft.model.num_layers // draft.layout.pp
+    if recompute.num_layers is not None and recompute.num_layers > max(stage_layers, 1):
+        yield f"recompute.num_layers ({recompute.num_layers}) must be at most the layers of a stage ({stage_layers})"
+
+
+def _precision(draft: Draft, precision: Precision, framework: Framework) -> Iterator[str]:
+    if precision != "fp8":
+        return
+    gpu = hardware.gpu(draft.cluster.gpu)
+    if gpu is None or gpu.peak_fp8_tflops is None:
+        yield f"precision fp8 needs a GPU with FP8 units: {draft.cluster.gpu} has none; use bf16"
+    if framework not in FP8_FRAMEWORKS:
+        legal = ", ".join(sorted(FP8_FRAMEWORKS))
+        yield f"framework {framework} does not train in fp8; use bf16, or one of {legal}"
+    if draft.training.fp8.recipe == "mxfp8" and gpu is not None and gpu.arch == "Hopper":
+        yield f"fp8.recipe mxfp8 needs Blackwell: {draft.cluster.gpu} takes delayed, tensorwise or blockwise"
+    inner = (draft.model.moe.ffn_hidden_size if draft.model.moe else draft.model.ffn_hidden_size) // draft.layout.tp
+    for name, size in (("hidden_size", draft.model.hidden_size), ("ffn_hidden_size / tp", inner)):
+        if size % 16:
+            yield f"{name} ({size}) must be a multiple of 16 in fp8: {nearest(size, lambda n: n % 16 == 0)}"
+
+
+def _nodes(draft: Draft, num_gpus: int) -> Iterator[str]:
+    per_node = draft.cluster.gpus_per_node
+    if num_gpus > per_node and num_gpus % per_node:
+        legal = nearest(num_gpus, lambda n: n % per_node == 0)
+        yield f"number of GPUs ({num_gpus}) must fill nodes of {per_node} (cluster {draft.cluster.name}): it could be {legal}"

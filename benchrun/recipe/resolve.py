@@ -1,0 +1,72 @@
+"""Recipe x GPU x precision x number of GPUs x framework x cluster -> one RunSpec with nothing implicit."""
+
+from __future__ import annotations
+
+from benchrun.errors import UserError
+from benchrun.recipe import catalogue
+from benchrun.recipe.catalogue import Point, RecipeFile
+from benchrun.recipe.draft import Draft, draft
+from benchrun.recipe.environment import framework_env
+from benchrun.recipe.layout import data_parallel, refusals
+from benchrun.recipe.select import Request, select
+from benchrun.recipe.spec import RunSpec
+
+
+def resolve(request: Request) -> RunSpec:
+    """The RunSpec that ``request`` names. UserError says which rule it breaks, with numbers and a legal value."""
+    file = catalogue.recipe_file(request.recipe)
+    point = select(file, request)
+    return resolve_point(file, point, request.cluster, request.overrides)
+
+
+def resolve_point(
+    file: RecipeFile, point: Point, cluster: str | None = None, overrides: tuple[str, ...] = ()
+) -> RunSpec:
+    """The RunSpec of one point."""
+    profile = catalogue.cluster_document(cluster or catalogue.default_cluster(point.gpu))
+    planned = draft(file, point, profile, overrides)
+    where = file.document.where(("points", point.index))
+    _same_gpu(planned, point)
+    broken = refusals(planned, point.num_gpus, point.precision, point.framework)
+    if broken:
+        raise UserError("; ".join(broken), where=where, hint="change the layout in the recipe or with --set")
+    return _spec(file, point, planned)
+
+
+def _same_gpu(planned: Draft, point: Point) -> None:
+    if planned.cluster.gpu != point.gpu:
+        raise UserError(
+            f"cluster {planned.cluster.name} has {planned.cluster.gpu}, the point is for {point.gpu}",
+            hint=f"choose --gpu {planned.cluster.gpu}, or a --cluster with {point.gpu}",
+        )
+
+
+def _spec(file: RecipeFile, point: Point, planned: Draft) -> RunSpec:
+    dp = data_parallel(planned, point.num_gpus)
+    return RunSpec(
+        recipe=file.name,
+        task=file.recipe.task,
+        proxy=planned.model.num_layers != file.recipe.model.num_layers,
+        derived=point.group.derived,
+        framework=point.framework,
+        image=planned.cluster.container.image or planned.image,
+        gpu=point.gpu,
+        precision=point.precision,
+        num_gpus=point.num_gpus,
+        num_nodes=-(-point.num_gpus // planned.cluster.gpus_per_node),
+        seq_length=planned.seq_length,
+        mbs=planned.mbs,
+        gbs=planned.gbs,
+        dp=dp,
+        num_microbatches=planned.gbs // (planned.mbs * dp),
+        model=planned.model,
+        layout=planned.layout,
+        training=planned.training,
+        data=planned.data,
+        env={
+            **framework_env(point.framework, point.gpu, planned.layout),
+            **planned.env,
+            **planned.cluster.env,
+        },
+        cluster=planned.cluster,
+    )

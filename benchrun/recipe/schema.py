@@ -1,0 +1,97 @@
+"""What a recipe file and a suite file may say. The name of each is the name of its file."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, Field, PositiveInt, model_validator
+
+from benchrun.model import Frozen, ModelShape
+from benchrun.recipe.cluster import EnvName, Line
+from benchrun.recipe.spec import Data, Framework, Precision, Task
+
+
+def _listed(value: Any) -> Any:
+    return value if isinstance(value, list) else [value]
+
+
+Precisions = Annotated[tuple[Precision, ...], BeforeValidator(_listed), Field(min_length=1)]
+Counts = Annotated[tuple[PositiveInt, ...], BeforeValidator(_listed), Field(min_length=1)]
+Section = dict[str, Any]
+"""A part that is merged first (recipe, point, --set) and checked whole afterwards."""
+
+
+class FrameworkEntry(Frozen):
+    """What one framework needs for this workload."""
+
+    image: Line | None = None
+    """Container image as ``registry/name:tag`` or a path; none where the worker runs on the host."""
+    env: dict[EnvName, str] = Field(default_factory=dict)
+
+
+class PointGroup(Frozen):
+    """Tuned points that share a layout: every listed precision at every listed number of GPUs."""
+
+    gpu: Line
+    precision: Precisions
+    num_gpus: Counts
+    framework: Framework | None = None
+    """Only with this framework; with each of the recipe's when not given."""
+    layout: Section = Field(default_factory=dict)
+    mbs: PositiveInt
+    gbs: PositiveInt | None = None
+    """Global batch, the same at every number of GPUs (strong scaling)."""
+    gbs_per_gpu: PositiveInt | None = None
+    """Global batch a GPU (weak scaling)."""
+    seq_length: PositiveInt | None = None
+    num_layers: PositiveInt | None = None
+    """Fewer layers than the model has: a proxy."""
+    training: Section = Field(default_factory=dict)
+    source: Line | None = None
+    """Who published this layout, where, in which version."""
+    derived: Line | None = None
+    """Why this layout, where nobody published one."""
+
+    @model_validator(mode="after")
+    def _one_batch_rule(self) -> PointGroup:
+        if (self.gbs is None) == (self.gbs_per_gpu is None):
+            raise ValueError("give gbs or gbs_per_gpu, one of them")
+        return self
+
+    def batch(self, num_gpus: int) -> int:
+        """The global batch at ``num_gpus``."""
+        return self.gbs if self.gbs is not None else (self.gbs_per_gpu or 0) * num_gpus
+
+
+class Recipe(Frozen):
+    """One workload: its dimensions, its frameworks, its tuned points."""
+
+    description: Line
+    task: Task
+    model: ModelShape
+    seq_length: PositiveInt
+    training: Section = Field(default_factory=dict)
+    data: Data = Data()
+    env: dict[EnvName, str] = Field(default_factory=dict)
+    frameworks: dict[Framework, FrameworkEntry] = Field(min_length=1)
+    """The first one is used when none is asked for."""
+    points: tuple[PointGroup, ...] = Field(min_length=1)
+
+
+class SuiteRun(Frozen):
+    """One run of a suite: a point and what is set on top."""
+
+    recipe: Line
+    gpu: Line | None = None
+    precision: Precision | None = None
+    num_gpus: PositiveInt | None = None
+    framework: Framework | None = None
+    set: dict[Line, Any] = Field(default_factory=dict)
+    """``key: value`` as with ``--set``."""
+
+
+class Suite(Frozen):
+    """A list of runs."""
+
+    description: Line
+    runs: tuple[SuiteRun, ...] = Field(min_length=1)

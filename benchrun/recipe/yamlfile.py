@@ -1,0 +1,109 @@
+"""YAML with a memory: every value knows the file and line it came from, so that errors can say where.
+
+Stricter than YAML 1.1 where it surprises: a key given twice is refused, ``on`` and ``no`` are text,
+``1e9`` is a number, ``00:30:00`` is not one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from benchrun.errors import UserError
+
+Loc = tuple[str | int, ...]
+"""Keys and list positions from the top of a document to a value."""
+
+_Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_INT = re.compile(r"[-+]?[0-9][0-9_]*$")
+_FLOAT = re.compile(r"[-+]?([0-9]+\.[0-9]*|\.[0-9]+|[0-9]+)([eE][-+]?[0-9]+)?$")
+_WORDS = {"": None, "~": None, "null": None, "true": True, "false": False}
+
+
+@dataclass(frozen=True)
+class Document:
+    """Plain values (dict, list, str, int, float, bool, None) and the place of each."""
+
+    data: dict[str, Any]
+    places: Mapping[Loc, str] = field(default_factory=dict)
+
+    def where(self, loc: Loc) -> str:
+        """The place of a value, or of the closest enclosing one that has a place."""
+        for end in range(len(loc), -1, -1):
+            if loc[:end] in self.places:
+                return self.places[loc[:end]]
+        return ""
+
+    def at(self, *loc: str | int) -> Document:
+        """The part below ``loc`` (a mapping) as a document of its own."""
+        data: Any = self.data
+        for key in loc:
+            data = data[key]
+        size = len(loc)
+        places = {place[size:]: text for place, text in self.places.items() if place[:size] == loc}
+        return Document(data, places)
+
+
+def load(path: Path) -> Document:
+    """Read one YAML file whose top is a mapping. UserError with file:line for anything else."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"cannot be read: {error}", where=str(path)) from error
+    return parse(text, str(path))
+
+
+def parse(text: str, name: str) -> Document:
+    """Parse YAML text; ``name`` stands for the file in messages."""
+    try:
+        root = yaml.compose(text, Loader=_Loader)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        where = f"{name}:{mark.line + 1}" if mark else name
+        raise UserError(f"not valid YAML: {error.problem or error.context}", where=where) from error
+    except yaml.YAMLError as error:
+        raise UserError(f"not valid YAML: {error}", where=name) from error
+    if not isinstance(root, yaml.MappingNode):
+        raise UserError("expected a mapping (key: value) at the top", where=f"{name}:1")
+    places: dict[Loc, str] = {}
+    return Document(_build(root, (), name, places), places)
+
+
+def scalar(text: str) -> Any:
+    """The value of one unquoted word."""
+    if text in _WORDS:
+        return _WORDS[text]
+    if _INT.match(text):
+        return int(text.replace("_", ""))
+    return float(text) if _FLOAT.match(text) else text
+
+
+def _build(node: yaml.Node, loc: Loc, name: str, places: dict[Loc, str]) -> Any:
+    places.setdefault(loc, f"{name}:{node.start_mark.line + 1}")
+    if isinstance(node, yaml.SequenceNode):
+        return [_build(item, (*loc, i), name, places) for i, item in enumerate(node.value)]
+    if isinstance(node, yaml.MappingNode):
+        return _mapping(node, loc, name, places)
+    return node.value if node.style else scalar(node.value)  # a quoted or block scalar is text
+
+
+def _mapping(node: yaml.MappingNode, loc: Loc, name: str, places: dict[Loc, str]) -> dict[str, Any]:
+    result: dict[str, Any] = {}
+    for key_node, value_node in node.value:
+        key, where = key_node.value, f"{name}:{key_node.start_mark.line + 1}"
+        if not isinstance(key, str):
+            raise UserError("a key must be one word", where=where)
+        if key in result:
+            raise UserError(
+                f"key '{key}' is given twice",
+                hint=f"the first stands at {places[(*loc, key)]}; keep one",
+                where=where,
+            )
+        places[(*loc, key)] = where
+        result[key] = _build(value_node, (*loc, key), name, places)
+    return result
