@@ -1,0 +1,79 @@
+"""The command line: verbs only. Each verb is a file beside this one, imported when it is called."""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+from typing import Any
+
+import click
+
+VERBS = {
+    "list": "Every point of every recipe.",
+    "show": "One point resolved: model, layout, FLOPs, memory, references.",
+    "render": "The sbatch script of one point.",
+    "launch": "Run a point or a suite, under Slurm or on this machine.",
+    "status": "How runs are going, and how they ended.",
+    "cancel": "Stop runs.",
+    "parse": "A training log -> step time, tokens/s/GPU, TFLOPS.",
+    "compare": "Runs or logs against reference numbers: the verdict.",
+    "report": "Runs as tables.",
+    "doctor": "What this machine can do.",
+}
+
+
+class Verbs(click.Group):
+    """Lists verbs without importing them, so that ``--help`` answers at once."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(VERBS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in VERBS:
+            return None
+        command: click.Command = import_module(f"benchrun.cli.{cmd_name}").command
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(list(VERBS.items()))
+
+
+def _version(ctx: click.Context, _param: click.Parameter, value: bool) -> None:
+    if value and not ctx.resilient_parsing:
+        from benchrun import __version__
+
+        click.echo(f"benchrun {__version__}")
+        ctx.exit()
+
+
+@click.group(cls=Verbs, context_settings={"help_option_names": ["-h", "--help"]})
+@click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=_version, help="Show the version.")
+def group() -> None:
+    """Does your cluster train large language models as fast as it should, and if not, why?
+
+    A point is chosen everywhere by the same options:
+    RECIPE --gpu H100 --precision fp8 --num-gpus 64 [--framework F] [--cluster NAME] [--set key=value ...]
+
+    Exit codes: 0 all well; 1 measured and slow; 2 wrong input; 3 Slurm or the machine failed;
+    4 finished but inconclusive, incomplete or not comparable.
+    """
+
+
+def main(argv: list[str] | None = None) -> Any:
+    """Entry point. Expected errors are printed without a traceback and give their exit code."""
+    from benchrun.errors import BenchrunError
+
+    try:
+        sys.exit(group.main(args=argv, prog_name="benchrun", standalone_mode=False) or 0)
+    except click.exceptions.Abort:
+        sys.exit(130)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(2)
+    except BenchrunError as error:
+        click.echo(f"error: {error}", err=True)
+        sys.exit(error.exit_code)
+    except BrokenPipeError:
+        sys.stderr.close()
+        sys.exit(0)

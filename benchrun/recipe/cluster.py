@@ -21,9 +21,7 @@ class Container(Frozen):
     image: Line | None = None
     """Used instead of the recipe's image: a local .sqsh or .sif, an unpacked directory, another registry."""
     mounts: tuple[Line, ...] = ()
-    """``source:target`` or ``source:target:ro``; the run directory is always mounted."""
-    workdir: Line | None = None
-    """Working directory inside; the run directory when not given."""
+    """``source:target`` or ``source:target:ro``; the run directory is always mounted, and is the working directory."""
     options: tuple[Line, ...] = ()
     """More options for the runtime's command (for pyxis: for srun), one word each."""
 

@@ -1,0 +1,5 @@
+"""``python -m benchrun``."""
+
+from benchrun.cli import main
+
+main()

@@ -1,0 +1,32 @@
+"""How each container runtime spells an image, and which variables must be carried into it."""
+
+from __future__ import annotations
+
+from benchrun.recipe.spec import RunSpec
+
+_RANK = ("MASTER_ADDR", "MASTER_PORT", "RANK", "LOCAL_RANK", "WORLD_SIZE", "PYTHONPATH")
+
+
+def is_path(image: str) -> bool:
+    """Whether an image is a file or directory rather than a name in a registry."""
+    return image.startswith(("/", "./", "../", "~")) or image.endswith((".sqsh", ".sif"))
+
+
+def image_for(spec: RunSpec) -> str | None:
+    """The image as the cluster's runtime wants it.
+
+    enroot separates registry and name by ``#`` (``nvcr.io#nvidia/nemo:25.07``); apptainer and singularity take a
+    ``docker://`` address; charliecloud, podman and docker take the name as it is; paths stay as they are.
+    """
+    image, runtime = spec.image, spec.cluster.container.runtime
+    if image is None or is_path(image):
+        return image
+    if runtime == "pyxis":
+        registry, slash, rest = image.partition("/")
+        return f"{registry}#{rest}" if slash and "." in registry else image
+    return f"docker://{image}" if runtime in ("apptainer", "singularity") else image
+
+
+def inside_env(spec: RunSpec) -> tuple[str, ...]:
+    """Names of the variables a rank needs inside the container, sorted within their kind."""
+    return (*_RANK, *sorted(spec.env), *spec.cluster.secrets)
