@@ -20,7 +20,8 @@ def checked(model: type[M], document: Document) -> M:
     try:
         return model.model_validate(document.data)
     except ValidationError as error:
-        problems = error.errors(include_url=False)
+        # A misspelt key is also a missing one: say the cause, not the effect.
+        problems = sorted(error.errors(include_url=False), key=lambda p: p["type"] != "extra_forbidden")
         first = problems[0]
         loc = _without_tags(document, first["loc"])
         message, hint = _explain(model, loc, dict(first))

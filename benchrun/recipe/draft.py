@@ -42,9 +42,12 @@ def draft(file: RecipeFile, point: Point, cluster: Document, overrides: tuple[st
     def put(target: Loc, value: Any, origin: Document, loc: Loc) -> None:
         """Set one value of the draft and remember where it and its parts came from."""
         _set(data, target, deepcopy(value))
+        for end in range(1, len(target)):
+            places.setdefault(target[:end], origin.where(loc))
         for old, text in origin.places.items():
             if old[: len(loc)] == loc:
-                places[(*target, *old[len(loc) :])] = text
+                new = (*target, *old[len(loc) :])
+                places[new] = text
 
     def merge(target: str, section: dict[str, Any], loc: Loc) -> None:
         data.setdefault(target, {})

@@ -26,7 +26,7 @@ class Memory:
     @property
     def total(self) -> float:
         """Sum of the parts; the framework and NCCL take some GiB more."""
-        return sum(asdict(self).values())
+        return self.weights + self.gradients + self.optimizer + self.activations + self.logits
 
     def parts(self) -> dict[str, float]:
         """The parts and their total, rounded to 0.01 GiB."""
@@ -72,7 +72,7 @@ def _activations(spec: RunSpec) -> float:
     tokens = spec.mbs * spec.seq_length / layout.cp
     layers = spec.model.num_layers / layout.pp
     # 1F1B: the first stage holds pp micro-batches; interleaving holds a little more.
-    in_flight = min(spec.num_microbatches, layout.pp)
+    in_flight = float(min(spec.num_microbatches, layout.pp))
     if layout.vp > 1:
         in_flight *= 1 + (layout.pp - 1) / (layout.pp * layout.vp)
     kept, inputs = _layer_bytes(spec), 2 * spec.model.hidden_size / _sequence_split(spec)

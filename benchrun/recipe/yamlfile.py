@@ -89,7 +89,8 @@ def _build(node: yaml.Node, loc: Loc, name: str, places: dict[Loc, str]) -> Any:
         return [_build(item, (*loc, i), name, places) for i, item in enumerate(node.value)]
     if isinstance(node, yaml.MappingNode):
         return _mapping(node, loc, name, places)
-    return node.value if node.style else scalar(node.value)  # a quoted or block scalar is text
+    quoted = getattr(node, "style", None)  # a quoted or block scalar is text
+    return node.value if quoted else scalar(node.value)
 
 
 def _mapping(node: yaml.MappingNode, loc: Loc, name: str, places: dict[Loc, str]) -> dict[str, Any]:
@@ -98,12 +99,10 @@ def _mapping(node: yaml.MappingNode, loc: Loc, name: str, places: dict[Loc, str]
         key, where = key_node.value, f"{name}:{key_node.start_mark.line + 1}"
         if not isinstance(key, str):
             raise UserError("a key must be one word", where=where)
+        here = (*loc, key)
         if key in result:
-            raise UserError(
-                f"key '{key}' is given twice",
-                hint=f"the first stands at {places[(*loc, key)]}; keep one",
-                where=where,
-            )
-        places[(*loc, key)] = where
-        result[key] = _build(value_node, (*loc, key), name, places)
+            hint = f"the first stands at {places[here]}; keep one"
+            raise UserError(f"key '{key}' is given twice", hint=hint, where=where)
+        places[here] = where
+        result[key] = _build(value_node, here, name, places)
     return result

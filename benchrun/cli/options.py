@@ -1,0 +1,58 @@
+"""Options that several verbs share, and the small things around them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+from benchrun.recipe.select import Request
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+json_option = click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout, nothing else.")
+
+
+def point_options(function: F) -> F:
+    """The options that choose a point, the same for every verb."""
+    options = [
+        click.argument("recipe"),
+        click.option("--gpu", help="GPU of the point, e.g. H100; CPU for the tiny ones."),
+        click.option("--precision", help="fp8, bf16 or fp32."),
+        click.option(
+            "--num-gpus", type=click.IntRange(min=1), help="Number of GPUs (CPU processes for the tiny ones)."
+        ),
+        click.option("--framework", help="What trains; the recipe's first framework if not given."),
+        click.option("--cluster", metavar="NAME|FILE", help="Cluster profile; one with the point's GPU if not given."),
+        click.option(
+            "--set", "overrides", metavar="KEY=VALUE", multiple=True, help="Change one value, checked like the file."
+        ),
+    ]
+    for option in reversed(options):
+        function = option(function)
+    return function
+
+
+def request(
+    recipe: str,
+    gpu: str | None,
+    precision: str | None,
+    num_gpus: int | None,
+    framework: str | None,
+    cluster: str | None,
+    overrides: tuple[str, ...],
+) -> Request:
+    """The options as one request."""
+    return Request(recipe, gpu, precision, num_gpus, framework, cluster, overrides)
+
+
+def print_json(document: Any) -> None:
+    """Print one JSON document on stdout."""
+    click.echo(json.dumps(document, indent=2, allow_nan=False))
+
+
+def say(text: str) -> None:
+    """Talk goes to stderr: stdout is for results."""
+    click.echo(text, err=True)

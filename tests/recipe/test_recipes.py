@@ -1,0 +1,141 @@
+"""What recipes may say, how a point is chosen, and what an error tells."""
+
+from __future__ import annotations
+
+import pytest
+
+from benchrun import paths
+from benchrun.errors import UserError
+from benchrun.recipe import catalogue
+from benchrun.recipe.resolve import resolve, resolve_point
+from benchrun.recipe.select import Request
+
+RECIPE = (paths.RECIPES / "tiny-llama.yaml").read_text()
+
+
+def broken(tmp_path, old, new):
+    """The message for tiny-llama with one line changed."""
+    assert old in RECIPE
+    path = tmp_path / "mine.yaml"
+    path.write_text(RECIPE.replace(old, new, 1))
+    with pytest.raises(UserError) as error:
+        resolve(Request(str(path), "CPU", "fp32", 1))
+    return error.value
+
+
+def line_of(text):
+    return next(i for i, line in enumerate(RECIPE.splitlines(), 1) if text in line)
+
+
+def test_every_shipped_point_resolves_and_its_numbers_fit_together():
+    for name in catalogue.names(paths.RECIPES):
+        file = catalogue.recipe_file(name)
+        for point in catalogue.points(file.recipe):
+            spec = resolve_point(file, point)
+            layout = spec.layout
+            assert layout.tp * layout.pp * layout.cp * spec.dp == spec.num_gpus
+            assert spec.mbs * spec.dp * spec.num_microbatches == spec.gbs
+            assert (spec.num_nodes - 1) * spec.cluster.gpus_per_node < spec.num_gpus
+            assert (point.group.source is None) != (point.group.derived is None) or point.gpu == "CPU"
+
+
+def test_every_shipped_cluster_and_suite_is_legal():
+    for name in catalogue.names(paths.CLUSTERS):
+        assert catalogue.cluster_document(name).data["name"] == name
+    for name in catalogue.names(paths.SUITES):
+        for run in catalogue.suite(name).runs:
+            resolve(Request(run.recipe, run.gpu, run.precision, run.num_gpus, run.framework))
+
+
+def test_an_unknown_key_is_named_with_file_line_and_the_key_that_was_meant(tmp_path):
+    error = broken(tmp_path, "  hidden_size: 64", "  hiden_size: 64")
+    assert error.where.endswith(f"mine.yaml:{line_of('  hidden_size: 64')}")
+    assert "model.hiden_size" in error.message
+    assert "did you mean 'hidden_size'" in error.hint
+
+
+def test_an_unknown_key_in_a_merged_section_has_its_line_too(tmp_path):
+    error = broken(tmp_path, "  lr: 1e-2", "  learning_rate: 1e-2")
+    assert error.where.endswith(f"mine.yaml:{line_of('  lr: 1e-2')}")
+    assert "training.learning_rate" in error.message
+
+
+def test_a_wrong_value_is_named_with_its_line(tmp_path):
+    error = broken(tmp_path, "  num_layers: 4", "  num_layers: four")
+    assert error.where.endswith(f"mine.yaml:{line_of('  num_layers: 4')}")
+    assert "'four'" in error.message
+
+
+def test_a_wrong_word_lists_the_legal_ones(tmp_path):
+    error = broken(tmp_path, "  lr: 1e-2", "  recompute: {granularity: some}\n  lr: 1e-2")
+    assert "'some'" in error.message
+    assert "selective" in error.hint
+
+
+def test_a_missing_key_is_named(tmp_path):
+    error = broken(tmp_path, "  num_layers: 4\n", "")
+    assert "model.num_layers" in error.message
+    assert "missing" in error.message
+
+
+def test_an_unknown_recipe_names_the_closest():
+    with pytest.raises(UserError) as error:
+        resolve(Request("llama3.1-8"))
+    assert "did you mean 'llama3.1-8b'" in error.value.hint
+
+
+def test_an_unlisted_scale_names_the_nearest_listed_ones():
+    with pytest.raises(UserError) as error:
+        resolve(Request("llama3.1-8b", "H100", "fp8", 48))
+    assert "nearest: 32, 64" in error.value.hint
+
+
+def test_what_is_not_asked_for_is_chosen_only_without_a_choice():
+    assert resolve(Request("tiny-llama", precision="fp32", num_gpus=1)).gpu == "CPU"
+    with pytest.raises(UserError) as error:
+        resolve(Request("tiny-llama", num_gpus=1))
+    assert "--precision: fp32, bf16" in error.value.hint
+
+
+def test_a_cluster_with_another_gpu_is_refused():
+    with pytest.raises(UserError, match="has H200, the point is for H100"):
+        resolve(Request("llama3.1-8b", "H100", "fp8", 8, cluster="hgx-h200"))
+
+
+class TestSet:
+    """``--set`` is checked like the file."""
+
+    def spec(self, *overrides):
+        return resolve(Request("tiny-llama", "CPU", "fp32", 2, overrides=overrides))
+
+    def test_changes_one_value(self):
+        assert self.spec("training.steps=7").training.steps == 7
+        assert self.spec("cluster.env.NCCL_DEBUG=INFO").env["NCCL_DEBUG"] == "INFO"
+        assert self.spec("cluster.container.mounts=[/a:/b, /c:/d]").cluster.container.mounts == ("/a:/b", "/c:/d")
+
+    def test_later_ones_win(self):
+        assert self.spec("training.steps=7", "training.steps=8").training.steps == 8
+
+    def test_text_stays_text(self):
+        assert self.spec('cluster.env.X=$(touch x); "quote').env["X"] == '$(touch x); "quote'
+
+    def test_fewer_layers_make_a_proxy(self):
+        assert self.spec("model.num_layers=2").proxy is True
+        assert self.spec().proxy is False
+
+    @pytest.mark.parametrize(
+        ("override", "says"),
+        [
+            ("training.step=7", "did you mean 'steps'"),
+            ("trainig.steps=7", "did you mean 'training'"),
+            ("training.steps=many", "'many'"),
+            ("training.steps", "expected key=value"),
+            ("training.steps=0", "greater than 0"),
+            ("num_gpus=4", "unknown key"),
+        ],
+    )
+    def test_a_mistake_is_named(self, override, says):
+        with pytest.raises(UserError) as error:
+            self.spec(override)
+        assert says in str(error.value)
+        assert f"--set {override}" in str(error.value)

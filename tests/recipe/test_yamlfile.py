@@ -1,0 +1,58 @@
+"""A YAML file's values know their lines, and YAML's surprises are refused."""
+
+from __future__ import annotations
+
+import pytest
+
+from benchrun.errors import UserError
+from benchrun.recipe.yamlfile import load, parse
+
+
+def test_every_value_knows_its_line():
+    document = parse("a: 1\nb:\n  - x\n  - {c: 2}\n", "f.yaml")
+    assert document.where(("a",)) == "f.yaml:1"
+    assert document.where(("b", 1, "c")) == "f.yaml:4"
+    assert document.where(("b", 1, "unknown")) == "f.yaml:4"
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("1e-2", 0.01),
+        ("1e9", 1e9),
+        ("50", 50),
+        ("1_000", 1000),
+        ("on", "on"),
+        ("no", "no"),
+        ("00:30:00", "00:30:00"),
+        ("null", None),
+        ("~", None),
+        ("true", True),
+        ("'50'", "50"),
+        ('"true"', "true"),
+        ("0x10", "0x10"),
+    ],
+)
+def test_scalars_mean_what_they_look_like(text, value):
+    parsed = parse(f"key: {text}", "f.yaml").data["key"]
+    assert parsed == value
+    assert type(parsed) is type(value)
+
+
+def test_a_key_given_twice_is_refused_with_both_lines():
+    with pytest.raises(UserError) as error:
+        parse("a: 1\nb: 2\na: 3\n", "f.yaml")
+    assert error.value.where == "f.yaml:3"
+    assert "f.yaml:1" in str(error.value.hint)
+
+
+@pytest.mark.parametrize("text", ["a: [1", "- 1\n- 2\n", "", "a:\n\t- 1", "{[1]: 2}", "a: *nothing"])
+def test_what_is_not_a_mapping_of_values_is_refused_with_its_place(text):
+    with pytest.raises(UserError) as error:
+        parse(text, "f.yaml")
+    assert str(error.value.where).startswith("f.yaml")
+
+
+def test_a_missing_file_is_one_clear_error(tmp_path):
+    with pytest.raises(UserError, match="cannot be read"):
+        load(tmp_path / "none.yaml")

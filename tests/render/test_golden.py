@@ -1,0 +1,81 @@
+"""Every recipe on every cluster it fits and with every framework, held to the scripts in tests/golden.
+
+``pytest tests/render --update-golden`` writes them anew; the change is then reviewed as a diff.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from benchrun import __version__, paths
+from benchrun.recipe import catalogue
+from benchrun.recipe.checked import checked
+from benchrun.recipe.cluster import Cluster
+from benchrun.recipe.resolve import resolve_point
+from benchrun.render import render
+
+GOLDEN = Path(__file__).parent.parent / "golden"
+
+
+def cases() -> list:
+    """The largest point of each recipe x GPU x precision x framework, on each shipped cluster with that GPU."""
+    found = []
+    clusters = {name: checked(Cluster, catalogue.cluster_document(name)) for name in catalogue.names(paths.CLUSTERS)}
+    for name in catalogue.names(paths.RECIPES):
+        file = catalogue.recipe_file(name)
+        largest = {(p.gpu, p.precision, p.framework): p for p in catalogue.points(file.recipe)}
+        for point in largest.values():
+            for cluster in clusters.values():
+                if cluster.gpu == point.gpu:
+                    stem = f"{name}_{point.gpu}_{point.precision}_{point.num_gpus}_{point.framework}_{cluster.name}"
+                    found.append(pytest.param(file, point, cluster.name, id=stem))
+    return found
+
+
+def same_or_update(request, path, text):
+    text = text.replace(f"benchrun {__version__}", "benchrun VERSION")
+    if request.config.getoption("--update-golden"):
+        path.write_text(text)
+    assert path.exists(), f"no {path.name}: run pytest tests/render --update-golden and review it"
+    assert text == path.read_text()
+
+
+@pytest.mark.parametrize(("file", "point", "cluster"), cases())
+def test_the_script_is_the_reviewed_one(request, file, point, cluster):
+    script = render(resolve_point(file, point, cluster))["job.sh"]
+    same_or_update(request, GOLDEN / f"{request.node.callspec.id}.sh", script)
+
+
+@pytest.mark.parametrize("runtime", ["pyxis", "apptainer", "singularity", "charliecloud", "podman", "docker", "none"])
+def test_each_container_runtime(request, runtime):
+    file = catalogue.recipe_file("llama3.1-8b")
+    point = next(p for p in catalogue.points(file.recipe) if p.framework == "megatron-core" and p.gpu == "H100")
+    overrides = (
+        f"cluster.container.runtime={runtime}",
+        "cluster.container.options=[]",
+        "cluster.container.mounts=[/scratch:/scratch]",
+        "cluster.secrets=[HF_TOKEN]",
+    )
+    script = render(resolve_point(file, point, "dgx-h100", overrides))["job.sh"]
+    same_or_update(request, GOLDEN / f"container_{runtime}.sh", script)
+
+
+def test_no_golden_file_is_left_over():
+    known = {f"{case.id}.sh" for case in cases()}
+    left = {path.name for path in GOLDEN.glob("*.sh")} - known
+    assert all(name.startswith("container_") for name in left), left
+
+
+def test_every_script_is_sound_shell():
+    scripts = sorted(GOLDEN.glob("*.sh"))
+    assert scripts
+    for script in scripts:
+        subprocess.run(["bash", "-n", str(script)], check=True)
+    if shutil.which("shellcheck") is None:
+        pytest.skip("shellcheck is not installed")
+    result = subprocess.run(["shellcheck", *map(str, scripts)], capture_output=True, text=True)
+    assert result.returncode == 0, result.stdout
