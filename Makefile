@@ -1,0 +1,52 @@
+# make demo: a tiny model really trained, judged; make test: everything that can be tried on this machine.
+# Other Python: make demo PYTHON=python3.12. Behind a proxy or an own index: pip's usual variables.
+
+PYTHON ?= python3
+VENV   ?= .venv
+BIN    := $(VENV)/bin
+# The pair that was tried on CPUs. torch comes first and alone, so that nothing resolves it anew.
+TORCH  ?= torch==2.13.0
+MCORE  ?= megatron-core==0.16.1
+
+.PHONY: demo test check format clean
+.DELETE_ON_ERROR:
+
+demo: $(VENV)/.train
+	$(BIN)/benchrun show tiny-llama --precision fp32 --num-gpus 2 --json >/dev/null
+	$(BIN)/benchrun launch tiny-llama --precision fp32 --num-gpus 2 --wait
+
+test: $(VENV)/.dev
+	$(BIN)/python -m pytest -q
+
+check: $(VENV)/.dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: $(VENV)/.dev
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+clean:
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+
+# -- the environment, made once and again when pyproject.toml changes ------------------------------------
+
+$(VENV)/.train: pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || { \
+	  echo "benchrun needs Python 3.10 or newer, as $(PYTHON): make $(MAKECMDGOALS) PYTHON=python3.12" >&2; exit 2; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { \
+	  echo "Python's venv module is missing. On Debian or Ubuntu: apt install python3-venv" >&2; exit 2; }
+	@test "$$(df -Pk . | awk 'NR==2 {print $$4}')" -ge 3000000 || { \
+	  echo "less than 3 GB free here; PyTorch alone takes 1 GB" >&2; exit 2; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@echo "installing PyTorch and megatron-core into $(VENV) (once; one to three minutes)" >&2
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check "$(TORCH)" && \
+	  $(BIN)/python -m pip install --quiet --disable-pip-version-check "$(MCORE)" -e '.[train]' || { \
+	  echo "pip could not install; its message stands above. No network? Set pip's proxy or index. On other than" >&2; \
+	  echo "Linux x86_64 or aarch64 megatron-core has no wheel and needs a C++ compiler (apt install g++)." >&2; exit 2; }
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.train pyproject.toml
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[train,dev]'
+	@touch $@
