@@ -21,13 +21,11 @@ def point_options(function: F) -> F:
         click.argument("recipe"),
         click.option("--gpu", help="GPU of the point, e.g. H100; CPU for the tiny ones."),
         click.option("--precision", help="fp8, bf16 or fp32."),
-        click.option(
-            "--num-gpus", type=click.IntRange(min=1), help="Number of GPUs (CPU processes for the tiny ones)."
-        ),
+        click.option("--num-gpus", type=click.IntRange(min=1), help="Number of GPUs, or of CPU processes."),
         click.option("--framework", help="What trains; the recipe's first framework if not given."),
         click.option("--cluster", metavar="NAME|FILE", help="Cluster profile; one with the point's GPU if not given."),
         click.option(
-            "--set", "overrides", metavar="KEY=VALUE", multiple=True, help="Change one value, checked like the file."
+            "--set", "overrides", metavar="KEY=VALUE", multiple=True, help="Change a value; checked like the file."
         ),
     ]
     for option in reversed(options):

@@ -58,13 +58,14 @@ def _sizes(draft: Draft) -> Iterator[str]:
             f"num_layers could be {legal}"
         )
     if draft.seq_length > model.max_position_embeddings:
-        yield f"seq_length ({draft.seq_length}) must be at most max_position_embeddings ({model.max_position_embeddings})"
+        most = model.max_position_embeddings
+        yield f"seq_length ({draft.seq_length}) must be at most max_position_embeddings ({most})"
     pieces = (2 * layout.cp if layout.cp > 1 else 1) * (layout.tp if layout.sequence_parallel else 1)
     if draft.seq_length % pieces:
         legal = nearest(draft.seq_length, lambda n: n % pieces == 0)
         yield (
-            f"seq_length ({draft.seq_length}) must be a multiple of {pieces} (2 * cp where cp > 1, times tp with sequence "
-            f"parallelism): seq_length could be {legal}"
+            f"seq_length ({draft.seq_length}) must be a multiple of {pieces} (2 * cp where cp > 1, "
+            f"times tp with sequence parallelism): seq_length could be {legal}"
         )
     if layout.vp > 1 and layout.pp == 1:
         yield f"vp ({layout.vp}) needs a pipeline: pp is 1, so vp must be 1"
@@ -153,4 +154,5 @@ def _nodes(draft: Draft, num_gpus: int) -> Iterator[str]:
     per_node = draft.cluster.gpus_per_node
     if num_gpus > per_node and num_gpus % per_node:
         legal = nearest(num_gpus, lambda n: n % per_node == 0)
-        yield f"number of GPUs ({num_gpus}) must fill nodes of {per_node} (cluster {draft.cluster.name}): it could be {legal}"
+        where = f"nodes of {per_node} (cluster {draft.cluster.name})"
+        yield f"number of GPUs ({num_gpus}) must fill {where}: it could be {legal}"
