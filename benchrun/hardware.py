@@ -1,0 +1,54 @@
+"""The one table of GPUs: memory and dense peaks, each with its source. What is not in it has no peak and no MFU."""
+
+from __future__ import annotations
+
+import csv
+import functools
+from dataclasses import dataclass
+from pathlib import Path
+
+_TABLE = Path(__file__).with_name("hardware.csv")
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """One GPU. Peaks are dense (without structured sparsity), in TFLOPS."""
+
+    name: str
+    arch: str
+    memory_gib: float
+    """As sold: 80 GB of HBM are 80 GiB; driver and ECC leave about 1 % less."""
+    peak_bf16_tflops: float
+    peak_fp8_tflops: float | None
+    """None where the GPU has no FP8 units."""
+    gpus_per_node: int
+    cpu_arch: str
+    source: str
+
+    def peak_tflops(self, precision: str) -> float | None:
+        """Dense peak at ``precision``; None where there is none to divide by (FP32 training has no agreed peak)."""
+        return {"bf16": self.peak_bf16_tflops, "fp8": self.peak_fp8_tflops}.get(precision)
+
+
+def gpu(name: str) -> Gpu | None:
+    """The GPU called ``name``, or None: never a guess. SXM unless the name says otherwise."""
+    return _gpus().get(name)
+
+
+@functools.cache
+def _gpus() -> dict[str, Gpu]:
+    with _TABLE.open(newline="") as file:
+        return {row["gpu"]: _gpu(row) for row in csv.DictReader(file)}
+
+
+def _gpu(row: dict[str, str]) -> Gpu:
+    return Gpu(
+        name=row["gpu"],
+        arch=row["arch"],
+        memory_gib=float(row["memory_gib"]),
+        peak_bf16_tflops=float(row["peak_bf16_tflops"]),
+        peak_fp8_tflops=float(row["peak_fp8_tflops"]) if row["peak_fp8_tflops"] else None,
+        gpus_per_node=int(row["gpus_per_node"]),
+        cpu_arch=row["cpu_arch"],
+        source=row["source"],
+    )
