@@ -1,0 +1,1 @@
+"""Step records + model shape -> step time, tokens/s/GPU, TFLOPS, MFU."""

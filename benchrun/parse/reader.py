@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -51,8 +52,6 @@ class Tail:
             return []
         whole = block[: block.rfind(b"\n") + 1]
         self._offset += len(whole)
-        import io
-
         lines = matching_lines(io.BytesIO(whole), (megatron.STEP_NEEDLE,))
         return [step for line in lines for step in megatron.steps(line.text, line.number, True)]
 
