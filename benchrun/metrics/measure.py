@@ -80,9 +80,7 @@ def measure(
     tflops = _tflops(summary, model, seq_length)
     mfu = _mfu(gpu, precision, tflops)
     problems = list(summary.problems)
-    impossible = next(
-        (entry for entry in mfu if entry.divisor.startswith(f"{gpu} {precision}") and entry.causal > 1), None
-    )
+    impossible = mfu[0] if mfu and mfu[0].causal > 1 else None
     if impossible:
         detail = f"{impossible.causal:.2f} of the peak of {impossible.divisor}: the steps cannot have been this fast"
         problems.append(ProblemEntry(kind="impossible_rate", line=None, detail=detail))

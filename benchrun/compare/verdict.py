@@ -1,0 +1,213 @@
+"""Metrics + references -> verdict. Sanity before performance: a fast wrong run is invalid."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Sequence
+from typing import Literal
+
+from benchrun.compare.conditions import HARD, LOSS, SOFT, Conditions, Difference, differences
+from benchrun.compare.references import Metric, Reference, matching
+from benchrun.metrics.measure import Metrics
+from benchrun.model import Frozen
+
+Name = Literal["pass", "slow", "faster_than_expected", "inconclusive", "not_comparable", "no_reference", "invalid_run"]
+FATAL_PROBLEMS = frozenset({"nan_loss", "missing_steps", "impossible_rate"})
+
+
+class Check(Frozen):
+    """One number held against one reference entry."""
+
+    metric: Metric
+    value: float
+    """Ours: the median over the window, over the repeats."""
+    low: float
+    high: float
+    """Between these ours lies: over the repeats, or by the spread of one run's steps."""
+    reference: Reference
+    ratio: float
+    """Speed relative to the reference (above 1 is faster); for a loss ours / theirs."""
+    band: tuple[float, float]
+    """Ratios that pass."""
+    differs: tuple[Difference, ...]
+    """Conditions that differ and are allowed to."""
+    verdict: Name
+
+
+class Verdict(Frozen):
+    """The answer, the entry it rests on, and why."""
+
+    schema_version: Literal[1] = 1
+    verdict: Name
+    reason: str
+    """One sentence."""
+    ending: str | None
+    runs: int
+    checks: tuple[Check, ...]
+    differs: tuple[Difference, ...]
+    """With ``not_comparable``: the keys that differ from the nearest reference."""
+    nearest: Reference | None
+    conditions: Conditions
+
+    @property
+    def exit_code(self) -> int:
+        """0 pass; 1 slow; 4 whatever else: no number to act on, or one that needs a look first."""
+        return {"pass": 0, "slow": 1}.get(self.verdict, 4)
+
+
+def judge(
+    ours: Conditions, metrics: Sequence[Metrics], references: Sequence[Reference], *, ending: str | None = None
+) -> Verdict:
+    """Judge one run, or the repeats of one. ``ending`` is how the job ended, where a job was launched."""
+    broken = _broken(metrics, ending)
+    if broken:
+        return _verdict("invalid_run", broken, ours, metrics, ending)
+    found = matching(ours, references)
+    loss = _loss_check(ours, metrics, found)
+    speed = _speed_check(ours, metrics, found)
+    checks = tuple(check for check in (speed, loss) if check)
+    if loss and loss.verdict != "pass":
+        reason = f"the final loss is {loss.value:.4f}, not {loss.reference.value:.4f}: this run computed something else"
+        return _verdict("invalid_run", reason, ours, metrics, ending, checks)
+    if speed:
+        return _verdict(speed.verdict, _speed_reason(speed), ours, metrics, ending, checks)
+    if loss:
+        reason = f"the final loss agrees; nobody published a speed for {ours.recipe} on {ours.num_gpus} x {ours.gpu}"
+        return _verdict("pass", reason, ours, metrics, ending, checks)
+    return _without_reference(ours, metrics, references, ending)
+
+
+def _broken(metrics: Sequence[Metrics], ending: str | None) -> str | None:
+    """Why these runs give no number at all."""
+    if ending not in (None, "completed"):
+        return f"the job ended as {ending}"
+    for run in metrics:
+        fatal = next((problem for problem in run.problems if problem.kind in FATAL_PROBLEMS), None)
+        if run.num_steps == 0:
+            return "the log holds no step"
+        if not run.complete:
+            return f"only {run.num_steps} steps of {run.planned_steps} were made"
+        if fatal:
+            return f"{fatal.kind}: {fatal.detail}"
+    return None if metrics else "nothing was measured"
+
+
+def _speed_check(ours: Conditions, metrics: Sequence[Metrics], found: Sequence[Reference]) -> Check | None:
+    entries = [e for e in found if e.metric in ("step_time_s", "tokens_per_s_per_gpu") and "misprint" not in e.flags]
+    if not entries:
+        return None
+    best = max(entries, key=lambda e: (not e.flags, _agreement(e, ours), e.source.date))
+    speeds = [_speed(run, best) for run in metrics]
+    middle = statistics.median([speed[1] for speed in speeds])
+    # Repeats speak for themselves; a single run's median is as sure as its steps are steady.
+    low = min(s[1] for s in speeds) if len(speeds) > 1 else speeds[0][0]
+    high = max(s[1] for s in speeds) if len(speeds) > 1 else speeds[0][2]
+    band = (1 - best.tolerance_low, 1 + best.tolerance_high)
+    value = best.value / middle if best.metric == "step_time_s" else best.value * middle
+    return Check(
+        metric=best.metric,
+        value=value,
+        low=low,
+        high=high,
+        reference=best,
+        ratio=middle,
+        band=band,
+        differs=differences(best.key, ours, SOFT),
+        verdict=_in_band(low, middle, high, band),
+    )
+
+
+def _in_band(low: float, middle: float, high: float, band: tuple[float, float]) -> Name:
+    if any(low < edge < high for edge in band):
+        return "inconclusive"
+    if middle < band[0]:
+        return "slow"
+    return "faster_than_expected" if middle > band[1] else "pass"
+
+
+def _speed(run: Metrics, reference: Reference) -> tuple[float, float, float]:
+    """Low, middle and high of a run's speed relative to the reference.
+
+    The interval is two standard errors of the median (1.25 times that of the mean, as for a normal distribution).
+    """
+    assert run.step_time_s is not None and run.window is not None  # _broken has seen to that
+    step = run.step_time_s
+    error = 2 * 1.25 * step.stdev / math.sqrt(run.window.rows)
+    if reference.metric == "step_time_s":
+        middle = reference.value / step.median
+    else:
+        middle = (run.tokens_per_s_per_gpu.median or 0.0) / reference.value
+    relative = error / step.median
+    return middle * (1 - relative), middle, middle * (1 + relative)
+
+
+def _loss_check(ours: Conditions, metrics: Sequence[Metrics], found: Sequence[Reference]) -> Check | None:
+    entries = [e for e in found if e.metric == "final_loss" and not differences(e.key, ours, (*LOSS, *SOFT))]
+    losses = [run.final_loss for run in metrics if run.final_loss is not None]
+    if not entries or not losses:
+        return None
+    best = max(entries, key=lambda entry: entry.source.date)
+    ratios = [loss / best.value for loss in losses]
+    band = (1 - best.tolerance_low, 1 + best.tolerance_high)
+    agrees = all(band[0] <= ratio <= band[1] for ratio in ratios)
+    return Check(
+        metric="final_loss",
+        value=statistics.median(losses),
+        low=min(losses),
+        high=max(losses),
+        reference=best,
+        ratio=statistics.median(ratios),
+        band=band,
+        differs=(),
+        verdict="pass" if agrees else "invalid_run",
+    )
+
+
+def _agreement(entry: Reference, ours: Conditions) -> int:
+    """How many of the soft conditions a reference shares with us."""
+    return sum(getattr(entry.key, key) is not None and getattr(entry.key, key) == getattr(ours, key) for key in SOFT)
+
+
+def _without_reference(
+    ours: Conditions, metrics: Sequence[Metrics], references: Sequence[Reference], ending: str | None
+) -> Verdict:
+    same = [e for e in references if e.key.recipe == ours.recipe and e.key.gpu == ours.gpu and e.metric != "final_loss"]
+    if not same:
+        reason = f"no published number for {ours.recipe} on {ours.gpu}"
+        return _verdict("no_reference", reason, ours, metrics, ending)
+    nearest = min(same, key=lambda entry: len(differences(entry.key, ours, HARD)))
+    differs = differences(nearest.key, ours, HARD)
+    reason = "; ".join(f"{d.key}: reference {d.theirs}, this run {d.ours}" for d in differs)
+    return _verdict("not_comparable", reason, ours, metrics, ending, (), differs, nearest)
+
+
+def _speed_reason(check: Check) -> str:
+    percent = 100 * (check.ratio - 1)
+    says = f"{abs(percent):.1f} % {'faster' if percent >= 0 else 'slower'} than the reference"
+    if check.verdict == "inconclusive":
+        return f"{says}, but the spread reaches over the edge of what passes: run it with --repeats 3"
+    limit = f"up to {100 * (1 - check.band[0]):.0f} % slower or {100 * (check.band[1] - 1):.0f} % faster passes"
+    return f"{says} ({limit})"
+
+
+def _verdict(
+    name: Name,
+    reason: str,
+    ours: Conditions,
+    metrics: Sequence[Metrics],
+    ending: str | None,
+    checks: tuple[Check, ...] = (),
+    differs: tuple[Difference, ...] = (),
+    nearest: Reference | None = None,
+) -> Verdict:
+    return Verdict(
+        verdict=name,
+        reason=reason,
+        ending=ending,
+        runs=len(metrics),
+        checks=checks,
+        differs=differs,
+        nearest=nearest,
+        conditions=ours,
+    )
