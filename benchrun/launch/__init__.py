@@ -1,0 +1,1 @@
+"""Submit, poll, classify endings, keep the run directory. The only room that starts processes."""

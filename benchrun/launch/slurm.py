@@ -1,0 +1,136 @@
+"""Slurm, through its own commands. Polling is one squeue for all jobs, then one sacct for those that left it.
+
+Named fields in parsable form, because ``--json`` changes its shape between versions (22.05 to 26.05 tried).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from collections.abc import Iterable, Sequence
+
+from benchrun.errors import MachineError, SchedulerUnavailable
+from benchrun.launch.rundir import RunDir
+from benchrun.launch.scheduler import Job, Phase
+
+TIMEOUT_S = 30
+_PENDING = frozenset({"PENDING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "SPECIAL_EXIT", "RESV_DEL_HOLD"})
+_RUNNING = frozenset(
+    {"RUNNING", "CONFIGURING", "COMPLETING", "RESIZING", "SIGNALING", "STAGE_OUT", "STOPPED", "SUSPENDED"}
+)
+_SQUEUE = "%i|%T|%r|%N"
+_SACCT = "JobID,State,ExitCode,NodeList,Reason,Restarts"
+
+
+class Slurm:
+    """The cluster that this machine submits to."""
+
+    def submit(self, run: RunDir) -> str:
+        result = _call(["sbatch", "--parsable", f"--chdir={run.path}", f"--job-name={run.run_id}", "job.sh"], run.path)
+        if result.returncode != 0:
+            if _no_answer(result.stderr):
+                raise SchedulerUnavailable(_text(result))
+            raise MachineError(f"sbatch refused the job: {_text(result)}", hint=f"the script: {run.path}/job.sh")
+        return result.stdout.strip().split(";")[0]
+
+    def poll(self, jobs: Sequence[str]) -> dict[str, Job]:
+        if not jobs:
+            return {}
+        queued = self._squeue(jobs)
+        left = [job for job in jobs if job not in queued]
+        remembered = self._sacct(left) if left else {}
+        gone = {job: Job(job, Phase.GONE, "UNKNOWN") for job in left}
+        return {**gone, **remembered, **queued}
+
+    def cancel(self, job: str) -> None:
+        result = _call(["scancel", job])
+        if result.returncode != 0 and "Invalid job id" not in result.stderr:
+            raise SchedulerUnavailable(_text(result))
+
+    def find(self, run: RunDir) -> str | None:
+        name = f"--name={run.run_id}"
+        queued = _call(["squeue", "--noheader", "--format=%i", "--states=all", name])
+        if queued.returncode != 0:
+            raise SchedulerUnavailable(_text(queued))
+        if ids := queued.stdout.split():
+            return ids[-1]
+        past = _call(["sacct", "-X", "--noheader", "--parsable2", "--format=JobID", "--starttime=now-7days", name])
+        ids = past.stdout.split() if past.returncode == 0 else []
+        return ids[-1] if ids else None
+
+    def _squeue(self, jobs: Sequence[str]) -> dict[str, Job]:
+        """Jobs that are in the queue. An id squeue has forgotten makes it fail for the whole list: then all are listed."""
+        base = ["squeue", "--noheader", "--states=all", f"--format={_SQUEUE}"]
+        result = _call([*base, f"--jobs={','.join(jobs)}"])
+        if result.returncode != 0 and "Invalid job id" in result.stderr:
+            result = _call([*base, f"--user={os.getuid()}"])
+        if result.returncode != 0:
+            raise SchedulerUnavailable(_text(result))
+        found = dict(_squeue_job(line) for line in result.stdout.splitlines() if line.count("|") >= 3)
+        # Those that ended but still stand there are asked of sacct, which knows their exit codes.
+        return {job: found[job] for job in jobs if job in found and found[job].phase is not Phase.ENDED}
+
+    def _sacct(self, jobs: Sequence[str]) -> dict[str, Job]:
+        """Jobs that accounting remembers; none where there is no accounting or it is down."""
+        command = ["sacct", "-X", "--noheader", "--parsable2", f"--format={_SACCT}", f"--jobs={','.join(jobs)}"]
+        result = _call(command)
+        if result.returncode != 0 and "Restarts" in result.stderr:  # a field that older versions lack
+            command[4] = f"--format={_SACCT.removesuffix(',Restarts')}"
+            result = _call(command)
+        return dict(_sacct_jobs(result.stdout.splitlines())) if result.returncode == 0 else {}
+
+
+def phase_of(state: str) -> Phase:
+    """The phase of a Slurm state; a word that no manual lists counts as running until the queue drops the job."""
+    word = state.split()[0].rstrip("+") if state else ""
+    if word in _PENDING:
+        return Phase.PENDING
+    return Phase.RUNNING if word in _RUNNING else Phase.ENDED
+
+
+def _squeue_job(line: str) -> tuple[str, Job]:
+    job, state, reason, nodes = line.split("|", 3)
+    return job, Job(job, phase_of(state), state, reason="" if reason == "None" else reason, nodes=nodes)
+
+
+def _sacct_jobs(lines: Iterable[str]) -> Iterable[tuple[str, Job]]:
+    """sacct's rows; the last row of a job is its newest life."""
+    for line in lines:
+        fields = line.split("|")
+        if len(fields) < 5:
+            continue
+        job, state, code, nodes, reason = fields[:5]
+        restarts = int(fields[5]) if len(fields) > 5 and fields[5].isdigit() else 0
+        exit_code, signal = (int(part) for part in code.split(":")) if re.fullmatch(r"\d+:\d+", code) else (None, None)
+        says = "" if reason in ("None", "") else reason
+        if "by" in state:  # "CANCELLED by 0": the word is the state, the rest says who
+            says = state
+        yield job, Job(job, phase_of(state), state.split()[0], exit_code, signal, says, nodes, restarts)
+
+
+def _call(command: Sequence[str], cwd: os.PathLike[str] | None = None) -> subprocess.CompletedProcess[str]:
+    """Run one Slurm command. Options that the shell holds for another job (SBATCH_*, SLURM_JOB_*) must not reach it."""
+    keep = {"SLURM_CONF", "SLURM_CONF_SERVER", "SLURM_CLUSTERS"}
+    env = {
+        name: value
+        for name, value in os.environ.items()
+        if name in keep or not name.startswith(("SBATCH_", "SLURM_", "SALLOC_", "SRUN_"))
+    }
+    try:
+        return subprocess.run(command, cwd=cwd, env=env, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
+    except FileNotFoundError:
+        raise MachineError(
+            f"{command[0]} is not on this machine",
+            hint="submit from a login node, or use --cluster local",
+        ) from None
+    except subprocess.TimeoutExpired:
+        raise SchedulerUnavailable(f"{command[0]} gave no answer in {TIMEOUT_S} s") from None
+
+
+def _no_answer(stderr: str) -> bool:
+    return any(words in stderr for words in ("Unable to contact slurm controller", "Socket timed out", "timed out"))
+
+
+def _text(result: subprocess.CompletedProcess[str]) -> str:
+    return " ".join((result.stderr or result.stdout).split()) or f"exit code {result.returncode}"
