@@ -5,6 +5,7 @@ Two trainings at once would measure each other, so the jobs of one results folde
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import signal
@@ -134,10 +135,8 @@ def _family(leader: int) -> list[int]:
 
 
 def _kill(pid: int, number: signal.Signals) -> None:
-    try:
+    with contextlib.suppress(ProcessLookupError):
         os.kill(pid, number)
-    except ProcessLookupError:
-        pass
 
 
 def _gone(processes: list[int], seconds_left: float) -> bool:

@@ -60,7 +60,7 @@ class Slurm:
         return ids[-1] if ids else None
 
     def _squeue(self, jobs: Sequence[str]) -> dict[str, Job]:
-        """Jobs that are in the queue. An id squeue has forgotten makes it fail for the whole list: then all are listed."""
+        """Jobs that are in the queue. One forgotten id makes squeue refuse the whole list: then all jobs are listed."""
         base = ["squeue", "--noheader", "--states=all", f"--format={_SQUEUE}"]
         result = _call([*base, f"--jobs={','.join(jobs)}"])
         if result.returncode != 0 and "Invalid job id" in result.stderr:

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 
+from benchrun import hardware
 from benchrun.recipe.spec import RunSpec
 
 GIB = 2**30
+NEARLY_FULL = 0.9
 
 
 @dataclass(frozen=True)
@@ -110,3 +112,12 @@ def _logits(spec: RunSpec) -> float:
         return 0.0
     tokens = spec.mbs * spec.seq_length / spec.layout.cp
     return tokens * spec.model.vocab_size / spec.layout.tp * 6
+
+
+def warning(spec: RunSpec) -> str | None:
+    """What to say before a job that may run out of GPU memory; None where there is nothing to say."""
+    gpu = hardware.gpu(spec.gpu)
+    total = estimate(spec).total
+    if gpu is None or total <= NEARLY_FULL * gpu.memory_gib:
+        return None
+    return f"{spec.recipe} needs about {total:.0f} GiB a GPU, and {spec.gpu} has {gpu.memory_gib:g}"

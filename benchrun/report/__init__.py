@@ -1,0 +1,1 @@
+"""Metrics and verdicts -> terminal, Markdown, tables. Pure functions over models."""

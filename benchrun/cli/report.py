@@ -1,0 +1,35 @@
+"""benchrun report: runs as tables."""
+
+from __future__ import annotations
+
+import click
+
+from benchrun.cli.options import json_option, print_json
+
+
+@click.command("report")
+@click.argument("runs", nargs=-1)
+@click.option("--format", "form", type=click.Choice(["markdown", "csv"]), default="markdown", show_default=True)
+@json_option
+def command(runs: tuple[str, ...], form: str, as_json: bool) -> None:
+    """One RUN as a page, or several (all, if none is named) as a table with a row a point."""
+    import json
+
+    from benchrun import flow, paths
+    from benchrun.launch.rundir import find_runs, open_run
+    from benchrun.report import markdown
+    from benchrun.report.runs import frame
+    from benchrun.report.runs import markdown as table_markdown
+
+    root = paths.runs_dir()
+    chosen = [open_run(root, name) for name in runs] if runs else find_runs(root)
+    results = [flow.result_of(run) for run in chosen]
+    if as_json:
+        print_json(json.loads(frame(results).to_json(orient="records")))
+    elif form == "csv":
+        click.echo(frame(results).to_csv(index=False), nl=False)
+    elif len(runs) == 1:
+        one = results[0]
+        click.echo(markdown.run_page(one.run_id, one.spec, one.metrics, one.verdict), nl=False)
+    else:
+        click.echo(table_markdown(frame(results)), nl=False)

@@ -1,0 +1,58 @@
+"""benchrun status: how runs are going, and how they ended."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from benchrun.cli.options import json_option, print_json
+
+
+@click.command("status")
+@click.argument("runs", nargs=-1)
+@click.option(
+    "--last", type=click.IntRange(min=1), default=20, show_default=True, help="Without RUNS: the newest so many."
+)
+@json_option
+def command(runs: tuple[str, ...], last: int, as_json: bool) -> None:
+    """How RUNS are going (the newest ones if none is named): state, steps, and how each ended."""
+    from benchrun import paths
+    from benchrun.launch.launcher import observe
+    from benchrun.launch.rundir import find_runs, open_run
+
+    root = paths.runs_dir()
+    chosen = [open_run(root, name) for name in runs] if runs else find_runs(root)[-last:]
+    rows = [_row(observation) for observation in observe(chosen)]
+    if as_json:
+        print_json(rows)
+        return
+    if not rows:
+        click.echo(f"no runs in {root}", err=True)
+    for row in rows:
+        steps = f"step {row['last_step']} of {row['planned_steps']}" if row["last_step"] else ""
+        note = "; ".join([*row["evidence"], row["note"]] if row["note"] else row["evidence"])
+        click.echo(f"{row['run_id']}  {row['state']:<12} {steps:<16} {note}".rstrip())
+
+
+def _row(observation: Any) -> dict[str, Any]:
+    from benchrun import flow
+    from benchrun.parse import parse_log
+
+    run = observation.run
+    end = flow.end_of(observation) if observation.over else None
+    log = parse_log(*run.logs) if run.logs else None
+    state = observation.job.phase.value if observation.job else "unknown"
+    return {
+        "run_id": run.run_id,
+        "state": end.ending.value if end else state,
+        "ended": end is not None,
+        "evidence": list(end.evidence) if end else [],
+        "exit_code": end.exit_code if end else None,
+        "job": observation.job.id if observation.job else None,
+        "nodes": observation.job.nodes if observation.job else "",
+        "last_step": log.distinct[-1].step if log and log.steps else None,
+        "planned_steps": run.spec.training.steps,
+        "quiet_s": round(observation.quiet_s, 1),
+        "note": observation.note,
+    }

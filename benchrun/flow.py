@@ -1,0 +1,174 @@
+"""The whole way, joined: the one module that knows every room. The command line calls nothing deeper."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from benchrun.compare import Verdict, conditions, judge, load_references
+from benchrun.launch.endings import End, Ending, classify
+from benchrun.launch.launcher import Observation, backoff, launch, observe
+from benchrun.launch.rundir import STDOUT, RunDir
+from benchrun.metrics.measure import Metrics, measure
+from benchrun.parse import Log, Step, Tail, parse_log
+from benchrun.recipe import catalogue
+from benchrun.recipe.resolve import resolve
+from benchrun.recipe.select import Request
+from benchrun.recipe.spec import RunSpec
+from benchrun.render import render
+from benchrun.report.runs import RunResult
+
+Progress = Callable[[Observation, list[Step]], None]
+
+
+def resolve_all(request: Request) -> list[RunSpec]:
+    """The runs of a point, or of a suite of that name."""
+    if not catalogue.is_suite(request.recipe):
+        return [resolve(request)]
+    requests = []
+    for run in catalogue.suite(request.recipe).runs:
+        overrides = tuple(f"{key}={json.dumps(value)}" for key, value in run.set.items())
+        requests.append(
+            Request(
+                run.recipe,
+                request.gpu or run.gpu,
+                request.precision or run.precision,
+                request.num_gpus or run.num_gpus,
+                request.framework or run.framework,
+                request.cluster,
+                (*overrides, *request.overrides),
+            )
+        )
+    return [resolve(each) for each in requests]
+
+
+def start(spec: RunSpec, root: Path) -> RunDir:
+    """Render and launch one run."""
+    return launch(spec, render(spec), root)
+
+
+def wait(run: RunDir, progress: Progress) -> Observation:
+    """Poll until the job has ended, handing new steps to ``progress``. Interrupting it leaves the job running."""
+    tail, polls, seen = Tail(run.path / STDOUT), 0, None
+    while True:
+        observation = observe([run])[0]
+        progress(observation, tail.read())
+        if observation.over:
+            return observation
+        state = observation.job.state if observation.job else observation.note
+        polls = 0 if state != seen else polls + 1
+        seen = state
+        # Between two polls of the scheduler the log is read every half second: it costs the scheduler nothing.
+        until = time.monotonic() + backoff(polls)
+        while time.monotonic() < until and run.done() is None:
+            time.sleep(0.5)
+            if steps := tail.read():
+                progress(observation, steps)
+        if run.done() is not None:
+            polls = 0
+            time.sleep(0.2)
+
+
+def end_of(observation: Observation) -> End:
+    """How an ended job ended, by the scheduler's word, its own files and its log."""
+    run = observation.run
+    written = run.read_json("ending.json")
+    if written is not None:
+        return End(Ending(written["ending"]), tuple(written["evidence"]), written["exit_code"])
+    if observation.job is None:
+        end = End(Ending.LAUNCH_FAILED, (observation.note,))
+    else:
+        log = parse_log(*run.logs) if run.logs else None
+        end = classify(
+            observation.job,
+            run.done(),
+            symptoms={problem.kind for problem in log.problems} if log else set(),
+            steps_seen=log.distinct[-1].step if log and log.steps else 0,
+            steps_planned=run.spec.training.steps,
+            quiet_s=observation.quiet_s,
+        )
+    document = {"schema_version": 1, "ending": end.ending.value, "evidence": end.evidence, "exit_code": end.exit_code}
+    run.write_json("ending.json", document)
+    run.append_event("ended", ending=end.ending.value)
+    return end
+
+
+def metrics_of(run: RunDir, warmup: int | None = None) -> Metrics | None:
+    """Measure one run from its log and write steps.jsonl and metrics.json. None without a log."""
+    if not run.logs:
+        return None
+    log = parse_log(*run.logs)
+    metrics = metrics_of_log(log, run.spec, warmup)
+    rows = "".join(json.dumps(_plain(step)) + "\n" for step in log.distinct)
+    (run.path / "steps.jsonl").write_text(rows)
+    run.write_json("metrics.json", metrics.model_dump(mode="json"))
+    return metrics
+
+
+def metrics_of_log(log: Log, spec: RunSpec, warmup: int | None = None) -> Metrics:
+    """Measure a log under the conditions of ``spec``."""
+    return measure(
+        log,
+        model=spec.model,
+        seq_length=spec.seq_length,
+        gbs=spec.gbs,
+        num_gpus=spec.num_gpus,
+        gpu=spec.gpu,
+        precision=spec.precision,
+        planned_steps=spec.training.steps,
+        warmup=warmup,
+    )
+
+
+def as_logged(spec: RunSpec, log: Log) -> RunSpec:
+    """``spec`` with what the log itself says of its conditions: where they differ, the log is right."""
+    batches = [step.global_batch_size for step in log.steps if step.global_batch_size]
+    said = {
+        "seq_length": log.facts.seq_length,
+        "gbs": batches[-1] if batches else log.facts.global_batch_size,
+        "num_gpus": log.facts.num_gpus,
+    }
+    layers = log.facts.num_layers or spec.model.num_layers
+    steps = log.planned_steps or spec.training.steps
+    return spec.model_copy(
+        update={
+            **{key: value for key, value in said.items() if value is not None},
+            "model": spec.model.model_copy(update={"num_layers": layers}),
+            "training": spec.training.model_copy(update={"steps": steps}),
+        }
+    )
+
+
+def result_of(run: RunDir) -> RunResult:
+    """What is known of one run: measured anew from its log, with the verdict that was given."""
+    written = run.read_json("verdict.json")
+    verdict = Verdict.model_validate(written) if written else None
+    return RunResult(run.run_id, run.spec, metrics_of(run), verdict)
+
+
+def verdict_of(runs: Sequence[RunDir], warmup: int | None = None) -> tuple[Verdict, Metrics | None]:
+    """Judge the repeats of one point together; writes verdict.json into each. The metrics are the first run's."""
+    ends = [end_of(observation) for observation in observe(runs)]
+    broken = next((end.ending.value for end in ends if end.ending is not Ending.COMPLETED), None)
+    measured = [metrics for run in runs if (metrics := metrics_of(run, warmup)) is not None]
+    ending = broken or Ending.COMPLETED.value
+    verdict = judge(conditions(runs[0].spec), measured, load_references(), ending=ending)
+    for run in runs:
+        run.write_json("verdict.json", verdict.model_dump(mode="json"))
+    return verdict, measured[0] if measured else None
+
+
+def repeats(runs: Sequence[RunDir]) -> list[list[RunDir]]:
+    """Runs grouped by what they measure, in the order given."""
+    groups: dict[str, list[RunDir]] = {}
+    for run in runs:
+        groups.setdefault(f"{run.spec.recipe} {run.spec.identity()} {run.spec.cluster.name}", []).append(run)
+    return list(groups.values())
+
+
+def _plain(step: Step) -> dict[str, object]:
+    """A step as a row of steps.jsonl; JSON has no NaN."""
+    values = {name: getattr(step, name) for name in step.__dataclass_fields__}
+    return {name: None if value != value else value for name, value in values.items()}

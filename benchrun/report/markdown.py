@@ -1,0 +1,42 @@
+"""One run as a Markdown page: what a person puts into a ticket."""
+
+from __future__ import annotations
+
+from benchrun.compare.verdict import Verdict
+from benchrun.metrics.measure import Metrics
+from benchrun.recipe.spec import RunSpec
+from benchrun.report.terminal import check_line, metrics_rows, reference_line
+
+
+def run_page(run_id: str, spec: RunSpec, metrics: Metrics | None, verdict: Verdict | None) -> str:
+    """Verdict, reason, numbers, conditions."""
+    lines = [f"# {run_id}", ""]
+    if verdict is not None:
+        lines += [f"**{verdict.verdict}**: {verdict.reason}", ""]
+        lines += [f"- {check_line(check)}" for check in verdict.checks]
+        if verdict.nearest is not None:
+            lines.append(f"- nearest reference: {reference_line(verdict.nearest)}")
+        lines.append("")
+    if metrics is not None:
+        lines += ["| measured | |", "|---|---|", *_rows(metrics_rows(metrics)), ""]
+    lines += ["| conditions | |", "|---|---|", *_rows(_conditions(spec))]
+    return "\n".join(lines) + "\n"
+
+
+def _conditions(spec: RunSpec) -> list[tuple[str, str]]:
+    layout = spec.layout
+    return [
+        (
+            "workload",
+            f"{spec.recipe}, {spec.task}" + (f", proxy of {spec.model.num_layers} layers" if spec.proxy else ""),
+        ),
+        ("framework", f"{spec.framework}, image {spec.image or 'none'}"),
+        ("hardware", f"{spec.num_gpus} x {spec.gpu} on {spec.num_nodes} nodes (cluster {spec.cluster.name})"),
+        ("precision", spec.precision),
+        ("batch", f"global {spec.gbs}, micro {spec.mbs}, sequence {spec.seq_length}"),
+        ("layout", f"tp {layout.tp}, pp {layout.pp}, cp {layout.cp}, vp {layout.vp}, ep {layout.ep}, dp {spec.dp}"),
+    ]
+
+
+def _rows(rows: list[tuple[str, str]]) -> list[str]:
+    return [f"| {name} | {value.replace('|', '&#124;')} |" for name, value in rows]

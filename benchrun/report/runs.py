@@ -1,0 +1,90 @@
+"""Several runs as one table: a row a point, repeats put together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from benchrun.compare.verdict import Verdict
+from benchrun.metrics.measure import Metrics
+from benchrun.recipe.spec import RunSpec
+
+if TYPE_CHECKING:
+    import pandas
+
+POINT = ["recipe", "framework", "gpu", "precision", "num_gpus", "seq_length", "gbs", "layout", "identity"]
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """One run with what is known of it."""
+
+    run_id: str
+    spec: RunSpec
+    metrics: Metrics | None
+    verdict: Verdict | None
+
+
+def frame(results: Sequence[RunResult]) -> pandas.DataFrame:
+    """One row a point. Step times and tokens/s are medians over the repeats; ``spread_pct`` is their range."""
+    import pandas
+
+    rows = pandas.DataFrame([_row(result) for result in results])
+    if rows.empty:
+        return rows
+    points = rows.groupby(POINT, sort=False, dropna=False)
+    table = points.agg(
+        runs=("run_id", "count"),
+        step_time_s=("step_time_s", "median"),
+        fastest=("step_time_s", "min"),
+        slowest=("step_time_s", "max"),
+        tokens_per_s_per_gpu=("tokens_per_s_per_gpu", "median"),
+        tflops_per_gpu_causal=("tflops_per_gpu_causal", "median"),
+        mfu_causal_pct=("mfu_causal_pct", "median"),
+        verdict=("verdict", lambda names: " ".join(dict.fromkeys(names))),
+    ).reset_index()
+    table["spread_pct"] = 100 * (table.pop("slowest") - table.pop("fastest")) / table["step_time_s"]
+    return table.drop(columns="identity").round(4)
+
+
+def markdown(table: pandas.DataFrame) -> str:
+    """The table as Markdown; an empty cell is what was not measured."""
+    if table.empty:
+        return "no runs\n"
+    columns = [str(column) for column in table.columns]
+    lines = [columns, ["---"] * len(columns), *([_cell(v) for v in row] for row in table.itertuples(index=False))]
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+def _row(result: RunResult) -> dict[str, Any]:
+    spec, metrics = result.spec, result.metrics
+    layout = spec.layout
+    mfu = metrics.mfu[0] if metrics and metrics.mfu else None
+    return {
+        "run_id": result.run_id,
+        "recipe": spec.recipe + (f" ({spec.model.num_layers} layers, proxy)" if spec.proxy else ""),
+        "framework": spec.framework,
+        "gpu": spec.gpu,
+        "precision": spec.precision,
+        "num_gpus": spec.num_gpus,
+        "seq_length": spec.seq_length,
+        "gbs": spec.gbs,
+        "layout": f"tp{layout.tp} pp{layout.pp} cp{layout.cp} vp{layout.vp} ep{layout.ep} mbs{spec.mbs}",
+        "identity": spec.identity(),
+        "step_time_s": metrics.step_time_s.median if metrics and metrics.step_time_s else float("nan"),
+        "tokens_per_s_per_gpu": _number(metrics.tokens_per_s_per_gpu.median if metrics else None),
+        "tflops_per_gpu_causal": _number(metrics.tflops_per_gpu.causal if metrics and metrics.tflops_per_gpu else None),
+        "mfu_causal_pct": _number(100 * mfu.causal if mfu else None),
+        "verdict": result.verdict.verdict if result.verdict else "not judged",
+    }
+
+
+def _number(value: float | None) -> float:
+    return float("nan") if value is None else value
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, float):
+        return "" if value != value else f"{value:.6g}"
+    return str(value)
