@@ -1,0 +1,84 @@
+"""megatron.core without a GPU: it names CUDA devices in many places where a CPU would do as well.
+
+A stand-in answers in their place. It changes names in ``torch.cuda`` for the whole process, so it is installed in the
+worker only, and only where there is no GPU; the log then says ``device cpu``, so that no CPU number passes for a GPU's.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch.overrides import TorchFunctionMode
+
+CPU = torch.device("cpu")
+_CUDA, _TYPE = torch.Tensor.cuda, torch.Tensor.type
+
+
+def install() -> None:
+    """Put the stand-in in place. Once, before megatron.core is used."""
+    nothing = _Nothing()
+    torch.cuda.current_device = lambda: CPU  # type: ignore[assignment,return-value]
+    torch.cuda.synchronize = lambda *_: None  # type: ignore[assignment]
+    torch.cuda.manual_seed = torch.manual_seed  # type: ignore[assignment]
+    torch.cuda.get_rng_state = lambda *_: torch.get_rng_state()
+    torch.cuda.set_rng_state = lambda state, *_: torch.set_rng_state(state)
+    for name in ("Stream", "Event", "current_stream", "stream"):
+        setattr(torch.cuda, name, nothing)
+    _patch_megatron()
+    _OnCpu().__enter__()
+
+
+def _patch_megatron() -> None:
+    """Three places that ask for CUDA by other ways than a device argument."""
+    from megatron.core.tensor_parallel import random
+    from megatron.core.transformer.moe import moe_utils, token_dispatcher
+
+    random._get_cuda_rng_state = lambda *_, **__: torch.get_rng_state()
+    random._set_cuda_rng_state = lambda state, *_, **__: torch.set_rng_state(state)
+    if not hasattr(moe_utils, "te_general_gemm"):
+        moe_utils.te_general_gemm = None  # tested for None, but only defined with transformer-engine
+    token_dispatcher.maybe_move_tensor_to_cpu = _to_numpy
+
+
+def _to_numpy(tensor: Any, as_numpy: bool = False, record_stream: bool = False) -> Any:
+    """Split sizes become numbers only for CUDA tensors there; gloo's all-to-all needs numbers too."""
+    return tensor.numpy() if as_numpy and torch.is_tensor(tensor) else tensor
+
+
+class _Nothing:
+    """A stream, an event, a context: whatever is asked of it, it does nothing."""
+
+    def __call__(self, *_: Any, **__: Any) -> _Nothing:
+        return self
+
+    def __getattr__(self, name: str) -> _Nothing:
+        return self
+
+    def __enter__(self) -> _Nothing:
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        return None
+
+
+class _OnCpu(TorchFunctionMode):
+    """Every call that names a CUDA device gets the CPU."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if func is _CUDA:
+            return args[0]
+        if func is _TYPE and len(args) == 1 and not kwargs:
+            # The optimizer tells parameters apart by the name of their CUDA type.
+            return func(*args).replace("torch.", "torch.cuda.", 1)
+        if kwargs.get("pin_memory"):
+            kwargs = {**kwargs, "pin_memory": False}
+        if _is_cuda(kwargs.get("device")):
+            kwargs = {**kwargs, "device": CPU}
+        args = tuple(CPU if isinstance(arg, (str, torch.device)) and _is_cuda(arg) else arg for arg in args)
+        return func(*args, **kwargs)
+
+
+def _is_cuda(device: Any) -> bool:
+    return isinstance(device, (str, torch.device)) and str(device).startswith("cuda")

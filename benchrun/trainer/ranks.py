@@ -1,0 +1,88 @@
+"""Who this process is among the ranks, and the groups they form."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from dataclasses import dataclass
+from datetime import timedelta
+
+from benchrun.errors import UserError
+from benchrun.recipe.spec import RunSpec
+
+TIMEOUT_S = 600
+"""A collective that takes longer has lost a rank."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """One process among all."""
+
+    rank: int
+    world_size: int
+    local_rank: int
+
+
+def place() -> Place:
+    """From torchrun's variables, else from Slurm's, else alone."""
+    for rank, size, local in (
+        ("RANK", "WORLD_SIZE", "LOCAL_RANK"),
+        ("SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID"),
+    ):
+        if rank in os.environ and size in os.environ:
+            return Place(int(os.environ[rank]), int(os.environ[size]), int(os.environ.get(local, "0")))
+    return Place(0, 1, 0)
+
+
+def prepare_process(spec: RunSpec) -> None:
+    """What must be set before torch and megatron.core are imported."""
+    here = place()
+    if here.world_size != spec.num_gpus:
+        raise UserError(
+            f"{here.world_size} ranks were started, the run needs {spec.num_gpus}",
+            hint="start it through its job.sh, or with as many ranks by srun or torchrun",
+        )
+    os.environ.update(RANK=str(here.rank), WORLD_SIZE=str(here.world_size), LOCAL_RANK=str(here.local_rank))
+    os.environ.setdefault("MASTER_ADDR", "127.0.0.1")
+    os.environ.setdefault("MASTER_PORT", "29500")
+    if spec.gpu == "CPU":
+        # megatron.core compiles small functions by torch.compile, which on a CPU needs a C++ compiler.
+        os.environ.setdefault("TORCHDYNAMO_DISABLE", "1")
+        os.environ.setdefault("OMP_NUM_THREADS", "1")
+        # Each rank would say four times that it has neither Apex nor transformer-engine; the log says it once.
+        warnings.filterwarnings("ignore", message=r".*(Apex|Transformer Engine).*not installed")
+        warnings.filterwarnings("ignore", message=r"The \.grad attribute of a Tensor that is not a leaf")
+
+
+def start_groups(spec: RunSpec) -> None:
+    """Join the process group and split it by the layout."""
+    import torch
+    from megatron.core import parallel_state
+
+    gpu = spec.gpu != "CPU"
+    here = place()
+    if gpu:
+        torch.cuda.set_device(here.local_rank % torch.cuda.device_count())
+    timeout = timedelta(seconds=int(os.environ.get("BENCHRUN_DIST_TIMEOUT_S", TIMEOUT_S)))
+    torch.distributed.init_process_group("nccl" if gpu else "gloo", timeout=timeout)
+    layout = spec.layout
+    parallel_state.initialize_model_parallel(
+        tensor_model_parallel_size=layout.tp,
+        pipeline_model_parallel_size=layout.pp,
+        virtual_pipeline_model_parallel_size=layout.vp if layout.vp > 1 else None,
+        context_parallel_size=layout.cp,
+        expert_model_parallel_size=layout.ep,
+        expert_tensor_parallel_size=layout.etp,
+        create_gloo_process_groups=False,
+        distributed_timeout_minutes=max(int(timeout.total_seconds() // 60), 1),
+    )
+
+
+def leave_groups() -> None:
+    """Leave in order, so that no rank sees a closed connection."""
+    import torch
+    from megatron.core import parallel_state
+
+    torch.distributed.barrier()
+    parallel_state.destroy_model_parallel()
+    torch.distributed.destroy_process_group()

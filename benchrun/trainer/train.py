@@ -1,0 +1,143 @@
+"""The training loop of one rank."""
+
+from __future__ import annotations
+
+import gc
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import torch
+
+from benchrun.recipe.spec import RunSpec
+from benchrun.trainer import build, cpu, log, ranks
+from benchrun.trainer.data import batches
+from benchrun.trainer.layers import chunk_positions
+
+GC_EVERY = 100
+"""Steps between garbage collections: one that comes by itself stops one rank, and so all of them, mid-step."""
+
+
+def train(spec: RunSpec) -> None:
+    """Train ``spec`` as this process's rank."""
+    from megatron.core import parallel_state, tensor_parallel
+    from megatron.core.distributed import finalize_model_grads
+    from megatron.core.optimizer_param_scheduler import OptimizerParamScheduler
+    from megatron.core.pipeline_parallel import get_forward_backward_func
+
+    build.refuse_impossible(spec)
+    if spec.gpu == "CPU":
+        cpu.install()
+    ranks.start_groups(spec)
+    tensor_parallel.model_parallel_cuda_manual_seed(spec.training.seed)
+    if ranks.place().rank == 0:
+        _say(log.configuration(spec, build.has_transformer_engine()))
+
+    config = build.transformer_config(spec)
+    model = build.build_model(spec, config)
+    optimizer = build.build_optimizer(spec, model)
+    scheduler = _scheduler(OptimizerParamScheduler, spec, optimizer)
+    config.grad_scale_func = optimizer.scale_loss
+    config.finalize_model_grads_func = finalize_model_grads
+    if spec.training.overlap_grad_reduce:
+        no_sync = [chunk.no_sync for chunk in model]
+        config.no_sync_func = no_sync if len(no_sync) > 1 else no_sync[0]
+
+    cp_rank = parallel_state.get_context_parallel_rank()
+    positions = chunk_positions(spec.seq_length, spec.layout.cp, cp_rank)
+    dp_rank = parallel_state.get_data_parallel_rank()
+    data = [batches(spec, dp_rank, positions) for _ in model]
+    step = partial(
+        get_forward_backward_func(),
+        forward_step_func=_forward_step,
+        data_iterator=data if len(data) > 1 else data[0],
+        model=model if len(model) > 1 else model[0],
+        num_microbatches=spec.num_microbatches,
+        seq_length=spec.seq_length,
+        micro_batch_size=spec.mbs,
+        decoder_seq_length=spec.seq_length,
+        forward_only=False,
+    )
+    _loop(spec, model, optimizer, scheduler, step)
+    ranks.leave_groups()
+
+
+def _loop(spec: RunSpec, model: list[Any], optimizer: Any, scheduler: Any, step: Callable[[], Any]) -> None:
+    here = ranks.place()
+    printer = here.rank == here.world_size - 1
+    for chunk in model:
+        chunk.train()
+    gc.disable()
+    for number in range(1, spec.training.steps + 1):
+        started = _synchronised()
+        for chunk in model:
+            chunk.zero_grad_buffer()
+        optimizer.zero_grad()
+        losses = step()
+        updated, grad_norm, _ = optimizer.step()
+        lr = optimizer.param_groups[0]["lr"] if optimizer.param_groups else 0.0
+        if updated:
+            scheduler.step(increment=spec.gbs)
+        loss = _mean_loss(losses)
+        result = log.StepResult(number, _synchronised() - started, lr, loss, grad_norm, skipped=not updated)
+        if printer:
+            _say(log.step_line(spec, result))
+        if number % GC_EVERY == 0:
+            gc.collect()
+    if printer:
+        _say(log.usage(spec))
+
+
+def _forward_step(iterator: Iterator[dict[str, Any]], model: Any) -> tuple[Any, Any]:
+    """One micro-batch forward: megatron.core's schedules call this."""
+    batch = {name: value.cuda(non_blocking=True) for name, value in next(iterator).items()}
+    output = model(batch["tokens"], batch["position_ids"], None, labels=batch["labels"])
+    return output, _loss
+
+
+def _loss(output: Any) -> tuple[Any, Any, dict[str, Any]]:
+    """Sum of the losses and number of tokens, on the last stage. The schedules divide; ranks add up exactly."""
+    total = output.float().sum()
+    tokens = torch.tensor(output.numel(), dtype=torch.int, device=output.device)
+    return total, tokens, {"lm loss": torch.stack([total.detach(), tokens.float()])}
+
+
+def _mean_loss(losses: list[dict[str, Any]]) -> float:
+    """Mean over every token of the global batch; NaN on the ranks that hold no last stage."""
+    from megatron.core import parallel_state
+
+    if not losses:
+        return float("nan")
+    total = torch.stack([entry["lm loss"] for entry in losses]).sum(0)
+    torch.distributed.all_reduce(total, group=parallel_state.get_data_parallel_group(with_context_parallel=True))
+    return float(total[0] / total[1])
+
+
+def _scheduler(kind: Any, spec: RunSpec, optimizer: Any) -> Any:
+    """Cosine from lr to min_lr over the run, counted in samples."""
+    training = spec.training
+    return kind(
+        optimizer,
+        init_lr=0.0,
+        max_lr=training.lr,
+        min_lr=training.min_lr,
+        lr_warmup_steps=training.lr_warmup_steps * spec.gbs,
+        lr_decay_steps=max(training.steps, training.lr_warmup_steps + 1) * spec.gbs,
+        lr_decay_style="cosine",
+        start_wd=training.weight_decay,
+        end_wd=training.weight_decay,
+        wd_incr_steps=training.steps * spec.gbs,
+        wd_incr_style="constant",
+    )
+
+
+def _synchronised() -> float:
+    """The time when every rank has finished what it had to do."""
+    torch.cuda.synchronize()
+    torch.distributed.barrier()
+    return time.perf_counter()
+
+
+def _say(text: str) -> None:
+    print(text, flush=True)  # noqa: T201

@@ -1,0 +1,83 @@
+"""Initial weights that do not depend on the layout, so that every layout of one model starts from the same point."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import re
+from typing import Any
+
+import torch
+from megatron.core import parallel_state
+
+from benchrun.recipe.spec import RunSpec
+
+LARGEST = 100_000_000
+"""Parameters. Every rank makes each weight whole and keeps its part, which only a small model can afford."""
+STD = 0.02
+
+
+def layout_independent(spec: RunSpec) -> bool:
+    """Whether the model is small enough."""
+    return spec.model.params_total <= LARGEST
+
+
+@torch.no_grad()
+def initialise(spec: RunSpec, chunks: list[Any]) -> None:
+    """Overwrite every matrix of the model chunks of this rank. Norms and biases keep their ones and zeros."""
+    for chunk in chunks:
+        for name, parameter in chunk.named_parameters():
+            if parameter.dim() > 1:
+                parameter.copy_(_weight(spec, chunk, name, parameter))
+
+
+def _weight(spec: RunSpec, chunk: Any, name: str, parameter: torch.Tensor) -> torch.Tensor:
+    """This rank's part of one matrix, drawn whole from a generator that knows only seed and name."""
+    known = _global_name(spec, chunk, name)
+    part, of = _tensor_parallel(known)
+    dim = getattr(parameter, "partition_dim", -1) if getattr(parameter, "tensor_model_parallel", False) else -1
+    shape = list(parameter.shape)
+    if of > 1 and dim >= 0:
+        shape[dim] *= of
+    generator = torch.Generator().manual_seed(_seed(spec.training.seed, known))
+    std = STD
+    if known.endswith(("linear_proj.weight", "linear_fc2.weight")):
+        std /= math.sqrt(2 * spec.model.num_layers)  # the layers that write into the residual stream
+    whole = torch.empty(shape).normal_(0, std, generator=generator)
+    if of == 1 or dim < 0:
+        return whole
+    if spec.model.gated and known.endswith("linear_fc1.weight"):
+        # A rank holds its part of the gate, then its part of the up-projection.
+        return torch.cat([half.chunk(of, dim)[part] for half in whole.chunk(2, dim)], dim)
+    return whole.chunk(of, dim)[part]
+
+
+def _global_name(spec: RunSpec, chunk: Any, name: str) -> str:
+    """The parameter's name in the whole model: global layer and expert numbers, one name for tied embeddings."""
+    name = name.removeprefix("module.")
+    if layer := re.match(r"decoder\.layers\.(\d+)\.", name):
+        number = chunk.decoder.layers[int(layer[1])].layer_number - 1
+        name = f"decoder.layers.{number}.{name[layer.end() :]}"
+    # Grouped experts hold their matrices as weight0, weight1, ...; single ones as modules of their own.
+    name = re.sub(r"experts\.(linear_fc[12])\.weight(\d+)$", r"experts.local_experts.\2.\1.weight", name)
+    if expert := re.search(r"local_experts\.(\d+)\.", name):
+        moe = spec.model.moe
+        local = (moe.num_experts if moe else 0) // spec.layout.ep
+        number = int(expert[1]) + local * parallel_state.get_expert_model_parallel_rank()
+        name = f"{name[: expert.start()]}experts.{number}.{name[expert.end() :]}"
+    tied = spec.model.tied_embeddings and name == "output_layer.weight"
+    return "embedding.word_embeddings.weight" if tied else name
+
+
+def _tensor_parallel(name: str) -> tuple[int, int]:
+    """Rank and size of the tensor-parallel group that splits a parameter."""
+    if ".experts." in name:
+        return (
+            parallel_state.get_expert_tensor_parallel_rank(),
+            parallel_state.get_expert_tensor_parallel_world_size(),
+        )
+    return parallel_state.get_tensor_model_parallel_rank(), parallel_state.get_tensor_model_parallel_world_size()
+
+
+def _seed(seed: int, name: str) -> int:
+    return int.from_bytes(hashlib.sha256(f"{seed} {name}".encode()).digest()[:7], "big")
