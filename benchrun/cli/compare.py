@@ -54,9 +54,9 @@ def print_results(results: list[Any], as_json: bool) -> int:
 
         from benchrun.report.terminal import verdict_view
 
-        console = Console(soft_wrap=True)
+        console = Console()
         for verdict, metrics in results:
-            console.print(verdict_view(verdict, metrics))
+            console.print(verdict_view(verdict, metrics), soft_wrap=True)
     codes = {verdict.exit_code for verdict, _ in results}
     return next((code for code in (4, 1) if code in codes), 0)
 

@@ -27,7 +27,7 @@ def command(log: Path, warmup: int | None, framework: str | None, as_json: bool)
 
         from benchrun.report.terminal import summary_view
 
-        Console(soft_wrap=True).print(summary_view(summary))
+        Console().print(summary_view(summary), soft_wrap=True)
     if not summary.num_steps:
         say(f"{log}: no step of any known framework ({_known()})")
         return 4

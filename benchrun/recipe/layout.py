@@ -109,6 +109,10 @@ def _experts(draft: Draft, num_gpus: int) -> Iterator[str]:
     yield from _divides("moe.ffn_hidden_size", moe.ffn_hidden_size, "etp", layout.etp)
     if layout.tp > 1 and not layout.sequence_parallel:
         yield f"experts with tp ({layout.tp}) > 1 need sequence_parallel: it must be true"
+    if layout.ep == 1 and layout.etp != layout.tp:
+        # megatron.core (0.16 seen) takes experts for dense weights when ep is 1: the tensor-parallel ranks, which
+        # then hold whole experts, do not add up their gradients and drift apart.
+        yield f"experts with ep 1 need etp ({layout.etp}) equal to tp ({layout.tp}): etp must be {layout.tp}"
     block = layout.ep * layout.etp * layout.pp
     if num_gpus % block:
         ranks = num_gpus // layout.pp // layout.etp

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from rich.console import Group, RenderableType
-from rich.padding import Padding
-from rich.table import Table
 from rich.text import Text
 
 from benchrun.compare.references import Reference
@@ -19,25 +16,23 @@ _COLOURS = {"pass": "green", "slow": "red", "invalid_run": "red"}
 SHOWN_PROBLEMS = 5
 
 
-def verdict_view(verdict: Verdict, metrics: Metrics | None) -> RenderableType:
+def verdict_view(verdict: Verdict, metrics: Metrics | None) -> Text:
     """The verdict first, then why, then the numbers."""
     ours = verdict.conditions
-    colour = _COLOURS.get(verdict.verdict, "yellow")
-    head = Text.assemble(
-        (verdict.verdict.upper(), f"bold {colour}"),
-        f"  {ours.recipe}, {ours.precision}, {ours.num_gpus} x {ours.gpu}: {verdict.reason}",
+    style = f"bold {_COLOURS.get(verdict.verdict, 'yellow')}"
+    text = Text.assemble(
+        (verdict.verdict.upper(), style),
+        f"  {ours.recipe}, {ours.precision}, {ours.num_gpus} x {ours.gpu}: {verdict.reason}\n",
     )
-    parts: list[RenderableType] = [head]
-    for check in verdict.checks:
-        parts.append(Padding(check_line(check), (0, 0, 0, 2)))
+    rows = [("compared", check_line(check)) for check in verdict.checks]
     if verdict.nearest is not None:
-        parts.append(Padding(f"nearest reference: {reference_line(verdict.nearest)}", (0, 0, 0, 2)))
+        rows.append(("nearest", reference_line(verdict.nearest)))
     if metrics is not None:
-        parts.append(Padding(_table(metrics_rows(metrics)), (0, 0, 0, 2)))
-    return Group(*parts)
+        rows += metrics_rows(metrics)
+    return text.append_text(_aligned(rows))
 
 
-def summary_view(summary: Summary) -> RenderableType:
+def summary_view(summary: Summary) -> Text:
     """What a log alone tells."""
     rows = [("framework", summary.framework), *_steps_rows(summary)]
     rows += _number_rows(summary.step_time_s, summary.tokens_per_s_per_gpu.median)
@@ -49,7 +44,7 @@ def summary_view(summary: Summary) -> RenderableType:
         "GPUs": summary.num_gpus,
     }
     rows.append(("the log says", ", ".join(f"{k} {v}" for k, v in said.items() if v is not None) or "no conditions"))
-    return Group(summary.file, Padding(_table([*rows, *problem_rows(summary.problems)]), (0, 0, 0, 2)))
+    return Text(f"{summary.file}\n").append_text(_aligned([*rows, *problem_rows(summary.problems)]))
 
 
 def check_line(check: Check) -> str:
@@ -136,8 +131,8 @@ def _short(value: float) -> str:
     return f"{value:.4g}"
 
 
-def _table(rows: Iterable[tuple[str, str]]) -> Table:
-    table = Table.grid(padding=(0, 2))
-    for name, value in rows:
-        table.add_row(Text(name, style="dim"), value)
-    return table
+def _aligned(rows: Iterable[tuple[str, str]]) -> Text:
+    """Two columns. Lines are not wrapped: a pipe wants them whole, and a terminal wraps by itself."""
+    listed = list(rows)
+    width = max((len(name) for name, _ in listed), default=0)
+    return Text("\n").join(Text.assemble((f"  {name:<{width}}  ", "dim"), value) for name, value in listed)

@@ -31,6 +31,7 @@ MIXTRAL = ("mixtral-8x7b", "H100", "bf16", 64)
         (LLAMA, ["cluster.gpus_per_node=6"], ["must fill nodes of 6", "60 or 66"]),
         (MIXTRAL, ["layout.ep=3"], ["num_experts (8) must be a multiple of ep (3)", "2 or 4"]),
         (MIXTRAL, ["layout.tp=2"], ["need sequence_parallel"]),
+        (MIXTRAL, ["layout.tp=2", "layout.sequence_parallel=true", "layout.ep=1"], ["etp must be 2"]),
         (MIXTRAL, ["model.moe.topk=9"], ["topk (9) must be at most num_experts (8)"]),
         (MIXTRAL, ["gbs=288"], ["micro-batches a step (18) must be a multiple of pp (4)", "256 or 320"]),
         (("mixtral-8x7b", "H100", "bf16", 64), ["layout.pp=16", "layout.vp=1"], ["ep * etp * pp", "ep could be 4"]),
