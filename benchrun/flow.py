@@ -84,7 +84,7 @@ def end_of(observation: Observation) -> End:
         end = classify(
             observation.job,
             run.done(),
-            symptoms={problem.kind for problem in log.problems} if log else set(),
+            symptoms=_symptoms(log),
             steps_seen=log.distinct[-1].step if log and log.steps else 0,
             steps_planned=run.spec.training.steps,
             quiet_s=observation.quiet_s,
@@ -166,6 +166,11 @@ def repeats(runs: Sequence[RunDir]) -> list[list[RunDir]]:
     for run in runs:
         groups.setdefault(f"{run.spec.recipe} {run.spec.identity()} {run.spec.cluster.name}", []).append(run)
     return list(groups.values())
+
+
+def _symptoms(log: Log | None) -> dict[str, str]:
+    """The first problem of each kind, by kind."""
+    return {problem.kind: problem.detail for problem in reversed(log.problems)} if log else {}
 
 
 def _plain(step: Step) -> dict[str, object]:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Collection
+from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 from benchrun.launch.scheduler import Job, Phase
@@ -72,7 +73,7 @@ def classify(
     job: Job,
     done: dict[str, Any] | None,
     *,
-    symptoms: Collection[str] = (),
+    symptoms: Mapping[str, str] = MappingProxyType({}),
     steps_seen: int = 0,
     steps_planned: int = 0,
     quiet_s: float = 0.0,
@@ -80,7 +81,7 @@ def classify(
     """How a job that is no longer in the queue ended.
 
     ``job`` is the scheduler's last word, ``done`` what the job's EXIT trap wrote, ``symptoms`` the kinds of problems
-    found in its log, ``quiet_s`` how long the log had been silent when the job ended.
+    found in its log with the first line of each, ``quiet_s`` how long the log had been silent when the job ended.
     """
     code = job.exit_code if job.exit_code is not None else (done or {}).get("exit_code")
     evidence = _evidence(job, done, symptoms)
@@ -95,7 +96,7 @@ def classify(
 def _ending(
     job: Job,
     done: dict[str, Any] | None,
-    symptoms: Collection[str],
+    symptoms: Mapping[str, str],
     steps_seen: int,
     steps_planned: int,
     quiet_s: float,
@@ -117,7 +118,7 @@ def _ending(
     return Ending.COMPLETED if steps_seen >= steps_planned else Ending.INCOMPLETE
 
 
-def _evidence(job: Job, done: dict[str, Any] | None, symptoms: Collection[str]) -> list[str]:
+def _evidence(job: Job, done: dict[str, Any] | None, symptoms: Mapping[str, str]) -> list[str]:
     says = []
     if job.phase is Phase.GONE:
         says.append("neither queue nor accounting knows the job")
@@ -134,6 +135,4 @@ def _evidence(job: Job, done: dict[str, Any] | None, symptoms: Collection[str]) 
     else:
         sign = f", signal {done['signal']}" if done.get("signal") else ""
         says.append(f"done.json: exit code {done.get('exit_code')}{sign}, restarts {done.get('restarts', 0)}")
-    if symptoms:
-        says.append(f"in the log: {', '.join(sorted(symptoms))}")
-    return says
+    return [*says, *(f"{kind}: {detail}" for kind, detail in symptoms.items())]

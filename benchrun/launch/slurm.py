@@ -38,10 +38,11 @@ class Slurm:
         if not jobs:
             return {}
         queued = self._squeue(jobs)
-        left = [job for job in jobs if job not in queued]
+        # squeue still lists jobs for a while after their end, but only sacct knows their exit codes.
+        left = [job for job in jobs if job not in queued or queued[job].phase is Phase.ENDED]
         remembered = self._sacct(left) if left else {}
         gone = {job: Job(job, Phase.GONE, "UNKNOWN") for job in left}
-        return {**gone, **remembered, **queued}
+        return {**gone, **queued, **remembered}
 
     def cancel(self, job: str) -> None:
         result = _call(["scancel", job])
@@ -68,8 +69,7 @@ class Slurm:
         if result.returncode != 0:
             raise SchedulerUnavailable(_text(result))
         found = dict(_squeue_job(line) for line in result.stdout.splitlines() if line.count("|") >= 3)
-        # Those that ended but still stand there are asked of sacct, which knows their exit codes.
-        return {job: found[job] for job in jobs if job in found and found[job].phase is not Phase.ENDED}
+        return {job: found[job] for job in jobs if job in found}
 
     def _sacct(self, jobs: Sequence[str]) -> dict[str, Job]:
         """Jobs that accounting remembers; none where there is no accounting or it is down."""

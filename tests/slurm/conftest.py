@@ -1,0 +1,99 @@
+"""A real Slurm for the tests in this folder, and the command line as a user calls it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).parent
+CLUSTER = HERE / "cluster.sh"
+DIR = Path(os.environ.get("BENCHRUN_SLURM_DIR", "/var/lib/benchrun-slurm"))
+
+
+def pytest_collection_modifyitems(items):
+    for item in items:
+        if HERE in item.path.parents:
+            item.add_marker(pytest.mark.slurm)
+
+
+@pytest.fixture(scope="session")
+def slurm():
+    """SLURM_CONF of the running test cluster. CI starts it; elsewhere it is used only if somebody has."""
+    if os.environ.get("CI") == "true":
+        subprocess.run([CLUSTER, "start"], check=True)
+    conf = DIR / "etc" / "slurm.conf"
+    ping = None
+    if conf.exists():
+        env = {**os.environ, "SLURM_CONF": str(conf)}
+        ping = subprocess.run(["scontrol", "ping"], env=env, capture_output=True, text=True, check=False)
+    if ping is None or "UP" not in ping.stdout:
+        pytest.skip("no test cluster is up: sudo tests/slurm/cluster.sh start")
+    return str(conf)
+
+
+class User:
+    """A person at a shell with its own results folder."""
+
+    def __init__(self, conf: str, results: Path) -> None:
+        path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+        self.env = {**os.environ, "SLURM_CONF": conf, "BENCHRUN_RESULTS": str(results), "PATH": path}
+        self.runs = results / "runs"
+
+    def call(self, *args: str, check: bool = True, **env: str) -> subprocess.CompletedProcess[str]:
+        """Run ``benchrun ARGS``."""
+        command = [sys.executable, "-m", "benchrun", *args]
+        result = subprocess.run(command, env={**self.env, **env}, capture_output=True, text=True, check=False)
+        assert not check or result.returncode == 0, result.stderr
+        return result
+
+    def launch(self, recipe: str, num_gpus: int, *sets: str, cluster: str = "slurm-cpu", **env: str) -> str:
+        """Launch one point without waiting; the run id."""
+        point = [recipe, "--precision", "fp32", "--num-gpus", str(num_gpus), "--cluster", cluster]
+        return self.call("launch", *point, *(f"--set={s}" for s in sets), **env).stdout.strip()
+
+    def program(self, recipe: str, num_gpus: int, text: str, *sets: str, **env: str) -> str:
+        """Launch a point whose ranks run a few lines of shell in Python's place."""
+        self.runs.mkdir(parents=True, exist_ok=True)
+        script = self.runs.parent / f"program{len(list(self.runs.parent.glob('program*')))}.sh"
+        script.write_text(f"#!/bin/bash\n{text}\n")
+        script.chmod(0o755)
+        return self.launch(recipe, num_gpus, f"cluster.python={script}", *sets, **env)
+
+    def status(self, run: str) -> dict:
+        """What ``benchrun status --json`` says of one run."""
+        return json.loads(self.call("status", run, "--json").stdout)[0]
+
+    def wait(self, run: str, deadline_s: float, *states: str) -> dict:
+        """Poll until the run has ended (or is in one of ``states``), at most until the deadline."""
+        end = time.monotonic() + deadline_s
+        while True:
+            row = self.status(run)
+            if row["state"] in states or (row["ended"] and not states):
+                return row
+            assert time.monotonic() < end, f"still {row} after {deadline_s} s"
+            time.sleep(1)
+
+    def slurm(self, *command: str) -> str:
+        """One of Slurm's own commands."""
+        return subprocess.run(command, env=self.env, capture_output=True, text=True, check=True).stdout
+
+
+@pytest.fixture(scope="session")
+def user(slurm, tmp_path_factory):
+    return User(slurm, tmp_path_factory.mktemp("results"))
+
+
+@pytest.fixture
+def cluster(slurm):
+    """The cluster's own switch: ``cluster("down", "slurmctld")``."""
+
+    def call(*args: str) -> None:
+        subprocess.run([CLUSTER, *args], check=True, capture_output=True)
+
+    return call

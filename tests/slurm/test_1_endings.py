@@ -1,0 +1,138 @@
+"""Every run ends in the right name, within its deadline, on a real Slurm. All are submitted first, then awaited."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+
+import pytest
+
+SLEEP = "echo started; exec sleep 600"
+TOKEN = "token-that-nobody-may-find"
+# n3 is kept free for the tests that need a node to break.
+HERE = "cluster.exclude=n3"
+
+
+@pytest.fixture(scope="module")
+def runs(user):
+    """Run ids by what is to happen to them."""
+    return {
+        "dense": user.launch("tiny-llama", 4, HERE),
+        "experts": user.launch("tiny-mixtral", 2, "cluster.gpus_per_node=1", HERE),
+        "gpus": user.program(
+            "tiny-llama", 2, 'echo "rank $RANK sees $CUDA_VISIBLE_DEVICES"', "cluster.gres=gpu", HERE
+        ),
+        "failing": user.program("tiny-llama", 2, '[ "$RANK" = 1 ] && exit 7; exec sleep 600', HERE),
+        "crashing": user.program("tiny-llama", 2, '[ "$RANK" = 1 ] && kill -SEGV $$; exec sleep 600', HERE),
+        "limit": user.program("tiny-llama", 1, SLEEP, "cluster.time_limit=00:01:00", HERE),
+        "cancelled": user.program("tiny-llama", 1, SLEEP, HERE),
+        "outside": user.program("tiny-llama", 1, SLEEP, HERE),
+        "memory": user.program(
+            "tiny-llama", 1, "exec /usr/bin/python3 -c 'x = bytearray(400 << 20); import time; time.sleep(60)'",
+            "cluster.mem=100M", HERE,
+        ),
+        "no image": user.launch(
+            "tiny-llama", 1, "cluster.container.runtime=charliecloud", "cluster.container.image=/none/such", HERE
+        ),
+        "too short": user.program("tiny-llama", 1, "exit 0", HERE),
+        "token": user.program(
+            "tiny-llama", 1, f'[ "$HF_TOKEN" = {TOKEN} ] && echo the rank has it',
+            "cluster.secrets=[HF_TOKEN]", HERE, HF_TOKEN=TOKEN,
+        ),
+        "requeue": user.program(
+            "tiny-llama", 1, 'echo "life ${SLURM_RESTART_COUNT:-0}"; [ -n "$SLURM_RESTART_COUNT" ] || exec sleep 600',
+            "cluster.sbatch_options=[--requeue]", HERE,
+        ),
+    }  # fmt: skip
+
+
+def log(user, run):
+    return (user.runs / run / "stdout.log").read_text()
+
+
+def test_two_nodes_train_with_tensor_and_data_parallelism(user, runs):
+    row = user.wait(runs["dense"], 150)
+    assert (row["state"], row["last_step"]) == ("completed", 20)
+    assert row["nodes"] == "n[1-2]"
+    assert {p.stem for p in (user.runs / runs["dense"] / "probe").glob("*.json")} == {"n1", "n2"}
+    verdict = json.loads(user.call("compare", runs["dense"], "--json").stdout)
+    assert verdict["verdict"] == "pass"
+    assert verdict["checks"][0]["metric"] == "final_loss"
+
+
+def test_two_nodes_train_with_expert_parallelism(user, runs):
+    row = user.wait(runs["experts"], 150)
+    assert (row["state"], row["last_step"]) == ("completed", 20)
+    assert json.loads(user.call("compare", runs["experts"], "--json").stdout)["verdict"] == "pass"
+
+
+def test_gpus_are_asked_for_in_the_header_and_given_to_the_ranks(user, runs):
+    user.wait(runs["gpus"], 60)
+    assert "#SBATCH --gres=gpu:2\n" in (user.runs / runs["gpus"] / "job.sh").read_text()
+    assert {"rank 0 sees 0,1", "rank 1 sees 0,1"} <= set(log(user, runs["gpus"]).splitlines())
+
+
+def test_a_failing_rank_ends_the_job_and_is_named(user, runs):
+    row = user.wait(runs["failing"], 60)
+    assert row["state"] == "failed"
+    assert row["exit_code"] != 0
+    assert any("task 1: Exited with exit code 7" in evidence for evidence in row["evidence"])
+
+
+def test_a_crashing_rank_ends_the_job(user, runs):
+    assert user.wait(runs["crashing"], 60)["state"] == "failed"
+
+
+def test_cancel_from_another_shell(user, runs):
+    user.wait(runs["cancelled"], 60, "running")
+    user.call("cancel", runs["cancelled"])
+    assert user.wait(runs["cancelled"], 60)["state"] == "cancelled"
+
+
+def test_scancel_by_somebody_else(user, runs):
+    job = user.wait(runs["outside"], 60, "running")["job"]
+    user.slurm("scancel", job)
+    row = user.wait(runs["outside"], 60)
+    assert row["state"] == "cancelled"
+    assert any("CANCELLED" in evidence for evidence in row["evidence"])
+
+
+def test_too_little_memory(user, runs):
+    assert user.wait(runs["memory"], 90)["state"] == "out_of_memory_host"
+
+
+def test_a_missing_image(user, runs):
+    if subprocess.run(["which", "ch-run"], capture_output=True, check=False).returncode:
+        pytest.skip("charliecloud is not installed")
+    assert user.wait(runs["no image"], 60)["state"] == "image_missing"
+
+
+def test_exit_code_0_without_the_planned_steps_is_incomplete(user, runs):
+    row = user.wait(runs["too short"], 60)
+    assert (row["state"], row["exit_code"]) == ("incomplete", 0)
+    result = user.call("compare", runs["too short"], "--json", check=False)
+    assert result.returncode == 4
+    assert json.loads(result.stdout)["verdict"] == "invalid_run"
+
+
+def test_a_token_reaches_the_ranks_and_no_file(user, runs):
+    user.wait(runs["token"], 60)
+    assert "the rank has it" in log(user, runs["token"])
+    found = [p for p in (user.runs / runs["token"]).rglob("*") if p.is_file() and TOKEN.encode() in p.read_bytes()]
+    assert not found
+
+
+def test_a_restarted_job_is_no_measurement(user, runs):
+    job = user.wait(runs["requeue"], 60, "running")["job"]
+    while "life 0" not in log(user, runs["requeue"]):
+        pass
+    user.slurm("scontrol", "requeue", job)
+    user.wait(runs["requeue"], 60, "pending")
+    user.slurm("scontrol", "update", f"jobid={job}", "starttime=now")
+    row = user.wait(runs["requeue"], 180)
+    assert row["state"] == "requeued"
+    assert "life 1" in log(user, runs["requeue"])
+
+
+def test_the_time_limit(user, runs):
+    assert user.wait(runs["limit"], 180)["state"] == "timeout"
