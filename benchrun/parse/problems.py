@@ -31,7 +31,7 @@ _SIGNS: tuple[tuple[bytes, str], ...] = (
     (b"initializing source docker://", "image_missing"),
     (b"Unable to find image", "image_missing"),
     (b"pull access denied", "image_missing"),
-    (b"can't stat image", "image_missing"),
+    (b"error: can't stat:", "image_missing"),
     (b"image not known", "image_missing"),
     (b"No such file or directory: ", "image_missing"),
     (b"can't bind", "mount_failed"),

@@ -24,7 +24,7 @@ signal=null
 finish() {
   local code=$?
   printf '{"schema_version": 1, "exit_code": %d, "signal": %s, "started": "%s", "ended": "%s", "restarts": %d, "job_id": "%s", "host": "%s"}\n' \
-    "$code" "$signal" "$started" "$(date -u +%FT%TZ)" "${SLURM_RESTART_COUNT:-0}" "${SLURM_JOB_ID:-$$}" "$HOSTNAME" >done.json.tmp
+    "$code" "$signal" "$started" "$(date -u +%FT%TZ)" "${SLURM_RESTART_COUNT:-0}" "${SLURM_JOB_ID:-$$}" "$(uname -n)" >done.json.tmp
   mv done.json.tmp done.json
 }
 trap finish EXIT

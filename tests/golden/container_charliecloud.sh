@@ -24,7 +24,7 @@ signal=null
 finish() {
   local code=$?
   printf '{"schema_version": 1, "exit_code": %d, "signal": %s, "started": "%s", "ended": "%s", "restarts": %d, "job_id": "%s", "host": "%s"}\n' \
-    "$code" "$signal" "$started" "$(date -u +%FT%TZ)" "${SLURM_RESTART_COUNT:-0}" "${SLURM_JOB_ID:-$$}" "$HOSTNAME" >done.json.tmp
+    "$code" "$signal" "$started" "$(date -u +%FT%TZ)" "${SLURM_RESTART_COUNT:-0}" "${SLURM_JOB_ID:-$$}" "$(uname -n)" >done.json.tmp
   mv done.json.tmp done.json
 }
 trap finish EXIT
@@ -57,7 +57,7 @@ exec numactl --cpunodebind=$node --membind=$node "$@"'
 
 srun --kill-on-bad-exit=1 --mpi=pmix \
   bash -c "$rank" rank \
-  ch-run --bind="$PWD:/mnt" --cd=/mnt \
+  env USER="${USER:-$(id -un)}" ch-run --bind="$PWD:/mnt" --cd=/mnt \
   --bind=/scratch:/scratch \
   nvcr.io/nvidia/nemo:25.07.01 -- \
   "${command[@]}"

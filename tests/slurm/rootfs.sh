@@ -1,0 +1,18 @@
+#!/usr/bin/env bash
+# rootfs.sh DIR: a small Debian with Python in DIR, for the tests that train inside a container. Made once.
+set -euo pipefail
+dir=$1
+[ ! -e "$dir/.ready" ] || exit 0
+command -v ch-run debootstrap >/dev/null ||
+  apt-get -qq install -y --no-install-recommends charliecloud debootstrap >/dev/null
+rm -rf "$dir"
+mkdir -p "$dir"
+# The release of this machine, so that the libraries fit what is mounted into it.
+codename=$(sed -n 's/^VERSION_CODENAME=//p' /etc/os-release)
+debootstrap --variant=minbase --include=python3 "$codename" "$dir" >"$dir.log" 2>&1 ||
+  { tail -n 5 "$dir.log" >&2; exit 1; }
+mkdir -p "$dir/opt/site" # where the tests mount torch and megatron-core
+# charliecloud lays the node's own hosts over this one; no DNS, as on the node.
+touch "$dir/etc/hosts"
+echo "hosts: files" >"$dir/etc/nsswitch.conf"
+touch "$dir/.ready"
