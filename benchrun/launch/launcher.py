@@ -37,6 +37,10 @@ def launch(spec: RunSpec, files: Mapping[str, str], root: Path) -> RunDir:
     run = create(root, spec, files)
     try:
         job = for_cluster(spec.cluster).submit(run)
+    except SchedulerUnavailable as error:
+        # It may have taken the job all the same: whoever looks next asks for it by name.
+        hint = f"the job may have been taken all the same; look in a minute: benchrun status {run.run_id}"
+        raise SchedulerUnavailable(error.message, hint=hint) from error
     except Exception as error:
         run.append_event("refused", reason=str(error))
         raise
@@ -98,7 +102,7 @@ def _observation(run: RunDir, job: Job | None) -> Observation:
         if refused:
             return Observation(run, None, over=True, note=str(refused["reason"]))
         over = _age_s(run.path / "events.jsonl") > GRACE_S
-        return Observation(run, None, over=over, note="never submitted: the launcher died before it")
+        return Observation(run, None, over=over, note="the scheduler never took a job of this name")
     _note_change(run, job)
     if job.phase is Phase.ENDED:
         # The last lines and done.json may reach a shared file system after the scheduler's word.

@@ -16,9 +16,11 @@ from benchrun.launch.scheduler import Job, Phase
 
 TIMEOUT_S = 30
 _PENDING = frozenset({"PENDING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "SPECIAL_EXIT", "RESV_DEL_HOLD"})
-_RUNNING = frozenset(
-    {"RUNNING", "CONFIGURING", "COMPLETING", "RESIZING", "SIGNALING", "STAGE_OUT", "STOPPED", "SUSPENDED"}
+_ENDED = (
+    *("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "DEADLINE", "OUT_OF_MEMORY", "NODE_FAIL", "BOOT_FAIL"),
+    *("PREEMPTED", "REVOKED", "LAUNCH_FAILED", "RECONFIG_FAIL"),
 )
+_OPTIONS = ("SBATCH_", "SLURM_", "SALLOC_", "SRUN_", "SQUEUE_", "SACCT_", "SCANCEL_")
 _SQUEUE = "%i|%T|%r|%N"
 _SACCT = "JobID,State,ExitCode,NodeList,Reason,Restarts"
 
@@ -58,6 +60,8 @@ class Slurm:
             return ids[-1]
         past = _call(["sacct", "-X", "--noheader", "--parsable2", "--format=JobID", "--starttime=now-7days", name])
         ids = past.stdout.split() if past.returncode == 0 else []
+        if not ids and (done := run.done()):
+            ids = [str(done["job_id"])]  # no accounting, and the queue has forgotten it: the job itself knows
         return ids[-1] if ids else None
 
     def _squeue(self, jobs: Sequence[str]) -> dict[str, Job]:
@@ -72,13 +76,17 @@ class Slurm:
         return {job: found[job] for job in jobs if job in found}
 
     def _sacct(self, jobs: Sequence[str]) -> dict[str, Job]:
-        """Jobs that accounting remembers; none where there is no accounting or it is down."""
+        """Jobs whose end accounting remembers; none where there is no accounting or it is down.
+
+        Only ends count: of a job that the queue dropped and accounting still calls running, the end was never recorded.
+        """
         command = ["sacct", "-X", "--noheader", "--parsable2", f"--format={_SACCT}", f"--jobs={','.join(jobs)}"]
         result = _call(command)
         if result.returncode != 0 and "Restarts" in result.stderr:  # a field that older versions lack
             command[4] = f"--format={_SACCT.removesuffix(',Restarts')}"
             result = _call(command)
-        return dict(_sacct_jobs(result.stdout.splitlines())) if result.returncode == 0 else {}
+        rows = dict(_sacct_jobs(result.stdout.splitlines())) if result.returncode == 0 else {}
+        return {job: row for job, row in rows.items() if row.phase is Phase.ENDED}
 
 
 def phase_of(state: str) -> Phase:
@@ -86,7 +94,8 @@ def phase_of(state: str) -> Phase:
     word = state.split()[0].rstrip("+") if state else ""
     if word in _PENDING:
         return Phase.PENDING
-    return Phase.RUNNING if word in _RUNNING else Phase.ENDED
+    # sacct cuts a word that is too long for its column: "OUT_OF_ME+".
+    return Phase.ENDED if word and any(known.startswith(word) for known in _ENDED) else Phase.RUNNING
 
 
 def _squeue_job(line: str) -> tuple[str, Job]:
@@ -110,13 +119,13 @@ def _sacct_jobs(lines: Iterable[str]) -> Iterable[tuple[str, Job]]:
 
 
 def _call(command: Sequence[str], cwd: os.PathLike[str] | None = None) -> subprocess.CompletedProcess[str]:
-    """Run one Slurm command. Options that the shell holds for another job (SBATCH_*, SLURM_JOB_*) must not reach it."""
+    """Run one Slurm command.
+
+    Options that the shell holds for another job (SBATCH_*, SLURM_JOB_*) or that filter what is listed (SQUEUE_USERS)
+    must not reach it.
+    """
     keep = {"SLURM_CONF", "SLURM_CONF_SERVER", "SLURM_CLUSTERS"}
-    env = {
-        name: value
-        for name, value in os.environ.items()
-        if name in keep or not name.startswith(("SBATCH_", "SLURM_", "SALLOC_", "SRUN_"))
-    }
+    env = {name: value for name, value in os.environ.items() if name in keep or not name.startswith(_OPTIONS)}
     try:
         return subprocess.run(command, cwd=cwd, env=env, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
     except FileNotFoundError:
