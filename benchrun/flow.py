@@ -51,24 +51,22 @@ def start(spec: RunSpec, root: Path) -> RunDir:
 
 def wait(run: RunDir, progress: Progress) -> Observation:
     """Poll until the job has ended, handing new steps to ``progress``. Interrupting it leaves the job running."""
-    tail, polls, seen = Tail(run.path / STDOUT), 0, None
+    tail, polls, seen = Tail(run.path / STDOUT), 0, ("", False)
     while True:
         observation = observe([run])[0]
         progress(observation, tail.read())
         if observation.over:
             return observation
-        state = observation.job.state if observation.job else observation.note
-        polls = 0 if state != seen else polls + 1
-        seen = state
+        done = run.done() is not None
+        word = (observation.job.state if observation.job else observation.note, done)
+        polls = 0 if word != seen else polls + 1
+        seen = word
         # Between two polls of the scheduler the log is read every half second: it costs the scheduler nothing.
         until = time.monotonic() + backoff(polls)
-        while time.monotonic() < until and run.done() is None:
+        while time.monotonic() < until and (run.done() is not None) is done:
             time.sleep(0.5)
             if steps := tail.read():
                 progress(observation, steps)
-        if run.done() is not None:
-            polls = 0
-            time.sleep(0.2)
 
 
 def end_of(observation: Observation) -> End:
