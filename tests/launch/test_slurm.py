@@ -1,0 +1,96 @@
+"""Slurm's words, from stand-ins that print what squeue and sacct print: cases a healthy cluster does not show."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from benchrun.errors import SchedulerUnavailable
+from benchrun.launch.launcher import observe
+from benchrun.launch.rundir import create
+from benchrun.launch.scheduler import Phase
+from benchrun.launch.slurm import Slurm
+from benchrun.recipe.resolve import resolve
+from benchrun.recipe.select import Request
+
+
+def script(path, text):
+    path.write_text(f"#!/bin/sh\n{text}")
+    path.chmod(0o755)
+
+
+@pytest.fixture
+def says(tmp_path, monkeypatch):
+    """Give Slurm's commands a text to print, and an exit code."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
+
+    def put(command, *lines, code=0):
+        text = "".join(f"printf '%s\\n' '{line}' >&{2 if code else 1}\n" for line in lines)
+        script(folder / command, f"{text}exit {code}\n")
+
+    put("squeue")
+    put("sacct")
+    return put
+
+
+@pytest.fixture
+def run(tmp_path):
+    """A run whose launcher died before it wrote down the job's id."""
+    spec = resolve(Request("tiny-llama", "CPU", "fp32", 1, None, "slurm-cpu", ()))
+    return create(tmp_path / "runs", spec, {"spec.json": spec.model_dump_json()})
+
+
+def poll(job="7"):
+    return Slurm().poll([job])[job]
+
+
+def test_squeue_says_where_and_why(says):
+    says("squeue", "7|PENDING|Resources|", "8|RUNNING|None|n[1-2]")
+    jobs = Slurm().poll(["7", "8"])
+    assert (jobs["7"].phase, jobs["7"].reason) == (Phase.PENDING, "Resources")
+    assert (jobs["8"].phase, jobs["8"].reason, jobs["8"].nodes) == (Phase.RUNNING, "", "n[1-2]")
+
+
+def test_sacct_gives_the_exit_code_of_a_job_that_squeue_still_lists(says):
+    says("squeue", "7|FAILED|NonZeroExitCode|n1")
+    says("sacct", "7|FAILED|3:0|n1|None|0")
+    assert (poll().phase, poll().exit_code) == (Phase.ENDED, 3)
+
+
+def test_a_state_that_no_manual_lists_is_no_end_while_the_job_is_queued(says):
+    says("squeue", "7|DANCING|None|n1")
+    assert (poll().phase, poll().state) == (Phase.RUNNING, "DANCING")
+
+
+@pytest.mark.parametrize("state", ["RUNNING", "PENDING", "DANCING"])
+def test_a_job_that_the_queue_dropped_is_not_running_whatever_accounting_says(says, state):
+    says("sacct", f"7|{state}|0:0|n1|None|0")
+    assert poll().phase is Phase.GONE
+
+
+def test_accounting_that_lags_behind_does_not_undo_an_end(says):
+    says("squeue", "7|NODE_FAIL|None|n1")
+    says("sacct", "7|RUNNING|0:0|n1|None|0")
+    assert (poll().phase, poll().state) == (Phase.ENDED, "NODE_FAIL")
+
+
+def test_no_answer_is_an_outage_not_an_end(says):
+    says("squeue", "slurm_load_jobs error: Unable to contact slurm controller (connect failure)", code=1)
+    with pytest.raises(SchedulerUnavailable, match="Unable to contact"):
+        poll()
+
+
+def test_the_shells_own_filters_hide_no_job(says, monkeypatch, tmp_path):
+    monkeypatch.setenv("SQUEUE_USERS", "somebody")
+    script(tmp_path / "bin" / "squeue", '[ -n "$SQUEUE_USERS" ] || echo "7|RUNNING|None|n1"\n')
+    assert poll().phase is Phase.RUNNING
+
+
+def test_a_job_that_only_its_own_file_remembers_is_found_there(says, run):
+    run.write_json("done.json", {"schema_version": 1, "exit_code": 0, "signal": None, "restarts": 0, "job_id": "7"})
+    observation = observe([run])[0]
+    assert (observation.over, observation.job.id, observation.job.phase) == (True, "7", Phase.GONE)
+    assert run.last_event("submitted")["job"] == "7"
