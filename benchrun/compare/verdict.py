@@ -176,7 +176,8 @@ def _without_reference(
     if not same:
         reason = f"no published number for {ours.recipe} on {ours.gpu}"
         return _verdict("no_reference", reason, ours, metrics, ending)
-    nearest = min(same, key=lambda entry: len(differences(entry.key, ours, HARD)))
+    # Of equally near ones the one at our scale: a person can change a batch more easily than a cluster.
+    nearest = min(same, key=lambda e: (len(differences(e.key, ours, HARD)), e.key.num_gpus != ours.num_gpus))
     differs = differences(nearest.key, ours, HARD)
     reason = "; ".join(f"{d.key}: reference {d.theirs}, this run {d.ours}" for d in differs)
     return _verdict("not_comparable", reason, ours, metrics, ending, (), differs, nearest)

@@ -94,6 +94,8 @@ def read_facts(text: str, facts: Facts) -> None:
     if at >= 0:
         _worker_config(text[at + len(CONFIG_NEEDLE) - 1 :], facts)
         return
+    if "[config.py" in text:
+        return  # DeepSpeed's own dump: its world_size is the data-parallel one
     if world := _WORLD.search(text):
         facts.num_gpus = int(world[1])
     for name, value in _ARGUMENT.findall(text):

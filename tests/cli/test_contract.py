@@ -1,0 +1,176 @@
+"""The commands print what other programs rely on: keys, exit codes, and nothing else on stdout."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+LOGS = Path(__file__).parent.parent / "logs"
+POINT = ["llama3.1-8b", "--gpu", "H100", "--precision", "fp8", "--num-gpus", "64", "--cluster", "dgx-h100"]
+
+
+def call(*args, cwd=None, **env):
+    command = [sys.executable, "-m", "benchrun", *map(str, args)]
+    return subprocess.run(command, capture_output=True, text=True, cwd=cwd, env={**os.environ, **env}, check=False)
+
+
+def document(*args, code=0, **kwargs):
+    result = call(*args, **kwargs)
+    assert result.returncode == code, result.stderr
+    return json.loads(result.stdout)
+
+
+def test_list_has_a_row_a_point_with_exactly_these_keys():
+    rows = document("list", "--json")
+    keys = "recipe task framework gpu precision num_gpus proxy seq_length mbs gbs tp pp cp vp ep dp image reference"
+    assert all(list(row) == keys.split() for row in rows)
+    assert {row["recipe"] for row in rows} == {"llama3.1-8b", "mixtral-8x7b", "tiny-llama", "tiny-mixtral"}
+    published = [r for r in rows if (r["recipe"], r["gpu"]) == ("llama3.1-8b", "H100")]
+    assert {row["num_gpus"] for row in published} == {8, 16, 32, 64, 128}
+    assert {row["precision"] for row in published} == {"bf16", "fp8"}
+    assert all(row["reference"] > 0 for row in published)
+
+
+def test_show_is_the_run_spec_with_what_follows_from_it():
+    shown = document("show", *POINT, "--json")
+    assert shown["num_nodes"] == 8
+    assert shown["dp"] == 32
+    assert shown["model"]["params_total"] == 8_030_261_248
+    assert shown["flops_per_token"]["causal"] == pytest.approx(51.47e9, rel=0.001)
+    assert shown["flops_per_token"]["full"] == pytest.approx(57.91e9, rel=0.001)
+    parts = shown["memory_gib"]
+    assert parts["total"] == pytest.approx(sum(v for k, v in parts.items() if k != "total"), abs=0.05)
+    assert 40 < parts["total"] < 80
+    assert shown["references"][0]["source"]["where"]
+
+
+def test_show_without_json_is_yaml_of_the_same():
+    import yaml
+
+    assert yaml.safe_load(call("show", *POINT).stdout) == document("show", *POINT, "--json")
+
+
+def test_render_prints_the_script_and_writes_all_files(tmp_path):
+    printed = call("render", *POINT).stdout
+    assert printed.startswith("#!/bin/bash\n")
+    assert "'--container-image=nvcr.io#nvidia/nemo:25.07.01'" in printed
+    result = call("render", *POINT, "--output", tmp_path / "new")
+    assert result.returncode == 0
+    assert (tmp_path / "new" / "job.sh").read_text() == printed
+    assert {p.name for p in (tmp_path / "new").iterdir()} == {"job.sh", "probe.sh", "spec.json"}
+    again = call("render", *POINT, "--output", tmp_path / "new")
+    assert (again.returncode, "exists" in again.stderr) == (2, True)
+
+
+def test_parse_has_exactly_these_keys():
+    summary = document("parse", LOGS / "09-megatron-core-2026-multinode-154it.log", "--warmup", "2", "--json")
+    assert list(summary) == [
+        "schema_version",
+        "file",
+        "framework",
+        "segments",
+        "first_step",
+        "last_step",
+        "planned_steps",
+        "num_steps",
+        "complete",
+        "warmup_rows_dropped",
+        "step_time_s",
+        "tokens_per_s_per_gpu",
+        "tflops_per_gpu_reported",
+        "seq_length",
+        "global_batch_size",
+        "num_gpus",
+        "problems",
+    ]
+    assert list(summary["step_time_s"]) == ["mean", "median", "stdev", "p5", "p95"]
+    assert list(summary["tokens_per_s_per_gpu"]) == ["mean", "median"]
+    assert summary["warmup_rows_dropped"] == 2
+    assert summary["num_steps"] == 96
+    assert all(list(problem) == ["kind", "line", "detail"] for problem in summary["problems"])
+
+
+def test_a_log_without_a_step_is_exit_code_4_with_a_reason(tmp_path):
+    (tmp_path / "x.log").write_text("hello\n")
+    result = call("parse", tmp_path / "x.log", "--json")
+    assert result.returncode == 4
+    assert json.loads(result.stdout)["step_time_s"] is None
+    assert "no step" in result.stderr
+
+
+def test_compare_a_bare_log_uses_what_the_log_says(tmp_path):
+    line = (
+        " [2026-01-01 00:00:00.000000] iteration {i:8d}/      50 | consumed samples: 1 | "
+        "elapsed time per iteration (ms): {ms} | global batch size: {gbs:5d} | lm loss: 2.0E+00 | "
+        "number of skipped iterations:   0 | number of nan iterations:   0 |\n"
+    )
+    point = ["--recipe", "llama3.1-8b", "--gpu", "H100", "--precision", "fp8", "--num-gpus", "64", "--json"]
+
+    def judged(ms, gbs, code):
+        log = tmp_path / f"{ms}-{gbs}.log"
+        log.write_text("".join(line.format(i=i, ms=ms, gbs=gbs) for i in range(1, 51)))
+        return document("compare", log, *point, code=code)
+
+    assert judged(9800.0, 1024, 0)["verdict"] == "pass"
+    assert judged(11000.0, 1024, 1)["verdict"] == "slow"
+    other = judged(9800.0, 512, 4)
+    assert other["verdict"] == "not_comparable"
+    assert [(d["key"], d["theirs"], d["ours"]) for d in other["differs"]] == [("gbs", 1024, 512)]
+    assert list(other) == [
+        "schema_version",
+        "verdict",
+        "reason",
+        "ending",
+        "runs",
+        "checks",
+        "differs",
+        "nearest",
+        "conditions",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("args", "says"),
+    [
+        (["render", "nothing"], "no recipe is called 'nothing'"),
+        (["render", "llama3.1-8b", "--gpu", "H100"], "add --precision"),
+        (["render", *POINT, "--set", "layout.tp=3"], "must be a multiple of tp (3)"),
+        (["render", *POINT[:-1], "nowhere"], "no cluster is called 'nowhere'"),
+        (["parse", "/no/such.log"], "cannot be read"),
+        (["parse", str(LOGS / "README.md"), "--framework", "nemo9"], "no dialect for framework 'nemo9'"),
+        (["compare", str(LOGS / "README.md")], "add --recipe"),
+        (["status", "nothing"], "no run is called 'nothing'"),
+        (["render"], "Missing argument"),
+        (["frobnicate"], "No such command"),
+    ],
+)
+def test_wrong_input_is_exit_code_2_with_one_clear_message(args, says, tmp_path):
+    result = call(*args, cwd=tmp_path)
+    assert result.returncode == 2
+    assert says in result.stderr
+    assert "Traceback" not in result.stderr
+    assert result.stdout == ""
+
+
+def test_where_slurm_is_missing_the_error_says_so_with_exit_code_3(tmp_path):
+    path = str(Path(sys.executable).parent)
+    result = call("launch", *POINT, cwd=tmp_path, PATH=path)
+    assert result.returncode == 3
+    assert "sbatch is not on this machine" in result.stderr
+
+
+def test_a_dry_run_launches_nothing(tmp_path):
+    result = call("launch", "smoke", "--dry-run", cwd=tmp_path)
+    assert result.returncode == 0
+    assert result.stdout.count("#!/bin/bash") == 3
+    assert not list(tmp_path.iterdir())
+
+
+def test_doctor_answers_everywhere(tmp_path):
+    found = {finding["what"] for finding in document("doctor", "--json", cwd=tmp_path)}
+    assert {"Slurm", "GPUs here", "torch", "free disk here"} <= found

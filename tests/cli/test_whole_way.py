@@ -1,0 +1,79 @@
+"""From recipe to verdict on this machine, with real training."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from test_contract import call, document
+
+pytestmark = pytest.mark.train
+pytest.importorskip("megatron.core", reason="training needs pip install 'benchrun[train]'")
+
+FILES = {
+    "spec.json", "job.sh", "probe.sh", "events.jsonl", "stdout.log", "stderr.log", "done.json", "ending.json",
+    "env.json", "steps.jsonl", "metrics.json", "verdict.json",
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def launched(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("way")
+    result = call("launch", "tiny-llama", "--precision", "fp32", "--num-gpus", "2", "--wait", cwd=folder)
+    return folder, result
+
+
+def test_launch_wait_ends_in_a_verdict(launched):
+    _, result = launched
+    assert result.returncode == 0, result.stderr
+    assert "PASS  tiny-llama, fp32, 2 x CPU" in result.stdout
+
+
+def test_every_step_of_the_way_leaves_its_file(launched):
+    folder, result = launched
+    run = folder / "results" / "runs" / result.stdout.splitlines()[0]
+    assert {path.name for path in run.iterdir() if path.is_file()} - {
+        "local.pid",
+        "local.started",
+        "local.exit",
+    } == FILES
+    assert all(json.loads((run / name).read_text())["schema_version"] == 1 for name in FILES if name.endswith(".json"))
+    env = json.loads((run / "env.json").read_text())
+    assert env["worker"]["megatron-core"]
+    assert env["nodes"][0]["cpus"] > 0
+    assert len((run / "steps.jsonl").read_text().splitlines()) == 20
+
+
+def test_every_later_step_can_be_done_again_from_the_files(launched):
+    folder, result = launched
+    run = folder / "results" / "runs" / result.stdout.splitlines()[0]
+    before = {name: (run / name).read_text() for name in ("metrics.json", "verdict.json")}
+    for name in before:
+        (run / name).unlink()
+    assert document("compare", run.name, "--json", cwd=folder) == json.loads(before["verdict.json"])
+    assert {name: (run / name).read_text() for name in before} == before
+
+
+def test_status_and_report_know_the_run(launched):
+    folder, result = launched
+    run = result.stdout.splitlines()[0]
+    row = document("status", "--json", cwd=folder)[0]
+    assert (row["run_id"], row["state"], row["last_step"], row["planned_steps"]) == (run, "completed", 20, 20)
+    page = call("report", run, cwd=folder).stdout
+    assert page.startswith(f"# {run}\n\n**pass**")
+    assert "| tokens/s/GPU |" in page
+    table = call("report", "--format", "csv", cwd=folder).stdout.splitlines()
+    assert table[0].startswith("recipe,framework,gpu")
+    assert table[1].startswith("tiny-llama,megatron-core,CPU")
+
+
+def test_parse_of_the_log_says_what_the_metrics_say(launched):
+    folder, result = launched
+    run = folder / "results" / "runs" / result.stdout.splitlines()[0]
+    summary = document("parse", run / "stdout.log", "--json")
+    metrics = json.loads((run / "metrics.json").read_text())
+    assert summary["complete"] is True
+    assert summary["framework"] == "megatron-core"
+    assert summary["step_time_s"] == metrics["step_time_s"]
+    assert summary["tokens_per_s_per_gpu"] == metrics["tokens_per_s_per_gpu"]
+    assert (summary["seq_length"], summary["global_batch_size"], summary["num_gpus"]) == (128, 8, 2)

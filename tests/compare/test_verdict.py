@@ -1,0 +1,184 @@
+"""What is compared, what is refused, and what a verdict says."""
+
+from __future__ import annotations
+
+import pytest
+
+from benchrun.compare import conditions, judge, load_references
+from benchrun.compare.references import load_references as load
+from benchrun.errors import UserError
+from benchrun.metrics.measure import measure
+from benchrun.parse import Log, Problem, Step
+from benchrun.recipe.resolve import resolve
+from benchrun.recipe.select import Request
+
+STEPS = 50
+
+
+def run(spec, step_time_s, *, steps=STEPS, jitter=0.0, problems=(), loss=2.0):
+    """Metrics of a run that took ``step_time_s`` a step, with a wobble."""
+    rows = tuple(
+        Step(step=i, step_time_s=step_time_s * (1 + jitter * (i % 3 - 1)), line=i, planned_steps=STEPS, loss=loss)
+        for i in range(1, steps + 1)
+    )
+    return measure(
+        Log("x.log", "megatron-lm", rows, problems=problems),
+        model=spec.model,
+        seq_length=spec.seq_length,
+        gbs=spec.gbs,
+        num_gpus=spec.num_gpus,
+        gpu=spec.gpu,
+        precision=spec.precision,
+        planned_steps=STEPS,
+    )
+
+
+def llama(gpus=64, precision="fp8", *overrides, **update):
+    spec = resolve(Request("llama3.1-8b", "H100", precision, gpus, overrides=overrides))
+    return spec.model_copy(update=update)
+
+
+def verdict(spec, *metrics, ending=None):
+    return judge(conditions(spec), metrics, load_references(), ending=ending)
+
+
+def published(spec):
+    """The step time that the chosen reference of a spec means."""
+    entry = verdict(spec, run(spec, 10.0)).checks[0].reference
+    if entry.metric == "step_time_s":
+        return entry.value
+    return spec.gbs * spec.seq_length / spec.num_gpus / entry.value
+
+
+@pytest.mark.parametrize("precision", ["bf16", "fp8"])
+@pytest.mark.parametrize("gpus", [8, 16, 32, 64, 128])
+class TestEveryPublishedPoint:
+    """Llama 3.1 8B on H100, each published scale."""
+
+    def test_the_published_time_passes(self, gpus, precision):
+        spec = llama(gpus, precision)
+        found = verdict(spec, run(spec, published(spec)))
+        assert (found.verdict, found.exit_code) == ("pass", 0)
+        assert found.checks[0].reference.source.where
+
+    def test_ten_percent_slower_is_slow(self, gpus, precision):
+        spec = llama(gpus, precision)
+        found = verdict(spec, run(spec, 1.1 * published(spec)))
+        assert (found.verdict, found.exit_code) == ("slow", 1)
+
+    def test_thirty_percent_faster_needs_a_look(self, gpus, precision):
+        spec = llama(gpus, precision)
+        found = verdict(spec, run(spec, published(spec) / 1.3))
+        assert (found.verdict, found.exit_code) == ("faster_than_expected", 4)
+
+    def test_another_sequence_length_is_not_comparable_and_named(self, gpus, precision):
+        spec = llama(gpus, precision, seq_length=2048)
+        found = verdict(spec, run(spec, published(llama(gpus, precision)) / 4))
+        assert (found.verdict, found.exit_code) == ("not_comparable", 4)
+        assert [(d.key, d.theirs, d.ours) for d in found.differs] == [("seq_length", 8192, 2048)]
+
+
+def test_fewer_layers_are_never_compared_with_the_whole_model():
+    spec = llama(64, "fp8", "model.num_layers=4")
+    found = verdict(spec, run(spec, 2.0))
+    assert found.verdict == "not_comparable"
+    assert ("num_layers", 32, 4) in [(d.key, d.theirs, d.ours) for d in found.differs]
+
+
+def test_another_layout_is_compared_and_named():
+    spec = llama(8, "fp8", "layout.cp=1")
+    found = verdict(spec, run(spec, published(llama(8, "fp8"))))
+    assert found.verdict == "pass"
+    assert "framework" in {d.key for d in found.checks[0].differs}
+
+
+def test_nothing_published_is_no_reference():
+    spec = resolve(Request("llama3.1-8b", "H200", "fp8", 8))
+    assert verdict(spec, run(spec, 9.0)).verdict == "no_reference"
+
+
+class TestSanityBeforePerformance:
+    """A broken run never yields a number."""
+
+    def check(self, *metrics, ending=None, says):
+        found = verdict(llama(), *metrics, ending=ending)
+        assert (found.verdict, found.exit_code, found.checks) == ("invalid_run", 4, ())
+        assert says in found.reason
+
+    def test_a_failed_job(self):
+        self.check(run(llama(), 9.8), ending="timeout", says="timeout")
+
+    def test_missing_steps(self):
+        self.check(run(llama(), 9.8, steps=49), says="only 49 steps of 50")
+
+    def test_a_loss_that_is_no_number(self):
+        self.check(run(llama(), 9.8, problems=(Problem("nan_loss", 7, "step 7"),)), says="nan_loss")
+
+    def test_one_broken_repeat_of_three(self):
+        self.check(run(llama(), 9.8), run(llama(), 9.8), run(llama(), 9.8, steps=3), says="only 3 steps")
+
+    def test_a_speed_that_no_gpu_has(self):
+        self.check(run(llama(), 1.0), says="impossible_rate")
+        assert run(llama(), 1.0).step_time_s is None
+
+    def test_nothing_at_all(self):
+        self.check(says="nothing was measured")
+
+
+class TestNoise:
+    """A verdict knows how sure it is."""
+
+    def test_a_spread_over_the_edge_is_inconclusive(self):
+        spec = llama()
+        found = verdict(spec, run(spec, published(spec) / 0.951, jitter=0.05))
+        assert (found.verdict, found.exit_code) == ("inconclusive", 4)
+        assert "--repeats" in found.reason
+
+    def test_repeats_on_both_sides_are_inconclusive(self):
+        spec = llama()
+        found = verdict(spec, run(spec, published(spec)), run(spec, 1.2 * published(spec)))
+        assert found.verdict == "inconclusive"
+        assert found.runs == 2
+
+    def test_steady_repeats_are_not(self):
+        spec = llama()
+        assert verdict(spec, *[run(spec, 1.2 * published(spec))] * 3).verdict == "slow"
+
+
+class TestLoss:
+    """Where a loss is known, a run must reach it."""
+
+    spec = resolve(Request("tiny-llama", "CPU", "fp32", 1))
+    known = next(e for e in load_references() if e.key.recipe == "tiny-llama")
+
+    def judged(self, loss, **update):
+        spec = self.spec.model_copy(update=update)
+        return verdict(spec, run(spec, 0.1, loss=loss))
+
+    def test_the_known_loss_passes(self):
+        assert self.judged(self.known.value).verdict == "pass"
+
+    def test_another_loss_is_another_computation(self):
+        found = self.judged(self.known.value * 1.02)
+        assert found.verdict == "invalid_run"
+        assert "computed something else" in found.reason
+
+    def test_a_run_of_another_length_has_no_known_loss(self):
+        longer = self.spec.training.model_copy(update={"steps": 60})
+        assert self.judged(9.9, training=longer).verdict == "no_reference"
+
+
+def test_every_entry_has_an_id_of_its_own_a_unit_and_a_source():
+    entries = load_references()
+    assert len({entry.id for entry in entries}) == len(entries) > 30
+    assert all(entry.unit and entry.source.who and entry.source.where and entry.source.date for entry in entries)
+
+
+def test_a_row_that_is_no_entry_is_named_with_its_line(tmp_path):
+    header = "metric,value,recipe,task,gpu,num_gpus,precision,num_layers,seq_length,gbs,who,where,date\n"
+    good = "step_time_s,9.8,x,pretrain,H100,8,fp8,32,8192,128,me,here,2026-01\n"
+    (tmp_path / "x.csv").write_text(header + good + good.replace("9.8", "fast"))
+    with pytest.raises(UserError) as error:
+        load(tmp_path)
+    assert error.value.where.endswith("x.csv:3")
+    assert "value" in str(error.value)

@@ -1,0 +1,122 @@
+"""Every way a job can end has one name, and nothing falls through."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from benchrun.launch.endings import SILENT_S, Ending, classify
+from benchrun.launch.scheduler import Job, Phase
+from benchrun.launch.slurm import phase_of
+
+# JOB STATE CODES of man squeue and man sacct, Slurm 22.05 to 26.05.
+FINAL = {
+    "BOOT_FAIL": Ending.NODE_FAILURE,
+    "CANCELLED": Ending.CANCELLED,
+    "COMPLETED": Ending.COMPLETED,
+    "DEADLINE": Ending.TIMEOUT,
+    "FAILED": Ending.FAILED,
+    "LAUNCH_FAILED": Ending.LAUNCH_FAILED,
+    "NODE_FAIL": Ending.NODE_FAILURE,
+    "OUT_OF_MEMORY": Ending.OUT_OF_MEMORY_HOST,
+    "PREEMPTED": Ending.PREEMPTED,
+    "RECONFIG_FAIL": Ending.LAUNCH_FAILED,
+    "REVOKED": Ending.CANCELLED,
+    "TIMEOUT": Ending.TIMEOUT,
+}
+WAITING = ["PENDING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "SPECIAL_EXIT", "RESV_DEL_HOLD"]
+BUSY = ["RUNNING", "CONFIGURING", "COMPLETING", "RESIZING", "SIGNALING", "STAGE_OUT", "STOPPED", "SUSPENDED"]
+PLANNED = {"steps_seen": 20, "steps_planned": 20}
+
+
+def job(state, phase=Phase.ENDED, **facts):
+    return Job("1", phase, state, **facts)
+
+
+@pytest.mark.parametrize(("state", "ending"), FINAL.items())
+def test_a_final_state_is_an_ending(state, ending):
+    assert phase_of(state) is Phase.ENDED
+    assert classify(job(state), None, **PLANNED).ending is ending
+
+
+@pytest.mark.parametrize("state", WAITING)
+def test_a_waiting_state_is_no_ending(state):
+    assert phase_of(state) is Phase.PENDING
+
+
+@pytest.mark.parametrize("state", BUSY)
+def test_a_busy_state_is_no_ending(state):
+    assert phase_of(state) is Phase.RUNNING
+
+
+def test_what_sacct_cuts_or_adds_to_is_still_the_state():
+    assert phase_of("OUT_OF_ME+") is Phase.ENDED
+    assert phase_of("CANCELLED by 1000") is Phase.ENDED
+    assert phase_of("RUNNING+") is Phase.RUNNING
+
+
+@pytest.mark.parametrize(
+    ("symptom", "ending"),
+    [
+        ("cuda_oom", Ending.OUT_OF_MEMORY_GPU),
+        ("host_oom", Ending.OUT_OF_MEMORY_HOST),
+        ("image_missing", Ending.IMAGE_MISSING),
+        ("mount_failed", Ending.LAUNCH_FAILED),
+        ("rank_crash", Ending.FAILED),
+    ],
+)
+def test_the_log_says_why_a_job_failed(symptom, ending):
+    end = classify(job("FAILED", exit_code=1), None, symptoms={symptom: "line 3", "rank_crash": "line 9"})
+    assert end.ending is ending
+    assert any(symptom in evidence for evidence in end.evidence)
+
+
+def test_a_symptom_in_the_log_of_a_job_that_went_well_changes_nothing():
+    assert (
+        classify(job("COMPLETED", exit_code=0), None, symptoms={"cuda_oom": "x"}, **PLANNED).ending is Ending.COMPLETED
+    )
+
+
+def test_exit_code_0_with_steps_missing_is_incomplete():
+    end = classify(job("COMPLETED", exit_code=0), None, steps_seen=19, steps_planned=20)
+    assert end.ending is Ending.INCOMPLETE
+    assert "19 of 20 steps" in end.evidence
+
+
+def test_a_restarted_job_is_requeued_whoever_says_so():
+    assert classify(job("COMPLETED", restarts=1), None, **PLANNED).ending is Ending.REQUEUED
+    assert classify(job("COMPLETED"), {"exit_code": 0, "restarts": 1}, **PLANNED).ending is Ending.REQUEUED
+
+
+def test_without_accounting_the_jobs_own_word_counts():
+    gone = job("UNKNOWN", Phase.GONE)
+    assert classify(gone, {"exit_code": 0}, **PLANNED).ending is Ending.COMPLETED
+    assert classify(gone, {"exit_code": 7}).exit_code == 7
+    assert classify(gone, {"exit_code": 7}).ending is Ending.FAILED
+    assert classify(gone, None).ending is Ending.LOST
+
+
+def test_a_job_whose_limit_ended_a_long_silence_was_hung():
+    assert classify(job("TIMEOUT"), None, quiet_s=SILENT_S).ending is Ending.HUNG
+    assert classify(job("TIMEOUT"), None, quiet_s=SILENT_S - 1).ending is Ending.TIMEOUT
+    assert classify(job("FAILED"), None, quiet_s=SILENT_S).ending is Ending.FAILED
+
+
+@given(
+    state=st.one_of(
+        st.sampled_from([*FINAL, *WAITING, *BUSY, "UNKNOWN", "", "NEW_WORD_OF_SLURM_30"]), st.text(max_size=9)
+    ),
+    phase=st.sampled_from(Phase),
+    code=st.none() | st.integers(0, 255),
+    done=st.none() | st.fixed_dictionaries({"exit_code": st.integers(0, 255), "restarts": st.integers(0, 2)}),
+    symptoms=st.dictionaries(st.sampled_from(["cuda_oom", "host_oom", "xid", "nan_loss"]), st.text(max_size=5)),
+    seen=st.integers(0, 50),
+)
+def test_every_combination_has_an_ending_and_evidence(state, phase, code, done, symptoms, seen):
+    end = classify(job(state, phase, exit_code=code), done, symptoms=symptoms, steps_seen=seen, steps_planned=50)
+    assert isinstance(end.ending, Ending)
+    assert end.evidence
+    if end.ending is Ending.COMPLETED:
+        assert seen >= 50
+        assert not (done or {}).get("exit_code")

@@ -1,0 +1,162 @@
+"""Launching on this machine, with real processes: how runs end, and that nothing is lost."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from benchrun import flow
+from benchrun.errors import UserError
+from benchrun.launch.endings import Ending
+from benchrun.launch.launcher import cancel, launch, observe
+from benchrun.launch.local import seconds
+from benchrun.launch.rundir import RunDir, create, find_runs, open_run
+from benchrun.recipe.resolve import resolve
+from benchrun.recipe.select import Request
+from benchrun.render import render
+
+
+def tiny(*overrides):
+    return resolve(Request("tiny-llama", "CPU", "fp32", 1, overrides=overrides))
+
+
+def start(root, program, *overrides):
+    """Launch a run whose training is a few lines of shell."""
+    root.mkdir(exist_ok=True)
+    script = root / f"program-{time.monotonic_ns()}.sh"
+    script.write_text(f"#!/bin/bash\n{program}\n")
+    script.chmod(0o755)
+    spec = tiny(f"cluster.python={script}", *overrides)
+    return launch(spec, render(spec), root)
+
+
+def wait(run, deadline_s=20):
+    end = time.monotonic() + deadline_s
+    while time.monotonic() < end:
+        observation = observe([run])[0]
+        if observation.over:
+            return flow.end_of(observation)
+        time.sleep(0.1)
+    raise AssertionError(f"{run.run_id} has not ended")
+
+
+def until(condition, deadline_s=10):
+    end = time.monotonic() + deadline_s
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+def test_a_failing_program_gives_its_own_exit_code(tmp_path):
+    end = wait(start(tmp_path, "echo out; echo err >&2; exit 7"))
+    assert (end.ending, end.exit_code) == (Ending.FAILED, 7)
+
+
+def test_a_killed_program_is_failed_with_its_signal(tmp_path):
+    run = start(tmp_path, "kill -KILL $$")
+    assert wait(run).ending is Ending.FAILED
+    assert run.done()["exit_code"] == 137
+
+
+def test_success_without_a_step_is_incomplete(tmp_path):
+    assert wait(start(tmp_path, "exit 0")).ending is Ending.INCOMPLETE
+
+
+def test_the_time_limit_is_kept(tmp_path):
+    run = start(tmp_path, "echo started; sleep 60", "cluster.time_limit=00:00:01")
+    assert wait(run).ending is Ending.TIMEOUT
+    assert run.done()["signal"] == "TERM"
+
+
+def test_cancel_ends_every_process_of_the_run(tmp_path):
+    run = start(tmp_path, "setsid sleep 61.25 & sleep 62.25")
+    until(lambda: sleeping("62.25"))
+    assert cancel(run)
+    assert wait(run).ending is Ending.CANCELLED
+    assert not sleeping("61.25")
+    assert not sleeping("62.25")
+
+
+def sleeping(seconds_asked):
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            if path.read_bytes() == f"sleep\0{seconds_asked}\0".encode():
+                return True
+    return False
+
+
+def test_one_run_at_a_time(tmp_path):
+    first = start(tmp_path, "echo started; sleep 60")
+    until(lambda: (first.path / "local.started").exists())
+    second = start(tmp_path, "exit 0")
+    assert observe([second])[0].job.state == "PENDING"
+    cancel(first)
+    assert wait(second).ending is Ending.INCOMPLETE
+
+
+def test_a_cancelled_run_that_waits_never_starts(tmp_path):
+    first = start(tmp_path, "sleep 60")
+    until(lambda: (first.path / "local.started").exists())
+    second = start(tmp_path, "touch ran")
+    cancel(second)
+    assert wait(second).ending is Ending.CANCELLED
+    cancel(first)
+    wait(first)
+    assert not (second.path / "ran").exists()
+
+
+def test_a_run_survives_its_launcher(tmp_path):
+    code = f"import os,signal,sys; sys.path.insert(0, {str(os.path.dirname(__file__))!r})\n"  # noqa: PTH120
+    code += "from pathlib import Path\nimport test_local\n"
+    code += f"run = test_local.start(Path({str(tmp_path)!r}), 'sleep 1; exit 3')\n"
+    code += "print(run.run_id, flush=True)\nos.kill(os.getpid(), signal.SIGKILL)\n"
+    launcher = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert launcher.returncode == -signal.SIGKILL
+    end = wait(open_run(tmp_path, launcher.stdout.strip()))
+    assert (end.ending, end.exit_code) == (Ending.FAILED, 3)
+
+
+def test_launches_at_one_moment_make_directories_of_their_own(tmp_path):
+    spec = tiny()
+    with ThreadPoolExecutor(8) as pool:
+        runs = list(pool.map(lambda _: create(tmp_path, spec, render(spec)), range(8)))
+    assert len({run.run_id for run in runs}) == 8
+    assert len(find_runs(tmp_path)) == 8
+    assert all(run.spec == spec for run in runs)
+
+
+def test_a_run_that_is_not_there_names_those_that_are(tmp_path):
+    run = create(tmp_path, tiny(), render(tiny()))
+    with pytest.raises(UserError, match="no run is called") as error:
+        open_run(tmp_path, run.run_id[:-3] + "xyz")
+    assert run.run_id in error.value.hint
+    assert open_run(tmp_path, run.run_id[:14]).run_id == run.run_id
+
+
+def test_events_survive_a_line_that_was_cut(tmp_path):
+    run = RunDir(tmp_path)
+    run.append_event("one")
+    with (tmp_path / "events.jsonl").open("a") as file:
+        file.write('{"time": "2026-')
+    assert [event["event"] for event in run.events()] == ["one"]
+
+
+def test_a_read_only_folder_is_one_clear_error(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UserError, match="cannot write"):
+        create(tmp_path / "file" / "runs", tiny(), render(tiny()))
+
+
+@pytest.mark.parametrize(
+    ("limit", "expected"), [("00:00:05", 5), ("00:10:00", 600), ("1-00:00:00", 86400), ("2:00:00", 7200)]
+)
+def test_time_limits_are_slurms(limit, expected):
+    assert seconds(limit) == expected

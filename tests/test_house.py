@@ -1,0 +1,90 @@
+"""The house stays in order: imports go one way, files stay small, what must be quick imports nothing heavy."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PACKAGE = ROOT / "benchrun"
+LEAVES = {"", "errors", "hardware", "model", "paths"}
+# What each room may import besides itself and the leaves.
+MAY = {
+    "recipe": set(),
+    "render": {"recipe"},
+    "launch": {"recipe", "render"},
+    "parse": set(),
+    "metrics": {"parse"},
+    "compare": {"recipe", "metrics", "parse"},
+    "report": {"recipe", "metrics", "parse", "compare"},
+    "trainer": {"recipe"},
+    "flow": {"recipe", "render", "launch", "parse", "metrics", "compare", "report"},
+    "cli": {"recipe", "render", "launch", "parse", "metrics", "compare", "report", "flow"},
+}
+SOURCES = sorted(PACKAGE.rglob("*.py"))
+
+
+def room(path):
+    part = path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+    return "" if part in ("__init__", "__main__") else part
+
+
+def imports(path):
+    """Every absolute import in a file, wherever it stands."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            yield from ([f"benchrun.{a.name}" for a in node.names] if node.module == "benchrun" else [node.module])
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_imports_go_one_way(path):
+    here = room(path)
+    if here in LEAVES:
+        allowed = LEAVES | ({"cli"} if path.name == "__main__.py" else set())
+    else:
+        allowed = LEAVES | {here} | MAY[here]
+    for name in imports(path):
+        top, _, rest = name.partition(".")
+        if top == "benchrun":
+            target = rest.split(".")[0]
+            assert target in allowed or (not (PACKAGE / target).exists() and not (PACKAGE / f"{target}.py").exists())
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_only_launch_starts_processes(path):
+    starts = {"subprocess", "multiprocessing", "pty"} & set(imports(path))
+    assert not starts or room(path) == "launch"
+
+
+@pytest.mark.parametrize("path", [*SOURCES, *sorted((ROOT / "tests").rglob("*.py"))], ids=lambda path: path.name)
+def test_files_stay_small(path):
+    assert len(path.read_text().splitlines()) <= 400
+
+
+@pytest.mark.parametrize("args", [["--help"], ["--version"]])
+def test_help_and_version_import_nothing_heavy(args):
+    code = f"import sys\nfrom benchrun.cli import main\ntry: main({args})\nexcept SystemExit: pass\n"
+    code += "print(sorted({'pydantic', 'yaml', 'jinja2', 'rich', 'pandas', 'torch', 'numpy'} & set(sys.modules)))"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert result.stdout.splitlines()[-1] == "[]"
+
+
+def test_listing_imports_neither_pandas_nor_torch():
+    code = "import sys\nfrom benchrun.cli import main\ntry: main(['list', '--json'])\nexcept SystemExit: pass\n"
+    code += "print(sorted({'pandas', 'torch', 'numpy', 'rich'} & set(sys.modules)), file=sys.stderr)"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert result.stderr.splitlines()[-1] == "[]"
+
+
+def test_links_in_the_documents_lead_somewhere():
+    import re
+
+    for document in ROOT.glob("*.md"):
+        for target in re.findall(r"\]\(([^)#:]+)\)", document.read_text()):
+            assert (ROOT / target).exists(), f"{document.name}: {target}"
