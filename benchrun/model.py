@@ -13,7 +13,7 @@ GATED: frozenset[Activation] = frozenset({"swiglu", "geglu"})
 class Frozen(BaseModel):
     """Base of every model that crosses an edge: unknown keys are refused, values never change."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+    model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 class Moe(Frozen):

@@ -88,4 +88,5 @@ def _entry(row: dict[str, Any], where: str, name: str) -> Reference:
 
 def matching(ours: Conditions, references: Sequence[Reference]) -> list[Reference]:
     """The entries that agree with ``ours`` on everything that must agree."""
-    return [entry for entry in references if not differences(entry.key, ours, HARD)]
+    same = (entry for entry in references if entry.key.recipe == ours.recipe)
+    return [entry for entry in same if not differences(entry.key, ours, HARD)]

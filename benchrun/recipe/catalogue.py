@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -61,6 +62,7 @@ def recipe_file(name: str) -> RecipeFile:
     return RecipeFile(path.stem, checked(Recipe, document), document)
 
 
+@functools.cache
 def cluster_document(name: str) -> Document:
     """Load one cluster profile, unchecked: overrides come first. Its name is the name of its file."""
     path = find(name, paths.CLUSTERS, "cluster")
@@ -68,6 +70,7 @@ def cluster_document(name: str) -> Document:
     return Document({"name": path.stem, **document.data}, document.places)
 
 
+@functools.cache
 def default_cluster(gpu: str) -> str:
     """The shipped profile used for a GPU when none is named: the local machine for CPU runs."""
     if gpu == "CPU":
