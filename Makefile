@@ -12,8 +12,10 @@ MCORE  ?= megatron-core==0.16.1
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/.train
-	$(BIN)/benchrun show tiny-llama --precision fp32 --num-gpus 2 --json >/dev/null
-	$(BIN)/benchrun launch tiny-llama --precision fp32 --num-gpus 2 --wait
+	@echo "-- the script that will run (benchrun render)"
+	@$(BIN)/benchrun render tiny-llama --precision fp32 --num-gpus 2
+	@echo "-- training for real on two CPU processes (benchrun launch --wait)"
+	@$(BIN)/benchrun launch tiny-llama --precision fp32 --num-gpus 2 --wait
 
 test: $(VENV)/.dev
 	$(BIN)/python -m pytest -q
