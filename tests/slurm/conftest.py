@@ -13,6 +13,7 @@ import pytest
 
 HERE = Path(__file__).parent
 CLUSTER = HERE / "cluster.sh"
+POINT = ("tiny-llama", "--precision=fp32", "--num-gpus=1", "--cluster=slurm-cpu")
 DIR = Path(os.environ.get("BENCHRUN_SLURM_DIR", "/var/lib/benchrun-slurm"))
 
 
@@ -57,13 +58,24 @@ class User:
         point = [recipe, "--precision", "fp32", "--num-gpus", str(num_gpus), "--cluster", cluster]
         return self.call("launch", *point, *(f"--set={s}" for s in sets), **env).stdout.strip()
 
+    def script(self, text: str) -> Path:
+        """A few lines of shell as a program that the nodes see."""
+        folder = self.runs.parent
+        path = folder / f"program{len(list(folder.glob('program*')))}.sh"
+        path.write_text(f"#!/bin/bash\n{text}\n")
+        path.chmod(0o755)
+        return path
+
     def program(self, recipe: str, num_gpus: int, text: str, *sets: str, **env: str) -> str:
         """Launch a point whose ranks run a few lines of shell in Python's place."""
-        self.runs.mkdir(parents=True, exist_ok=True)
-        script = self.runs.parent / f"program{len(list(self.runs.parent.glob('program*')))}.sh"
-        script.write_text(f"#!/bin/bash\n{text}\n")
-        script.chmod(0o755)
-        return self.launch(recipe, num_gpus, f"cluster.python={script}", *sets, **env)
+        return self.launch(recipe, num_gpus, f"cluster.python={self.script(text)}", *sets, **env)
+
+    def follow(self, text: str) -> tuple[subprocess.Popen[str], str]:
+        """Begin ``launch --wait`` of such a program; the launcher and the run id."""
+        pipe, setting = subprocess.PIPE, f"--set=cluster.python={self.script(text)}"
+        command = [sys.executable, "-m", "benchrun", "launch", *POINT, setting, "--wait"]
+        launcher = subprocess.Popen(command, env=self.env, stdout=pipe, stderr=pipe, text=True)
+        return launcher, launcher.stdout.readline().strip()
 
     def status(self, run: str) -> dict:
         """What ``benchrun status --json`` says of one run."""

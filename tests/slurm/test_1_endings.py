@@ -34,6 +34,7 @@ def runs(user):
         "no image": user.launch(
             "tiny-llama", 1, "cluster.container.runtime=charliecloud", "cluster.container.image=/none/such", HERE
         ),
+        "forgotten": user.program("tiny-llama", 1, "exit 0", HERE),
         "too short": user.program("tiny-llama", 1, "exit 0", HERE),
         "token": user.program(
             "tiny-llama", 1, f'[ "$HF_TOKEN" = {TOKEN} ] && echo the rank has it',
@@ -70,6 +71,17 @@ def test_gpus_are_asked_for_in_the_header_and_given_to_the_ranks(user, runs):
     user.wait(runs["gpus"], 60)
     assert "#SBATCH --gres=gpu:2\n" in (user.runs / runs["gpus"] / "job.sh").read_text()
     assert {"rank 0 sees 0,1", "rank 1 sees 0,1"} <= set(log(user, runs["gpus"]).splitlines())
+
+
+def test_a_job_that_nobody_knows_any_more_is_not_running(user, runs):
+    user.wait(runs["forgotten"], 60)
+    path = user.runs / runs["forgotten"]
+    for name in ("done.json", "ending.json"):
+        (path / name).unlink()
+    event = {"time": "2026-01-01T00:00:00Z", "event": "submitted", "job": "987654"}
+    (path / "events.jsonl").write_text(json.dumps(event) + "\n")
+    row = user.status(runs["forgotten"])
+    assert (row["state"], row["ended"]) == ("gone", False)
 
 
 def test_a_failing_rank_ends_the_job_and_is_named(user, runs):
@@ -136,3 +148,7 @@ def test_a_restarted_job_is_no_measurement(user, runs):
 
 def test_the_time_limit(user, runs):
     assert user.wait(runs["limit"], 180)["state"] == "timeout"
+
+
+def test_a_job_that_nobody_knows_any_more_is_lost_in_the_end(user, runs):
+    assert user.wait(runs["forgotten"], 60 + 30)["state"] == "lost"

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import shutil
 import signal
-import subprocess
-import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
+
+from .conftest import POINT
 
 SLEEP = "echo started; exec sleep 600"
 
@@ -24,18 +26,9 @@ def test_two_launches_at_the_same_moment_make_two_runs(user):
 
 
 def test_a_killed_launcher_loses_nothing(user):
-    user.runs.mkdir(parents=True, exist_ok=True)
-    before = {path.name for path in user.runs.iterdir()}
-    script = user.runs.parent / "program-sleep.sh"
-    script.write_text(f"#!/bin/bash\n{SLEEP}\n")
-    script.chmod(0o755)
-    point = ["tiny-llama", "--precision", "fp32", "--num-gpus", "1", "--cluster", "slurm-cpu"]
-    command = [sys.executable, "-m", "benchrun", "launch", *point, f"--set=cluster.python={script}", "--wait"]
-    launcher = subprocess.Popen(command, env=user.env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    run = launcher.stdout.readline().strip()
+    launcher, run = user.follow(SLEEP)
     os.kill(launcher.pid, signal.SIGKILL)
     launcher.wait()
-    assert run not in before
     assert user.wait(run, 60, "running")["job"].isdigit()
     user.call("cancel", run)
     assert user.wait(run, 60)["state"] == "cancelled"
@@ -51,14 +44,23 @@ def test_a_launcher_killed_before_it_wrote_the_job_id_is_found_by_name(user):
     assert user.wait(run, 60)["state"] == "cancelled"
 
 
+def test_a_job_taken_by_an_sbatch_whose_answer_was_lost_is_found(user, tmp_path):
+    real = shutil.which("sbatch")
+    lost = "sbatch: error: Batch job submission failed: Socket timed out on send/recv operation"
+    (tmp_path / "sbatch").write_text(f'#!/bin/sh\n{real} "$@" >/dev/null\necho "{lost}" >&2\nexit 1\n')
+    (tmp_path / "sbatch").chmod(0o755)
+    script = user.script(SLEEP)
+    path = f"{tmp_path}{os.pathsep}{user.env['PATH']}"
+    result = user.call("launch", *POINT, f"--set=cluster.python={script}", check=False, PATH=path)
+    assert result.returncode == 3
+    run = re.search(r"benchrun status (\S+)", result.stderr)[1]
+    assert user.wait(run, 60, "running")["job"].isdigit()
+    user.call("cancel", run)
+    assert user.wait(run, 60)["state"] == "cancelled"
+
+
 def test_ctrl_c_leaves_the_job_running_and_says_how_to_come_back(user):
-    script = user.runs.parent / "program-interrupt.sh"
-    script.write_text(f"#!/bin/bash\n{SLEEP}\n")
-    script.chmod(0o755)
-    point = ["tiny-llama", "--precision", "fp32", "--num-gpus", "1", "--cluster", "slurm-cpu"]
-    command = [sys.executable, "-m", "benchrun", "launch", *point, f"--set=cluster.python={script}", "--wait"]
-    launcher = subprocess.Popen(command, env=user.env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    run = launcher.stdout.readline().strip()
+    launcher, run = user.follow(SLEEP)
     user.wait(run, 60, "running")
     time.sleep(1)
     os.kill(launcher.pid, signal.SIGINT)
@@ -71,8 +73,7 @@ def test_ctrl_c_leaves_the_job_running_and_says_how_to_come_back(user):
 
 
 def test_what_sbatch_refuses_is_said_with_its_words_and_exit_code_3(user):
-    point = ["tiny-llama", "--precision", "fp32", "--num-gpus", "1", "--cluster", "slurm-cpu"]
-    result = user.call("launch", *point, "--set=cluster.partition=nowhere", check=False)
+    result = user.call("launch", *POINT, "--set=cluster.partition=nowhere", check=False)
     assert result.returncode == 3
     assert "invalid partition" in result.stderr
     newest = max(user.runs.iterdir(), key=lambda path: path.stat().st_mtime)

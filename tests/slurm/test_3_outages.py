@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import time
 
-BRIEF = "echo started; exec sleep 8"
+from .conftest import POINT
+
+UNTIL_GO = "echo started; until [ -e go ]; do sleep 0.2; done"
 SLEEP = "echo started; exec sleep 600"
 
 
 def test_slurmctld_down_while_polling_is_no_ending(user, cluster):
-    run = user.program("tiny-llama", 1, BRIEF)
+    run = user.program("tiny-llama", 1, UNTIL_GO)
     user.wait(run, 60, "running")
     cluster("down", "slurmctld")
     try:
@@ -19,7 +20,26 @@ def test_slurmctld_down_while_polling_is_no_ending(user, cluster):
         assert "does not answer" in row["note"]
     finally:
         cluster("up", "slurmctld")
+    (user.runs / run / "go").touch()
     assert user.wait(run, 90)["state"] == "incomplete"  # it ended well, without the planned steps
+
+
+def test_launch_wait_goes_on_through_an_outage(user, cluster):
+    launcher, run = user.follow(UNTIL_GO)
+    user.wait(run, 60, "running")
+    cluster("down", "slurmctld")
+    try:
+        assert any("does not answer" in line for line in launcher.stderr)  # reads on until it says so
+        launch = user.call("launch", *POINT, check=False)
+        cancel = user.call("cancel", run, check=False)
+        assert (launch.returncode, cancel.returncode) == (3, 3)
+        assert "Unable to contact slurm controller" in launch.stderr
+    finally:
+        cluster("up", "slurmctld")
+    (user.runs / run / "go").touch()
+    said, _ = launcher.communicate(timeout=120)
+    assert launcher.returncode == 4
+    assert "incomplete" in said
 
 
 def test_slurmdbd_down_the_queue_and_the_jobs_own_files_are_enough(user, cluster):
@@ -30,21 +50,6 @@ def test_slurmdbd_down_the_queue_and_the_jobs_own_files_are_enough(user, cluster
         assert (row["state"], row["exit_code"]) == ("failed", 5)
     finally:
         cluster("up", "slurmdbd")
-
-
-def test_a_job_that_nobody_knows_is_lost_after_a_grace_never_running(user):
-    run = user.program("tiny-llama", 1, SLEEP)
-    user.call("cancel", run)
-    user.wait(run, 60)
-    path = user.runs / run
-    for name in ("done.json", "ending.json"):
-        (path / name).unlink(missing_ok=True)
-    forgotten = json.dumps({"time": "2026-01-01T00:00:00Z", "event": "submitted", "job": "987654"})
-    path.joinpath("events.jsonl").write_text(forgotten + "\n")
-    row = user.status(run)
-    assert (row["state"], row["ended"]) == ("gone", False)
-    row = user.wait(run, 120)
-    assert row["state"] == "lost"
 
 
 def test_a_node_that_loses_power(user, cluster):
