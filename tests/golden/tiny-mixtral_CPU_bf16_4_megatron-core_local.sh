@@ -27,4 +27,4 @@ command=(
 )
 
 # torchrun starts the ranks and gives each its RANK, LOCAL_RANK and WORLD_SIZE.
-  python3 -m torch.distributed.run --standalone --nproc-per-node=4 --no-python "${command[@]}"
+python3 -m torch.distributed.run --standalone --nproc-per-node=4 --no-python "${command[@]}"
