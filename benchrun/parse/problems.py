@@ -42,6 +42,7 @@ _SIGNS: tuple[tuple[bytes, str], ...] = (
     (b"slurmstepd: error: execve()", "launch_failed"),
     (b"error: execve():", "launch_failed"),
     (b"srun: fatal:", "launch_failed"),
+    (b"ModuleNotFoundError: ", "missing_module"),
     (b"Traceback (most recent call last)", "rank_crash"),
     (b"Exited with exit code", "rank_crash"),
     (b"Segmentation fault", "rank_crash"),
