@@ -14,5 +14,6 @@ debootstrap --variant=minbase --include=python3 "$codename" "$dir" >"$dir.log" 2
 mkdir -p "$dir/opt/site" # where the tests mount torch and megatron-core
 # charliecloud lays the node's own hosts over this one; no DNS, as on the node.
 touch "$dir/etc/hosts"
+ln -s /usr/bin/python3 "$dir/opt/python" # a name that the nodes do not have
 echo "hosts: files" >"$dir/etc/nsswitch.conf"
 touch "$dir/.ready"
