@@ -8,9 +8,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from benchrun.compare import Verdict, conditions, judge, load_references
+from benchrun.errors import UserError
 from benchrun.launch.endings import End, Ending, classify
 from benchrun.launch.launcher import Observation, backoff, launch, observe
-from benchrun.launch.rundir import STDOUT, RunDir
+from benchrun.launch.rundir import ENDING, STDOUT, RunDir
 from benchrun.metrics.measure import Metrics, measure
 from benchrun.parse import Log, Step, Tail, parse_log
 from benchrun.recipe import catalogue
@@ -72,7 +73,7 @@ def wait(run: RunDir, progress: Progress) -> Observation:
 def end_of(observation: Observation) -> End:
     """How an ended job ended, by the scheduler's word, its own files and its log."""
     run = observation.run
-    written = run.read_json("ending.json")
+    written = run.read_json(ENDING)
     if written is not None:
         return End(Ending(written["ending"]), tuple(written["evidence"]), written["exit_code"])
     if observation.job is None:
@@ -88,7 +89,7 @@ def end_of(observation: Observation) -> End:
             quiet_s=observation.quiet_s,
         )
     document = {"schema_version": 1, "ending": end.ending.value, "evidence": end.evidence, "exit_code": end.exit_code}
-    run.write_json("ending.json", document)
+    run.write_json(ENDING, document)
     run.append_event("ended", ending=end.ending.value)
     return end
 
@@ -148,7 +149,11 @@ def result_of(run: RunDir) -> RunResult:
 
 def verdict_of(runs: Sequence[RunDir], warmup: int | None = None) -> tuple[Verdict, Metrics | None]:
     """Judge the repeats of one point together; writes verdict.json into each. The metrics are the first run's."""
-    ends = [end_of(observation) for observation in observe(runs)]
+    observations = observe(runs)
+    going = next((observation for observation in observations if not observation.over), None)
+    if going:
+        raise UserError(f"{going.run.run_id} has not ended", hint=f"benchrun status {going.run.run_id}")
+    ends = [end_of(observation) for observation in observations]
     broken = next((end.ending.value for end in ends if end.ending is not Ending.COMPLETED), None)
     measured = [metrics for run in runs if (metrics := metrics_of(run, warmup)) is not None]
     ending = broken or Ending.COMPLETED.value

@@ -49,7 +49,7 @@ def _row(observation: Any) -> dict[str, Any]:
         "ended": end is not None,
         "evidence": list(end.evidence) if end else [],
         "exit_code": end.exit_code if end else None,
-        "job": observation.job.id if observation.job else None,
+        "job": (run.last_event("submitted") or {}).get("job"),
         "nodes": observation.job.nodes if observation.job else "",
         "last_step": log.distinct[-1].step if log and log.steps else None,
         "planned_steps": run.spec.training.steps,

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchrun.errors import SchedulerUnavailable
+from benchrun.launch.endings import SILENT_S
 from benchrun.launch.env import write_env
-from benchrun.launch.rundir import RunDir, create
+from benchrun.launch.rundir import ENDING, RunDir, create
 from benchrun.launch.scheduler import Job, Phase, Scheduler, for_cluster
 from benchrun.recipe.spec import RunSpec
 
@@ -50,9 +51,12 @@ def launch(spec: RunSpec, files: Mapping[str, str], root: Path) -> RunDir:
 
 def observe(runs: Sequence[RunDir]) -> list[Observation]:
     """Ask about all ``runs``: one poll for each kind of scheduler."""
-    found: dict[str, Observation] = {}
+    # A run whose ending is written down is asked about no more: schedulers forget.
+    found = {run.run_id: Observation(run, None, over=True) for run in runs if (run.path / ENDING).exists()}
     for kind in {run.spec.cluster.scheduler for run in runs}:
-        group = [run for run in runs if run.spec.cluster.scheduler == kind]
+        group = [run for run in runs if run.spec.cluster.scheduler == kind and run.run_id not in found]
+        if not group:
+            continue
         scheduler = for_cluster(group[0].spec.cluster)
         try:
             jobs = {run.run_id: _job_id(run, scheduler) for run in group}
@@ -107,15 +111,17 @@ def _observation(run: RunDir, job: Job | None) -> Observation:
     if job.phase is Phase.ENDED:
         # The last lines and done.json may reach a shared file system after the scheduler's word.
         write_env(run)
-        return Observation(run, job, over=True, quiet_s=_quiet_s(run))
+        return Observation(run, job, over=True, quiet_s=_quiet_s(run, job.ended_at))
     if job.phase is Phase.GONE:
         known = run.done() is not None
         waited = known or _waited_s(run) > GRACE_S
         note = "" if known else "neither queue nor accounting knows the job"
         if waited:
             write_env(run)
-        return Observation(run, job, over=waited, note=note, quiet_s=_quiet_s(run))
-    return Observation(run, job, over=False, note=job.reason, quiet_s=_quiet_s(run))
+        return Observation(run, job, over=waited, note=note)
+    quiet_s = _quiet_s(run, time.time())
+    note = f"its log has been silent for {quiet_s:.0f} s" if quiet_s > SILENT_S else job.reason
+    return Observation(run, job, over=False, note=note, quiet_s=quiet_s)
 
 
 def _note_change(run: RunDir, job: Job) -> None:
@@ -134,13 +140,11 @@ def _waited_s(run: RunDir) -> float:
     return time.time() - then
 
 
-def _quiet_s(run: RunDir) -> float:
-    """How long the log had been silent when the job ended, or is by now."""
-    if not run.logs:
+def _quiet_s(run: RunDir, until: float | None) -> float:
+    """Seconds from the job's last line until then; 0 where nobody knows."""
+    if until is None or not run.logs:
         return 0.0
-    last = max(path.stat().st_mtime for path in run.logs)
-    done = run.path / "done.json"
-    return max((done.stat().st_mtime if done.exists() else time.time()) - last, 0.0)
+    return max(until - max(path.stat().st_mtime for path in run.logs), 0.0)
 
 
 def _age_s(path: Path) -> float:

@@ -87,7 +87,7 @@ def _job(path: Path) -> Job:
     if code is not None:
         number = code - 128 if code > 128 else None
         state = "COMPLETED" if code == 0 else "TIMEOUT" if code == TIMEOUT_CODE else "FAILED"
-        return Job(str(path), Phase.ENDED, state, code, number)
+        return Job(str(path), Phase.ENDED, state, code, number, ended_at=(path / "local.exit").stat().st_mtime)
     if _alive(path) is None:
         code = _exit_code(path)  # it may have ended between the two looks
         return Job(str(path), Phase.GONE, "UNKNOWN") if code is None else _job(path)

@@ -20,6 +20,8 @@ from benchrun.recipe.spec import RunSpec
 
 STDOUT, STDERR = "stdout.log", "stderr.log"
 """What the job prints; the scripts in templates/ name them too."""
+ENDING = "ending.json"
+"""How it ended; once written it stands."""
 
 
 @dataclass(frozen=True)

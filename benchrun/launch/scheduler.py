@@ -34,6 +34,8 @@ class Job:
     reason: str = ""
     nodes: str = ""
     restarts: int = 0
+    ended_at: float | None = None
+    """Seconds since the epoch, where the scheduler says."""
 
 
 class Scheduler(Protocol):

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import re
 import subprocess
+import time
 from collections.abc import Iterable, Sequence
 
 from benchrun.errors import MachineError, SchedulerUnavailable
@@ -22,7 +23,7 @@ _ENDED = (
 )
 _OPTIONS = ("SBATCH_", "SLURM_", "SALLOC_", "SRUN_", "SQUEUE_", "SACCT_", "SCANCEL_")
 _SQUEUE = "%i|%T|%r|%N"
-_SACCT = "JobID,State,ExitCode,NodeList,Reason,Restarts"
+_SACCT = "JobID,State,ExitCode,NodeList,Reason,End,Restarts"
 
 
 class Slurm:
@@ -107,15 +108,23 @@ def _sacct_jobs(lines: Iterable[str]) -> Iterable[tuple[str, Job]]:
     """sacct's rows; the last row of a job is its newest life."""
     for line in lines:
         fields = line.split("|")
-        if len(fields) < 5:
+        if len(fields) < 6:
             continue
-        job, state, code, nodes, reason = fields[:5]
-        restarts = int(fields[5]) if len(fields) > 5 and fields[5].isdigit() else 0
+        job, state, code, nodes, reason, end = fields[:6]
+        restarts = int(fields[6]) if len(fields) > 6 and fields[6].isdigit() else 0
         exit_code, signal = (int(part) for part in code.split(":")) if re.fullmatch(r"\d+:\d+", code) else (None, None)
         says = "" if reason in ("None", "") else reason
         if "by" in state:  # "CANCELLED by 0": the word is the state, the rest says who
             says = state
-        yield job, Job(job, phase_of(state), state.split()[0], exit_code, signal, says, nodes, restarts)
+        yield job, Job(job, phase_of(state), state.split()[0], exit_code, signal, says, nodes, restarts, _epoch(end))
+
+
+def _epoch(text: str) -> float | None:
+    """Slurm's local time; ``Unknown`` while there is none."""
+    try:
+        return time.mktime(time.strptime(text, "%Y-%m-%dT%H:%M:%S"))
+    except ValueError:
+        return None
 
 
 def _call(command: Sequence[str], cwd: os.PathLike[str] | None = None) -> subprocess.CompletedProcess[str]:
