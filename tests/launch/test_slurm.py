@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 
 import pytest
 
@@ -56,8 +57,15 @@ def test_squeue_says_where_and_why(says):
 
 def test_sacct_gives_the_exit_code_of_a_job_that_squeue_still_lists(says):
     says("squeue", "7|FAILED|NonZeroExitCode|n1")
-    says("sacct", "7|FAILED|3:0|n1|None|0")
+    says("sacct", "7|FAILED|3:0|n1|None|2026-01-01T10:00:00|0")
     assert (poll().phase, poll().exit_code) == (Phase.ENDED, 3)
+
+
+def test_sacct_counts_the_lives_of_a_job_and_says_when_it_ended(says):
+    says("sacct", "7|CANCELLED by 1000|0:15|n1|None|2026-01-01T10:00:00|2")
+    assert (poll().state, poll().reason, poll().signal) == ("CANCELLED", "CANCELLED by 1000", 15)
+    assert poll().restarts == 2
+    assert time.localtime(poll().ended_at)[:4] == (2026, 1, 1, 10)
 
 
 def test_a_state_that_no_manual_lists_is_no_end_while_the_job_is_queued(says):
@@ -67,13 +75,13 @@ def test_a_state_that_no_manual_lists_is_no_end_while_the_job_is_queued(says):
 
 @pytest.mark.parametrize("state", ["RUNNING", "PENDING", "DANCING"])
 def test_a_job_that_the_queue_dropped_is_not_running_whatever_accounting_says(says, state):
-    says("sacct", f"7|{state}|0:0|n1|None|0")
+    says("sacct", f"7|{state}|0:0|n1|None|2026-01-01T10:00:00|0")
     assert poll().phase is Phase.GONE
 
 
 def test_accounting_that_lags_behind_does_not_undo_an_end(says):
     says("squeue", "7|NODE_FAIL|None|n1")
-    says("sacct", "7|RUNNING|0:0|n1|None|0")
+    says("sacct", "7|RUNNING|0:0|n1|None|2026-01-01T10:00:00|0")
     assert (poll().phase, poll().state) == (Phase.ENDED, "NODE_FAIL")
 
 
