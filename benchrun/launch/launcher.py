@@ -10,8 +10,10 @@ from pathlib import Path
 from benchrun.errors import SchedulerUnavailable
 from benchrun.launch.endings import SILENT_S
 from benchrun.launch.env import write_env
+from benchrun.launch.local import Local
 from benchrun.launch.rundir import ENDING, RunDir, create
-from benchrun.launch.scheduler import Job, Phase, Scheduler, for_cluster
+from benchrun.launch.scheduler import Job, Phase, Scheduler
+from benchrun.launch.slurm import Slurm
 from benchrun.recipe.spec import RunSpec
 
 GRACE_S = 60
@@ -37,7 +39,7 @@ def launch(spec: RunSpec, files: Mapping[str, str], root: Path) -> RunDir:
     """Make the run directory and submit. A refused job leaves a run whose events say why."""
     run = create(root, spec, files)
     try:
-        job = for_cluster(spec.cluster).submit(run)
+        job = _scheduler(spec).submit(run)
     except SchedulerUnavailable as error:
         # It may have taken the job all the same: whoever looks next asks for it by name.
         hint = f"the job may have been taken all the same; look in a minute: benchrun status {run.run_id}"
@@ -57,7 +59,7 @@ def observe(runs: Sequence[RunDir]) -> list[Observation]:
         group = [run for run in runs if run.spec.cluster.scheduler == kind and run.run_id not in found]
         if not group:
             continue
-        scheduler = for_cluster(group[0].spec.cluster)
+        scheduler = _scheduler(group[0].spec)
         try:
             jobs = {run.run_id: _job_id(run, scheduler) for run in group}
             polled = scheduler.poll([job for job in jobs.values() if job is not None])
@@ -73,7 +75,7 @@ def observe(runs: Sequence[RunDir]) -> list[Observation]:
 
 def cancel(run: RunDir) -> bool:
     """Ask the scheduler to stop the job; whether there was one."""
-    scheduler = for_cluster(run.spec.cluster)
+    scheduler = _scheduler(run.spec)
     job = _job_id(run, scheduler)
     if job is None:
         return False
@@ -85,6 +87,11 @@ def cancel(run: RunDir) -> bool:
 def backoff(polls: int) -> float:
     """Seconds to wait before the next poll: 1 s at first, 30 s in the end, so that a scheduler is never pressed."""
     return min(1.0 * 1.3**polls, 30.0)
+
+
+def _scheduler(spec: RunSpec) -> Scheduler:
+    """The scheduler that the run's cluster profile names."""
+    return Slurm() if spec.cluster.scheduler == "slurm" else Local()
 
 
 def _job_id(run: RunDir, scheduler: Scheduler) -> str | None:

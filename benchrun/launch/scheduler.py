@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from benchrun.launch.rundir import RunDir
-from benchrun.recipe.cluster import Cluster
 
 
 class Phase(str, enum.Enum):
@@ -52,14 +51,3 @@ class Scheduler(Protocol):
 
     def find(self, run: RunDir) -> str | None:
         """The job of a run whose launcher died before it wrote down the id."""
-
-
-def for_cluster(cluster: Cluster) -> Scheduler:
-    """The scheduler that a cluster profile names."""
-    if cluster.scheduler == "slurm":
-        from benchrun.launch.slurm import Slurm
-
-        return Slurm()
-    from benchrun.launch.local import Local
-
-    return Local()
