@@ -83,7 +83,8 @@ def classify(
     ``job`` is the scheduler's last word, ``done`` what the job's EXIT trap wrote, ``symptoms`` the kinds of problems
     found in its log with the first line of each, ``quiet_s`` how long the log had been silent when the job ended.
     """
-    code = job.exit_code if job.exit_code is not None else (done or {}).get("exit_code")
+    # The script's own code first: of a job that it ended itself Slurm says 0:0.
+    code = (done or {}).get("exit_code", job.exit_code)
     evidence = _evidence(job, done, symptoms)
     if steps_planned and 0 < steps_seen < steps_planned:
         evidence.append(f"{steps_seen} of {steps_planned} steps")

@@ -19,6 +19,7 @@
 set -euo pipefail
 
 # Whatever happens, leave word of how this job ended: the only witness where there is no accounting.
+rm -f done.json  # of an earlier life of this job
 started=$(date -u +%FT%TZ)
 signal=null
 finish() {
