@@ -45,8 +45,8 @@ $(VENV)/.train: pyproject.toml
 	@echo "installing PyTorch and megatron-core into $(VENV) (once; one to three minutes)" >&2
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check "$(TORCH)" && \
 	  $(BIN)/python -m pip install --quiet --disable-pip-version-check "$(MCORE)" -e '.[train]' || { \
-	  echo "pip could not install; its message stands above. No network? Set pip's proxy or index. On other than" >&2; \
-	  echo "Linux x86_64 or aarch64 megatron-core has no wheel and needs a C++ compiler (apt install g++)." >&2; exit 2; }
+	  echo "pip could not install; its message stands above. No network? Set pip's proxy or index. megatron-core has" >&2; \
+	  echo "wheels for Python 3.10 to 3.13 on Linux; for another Python it needs a C++ compiler (apt install g++)." >&2; exit 2; }
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.train pyproject.toml

@@ -70,6 +70,30 @@ def test_success_without_a_step_is_incomplete(tmp_path):
     assert wait(start(tmp_path, "exit 0")).ending is Ending.INCOMPLETE
 
 
+def test_a_recipe_field_reaches_the_program_as_text(tmp_path):
+    nasty = "$(touch x); \"quote\" 'single' `id` \\ end"
+    run = start(tmp_path, 'printf "%s\\n" "$NASTY"', f"env.NASTY={nasty}")
+    wait(run)
+    assert nasty in (run.path / "stdout.log").read_text().splitlines()
+    assert not list(tmp_path.rglob("x"))
+
+
+def test_a_token_reaches_the_program_and_no_file(tmp_path, monkeypatch):
+    monkeypatch.setenv("HF_TOKEN", "token-that-nobody-may-find")
+    run = start(tmp_path, 'echo "${#HF_TOKEN} letters"', "cluster.secrets=[HF_TOKEN]")
+    wait(run)
+    assert "26 letters" in (run.path / "stdout.log").read_text()
+    files = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert not [path for path in files if b"token-that-nobody-may-find" in path.read_bytes()]
+
+
+def test_a_secret_that_is_not_set_stops_the_job_with_a_word(tmp_path, monkeypatch):
+    monkeypatch.delenv("HF_TOKEN", raising=False)
+    run = start(tmp_path, "exit 0", "cluster.secrets=[HF_TOKEN]")
+    assert wait(run).ending is Ending.FAILED
+    assert "set it in the shell you submit from" in (run.path / "stderr.log").read_text()
+
+
 def test_the_time_limit_is_kept(tmp_path):
     run = start(tmp_path, "echo started; sleep 60", "cluster.time_limit=00:00:01")
     assert wait(run).ending is Ending.TIMEOUT
