@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import calendar
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -143,8 +144,7 @@ def _waited_s(run: RunDir) -> float:
     last = run.last_event("state")
     if last is None or last["phase"] != Phase.GONE.value:
         return 0.0
-    then = time.mktime(time.strptime(last["time"], "%Y-%m-%dT%H:%M:%SZ")) - time.timezone
-    return time.time() - then
+    return time.time() - calendar.timegm(time.strptime(last["time"], "%Y-%m-%dT%H:%M:%SZ"))
 
 
 def _quiet_s(run: RunDir, until: float | None) -> float:

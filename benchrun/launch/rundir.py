@@ -14,6 +14,8 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
+from pydantic import ValidationError
+
 from benchrun import paths
 from benchrun.errors import UserError
 from benchrun.recipe.spec import RunSpec
@@ -38,7 +40,12 @@ class RunDir:
     @functools.cached_property
     def spec(self) -> RunSpec:
         """What was launched."""
-        return RunSpec.read(self.path / "spec.json")
+        path = self.path / "spec.json"
+        try:
+            return RunSpec.read(path)
+        except ValidationError as error:
+            hint = f"it was written by another version, or changed by hand; move {self.path} away"
+            raise UserError(f"not a RunSpec: {error.errors()[0]['msg']}", where=str(path), hint=hint) from None
 
     @property
     def logs(self) -> tuple[Path, ...]:

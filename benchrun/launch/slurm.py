@@ -1,6 +1,6 @@
 """Slurm, through its own commands. Polling is one squeue for all jobs, then one sacct for those that left it.
 
-Named fields in parsable form, because ``--json`` changes its shape between versions (22.05 to 26.05 tried).
+Named fields in parsable form, because ``--json`` changes its shape between versions. Tried on 22.05.
 """
 
 from __future__ import annotations

@@ -165,6 +165,14 @@ def test_a_run_that_is_not_there_names_those_that_are(tmp_path):
     assert open_run(tmp_path, run.run_id[:14]).run_id == run.run_id
 
 
+def test_a_spec_of_another_version_is_one_clear_error(tmp_path):
+    run = create(tmp_path, tiny(), render(tiny()))
+    path = run.path / "spec.json"
+    path.write_text(path.read_text().replace('"schema_version": 1', '"schema_version": 99'))
+    with pytest.raises(UserError, match="not a RunSpec"):
+        open_run(tmp_path, run.run_id).spec  # noqa: B018
+
+
 def test_events_survive_a_line_that_was_cut(tmp_path):
     run = RunDir(tmp_path)
     run.append_event("one")
