@@ -8,7 +8,7 @@ import sys
 import traceback
 from pathlib import Path
 
-from benchrun.errors import BenchrunError
+from benchrun.errors import BenchrunError, UserError
 from benchrun.recipe.spec import RunSpec
 
 
@@ -16,7 +16,7 @@ def main() -> int:
     """Train one rank's part."""
     parser = argparse.ArgumentParser(prog="python -m benchrun.trainer", description=__doc__)
     parser.add_argument("--spec", type=Path, required=True, help="spec.json of the run")
-    spec = RunSpec.read(parser.parse_args().spec)
+    spec = _read(parser.parse_args().spec)
     from benchrun.trainer import ranks
 
     ranks.prepare_process(spec)
@@ -26,9 +26,21 @@ def main() -> int:
     return 0
 
 
+def _read(path: Path) -> RunSpec:
+    try:
+        return RunSpec.read(path)
+    except OSError as error:
+        raise UserError(f"cannot be read: {error.strerror}", where=str(path)) from None
+    except ValueError as error:
+        hint = "it was written by another version, or changed by hand; render it again"
+        raise UserError(f"not a RunSpec: {error}", where=str(path), hint=hint) from None
+
+
 if __name__ == "__main__":
     try:
         code = main()
+    except SystemExit:
+        raise  # from the command line's parser, which has said why
     except BenchrunError as error:
         print(f"error: {error}", file=sys.stderr, flush=True)  # noqa: T201
         code = error.exit_code

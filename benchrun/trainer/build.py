@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
-import importlib.util
 from typing import Any
 
 import torch
 from megatron.core import parallel_state
 from megatron.core.distributed import DistributedDataParallel, DistributedDataParallelConfig
+from megatron.core.extensions.transformer_engine import HAVE_TE
 from megatron.core.models.gpt import GPTModel
 from megatron.core.models.gpt.gpt_layer_specs import get_gpt_decoder_block_spec
 from megatron.core.optimizer import OptimizerConfig, get_megatron_optimizer
@@ -16,6 +15,7 @@ from megatron.core.transformer import TransformerConfig
 from megatron.core.transformer.module import Float16Module
 
 from benchrun.errors import UserError
+from benchrun.model import ModelShape
 from benchrun.recipe.spec import RunSpec
 from benchrun.trainer import weights
 from benchrun.trainer.layers import Attention, Norm
@@ -25,8 +25,8 @@ VOCAB_MULTIPLE = 128
 
 
 def has_transformer_engine() -> bool:
-    """Whether layers can come from transformer-engine."""
-    return torch.cuda.is_available() and importlib.util.find_spec("transformer_engine") is not None
+    """Whether layers can come from transformer-engine: megatron.core could import it, and there is a GPU."""
+    return torch.cuda.is_available() and bool(HAVE_TE)
 
 
 def refuse_impossible(spec: RunSpec) -> None:
@@ -79,16 +79,22 @@ def transformer_config(spec: RunSpec) -> TransformerConfig:
         "overlap_p2p_comm": False,
         "masked_softmax_fusion": False,
         "gradient_accumulation_fusion": False,
-        "bias_activation_fusion": te and model.activation in ("swiglu", "gelu", "geglu"),
+        "bias_activation_fusion": te and _fusible(model),
         "bias_dropout_fusion": te,
         "apply_rope_fusion": te and model.position_embedding == "rope",
         "persist_layer_norm": te,
         "cross_entropy_loss_fusion": te,
-        "deterministic_mode": False,
+        "cross_entropy_fusion_impl": "te" if te else "native",
     }
     values |= _moe_values(spec, te) | _fp8_values(spec)
-    known = {field.name for field in dataclasses.fields(TransformerConfig)}
-    return TransformerConfig(**{name: value for name, value in values.items() if name in known})
+    return TransformerConfig(**values)
+
+
+def _fusible(model: ModelShape) -> bool:
+    """Whether megatron.core has one kernel for bias and activation: it raises where it has none."""
+    if model.moe:
+        return model.activation == "swiglu"
+    return model.gated or (model.activation == "gelu" and model.bias)
 
 
 def _moe_values(spec: RunSpec, te: bool) -> dict[str, Any]:

@@ -25,6 +25,8 @@ def install() -> None:
     torch.cuda.set_rng_state = lambda state, *_: torch.set_rng_state(state)
     for name in ("Stream", "Event", "current_stream", "stream"):
         setattr(torch.cuda, name, nothing)
+    torch.distributed.all_gather = _all_gather
+    torch.distributed.reduce_scatter = _reduce_scatter
     _patch_megatron()
     _OnCpu().__enter__()
 
@@ -44,6 +46,23 @@ def _patch_megatron() -> None:
 def _to_numpy(tensor: Any, as_numpy: bool = False, record_stream: bool = False) -> Any:
     """Split sizes become numbers only for CUDA tensors there; gloo's all-to-all needs numbers too."""
     return tensor.numpy() if as_numpy and torch.is_tensor(tensor) else tensor
+
+
+def _all_gather(parts: list[Any], tensor: Any, group: Any) -> None:
+    """Gloo gathers equal sizes only; the ranks that share an expert hold as many tokens as were routed to each."""
+    for rank, part in enumerate(parts):
+        if rank == group.rank():
+            part.copy_(tensor)
+        torch.distributed.broadcast(part, group=group, group_src=rank)
+
+
+def _reduce_scatter(output: Any, parts: list[Any], group: Any) -> None:
+    """The way back of ``_all_gather``: sizes may differ here too."""
+    for rank, part in enumerate(parts):
+        mine = part.clone()
+        torch.distributed.reduce(mine, group=group, group_dst=rank)
+        if rank == group.rank():
+            output.copy_(mine)
 
 
 class _Nothing:

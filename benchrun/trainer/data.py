@@ -2,6 +2,7 @@
 
 A sequence counts upwards (mod the vocabulary) and jumps at one position in four, to a small token more often than to a
 large one. So the loss can fall, and falls only if training works. Sample i of a run depends on nothing but the seed.
+Making them costs far less than a step, so the worker does it itself: ``data.num_workers`` is not used.
 """
 
 from __future__ import annotations

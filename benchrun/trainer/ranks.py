@@ -44,8 +44,11 @@ def prepare_process(spec: RunSpec) -> None:
         )
     os.environ.update(RANK=str(here.rank), WORLD_SIZE=str(here.world_size), LOCAL_RANK=str(here.local_rank))
     os.environ.setdefault("MASTER_ADDR", "127.0.0.1")
-    os.environ.setdefault("MASTER_PORT", "29500")
+    # Alone any free port will do, so that two such runs on one machine do not meet.
+    os.environ.setdefault("MASTER_PORT", "0" if here.world_size == 1 else "29500")
     if spec.gpu == "CPU":
+        # On a machine with GPUs megatron.core and the log would otherwise take this for a GPU run.
+        os.environ["CUDA_VISIBLE_DEVICES"] = ""
         # megatron.core compiles small functions by torch.compile, which on a CPU needs a C++ compiler.
         os.environ.setdefault("TORCHDYNAMO_DISABLE", "1")
         os.environ.setdefault("OMP_NUM_THREADS", "1")

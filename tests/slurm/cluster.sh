@@ -244,7 +244,7 @@ stop() {
     ip netns del "benchrun-${NODES[$i]}" 2>/dev/null || true
   done
   ip link del "$BRIDGE" 2>/dev/null || true
-  rm -rf "$DIR"/{state,spool,run}
+  rm -rf "$DIR"/{state,spool,run,db} # the database too: job numbers begin again
 }
 
 case "${1:-} ${2:-}" in
