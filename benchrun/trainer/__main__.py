@@ -8,6 +8,8 @@ import sys
 import traceback
 from pathlib import Path
 
+from pydantic import ValidationError
+
 from benchrun.errors import BenchrunError, UserError
 from benchrun.recipe.spec import RunSpec
 
@@ -31,9 +33,11 @@ def _read(path: Path) -> RunSpec:
         return RunSpec.read(path)
     except OSError as error:
         raise UserError(f"cannot be read: {error.strerror}", where=str(path)) from None
-    except ValueError as error:
+    except ValidationError as error:
+        first = error.errors()[0]
+        what = ".".join(map(str, first["loc"])) or "the file"
         hint = "it was written by another version, or changed by hand; render it again"
-        raise UserError(f"not a RunSpec: {error}", where=str(path), hint=hint) from None
+        raise UserError(f"not a RunSpec: {what}: {first['msg']}", where=str(path), hint=hint) from None
 
 
 if __name__ == "__main__":
