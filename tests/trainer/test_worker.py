@@ -1,0 +1,151 @@
+"""The worker as a process: what it prints, how it ends, what it refuses."""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+import subprocess
+import sys
+
+import pytest
+
+from benchrun.recipe.resolve import resolve
+from benchrun.recipe.select import Request
+
+pytestmark = pytest.mark.train
+pytest.importorskip("torch", reason="training needs pip install 'benchrun[train]'")
+pytest.importorskip("megatron.core", reason="training needs pip install 'benchrun[train]'")
+
+LAUNCHED = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")
+
+
+def spec_for(ranks, *overrides, **layout):
+    """A RunSpec of four short steps, for any number of ranks."""
+    small = ("training.steps=4", "model.num_layers=2", "seq_length=64")
+    base = resolve(Request("tiny-llama", "CPU", "fp32", 1, overrides=(*small, *overrides)))
+    spread = base.layout.model_copy(update=layout)
+    dp = ranks // (spread.tp * spread.pp * spread.cp)
+    update = {"layout": spread, "num_gpus": ranks, "dp": dp, "num_microbatches": base.gbs // (base.mbs * dp)}
+    return base.model_copy(update=update)
+
+
+def start(path, **env):
+    """One rank, with no launcher that would end the others."""
+    clean = {k: v for k, v in os.environ.items() if k not in LAUNCHED and not k.startswith("SLURM_")}
+    return subprocess.Popen(
+        [sys.executable, "-u", "-m", "benchrun.trainer", "--spec", str(path)],
+        env={**clean, **env},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def finish(process):
+    """Exit code, stdout, stderr."""
+    try:
+        out, err = process.communicate(timeout=120)
+    finally:
+        process.kill()
+    return process.returncode, out, err
+
+
+def start_ranks(path, ranks, port, **env):
+    """All ranks of a run, as srun starts them: only Slurm's variables and where to meet."""
+    meet = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "SLURM_NTASKS": str(ranks)}
+    return [start(path, **meet, SLURM_PROCID=str(r), SLURM_LOCALID=str(r), **env) for r in range(ranks)]
+
+
+@pytest.fixture
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+@pytest.fixture
+def write(tmp_path):
+    """A RunSpec as a file."""
+
+    def written(spec):
+        path = tmp_path / "spec.json"
+        path.write_text(spec.model_dump_json())
+        return path
+
+    return written
+
+
+STEP = re.compile(
+    r"^ \[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{6}\] iteration {8}1/ {7}4 \| consumed samples: {12}8 \| "
+    r"elapsed time per iteration \(ms\): \d+\.\d \| learning rate: \d\.\d{6}E-\d\d \| global batch size: {5}8 \| "
+    r"lm loss: \d\.\d{6}E[+-]\d\d \| loss scale: 1\.0 \| grad norm: \d+\.\d{3} \| "
+    r"number of skipped iterations: {3}0 \| number of nan iterations: {3}0 \|$",
+    re.MULTILINE,
+)
+
+
+def test_first_rank_echoes_the_configuration_and_last_rank_prints_megatrons_step_line(write, free_port):
+    first, last = (finish(rank) for rank in start_ranks(write(spec_for(2, pp=2)), 2, free_port))
+    assert (first[0], last[0]) == (0, 0), first[2] + last[2]
+    assert first[1].count("benchrun config: {") == 1
+    assert '"device": "cpu", "backend": "gloo"' in first[1]
+    assert "benchrun config" not in last[1]
+    assert "iteration" not in first[1]
+    assert len(STEP.findall(last[1])) == 1
+    assert last[1].count("lm loss") == 4
+    assert last[1].count('benchrun done: {"steps": 4, "peak_rss_gib": ') == 1
+
+
+def test_two_runs_of_one_process_share_a_machine(write):
+    path = write(spec_for(1))
+    for code, out, err in map(finish, [start(path), start(path)]):
+        assert code == 0, err
+        assert out.count("lm loss") == 4
+
+
+def test_a_loss_that_is_not_a_number_is_counted_and_training_goes_on(write):
+    code, out, err = finish(start(write(spec_for(1, "training.lr=1e30"))))
+    assert code == 0, err
+    assert out.count("number of nan iterations:   0") + out.count("number of nan iterations:   1") == 4
+    final = next(line for line in out.splitlines() if "iteration        4/" in line)
+    assert "number of nan iterations:   1" in final
+    assert "lm loss" not in final
+
+
+def test_fp8_without_transformer_engine_is_refused(write):
+    code, out, err = finish(start(write(spec_for(1).model_copy(update={"precision": "fp8"}))))
+    assert code == 2
+    assert "fp8 needs a GPU and transformer-engine" in err
+    assert "Traceback" not in err
+    assert "lm loss" not in out
+
+
+def test_a_wrong_number_of_ranks_is_refused(write):
+    code, _, err = finish(start(write(spec_for(1)), RANK="0", WORLD_SIZE="2"))
+    assert code == 2
+    assert "2 ranks were started, the run needs 1" in err
+
+
+def test_a_spec_that_cannot_be_read_is_refused(tmp_path):
+    path = tmp_path / "spec.json"
+    assert finish(start(path))[0] == 2
+    path.write_text("{}")
+    code, _, err = finish(start(path))
+    assert code == 2
+    assert f"error: {path}: not a RunSpec: recipe: Field required" in err
+    assert "Traceback" not in err
+
+
+def test_when_a_rank_dies_the_others_end_by_themselves(write, tmp_path, free_port):
+    """Rank 1 finds no data; rank 0 waits for it in a collective, and no launcher ends it."""
+    (tmp_path / "sitecustomize.py").write_text(
+        "import os\nif os.environ.get('SLURM_PROCID') == '1':\n"
+        "    import benchrun.trainer.data as d\n    d.batches = None\n"
+    )
+    path = write(spec_for(2, tp=2))
+    waiting, dead = (finish(rank) for rank in start_ranks(path, 2, free_port, PYTHONPATH=str(tmp_path)))
+    assert dead[0] == 1
+    assert "rank 1 failed" in dead[2]
+    assert waiting[0] == 1
+    assert "rank 0 failed" in waiting[2]
