@@ -1,0 +1,83 @@
+"""Which FLOPs convention a reported TFLOPS used: TFLOPS over tokens/s, held to every known way to count.
+
+Programs that train equally fast report TFLOPS up to a third apart because they count differently, so a reported TFLOPS
+means nothing until its convention is known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from benchrun.metrics.flops import PASSES, attention_scores, flops_per_token, logits
+from benchrun.model import Frozen, ModelShape
+
+TOLERANCE = 0.005
+"""Relative. Published numbers have three digits or more, and a vocabulary padded to 128 * tp moves the count less."""
+
+
+class Match(Frozen):
+    """The convention that explains a reported TFLOPS."""
+
+    convention: str
+    """A name from CONVENTIONS."""
+    flops_per_token: float
+    """FLOPs a token by that convention."""
+    error: float
+    """Relative and signed: 0.002 where the report is 0.2 % above the convention."""
+
+
+def _megatron_05(model: ModelShape, seq_length: float) -> float:
+    """60 L h^2 (1 + g/5n + s/5h + V/10Lh): takes the MLP as 4 h wide, without gate or experts; wrong for Llama."""
+    layers, hidden = model.num_layers, model.hidden_size
+    groups = model.num_query_groups / model.num_attention_heads
+    terms = 1 + groups / 5 + seq_length / (5 * hidden) + model.vocab_size / (10 * layers * hidden)
+    return 60 * layers * hidden**2 * terms
+
+
+def _six_n(model: ModelShape) -> float:
+    return 6.0 * model.params_active
+
+
+CONVENTIONS: dict[str, Callable[[ModelShape, float], float]] = {
+    "full": lambda model, s: flops_per_token(model, s).full,
+    "causal": lambda model, s: flops_per_token(model, s).causal,
+    # Megatron-DeepSpeed counts the forward pass that recomputation repeats: four passes for three.
+    "full_with_recompute": lambda model, s: flops_per_token(model, s).full * 4 / 3,
+    # Megatron-LM core 0.5.
+    "megatron_0.5": _megatron_05,
+    # The rule of thumb: 6 x active parameters, embeddings among them, scores not.
+    "six_n": lambda model, s: _six_n(model),
+    # PaLM, appendix B: 6N + 12 L H Q T.
+    "palm": lambda model, s: _six_n(model) + PASSES * attention_scores(model, s),
+    "causal_no_logits": lambda model, s: flops_per_token(model, s).causal - PASSES * logits(model),
+    # Fine-tuning of adapters, counted honestly; Megatron-Bridge charges most LoRA runs as `causal` all the same.
+    "lora_full": lambda model, s: flops_per_token(model, s, task="lora").full,
+    "lora_causal": lambda model, s: flops_per_token(model, s, task="lora").causal,
+}
+"""Name -> FLOPs a token of a model at a sequence length (see `flops_per_token`); the plain ones first."""
+
+
+def identify(
+    tflops_per_gpu: float,
+    tokens_per_s_per_gpu: float,
+    model: ModelShape,
+    seq_length: float,
+    *,
+    tolerance: float = TOLERANCE,
+) -> Match | None:
+    """The convention under which so many tokens/s make so many TFLOPS; None where none does within ``tolerance``.
+
+    The nearest wins, unless a plainer one lies within ``tolerance`` of it too: the report cannot tell them apart.
+    """
+    if tflops_per_gpu <= 0 or tokens_per_s_per_gpu <= 0:
+        return None
+    implied = tflops_per_gpu * 1e12 / tokens_per_s_per_gpu
+    found = [
+        Match(convention=name, flops_per_token=count, error=implied / count - 1)
+        for name, count in ((name, counted(model, seq_length)) for name, counted in CONVENTIONS.items())
+    ]
+    fitting = [match for match in found if abs(match.error) <= tolerance]
+    if not fitting:
+        return None
+    nearest = min(fitting, key=lambda match: abs(match.error))
+    return next(m for m in fitting if abs(m.flops_per_token / nearest.flops_per_token - 1) <= tolerance)

@@ -1,0 +1,199 @@
+"""Did every step take the same time, and if not, what is the pattern: each k-th step, a drift, or plain noise?"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from benchrun.metrics.statistics import (
+    Floats,
+    Ints,
+    Values,
+    effective_rows,
+    log_chance,
+    median_bounds,
+    ranks,
+    robust_deviation,
+)
+from benchrun.model import Frozen
+
+MIN_ROWS = 20
+MIN_EFFECT = 0.01
+"""Of the median step: less is not worth a word."""
+
+MIN_OCCURRENCES, MAX_PERIOD_ROWS = 3, 100
+SLOW_PART = 0.75
+"""Of the rows of a period that must be slow; noise may hide the others."""
+LEVELS = ((0.0, 0.01), (1.5, 0.01), (3.0, 0.01), (6.0, 0.05))
+"""(deviations above the median from which a row is slow, chance of a false alarm allowed).
+
+The lowest finds every second step, the next small excesses in many rows, the highest three big ones in a short run: no
+row of a steady run is up there, so it may be bold.
+"""
+
+DRIFT_DEVIATIONS = 3.0
+JUMP_FIT = 2.0
+"""A jump must scatter less than a line by this / sqrt(rows): in few rows it fits any noise better."""
+FAR_APART = 6.0
+"""Deviations between early and late steps that need no counting of rows."""
+MIN_DRIFT_ROWS = 6.0
+"""Effective pairs of an early and a late step; six that agree come by chance once in 32."""
+
+OUTLIER_DEVIATIONS = 6.0
+OUTLIER_EFFECT = 0.05
+"""Of the median step: in a very quiet run six deviations are still nothing."""
+NOISY_DEVIATION = 0.05
+NOISY_OUTLIERS = 0.05
+
+
+class Steadiness(Frozen):
+    """How even the steps of the window were. Where a row averages several steps, each count is of rows."""
+
+    verdict: Literal["steady", "periodic", "drifting", "noisy", "too_short"]
+    """The first that holds of too_short, periodic, drifting, noisy, steady."""
+    detail: str
+    """What was found, in a sentence."""
+    period: int | None = None
+    """Every so many steps one is slow."""
+    periodic_excess_s: float | None = None
+    """Median of those, less the median of the others."""
+    drift_pct: float = 0.0
+    """Median change from the first third to the last, in percent of the median step; above 0 is slower."""
+    outliers: int = 0
+    """Rows far above the median, without those that the period explains."""
+
+
+@dataclass(frozen=True)
+class _Comb:
+    """The rows that come back every ``period`` steps."""
+
+    period: int
+    rows: NDArray[np.bool_]
+    excess_s: float
+
+
+def steadiness(values: Values, *, steps: Sequence[int] | Ints) -> Steadiness:
+    """How even ``values`` (s, in the order of the steps) are; ``steps`` are the numbers of their steps."""
+    times = np.asarray(values, dtype=np.float64)
+    if times.size < MIN_ROWS:
+        return Steadiness(verdict="too_short", detail=f"{times.size} rows; {MIN_ROWS} are needed to judge steadiness")
+    numbers = np.asarray(steps, dtype=np.int64)
+    # A drift would lift the late rows above the median and hide a comb among them: look again without it.
+    comb = _comb(times, numbers) or _comb(_level(times), numbers)
+    rest = times[~comb.rows] if comb else times
+    median = float(np.median(rest))
+    drift, clear = _drift(rest)
+    flat = _level(rest)
+    deviation = robust_deviation(flat)
+    stalled = flat - median > max(OUTLIER_DEVIATIONS * deviation, OUTLIER_EFFECT * median)
+    outliers = int(stalled.sum())
+    varying = f"steps vary by {100 * deviation / median:.1f} %"
+    stalls = f"{outliers} of {times.size} stalled, the longest took {rest.max():.3g} s"
+
+    verdict: Literal["steady", "periodic", "drifting", "noisy"] = "steady"
+    detail = f"{varying}; {stalls}" if outliers else varying
+    if comb:
+        verdict = "periodic"
+        cost = f"{comb.excess_s:.2g} s ({100 * comb.excess_s / median:.1f} %)"
+        detail = f"every {_ordinal(comb.period)} step is {cost} slower: garbage collection, logging or checkpoints?"
+    elif clear and abs(drift) > MIN_EFFECT * median:
+        verdict = "drifting"
+        change = "slower" if drift > 0 else "faster"
+        cause = "clocks or temperature?" if drift > 0 else "still warming up?"
+        detail = f"steps got {100 * abs(drift) / median:.1f} % {change} from first to last third: {cause}"
+    elif deviation > NOISY_DEVIATION * median or outliers > max(2, NOISY_OUTLIERS * times.size):
+        verdict = "noisy"
+        detail += ": network, storage or a neighbour?"
+    return Steadiness(
+        verdict=verdict,
+        detail=detail,
+        period=comb.period if comb else None,
+        periodic_excess_s=comb.excess_s if comb else None,
+        drift_pct=100 * drift / median,
+        outliers=outliers,
+    )
+
+
+def _drift(times: Floats) -> tuple[float, bool]:
+    """Median of late less early step over the pairs two thirds of the run apart, and whether it is clearly not 0.
+
+    A pair has the same distance everywhere, so a steady drift adds the same to each, and a stall spoils two of them.
+    The distance is even, so that a slow step every second one cannot pass for a drift.
+    """
+    pairs = _pairs(times)
+    # Counted in all rows: a third of a short run is too little to see how they hang together.
+    effective = effective_rows(_level(times)) * pairs.size / times.size
+    low, high = median_bounds(pairs, effective, DRIFT_DEVIATIONS)
+    drift = float(np.median(pairs))
+    clear = effective >= MIN_DRIFT_ROWS and (low > 0 or high < 0)
+    return drift, clear or abs(drift) > FAR_APART * robust_deviation(pairs)
+
+
+def _pairs(times: Floats) -> Floats:
+    distance = times.size // 3 * 2
+    return times[distance:] - times[:-distance]
+
+
+def _level(times: Floats) -> Floats:
+    """The times without their trend: a line, or a jump (clocks fell, a neighbour came) where that fits clearly better.
+
+    Left in, a trend looks like rows that resemble their neighbours, so nothing could be said about it.
+    """
+    slope = float(np.median(_pairs(times))) / (times.size // 3 * 2)
+    line = times - slope * (np.arange(times.size) - (times.size - 1) / 2)
+    # Where two parts differ most, each at least a sixth of the run; in ranks, so that a stall is no jump.
+    before = np.arange(1, times.size)
+    between = np.cumsum(ranks(times))[:-1] ** 2 / (before * (times.size - before))
+    edge = times.size // 6
+    at = edge + int(np.argmax(between[edge - 1 : times.size - edge]))
+    jump = times - np.repeat([np.median(times[:at]), np.median(times[at:])], [at, times.size - at]) + np.median(times)
+    return jump if _scatter(jump) < (1 - JUMP_FIT / math.sqrt(times.size)) * _scatter(line) else line
+
+
+def _scatter(times: Floats) -> float:
+    return float(np.abs(times - np.median(times)).mean())
+
+
+def _comb(times: Floats, numbers: Ints) -> _Comb | None:
+    """The comb of slow rows that explains most, of those that chance does not; None where it explains them all.
+
+    Given how many rows are slow, the number of them on a comb's teeth is hypergeometric if they fell at random: this
+    holds for any distribution of the times. The chance counts once for every comb that was tried.
+    """
+    unit = max(int(np.median(np.diff(numbers))), 1)
+    places = np.rint((numbers - numbers[0]) / unit).astype(np.int32)
+    best, most = None, 0.0
+    for period, offset in _combs(places, times):
+        rows = places % period == offset
+        base = float(np.median(times[~rows]))
+        excess = float(np.median(times[rows])) - base
+        if excess > MIN_EFFECT * base and excess**2 * rows.sum() > most:
+            best, most = _Comb(period * unit, rows, excess), excess**2 * rows.sum()
+    return best
+
+
+def _combs(places: NDArray[np.int32], times: Floats) -> list[tuple[int, int]]:
+    """(period, offset) of the combs with more slow rows than chance puts there."""
+    periods = range(2, min(MAX_PERIOD_ROWS, (int(places[-1]) + 1) // MIN_OCCURRENCES) + 1)
+    above, deviation = times - np.median(times), robust_deviation(times)
+    levels = [(above > level * deviation, math.log(allowed / max(sum(periods), 1))) for level, allowed in LEVELS]
+    found = set()
+    for period in periods:
+        phases = places % period
+        rows = np.bincount(phases, minlength=period)
+        for slow, allowed in levels:
+            hits = np.bincount(phases[slow], minlength=period)
+            for offset in np.flatnonzero((hits >= MIN_OCCURRENCES) & (hits >= SLOW_PART * rows)):
+                if log_chance(times.size, int(hits.sum()), int(rows[offset]), int(hits[offset])) < allowed:
+                    found.add((period, int(offset)))
+    return sorted(found)
+
+
+def _ordinal(number: int) -> str:
+    ending = "th" if 10 <= number % 100 <= 20 else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
+    return f"{number}{ending}"
