@@ -6,20 +6,23 @@ import json
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any, get_args
 
 from benchrun.compare import Verdict, conditions, judge, load_references
 from benchrun.errors import UserError
 from benchrun.launch.endings import End, Ending, classify
 from benchrun.launch.launcher import Observation, backoff, launch, observe
 from benchrun.launch.rundir import ENDING, STDOUT, RunDir
+from benchrun.metrics.known import Known, known
 from benchrun.metrics.measure import Metrics, measure
 from benchrun.parse import Log, Step, Tail, parse_log
 from benchrun.recipe import catalogue
 from benchrun.recipe.resolve import resolve
 from benchrun.recipe.select import Request
-from benchrun.recipe.spec import RunSpec
+from benchrun.recipe.spec import Framework, RunSpec
 from benchrun.render import render
 from benchrun.report.runs import RunResult
+from benchrun.report.steps import lines
 
 Progress = Callable[[Observation, list[Step]], None]
 
@@ -84,7 +87,7 @@ def end_of(observation: Observation) -> End:
             observation.job,
             run.done(),
             symptoms=_symptoms(log),
-            steps_seen=log.distinct[-1].step if log and log.steps else 0,
+            steps_seen=max(log.steps.columns.step) if log and log.segments else 0,
             steps_planned=run.spec.training.steps,
             quiet_s=observation.quiet_s,
         )
@@ -100,7 +103,7 @@ def metrics_of(run: RunDir, warmup: int | None = None) -> Metrics | None:
         return None
     log = parse_log(*run.logs)
     metrics = metrics_of_log(log, run.spec, warmup)
-    rows = "".join(json.dumps(_plain(step)) + "\n" for step in log.distinct)
+    rows = "".join(f"{line}\n" for line in lines(log.distinct, "jsonl"))
     (run.path / "steps.jsonl").write_text(rows)
     run.write_json("metrics.json", metrics.model_dump(mode="json"))
     return metrics
@@ -123,21 +126,33 @@ def metrics_of_log(log: Log, spec: RunSpec, warmup: int | None = None) -> Metric
 
 def as_logged(spec: RunSpec, log: Log) -> RunSpec:
     """``spec`` with what the log itself says of its conditions: where they differ, the log is right."""
-    batches = [step.global_batch_size for step in log.steps if step.global_batch_size]
-    said = {
-        "seq_length": log.facts.seq_length,
-        "gbs": batches[-1] if batches else log.facts.global_batch_size,
-        "num_gpus": log.facts.num_gpus,
+    said = known(log, Known())
+    facts = log.facts
+    layout = {name: getattr(facts, name) for name in ("tp", "pp", "cp", "vp", "ep")}
+    framework = log.framework if log.framework in get_args(Framework) else None
+    conditions = {
+        "seq_length": said.seq_length,
+        "gbs": said.global_batch_size,
+        "mbs": facts.micro_batch_size,
+        "num_gpus": said.num_gpus,
+        "gpu": said.gpu,
+        "precision": said.precision,
+        "framework": framework,
     }
-    layers = log.facts.num_layers or spec.model.num_layers
+    layers = facts.num_layers or spec.model.num_layers
     steps = log.planned_steps or spec.training.steps
     return spec.model_copy(
         update={
-            **{key: value for key, value in said.items() if value is not None},
+            **_said(conditions),
+            "layout": spec.layout.model_copy(update=_said(layout)),
             "model": spec.model.model_copy(update={"num_layers": layers}),
             "training": spec.training.model_copy(update={"steps": steps}),
         }
     )
+
+
+def _said(values: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def result_of(run: RunDir) -> RunResult:
@@ -174,9 +189,3 @@ def repeats(runs: Sequence[RunDir]) -> list[list[RunDir]]:
 def _symptoms(log: Log | None) -> dict[str, str]:
     """The first problem of each kind, by kind."""
     return {problem.kind: problem.detail for problem in reversed(log.problems)} if log else {}
-
-
-def _plain(step: Step) -> dict[str, object]:
-    """A step as a row of steps.jsonl; JSON has no NaN."""
-    values = {name: getattr(step, name) for name in step.__dataclass_fields__}
-    return {name: None if value != value else value for name, value in values.items()}

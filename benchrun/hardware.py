@@ -52,3 +52,24 @@ def _gpu(row: dict[str, str]) -> Gpu:
         cpu_arch=row["cpu_arch"],
         source=row["source"],
     )
+
+
+def name_of(device: str) -> str | None:
+    """The table's name of a device as the driver calls it (``NVIDIA H100 80GB HBM3``); None if it is not listed."""
+    words = device.replace("-", " ").upper().split()
+    form = next((form for form in ("PCIE", "NVL") if form in words), None)
+    for name, entry in _gpus().items():
+        chip, _, variant = name.upper().partition("-")
+        if chip in words and variant in (form or "", *_memory_names(words)):
+            return entry.name
+    return None
+
+
+def _memory_names(words: list[str]) -> list[str]:
+    """Variants that differ in memory are named by it; the usual one has no variant."""
+    return [word for word in words if word.endswith("GB")]
+
+
+def names() -> list[str]:
+    """Every GPU of the table."""
+    return list(_gpus())

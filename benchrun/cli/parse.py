@@ -2,39 +2,148 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
+from typing import Any
 
 import click
 
 from benchrun.cli.options import json_option, print_json, say
+from benchrun.errors import UserError
+
+FOLLOW_S = 1.0
+"""How often a growing log is looked at."""
 
 
 @click.command("parse")
-@click.argument("log", type=click.Path(path_type=Path))
+@click.argument("logs", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="LOG...")
 @click.option("--warmup", type=click.IntRange(min=0), metavar="ROWS", help="Rows to drop; 5 or a tenth if not given.")
 @click.option("--framework", help="Whose log it is; found out if not given.")
+@click.option("--recipe", help="What was trained, for TFLOPS and MFU, where the log does not say.")
+@click.option("--gpu", help="Which GPU, for MFU, where the log does not say.")
+@click.option("--precision", help="fp8 or bf16, for MFU, where the log does not say.")
+@click.option("--num-gpus", type=click.IntRange(min=1), help="How many GPUs, where the log does not say.")
+@click.option("--seq-length", type=click.IntRange(min=1), help="Tokens a sample, where the log does not say.")
+@click.option("--gbs", type=click.IntRange(min=1), help="Global batch in samples, where the log does not say.")
+@click.option("--steps", metavar="csv|jsonl|FILE", help="The rows instead: csv or jsonl on stdout, or a file of these.")
+@click.option("--plot", type=click.Path(path_type=Path), metavar="FILE", help="Draw step time over steps.")
+@click.option("--follow", is_flag=True, help="Print steps as a growing log gets them, until the last planned one.")
 @json_option
-def command(log: Path, warmup: int | None, framework: str | None, as_json: bool) -> int:
-    """Step time, tokens/s/GPU and problems of a training LOG. What the log does not hold is null."""
+def command(
+    logs: tuple[Path, ...],
+    warmup: int | None,
+    framework: str | None,
+    steps: str | None,
+    plot: Path | None,
+    follow: bool,
+    as_json: bool,
+    **given: Any,
+) -> int:
+    """Step time, tokens/s/GPU, TFLOPS and problems of a training LOG.
+
+    A LOG is a file (plain, gzip, zstd or xz), a directory, or - for stdin. Several are one run: of ranks, nodes, or
+    stdout and stderr. What the log does not hold is null.
+    """
+    from benchrun.metrics.rows import measured
     from benchrun.metrics.summary import summarise
     from benchrun.parse import parse_log
 
-    summary = summarise(parse_log(log, framework=framework), warmup=warmup)
+    conditions = _known(**given)
+    form, target = _steps_target(steps)
+    if form and target is None and as_json:
+        raise UserError("--json and --steps both want stdout", hint="--steps FILE.csv")
+    log = _follow(logs, framework) if follow else parse_log(*logs, framework=framework)
+    summary = summarise(log, warmup=warmup, given=conditions)
+    if form:
+        _dump_steps(log.steps, form, target)
+    if plot and summary.num_steps:
+        from benchrun.metrics.known import known
+        from benchrun.report.plot import plot_steps
+
+        plot_steps(measured(log, known(log, conditions)), summary, plot)
     if as_json:
         print_json(summary.model_dump(mode="json"))
-    else:
+    elif not form or target:
         from rich.console import Console
 
         from benchrun.report.terminal import summary_view
 
         Console().print(summary_view(summary), soft_wrap=True)
     if not summary.num_steps:
-        say(f"{log}: no step of any known framework ({_known()})")
+        from benchrun.parse import DIALECTS
+
+        say(f"{log.file}: no step of any known framework ({', '.join(sorted(DIALECTS))})")
         return 4
     return 0
 
 
-def _known() -> str:
-    from benchrun.parse import DIALECTS
+def _known(
+    recipe: str | None,
+    gpu: str | None,
+    precision: str | None,
+    num_gpus: int | None,
+    seq_length: int | None,
+    gbs: int | None,
+) -> Any:
+    """The options as conditions. UserError for a GPU that is not listed."""
+    from benchrun import hardware
+    from benchrun.metrics.known import Known
 
-    return ", ".join(sorted(DIALECTS))
+    if gpu is not None and hardware.gpu(gpu) is None:
+        raise UserError(f"no GPU '{gpu}' in the hardware table", hint=f"listed: {', '.join(hardware.names())}")
+    model, task = None, "pretrain"
+    if recipe is not None:
+        from benchrun.recipe.catalogue import recipe_file
+
+        chosen = recipe_file(recipe).recipe
+        model, task = chosen.model, chosen.task
+        seq_length = seq_length or chosen.seq_length
+    return Known(seq_length, gbs, num_gpus, gpu, precision, model, task)  # type: ignore[arg-type]
+
+
+def _steps_target(steps: str | None) -> tuple[str | None, Path | None]:
+    """What ``--steps`` says -> (format, file; None for stdout)."""
+    from benchrun.report.steps import FORMATS
+
+    if steps is None or steps in FORMATS:
+        return steps, None
+    form = Path(steps).suffix.lstrip(".")
+    if form not in FORMATS:
+        raise UserError(f"--steps {steps}: neither csv nor jsonl, nor a file that ends so")
+    return form, Path(steps)
+
+
+def _dump_steps(rows: Any, form: str, target: Path | None) -> None:
+    from benchrun.report.steps import lines
+
+    if target is None:
+        for line in lines(rows, form):
+            click.echo(line)
+        return
+    try:
+        with target.open("w") as file:
+            file.writelines(f"{line}\n" for line in lines(rows, form))
+    except OSError as error:
+        raise UserError(f"cannot be written: {error.strerror}", where=str(target)) from error
+
+
+def _follow(logs: tuple[Path, ...], framework: str | None) -> Any:
+    """Read one growing log until it is complete, or until the reader is interrupted."""
+    from benchrun.parse import Tail
+
+    if len(logs) != 1 or logs[0].is_dir() or str(logs[0]) == "-":
+        raise UserError("--follow takes one file", hint="benchrun parse --follow run/stdout.log")
+    tail = Tail(logs[0], framework)
+    try:
+        while True:
+            for row in tail.read():
+                timing = f"{row.step_time_s:.4g} s" if row.step_time_s else ""
+                rate = f"{row.tokens_per_s_per_gpu:,.0f} tokens/s/GPU" if row.tokens_per_s_per_gpu else ""
+                loss = f"loss {row.loss:.4f}" if row.loss is not None else ""
+                say("  ".join(filter(None, (f"step {row.step}", timing, rate, loss))))
+            log = tail.log()
+            if log.complete(log.planned_steps):
+                return log
+            time.sleep(FOLLOW_S)
+    except KeyboardInterrupt:
+        return tail.log()

@@ -48,7 +48,7 @@ class StepProgress:
         if state != self._state and not self._console.is_terminal:
             self._console.print(state, highlight=False)
         self._state = state
-        self._times += [step.step_time_s for step in steps]
+        self._times += [step.step_time_s for step in steps if step.step_time_s is not None]
         done = {"completed": steps[-1].step} if steps else {}
         self._bar.update(self._task, state=state, rate=self._rate(), **done)  # type: ignore[arg-type]
 

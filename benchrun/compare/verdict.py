@@ -5,15 +5,17 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Sequence
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from benchrun.compare.conditions import HARD, LOSS, SOFT, Conditions, Difference, differences
 from benchrun.compare.references import Metric, Reference, matching
-from benchrun.metrics.measure import Metrics
+
+if TYPE_CHECKING:
+    from benchrun.metrics.measure import Metrics
 from benchrun.model import Frozen
 
 Name = Literal["pass", "slow", "faster_than_expected", "inconclusive", "not_comparable", "no_reference", "invalid_run"]
-FATAL_PROBLEMS = frozenset({"nan_loss", "missing_steps", "impossible_rate"})
+FATAL_PROBLEMS = frozenset({"nan_loss", "missing_loss", "missing_steps", "impossible_rate"})
 
 
 class Check(Frozen):
@@ -90,6 +92,8 @@ def _broken(metrics: Sequence[Metrics], ending: str | None) -> str | None:
             return f"only {run.num_steps} steps of {run.planned_steps} were made"
         if fatal:
             return f"{fatal.kind}: {fatal.detail}"
+        if run.step_time_s is None:
+            return "the log holds no step time, and not what a rate needs to become one"
     return None if metrics else "nothing was measured"
 
 
@@ -129,17 +133,21 @@ def _in_band(low: float, middle: float, high: float, band: tuple[float, float]) 
 def _speed(run: Metrics, reference: Reference) -> tuple[float, float, float]:
     """Low, middle and high of a run's speed relative to the reference.
 
-    The interval is two standard errors of the median (1.25 times that of the mean, as for a normal distribution).
+    The bounds are those of the median with 95 % confidence. A run of which only the mean is known, start-up included,
+    was at least so fast, and nobody knows how much faster.
     """
-    assert run.step_time_s is not None and run.window is not None  # _broken has seen to that
-    step = run.step_time_s
-    error = 2 * 1.25 * step.stdev / math.sqrt(run.window.rows)
+    assert run.step_time_s is not None  # _broken has seen to that
+    time = run.step_time_s.median
     if reference.metric == "step_time_s":
-        middle = reference.value / step.median
+        middle = reference.value / time
     else:
         middle = (run.tokens_per_s_per_gpu.median or 0.0) / reference.value
-    relative = error / step.median
-    return middle * (1 - relative), middle, middle * (1 + relative)
+    if run.only_average:
+        return middle, middle, math.inf
+    interval = run.step_time_interval_s
+    if interval is None:  # too few rows: all that was seen
+        return middle * time / run.step_time_s.p95, middle, middle * time / run.step_time_s.p5
+    return middle * time / interval.high, middle, middle * time / interval.low
 
 
 def _loss_check(ours: Conditions, metrics: Sequence[Metrics], found: Sequence[Reference]) -> Check | None:

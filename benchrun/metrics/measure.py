@@ -4,38 +4,12 @@ from __future__ import annotations
 
 from typing import Literal
 
-from benchrun import hardware
-from benchrun.metrics.flops import flops_per_token
-from benchrun.metrics.statistics import Spread
-from benchrun.metrics.summary import MeanMedian, ProblemEntry, Summary, summarise
+from benchrun.metrics.known import Known
+from benchrun.metrics.statistics import Interval, Spread
+from benchrun.metrics.steadiness import Steadiness
+from benchrun.metrics.summary import Conventions, MeanMedian, Mfu, OtherWindows, ProblemEntry, Window, summarise
 from benchrun.model import Frozen, ModelShape
 from benchrun.parse.records import Log
-
-
-class Conventions(Frozen):
-    """One quantity under both FLOPs conventions."""
-
-    full: float
-    causal: float
-
-
-class Mfu(Frozen):
-    """Model FLOPs utilisation: fractions of a named peak, not percent."""
-
-    divisor: str
-    """Whose peak divides, e.g. ``H100 fp8 dense``."""
-    peak_tflops: float
-    full: float
-    causal: float
-
-
-class Window(Frozen):
-    """The rows that the statistics cover."""
-
-    first_step: int
-    last_step: int
-    rows: int
-    warmup_rows_dropped: int
 
 
 class Metrics(Frozen):
@@ -49,12 +23,20 @@ class Metrics(Frozen):
     complete: bool
     planned_steps: int
     num_steps: int
+    warmup_rows_dropped: int
     window: Window | None
     step_time_s: Spread | None
+    step_time_interval_s: Interval | None
+    """Where the true median lies, with 95 % confidence; None for a few rows, and where only a mean is known."""
+    only_average: bool
+    """The step time is a mean over the whole run, with start-up in it."""
+    steadiness: Steadiness | None
+    other_windows: OtherWindows
     tokens_per_s_per_gpu: MeanMedian
     tflops_per_gpu: Conventions | None
     """From the median step time and our own count of FLOPs."""
     tflops_per_gpu_reported: MeanMedian
+    reported_convention: str | None
     mfu: tuple[Mfu, ...]
     """Against the peak of the run's precision first, then of BF16; empty for a GPU without a listed peak."""
     first_loss: float | None
@@ -74,70 +56,24 @@ def measure(
     planned_steps: int,
     warmup: int | None = None,
 ) -> Metrics:
-    """Metrics of one run. A rate above the GPU's peak is impossible: it becomes a problem and gives no number."""
-    conditions = {"seq_length": seq_length, "global_batch_size": gbs, "num_gpus": num_gpus}
-    summary = summarise(log, warmup=warmup, conditions=conditions)
-    tflops = _tflops(summary, model, seq_length)
-    mfu = _mfu(gpu, precision, tflops)
-    problems = list(summary.problems)
-    impossible = mfu[0] if mfu and mfu[0].causal > 1 else None
-    if impossible:
-        detail = f"{impossible.causal:.2f} of the peak of {impossible.divisor}: the steps cannot have been this fast"
-        problems.append(ProblemEntry(kind="impossible_rate", line=None, detail=detail))
-    losses = [step.loss for step in log.distinct if step.loss is not None]
-    usable = summary.step_time_s is not None and impossible is None
+    """Metrics of one run. What the log says of its conditions wins over what the caller expects."""
+    given = Known(seq_length, gbs, num_gpus, gpu, precision, model)
+    summary = summarise(log, warmup=warmup, given=given)
     return Metrics(
         framework=log.framework,
         gpu=gpu,
         precision=precision,
         num_gpus=num_gpus,
-        complete=summary.last_step is not None and summary.last_step >= planned_steps,
+        complete=log.complete(planned_steps),
         planned_steps=planned_steps,
-        num_steps=summary.num_steps,
-        window=_window(log, summary) if usable else None,
-        step_time_s=summary.step_time_s if usable else None,
-        tokens_per_s_per_gpu=summary.tokens_per_s_per_gpu if usable else MeanMedian(mean=None, median=None),
-        tflops_per_gpu=tflops if usable else None,
-        tflops_per_gpu_reported=summary.tflops_per_gpu_reported,
-        mfu=mfu if usable else (),
-        first_loss=losses[0] if losses else None,
-        final_loss=losses[-1] if losses else None,
-        problems=tuple(problems),
+        only_average=log.only_average,
+        **{name: getattr(summary, name) for name in _SHARED},
     )
 
 
-def _tflops(summary: Summary, model: ModelShape, seq_length: int) -> Conventions | None:
-    tokens = summary.tokens_per_s_per_gpu.median
-    if tokens is None:
-        return None
-    flops = flops_per_token(model, seq_length)
-    return Conventions(full=tokens * flops.full / 1e12, causal=tokens * flops.causal / 1e12)
-
-
-def _mfu(gpu: str, precision: str, tflops: Conventions | None) -> tuple[Mfu, ...]:
-    known = hardware.gpu(gpu)
-    if known is None or tflops is None:
-        return ()
-    peaks = {name: known.peak_tflops(name) for name in dict.fromkeys((precision, "bf16"))}
-    return tuple(
-        Mfu(
-            divisor=f"{gpu} {name} dense",
-            peak_tflops=peak,
-            full=tflops.full / peak,
-            causal=tflops.causal / peak,
-        )
-        for name, peak in peaks.items()
-        if peak
-    )
-
-
-def _window(log: Log, summary: Summary) -> Window | None:
-    rows = log.distinct[summary.warmup_rows_dropped :]
-    if not rows:
-        return None
-    return Window(
-        first_step=rows[0].step,
-        last_step=rows[-1].step,
-        rows=len(rows),
-        warmup_rows_dropped=summary.warmup_rows_dropped,
-    )
+_SHARED = (
+    *("num_steps", "warmup_rows_dropped", "window", "step_time_s", "step_time_interval_s", "steadiness"),
+    *("other_windows", "tokens_per_s_per_gpu", "tflops_per_gpu", "tflops_per_gpu_reported", "reported_convention"),
+    *("mfu", "first_loss", "final_loss", "problems"),
+)
+"""What a run's metrics and a log's summary have in common."""

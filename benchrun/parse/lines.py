@@ -1,18 +1,22 @@
-"""Bytes -> the few lines that can matter, with their numbers. Memory stays flat whatever the size.
+"""Bytes -> the few lines that can matter. Memory stays flat whatever the size.
 
-A log of many ranks is nearly all noise. So nothing is decoded or split first: each chunk is searched for fixed
-byte strings (which runs at memory speed), and only the lines around the hits are cut out.
+A log of many ranks is nearly all noise. So nothing is decoded or split first: each block is searched for fixed byte
+strings, which runs at memory speed, and only the lines around the hits are cut out.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
-from typing import BinaryIO, NamedTuple
+from collections.abc import Iterator
+from typing import NamedTuple
 
-CHUNK = 1 << 20
+import numpy as np
+
 LONGEST_LINE = 1 << 22
-"""A line longer than this is no record of anything; its beginning is dropped."""
+"""Of a longer line only the end is kept: it is no record of anything."""
+BEFORE_HIT, AFTER_HIT = 1 << 13, 1 << 15
+"""Of a line longer than these together only so much around a hit is read."""
+FAR = 1 << 12
 _ANSI = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]")
 
 
@@ -20,52 +24,92 @@ class Line(NamedTuple):
     """One line, decoded and without escape sequences."""
 
     number: int
+    """From 1; only LF counts a line, as in every editor."""
     text: str
     terminated: bool
     """False for the last line of a file that ends in the middle of it."""
 
 
-def matching_lines(stream: BinaryIO, needles: Sequence[bytes]) -> Iterator[Line]:
-    """Lines of ``stream`` that contain one of ``needles``; both LF and CR end a line, only LF counts one."""
-    number, rest = 1, b""
-    while chunk := stream.read(CHUNK):
-        block = rest + chunk
-        end = max(block.rfind(b"\n"), block.rfind(b"\r")) + 1
-        whole, rest = block[:end], block[end:]
-        yield from _in_block(whole, needles, number, terminated=True)
-        number += whole.count(b"\n")
-        if len(rest) > LONGEST_LINE:
-            rest = rest[-CHUNK:]
-    if rest:
-        yield from _in_block(rest, needles, number, terminated=False)
+class Blocks:
+    """Cuts a stream into blocks of whole lines; LF and CR both end a line."""
+
+    def __init__(self) -> None:
+        self._rest = b""
+
+    def feed(self, chunk: bytes) -> bytes:
+        """The whole lines that ``chunk`` completes; the rest is kept for the next one."""
+        end = max(chunk.rfind(b"\n"), chunk.rfind(b"\r")) + 1
+        if not end:
+            self._rest += chunk
+            if len(self._rest) > LONGEST_LINE:
+                self._rest = self._rest[-LONGEST_LINE // 4 :]
+            return b""
+        whole = b"".join((self._rest, memoryview(chunk)[:end]))
+        self._rest = chunk[end:]
+        return whole
+
+    @property
+    def rest(self) -> bytes:
+        """What follows the last line end: a line that is still being written, or was cut off."""
+        return self._rest
 
 
-def _in_block(block: bytes, needles: Sequence[bytes], number: int, *, terminated: bool) -> Iterator[Line]:
-    counted = 0
-    for start, end in sorted(_spans(block, needles)):
-        number += block.count(b"\n", counted, start)
-        counted = start
-        yield Line(number, clean(block[start:end]), terminated)
+class Hit(NamedTuple):
+    """Where something that can matter was found, and which reader it concerns."""
+
+    at: int
+    owner: int
 
 
-def _spans(block: bytes, needles: Sequence[bytes]) -> set[tuple[int, int]]:
-    spans = set()
-    for needle in needles:
-        at = block.find(needle)
-        while at >= 0:
-            start = max(block.rfind(b"\n", 0, at), block.rfind(b"\r", 0, at)) + 1
-            end = _line_end(block, at)
-            spans.add((start, end))
-            at = block.find(needle, end)
-    return spans
+def find_all(block: bytes, needle: bytes, owner: int) -> Iterator[Hit]:
+    """Every place of ``needle`` in ``block``."""
+    at = block.find(needle)
+    while at >= 0:
+        yield Hit(at, owner)
+        at = block.find(needle, at + 1)
 
 
-def _line_end(block: bytes, at: int) -> int:
-    ends = [end for end in (block.find(b"\n", at), block.find(b"\r", at)) if end >= 0]
-    return min(ends, default=len(block))
+def newlines(block: bytes, start: int = 0, end: int | None = None) -> int:
+    """How many lines end between ``start`` and ``end``; where they are far apart numpy is four times as fast."""
+    end = len(block) if end is None else end
+    if end - start < FAR:
+        return block.count(b"\n", start, end)
+    return int(np.count_nonzero(np.frombuffer(block, np.uint8, end - start, start) == 10))
+
+
+def lines_around(block: bytes, hits: list[Hit], number: int, *, terminated: bool) -> Iterator[tuple[Line, set[int]]]:
+    """Each line with a hit, in order, with the owners of its hits; ``number`` is that of the block's first line."""
+    carriage = b"\r" in block
+    hits.sort()
+    line_start, line_end = 0, -1
+    index = 0
+    while index < len(hits):
+        at = hits[index].at
+        if at > line_end:
+            start = block.rfind(b"\n", max(line_end, 0), at) + 1
+            start = start or max(line_end, 0)
+            number += newlines(block, line_start, start)
+            line_start, line_end = start, block.find(b"\n", at)
+            line_end = len(block) if line_end < 0 else line_end
+        first, end = _piece(block, line_start, at, line_end) if carriage else (line_start, line_end)
+        if end - first > BEFORE_HIT + AFTER_HIT:
+            first, end = max(first, at - BEFORE_HIT), min(end, at + AFTER_HIT)
+        owners = set()
+        while index < len(hits) and hits[index].at < end:
+            owners.add(hits[index].owner)
+            index += 1
+        yield Line(number, clean(block[first:end]), terminated or end < len(block)), owners
+
+
+def _piece(block: bytes, start: int, at: int, end: int) -> tuple[int, int]:
+    """The part of a line between carriage returns."""
+    stop = block.find(b"\r", at, end)
+    return max(start, block.rfind(b"\r", start, at) + 1), end if stop < 0 else stop
 
 
 def clean(raw: bytes) -> str:
     """Decode, and drop what only a terminal wants."""
-    text = raw.decode("utf-8", errors="replace").replace("\x00", "")
+    text = raw.decode("utf-8", errors="replace")
+    if "\x00" in text:
+        text = text.replace("\x00", "")
     return _ANSI.sub("", text) if "\x1b" in text else text

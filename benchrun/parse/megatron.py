@@ -1,4 +1,4 @@
-"""Megatron-LM's step line, of every version since 2020, and what its forks and our worker print the same way.
+"""Megatron-LM's step line, of every version since 2020, and what its forks print the same way.
 
     iteration      339/     500 | consumed samples:  27120 | elapsed time per iteration (ms): 3237.3 | ... |
 
@@ -9,21 +9,19 @@ is a mean over the steps since the previous line. Source of the forms: NVIDIA/Me
 
 from __future__ import annotations
 
-import json
 import re
+from typing import ClassVar
 
+from benchrun.parse.dialect import FEW, Dialect, batch, count, number
+from benchrun.parse.layout import Convert, Layout, batches, few, floats, milliseconds
+from benchrun.parse.lines import Line
 from benchrun.parse.records import Facts, Step
 
-NAME = "megatron-lm"
-STEP_NEEDLE = b"elapsed time per iteration ("
-CONFIG_NEEDLE = b"benchrun config: {"
-NEEDLES = (STEP_NEEDLE, CONFIG_NEEDLE, b" ........", b"using world size:")
-
-_HEAD = re.compile(r"iteration\s+(\d+)\s*/\s*(\d+|infinity)\s*\|")
-_FIELD = re.compile(r"\s*([^|:]+?(?:\([^)|]*\))?)\s*:\s*([^|]*)$")
-_NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*(?:[eE][-+]?\d+)?|nan|inf)", re.IGNORECASE)
+TIME_MS, TIME_S = "elapsed time per iteration (ms)", "elapsed time per iteration (s)"
+_HEAD = re.compile(r"\biteration[\s=]\s*(\d{1,15})\s*/\s*(\d{1,15}|infinity)\s*\|")
 _ARGUMENT = re.compile(r"(\w+) \.{4,} (\S+)")
-_WORLD = re.compile(r"using world size: (\d+)")
+_VOCABULARY = re.compile(r"> padded vocab \(size: (\d{1,9})\)")
+_WORLD = re.compile(r"using world size: (\d{1,9})\b")
 
 _ARGUMENTS = {
     "seq_length": "seq_length",
@@ -33,85 +31,152 @@ _ARGUMENTS = {
     "tensor_model_parallel_size": "tp",
     "pipeline_model_parallel_size": "pp",
     "context_parallel_size": "cp",
+    "virtual_pipeline_model_parallel_size": "vp",
     "expert_model_parallel_size": "ep",
     "num_layers": "num_layers",
+    "hidden_size": "hidden_size",
+    "ffn_hidden_size": "ffn_hidden_size",
+    "num_attention_heads": "num_attention_heads",
+    "num_query_groups": "num_query_groups",
+    "kv_channels": "kv_channels",
+    "padded_vocab_size": "vocab_size",
+    "num_experts": "num_experts",
+    "moe_router_topk": "moe_router_topk",
+    "moe_ffn_hidden_size": "moe_ffn_hidden_size",
     "train_iters": "planned_steps",
+}
+_SWITCHES = {"swiglu": "gated", "glu_activation": "gated", "group_query_attention": "grouped"}
+_PRECISIONS = frozenset({"bf16", "fp16", "fp8"})
+_OFF = frozenset({"None", "False", "0", "1"})
+_EXOTIC = frozenset(
+    {"moe_shared_expert_intermediate_size", "moe_layer_freq", "multi_latent_attention", "mtp_num_layers"}
+)
+_LOSSES = ("lm loss", "loss", "reduced_train_loss")
+_TOKENS = ("tokens per GPU (tokens/s/GPU)", "tokens per gpu per second (tgs)", "tokens-per-second-per-gpu")
+_TFLOPS = ("throughput per GPU (TFLOP/s/GPU)", "compute per GPU (TFLOP/s/GPU)", "TFLOPs")
+
+
+_COLUMNS: dict[str, tuple[str, Convert]] = {
+    TIME_MS: ("step_time_s", milliseconds),
+    TIME_S: ("step_time_s", floats),
+    **dict.fromkeys(_LOSSES, ("loss", floats)),
+    "grad norm": ("grad_norm", floats),
+    "global batch size": ("global_batch_size", batches),
+    **dict.fromkeys(_TFLOPS, ("tflops_per_gpu", floats)),
+    **dict.fromkeys(_TOKENS, ("tokens_per_s_per_gpu", floats)),
+    "number of skipped iterations": ("skipped", few),
+    "number of nan iterations": ("nan", few),
 }
 
 
-def steps(text: str, line: int, terminated: bool) -> list[Step]:
-    """The step records in one line. Without its end a line holds only the records that are closed by ``|``."""
-    found = []
-    heads = list(_HEAD.finditer(text))
-    for position, head in enumerate(heads):
-        end = heads[position + 1].start() if position + 1 < len(heads) else len(text)
-        row = _row(head, text[head.end() : end], line, closed=terminated or text.rstrip().endswith("|"))
-        if row:
-            found.append(row)
-    return found
+class Megatron(Dialect):
+    """Megatron-LM, Megatron-DeepSpeed and their forks."""
+
+    name = "megatron-lm"
+    step_needles: ClassVar[tuple[bytes, ...]] = (b"elapsed time per iteration (", b"elapsed_time_per_iteration_ms=")
+    fact_needles: ClassVar[tuple[bytes, ...]] = (b" ...........", b"using world size:", b"> padded vocab (size:")
+    closing: ClassVar[tuple[str, ...]] = ("|",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._layout: Layout | None = None
+
+    def read_block(self, block: bytes, number: int) -> bool:
+        """Possible where all steps look alike and go up."""
+        found = self._layout.read(block, self.step_needles[0]) if self._layout else None
+        if found is None or self.step_needles[1] in block:
+            return False
+        planned = found.pop("planned")
+        found["line"] = [number + line for line in found["line"]]
+        if not self.rows.extend(found):
+            return False
+        self.facts.planned_steps = planned[-1]
+        return True
+
+    def read(self, line: Line) -> None:
+        """A step line, or one of the argument dump."""
+        if _HEAD.search(line.text):
+            self.step_line(line)
+        else:
+            _read_arguments(line.text, self.facts)
+
+    def step_line(self, line: Line) -> None:
+        """Every record of a step line; two ranks may have shared one."""
+        if not self.whole(line):
+            return
+        heads = list(_HEAD.finditer(line.text))
+        for position, head in enumerate(heads):
+            end = heads[position + 1].start() if position + 1 < len(heads) else len(line.text)
+            body = line.text[head.end() : end]
+            row = _row(int(head[1]), body, line.number)
+            if row is None:
+                continue
+            if head[2] != "infinity":
+                self.facts.planned_steps = int(head[2])
+            self.rows.add(row, averages=True)
+            self._layout = Layout(body, _COLUMNS) if len(heads) == 1 else None
 
 
-def _row(head: re.Match[str], body: str, line: int, *, closed: bool) -> Step | None:
-    parts = body.split("|")
-    if not closed:
-        return None
-    fields = {match[1].strip(): match[2] for part in parts if (match := _FIELD.match(part))}
-    seconds = _first(fields, "elapsed time per iteration (s)")
-    milliseconds = _first(fields, "elapsed time per iteration (ms)")
-    time_s = seconds if seconds is not None else milliseconds / 1000 if milliseconds is not None else None
+def _row(step: int, body: str, line: int) -> Step | None:
+    """One record; None if its time is not there, or not closed by the bar that follows every field."""
+    found: dict[str, str] = {}
+    for part in body.split("|")[:-1]:
+        name, colon, value = part.partition(":")
+        if not colon:  # a fork of Megatron-DeepSpeed writes elapsed_time_per_iteration_ms=3415.3
+            name, _, value = part.replace("_", " ").partition("=")
+        found[name.strip()] = value
+    time_s = _first(found, (TIME_MS, "elapsed time per iteration ms"))
+    time_s = time_s / 1000 if time_s is not None else _first(found, (TIME_S,))
     if time_s is None or not 0 < time_s < float("inf"):
         return None
-    batch = _first(fields, "global batch size")
     return Step(
-        step=int(head[1]),
-        step_time_s=time_s,
-        line=line,
-        planned_steps=None if head[2] == "infinity" else int(head[2]),
-        loss=_first(fields, "lm loss", "loss"),
-        grad_norm=_first(fields, "grad norm"),
-        global_batch_size=int(batch) if batch is not None else None,
-        tflops_per_gpu=_first(fields, "throughput per GPU (TFLOP/s/GPU)", "compute per GPU (TFLOP/s/GPU)", "TFLOPs"),
-        tokens_per_s_per_gpu=_first(
-            fields, "tokens per GPU (tokens/s/GPU)", "tokens per gpu per second (tgs)", "tokens-per-second-per-gpu"
-        ),
-        skipped=int(_first(fields, "number of skipped iterations") or 0),
-        nan=int(_first(fields, "number of nan iterations") or 0),
+        step,
+        time_s,
+        line,
+        loss=_first(found, _LOSSES),
+        grad_norm=_first(found, ("grad norm",)),
+        global_batch_size=batch(found.get("global batch size")),
+        tflops_per_gpu=_first(found, _TFLOPS),
+        tokens_per_s_per_gpu=_first(found, _TOKENS),
+        skipped=_few(found.get("number of skipped iterations")),
+        nan=_few(found.get("number of nan iterations")),
     )
 
 
-def _first(fields: dict[str, str], *names: str) -> float | None:
+def _first(found: dict[str, str], names: tuple[str, ...]) -> float | None:
     """The first of ``names`` that is there; of ``current/average`` the current value."""
     for name in names:
-        match = _NUMBER.match(fields[name].strip()) if name in fields else None
-        if match:
-            return float(match[0])
+        if name in found:
+            text = found[name]
+            try:
+                return float(text)
+            except ValueError:
+                current, _, average = text.partition("/")
+                return number(current) if number(average) is not None else None
     return None
 
 
-def read_facts(text: str, facts: Facts) -> None:
-    """Note what an argument dump or the worker's configuration line says."""
-    at = text.find(CONFIG_NEEDLE.decode())
-    if at >= 0:
-        _worker_config(text[at + len(CONFIG_NEEDLE) - 1 :], facts)
-        return
+def _few(text: str | None) -> int:
+    """A count of iterations; 0 where there is none."""
+    return min(count(text) or 0, FEW)
+
+
+def _read_arguments(text: str, facts: Facts) -> None:
+    """Note what a line of the argument dump says."""
     if "[config.py" in text:
         return  # DeepSpeed's own dump: its world_size is the data-parallel one
     if world := _WORLD.search(text):
         facts.num_gpus = int(world[1])
+    if vocabulary := _VOCABULARY.search(text):
+        facts.vocab_size = int(vocabulary[1])
     for name, value in _ARGUMENT.findall(text):
         if name in _ARGUMENTS and value.isdigit():
-            setattr(facts, _ARGUMENTS[name], int(value))
-        elif name in ("bf16", "fp16") and value == "True":
-            facts.precision = facts.precision or name
-        elif name == "fp8" and value not in ("None", "False"):
-            facts.precision = "fp8"
-
-
-def _worker_config(text: str, facts: Facts) -> None:
-    try:
-        config = json.JSONDecoder().raw_decode(text)[0]
-    except ValueError:
-        return
-    for name, value in config.items():
-        if hasattr(facts, name):
-            setattr(facts, name, value)
+            setattr(facts, _ARGUMENTS[name], count(value))
+        elif name in _SWITCHES:
+            setattr(facts, _SWITCHES[name], value not in _OFF)
+        elif name in _PRECISIONS and value not in _OFF:
+            facts.precision = name  # fp8 comes after bf16 in the dump, and is used with it
+        elif name in _EXOTIC and value not in _OFF:
+            facts.exotic = name
+    if facts.num_layers and facts.gated is None:
+        facts.gated = False  # gates are said later in the dump, and in old versions not at all

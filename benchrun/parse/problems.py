@@ -8,22 +8,43 @@ from benchrun.parse.records import Problem
 
 # (what the program prints, the problem it means). The first that fits a line counts.
 _SIGNS: tuple[tuple[bytes, str], ...] = (
+    (b"NVRM: Xid (", "xid"),
+    (b"fallen off the bus", "xid"),
+    (b"uncorrectable ECC error", "ecc"),
+    (b"Uncorrectable ECC error", "ecc"),
+    (b"double-bit ECC error", "ecc"),
+    (b"cudaErrorECCUncorrectable", "ecc"),
+    (b"an illegal memory access was encountered", "cuda_error"),
+    (b"device-side assert triggered", "cuda_error"),
+    (b"unspecified launch failure", "cuda_error"),
     (b"CUDA out of memory", "cuda_oom"),
+    (b"HIP out of memory", "cuda_oom"),
     (b"CUDA error: out of memory", "cuda_oom"),
-    (b"torch.OutOfMemoryError", "cuda_oom"),
-    (b"oom-kill", "host_oom"),
-    (b"oom_kill", "host_oom"),
-    (b"OOM Killed", "host_oom"),
-    (b"OOM killer", "host_oom"),
+    (b"cudaErrorMemoryAllocation", "cuda_oom"),
+    (b"CUBLAS_STATUS_ALLOC_FAILED", "cuda_oom"),
+    (b"OutOfMemoryError", "cuda_oom"),
+    (b"RESOURCE_EXHAUSTED: ", "cuda_oom"),
+    (b"oom_kill event", "host_oom"),
+    (b"oom-kill event", "host_oom"),
+    (b"oom-kill:constraint", "host_oom"),
+    (b"out-of-memory handler", "host_oom"),
+    (b"Out Of Memory", "host_oom"),
+    (b"Out of memory: Killed process", "host_oom"),
     (b"memory limit", "host_oom"),
     (b"Watchdog caught collective operation timeout", "nccl_timeout"),
-    (b"NCCL error", "nccl_error"),
+    (b"NCCL watchdog got stuck", "hang"),
+    (b"heartbeat monitor timed out", "hang"),
+    (b"Heartbeat monitor timed out", "hang"),
+    (b"NCCL watchdog thread terminated", "nccl_error"),
+    (b"NCCL error in:", "nccl_error"),
+    (b"NCCL error:", "nccl_error"),
+    (b"NCCL Error ", "nccl_error"),
+    (b"Got completion from peer", "nccl_error"),
+    (b"Call to ibv_modify_qp failed", "nccl_error"),
     (b"ncclSystemError", "nccl_error"),
     (b"ncclInternalError", "nccl_error"),
     (b"ncclRemoteError", "nccl_error"),
     (b"ncclUnhandledCudaError", "nccl_error"),
-    (b"NVRM: Xid", "xid"),
-    (b"uncorrectable ECC error", "ecc"),
     (b"failed to import docker image", "image_missing"),
     (b"couldn't start container", "image_missing"),
     (b"could not open image", "image_missing"),
@@ -31,40 +52,77 @@ _SIGNS: tuple[tuple[bytes, str], ...] = (
     (b"initializing source docker://", "image_missing"),
     (b"Unable to find image", "image_missing"),
     (b"pull access denied", "image_missing"),
+    (b"manifest unknown", "image_missing"),
     (b"error: can't stat:", "image_missing"),
     (b"image not known", "image_missing"),
-    (b"No such file or directory: ", "image_missing"),
-    (b"can't bind", "mount_failed"),
+    (b"[ERROR] No such file or directory", "image_missing"),
+    (b"error: can't bind", "mount_failed"),
     (b"mount source", "mount_failed"),
     (b"couldn't mount", "mount_failed"),
     (b"error mounting", "mount_failed"),
+    (b"mount operation failed", "mount_failed"),
+    (b"mount: failed to mount", "mount_failed"),
+    (b"mount hook function failure", "mount_failed"),
     (b"Unable to create step", "launch_failed"),
     (b"slurmstepd: error: execve()", "launch_failed"),
     (b"error: execve():", "launch_failed"),
     (b"srun: fatal:", "launch_failed"),
+    (b"DUE TO TIME LIMIT", "time_limit"),
+    (b"DUE TO NODE FAILURE", "node_failure"),
+    (b"error: Node failure on", "node_failure"),
+    (b"DUE TO PREEMPTION", "preempted"),
+    (b" CANCELLED AT 20", "cancelled"),
+    (b"Unable to allocate resources", "launch_failed"),
     (b"ModuleNotFoundError: ", "missing_module"),
+    (b"found NaN in local grad", "nan_grad"),
+    (b"Unexpected result nan", "nan_grad"),
+    (b"found Inf in local grad", "nan_grad"),
+    (b"NaN or Inf found in input tensor", "nan_grad"),
     (b"Traceback (most recent call last)", "rank_crash"),
     (b"Exited with exit code", "rank_crash"),
     (b"Segmentation fault", "rank_crash"),
+    (b"Fatal Python error: ", "rank_crash"),
+    (b"ChildFailedError", "rank_crash"),
+    (b"Killed by signal", "rank_crash"),
+    (b") received by PID ", "rank_crash"),
+    (b"MPI_ABORT was invoked", "rank_crash"),
+    (b"MPI_Abort(MPI_COMM_WORLD", "rank_crash"),
 )
 NEEDLES = tuple(words for words, _ in _SIGNS)
 _TEXTS = tuple((words.decode(), kind) for words, kind in _SIGNS)
 # enroot says only "[ERROR] No such file or directory: x.sqsh"; Python says the same words of any file.
-_IMAGE_FILE = re.compile(r"\.sqsh|\.sif|\[ERROR\]")
-_MEMORY = re.compile(r"(exceeded|over) (job |step |the )?memory limit|memory limit .*exceeded", re.IGNORECASE)
+_ONLY_BESIDE = {
+    "memory limit": re.compile(
+        r"(exceeded|over) (job |step |the )?memory limit|memory limit .*exceeded", re.IGNORECASE
+    ),
+    "RESOURCE_EXHAUSTED: ": re.compile(r"memory|allocat", re.IGNORECASE),
+    "Got completion from peer": re.compile(r"status=(?!0\b)\d"),
+}
+_HOST = re.compile(
+    r"srun: error: (?P<srun>[\w.-]+): task|slurmstepd-(?P<stepd>[\w.-]+):| ON (?P<on>[\w.-]+) CANCELLED"
+    r"|(?P<nccl>[\w.-]+):\d+:\d+ \[\d+\] NCCL|^(?P<pdsh>[A-Za-z][\w.-]*\d): "
+)
+_RANK = re.compile(r"\[(?:rank|Rank |default)(\d{1,7})\]|\b[Rr]ank[ :=]+(\d{1,7})\b|: task (\d{1,7}):|^\s*(\d{1,7}): ")
 MOST = 50
 """No more than this many of one kind are kept: a thousand ranks die of one cause."""
 
 
 def recognise(text: str, line: int) -> Problem | None:
-    """The problem that ``text`` reports, if any."""
+    """The problem that ``text`` reports, if any, with host and rank where the line names them."""
     for words, kind in _TEXTS:
         if words in text and _really(words, text):
-            return Problem(kind, line, " ".join(text.split())[:240])
+            host, rank = _HOST.search(text), _RANK.search(text)
+            return Problem(
+                kind,
+                line,
+                " ".join(text[:2000].split())[:240],
+                host=host[host.lastgroup or 0] if host else None,
+                rank=int(rank[rank.lastindex or 0]) if rank else None,
+            )
     return None
 
 
 def _really(words: str, text: str) -> bool:
-    if words == "No such file or directory: ":
-        return bool(_IMAGE_FILE.search(text))
-    return bool(_MEMORY.search(text)) if words == "memory limit" else True
+    """Some words mean a problem only beside others."""
+    beside = _ONLY_BESIDE.get(words)
+    return beside is None or beside.search(text) is not None

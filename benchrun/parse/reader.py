@@ -1,132 +1,184 @@
-"""Logs -> one Log: cut out the lines that matter, hand them to the dialect, put segments and problems together."""
+"""Logs -> one Log: find the lines that matter, hand them to the dialects, keep the one whose log it is."""
 
 from __future__ import annotations
 
-import io
+import functools
 from collections import Counter
-from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import BinaryIO
 
 from benchrun.errors import UserError
-from benchrun.parse import megatron, problems
-from benchrun.parse.lines import Line, matching_lines
-from benchrun.parse.records import Facts, Log, Problem, Step
+from benchrun.parse import problems
+from benchrun.parse.checks import step_problems
+from benchrun.parse.deepspeed import DeepSpeed
+from benchrun.parse.dialect import Dialect
+from benchrun.parse.grams import Grams
+from benchrun.parse.huggingface import HuggingFace
+from benchrun.parse.inputs import STDIN, chunks, logs_in
+from benchrun.parse.lines import Blocks, Line, lines_around, newlines
+from benchrun.parse.maxtext import MaxText
+from benchrun.parse.megatron import Megatron
+from benchrun.parse.megatron_bridge import MegatronBridge
+from benchrun.parse.merge import UNKNOWN, merged
+from benchrun.parse.nanotron import Nanotron
+from benchrun.parse.nemo1 import Nemo1
+from benchrun.parse.nemo2 import Nemo2
+from benchrun.parse.paxml import Paxml
+from benchrun.parse.records import Log, Problem, Step
+from benchrun.parse.torchtitan import Torchtitan
+from benchrun.parse.worker import Worker
 
-DIALECTS = {"megatron-lm": megatron, "megatron-core": megatron}
-"""Framework -> the module that reads its lines."""
+# The first whose log it is wins: those that print another's lines beside their own stand before it.
+_CLASSES: tuple[type[Dialect], ...] = (
+    *(Worker, MegatronBridge, Megatron, Nemo2, Nemo1, Torchtitan, MaxText, Nanotron, Paxml, HuggingFace, DeepSpeed),
+)
+DIALECTS: dict[str, type[Dialect]] = {dialect.name: dialect for dialect in _CLASSES}
+"""Framework -> what reads its lines."""
+MANY = 64
+"""Hits in a block from which it is worth the while to read it as a whole."""
+_PROBLEM = -1
+"""Owner of the words of problems."""
 
 
-def parse_log(*files: Path, framework: str | None = None) -> Log:
-    """Read one run's log; more than one file for a run whose stdout and stderr are apart.
+def parse_log(*paths: Path, framework: str | None = None) -> Log:
+    """Read one run's log: a file, ``-`` for stdin, a directory, or several (of ranks, nodes, stdout and stderr).
 
-    UserError for a file that cannot be read and for a framework without a dialect.
+    UserError for what cannot be read and for a framework without a dialect.
     """
-    if framework is not None and framework not in DIALECTS:
-        raise UserError(f"no dialect for framework '{framework}'", hint=f"legal: {', '.join(sorted(DIALECTS))}")
-    collected = _Collected()
+    files = logs_in(paths)
+    reader = Reader(framework)
     for file in files:
-        try:
-            with file.open("rb") as stream:
-                collected.read(stream, source=file.name if file != files[0] else None)
-        except OSError as error:
-            raise UserError(f"cannot be read: {error.strerror}", where=str(file)) from error
-    return collected.log(str(files[0]), framework)
+        reader.begin(file.name if len(files) > 1 else None)
+        for chunk in chunks(file):
+            reader.feed(chunk)
+        reader.end()
+    name = ", ".join("stdin" if path == STDIN else str(path) for path in paths)
+    return reader.log(name)
+
+
+class Reader:
+    """Takes bytes as they come, and gives the Log so far at any time."""
+
+    def __init__(self, framework: str | None = None) -> None:
+        if framework is not None and framework not in DIALECTS:
+            raise UserError(f"no dialect for framework '{framework}'", hint=f"legal: {', '.join(sorted(DIALECTS))}")
+        classes = _CLASSES if framework is None else (DIALECTS[framework],)
+        self._forced = framework
+        self._dialects = [dialect() for dialect in classes]
+        self._problems: list[Problem] = []
+        self._counts: Counter[str] = Counter()
+        self._finished: list[Log] = []
+        self._source: str | None = None
+        self._start()
+
+    def begin(self, source: str | None) -> None:
+        """What follows is another file of the run, called ``source``."""
+        self._dialects = [dialect.continued() for dialect in self._dialects]
+        self._source = source
+        self._start()
+
+    def _start(self) -> None:
+        self._blocks = Blocks()
+        self._number = 1
+        self._candidates = list(self._dialects)
+        self._facts_wanted = True
+        self._dense = False
+        self._wanted = _search(tuple(type(dialect) for dialect in self._candidates))
+
+    def feed(self, chunk: bytes) -> None:
+        """The next bytes of the file."""
+        block = self._blocks.feed(chunk)
+        if block:
+            self._read(block, terminated=True)
+            self._number += newlines(block)
+
+    def end(self) -> None:
+        """The file is over: what is left of it is its last line, whole or cut."""
+        if self._blocks.rest:
+            self._read(self._blocks.rest, terminated=False)
+        self._finished.append(self._file_log(""))
+        self._problems = []
+
+    def _read(self, block: bytes, *, terminated: bool) -> None:
+        whole = self._dense and self._candidates[0].read_block(block, self._number)
+        hits = (_search(()) if whole else self._wanted).find(block)
+        self._dense = not self._facts_wanted and (whole or len(hits) > MANY)
+        for line, owners in lines_around(block, hits, self._number, terminated=terminated):
+            self._line(line, owners)
+        # Once the log has shown whose it is, nobody else's lines are looked for.
+        winner = next((dialect for dialect in self._candidates if dialect.strong and dialect.seen), None)
+        if winner is not None and (len(self._candidates) > 1 or self._facts_wanted):
+            self._candidates, self._facts_wanted = [winner], False
+            self._wanted = _search((type(winner),), facts=False)
+
+    def _line(self, line: Line, owners: set[int]) -> None:
+        for owner in sorted(owners - {_PROBLEM}):
+            self._candidates[owner].read(line)
+        problem = problems.recognise(line.text, line.number) if _PROBLEM in owners else None
+        if problem is not None:
+            self._counts[problem.kind] += 1
+            if self._counts[problem.kind] <= problems.MOST:
+                self._problems.append(problem._replace(source=self._source))
+
+    def log(self, name: str) -> Log:
+        """What was read so far, of all files."""
+        log = merged(name, self._finished or [self._file_log(name)])
+        dialect = DIALECTS.get(log.framework)
+        may_skip = dialect is not None and dialect.may_skip
+        return replace(log, problems=(*log.problems, *step_problems(log, may_skip=may_skip)))
+
+    def _file_log(self, name: str) -> Log:
+        seen = [dialect for dialect in self._candidates if dialect.seen]
+        if not seen:
+            return Log(name, self._forced or UNKNOWN, problems=tuple(self._problems))
+        chosen = seen[0]
+        return Log(
+            name,
+            chosen.name,
+            chosen.finish(),
+            chosen.facts,
+            tuple(self._problems),
+            first_number=chosen.first_number,
+            only_average=chosen.only_average,
+            whole_seconds=chosen.whole_seconds,
+        )
+
+
+@functools.cache
+def _search(classes: tuple[type[Dialect], ...], *, facts: bool = True) -> Grams:
+    """The search for all that ``classes`` and problems have to say."""
+    wanted = [
+        (needle, owner)
+        for owner, dialect in enumerate(classes)
+        for needle in (*dialect.step_needles, *(dialect.fact_needles if facts else ()))
+    ]
+    return Grams([*wanted, *((words, _PROBLEM) for words in problems.NEEDLES)])
 
 
 class Tail:
     """Reads a log that is still being written; each call gives the steps that are new."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, framework: str | None = None) -> None:
         self._path = path
         self._offset = 0
+        self._seen = 0
+        self._reader = Reader(framework)
 
     def read(self) -> list[Step]:
         """Steps of the lines that were finished since the last call; none while there is no file."""
         try:
-            with self._path.open("rb") as stream:
-                stream.seek(self._offset)
-                block = stream.read()
+            with self._path.open("rb") as file:
+                file.seek(self._offset)
+                block = file.read()
         except FileNotFoundError:
             return []
-        whole = block[: block.rfind(b"\n") + 1]
-        self._offset += len(whole)
-        lines = matching_lines(io.BytesIO(whole), (megatron.STEP_NEEDLE,))
-        return [step for line in lines for step in megatron.steps(line.text, line.number, True)]
+        self._offset += len(block)
+        self._reader.feed(block)
+        rows = self._reader.log(str(self._path)).steps
+        new = [rows[index] for index in range(self._seen, len(rows))]
+        self._seen = len(rows)
+        return new
 
-
-class _Collected:
-    """What has been read so far."""
-
-    def __init__(self) -> None:
-        self.steps: dict[tuple[int, int], Step] = {}
-        self.segment = 0
-        self.last: int | None = None
-        self.facts = Facts()
-        self.problems: list[Problem] = []
-        self.counts: Counter[str] = Counter()
-        self.worker = False
-
-    def read(self, stream: BinaryIO, source: str | None) -> None:
-        for line in matching_lines(stream, (*megatron.NEEDLES, *problems.NEEDLES)):
-            self._line(line, source)
-
-    def _line(self, line: Line, source: str | None) -> None:
-        if megatron.STEP_NEEDLE.decode() in line.text:
-            for step in megatron.steps(line.text, line.number, line.terminated):
-                self._step(step)
-            return
-        problem = problems.recognise(line.text, line.number)
-        if problem:
-            self._problem(replace(problem, source=source))
-            return
-        self.worker = self.worker or megatron.CONFIG_NEEDLE.decode() in line.text
-        megatron.read_facts(line.text, self.facts)
-
-    def _step(self, step: Step) -> None:
-        if self.last is not None and step.step < self.last:
-            self.segment += 1
-        self.last = step.step
-        self.steps[self.segment, step.step] = replace(step, segment=self.segment)
-
-    def _problem(self, problem: Problem) -> None:
-        self.counts[problem.kind] += 1
-        if self.counts[problem.kind] <= problems.MOST:
-            self.problems.append(problem)
-
-    def log(self, file: str, framework: str | None) -> Log:
-        steps = _with_intervals(self.steps.values())
-        found = [*self.problems, *_step_problems(steps)]
-        name = framework or ("megatron-core" if self.worker else megatron.NAME)
-        return Log(file, name, tuple(steps), self.facts, tuple(found))
-
-
-def _with_intervals(rows: Iterable[Step]) -> list[Step]:
-    """How many steps each row averages: the distance to the row before it in its segment."""
-    steps: list[Step] = []
-    for row in rows:
-        before = steps[-1] if steps and steps[-1].segment == row.segment else None
-        interval = row.step - before.step if before else 1
-        steps.append(replace(row, interval=max(interval, 1)))
-    # The first row of a segment averages as many steps as the next one, where that is known.
-    for i, row in enumerate(steps[:-1]):
-        first = i == 0 or steps[i - 1].segment != row.segment
-        if first and steps[i + 1].segment == row.segment and row.step >= steps[i + 1].interval:
-            steps[i] = replace(row, interval=steps[i + 1].interval)
-    return steps
-
-
-def _step_problems(steps: Sequence[Step]) -> list[Problem]:
-    """NaN losses, skipped steps, and gaps between rows."""
-    found: list[Problem] = []
-    usual = Counter(step.interval for step in steps).most_common(1)
-    for before, step in zip([None, *steps], steps, strict=False):
-        if step.nan or (step.loss is not None and step.loss != step.loss):
-            found.append(Problem("nan_loss", step.line, f"step {step.step}: the loss is not a number"))
-        if step.skipped:
-            found.append(Problem("skipped_steps", step.line, f"step {step.step}: {step.skipped} without an update"))
-        same = before is not None and before.segment == step.segment
-        if same and before and usual and step.interval > usual[0][0]:
-            found.append(Problem("missing_steps", step.line, f"no row between step {before.step} and {step.step}"))
-    return found
+    def log(self) -> Log:
+        """Everything so far."""
+        return self._reader.log(str(self._path))

@@ -2,32 +2,46 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import inf
+from operator import lt, sub
+from typing import Any, NamedTuple
+
+from benchrun.parse.columns import Columns
+
+SAME_STEP = 0.1
+"""Two rows of one step and one loss that differ by less than this in time are the same work, seen by two ranks."""
 
 
-@dataclass(frozen=True)
-class Step:
-    """One step row. Times are means over ``interval`` steps, as the framework printed them."""
+LONGEST_INTERVAL = (1 << 31) - 1
+
+
+class Step(NamedTuple):
+    """One step row. Times and rates are means over ``interval`` steps where the framework prints means."""
 
     step: int
-    step_time_s: float
+    """As printed; MLPerf's NeMo logs count tokens."""
+    step_time_s: float | None
+    """None where the log gives a rate only (torchtitan) or none at all."""
     line: int
     segment: int = 0
     """Counts restarts within one log."""
-    planned_steps: int | None = None
     interval: int = 1
+    """Steps that this row stands for."""
     loss: float | None = None
     grad_norm: float | None = None
     global_batch_size: int | None = None
     tflops_per_gpu: float | None = None
     """As reported, under whatever convention the framework uses."""
     tokens_per_s_per_gpu: float | None = None
+    """As reported."""
     skipped: int = 0
     nan: int = 0
 
 
-@dataclass(frozen=True)
-class Problem:
+class Problem(NamedTuple):
     """Something in a log that a number must not hide."""
 
     kind: str
@@ -36,6 +50,8 @@ class Problem:
     detail: str
     source: str | None = None
     """Name of the file, where several were read."""
+    host: str | None = None
+    rank: int | None = None
 
 
 @dataclass
@@ -50,11 +66,129 @@ class Facts:
     tp: int | None = None
     pp: int | None = None
     cp: int | None = None
+    vp: int | None = None
     ep: int | None = None
-    num_layers: int | None = None
     planned_steps: int | None = None
     precision: str | None = None
     device: str | None = None
+    num_layers: int | None = None
+    hidden_size: int | None = None
+    ffn_hidden_size: int | None = None
+    num_attention_heads: int | None = None
+    num_query_groups: int | None = None
+    kv_channels: int | None = None
+    vocab_size: int | None = None
+    gated: bool | None = None
+    grouped: bool | None = None
+    """False where ``num_query_groups`` is printed and not used."""
+    exotic: str | None = None
+    """An option that makes a model which the dimensions here do not describe."""
+    variable_length: bool | None = None
+    """``seq_length`` is a limit, not what every sample has."""
+    num_experts: int | None = None
+    moe_router_topk: int | None = None
+    moe_ffn_hidden_size: int | None = None
+    run_time_s: float | None = None
+    """Of the whole training, where the framework prints it: with start-up, evaluation and checkpoints."""
+
+    def fill(self, other: Facts) -> None:
+        """Take from ``other`` what is not known yet."""
+        for name, value in vars(other).items():
+            if getattr(self, name) is None:
+                setattr(self, name, value)
+
+
+class Rows:
+    """Step rows in the order of the log, in columns: a long run takes some 60 bytes a row.
+
+    A step printed again keeps its last row. A step number that falls opens a segment (a restart), unless the row
+    only repeats one that is known: other ranks and nodes may print the same step a little later.
+    """
+
+    def __init__(self, rows: Iterable[Step] = ()) -> None:
+        self.columns = Columns()
+        self.segments = 0
+        """How often training (re)started; 0 without a row."""
+        self._start = 0
+        self._last = -1
+        for row in rows:
+            self.add(row)
+
+    def add(self, row: Step, *, averages: bool = False) -> None:
+        """Take one row. With ``averages`` it stands for all the steps since the row before it."""
+        number = row.step
+        if number > self._last and self.segments:
+            if averages:
+                row = row._replace(interval=min(number - self._last, LONGEST_INTERVAL))
+                # The first row of a segment stands for as many steps as the next one, where so many were made.
+                if len(self) == self._start + 1 and self._last >= row.interval:
+                    self.columns.interval[self._start] = row.interval
+        elif self.segments and (index := self._repeats(row)) is not None:
+            self.columns.replace(index, row._replace(interval=self.columns.interval[index], segment=self.segments - 1))
+            return
+        else:
+            self._start = len(self)
+            self.segments += 1
+        self.columns.append(row, self.segments - 1)
+        self._last = number
+
+    def extend(self, found: Mapping[str, Sequence[Any]]) -> bool:
+        """Take many rows that average, column by column, if they only go on; False, and nothing taken, if not."""
+        steps = found["step"]
+        goes_on = self.segments and steps[0] > self._last and all(map(lt, steps, steps[1:]))
+        if not goes_on or len(self) == self._start or not _all_times(found["step_time_s"]):
+            return False
+        if len(self) == self._start + 1 and self._last >= steps[0] - self._last:
+            self.columns.interval[self._start] = steps[0] - self._last
+        intervals = list(map(sub, steps, (self._last, *steps)))
+        if max(intervals) > LONGEST_INTERVAL:
+            return False
+        self.columns.extend({**found, "interval": intervals, "segment": [self.segments - 1] * len(steps)}, len(steps))
+        self._last = steps[-1]
+        return True
+
+    def new_segment(self) -> None:
+        """What follows is another run, whatever its step numbers."""
+        if self.segments and self._last >= 0:
+            self._start, self._last = len(self), 1 << 62
+
+    def _repeats(self, row: Step) -> int | None:
+        """Where this segment has the row already; None if ``row`` starts a new segment."""
+        if row.step == self._last:
+            return len(self) - 1
+        index = bisect_left(self.columns.step, row.step, self._start)
+        if index == len(self):
+            return None
+        known = self[index]
+        if known.step != row.step or known.loss != row.loss:
+            return None
+        ours, theirs = (r.step_time_s or r.tokens_per_s_per_gpu for r in (row, known))
+        return index if ours and theirs and abs(ours / theirs - 1) < SAME_STEP else None
+
+    def __len__(self) -> int:
+        return len(self.columns.step)
+
+    def __getitem__(self, index: int) -> Step:
+        return Step(*self.columns.values(index))
+
+    def __iter__(self) -> Iterator[Step]:
+        return (self[index] for index in range(len(self)))
+
+    def distinct(self) -> Rows:
+        """One row a step number, the last one of the log, in the order of the numbers: the work that was kept."""
+        if self.segments <= 1:
+            return self
+        last = {step: index for index, step in enumerate(self.columns.step)}
+        chosen = Rows()
+        chosen.segments = self.segments
+        for step in sorted(last):
+            row = self[last[step]]
+            chosen.columns.append(row, row.segment)
+        return chosen
+
+
+def _all_times(values: Sequence[float]) -> bool:
+    return min(values) > 0 and max(values) < inf
 
 
 @dataclass(frozen=True)
@@ -63,24 +197,32 @@ class Log:
 
     file: str
     framework: str
-    steps: tuple[Step, ...] = ()
-    """In the order of the file; a step printed again within a segment is there once, as its last row."""
+    steps: Rows = field(default_factory=Rows)
     facts: Facts = field(default_factory=Facts)
     problems: tuple[Problem, ...] = ()
+    first_number: int = 1
+    """The number of a run's very first step: 0 or 1, as the framework counts."""
+    only_average: bool = False
+    """The log gives one time for the whole run: there is no spread, and start-up is in it."""
+    whole_seconds: bool = False
+    """The times are differences of a clock that shows whole seconds."""
+
+    def complete(self, planned_steps: int | None) -> bool:
+        """Whether the last of ``planned_steps`` was seen."""
+        steps = self.steps.columns.step
+        return planned_steps is not None and bool(steps) and max(steps) >= planned_steps - 1 + self.first_number
 
     @property
     def segments(self) -> int:
         """How often training (re)started; 0 without a step."""
-        return len({step.segment for step in self.steps})
+        return self.steps.segments
 
     @property
     def planned_steps(self) -> int | None:
         """Steps the run was to make."""
-        said = [step.planned_steps for step in self.steps if step.planned_steps is not None]
-        return said[-1] if said else self.facts.planned_steps
+        return self.facts.planned_steps
 
     @property
-    def distinct(self) -> tuple[Step, ...]:
-        """One row a step number, the last one printed, in the order of the numbers: the work that was kept."""
-        rows = {step.step: step for step in self.steps}
-        return tuple(rows[number] for number in sorted(rows))
+    def distinct(self) -> Rows:
+        """One row a step number: the work that was kept."""
+        return self.steps.distinct()

@@ -9,8 +9,7 @@ from rich.text import Text
 from benchrun.compare.references import Reference
 from benchrun.compare.verdict import Check, Verdict
 from benchrun.metrics.measure import Metrics
-from benchrun.metrics.statistics import Spread
-from benchrun.metrics.summary import ProblemEntry, Summary
+from benchrun.metrics.summary import ProblemEntry, Summary, Window
 
 _COLOURS = {"pass": "green", "slow": "red", "invalid_run": "red"}
 SHOWN_PROBLEMS = 5
@@ -34,17 +33,28 @@ def verdict_view(verdict: Verdict, metrics: Metrics | None) -> Text:
 
 def summary_view(summary: Summary) -> Text:
     """What a log alone tells."""
-    rows = [("framework", summary.framework), *_steps_rows(summary)]
-    rows += _number_rows(summary.step_time_s, summary.tokens_per_s_per_gpu.median)
-    if summary.tflops_per_gpu_reported.median is not None:
-        rows.append(("TFLOPS/GPU as printed", f"{summary.tflops_per_gpu_reported.median:.1f}"))
-    said = {
+    version = f" {summary.framework_version}" if summary.framework_version else ""
+    rows = [("framework", f"{summary.framework}{version}"), *_steps_rows(summary)]
+    if summary.num_steps:
+        planned = summary.planned_steps
+        rows += _window_rows(summary.window, summary.warmup_rows_dropped, planned) + _measured_rows(summary)
+    rows.append(("the log says", _conditions(summary)))
+    return Text(f"{summary.file}\n").append_text(_aligned([*rows, *problem_rows(summary.problems)]))
+
+
+def _conditions(summary: Summary) -> str:
+    """What is known of how the run was made."""
+    named = {
         "sequence": summary.seq_length,
         "global batch": summary.global_batch_size,
-        "GPUs": summary.num_gpus,
+        "micro batch": summary.micro_batch_size,
+        **{name: size for name, size in summary.layout if size is not None},
     }
-    rows.append(("the log says", ", ".join(f"{k} {v}" for k, v in said.items() if v is not None) or "no conditions"))
-    return Text(f"{summary.file}\n").append_text(_aligned([*rows, *problem_rows(summary.problems)]))
+    said = [f"{name} {value}" for name, value in named.items() if value is not None]
+    gpus = f"{summary.num_gpus} x {summary.gpu or 'GPU'}" if summary.num_gpus else summary.gpu
+    model = summary.model
+    shape = f"{model['num_layers']} layers of width {model['hidden_size']}" if model else None
+    return ", ".join(filter(None, [gpus, summary.precision, shape, *said])) or "no conditions"
 
 
 def check_line(check: Check) -> str:
@@ -69,60 +79,81 @@ def reference_line(entry: Reference) -> str:
 
 def metrics_rows(metrics: Metrics) -> list[tuple[str, str]]:
     """Name and value of everything a run measured."""
-    rows = []
-    if metrics.window:
-        window = metrics.window
-        rows.append(
-            (
-                "window",
-                f"steps {window.first_step} to {window.last_step} of {metrics.planned_steps} "
-                f"({window.warmup_rows_dropped} warm-up rows dropped)",
-            )
-        )
-    rows += _number_rows(metrics.step_time_s, metrics.tokens_per_s_per_gpu.median)
-    if metrics.tflops_per_gpu:
-        both = metrics.tflops_per_gpu
-        rows.append(("TFLOPS/GPU", f"{_short(both.full)} full, {_short(both.causal)} causal"))
-    for mfu in metrics.mfu:
-        says = f"{100 * mfu.full:.1f} % full, {100 * mfu.causal:.1f} % causal, of {mfu.peak_tflops:g} ({mfu.divisor})"
-        rows.append(("MFU", says))
+    rows = _window_rows(metrics.window, metrics.warmup_rows_dropped, metrics.planned_steps) + _measured_rows(metrics)
     if not metrics.mfu and metrics.step_time_s:
         rows.append(("MFU", f"none: no peak is listed for {metrics.gpu} at {metrics.precision}"))
-    if metrics.first_loss is not None and metrics.final_loss is not None:
-        rows.append(("loss", f"{metrics.first_loss:.4f} -> {metrics.final_loss:.4f}"))
     return [*rows, *problem_rows(metrics.problems)]
+
+
+def _window_rows(window: Window | None, dropped: int, planned: int | None) -> list[tuple[str, str]]:
+    if window is None:
+        return []
+    of = f" of {planned}" if planned else ""
+    warmup = f"{dropped} warm-up rows dropped"
+    return [("window", f"steps {window.first_step} to {window.last_step}{of}, {window.rows} rows ({warmup})")]
+
+
+def _measured_rows(found: Summary | Metrics) -> list[tuple[str, str]]:
+    """Every number, each with what qualifies it."""
+    rows = _step_time_rows(found)
+    tokens = found.tokens_per_s_per_gpu.median
+    if tokens is not None:
+        rows.append(("tokens/s/GPU", f"{tokens:,.0f}" if tokens >= 100 else _short(tokens)))
+    both = found.tflops_per_gpu
+    if both:
+        rows.append(("TFLOPS/GPU", f"{_short(both.full)} full, {_short(both.causal)} causal"))
+    printed = found.tflops_per_gpu_reported.median
+    if printed is not None:
+        by = f"as {found.reported_convention}" if found.reported_convention else "by a convention not recognised"
+        rows.append(("  as printed", f"{_short(printed)}, counted {by}" if both else _short(printed)))
+    for mfu in found.mfu:
+        says = f"{100 * mfu.full:.1f} % full, {100 * mfu.causal:.1f} % causal, of {mfu.peak_tflops:g} ({mfu.divisor})"
+        rows.append(("MFU", says))
+    if found.first_loss is not None and found.final_loss is not None:
+        rows.append(("loss", f"{found.first_loss:.4f} -> {found.final_loss:.4f}"))
+    return rows
+
+
+def _step_time_rows(found: Summary | Metrics) -> list[tuple[str, str]]:
+    step, interval, others = found.step_time_s, found.step_time_interval_s, found.other_windows
+    if step is None:
+        return [("step time", "none")]
+    sure = f", 95 % sure of {_short(interval.low)} to {_short(interval.high)}" if interval else ""
+    spread = f"mean {_short(step.mean)}, stdev {_short(step.stdev)}, p5 {_short(step.p5)}, p95 {_short(step.p95)}"
+    rows = [("step time", f"{_short(step.median)} s median{sure}"), ("", spread)]
+    windows = {"last 10 rows": others.last_10_rows, "steps 35 to 44": others.steps_35_to_44}
+    means = [f"{name} {_short(mean)} s" for name, mean in windows.items() if mean is not None]
+    if means:
+        rows.append(("  elsewhere", f"mean of the {', of '.join(means)}"))
+    if found.steadiness:
+        even = found.steadiness
+        rows.append(("steadiness", even.detail if even.verdict == "too_short" else f"{even.verdict}: {even.detail}"))
+    return rows
 
 
 def problem_rows(problems: Iterable[ProblemEntry]) -> list[tuple[str, str]]:
     """The first few problems, and how many more."""
     listed = list(problems)
-    rows = [
-        (entry.kind, f"line {entry.line}: {entry.detail}" if entry.line else entry.detail)
-        for entry in listed[:SHOWN_PROBLEMS]
-    ]
+    rows = [(entry.kind, f"{_place(entry)}{entry.detail}") for entry in listed[:SHOWN_PROBLEMS]]
     more = len(listed) - SHOWN_PROBLEMS
     return [*rows, ("", f"and {more} more problems")] if more > 0 else rows
+
+
+def _place(entry: ProblemEntry) -> str:
+    """Where a problem was seen: line, host, rank."""
+    known = {"line": entry.line, "host": entry.host, "rank": entry.rank}
+    named = [f"{name} {value}" for name, value in known.items() if value is not None]
+    return f"{', '.join(named)}: " if named else ""
 
 
 def _steps_rows(summary: Summary) -> list[tuple[str, str]]:
     if not summary.num_steps:
         return [("steps", "none")]
     planned = f" of {summary.planned_steps} planned" if summary.planned_steps else ""
-    state = "complete" if summary.complete else "NOT complete"
+    state = "complete" if summary.complete else "NOT complete" if summary.planned_steps else "nobody says how many"
     rows = [("steps", f"{summary.num_steps} rows, {summary.first_step} to {summary.last_step}{planned}: {state}")]
     if summary.segments > 1:
         rows.append(("restarts", str(summary.segments - 1)))
-    rows.append(("window", f"{summary.warmup_rows_dropped} warm-up rows dropped"))
-    return rows
-
-
-def _number_rows(step: Spread | None, tokens: float | None) -> list[tuple[str, str]]:
-    if step is None:
-        return [("step time", "none")]
-    spread = f"mean {_short(step.mean)}, stdev {_short(step.stdev)}, p5 {_short(step.p5)}, p95 {_short(step.p95)}"
-    rows = [("step time", f"{_short(step.median)} s median ({spread})")]
-    if tokens is not None:
-        rows.append(("tokens/s/GPU", f"{tokens:,.0f}"))
     return rows
 
 

@@ -8,7 +8,7 @@ from benchrun.compare import conditions, judge, load_references
 from benchrun.compare.references import load_references as load
 from benchrun.errors import UserError
 from benchrun.metrics.measure import measure
-from benchrun.parse import Log, Problem, Step
+from benchrun.parse import Log, Problem, Rows, Step
 from benchrun.recipe.resolve import resolve
 from benchrun.recipe.select import Request
 
@@ -17,8 +17,8 @@ STEPS = 50
 
 def run(spec, step_time_s, *, steps=STEPS, jitter=0.0, problems=(), loss=2.0):
     """Metrics of a run that took ``step_time_s`` a step, with a wobble."""
-    rows = tuple(
-        Step(step=i, step_time_s=step_time_s * (1 + jitter * (i % 3 - 1)), line=i, planned_steps=STEPS, loss=loss)
+    rows = Rows(
+        Step(step=i, step_time_s=step_time_s * (1 + jitter * (i % 3 - 1)), line=i, loss=loss)
         for i in range(1, steps + 1)
     )
     return measure(

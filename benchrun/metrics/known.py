@@ -1,0 +1,83 @@
+"""Under which conditions a log was made: what it says itself, and what the caller adds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from benchrun import hardware
+from benchrun.metrics.flops import Task
+from benchrun.model import ModelShape, Moe
+from benchrun.parse.records import Facts, Log
+
+SAME_MODEL = 0.02
+"""Relative difference of the active parameters that a padded vocabulary and small terms may make."""
+
+
+@dataclass(frozen=True)
+class Known:
+    """Conditions of a run; None is what nobody said."""
+
+    seq_length: int | None = None
+    global_batch_size: int | None = None
+    num_gpus: int | None = None
+    gpu: str | None = None
+    """Name in benchrun/hardware.csv."""
+    precision: str | None = None
+    model: ModelShape | None = None
+    task: Task = "pretrain"
+    fixed_length: bool = True
+    """Every sample has ``seq_length`` tokens; otherwise a batch says nothing about tokens."""
+
+
+def known(log: Log, given: Known) -> Known:
+    """What the log says, and where it says nothing, what is given. A batch printed with the steps is the surest."""
+    facts = log.facts
+    batches = [batch for batch in reversed(log.steps.columns.global_batch_size) if batch > 0][:1]
+    said = {
+        "seq_length": facts.seq_length,
+        "global_batch_size": batches[0] if batches else facts.global_batch_size,
+        "num_gpus": facts.num_gpus,
+        "gpu": hardware.name_of(facts.device) if facts.device else None,
+        "precision": facts.precision,
+        "model": _model(shape(facts), given),
+        "fixed_length": False if facts.variable_length else None,
+    }
+    return replace(given, **{key: value for key, value in said.items() if value is not None})  # type: ignore[arg-type]
+
+
+def _model(logged: ModelShape | None, given: Known) -> ModelShape | None:
+    """The given model where the log's is the same one: its vocabulary is not padded."""
+    if logged is None or given.model is None:
+        return logged or given.model
+    same = abs(logged.params_active / given.model.params_active - 1) < SAME_MODEL
+    return given.model if same and logged.num_layers == given.model.num_layers else logged
+
+
+def shape(facts: Facts) -> ModelShape | None:
+    """The model, if the log states all that counts for its FLOPs, and nothing that is not counted here."""
+    layers, hidden, heads = facts.num_layers, facts.hidden_size, facts.num_attention_heads
+    if facts.exotic or not (layers and hidden and heads and facts.vocab_size and facts.gated is not None):
+        return None
+    moe = None
+    inner = facts.ffn_hidden_size
+    if facts.num_experts:
+        expert = facts.moe_ffn_hidden_size or inner
+        if not (facts.moe_router_topk and expert):
+            return None
+        moe = Moe(num_experts=facts.num_experts, topk=facts.moe_router_topk, ffn_hidden_size=expert)
+        inner = expert
+    if not inner:
+        return None
+    groups = facts.num_query_groups if facts.grouped is not False else None
+    return ModelShape(
+        num_layers=layers,
+        hidden_size=hidden,
+        ffn_hidden_size=inner,
+        num_attention_heads=heads,
+        num_query_groups=groups or heads,
+        kv_channels=facts.kv_channels or max(hidden // heads, 1),
+        vocab_size=facts.vocab_size,
+        max_position_embeddings=facts.seq_length or 1,
+        activation="swiglu" if facts.gated else "gelu",
+        moe=moe,
+    )

@@ -1,0 +1,248 @@
+"""Hugging Face Trainer (also under TRL, ms-swift, LLaMA-Factory, accelerate): dictionaries, progress bars, a summary.
+
+    {'loss': 2.55, 'grad_norm': 6.8, 'learning_rate': 5e-05, 'epoch': 0.01}
+      6%|6         | 1/16 [00:58<14:41, 58.76s/it]
+    {'train_runtime': 425.4, 'train_samples_per_second': 5.64, 'train_steps_per_second': 0.235, 'epoch': 1.0}
+
+No line holds a step's time. It is the difference of two clocks, in whole seconds: the bar's, or ms-swift's
+``elapsed_time``. Without either only the mean over the whole run is known, from the summary. Bars of other work
+(loading, tokenizing, evaluation) look alike: the training's are those with its number of steps. Source: logs of
+transformers 4 and 5, and of ms-swift.
+"""
+
+from __future__ import annotations
+
+import re
+from array import array
+from collections.abc import Iterator
+from math import ceil, floor
+from statistics import median
+
+from benchrun.parse.dialect import Dialect, count, number, positive
+from benchrun.parse.lines import Line
+from benchrun.parse.nemo1 import seconds
+from benchrun.parse.records import Rows, Step
+
+_DICT = re.compile(r"\{[^{}]*['\"](?:loss|train_runtime)['\"]\s*:[^{}]*\}")
+_PAIR = re.compile(r"['\"]([^'\"]+)['\"]\s*:\s*(?:'([^']*)'|\"([^\"]*)\"|([^,{}'\"]+))")
+# Nothing but a label of ranks stands before a training bar; "Loading checkpoint shards:" is other work.
+_BAR = re.compile(r"(?:^|\]|\d:|Train:)\s*\d{1,3}%\|[^|]*\|\s*(\d{1,12})/(\d{1,12}) \[(\d[\d:]*)<")
+_PLANNED = re.compile(r"Total optimization steps = ([\d,]{1,15})")
+_TOTAL_BATCH = re.compile(r"Total train batch size \(.*?\) = ([\d,]{1,12})")
+_DEVICE_BATCH = re.compile(r"Instantaneous batch size per device = ([\d,]{1,12})")
+_ACCUMULATION = re.compile(r"Gradient Accumulation steps = ([\d,]{1,12})")
+_WORLD = re.compile(r"\bworld_size(?:: | \.{4,} )(\d{1,7})\b")
+# GPT-2's context, to which its examples cut every sample; newer models are trained far below their limit.
+_LENGTH = re.compile(r"(?<!_)\bmax_length: (\d{1,9})\b|\"n_positions\": (\d{1,9})\b")
+_DURATION = re.compile(r"(\d+)([dhms])")
+_UNIT = {"d": 86400, "h": 3600, "m": 60, "s": 1}
+MOST_BARS = 1 << 20
+AGREE = 0.02
+"""The summaries of one run's launchers agree to this."""
+
+
+class HuggingFace(Dialect):
+    """The Trainer's dictionaries."""
+
+    name = "hf"
+    step_needles = (b"'loss':", b'"loss":', b"'train_runtime':", b"%|")
+    fact_needles = (
+        *(b"Total optimization steps = ", b"Total train batch size (", b"Instantaneous batch size per device = "),
+        *(b"Gradient Accumulation steps = ", b"world_size: ", b"  world_size ....", b" max_length: "),
+        b'"n_positions": ',
+    )
+    may_skip = True
+    whole_seconds = True
+    closing = ("}", "]")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._printed: list[Step] = []
+        """What the dictionaries say; ``step_time_s`` is the clock since the start, where they have one."""
+        self._breaks: set[int] = set()
+        """Indices of dictionaries that begin another run."""
+        self._bars: dict[int, tuple[array[int], array[int], array[int]]] = {}
+        """Total -> step, clock and line of each bar with it."""
+        self._summaries: list[tuple[float, float | None]] = []
+        """Run time and steps a second."""
+        self._last: tuple[str | None, ...] = ()
+        self._epoch = 0.0
+        self._step_of_bar = 0
+        self._batch: dict[str, int] = {}
+
+    def continued(self) -> Dialect:
+        """The same reader: bars go to stderr, dictionaries to stdout."""
+        return self
+
+    def read(self, line: Line) -> None:
+        """A dictionary, a bar, or a fact; a piece of line may hold the first two."""
+        for bar in _BAR.finditer(line.text):
+            self._bar(bar, line.number)
+        found = _DICT.findall(line.text) if self.whole(line) else []
+        for text in found:
+            self._dictionary(text, line.number)
+        if not found:
+            self._fact(line.text)
+
+    @property
+    def seen(self) -> bool:
+        """Bars alone may be another program's."""
+        return bool(self._printed or self._summaries)
+
+    def _bar(self, bar: re.Match[str], line: int) -> None:
+        step, total = int(bar[1]), int(bar[2])
+        steps, clocks, lines = self._bars.setdefault(total, (array("q"), array("q"), array("q")))
+        if 0 < step <= total and len(steps) < MOST_BARS and (not steps or steps[-1] != step):
+            steps.append(step)
+            clocks.append(seconds(bar[3]))
+            lines.append(line)
+        if self.facts.planned_steps in (None, total):
+            self._step_of_bar = step
+
+    def _dictionary(self, text: str, line: int) -> None:
+        found = {pair[1]: pair[2] or pair[3] or pair[4] or "" for pair in _PAIR.finditer(text)}
+        if "loss" not in found:
+            runtime = positive(found.get("train_runtime"))
+            if runtime is not None:
+                self._summaries.append((runtime, positive(found.get("train_steps_per_second"))))
+            return
+        key = tuple(found.get(name) for name in ("loss", "grad_norm", "learning_rate", "epoch"))
+        if key == self._last:
+            return  # several launchers print the same dictionary
+        self._last = key
+        epoch = number(found.get("epoch")) or 0.0
+        if epoch < self._epoch:
+            self._breaks.add(len(self._printed))
+        self._epoch = epoch
+        clock = _duration(found.get("elapsed_time", ""))
+        row = Step(self._step_number(found), clock, line, loss=number(found["loss"]))
+        self._printed.append(row._replace(grad_norm=number(found.get("grad_norm"))))
+
+    def _step_number(self, found: dict[str, str]) -> int:
+        """As printed; else the bar's; else counted, which numbers the rows and not the steps."""
+        step, _, planned = found.get("global_step/max_steps", "").partition("/")
+        if count(planned):
+            self.facts.planned_steps = count(planned)
+        printed = count(step) if step else count(found.get("current_steps"))
+        before = self._printed[-1].step if self._printed else 0
+        if printed is not None:
+            return printed
+        return self._step_of_bar if self._step_of_bar > before else before + 1
+
+    def _fact(self, text: str) -> None:
+        if match := _PLANNED.search(text):
+            self.facts.planned_steps = _whole(match[1])
+        for name, pattern in (("total", _TOTAL_BATCH), ("device", _DEVICE_BATCH), ("accumulation", _ACCUMULATION)):
+            if match := pattern.search(text):
+                self._batch[name] = _whole(match[1])
+        if match := _WORLD.search(text):
+            self.facts.num_gpus = int(match[1])
+        if match := _LENGTH.search(text):
+            self.facts.seq_length = int(match[1] or match[2])
+            self.facts.variable_length = True
+        self.facts.global_batch_size = self._batch.get("total")
+        self.facts.micro_batch_size = self._batch.get("device")
+        ranks = self._batch.get("total", 0) / max(1, self._batch.get("device", 0) * self._batch.get("accumulation", 0))
+        if self.facts.num_gpus is None and ranks >= 1 and ranks == int(ranks) and len(self._batch) == 3:
+            self.facts.num_gpus = int(ranks)
+
+    def finish(self) -> Rows:
+        """Rows of the dictionaries where there are any, else of the bars, else of the summary."""
+        self._note_run_time()
+        steps, clocks, lines = self._training_bars()
+        if self._printed:
+            self.rows = self._timed()
+        elif self.seen and steps:
+            self.rows = _differences(steps, clocks, lines)
+        elif self.seen:
+            self.rows = self._average()
+        return self.rows
+
+    def _note_run_time(self) -> None:
+        times = [time for time, _ in self._summaries]
+        if times and max(times) <= min(times) * (1 + AGREE):
+            self.facts.run_time_s = median(times)
+
+    def _training_bars(self) -> tuple[array[int], array[int], array[int]]:
+        planned = self.facts.planned_steps
+        if planned is None and self._summaries:
+            planned = self._steps_of_summary()
+        return self._bars.get(planned or 0, (array("q"), array("q"), array("q")))
+
+    def _timed(self) -> Rows:
+        """The dictionaries' rows with times: from their own clock, from the bars' clock, or from the summary."""
+        steps, clocks, _ = self._training_bars()
+        clock_of = dict(zip(steps, clocks, strict=True))
+        rows = Rows()
+        average = self._average_time() if not clock_of and self._printed[0].step_time_s is None else None
+        before_step, before_clock = 0, 0.0
+        for index, row in enumerate(self._printed):
+            if index in self._breaks:
+                rows.new_segment()
+            clock = row.step_time_s if row.step_time_s is not None else clock_of.get(row.step)
+            time_s, interval = average, 1
+            if clock is not None:
+                interval = max(row.step - before_step, 1)
+                # Within one second of the clock nothing is known: the next row with a time covers this one too.
+                time_s = (clock - before_clock) / interval if clock > before_clock else None
+            if (time_s is not None and clock is not None) or (clock is not None and clock < before_clock):
+                before_step, before_clock = row.step, clock
+            rows.add(row._replace(step_time_s=time_s, interval=interval))
+        return rows
+
+    def _steps_of_summary(self) -> int | None:
+        """How many steps a summary speaks of: run time times rate, if only one whole number fits the three decimals."""
+        for time, rate in self._summaries:
+            if rate is not None:
+                low, high = ceil(time * (rate - 0.0005)), floor(time * (rate + 0.0005))
+                if low == high and low > 0:
+                    return low
+        return None
+
+    def _average_time(self) -> float | None:
+        """The mean step of the whole run; None where the summaries contradict each other."""
+        if self.facts.run_time_s is None:
+            return None
+        made = self.facts.planned_steps or self._steps_of_summary()
+        return self.facts.run_time_s / made if made else None
+
+    def _average(self) -> Rows:
+        made, time_s = self.facts.planned_steps or self._steps_of_summary(), self._average_time()
+        if made is None or time_s is None or made > MOST_BARS:
+            return Rows()
+        if self.facts.planned_steps is None:
+            self.facts.planned_steps = made
+        return Rows(Step(step, time_s, 0) for step in range(1, made + 1))
+
+    @property
+    def only_average(self) -> bool:
+        """No clock anywhere: every row has the same time."""
+        times = set(self.rows.columns.step_time_s)
+        return bool(self._summaries) and len(self.rows) > 1 and len(times) == 1
+
+
+def _differences(steps: array[int], clocks: array[int], lines: array[int]) -> Rows:
+    """Bars -> rows: the time between a bar and the one before it, over the steps between them."""
+    rows = Rows()
+    before_step, before_clock = 0, 0
+    for step, clock, line in zip(steps, clocks, lines, strict=True):
+        if step <= before_step:
+            before_step, before_clock = 0, 0  # another launcher's bar, or a restart
+        if clock > before_clock:
+            interval = step - before_step
+            rows.add(Step(step, (clock - before_clock) / interval, line, interval=interval))
+            before_step, before_clock = step, clock
+    return rows
+
+
+def _duration(text: str) -> float | None:
+    """``1m 60s`` or ``0:01:02`` -> seconds."""
+    if ":" in text:
+        return float(seconds(text)) if re.fullmatch(r"\d{1,5}(:\d{1,2})+", text) else None
+    parts: Iterator[re.Match[str]] = _DURATION.finditer(text)
+    values = [int(part[1][:9]) * _UNIT[part[2]] for part in parts]
+    return float(sum(values)) if values else None
+
+
+def _whole(text: str) -> int:
+    return int(text.replace(",", "") or 0)

@@ -1,0 +1,85 @@
+"""Where logs come from: files, plain or compressed, directories, stdin; as chunks of bytes."""
+
+from __future__ import annotations
+
+import gzip
+import lzma
+import sys
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import IO, Any
+
+from benchrun.errors import UserError
+
+CHUNK, FIRST_CHUNKS = 1 << 20, 1 << 16
+STDIN = Path("-")
+SUFFIXES = frozenset({".log", ".out", ".err", ".txt", ".stdout", ".stderr"})
+"""What is a log in a directory, with or without a suffix of COMPRESSED."""
+
+
+def _zstd(file: IO[bytes]) -> Any:
+    import zstandard
+
+    return zstandard.ZstdDecompressor().stream_reader(file, read_across_frames=True)
+
+
+COMPRESSED: dict[bytes, Callable[[IO[bytes]], Any]] = {
+    b"\x1f\x8b": lambda file: gzip.GzipFile(fileobj=file),
+    b"\x28\xb5\x2f\xfd": _zstd,
+    b"\xfd7zXZ\x00": lzma.LZMAFile,
+}
+"""First bytes of a file -> what unpacks it. The name of a file says nothing."""
+_SUFFIXES_OF_COMPRESSED = frozenset({".gz", ".zst", ".xz"})
+
+
+def logs_in(paths: Sequence[Path]) -> list[Path]:
+    """``paths`` with every directory replaced by the logs in it, in the order of their names.
+
+    UserError for a path that is not there and for a directory without logs.
+    """
+    found: list[Path] = []
+    for path in paths:
+        if path.is_dir():
+            inside = sorted(file for file in path.rglob("*") if _is_log(file))
+            if not inside:
+                hint = f"logs are files that end in {' '.join(sorted(SUFFIXES))}, compressed or not"
+                raise UserError("no log in this directory", where=str(path), hint=hint)
+            found += inside
+        else:
+            found.append(path)
+    return found
+
+
+def _is_log(file: Path) -> bool:
+    suffixes = [suffix for suffix in file.suffixes if suffix not in _SUFFIXES_OF_COMPRESSED]
+    return file.is_file() and bool(suffixes) and suffixes[-1] in SUFFIXES
+
+
+def chunks(path: Path) -> Iterator[bytes]:
+    """The bytes of a log, unpacked. UserError for what cannot be read, or unpacked to its end."""
+    try:
+        if path == STDIN:
+            yield from _read(sys.stdin.buffer)
+            return
+        with path.open("rb") as file:
+            magic = file.read(6) if path.is_file() else b""
+            unpack = next((opener for start, opener in COMPRESSED.items() if magic.startswith(start)), None)
+            if unpack is not None:
+                file.seek(0)
+                yield from _read(unpack(file))
+            else:
+                yield magic
+                yield from _read(file)
+    except OSError as error:
+        raise UserError(f"cannot be read: {error.strerror or error}", where=str(path)) from error
+    except (EOFError, zlib.error, lzma.LZMAError) as error:
+        raise UserError(f"cannot be unpacked to its end: {error}", where=str(path)) from error
+
+
+def _read(file: Any) -> Iterator[bytes]:
+    # Until it is known whose log it is, all is searched for: small chunks end that early.
+    for _ in range(CHUNK // FIRST_CHUNKS):
+        yield file.read(FIRST_CHUNKS)
+    while chunk := file.read(CHUNK):
+        yield chunk

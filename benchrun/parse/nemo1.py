@@ -1,0 +1,137 @@
+"""NeMo 1: Lightning's progress bar, redrawn over itself with carriage returns; and JSON lines of MLPerf and DLLogger.
+
+    Epoch 0: :  47%|####7     | 7/15 [06:19<07:13, v_num=0, reduced_train_loss=11.50, train_step_timing in s=49.50]
+    :::MLLOG {"key": "tracked_stats", "value": {"train_step_timing": 12.16}, "metadata": {"step": 4194304}, ...}
+    DLLL {"type": "LOG", "step": 2, "data": {"reduced_train_loss": 10.32, "train_step_timing in s": 52.80, ...}, ...}
+
+A bar has three significant digits, zero-padded, so ``global_step=115.0`` cannot be trusted at 2000: the step is the
+bar's own counter. MLPerf's step counts tokens or samples, and is kept as it is printed. Source of the forms: logs of
+NeMo 24.05 to 24.12 and of MLPerf training v3.0 to v5.0.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+from benchrun.parse.dialect import Dialect, count, fields, number, positive
+from benchrun.parse.lines import Line
+from benchrun.parse.records import Rows, Step
+
+_BAR = re.compile(
+    r"Epoch (\d{1,9})\s*:[\s:]*(?:\d+%\|[^|]*\|)?\s*(\d{1,15})(?:/(\d{1,15})|it)\s*\[([\d:]+)<?[\d:?]*,?\s*([^\]]*)\]"
+)
+_TIMES = ("train_step_timing in s", "train_step_timing", "train_step_time")
+_LOSSES = ("reduced_train_loss", "train_loss")
+_RANKS = re.compile(r"MEMBER: \d{1,9}/(\d{1,9})\b")
+MLLOG, DLLOGGER = ":::MLLOG ", "DLLL "
+MOST_SAMPLES = 1 << 17
+"""A step that advances by this much counts tokens: nobody has a batch of so many samples."""
+
+
+class Nemo1(Dialect):
+    """NeMo 1.x, with or without its bar."""
+
+    name = "nemo1"
+    step_needles = (b"train_step_timing in s=", b'"train_step_tim')
+    fact_needles = (b"GLOBAL_RANK: 0, MEMBER: ", b'"key": "init_start"', b'"key": "global_batch_size"')
+    may_skip = True
+    closing = ("]", "}")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._elapsed = 0
+        self._total: str | None = None
+        self._ranks = 0
+
+    def read(self, line: Line) -> None:
+        """Every bar of a line, or a JSON line."""
+        if MLLOG in line.text:
+            for part in line.text.split(MLLOG)[1:]:
+                self._mllog(_json(part), line.number)
+        elif DLLOGGER in line.text:
+            event = _json(line.text.partition(DLLOGGER)[2])
+            self._timing(event.get("data"), event.get("step"), line.number)
+        elif ranks := _RANKS.search(line.text):
+            self.facts.num_gpus = int(ranks[1])
+        else:
+            for bar in _BAR.finditer(line.text):
+                self._bar(bar, line.number)
+
+    def _bar(self, bar: re.Match[str], line: int) -> None:
+        found = fields(bar[5], ", ", "=")
+        time_s = positive(found.get(_TIMES[0]))
+        if time_s is None:
+            return
+        elapsed = seconds(bar[4])
+        if elapsed < self._elapsed or bar[3] != self._total:
+            # A bar never runs backwards: another run begins, even if its steps seem to go on.
+            if bar[1] == "0":
+                self.rows.new_segment()
+            self._total = bar[3]
+        self._elapsed = elapsed
+        epoch, total = int(bar[1]), int(bar[3] or 0)
+        if epoch == 0 and total:
+            self.facts.planned_steps = total
+        loss = next((number(found[name]) for name in _LOSSES if name in found), None)
+        self.rows.add(Step(epoch * total + int(bar[2]), time_s, line, loss=loss))
+
+    def _mllog(self, event: dict[str, Any], line: int) -> None:
+        value, metadata = event.get("value"), event.get("metadata")
+        if event.get("key") == "init_start":
+            self._ranks += 1  # every rank says so
+        elif event.get("key") == "global_batch_size" and type(value) is int and 0 < value < MOST_SAMPLES:
+            self.facts.global_batch_size = value
+        elif isinstance(metadata, dict):
+            self._timing(value, metadata.get("step"), line)
+
+    def _timing(self, value: Any, step: Any, line: int) -> None:
+        number_of_step = _plain(step, count)
+        if not isinstance(value, dict) or number_of_step is None:
+            return
+        time_s = next((_plain(value[name], positive) for name in _TIMES if name in value), None)
+        if time_s is not None:
+            loss = next((_plain(value[name], number) for name in _LOSSES if name in value), None)
+            self.rows.add(Step(number_of_step, time_s, line, loss=loss))
+
+    def finish(self) -> Rows:
+        """With the tokens a second, where steps count tokens and every rank has reported."""
+        if self._ranks > 1:
+            self.facts.num_gpus = self._ranks
+        if self.facts.num_gpus is None or len(self.rows) < 2:
+            return self.rows
+        advance = self.rows[1].step - self.rows[0].step
+        if advance < MOST_SAMPLES:
+            return self.rows
+        batch = self.facts.global_batch_size
+        if batch and advance % batch == 0:
+            self.facts.seq_length = advance // batch
+        counted = Rows()
+        counted.segments = self.rows.segments
+        for row in self.rows:
+            rate = advance / (row.step_time_s or 1) / self.facts.num_gpus
+            counted.columns.append(row._replace(tokens_per_s_per_gpu=rate), row.segment)
+        return counted
+
+
+def _json(text: str) -> dict[str, Any]:
+    """The object that ``text`` begins with; empty if there is none."""
+    try:
+        event = json.JSONDecoder().raw_decode(text)[0]
+    except (ValueError, RecursionError):
+        return {}
+    return event if isinstance(event, dict) else {}
+
+
+def _plain(value: Any, read: Any) -> Any:
+    """A JSON value as the number that its text is: booleans and strings are none."""
+    return read(str(value)) if type(value) in (int, float) else None
+
+
+def seconds(clock: str) -> int:
+    """``1:02:03`` as tqdm prints it -> seconds; 0 for anything else."""
+    total = 0
+    for part in clock.split(":")[-4:]:
+        total = total * 60 + (int(part) if part.isdigit() and len(part) < 9 else 0)
+    return total

@@ -1,0 +1,251 @@
+"""Each framework's lines, as it prints them: the right value, whatever stands before, after or between."""
+
+from __future__ import annotations
+
+import pytest
+
+from benchrun.metrics.summary import summarise
+from benchrun.parse import DIALECTS, parse_log
+
+MEGATRON_2020 = (
+    " iteration        7/     100 | elapsed time per iteration (ms): 1234.5 | learning rate: 1.000E-04 |"
+    " lm loss: 7.5E+00 | loss scale: 65536.0 |"
+)
+MEGATRON_2026 = (
+    "0: [default0]: [2026-01-27 10:00:01.123456] iteration       12/     500 | consumed samples:          960 |"
+    " elapsed time per iteration (ms): 3237.3 | throughput per GPU (TFLOP/s/GPU): 336.4 | learning rate: 2.5E-05 |"
+    " global batch size:    80 | lm loss: 1.031E+01 | loss scale: 1.0 | grad norm: 4.210 |"
+    " number of skipped iterations:   0 | number of nan iterations:   0 |"
+)
+MEGATRON_SECONDS = (
+    " iteration        5/    1000 | elapsed time per iteration (s): 126.64 | global batch size:  1024 |"
+    " lm loss: 9.1E+00 |"
+)
+MEGATRON_TWO_VALUES = (
+    "[20251202 09:12:08][rank-7/8][INFO ] [---trainer.py:2560] :  iteration      126/    5000 |"
+    " consumed samples: 64512 | elapsed time per iteration (ms): 13372.8/13364.7 | hip mem usage: 0.81 |"
+    " tokens per GPU (tokens/s/GPU): 9801.4/9807.3 | global batch size:   512 | lm loss: 3.4E+00 |"
+)
+MEGATRON_KEY_EQUALS_VALUE = (
+    "[2025-11-10 09:43:36,161992][I][megatron/training_log:402]  iteration=  136004/  136100 |"
+    " consumed_samples=   835608576 | elapsed_time_per_iteration_ms=3415.3 | global_batch_size= 6144 |"
+    " lm loss=12.316531 |"
+)
+BRIDGE = "[+  300.557] Step Time : 14.19s GPU utilization: 1263.4MODEL_TFLOP/s/GPU"
+NEMO_2 = (
+    "ining-demo/0 [default0]:Training epoch 0, iteration 3/99 | lr: 1e-06 | global_batch_size: 128 | global_step: 3 |"
+    " reduced_train_loss: 11.03 | train_step_timing in s: 12.64 | TFLOPS_per_GPU: 712.3 |"
+    " tokens_per_sec_per_gpu: 1.073e+04 | consumed_samples: 512"
+)
+NEMO_1 = (
+    "Epoch 0: :  47%|####7     | 7/15 [06:19<07:13, v_num=gjbq, reduced_train_loss=11.50, global_step=5.000,"
+    " consumed_samples=12288.0, train_step_timing in s=49.50, val_loss=6.250]"
+)
+MLLOG = (
+    ':::MLLOG {"namespace": "", "time_ms": 1684040096650, "event_type": "POINT_IN_TIME", "key": "tracked_stats",'
+    ' "value": {"train_step_timing": 12.160857439041138, "reduced_train_loss": 2.78}, "metadata": {"step": 4194304}}'
+)
+DLLOGGER = (
+    'DLLL {"timestamp": "1727486904.6", "type": "LOG", "step": 2, "data": {"reduced_train_loss": 10.3,'
+    ' "train_backward_timing in s": 5.9e-05, "train_step_timing in s": 52.8040657043457, "epoch": 0}}'
+)
+TITAN = (
+    "[rank0]:[titan] 2026-04-18 21:13:34,872 - root - INFO - \x1b[31mstep: 10  \x1b[32mloss: 11.63459  "
+    "\x1b[38;2;180;60;0mgrad_norm: 10.4704  \x1b[33mmemory: 29.11GiB(92.83%)  \x1b[34mtps: 71,634"
+    "  \x1b[36mtflops: 1,048.68  \x1b[35mmfu: 15.60%\x1b[39m"
+)
+TITAN_2024 = (
+    "2024-10-03 15:02:06,441 - root - INFO - step: 127  loss:  3.7705"
+    "  memory: 36.20GiB(81.50%)  wps: 1,703  mfu: 23.40%"
+)
+MAXTEXT = (
+    "I0811 21:55:06.119312 138304841739136 metric_logger.py:226] completed step: 10, seconds: 13.360,"
+    " TFLOP/s/device: 305.127, Tokens/s/device: 3679.158, total_weights: 12582912, loss: 10.565, lm_loss: 10.565"
+)
+MAXTEXT_2024 = "completed step: 10, seconds: 13.360, TFLOP/s/device: 305.127, loss: 10.565"
+PAXML = "I0706 16:50:26.2 1401 local.py:41] Setting task status: step = 100, loss= 5.123456, steps/sec 0.2501234567"
+NANOTRON = (
+    "12/21 01:39:51 [INFO|DP=0|TP=0|host]: iteration: 211364 / 1500000 | consumed_tokens: 480B |"
+    " time_per_iteration_ms: 8.79K | tokens_per_sec: 182K | tokens_per_sec_per_gpu: 699 | global_batch_size: 1.6M |"
+    " lm_loss: 2.04 | lr: 0.0003 | model_tflops_per_gpu: 15.4 | eta: 131 days, 1:45:39"
+)
+SWIFT = (
+    "Train:  50%|#####     | 3/6 [00:51<00:51, 17.00s/it]      {'loss': '1.595', 'grad_norm': '41',"
+    " 'learning_rate': '1e-05', 'global_step/max_steps': '3/6', 'elapsed_time': '1m 2s', 'memory(GiB)': '68.02'}"
+)
+PIPE = "v100x16-1: steps: 1 loss: 12.4023 iter time (s): 15.988 samples/sec: 0.250"
+TIMER = (
+    "[2024-04-04 09:10:13,619] [INFO] [config.py:1000:print]   train_batch_size ............. 32\n"
+    "[2024-04-04 09:10:13,619] [INFO] [timer.py:264:stop] epoch=0/micro_step=10/global_step=10,"
+    " RunningAvgSamplesPerSec=15.1, CurrSamplesPerSec=16.0, MemAllocated=4.4GB, MaxMemAllocated=5.0GB"
+)
+
+# line, framework, step, step time in s, tokens/s/GPU, TFLOPS, loss, global batch, planned steps
+LINES = {
+    "megatron-2020": (MEGATRON_2020, "megatron-lm", 7, 1.2345, None, None, 7.5, None, 100),
+    "megatron-2026": (MEGATRON_2026, "megatron-lm", 12, 3.2373, None, 336.4, 10.31, 80, 500),
+    "megatron-seconds": (MEGATRON_SECONDS, "megatron-lm", 5, 126.64, None, None, 9.1, 1024, 1000),
+    "megatron-two-values": (MEGATRON_TWO_VALUES, "megatron-lm", 126, 13.3728, 9801.4, None, 3.4, 512, 5000),
+    "megatron-equals": (MEGATRON_KEY_EQUALS_VALUE, "megatron-lm", 136004, 3.4153, None, None, 12.316531, 6144, 136100),
+    "bridge": (BRIDGE, "megatron-bridge", 1, 14.19, None, 1263.4, None, None, None),
+    "nemo2": (NEMO_2, "nemo2", 3, 12.64, 10730.0, 712.3, 11.03, 128, 100),
+    "nemo1": (NEMO_1, "nemo1", 7, 49.5, None, None, 11.5, None, 15),
+    "mllog": (MLLOG, "nemo1", 4194304, 12.160857439041138, None, None, 2.78, None, None),
+    "dllogger": (DLLOGGER, "nemo1", 2, 52.8040657043457, None, None, 10.3, None, None),
+    "titan": (TITAN, "torchtitan", 10, None, 71634.0, 1048.68, 11.63459, None, None),
+    "titan-2024": (TITAN_2024, "torchtitan", 127, None, 1703.0, None, 3.7705, None, None),
+    "maxtext": (MAXTEXT, "maxtext", 10, 13.36, 3679.158, 305.127, 10.565, None, None),
+    "maxtext-2024": (MAXTEXT_2024, "maxtext", 10, 13.36, None, 305.127, 10.565, None, None),
+    "paxml": (PAXML, "paxml", 100, 1 / 0.2501234567, None, None, 5.123456, None, None),
+    "nanotron": (NANOTRON, "nanotron", 211364, 8.79, 699.0, 15.4, 2.04, None, 1500000),
+    "ms-swift": (SWIFT, "hf", 3, 62 / 3, None, None, 1.595, None, 6),
+    "deepspeed-pipe": (PIPE, "deepspeed", 1, 15.988, None, None, 12.4023, None, None),
+    "deepspeed-timer": (TIMER, "deepspeed", 10, 2.0, None, None, None, 32, None),
+}
+EACH = pytest.mark.parametrize("name", LINES)
+
+
+def parse(tmp_path, text, **options):
+    path = tmp_path / "x.log"
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return parse_log(path, **options)
+
+
+@EACH
+def test_a_line_as_it_is_printed(tmp_path, name):
+    text, framework, step, time_s, tokens, tflops, loss, batch, planned = LINES[name]
+    log = parse(tmp_path, f"before\n{text}\nafter\n")
+    (row,) = log.steps
+    assert log.framework == framework
+    assert (row.step, row.loss, row.global_batch_size, log.planned_steps) == (step, loss, batch, planned)
+    assert row.step_time_s == (time_s if time_s is None else pytest.approx(time_s, rel=1e-9))
+    assert (row.tokens_per_s_per_gpu, row.tflops_per_gpu) == (tokens, tflops)
+    assert row.line == 2 + text.count("\n")
+
+
+def test_every_dialect_has_a_line_here():
+    assert {line[1] for line in LINES.values()} == set(DIALECTS) - {"megatron-core"}  # the worker: tests/trainer
+
+
+@EACH
+@pytest.mark.parametrize("prefix", ["12: ", "  0: [default0]:", "host-1: ", "(task, pid=6678) ", "[+  300.557] "])
+def test_prefixes_of_launchers_change_nothing(tmp_path, name, prefix):
+    text = "\n".join(prefix + line for line in LINES[name][0].split("\n"))
+    assert values(parse(tmp_path, text + "\n")) == values(parse(tmp_path, LINES[name][0] + "\n"))
+
+
+@EACH
+def test_a_cut_line_gives_its_value_or_nothing(tmp_path, name):
+    """Cut anywhere, as a killed job leaves it: by the end of the file, or by another rank's line."""
+    text = LINES[name][0]
+    whole = values(parse(tmp_path, text + "\n"))
+    for end in range(len(text)):
+        for tail in ("", "\n", "\n[rank3]: something else | 17 |\n"):
+            found = values(parse(tmp_path, text[:end] + tail))
+            assert right_or_nothing(found, whole), (text[:end], tail, found)
+
+
+@EACH
+def test_another_ranks_line_in_the_middle_changes_no_value(tmp_path, name):
+    before, newline, text = LINES[name][0].rpartition("\n")
+    whole = values(parse(tmp_path, f"{before}{newline}{text}\n"))
+    for at in range(0, len(text), 3):
+        glued = before + newline + f"{text[:at]}[rank3]: W0101 some.py:17] a warning\n{text[at:]}\n"
+        found = values(parse(tmp_path, glued))
+        assert right_or_nothing(found, whole), (glued, found)
+
+
+def right_or_nothing(found, whole):
+    """Nothing, or the row with the right time; a rate beside it may be missing."""
+    return found == [] or (len(found) == 1 and all(map(_same, found[0], whole[0])))
+
+
+def _same(found, whole):
+    return found is None or found == pytest.approx(whole, rel=1e-4)
+
+
+def values(log):
+    """What a verdict could rest on."""
+    return [(row.step, row.step_time_s, row.tokens_per_s_per_gpu) for row in log.steps]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        " validation loss at iteration 100 | lm loss value: 4.812E+00 | lm loss PPL: 1.2E+02 | elapsed time per |",
+        "  saving checkpoint at iteration      20 to /checkpoints",
+        "(after 10 iterations) memory (MB) | allocated: 100.0 | elapsed |",
+        "Setting rerun_state_machine.current_iteration to 0...",
+        "Sanity checking Validation: iteration 1/2",
+        "Validation DataLoader 0:  50%|#####     | 1/2 [00:01<00:01,  1.0it/s]",
+        "[titan] - root - INFO - validate step: 10  loss: 11.6  memory: 29.11GiB(92.83%)  tps: 71,634",
+        "{'eval_loss': 1.67, 'eval_runtime': 13.2, 'eval_steps_per_second': 0.076, 'epoch': 1.0}",
+        "Loading checkpoint shards: 100%|##########| 4/4 [00:04<00:00, 1.0s/it]",
+        ':::MLLOG {"key": "tracked_stats", "value": {"validation_step_timing": 5.4}, "metadata": {"step": 4194304}}',
+    ],
+)
+def test_what_looks_like_a_step_is_none(tmp_path, text):
+    assert len(parse(tmp_path, f"{text}\n").steps) == 0
+
+
+def test_bars_that_a_carriage_return_redraws_are_steps_in_one_line(tmp_path):
+    bars = [
+        f"Epoch 0: : {n:3d}%|#  | {n}/20 [00:{2 * n:02d}<00:10, reduced_train_loss=9, train_step_timing in s=2.{n}]"
+        for n in range(1, 10)
+    ]
+    log = parse(tmp_path, "\r".join(bar for bar in bars for _ in range(3)) + "\n")
+    assert [row.step for row in log.steps] == list(range(1, 10))
+    assert log.steps[8].step_time_s == 2.9
+    assert parse(tmp_path, "".join(bars) + "\n").steps[4].step_time_s == 2.5  # glued, without anything between
+
+
+def test_both_lines_of_a_bridge_step_are_one_row(tmp_path):
+    lines = [
+        f"Step Time : {n}.00s GPU utilization: {100 * n}.0MODEL_TFLOP/s/GPU\n{_iteration(n, n * 1000)}" for n in (1, 2)
+    ]
+    (first, second) = parse(tmp_path, "".join(lines)).steps
+    assert (second.step, second.step_time_s, second.tflops_per_gpu) == (2, 2.0, 200.0)
+    assert first.loss == 1.0
+
+
+def _iteration(step, milliseconds, planned=100, loss=1.0):
+    return (
+        f" iteration {step:8d}/{planned:8d} | elapsed time per iteration (ms): {milliseconds:.1f} |"
+        f" global batch size:    64 | lm loss: {loss:.6E} |\n"
+    )
+
+
+def test_a_row_that_averages_counts_as_often_as_its_steps(tmp_path):
+    lines = [_iteration(step, ms) for step, ms in ((10, 1000), (20, 1000), (30, 1000), (31, 5000))]
+    log = parse(tmp_path, "".join(lines))
+    assert [row.interval for row in log.steps] == [10, 10, 10, 1]
+    assert summarise(log, warmup=0).step_time_s.mean == pytest.approx(35 / 31)
+
+
+def test_a_restart_is_a_segment_and_its_rows_win(tmp_path):
+    lines = [_iteration(n, 1000 + n) for n in range(1, 11)] + [_iteration(n, 2000 + n, loss=2.0) for n in range(6, 13)]
+    log = parse(tmp_path, "".join(lines))
+    assert (log.segments, len(log.steps), len(log.distinct)) == (2, 17, 12)
+    assert [row.segment for row in log.distinct] == [0] * 5 + [1] * 7
+    assert log.distinct[5].step_time_s == pytest.approx(2.006)
+
+
+def test_ranks_that_all_print_a_step_make_one_row(tmp_path):
+    lines = [f"[rank{rank}]:{_iteration(n, 1000 + n)}" for n in range(1, 21) for rank in range(4)]
+    shuffled = [lines[i] for i in sorted(range(80), key=lambda i: i // 4 * 4 + i * 7 % 5)]
+    log = parse(tmp_path, "".join(shuffled))
+    assert (log.segments, len(log.steps)) == (1, 20)
+
+
+def test_dropped_lines_are_missed(tmp_path):
+    lines = [_iteration(n, 1000) for n in range(1, 21) if n != 12]
+    kinds = {problem.kind: problem.detail for problem in parse(tmp_path, "".join(lines)).problems}
+    assert kinds["missing_steps"] == "no row between step 11 and 13"
+
+
+@EACH
+def test_a_forced_framework_reads_its_own_lines_and_no_others(tmp_path, name):
+    text, framework = LINES[name][:2]
+    assert len(parse(tmp_path, text + "\n", framework=framework).steps) == 1
+    others = {dialect for dialect in DIALECTS if len(parse(tmp_path, text + "\n", framework=dialect).steps)}
+    assert others == {framework}
