@@ -57,17 +57,15 @@ def _gpu(row: dict[str, str]) -> Gpu:
 def name_of(device: str) -> str | None:
     """The table's name of a device as the driver calls it (``NVIDIA H100 80GB HBM3``); None if it is not listed."""
     words = device.replace("-", " ").upper().split()
-    form = next((form for form in ("PCIE", "NVL") if form in words), None)
-    for name, entry in _gpus().items():
+    words += [f"{word}B" for word in words if word.endswith("G")]
+    form = next((form for form in ("PCIE", "NVL") if form in words), "")
+    fitting = {}
+    for name in _gpus():
         chip, _, variant = name.upper().partition("-")
-        if chip in words and variant in (form or "", *_memory_names(words)):
-            return entry.name
-    return None
-
-
-def _memory_names(words: list[str]) -> list[str]:
-    """Variants that differ in memory are named by it; the usual one has no variant."""
-    return [word for word in words if word.endswith("GB")]
+        # A variant is another form of the card, or another memory, which the usual one does not name.
+        if chip in words and (variant == form or (not form and variant in words)):
+            fitting[variant] = name
+    return fitting[max(fitting, key=len)] if fitting else None
 
 
 def names() -> list[str]:

@@ -57,7 +57,7 @@ def measured(log: Log, known: Known) -> Measured:
         time = np.where(np.isnan(time), tokens / rate, time)
         rate = np.where(np.isnan(tokens), rate, tokens / time)
     impossible = _above_peak(rate, known)
-    if log.framework not in VARYING:
+    if len(rows) and log.framework not in VARYING:
         impossible |= _above_others(rate, batch) if np.isnan(time).all() else _above_others(1 / time, batch)
     return Measured(
         rows=rows,

@@ -16,6 +16,7 @@ import re
 from array import array
 from collections.abc import Iterator
 from math import ceil, floor
+from operator import lt
 from statistics import median
 
 from benchrun.parse.dialect import Dialect, count, number, positive
@@ -68,6 +69,8 @@ class HuggingFace(Dialect):
         self._last: tuple[str | None, ...] = ()
         self._epoch = 0.0
         self._step_of_bar = 0
+        self._numbered = True
+        """Every dictionary so far says which step it is of."""
         self._batch: dict[str, int] = {}
 
     def continued(self) -> Dialect:
@@ -115,19 +118,26 @@ class HuggingFace(Dialect):
             self._breaks.add(len(self._printed))
         self._epoch = epoch
         clock = _duration(found.get("elapsed_time", ""))
-        row = Step(self._step_number(found), clock, line, loss=number(found["loss"]))
-        self._printed.append(row._replace(grad_norm=number(found.get("grad_norm"))))
-
-    def _step_number(self, found: dict[str, str]) -> int:
-        """As printed; else the bar's; else counted, which numbers the rows and not the steps."""
         step, _, planned = found.get("global_step/max_steps", "").partition("/")
         if count(planned):
             self.facts.planned_steps = count(planned)
-        printed = count(step) if step else count(found.get("current_steps"))
-        before = self._printed[-1].step if self._printed else 0
-        if printed is not None:
-            return printed
-        return self._step_of_bar if self._step_of_bar > before else before + 1
+        number_of_step = count(step) if step else count(found.get("current_steps"))
+        self._numbered = self._numbered and number_of_step is not None
+        row = Step(number_of_step or self._step_of_bar, clock, line, loss=number(found["loss"]))
+        self._printed.append(row._replace(grad_norm=number(found.get("grad_norm"))))
+
+    def _numbered_rows(self) -> list[Step]:
+        """The dictionaries' rows by the step that they print; else by the bar's; else counted.
+
+        Bars on another stream may all come first, or last: then a dictionary comes every so many steps. Counting
+        without any bar numbers the rows, and not the steps.
+        """
+        steps = [row.step for row in self._printed]
+        if self._numbered or (steps[0] > 0 and all(map(lt, steps, steps[1:]))):
+            return self._printed
+        bars = self._training_bars()[0]
+        every = max(max(bars, default=0) // len(steps), 1)
+        return [row._replace(step=every * number) for number, row in enumerate(self._printed, start=1)]
 
     def _fact(self, text: str) -> None:
         if match := _PLANNED.search(text):
@@ -167,6 +177,8 @@ class HuggingFace(Dialect):
         planned = self.facts.planned_steps
         if planned is None and self._summaries:
             planned = self._steps_of_summary()
+        if planned is None and self._bars:
+            planned = max(self._bars, key=lambda total: len(self._bars[total][0]))
         return self._bars.get(planned or 0, (array("q"), array("q"), array("q")))
 
     def _timed(self) -> Rows:
@@ -176,17 +188,20 @@ class HuggingFace(Dialect):
         rows = Rows()
         average = self._average_time() if not clock_of and self._printed[0].step_time_s is None else None
         before_step, before_clock = 0, 0.0
-        for index, row in enumerate(self._printed):
+        printed = self._numbered_rows()
+        for index, row in enumerate(printed):
             if index in self._breaks:
                 rows.new_segment()
             clock = row.step_time_s if row.step_time_s is not None else clock_of.get(row.step)
             time_s, interval = average, 1
             if clock is not None:
+                if clock < before_clock and row.step <= printed[0].step:
+                    before_step, before_clock = 0, 0.0  # from the start again
                 interval = max(row.step - before_step, 1)
                 # Within one second of the clock nothing is known: the next row with a time covers this one too.
                 time_s = (clock - before_clock) / interval if clock > before_clock else None
-            if (time_s is not None and clock is not None) or (clock is not None and clock < before_clock):
-                before_step, before_clock = row.step, clock
+                if clock != before_clock:
+                    before_step, before_clock = row.step, clock
             rows.add(row._replace(step_time_s=time_s, interval=interval))
         return rows
 

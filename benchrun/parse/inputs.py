@@ -18,19 +18,42 @@ SUFFIXES = frozenset({".log", ".out", ".err", ".txt", ".stdout", ".stderr"})
 """What is a log in a directory, with or without a suffix of COMPRESSED."""
 
 
-def _zstd(file: IO[bytes]) -> Any:
-    import zstandard
+class _Zstd:
+    """zstandard's reader, which ends without a word where a file was cut, as a file that says so."""
 
-    return zstandard.ZstdDecompressor().stream_reader(file, read_across_frames=True)
+    def __init__(self, file: IO[bytes]) -> None:
+        import zstandard
+
+        self._file = file
+        self._error = zstandard.ZstdError
+        self._unpack = zstandard.ZstdDecompressor().decompressobj(read_across_frames=True)
+        self._packed = 0
+
+    def read(self, size: int) -> bytes:
+        """About ``size`` bytes; EOFError where the data stop in the middle."""
+        try:
+            while chunk := self._file.read(size // 32):  # a log packs so well that more would fill the memory
+                self._packed += len(chunk)
+                if data := self._unpack.decompress(chunk):
+                    return data
+        except self._error as error:
+            raise EOFError(str(error)) from error
+        if not self._unpack.eof and self._packed:
+            raise EOFError("the data end in the middle")
+        return b""
 
 
 COMPRESSED: dict[bytes, Callable[[IO[bytes]], Any]] = {
     b"\x1f\x8b": lambda file: gzip.GzipFile(fileobj=file),
-    b"\x28\xb5\x2f\xfd": _zstd,
+    b"\x28\xb5\x2f\xfd": _Zstd,
     b"\xfd7zXZ\x00": lzma.LZMAFile,
 }
 """First bytes of a file -> what unpacks it. The name of a file says nothing."""
 _SUFFIXES_OF_COMPRESSED = frozenset({".gz", ".zst", ".xz"})
+
+
+class Truncated(UserError):
+    """A compressed log that ends in the middle: what came before it was good."""
 
 
 def logs_in(paths: Sequence[Path]) -> list[Path]:
@@ -57,7 +80,7 @@ def _is_log(file: Path) -> bool:
 
 
 def chunks(path: Path) -> Iterator[bytes]:
-    """The bytes of a log, unpacked. UserError for what cannot be read, or unpacked to its end."""
+    """The bytes of a log, unpacked. UserError for what cannot be read, Truncated after what could be unpacked."""
     try:
         if path == STDIN:
             yield from _read(sys.stdin.buffer)
@@ -73,8 +96,8 @@ def chunks(path: Path) -> Iterator[bytes]:
                 yield from _read(file)
     except OSError as error:
         raise UserError(f"cannot be read: {error.strerror or error}", where=str(path)) from error
-    except (EOFError, zlib.error, lzma.LZMAError) as error:
-        raise UserError(f"cannot be unpacked to its end: {error}", where=str(path)) from error
+    except (EOFError, zlib.error, lzma.LZMAError, ValueError) as error:
+        raise Truncated(f"cannot be unpacked to its end: {error}", where=str(path)) from error
 
 
 def _read(file: Any) -> Iterator[bytes]:

@@ -52,7 +52,12 @@ _EXOTIC = frozenset(
     {"moe_shared_expert_intermediate_size", "moe_layer_freq", "multi_latent_attention", "mtp_num_layers"}
 )
 _LOSSES = ("lm loss", "loss", "reduced_train_loss")
-_TOKENS = ("tokens per GPU (tokens/s/GPU)", "tokens per gpu per second (tgs)", "tokens-per-second-per-gpu")
+_TOKENS = (
+    "tokens per GPU (tokens/s/GPU)",
+    "tokens per gpu per second (tgs)",
+    "tokens per gpu per second tgs",
+    "tokens-per-second-per-gpu",
+)
 _TFLOPS = ("throughput per GPU (TFLOP/s/GPU)", "compute per GPU (TFLOP/s/GPU)", "TFLOPs")
 
 

@@ -23,20 +23,21 @@ class MegatronBridge(Megatron):
     """NeMo's successor of 2025."""
 
     name = "megatron-bridge"
-    step_needles = (b"Step Time : ", *Megatron.step_needles)
-    fact_needles = (b"Starting training loop at iteration", *Megatron.fact_needles)
+    step_needles = (b"Step Time : ", b"Starting training loop at iteration", *Megatron.step_needles)
     closing = ("MODEL_TFLOP/s/GPU", "|")
 
     def __init__(self) -> None:
         super().__init__()
         self._unnumbered = Rows()
         """What rank 0 printed, numbered in order."""
-        self._started_at = 0
+        self._step = 0
+        """The number of the last one: where training started, and one more each time."""
 
     def read(self, line: Line) -> None:
         """Either line of a step, or a fact. The second form alone is plain Megatron."""
         if match := _START.search(line.text):
-            self._started_at = int(match[1])
+            self._step = int(match[1])
+            self._unnumbered.new_segment()
         elif match := _STEP_TIME.search(line.text):
             self._unnumbered_row(match, line.number)
         elif "elapsed" not in line.text or len(self._unnumbered):
@@ -45,8 +46,8 @@ class MegatronBridge(Megatron):
     def _unnumbered_row(self, match: re.Match[str], line: int) -> None:
         time_s = positive(match[1])
         if time_s is not None:
-            number = self._started_at + len(self._unnumbered) + 1
-            self._unnumbered.add(Step(number, time_s, line, tflops_per_gpu=positive(match[2])))
+            self._step += 1
+            self._unnumbered.add(Step(self._step, time_s, line, tflops_per_gpu=positive(match[2])))
 
     @property
     def seen(self) -> bool:

@@ -44,6 +44,9 @@ class Nemo1(Dialect):
         self._elapsed = 0
         self._total: str | None = None
         self._ranks = 0
+        self._again = 0
+        """JSON lines that repeat the step of the one before."""
+        self._last: int | None = None
 
     def read(self, line: Line) -> None:
         """Every bar of a line, or a JSON line."""
@@ -94,11 +97,15 @@ class Nemo1(Dialect):
         if time_s is not None:
             loss = next((_plain(value[name], number) for name in _LOSSES if name in value), None)
             self.rows.add(Step(number_of_step, time_s, line, loss=loss))
+            self._again += number_of_step == self._last
+            self._last = number_of_step
 
     def finish(self) -> Rows:
         """With the tokens a second, where steps count tokens and every rank has reported."""
-        if self._ranks > 1:
-            self.facts.num_gpus = self._ranks
+        # A log in which every line stands twice (tee into its own file) counts every rank twice.
+        copies = 1 + self._again // max(len(self.rows), 1)
+        if self._ranks > 1 and self._ranks % copies == 0:
+            self.facts.num_gpus = self._ranks // copies
         if self.facts.num_gpus is None or len(self.rows) < 2:
             return self.rows
         advance = self.rows[1].step - self.rows[0].step

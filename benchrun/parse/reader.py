@@ -14,7 +14,7 @@ from benchrun.parse.deepspeed import DeepSpeed
 from benchrun.parse.dialect import Dialect
 from benchrun.parse.grams import Grams
 from benchrun.parse.huggingface import HuggingFace
-from benchrun.parse.inputs import STDIN, chunks, logs_in
+from benchrun.parse.inputs import STDIN, Truncated, chunks, logs_in
 from benchrun.parse.lines import Blocks, Line, lines_around, newlines
 from benchrun.parse.maxtext import MaxText
 from benchrun.parse.megatron import Megatron
@@ -49,8 +49,11 @@ def parse_log(*paths: Path, framework: str | None = None) -> Log:
     reader = Reader(framework)
     for file in files:
         reader.begin(file.name if len(files) > 1 else None)
-        for chunk in chunks(file):
-            reader.feed(chunk)
+        try:
+            for chunk in chunks(file):
+                reader.feed(chunk)
+        except Truncated as error:
+            reader.note("truncated_file", error.message)
         reader.end()
     name = ", ".join("stdin" if path == STDIN else str(path) for path in paths)
     return reader.log(name)
@@ -91,6 +94,10 @@ class Reader:
         if block:
             self._read(block, terminated=True)
             self._number += newlines(block)
+
+    def note(self, kind: str, detail: str) -> None:
+        """A problem with the file, not in it."""
+        self._problems.append(Problem(kind, None, detail, source=self._source))
 
     def end(self) -> None:
         """The file is over: what is left of it is its last line, whole or cut."""

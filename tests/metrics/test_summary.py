@@ -1,0 +1,134 @@
+"""What is computed from rows, what is left out, and what is said of it."""
+
+from __future__ import annotations
+
+import pytest
+
+from benchrun import hardware
+from benchrun.metrics.known import Known, known, shape
+from benchrun.metrics.summary import summarise
+from benchrun.model import ModelShape
+from benchrun.parse import Facts, Log, Rows, Step
+
+LLAMA31_8B = ModelShape(
+    num_layers=32,
+    hidden_size=4096,
+    ffn_hidden_size=14336,
+    num_attention_heads=32,
+    num_query_groups=8,
+    kv_channels=128,
+    vocab_size=128256,
+    max_position_embeddings=131072,
+)
+
+
+def log(times, *, facts=None, framework="megatron-lm", **columns):
+    rows = Rows(
+        Step(n, time, n, loss=2.0, **{name: values[n - 1] for name, values in columns.items()})
+        for n, time in enumerate(times, start=1)
+    )
+    return Log("x.log", framework, rows, facts or Facts(planned_steps=len(times)))
+
+
+GIVEN = Known(seq_length=8192, global_batch_size=128, num_gpus=8, gpu="H100", precision="bf16", model=LLAMA31_8B)
+"""12.91 s was published for this point: 10153 tokens/s/GPU."""
+
+
+def test_everything_follows_from_the_step_time_and_the_conditions():
+    summary = summarise(log([12.91] * 50), given=GIVEN)
+    assert summary.tokens_per_s_per_gpu.median == pytest.approx(8192 * 128 / 8 / 12.91)
+    assert summary.tflops_per_gpu.full == pytest.approx(10153 * 57.91e9 / 1e12, rel=1e-3)
+    assert summary.mfu[0].divisor == "H100 bf16 dense"
+    assert summary.mfu[0].causal == pytest.approx(10153 * 51.47e9 / 989e12, rel=1e-3)
+    assert (summary.window.first_step, summary.window.last_step, summary.window.rows) == (6, 50, 45)
+
+
+def test_a_rate_without_a_time_becomes_one():
+    rates = [10153.0] * 50
+    summary = summarise(log([None] * 50, framework="torchtitan", tokens_per_s_per_gpu=rates), given=GIVEN)
+    assert summary.step_time_s.median == pytest.approx(8192 * 128 / 8 / 10153)
+    assert summarise(log([None] * 50, tokens_per_s_per_gpu=rates)).step_time_s is None
+
+
+def test_the_reported_tflops_name_their_convention():
+    for factor, name in ((57.91, "full"), (51.47, "causal"), (48.18, "six_n"), (99.0, None)):
+        reported = [10153 * factor / 1e3] * 50
+        summary = summarise(log([12.91] * 50, tflops_per_gpu=reported), given=GIVEN)
+        assert summary.reported_convention == name
+
+
+def test_a_step_above_the_peak_is_left_out_and_a_run_above_it_gives_no_number():
+    times = [12.91] * 50
+    times[20] = 5.9  # twice the published rate: above H100's BF16 peak, but not three times the median
+    summary = summarise(log(times), given=GIVEN)
+    assert [(p.kind, p.line) for p in summary.problems] == [("impossible_step", 21)]
+    assert summary.step_time_s.p5 == 12.91
+    whole = summarise(log([5.0] * 50), given=GIVEN)
+    assert (whole.step_time_s, whole.tokens_per_s_per_gpu.median, whole.mfu, whole.window) == (None, None, (), None)
+    assert [problem.kind for problem in whole.problems] == ["impossible_rate"]
+
+
+def test_steps_of_another_batch_are_not_impossible():
+    times, batches = [4.0] * 20 + [16.0] * 60, [32] * 20 + [128] * 60
+    assert summarise(log(times, global_batch_size=batches)).problems == ()
+    assert summarise(log([16.0] * 77 + [4.0] * 3)).problems != ()
+
+
+def test_windows_of_others_are_shown_beside_ours():
+    times = [2.0] * 5 + [1.0] * 30 + [1.5] * 10 + [1.1] * 55
+    windows = summarise(log(times)).other_windows
+    assert (windows.last_10_rows, windows.steps_35_to_44) == (pytest.approx(1.1), pytest.approx(1.45))
+    short = summarise(log([1.0] * 9)).other_windows
+    assert (short.last_10_rows, short.steps_35_to_44) == (None, None)
+
+
+def test_a_slow_step_every_tenth_and_a_drift_are_named():
+    periodic = summarise(log([1.2 if n % 10 == 0 else 1.0 + n % 3 / 1000 for n in range(100)])).steadiness
+    assert (periodic.verdict, periodic.period) == ("periodic", 10)
+    drifting = summarise(log([1.0 + n / 1000 + n % 3 / 1000 for n in range(100)])).steadiness
+    assert drifting.verdict == "drifting"
+    assert summarise(log([1.0 + n * 7 % 5 / 1000 for n in range(100)])).steadiness.verdict == "steady"
+
+
+def test_the_log_is_believed_before_the_caller():
+    facts = Facts(seq_length=4096, num_gpus=16, device="NVIDIA H200", precision="fp8")
+    found = known(log([1.0] * 5, facts=facts, global_batch_size=[64] * 5), GIVEN)
+    assert (found.seq_length, found.num_gpus, found.gpu, found.precision) == (4096, 16, "H200", "fp8")
+    assert (found.global_batch_size, found.model) == (64, LLAMA31_8B)
+
+
+def test_a_model_that_the_dimensions_do_not_describe_is_none():
+    dimensions = {
+        "num_layers": 32,
+        "hidden_size": 4096,
+        "ffn_hidden_size": 14336,
+        "num_attention_heads": 32,
+        "num_query_groups": 8,
+        "vocab_size": 128256,
+        "gated": True,
+    }
+    assert shape(Facts(**dimensions)).params_total == LLAMA31_8B.params_total
+    assert shape(Facts(**dimensions, grouped=False)).num_query_groups == 32
+    assert shape(Facts(**dimensions, exotic="multi_latent_attention")) is None
+    for missing in dimensions:
+        if missing != "num_query_groups":
+            assert shape(Facts(**{**dimensions, missing: None})) is None
+
+
+@pytest.mark.parametrize(
+    ("device", "name"),
+    [
+        ("NVIDIA H100 80GB HBM3", "H100"),
+        ("NVIDIA H100 PCIe", "H100-PCIe"),
+        ("NVIDIA H100 NVL", "H100-NVL"),
+        ("NVIDIA H200", "H200"),
+        ("NVIDIA GH200 480GB", "GH200"),
+        ("NVIDIA A100-SXM4-80GB", "A100"),
+        ("NVIDIA A100-SXM4-40GB", "A100-40GB"),
+        ("NVIDIA B200", "B200"),
+        ("NVIDIA GeForce RTX 5090", None),
+        ("cpu", None),
+    ],
+)
+def test_a_device_is_the_listed_gpu_or_none(device, name):
+    assert hardware.name_of(device) == name

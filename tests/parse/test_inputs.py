@@ -1,0 +1,182 @@
+"""Where a log comes from, and in what shape: files, many files, directories, stdin, compressed, growing, broken."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import lzma
+import os
+import sys
+import threading
+
+import pytest
+import zstandard
+
+from benchrun.errors import UserError
+from benchrun.metrics.summary import summarise
+from benchrun.parse import Tail, parse_log
+
+
+def line(step, ms=1000.0, *, planned=20, loss=2.0):
+    return (
+        f" iteration {step:8d}/{planned:8d} | elapsed time per iteration (ms): {ms:.1f} |"
+        f" global batch size:    64 | lm loss: {loss:.6E} |\n"
+    )
+
+
+def text(*steps, **options):
+    return "".join(line(step, 1000.0 + step, **options) for step in steps)
+
+
+def values(log):
+    return [(row.step, row.step_time_s) for row in log.distinct]
+
+
+EXPECTED = [(step, 1 + step / 1000) for step in range(1, 21)]
+
+
+@pytest.mark.parametrize(
+    "pack",
+    [lambda data: data, gzip.compress, lzma.compress, zstandard.compress, lambda data: gzip.compress(data) * 1],
+    ids=["plain", "gzip", "xz", "zstd", "gzip-again"],
+)
+def test_compressed_or_not_whatever_its_name(tmp_path, pack):
+    path = tmp_path / "x.log"
+    path.write_bytes(pack(text(*range(1, 21)).encode()))
+    assert values(parse_log(path)) == EXPECTED
+
+
+def test_stdin(monkeypatch):
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text(*range(1, 21)).encode())))
+    from pathlib import Path
+
+    log = parse_log(Path("-"))
+    assert (values(log), log.file) == (EXPECTED, "stdin")
+
+
+def test_a_directory_is_its_logs_and_nothing_else(tmp_path):
+    (tmp_path / "node0" / "deep").mkdir(parents=True)
+    (tmp_path / "node0" / "deep" / "0.out").write_text(text(*range(1, 11)))
+    (tmp_path / "node1.log.gz").write_bytes(gzip.compress(text(*range(11, 21)).encode()))
+    (tmp_path / "weights.bin").write_text(text(99))
+    (tmp_path / "run.json").write_text(text(98))
+    assert values(parse_log(tmp_path)) == EXPECTED
+
+
+def test_ranks_that_print_the_same_steps_are_one_run(tmp_path):
+    for rank in range(3):
+        (tmp_path / f"{rank}.log").write_text(text(*range(1, 21)))
+    log = parse_log(*sorted(tmp_path.iterdir()))
+    assert (values(log), log.segments) == (EXPECTED, 1)
+
+
+def test_the_arguments_of_rank_0_and_the_steps_of_the_last_rank(tmp_path):
+    (tmp_path / "0.log").write_text("  seq_length ...................................... 8192\n")
+    (tmp_path / "7.log").write_text(text(*range(1, 21)))
+    for order in (("0", "7"), ("7", "0")):
+        log = parse_log(*(tmp_path / f"{name}.log" for name in order))
+        assert (values(log), log.facts.seq_length) == (EXPECTED, 8192)
+
+
+def test_one_log_after_the_other(tmp_path):
+    """A requeued job: the second file repeats some steps, and they are the work that was kept."""
+    (tmp_path / "1.log").write_text(text(*range(1, 13), loss=9.0))
+    (tmp_path / "2.log").write_text(text(*range(9, 21), loss=2.0))
+    log = parse_log(tmp_path / "1.log", tmp_path / "2.log")
+    assert values(log) == EXPECTED
+    assert [row.loss for row in log.distinct] == [9.0] * 8 + [2.0] * 12
+
+
+def test_bars_on_stderr_time_the_dictionaries_on_stdout(tmp_path):
+    bars = "".join(f"\r {n:3d}%|#  | {n}/10 [{n // 2:02d}:{n % 2 * 30:02d}<05:00, 30.0s/it]" for n in range(11))
+    rows = "".join(f"{{'loss': {9 - n / 10}, 'learning_rate': 1e-05, 'epoch': {n / 10}}}\n" for n in range(1, 11))
+    (tmp_path / "err.log").write_text(bars + "\n")
+    (tmp_path / "out.log").write_text(rows)
+    for order in (("err", "out"), ("out", "err")):
+        summary = summarise(parse_log(*(tmp_path / f"{name}.log" for name in order)))
+        assert (summary.num_steps, summary.step_time_s.median) == (10, 30.0)
+
+
+def test_problems_name_their_file(tmp_path):
+    (tmp_path / "out.log").write_text(text(*range(1, 21)))
+    (tmp_path / "err.log").write_text("one\n[rank3]: torch.OutOfMemoryError: CUDA out of memory.\n")
+    (problem,) = parse_log(tmp_path / "out.log", tmp_path / "err.log").problems
+    assert (problem.kind, problem.source, problem.line, problem.rank) == ("cuda_oom", "err.log", 2, 3)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"\n\n\n",
+        b"\x00" * 1000,
+        b"\xff\xfe" * 1000,
+        b"no newline",
+        b"\r\r\r",
+        b"\x1f\x8b"[:1],
+        os.urandom(100_000),
+    ],
+    ids=["empty", "newlines", "nul", "not-utf8", "no-newline", "returns", "one-byte", "random"],
+)
+def test_what_holds_no_step_gives_none(tmp_path, data):
+    path = tmp_path / "x.log"
+    path.write_bytes(data)
+    summary = summarise(parse_log(path))
+    assert (summary.num_steps, summary.step_time_s, summary.complete) == (0, None, False)
+
+
+def test_a_line_of_100_mb_neither_hides_nor_makes_steps(tmp_path):
+    path = tmp_path / "x.log"
+    with path.open("w") as file:
+        file.write(text(*range(1, 11)))
+        for _ in range(100):
+            file.write("x" * 1_000_000)
+        file.write("\n" + text(*range(11, 21)))
+    assert values(parse_log(path)) == EXPECTED
+
+
+@pytest.mark.parametrize("pack", [gzip.compress, lzma.compress, zstandard.compress], ids=["gzip", "xz", "zstd"])
+def test_a_compressed_log_that_was_cut_gives_what_there_is_and_says_so(tmp_path, pack):
+    noise = "".join(f"{n * 7919 % 104729:x} chatter {n * n % 999331:x}\n" for n in range(200_000))
+    packed = pack((text(*range(1, 11)) + noise + text(*range(11, 21))).encode())
+    path = tmp_path / "x.log"
+    path.write_bytes(packed[: len(packed) // 2])
+    log = parse_log(path)
+    assert values(log) == EXPECTED[:10]
+    assert {problem.kind for problem in log.problems} == {"truncated_file", "early_end"}
+
+
+@pytest.mark.parametrize(
+    ("make", "says"),
+    [
+        (lambda path: None, "cannot be read"),
+        (lambda path: path.mkdir(), "no log in this directory"),
+    ],
+    ids=["absent", "empty-directory"],
+)
+def test_what_cannot_be_read_is_one_error_with_its_name(tmp_path, make, says):
+    path = tmp_path / "x.log"
+    make(path)
+    with pytest.raises(UserError, match=says) as raised:
+        parse_log(path)
+    assert str(path) in str(raised.value)
+
+
+def test_a_growing_log_is_read_once_and_only_whole_lines(tmp_path):
+    path = tmp_path / "grows.log"
+    tail = Tail(path)
+    assert tail.read() == []
+    path.write_text(line(1) + line(2)[:50])
+    assert [row.step for row in tail.read()] == [1]
+    with path.open("a") as file:
+        file.write(line(2)[50:] + line(3))
+    assert [row.step for row in tail.read()] == [2, 3]
+    assert tail.read() == []
+    assert [row.step for row in tail.log().steps] == [1, 2, 3]
+
+
+def test_a_fifo_is_read_to_its_end(tmp_path):
+    fifo = tmp_path / "pipe"
+    os.mkfifo(fifo)
+    threading.Thread(target=lambda: fifo.write_text(text(*range(1, 21)))).start()
+    assert values(parse_log(fifo)) == EXPECTED

@@ -1,0 +1,124 @@
+"""What went wrong is recognised by the words of the program that says so, with line, host and rank."""
+
+from __future__ import annotations
+
+import pytest
+
+from benchrun.parse import parse_log
+
+SIGNS = [
+    ("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.", "cuda_oom"),
+    ("torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 496.00 MiB.", "cuda_oom"),
+    ("XlaRuntimeError: RESOURCE_EXHAUSTED: Out of memory while trying to allocate 4770 bytes", "cuda_oom"),
+    ("slurmstepd: error: Detected 1 oom_kill event in StepId=7.0.", "host_oom"),
+    ("slurmstepd: error: Detected 2 oom-kill event(s) in step 3756240.batch cgroup.", "host_oom"),
+    ("srun: error: n4: task 0: Out Of Memory", "host_oom"),
+    ("slurmstepd-n1: error: StepId=25.1 exceeded memory limit (229720064 > 104857600), being killed", "host_oom"),
+    ("[rank3]:[E] [Rank 3] Watchdog caught collective operation timeout: WorkNCCL(", "nccl_timeout"),
+    ("[PG 0 Rank 0] NCCL watchdog thread terminated with exception: NCCL error: internal error", "nccl_error"),
+    ("torch.distributed.DistBackendError: NCCL error in: ProcessGroupNCCL.cpp:1970", "nccl_error"),
+    ("w-0:3468:3905 [4] NCCL WARN NET/IB : Got completion from peer 1.2.3.4 with status=12", "nccl_error"),
+    ("ProcessGroupNCCL's watchdog got stuck: the NCCL watchdog got stuck for 600 seconds", "hang"),
+    ("NVRM: Xid (PCI:0000:4e:00): 79, GPU has fallen off the bus.", "xid"),
+    ("RuntimeError: CUDA error: uncorrectable ECC error encountered", "ecc"),
+    ("NCCL watchdog thread terminated with exception: CUDA error: uncorrectable ECC error encountered", "ecc"),
+    ("torch.AcceleratorError: CUDA error: an illegal memory access was encountered", "cuda_error"),
+    ("pyxis: failed to import docker image", "image_missing"),
+    ("slurmstepd: error: pyxis: couldn't start container", "image_missing"),
+    ("[ERROR] No such file or directory: /images/nemo.sqsh", "image_missing"),
+    ("FATAL:   could not open image /images/nemo.sif: no such file", "image_missing"),
+    ("ch-run[5396]: error: can't stat: /none/such: No such file or directory (ch_core.c:255 2)", "image_missing"),
+    ("slurmstepd: error: pyxis:     enroot-mount: failed to mount: /data at /tmp/x: Permission denied", "mount_failed"),
+    ("FATAL: container creation failed: mount hook function failure: mount overlay->/usr/x error", "mount_failed"),
+    ("srun: error: n1: task 1: Exited with exit code 7", "rank_crash"),
+    ("Traceback (most recent call last):", "rank_crash"),
+    ("0: Fatal Python error: Segmentation fault", "rank_crash"),
+    ("torch.distributed.elastic.multiprocessing.errors.ChildFailedError: ", "rank_crash"),
+    ("  traceback : Signal 9 (SIGKILL) received by PID 208585", "rank_crash"),
+    ("MPI_ABORT was invoked on rank 0 in communicator MPI_COMM_WORLD", "rank_crash"),
+    ("srun: error: Unable to create step for job 12: Invalid generic resource", "launch_failed"),
+    ("slurmstepd: error: *** JOB 42221 ON clr1247 CANCELLED AT 2022-04-14 DUE TO TIME LIMIT ***", "time_limit"),
+    ("srun: error: Node failure on node-37", "node_failure"),
+    ("slurmstepd: error: *** STEP 14456526.0 ON gpu1 CANCELLED AT 2024-12-31T23:30:56 ***", "cancelled"),
+    ("AssertionError: Rank 11: found NaN in local grad norm in backward pass before data-parallel", "nan_grad"),
+    ("ERROR:megatron.core.rerun_state_machine:Unexpected result nan on rank 3 at iteration #3", "nan_grad"),
+    ("ModuleNotFoundError: No module named 'megatron'", "missing_module"),
+]  # fmt: skip
+
+
+def problems(tmp_path, text):
+    path = tmp_path / "x.log"
+    path.write_text(f"one\n{text}\nthree\n")
+    return parse_log(path).problems
+
+
+@pytest.mark.parametrize(("text", "kind"), SIGNS, ids=[f"{kind}-{n}" for n, (_, kind) in enumerate(SIGNS)])
+def test_what_went_wrong_is_recognised(tmp_path, text, kind):
+    (problem,) = problems(tmp_path, text)
+    assert (problem.kind, problem.line) == (kind, 2)
+    assert problem.detail in " ".join(text.split())
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "FileNotFoundError: [Errno 2] No such file or directory: 'x.json'",
+        "the memory limit of this node is 80 GB",
+        "NCCL version 2.27.3+cuda12.9",
+        "RESOURCE_EXHAUSTED: no capacity in zone us-central2-b",
+        "NCCL INFO NET/IB : Got completion from peer 1.2.3.4 with status=0",
+        "rerun_state_machine.py:238 - RerunStateMachine initialized in mode RerunMode.DISABLED",
+        "[gemma] OOM score adjusted; error: none",
+    ],
+)
+def test_what_only_sounds_wrong_is_not(tmp_path, text):
+    assert problems(tmp_path, text) == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "host", "rank"),
+    [
+        ("srun: error: node-7: task 12: Exited with exit code 1", "node-7", 12),
+        ("[rank3]:[E ProcessGroupNCCL.cpp:607] Watchdog caught collective operation timeout:", None, 3),
+        ("[default5]: Traceback (most recent call last):", None, 5),
+        (" 55: torch.OutOfMemoryError: CUDA out of memory.", None, 55),
+        ("slurmstepd-n12: error: Detected 1 oom_kill event in StepId=7.0.", "n12", None),
+        (
+            "slurmstepd: error: *** JOB 7 ON clr1247 CANCELLED AT 2022-04-14 DUE TO TIME LIMIT ***",
+            "clr1247",
+            None,
+        ),
+        ("gpu-3: Fatal Python error: Segmentation fault", "gpu-3", None),
+        ("w-0:3468:3905 [4] NCCL WARN Got completion from peer 1.2.3.4 with status=12", "w-0", None),
+    ],
+)
+def test_host_and_rank_are_read_where_the_line_names_them(tmp_path, text, host, rank):
+    (problem,) = problems(tmp_path, text)
+    assert (problem.host, problem.rank) == (host, rank)
+
+
+def test_a_thousand_ranks_that_die_of_one_cause_are_fifty_lines(tmp_path):
+    text = "\n".join(f"{rank}: torch.OutOfMemoryError: CUDA out of memory." for rank in range(1000))
+    assert len(problems(tmp_path, text)) == 50
+
+
+ROW = (
+    " iteration {step:8d}/      30 | elapsed time per iteration (ms): 1000.0 |{loss}"
+    " number of skipped iterations: {skipped:3d} | number of nan iterations: {nan:3d} |"
+)
+
+
+def rows(tmp_path, changed, **what):
+    """Thirty steps, one of which is changed."""
+    usual = {"loss": " lm loss: 2.0E+00 |", "skipped": 0, "nan": 0}
+    lines = [ROW.format(step=n, **{**usual, **(what if n == changed else {})}) for n in range(1, 31)]
+    return [(problem.kind, problem.line) for problem in problems(tmp_path, "\n".join(lines))]
+
+
+def test_rows_that_say_what_went_wrong(tmp_path):
+    assert rows(tmp_path, 0) == []
+    assert rows(tmp_path, 9, nan=1) == [("nan_loss", 10)]
+    assert rows(tmp_path, 9, loss=" lm loss: nan |") == [("nan_loss", 10)]
+    assert rows(tmp_path, 9, skipped=1) == [("skipped_steps", 10)]
+    assert rows(tmp_path, 9, loss="") == [("missing_loss", 10)]
+    assert rows(tmp_path, 9, loss="", skipped=1) == [("skipped_steps", 10)]  # a skipped step has none
