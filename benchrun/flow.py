@@ -5,21 +5,22 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, get_args
 
-from benchrun.compare import Verdict, conditions, judge, load_references
+from benchrun.compare import Conditions, Verdict, conditions, judge, load_references
 from benchrun.errors import UserError
 from benchrun.launch.endings import End, Ending, classify
 from benchrun.launch.launcher import Observation, backoff, launch, observe
 from benchrun.launch.rundir import ENDING, STDOUT, RunDir
 from benchrun.metrics.known import Known, known
 from benchrun.metrics.measure import Metrics, measure
+from benchrun.model import ModelShape
 from benchrun.parse import Log, Step, Tail, parse_log
 from benchrun.recipe import catalogue
 from benchrun.recipe.resolve import resolve
 from benchrun.recipe.select import Request
-from benchrun.recipe.spec import Framework, RunSpec
+from benchrun.recipe.spec import RunSpec
 from benchrun.render import render
 from benchrun.report.runs import RunResult
 from benchrun.report.steps import lines
@@ -124,35 +125,55 @@ def metrics_of_log(log: Log, spec: RunSpec, warmup: int | None = None) -> Metric
     )
 
 
-def as_logged(spec: RunSpec, log: Log) -> RunSpec:
-    """``spec`` with what the log itself says of its conditions: where they differ, the log is right."""
-    said = known(log, Known())
-    facts = log.facts
-    layout = {name: getattr(facts, name) for name in ("tp", "pp", "cp", "vp", "ep")}
-    framework = log.framework if log.framework in get_args(Framework) else None
-    conditions = {
-        "seq_length": said.seq_length,
-        "gbs": said.global_batch_size,
-        "mbs": facts.micro_batch_size,
-        "num_gpus": said.num_gpus,
-        "gpu": said.gpu,
-        "precision": said.precision,
-        "framework": framework,
-    }
-    layers = facts.num_layers or spec.model.num_layers
-    steps = log.planned_steps or spec.training.steps
-    return spec.model_copy(
-        update={
-            **_said(conditions),
-            "layout": spec.layout.model_copy(update=_said(layout)),
-            "model": spec.model.model_copy(update={"num_layers": layers}),
-            "training": spec.training.model_copy(update={"steps": steps}),
-        }
+def judge_log(log: Log, recipe: str, given: Known, warmup: int | None = None) -> tuple[Verdict, Metrics]:
+    """Judge a bare log as a run of ``recipe``. The log is believed before the caller.
+
+    UserError for a condition that neither says, and for a log of another model.
+    """
+    workload = catalogue.recipe_file(recipe).recipe
+    said = known(log, replace(given, seq_length=given.seq_length or workload.seq_length))
+    model = _model_of(log, recipe, given.model or workload.model)
+    batch, num_gpus, gpu, precision = said.global_batch_size, said.num_gpus, said.gpu, said.precision
+    if batch is None or num_gpus is None or gpu is None or precision is None:
+        options = {"--gbs": batch, "--num-gpus": num_gpus, "--gpu": gpu, "--precision": precision}
+        missing = " and ".join(option for option, value in options.items() if value is None)
+        raise UserError(f"the log does not say under which conditions it was made: add {missing}", where=log.file)
+    facts, seq_length = log.facts, said.seq_length or workload.seq_length
+    metrics = measure(
+        log,
+        model=model,
+        seq_length=seq_length,
+        gbs=batch,
+        num_gpus=num_gpus,
+        gpu=gpu,
+        precision=precision,
+        planned_steps=log.planned_steps,
+        warmup=warmup,
     )
+    ours = Conditions(
+        recipe=recipe,
+        task=workload.task,
+        gpu=gpu,
+        num_gpus=num_gpus,
+        precision=precision,
+        num_layers=model.num_layers,
+        seq_length=seq_length,
+        gbs=batch,
+        framework=log.framework if len(log.steps) else None,
+        mbs=facts.micro_batch_size,
+        **{name: getattr(facts, name) for name in ("tp", "pp", "cp", "vp", "ep")},
+        steps=log.planned_steps,
+    )
+    return judge(ours, [metrics], load_references()), metrics
 
 
-def _said(values: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in values.items() if value is not None}
+def _model_of(log: Log, recipe: str, model: ModelShape) -> ModelShape:
+    """The recipe's model with the log's number of layers; UserError where another dimension differs."""
+    for name in ("hidden_size", "num_attention_heads"):
+        logged, expected = getattr(log.facts, name), getattr(model, name)
+        if logged is not None and logged != expected:
+            raise UserError(f"the log's model has {name} {logged}, {recipe} has {expected}", where=log.file)
+    return model.model_copy(update={"num_layers": log.facts.num_layers or model.num_layers})
 
 
 def result_of(run: RunDir) -> RunResult:

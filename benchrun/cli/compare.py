@@ -2,38 +2,46 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import Any
 
 import click
 
-from benchrun.cli.options import json_option, print_json, request
+from benchrun.cli.options import json_option, known, known_options, print_json
 from benchrun.errors import UserError
 
 
 @click.command("compare")
-@click.argument("runs_or_log", nargs=-1, required=True)
+@click.argument("runs_or_logs", nargs=-1, required=True)
 @click.option("--recipe", help="With a log: the recipe it ran.")
-@click.option("--gpu", help="With a log: its GPU.")
-@click.option("--precision", help="With a log: its precision.")
-@click.option("--num-gpus", type=click.IntRange(min=1), help="With a log: its number of GPUs.")
-@click.option("--framework", help="With a log: what trained.")
-@click.option(
-    "--set", "overrides", metavar="KEY=VALUE", multiple=True, help="With a log: what differed from the recipe."
-)
+@known_options
+@click.option("--num-layers", type=click.IntRange(min=1), help="With a log of a proxy: how many layers it had.")
+@click.option("--framework", help="With a log: whose it is; found out if not given.")
 @click.option("--warmup", type=click.IntRange(min=0), metavar="ROWS", help="Rows to drop; 5 or a tenth if not given.")
 @json_option
-def command(runs_or_log: tuple[str, ...], warmup: int | None, as_json: bool, recipe: str | None, **point: Any) -> int:
-    """Judge RUNS (repeats of one point together), or one LOG with the options that say what it ran."""
+def command(
+    runs_or_logs: tuple[str, ...],
+    warmup: int | None,
+    as_json: bool,
+    recipe: str | None,
+    framework: str | None,
+    num_layers: int | None,
+    **given: Any,
+) -> int:
+    """Judge RUNS (repeats of one point together), or the LOG of one run.
+
+    A log is compared under the conditions that it states itself; the options say what it does not.
+    """
     from benchrun import paths
     from benchrun.launch.rundir import open_run
 
-    if len(runs_or_log) == 1 and Path(runs_or_log[0]).is_file():
+    files = [Path(name) for name in runs_or_logs]
+    if any(file.is_file() or str(file) == "-" for file in files):
         if recipe is None:
-            raise UserError("a log needs the point it ran", hint="add --recipe, --gpu, --precision and --num-gpus")
-        chosen = request(recipe, cluster=None, **point)
-        return print_results([_judge_log(Path(runs_or_log[0]), chosen, warmup)], as_json)
-    runs = [open_run(paths.runs_dir(), name) for name in runs_or_log]
+            raise UserError("a log needs the recipe that it ran", hint="add --recipe NAME; benchrun list shows them")
+        return print_results([_judge_log(files, recipe, framework, num_layers, warmup, given)], as_json)
+    runs = [open_run(paths.runs_dir(), name) for name in runs_or_logs]
     return print_verdicts(runs, as_json, warmup)
 
 
@@ -61,15 +69,19 @@ def print_results(results: list[Any], as_json: bool) -> int:
     return next((code for code in (4, 1) if code in codes), 0)
 
 
-def _judge_log(log: Path, point: Any, warmup: int | None) -> tuple[Any, Any]:
-    """What the log itself says of its conditions wins over the recipe: so a mismatch is seen, not assumed away."""
+def _judge_log(
+    files: list[Path],
+    recipe: str,
+    framework: str | None,
+    num_layers: int | None,
+    warmup: int | None,
+    given: dict[str, Any],
+) -> tuple[Any, Any]:
     from benchrun import flow
-    from benchrun.compare import conditions, judge, load_references
     from benchrun.parse import parse_log
-    from benchrun.recipe.resolve import resolve
 
-    spec = resolve(point)
-    parsed = parse_log(log)
-    metrics = flow.metrics_of_log(parsed, flow.as_logged(spec, parsed), warmup)
-    ours = conditions(flow.as_logged(spec, parsed))
-    return judge(ours, [metrics], load_references()), metrics
+    conditions = known(recipe, **given)
+    if num_layers is not None:
+        proxy = conditions.model.model_copy(update={"num_layers": num_layers})
+        conditions = dataclasses.replace(conditions, model=proxy)
+    return flow.judge_log(parse_log(*files, framework=framework), recipe, conditions, warmup)

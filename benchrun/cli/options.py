@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 import click
 
+from benchrun.errors import UserError
 from benchrun.recipe.select import Request
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -31,6 +32,42 @@ def point_options(function: F) -> F:
     for option in reversed(options):
         function = option(function)
     return function
+
+
+def known_options(function: F) -> F:
+    """The options that say under which conditions a log was made, where it does not say so itself."""
+    options = [
+        click.option("--gpu", help="Which GPU, where the log does not say."),
+        click.option("--precision", help="fp8 or bf16, where the log does not say."),
+        click.option("--num-gpus", type=click.IntRange(min=1), help="How many GPUs, where the log does not say."),
+        click.option("--seq-length", type=click.IntRange(min=1), help="Tokens a sample, where the log does not say."),
+        click.option("--gbs", type=click.IntRange(min=1), help="Samples a step, where the log does not say."),
+    ]
+    for option in reversed(options):
+        function = option(function)
+    return function
+
+
+def known(
+    recipe: str | None,
+    gpu: str | None,
+    precision: str | None,
+    num_gpus: int | None,
+    seq_length: int | None,
+    gbs: int | None,
+) -> Any:
+    """Those options, and what ``recipe`` trains, as conditions. UserError for a GPU that is not listed."""
+    from benchrun import hardware
+    from benchrun.metrics.known import Known
+
+    if gpu not in (None, "CPU") and hardware.gpu(gpu) is None:
+        raise UserError(f"no GPU '{gpu}' in the hardware table", hint=f"listed: {', '.join(hardware.names())}")
+    if recipe is None:
+        return Known(seq_length, gbs, num_gpus, gpu, precision)
+    from benchrun.recipe.catalogue import recipe_file
+
+    workload = recipe_file(recipe).recipe
+    return Known(seq_length or workload.seq_length, gbs, num_gpus, gpu, precision, workload.model, workload.task)
 
 
 def request(

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from benchrun.cli.options import json_option, print_json, say
+from benchrun.cli.options import json_option, known, known_options, print_json, say
 from benchrun.errors import UserError
 
 FOLLOW_S = 1.0
@@ -20,11 +20,7 @@ FOLLOW_S = 1.0
 @click.option("--warmup", type=click.IntRange(min=0), metavar="ROWS", help="Rows to drop; 5 or a tenth if not given.")
 @click.option("--framework", help="Whose log it is; found out if not given.")
 @click.option("--recipe", help="What was trained, for TFLOPS and MFU, where the log does not say.")
-@click.option("--gpu", help="Which GPU, for MFU, where the log does not say.")
-@click.option("--precision", help="fp8 or bf16, for MFU, where the log does not say.")
-@click.option("--num-gpus", type=click.IntRange(min=1), help="How many GPUs, where the log does not say.")
-@click.option("--seq-length", type=click.IntRange(min=1), help="Tokens a sample, where the log does not say.")
-@click.option("--gbs", type=click.IntRange(min=1), help="Global batch in samples, where the log does not say.")
+@known_options
 @click.option("--steps", metavar="csv|jsonl|FILE", help="The rows instead: csv or jsonl on stdout, or a file of these.")
 @click.option("--plot", type=click.Path(path_type=Path), metavar="FILE", help="Draw step time over steps.")
 @click.option("--follow", is_flag=True, help="Print steps as a growing log gets them, until the last planned one.")
@@ -33,6 +29,7 @@ def command(
     logs: tuple[Path, ...],
     warmup: int | None,
     framework: str | None,
+    recipe: str | None,
     steps: str | None,
     plot: Path | None,
     follow: bool,
@@ -48,7 +45,7 @@ def command(
     from benchrun.metrics.summary import summarise
     from benchrun.parse import parse_log
 
-    conditions = _known(**given)
+    conditions = known(recipe, **given)
     form, target = _steps_target(steps)
     if form and target is None and as_json:
         raise UserError("--json and --steps both want stdout", hint="--steps FILE.csv")
@@ -57,10 +54,10 @@ def command(
     if form:
         _dump_steps(log.steps, form, target)
     if plot and summary.num_steps:
-        from benchrun.metrics.known import known
+        from benchrun.metrics import known as logged
         from benchrun.report.plot import plot_steps
 
-        plot_steps(measured(log, known(log, conditions)), summary, plot)
+        plot_steps(measured(log, logged.known(log, conditions)), summary, plot)
     if as_json:
         print_json(summary.model_dump(mode="json"))
     elif not form or target:
@@ -75,30 +72,6 @@ def command(
         say(f"{log.file}: no step of any known framework ({', '.join(sorted(DIALECTS))})")
         return 4
     return 0
-
-
-def _known(
-    recipe: str | None,
-    gpu: str | None,
-    precision: str | None,
-    num_gpus: int | None,
-    seq_length: int | None,
-    gbs: int | None,
-) -> Any:
-    """The options as conditions. UserError for a GPU that is not listed."""
-    from benchrun import hardware
-    from benchrun.metrics.known import Known
-
-    if gpu is not None and hardware.gpu(gpu) is None:
-        raise UserError(f"no GPU '{gpu}' in the hardware table", hint=f"listed: {', '.join(hardware.names())}")
-    model, task = None, "pretrain"
-    if recipe is not None:
-        from benchrun.recipe.catalogue import recipe_file
-
-        chosen = recipe_file(recipe).recipe
-        model, task = chosen.model, chosen.task
-        seq_length = seq_length or chosen.seq_length
-    return Known(seq_length, gbs, num_gpus, gpu, precision, model, task)  # type: ignore[arg-type]
 
 
 def _steps_target(steps: str | None) -> tuple[str | None, Path | None]:

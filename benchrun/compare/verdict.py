@@ -88,7 +88,7 @@ def _broken(metrics: Sequence[Metrics], ending: str | None) -> str | None:
         fatal = next((problem for problem in run.problems if problem.kind in FATAL_PROBLEMS), None)
         if run.num_steps == 0:
             return "the log holds no step"
-        if not run.complete:
+        if run.complete is False:
             return f"only {run.num_steps} steps of {run.planned_steps} were made"
         if fatal:
             return f"{fatal.kind}: {fatal.detail}"
@@ -137,11 +137,12 @@ def _speed(run: Metrics, reference: Reference) -> tuple[float, float, float]:
     was at least so fast, and nobody knows how much faster.
     """
     assert run.step_time_s is not None  # _broken has seen to that
-    time = run.step_time_s.median
+    time = run.step_time_s.mean if run.whole_seconds else run.step_time_s.median
     if reference.metric == "step_time_s":
         middle = reference.value / time
     else:
-        middle = (run.tokens_per_s_per_gpu.median or 0.0) / reference.value
+        tokens = (run.tokens_per_s_per_gpu.median or 0.0) * run.step_time_s.median / time
+        middle = tokens / reference.value
     if run.only_average:
         return middle, middle, math.inf
     interval = run.step_time_interval_s
@@ -151,6 +152,8 @@ def _speed(run: Metrics, reference: Reference) -> tuple[float, float, float]:
 
 
 def _loss_check(ours: Conditions, metrics: Sequence[Metrics], found: Sequence[Reference]) -> Check | None:
+    if ours.seed is None or ours.lr is None:
+        return None  # a bare log: another seed gives another loss
     entries = [e for e in found if e.metric == "final_loss" and not differences(e.key, ours, (*LOSS, *SOFT))]
     losses = [run.final_loss for run in metrics if run.final_loss is not None]
     if not entries or not losses:

@@ -20,8 +20,9 @@ class Metrics(Frozen):
     gpu: str
     precision: str
     num_gpus: int
-    complete: bool
-    planned_steps: int
+    complete: bool | None
+    """The last planned step was seen; None where nobody says how many were planned."""
+    planned_steps: int | None
     num_steps: int
     warmup_rows_dropped: int
     window: Window | None
@@ -30,6 +31,8 @@ class Metrics(Frozen):
     """Where the true median lies, with 95 % confidence; None for a few rows, and where only a mean is known."""
     only_average: bool
     """The step time is a mean over the whole run, with start-up in it."""
+    whole_seconds: bool
+    """Each step time is known to a second only: the mean says more than the median."""
     steadiness: Steadiness | None
     other_windows: OtherWindows
     tokens_per_s_per_gpu: MeanMedian
@@ -53,7 +56,7 @@ def measure(
     num_gpus: int,
     gpu: str,
     precision: str,
-    planned_steps: int,
+    planned_steps: int | None,
     warmup: int | None = None,
 ) -> Metrics:
     """Metrics of one run. What the log says of its conditions wins over what the caller expects."""
@@ -64,9 +67,10 @@ def measure(
         gpu=gpu,
         precision=precision,
         num_gpus=num_gpus,
-        complete=log.complete(planned_steps),
+        complete=log.complete(planned_steps) if planned_steps is not None else None,
         planned_steps=planned_steps,
         only_average=log.only_average,
+        whole_seconds=log.whole_seconds,
         **{name: getattr(summary, name) for name in _SHARED},
     )
 

@@ -217,7 +217,9 @@ def _times(
         mean = found.model_copy(update={"median": found.mean})
         return mean, None, None, [Problem("coarse_clock", None, detail)]
     steps, last = np.asarray(values.rows.columns.step)[timed][-ENOUGH_ROWS:], times[-ENOUGH_ROWS:]
-    return found, confidence_interval(last), steadiness(last, steps=steps.tolist()), []
+    # Differences of whole seconds jump by one; their means over a few rows do not.
+    smooth = last[: len(last) // 5 * 5].reshape(-1, 5).mean(axis=1) if log.whole_seconds else last
+    return found, confidence_interval(smooth), steadiness(last, steps=steps.tolist()), []
 
 
 def _coarse(log: Log, values: Measured, timed: np.ndarray) -> bool:

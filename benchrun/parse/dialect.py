@@ -9,7 +9,7 @@ from benchrun.parse.lines import Line
 from benchrun.parse.records import Facts, Rows
 
 LARGEST = 10**15
-"""A larger number of steps, samples or tokens is no count of anything."""
+"""A larger number of steps, samples or tokens is no count of anything, and no time or rate either."""
 LARGEST_BATCH = (1 << 31) - 1
 FEW = (1 << 16) - 1
 """The most skipped steps of a row that are counted."""
@@ -71,7 +71,6 @@ class Dialect:
         return line.terminated or line.text.rstrip().endswith(self.closing)
 
 
-_COUNT = re.compile(r"\d[\d_,]*")
 _NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?|[-+]?nan|[-+]?inf(?:inity)?", re.IGNORECASE)
 
 
@@ -83,9 +82,9 @@ def number(text: str | None) -> float | None:
 
 
 def positive(text: str | None) -> float | None:
-    """A time or a rate: a finite number above 0."""
+    """A time or a rate: a number above 0, of credible size."""
     value = number(text)
-    return value if value is not None and 0 < value < float("inf") else None
+    return value if value is not None and 1 / LARGEST < value < LARGEST else None
 
 
 def count(text: str | None) -> int | None:

@@ -24,7 +24,7 @@ from benchrun.parse.lines import Line
 from benchrun.parse.nemo1 import seconds
 from benchrun.parse.records import Rows, Step
 
-_DICT = re.compile(r"\{[^{}]*['\"](?:loss|train_runtime)['\"]\s*:[^{}]*\}")
+_DICT = re.compile(r"\{[^{}]{0,4000}?['\"](?:loss|train_runtime)['\"]\s*:[^{}]*\}")
 _PAIR = re.compile(r"['\"]([^'\"]+)['\"]\s*:\s*(?:'([^']*)'|\"([^\"]*)\"|([^,{}'\"]+))")
 # Nothing but a label of ranks stands before a training bar; "Loading checkpoint shards:" is other work.
 _BAR = re.compile(r"(?:^|\]|\d:|Train:)\s*\d{1,3}%\|[^|]*\|\s*(\d{1,12})/(\d{1,12}) \[(\d[\d:]*)<")
@@ -66,7 +66,7 @@ class HuggingFace(Dialect):
         """Total -> step, clock and line of each bar with it."""
         self._summaries: list[tuple[float, float | None]] = []
         """Run time and steps a second."""
-        self._last: tuple[str | None, ...] = ()
+        self._last = ""
         self._epoch = 0.0
         self._step_of_bar = 0
         self._numbered = True
@@ -109,10 +109,9 @@ class HuggingFace(Dialect):
             if runtime is not None:
                 self._summaries.append((runtime, positive(found.get("train_steps_per_second"))))
             return
-        key = tuple(found.get(name) for name in ("loss", "grad_norm", "learning_rate", "epoch"))
-        if key == self._last:
+        if text == self._last:
             return  # several launchers print the same dictionary
-        self._last = key
+        self._last = text
         epoch = number(found.get("epoch")) or 0.0
         if epoch < self._epoch:
             self._breaks.add(len(self._printed))
@@ -208,7 +207,7 @@ class HuggingFace(Dialect):
     def _steps_of_summary(self) -> int | None:
         """How many steps a summary speaks of: run time times rate, if only one whole number fits the three decimals."""
         for time, rate in self._summaries:
-            if rate is not None:
+            if rate is not None and time * rate < MOST_BARS:
                 low, high = ceil(time * (rate - 0.0005)), floor(time * (rate + 0.0005))
                 if low == high and low > 0:
                     return low

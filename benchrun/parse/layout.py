@@ -24,9 +24,20 @@ def floats(column: Column) -> list[float]:
     return list(map(float, column))
 
 
+def rates(column: Column) -> list[float]:
+    """ValueError for what is not above 0, or beyond all bounds."""
+    return _credible(list(map(float, column)))
+
+
 def milliseconds(column: Column) -> list[float]:
     """As seconds."""
-    return [value / 1000 for value in map(float, column)]
+    return _credible([value / 1000 for value in map(float, column)])
+
+
+def _credible(values: list[float]) -> list[float]:
+    if not all(1 / LARGEST < value < LARGEST for value in values):
+        raise ValueError
+    return values
 
 
 def counts(column: Column) -> list[int]:
@@ -56,19 +67,30 @@ def few(column: Column) -> list[int]:
 class Layout:
     """The order of the fields between an iteration's number and the end of its line."""
 
-    def __init__(self, body: str, wanted: Mapping[str, tuple[str, Convert]]) -> None:
-        """Learn from what follows ``iteration 5/ 10 |``. ``wanted``: field -> (column, conversion)."""
-        self._columns: dict[str, Convert] = {"step": counts, "planned": counts}
+    def __init__(self, pattern: bytes, columns: dict[str, Convert]) -> None:
+        """Use ``learn``."""
+        self._pattern = re.compile(pattern)
+        self._columns = columns
+
+    @classmethod
+    def learn(cls, body: str, wanted: Mapping[str, tuple[str, Convert]]) -> Layout | None:
+        """From what follows ``iteration 5/ 10 |``; ``wanted``: field -> (column, conversion).
+
+        None where two fields have a claim to one column: then a choice must be made line by line.
+        """
+        columns: dict[str, Convert] = {"step": counts, "planned": counts}
         pattern = rb"\biteration +(\d{1,15})/ *(\d{1,15}) \|"
         for part in body.split("|")[:-1]:
             name = part.partition(":")[0]
             column, convert = wanted.get(name.strip(), ("", floats))
-            value = rb"[^|]*"
-            if column and column not in self._columns:
-                self._columns[column] = convert
-                value = rb"([^|]*)"
+            value = rb"[^|\r\n]*"
+            if column in columns:
+                return None
+            if column:
+                columns[column] = convert
+                value = rb"([^|_\r\n]*)"
             pattern += re.escape(name.encode()) + b":" + value + rb"\|"
-        self._pattern = re.compile(pattern + rb" *\r?\n")
+        return cls(pattern + rb" *\r?\n", columns)
 
     def read(self, block: bytes, needle: bytes) -> dict[str, list[Any]] | None:
         """Column -> values of every step line in ``block``; and ``line``, counted from 0.

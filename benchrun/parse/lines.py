@@ -14,7 +14,7 @@ import numpy as np
 
 LONGEST_LINE = 1 << 22
 """Of a longer line only the end is kept: it is no record of anything."""
-BEFORE_HIT, AFTER_HIT = 1 << 13, 1 << 15
+BEFORE_HIT, AFTER_HIT = 1 << 12, 1 << 14
 """Of a line longer than these together only so much around a hit is read."""
 FAR = 1 << 12
 _ANSI = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]")

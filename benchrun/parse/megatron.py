@@ -12,14 +12,14 @@ from __future__ import annotations
 import re
 from typing import ClassVar
 
-from benchrun.parse.dialect import FEW, Dialect, batch, count, number
-from benchrun.parse.layout import Convert, Layout, batches, few, floats, milliseconds
+from benchrun.parse.dialect import FEW, LARGEST, Dialect, batch, count, number
+from benchrun.parse.layout import Convert, Layout, batches, few, floats, milliseconds, rates
 from benchrun.parse.lines import Line
 from benchrun.parse.records import Facts, Step
 
 TIME_MS, TIME_S = "elapsed time per iteration (ms)", "elapsed time per iteration (s)"
 _HEAD = re.compile(r"\biteration[\s=]\s*(\d{1,15})\s*/\s*(\d{1,15}|infinity)\s*\|")
-_ARGUMENT = re.compile(r"(\w+) \.{4,} (\S+)")
+_ARGUMENT = re.compile(r"(?<!\w)(\w{1,80}) \.{4,80} (\S{1,200})")
 _VOCABULARY = re.compile(r"> padded vocab \(size: (\d{1,9})\)")
 _WORLD = re.compile(r"using world size: (\d{1,9})\b")
 
@@ -63,12 +63,12 @@ _TFLOPS = ("throughput per GPU (TFLOP/s/GPU)", "compute per GPU (TFLOP/s/GPU)", 
 
 _COLUMNS: dict[str, tuple[str, Convert]] = {
     TIME_MS: ("step_time_s", milliseconds),
-    TIME_S: ("step_time_s", floats),
+    TIME_S: ("step_time_s", rates),
     **dict.fromkeys(_LOSSES, ("loss", floats)),
     "grad norm": ("grad_norm", floats),
     "global batch size": ("global_batch_size", batches),
-    **dict.fromkeys(_TFLOPS, ("tflops_per_gpu", floats)),
-    **dict.fromkeys(_TOKENS, ("tokens_per_s_per_gpu", floats)),
+    **dict.fromkeys(_TFLOPS, ("tflops_per_gpu", rates)),
+    **dict.fromkeys(_TOKENS, ("tokens_per_s_per_gpu", rates)),
     "number of skipped iterations": ("skipped", few),
     "number of nan iterations": ("nan", few),
 }
@@ -119,7 +119,7 @@ class Megatron(Dialect):
             if head[2] != "infinity":
                 self.facts.planned_steps = int(head[2])
             self.rows.add(row, averages=True)
-            self._layout = Layout(body, _COLUMNS) if len(heads) == 1 else None
+            self._layout = Layout.learn(body, _COLUMNS) if len(heads) == 1 else None
 
 
 def _row(step: int, body: str, line: int) -> Step | None:
@@ -132,7 +132,8 @@ def _row(step: int, body: str, line: int) -> Step | None:
         found[name.strip()] = value
     time_s = _first(found, (TIME_MS, "elapsed time per iteration ms"))
     time_s = time_s / 1000 if time_s is not None else _first(found, (TIME_S,))
-    if time_s is None or not 0 < time_s < float("inf"):
+    time_s = _credible(time_s)
+    if time_s is None:
         return None
     return Step(
         step,
@@ -141,8 +142,8 @@ def _row(step: int, body: str, line: int) -> Step | None:
         loss=_first(found, _LOSSES),
         grad_norm=_first(found, ("grad norm",)),
         global_batch_size=batch(found.get("global batch size")),
-        tflops_per_gpu=_first(found, _TFLOPS),
-        tokens_per_s_per_gpu=_first(found, _TOKENS),
+        tflops_per_gpu=_credible(_first(found, _TFLOPS)),
+        tokens_per_s_per_gpu=_credible(_first(found, _TOKENS)),
         skipped=_few(found.get("number of skipped iterations")),
         nan=_few(found.get("number of nan iterations")),
     )
@@ -152,13 +153,14 @@ def _first(found: dict[str, str], names: tuple[str, ...]) -> float | None:
     """The first of ``names`` that is there; of ``current/average`` the current value."""
     for name in names:
         if name in found:
-            text = found[name]
-            try:
-                return float(text)
-            except ValueError:
-                current, _, average = text.partition("/")
-                return number(current) if number(average) is not None else None
+            current, slash, average = found[name].partition("/")
+            return number(current) if not slash or number(average) is not None else None
     return None
+
+
+def _credible(value: float | None) -> float | None:
+    """A time or a rate; None for what is not above 0, or beyond all bounds."""
+    return value if value is not None and 1 / LARGEST < value < LARGEST else None
 
 
 def _few(text: str | None) -> int:

@@ -20,7 +20,8 @@ from benchrun.parse.lines import Line
 from benchrun.parse.records import Rows, Step
 
 _BAR = re.compile(
-    r"Epoch (\d{1,9})\s*:[\s:]*(?:\d+%\|[^|]*\|)?\s*(\d{1,15})(?:/(\d{1,15})|it)\s*\[([\d:]+)<?[\d:?]*,?\s*([^\]]*)\]"
+    r"Epoch (\d{1,9})\s?:[\s:]{0,8}(?:\d{1,3}%\|[^|]{0,400}\|)?\s{0,8}(\d{1,15})(?:/(\d{1,15})|it)\s?"
+    r"\[([\d:]{1,16})<?[\d:?]{0,16},?\s?([^\[\]]{0,2000})\]"
 )
 _TIMES = ("train_step_timing in s", "train_step_timing", "train_step_time")
 _LOSSES = ("reduced_train_loss", "train_loss")

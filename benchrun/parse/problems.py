@@ -99,8 +99,9 @@ _ONLY_BESIDE = {
     "Got completion from peer": re.compile(r"status=(?!0\b)\d"),
 }
 _HOST = re.compile(
-    r"srun: error: (?P<srun>[\w.-]+): task|slurmstepd-(?P<stepd>[\w.-]+):| ON (?P<on>[\w.-]+) CANCELLED"
-    r"|(?P<nccl>[\w.-]+):\d+:\d+ \[\d+\] NCCL|^(?P<pdsh>[A-Za-z][\w.-]*\d): "
+    r"srun: error: (?P<srun>[\w.-]{1,255}): task|slurmstepd-(?P<stepd>[\w.-]{1,255}):"
+    r"| ON (?P<on>[\w.-]{1,255}) CANCELLED|^(?P<pdsh>[A-Za-z][\w.-]{0,254}\d): "
+    r"|(?<![\w.-])(?P<nccl>[\w.-]{1,255}):\d{1,9}:\d{1,9} \[\d{1,4}\] NCCL"
 )
 _RANK = re.compile(r"\[(?:rank|Rank |default)(\d{1,7})\]|\b[Rr]ank[ :=]+(\d{1,7})\b|: task (\d{1,7}):|^\s*(\d{1,7}): ")
 MOST = 50
@@ -115,7 +116,7 @@ def recognise(text: str, line: int) -> Problem | None:
             return Problem(
                 kind,
                 line,
-                " ".join(text[:2000].split())[:240],
+                " ".join(text.split())[:240],
                 host=host[host.lastgroup or 0] if host else None,
                 rank=int(rank[rank.lastindex or 0]) if rank else None,
             )

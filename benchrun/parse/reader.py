@@ -65,9 +65,8 @@ class Reader:
     def __init__(self, framework: str | None = None) -> None:
         if framework is not None and framework not in DIALECTS:
             raise UserError(f"no dialect for framework '{framework}'", hint=f"legal: {', '.join(sorted(DIALECTS))}")
-        classes = _CLASSES if framework is None else (DIALECTS[framework],)
         self._forced = framework
-        self._dialects = [dialect() for dialect in classes]
+        self._dialects = [dialect() for dialect in _CLASSES]
         self._problems: list[Problem] = []
         self._counts: Counter[str] = Counter()
         self._finished: list[Log] = []
@@ -83,10 +82,11 @@ class Reader:
     def _start(self) -> None:
         self._blocks = Blocks()
         self._number = 1
-        self._candidates = list(self._dialects)
-        self._facts_wanted = True
+        self._winner: int | None = None
+        """Whose log it is, once that is known: an index of the dialects."""
         self._dense = False
-        self._wanted = _search(tuple(type(dialect) for dialect in self._candidates))
+        numbers = range(len(_CLASSES))
+        self._wanted = _search(tuple(n for n in numbers if self._forced in (None, _CLASSES[n].name)), facts=True)
 
     def feed(self, chunk: bytes) -> None:
         """The next bytes of the file."""
@@ -107,21 +107,33 @@ class Reader:
         self._problems = []
 
     def _read(self, block: bytes, *, terminated: bool) -> None:
-        whole = self._dense and self._candidates[0].read_block(block, self._number)
-        hits = (_search(()) if whole else self._wanted).find(block)
-        self._dense = not self._facts_wanted and (whole or len(hits) > MANY)
+        winner = None if self._winner is None else self._dialects[self._winner]
+        whole = winner is not None and self._dense and winner.read_block(block, self._number)
+        hits = (_search((), facts=False) if whole else self._wanted).find(block)
+        self._dense = whole or len(hits) > MANY
         for line, owners in lines_around(block, hits, self._number, terminated=terminated):
-            self._line(line, owners)
-        # Once the log has shown whose it is, nobody else's lines are looked for.
-        winner = next((dialect for dialect in self._candidates if dialect.strong and dialect.seen), None)
-        if winner is not None and (len(self._candidates) > 1 or self._facts_wanted):
-            self._candidates, self._facts_wanted = [winner], False
-            self._wanted = _search((type(winner),), facts=False)
+            for owner in sorted(owners - {_PROBLEM}):
+                self._read_as(owner, line)
+            if _PROBLEM in owners:
+                self._problem(line)
+        if self._winner is not None:
+            self._wanted = _search((self._winner,), facts=False)
 
-    def _line(self, line: Line, owners: set[int]) -> None:
-        for owner in sorted(owners - {_PROBLEM}):
-            self._candidates[owner].read(line)
-        problem = problems.recognise(line.text, line.number) if _PROBLEM in owners else None
+    def _read_as(self, owner: int, line: Line) -> None:
+        """Hand a line to the dialect that has a needle in it; a fact only before the first step."""
+        number, is_fact = divmod(owner, 2)
+        dialect = self._dialects[number]
+        if self._winner is None:
+            dialect.read(line)
+            # Once the log has shown whose it is, nobody else's lines count. This is settled line by line, so that it
+            # does not depend on how the bytes come.
+            if dialect.strong and dialect.seen:
+                self._winner = number
+        elif self._winner == number and not is_fact:
+            dialect.read(line)
+
+    def _problem(self, line: Line) -> None:
+        problem = problems.recognise(line.text, line.number)
         if problem is not None:
             self._counts[problem.kind] += 1
             if self._counts[problem.kind] <= problems.MOST:
@@ -135,7 +147,8 @@ class Reader:
         return replace(log, problems=(*log.problems, *step_problems(log, may_skip=may_skip)))
 
     def _file_log(self, name: str) -> Log:
-        seen = [dialect for dialect in self._candidates if dialect.seen]
+        winner = [] if self._winner is None else [self._dialects[self._winner]]
+        seen = [dialect for dialect in (*winner, *self._dialects) if dialect.seen]
         if not seen:
             return Log(name, self._forced or UNKNOWN, problems=tuple(self._problems))
         chosen = seen[0]
@@ -152,14 +165,14 @@ class Reader:
 
 
 @functools.cache
-def _search(classes: tuple[type[Dialect], ...], *, facts: bool = True) -> Grams:
-    """The search for all that ``classes`` and problems have to say."""
-    wanted = [
-        (needle, owner)
-        for owner, dialect in enumerate(classes)
-        for needle in (*dialect.step_needles, *(dialect.fact_needles if facts else ()))
-    ]
-    return Grams([*wanted, *((words, _PROBLEM) for words in problems.NEEDLES)])
+def _search(dialects: tuple[int, ...], *, facts: bool) -> Grams:
+    """The search for what these of _CLASSES, and problems, have to say. A hit's owner: 2 x dialect, + 1 for a fact."""
+    wanted: list[tuple[bytes, int]] = [(words, _PROBLEM) for words in problems.NEEDLES]
+    for number in dialects:
+        wanted += [(needle, 2 * number) for needle in _CLASSES[number].step_needles]
+        if facts:
+            wanted += [(needle, 2 * number + 1) for needle in _CLASSES[number].fact_needles]
+    return Grams(wanted)
 
 
 class Tail:

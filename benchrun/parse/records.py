@@ -15,6 +15,7 @@ SAME_STEP = 0.1
 """Two rows of one step and one loss that differ by less than this in time are the same work, seen by two ranks."""
 
 
+LARGEST_STEP = 1 << 62
 LONGEST_INTERVAL = (1 << 31) - 1
 
 
@@ -117,6 +118,10 @@ class Rows:
     def add(self, row: Step, *, averages: bool = False) -> None:
         """Take one row. With ``averages`` it stands for all the steps since the row before it."""
         number = row.step
+        if number > LARGEST_STEP:
+            return
+        if row.interval > LONGEST_INTERVAL:
+            row = row._replace(interval=LONGEST_INTERVAL)
         if number > self._last and self.segments:
             if averages:
                 row = row._replace(interval=min(number - self._last, LONGEST_INTERVAL))
@@ -188,7 +193,7 @@ class Rows:
 
 
 def _all_times(values: Sequence[float]) -> bool:
-    return min(values) > 0 and max(values) < inf
+    return all(0 < value < inf for value in values)
 
 
 @dataclass(frozen=True)

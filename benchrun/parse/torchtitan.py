@@ -16,15 +16,15 @@ from benchrun.parse.dialect import Dialect, number, positive
 from benchrun.parse.lines import Line
 from benchrun.parse.records import Step
 
-_STEP = re.compile(r"(?<!validate )\bstep:\s*(\d{1,15})\s+(loss:.*)")
-_FIELD = re.compile(r"(\w+):\s+(\S+)(?=\s|$)")
+_STEP = re.compile(r"(?<!validate )\bstep:\s*(\d{1,15})\s+(loss:.{0,400})")
+_FIELD = re.compile(r"\b(\w{1,20}):\s{1,4}(\S{1,40})(?=\s|$)")
 _THOUSANDS = re.compile(r"\d{1,3}(?:,\d{3})*(?:\.\d+)?")
 _START = re.compile(
     r"Training starts at step \d+, with local batch size (\d{1,9}), global batch size (\d{1,9}), "
     r"sequence length (\d{1,9}), total steps (\d{1,15})\b"
 )
 _MESH = re.compile(r"\b(pp|dp|dp_replicate|dp_shard|cp|tp|ep)=(\d{1,9})\b")
-_DEVICE = re.compile(r"(?:CUDA|XPU|HIP) capacity: (.+?) with ")
+_DEVICE = re.compile(r"(?:CUDA|XPU|HIP) capacity: (.{1,80}?) with ")
 _VERSION = re.compile(r"torchtitan version: (\d[\w.+]*)")
 
 

@@ -50,8 +50,8 @@ class Worker(Megatron):
         moe = _mapping(model.get("moe"))
         names = {"num_experts": "num_experts", "topk": "moe_router_topk", "ffn_hidden_size": "moe_ffn_hidden_size"}
         for theirs, ours in names.items():
-            if type(moe.get(theirs)) is int:
-                setattr(self.facts, ours, moe[theirs])
+            if type(value := moe.get(theirs)) is int and 0 < value <= LARGEST:
+                setattr(self.facts, ours, value)
 
 
 def _mapping(value: Any) -> dict[str, Any]:

@@ -38,7 +38,7 @@ def summary_view(summary: Summary) -> Text:
     if summary.num_steps:
         planned = summary.planned_steps
         rows += _window_rows(summary.window, summary.warmup_rows_dropped, planned) + _measured_rows(summary)
-    rows.append(("the log says", _conditions(summary)))
+    rows.append(("conditions", _conditions(summary)))
     return Text(f"{summary.file}\n").append_text(_aligned([*rows, *problem_rows(summary.problems)]))
 
 
@@ -54,7 +54,7 @@ def _conditions(summary: Summary) -> str:
     gpus = f"{summary.num_gpus} x {summary.gpu or 'GPU'}" if summary.num_gpus else summary.gpu
     model = summary.model
     shape = f"{model['num_layers']} layers of width {model['hidden_size']}" if model else None
-    return ", ".join(filter(None, [gpus, summary.precision, shape, *said])) or "no conditions"
+    return ", ".join(filter(None, [gpus, summary.precision, shape, *said])) or "none that the log states"
 
 
 def check_line(check: Check) -> str:

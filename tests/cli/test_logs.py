@@ -1,0 +1,210 @@
+"""parse and compare on bare logs, as a person calls them."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from test_contract import call, document
+
+LOGS = Path(__file__).parent.parent / "logs"
+STEPS = 50
+
+
+def megatron(n, time_s):
+    return (
+        f" iteration {n:8d}/{STEPS:8d} | elapsed time per iteration (ms): {1000 * time_s:.1f} |"
+        f" global batch size:   128 | lm loss: 2.0E+00 |"
+    )
+
+
+def torchtitan(n, time_s):
+    return f"[titan] - root - INFO - step: {n:2d}  loss:  2.0  memory: 9GiB(9%)  tps: {_tokens(time_s):,.0f}  mfu: 1.0%"
+
+
+def maxtext(n, time_s):
+    return f"completed step: {n - 1}, seconds: {time_s:.3f}, TFLOP/s/device: 305.1, total_weights: 12, loss: 2.000"
+
+
+def nemo2(n, time_s):
+    return (
+        f"Training epoch 0, iteration {n - 1}/{STEPS - 1} | lr: 1e-06 | global_batch_size: 128 | global_step: {n - 1} |"
+        f" reduced_train_loss: 2.0 | train_step_timing in s: {time_s:.4g} | consumed_samples: {128 * n}"
+    )
+
+
+def nemo1(n, time_s):
+    return f"Epoch 0: : 4%|# | {n}/{STEPS} [{n:02d}:00<07:13, train_loss=2.0, train_step_timing in s={time_s:.1f}0]"
+
+
+def bridge(n, time_s):
+    return f"Step Time : {time_s:.2f}s GPU utilization: 477.0MODEL_TFLOP/s/GPU"
+
+
+def huggingface(n, time_s):
+    return (
+        f"{{'loss': '2.0', 'global_step/max_steps': '{n}/{STEPS}',"
+        f" 'elapsed_time': '{round(n * time_s)}s', 'learning_rate': '1e-5'}}"
+    )
+
+
+def nanotron(n, time_s):
+    return f"iteration: {n} / {STEPS} | time_per_iteration_ms: {time_s:.3g}K | tokens_per_sec: 182K | lm_loss: 2.0 | x"
+
+
+def paxml(n, time_s):
+    return f"Setting task status: step = {n}, loss= 2.0, steps/sec {1 / time_s:.12f}"
+
+
+def deepspeed(n, time_s):
+    return f"steps: {n} loss: 2.0 iter time (s): {time_s:.3f} samples/sec: 9.9"
+
+
+def _tokens(time_s):
+    return 8192 * 128 / 8 / time_s
+
+
+LINES = [megatron, torchtitan, maxtext, nemo2, nemo1, bridge, huggingface, nanotron, paxml, deepspeed]
+CONDITIONS = ["--recipe", "llama3.1-8b", "--gpu", "H100", "--precision", "bf16", "--num-gpus", "8", "--gbs", "128"]
+
+
+@pytest.mark.parametrize("line", LINES, ids=lambda line: line.__name__)
+def test_a_log_of_any_framework_is_judged_under_the_stated_conditions(tmp_path, line):
+    """12.27 s was published for Llama 3.1 8B, BF16, on 8 H100 at GBS 128."""
+    log = tmp_path / "x.log"
+    for time_s, verdict, code in ((12.3, "pass", 0), (14.5, "slow", 1)):
+        log.write_text("".join(line(n, time_s) + "\n" for n in range(1, STEPS + 1)))
+        judged = document("compare", log, *CONDITIONS, "--json", code=code)
+        assert judged["verdict"] == verdict
+        assert judged["checks"][0]["value"] == pytest.approx(time_s, rel=0.01)
+        assert judged["conditions"]["framework"] is not None
+
+
+def test_what_neither_the_log_nor_an_option_says_is_asked_for(tmp_path):
+    log = tmp_path / "x.log"
+    log.write_text("".join(torchtitan(n, 12.9) + "\n" for n in range(1, 51)))
+    result = call("compare", log, "--recipe", "llama3.1-8b", "--gpu", "H100")
+    assert result.returncode == 2
+    assert "add --gbs and --num-gpus and --precision" in result.stderr
+    assert "no GPU 'H1000'" in call("compare", log, "--recipe", "llama3.1-8b", "--gpu", "H1000").stderr
+
+
+def test_a_log_of_another_model_is_refused():
+    log = LOGS / "07-megatron-core-2026-15it-seq8192.log.xz"
+    result = call("compare", log, *CONDITIONS)
+    assert result.returncode == 2
+    assert "hidden_size 2048, llama3.1-8b has 4096" in result.stderr
+
+
+def test_a_log_that_ends_early_or_diverges_is_invalid(tmp_path):
+    log = tmp_path / "x.log"
+    log.write_text("".join(megatron(n, 12.9) + "\n" for n in range(1, 41)))
+    assert document("compare", log, *CONDITIONS, "--json", code=4)["verdict"] == "invalid_run"
+    log.write_text("".join(megatron(n, 12.9).replace("2.0E+00", "nan") + "\n" for n in range(1, 51)))
+    judged = document("compare", log, *CONDITIONS, "--json", code=4)
+    assert (judged["verdict"], "nan_loss" in judged["reason"]) == ("invalid_run", True)
+
+
+def test_fewer_layers_are_another_model(tmp_path):
+    log = tmp_path / "x.log"
+    log.write_text("".join(megatron(n, 12.9) + "\n" for n in range(1, 51)))
+    judged = document("compare", log, *CONDITIONS, "--num-layers", "8", "--json", code=4)
+    assert judged["verdict"] == "not_comparable"
+    assert [difference["key"] for difference in judged["differs"]] == ["num_layers"]
+
+
+def test_the_table_says_everything_with_its_convention_and_divisor(tmp_path):
+    log = tmp_path / "x.log"
+    log.write_text("".join(megatron(n, 12.91) + "\n" for n in range(1, 51)))
+    text = call("parse", log, *CONDITIONS[:-2]).stdout
+    for said in (
+        "megatron-lm",
+        "50 rows, 1 to 50 of 50 planned: complete",
+        "steps 6 to 50 of 50, 45 rows (5 warm-up rows dropped)",
+        "12.91 s median, 95 % sure of",
+        "mean of the last 10 rows 12.91 s, of steps 35 to 44 12.91 s",
+        "steady: ",
+        "10,153",
+        "588 full, 522.6 causal",
+        "59.5 % full, 52.8 % causal, of 989 (H100 bf16 dense)",
+        "8 x H100, bf16, 32 layers of width 4096, sequence 8192, global batch 128",
+    ):
+        assert said in text
+
+
+@pytest.mark.parametrize("form", ["csv", "jsonl"])
+def test_the_rows_as_csv_and_as_json_lines(tmp_path, form):
+    log = LOGS / "14-nemo2-resiliency-crash-restart.log.xz"
+    printed = call("parse", log, "--steps", form).stdout
+    target = tmp_path / f"rows.{form}"
+    table = call("parse", log, "--steps", target).stdout
+    assert target.read_text() == printed
+    assert "26" not in table.splitlines()[0]
+    if form == "csv":
+        rows = list(csv.DictReader(io.StringIO(printed)))
+    else:
+        rows = [json.loads(line) for line in printed.splitlines()]
+    assert len(rows) == 26
+    assert [int(row["segment"]) for row in rows] == [0] * 16 + [1] * 10
+    assert float(rows[16]["step_time_s"]) == 10.26
+
+
+def test_steps_that_cannot_be_written_are_one_error(tmp_path):
+    log = LOGS / "14-nemo2-resiliency-crash-restart.log.xz"
+    assert "neither csv nor jsonl" in call("parse", log, "--steps", "rows.txt").stderr
+    assert "cannot be written" in call("parse", log, "--steps", tmp_path / "no" / "rows.csv").stderr
+    assert "both want stdout" in call("parse", log, "--steps", "csv", "--json").stderr
+
+
+@pytest.mark.parametrize("name", ["22-maxtext-demo-tpu-v5p-10it", "18-torchtitan-ansi-1gpu-2500it"])
+def test_the_plot_is_a_picture(tmp_path, name):
+    pytest.importorskip("matplotlib")
+    picture = tmp_path / "steps.png"
+    assert call("parse", LOGS / f"{name}.log.xz", "--plot", picture).returncode == 0
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    result = call("parse", LOGS / f"{name}.log.xz", "--plot", tmp_path / "steps.nonsense")
+    assert (result.returncode, "cannot be written" in result.stderr) == (2, True)
+
+
+def test_following_a_log_ends_with_its_last_step(tmp_path):
+    log = tmp_path / "x.log"
+    log.write_text(megatron(1, 1.0) + "\n")
+    command = [sys.executable, "-m", "benchrun", "parse", str(log), "--follow", "--json"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert process.stderr.readline().startswith("step 1  1 s")
+    with log.open("a") as file:
+        file.writelines(megatron(n, 1.0) + "\n" for n in range(2, STEPS + 1))
+    out, err = process.communicate(timeout=60)
+    assert (process.returncode, json.loads(out)["complete"]) == (0, True)
+    assert err.count("step ") == STEPS - 1
+
+
+def test_following_can_be_stopped_and_gives_what_there_is(tmp_path):
+    log = tmp_path / "x.log"
+    log.write_text("".join(megatron(n, 1.0) + "\n" for n in range(1, 21)))
+    command = [sys.executable, "-m", "benchrun", "parse", str(log), "--follow", "--json"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    for _ in range(20):
+        process.stderr.readline()
+    time.sleep(0.2)
+    process.send_signal(signal.SIGINT)
+    out, _ = process.communicate(timeout=60)
+    assert (json.loads(out)["num_steps"], json.loads(out)["complete"]) == (20, False)
+
+
+def test_several_logs_and_stdin_are_one_run(tmp_path):
+    first, second = tmp_path / "0.log", tmp_path / "1.log"
+    first.write_text("".join(megatron(n, 1.0) + "\n" for n in range(1, 31)))
+    second.write_text("".join(megatron(n, 1.0) + "\n" for n in range(25, 51)))
+    assert document("parse", first, second, "--json")["num_steps"] == 50
+    assert document("parse", tmp_path, "--json")["num_steps"] == 50
+    command = [sys.executable, "-m", "benchrun", "parse", "-", "--json"]
+    piped = subprocess.run(command, input=first.read_bytes(), capture_output=True, check=True)
+    assert json.loads(piped.stdout)["num_steps"] == 30
