@@ -16,7 +16,7 @@ import re
 from array import array
 from collections.abc import Iterator
 from math import ceil, floor
-from operator import lt
+from operator import eq
 from statistics import median
 
 from benchrun.parse.dialect import Dialect, count, number, positive
@@ -38,6 +38,9 @@ _LENGTH = re.compile(r"(?<!_)\bmax_length: (\d{1,9})\b|\"n_positions\": (\d{1,9}
 _DURATION = re.compile(r"(\d+)([dhms])")
 _UNIT = {"d": 86400, "h": 3600, "m": 60, "s": 1}
 MOST_BARS = 1 << 20
+MOST_AVERAGED = 1 << 16
+MOST_STUCK = 0.1
+"""Of the dictionaries this many may find a bar that was not drawn anew: such a row replaces the one before it."""
 AGREE = 0.02
 """The summaries of one run's launchers agree to this."""
 
@@ -66,7 +69,7 @@ class HuggingFace(Dialect):
         """Total -> step, clock and line of each bar with it."""
         self._summaries: list[tuple[float, float | None]] = []
         """Run time and steps a second."""
-        self._last = ""
+        self._last: tuple[float | str | None, ...] = ()
         self._epoch = 0.0
         self._step_of_bar = 0
         self._numbered = True
@@ -109,9 +112,16 @@ class HuggingFace(Dialect):
             if runtime is not None:
                 self._summaries.append((runtime, positive(found.get("train_steps_per_second"))))
             return
-        if text == self._last:
-            return  # several launchers print the same dictionary
-        self._last = text
+        rate = number(found.get("learning_rate"))
+        key = (
+            number(found["loss"]),
+            number(found.get("epoch")),
+            f"{rate or 0.0:.2e}",
+            text if "epoch" not in found else "",
+        )
+        if key == self._last:
+            return  # several launchers print the same dictionary, and some loggers print it in two forms
+        self._last = key
         epoch = number(found.get("epoch")) or 0.0
         if epoch < self._epoch:
             self._breaks.add(len(self._printed))
@@ -132,7 +142,8 @@ class HuggingFace(Dialect):
         without any bar numbers the rows, and not the steps.
         """
         steps = [row.step for row in self._printed]
-        if self._numbered or (steps[0] > 0 and all(map(lt, steps, steps[1:]))):
+        stuck = sum(map(eq, steps, steps[1:]))
+        if self._numbered or (min(steps) > 0 and stuck <= MOST_STUCK * len(steps)):
             return self._printed
         bars = self._training_bars()[0]
         every = max(max(bars, default=0) // len(steps), 1)
@@ -222,7 +233,7 @@ class HuggingFace(Dialect):
 
     def _average(self) -> Rows:
         made, time_s = self.facts.planned_steps or self._steps_of_summary(), self._average_time()
-        if made is None or time_s is None or made > MOST_BARS:
+        if made is None or time_s is None or made > MOST_AVERAGED:
             return Rows()
         if self.facts.planned_steps is None:
             self.facts.planned_steps = made
