@@ -51,7 +51,7 @@ def counts(column: Column) -> list[int]:
 def batches(column: Column) -> list[int]:
     """Samples a step."""
     values = counts(column)
-    if max(values) > LARGEST_BATCH:
+    if not 0 < min(values) <= max(values) <= LARGEST_BATCH:
         raise ValueError
     return values
 
