@@ -30,7 +30,7 @@ class Measured:
     tokens_per_s_per_gpu: Floats
     tflops_per_gpu: Floats
     """As reported."""
-    interval: NDArray[np.int64]
+    interval: NDArray[np.int32]
     impossible: NDArray[np.bool_]
 
     def problems(self) -> list[Problem]:
@@ -64,7 +64,7 @@ def measured(log: Log, known: Known) -> Measured:
         step_time_s=time,
         tokens_per_s_per_gpu=rate,
         tflops_per_gpu=_positive(columns.tflops_per_gpu),
-        interval=np.asarray(columns.interval, dtype=np.int64),
+        interval=np.asarray(columns.interval),
         impossible=impossible,
     )
 

@@ -48,9 +48,12 @@ class Dialect:
         """Take a line with one of the needles."""
         raise NotImplementedError
 
-    def read_block(self, block: bytes, number: int) -> bool:
-        """Take all step lines of a block at once, if they all look like the last one read; False: line by line."""
-        return False
+    def read_block(self, block: bytes, number: int) -> int:
+        """Take all step lines of a block at once, if they all look like the last one read.
+
+        How many there were; 0 if they must be read line by line. ``number`` is that of the block's first line.
+        """
+        return 0
 
     @property
     def seen(self) -> bool:

@@ -69,7 +69,7 @@ class HuggingFace(Dialect):
         """Total -> step, clock and line of each bar with it."""
         self._summaries: list[tuple[float, float | None]] = []
         """Run time and steps a second."""
-        self._last: tuple[float | str | None, ...] = ()
+        self._last: dict[str, str] = {}
         self._epoch = 0.0
         self._step_of_bar = 0
         self._numbered = True
@@ -112,16 +112,9 @@ class HuggingFace(Dialect):
             if runtime is not None:
                 self._summaries.append((runtime, positive(found.get("train_steps_per_second"))))
             return
-        rate = number(found.get("learning_rate"))
-        key = (
-            number(found["loss"]),
-            number(found.get("epoch")),
-            f"{rate or 0.0:.2e}",
-            text if "epoch" not in found else "",
-        )
-        if key == self._last:
-            return  # several launchers print the same dictionary, and some loggers print it in two forms
-        self._last = key
+        before, self._last = self._last, found
+        if _same_record(before, found):
+            return
         epoch = number(found.get("epoch")) or 0.0
         if epoch < self._epoch:
             self._breaks.add(len(self._printed))
@@ -244,6 +237,25 @@ class HuggingFace(Dialect):
         """No clock anywhere: every row has the same time."""
         times = set(self.rows.columns.step_time_s)
         return bool(self._summaries) and len(self.rows) > 1 and len(times) == 1
+
+
+def _same_record(one: dict[str, str], other: dict[str, str]) -> bool:
+    """Whether two dictionaries in a row are one: several launchers print it, and some loggers in two forms.
+
+    The forms round differently, and have not the same fields; what both have must agree.
+    """
+    if one == other:
+        return True
+    common = one.keys() & other.keys()
+    if not {"loss", "epoch", "learning_rate"} <= common or one.keys() == other.keys():
+        return False
+    return all(_near(one[name], other[name]) for name in common)
+
+
+def _near(one: str, other: str) -> bool:
+    """Equal to three digits."""
+    first, second = number(one), number(other)
+    return one == other if first is None or second is None else f"{first:.2e}" == f"{second:.2e}"
 
 
 def _differences(steps: array[int], clocks: array[int], lines: array[int]) -> Rows:

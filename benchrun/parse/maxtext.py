@@ -15,7 +15,7 @@ from benchrun.parse.dialect import Dialect, count, fields, number, positive
 from benchrun.parse.lines import Line
 from benchrun.parse.records import Step
 
-_STEP = re.compile(r"completed step: (\d{1,15}),\s*(seconds: .*)")
+_STEP = re.compile(r"completed step: (\d{1,15}),\s*(?=seconds: )")
 _LAST = re.compile(r"(loss|lm_loss): (-?\d+\.\d{3}|nan)")
 _PARAMETER = re.compile(r"Config param (\w+): (\S+)")
 _DEVICES = re.compile(r"Num_devices: (\d{1,9}),")
@@ -43,11 +43,13 @@ class MaxText(Dialect):
 
     def read(self, line: Line) -> None:
         """A step line, or a parameter."""
-        match = _STEP.search(line.text)
-        if match is None:
+        heads = list(_STEP.finditer(line.text))
+        if not heads:
             self._fact(line.text)
         elif self.whole(line):
-            self._row(int(match[1]), match[2], line.number)
+            for head, following in zip(heads, (*heads[1:], None), strict=True):
+                end = following.start() if following else len(line.text)
+                self._row(int(head[1]), line.text[head.end() : end], line.number)
 
     def _row(self, step: int, body: str, line: int) -> None:
         # Every number but the last is closed by a comma; the last is a loss, with three decimals.

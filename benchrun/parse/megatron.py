@@ -86,17 +86,17 @@ class Megatron(Dialect):
         super().__init__()
         self._layout: Layout | None = None
 
-    def read_block(self, block: bytes, number: int) -> bool:
+    def read_block(self, block: bytes, number: int) -> int:
         """Possible where all steps look alike and go up."""
         found = self._layout.read(block, self.step_needles[0]) if self._layout else None
         if found is None or self.step_needles[1] in block:
-            return False
+            return 0
         planned = found.pop("planned")
         found["line"] = [number + line for line in found["line"]]
         if not self.rows.extend(found):
-            return False
+            return 0
         self.facts.planned_steps = planned[-1]
-        return True
+        return len(planned)
 
     def read(self, line: Line) -> None:
         """A step line, or one of the argument dump."""

@@ -38,8 +38,9 @@ class MegatronBridge(Megatron):
         if match := _START.search(line.text):
             self._step = int(match[1])
             self._unnumbered.new_segment()
-        elif match := _STEP_TIME.search(line.text):
-            self._unnumbered_row(match, line.number)
+        elif matches := list(_STEP_TIME.finditer(line.text)):
+            for match in matches:
+                self._unnumbered_row(match, line.number)
         elif "elapsed" not in line.text or len(self._unnumbered):
             super().read(line)
 

@@ -42,7 +42,7 @@ class Nemo1(Dialect):
 
     def __init__(self) -> None:
         super().__init__()
-        self._elapsed = 0
+        self._elapsed = self._line = self._step = 0
         self._total: str | None = None
         self._ranks = 0
         self._again = 0
@@ -68,6 +68,9 @@ class Nemo1(Dialect):
         time_s = positive(found.get(_TIMES[0]))
         if time_s is None:
             return
+        if line == self._line and int(bar[2]) <= self._step and bar[3] == self._total:
+            return  # a line of many bars is read in windows, which overlap
+        self._line, self._step = line, int(bar[2])
         elapsed = seconds(bar[4])
         if elapsed < self._elapsed or bar[3] != self._total:
             # A bar never runs backwards: another run begins, even if its steps seem to go on.

@@ -35,7 +35,7 @@ _CLASSES: tuple[type[Dialect], ...] = (
 DIALECTS: dict[str, type[Dialect]] = {dialect.name: dialect for dialect in _CLASSES}
 """Framework -> what reads its lines."""
 MANY = 64
-"""Hits in a block from which it is worth the while to read it as a whole."""
+"""Step lines in a block from which it is worth the while to read the next one as a whole."""
 _PROBLEM = -1
 """Owner of the words of problems."""
 
@@ -108,9 +108,9 @@ class Reader:
 
     def _read(self, block: bytes, *, terminated: bool) -> None:
         winner = None if self._winner is None else self._dialects[self._winner]
-        whole = winner is not None and self._dense and winner.read_block(block, self._number)
-        hits = (_search((), facts=False) if whole else self._wanted).find(block)
-        self._dense = whole or len(hits) > MANY
+        rows = winner.read_block(block, self._number) if winner is not None and self._dense else 0
+        hits = (_search((), facts=False) if rows else self._wanted).find(block)
+        self._dense = max(rows, sum(hit.owner != _PROBLEM for hit in hits)) > MANY
         for line, owners in lines_around(block, hits, self._number, terminated=terminated):
             for owner in sorted(owners - {_PROBLEM}):
                 self._read_as(owner, line)
