@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parent
+DATAGEN = PACKAGE.parent / "datagen"
 DATA = PACKAGE / "_data" if (PACKAGE / "_data").is_dir() else PACKAGE.parent
 
 RECIPES = DATA / "recipes"

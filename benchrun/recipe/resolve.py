@@ -9,7 +9,7 @@ from benchrun.recipe.draft import Draft, draft
 from benchrun.recipe.environment import framework_env
 from benchrun.recipe.layout import data_parallel, refusals
 from benchrun.recipe.select import Request, select
-from benchrun.recipe.spec import RunSpec
+from benchrun.recipe.spec import Data, RunSpec
 
 
 def resolve(request: Request) -> RunSpec:
@@ -62,7 +62,7 @@ def _spec(file: RecipeFile, point: Point, planned: Draft) -> RunSpec:
         model=planned.model,
         layout=planned.layout,
         training=planned.training,
-        data=planned.data,
+        data=_data(planned),
         env={
             **framework_env(point.framework, point.gpu, planned.layout),
             **planned.env,
@@ -70,3 +70,12 @@ def _spec(file: RecipeFile, point: Point, planned: Draft) -> RunSpec:
         },
         cluster=planned.cluster,
     )
+
+
+def _data(planned: Draft) -> Data:
+    """With the size of a synthetic data set stated: one token more than the run reads, the last label."""
+    data = planned.data
+    if data.kind == "mock" or data.synthetic.tokens is not None:
+        return data
+    tokens = planned.training.steps * planned.gbs * planned.seq_length + 1
+    return data.model_copy(update={"synthetic": data.synthetic.model_copy(update={"tokens": tokens})})

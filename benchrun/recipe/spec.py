@@ -77,13 +77,33 @@ class Training(Frozen):
     """Used only where the run's precision is fp8."""
 
 
+class Synthetic(Frozen):
+    """A data set that ``datagen tokens`` makes: files, so that loader, index and shuffling run as with real data."""
+
+    tokens: PositiveInt | None = None
+    """Its size; as many as the run reads, if not given."""
+    seed: NonNegativeInt = 1234
+    documents: Literal["fixed", "lognormal", "zipf"] = "lognormal"
+    """How the lengths of documents are distributed."""
+    mean_length: PositiveInt = 1024
+    """Mean length of a document, in tokens."""
+    distribution: Literal["uniform", "zipf"] = "zipf"
+    """How often each token occurs."""
+    exponent: PositiveFloat = 1.1
+    """Of the Zipf distribution of tokens."""
+    learnable: bool = False
+    """Tokens follow a rule, with a known floor of the loss: a falling loss proves that training works."""
+
+
 class Data(Frozen):
     """What the model is fed."""
 
-    kind: Literal["mock"] = "mock"
-    """``mock``: random tokens made by the framework itself."""
+    kind: Literal["mock", "synthetic"] = "mock"
+    """``mock``: random tokens made by the framework itself; ``synthetic``: files, made before the run where missing."""
     num_workers: NonNegativeInt = 1
     """Data-loader processes a rank (0: in the training process)."""
+    synthetic: Synthetic = Synthetic()
+    """Only with ``kind: synthetic``."""
 
 
 class RunSpec(Frozen):
@@ -123,6 +143,13 @@ class RunSpec(Frozen):
     def tokens_per_step(self) -> int:
         """Tokens a step, over all ranks."""
         return self.gbs * self.seq_length
+
+    @property
+    def data_set(self) -> str:
+        """Name of the synthetic data set: another one for other parameters."""
+        keys = {"vocab_size": self.model.vocab_size, **self.data.synthetic.model_dump(mode="json")}
+        digest = hashlib.sha256(json.dumps(keys, sort_keys=True).encode()).hexdigest()[:8]
+        return f"vocab{self.model.vocab_size}-tokens{self.data.synthetic.tokens}-{digest}"
 
     def identity(self) -> str:
         """Eight hex digits that differ when what is measured differs (not where, nor for how long it may run)."""

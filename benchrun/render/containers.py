@@ -29,4 +29,5 @@ def image_for(spec: RunSpec) -> str | None:
 
 def inside_env(spec: RunSpec) -> tuple[str, ...]:
     """Names of the variables a rank needs inside the container, sorted within their kind."""
-    return (*_RANK, *sorted(spec.env), *spec.cluster.secrets)
+    data = ("BENCHRUN_DATA",) if spec.data.kind == "synthetic" else ()
+    return (*_RANK, *data, *sorted(spec.env), *spec.cluster.secrets)

@@ -1,48 +1,100 @@
-"""Mock data: random tokens with a rule in them, the same for every layout.
-
-A sequence counts upwards (mod the vocabulary) and jumps at one position in four, to a small token more often than to a
-large one. So the loss can fall, and falls only if training works. Sample i of a run depends on nothing but the seed.
-Making them costs far less than a step, so the worker does it itself: ``data.num_workers`` is not used.
-"""
+"""What the model is fed: mock tokens, or an indexed data set read as Megatron reads any other."""
 
 from __future__ import annotations
 
+import json
+import os
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
-import numpy
-import torch
 from torch import Tensor
+from torch.utils.data import DataLoader, Dataset
 
+from benchrun.errors import UserError
 from benchrun.recipe.spec import RunSpec
+from benchrun.trainer.mock import MockDataset
 
-JUMP = 0.25
-
-
-def sample(seed: int, index: int, seq_length: int, vocab_size: int) -> numpy.ndarray:
-    """``seq_length`` + 1 tokens (int64): inputs, and the same moved by one as labels."""
-    random = numpy.random.Generator(numpy.random.Philox(key=[seed, index]))
-    length = seq_length + 1
-    jumps = random.random(length) < JUMP
-    jumps[0] = True
-    # Cubed, a uniform number lies below 1/8 half of the time: small tokens are the common ones.
-    targets = (random.random(length) ** 3 * vocab_size).astype(numpy.int64)
-    last_jump = numpy.maximum.accumulate(numpy.where(jumps, numpy.arange(length), 0))
-    return (targets[last_jump] + numpy.arange(length) - last_jump) % vocab_size
+INDEX_CACHE = "data-index"
+"""Where megatron-core keeps its shuffled order, in the run directory."""
 
 
-def batches(spec: RunSpec, dp_rank: int, positions: Tensor) -> Iterator[dict[str, Tensor]]:
-    """Micro-batches of one data-parallel rank, endlessly: tokens, labels and positions, [mbs, sequence] each.
+def dataset(spec: RunSpec) -> Dataset:
+    """The samples of a run. Every rank calls this: megatron-core builds its index on rank 0 while the others wait."""
+    if spec.data.kind == "mock":
+        return MockDataset(spec.training.seed, spec.seq_length, spec.model.vocab_size)
+    return _indexed(spec)
+
+
+def batches(spec: RunSpec, samples: Dataset, dp_rank: int, positions: Tensor) -> Iterator[dict[str, Tensor]]:
+    """Micro-batches of one data-parallel rank: tokens, labels and positions, [mbs, sequence] each.
 
     Micro-batch j of a step goes to data-parallel rank j mod dp, so a step holds the same micro-batches in every
     layout. ``positions`` are those of the sequence that this context-parallel rank holds.
     """
-    start = dp_rank * spec.mbs
-    while True:
-        rows = [sample(spec.training.seed, start + i, spec.seq_length, spec.model.vocab_size) for i in range(spec.mbs)]
-        tokens = torch.from_numpy(numpy.stack(rows))
+    loader = DataLoader(
+        samples,
+        batch_sampler=_order(spec, dp_rank),
+        # Mock tokens cost less than handing them over between processes.
+        num_workers=spec.data.num_workers if spec.data.kind != "mock" else 0,
+        pin_memory=spec.gpu != "CPU",
+    )
+    for batch in loader:
         yield {
-            "tokens": tokens[:, positions],
-            "labels": tokens[:, positions + 1],
+            "tokens": batch["tokens"][:, positions],
+            "labels": batch["labels"][:, positions],
             "position_ids": positions.expand(spec.mbs, -1),
         }
-        start += spec.dp * spec.mbs
+
+
+def _order(spec: RunSpec, dp_rank: int) -> list[range]:
+    """The samples of each micro-batch of this rank, over the whole run."""
+    total = spec.training.steps * spec.gbs
+    return [range(start, start + spec.mbs) for start in range(dp_rank * spec.mbs, total, spec.dp * spec.mbs)]
+
+
+def _indexed(spec: RunSpec) -> Dataset:
+    from megatron.core.datasets.blended_megatron_dataset_builder import BlendedMegatronDatasetBuilder
+    from megatron.core.datasets.gpt_dataset import GPTDataset, GPTDatasetConfig
+
+    config = GPTDatasetConfig(
+        random_seed=spec.training.seed,
+        sequence_length=spec.seq_length,
+        blend=([str(_prefix(spec))], None),
+        split="1,0,0",
+        path_to_cache=INDEX_CACHE,
+        tokenizer=_Tokens(spec.model.vocab_size),
+        reset_position_ids=False,
+        reset_attention_mask=False,
+        eod_mask_loss=False,
+        create_attention_mask=False,
+    )
+    needed = spec.training.steps * spec.gbs
+    builder = BlendedMegatronDatasetBuilder(GPTDataset, [needed, 0, 0], lambda: True, config)
+    samples: Dataset = builder.build()[0]
+    return samples
+
+
+def _prefix(spec: RunSpec) -> Path:
+    """Where the data set lies, without suffix. UserError if it is not the one that the spec names."""
+    prefix = Path(os.environ.get("BENCHRUN_DATA", "../../data")) / spec.data_set / "tokens"
+    manifest = prefix.with_suffix(".json")
+    try:
+        said: dict[str, Any] = json.loads(manifest.read_text())
+    except (OSError, ValueError) as error:
+        raise UserError(f"no data set: {error}", where=str(manifest), hint="datagen tokens makes it") from error
+    vocab_size = said.get("parameters", said).get("vocab_size")
+    if vocab_size != spec.model.vocab_size:
+        raise UserError(f"vocab_size {vocab_size}, the model has {spec.model.vocab_size}", where=str(manifest))
+    return prefix
+
+
+class _Tokens:
+    """All that megatron-core asks of a tokenizer when the tokens are there already."""
+
+    pad = None
+
+    def __init__(self, vocab_size: int) -> None:
+        self.vocab_size = vocab_size
+        self.eod = vocab_size - 1
+        self.unique_identifiers = {"class": "none", "vocab_size": vocab_size}

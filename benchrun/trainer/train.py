@@ -12,7 +12,7 @@ import torch
 
 from benchrun.recipe.spec import RunSpec
 from benchrun.trainer import build, cpu, log, ranks
-from benchrun.trainer.data import batches
+from benchrun.trainer.data import batches, dataset
 from benchrun.trainer.layers import chunk_positions
 
 GC_EVERY = 100
@@ -47,7 +47,8 @@ def train(spec: RunSpec) -> None:
     cp_rank = parallel_state.get_context_parallel_rank()
     positions = chunk_positions(spec.seq_length, spec.layout.cp, cp_rank)
     dp_rank = parallel_state.get_data_parallel_rank()
-    data = [batches(spec, dp_rank, positions) for _ in model]
+    samples = dataset(spec)
+    data = [batches(spec, samples, dp_rank, positions) for _ in model]
     step = partial(
         get_forward_backward_func(),
         forward_step_func=_forward_step,

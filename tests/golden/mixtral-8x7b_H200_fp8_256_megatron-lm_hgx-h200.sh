@@ -81,7 +81,8 @@ command=(
   --weight-decay 0.1 --clip-grad 1.0 --adam-beta1 0.9 --adam-beta2 0.95
   --init-method-std 0.02 --seed 1234
   # data: made by Megatron itself; its null tokenizer adds one token to the vocabulary
-  --mock-data --tokenizer-type NullTokenizer --vocab-size 31999 --make-vocab-size-divisible-by 128
+  --mock-data
+  --tokenizer-type NullTokenizer --vocab-size 31999 --make-vocab-size-divisible-by 128
   --num-workers 1 --no-create-attention-mask-in-dataloader --no-mmap-bin-files
   # logging: every step, nothing else in the measured time
   --log-interval 1 --log-throughput --eval-iters 0 --eval-interval 51
