@@ -1,104 +1,96 @@
 """A language that nobody speaks: pronounceable words, common ones short, and each with a word that likes to follow it.
 
-A word has a rank; how often it occurs falls as 1 / rank (Zipf). Half of the words of a text are drawn so, the other
-half are the successor of the word before them. A model that learns only frequencies gets to the first level of loss,
-one that learns successors to a lower one.
+A word has a rank, and how often it is drawn falls as 1 / rank (Zipf). Half of the words of a text are drawn so, each
+other one is the successor of the word before it. So a model that learns frequencies lowers its loss, and one that
+learns successors lowers it further.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
 from math import gcd
 
-import numpy as np
+import numpy
 from numpy.typing import NDArray
 
-from datagen.draws import LANGUAGE, Floats, pick, stream, uniforms
-from datagen.lengths import cumulative
-
-Ids = NDArray[np.int64]
+from datagen.sampling import Ints, draw_tokens, stream, token_table
 
 ONSETS, VOWELS, CODAS = "bdfgjklmnprstvwz", "aeiou", ("", "n", "r", "l", "s")
 SYLLABLES = tuple(onset + vowel + coda for coda in CODAS for onset in ONSETS for vowel in VOWELS)
-LEXICON = 65_536
+"""A syllable begins with its only onset, so a word is read in one way."""
+LEXICON = 1 << 16
 """Words that texts are made of; the language has more."""
 SENTENCE = 12
 """Words to a full stop."""
+WORDS, FOLLOWERS = 101, 102
+"""What a stream of bits is for."""
 
 
 def words(language: int, count: int) -> list[str]:
-    """The ``count`` most frequent words: all of one syllable, then all of two, then of three, shuffled within each."""
-    bits = stream(language, LANGUAGE)
+    """The ``count`` most frequent words: all of one syllable, then of two, then of three, in an order of the language."""
+    raw = stream(language, WORDS)
     found: list[str] = []
-    size = 1
-    for _ in range(3):
-        size *= len(SYLLABLES)
-        step, start = (int(raw) % size for raw in bits.random_raw(2))
+    for syllables in (1, 2, 3):
+        size = len(SYLLABLES) ** syllables
+        start, step = (int(word) % size for word in raw(2))
         while gcd(step, size) > 1:
             step += 1
-        # step and size have no common factor, so this meets each word once without keeping a list of all.
-        found.extend(_spell((start + rank * step) % size, size) for rank in range(min(size, count - len(found))))
+        # step and size have no common factor, so this meets every word once without a list of them all.
+        several = min(size, count - len(found))
+        found.extend(_spell((start + rank * step) % size, syllables) for rank in range(several))
     return found
 
 
-def _spell(number: int, size: int) -> str:
-    """Word ``number`` of the ``size`` that have its count of syllables."""
+def _spell(number: int, syllables: int) -> str:
     text = ""
-    while size > 1:
+    for _ in range(syllables):
         number, last = divmod(number, len(SYLLABLES))
-        size //= len(SYLLABLES)
         text = SYLLABLES[last] + text
     return text
 
 
 @lru_cache(maxsize=4)
-def frequencies(count: int) -> Floats:
-    """Cumulative frequencies of ``count`` ranks, for ``draws.pick``."""
-    return cumulative(1 / np.arange(1, count + 1))
-
-
-@lru_cache(maxsize=4)
-def successors(language: int, count: int) -> Ids:
-    """[count]: the rank that likes to follow each rank. Each rank follows one, of about the same frequency."""
-    follow = np.empty(count, dtype=np.int64)
-    low, bits = 0, stream(language, LANGUAGE, 1)
+def followers(language: int, count: int) -> NDArray[numpy.int64]:
+    """[count]: the rank that likes to follow each of ``count`` ranks; each follows one, of about the same frequency."""
+    follow = numpy.zeros(count, dtype=numpy.int64)
+    raw = stream(language, FOLLOWERS)
+    low, high = 0, min(count, 16)
     while low < count:
-        high = min(count, max(2 * low, 16))
-        # Rotated within an octave of ranks, never by nothing.
-        shift = 1 + int(bits.random_raw()) % max(high - low - 1, 1)
-        follow[low:high] = low + (np.arange(high - low) + shift) % (high - low)
-        low = high
+        # An octave of ranks, turned by a number of places that is never none.
+        shift = 1 + int(raw(1)[0]) % max(high - low - 1, 1)
+        follow[low:high] = low + (numpy.arange(high - low) + shift) % (high - low)
+        low, high = high, min(count, 2 * high)
     return follow
 
 
-def speak(bits: np.random.Philox, sizes: Ids, language: int, count: int) -> Ids:
-    """[sum of sizes]: the ranks, of ``count`` ones, of texts with so many words each."""
+def speak(raw: Callable[[int], Ints], sizes: Ints, language: int, count: int) -> Ints:
+    """The ranks of texts of ``sizes`` words, one after the other, out of the ``count`` most frequent words."""
     total = int(sizes.sum())
-    fresh = uniforms(bits, total) < 0.5
-    fresh[np.cumsum(sizes)[:-1]] = True
-    fresh[:1] = True
-    ranks = pick(frequencies(count), uniforms(bits, total))
-    follow = successors(language, count)
-    places = np.arange(total)
-    distance = places - np.maximum.accumulate(np.where(fresh, places, 0))
-    for step in range(1, int(distance.max(initial=0)) + 1):
-        here = np.flatnonzero(distance == step)
-        ranks[here] = follow[ranks[here - 1]]
-    return ranks
+    drawn = draw_tokens(token_table("zipf", 1.0, count), raw, total + total % 2)[:total].astype(numpy.int64)
+    fresh = numpy.unpackbits(raw(total // 64 + 1).view(numpy.uint8))[:total].astype(bool)
+    fresh[numpy.cumsum(sizes) - sizes] = True
+    places = numpy.arange(total)
+    distance = places - numpy.maximum.accumulate(numpy.where(fresh, places, 0))
+    follow = followers(language, count)
+    for step in range(1, int(distance.max()) + 1):
+        here = numpy.flatnonzero(distance == step)
+        drawn[here] = follow[drawn[here - 1]]
+    return drawn
 
 
 @lru_cache(maxsize=2)
-def _lexicon(language: int) -> list[str]:
+def lexicon(language: int) -> list[str]:
     """Every word, then every word with a full stop."""
     plain = words(language, LEXICON)
     return plain + [word + "." for word in plain]
 
 
-def write(ranks: Ids, sizes: Ids, language: int) -> list[str]:
-    """Ranks below LEXICON as texts of so many words each (no word: an empty text). A text ends with a full stop."""
-    ends = np.cumsum(sizes)
-    place = np.arange(len(ranks)) - np.repeat(ends - sizes, sizes)
-    stop = (place % SENTENCE == SENTENCE - 1) | (place == np.repeat(sizes, sizes) - 1)
-    lexicon = _lexicon(language)
-    spelled = [lexicon[i] for i in (ranks + LEXICON * stop).tolist()]
+def write(ranks: Ints, sizes: Ints, language: int) -> list[str]:
+    """Ranks below ``LEXICON`` as texts of ``sizes`` words. A text ends with a full stop; one without words is empty."""
+    ends = numpy.cumsum(sizes)
+    place = numpy.arange(len(ranks)) - numpy.repeat(ends - sizes, sizes)
+    stop = (place % SENTENCE == SENTENCE - 1) | (place == numpy.repeat(sizes, sizes) - 1)
+    every = lexicon(language)
+    spelled = [every[i] for i in (ranks + LEXICON * stop).tolist()]
     return [" ".join(spelled[end - size : end]) for end, size in zip(ends.tolist(), sizes.tolist(), strict=True)]
