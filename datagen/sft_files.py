@@ -28,7 +28,7 @@ from datagen.workers import in_order
 ORDER = 104
 """What a stream of bits is for."""
 Progress = Callable[[int, int], None]
-"""Called with the samples that are done and the samples there will be."""
+"""Called with the bytes that are done and about how many there will be."""
 
 
 def make_sft(
@@ -48,7 +48,7 @@ def make_sft(
         journal = Journal(prefix, "sft", said, outputs)
         rows = beside(prefix, ".spool") if packing else outputs[0]
         function = bound(_spooled, parameters, tokenizer) if packing else bound(lines, parameters)
-        _append(partial(rows), journal, parameters.samples, function, workers, progress)
+        _append(partial(rows), journal, -(-parameters.samples // BLOCK), function, workers, progress)
         facts: dict[str, Any] = {"samples": parameters.samples}
         if packing:
             facts |= _pack(partial(rows), outputs, parameters, tokenizer)
@@ -61,17 +61,16 @@ def make_sft(
 
 
 def _append(
-    path: Path, journal: Journal, samples: int, function: Callable[[int], bytes], workers: int, progress: Progress
+    path: Path, journal: Journal, blocks: int, function: Callable[[int], bytes], workers: int, progress: Progress
 ) -> None:
     """Every block behind the other; those that an earlier process left whole are kept."""
-    blocks = -(-samples // BLOCK)
     with path.open("r+b" if path.exists() else "w+b") as file:
         first = _whole(file, journal)
         for number, data in enumerate(in_order(function, range(first, blocks), workers), first):
             file.write(data)
             file.flush()
             journal.add(f"{number}:{len(data)}", crc32(data))
-            progress(min((number + 1) * BLOCK, samples), samples)
+            progress(file.tell(), file.tell() * blocks // (number + 1))
 
 
 def _whole(file: IO[bytes], journal: Journal) -> int:

@@ -67,7 +67,7 @@ def followers(language: int, count: int) -> NDArray[numpy.int64]:
 def speak(raw: Callable[[int], Ints], sizes: Ints, language: int, count: int) -> Ints:
     """The ranks of texts of ``sizes`` words, one after the other, out of the ``count`` most frequent words."""
     total = int(sizes.sum())
-    drawn = draw_tokens(token_table("zipf", 1.0, count), raw, total + total % 2)[:total].astype(numpy.int64)
+    drawn = draw_tokens(token_table("zipf", 1.0, count, "int32"), raw, total + total % 2)[:total].astype(numpy.int64)
     fresh = numpy.unpackbits(raw(total // 64 + 1).view(numpy.uint8))[:total].astype(bool)
     fresh[numpy.cumsum(sizes) - sizes] = True
     places = numpy.arange(total)
@@ -80,10 +80,9 @@ def speak(raw: Callable[[int], Ints], sizes: Ints, language: int, count: int) ->
 
 
 @lru_cache(maxsize=2)
-def lexicon(language: int) -> list[str]:
-    """Every word, then every word with a full stop."""
-    plain = words(language, LEXICON)
-    return plain + [word + "." for word in plain]
+def _lexicon(language: int) -> NDArray[numpy.uint64]:
+    """[LEXICON]: each word in eight bytes: a space, up to six letters, and a last one that is left for a full stop."""
+    return numpy.array([f" {word}".encode() for word in words(language, LEXICON)], dtype="S8").view(numpy.uint64)
 
 
 def write(ranks: Ints, sizes: Ints, language: int) -> list[str]:
@@ -91,6 +90,10 @@ def write(ranks: Ints, sizes: Ints, language: int) -> list[str]:
     ends = numpy.cumsum(sizes)
     place = numpy.arange(len(ranks)) - numpy.repeat(ends - sizes, sizes)
     stop = (place % SENTENCE == SENTENCE - 1) | (place == numpy.repeat(sizes, sizes) - 1)
-    every = lexicon(language)
-    spelled = [every[i] for i in (ranks + LEXICON * stop).tolist()]
-    return [" ".join(spelled[end - size : end]) for end, size in zip(ends.tolist(), sizes.tolist(), strict=True)]
+    letters = _lexicon(language)[ranks].view(numpy.uint8).reshape(-1, 8)
+    letters[stop, 7] = ord(".")
+    used = letters != 0
+    text = letters[used].tobytes().decode("ascii")
+    places = numpy.concatenate([[0], numpy.cumsum(used.sum(axis=1))])
+    cuts = zip(places[ends - sizes].tolist(), places[ends].tolist(), strict=True)
+    return [text[start + 1 : end] for start, end in cuts]
