@@ -1,0 +1,121 @@
+"""Random draws that are fast, and the same everywhere: integer tables made once, then raw bits of SFC64.
+
+A stream of bits is named by numbers (seed, shard, purpose, block), so any block can be made by itself, in any order, by
+any process. Floating point only makes the tables; what is drawn from them are integers.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import lru_cache
+from statistics import NormalDist
+from typing import Any, NamedTuple, cast
+
+import numpy
+from numpy.typing import NDArray
+
+Ints = NDArray[Any]
+
+QUANTILES = 1 << 16
+LOGNORMAL_SIGMA = 1.0
+"""Of the logarithm of a length: most documents are short, one in fifty is eight times the median."""
+ZIPF_LENGTHS_EXPONENT = 1.5
+"""The chance of a document longer than x falls as x to the power of minus this."""
+
+
+def stream(seed: int, *name: int) -> Callable[[int], Ints]:
+    """A function that gives the next ``n`` raw 64-bit words of the stream of this name."""
+    # A published algorithm, kept stable by numpy; SFC64 is its fastest generator.
+    raw = numpy.random.SFC64(numpy.random.SeedSequence(seed, spawn_key=name)).random_raw
+    return cast("Callable[[int], Ints]", raw)
+
+
+@lru_cache(maxsize=4)
+def length_table(kind: str, mean: int) -> Ints:
+    """65536 equally likely lengths, int64, at least 1, whose mean is ``mean`` (to its rounding)."""
+    if kind == "fixed":
+        return numpy.full(QUANTILES, mean, dtype=numpy.int64)
+    middles = (numpy.arange(QUANTILES) + 0.5) / QUANTILES
+    if kind == "lognormal":
+        normal = NormalDist()
+        shape = numpy.array([math.exp(LOGNORMAL_SIGMA * normal.inv_cdf(float(u))) for u in middles])
+    else:
+        shape = numpy.array([math.pow(1 - u, -1 / ZIPF_LENGTHS_EXPONENT) for u in middles.tolist()])
+
+    def lengths(scale: float) -> Ints:
+        return numpy.maximum(numpy.rint(shape * scale), 1).astype(numpy.int64)
+
+    low, high = 0.0, 2.0 * mean
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if lengths(middle).mean() < mean else (low, middle)
+    return lengths(high)
+
+
+def draw_lengths(table: Ints, raw: Callable[[int], Ints], count: int) -> Ints:
+    """``count`` lengths (a multiple of four)."""
+    lengths: Ints = table[raw(count // 4).view(numpy.uint16)]
+    return lengths
+
+
+class TokenTable(NamedTuple):
+    """Walker's alias method: a bucket each, and in each bucket two tokens, of which a threshold decides.
+
+    32 random bits make a token: the low ones choose the bucket, and all of them are compared with its threshold.
+    """
+
+    thresholds: Ints
+    """[buckets] uint32."""
+    tokens: Ints
+    """[2 * buckets]: of bucket b, the alias at 2b and its own token at 2b + 1."""
+    probabilities: NDArray[numpy.float64]
+    """[tokens]: what is really drawn, in steps of 2^-32."""
+
+
+@lru_cache(maxsize=2)
+def token_table(kind: str, exponent: float, count: int, dtype: str) -> TokenTable:
+    """For tokens 0 to ``count`` - 1; in ``zipf``, token t is drawn as often as (t + 1) ** -exponent says."""
+    bits = max(1, (count - 1).bit_length())
+    buckets, capacity = 1 << bits, 1 << (32 - bits)
+    weights = [1.0] * count if kind == "uniform" else [math.pow(rank, -exponent) for rank in range(1, count + 1)]
+    left = _integer_weights(numpy.array(weights)) + [0] * (buckets - count)
+    probabilities = numpy.array(left[:count]) / 2.0**32
+    alias, own = list(range(buckets)), [capacity] * buckets
+    small = [bucket for bucket in range(buckets) if left[bucket] < capacity]
+    large = [bucket for bucket in range(buckets) if left[bucket] > capacity]
+    while small:
+        bucket = small.pop()
+        donor = large[-1]
+        own[bucket], alias[bucket] = left[bucket], donor
+        left[donor] -= capacity - left[bucket]
+        if left[donor] <= capacity:
+            large.pop()
+            if left[donor] < capacity:
+                small.append(donor)
+    pairs = numpy.empty(2 * buckets, dtype)
+    pairs[0::2], pairs[1::2] = alias, range(buckets)
+    # A full bucket needs a threshold of 2^32, one too many: its alias is itself, and any will do.
+    thresholds = numpy.array([(part % capacity) << bits for part in own], dtype=numpy.uint32)
+    return TokenTable(thresholds, pairs, probabilities)
+
+
+def _integer_weights(weights: NDArray[numpy.float64]) -> list[int]:
+    """Whole numbers in proportion to ``weights`` whose sum is 2^32."""
+    exact = weights / weights.sum() * 2.0**32
+    whole = numpy.floor(exact).astype(numpy.int64)
+    missing = (1 << 32) - int(whole.sum())
+    whole[numpy.argsort(whole - exact, kind="stable")[:missing]] += 1
+    return cast("list[int]", whole.tolist())
+
+
+def draw_tokens(table: TokenTable, raw: Callable[[int], Ints], count: int) -> Ints:
+    """``count`` tokens (an even number)."""
+    bits = raw(count // 2).view(numpy.uint32)
+    index = numpy.empty(count, dtype=numpy.intp)
+    numpy.bitwise_and(bits, len(table.thresholds) - 1, out=index, casting="unsafe")
+    own = bits < table.thresholds.take(index, mode="clip")
+    index <<= 1
+    index += own.view(numpy.int8)
+    tokens: Ints = table.tokens.take(index, mode="clip")
+    return tokens
