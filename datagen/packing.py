@@ -15,8 +15,8 @@ Places = NDArray[numpy.int64]
 def first_fit_decreasing(sizes: NDArray[Any], capacity: int) -> Places:
     """[samples]: the pack of each sample, so that no pack's sizes add up to more than ``capacity``.
 
-    The longest sample first, each into the first pack with room for it. Samples of one size are placed at once: first fit
-    fills the first pack with as many as go in, then the next. No size may exceed ``capacity``.
+    The longest sample first, each into the first pack with room for it. Samples of one size are placed at once: first
+    fit fills the first pack with as many as go in, then the next. No size may exceed ``capacity``.
     """
     packs = numpy.empty(len(sizes), dtype=numpy.int64)
     order = numpy.argsort(-sizes.astype(numpy.int64), kind="stable")
@@ -38,8 +38,8 @@ def first_fit_decreasing(sizes: NDArray[Any], capacity: int) -> Places:
 def packed(samples: Iterable[tuple[list[int], int]]) -> dict[str, list[int]]:
     """One packed sequence of samples, each its tokens and how many of them are the prompt.
 
-    ``loss_mask`` stands over the labels, as NeMo's GPTSFTPackedDataset reads it: entry i is 1 if the token after token i
-    is of the answer. It reads neither the last token of a sample as input nor the last entry of its mask.
+    ``loss_mask`` stands over the labels, as NeMo's GPTSFTPackedDataset reads it: entry i is 1 if the token after
+    token i is of the answer. The last token of a sample is no input, and the last entry of its mask is not read.
     """
     sequence: dict[str, list[int]] = {"input_ids": [], "loss_mask": [], "seq_start_id": []}
     for tokens, prompt in samples:

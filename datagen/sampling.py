@@ -32,8 +32,11 @@ def stream(seed: int, *name: int) -> Callable[[int], Ints]:
 
 
 @lru_cache(maxsize=4)
-def length_table(kind: str, mean: int) -> Ints:
-    """65536 equally likely lengths, int64, at least 1, whose mean is ``mean`` (to its rounding)."""
+def length_table(kind: str, mean: int, least: int = 1, most: int | None = None) -> Ints:
+    """65536 equally likely lengths, int64, from ``least`` to ``most``, whose mean is ``mean`` (to its rounding).
+
+    What the distribution has beyond a bound is put there. ``most``, if given, is at least twice the mean, or ``fixed``.
+    """
     if kind == "fixed":
         return numpy.full(QUANTILES, mean, dtype=numpy.int64)
     middles = (numpy.arange(QUANTILES) + 0.5) / QUANTILES
@@ -44,7 +47,7 @@ def length_table(kind: str, mean: int) -> Ints:
         shape = numpy.array([math.pow(1 - u, -1 / ZIPF_LENGTHS_EXPONENT) for u in middles.tolist()])
 
     def lengths(scale: float) -> Ints:
-        return numpy.maximum(numpy.rint(shape * scale), 1).astype(numpy.int64)
+        return numpy.clip(numpy.rint(shape * scale), least, most).astype(numpy.int64)
 
     low, high = 0.0, 2.0 * mean
     for _ in range(60):

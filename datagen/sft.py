@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, cast
 
 import numpy
 from numpy.typing import NDArray
@@ -59,13 +59,14 @@ class Parameters(BaseModel):
     def _fits(self) -> Parameters:
         if self.format != "packed" and (self.seq_length, self.vocab_size, self.tokenizer) != (None, None, None):
             raise ValueError(f"{self.format} is text: seq_length, vocab_size and tokenizer are for packed")
-        if self.format == "packed" and (self.seq_length is None or (self.vocab_size is None) == (self.tokenizer is None)):
+        if self.format != "packed":
+            return self
+        if self.seq_length is None or (self.vocab_size is None) == (self.tokenizer is None):
             raise ValueError("packed needs a seq_length, and either a vocab_size or a tokenizer")
-        if self.vocab_size and self.seq_length and self.mean_length > self.seq_length // 2:
-            # Towards the end of the sequence there is no room for the longer half of a distribution.
-            if self.lengths != "fixed" or self.mean_length > self.seq_length:
-                most = self.seq_length if self.lengths == "fixed" else self.seq_length // 2
-                raise ValueError(f"mean_length {self.mean_length}: with seq_length {self.seq_length} at most {most}")
+        # Towards the end of the sequence there is no room for the longer half of a distribution.
+        most = self.seq_length if self.lengths == "fixed" else self.seq_length // 2
+        if self.vocab_size and self.mean_length > most:
+            raise ValueError(f"mean_length {self.mean_length}: with seq_length {self.seq_length} at most {most}")
         return self
 
     def length_table(self) -> Ints:
@@ -123,7 +124,8 @@ def _draw(parameters: Parameters, number: int) -> _Drawn:
 
 def _answers(sizes: Ints, bits: Ints, least: int, most: Ints) -> Ints:
     """How much of each sample is the answer: a quarter to three quarters, evenly spread."""
-    return numpy.clip(sizes * (16 + (bits >> numpy.uint64(8)).astype(numpy.int64) % 33) // 64, least, most)
+    share = 16 + (bits >> numpy.uint64(8)).astype(numpy.int64) % 33
+    return cast("Ints", numpy.clip(sizes * share // 64, least, most))
 
 
 def _fields(parameters: Parameters, number: int) -> tuple[Ints, list[str]]:

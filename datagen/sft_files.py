@@ -7,8 +7,7 @@ and memory holds their lengths only.
 from __future__ import annotations
 
 import json
-import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial as bound
 from pathlib import Path
 from typing import IO, Any, NamedTuple
@@ -34,10 +33,10 @@ Progress = Callable[[int, int], None]
 def make_sft(
     prefix: Path, parameters: Parameters, tokenizer: Path | None, workers: int, progress: Progress
 ) -> tuple[Manifest, bool]:
-    """The data set at ``prefix``, and whether it had to be made. What an earlier process left unfinished is gone on with.
+    """The data set at ``prefix``, and whether it had to be made. What an earlier process left unfinished is continued.
 
-    ``tokenizer``: the folder of the one that ``parameters`` names. UserError if something else is there; MachineError if
-    the machine does not let it be written.
+    ``tokenizer``: the folder of the one that ``parameters`` names. UserError if something else is there; MachineError
+    if the machine does not let it be written.
     """
     said = parameters.model_dump(mode="json")
     with machine_errors(prefix), locked(prefix):
@@ -104,7 +103,7 @@ class _Spool(NamedTuple):
 
 def _read(path: Path) -> _Spool:
     data = numpy.memmap(path, dtype=numpy.int32, mode="r")
-    heads: list[tuple[Ints, Ints, Ints]] = []
+    heads: list[tuple[Ints, ...]] = []
     place = cut = 0
     while place < len(data):
         count = int(data[place])
@@ -113,7 +112,8 @@ def _read(path: Path) -> _Spool:
         heads.append((sizes, prompts, starts))
         place = int(starts[-1] + sizes[-1])
         cut += int(cuts.sum())
-    return _Spool(data, *(numpy.concatenate(column) for column in zip(*heads, strict=True)), cut)
+    sizes, prompts, starts = (numpy.concatenate(column) for column in zip(*heads, strict=True))
+    return _Spool(data, sizes, prompts, starts, cut)
 
 
 def _pack(rows: Path, outputs: list[Path], parameters: Parameters, tokenizer: Path | None) -> dict[str, Any]:
@@ -140,7 +140,8 @@ def _pack(rows: Path, outputs: list[Path], parameters: Parameters, tokenizer: Pa
 
 
 def _sequence(spool: _Spool, samples: Ints) -> dict[str, list[int]]:
-    rows = zip(spool.places[samples].tolist(), spool.sizes[samples].tolist(), spool.prompts[samples].tolist(), strict=True)
+    columns = (column[samples].tolist() for column in (spool.places, spool.sizes, spool.prompts))
+    rows = zip(*columns, strict=True)
     return packed((spool.data[place : place + size].tolist(), prompt) for place, size, prompt in rows)
 
 

@@ -28,7 +28,7 @@ WORDS, FOLLOWERS = 101, 102
 
 
 def words(language: int, count: int) -> list[str]:
-    """The ``count`` most frequent words: all of one syllable, then of two, then of three, in an order of the language."""
+    """The ``count`` most frequent words: all of one syllable, then of two, then of three, shuffled by the language."""
     raw = stream(language, WORDS)
     found: list[str] = []
     for syllables in (1, 2, 3):

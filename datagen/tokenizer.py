@@ -1,7 +1,7 @@
-"""A tokenizer of exactly the size that was asked for, made without training: byte-level BPE for the language of ``text``.
+"""A tokenizer of exactly the size that was asked for, made without training: byte-level BPE for datagen's language.
 
-Its merges are the way a word is built: letters to syllables, a space and a syllable to the beginning of a word, that and
-a syllable to a longer word. So frequent words are one token, rarer ones a few, and any other text is its bytes.
+Its merges are the way a word is built: letters to syllables, a space and a syllable to the beginning of a word, that
+and a syllable to a longer word. So frequent words are one token, rarer ones a few, and any other text is its bytes.
 """
 
 from __future__ import annotations
