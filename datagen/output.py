@@ -48,7 +48,8 @@ def machine_errors(prefix: Path) -> Iterator[None]:
         if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
             hint = f"make room and {again}, or remove {prefix}*"
             raise MachineError(f"cannot write: {error.strerror}", where=where, hint=hint) from error
-        if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.ENAMETOOLONG, errno.EISDIR):
+        wrong_place = (errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ENAMETOOLONG)
+        if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS, *wrong_place):
             hint = "--output is a folder you may write to, and a name"
             raise UserError(f"cannot write: {error.strerror}", where=where, hint=hint) from error
         hint = f"when the machine is well again, {again}"

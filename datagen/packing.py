@@ -38,14 +38,15 @@ def first_fit_decreasing(sizes: NDArray[Any], capacity: int) -> Places:
 def packed(samples: Iterable[tuple[list[int], int]]) -> dict[str, list[int]]:
     """One packed sequence of samples, each its tokens and how many of them are the prompt.
 
-    ``loss_mask`` stands over the labels, as NeMo's GPTSFTPackedDataset reads it: entry i is 1 if the token after
-    token i is of the answer. The last token of a sample is no input, and the last entry of its mask is not read.
+    ``loss_mask`` stands over the labels, as NeMo from 2.2 on and Megatron-Bridge read it: entry i is 1 if the token
+    after token i is of the answer; they do not read the entry of a sample's last token. NeMo 2.1 and older read it as
+    standing over the tokens, so there the last token of a prompt counts with the answer.
     """
     sequence: dict[str, list[int]] = {"input_ids": [], "loss_mask": [], "seq_start_id": []}
     for tokens, prompt in samples:
         sequence["seq_start_id"].append(len(sequence["input_ids"]))
         sequence["input_ids"] += tokens
-        sequence["loss_mask"] += [0] * (prompt - 1) + [1] * (len(tokens) - prompt) + [0]
+        sequence["loss_mask"] += [0] * (prompt - 1) + [1] * (len(tokens) - prompt + 1)
     return sequence
 
 

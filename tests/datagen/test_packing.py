@@ -28,7 +28,7 @@ def make(path, parameters=PARAMETERS, tokenizer=None):
 
 
 def read(sequence):
-    """As NeMo 2's GPTSFTPackedDataset does: (inputs, labels, mask) of each sample of a packed sequence."""
+    """As GPTSFTPackedDataset of NeMo 2.2 and later does: (inputs, labels, mask) of each sample of a packed sequence."""
     ids, mask = sequence["input_ids"], sequence["loss_mask"]
     assert type(sequence["seq_start_id"]) is list  # NeMo adds a list to it, which would add numbers to an array
     for start, end in pairwise([*sequence["seq_start_id"], len(ids)]):
@@ -58,7 +58,7 @@ def test_no_sequence_is_too_long_and_no_token_is_lost(tmp_path):
     assert max(filled) <= 256
     assert sorted(found(sequences)) == sorted(samples())
     assert facts["tokens"] == sum(len(sequence["input_ids"]) for sequence in sequences)
-    assert facts["answer_tokens"] == sum(sum(sequence["loss_mask"]) for sequence in sequences)
+    assert facts["answer_tokens"] == sum(len(answer) for _, answer in found(sequences))
 
 
 def test_only_the_last_token_of_a_sample_ends_it(tmp_path):

@@ -125,3 +125,11 @@ def test_a_folder_with_another_tokenizer_is_left_alone(tmp_path, capsys):
     assert ended.value.code == 2
     assert "tokenizer.json: is there already, without a manifest" in capsys.readouterr().err
     assert json.loads((tmp_path / "tokenizer.json").read_text()) == {}
+
+
+def test_a_file_is_no_folder(tmp_path, capsys):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(SystemExit) as ended:
+        main(["tokenizer", "--output", str(tmp_path / "file"), "--vocab-size", "300"])
+    assert ended.value.code == 2
+    assert "file: cannot write: File exists" in capsys.readouterr().err
