@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from functools import lru_cache
 from pathlib import Path
 
@@ -31,6 +32,8 @@ def load_tokenizer(folder: Path) -> Tokenizer:
         import tokenizers
     except ImportError as error:
         raise UserError("packing text needs the tokenizers library", hint="pip install 'benchrun[data]'") from error
+    # --workers says how many cores are used; the library would use all of them in each worker.
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"
     config, path = folder / "tokenizer_config.json", folder / "tokenizer.json"
     try:
         # A string, or an object with the string in it.
