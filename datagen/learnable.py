@@ -16,14 +16,14 @@ from datagen.sampling import Ints
 JUMP = 0.25
 
 
-def follow(drawn: Ints, raw: Callable[[int], Ints], count: int) -> Ints:
-    """``drawn`` [n] at the jumps, counted upwards between them, modulo ``count``; the first is a jump."""
+def follow(drawn: Ints, raw: Callable[[int], Ints], count: int) -> None:
+    """Keep ``drawn`` [n] at the jumps and count upwards between them, modulo ``count``; the first is a jump."""
     n = len(drawn)
-    jumps = raw(n // 8).view(numpy.uint8) < int(JUMP * 256)
+    jumps = raw(n // 8 + 1).view(numpy.uint8)[:n] < int(JUMP * 256)
     jumps[0] = True
     places = numpy.arange(n, dtype=numpy.int64)
     last = numpy.maximum.accumulate(numpy.where(jumps, places, 0))
-    return ((drawn[last] + (places - last)) % count).astype(drawn.dtype)
+    drawn[:] = (drawn[last] + (places - last)) % count
 
 
 def floor_loss(probabilities: NDArray[numpy.float64], mean_length: float, *, learnable: bool) -> float:

@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import functools
-import itertools
+import glob
 import os
 from collections.abc import Callable, Iterator
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
-from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 
-from benchrun.errors import MachineError
 from datagen import __version__
 from datagen.indexed import write_index
 from datagen.manifest import Manifest
-from datagen.output import Journal, beside, file_of, finish, locked, machine_errors, made, partial, room_for
+from datagen.output import PARTIAL, Journal, beside, file_of, finish, locked, machine_errors, made, partial, room_for
 from datagen.tokens import Parameters, Part, Shard, facts, lengths, make, parts, plan, prefix_of
+from datagen.workers import in_order
 
 Progress = Callable[[int, int], None]
 """Called with the bytes that are done and the bytes there will be."""
-Made = tuple[Part, int, int]
 
 
 def make_tokens(prefix: Path, parameters: Parameters, workers: int, progress: Progress) -> tuple[Manifest, bool]:
@@ -35,12 +32,11 @@ def make_tokens(prefix: Path, parameters: Parameters, workers: int, progress: Pr
 
 
 def _make(prefix: Path, parameters: Parameters, workers: int, progress: Progress) -> Manifest:
+    room_for(prefix, parameters.bytes - _written(prefix))
     shards = plan(parameters)
     names = [prefix_of(prefix, parameters, shard.number) for shard in shards]
     outputs = [beside(name, suffix) for name in names for suffix in (".bin", ".idx")]
     said = facts(parameters, shards)
-    written = sum(path.stat().st_blocks * 512 for path in map(partial, outputs) if path.exists())
-    room_for(prefix, said["bytes"] + 20 * said["documents"] - written)
     journal = Journal(prefix, "tokens", parameters.model_dump(mode="json"), outputs)
 
     sums: dict[Part, int] = {}
@@ -70,32 +66,19 @@ def _make(prefix: Path, parameters: Parameters, workers: int, progress: Progress
     return manifest
 
 
+def _written(prefix: Path) -> int:
+    """Bytes that an earlier process left on the disk."""
+    return sum(path.stat().st_blocks * 512 for path in prefix.parent.glob(f"{glob.escape(prefix.name)}*{PARTIAL}"))
+
+
 def _all(
     prefix: Path, parameters: Parameters, shards: list[Shard], known: dict[str, int], workers: int
-) -> Iterator[Made]:
-    """Every part made, in the order in which they are done."""
-    todo = (
-        (part, prefix, parameters, shard, known.get(part.name)) for shard in shards for part in parts(parameters, shard)
-    )
+) -> Iterator[tuple[Part, int, int]]:
+    """Every part made, with its checksum and its bytes."""
     parameters.token_table()  # once, before processes are forked
-    if workers == 1:
-        yield from itertools.starmap(make, todo)
-        return
-    with ProcessPoolExecutor(workers) as pool:
-        running: set[Future[Made]] = set()
-        try:
-            # A few parts ahead of each worker: all of them at once would be a list as long as the data.
-            for arguments in todo:
-                running.add(pool.submit(make, *arguments))
-                if len(running) >= 2 * workers:
-                    finished, running = wait(running, return_when=FIRST_COMPLETED)
-                    yield from (future.result() for future in finished)
-            yield from (future.result() for future in running)
-        except BrokenProcessPool as error:
-            hint = "was it killed for its memory? The same command goes on from where it stopped"
-            raise MachineError("a worker process ended", where=str(prefix), hint=hint) from error
-        finally:
-            pool.shutdown(cancel_futures=True)
+    each = ((part, shard) for shard in shards for part in parts(parameters, shard))
+    tasks = ((part, shard, known.get(part.name)) for part, shard in each)
+    return in_order(functools.partial(make, prefix, parameters), tasks, workers)
 
 
 def default_workers() -> int:

@@ -23,6 +23,10 @@ from datagen import __version__
 from datagen.manifest import File, Manifest, describe, load, missing
 
 PARTIAL = ".partial"
+_NO_PLACE = {
+    *(errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOENT, errno.EEXIST),
+    *(errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG),
+}
 RESERVE = 1 << 20
 """Bytes that must stay free beside the data: index, journal, manifest."""
 
@@ -48,8 +52,7 @@ def machine_errors(prefix: Path) -> Iterator[None]:
         if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
             hint = f"make room and {again}, or remove {prefix}*"
             raise MachineError(f"cannot write: {error.strerror}", where=where, hint=hint) from error
-        wrong_place = (errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ENAMETOOLONG)
-        if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS, *wrong_place):
+        if error.errno in _NO_PLACE:
             hint = "--output is a folder you may write to, and a name"
             raise UserError(f"cannot write: {error.strerror}", where=where, hint=hint) from error
         hint = f"when the machine is well again, {again}"

@@ -65,19 +65,20 @@ def draw_lengths(table: Ints, raw: Callable[[int], Ints], count: int) -> Ints:
 class TokenTable(NamedTuple):
     """Walker's alias method: a bucket each, and in each bucket two tokens, of which a threshold decides.
 
-    32 random bits make a token: the low ones choose the bucket, and all of them are compared with its threshold.
+    A token takes 32 random bits: the low ones choose the bucket, whose own token has its number; the high ones are
+    compared with the threshold, and from there on the bucket's other token is taken.
     """
 
-    thresholds: Ints
-    """[buckets] uint32."""
-    tokens: Ints
-    """[2 * buckets]: of bucket b, the alias at 2b and its own token at 2b + 1."""
+    bits: int
+    """That choose a bucket."""
+    packed: NDArray[numpy.uint32]
+    """[buckets]: threshold in the high bits, other token in the low ones. One small table stays in the cache."""
     probabilities: NDArray[numpy.float64]
     """[tokens]: what is really drawn, in steps of 2^-32."""
 
 
 @lru_cache(maxsize=2)
-def token_table(kind: str, exponent: float, count: int, dtype: str) -> TokenTable:
+def token_table(kind: str, exponent: float, count: int) -> TokenTable:
     """For tokens 0 to ``count`` - 1; in ``zipf``, token t is drawn as often as (t + 1) ** -exponent says."""
     bits = max(1, (count - 1).bit_length())
     buckets, capacity = 1 << bits, 1 << (32 - bits)
@@ -96,11 +97,11 @@ def token_table(kind: str, exponent: float, count: int, dtype: str) -> TokenTabl
             large.pop()
             if left[donor] < capacity:
                 small.append(donor)
-    pairs = numpy.empty(2 * buckets, dtype)
-    pairs[0::2], pairs[1::2] = alias, range(buckets)
-    # A full bucket needs a threshold of 2^32, one too many: its alias is itself, and any will do.
-    thresholds = numpy.array([(part % capacity) << bits for part in own], dtype=numpy.uint32)
-    return TokenTable(thresholds, pairs, probabilities)
+    # A full bucket needs a threshold of ``capacity``, one too many: its other token is its own, and any will do.
+    packed = numpy.array(
+        [(part % capacity) << bits | other for part, other in zip(own, alias, strict=True)], numpy.uint32
+    )
+    return TokenTable(bits, packed, probabilities)
 
 
 def _integer_weights(weights: NDArray[numpy.float64]) -> list[int]:
@@ -112,13 +113,18 @@ def _integer_weights(weights: NDArray[numpy.float64]) -> list[int]:
     return cast("list[int]", whole.tolist())
 
 
-def draw_tokens(table: TokenTable, raw: Callable[[int], Ints], count: int) -> Ints:
-    """``count`` tokens (an even number)."""
-    bits = raw(count // 2).view(numpy.uint32)
-    index = numpy.empty(count, dtype=numpy.intp)
-    numpy.bitwise_and(bits, len(table.thresholds) - 1, out=index, casting="unsafe")
-    own = bits < table.thresholds.take(index, mode="clip")
-    index <<= 1
-    index += own.view(numpy.int8)
-    tokens: Ints = table.tokens.take(index, mode="clip")
-    return tokens
+def draw_tokens(table: TokenTable, raw: Callable[[int], Ints], count: int, out: Ints) -> None:
+    """Draw ``count`` tokens (an even number) and put the first ones into ``out`` [n <= count]."""
+    mask = numpy.uint32(len(table.packed) - 1)
+    high = raw(count // 2).view(numpy.uint32)
+    tokens: NDArray[numpy.uint32] = high & mask
+    other = table.packed.take(tokens.astype(numpy.intp), mode="clip")
+    high >>= table.bits
+    high -= other >> table.bits
+    below = high.view(numpy.int32)
+    below >>= 31  # all ones where the threshold was not reached
+    other &= mask
+    # Where below: the bucket's own token, else the other one. Half of them at random: a branch would cost more.
+    tokens ^= other
+    tokens &= high
+    numpy.bitwise_xor(tokens[: len(out)], other[: len(out)], out=out, casting="unsafe")

@@ -67,7 +67,8 @@ def followers(language: int, count: int) -> NDArray[numpy.int64]:
 def speak(raw: Callable[[int], Ints], sizes: Ints, language: int, count: int) -> Ints:
     """The ranks of texts of ``sizes`` words, one after the other, out of the ``count`` most frequent words."""
     total = int(sizes.sum())
-    drawn = draw_tokens(token_table("zipf", 1.0, count, "int32"), raw, total + total % 2)[:total].astype(numpy.int64)
+    drawn = numpy.empty(total, dtype=numpy.int64)
+    draw_tokens(token_table("zipf", 1.0, count), raw, total + total % 2, drawn)
     fresh = numpy.unpackbits(raw(total // 64 + 1).view(numpy.uint8))[:total].astype(bool)
     fresh[numpy.cumsum(sizes) - sizes] = True
     places = numpy.arange(total)

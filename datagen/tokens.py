@@ -7,17 +7,17 @@ of a file can be made by any process at any time, and memory does not grow with 
 
 from __future__ import annotations
 
-import os
 from bisect import bisect_right
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import lru_cache
-from itertools import chain
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import numpy
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from datagen.direct import write_at
 from datagen.indexed import LONGEST, dtype_of
 from datagen.learnable import floor_loss, follow
 from datagen.manifest import PART_BYTES, crc32
@@ -61,9 +61,14 @@ class Parameters(BaseModel):
         """Of a token in the file."""
         return dtype_of(self.vocab_size)
 
+    @property
+    def bytes(self) -> int:
+        """Of the tokens of all shards."""
+        return self.tokens * numpy.dtype(self.dtype).itemsize
+
     def token_table(self) -> TokenTable:
         """What tokens are drawn from; never the end-of-document token."""
-        return token_table(self.distribution, self.exponent, self.vocab_size - 1, self.dtype)
+        return token_table(self.distribution, self.exponent, self.vocab_size - 1)
 
     def floor_loss(self) -> float:
         """The mean loss of a model that has learnt everything there is, in nats a token."""
@@ -138,22 +143,20 @@ def _ends(parameters: Parameters, shard: Shard, first: int, after: int) -> Ints:
     return inside
 
 
-def block(parameters: Parameters, shard: Shard, number: int) -> Iterator[Ints]:
-    """The tokens of one block, a chunk after the other."""
+def fill(parameters: Parameters, shard: Shard, first: int, out: Ints) -> None:
+    """Put the tokens from ``first`` on (a multiple of ``BLOCK``) into ``out`` [n]."""
     table = parameters.token_table()
-    tokens = stream(parameters.seed, shard.number, TOKENS, number)
-    jumps = stream(parameters.seed, shard.number, JUMPS, number)
-    after_block = min((number + 1) * BLOCK, shard.tokens)
-    ends = _ends(parameters, shard, number * BLOCK, after_block)
-    for first in range(number * BLOCK, after_block, CHUNK):
-        after = min(first + CHUNK, after_block)
-        drawn = draw_tokens(table, tokens, CHUNK)
-        if parameters.learnable:
-            drawn = follow(drawn, jumps, parameters.vocab_size - 1)
-        drawn = drawn[: after - first]
-        here = ends[numpy.searchsorted(ends, first) : numpy.searchsorted(ends, after)]
-        drawn[here - first] = parameters.vocab_size - 1
-        yield drawn
+    eod = parameters.vocab_size - 1
+    for start in range(0, len(out), BLOCK):
+        number = (first + start) // BLOCK
+        tokens = stream(parameters.seed, shard.number, TOKENS, number)
+        jumps = stream(parameters.seed, shard.number, JUMPS, number)
+        for place in range(start, min(start + BLOCK, len(out)), CHUNK):
+            here = out[place : min(place + CHUNK, len(out))]
+            draw_tokens(table, tokens, CHUNK, here)
+            if parameters.learnable:
+                follow(here, jumps, eod)
+    out[_ends(parameters, shard, first, first + len(out)) - first] = eod
 
 
 def parts(parameters: Parameters, shard: Shard) -> list[Part]:
@@ -162,41 +165,32 @@ def parts(parameters: Parameters, shard: Shard) -> list[Part]:
     return [Part(shard.number, number) for number in range(-(-size // PART_BYTES))]
 
 
-def make(part: Part, prefix: Path, parameters: Parameters, shard: Shard, known: int | None) -> tuple[Part, int, int]:
-    """Write one part in its place, unless it is there already with the checksum ``known``.
+def make(prefix: Path, parameters: Parameters, task: tuple[Part, Shard, int | None]) -> tuple[Part, int, int]:
+    """Write one part of a shard in its place, unless it is there already with the checksum that is known.
 
     Returns the part, its checksum and its bytes.
     """
-    itemsize = numpy.dtype(parameters.dtype).itemsize
+    part, shard, known = task
+    dtype = numpy.dtype(parameters.dtype)
     start = part.number * PART_BYTES
-    size = min(PART_BYTES, shard.tokens * itemsize - start)
+    size = min(PART_BYTES, shard.tokens * dtype.itemsize - start)
     path = partial(beside(prefix_of(prefix, parameters, shard.number), ".bin"))
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
-    try:
-        if known is not None and _on_disk(descriptor, start, size) == known:
-            return part, known, size
-        checksum, place = 0, start
-        blocks = range(start // itemsize // BLOCK, -(-(start + size) // itemsize // BLOCK))
-        for chunk in chain.from_iterable(block(parameters, shard, number) for number in blocks):
-            data = memoryview(chunk.view(numpy.uint8))  # type: ignore[arg-type]
-            checksum = crc32(data, checksum)
-            _write(descriptor, data, place)
-            place += len(data)
-    finally:
-        os.close(descriptor)
-    return part, checksum, size
+    if known is not None and _on_disk(path, start, size) == known:
+        return part, known, size
+
+    def some(place: int, memory: memoryview) -> None:
+        fill(parameters, shard, place // dtype.itemsize, numpy.frombuffer(memory, dtype))
+
+    return part, write_at(path, start, size, some), size
 
 
-def _write(descriptor: int, data: memoryview, place: int) -> None:
-    while data:  # a write may take less than it was given
-        written = os.pwrite(descriptor, data, place)
-        data, place = data[written:], place + written
-
-
-def _on_disk(descriptor: int, start: int, size: int) -> int:
+def _on_disk(path: Path, start: int, size: int) -> int:
+    """The checksum of what is there; of nothing, if the file is not."""
     checksum = 0
-    for place in range(start, start + size, 1 << 22):
-        checksum = crc32(os.pread(descriptor, min(1 << 22, start + size - place), place), checksum)
+    with suppress(FileNotFoundError), path.open("rb") as file:
+        file.seek(start)
+        for place in range(0, size, 1 << 22):
+            checksum = crc32(file.read(min(1 << 22, size - place)), checksum)
     return checksum
 
 
@@ -206,6 +200,6 @@ def facts(parameters: Parameters, shards: list[Shard]) -> dict[str, Any]:
         "dtype": parameters.dtype,
         "eod": parameters.vocab_size - 1,
         "documents": sum(shard.documents for shard in shards),
-        "bytes": parameters.tokens * numpy.dtype(parameters.dtype).itemsize,
+        "bytes": parameters.bytes,
         "floor_loss": round(parameters.floor_loss(), 6),
     }

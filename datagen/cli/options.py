@@ -62,6 +62,9 @@ def parameter_errors() -> Iterator[None]:
 @contextmanager
 def progress_bar(label: str) -> Iterator[Progress]:
     """On a terminal, how far it is, how fast, and how much longer; nothing in a log."""
+    if not sys.stderr.isatty():
+        yield lambda done, total: None
+        return
     with click.progressbar(length=1, label=label, file=sys.stderr, item_show_func=lambda rate: rate) as bar:
         start = time.monotonic()
         first: int | None = None

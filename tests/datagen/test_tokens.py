@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from datagen import direct
 from datagen import manifest as manifest_module
 from datagen import tokens as tokens_module
 from datagen.indexed import read_index
@@ -17,7 +18,7 @@ from datagen.learnable import floor_loss
 from datagen.maker import make_tokens
 from datagen.manifest import damaged
 from datagen.sampling import draw_lengths, draw_tokens, length_table, stream, token_table
-from datagen.tokens import Parameters, block, lengths, plan
+from datagen.tokens import Parameters, fill, lengths, plan
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning", "ignore::DeprecationWarning")
 
@@ -41,6 +42,7 @@ def small_parts(monkeypatch):
     """Parts and blocks of a few KB, so that small data has many of them."""
     for module in (tokens_module, manifest_module):
         monkeypatch.setattr(module, "PART_BYTES", 1 << 14)
+    monkeypatch.setattr(direct, "BUFFER", 1 << 13)
     monkeypatch.setattr(tokens_module, "BLOCK", 1 << 11)
     monkeypatch.setattr(tokens_module, "CHUNK", 1 << 9)
     monkeypatch.setattr(tokens_module, "LENGTHS", 1 << 4)
@@ -105,7 +107,12 @@ def test_counts_and_ranges_hold_for_any_parameters(tmp_path_factory, tokens, sha
 
 @pytest.mark.parametrize("shards", [1, 3])
 def test_the_bytes_do_not_depend_on_the_workers(tmp_path, shards):
-    parameters = {"tokens": 20_000_000, "vocab_size": 1000, "seed": 5, "shards": shards}  # three parts if it is one file
+    parameters = {
+        "tokens": 20_000_000,
+        "vocab_size": 1000,
+        "seed": 5,
+        "shards": shards,
+    }  # three parts if it is one file
     for workers in (1, 2, 4):
         (tmp_path / str(workers)).mkdir()
         make(tmp_path / str(workers) / "x", workers, **parameters)
@@ -118,9 +125,11 @@ def test_the_bytes_do_not_depend_on_the_workers(tmp_path, shards):
 def test_a_block_does_not_depend_on_what_was_made_before_it():
     parameters = Parameters(tokens=3 << 20, vocab_size=500, learnable=True)
     shard = plan(parameters)[0]
-    forwards = [numpy.concatenate(list(block(parameters, shard, number))) for number in (0, 1, 2)]
+    whole, part = numpy.empty(3 << 20, dtype=numpy.uint16), numpy.empty(1 << 20, dtype=numpy.uint16)
+    fill(parameters, shard, 0, whole)
     for number in (2, 0, 1):
-        assert numpy.array_equal(numpy.concatenate(list(block(parameters, shard, number))), forwards[number])
+        fill(parameters, shard, number << 20, part)
+        assert numpy.array_equal(part, whole[number << 20 : (number + 1) << 20])
 
 
 def test_the_bytes_are_those_of_this_version(tmp_path):
@@ -128,7 +137,8 @@ def test_the_bytes_are_those_of_this_version(tmp_path):
     manifest = make(tmp_path / "x", tokens=200_000, vocab_size=128256)
     learnable = make(tmp_path / "y", tokens=200_000, vocab_size=500, learnable=True, documents="zipf")
     assert manifest.version == "1"
-    assert [file.crc32 for file in (*manifest.files, *learnable.files)] == [()]
+    found = [file.crc32 for file in (*manifest.files, *learnable.files)]
+    assert found == [("2f678f8a",), ("ae6038b8",), ("7f255d18",), ("c05bb7d2",)]
 
 
 @pytest.mark.parametrize(("seed", "other"), [({"seed": 1}, {"seed": 2}), ({"shards": 1}, {"shards": 2})])
@@ -150,8 +160,9 @@ def chi_squared(observed, expected):
 @pytest.mark.parametrize("kind", ["uniform", "zipf"])
 @pytest.mark.parametrize("count", [2, 100, 31_999, 128_255])
 def test_tokens_are_distributed_as_said(kind, count):
-    table = token_table(kind, 1.1, count, "int32")
-    drawn = draw_tokens(table, stream(11, 0, 0, 0), 1 << 22)
+    table = token_table(kind, 1.1, count)
+    drawn = numpy.empty(1 << 22, dtype=numpy.int32)
+    draw_tokens(table, stream(11, 0, 0, 0), len(drawn), drawn)
     said = numpy.ones(count) if kind == "uniform" else numpy.arange(1, count + 1) ** -1.1
     expected = said / said.sum() * len(drawn)
     assert abs(table.probabilities - said / said.sum()).max() <= 2**-32
@@ -194,7 +205,8 @@ def test_the_floor_is_the_loss_of_one_who_knows_the_rule(distribution):
         tokens=1 << 20, vocab_size=200, learnable=True, distribution=distribution, documents="zipf", mean_length=300
     )
     shard = plan(parameters)[0]
-    data = numpy.concatenate(list(block(parameters, shard, 0))).astype(int)
+    data = numpy.empty(1 << 20, dtype=numpy.int32)
+    fill(parameters, shard, 0, data)
     p = parameters.token_table().probabilities
     eod, end = 199, 1 / 300
     before, after = data[:-1], data[1:]
