@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from operator import attrgetter
+
 from benchrun.model import Frozen
 from benchrun.recipe.spec import RunSpec
 
 HARD = ("recipe", "task", "gpu", "num_gpus", "precision", "num_layers", "seq_length", "gbs")
 """These must agree; otherwise the numbers are not comparable."""
+must_agree = attrgetter(*HARD)
 LAYOUT = ("mbs", "tp", "pp", "cp", "vp", "ep", "fp8_recipe")
 SOFT = ("framework", "image", *LAYOUT)
 """These are named where they differ: another layout or framework is a fair, and telling, comparison."""

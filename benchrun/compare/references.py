@@ -11,13 +11,19 @@ from typing import Any, Literal, get_args
 from pydantic import NonNegativeFloat, PositiveFloat, ValidationError, model_validator
 
 from benchrun import paths
-from benchrun.compare.conditions import Conditions, hard_differences
+from benchrun.compare.conditions import Conditions, must_agree
 from benchrun.errors import UserError
 from benchrun.model import Frozen
 from benchrun.recipe.spec import Framework
 
 Metric = Literal[
-    "step_time_s", "tokens_per_s_per_gpu", "samples_per_s", "tflops_per_gpu", "mfu_percent", "final_loss", "fsdp_over_3d"
+    "step_time_s",
+    "tokens_per_s_per_gpu",
+    "samples_per_s",
+    "tflops_per_gpu",
+    "mfu_percent",
+    "final_loss",
+    "fsdp_over_3d",
 ]
 UNITS: dict[str, str] = {
     "step_time_s": "s",
@@ -112,7 +118,10 @@ def load_references(folder: Path = paths.REFERENCE) -> tuple[Reference, ...]:
         with path.open(newline="") as file:
             reader = csv.DictReader(file)
             for row in reader:
-                entries.append(_entry(row, f"{path}:{reader.line_num}", f"{path.stem}:{reader.line_num}"))
+                where = f"{path}:{reader.line_num}"
+                if None in row or None in row.values():  # where csv puts cells too many, and cells missing
+                    raise UserError(f"not {len(reader.fieldnames or ())} cells, as the header has", where=where)
+                entries.append(_entry(row, where, f"{path.stem}:{reader.line_num}"))
     return tuple(entries)
 
 
@@ -139,6 +148,6 @@ def _entry(row: dict[str, Any], where: str, name: str) -> Reference:
 
 
 def matching(ours: Conditions, references: Sequence[Reference]) -> list[Reference]:
-    """The entries that agree with ``ours`` on everything that must agree."""
-    same = (entry for entry in references if entry.key.recipe == ours.recipe)
-    return [entry for entry in same if not hard_differences(entry.key, ours)]
+    """The entries that agree with ``ours`` on everything that must agree; what a source does not say does not."""
+    wanted = must_agree(ours)
+    return [entry for entry in references if must_agree(entry.key) == wanted]
