@@ -194,9 +194,13 @@ def _without_reference(
         reason = f"no published number for {ours.recipe} on {ours.gpu}"
         return _verdict("no_reference", reason, ours, metrics, ending)
     # Of equally near ones the one at our scale: a person can change a batch more easily than a cluster.
-    nearest = min(same, key=lambda e: (len(hard_differences(e.key, ours)), e.key.num_gpus != ours.num_gpus))
+    nearest = min(
+        same, key=lambda e: (len(hard_differences(e.key, ours)), e.key.num_gpus != ours.num_gpus, bool(e.flags))
+    )
     differs = hard_differences(nearest.key, ours)
-    reason = "; ".join(f"{d.key}: reference {_said(d.theirs)}, this run {_said(d.ours)}" for d in differs)
+    named = [f"{d.key}: reference {_said(d.theirs)}, this run {_said(d.ours)}" for d in differs]
+    # Nothing differs, and still it was not chosen: it is a TFLOPS or an MFU, and ours cannot be counted.
+    reason = "; ".join(named) or "the reference counts FLOPs, and those of this run are not known"
     return _verdict("not_comparable", reason, ours, metrics, ending, (), differs, nearest)
 
 
