@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import re
+from typing import ClassVar
 
 import pytest
 
@@ -164,7 +165,7 @@ def test_an_mfu_is_divided_by_a_peak_of_its_gpu():
 class TestWhatIsNoEntry:
     """One clear error, with the line and what is wrong."""
 
-    good = {
+    good: ClassVar = {
         "metric": "step_time_s",
         "value": "9.8",
         **{"recipe": "x", "task": "pretrain", "gpu": "H100", "num_gpus": "8", "precision": "fp8", "num_layers": "32"},
