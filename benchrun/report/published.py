@@ -13,7 +13,7 @@ HEADER = """\
 # Published numbers
 
 Made from [results/reference](../results/reference) by `python -m benchrun.report.published`; do not edit it here. Best
-is what gives most tokens/s/GPU, of the whole model, without what was revised or misprinted. Batch and layout differ from
+is what gives most tokens/s/GPU of the whole model, without what was revised or misprinted. Batch and layout differ from
 scale to scale and from source to source: `benchrun show` and a verdict name the entry that a point is held against.
 """
 COLUMNS = ("GPU", "precision", "sequence", "GPUs", "numbers", "best", "tokens/s/GPU", "flags", "source")
