@@ -93,6 +93,15 @@ def test_tolerances_are_sane():
         assert entry.tolerance_low == SLOW or "rounded" in entry.flags, entry.id
 
 
+def test_a_time_of_few_digits_is_rounded():
+    for entry in (entry for entry in SPEEDS if entry.metric == "step_time_s"):
+        _, _, decimals = CELLS[entry.id]["value"].partition(".")
+        # Tables of two decimals leave out zeros at the end.
+        half = 0.5 * 10 ** -max(len(decimals), 2)
+        about = "approximate" in (entry.notes or "")
+        assert ("rounded" in entry.flags) == (about or half / entry.value > 0.005), entry.id
+
+
 def test_direction_and_unit_follow_the_metric():
     for entry in ENTRIES:
         assert entry.better == {"step_time_s": "lower", "final_loss": "equal"}.get(entry.metric, "higher")
