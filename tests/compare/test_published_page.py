@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from benchrun.compare import load_references
@@ -38,3 +39,11 @@ def test_neither_proxies_nor_misprints_are_the_best():
     assert "15.933 s on 512" in grok
     (gpt,) = [line for line in section("gpt3-5b").splitlines() if line.startswith("| H100 | fp8 |")]
     assert "23574" not in gpt
+
+
+def test_links_of_the_documents_lead_somewhere():
+    root = PAGE.parents[1]
+    for document in (PAGE, root / "results" / "reference" / "README.md"):
+        links = re.findall(r"\]\(([^)#:]+)\)", document.read_text())
+        assert links
+        assert all((document.parent / link).exists() for link in links)
