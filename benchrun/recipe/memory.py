@@ -2,7 +2,7 @@
 
 Counts the pipeline stage that needs most: the first holds most micro-batches in flight and the embedding, the last has
 the output layer and the logits. Flash attention is assumed: no S x S matrix is kept, so that selective recomputation
-saves nothing here. FP8 is counted like BF16 in the activations, where part of them is kept in two bytes.
+saves nothing here.
 """
 
 from __future__ import annotations
@@ -68,8 +68,7 @@ def _stage(spec: RunSpec, first: bool) -> Memory:
         weights=(held * _weight_bytes(spec) + 2 * fp8_copies) / GIB,
         gathered=_gathered(spec) / GIB,
         gradients=trained * _gradient_bytes(spec) / GIB,
-        # Adam: two moments in FP32, and an FP32 copy of the weights unless they are FP32 themselves.
-        optimizer=states * (8 if spec.precision == "fp32" else 12) / GIB,
+        optimizer=states * _state_bytes(spec) / GIB,
         activations=activations.kept(spec, first) / GIB,
         logits=activations.logits(spec) / GIB if not first or spec.layout.pp == 1 else 0.0,
     )
@@ -82,6 +81,13 @@ def _weight_bytes(spec: RunSpec) -> int:
 
 def _gradient_bytes(spec: RunSpec) -> int:
     return 4 if spec.precision == "fp32" or spec.training.grad_reduce_in_fp32 else 2
+
+
+def _state_bytes(spec: RunSpec) -> int:
+    """Adam: two moments, and a copy of the weights unless they are FP32 themselves."""
+    if spec.precision == "fp32":
+        return 8
+    return 3 * (2 if spec.training.optimizer_dtype == "bf16" else 4)
 
 
 def _dense(spec: RunSpec) -> float:
