@@ -22,8 +22,6 @@ def refusals(draft: Draft, num_gpus: int, precision: Precision, framework: Frame
     """Every rule that the layout breaks; empty when it can run."""
     found = [*_sizes(draft), *_spread(draft, num_gpus), *_experts(draft, num_gpus), *_training(draft)]
     found += [*_precision(draft, precision, framework), *_nodes(draft, num_gpus)]
-    if draft.training.optimizer_dtype == "bf16" and framework != "nemo1":
-        found.append(f"framework {framework} keeps its optimizer's states in FP32: optimizer_dtype must be fp32")
     if task == "lora" and framework not in LORA_FRAMEWORKS:
         legal = ", ".join(sorted(LORA_FRAMEWORKS))
         found.append(f"framework {framework} has no adapters and would train every weight; LoRA needs one of {legal}")
@@ -177,7 +175,9 @@ def _precision(draft: Draft, precision: Precision, framework: Framework) -> Iter
 
 
 def _nodes(draft: Draft, num_gpus: int) -> Iterator[str]:
-    per_node = draft.cluster.gpus_per_node
+    per_node, tp = draft.cluster.gpus_per_node, draft.layout.tp
+    if draft.training.tp_comm_overlap and tp > per_node:
+        yield f"tp_comm_overlap needs tp ({tp}) inside a node of {per_node} (cluster {draft.cluster.name}): it must be false"
     if num_gpus > per_node and num_gpus % per_node:
         legal = nearest(num_gpus, lambda n: n % per_node == 0)
         where = f"nodes of {per_node} (cluster {draft.cluster.name})"

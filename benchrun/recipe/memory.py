@@ -68,7 +68,8 @@ def _stage(spec: RunSpec, first: bool) -> Memory:
         weights=(held * _weight_bytes(spec) + 2 * fp8_copies) / GIB,
         gathered=_gathered(spec) / GIB,
         gradients=trained * _gradient_bytes(spec) / GIB,
-        optimizer=states * _state_bytes(spec) / GIB,
+        # Adam: two moments in FP32, and an FP32 copy of the weights unless they are FP32 themselves.
+        optimizer=states * (8 if spec.precision == "fp32" else 12) / GIB,
         activations=activations.kept(spec, first) / GIB,
         logits=activations.logits(spec) / GIB if not first or spec.layout.pp == 1 else 0.0,
     )
@@ -81,13 +82,6 @@ def _weight_bytes(spec: RunSpec) -> int:
 
 def _gradient_bytes(spec: RunSpec) -> int:
     return 4 if spec.precision == "fp32" or spec.training.grad_reduce_in_fp32 else 2
-
-
-def _state_bytes(spec: RunSpec) -> int:
-    """Adam: two moments, and a copy of the weights unless they are FP32 themselves."""
-    if spec.precision == "fp32":
-        return 8
-    return 3 * (2 if spec.training.optimizer_dtype == "bf16" else 4)
 
 
 def _dense(spec: RunSpec) -> float:

@@ -29,6 +29,8 @@ class FrameworkEntry(Frozen):
     image: Line | None = None
     """Container image as ``registry/name:tag`` or a path; none where the worker runs on the host."""
     env: dict[EnvName, str] = Field(default_factory=dict)
+    training: Section = Field(default_factory=dict)
+    """On top of the recipe's, below the point's."""
 
 
 class PointGroup(Frozen):

@@ -88,8 +88,6 @@ class Training(Frozen):
     clip_grad: NonNegativeFloat = 1.0
     distributed_optimizer: bool = True
     """Each data-parallel rank keeps only its part of the optimizer's states."""
-    optimizer_dtype: Literal["fp32", "bf16"] = "fp32"
-    """Of the optimizer's states and its copy of the weights."""
     overlap_grad_reduce: bool = True
     overlap_param_gather: bool = True
     grad_reduce_in_fp32: bool = False
