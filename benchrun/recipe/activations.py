@@ -9,11 +9,14 @@ from benchrun.recipe.spec import RunSpec
 
 KEEPS = {
     # MaxText's remat policies and PaXML's checkpoint policies: which matrix products a layer keeps beside its input.
+    "full": (),
     "save_qkv_proj": ("qkv",),
     "save_dot_except_mlp": ("qkv", "out"),
     "save_dot_except_mlpwi": ("qkv", "out", "down"),
+    "SAVE_NOTHING": (),
     "SAVE_QKV_OUT_PROJ": ("qkv", "out"),
     "SAVE_DOT_ONLY": ("qkv", "out", "up", "down"),
+    "SAVE_DOT_WITH_NO_BATCH_DIM": ("qkv", "out", "up", "down"),
 }
 
 
