@@ -29,16 +29,16 @@ def resolve_point(
     where = file.document.where(("points", point.index))
     _same_gpu(planned, point)
     broken = refusals(planned, point.num_gpus, point.precision, point.framework, file.recipe.task)
-    spec = None if broken else _spec(file, point, planned)
-    too_large = impossible(spec) if spec else None
-    if spec is None or too_large:
-        hint = "change the layout in the recipe or with --set"
-        if point.scaled_from is not None:
-            hint = f"{point.num_gpus} GPUs are not listed, and took the layout of {point.scaled_from}; " + instead(
-                file, point
-            )
-        raise UserError("; ".join(broken) or str(too_large), where=where, hint=hint)
-    return spec
+    if not broken:
+        spec = _spec(file, point, planned)
+        too_large = impossible(spec)
+        if too_large is None:
+            return spec
+        broken = [too_large]
+    hint = "change the layout in the recipe or with --set"
+    if point.scaled_from is not None:
+        hint = f"{point.num_gpus} GPUs took over the layout of {point.scaled_from}; {instead(file, point)}"
+    raise UserError("; ".join(broken), where=where, hint=hint)
 
 
 def _same_gpu(planned: Draft, point: Point) -> None:
