@@ -32,7 +32,8 @@ def _rows(recipes: tuple[str, ...], gpu: str | None) -> list[dict[str, Any]]:
     from benchrun.recipe.listing import listed
 
     published = Counter(tuple(getattr(entry.key, name) for name in HARD) for entry in load_references())
-    rows = [row for name in recipes or catalogue.names(paths.RECIPES) for row in listed(catalogue.recipe_file(name), gpu)]
+    files = [catalogue.recipe_file(name) for name in recipes or catalogue.names(paths.RECIPES)]
+    rows = [row for file in files for row in listed(file, gpu)]
     for row in rows:
         row["reference"] = published[tuple(row[name] for name in HARD)]
         del row["num_layers"]

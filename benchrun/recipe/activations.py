@@ -57,10 +57,11 @@ def _tokens(spec: RunSpec) -> float:
 def _in_flight(spec: RunSpec, first: bool) -> float:
     """Micro-batches whose activations a stage holds at once (1F1B, or interleaved)."""
     pp, vp = spec.layout.pp, spec.layout.vp
-    if vp > 1:
-        most = pp + (pp - 1) / vp if first else pp - (pp - 1) / vp
+    more = (pp - 1) / vp
+    if first:
+        most = pp + more if vp > 1 else pp
     else:
-        most = pp if first else 1
+        most = pp - more  # 1 without interleaving
     return float(min(spec.num_microbatches, most))
 
 
@@ -87,7 +88,7 @@ def _kept_by_policy(spec: RunSpec, policy: str) -> float:
 
 
 def _layer(spec: RunSpec) -> float:
-    """Bytes a token and layer: norms, attention, MLP. What only a matrix product reads again is kept in one byte in FP8."""
+    """Bytes a token and layer: norms, attention, MLP. In FP8, what only a matrix product reads again is one byte."""
     model, layout = spec.model, spec.layout
     operand = 1 if spec.precision == "fp8" else 2
     norms = (2 * _input(spec)) + operand * _input(spec)  # two norms' inputs and outputs

@@ -154,7 +154,8 @@ def _training(draft: Draft) -> Iterator[str]:
         yield f"recompute.method and num_layers belong to granularity full, not {recompute.granularity}"
     layers = draft.model.num_layers // (draft.layout.pp * draft.layout.vp)
     if recompute.num_layers is not None and recompute.num_layers > max(layers, 1):
-        yield f"recompute.num_layers ({recompute.num_layers}) must be at most the layers of a (virtual) stage ({layers})"
+        stage = f"the layers of a (virtual) stage ({layers})"
+        yield f"recompute.num_layers ({recompute.num_layers}) must be at most {stage}"
 
 
 def _precision(draft: Draft, precision: Precision, framework: Framework) -> Iterator[str]:
@@ -177,7 +178,8 @@ def _precision(draft: Draft, precision: Precision, framework: Framework) -> Iter
 def _nodes(draft: Draft, num_gpus: int) -> Iterator[str]:
     per_node, tp = draft.cluster.gpus_per_node, draft.layout.tp
     if draft.training.tp_comm_overlap and tp > per_node:
-        yield f"tp_comm_overlap needs tp ({tp}) inside a node of {per_node} (cluster {draft.cluster.name}): it must be false"
+        where = f"a node of {per_node} (cluster {draft.cluster.name})"
+        yield f"tp_comm_overlap needs tp ({tp}) inside {where}: it must be false"
     if num_gpus > per_node and num_gpus % per_node:
         legal = nearest(num_gpus, lambda n: n % per_node == 0)
         where = f"nodes of {per_node} (cluster {draft.cluster.name})"

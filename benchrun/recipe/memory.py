@@ -60,10 +60,7 @@ def _stage(spec: RunSpec, first: bool) -> Memory:
     trained = _adapters(spec) * layers if spec.task == "lora" else held
     fp8_copies = held - ends / cut if spec.precision == "fp8" and not spec.training.fp8.param_gather else 0
     own, own_expert = _optimizer_shards(spec)
-    if spec.task == "lora":
-        states = trained / own
-    else:
-        states = (dense + ends) / own + expert / own_expert
+    states = trained / own if spec.task == "lora" else (dense + ends) / own + expert / own_expert
     return Memory(
         weights=(held * _weight_bytes(spec) + 2 * fp8_copies) / GIB,
         gathered=_gathered(spec) / GIB,

@@ -43,7 +43,11 @@ MAXTEXT = ("llama3-70b", "H100", "bf16", 512)
         (MAXTEXT, ["layout.fsdp=96"], ["must be a multiple of fsdp (96)", "64 or 128"]),
         (MAXTEXT, ["layout.pp=4"], ["fsdp (128) excludes a pipeline"]),
         (LLAMA, ["layout.account_for_embedding_and_loss=true"], ["pp is 1, so it must be false"]),
-        (LLAMA_405B, ["layout.account_for_embedding_and_loss=false"], ["num_layers (126) must be a multiple of pp * vp"]),
+        (
+            LLAMA_405B,
+            ["layout.account_for_embedding_and_loss=false"],
+            ["num_layers (126) must be a multiple of pp * vp"],
+        ),
         (LLAMA_405B, ["model.num_layers=128"], ["with two more for embedding and output", "126 or 190"]),
         (LLAMA_405B, ["cluster.gpus_per_node=4"], ["tp_comm_overlap needs tp (8) inside a node of 4"]),
         (MAXTEXT, ["training.recompute.granularity=selective"], ["policy takes the place of a granularity"]),
@@ -65,7 +69,12 @@ def test_a_layout_that_cannot_work_is_refused(point, overrides, says):
 # What was published and cannot run: misprints, columns swapped, rows that were never tried.
 IMPOSSIBLE = [
     # NeMo r2.3.0 and r2.4.0 model_configs_h100.csv: 405B LoRA, tp 8 and pp 6 on 32 GPUs.
-    (("llama3.1-405b", "H100", "bf16", 1024, "nemo2"), 32, ["layout.pp=6", "layout.cp=1", "layout.vp=1"], "(8 * 6 * 1 = 48)"),
+    (
+        ("llama3.1-405b", "H100", "bf16", 1024, "nemo2"),
+        32,
+        ["layout.pp=6", "layout.cp=1", "layout.vp=1"],
+        "(8 * 6 * 1 = 48)",
+    ),
     # dgxc-benchmarking llama3/finetuning/README_8b.md @ v25.02: a pipeline of 41.
     (("llama3-8b-sft", "H100", "bf16", 8), 8, ["layout.pp=41"], "num_layers (32) must be a multiple of pp * vp (41"),
     # dgxc-benchmarking nemo_megatron/README_175b.md @ v25.04: 1204 sequences on 512 GPUs.

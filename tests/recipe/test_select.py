@@ -121,7 +121,11 @@ def test_a_large_recipe_on_a_cpu_is_refused_with_the_recipes_that_run_there():
 @pytest.mark.parametrize(
     ("old", "new", "says"),
     [
-        ("gbs_per_gpu: 16\n    source", "gbs_per_gpu: 0.3\n    source", "gbs_per_gpu 0.3 gives no whole batch on 8 GPUs"),
+        (
+            "gbs_per_gpu: 16\n    source",
+            "gbs_per_gpu: 0.3\n    source",
+            "gbs_per_gpu 0.3 gives no whole batch on 8 GPUs",
+        ),
         ("    mbs: 1\n", "    framework: hf\n    mbs: 1\n", "framework hf, which the recipe does not list"),
         ("    source:", "    derived: by me\n    source:", "either published (source) or chosen here (derived)"),
     ],
