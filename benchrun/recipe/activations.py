@@ -58,10 +58,9 @@ def _in_flight(spec: RunSpec, first: bool) -> float:
     """Micro-batches whose activations a stage holds at once (1F1B, or interleaved)."""
     pp, vp = spec.layout.pp, spec.layout.vp
     more = (pp - 1) / vp
+    most = pp - more  # 1 without interleaving
     if first:
         most = pp + more if vp > 1 else pp
-    else:
-        most = pp - more  # 1 without interleaving
     return float(min(spec.num_microbatches, most))
 
 
