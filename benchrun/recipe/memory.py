@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 
 from benchrun import hardware
-from benchrun.recipe import activations
+from benchrun.recipe import activations, memory_hf
 from benchrun.recipe.spec import RunSpec
 
 GIB = 2**30
@@ -46,6 +46,8 @@ class Memory:
 
 def estimate(spec: RunSpec) -> Memory:
     """Memory a GPU of ``spec`` on the stage that needs most, in GiB."""
+    if spec.framework == "hf":
+        return Memory(**{part: size / GIB for part, size in memory_hf.fully_sharded(spec).items()})
     stages = (True, False) if spec.layout.pp > 1 else (True,)
     return max((_stage(spec, first) for first in stages), key=lambda memory: memory.total)
 
@@ -98,27 +100,28 @@ def _embedding(spec: RunSpec) -> float:
 
 
 def _adapters(spec: RunSpec) -> float:
-    """Adapter parameters a layer and GPU: two thin matrices beside each of its linear layers."""
-    model = spec.model
-    heads, groups = model.num_attention_heads, model.num_query_groups
-    attention = 2 * model.hidden_size + model.kv_channels * (2 * heads + 2 * groups)
-    mlp = 2 * model.hidden_size + (3 if model.gated else 2) * model.ffn_hidden_size
-    return spec.training.lora.rank * (attention + mlp) / spec.layout.tp
-
-
-def fsdp(spec: RunSpec) -> int:
-    """Ranks over which FSDP cuts all states; the Hugging Face fine-tune always cuts over all of them."""
-    return spec.num_gpus if spec.framework == "hf" else spec.layout.fsdp
+    """Adapter parameters a layer and GPU: rank x (inputs + outputs) of each linear layer that has one."""
+    model, lora = spec.model, spec.training.lora
+    query, key = model.num_attention_heads * model.kv_channels, model.num_query_groups * model.kv_channels
+    hidden, inner = model.hidden_size, model.ffn_hidden_size
+    widths = {
+        "linear_qkv": hidden + query + 2 * key,
+        "linear_proj": query + hidden,
+        "linear_fc1": hidden + (2 if model.gated else 1) * inner,
+        "linear_fc2": inner + hidden,
+    }
+    named = [name for name in lora.target_modules if name in widths]
+    return lora.rank * sum(widths[name] for name in named or widths) / spec.layout.tp
 
 
 def _shards(spec: RunSpec) -> tuple[float, float]:
     """Over how many ranks weights and gradients are cut: dense ones, and those of experts."""
-    cut = fsdp(spec)
+    cut = spec.layout.fsdp
     return cut, max(1.0, cut / spec.layout.ep)
 
 
 def _optimizer_shards(spec: RunSpec) -> tuple[float, float]:
-    if fsdp(spec) > 1 or not spec.training.distributed_optimizer:
+    if spec.layout.fsdp > 1 or not spec.training.distributed_optimizer:
         return _shards(spec)
     layout = spec.layout
     return spec.dp * layout.cp, spec.num_gpus // (layout.ep * layout.etp * layout.pp)
@@ -126,7 +129,7 @@ def _optimizer_shards(spec: RunSpec) -> tuple[float, float]:
 
 def _gathered(spec: RunSpec) -> float:
     """Bytes of whole weights, two layers at a time, and of one layer's gradients before they are cut up."""
-    if fsdp(spec) == 1:
+    if spec.layout.fsdp == 1:
         return 0.0
     gradients = 0 if spec.task == "lora" else _gradient_bytes(spec)
     return (_dense(spec) + _expert(spec)) * (2 * _weight_bytes(spec) + gradients)
