@@ -1,4 +1,4 @@
-"""Memory of the Hugging Face fine-tune: FSDP over all ranks, what is trained in FP32, the output layer gathered whole."""
+"""Memory of the Hugging Face fine-tune: FSDP over all ranks, what is trained in FP32, the output layer whole."""
 
 from __future__ import annotations
 
