@@ -7,6 +7,7 @@ import functools
 import pytest
 
 from benchrun import hardware, paths
+from benchrun.metrics.flops import flops_per_token
 from benchrun.model import ModelShape
 from benchrun.recipe import catalogue
 from benchrun.recipe.checked import checked
@@ -103,6 +104,26 @@ def test_every_model_has_the_parameters_it_is_known_for():
     assert catalogue.names(paths.MODELS) == sorted(PARAMETERS)
     for name, parameters in PARAMETERS.items():
         assert checked(ModelShape, load(paths.MODELS / f"{name}.yaml")).params_total == parameters, name
+
+
+# GFLOPs a token that published TFLOPS divided by published tokens/s give: model, sequence length, full, causal.
+PUBLISHED_FLOPS = [
+    ("llama3-8b", 8192, 57.91, 51.47),
+    ("llama3-70b", 8192, 481.4, 449.2),
+    ("llama3.1-405b", 8192, 2625, 2524),
+    ("llama2-7b", 4096, 46.08, 42.86),
+    ("nemotron4-15b", 4096, 94.0, None),
+    ("nemotron4-340b", 4096, 2105, None),
+    ("mixtral-8x7b", 4096, 82.93, None),
+    ("mixtral-8x22b", 65536, 504.3, 369.2),
+]
+
+
+@pytest.mark.parametrize(("name", "seq_length", "full", "causal"), PUBLISHED_FLOPS)
+def test_every_model_costs_the_flops_that_published_rates_imply(name, seq_length, full, causal):
+    flops = flops_per_token(checked(ModelShape, load(paths.MODELS / f"{name}.yaml")), seq_length)
+    assert flops.full / 1e9 == pytest.approx(full, rel=0.001)
+    assert causal is None or flops.causal / 1e9 == pytest.approx(causal, rel=0.001)
 
 
 def test_every_recipe_stands_in_the_list_of_recipes():
