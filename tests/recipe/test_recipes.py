@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from benchrun import paths
 from benchrun.errors import UserError
 from benchrun.recipe import catalogue
+from benchrun.recipe.memory import warning
 from benchrun.recipe.resolve import resolve
 from benchrun.recipe.select import Request
 
@@ -32,7 +35,11 @@ def test_every_shipped_cluster_and_suite_is_legal():
         assert catalogue.cluster_document(name).data["name"] == name
     for name in catalogue.names(paths.SUITES):
         for run in catalogue.suite(name).runs:
-            resolve(Request(run.recipe, run.gpu, run.precision, run.num_gpus, run.framework))
+            overrides = tuple(f"{key}={json.dumps(value)}" for key, value in run.set.items())
+            point = (run.recipe, run.gpu, run.precision, run.num_gpus, run.framework)
+            spec = resolve(Request(*point, overrides=overrides))
+            # Nemotron-4 340B was published on as few as 128 GPUs, which it fills.
+            assert warning(spec) is None or spec.recipe == "nemotron4-340b"
 
 
 def test_an_unknown_key_is_named_with_file_line_and_the_key_that_was_meant(tmp_path):
