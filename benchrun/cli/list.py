@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import click
@@ -15,7 +16,7 @@ from benchrun.cli.options import json_option, print_json
 @json_option
 def command(recipes: tuple[str, ...], gpu: str | None, as_json: bool) -> None:
     """Every point of every recipe, or of RECIPES: layout, batch, image, number of reference entries."""
-    rows = [row for row in _rows(recipes) if gpu is None or row["gpu"].lower() == gpu.lower()]
+    rows = _rows(recipes, gpu)
     if as_json:
         print_json(rows)
         return
@@ -23,32 +24,25 @@ def command(recipes: tuple[str, ...], gpu: str | None, as_json: bool) -> None:
         click.echo(line)
 
 
-def _rows(recipes: tuple[str, ...]) -> list[dict[str, Any]]:
+def _rows(recipes: tuple[str, ...], gpu: str | None) -> list[dict[str, Any]]:
     from benchrun import paths
-    from benchrun.compare import conditions, load_references, matching
+    from benchrun.compare import load_references
+    from benchrun.compare.conditions import HARD, must_agree
     from benchrun.recipe import catalogue
-    from benchrun.recipe.resolve import resolve_point
+    from benchrun.recipe.listing import listed
 
-    references = load_references()
-    rows = []
-    for name in recipes or catalogue.names(paths.RECIPES):
-        file = catalogue.recipe_file(name)
-        published = [entry for entry in references if entry.key.recipe == name]
-        for point in catalogue.points(file.recipe):
-            spec = resolve_point(file, point)
-            layout = {key: getattr(spec.layout, key) for key in ("tp", "pp", "cp", "vp", "ep")}
-            keys = ("recipe", "task", "framework", "gpu", "precision", "num_gpus", "proxy", "seq_length", "mbs", "gbs")
-            rows.append(
-                {key: getattr(spec, key) for key in keys}
-                | layout
-                | {"dp": spec.dp, "image": spec.image, "reference": len(matching(conditions(spec), published))}
-            )
+    published = Counter(must_agree(entry.key) for entry in load_references())
+    files = [catalogue.recipe_file(name) for name in recipes or catalogue.names(paths.RECIPES)]
+    rows = [row for file in files for row in listed(file, gpu)]
+    for row in rows:
+        row["reference"] = published[tuple(row[name] for name in HARD)]
+        del row["num_layers"]
     return rows
 
 
 def _table(rows: list[dict[str, Any]]) -> list[str]:
     """Plain columns: greppable, and as wide as they need to be."""
-    hidden = ("task", "proxy", "image")
+    hidden = ("task", "image")
     columns = [column for column in (rows[0] if rows else {}) if column not in hidden]
     cells = [tuple(columns), *[tuple(str(row[column]) for column in columns) for row in rows]]
     widths = [max(len(line[i]) for line in cells) for i in range(len(columns))]

@@ -13,7 +13,7 @@ from benchrun.cli.options import json_option, point_options, print_json, request
 @point_options
 @json_option
 def command(as_json: bool, **point: Any) -> None:
-    """One point with nothing implicit: model, layout, FLOPs a token, memory a GPU, reference numbers."""
+    """One point with nothing implicit: model, layout and its arithmetic, FLOPs, memory a GPU, reference numbers."""
     from benchrun.recipe.resolve import resolve
 
     document = _document(resolve(request(**point)))
@@ -26,15 +26,18 @@ def command(as_json: bool, **point: Any) -> None:
 def _document(spec: Any) -> dict[str, Any]:
     from benchrun.compare import conditions, load_references, matching
     from benchrun.metrics.flops import flops_per_token
-    from benchrun.recipe.memory import estimate
+    from benchrun.recipe.arithmetic import arithmetic
+    from benchrun.recipe.memory import estimate, warning
 
-    flops = flops_per_token(spec.model, spec.seq_length)
+    flops = flops_per_token(spec.model, spec.seq_length, task=spec.task)
     found = matching(conditions(spec), load_references())
     document: dict[str, Any] = spec.model_dump(mode="json")
     document["model"] |= {"params_total": spec.model.params_total, "params_active": spec.model.params_active}
     return document | {
         "flops_per_token": {"full": flops.full, "causal": flops.causal},
+        "arithmetic": arithmetic(spec),
         "memory_gib": estimate(spec).parts(),
+        "memory_warning": warning(spec),
         "references": [entry.model_dump(mode="json") for entry in found],
     }
 

@@ -59,11 +59,13 @@ def draft(file: RecipeFile, point: Point, cluster: Document, overrides: tuple[st
     put(("mbs",), group.mbs, source, (*here, "mbs"))
     put(("gbs",), group.batch(point.num_gpus), source, (*here, "gbs" if group.gbs else "gbs_per_gpu"))
     merge("layout", group.layout, (*here, "layout"))
+    framework = recipe.frameworks[point.framework]
     merge("training", recipe.training, ("training",))
+    merge("training", framework.training, ("frameworks", point.framework, "training"))
     merge("training", group.training, (*here, "training"))
     put(("data",), recipe.data.model_dump(), source, ("data",))
-    put(("image",), recipe.frameworks[point.framework].image, source, ("frameworks", point.framework, "image"))
-    put(("env",), {**recipe.frameworks[point.framework].env, **recipe.env}, source, ("env",))
+    put(("image",), framework.image, source, ("frameworks", point.framework, "image"))
+    put(("env",), {**framework.env, **recipe.env}, source, ("env",))
     put(("cluster",), cluster.data, cluster, ())
     if group.num_layers:
         put(("model", "num_layers"), group.num_layers, source, (*here, "num_layers"))

@@ -10,17 +10,21 @@ from collections.abc import Callable, Iterator
 
 from benchrun import hardware
 from benchrun.recipe.draft import Draft
-from benchrun.recipe.spec import Framework, Precision
+from benchrun.recipe.spec import Framework, Layout, Precision, Task
 
 FP8_FRAMEWORKS: frozenset[Framework] = frozenset(
     {"megatron-core", "megatron-lm", "nemo1", "nemo2", "megatron-bridge", "maxtext", "paxml"}
 )
+LORA_FRAMEWORKS: frozenset[Framework] = frozenset({"nemo1", "nemo2", "megatron-bridge", "hf"})
 
 
-def refusals(draft: Draft, num_gpus: int, precision: Precision, framework: Framework) -> list[str]:
+def refusals(draft: Draft, num_gpus: int, precision: Precision, framework: Framework, task: Task) -> list[str]:
     """Every rule that the layout breaks; empty when it can run."""
     found = [*_sizes(draft), *_spread(draft, num_gpus), *_experts(draft, num_gpus), *_training(draft)]
     found += [*_precision(draft, precision, framework), *_nodes(draft, num_gpus)]
+    if task == "lora" and framework not in LORA_FRAMEWORKS:
+        legal = ", ".join(sorted(LORA_FRAMEWORKS))
+        found.append(f"framework {framework} has no adapters and would train every weight; LoRA needs one of {legal}")
     return found
 
 
@@ -50,13 +54,7 @@ def _sizes(draft: Draft) -> Iterator[str]:
     yield from _divides("ffn_hidden_size", model.ffn_hidden_size, "tp", layout.tp)
     heads, groups = model.num_attention_heads, model.num_query_groups
     yield from _divides("num_attention_heads", heads, "num_query_groups", groups)
-    stages = layout.pp * layout.vp
-    if model.num_layers % stages:
-        legal = nearest(model.num_layers, lambda n: n % stages == 0)
-        yield (
-            f"num_layers ({model.num_layers}) must be a multiple of pp * vp ({layout.pp} * {layout.vp} = {stages}): "
-            f"num_layers could be {legal}"
-        )
+    yield from _stages(model.num_layers, layout)
     if draft.seq_length > model.max_position_embeddings:
         most = model.max_position_embeddings
         yield f"seq_length ({draft.seq_length}) must be at most max_position_embeddings ({most})"
@@ -67,10 +65,24 @@ def _sizes(draft: Draft) -> Iterator[str]:
             f"seq_length ({draft.seq_length}) must be a multiple of {pieces} (2 * cp where cp > 1, "
             f"times tp with sequence parallelism): seq_length could be {legal}"
         )
-    if layout.vp > 1 and layout.pp == 1:
-        yield f"vp ({layout.vp}) needs a pipeline: pp is 1, so vp must be 1"
     if layout.sequence_parallel and layout.tp == 1:
         yield "sequence_parallel splits over tensor-parallel ranks: tp is 1, so it must be false"
+
+
+def _stages(num_layers: int, layout: Layout) -> Iterator[str]:
+    if layout.pp == 1:
+        if layout.vp > 1:
+            yield f"vp ({layout.vp}) needs a pipeline: pp is 1, so vp must be 1"
+        if layout.account_for_embedding_and_loss:
+            yield "account_for_embedding_and_loss deals layers out to stages: pp is 1, so it must be false"
+    stages, ends = layout.pp * layout.vp, 2 if layout.account_for_embedding_and_loss else 0
+    if (num_layers + ends) % stages:
+        legal = nearest(num_layers, lambda n: (n + ends) % stages == 0)
+        more = " with two more for embedding and output" if ends else ""
+        yield (
+            f"num_layers ({num_layers}){more} must be a multiple of pp * vp ({layout.pp} * {layout.vp} = {stages}): "
+            f"num_layers could be {legal}"
+        )
 
 
 def _spread(draft: Draft, num_gpus: int) -> Iterator[str]:
@@ -84,6 +96,12 @@ def _spread(draft: Draft, num_gpus: int) -> Iterator[str]:
         )
         return
     dp = num_gpus // block
+    if layout.fsdp > 1 and layout.pp > 1:
+        yield f"fsdp ({layout.fsdp}) excludes a pipeline: pp is {layout.pp}, so fsdp must be 1, or pp 1"
+    elif (dp * layout.cp) % layout.fsdp:
+        ranks = dp * layout.cp
+        legal = nearest(layout.fsdp, lambda n: ranks % n == 0)
+        yield f"dp * cp ({dp} * {layout.cp} = {ranks}) must be a multiple of fsdp ({layout.fsdp}): it could be {legal}"
     unit = draft.mbs * dp
     if draft.gbs % unit:
         legal = nearest(draft.gbs, lambda n: n % unit == 0)
@@ -130,11 +148,14 @@ def _training(draft: Draft) -> Iterator[str]:
     whole = recompute.method is not None and recompute.num_layers is not None
     if recompute.granularity == "full" and not whole:
         yield "recompute.granularity full needs recompute.method and recompute.num_layers"
+    if recompute.policy and recompute.granularity != "none":
+        yield f"recompute.policy takes the place of a granularity: it must be none, not {recompute.granularity}"
     if recompute.granularity != "full" and (recompute.method or recompute.num_layers):
         yield f"recompute.method and num_layers belong to granularity full, not {recompute.granularity}"
-    stage_layers = draft.model.num_layers // draft.layout.pp
-    if recompute.num_layers is not None and recompute.num_layers > max(stage_layers, 1):
-        yield f"recompute.num_layers ({recompute.num_layers}) must be at most the layers of a stage ({stage_layers})"
+    layers = draft.model.num_layers // (draft.layout.pp * draft.layout.vp)
+    if recompute.num_layers is not None and recompute.num_layers > max(layers, 1):
+        stage = f"the layers of a (virtual) stage ({layers})"
+        yield f"recompute.num_layers ({recompute.num_layers}) must be at most {stage}"
 
 
 def _precision(draft: Draft, precision: Precision, framework: Framework) -> Iterator[str]:
@@ -155,7 +176,10 @@ def _precision(draft: Draft, precision: Precision, framework: Framework) -> Iter
 
 
 def _nodes(draft: Draft, num_gpus: int) -> Iterator[str]:
-    per_node = draft.cluster.gpus_per_node
+    per_node, tp = draft.cluster.gpus_per_node, draft.layout.tp
+    if draft.training.tp_comm_overlap and tp > per_node:
+        where = f"a node of {per_node} (cluster {draft.cluster.name})"
+        yield f"tp_comm_overlap needs tp ({tp}) inside {where}: it must be false"
     if num_gpus > per_node and num_gpus % per_node:
         legal = nearest(num_gpus, lambda n: n % per_node == 0)
         where = f"nodes of {per_node} (cluster {draft.cluster.name})"

@@ -64,6 +64,8 @@ def transformer_config(spec: RunSpec) -> TransformerConfig:
         "sequence_parallel": layout.sequence_parallel,
         "pipeline_model_parallel_size": layout.pp,
         "virtual_pipeline_model_parallel_size": layout.vp if layout.vp > 1 else None,
+        "account_for_embedding_in_pipeline_split": layout.account_for_embedding_and_loss,
+        "account_for_loss_in_pipeline_split": layout.account_for_embedding_and_loss,
         "context_parallel_size": layout.cp,
         "expert_model_parallel_size": layout.ep,
         "expert_tensor_parallel_size": layout.etp,

@@ -29,8 +29,8 @@ def test_list_has_a_row_a_point_with_exactly_these_keys():
     rows = document("list", "--json")
     keys = "recipe task framework gpu precision num_gpus proxy seq_length mbs gbs tp pp cp vp ep dp image reference"
     assert all(list(row) == keys.split() for row in rows)
-    assert {row["recipe"] for row in rows} == {"llama3.1-8b", "mixtral-8x7b", "tiny-llama", "tiny-mixtral"}
-    published = [r for r in rows if (r["recipe"], r["gpu"]) == ("llama3.1-8b", "H100")]
+    assert {"llama3.1-405b", "mixtral-8x22b", "llama2-70b-sft", "tiny-llama"} <= {row["recipe"] for row in rows}
+    published = [r for r in rows if (r["recipe"], r["gpu"], r["proxy"]) == ("llama3.1-8b", "H100", False)]
     assert {row["num_gpus"] for row in published} == {8, 16, 32, 64, 128}
     assert {row["precision"] for row in published} == {"bf16", "fp8"}
     assert all(row["reference"] > 0 for row in published)
@@ -167,7 +167,7 @@ def test_where_slurm_is_missing_the_error_says_so_with_exit_code_3(tmp_path):
 def test_a_dry_run_launches_nothing(tmp_path):
     result = call("launch", "smoke", "--dry-run", cwd=tmp_path)
     assert result.returncode == 0
-    assert result.stdout.count("#!/bin/bash") == 3
+    assert result.stdout.count("#!/bin/bash") == 4
     assert not list(tmp_path.iterdir())
 
 

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from benchrun.errors import UserError
-from benchrun.recipe.resolve import resolve
-from benchrun.recipe.select import Request
+from benchrun.recipe import catalogue
+from benchrun.recipe.resolve import resolve, resolve_point
+from benchrun.recipe.select import Request, select
 
 LLAMA = ("llama3.1-8b", "H100", "bf16", 64)
+LLAMA_405B = ("llama3.1-405b", "H100", "bf16", 1024)
 MIXTRAL = ("mixtral-8x7b", "H100", "bf16", 64)
+MAXTEXT = ("llama3-70b", "H100", "bf16", 512)
 
 
 @pytest.mark.parametrize(
@@ -34,7 +39,23 @@ MIXTRAL = ("mixtral-8x7b", "H100", "bf16", 64)
         (MIXTRAL, ["layout.tp=2", "layout.sequence_parallel=true", "layout.ep=1"], ["etp must be 2"]),
         (MIXTRAL, ["model.moe.topk=9"], ["topk (9) must be at most num_experts (8)"]),
         (MIXTRAL, ["gbs=288"], ["micro-batches a step (18) must be a multiple of pp (4)", "256 or 320"]),
-        (("mixtral-8x7b", "H100", "bf16", 64), ["layout.pp=16", "layout.vp=1"], ["ep * etp * pp", "ep could be 4"]),
+        (MIXTRAL, ["layout.pp=16", "layout.vp=1"], ["ep * etp * pp", "ep could be 4"]),
+        (MAXTEXT, ["layout.fsdp=96"], ["must be a multiple of fsdp (96)", "64 or 128"]),
+        (MAXTEXT, ["layout.pp=4"], ["fsdp (128) excludes a pipeline"]),
+        (LLAMA, ["layout.account_for_embedding_and_loss=true"], ["pp is 1, so it must be false"]),
+        (
+            LLAMA_405B,
+            ["layout.account_for_embedding_and_loss=false"],
+            ["num_layers (126) must be a multiple of pp * vp"],
+        ),
+        (LLAMA_405B, ["model.num_layers=128"], ["with two more for embedding and output", "126 or 190"]),
+        (LLAMA_405B, ["cluster.gpus_per_node=4"], ["tp_comm_overlap needs tp (8) inside a node of 4"]),
+        (MAXTEXT, ["training.recompute.granularity=selective"], ["policy takes the place of a granularity"]),
+        (
+            ("llama3.1-70b", "H100", "bf16", 64),
+            ["training.recompute={granularity: full, method: block, num_layers: 5}"],
+            ["recompute.num_layers (5) must be at most the layers of a (virtual) stage (4)"],
+        ),
     ],
 )
 def test_a_layout_that_cannot_work_is_refused(point, overrides, says):
@@ -43,6 +64,40 @@ def test_a_layout_that_cannot_work_is_refused(point, overrides, says):
     for text in says:
         assert text in str(error.value)
     assert error.value.where.split(":")[-1].isdigit()
+
+
+# What was published and cannot run: misprints, columns swapped, rows that were never tried.
+IMPOSSIBLE = [
+    # NeMo r2.3.0 and r2.4.0 model_configs_h100.csv: 405B LoRA, tp 8 and pp 6 on 32 GPUs.
+    (
+        ("llama3.1-405b", "H100", "bf16", 1024, "nemo2"),
+        32,
+        ["layout.pp=6", "layout.cp=1", "layout.vp=1"],
+        "(8 * 6 * 1 = 48)",
+    ),
+    # dgxc-benchmarking llama3/finetuning/README_8b.md @ v25.02: a pipeline of 41.
+    (("llama3-8b-sft", "H100", "bf16", 8), 8, ["layout.pp=41"], "num_layers (32) must be a multiple of pp * vp (41"),
+    # dgxc-benchmarking nemo_megatron/README_175b.md @ v25.04: 1204 sequences on 512 GPUs.
+    (("gpt3-175b", "H100", "bf16", 512), 512, ["gbs=1204"], "gbs could be 1200 or 1216"),
+    # NeMo user guide, performance summary @ 25.02: Mixtral 8x22B with one sequence a step, 64 at a time.
+    (("mixtral-8x22b", "H100", "fp8", 256), 256, ["gbs=1", "mbs=64"], "gbs (1) must be a multiple of mbs * dp (64 * 2"),
+    # dgxc-benchmarking llama3.1/README.md @ v25.12: 70B on 8 GPUs in the layout of 32, and 405B on 128.
+    (("llama3.1-70b", "H100", "bf16", 64), 8, [], "tp * pp * cp (4 * 4 * 2 = 32)"),
+    (("llama3.1-405b", "H100", "fp8", 1024, "nemo2"), 128, ["layout.tp=4"], "optimizer states alone take"),
+    # dgxc-benchmarking llama3.1/README_70b.md @ v24.11.1: a sequence of 8129 tokens.
+    (("llama3.1-8b", "H100", "bf16", 64), 64, ["seq_length=8129"], "seq_length could be 8128 or 8132"),
+]
+
+
+@pytest.mark.parametrize(("point", "num_gpus", "overrides", "says"), IMPOSSIBLE)
+def test_what_was_published_by_mistake_is_refused(point, num_gpus, overrides, says):
+    recipe, gpu, precision, listed, *framework = point
+    file = catalogue.recipe_file(recipe)
+    right = select(file, Request(recipe, gpu, precision, listed, *framework))
+    resolve_point(file, right)
+    with pytest.raises(UserError) as error:
+        resolve_point(file, replace(right, num_gpus=num_gpus), overrides=tuple(overrides))
+    assert says in str(error.value)
 
 
 class TestFp8:

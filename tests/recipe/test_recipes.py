@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from benchrun import paths
 from benchrun.errors import UserError
 from benchrun.recipe import catalogue
-from benchrun.recipe.resolve import resolve, resolve_point
+from benchrun.recipe.memory import warning
+from benchrun.recipe.resolve import resolve
 from benchrun.recipe.select import Request
 
 RECIPE = (paths.RECIPES / "tiny-llama.yaml").read_text()
@@ -27,24 +30,16 @@ def line_of(text):
     return next(i for i, line in enumerate(RECIPE.splitlines(), 1) if text in line)
 
 
-def test_every_shipped_point_resolves_and_its_numbers_fit_together():
-    for name in catalogue.names(paths.RECIPES):
-        file = catalogue.recipe_file(name)
-        for point in catalogue.points(file.recipe):
-            spec = resolve_point(file, point)
-            layout = spec.layout
-            assert layout.tp * layout.pp * layout.cp * spec.dp == spec.num_gpus
-            assert spec.mbs * spec.dp * spec.num_microbatches == spec.gbs
-            assert (spec.num_nodes - 1) * spec.cluster.gpus_per_node < spec.num_gpus
-            assert (point.group.source is None) != (point.group.derived is None) or point.gpu == "CPU"
-
-
 def test_every_shipped_cluster_and_suite_is_legal():
     for name in catalogue.names(paths.CLUSTERS):
         assert catalogue.cluster_document(name).data["name"] == name
     for name in catalogue.names(paths.SUITES):
         for run in catalogue.suite(name).runs:
-            resolve(Request(run.recipe, run.gpu, run.precision, run.num_gpus, run.framework))
+            overrides = tuple(f"{key}={json.dumps(value)}" for key, value in run.set.items())
+            point = (run.recipe, run.gpu, run.precision, run.num_gpus, run.framework)
+            spec = resolve(Request(*point, overrides=overrides))
+            # Nemotron-4 340B was published on as few as 128 GPUs, which it fills.
+            assert warning(spec) is None or spec.recipe == "nemotron4-340b"
 
 
 def test_an_unknown_key_is_named_with_file_line_and_the_key_that_was_meant(tmp_path):
@@ -82,12 +77,6 @@ def test_an_unknown_recipe_names_the_closest():
     with pytest.raises(UserError) as error:
         resolve(Request("llama3.1-8"))
     assert "did you mean 'llama3.1-8b'" in error.value.hint
-
-
-def test_an_unlisted_scale_names_the_nearest_listed_ones():
-    with pytest.raises(UserError) as error:
-        resolve(Request("llama3.1-8b", "H100", "fp8", 48))
-    assert "nearest: 32, 64" in error.value.hint
 
 
 def test_what_is_not_asked_for_is_chosen_only_without_a_choice():

@@ -112,8 +112,9 @@ def test_a_layout_changes_nothing_but_speed(tmp_path, alone, recipe, ranks, layo
         # The first and the last stage share a matrix, and learned positions live on the first.
         (GPT3, {"pp": 2}),
         (GROK, {"tp": 2}),
+        (("model.num_layers=6",), {"pp": 2, "vp": 2, "account_for_embedding_and_loss": True}),
     ],
-    ids=["nemotron-tp2-sp", "gpt3-pp2", "grok-tp2"],
+    ids=["nemotron-tp2-sp", "gpt3-pp2", "grok-tp2", "uneven-stages"],
 )
 def test_other_families_learn_and_split_as_well(tmp_path, alone, family, layout):
     losses, norms = curve(tmp_path, spec_for("tiny-llama", 2, *family, **layout))

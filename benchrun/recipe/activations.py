@@ -1,0 +1,105 @@
+"""Bytes that a GPU keeps from the forward to the backward pass: the part of the memory that is an estimate.
+
+Held to peaks that were measured on H100 and H200 in tests/recipe/test_memory.py.
+"""
+
+from __future__ import annotations
+
+from benchrun.recipe.spec import RunSpec
+
+KEEPS = {
+    # MaxText's remat policies and PaXML's checkpoint policies: which matrix products a layer keeps beside its input.
+    "full": (),
+    "save_qkv_proj": ("qkv",),
+    "save_dot_except_mlp": ("qkv", "out"),
+    "save_dot_except_mlpwi": ("qkv", "out", "down"),
+    "SAVE_NOTHING": (),
+    "SAVE_QKV_OUT_PROJ": ("qkv", "out"),
+    "SAVE_DOT_ONLY": ("qkv", "out", "up", "down"),
+    "SAVE_DOT_WITH_NO_BATCH_DIM": ("qkv", "out", "up", "down"),
+}
+
+
+def stage_layers(spec: RunSpec) -> float:
+    """Layers of the largest pipeline stage."""
+    layout = spec.layout
+    if layout.account_for_embedding_and_loss:
+        # The inner stages have one more than the outer ones, and no embedding: this holds for both.
+        return (spec.model.num_layers + 2) / layout.pp
+    return spec.model.num_layers / layout.pp
+
+
+def kept(spec: RunSpec, first: bool) -> float:
+    """Activations of the first or of the last pipeline stage."""
+    recompute, layers = spec.training.recompute, stage_layers(spec)
+    in_flight, whole = _in_flight(spec, first), _layer(spec)
+    if recompute.policy is not None:
+        per_token = layers * _kept_by_policy(spec, recompute.policy) + whole
+    elif recompute.granularity == "full":
+        again = layers if recompute.method == "uniform" else min((recompute.num_layers or 0) * spec.layout.vp, layers)
+        # What is recomputed keeps its input, and one layer at a time its whole.
+        per_token = (layers - again) * whole + again * _input(spec) + whole / max(in_flight, 1)
+    else:
+        per_token = layers * whole
+    return _tokens(spec) * per_token * in_flight * (2 if spec.precision == "fp32" else 1)
+
+
+def logits(spec: RunSpec) -> float:
+    """Logits in two bytes and their softmax in four."""
+    return _tokens(spec) * spec.model.vocab_size / spec.layout.tp * 6
+
+
+def _tokens(spec: RunSpec) -> float:
+    """Tokens of a micro-batch on one GPU, before sequence parallelism."""
+    return spec.mbs * spec.seq_length / spec.layout.cp
+
+
+def _in_flight(spec: RunSpec, first: bool) -> float:
+    """Micro-batches whose activations a stage holds at once (1F1B, or interleaved)."""
+    pp, vp = spec.layout.pp, spec.layout.vp
+    more = (pp - 1) / vp
+    most = pp - more  # 1 without interleaving
+    if first:
+        most = pp + more if vp > 1 else pp
+    return float(min(spec.num_microbatches, most))
+
+
+def _split(spec: RunSpec) -> int:
+    return spec.layout.tp if spec.layout.sequence_parallel else 1
+
+
+def _input(spec: RunSpec) -> float:
+    return 2 * spec.model.hidden_size / _split(spec)
+
+
+def _kept_by_policy(spec: RunSpec, policy: str) -> float:
+    """Bytes a token and layer under a named policy of MaxText or PaXML; an unknown one is taken to keep it all."""
+    model, tp = spec.model, spec.layout.tp
+    if policy not in KEEPS:
+        return _layer(spec)
+    sizes = {
+        "qkv": model.kv_channels * (model.num_attention_heads + 2 * model.num_query_groups) / tp,
+        "out": model.hidden_size,
+        "up": (2 if model.gated else 1) * model.ffn_hidden_size / tp,
+        "down": model.hidden_size,
+    }
+    return _input(spec) + 2 * sum(sizes[name] for name in KEEPS[policy])
+
+
+def _layer(spec: RunSpec) -> float:
+    """Bytes a token and layer: norms, attention, MLP. In FP8, what only a matrix product reads again is one byte."""
+    model, layout = spec.model, spec.layout
+    operand = 1 if spec.precision == "fp8" else 2
+    norms = (2 * _input(spec)) + operand * _input(spec)  # two norms' inputs and outputs
+    heads = model.num_attention_heads
+    attention = 2 * (2 * heads + 2 * model.num_query_groups)  # Q, K, V and the output
+    attention += heads if spec.precision == "fp8" else 0  # the output once more, for the projection
+    mlp = 2 * (2 if model.gated else 1) + operand
+    kept = norms + attention * model.kv_channels / layout.tp
+    moe = model.moe
+    if moe is None:
+        return kept + mlp * model.ffn_hidden_size / layout.tp
+    # Each token is copied to topk experts: input, up-projection, activation, output. The ranks of an expert's own
+    # tensor parallelism see the same tokens.
+    expert = 4 * model.hidden_size + mlp * moe.ffn_hidden_size / layout.etp
+    return kept + moe.topk * (moe.capacity_factor or 1) * expert * layout.etp / _split(spec)

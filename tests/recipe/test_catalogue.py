@@ -1,0 +1,131 @@
+"""Every shipped point: legal, within its GPU's memory, listed as it resolves, and of the model it is named after."""
+
+from __future__ import annotations
+
+import functools
+
+import pytest
+
+from benchrun import hardware, paths
+from benchrun.metrics.flops import flops_per_token
+from benchrun.model import ModelShape
+from benchrun.recipe import catalogue
+from benchrun.recipe.checked import checked
+from benchrun.recipe.listing import DEGREES, listed
+from benchrun.recipe.memory import estimate
+from benchrun.recipe.resolve import resolve_point
+from benchrun.recipe.yamlfile import load
+
+RECIPES = catalogue.names(paths.RECIPES)
+LARGE = [name for name in RECIPES if not name.startswith("tiny-")]
+# Parameters of the models, as NeMo's configurations and the published model cards have them.
+PARAMETERS = {
+    "gpt3-175b": 174_615_846_912,
+    "gpt3-20b": 20_262_014_976,
+    "gpt3-5b": 5_051_228_160,
+    "grok1-314b": 316_454_737_920,
+    "llama2-13b": 13_015_864_320,
+    "llama2-70b": 68_976_648_192,
+    "llama2-7b": 6_738_415_616,
+    "llama3-70b": 70_553_706_496,
+    "llama3-8b": 8_030_261_248,
+    "llama3.1-405b": 405_853_388_800,
+    "mixtral-8x22b": 140_620_634_112,
+    "mixtral-8x7b": 46_702_792_704,
+    "nemotron4-15b": 15_628_775_424,
+    "nemotron4-340b": 341_029_195_776,
+}
+
+
+@functools.cache
+def resolved(name):
+    """Every point of a recipe and its RunSpec, once for each set of conditions that decides the arithmetic."""
+    file = catalogue.recipe_file(name)
+    specs = {}
+    for point in catalogue.points(file.recipe):
+        if (point.index, point.gpu, point.precision, point.num_gpus) not in specs:
+            specs[point.index, point.gpu, point.precision, point.num_gpus] = (point, resolve_point(file, point))
+    return file, list(specs.values())
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_every_point_resolves_and_its_numbers_fit_together(name):
+    file, points = resolved(name)
+    for point, spec in points:
+        layout = spec.layout
+        assert layout.tp * layout.pp * layout.cp * spec.dp == spec.num_gpus
+        assert spec.mbs * spec.dp * spec.num_microbatches == spec.gbs
+        assert (spec.num_nodes - 1) * spec.cluster.gpus_per_node < spec.num_gpus
+        assert spec.proxy == (spec.model.num_layers < file.recipe.model.num_layers)
+        assert (spec.source is None) != (spec.derived is None) or point.gpu == "CPU"
+
+
+@pytest.mark.parametrize("name", LARGE)
+def test_every_point_fits_its_gpu(name):
+    for _, spec in resolved(name)[1]:
+        memory = estimate(spec)
+        assert memory.total < hardware.gpu(spec.gpu).memory_gib, (spec.gpu, spec.precision, spec.num_gpus, memory)
+
+
+@pytest.mark.parametrize("name", LARGE)
+def test_what_is_derived_has_room_to_spare(name):
+    """A published layout ran, however full its GPUs; one that is derived keeps clear of the warning."""
+    for point, spec in resolved(name)[1]:
+        # The speed of Llama 2 70B on 8 H200 is published: states alone fill nine tenths of them.
+        if spec.derived and (name, point.gpu, point.num_gpus) != ("llama2-70b", "H200", 8):
+            assert estimate(spec).total <= 0.9 * hardware.gpu(spec.gpu).memory_gib, (spec.gpu, spec.num_gpus)
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_a_point_is_listed_as_it_resolves(name):
+    file, points = resolved(name)
+    rows = {(r["framework"], r["gpu"], r["precision"], r["num_gpus"]): r for r in listed(file)}
+    assert len(rows) == len(catalogue.points(file.recipe)), "two points share all that a user can ask for"
+    for point, spec in points:
+        row = rows[point.framework, point.gpu, point.precision, point.num_gpus]
+        assert row == {
+            **{key: getattr(spec, key) for key in row if key in type(spec).model_fields},
+            **{key: getattr(spec.layout, key) for key in DEGREES},
+            "num_layers": spec.model.num_layers,
+        }
+
+
+@pytest.mark.parametrize("name", [name for name in LARGE if not name.endswith("-hf")])
+def test_every_workload_can_be_tried_on_one_node(name):
+    rows = list(listed(catalogue.recipe_file(name)))
+    for gpu in ("H100", "H200", "GH200"):
+        small = {row["num_gpus"] for row in rows if row["gpu"] == gpu and row["num_gpus"] <= 8}
+        assert {4, 8} <= small, gpu
+        # The vocabulary of Nemotron-4 340B alone (9.4 G parameters with their optimizer states) takes two H200.
+        assert small & {1, 2} or (name, gpu) in {("nemotron4-340b", "H100"), ("nemotron4-340b", "GH200")}
+
+
+def test_every_model_has_the_parameters_it_is_known_for():
+    assert catalogue.names(paths.MODELS) == sorted(PARAMETERS)
+    for name, parameters in PARAMETERS.items():
+        assert checked(ModelShape, load(paths.MODELS / f"{name}.yaml")).params_total == parameters, name
+
+
+# GFLOPs a token that published TFLOPS divided by published tokens/s give: model, sequence length, full, causal.
+PUBLISHED_FLOPS = [
+    ("llama3-8b", 8192, 57.91, 51.47),
+    ("llama3-70b", 8192, 481.4, 449.2),
+    ("llama3.1-405b", 8192, 2625, 2524),
+    ("llama2-7b", 4096, 46.08, 42.86),
+    ("nemotron4-15b", 4096, 94.0, None),
+    ("nemotron4-340b", 4096, 2105, None),
+    ("mixtral-8x7b", 4096, 82.93, None),
+    ("mixtral-8x22b", 65536, 504.3, 369.2),
+]
+
+
+@pytest.mark.parametrize(("name", "seq_length", "full", "causal"), PUBLISHED_FLOPS)
+def test_every_model_costs_the_flops_that_published_rates_imply(name, seq_length, full, causal):
+    flops = flops_per_token(checked(ModelShape, load(paths.MODELS / f"{name}.yaml")), seq_length)
+    assert flops.full / 1e9 == pytest.approx(full, rel=0.001)
+    assert causal is None or flops.causal / 1e9 == pytest.approx(causal, rel=0.001)
+
+
+def test_every_recipe_stands_in_the_list_of_recipes():
+    text = (paths.RECIPES / "README.md").read_text()
+    assert [name for name in RECIPES if f"`{name}`" not in text] == []

@@ -1,0 +1,137 @@
+"""How a point is chosen: by what was asked, by the generation that published it, by scaling one that is listed."""
+
+from __future__ import annotations
+
+import pytest
+
+from benchrun import paths
+from benchrun.errors import UserError
+from benchrun.recipe.resolve import resolve
+from benchrun.recipe.select import Request
+
+
+def refused(*request, **more):
+    with pytest.raises(UserError) as error:
+        resolve(Request(*request, **more))
+    return error.value
+
+
+class TestScaling:
+    """A number of GPUs that is not listed."""
+
+    def test_takes_the_layout_and_the_batch_a_gpu_of_the_nearest_listed_one(self):
+        spec, listed = (resolve(Request("llama3.1-8b", "H100", "fp8", n)) for n in (48, 64))
+        assert spec.layout == listed.layout
+        assert (spec.gbs, spec.dp, spec.num_nodes) == (16 * 48, 24, 6)
+        assert spec.num_microbatches == listed.num_microbatches
+
+    def test_is_said_to_be_derived_and_from_what(self):
+        spec = resolve(Request("llama3.1-8b", "H100", "fp8", 256))
+        assert spec.source is None
+        assert spec.derived.startswith("layout and batch a GPU of 128 GPUs, as in: NVIDIA/dgxc-benchmarking llama3.1/")
+        assert resolve(Request("llama3.1-8b", "H100", "fp8", 128)).derived is None
+
+    def test_is_refused_where_the_layout_does_not_fit_with_the_nearest_listed_ones(self):
+        error = refused("llama3.1-8b", "H100", "fp8", 63, "nemo1")
+        assert "number of GPUs (63) must be a multiple of tp * pp * cp (1 * 1 * 2 = 2)" in error.message
+        assert "took over the layout of 64; nearest: 32, 64" in error.hint
+
+    def test_is_refused_where_the_experts_do_not_fit(self):
+        error = refused("grok1-314b", "H100", "bf16", 192, "nemo1")
+        assert "ep * etp * pp (8 * 4 * 8 = 256) must divide the number of GPUs (192)" in error.message
+        assert "nearest: 128, 256" in error.hint
+
+    def test_is_refused_where_the_batch_would_not_be_whole(self):
+        error = refused("llama3.1-405b", "H100", "bf16", 600, "nemo1")
+        assert "no point with --num-gpus 600" in error.message
+        assert "nearest: 192, 576" in error.hint
+
+    def test_never_scales_a_proxy_nor_a_fixed_batch(self):
+        assert "nearest: 2, 4" in refused("tiny-llama", "CPU", "fp32", 3).hint
+        spec = resolve(Request("llama3.1-70b", "H100", "bf16", 32))
+        assert (spec.model.num_layers, spec.layout.pp) == (80, 4)
+
+
+class TestGenerations:
+    """Layouts of different releases are told apart by the framework that published them."""
+
+    def test_each_framework_has_the_layout_of_its_release(self):
+        first = resolve(Request("llama3.1-70b", "H100", "fp8", 512, "nemo1"))
+        second = resolve(Request("llama3.1-70b", "H100", "fp8", 512, "nemo2"))
+        third = resolve(Request("llama3.1-70b", "H100", "fp8", 512, "megatron-bridge"))
+        assert [(s.layout.pp, s.layout.cp, s.gbs) for s in (first, second, third)] == [
+            (4, 2, 1024),
+            (8, 1, 1024),
+            (8, 1, 2048),
+        ]
+
+    def test_the_proxies_of_two_generations_are_kept_apart(self):
+        first = resolve(Request("llama3.1-405b", "H100", "bf16", 32, "nemo1"))
+        second = resolve(Request("llama3.1-405b", "H100", "bf16", 32, "nemo2"))
+        assert [(s.model.num_layers, s.gbs) for s in (first, second)] == [(7, 126), (8, 64)]
+
+    def test_without_a_framework_the_first_that_has_the_point_is_taken(self):
+        assert resolve(Request("llama3.1-405b", "H100", "bf16", 1024)).framework == "megatron-lm"
+        assert resolve(Request("llama3.1-405b", "H100", "bf16", 576)).framework == "nemo1"
+
+    def test_what_a_framework_trains_with_is_below_what_the_point_says(self):
+        bridge = resolve(Request("llama3.1-8b", "H100", "fp8", 8, "megatron-bridge")).training
+        assert (bridge.fp8.recipe, bridge.recompute.num_layers) == ("tensorwise", 5)
+        assert resolve(Request("llama3.1-8b", "H100", "fp8", 8, "nemo1")).training.fp8.recipe == "delayed"
+        assert resolve(Request("llama3.1-70b", "H100", "fp8", 64, "nemo1")).training.tp_comm_overlap is True
+        assert resolve(Request("llama3.1-70b", "H100", "fp8", 64, "megatron-core")).training.tp_comm_overlap is False
+
+
+class TestModels:
+    """``model: NAME`` stands for a file of dimensions."""
+
+    RECIPE = (paths.RECIPES / "llama2-7b.yaml").read_text()
+
+    def mine(self, tmp_path, model):
+        path = tmp_path / "mine.yaml"
+        path.write_text(self.RECIPE.replace("model: llama2-7b", f"model: {model}"))
+        return path
+
+    def test_a_name_that_is_none_has_the_recipes_line_and_the_closest_name(self, tmp_path):
+        path = self.mine(tmp_path, "llama2-7")
+        error = refused(str(path), "H100", "bf16", 8)
+        assert error.where == f"{path}:4"
+        assert "did you mean 'llama2-7b'" in error.hint
+
+    def test_a_mistake_in_the_models_file_has_that_files_line(self, tmp_path):
+        model = tmp_path / "model.yaml"
+        text = (paths.MODELS / "llama2-7b.yaml").read_text()
+        model.write_text(text.replace("num_layers: 32", "num_layer: 32"))
+        error = refused(str(self.mine(tmp_path, model)), "H100", "bf16", 8)
+        assert error.where == f"{model}:3"
+        assert "did you mean 'num_layers'" in error.hint
+
+    def test_set_changes_one_dimension(self):
+        spec = resolve(Request("llama2-7b", "H100", "bf16", 8, overrides=("model.num_layers=30",)))
+        assert (spec.model.num_layers, spec.model.hidden_size, spec.proxy) == (30, 4096, True)
+
+
+def test_a_large_recipe_on_a_cpu_is_refused_with_the_recipes_that_run_there():
+    error = refused("llama3.1-70b", "CPU", "bf16", 1)
+    assert "no point with --gpu CPU" in error.message
+    assert error.hint == "legal: H100, H200, GH200; the recipes called tiny-... train on a CPU"
+    assert "has CPU, the point is for H100" in refused("llama3.1-70b", "H100", "bf16", 64, cluster="local").message
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "says"),
+    [
+        (
+            "gbs_per_gpu: 16\n    source",
+            "gbs_per_gpu: 0.3\n    source",
+            "gbs_per_gpu 0.3 gives no whole batch on 8 GPUs",
+        ),
+        ("    mbs: 1\n", "    framework: hf\n    mbs: 1\n", "framework hf, which the recipe does not list"),
+        ("    source:", "    derived: by me\n    source:", "either published (source) or chosen here (derived)"),
+    ],
+)
+def test_a_group_of_points_that_contradicts_itself_is_refused(tmp_path, old, new, says):
+    path = tmp_path / "mine.yaml"
+    assert old in TestModels.RECIPE
+    path.write_text(TestModels.RECIPE.replace(old, new, 1))
+    assert says in refused(str(path), "H100", "bf16", 8).message
