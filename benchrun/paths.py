@@ -10,6 +10,7 @@ DATAGEN = PACKAGE.parent / "datagen"
 DATA = PACKAGE / "_data" if (PACKAGE / "_data").is_dir() else PACKAGE.parent
 
 RECIPES = DATA / "recipes"
+MODELS = RECIPES / "models"
 CLUSTERS = RECIPES / "clusters"
 SUITES = RECIPES / "suites"
 TEMPLATES = DATA / "templates"

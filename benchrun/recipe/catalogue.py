@@ -1,4 +1,4 @@
-"""Finding recipes, clusters and suites: by name among the shipped ones, or by the path of one's own file."""
+"""Finding recipes, models, clusters and suites: by name among the shipped ones, or by the path of one's own file."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class RecipeFile:
 
 @dataclass(frozen=True)
 class Point:
-    """One tuned point: a group of the recipe at one precision, number of GPUs and framework."""
+    """One tuned point: a group of the recipe at one GPU, precision, number of GPUs and framework."""
 
     index: int
     """Position of the group in the file."""
@@ -35,6 +35,16 @@ class Point:
     precision: Precision
     num_gpus: int
     framework: Framework
+    scaled_from: int | None = None
+    """The listed number of GPUs whose layout this point took over; None for a listed point."""
+
+    @property
+    def derived(self) -> str | None:
+        """Why the layout is not a published one."""
+        if self.scaled_from is None:
+            return self.group.derived
+        basis = self.group.source or self.group.derived or "this recipe"
+        return f"layout and batch a GPU of {self.scaled_from} GPUs, as in: {basis}"
 
 
 def find(name: str, folder: Path, kind: str) -> Path:
@@ -58,8 +68,21 @@ def names(folder: Path) -> list[str]:
 def recipe_file(name: str) -> RecipeFile:
     """Load and check one recipe."""
     path = find(name, paths.RECIPES, "recipe")
-    document = load(path)
+    document = _with_model(load(path))
     return RecipeFile(path.stem, checked(Recipe, document), document)
+
+
+def _with_model(document: Document) -> Document:
+    """``model: llama2-70b`` stands for the dimensions in ``models/llama2-70b.yaml``, with the lines of that file."""
+    name = document.data.get("model")
+    if not isinstance(name, str):
+        return document
+    try:
+        model = load(find(name, paths.MODELS, "model"))
+    except UserError as error:
+        raise UserError(error.message, hint=error.hint, where=error.where or document.where(("model",))) from None
+    places = {("model", *loc): place for loc, place in model.places.items()}
+    return Document({**document.data, "model": model.data}, {**document.places, **places})
 
 
 @functools.cache
@@ -96,9 +119,10 @@ def suite(name: str) -> Suite:
 def points(recipe: Recipe) -> list[Point]:
     """Every point of a recipe, in the order of the file."""
     return [
-        Point(index, group, group.gpu, precision, num_gpus, framework)
+        Point(index, group, gpu, precision, num_gpus, framework)
         for index, group in enumerate(recipe.points)
+        for gpu in group.gpu
         for precision in group.precision
-        for framework in ((group.framework,) if group.framework else recipe.frameworks)
+        for framework in group.framework or recipe.frameworks
         for num_gpus in group.num_gpus
     ]

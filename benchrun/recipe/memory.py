@@ -1,7 +1,8 @@
 """An estimate of the memory a GPU needs, by part, before the job waits in a queue.
 
-Counts the pipeline stage that needs most (the first: it holds most micro-batches in flight, and the embedding;
-the output layer is added where it is the same stage). Flash attention is assumed: no S x S matrix is kept.
+Counts the pipeline stage that needs most: the first holds most micro-batches in flight and the embedding, the last has
+the output layer and the logits. Flash attention is assumed: no S x S matrix is kept, so that selective recomputation
+saves nothing here. FP8 is counted like BF16 in the activations, where part of them is kept in two bytes.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 
 from benchrun import hardware
+from benchrun.recipe import activations
 from benchrun.recipe.spec import RunSpec
 
 GIB = 2**30
@@ -20,15 +22,22 @@ class Memory:
     """GiB a GPU."""
 
     weights: float
+    gathered: float
+    """What FSDP puts together again: the layer at work and the next one."""
     gradients: float
     optimizer: float
     activations: float
     logits: float
 
     @property
+    def states(self) -> float:
+        """What is there between two steps: plain arithmetic, no estimate."""
+        return self.weights + self.gradients + self.optimizer
+
+    @property
     def total(self) -> float:
         """Sum of the parts; the framework and NCCL take some GiB more."""
-        return self.weights + self.gradients + self.optimizer + self.activations + self.logits
+        return self.states + self.gathered + self.activations + self.logits
 
     def parts(self) -> dict[str, float]:
         """The parts and their total, rounded to 0.01 GiB."""
@@ -36,82 +45,105 @@ class Memory:
 
 
 def estimate(spec: RunSpec) -> Memory:
-    """Memory a GPU of ``spec``, in GiB."""
-    dense, expert = _params(spec)
-    wide = spec.precision == "fp32"
-    weight_bytes = 4 if wide else 2  # FP8 keeps two one-byte copies (plain and transposed)
-    gradient_bytes = 4 if wide or spec.training.grad_reduce_in_fp32 else 2
-    # Adam: two moments in FP32, and an FP32 copy of the weights unless they are FP32 themselves.
-    state_bytes = 8 if wide else 12
-    layout = spec.layout
-    expert_dp = spec.num_gpus // (layout.ep * layout.etp * layout.pp)
-    shards = (spec.dp * layout.cp, expert_dp) if spec.training.distributed_optimizer else (1, 1)
+    """Memory a GPU of ``spec`` on the stage that needs most, in GiB."""
+    stages = (True, False) if spec.layout.pp > 1 else (True,)
+    return max((_stage(spec, first) for first in stages), key=lambda memory: memory.total)
+
+
+def _stage(spec: RunSpec, first: bool) -> Memory:
+    """Memory of the first or of the last pipeline stage."""
+    layers = activations.stage_layers(spec)
+    dense, expert = layers * _dense(spec), layers * _expert(spec)
+    ends = _embedding(spec) * (1 if spec.layout.pp > 1 or spec.model.tied_embeddings else 2)
+    cut, expert_cut = _shards(spec)
+    held = (dense + ends) / cut + expert / expert_cut
+    trained = _adapters(spec) * layers if spec.task == "lora" else held
+    fp8_copies = held - ends / cut if spec.precision == "fp8" and not spec.training.fp8.param_gather else 0
+    own, own_expert = _optimizer_shards(spec)
+    if spec.task == "lora":
+        states = trained / own
+    else:
+        states = (dense + ends) / own + expert / own_expert
     return Memory(
-        weights=(dense + expert) * weight_bytes / GIB,
-        gradients=(dense + expert) * gradient_bytes / GIB,
-        optimizer=(dense / shards[0] + expert / shards[1]) * state_bytes / GIB,
-        activations=_activations(spec) / GIB,
-        logits=_logits(spec) / GIB,
+        weights=(held * _weight_bytes(spec) + 2 * fp8_copies) / GIB,
+        gathered=_gathered(spec) / GIB,
+        gradients=trained * _gradient_bytes(spec) / GIB,
+        # Adam: two moments in FP32, and an FP32 copy of the weights unless they are FP32 themselves.
+        optimizer=states * (8 if spec.precision == "fp32" else 12) / GIB,
+        activations=activations.kept(spec, first) / GIB,
+        logits=activations.logits(spec) / GIB if not first or spec.layout.pp == 1 else 0.0,
     )
 
 
-def _params(spec: RunSpec) -> tuple[float, float]:
-    """Parameters a GPU: those every data-parallel rank holds, and those of its experts."""
-    model, layout = spec.model, spec.layout
-    layers = model.num_layers / layout.pp
-    embedding = model.vocab_size * model.hidden_size / layout.tp
-    if layout.pp == 1 and not model.tied_embeddings:
-        embedding *= 2
-    dense = layers * model.attention_params / layout.tp + embedding
-    if model.moe is None:
-        return dense + layers * model.mlp_params / layout.tp, 0
-    return dense, layers * model.mlp_params * model.moe.num_experts / (layout.ep * layout.etp)
+def _weight_bytes(spec: RunSpec) -> int:
+    """FP8 keeps two one-byte copies (plain and transposed), as much as BF16."""
+    return 4 if spec.precision == "fp32" else 2
 
 
-def _activations(spec: RunSpec) -> float:
-    """Bytes kept from the forward to the backward pass."""
-    layout, recompute = spec.layout, spec.training.recompute
-    tokens = spec.mbs * spec.seq_length / layout.cp
-    layers = spec.model.num_layers / layout.pp
-    # 1F1B: the first stage holds pp micro-batches; interleaving holds a little more.
-    in_flight = float(min(spec.num_microbatches, layout.pp))
-    if layout.vp > 1:
-        in_flight *= 1 + (layout.pp - 1) / (layout.pp * layout.vp)
-    kept, inputs = _layer_bytes(spec), 2 * spec.model.hidden_size / _sequence_split(spec)
-    if recompute.granularity == "full":
-        count = layers if recompute.method == "uniform" else min(recompute.num_layers or 0, layers)
-        # What is recomputed keeps its input, and one layer at a time its whole.
-        per_token = (layers - count) * kept + count * inputs + kept / max(in_flight, 1)
-    else:
-        per_token = layers * kept
-    width = 2 if spec.precision == "fp32" else 1
-    return tokens * per_token * in_flight * width
+def _gradient_bytes(spec: RunSpec) -> int:
+    return 4 if spec.precision == "fp32" or spec.training.grad_reduce_in_fp32 else 2
 
 
-def _sequence_split(spec: RunSpec) -> int:
-    return spec.layout.tp if spec.layout.sequence_parallel else 1
+def _dense(spec: RunSpec) -> float:
+    """Parameters a layer and GPU that every data-parallel rank has, before FSDP."""
+    model = spec.model
+    return (model.attention_params + (0 if model.moe else model.mlp_params)) / spec.layout.tp
 
 
-def _layer_bytes(spec: RunSpec) -> float:
-    """Bytes a token and layer, activations in two bytes: norms, attention, MLP."""
-    model, layout = spec.model, spec.layout
-    whole = 4 * 2 * model.hidden_size / _sequence_split(spec)  # two norms' inputs and outputs
-    heads = 2 * model.num_attention_heads + 2 * model.num_query_groups
-    attention = 2 * heads * model.kv_channels / layout.tp  # Q, K, V and the output of attention
-    up = 2 if model.gated else 1
-    if model.moe is None:
-        return whole + attention + 2 * (up + 1) * model.ffn_hidden_size / layout.tp
-    # Each token is copied to topk experts: input, up-projection, activation, output.
-    expert = 2 * (2 * model.hidden_size + (up + 1) * model.moe.ffn_hidden_size / layout.etp)
-    return whole + attention + model.moe.topk * expert
+def _expert(spec: RunSpec) -> float:
+    """Parameters a layer and GPU of its experts, before FSDP."""
+    moe, layout = spec.model.moe, spec.layout
+    return spec.model.mlp_params * moe.num_experts / (layout.ep * layout.etp) if moe else 0.0
 
 
-def _logits(spec: RunSpec) -> float:
-    """Logits in two bytes and their softmax in four, where the first stage is also the last."""
-    if spec.layout.pp > 1:
+def _embedding(spec: RunSpec) -> float:
+    return spec.model.vocab_size * spec.model.hidden_size / spec.layout.tp
+
+
+def _adapters(spec: RunSpec) -> float:
+    """Adapter parameters a layer and GPU: two thin matrices beside each of its linear layers."""
+    model = spec.model
+    heads, groups = model.num_attention_heads, model.num_query_groups
+    attention = 2 * model.hidden_size + model.kv_channels * (2 * heads + 2 * groups)
+    mlp = 2 * model.hidden_size + (3 if model.gated else 2) * model.ffn_hidden_size
+    return spec.training.lora.rank * (attention + mlp) / spec.layout.tp
+
+
+def fsdp(spec: RunSpec) -> int:
+    """Ranks over which FSDP cuts all states; the Hugging Face fine-tune always cuts over all of them."""
+    return spec.num_gpus if spec.framework == "hf" else spec.layout.fsdp
+
+
+def _shards(spec: RunSpec) -> tuple[float, float]:
+    """Over how many ranks weights and gradients are cut: dense ones, and those of experts."""
+    cut = fsdp(spec)
+    return cut, max(1.0, cut / spec.layout.ep)
+
+
+def _optimizer_shards(spec: RunSpec) -> tuple[float, float]:
+    if fsdp(spec) > 1 or not spec.training.distributed_optimizer:
+        return _shards(spec)
+    layout = spec.layout
+    return spec.dp * layout.cp, spec.num_gpus // (layout.ep * layout.etp * layout.pp)
+
+
+def _gathered(spec: RunSpec) -> float:
+    """Bytes of whole weights, two layers at a time, and of one layer's gradients before they are cut up."""
+    if fsdp(spec) == 1:
         return 0.0
-    tokens = spec.mbs * spec.seq_length / spec.layout.cp
-    return tokens * spec.model.vocab_size / spec.layout.tp * 6
+    gradients = 0 if spec.task == "lora" else _gradient_bytes(spec)
+    return (_dense(spec) + _expert(spec)) * (2 * _weight_bytes(spec) + gradients)
+
+
+def impossible(spec: RunSpec) -> str | None:
+    """What is wrong where the states alone are larger than the GPU; None where they fit, or the GPU is not listed."""
+    gpu, states = hardware.gpu(spec.gpu), estimate(spec).states
+    if gpu is None or states <= gpu.memory_gib:
+        return None
+    return (
+        f"weights, gradients and optimizer states alone take {states:.0f} GiB a GPU, and {spec.gpu} has "
+        f"{gpu.memory_gib:g}: spread them over more GPUs (tp, pp, fsdp, more data-parallel ranks)"
+    )
 
 
 def warning(spec: RunSpec) -> str | None:

@@ -8,7 +8,8 @@ from benchrun.recipe.catalogue import Point, RecipeFile
 from benchrun.recipe.draft import Draft, draft
 from benchrun.recipe.environment import framework_env
 from benchrun.recipe.layout import data_parallel, refusals
-from benchrun.recipe.select import Request, select
+from benchrun.recipe.memory import impossible
+from benchrun.recipe.select import Request, instead, select
 from benchrun.recipe.spec import Data, RunSpec
 
 
@@ -27,10 +28,17 @@ def resolve_point(
     planned = draft(file, point, profile, overrides)
     where = file.document.where(("points", point.index))
     _same_gpu(planned, point)
-    broken = refusals(planned, point.num_gpus, point.precision, point.framework)
-    if broken:
-        raise UserError("; ".join(broken), where=where, hint="change the layout in the recipe or with --set")
-    return _spec(file, point, planned)
+    broken = refusals(planned, point.num_gpus, point.precision, point.framework, file.recipe.task)
+    spec = None if broken else _spec(file, point, planned)
+    too_large = impossible(spec) if spec else None
+    if spec is None or too_large:
+        hint = "change the layout in the recipe or with --set"
+        if point.scaled_from is not None:
+            hint = f"{point.num_gpus} GPUs are not listed, and took the layout of {point.scaled_from}; " + instead(
+                file, point
+            )
+        raise UserError("; ".join(broken) or str(too_large), where=where, hint=hint)
+    return spec
 
 
 def _same_gpu(planned: Draft, point: Point) -> None:
@@ -47,7 +55,8 @@ def _spec(file: RecipeFile, point: Point, planned: Draft) -> RunSpec:
         recipe=file.name,
         task=file.recipe.task,
         proxy=planned.model.num_layers != file.recipe.model.num_layers,
-        derived=point.group.derived,
+        source=point.group.source if point.scaled_from is None else None,
+        derived=point.derived,
         framework=point.framework,
         image=planned.cluster.container.image or planned.image,
         gpu=point.gpu,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, Field, PositiveInt, model_validator
+from pydantic import BeforeValidator, Field, PositiveFloat, PositiveInt, model_validator
 
 from benchrun.model import Frozen, ModelShape
 from benchrun.recipe.cluster import EnvName, Line
@@ -15,6 +15,8 @@ def _listed(value: Any) -> Any:
     return value if isinstance(value, list) else [value]
 
 
+Names = Annotated[tuple[Line, ...], BeforeValidator(_listed), Field(min_length=1)]
+Frameworks = Annotated[tuple[Framework, ...], BeforeValidator(_listed), Field(min_length=1)]
 Precisions = Annotated[tuple[Precision, ...], BeforeValidator(_listed), Field(min_length=1)]
 Counts = Annotated[tuple[PositiveInt, ...], BeforeValidator(_listed), Field(min_length=1)]
 Section = dict[str, Any]
@@ -30,19 +32,19 @@ class FrameworkEntry(Frozen):
 
 
 class PointGroup(Frozen):
-    """Tuned points that share a layout: every listed precision at every listed number of GPUs."""
+    """Tuned points that share a layout: every listed GPU, precision and framework at every listed number of GPUs."""
 
-    gpu: Line
+    gpu: Names
     precision: Precisions
     num_gpus: Counts
-    framework: Framework | None = None
-    """Only with this framework; with each of the recipe's when not given."""
+    framework: Frameworks | None = None
+    """Only with these: the generation that published the layout; with each of the recipe's when not given."""
     layout: Section = Field(default_factory=dict)
     mbs: PositiveInt
     gbs: PositiveInt | None = None
     """Global batch, the same at every number of GPUs (strong scaling)."""
-    gbs_per_gpu: PositiveInt | None = None
-    """Global batch a GPU (weak scaling)."""
+    gbs_per_gpu: PositiveFloat | None = None
+    """Global batch a GPU (weak scaling); may be a fraction where the batch comes out whole."""
     seq_length: PositiveInt | None = None
     num_layers: PositiveInt | None = None
     """Fewer layers than the model has: a proxy."""
@@ -56,11 +58,19 @@ class PointGroup(Frozen):
     def _one_batch_rule(self) -> PointGroup:
         if (self.gbs is None) == (self.gbs_per_gpu is None):
             raise ValueError("give gbs or gbs_per_gpu, one of them")
+        if self.source and self.derived:
+            raise ValueError("a layout is either published (source) or chosen here (derived)")
+        for num_gpus in self.num_gpus:
+            if self.batch(num_gpus) is None:
+                raise ValueError(f"gbs_per_gpu {self.gbs_per_gpu:g} gives no whole batch on {num_gpus} GPUs")
         return self
 
-    def batch(self, num_gpus: int) -> int:
-        """The global batch at ``num_gpus``."""
-        return self.gbs if self.gbs is not None else (self.gbs_per_gpu or 0) * num_gpus
+    def batch(self, num_gpus: int) -> int | None:
+        """The global batch at ``num_gpus``; None where the rule gives no whole number of sequences."""
+        if self.gbs is not None:
+            return self.gbs
+        total = (self.gbs_per_gpu or 0) * num_gpus
+        return int(total) if total >= 1 and total == int(total) else None
 
 
 class Recipe(Frozen):
@@ -74,8 +84,16 @@ class Recipe(Frozen):
     data: Data = Data()
     env: dict[EnvName, str] = Field(default_factory=dict)
     frameworks: dict[Framework, FrameworkEntry] = Field(min_length=1)
-    """The first one is used when none is asked for."""
+    """When none is asked for, the first one that has the point is used."""
     points: tuple[PointGroup, ...] = Field(min_length=1)
+
+    @model_validator(mode="after")
+    def _points_use_its_frameworks(self) -> Recipe:
+        for group in self.points:
+            for name in group.framework or ():
+                if name not in self.frameworks:
+                    raise ValueError(f"a point is for framework {name}, which the recipe does not list")
+        return self
 
 
 class SuiteRun(Frozen):

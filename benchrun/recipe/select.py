@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
 
 from benchrun.errors import UserError
 from benchrun.recipe.catalogue import Point, RecipeFile, points
 from benchrun.recipe.checked import closest
+
+KEYS = ("framework", "gpu", "precision", "num_gpus")
 
 
 @dataclass(frozen=True)
@@ -24,16 +27,56 @@ class Request:
 
 
 def select(file: RecipeFile, request: Request) -> Point:
-    """The one point that ``request`` means. UserError names what is missing or what there is instead."""
-    left = points(file.recipe)
-    framework = request.framework or next(iter(file.recipe.frameworks))
-    left = _keep(file.name, left, "framework", framework)
-    left = _keep(file.name, left, "gpu", request.gpu)
-    left = _keep(file.name, left, "precision", request.precision)
-    left = _keep(file.name, left, "num_gpus", request.num_gpus)
+    """The one point that ``request`` means, scaled from a listed one where its number of GPUs is not listed.
+
+    UserError names what is missing or what there is instead.
+    """
+    listed = points(file.recipe)
+    wanted = replace(request, framework=request.framework or _framework(file, listed, request))
+    scaled = _scaled(listed, wanted)
+    if scaled is not None:
+        return scaled
+    left = listed
+    for key in KEYS:
+        left = _keep(file.name, left, key, getattr(wanted, key))
     if len(left) > 1:
         raise UserError(f"several points have {_common(left)} and layouts of their own", where=file.name)
     return left[0]
+
+
+def instead(file: RecipeFile, point: Point) -> str:
+    """Which numbers of GPUs are listed, for a point that could not be scaled from one of them."""
+    same = (p.num_gpus for p in points(file.recipe) if _agree(p, point, ("framework", "gpu", "precision")))
+    return _instead("num_gpus", point.num_gpus, list(dict.fromkeys(same)))
+
+
+def _framework(file: RecipeFile, listed: list[Point], request: Request) -> str:
+    """The recipe's first framework that has a point like this; its first one where none has."""
+    names = tuple(file.recipe.frameworks)
+    having = {p.framework for p in listed if _agree(p, request, ("gpu", "precision", "num_gpus"))}
+    return next((name for name in names if name in having), names[0])
+
+
+def _scaled(listed: list[Point], wanted: Request) -> Point | None:
+    """A number of GPUs that is not listed: weak scaling of the nearest whole-model point.
+
+    The model-parallel block and the batch a GPU stay, the data-parallel ranks grow. Proxies are not scaled: their
+    layers belong to their number of GPUs. Nor is a fixed global batch, which means strong scaling.
+    """
+    if wanted.num_gpus is None or any(_agree(p, wanted, KEYS) for p in listed):
+        return None
+    num_gpus = wanted.num_gpus
+    weak = [p for p in listed if p.group.gbs is None and p.group.num_layers is None]
+    near = [p for p in weak if _agree(p, wanted, ("framework", "gpu", "precision")) and p.group.batch(num_gpus)]
+    if len({(p.gpu, p.precision) for p in near}) != 1:
+        return None
+    nearest = min(near, key=lambda p: (abs(p.num_gpus - num_gpus), p.num_gpus))
+    return replace(nearest, num_gpus=num_gpus, scaled_from=nearest.num_gpus)
+
+
+def _agree(point: Point, wanted: Point | Request, keys: tuple[str, ...]) -> bool:
+    pairs: Iterator[tuple[object, object]] = ((getattr(point, key), getattr(wanted, key)) for key in keys)
+    return all(asked is None or _same(offered, asked) for offered, asked in pairs)
 
 
 def _keep(recipe: str, left: list[Point], key: str, wanted: str | int | None) -> list[Point]:
@@ -49,14 +92,16 @@ def _keep(recipe: str, left: list[Point], key: str, wanted: str | int | None) ->
     raise UserError(f"{recipe} has no point with {option} {wanted}", hint=_instead(key, wanted, offered))
 
 
-def _same(offered: str | int, wanted: str | int) -> bool:
+def _same(offered: object, wanted: object) -> bool:
     return str(offered).lower() == str(wanted).lower()
 
 
-def _instead(key: str, wanted: str | int, offered: list[str | int]) -> str:
+def _instead(key: str, wanted: str | int, offered: list[str | int] | list[int]) -> str:
     if key == "num_gpus":
         near = sorted((int(n) for n in offered), key=lambda n: abs(n - int(wanted)))[:2]
-        return f"nearest: {_list(sorted(near))}; listed: {_list(sorted(offered, key=int))}"
+        return f"nearest: {_list(sorted(near))}; listed: {_list(sorted(int(n) for n in offered))}"
+    if key == "gpu" and _same(wanted, "CPU"):
+        return f"legal: {_list(offered)}; the recipes called tiny-... train on a CPU"
     return closest(str(wanted), (str(o) for o in offered))
 
 

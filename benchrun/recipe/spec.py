@@ -34,6 +34,10 @@ class Layout(Frozen):
     """Tensor parallel inside an expert."""
     sequence_parallel: bool = False
     """Split activations along the sequence in the parts that tp leaves whole."""
+    fsdp: PositiveInt = 1
+    """Weights, gradients and optimizer states cut over so many data-parallel ranks (1: every rank holds them whole)."""
+    account_for_embedding_and_loss: bool = False
+    """Embedding and output layer count as one layer each when layers are dealt out to the stages of a pipeline."""
 
 
 class Recompute(Frozen):
@@ -43,7 +47,9 @@ class Recompute(Frozen):
     method: Literal["uniform", "block"] | None = None
     """Only with ``full``."""
     num_layers: PositiveInt | None = None
-    """Layers a unit (uniform) or a stage (block); only with ``full``."""
+    """Layers a unit (uniform) or a virtual stage (block); only with ``full``."""
+    policy: Line | None = None
+    """What is kept, by the name that MaxText or PaXML gives it; in place of a granularity."""
 
 
 class Fp8(Frozen):
@@ -131,6 +137,8 @@ class RunSpec(Frozen):
     task: Task
     proxy: bool
     """Fewer layers than the model has: never comparable with the whole model."""
+    source: Line | None = None
+    """Who published this layout, where, in which version; null for a derived one."""
     derived: Line | None = None
     """Why this layout was derived rather than published; null for a published one."""
     framework: Framework
@@ -170,7 +178,7 @@ class RunSpec(Frozen):
 
     def identity(self) -> str:
         """Eight hex digits that differ when what is measured differs (not where, nor for how long it may run)."""
-        keys = self.model_dump(mode="json", exclude={"cluster", "schema_version", "derived"})
+        keys = self.model_dump(mode="json", exclude={"cluster", "schema_version", "source", "derived"})
         text = json.dumps(keys, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:8]
 

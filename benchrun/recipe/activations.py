@@ -1,0 +1,94 @@
+"""Bytes that a GPU keeps from the forward to the backward pass: the part of the memory that is an estimate."""
+
+from __future__ import annotations
+
+from benchrun.recipe.spec import RunSpec
+
+KEEPS = {
+    # MaxText's remat policies and PaXML's checkpoint policies: which matrix products a layer keeps beside its input.
+    "save_qkv_proj": ("qkv",),
+    "save_dot_except_mlp": ("qkv", "out"),
+    "save_dot_except_mlpwi": ("qkv", "out", "down"),
+    "SAVE_QKV_OUT_PROJ": ("qkv", "out"),
+    "SAVE_DOT_ONLY": ("qkv", "out", "up", "down"),
+}
+
+
+def stage_layers(spec: RunSpec) -> float:
+    """Layers of the first and of the last pipeline stage."""
+    layout = spec.layout
+    if layout.account_for_embedding_and_loss:
+        return (spec.model.num_layers + 2) / layout.pp - 1
+    return spec.model.num_layers / layout.pp
+
+
+def kept(spec: RunSpec, first: bool) -> float:
+    """Activations of the first or of the last pipeline stage."""
+    recompute, layers = spec.training.recompute, stage_layers(spec)
+    in_flight, whole = _in_flight(spec, first), _layer(spec)
+    if recompute.policy is not None:
+        per_token = layers * _kept_by_policy(spec, recompute.policy) + whole
+    elif recompute.granularity == "full":
+        again = layers if recompute.method == "uniform" else min((recompute.num_layers or 0) * spec.layout.vp, layers)
+        # What is recomputed keeps its input, and one layer at a time its whole.
+        per_token = (layers - again) * whole + again * _input(spec) + whole / max(in_flight, 1)
+    else:
+        per_token = layers * whole
+    return _tokens(spec) * per_token * in_flight * (2 if spec.precision == "fp32" else 1)
+
+
+def logits(spec: RunSpec) -> float:
+    """Logits in two bytes and their softmax in four."""
+    return _tokens(spec) * spec.model.vocab_size / spec.layout.tp * 6
+
+
+def _tokens(spec: RunSpec) -> float:
+    """Tokens of a micro-batch on one GPU, before sequence parallelism."""
+    return spec.mbs * spec.seq_length / spec.layout.cp
+
+
+def _in_flight(spec: RunSpec, first: bool) -> float:
+    """Micro-batches whose activations a stage holds at once (1F1B, or interleaved)."""
+    pp, vp = spec.layout.pp, spec.layout.vp
+    if vp > 1:
+        most = pp + (pp - 1) / vp if first else pp - (pp - 1) / vp
+    else:
+        most = pp if first else 1
+    return float(min(spec.num_microbatches, most))
+
+
+def _split(spec: RunSpec) -> int:
+    return spec.layout.tp if spec.layout.sequence_parallel else 1
+
+
+def _input(spec: RunSpec) -> float:
+    return 2 * spec.model.hidden_size / _split(spec)
+
+
+def _kept_by_policy(spec: RunSpec, policy: str) -> float:
+    """Bytes a token and layer under a named policy of MaxText or PaXML; an unknown one is taken to keep it all."""
+    model, tp = spec.model, spec.layout.tp
+    if policy not in KEEPS:
+        return _layer(spec)
+    sizes = {
+        "qkv": model.kv_channels * (model.num_attention_heads + 2 * model.num_query_groups) / tp,
+        "out": model.hidden_size,
+        "up": (2 if model.gated else 1) * model.ffn_hidden_size / tp,
+        "down": model.hidden_size,
+    }
+    return _input(spec) + 2 * sum(sizes[name] for name in KEEPS[policy])
+
+
+def _layer(spec: RunSpec) -> float:
+    """Bytes a token and layer, activations in two bytes: norms, attention, MLP."""
+    model, layout = spec.model, spec.layout
+    norms = 4 * _input(spec)  # two norms' inputs and outputs
+    heads = 2 * model.num_attention_heads + 2 * model.num_query_groups
+    attention = 2 * heads * model.kv_channels / layout.tp  # Q, K, V and the output of attention
+    up = 2 if model.gated else 1
+    if model.moe is None:
+        return norms + attention + 2 * (up + 1) * model.ffn_hidden_size / layout.tp
+    # Each token is copied to topk experts: input, up-projection, activation, output. The ranks of an expert's own
+    # tensor parallelism see the same tokens.
+    expert = 2 * (2 * model.hidden_size + (up + 1) * model.moe.ffn_hidden_size / layout.etp)
+    return norms + attention + model.moe.topk * expert * layout.etp / _split(spec)
