@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 
 from benchrun import hardware
 from benchrun.recipe.draft import Draft
+from benchrun.recipe.frameworks import unable
 from benchrun.recipe.spec import Framework, Precision, Task
 
 FP8_FRAMEWORKS: frozenset[Framework] = frozenset(
@@ -22,6 +23,7 @@ def refusals(draft: Draft, num_gpus: int, precision: Precision, framework: Frame
     """Every rule that the layout breaks; empty when it can run."""
     found = [*_sizes(draft), *_spread(draft, num_gpus), *_experts(draft, num_gpus), *_training(draft)]
     found += [*_precision(draft, precision, framework), *_nodes(draft, num_gpus)]
+    found += unable(draft, num_gpus, precision, framework, task)
     if task == "lora" and framework not in LORA_FRAMEWORKS:
         legal = ", ".join(sorted(LORA_FRAMEWORKS))
         found.append(f"framework {framework} has no adapters and would train every weight; LoRA needs one of {legal}")

@@ -92,7 +92,7 @@ class Training(Frozen):
     overlap_param_gather: bool = True
     grad_reduce_in_fp32: bool = False
     tp_comm_overlap: bool = False
-    """Tensor-parallel communication overlaps with the matrix products it belongs to (transformer-engine's userbuffers)."""
+    """Tensor-parallel communication overlaps with its matrix products (transformer-engine's userbuffers)."""
     recompute: Recompute = Recompute()
     fp8: Fp8 = Fp8()
     """Used only where the run's precision is fp8."""
