@@ -62,9 +62,10 @@ def framework_env(framework: Framework, gpu: str, layout: Layout, precision: Pre
         return {"OMP_NUM_THREADS": "1"}
     if framework in ("maxtext", "paxml"):
         return _jax_env(framework, precision)
-    env = {"NCCL_NVLS_ENABLE": "0", "TORCH_NCCL_AVOID_RECORD_STREAMS": "1"}
+    env = {"NCCL_NVLS_ENABLE": "0"}
     if framework != "nemo1":  # its releases were never published with it
         env["PYTORCH_CUDA_ALLOC_CONF"] = "expandable_segments:True"
+    env["TORCH_NCCL_AVOID_RECORD_STREAMS"] = "1"
     if layout.tp > 1 or layout.cp > 1:
         env["CUDA_DEVICE_MAX_CONNECTIONS"] = "1"
     if framework != "megatron-core":

@@ -32,8 +32,8 @@ trap finish EXIT
 trap 'signal=\"TERM\"; exit 143' TERM
 
 export NCCL_NVLS_ENABLE=0  # no NVLink SHARP: saves GPU memory, as in the published runs
-export TORCH_NCCL_AVOID_RECORD_STREAMS=1  # frees communication buffers earlier
 export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True  # less fragmentation of GPU memory
+export TORCH_NCCL_AVOID_RECORD_STREAMS=1  # frees communication buffers earlier
 export TRANSFORMERS_OFFLINE=1  # never ask a model hub while measuring
 export NVTE_FUSED_ATTN=1  # cuDNN's fused attention, the faster one on Hopper
 export TOKENIZERS_PARALLELISM=False  # no warnings about threads and forks

@@ -32,8 +32,8 @@ trap finish EXIT
 trap 'signal=\"TERM\"; exit 143' TERM
 
 export NCCL_NVLS_ENABLE=0  # no NVLink SHARP: saves GPU memory, as in the published runs
-export TORCH_NCCL_AVOID_RECORD_STREAMS=1  # frees communication buffers earlier
 export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True  # less fragmentation of GPU memory
+export TORCH_NCCL_AVOID_RECORD_STREAMS=1  # frees communication buffers earlier
 
 MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
 MASTER_PORT=$((20000 + SLURM_JOB_ID % 20000))  # another job on the node has another number
