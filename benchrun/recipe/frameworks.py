@@ -128,6 +128,8 @@ def _jax(draft: Draft, num_gpus: int, precision: Precision, framework: Framework
 
 
 def _differing(draft: Draft, framework: Framework, wanted: dict[str, object]) -> Iterator[str]:
+    if draft.model.moe is not None:
+        yield f"{framework} is launched for dense models: this one has experts"
     for name, value in wanted.items():
         found = getattr(draft.model, name)
         if found != value:
@@ -137,18 +139,12 @@ def _differing(draft: Draft, framework: Framework, wanted: dict[str, object]) ->
 def _maxtext(draft: Draft) -> Iterator[str]:
     wanted = {"activation": "swiglu", "normalization": "RMSNorm", "position_embedding": "rope", "rotary_percent": 1.0}
     yield from _differing(draft, "maxtext", {**wanted, "bias": False})
-    moe = draft.model.moe
-    if moe is not None and (moe.force_balance or moe.capacity_factor is None):
-        yield (
-            "MaxText routes without force, and its dropless kernel is made for TPUs: "
-            "moe.force_balance must be false and moe.capacity_factor given"
-        )
 
 
 def _paxml(draft: Draft, num_gpus: int) -> Iterator[str]:
     model = draft.model
     wanted = {"activation": "gelu", "normalization": "LayerNorm", "position_embedding": "learned", "bias": True}
-    yield from _differing(draft, "paxml", {**wanted, "moe": None, "num_query_groups": model.num_attention_heads})
+    yield from _differing(draft, "paxml", {**wanted, "num_query_groups": model.num_attention_heads})
     if model.kv_channels * model.num_attention_heads != model.hidden_size:
         yield f"paxml wants kv_channels ({model.kv_channels}) to be hidden_size / num_attention_heads"
     if model.max_position_embeddings != draft.seq_length:

@@ -16,7 +16,7 @@ from benchrun.recipe.spec import Framework, Precision, Task
 FP8_FRAMEWORKS: frozenset[Framework] = frozenset(
     {"megatron-core", "megatron-lm", "nemo1", "nemo2", "megatron-bridge", "maxtext", "paxml"}
 )
-LORA_FRAMEWORKS: frozenset[Framework] = frozenset({"nemo1", "nemo2", "megatron-bridge", "hf"})
+LORA_FRAMEWORKS: frozenset[Framework] = frozenset({"nemo2", "megatron-bridge", "hf"})
 
 
 def refusals(draft: Draft, num_gpus: int, precision: Precision, framework: Framework, task: Task) -> list[str]:

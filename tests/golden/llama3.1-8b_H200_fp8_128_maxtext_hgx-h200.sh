@@ -48,7 +48,7 @@ command=(
   python3 -u /opt/maxtext/MaxText/train.py /opt/maxtext/MaxText/configs/base.yml
   run_name=benchrun base_output_directory=maxtext-log model_name=default hardware=gpu_multiprocess
   # model
-  decoder_block=llama2
+  decoder_block=llama2 num_experts=1
   base_num_decoder_layers=32 base_emb_dim=4096 base_mlp_dim=14336
   base_num_query_heads=32 base_num_kv_heads=8 head_dim=128
   vocab_size=128256 max_target_length=8192 rope_max_timescale=500000

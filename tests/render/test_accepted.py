@@ -106,6 +106,7 @@ def imports(text: str) -> set[str]:
     [
         ("nemo2", "train_nemo2.py", "nemo2_25.07.txt"),
         ("megatron-bridge", "train_megatron_bridge.py", "megatron-bridge_25.11.txt"),
+        ("megatron-bridge", "train_megatron_bridge.py", "megatron-bridge_26.04.txt"),
     ],
 )
 @pytest.mark.parametrize(("kind", "task", "more"), [
@@ -140,17 +141,13 @@ def of_type(kind: str, value: str) -> bool:
     return True
 
 
-@pytest.mark.parametrize(
-    ("kind", "more"),
-    [
-        ("llama", ("layout.fsdp=128",)),
-        ("mixtral", ("model.moe.force_balance=false", "model.moe.capacity_factor=1", "layout.fsdp=64")),
-    ],
-)
+@pytest.mark.parametrize("release", ["2024-12-09", "2025-01-24"])
+@pytest.mark.parametrize("fsdp", [1, 8, 128, 512])
 @pytest.mark.parametrize("precision", ["bf16", "fp8"])
-def test_maxtext_knows_every_key_and_its_type(tmp_path, kind, more, precision):
-    types = dict(line.split(": ") for line in facts("maxtext_2024-12-09.txt"))
-    run = spec(tmp_path, kind, "maxtext", *more, precision=precision)
+def test_maxtext_knows_every_key_and_its_type(tmp_path, release, fsdp, precision):
+    types = dict(line.split(": ") for line in facts(f"maxtext_{release}.txt"))
+    small = () if fsdp >= 64 else ("model.num_layers=2",)
+    run = spec(tmp_path, "llama", "maxtext", f"layout.fsdp={fsdp}", *small, precision=precision)
     words = command(render(run)["job.sh"])[4:]
     values = dict(word.split("=", 1) for word in words)
     assert len(values) == len(words), "a key is given twice"
