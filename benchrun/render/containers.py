@@ -5,6 +5,11 @@ from __future__ import annotations
 from benchrun.recipe.spec import RunSpec
 
 _RANK = ("MASTER_ADDR", "MASTER_PORT", "RANK", "LOCAL_RANK", "WORLD_SIZE", "PYTHONPATH")
+_SLURM = (
+    *("SLURM_JOB_ID", "SLURM_JOB_NAME", "SLURM_JOB_NODELIST", "SLURM_LOCALID", "SLURM_NNODES", "SLURM_NODEID"),
+    *("SLURM_NTASKS", "SLURM_NTASKS_PER_NODE", "SLURM_PROCID", "SLURM_STEP_NODELIST", "SLURM_STEP_NUM_NODES"),
+)
+"""Where Lightning (NeMo) and jax.distributed look for who they are."""
 
 
 def is_path(image: str) -> bool:
@@ -30,4 +35,5 @@ def image_for(spec: RunSpec) -> str | None:
 def inside_env(spec: RunSpec) -> tuple[str, ...]:
     """Names of the variables a rank needs inside the container, sorted within their kind."""
     data = ("BENCHRUN_DATA",) if spec.data.kind == "synthetic" else ()
-    return (*_RANK, *data, *sorted(spec.env), *spec.cluster.secrets)
+    own = spec.framework in ("nemo1", "nemo2", "maxtext", "paxml") and spec.cluster.scheduler == "slurm"
+    return (*_RANK, *(_SLURM if own else ()), *data, *sorted(spec.env), *spec.cluster.secrets)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import functools
+import json
 import shlex
+from collections.abc import Callable
 from typing import Any
 
 import jinja2
@@ -12,18 +14,31 @@ from markupsafe import Markup
 from benchrun import __version__, paths
 from benchrun.errors import UserError
 from benchrun.recipe.environment import WHY
-from benchrun.recipe.spec import RunSpec
+from benchrun.recipe.frameworks import nemo_release
+from benchrun.recipe.spec import Framework, RunSpec
 from benchrun.render.containers import image_for, inside_env
+
+BESIDE: dict[Framework, str] = {
+    "nemo1": "nemo1.yaml",
+    "nemo2": "train_nemo2.py",
+    "megatron-bridge": "train_megatron_bridge.py",
+    "paxml": "paxml_point.py",
+}
+"""The file of a framework that takes its values from one rather than from its command line."""
 
 
 def render(spec: RunSpec) -> dict[str, str]:
-    """Files by name: ``job.sh`` (submit it, or run it where the scheduler is local), ``probe.sh``, ``spec.json``."""
-    template = f"job-{spec.cluster.scheduler}.sh.j2"
-    return {
-        "job.sh": _text(template, spec),
+    """Files by name: ``job.sh`` (submit it, or run it where the scheduler is local), ``probe.sh``, ``spec.json``.
+
+    And what the framework's command reads, where it reads a file.
+    """
+    files = {
+        "job.sh": _text(f"job-{spec.cluster.scheduler}.sh.j2", spec),
         "probe.sh": _text("probe.sh.j2", spec),
         "spec.json": spec.model_dump_json(indent=2) + "\n",
     }
+    beside = BESIDE.get(spec.framework)
+    return {**files, beside: _text(f"frameworks/{beside}.j2", spec)} if beside else files
 
 
 def _text(template: str, spec: RunSpec) -> str:
@@ -33,24 +48,27 @@ def _text(template: str, spec: RunSpec) -> str:
         "container": spec.cluster.container,
         "image": image_for(spec),
         "inside_env": inside_env(spec),
+        "nemo_release": nemo_release(spec.image),
         "why": WHY,
         "version": __version__,
     }
-    return _environment().get_template(template).render(values)
+    language = template.removesuffix(".j2").rpartition(".")[2]
+    return _environment(language).get_template(template).render(values)
 
 
 @functools.cache
-def _environment() -> jinja2.Environment:
-    """Jinja with every ``{{ value }}`` quoted for the shell, unless a template built it itself.
+def _environment(language: str) -> jinja2.Environment:
+    """Jinja with every ``{{ value }}`` written as the language of the file has it, unless a template built it itself.
 
     Autoescape marks what macros and includes give back as Markup; ``finalize`` sees each value before that
-    and quotes what is not Markup. So nothing from a recipe reaches a script unquoted by oversight.
+    and quotes what is not Markup. So nothing from a recipe reaches a file unquoted by oversight.
     """
+    literal = _LITERAL[language]
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(paths.TEMPLATES),
         undefined=jinja2.StrictUndefined,
         autoescape=True,
-        finalize=_quoted,
+        finalize=lambda value: value if isinstance(value, (Markup, jinja2.Undefined)) else Markup(literal(value)),
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
@@ -62,8 +80,19 @@ def _environment() -> jinja2.Environment:
     return environment
 
 
-def _quoted(value: Any) -> Any:
-    return value if isinstance(value, (Markup, jinja2.Undefined)) else Markup(shlex.quote(str(value)))
+def _yaml(value: Any) -> str:
+    """JSON, which YAML reads too, but for one thing: to YAML 1.1 a number like 1e-05 is text, and 1.0e-05 is not."""
+    if isinstance(value, float):
+        mantissa, exponent, power = repr(value).partition("e")
+        return f"{mantissa}.0e{power}" if exponent and "." not in mantissa else repr(value)
+    return json.dumps(value)
+
+
+_LITERAL: dict[str, Callable[[Any], str]] = {
+    "sh": lambda value: shlex.quote(str(value)),
+    "yaml": _yaml,
+    "py": repr,
+}
 
 
 def _comment(value: Any) -> Markup:

@@ -17,6 +17,7 @@ from benchrun.recipe.checked import checked
 from benchrun.recipe.cluster import Cluster
 from benchrun.recipe.resolve import resolve_point
 from benchrun.render import render
+from benchrun.render.render import BESIDE
 
 GOLDEN = Path(__file__).parent.parent / "golden"
 
@@ -46,8 +47,11 @@ def same_or_update(request, path, text):
 
 @pytest.mark.parametrize(("file", "point", "cluster"), cases())
 def test_the_script_is_the_reviewed_one(request, file, point, cluster):
-    script = render(resolve_point(file, point, cluster))["job.sh"]
-    same_or_update(request, GOLDEN / f"{request.node.callspec.id}.sh", script)
+    files = render(resolve_point(file, point, cluster))
+    for name in ("job.sh", BESIDE.get(point.framework)):
+        if name:
+            suffix = name.rpartition(".")[2]
+            same_or_update(request, GOLDEN / f"{request.node.callspec.id}.{suffix}", files[name])
 
 
 @pytest.mark.parametrize("runtime", ["pyxis", "apptainer", "singularity", "charliecloud", "podman", "docker", "none"])
@@ -65,8 +69,8 @@ def test_each_container_runtime(request, runtime):
 
 
 def test_no_golden_file_is_left_over():
-    known = {f"{case.id}.sh" for case in cases()}
-    left = {path.name for path in GOLDEN.glob("*.sh")} - known
+    known = {case.id for case in cases()}
+    left = {path.name for path in GOLDEN.iterdir() if path.name.rpartition(".")[0] not in known}
     assert all(name.startswith("container_") for name in left), left
 
 

@@ -1,0 +1,154 @@
+"""What each framework can run, in the release that its template was read against; the rest is refused before it queues.
+
+A value that a framework would ignore without a word is refused too: the run would not be what its spec says.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from benchrun.recipe.draft import Draft
+from benchrun.recipe.spec import Framework, Precision, Task
+
+NEMO1_RELEASES = ("24.05", "24.09", "24.12")
+MEGATRONS: frozenset[Framework] = frozenset({"megatron-lm", "nemo1", "nemo2", "megatron-bridge"})
+"""Those that train Megatron's model on GPUs, with transformer-engine."""
+JAX: frozenset[Framework] = frozenset({"maxtext", "paxml"})
+
+REMAT = {
+    "maxtext": (
+        *("full", "minimal", "minimal_flash", "minimal_offloaded", "qkv_proj_offloaded", "save_dot_except_mlp"),
+        *("save_dot_except_mlpwi", "save_dot_with_context_except_mlp", "save_out_proj", "save_qkv_proj"),
+    ),
+    "paxml": (
+        *("SAVE_CONTEXT", "SAVE_CONTEXT_AND_OUT_PROJ", "SAVE_DOT_EXCEPT_LOGITS", "SAVE_DOT_EXCEPT_LOGITS_FFN1"),
+        *("SAVE_DOT_ONLY", "SAVE_DOT_WITH_NO_BATCH_DIM", "SAVE_EVERYTHING", "SAVE_NOTHING", "SAVE_OUT_PROJ"),
+        *("SAVE_QKV_OUT_PROJ", "SAVE_QKV_OUT_PROJ_SEPARATE"),
+    ),
+}
+"""Names of what is kept for the backward pass. MaxText: layers/models.py @ 02a8f5c1; praxis: AutodiffCheckpointType."""
+
+
+def nemo_release(image: str | None) -> str | None:
+    """The release in an image's name, e.g. ``24.09`` in ``nvcr.io/nvidia/nemo:24.09`` or ``nemo+24.09.sqsh``."""
+    found = re.search(r"(?<!\d)(2\d\.\d\d)(?!\d)", (image or "").rpartition("/")[2])
+    return found[1] if found else None
+
+
+def unable(draft: Draft, num_gpus: int, precision: Precision, framework: Framework, task: Task) -> Iterator[str]:
+    """Every reason why ``framework`` cannot run ``draft``; nothing where it can."""
+    yield from _everywhere(draft, framework)
+    if framework in MEGATRONS | JAX:
+        yield from _on_gpus(draft, precision, framework)
+    if framework == "nemo1":
+        yield from _nemo1(draft, task)
+    if framework in ("nemo2", "megatron-bridge"):
+        yield from _whole_fsdp(draft, num_gpus, framework, task)
+    if framework in JAX:
+        yield from _jax(draft, num_gpus, precision, framework, task)
+        yield from _maxtext(draft) if framework == "maxtext" else _paxml(draft, num_gpus)
+
+
+def _everywhere(draft: Draft, framework: Framework) -> Iterator[str]:
+    layout, training = draft.layout, draft.training
+    if training.recompute.policy is not None and framework not in JAX:
+        yield f"{framework} knows no recompute.policy ({training.recompute.policy}): it belongs to maxtext and paxml"
+    if layout.fsdp > 1 and framework in ("megatron-core", "megatron-lm", "nemo1"):
+        yield f"{framework} is launched without FSDP: fsdp ({layout.fsdp}) must be 1; nemo2 and megatron-bridge have it"
+    if layout.account_for_embedding_and_loss and framework in ("megatron-core", "nemo1"):
+        yield f"{framework} deals layers out evenly: account_for_embedding_and_loss must be false"
+    if training.tp_comm_overlap:
+        if framework not in MEGATRONS:
+            yield f"{framework} has no userbuffers: tp_comm_overlap must be false"
+        elif layout.tp == 1 or not layout.sequence_parallel:
+            yield f"tp_comm_overlap needs tp ({layout.tp}) > 1 and sequence_parallel"
+
+
+def _on_gpus(draft: Draft, precision: Precision, framework: Framework) -> Iterator[str]:
+    if precision == "fp32":
+        yield f"{framework} is launched in bf16 or fp8, not in fp32"
+    if draft.cluster.gpu == "CPU":
+        yield f"{framework} needs GPUs: take megatron-core on a CPU"
+    fp8 = draft.training.fp8
+    if precision == "fp8" and fp8.recipe != "delayed" and framework in ("nemo1", *JAX):
+        yield f"{framework} scales FP8 by the history alone: fp8.recipe must be delayed, not {fp8.recipe}"
+
+
+def _nemo1(draft: Draft, task: Task) -> Iterator[str]:
+    layout, moe, image = draft.layout, draft.model.moe, draft.cluster.container.image or draft.image
+    release = nemo_release(image)
+    if release not in NEMO1_RELEASES:
+        legal = ", ".join(NEMO1_RELEASES)
+        yield f"nemo1 must know its release: the image's name ({image}) must hold one of {legal}"
+    if task != "pretrain":
+        yield f"NeMo 1 fine-tunes nothing but a .nemo checkpoint, and here weights are random: take nemo2 for {task}"
+    if moe is None:
+        return
+    if moe.force_balance:
+        yield "NeMo 1 cannot force equal load: moe.force_balance must be false; moe.capacity_factor 1 evens it out"
+    if layout.etp != layout.tp:
+        yield f"NeMo 1 splits experts like everything else: etp ({layout.etp}) must be tp ({layout.tp})"
+    if not draft.training.distributed_optimizer:
+        yield "NeMo 1 trains experts with Megatron's distributed optimizer: distributed_optimizer must be true"
+    if release == "24.05" and layout.ep > 1 and layout.cp > 1:
+        yield f"NeMo 24.05 has no context parallelism with spread experts: cp ({layout.cp}), or ep, must be 1"
+
+
+def _whole_fsdp(draft: Draft, num_gpus: int, framework: Framework, task: Task) -> Iterator[str]:
+    layout = draft.layout
+    ranks = num_gpus // (layout.tp * layout.pp)
+    if layout.fsdp > 1 and layout.fsdp != ranks:
+        yield f"{framework} cuts over all data-parallel ranks: fsdp ({layout.fsdp}) must be 1 or dp * cp ({ranks})"
+    if layout.fsdp > 1 and task == "lora":
+        yield f"{framework} is not launched with adapters under FSDP: fsdp ({layout.fsdp}) must be 1"
+
+
+def _jax(draft: Draft, num_gpus: int, precision: Precision, framework: Framework, task: Task) -> Iterator[str]:
+    layout, training, per_node = draft.layout, draft.training, min(num_gpus, draft.cluster.gpus_per_node)
+    if task != "pretrain":
+        yield f"{framework} is launched for pretraining alone, not for {task}"
+    for name in ("tp", "pp", "cp", "vp", "ep", "etp"):
+        degree = getattr(layout, name)
+        if degree > 1:
+            yield f"{framework} is launched with data parallelism and FSDP alone: {name} ({degree}) must be 1"
+    if per_node % layout.fsdp and (layout.fsdp % per_node or num_gpus % layout.fsdp):
+        yield f"fsdp ({layout.fsdp}) must divide a node's {per_node} GPUs, or be a multiple that divides {num_gpus}"
+    if draft.data.kind != "mock":
+        yield f"{framework} makes its own tokens: data.kind must be mock, not {draft.data.kind}"
+    if draft.cluster.scheduler != "slurm":
+        yield f"{framework} learns from Slurm which rank it is: cluster.scheduler must be slurm"
+    if training.recompute.granularity == "selective":
+        yield f"{framework} has no selective recompute: name a recompute.policy, or take none or full"
+    if training.recompute.policy and training.recompute.policy not in REMAT[framework]:
+        yield f"{framework} has no policy '{training.recompute.policy}'; it could be {', '.join(REMAT[framework])}"
+    fp8 = training.fp8
+    if precision == "fp8" and (fp8.format, fp8.amax_history_len, fp8.amax_compute_algo) != ("hybrid", 1024, "max"):
+        yield f"{framework}'s FP8 is fixed: format hybrid, amax_history_len 1024, amax_compute_algo max"
+
+
+def _differing(draft: Draft, framework: Framework, wanted: dict[str, object]) -> Iterator[str]:
+    if draft.model.moe is not None:
+        yield f"{framework} is launched for dense models: this one has experts"
+    for name, value in wanted.items():
+        found = getattr(draft.model, name)
+        if found != value:
+            yield f"{framework} is launched for another kind of model: {name} must be {value}, not {found}"
+
+
+def _maxtext(draft: Draft) -> Iterator[str]:
+    wanted = {"activation": "swiglu", "normalization": "RMSNorm", "position_embedding": "rope", "rotary_percent": 1.0}
+    yield from _differing(draft, "maxtext", {**wanted, "bias": False})
+
+
+def _paxml(draft: Draft, num_gpus: int) -> Iterator[str]:
+    model = draft.model
+    wanted = {"activation": "gelu", "normalization": "LayerNorm", "position_embedding": "learned", "bias": True}
+    yield from _differing(draft, "paxml", {**wanted, "num_query_groups": model.num_attention_heads})
+    if model.kv_channels * model.num_attention_heads != model.hidden_size:
+        yield f"paxml wants kv_channels ({model.kv_channels}) to be hidden_size / num_attention_heads"
+    if model.max_position_embeddings != draft.seq_length:
+        longest = model.max_position_embeddings
+        yield f"paxml learns a position for each token: max_position_embeddings ({longest}) must be seq_length"
+    if draft.gbs != draft.mbs * num_gpus:
+        yield f"paxml has no micro-batches: gbs ({draft.gbs}) must be mbs * GPUs ({draft.mbs} * {num_gpus})"

@@ -1,0 +1,117 @@
+"""What a framework cannot run is refused with the reason, before it waits in a queue."""
+
+from __future__ import annotations
+
+import pytest
+
+from benchrun.errors import UserError
+from benchrun.recipe import catalogue
+from benchrun.recipe.frameworks import nemo_release
+from benchrun.recipe.resolve import resolve_point
+
+DENSE = """{num_layers: 32, hidden_size: 4096, ffn_hidden_size: 14336, num_attention_heads: 32, num_query_groups: 8,
+  kv_channels: 128, vocab_size: 32000, max_position_embeddings: 4096}"""
+EXPERTS = DENSE[:-1] + ", moe: {num_experts: 8, topk: 2, ffn_hidden_size: 14336, capacity_factor: 1}}"
+GPT = """{num_layers: 24, hidden_size: 4096, ffn_hidden_size: 16384, num_attention_heads: 32, num_query_groups: 32,
+  kv_channels: 128, vocab_size: 50304, max_position_embeddings: 2048, activation: gelu, normalization: LayerNorm,
+  position_embedding: learned, bias: true, tied_embeddings: true}"""
+
+
+def resolved(folder, framework, *overrides, model=DENSE, task="pretrain", precision="bf16", image="nemo:24.09"):
+    """The spec of 64 H100, which the framework can run unless ``overrides`` say otherwise."""
+    path = folder / "recipe.yaml"
+    path.write_text(f"""
+description: a test
+task: {task}
+model: {model}
+seq_length: 2048
+frameworks: {{{framework}: {{image: "{image}"}}}}
+points: [{{gpu: H100, precision: {precision}, num_gpus: 64, mbs: 2, gbs: 128, layout: {{}}, derived: a test}}]
+""")
+    file = catalogue.recipe_file(str(path))
+    return resolve_point(file, catalogue.points(file.recipe)[0], "dgx-h100", overrides)
+
+
+FSDP = "layout.fsdp=64"
+TP = ("layout.tp=2", "layout.sequence_parallel=true")
+
+
+@pytest.mark.parametrize(
+    ("framework", "overrides", "model"),
+    [
+        ("megatron-lm", (), DENSE),
+        ("nemo1", (), DENSE),
+        ("nemo1", ("layout.ep=8",), EXPERTS),
+        ("nemo2", (FSDP,), DENSE),
+        ("megatron-bridge", (*TP, "training.tp_comm_overlap=true"), DENSE),
+        ("maxtext", (FSDP,), DENSE),
+        ("maxtext", (FSDP, "training.recompute.policy=save_qkv_proj"), DENSE),
+        ("paxml", ("layout.fsdp=8", "training.recompute.policy=SAVE_DOT_ONLY"), GPT),
+    ],
+)
+def test_what_a_framework_can_run_is_not_refused(tmp_path, framework, overrides, model):
+    assert resolved(tmp_path, framework, *overrides, model=model).framework == framework
+
+
+@pytest.mark.parametrize(
+    ("framework", "overrides", "model", "said"),
+    [
+        ("megatron-core", (FSDP,), DENSE, "megatron-core is launched without FSDP: fsdp (64) must be 1"),
+        ("megatron-core", (*TP, "training.tp_comm_overlap=true"), DENSE, "megatron-core has no userbuffers"),
+        ("megatron-lm", (FSDP,), DENSE, "megatron-lm is launched without FSDP"),
+        ("megatron-lm", ("training.tp_comm_overlap=true",), DENSE, "tp_comm_overlap needs tp (1) > 1"),
+        ("nemo2", ("training.recompute.policy=full",), DENSE, "nemo2 knows no recompute.policy (full)"),
+        ("nemo2", ("layout.fsdp=8",), DENSE, "fsdp (8) must be 1 or dp * cp (64)"),
+        ("nemo1", ("model.moe.force_balance=true", "layout.ep=8"), EXPERTS, "cannot force equal load"),
+        ("nemo1", (*TP, "layout.ep=8"), EXPERTS, "etp (1) must be tp (2)"),
+        ("nemo1", ("image=nvcr.io/nvidia/nemo:25.07.01",), DENSE, "must hold one of 24.05, 24.09, 24.12"),
+        ("nemo1", ("image=nemo:24.05", "layout.ep=8", "layout.cp=2"), EXPERTS, "NeMo 24.05 has no context parallelism"),
+        ("maxtext", TP, DENSE, "maxtext is launched with data parallelism and FSDP alone: tp (2) must be 1"),
+        ("maxtext", ("layout.pp=4",), DENSE, "pp (4) must be 1"),
+        ("maxtext", (FSDP, "model.activation=geglu"), DENSE, "activation must be swiglu, not geglu"),
+        ("maxtext", (FSDP, "data.kind=synthetic"), DENSE, "data.kind must be mock"),
+        ("maxtext", (FSDP,), EXPERTS, "maxtext is launched for dense models"),
+        ("maxtext", (FSDP, "training.recompute.policy=save_all"), DENSE, "maxtext has no policy 'save_all'"),
+        ("maxtext", (FSDP, "training.recompute.granularity=selective"), DENSE, "has no selective recompute"),
+        ("maxtext", ("layout.fsdp=24",), DENSE, "fsdp (24) must"),
+        ("paxml", (FSDP,), DENSE, "activation must be gelu, not swiglu"),
+        ("paxml", (FSDP, "mbs=1"), GPT, "gbs (128) must be mbs * GPUs (1 * 64)"),
+    ],
+)
+def test_what_it_cannot_run_is_refused_with_the_reason(tmp_path, framework, overrides, model, said):
+    with pytest.raises(UserError) as error:
+        resolved(tmp_path, framework, *overrides, model=model)
+    assert said in str(error.value)
+
+
+@pytest.mark.parametrize(("framework", "task"), [("nemo1", "lora"), ("nemo1", "sft"), ("maxtext", "sft")])
+def test_fine_tuning_is_refused_where_it_would_not_be_one(tmp_path, framework, task):
+    with pytest.raises(UserError, match=f"for {task}"):
+        resolved(tmp_path, framework, FSDP if framework == "maxtext" else "layout.cp=2", task=task)
+
+
+@pytest.mark.parametrize("framework", ["nemo1", "nemo2", "megatron-bridge", "megatron-lm", "maxtext"])
+def test_full_precision_is_for_the_worker(tmp_path, framework):
+    with pytest.raises(UserError, match="bf16 or fp8, not in fp32"):
+        resolved(tmp_path, framework, precision="fp32")
+
+
+@pytest.mark.parametrize("framework", ["nemo1", "maxtext"])
+def test_frameworks_of_2024_know_only_delayed_scaling(tmp_path, framework):
+    with pytest.raises(UserError, match=r"fp8\.recipe must be delayed, not tensorwise"):
+        resolved(tmp_path, framework, "training.fp8.recipe=tensorwise", precision="fp8")
+
+
+@pytest.mark.parametrize(
+    ("image", "release"),
+    [
+        ("nvcr.io/nvidia/nemo:24.05", "24.05"),
+        ("/images/nvidia+nemo+24.09.sqsh", "24.09"),
+        ("nemo_24.12-mine.sif", "24.12"),
+        ("registry:2409/nemo:latest", None),
+        ("/scratch/24.09/nemo.sqsh", None),
+        (None, None),
+    ],
+)
+def test_the_release_is_read_out_of_the_name_of_the_image(image, release):
+    assert nemo_release(image) == release

@@ -1,0 +1,213 @@
+"""Each framework's command and file use only what that framework's release accepts: the lists in ``accepted/``.
+
+The lists were read out of the releases' sources, which the head of each names.
+"""
+
+from __future__ import annotations
+
+import ast
+import math
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+from kinds import SPREAD, spec
+
+from benchrun.recipe.frameworks import REMAT
+from benchrun.render import render
+
+ACCEPTED = Path(__file__).parent / "accepted"
+MOE = ("layout.ep=8", "layout.etp=4")
+WIDE = {
+    "llama": (*SPREAD, "layout.vp=5", "layout.cp=2", "training.tp_comm_overlap=true"),
+    "nemotron": (*SPREAD, "training.recompute.granularity=selective"),
+    "gpt3": (*SPREAD, "layout.vp=12"),
+    "grok": (*SPREAD, *MOE, "layout.cp=2", "layout.vp=8"),
+    "mixtral": (*SPREAD, *MOE),
+}
+FULL = "training.recompute={granularity: full, method: block, num_layers: 2}"
+
+
+def facts(name: str) -> list[str]:
+    return [line for line in (ACCEPTED / name).read_text().splitlines() if line and not line.startswith("#")]
+
+
+def leaves(tree: dict, prefix: str = "") -> Iterator[str]:
+    for key, value in tree.items():
+        if isinstance(value, dict):
+            yield from leaves(value, f"{prefix}{key}.")
+        else:
+            yield prefix + key
+
+
+def command(job: str) -> list[str]:
+    """The words of the framework's command, as bash would split them."""
+    return shlex.split(job.split("command=(\n")[1].split("\n)\n")[0], comments=True)
+
+
+@pytest.mark.parametrize("release", ["24.05", "24.09", "24.12"])
+@pytest.mark.parametrize("kind", ["llama", "nemotron", "gpt3", "grok"])
+@pytest.mark.parametrize("precision", ["bf16", "fp8"])
+def test_nemo1_reads_every_key(tmp_path, release, kind, precision):
+    image = f"image=nvcr.io/nvidia/nemo:{release}"
+    wide = [text for text in WIDE[kind] if release != "24.05" or "cp=" not in text]
+    text = render(spec(tmp_path, kind, "nemo1", image, *wide, precision=precision))["nemo1.yaml"]
+    keys = set(leaves(yaml.safe_load(text)))
+    assert {"trainer.max_steps", "model.num_layers", "model.optim.lr"} <= keys
+    assert keys <= set(facts(f"nemo1_{release}.txt"))
+
+
+def test_nemo1_states_the_spec(tmp_path):
+    run = spec(tmp_path, "grok", "nemo1", *WIDE["grok"], "training.lr=1e-5")
+    model = yaml.safe_load(render(run)["nemo1.yaml"])["model"]
+    assert (model["tensor_model_parallel_size"], model["pipeline_model_parallel_size"]) == (4, 8)
+    assert (model["virtual_pipeline_model_parallel_size"], model["context_parallel_size"]) == (8, 2)
+    assert (model["activation"], model["normalization"], model["num_query_groups"]) == ("fast-geglu", "rmsnorm", 8)
+    assert (model["num_moe_experts"], model["moe_expert_capacity_factor"]) == (8, 1.0)
+    assert (model["fp8"], model["fp8_hybrid"], model["fp8_e4m3"]) == (True, True, False)
+    assert model["override_vocab_size"] == 131072
+    # 1e-05 would be text to YAML 1.1.
+    assert model["optim"]["lr"] == 1e-5
+
+
+@pytest.mark.parametrize(
+    ("kind", "words"),
+    [
+        ("nemotron", ("squared-relu", "layernorm1p", 0.5, "rope", False)),
+        ("gpt3", ("gelu", "layernorm", 1.0, "learned_absolute", True)),
+    ],
+)
+def test_nemo1_tells_the_kinds_apart(tmp_path, kind, words):
+    model = yaml.safe_load(render(spec(tmp_path, kind, "nemo1", *WIDE[kind]))["nemo1.yaml"])["model"]
+    found = [
+        model[key] for key in ("activation", "normalization", "rotary_percentage", "position_embedding_type", "bias")
+    ]
+    assert tuple(found) == words
+
+
+def calls(text: str) -> Iterator[tuple[str, set[str]]]:
+    """Every call by the last part of its name, with its keywords."""
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Call):
+            name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+            yield name, {keyword.arg for keyword in node.keywords}
+
+
+def imports(text: str) -> set[str]:
+    found = (node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.ImportFrom))
+    return {f"from {node.module} import {alias.name}" for node in found for alias in node.names}
+
+
+@pytest.mark.parametrize(
+    ("framework", "file", "release"),
+    [
+        ("nemo2", "train_nemo2.py", "nemo2_25.07.txt"),
+        ("megatron-bridge", "train_megatron_bridge.py", "megatron-bridge_25.11.txt"),
+        ("megatron-bridge", "train_megatron_bridge.py", "megatron-bridge_26.04.txt"),
+    ],
+)
+@pytest.mark.parametrize(("kind", "task", "more"), [
+    ("llama", "pretrain", WIDE["llama"]), ("llama", "pretrain", ("layout.fsdp=512", FULL)), ("llama", "sft", SPREAD),
+    ("llama", "lora", (*SPREAD, "training.distributed_optimizer=false", "training.overlap_param_gather=false")),
+    ("nemotron", "pretrain", WIDE["nemotron"]), ("gpt3", "pretrain", WIDE["gpt3"]), ("grok", "pretrain", WIDE["grok"]),
+    ("mixtral", "pretrain", WIDE["mixtral"]), ("mixtral", "pretrain", (*WIDE["mixtral"], "data.kind=synthetic")),
+])  # fmt: skip
+@pytest.mark.parametrize("precision", ["bf16", "fp8"])
+def test_python_drivers_call_what_there_is(tmp_path, framework, file, release, kind, task, more, precision):
+    text = render(spec(tmp_path, kind, framework, *more, task=task, precision=precision))[file]
+    known = facts(release)
+    signatures = {name: set(words.split()) for name, _, words in (line.partition(": ") for line in known)}
+    assert {line for line in imports(text) if "torch" not in line} <= set(known)
+    seen = set()
+    for name, keywords in calls(text):
+        if name in signatures:
+            seen.add(name)
+            assert keywords <= signatures[name], name
+    assert {"OptimizerConfig", "DistributedDataParallelConfig"} <= seen
+    assert ("LoRA" in seen) == (task == "lora")
+
+
+def of_type(kind: str, value: str) -> bool:
+    """As MaxText's pyconfig reads a value: the type of the default decides."""
+    if kind == "bool":
+        return value.lower() in ("true", "false")
+    try:
+        {"int": int, "float": float, "str": str}[kind](value)
+    except ValueError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("release", ["2024-12-09", "2025-01-24"])
+@pytest.mark.parametrize("fsdp", [1, 8, 128, 512])
+@pytest.mark.parametrize("precision", ["bf16", "fp8"])
+def test_maxtext_knows_every_key_and_its_type(tmp_path, release, fsdp, precision):
+    types = dict(line.split(": ") for line in facts(f"maxtext_{release}.txt"))
+    small = () if fsdp >= 64 else ("model.num_layers=2",)
+    run = spec(tmp_path, "llama", "maxtext", f"layout.fsdp={fsdp}", *small, precision=precision)
+    words = command(render(run)["job.sh"])[4:]
+    values = dict(word.split("=", 1) for word in words)
+    assert len(values) == len(words), "a key is given twice"
+    assert all(key in types and of_type(types[key], value) for key, value in values.items()), values
+    meshes = [int(value) for key, value in values.items() if key.endswith("_parallelism")]
+    assert math.prod(meshes) == run.num_gpus
+    ranks = run.num_gpus * int(values["gradient_accumulation_steps"])
+    assert float(values["per_device_batch_size"]) * ranks == run.gbs
+    assert values["quantization"] == ("fp8" if precision == "fp8" else "")
+
+
+def test_maxtext_spreads_weights_over_nodes_where_told(tmp_path):
+    words = command(render(spec(tmp_path, "llama", "maxtext", "layout.fsdp=128"))["job.sh"])
+    assert {"ici_fsdp_parallelism=8", "dcn_fsdp_parallelism=16", "dcn_data_parallelism=4"} <= set(words)
+
+
+@pytest.mark.parametrize("precision", ["bf16", "fp8"])
+def test_paxml_has_every_constant_and_flag(tmp_path, precision):
+    run = spec(
+        tmp_path, "gpt3", "paxml", "layout.fsdp=128", "training.recompute.policy=SAVE_QKV_OUT_PROJ", precision=precision
+    )
+    files, known = render(run), set(facts("paxml_2024-03-04.txt"))
+    (point,) = (node for node in ast.parse(files["paxml_point.py"]).body if isinstance(node, ast.ClassDef))
+    constants = {node.targets[0].id: node.value for node in point.body if isinstance(node, ast.Assign)}
+    assert set(constants) <= known
+    assert ast.literal_eval(constants["ICI_MESH_SHAPE"]) == [1, 8, 1]
+    assert ast.literal_eval(constants["DCN_MESH_SHAPE"]) == [4, 16, 1]
+    flags = {word.partition("=")[0] for word in command(files["job.sh"]) if word.startswith("--")}
+    assert "--fdl_config" in flags
+    assert flags <= known
+    assert run.env["ENABLE_FP8"] == ("1" if precision == "fp8" else "0")
+    # What it prints of its steps goes to stderr, and the log is stdout.
+    assert "\nexec 2>&1" in files["job.sh"]
+
+
+@pytest.mark.parametrize("framework", ["maxtext", "paxml"])
+def test_policies_are_offered_that_the_memory_estimate_may_not_know(framework):
+    assert all(re.fullmatch(r"\w+", name) for name in REMAT[framework])
+    assert list(REMAT[framework]) == sorted(REMAT[framework])
+
+
+@pytest.mark.parametrize(
+    ("framework", "file"), [("nemo2", "train_nemo2.py"), ("megatron-bridge", "train_megatron_bridge.py")]
+)
+def test_synthetic_data_reach_the_driver(tmp_path, framework, file):
+    files = render(spec(tmp_path, "llama", framework, *SPREAD, "data.kind=synthetic"))
+    assert f'{file} "$BENCHRUN_DATA"/vocab' in files["job.sh"]
+    assert "sys.argv[1]" in files[file]
+
+
+def test_synthetic_data_reach_nemo1(tmp_path):
+    job = render(spec(tmp_path, "llama", "nemo1", *SPREAD, "data.kind=synthetic"))["job.sh"]
+    assert "'model.data.data_prefix=[1.0,'\"$BENCHRUN_DATA\"/vocab" in job
+
+
+def test_a_hostile_name_stays_a_value(tmp_path):
+    """Nothing from a recipe is code: a name of a layer with quotes in it comes out as a string."""
+    nasty = """x"); import os  # """
+    run = spec(tmp_path, "llama", "nemo2", *SPREAD, f"training.lora.target_modules=['{nasty}']", task="lora")
+    text = render(run)["train_nemo2.py"]
+    constants = {node.value for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Constant)}
+    assert nasty in constants
+    assert "import os" not in {line.strip() for line in text.splitlines()}
