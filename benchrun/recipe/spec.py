@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
@@ -57,6 +57,19 @@ class Fp8(Frozen):
     """Keep the weights in FP8 and gather them so."""
 
 
+class Lora(Frozen):
+    """Low-rank adapters: the weights stay as they are, two thin matrices beside each are trained."""
+
+    rank: PositiveInt = 8
+    """Inner width of an adapter."""
+    alpha: PositiveFloat = 16
+    """What an adapter adds is scaled by alpha / rank."""
+    dropout: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    """Of an adapter's input."""
+    target_modules: tuple[Line, ...] = ()
+    """Which linear layers get one, as the framework names them; every one of a block when empty."""
+
+
 class Training(Frozen):
     """What is computed a step, and how often."""
 
@@ -75,6 +88,8 @@ class Training(Frozen):
     recompute: Recompute = Recompute()
     fp8: Fp8 = Fp8()
     """Used only where the run's precision is fp8."""
+    lora: Lora = Lora()
+    """Used only where the task is lora."""
 
 
 class Synthetic(Frozen):
