@@ -26,6 +26,9 @@ def refusals(draft: Draft, num_gpus: int, precision: Precision, framework: Frame
     if task == "lora" and framework not in LORA_FRAMEWORKS:
         legal = ", ".join(sorted(LORA_FRAMEWORKS))
         found.append(f"framework {framework} has no adapters and would train every weight; LoRA needs one of {legal}")
+    runtime = draft.cluster.container.runtime
+    if runtime != "none" and not (draft.image or draft.cluster.container.image):
+        found.append(f"container runtime {runtime} needs an image: set cluster.container.image, or image in the recipe")
     if framework == "hf":
         found += transformers_refusals(draft)
     return found

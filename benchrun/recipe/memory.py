@@ -37,6 +37,8 @@ class Memory:
 
 def estimate(spec: RunSpec) -> Memory:
     """Memory a GPU of ``spec``, in GiB."""
+    if spec.framework == "hf":
+        return _fully_sharded(spec)
     dense, expert = _params(spec)
     wide = spec.precision == "fp32"
     weight_bytes = 4 if wide else 2  # FP8 keeps two one-byte copies (plain and transposed)
@@ -53,6 +55,44 @@ def estimate(spec: RunSpec) -> Memory:
         activations=_activations(spec) / GIB,
         logits=_logits(spec) / GIB,
     )
+
+
+def _fully_sharded(spec: RunSpec) -> Memory:
+    """FSDP over all ranks: a rank holds its part of everything, and what is gathered for the computation just now."""
+    model, wide = spec.model, spec.precision == "fp32"
+    total = model.params_total
+    trained = adapter_params(spec) if spec.task == "lora" else total
+    frozen = total if spec.task == "lora" else 0
+    narrow = 4 if wide else 2
+    layer = model.attention_params + model.mlp_params
+    # Two layers (one computes, the next arrives), and the output layer from its forward to its backward pass.
+    gathered = 2 * layer + model.vocab_size * model.hidden_size
+    tokens = spec.mbs * spec.seq_length
+    return Memory(
+        weights=((frozen * narrow + trained * 4) / spec.num_gpus + gathered * narrow) / GIB,
+        gradients=(trained * 4 / spec.num_gpus + (0 if frozen else layer * narrow)) / GIB,
+        optimizer=trained * 8 / spec.num_gpus / GIB,
+        activations=_activations(spec) / GIB,
+        # transformers keeps them as computed, in FP32 and as a gradient in FP32.
+        logits=tokens * model.vocab_size * (narrow + 8) / GIB,
+    )
+
+
+def adapter_params(spec: RunSpec) -> int:
+    """Parameters of LoRA's adapters: rank x (inputs + outputs) of each layer that has one."""
+    model, lora = spec.model, spec.training.lora
+    query, key = model.num_attention_heads * model.kv_channels, model.num_query_groups * model.kv_channels
+    hidden, inner = model.hidden_size, model.ffn_hidden_size
+    widths = {
+        "q_proj": hidden + query,
+        "k_proj": hidden + key,
+        "v_proj": hidden + key,
+        "o_proj": query + hidden,
+        "gate_proj": hidden + inner,
+        "up_proj": hidden + inner,
+        "down_proj": inner + hidden,
+    }
+    return model.num_layers * lora.rank * sum(widths[name] for name in lora.target_modules or widths)
 
 
 def _params(spec: RunSpec) -> tuple[float, float]:

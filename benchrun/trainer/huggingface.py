@@ -16,8 +16,6 @@ def main(spec: RunSpec) -> None:
     """Train one rank's part."""
     ranks.prepare_process(spec)
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
-    # Nothing is ever asked of a model hub, whatever the libraries think they need.
-    os.environ["HF_HUB_OFFLINE"] = "1"
     from benchrun.trainer.hf.train import train
 
     train(spec)

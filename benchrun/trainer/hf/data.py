@@ -1,4 +1,4 @@
-"""What is fine-tuned on: mock tokens, or instructions in JSON lines, tokenised and packed to whole sequences.
+"""What is fine-tuned on: mock tokens, or conversations in JSON lines, tokenised and packed to whole sequences.
 
 transformers shifts the labels itself, so they stand at the position of their own token here; -100 is not trained.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,15 @@ from benchrun.trainer import mock
 
 IGNORED = -100
 """A label that no loss is taken of."""
-Sample = dict[str, torch.Tensor]
+AT_ONCE = 256
+"""Conversations handed to the tokenizer together."""
+CHATML = (
+    "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\n' }}"
+    "{% if message['role'] == 'assistant' %}{% generation %}{{ message['content'] + '<|im_end|>\n' }}{% endgeneration %}"
+    "{% else %}{{ message['content'] + '<|im_end|>\n' }}{% endif %}{% endfor %}"
+)
+"""For a tokenizer without a template of its own, or whose template does not say what the assistant says."""
+Messages = list[dict[str, str]]
 
 
 def dataset(spec: RunSpec) -> Dataset:
@@ -39,33 +48,38 @@ class Mock(Dataset):
         self._seed = spec.training.seed
         self._arguments = (spec.seq_length - 1, spec.model.vocab_size)
 
-    def __getitem__(self, index: int) -> Sample:
-        tokens = torch.from_numpy(mock.sample(self._seed, index, *self._arguments))
-        return {"input_ids": tokens, "labels": tokens}
+    def __getitem__(self, index: int) -> dict[str, torch.Tensor]:
+        tokens = mock.sample(self._seed, index, *self._arguments)
+        return _sample(tokens, tokens)
 
 
 class Packed(Dataset):
     """Conversations one after the other, cut into sequences; begun again when they are used up.
 
     No sequence is padded, and none knows where a conversation in it ends: as trl packs, and as the published runs did.
+    Only what the assistant says is trained. Every rank tokenises the file, as far as the run will read it.
     """
 
     def __init__(self, file: Path, tokenizer: Path, spec: RunSpec) -> None:
         wanted = spec.training.steps * spec.gbs * spec.seq_length
-        tokens, labels = _read(file, _tokenizer(tokenizer, spec.model.vocab_size), wanted)
+        self._tokens, self._labels = _packed(file, _tokenizer(tokenizer, spec.model.vocab_size), wanted)
         self._length = spec.seq_length
-        self._count = len(tokens) // self._length
+        self._count = len(self._tokens) // self._length
         if self._count == 0:
-            raise UserError(f"{len(tokens)} tokens are less than one sequence of {self._length}", where=str(file))
-        self._tokens, self._labels = tokens, labels
+            said = f"{len(self._tokens)} tokens are less than one sequence of {self._length}"
+            raise UserError(said, where=str(file))
 
-    def __len__(self) -> int:
-        return self._count
-
-    def __getitem__(self, index: int) -> Sample:
+    def __getitem__(self, index: int) -> dict[str, torch.Tensor]:
         start = index % self._count * self._length
         part = slice(start, start + self._length)
-        return {"input_ids": torch.from_numpy(self._tokens[part]), "labels": torch.from_numpy(self._labels[part])}
+        return _sample(self._tokens[part], self._labels[part])
+
+
+def _sample(tokens: numpy.ndarray, labels: numpy.ndarray) -> dict[str, torch.Tensor]:
+    """The first token is nobody's next one: versions of transformers disagree whether to count it."""
+    labels = labels.copy()
+    labels[0] = IGNORED
+    return {"input_ids": torch.from_numpy(tokens), "labels": torch.from_numpy(labels)}
 
 
 def _tokenizer(folder: Path, vocab_size: int) -> Any:
@@ -83,40 +97,39 @@ def _tokenizer(folder: Path, vocab_size: int) -> Any:
     return tokenizer
 
 
-def _read(file: Path, tokenizer: Any, wanted: int) -> tuple[numpy.ndarray, numpy.ndarray]:
+def _packed(file: Path, tokenizer: Any, wanted: int) -> tuple[numpy.ndarray, numpy.ndarray]:
     """Tokens and labels (int64) of the conversations in ``file``, until there are ``wanted`` of them."""
-    tokens, labels = [], []
-    total = 0
+    own = tokenizer.chat_template
+    template = own if own and "generation" in own else CHATML
+    tokens: list[int] = []
+    trained: list[int] = []
+    conversations = _conversations(file)
+    while len(tokens) < wanted and (some := list(islice(conversations, AT_ONCE))):
+        encoded = tokenizer.apply_chat_template(
+            some, chat_template=template, return_dict=True, return_assistant_tokens_mask=True
+        )
+        for ids, mask in zip(encoded["input_ids"], encoded["assistant_masks"], strict=True):
+            tokens += ids
+            trained += mask
+    array = numpy.array(tokens, dtype=numpy.int64)
+    return array, numpy.where(numpy.array(trained, dtype=bool), array, IGNORED)
+
+
+def _conversations(file: Path) -> Iterator[Messages]:
+    """The conversations in a file, one a line. UserError with file:line."""
     try:
         with file.open(encoding="utf-8") as lines:
             for number, line in enumerate(lines, start=1):
-                if total >= wanted:
-                    break
-                pieces = list(_pieces(line, f"{file}:{number}"))
-                encoded = tokenizer([text for text, _ in pieces], add_special_tokens=False)["input_ids"]
-                for (_, trained), ids in zip(pieces, encoded, strict=True):
-                    tokens.append(numpy.array(ids, dtype=numpy.int64))
-                    labels.append(tokens[-1] if trained else numpy.full_like(tokens[-1], IGNORED))
-                    total += len(ids)
+                yield _messages(line, f"{file}:{number}")
     except OSError as error:
         hint = "datagen sft makes it"
         raise UserError(f"no conversations: {error.strerror}", where=str(file), hint=hint) from None
     except UnicodeDecodeError as error:
         raise UserError(f"not UTF-8: {error.reason}", where=str(file)) from None
-    if not tokens:
-        raise UserError("no conversation in it", where=str(file))
-    return numpy.concatenate(tokens), numpy.concatenate(labels)
 
 
-def _pieces(line: str, where: str) -> Iterator[tuple[str, bool]]:
-    """The text of one conversation in ChatML, piece by piece, and whether the model learns to say it."""
-    for role, content in _messages(line, where):
-        yield f"<|im_start|>{role}\n", False
-        yield f"{content}<|im_end|>\n", role == "assistant"
-
-
-def _messages(line: str, where: str) -> list[tuple[str, str]]:
-    """Role and content of each message, from ``messages`` or from dolly's four fields."""
+def _messages(line: str, where: str) -> Messages:
+    """One conversation: ``messages``, or dolly's instruction, context and response."""
     try:
         said = json.loads(line)
         if "messages" in said:
@@ -125,8 +138,8 @@ def _messages(line: str, where: str) -> list[tuple[str, str]]:
             context = f"\n\n{said['context']}" if said.get("context") else ""
             found = [("user", said["instruction"] + context), ("assistant", said["response"])]
         if not found or not all(isinstance(part, str) for message in found for part in message):
-            raise TypeError("a message is not text")
+            raise TypeError("a message is no text")
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         hint = 'expected {"messages": [{"role": "user", "content": "..."}, ...]} or {"instruction": ..., "response": ...}'
         raise UserError(f"not a conversation: {error}", where=where, hint=hint) from None
-    return found
+    return [{"role": role, "content": content} for role, content in found]

@@ -67,7 +67,6 @@ def build_model(spec: RunSpec, device: torch.device) -> Any:
     # Its frequencies are computed when it is made, and were lost with the memory that it did not have.
     llama.rotary_emb = type(llama.rotary_emb)(config).to(device)
     initialise(spec.training.seed, model)
-    model._is_accelerate_prepared = True  # accelerate would wrap it in DistributedDataParallel
     return model
 
 

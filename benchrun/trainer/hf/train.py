@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import gc
-import os
 import time
-from datetime import timedelta
 from typing import Any
 
 import torch
+from torch.distributed.tensor import DTensor
 from torch.utils.data import DataLoader
 
 from benchrun.errors import UserError
@@ -85,12 +84,18 @@ def _arguments(spec: RunSpec) -> Any:
 
 
 class _Trainer(Trainer):
-    """The Trainer with this repository's order of samples: a step holds the same ones at every number of ranks."""
+    """The Trainer, for a model that is sharded already, and with this repository's order of samples."""
 
     spec: RunSpec
 
+    def create_accelerator_and_postprocess(self) -> None:
+        """accelerate takes the model as it is: it would wrap it in DistributedDataParallel."""
+        super().create_accelerator_and_postprocess()
+        self.accelerator.prepare_model = lambda model, **_: model
+        self.accelerator.clip_grad_norm_ = _clip
+
     def get_train_dataloader(self) -> DataLoader:
-        """The micro-batches of this rank, in order."""
+        """The micro-batches of this rank, in order: a step holds the same samples at every number of ranks."""
         spec = self.spec
         return DataLoader(
             self.train_dataset,
@@ -98,6 +103,12 @@ class _Trainer(Trainer):
             num_workers=spec.data.num_workers if spec.data.kind != "mock" else 0,
             pin_memory=spec.gpu != "CPU",
         )
+
+
+def _clip(parameters: Any, max_norm: float, norm_type: float = 2) -> Any:
+    """Clip the gradients; their norm over all ranks, which torch gives by its parts for a sharded model."""
+    norm = torch.nn.utils.clip_grad_norm_(parameters, max_norm, norm_type)
+    return norm.full_tensor() if isinstance(norm, DTensor) else norm
 
 
 class _Timed(TrainerCallback):
