@@ -42,10 +42,15 @@ def configure(facts: Facts, text: str, package: str) -> bool:
         config = json.JSONDecoder().raw_decode(text[at + len(CONFIG) - 1 :])[0]
     except (ValueError, RecursionError):
         return True
-    model, versions = _mapping(config.get("model")), _mapping(config.get("versions"))
-    if package not in versions:
-        return True
-    facts.framework_version = str(versions[package])
+    versions = _mapping(config.get("versions"))
+    if package in versions:
+        facts.framework_version = str(versions[package])
+        _take(facts, config)
+    return True
+
+
+def _take(facts: Facts, config: dict[str, Any]) -> None:
+    model = _mapping(config.get("model"))
     said = {**model, **config}
     for name in _NUMBERS:
         if type(value := said.get(name)) is int and 0 < value <= LARGEST:
@@ -60,7 +65,6 @@ def configure(facts: Facts, text: str, package: str) -> bool:
     for theirs, ours in names.items():
         if type(value := moe.get(theirs)) is int and 0 < value <= LARGEST:
             setattr(facts, ours, value)
-    return True
 
 
 def _mapping(value: Any) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The Hugging Face fine-tune, really trained on the CPU: LoRA and whole, one rank and two, mock tokens and conversations."""
+"""The Hugging Face fine-tune, really trained on the CPU: LoRA and whole, one rank and two, mock and conversations."""
 
 from __future__ import annotations
 
@@ -135,7 +135,14 @@ class TestLog:
 
     def test_its_flops_are_those_of_lora(self, lora):
         spec = spec_for("tiny-llama-lora", 1)
-        conditions = {"seq_length": 64, "gbs": 8, "num_gpus": 1, "gpu": "CPU", "precision": "fp32", "planned_steps": STEPS}
+        conditions = {
+            "seq_length": 64,
+            "gbs": 8,
+            "num_gpus": 1,
+            "gpu": "CPU",
+            "precision": "fp32",
+            "planned_steps": STEPS,
+        }
         metrics = measure(parse_log(lora[2]), model=spec.model, task="lora", warmup=1, **conditions)
         flops = flops_per_token(spec.model, 64, task="lora").causal
         rate = 8 * 64 / metrics.step_time_s.median

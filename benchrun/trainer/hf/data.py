@@ -25,8 +25,8 @@ IGNORED = -100
 AT_ONCE = 256
 """Conversations handed to the tokenizer together."""
 CHATML = (
-    "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\n' }}"
-    "{% if message['role'] == 'assistant' %}{% generation %}{{ message['content'] + '<|im_end|>\n' }}{% endgeneration %}"
+    "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\n' }}{% if message['role'] == 'assistant' %}"
+    "{% generation %}{{ message['content'] + '<|im_end|>\n' }}{% endgeneration %}"
     "{% else %}{{ message['content'] + '<|im_end|>\n' }}{% endif %}{% endfor %}"
 )
 """For a tokenizer without a template of its own, or whose template does not say what the assistant says."""
@@ -140,6 +140,6 @@ def _messages(line: str, where: str) -> Messages:
         if not found or not all(isinstance(part, str) for message in found for part in message):
             raise TypeError("a message is no text")
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        hint = 'expected {"messages": [{"role": "user", "content": "..."}, ...]} or {"instruction": ..., "response": ...}'
+        hint = 'expected {"messages": [{"role": ..., "content": ...}, ...]} or {"instruction": ..., "response": ...}'
         raise UserError(f"not a conversation: {error}", where=where, hint=hint) from None
     return [{"role": role, "content": content} for role, content in found]

@@ -124,7 +124,9 @@ def initialise(seed: int, model: Any) -> None:
     """Fill the shards: the same weights at every number of ranks, and with adapters as without."""
     for name, parameter in model.named_parameters():
         local = parameter.to_local() if isinstance(parameter, DTensor) else parameter
-        name = name.removeprefix("base_model.model.").replace(".base_layer", "").replace("_checkpoint_wrapped_module.", "")
+        name = (
+            name.removeprefix("base_model.model.").replace(".base_layer", "").replace("_checkpoint_wrapped_module.", "")
+        )
         if "lora_B" in name or name.endswith("bias"):
             local.zero_()
         elif parameter.dim() == 1:
@@ -141,7 +143,8 @@ def _first_row(parameter: Any) -> int:
     if not isinstance(parameter, DTensor):
         return 0
     mesh = parameter.device_mesh
-    return int(mesh.get_local_rank()) * -(-parameter.shape[0] // int(mesh.size()))
+    first: int = mesh.get_local_rank() * -(-parameter.shape[0] // mesh.size())
+    return first
 
 
 def _drawn(seed: int, first: int, local: Any) -> Iterator[tuple[slice, Any]]:
