@@ -66,7 +66,7 @@ def _arguments(spec: RunSpec) -> Any:
     """The Trainer's arguments: everything that changes speed or result is stated."""
     training, cpu = spec.training, spec.gpu == "CPU"
     return TrainingArguments(
-        output_dir="checkpoints",  # nothing is ever written there
+        output_dir=".",  # nothing is written there
         max_steps=training.steps,
         per_device_train_batch_size=spec.mbs,
         gradient_accumulation_steps=spec.num_microbatches,
