@@ -11,7 +11,7 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "benchrun"
-LEAVES = {"", "errors", "hardware", "model", "paths"}
+LEAVES = {"", "console", "errors", "hardware", "model", "paths"}
 # What each room may import besides itself and the leaves.
 MAY = {
     "recipe": set(),
@@ -26,6 +26,7 @@ MAY = {
     "cli": {"recipe", "render", "launch", "parse", "metrics", "compare", "report", "flow"},
 }
 SOURCES = sorted(PACKAGE.rglob("*.py"))
+DATAGEN = sorted((ROOT / "datagen").rglob("*.py"))
 
 
 def room(path):
@@ -56,13 +57,23 @@ def test_imports_go_one_way(path):
             assert target in allowed or (not (PACKAGE / target).exists() and not (PACKAGE / f"{target}.py").exists())
 
 
+@pytest.mark.parametrize("path", DATAGEN, ids=lambda path: str(path.relative_to(ROOT)))
+def test_the_generator_stands_alone(path):
+    """It is copied beside the worker, and runs in whatever container trains."""
+    ours = {name for name in imports(path) if name.startswith("benchrun")}
+    assert ours <= {"benchrun.errors", "benchrun.console"}
+
+
 @pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(PACKAGE)))
 def test_only_launch_starts_processes(path):
     starts = {"subprocess", "multiprocessing", "pty"} & set(imports(path))
     assert not starts or room(path) == "launch"
 
 
-@pytest.mark.parametrize("path", [*SOURCES, *sorted((ROOT / "tests").rglob("*.py"))], ids=lambda path: path.name)
+TESTS = sorted((ROOT / "tests").rglob("*.py"))
+
+
+@pytest.mark.parametrize("path", [*SOURCES, *DATAGEN, *TESTS], ids=lambda path: path.name)
 def test_files_stay_small(path):
     assert len(path.read_text().splitlines()) <= 400
 

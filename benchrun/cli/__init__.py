@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from importlib import import_module
 from typing import Any
 
 import click
+
+from benchrun.console import run
 
 VERBS = {
     "list": "Every point of every recipe.",
@@ -61,19 +62,5 @@ def group() -> None:
 
 
 def main(argv: list[str] | None = None) -> Any:
-    """Entry point. Expected errors are printed without a traceback and give their exit code."""
-    from benchrun.errors import BenchrunError
-
-    try:
-        sys.exit(group.main(args=argv, prog_name="benchrun", standalone_mode=False) or 0)
-    except click.exceptions.Abort:
-        sys.exit(130)
-    except click.ClickException as error:
-        error.show()
-        sys.exit(2)
-    except BenchrunError as error:
-        click.echo(f"error: {error}", err=True)
-        sys.exit(error.exit_code)
-    except BrokenPipeError:
-        sys.stderr.close()
-        sys.exit(0)
+    """Entry point."""
+    return run(group, "benchrun", argv)

@@ -33,6 +33,7 @@ def _rows(recipes: tuple[str, ...]) -> list[dict[str, Any]]:
     rows = []
     for name in recipes or catalogue.names(paths.RECIPES):
         file = catalogue.recipe_file(name)
+        published = [entry for entry in references if entry.key.recipe == name]
         for point in catalogue.points(file.recipe):
             spec = resolve_point(file, point)
             layout = {key: getattr(spec.layout, key) for key in ("tp", "pp", "cp", "vp", "ep")}
@@ -40,7 +41,7 @@ def _rows(recipes: tuple[str, ...]) -> list[dict[str, Any]]:
             rows.append(
                 {key: getattr(spec, key) for key in keys}
                 | layout
-                | {"dp": spec.dp, "image": spec.image, "reference": len(matching(conditions(spec), references))}
+                | {"dp": spec.dp, "image": spec.image, "reference": len(matching(conditions(spec), published))}
             )
     return rows
 

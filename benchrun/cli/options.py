@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from benchrun.errors import UserError
-from benchrun.recipe.select import Request
+
+if TYPE_CHECKING:
+    from benchrun.recipe.select import Request
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -80,6 +82,8 @@ def request(
     overrides: tuple[str, ...],
 ) -> Request:
     """The options as one request."""
+    from benchrun.recipe.select import Request  # parsing a log needs no recipes
+
     return Request(recipe, gpu, precision, num_gpus, framework, cluster, overrides)
 
 

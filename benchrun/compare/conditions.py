@@ -2,29 +2,37 @@
 
 from __future__ import annotations
 
+from operator import attrgetter
+
 from benchrun.model import Frozen
 from benchrun.recipe.spec import RunSpec
 
 HARD = ("recipe", "task", "gpu", "num_gpus", "precision", "num_layers", "seq_length", "gbs")
 """These must agree; otherwise the numbers are not comparable."""
-SOFT = ("framework", "mbs", "tp", "pp", "cp", "vp", "ep")
+must_agree = attrgetter(*HARD)
+LAYOUT = ("mbs", "tp", "pp", "cp", "vp", "ep", "fp8_recipe")
+SOFT = ("framework", "image", *LAYOUT)
 """These are named where they differ: another layout or framework is a fair, and telling, comparison."""
 LOSS = ("steps", "seed", "lr")
 """These decide the loss, and so must agree too where losses are compared."""
 
 
 class Conditions(Frozen):
-    """The key of a measurement; None is what nobody said."""
+    """The key of a measurement; None is what nobody said. A published one may lack even what must agree."""
 
     recipe: str
     task: str
     gpu: str
-    num_gpus: int
-    precision: str
-    num_layers: int
-    seq_length: int
-    gbs: int
+    num_gpus: int | None
+    precision: str | None
+    num_layers: int | None
+    seq_length: int | None
+    gbs: int | None
     framework: str | None = None
+    image: str | None = None
+    """Container image, as ``registry/name:tag``: the version of everything in it."""
+    fp8_recipe: str | None = None
+    """delayed, tensorwise, blockwise or mxfp8, with precision fp8."""
     mbs: int | None = None
     tp: int | None = None
     pp: int | None = None
@@ -56,6 +64,8 @@ def conditions(spec: RunSpec) -> Conditions:
         seq_length=spec.seq_length,
         gbs=spec.gbs,
         framework=spec.framework,
+        image=spec.image,
+        fp8_recipe=spec.training.fp8.recipe if spec.precision == "fp8" else None,
         mbs=spec.mbs,
         tp=spec.layout.tp,
         pp=spec.layout.pp,
@@ -66,6 +76,12 @@ def conditions(spec: RunSpec) -> Conditions:
         seed=spec.training.seed,
         lr=spec.training.lr,
     )
+
+
+def hard_differences(theirs: Conditions, ours: Conditions) -> tuple[Difference, ...]:
+    """The conditions that must agree and do not. What a source does not say does not agree."""
+    pairs = ((key, getattr(theirs, key), getattr(ours, key)) for key in HARD)
+    return tuple(Difference(key=key, theirs=a, ours=b) for key, a, b in pairs if a != b)
 
 
 def differences(theirs: Conditions, ours: Conditions, keys: tuple[str, ...]) -> tuple[Difference, ...]:

@@ -6,16 +6,41 @@ import csv
 import functools
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
-from pydantic import PositiveFloat, ValidationError
+from pydantic import NonNegativeFloat, PositiveFloat, ValidationError, model_validator
 
 from benchrun import paths
-from benchrun.compare.conditions import HARD, Conditions, differences
+from benchrun.compare.conditions import Conditions, must_agree
 from benchrun.errors import UserError
 from benchrun.model import Frozen
+from benchrun.recipe.spec import Framework
 
-Metric = Literal["step_time_s", "tokens_per_s_per_gpu", "final_loss"]
+Metric = Literal[
+    "step_time_s",
+    "tokens_per_s_per_gpu",
+    "samples_per_s",
+    "tflops_per_gpu",
+    "mfu_percent",
+    "final_loss",
+    "fsdp_over_3d",
+]
+UNITS: dict[str, str] = {
+    "step_time_s": "s",
+    "tokens_per_s_per_gpu": "tokens/s/GPU",
+    "samples_per_s": "sequences/s",
+    "tflops_per_gpu": "TFLOPS/GPU",
+    "mfu_percent": "% MFU",
+    "final_loss": "nats",
+    "fsdp_over_3d": "x",
+}
+Better = Literal["lower", "higher", "equal"]
+BETTER: dict[str, Better] = {"step_time_s": "lower", "final_loss": "equal"}
+"""The others are better when higher."""
+Flag = Literal["rounded", "revised", "proxy", "misprint", "side_misprint", "third_party"]
+Convention = Literal["full", "causal", "causal_two_thirds", "packed", "lora_packed", "own"]
+"""See results/reference/README.md."""
+FRAMEWORKS = frozenset({*get_args(Framework), "torchtitan", "automodel"})
 SLOW = 0.05
 """More than this much slower than a reference is slow (published revisions of one number differ by up to 6 %)."""
 FAST = 0.20
@@ -32,31 +57,57 @@ class Source(Frozen):
     """As precise as the source says: 2024-12, 2025-09-30."""
 
 
+class Printed(Frozen):
+    """Other numbers that the source prints of the same run: by them a row checks itself."""
+
+    tokens_per_s: PositiveFloat | None = None
+    """Of all GPUs together."""
+    tokens_per_s_per_gpu: PositiveFloat | None = None
+    tflops_per_gpu: PositiveFloat | None = None
+    mfu_percent: PositiveFloat | None = None
+
+
 class Reference(Frozen):
     """One published number."""
 
     id: str
     metric: Metric
     value: PositiveFloat
-    better: Literal["lower", "higher", "equal"]
-    tolerance_low: float = SLOW
+    better: Better
+    tolerance_low: NonNegativeFloat = SLOW
     """How much worse still passes, as a fraction."""
-    tolerance_high: float = FAST
+    tolerance_high: NonNegativeFloat = FAST
     """How much better still is plain, as a fraction."""
     key: Conditions
     framework_version: str | None = None
+    """Where no image says it."""
+    convention: Convention | None = None
+    """How the FLOPs of TFLOPS and MFU are counted."""
+    gflop_per_token: PositiveFloat | None = None
+    """The source's own count, with convention ``own``."""
+    peak_tflops: PositiveFloat | None = None
+    """By what the MFU is divided."""
+    printed: Printed = Printed()
     source: Source
-    flags: tuple[str, ...] = ()
-    """``rounded``, ``revised``, ``misprint``, ``third-party``, ``proxy``: why to read it with care."""
+    flags: tuple[Flag, ...] = ()
+    """Why to read it with care; see results/reference/README.md."""
     notes: str | None = None
 
     @property
     def unit(self) -> str:
         """The unit of the value."""
-        return {"step_time_s": "s", "tokens_per_s_per_gpu": "tokens/s/GPU", "final_loss": "nats"}[self.metric]
+        return UNITS[self.metric]
 
-
-BETTER = {"step_time_s": "lower", "tokens_per_s_per_gpu": "higher", "final_loss": "equal"}
+    @model_validator(mode="after")
+    def _complete(self) -> Reference:
+        if self.key.framework is not None and self.key.framework not in FRAMEWORKS:
+            raise ValueError(f"framework {self.key.framework} is none of {', '.join(sorted(FRAMEWORKS))}")
+        mfu = self.metric == "mfu_percent" or self.printed.mfu_percent
+        if mfu and not (self.peak_tflops and self.convention):
+            raise ValueError("an MFU needs its convention and peak_tflops, by which it is divided")
+        if (self.convention == "own") != (self.gflop_per_token is not None):
+            raise ValueError("gflop_per_token belongs to convention own, and only there")
+        return self
 
 
 @functools.cache
@@ -67,26 +118,36 @@ def load_references(folder: Path = paths.REFERENCE) -> tuple[Reference, ...]:
         with path.open(newline="") as file:
             reader = csv.DictReader(file)
             for row in reader:
-                entries.append(_entry(row, f"{path}:{reader.line_num}", f"{path.stem}:{reader.line_num}"))
+                where = f"{path}:{reader.line_num}"
+                if None in row or None in row.values():  # where csv puts cells too many, and cells missing
+                    raise UserError(f"not {len(reader.fieldnames or ())} cells, as the header has", where=where)
+                entries.append(_entry(row, where, f"{path.stem}:{reader.line_num}"))
     return tuple(entries)
 
 
 def _entry(row: dict[str, Any], where: str, name: str) -> Reference:
     """One row; an empty cell is what the source does not say."""
     said = {key: value for key, value in row.items() if value not in ("", None)}
-    source = {"who": said.pop("who", None), "where": said.pop("where", None), "date": said.pop("date", None)}
-    key = {name: said.pop(name) for name in Conditions.model_fields if name in said}
-    flags = tuple(said.pop("flags", "").split())
+    metric = said.get("metric", "")
+    document = {
+        "better": BETTER.get(metric, "higher"),
+        "id": name,
+        "source": {key: said.pop(key, None) for key in Source.model_fields},
+        # The must-agree part of a key is never left out by chance: it is empty, and then None.
+        "key": {key: said.pop(key, None) for key in Conditions.model_fields if key in row},
+        "printed": {key: said.pop(key) for key in Printed.model_fields if key in said},
+        "flags": tuple(said.pop("flags", "").split()),
+        **said,
+    }
     try:
-        document = {**said, "id": name, "key": key, "source": source, "flags": flags}
-        return Reference.model_validate({"better": BETTER.get(said.get("metric", ""), ""), **document})
+        return Reference.model_validate(document)
     except ValidationError as error:
         first = error.errors()[0]
         column = ".".join(str(part) for part in first["loc"])
-        raise UserError(f"column {column}: {first['msg']}", where=where) from None
+        raise UserError(f"column {column}: {first['msg']}" if column else first["msg"], where=where) from None
 
 
 def matching(ours: Conditions, references: Sequence[Reference]) -> list[Reference]:
-    """The entries that agree with ``ours`` on everything that must agree."""
-    same = (entry for entry in references if entry.key.recipe == ours.recipe)
-    return [entry for entry in same if not differences(entry.key, ours, HARD)]
+    """The entries that agree with ``ours`` on everything that must agree; what a source does not say does not."""
+    wanted = must_agree(ours)
+    return [entry for entry in references if must_agree(entry.key) == wanted]

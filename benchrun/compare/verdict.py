@@ -7,7 +7,8 @@ import statistics
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal
 
-from benchrun.compare.conditions import HARD, LOSS, SOFT, Conditions, Difference, differences
+from benchrun.compare.choice import COUNTED, choose, usable
+from benchrun.compare.conditions import LOSS, SOFT, Conditions, Difference, differences, hard_differences
 from benchrun.compare.references import Metric, Reference, matching
 
 if TYPE_CHECKING:
@@ -98,20 +99,20 @@ def _broken(metrics: Sequence[Metrics], ending: str | None) -> str | None:
 
 
 def _speed_check(ours: Conditions, metrics: Sequence[Metrics], found: Sequence[Reference]) -> Check | None:
-    entries = [e for e in found if e.metric in ("step_time_s", "tokens_per_s_per_gpu") and "misprint" not in e.flags]
-    if not entries:
+    # Without our own count of FLOPs nothing can be said to a TFLOPS or an MFU.
+    counted = all(run.tflops_per_gpu is not None for run in metrics)
+    best = choose([entry for entry in found if counted or entry.metric not in COUNTED], ours)
+    if best is None:
         return None
-    best = max(entries, key=lambda e: (not e.flags, _agreement(e, ours), e.source.date))
-    speeds = [_speed(run, best) for run in metrics]
+    speeds = [_speed(run, best, ours) for run in metrics]
     middle = statistics.median([speed[1] for speed in speeds])
     # Repeats speak for themselves; a single run's median is as sure as its steps are steady.
     low = min(s[1] for s in speeds) if len(speeds) > 1 else speeds[0][0]
     high = max(s[1] for s in speeds) if len(speeds) > 1 else speeds[0][2]
     band = (1 - best.tolerance_low, 1 + best.tolerance_high)
-    value = best.value / middle if best.metric == "step_time_s" else best.value * middle
     return Check(
         metric=best.metric,
-        value=value,
+        value=best.value / middle if best.better == "lower" else best.value * middle,
         low=low,
         high=high,
         reference=best,
@@ -130,7 +131,7 @@ def _in_band(low: float, middle: float, high: float, band: tuple[float, float]) 
     return "faster_than_expected" if middle > band[1] else "pass"
 
 
-def _speed(run: Metrics, reference: Reference) -> tuple[float, float, float]:
+def _speed(run: Metrics, reference: Reference, ours: Conditions) -> tuple[float, float, float]:
     """Low, middle and high of a run's speed relative to the reference.
 
     The bounds are those of the median with 95 % confidence. A run of which only the mean is known, start-up included,
@@ -138,17 +139,27 @@ def _speed(run: Metrics, reference: Reference) -> tuple[float, float, float]:
     """
     assert run.step_time_s is not None  # _broken has seen to that
     time = run.step_time_s.mean if run.whole_seconds else run.step_time_s.median
-    if reference.metric == "step_time_s":
-        middle = reference.value / time
-    else:
-        tokens = (run.tokens_per_s_per_gpu.median or 0.0) * run.step_time_s.median / time
-        middle = tokens / reference.value
+    middle = _at_median(run, reference, ours) * run.step_time_s.median / time
     if run.only_average:
         return middle, middle, math.inf
     interval = run.step_time_interval_s
     if interval is None:  # too few rows: all that was seen
         return middle * time / run.step_time_s.p95, middle, middle * time / run.step_time_s.p5
     return middle * time / interval.high, middle, middle * time / interval.low
+
+
+def _at_median(run: Metrics, reference: Reference, ours: Conditions) -> float:
+    """Our speed, taken from the median step time, relative to the reference's, in its own metric and convention."""
+    assert run.step_time_s is not None
+    if reference.metric == "step_time_s":
+        return reference.value / run.step_time_s.median
+    if reference.metric == "tokens_per_s_per_gpu":
+        return (run.tokens_per_s_per_gpu.median or 0.0) / reference.value
+    if reference.metric == "samples_per_s":
+        return (ours.gbs or 0) / run.step_time_s.median / reference.value
+    counted: float = getattr(run.tflops_per_gpu, reference.convention or "")
+    share = (reference.peak_tflops or 0.0) / 100 if reference.metric == "mfu_percent" else 1.0
+    return counted / (reference.value * share)
 
 
 def _loss_check(ours: Conditions, metrics: Sequence[Metrics], found: Sequence[Reference]) -> Check | None:
@@ -175,23 +186,26 @@ def _loss_check(ours: Conditions, metrics: Sequence[Metrics], found: Sequence[Re
     )
 
 
-def _agreement(entry: Reference, ours: Conditions) -> int:
-    """How many of the soft conditions a reference shares with us."""
-    return sum(getattr(entry.key, key) is not None and getattr(entry.key, key) == getattr(ours, key) for key in SOFT)
-
-
 def _without_reference(
     ours: Conditions, metrics: Sequence[Metrics], references: Sequence[Reference], ending: str | None
 ) -> Verdict:
-    same = [e for e in references if e.key.recipe == ours.recipe and e.key.gpu == ours.gpu and e.metric != "final_loss"]
+    same = [e for e in references if e.key.recipe == ours.recipe and e.key.gpu == ours.gpu and usable(e)]
     if not same:
         reason = f"no published number for {ours.recipe} on {ours.gpu}"
         return _verdict("no_reference", reason, ours, metrics, ending)
     # Of equally near ones the one at our scale: a person can change a batch more easily than a cluster.
-    nearest = min(same, key=lambda e: (len(differences(e.key, ours, HARD)), e.key.num_gpus != ours.num_gpus))
-    differs = differences(nearest.key, ours, HARD)
-    reason = "; ".join(f"{d.key}: reference {d.theirs}, this run {d.ours}" for d in differs)
+    nearest = min(
+        same, key=lambda e: (len(hard_differences(e.key, ours)), e.key.num_gpus != ours.num_gpus, bool(e.flags))
+    )
+    differs = hard_differences(nearest.key, ours)
+    named = [f"{d.key}: reference {_said(d.theirs)}, this run {_said(d.ours)}" for d in differs]
+    # Nothing differs, and still it was not chosen: it is a TFLOPS or an MFU, and ours cannot be counted.
+    reason = "; ".join(named) or "the reference counts FLOPs, and those of this run are not known"
     return _verdict("not_comparable", reason, ours, metrics, ending, (), differs, nearest)
+
+
+def _said(value: object) -> str:
+    return "not stated" if value is None else str(value)
 
 
 def _speed_reason(check: Check) -> str:

@@ -137,6 +137,10 @@ class Summary(Frozen):
     """The dimensions, where the log states them all."""
 
 
+FASTER_THAN_LISTED = frozenset({"nvfp4"})
+"""Precisions that may exceed every listed peak: no speed of theirs can be called impossible."""
+
+
 def summarise(log: Log, *, warmup: int | None = None, given: Known | None = None) -> Summary:
     """Reduce ``log``; ``warmup`` rows are dropped (the default rule where None). The log wins over ``given``.
 
@@ -157,7 +161,7 @@ def summarise(log: Log, *, warmup: int | None = None, given: Known | None = None
     tflops = _tflops(tokens.median, conditions)
     mfu = _mfu(conditions, tflops)
     convention = _convention(reported.median, tokens.median, conditions)
-    impossible = bool(mfu) and mfu[0].causal > 1
+    impossible = bool(mfu) and mfu[0].causal > 1 and conditions.precision not in FASTER_THAN_LISTED
     if impossible:
         detail = f"{mfu[0].causal:.2f} of the peak of {mfu[0].divisor}: the steps cannot have been this fast"
         notes.append(Problem("impossible_rate", None, detail))

@@ -232,6 +232,13 @@ class TestConversations:
         packed = self.packed(folder, tokenizer)
         assert packed[3]["input_ids"].tolist() == packed[0]["input_ids"].tolist() != packed[1]["input_ids"].tolist()
 
+    def test_a_sequence_without_an_answer_is_left_out(self, tmp_path, tokenizer):
+        """A step of such sequences alone would have no loss."""
+        long = {"messages": [{"role": "user", "content": "?" * 300}, {"role": "assistant", "content": "!" * 90}]}
+        (tmp_path / "sft.jsonl").write_text(f"{json.dumps(long)}\n" * 20)
+        packed = self.packed(tmp_path, tokenizer)
+        assert all((packed[index]["labels"] >= 0).any() for index in range(200))
+
     @pytest.mark.parametrize(
         ("text", "says", "line"),
         [
@@ -240,7 +247,7 @@ class TestConversations:
             ('{"instruction": "a", "response": "b"}\n{"question": "?"}\n', "'instruction'", 2),
             ("[1]\n", "not a conversation", 1),
             ("{\n", "not a conversation", 1),
-            ('{"instruction": "a", "response": "b"}\n', "less than one sequence of 64", None),
+            ('{"instruction": "a", "response": "b"}\n', "hold no sequence of 64 with an answer in it", None),
         ],
     )
     def test_a_file_that_is_none_is_refused(self, tmp_path, tokenizer, text, says, line):

@@ -57,22 +57,25 @@ class Packed(Dataset):
     """Conversations one after the other, cut into sequences; begun again when they are used up.
 
     No sequence is padded, and none knows where a conversation in it ends: as trl packs, and as the published runs did.
-    Only what the assistant says is trained. Every rank tokenises the file, as far as the run will read it.
+    Only what the assistant says is trained; a sequence without a word of it is left out. Every rank tokenises the file,
+    as far as the run will read it.
     """
 
     def __init__(self, file: Path, tokenizer: Path, spec: RunSpec) -> None:
-        wanted = spec.training.steps * spec.gbs * spec.seq_length
-        self._tokens, self._labels = _packed(file, _tokenizer(tokenizer, spec.model.vocab_size), wanted)
-        self._length = spec.seq_length
-        self._count = len(self._tokens) // self._length
-        if self._count == 0:
-            said = f"{len(self._tokens)} tokens are less than one sequence of {self._length}"
-            raise UserError(said, where=str(file))
+        length = spec.seq_length
+        tokens, labels = _packed(
+            file, _tokenizer(tokenizer, spec.model.vocab_size), spec.training.steps * spec.gbs * length
+        )
+        whole = len(tokens) // length
+        self._tokens, self._labels = (array[: whole * length].reshape(whole, length) for array in (tokens, labels))
+        self._useful = numpy.flatnonzero((self._labels[:, 1:] != IGNORED).any(axis=1))
+        if len(self._useful) == 0:
+            said = f"{len(tokens)} tokens hold no sequence of {length} with an answer in it"
+            raise UserError(said, where=str(file), hint="make more conversations, or shorter ones")
 
     def __getitem__(self, index: int) -> dict[str, torch.Tensor]:
-        start = index % self._count * self._length
-        part = slice(start, start + self._length)
-        return _sample(self._tokens[part], self._labels[part])
+        row = self._useful[index % len(self._useful)]
+        return _sample(self._tokens[row], self._labels[row])
 
 
 def _sample(tokens: numpy.ndarray, labels: numpy.ndarray) -> dict[str, torch.Tensor]:

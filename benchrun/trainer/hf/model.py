@@ -108,7 +108,12 @@ def shard(spec: RunSpec, model: Any, llama: Any, device: torch.device) -> None:
     narrow = None if spec.precision == "fp32" else torch.bfloat16
     options: dict[str, Any] = {
         "mesh": init_device_mesh(device.type, (spec.num_gpus,)),
-        "mp_policy": MixedPrecisionPolicy(param_dtype=narrow, reduce_dtype=torch.float32 if narrow else None),
+        "mp_policy": MixedPrecisionPolicy(
+            param_dtype=narrow,
+            reduce_dtype=torch.float32 if narrow else None,
+            # The number of trained tokens is an input too, and would be rounded to three digits.
+            cast_forward_inputs=False,
+        ),
     }
     for layer in llama.layers:
         fully_shard(layer, **options)

@@ -1,0 +1,97 @@
+"""docs/published.md: what has been published, by workload. ``python -m benchrun.report.published`` prints it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import groupby
+
+import click
+
+from benchrun.compare.references import Reference, load_references
+
+HEADER = """\
+# Published numbers
+
+Made from [results/reference](../results/reference) by `python -m benchrun.report.published`; do not edit it here. Best
+is what gives most tokens/s/GPU of the whole model, without what was revised or misprinted. Batch and layout differ from
+scale to scale and from source to source: `benchrun show` and a verdict name the entry that a point is held against.
+"""
+COLUMNS = ("GPU", "precision", "sequence", "GPUs", "numbers", "best", "tokens/s/GPU", "flags", "source")
+NOTHING = "-"
+
+
+def page(entries: Sequence[Reference]) -> str:
+    """The whole page."""
+    speeds = sorted((entry for entry in entries if entry.metric != "final_loss"), key=lambda entry: entry.key.recipe)
+    parts = [HEADER]
+    for recipe, listed in groupby(speeds, key=lambda entry: entry.key.recipe):
+        parts.append(f"\n## {recipe}\n\n{_line(COLUMNS)}{_line(['---'] * len(COLUMNS))}{_table(list(listed))}")
+    return "".join(parts)
+
+
+def _table(entries: list[Reference]) -> str:
+    def group(entry: Reference) -> tuple[str, str, int]:
+        return entry.key.gpu, entry.key.precision or NOTHING, entry.key.seq_length or 0
+
+    return "".join(_line(_row(list(same))) for _, same in groupby(sorted(entries, key=group), key=group))
+
+
+def _row(entries: list[Reference]) -> list[str]:
+    """One GPU, precision and sequence length."""
+    key = entries[0].key
+    conditions = [
+        key.gpu,
+        key.precision or NOTHING,
+        str(key.seq_length or NOTHING),
+        _scales(entries),
+        str(len(entries)),
+    ]
+    best = max((entry for entry in entries if _counts(entry)), key=_speed, default=None)
+    if best is None:
+        return [*conditions, NOTHING, NOTHING, NOTHING, NOTHING]
+    speed = _speed(best)[0]
+    source = f"{best.source.who} {best.source.date}, {best.source.where}"
+    return [*conditions, _published(best), f"{speed:,.0f}" if speed else NOTHING, " ".join(best.flags), source]
+
+
+def _published(entry: Reference) -> str:
+    """The number as it was printed, and at which scale."""
+    gpus = f" on {entry.key.num_gpus}" if entry.key.num_gpus else ""
+    batch = f", GBS {entry.key.gbs}" if entry.key.gbs else ""
+    return f"{entry.value:g} {entry.unit}{gpus}{batch}"
+
+
+def _counts(entry: Reference) -> bool:
+    return not {"misprint", "revised", "proxy"} & set(entry.flags)
+
+
+def _speed(entry: Reference) -> tuple[float, float, str]:
+    """Tokens/s/GPU where the row tells (0 where not); then the bare value, and the newer."""
+    key, value = entry.key, entry.value
+    tokens = 0.0
+    if entry.metric == "tokens_per_s_per_gpu":
+        tokens = value
+    elif entry.metric == "step_time_s" and key.gbs and key.seq_length and key.num_gpus:
+        tokens = key.gbs * key.seq_length / value / key.num_gpus
+    elif entry.metric == "samples_per_s" and key.seq_length and key.num_gpus:
+        tokens = value * key.seq_length / key.num_gpus
+    return tokens, -value if entry.better == "lower" else value, entry.source.date
+
+
+def _scales(entries: list[Reference]) -> str:
+    """Numbers of GPUs; of proxies apart."""
+    whole = {entry.key.num_gpus for entry in entries if "proxy" not in entry.flags}
+    proxies = {entry.key.num_gpus for entry in entries if "proxy" in entry.flags}
+    listed = ", ".join(str(count or "not said") for count in sorted(whole, key=lambda count: count or 0))
+    if not proxies:
+        return listed
+    fewer = f"with fewer layers {', '.join(str(count) for count in sorted(proxies, key=lambda count: count or 0))}"
+    return f"{listed}; {fewer}" if listed else fewer
+
+
+def _line(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |\n"
+
+
+if __name__ == "__main__":
+    click.echo(page(load_references()), nl=False)

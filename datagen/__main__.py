@@ -1,0 +1,5 @@
+"""``python -m datagen``."""
+
+from datagen.cli import main
+
+main()

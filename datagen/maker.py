@@ -1,0 +1,87 @@
+"""Make a data set of tokens: parts on several processes, the indices, the names, the manifest."""
+
+from __future__ import annotations
+
+import functools
+import glob
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from datagen import __version__
+from datagen.indexed import write_index
+from datagen.manifest import Manifest
+from datagen.output import PARTIAL, Journal, beside, file_of, finish, locked, machine_errors, made, partial, room_for
+from datagen.tokens import Parameters, Part, Shard, facts, lengths, make, parts, plan, prefix_of
+from datagen.workers import in_order
+
+Progress = Callable[[int, int], None]
+"""Called with the bytes that are done and the bytes there will be."""
+
+
+def make_tokens(prefix: Path, parameters: Parameters, workers: int, progress: Progress) -> tuple[Manifest, bool]:
+    """The data set at ``prefix``, and whether it had to be made; what an earlier process left unfinished is finished.
+
+    UserError if something else is there; MachineError if the machine does not let it be written.
+    """
+    said = parameters.model_dump(mode="json")
+    with machine_errors(prefix), locked(prefix):
+        if there := made(prefix, "tokens", said):
+            return there, False
+        return _make(prefix, parameters, workers, progress), True
+
+
+def _make(prefix: Path, parameters: Parameters, workers: int, progress: Progress) -> Manifest:
+    room_for(prefix, parameters.bytes - _written(prefix))
+    shards = plan(parameters)
+    names = [prefix_of(prefix, parameters, shard.number) for shard in shards]
+    outputs = [beside(name, suffix) for name in names for suffix in (".bin", ".idx")]
+    said = facts(parameters, shards)
+    journal = Journal(prefix, "tokens", parameters.model_dump(mode="json"), outputs)
+
+    sums: dict[Part, int] = {}
+    done = 0
+    for part, checksum, size in _all(prefix, parameters, shards, journal.done, workers):
+        if journal.done.get(part.name) != checksum:
+            journal.add(part.name, checksum)
+        sums[part] = checksum
+        done += size
+        progress(done, said["bytes"])
+
+    files = []
+    for shard, name in zip(shards, names, strict=True):
+        index = beside(name, ".idx")
+        write_index(partial(index), parameters.dtype, shard.documents, functools.partial(lengths, parameters, shard))
+        files.append(file_of(beside(name, ".bin"), [sums[part] for part in parts(parameters, shard)]))
+        files.append(file_of(index))
+    manifest = Manifest(
+        kind="tokens",
+        version=__version__,
+        parameters=parameters.model_dump(mode="json"),
+        facts=said,
+        files=tuple(files),
+    )
+    finish(prefix, manifest)
+    journal.end()
+    return manifest
+
+
+def _written(prefix: Path) -> int:
+    """Bytes that an earlier process left on the disk."""
+    return sum(path.stat().st_blocks * 512 for path in prefix.parent.glob(f"{glob.escape(prefix.name)}*{PARTIAL}"))
+
+
+def _all(
+    prefix: Path, parameters: Parameters, shards: list[Shard], known: dict[str, int], workers: int
+) -> Iterator[tuple[Part, int, int]]:
+    """Every part made, with its checksum and its bytes."""
+    parameters.token_table()  # once, before processes are forked
+    each = ((part, shard) for shard in shards for part in parts(parameters, shard))
+    tasks = ((part, shard, known.get(part.name)) for part, shard in each)
+    return in_order(functools.partial(make, prefix, parameters), tasks, workers)
+
+
+def default_workers() -> int:
+    """The cores that this process may use, at most eight: more of them wait for the disk."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return min(cores, 8)

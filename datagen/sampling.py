@@ -1,0 +1,130 @@
+"""Random draws that are fast, and the same everywhere: integer tables made once, then raw bits of SFC64.
+
+A stream of bits is named by numbers (seed, shard, purpose, block), so any block can be made by itself, in any order, by
+any process. Floating point only makes the tables; what is drawn from them are integers.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import lru_cache
+from statistics import NormalDist
+from typing import Any, NamedTuple, cast
+
+import numpy
+from numpy.typing import NDArray
+
+Ints = NDArray[Any]
+
+QUANTILES = 1 << 16
+LOGNORMAL_SIGMA = 1.0
+"""Of the logarithm of a length: most documents are short, one in fifty is eight times the median."""
+ZIPF_LENGTHS_EXPONENT = 1.5
+"""The chance of a document longer than x falls as x to the power of minus this."""
+
+
+def stream(seed: int, *name: int) -> Callable[[int], Ints]:
+    """A function that gives the next ``n`` raw 64-bit words of the stream of this name."""
+    # A published algorithm, kept stable by numpy; SFC64 is its fastest generator.
+    raw = numpy.random.SFC64(numpy.random.SeedSequence(seed, spawn_key=name)).random_raw
+    return cast("Callable[[int], Ints]", raw)
+
+
+@lru_cache(maxsize=4)
+def length_table(kind: str, mean: int, least: int = 1, most: int | None = None) -> Ints:
+    """65536 equally likely lengths, int64, from ``least`` to ``most``, whose mean is ``mean`` (to its rounding).
+
+    What the distribution has beyond a bound is put there. ``most``, if given, is at least twice the mean, or ``fixed``.
+    """
+    if kind == "fixed":
+        return numpy.full(QUANTILES, mean, dtype=numpy.int64)
+    middles = (numpy.arange(QUANTILES) + 0.5) / QUANTILES
+    if kind == "lognormal":
+        normal = NormalDist()
+        shape = numpy.array([math.exp(LOGNORMAL_SIGMA * normal.inv_cdf(float(u))) for u in middles])
+    else:
+        shape = numpy.array([math.pow(1 - u, -1 / ZIPF_LENGTHS_EXPONENT) for u in middles.tolist()])
+
+    def lengths(scale: float) -> Ints:
+        return numpy.clip(numpy.rint(shape * scale), least, most).astype(numpy.int64)
+
+    low, high = 0.0, 2.0 * mean
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if lengths(middle).mean() < mean else (low, middle)
+    return lengths(high)
+
+
+def draw_lengths(table: Ints, raw: Callable[[int], Ints], count: int) -> Ints:
+    """``count`` lengths (a multiple of four)."""
+    lengths: Ints = table[raw(count // 4).view(numpy.uint16)]
+    return lengths
+
+
+class TokenTable(NamedTuple):
+    """Walker's alias method: a bucket each, and in each bucket two tokens, of which a threshold decides.
+
+    A token takes 32 random bits: the low ones choose the bucket, whose own token has its number; the high ones are
+    compared with the threshold, and from there on the bucket's other token is taken.
+    """
+
+    bits: int
+    """That choose a bucket."""
+    packed: NDArray[numpy.uint32]
+    """[buckets]: threshold in the high bits, other token in the low ones. One small table stays in the cache."""
+    probabilities: NDArray[numpy.float64]
+    """[tokens]: what is really drawn, in steps of 2^-32."""
+
+
+@lru_cache(maxsize=2)
+def token_table(kind: str, exponent: float, count: int) -> TokenTable:
+    """For tokens 0 to ``count`` - 1; in ``zipf``, token t is drawn as often as (t + 1) ** -exponent says."""
+    bits = max(1, (count - 1).bit_length())
+    buckets, capacity = 1 << bits, 1 << (32 - bits)
+    weights = [1.0] * count if kind == "uniform" else [math.pow(rank, -exponent) for rank in range(1, count + 1)]
+    left = _integer_weights(numpy.array(weights)) + [0] * (buckets - count)
+    probabilities = numpy.array(left[:count]) / 2.0**32
+    alias, own = list(range(buckets)), [capacity] * buckets
+    small = [bucket for bucket in range(buckets) if left[bucket] < capacity]
+    large = [bucket for bucket in range(buckets) if left[bucket] > capacity]
+    while small:
+        bucket = small.pop()
+        donor = large[-1]
+        own[bucket], alias[bucket] = left[bucket], donor
+        left[donor] -= capacity - left[bucket]
+        if left[donor] <= capacity:
+            large.pop()
+            if left[donor] < capacity:
+                small.append(donor)
+    # A full bucket needs a threshold of ``capacity``, one too many: its other token is its own, and any will do.
+    packed = numpy.array(
+        [(part % capacity) << bits | other for part, other in zip(own, alias, strict=True)], numpy.uint32
+    )
+    return TokenTable(bits, packed, probabilities)
+
+
+def _integer_weights(weights: NDArray[numpy.float64]) -> list[int]:
+    """Whole numbers in proportion to ``weights`` whose sum is 2^32."""
+    exact = weights / weights.sum() * 2.0**32
+    whole = numpy.floor(exact).astype(numpy.int64)
+    missing = (1 << 32) - int(whole.sum())
+    whole[numpy.argsort(whole - exact, kind="stable")[:missing]] += 1
+    return cast("list[int]", whole.tolist())
+
+
+def draw_tokens(table: TokenTable, raw: Callable[[int], Ints], count: int, out: Ints) -> None:
+    """Draw ``count`` tokens (an even number) and put the first ones into ``out`` [n <= count]."""
+    mask = numpy.uint32(len(table.packed) - 1)
+    high = raw(count // 2).view(numpy.uint32)
+    tokens: NDArray[numpy.uint32] = high & mask
+    other = table.packed.take(tokens.astype(numpy.intp), mode="clip")
+    high >>= table.bits
+    high -= other >> table.bits
+    below = high.view(numpy.int32)
+    below >>= 31  # all ones where the threshold was not reached
+    other &= mask
+    # Where below: the bucket's own token, else the other one. Half of them at random: a branch would cost more.
+    tokens ^= other
+    tokens &= high
+    numpy.bitwise_xor(tokens[: len(out)], other[: len(out)], out=out, casting="unsafe")

@@ -1,0 +1,100 @@
+"""A language that nobody speaks: pronounceable words, common ones short, and each with a word that likes to follow it.
+
+A word has a rank, and how often it is drawn falls as 1 / rank (Zipf). Half of the words of a text are drawn so, each
+other one is the successor of the word before it. So a model that learns frequencies lowers its loss, and one that
+learns successors lowers it further.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+from math import gcd
+
+import numpy
+from numpy.typing import NDArray
+
+from datagen.sampling import Ints, draw_tokens, stream, token_table
+
+ONSETS, VOWELS, CODAS = "bdfgjklmnprstvwz", "aeiou", ("", "n", "r", "l", "s")
+SYLLABLES = tuple(onset + vowel + coda for coda in CODAS for onset in ONSETS for vowel in VOWELS)
+"""A syllable begins with its only onset, so a word is read in one way."""
+LEXICON = 1 << 16
+"""Words that texts are made of; the language has more."""
+SENTENCE = 12
+"""Words to a full stop."""
+WORDS, FOLLOWERS = 101, 102
+"""What a stream of bits is for."""
+
+
+def words(language: int, count: int) -> list[str]:
+    """The ``count`` most frequent words: all of one syllable, then of two, then of three, shuffled by the language."""
+    raw = stream(language, WORDS)
+    found: list[str] = []
+    for syllables in (1, 2, 3):
+        size = len(SYLLABLES) ** syllables
+        start, step = (int(word) % size for word in raw(2))
+        while gcd(step, size) > 1:
+            step += 1
+        # step and size have no common factor, so this meets every word once without a list of them all.
+        several = min(size, count - len(found))
+        found.extend(_spell((start + rank * step) % size, syllables) for rank in range(several))
+    return found
+
+
+def _spell(number: int, syllables: int) -> str:
+    text = ""
+    for _ in range(syllables):
+        number, last = divmod(number, len(SYLLABLES))
+        text = SYLLABLES[last] + text
+    return text
+
+
+@lru_cache(maxsize=4)
+def followers(language: int, count: int) -> NDArray[numpy.int64]:
+    """[count]: the rank that likes to follow each of ``count`` ranks; each follows one, of about the same frequency."""
+    follow = numpy.zeros(count, dtype=numpy.int64)
+    raw = stream(language, FOLLOWERS)
+    low, high = 0, min(count, 16)
+    while low < count:
+        # An octave of ranks, turned by a number of places that is never none.
+        shift = 1 + int(raw(1)[0]) % max(high - low - 1, 1)
+        follow[low:high] = low + (numpy.arange(high - low) + shift) % (high - low)
+        low, high = high, min(count, 2 * high)
+    return follow
+
+
+def speak(raw: Callable[[int], Ints], sizes: Ints, language: int, count: int) -> Ints:
+    """The ranks of texts of ``sizes`` words, one after the other, out of the ``count`` most frequent words."""
+    total = int(sizes.sum())
+    drawn = numpy.empty(total, dtype=numpy.int64)
+    draw_tokens(token_table("zipf", 1.0, count), raw, total + total % 2, drawn)
+    fresh = numpy.unpackbits(raw(total // 64 + 1).view(numpy.uint8))[:total].astype(bool)
+    fresh[numpy.cumsum(sizes) - sizes] = True
+    places = numpy.arange(total)
+    distance = places - numpy.maximum.accumulate(numpy.where(fresh, places, 0))
+    follow = followers(language, count)
+    for step in range(1, int(distance.max()) + 1):
+        here = numpy.flatnonzero(distance == step)
+        drawn[here] = follow[drawn[here - 1]]
+    return drawn
+
+
+@lru_cache(maxsize=2)
+def _lexicon(language: int) -> NDArray[numpy.uint64]:
+    """[LEXICON]: each word in eight bytes: a space, up to six letters, and a last one that is left for a full stop."""
+    return numpy.array([f" {word}".encode() for word in words(language, LEXICON)], dtype="S8").view(numpy.uint64)
+
+
+def write(ranks: Ints, sizes: Ints, language: int) -> list[str]:
+    """Ranks below ``LEXICON`` as texts of ``sizes`` words. A text ends with a full stop; one without words is empty."""
+    ends = numpy.cumsum(sizes)
+    place = numpy.arange(len(ranks)) - numpy.repeat(ends - sizes, sizes)
+    stop = (place % SENTENCE == SENTENCE - 1) | (place == numpy.repeat(sizes, sizes) - 1)
+    letters = _lexicon(language)[ranks].view(numpy.uint8).reshape(-1, 8)
+    letters[stop, 7] = ord(".")
+    used = letters != 0
+    text = letters[used].tobytes().decode("ascii")
+    places = numpy.concatenate([[0], numpy.cumsum(used.sum(axis=1))])
+    cuts = zip(places[ends - sizes].tolist(), places[ends].tolist(), strict=True)
+    return [text[start + 1 : end] for start, end in cuts]

@@ -1,0 +1,38 @@
+"""Work on several processes, its results in the order of the tasks, with no more of them in memory than are in work."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from itertools import islice
+from typing import TypeVar
+
+from benchrun.errors import MachineError
+
+Task = TypeVar("Task")
+Result = TypeVar("Result")
+
+
+def in_order(function: Callable[[Task], Result], tasks: Iterable[Task], workers: int) -> Iterator[Result]:
+    """``map(function, tasks)``, on ``workers`` processes if they are more than one.
+
+    MachineError if a process is killed. What ``function`` raises is raised here.
+    """
+    if workers == 1:
+        yield from map(function, tasks)
+        return
+    left = iter(tasks)
+    with ProcessPoolExecutor(workers) as pool:
+        running: deque[Future[Result]] = deque(pool.submit(function, task) for task in islice(left, 2 * workers))
+        try:
+            while running:
+                result = running.popleft().result()
+                running.extend(pool.submit(function, task) for task in islice(left, 1))
+                yield result
+        except BrokenProcessPool as error:
+            hint = "was it killed for its memory? The same command goes on from where it stopped"
+            raise MachineError("a worker process ended", hint=hint) from error
+        finally:
+            pool.shutdown(cancel_futures=True)

@@ -1,0 +1,214 @@
+"""The published numbers: every row is whole, fits itself or says that it does not, and stands once."""
+
+from __future__ import annotations
+
+import csv
+import re
+from typing import ClassVar
+
+import pytest
+
+from benchrun import hardware, paths
+from benchrun.compare.conditions import HARD
+from benchrun.compare.references import FAST, SLOW, load_references
+from benchrun.errors import UserError
+from tests.compare.recount import SHAPES, fit, model_of, rates
+
+ENTRIES = load_references()
+SPEEDS = [entry for entry in ENTRIES if entry.metric != "final_loss"]
+FILES = sorted(paths.REFERENCE.glob("*.csv"))
+
+
+def cells():
+    """Id -> the row as it is written."""
+    rows = {}
+    for path in FILES:
+        with path.open(newline="") as file:
+            reader = csv.DictReader(file)
+            rows |= {f"{path.stem}:{reader.line_num}": row for row in reader}
+    return rows
+
+
+CELLS = cells()
+
+
+def test_every_row_is_an_entry_of_its_own_file():
+    assert len(ENTRIES) == len(CELLS) > 700
+    assert all(entry.id.split(":")[0] == entry.key.recipe for entry in ENTRIES)
+
+
+class TestEveryRowIsRecounted:
+    """Tokens/s, step time, TFLOPS and MFU of one row, each from the others."""
+
+    @pytest.mark.parametrize("recipe", sorted({entry.key.recipe for entry in SPEEDS}))
+    def test_what_fits_is_unflagged_and_what_does_not_is_flagged(self, recipe):
+        for entry in SPEEDS:
+            if entry.key.recipe == recipe:
+                assert said(entry) == counted(entry), (entry.id, rates(entry, CELLS[entry.id]))
+
+    def test_most_rows_check_themselves(self):
+        assert sum(len(rates(entry, CELLS[entry.id])) > 1 for entry in SPEEDS) > 500
+
+    def test_a_misprint_is_rare_and_explained(self):
+        wrong = [entry for entry in SPEEDS if said(entry)]
+        assert 5 < len(wrong) < 20
+        assert all("fit" in entry.notes or "contradict" in entry.notes for entry in wrong)
+
+
+def said(entry):
+    return next((flag for flag in ("misprint", "side_misprint") if flag in entry.flags), None)
+
+
+def counted(entry):
+    """Which flag a row deserves. A value is a misprint unless the other numbers need it to be right."""
+    found = rates(entry, CELLS[entry.id])
+    if fit(found):
+        return None
+    others = {metric: rate for metric, rate in found.items() if metric != entry.metric}
+    return "misprint" if fit(others) else "side_misprint"
+
+
+def test_no_number_stands_twice():
+    numbers = [
+        (entry.metric, entry.value, entry.printed, entry.key, entry.framework_version, entry.source.who)
+        for entry in ENTRIES
+    ]
+    assert len(set(map(repr, numbers))) == len(numbers)
+
+
+def test_every_number_has_a_source_and_a_date():
+    for entry in ENTRIES:
+        source = entry.source
+        assert source.who and len(source.where) > 10, entry.id
+        assert re.fullmatch(r"20\d\d(-[01]\d(-[0-3]\d)?)?", source.date), entry.id
+        if source.who not in ("benchrun",):
+            assert re.search(r"[/:]|Blog", source.where), f"{entry.id}: neither repository nor document"
+
+
+def test_tolerances_are_sane():
+    for entry in SPEEDS:
+        # 10 % slower must always be slow, and 30 % faster always need a look.
+        assert SLOW <= entry.tolerance_low < 1 - 1 / 1.1, entry.id
+        assert entry.tolerance_high == FAST, entry.id
+        assert entry.tolerance_low == SLOW or "rounded" in entry.flags, entry.id
+
+
+def test_a_time_of_few_digits_is_rounded():
+    for entry in (entry for entry in SPEEDS if entry.metric == "step_time_s"):
+        _, _, decimals = CELLS[entry.id]["value"].partition(".")
+        # Tables of two decimals leave out zeros at the end.
+        half = 0.5 * 10 ** -max(len(decimals), 2)
+        about = "approximate" in (entry.notes or "")
+        assert ("rounded" in entry.flags) == (about or half / entry.value > 0.005), entry.id
+
+
+def test_direction_and_unit_follow_the_metric():
+    for entry in ENTRIES:
+        assert entry.better == {"step_time_s": "lower", "final_loss": "equal"}.get(entry.metric, "higher")
+        assert entry.unit
+
+
+def test_proxies_are_flagged_and_nothing_else_is():
+    for entry in SPEEDS:
+        whole = SHAPES[model_of_stem(entry)].num_layers
+        assert ("proxy" in entry.flags) == (entry.key.num_layers < whole), entry.id
+        assert entry.key.num_layers <= whole, entry.id
+
+
+def model_of_stem(entry):
+    assert model_of(entry) is not None, entry.key.recipe
+    return entry.key.recipe.removesuffix("-hf").removesuffix("-sft").removesuffix("-lora")
+
+
+def test_third_parties_are_flagged_and_nothing_else_is():
+    for entry in ENTRIES:
+        assert ("third_party" in entry.flags) == (entry.source.who not in ("NVIDIA", "benchrun")), entry.id
+
+
+def test_a_revised_number_has_its_revision():
+    """It stands beside a newer one, of the same key, framework and image, that is not revised."""
+    for old in (entry for entry in ENTRIES if "revised" in entry.flags):
+        same = [
+            new
+            for new in ENTRIES
+            if all(getattr(new.key, key) == getattr(old.key, key) for key in (*HARD, "framework", "image"))
+            and "revised" not in new.flags
+            and new.value != old.value
+        ]
+        assert same, old.id
+
+
+def test_keys_hold_names_that_exist():
+    for entry in SPEEDS:
+        key = entry.key
+        # H100 of 96 GB runs at another clock: its numbers are nobody else's, and it has no listed peak.
+        assert hardware.gpu(key.gpu) or key.gpu == "H100-96GB", entry.id
+        assert key.precision in ("bf16", "fp8", "fp16", "nvfp4", None), entry.id
+        assert key.fp8_recipe is None or key.precision == "fp8", entry.id
+        assert key.task == ("sft" if "-sft" in key.recipe else "lora" if lora(key.recipe) else "pretrain"), entry.id
+
+
+def lora(recipe):
+    return "-lora" in recipe or recipe == "mistral-7b-hf"
+
+
+def test_layouts_divide_the_gpus():
+    for entry in SPEEDS:
+        key = entry.key
+        if key.num_gpus:
+            model_parallel = (key.tp or 1) * (key.pp or 1) * (key.cp or 1)
+            assert key.num_gpus % model_parallel == 0, entry.id
+            if key.gbs and key.mbs and key.pp:
+                assert key.gbs % (key.num_gpus // model_parallel) == 0, entry.id
+
+
+def test_an_mfu_is_divided_by_a_peak_of_its_gpu():
+    for entry in SPEEDS:
+        if entry.peak_tflops:
+            gpu = hardware.gpu(entry.key.gpu)
+            # NVIDIA's recipes give the GB200 2450 and 4900.
+            peaks = {gpu.peak_bf16_tflops, gpu.peak_fp8_tflops, *((2450, 4900) if gpu.name == "GB200" else ())}
+            assert entry.peak_tflops in peaks, entry.id
+
+
+class TestWhatIsNoEntry:
+    """One clear error, with the line and what is wrong."""
+
+    good: ClassVar = {
+        "metric": "step_time_s",
+        "value": "9.8",
+        **{"recipe": "x", "task": "pretrain", "gpu": "H100", "num_gpus": "8", "precision": "fp8", "num_layers": "32"},
+        **{"seq_length": "8192", "gbs": "128", "framework": "nemo1", "mfu_percent": "", "convention": ""},
+        **{"gflop_per_token": "", "peak_tflops": "", "who": "me", "where": "here", "date": "2026-01", "flags": ""},
+    }
+
+    @pytest.mark.parametrize(
+        ("column", "cell", "says"),
+        [
+            ("value", "fast", "value"),
+            ("value", "-1", "value"),
+            ("metric", "steps", "metric"),
+            ("gpu", "", "gpu"),
+            ("framework", "nemo 1", "framework nemo 1 is none of"),
+            ("flags", "guessed", "flags"),
+            ("mfu_percent", "40", "its convention and peak_tflops"),
+            ("convention", "dense", "convention"),
+            ("gflop_per_token", "57.9", "convention own"),
+            ("date", "", "date"),
+            ("date", "2026-01,again", "cells, as the header has"),
+        ],
+    )
+    def test_is_named(self, tmp_path, column, cell, says):
+        rows = [self.good, {**self.good, column: cell}]
+        lines = [",".join(self.good), *(",".join(row.values()) for row in rows)]
+        (tmp_path / "x.csv").write_text("\n".join(lines))
+        with pytest.raises(UserError) as error:
+            load_references(tmp_path)
+        assert error.value.where.endswith("x.csv:3")
+        assert says in str(error.value)
+
+    def test_an_empty_condition_is_one_that_nobody_said(self, tmp_path):
+        row = {**self.good, "gbs": ""}
+        (tmp_path / "x.csv").write_text(",".join(row) + "\n" + ",".join(row.values()) + "\n")
+        (entry,) = load_references(tmp_path)
+        assert entry.key.gbs is None

@@ -1,0 +1,270 @@
+"""Whole or not there: killed anywhere, on a full or forbidden disk, beside another process, with wrong parameters."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import random
+import resource
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+def datagen(*arguments, wait=True, **options):
+    command = [sys.executable, "-m", "datagen", *map(str, arguments)]
+    options = {"cwd": ROOT, "text": True, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **options}
+    return subprocess.run(command, check=False, **options) if wait else subprocess.Popen(command, **options)
+
+
+def tokens(prefix, *more, tokens="3e6", vocab_size=1000, **options):
+    return datagen("tokens", "--output", prefix, "--tokens", tokens, "--vocab-size", vocab_size, *more, **options)
+
+
+def state(folder):
+    return {path.name: path.read_bytes() for path in folder.iterdir() if path.suffix != ".lock"}
+
+
+def test_it_is_made_and_then_found(tmp_path):
+    first = tokens(tmp_path / "a" / "x", "--json")
+    assert first.returncode == 0, first.stderr
+    assert json.loads(first.stdout) == json.loads((tmp_path / "a" / "x.json").read_text())
+    before = state(tmp_path / "a")
+    assert sorted(before) == ["x.bin", "x.idx", "x.json"]
+    times = {path: path.stat().st_mtime_ns for path in (tmp_path / "a").iterdir()}
+    again = tokens(tmp_path / "a" / "x")
+    assert again.returncode == 0
+    assert "was there already" in again.stdout
+    assert state(tmp_path / "a") == before
+    assert {path: path.stat().st_mtime_ns for path in times if path.suffix != ".lock"}.items() <= times.items()
+
+
+def test_killed_at_any_point_it_goes_on_and_gives_the_same_bytes(tmp_path):
+    """120 MB in four parts and shards; killed at random moments until a run comes through."""
+    arguments = {"tokens": "3e7", "vocab_size": 128256}
+    (tmp_path / "whole").mkdir()
+    start = time.monotonic()
+    assert tokens(tmp_path / "whole" / "x", "--shards", 2, **arguments).returncode == 0
+    longest = time.monotonic() - start
+    (tmp_path / "cut").mkdir()
+    chance, kills = random.Random(7), 0
+    while True:
+        process = tokens(tmp_path / "cut" / "x", "--shards", 2, wait=False, start_new_session=True, **arguments)
+        moment = time.monotonic() + chance.uniform(0.1, 1.0) * longest
+        while process.poll() is None and time.monotonic() < moment and kills < 6:
+            time.sleep(0.01)
+        if process.poll() is None and kills < 6:
+            os.killpg(process.pid, signal.SIGKILL)
+            kills += 1
+            process.communicate()
+            names = {path.name for path in (tmp_path / "cut").iterdir()}
+            assert "x.json" not in names or kills == 6 or not names & {"x_00000.bin.partial", "x_00001.bin.partial"}
+            continue
+        _, errors = process.communicate(timeout=120)
+        assert process.returncode == 0, errors
+        break
+    assert kills
+    assert state(tmp_path / "cut") == state(tmp_path / "whole")
+
+
+def test_killed_between_the_renames_it_goes_on(tmp_path):
+    """The state that a kill leaves there, made by hand: journal complete, one file renamed, no manifest."""
+    assert tokens(tmp_path / "x").returncode == 0
+    whole = state(tmp_path)
+    said = json.loads(whole["x.json"])
+    head = json.dumps({"kind": "tokens", "version": said["version"], **said["parameters"]}, sort_keys=True)
+    (tmp_path / "x.journal").write_text(f"{head}\n0:0 {said['files'][0]['crc32'][0]}\n")
+    (tmp_path / "x.idx").rename(tmp_path / "x.idx.partial")
+    (tmp_path / "x.json").rename(tmp_path / "x.json.partial")
+    assert tokens(tmp_path / "x").returncode == 0
+    assert state(tmp_path) == whole
+
+
+def test_a_part_that_the_disk_lost_is_made_again(tmp_path):
+    assert tokens(tmp_path / "x").returncode == 0
+    whole = state(tmp_path)
+    said = json.loads(whole["x.json"])
+    head = json.dumps({"kind": "tokens", "version": said["version"], **said["parameters"]}, sort_keys=True)
+    (tmp_path / "x.journal").write_text(f"{head}\n0:0 {said['files'][0]['crc32'][0]}\n0:1 12")
+    (tmp_path / "x.json").unlink()
+    (tmp_path / "x.bin").rename(tmp_path / "x.bin.partial")
+    with (tmp_path / "x.bin.partial").open("r+b") as file:
+        file.seek(100_000)
+        file.write(bytes(4096))
+    assert tokens(tmp_path / "x").returncode == 0
+    assert state(tmp_path) == whole
+
+
+def test_what_is_there_already_is_never_overwritten(tmp_path):
+    (tmp_path / "x.bin").write_bytes(b"precious")
+    result = tokens(tmp_path / "x")
+    assert result.returncode == 2
+    assert f"{tmp_path}/x.bin: is there already, without a manifest" in result.stderr
+    assert state(tmp_path) == {"x.bin": b"precious"}
+
+
+def test_another_data_set_is_refused_and_the_difference_named(tmp_path):
+    assert tokens(tmp_path / "x").returncode == 0
+    before = state(tmp_path)
+    result = tokens(tmp_path / "x", "--seed", 2, "--learnable")
+    assert result.returncode == 2
+    assert "another data set: learnable False instead of True, seed 1 instead of 2" in result.stderr
+    assert state(tmp_path) == before
+
+
+def test_a_damaged_data_set_is_noticed(tmp_path):
+    assert tokens(tmp_path / "x").returncode == 0
+    assert datagen("inspect", tmp_path / "x").returncode == 0
+    with (tmp_path / "x.bin").open("r+b") as file:
+        file.seek(1_000_000)
+        file.write(b"\x01\x02\x03")
+    found = datagen("inspect", tmp_path / "x", "--json")
+    assert found.returncode == 4
+    assert json.loads(found.stdout)["intact"] is False
+    with (tmp_path / "x.bin").open("r+b") as file:
+        file.truncate(1_000_000)
+    result = tokens(tmp_path / "x")
+    assert result.returncode == 2
+    assert "x.bin has 1000000 bytes, its manifest says 6000000" in result.stderr
+
+
+def test_an_unfinished_one_with_other_parameters_is_refused(tmp_path):
+    (tmp_path / "x.journal").write_text('{"kind": "tokens"}\n')
+    result = tokens(tmp_path / "x")
+    assert result.returncode == 2
+    assert "x.journal: an unfinished data set with other parameters" in result.stderr
+
+
+def test_the_second_of_two_waits_and_finds_it_made(tmp_path):
+    both = [tokens(tmp_path / "x", tokens="2e7", wait=False) for _ in range(2)]
+    outputs = [process.communicate(timeout=120) for process in both]
+    assert [process.returncode for process in both] == [0, 0], outputs
+    assert sorted("was there already" in out for out, _ in outputs) == [False, True]
+
+
+def test_it_waits_for_whoever_holds_the_lock(tmp_path):
+    with (tmp_path / "x.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        process = tokens(tmp_path / "x", wait=False)
+        said = process.stderr.readline()
+        assert "another process is making it; waiting" in said
+        assert process.poll() is None
+        assert state(tmp_path) == {}
+    assert process.communicate(timeout=60)[0]
+    assert process.returncode == 0
+
+
+def test_a_disk_without_room_is_refused_before_anything_is_written(tmp_path):
+    result = tokens(tmp_path / "x", tokens="1e15")
+    assert result.returncode == 3
+    assert "2000000.00 GB do not fit" in result.stderr
+    assert state(tmp_path) == {}
+
+
+def test_a_disk_that_fills_up_is_one_clear_error_and_nothing_looks_whole(tmp_path):
+    def limit():
+        resource.setrlimit(resource.RLIMIT_FSIZE, (2_000_000, 2_000_000))
+
+    result = tokens(tmp_path / "x", "--workers", 2, preexec_fn=limit)
+    assert result.returncode == 3
+    assert "cannot write: File too large" in result.stderr
+    assert "Traceback" not in result.stderr
+    assert {path.name for path in tmp_path.iterdir()} <= {"x.bin.partial", "x.journal", "x.lock"}
+    assert tokens(tmp_path / "x").returncode == 0  # with room, it goes on
+    assert datagen("inspect", tmp_path / "x").returncode == 0
+
+
+@pytest.mark.parametrize("folder", ["/proc/nowhere", "/dev/null"])
+def test_a_folder_that_cannot_be_written_is_one_clear_error(folder):
+    result = tokens(Path(folder) / "x")
+    assert result.returncode == 2
+    assert result.stderr.startswith("error: ") and "cannot write: " in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def test_a_read_only_file_system_is_one_clear_error(tmp_path):
+    """A real one: mounted so in a mount namespace of its own."""
+    mount = f"mount --bind {tmp_path} {tmp_path} && mount -o remount,ro,bind {tmp_path} && "
+    unshare = ["unshare", "--mount", *([] if os.geteuid() == 0 else ["--user", "--map-root-user"]), "sh", "-c"]
+    if subprocess.run([*unshare, f"{mount} true"], capture_output=True, check=False).returncode:
+        pytest.skip("no mount namespaces here")
+    command = f"{mount} {sys.executable} -m datagen tokens --output {tmp_path}/x --tokens 1e6 --vocab-size 500"
+    result = subprocess.run([*unshare, command], capture_output=True, text=True, check=False, cwd=ROOT)
+    assert result.returncode == 2
+    assert "cannot write: Read-only file system" in result.stderr
+    assert state(tmp_path) == {}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--tokens", "0"], "0 is not a whole number above 0"),
+        (["--tokens", "1.5"], "1.5 is not a whole number"),
+        (["--tokens", "many"], "'many' is not a number, such as 1000000 or 1e9"),
+        (["--tokens", "nan"], "'nan' is not a number"),
+        (["--tokens", "1e99"], "--tokens: Input should be less than or equal to"),
+        (["--tokens", "10", "--samples", "3"], "give --tokens, or --samples and --seq-length"),
+        (["--samples", "3"], "give --tokens, or --samples and --seq-length"),
+        ([], "how much data?"),
+        (["--tokens", "10", "--shards", "11"], "11 shards of 10 tokens"),
+        (["--tokens", "10", "--exponent", "-1"], "--exponent: Input should be greater than or equal to 0 (it is -1.0)"),
+        (["--tokens", "10", "--exponent", "nan"], "--exponent: "),
+        (["--tokens", "10", "--documents", "normal"], "'normal' is not one of"),
+    ],
+)
+def test_a_bad_parameter_is_one_clear_error(tmp_path, arguments, said):
+    result = datagen("tokens", "--output", tmp_path / "x", "--vocab-size", "1000", *arguments)
+    assert result.returncode == 2
+    assert said in result.stderr
+    assert "Traceback" not in result.stderr
+    assert state(tmp_path) == {}
+
+
+def test_a_vocabulary_needs_tokens(tmp_path):
+    result = tokens(tmp_path / "x", vocab_size=2)
+    assert result.returncode == 2
+    assert "--vocab-size: Input should be greater than or equal to 3 (it is 2)" in result.stderr
+
+
+def test_samples_are_tokens_and_the_last_label(tmp_path):
+    sizes = ["--samples", 10, "--seq-length", 128, "--vocab-size", 500]
+    samples = datagen("tokens", "--output", tmp_path / "x", *sizes, "--json")
+    assert json.loads(samples.stdout)["parameters"]["tokens"] == 1281
+
+
+def test_help_imports_nothing_heavy():
+    code = "import sys\nfrom datagen.cli import main\ntry: main(['--help'])\nexcept SystemExit: pass\n"
+    code += "print(sorted({'numpy', 'pydantic', 'multiprocessing', 'transformers'} & set(sys.modules)))"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
+    assert result.stdout.splitlines()[-1] == "[]"
+
+
+@pytest.mark.parametrize("path", ["nothing", "x.bin", "x.idx"])
+def test_inspecting_what_is_no_data_set_is_one_clear_error(tmp_path, path):
+    (tmp_path / "x.idx").write_bytes(b"MMIDIDX\x00\x00 and then")
+    result = datagen("inspect", tmp_path / path)
+    assert result.returncode == 2
+    assert result.stderr.startswith("error: ") and "Traceback" not in result.stderr
+
+
+def test_inspect_says_what_is_there(tmp_path):
+    assert tokens(tmp_path / "x", "--shards", 3, "--documents", "fixed", "--mean-length", 500).returncode == 0
+    found = json.loads(datagen("inspect", tmp_path / "x", "--document", 2001, "--json").stdout)
+    assert (found["documents"], found["tokens"], found["dtype"]) == (6000, 3_000_000, "uint16")
+    assert found["length"] == {"mean": 500.0, "min": 500, "p5": 500.0, "median": 500.0, "p95": 500.0, "max": 500}
+    assert found["histogram"] == [{"from": 256, "to": 511, "documents": 6000}]
+    assert found["document"]["length"] == 500 and len(found["document"]["head"]) == 16
+    assert 0 < found["entropy_bits"] < 9.97
+    assert found["intact"] is True
+    assert len(found["files"]) == 3
+    text = datagen("inspect", tmp_path / "x_00001.bin").stdout
+    assert "documents  2,000" in text and "tokens     1,000,000 of uint16" in text
+    beyond = datagen("inspect", tmp_path / "x", "--document", 6000)
+    assert beyond.returncode == 2 and "they are 0 to 5999" in beyond.stderr

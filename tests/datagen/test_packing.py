@@ -1,0 +1,144 @@
+"""Packed sequences: none is too long, no token is lost, and NeMo's reader finds the samples and their answers."""
+
+from __future__ import annotations
+
+import json
+import sys
+import tracemalloc
+from itertools import pairwise
+
+import numpy
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from benchrun.errors import UserError
+from datagen.packing import first_fit_decreasing, packed, save
+from datagen.sft import BLOCK, Parameters, tokens
+from datagen.sft_files import make_sft
+from datagen.tokenizer import TokenizerParameters, make_tokenizer
+from datagen.tokenizing import load_tokenizer, tokenizer_sum
+
+PARAMETERS = Parameters(format="packed", samples=1000, seq_length=256, vocab_size=500, mean_length=60)
+
+
+def make(path, parameters=PARAMETERS, tokenizer=None):
+    manifest, _ = make_sft(path, parameters, tokenizer, 1, lambda done, total: None)
+    return manifest.facts, numpy.load(path.with_suffix(".npy"), allow_pickle=True)
+
+
+def read(sequence):
+    """As GPTSFTPackedDataset of NeMo 2.2 and later does: (inputs, labels, mask) of each sample of a packed sequence."""
+    ids, mask = sequence["input_ids"], sequence["loss_mask"]
+    assert type(sequence["seq_start_id"]) is list  # NeMo adds a list to it, which would add numbers to an array
+    for start, end in pairwise([*sequence["seq_start_id"], len(ids)]):
+        yield ids[start : end - 1], ids[start + 1 : end], mask[start : end - 1]
+
+
+def samples(parameters=PARAMETERS, tokenizer=None):
+    """Every sample as (tokens, tokens of its answer)."""
+    for number in range(-(-parameters.samples // BLOCK)):
+        block = tokens(parameters, number, tokenizer)
+        for size, prompt, end in zip(block.sizes, block.prompts, numpy.cumsum(block.sizes), strict=True):
+            sample = tuple(block.tokens[end - size : end].tolist())
+            yield sample, sample[prompt:]
+
+
+def found(sequences):
+    for sequence in sequences:
+        for inputs, labels, mask in read(sequence):
+            answer = tuple(label for label, counts in zip(labels, mask, strict=True) if counts)
+            yield (inputs[0], *labels), answer
+
+
+def test_no_sequence_is_too_long_and_no_token_is_lost(tmp_path):
+    facts, sequences = make(tmp_path / "x")
+    assert sequences.shape == (facts["sequences"],)
+    filled = [sum(len(inputs) for inputs, _, _ in read(sequence)) for sequence in sequences]
+    assert max(filled) <= 256
+    assert sorted(found(sequences)) == sorted(samples())
+    assert facts["tokens"] == sum(len(sequence["input_ids"]) for sequence in sequences)
+    assert facts["answer_tokens"] == sum(len(answer) for _, answer in found(sequences))
+
+
+def test_only_the_last_token_of_a_sample_ends_it(tmp_path):
+    for sample, answer in found(make(tmp_path / "x")[1]):
+        assert sample.index(499) == len(sample) - 1
+        assert max(sample) == 499
+        assert 2 <= len(answer) < len(sample)
+
+
+def test_the_metadata_are_those_that_nemo_reads(tmp_path):
+    facts, sequences = make(tmp_path / "x")
+    (metadata,) = json.loads((tmp_path / "x.metadata.json").read_text())
+    filled = [len(sequence["input_ids"]) - len(sequence["seq_start_id"]) for sequence in sequences]
+    assert metadata == {
+        "dataset_max_seqlen": max(len(inputs) for sequence in sequences for inputs, _, _ in read(sequence)),
+        "max_samples_per_bin": max(len(sequence["seq_start_id"]) for sequence in sequences),
+        "packing_factor": round(1000 / len(sequences), 2),
+        "packing_efficiency": round(sum(filled) / len(filled) / 256 * 100, 2),
+        "pack_size": 256,
+        "min_packed_seqlen": min(filled),
+    }
+    assert metadata.items() <= facts.items()
+
+
+def test_sequences_of_long_samples_do_not_come_first(tmp_path):
+    _, sequences = make(tmp_path / "x")
+    counts = numpy.array([len(sequence["seq_start_id"]) for sequence in sequences])
+    half = len(counts) // 2
+    assert counts[:half].mean() == pytest.approx(counts[half:].mean(), rel=0.5)
+
+
+def slow_first_fit_decreasing(sizes, capacity):
+    packs, room = [0] * len(sizes), []
+    for i in sorted(range(len(sizes)), key=lambda i: -sizes[i]):
+        packs[i] = next((pack for pack, left in enumerate(room) if left >= sizes[i]), len(room))
+        if packs[i] == len(room):
+            room.append(capacity)
+        room[packs[i]] -= sizes[i]
+    return packs
+
+
+@given(st.lists(st.integers(1, 20), min_size=1, max_size=60), st.integers(20, 50))
+def test_packing_is_first_fit_decreasing(sizes, capacity):
+    assert first_fit_decreasing(numpy.array(sizes), capacity).tolist() == slow_first_fit_decreasing(sizes, capacity)
+
+
+def test_writing_holds_one_sequence_at_a_time(tmp_path):
+    def peak(count):
+        tracemalloc.start()
+        with (tmp_path / "x.npy").open("wb") as file:
+            save(file, count, (packed([(list(range(1000, 3000)), 10)]) for _ in range(count)))
+        return tracemalloc.get_traced_memory()[1], tracemalloc.stop()
+
+    few, many = peak(20)[0], peak(400)[0]
+    assert many < 1.5 * few
+
+
+def test_text_goes_through_a_tokenizer(tmp_path):
+    tokenizers = pytest.importorskip("tokenizers")
+    folder = tmp_path / "tokenizer"
+    make_tokenizer(folder, TokenizerParameters(vocab_size=3000))
+    parameters = Parameters(
+        format="packed", samples=300, seq_length=128, mean_length=60, tokenizer=tokenizer_sum(folder)
+    )
+    facts, sequences = make(tmp_path / "x", parameters, folder)
+    pairs = sorted(found(sequences))
+    assert pairs == sorted(samples(parameters, load_tokenizer(folder)))
+    assert facts["cut_samples"] == sum(len(sample) == 128 for sample, _ in pairs) > 0
+    opened = tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))
+    for sample, answer in pairs:
+        assert sample[-1] == facts["eod"] == 2999
+        if len(sample) < 128:
+            said = opened.decode(list(sample[:-1]))
+            assert said.endswith("." + opened.decode(list(answer[:-1])))
+            assert said.replace(".", "").replace(" ", "").replace("\n", "").isalpha()
+
+
+def test_a_missing_library_names_what_to_install(tmp_path, monkeypatch):
+    make_tokenizer(tmp_path / "t", TokenizerParameters(vocab_size=300))
+    monkeypatch.setitem(sys.modules, "tokenizers", None)
+    load_tokenizer.cache_clear()
+    with pytest.raises(UserError, match=r"benchrun\[data\]"):
+        load_tokenizer(tmp_path / "t")

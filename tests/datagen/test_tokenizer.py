@@ -1,0 +1,135 @@
+"""A local tokenizer: exactly the size that was asked for, opened offline, and every text comes back as it was."""
+
+from __future__ import annotations
+
+import json
+from functools import lru_cache
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from datagen.cli import main
+from datagen.text import words
+from datagen.tokenizer import EOS, LEAST, SPECIAL, TokenizerParameters, files, make_tokenizer
+
+SIZES = [LEAST, 300, 32_000, 128_256, 256_000]
+
+
+@pytest.fixture(scope="module")
+def opened(tmp_path_factory):
+    """Opens the tokenizer of a size as a training script would, without a network."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HF_HUB_OFFLINE", "1")
+        patch.setenv("TOKENIZERS_PARALLELISM", "false")
+        transformers = pytest.importorskip("transformers")
+
+        @lru_cache
+        def of_size(size):
+            folder = tmp_path_factory.mktemp("tokenizer")
+            make_tokenizer(folder, TokenizerParameters(vocab_size=size))
+            return transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True)
+
+        yield of_size
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_the_vocabulary_has_exactly_the_size_that_was_asked_for(size):
+    vocab = files(TokenizerParameters(vocab_size=size))["tokenizer.json"]["model"]["vocab"]
+    assert sorted(vocab.values()) == list(range(size))
+    assert [*vocab][-len(SPECIAL) :] == list(SPECIAL)
+    assert vocab[EOS] == size - 1
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_hugging_face_opens_it_offline(opened, size):
+    tokenizer = opened(size)
+    assert len(tokenizer) == tokenizer.vocab_size == size
+    assert (tokenizer.bos_token_id, tokenizer.eos_token_id) == (size - 2, size - 1)
+    assert tokenizer.pad_token == "<pad>"
+    assert tokenizer.unk_token == "<unk>"
+    # NeMo's AutoTokenizer fills in the two that are missing; the vocabulary must not grow by it.
+    assert tokenizer.add_special_tokens({"sep_token": tokenizer.eos_token, "cls_token": tokenizer.bos_token}) == 0
+    assert len(tokenizer) == size
+
+
+@pytest.mark.parametrize("size", [32_000, 128_256])
+def test_a_frequent_word_is_one_token(opened, size):
+    tokenizer = opened(size)
+    known = words(1, size - LEAST - 400)  # 400 tokens are syllables
+    assert all(len(tokenizer.tokenize(" " + word)) == 1 for word in known[:: len(known) // 300])
+    assert len(tokenizer.tokenize(" " + words(1, size)[-1])) > 1
+
+
+@given(text=st.text())
+@pytest.mark.parametrize("size", [LEAST, 300, 32_000])
+def test_every_text_comes_back(opened, size, text):
+    tokenizer = opened(size)
+    assert tokenizer.decode(tokenizer.encode(text)) == text
+
+
+@pytest.mark.parametrize(
+    "text", ["", "  a .  b , n't ", "\x00\r\n\t", "</s> <s>x<|user|>\n", "gul mai\u0301 \U0001f600\u200d\ufeff"]
+)
+def test_texts_that_tokenizers_like_to_tidy_come_back(opened, text):
+    tokenizer = opened(300)
+    assert tokenizer.decode(tokenizer.encode(text)) == text
+
+
+CHAT = [
+    {"role": "system", "content": "sol"},
+    {"role": "user", "content": "gu mol"},
+    {"role": "assistant", "content": "sin zes."},
+    {"role": "user", "content": "lun"},
+    {"role": "assistant", "content": "fen."},
+]
+
+
+def test_a_conversation_is_rendered(opened):
+    tokenizer = opened(300)
+    said = "<s><|system|>\nsol\n<|user|>\ngu mol\n<|assistant|>\nsin zes.</s><|user|>\nlun\n<|assistant|>\nfen.</s>"
+    assert tokenizer.apply_chat_template(CHAT, tokenize=False) == said
+    asked = tokenizer.apply_chat_template(CHAT[:2], tokenize=False, add_generation_prompt=True)
+    assert asked == "<s><|system|>\nsol\n<|user|>\ngu mol\n<|assistant|>\n"
+
+
+def test_the_loss_is_on_what_the_assistant_says_and_on_its_end(opened):
+    tokenizer = opened(300)
+    made = tokenizer.apply_chat_template(CHAT, tokenize=True, return_dict=True, return_assistant_tokens_mask=True)
+    counted = [token for token, mask in zip(made["input_ids"], made["assistant_masks"], strict=True) if mask]
+    assert tokenizer.decode(counted) == "sin zes.</s>fen.</s>"
+
+
+def test_the_same_seed_gives_the_same_bytes(tmp_path):
+    for name, seed in (("one", 1), ("again", 1), ("other", 2)):
+        make_tokenizer(tmp_path / name, TokenizerParameters(vocab_size=2000, seed=seed))
+    one, again, other = ((tmp_path / name / "tokenizer.json").read_bytes() for name in ("one", "again", "other"))
+    assert one == again != other
+
+
+@pytest.mark.parametrize(
+    ("size", "said"),
+    [("262", "--vocab-size: Input should be greater than or equal to 263"), ("2e6", "less than or equal to 1048576")],
+)
+def test_a_size_that_cannot_be_names_the_one_that_could(tmp_path, capsys, size, said):
+    with pytest.raises(SystemExit) as ended:
+        main(["tokenizer", "--output", str(tmp_path / "t"), "--vocab-size", size])
+    assert ended.value.code == 2
+    assert said in capsys.readouterr().err
+
+
+def test_a_folder_with_another_tokenizer_is_left_alone(tmp_path, capsys):
+    (tmp_path / "tokenizer.json").write_text("{}")
+    with pytest.raises(SystemExit) as ended:
+        main(["tokenizer", "--output", str(tmp_path), "--vocab-size", "300"])
+    assert ended.value.code == 2
+    assert "tokenizer.json: is there already, without a manifest" in capsys.readouterr().err
+    assert json.loads((tmp_path / "tokenizer.json").read_text()) == {}
+
+
+def test_a_file_is_no_folder(tmp_path, capsys):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(SystemExit) as ended:
+        main(["tokenizer", "--output", str(tmp_path / "file"), "--vocab-size", "300"])
+    assert ended.value.code == 2
+    assert "file: cannot write: File exists" in capsys.readouterr().err

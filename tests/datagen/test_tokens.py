@@ -1,0 +1,246 @@
+"""Megatron data sets: read by megatron-core token for token, the same whoever makes them, distributed as they say."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from datagen import direct
+from datagen import manifest as manifest_module
+from datagen import tokens as tokens_module
+from datagen.indexed import read_index
+from datagen.learnable import floor_loss
+from datagen.maker import make_tokens
+from datagen.manifest import damaged
+from datagen.sampling import draw_lengths, draw_tokens, length_table, stream, token_table
+from datagen.tokens import Parameters, fill, lengths, plan
+
+pytestmark = pytest.mark.filterwarnings("ignore::UserWarning", "ignore::DeprecationWarning")
+
+
+def quiet(done: int, total: int) -> None:
+    assert done <= total
+
+
+def make(prefix: Path, workers: int = 1, **parameters):
+    return make_tokens(prefix, Parameters(**parameters), workers, quiet)[0]
+
+
+def read(prefix: Path):
+    index = read_index(prefix.with_name(prefix.name + ".idx"))
+    data = numpy.fromfile(prefix.with_name(prefix.name + ".bin"), index.dtype)
+    return index, data
+
+
+@pytest.fixture
+def small_parts(monkeypatch):
+    """Parts and blocks of a few KB, so that small data has many of them."""
+    for module in (tokens_module, manifest_module):
+        monkeypatch.setattr(module, "PART_BYTES", 1 << 14)
+    monkeypatch.setattr(direct, "BUFFER", 1 << 13)
+    monkeypatch.setattr(tokens_module, "BLOCK", 1 << 11)
+    monkeypatch.setattr(tokens_module, "CHUNK", 1 << 9)
+    monkeypatch.setattr(tokens_module, "LENGTHS", 1 << 4)
+    tokens_module._lengths.cache_clear()
+    yield
+    tokens_module._lengths.cache_clear()
+
+
+@pytest.mark.train
+@pytest.mark.parametrize("vocab_size", [300, 65499, 65500, 128256])
+@pytest.mark.parametrize("documents", ["fixed", "lognormal", "zipf"])
+def test_megatron_core_reads_every_token_and_its_builder_writes_the_same_index(tmp_path, vocab_size, documents):
+    torch = pytest.importorskip("torch")
+    indexed = pytest.importorskip("megatron.core.datasets.indexed_dataset")
+    make(tmp_path / "ours", tokens=30_011, vocab_size=vocab_size, documents=documents, mean_length=97)
+    index, data = read(tmp_path / "ours")
+
+    theirs = indexed.IndexedDataset(str(tmp_path / "ours"))
+    assert numpy.array_equal(numpy.concatenate([theirs[i] for i in range(len(theirs))]), data)
+    assert len(theirs) == index.documents == len(theirs.document_indices) - 1
+    assert all(theirs[i][-1] == vocab_size - 1 for i in range(len(theirs)))
+
+    dtype = indexed.DType.optimal_dtype(vocab_size)
+    builder = indexed.IndexedDatasetBuilder(str(tmp_path / "built.bin"), dtype=dtype)
+    for i in range(len(theirs)):
+        builder.add_document(torch.tensor(theirs[i].astype("int64")), [len(theirs[i])])
+    builder.finalize(str(tmp_path / "built.idx"))
+    assert (tmp_path / "built.idx").read_bytes() == (tmp_path / "ours.idx").read_bytes()
+    assert (tmp_path / "built.bin").read_bytes() == (tmp_path / "ours.bin").read_bytes()
+
+
+@pytest.mark.usefixtures("small_parts")
+@settings(max_examples=40, deadline=None)
+@given(
+    tokens=st.integers(1, 40_000),
+    vocab_size=st.sampled_from([3, 4, 17, 1000, 65499, 65500, 70_000]),
+    documents=st.sampled_from(["fixed", "lognormal", "zipf"]),
+    mean_length=st.integers(1, 3000),
+    distribution=st.sampled_from(["uniform", "zipf"]),
+    learnable=st.booleans(),
+    shards=st.integers(1, 5),
+    seed=st.integers(0, 2**63 - 1),
+)
+def test_counts_and_ranges_hold_for_any_parameters(tmp_path_factory, tokens, shards, **parameters):
+    folder = tmp_path_factory.mktemp("any")
+    shards = min(shards, tokens)
+    manifest = make(folder / "x", tokens=tokens, shards=shards, **parameters)
+    assert damaged(manifest, folder) is None
+    prefixes = [folder / "x"] if shards == 1 else [folder / f"x_{i:05d}" for i in range(shards)]
+    found = [read(prefix) for prefix in prefixes]
+    assert sum(len(data) for _, data in found) == tokens == sum(index.tokens for index, _ in found)
+    assert max(len(data) for _, data in found) - min(len(data) for _, data in found) <= 1
+    assert sum(index.documents for index, _ in found) == manifest.facts["documents"]
+    eod = parameters["vocab_size"] - 1
+    for index, data in found:
+        assert data.max() <= eod
+        ends = numpy.flatnonzero(data == eod)
+        assert numpy.array_equal(ends, index.lengths.cumsum() - 1)
+        assert numpy.array_equal(index.offsets, (ends - index.lengths + 1) * index.dtype.itemsize)
+        assert index.lengths.min() >= 1
+
+
+@pytest.mark.parametrize("shards", [1, 3])
+def test_the_bytes_do_not_depend_on_the_workers(tmp_path, shards):
+    parameters = {
+        "tokens": 20_000_000,
+        "vocab_size": 1000,
+        "seed": 5,
+        "shards": shards,
+    }  # three parts if it is one file
+    for workers in (1, 2, 4):
+        (tmp_path / str(workers)).mkdir()
+        make(tmp_path / str(workers) / "x", workers, **parameters)
+    names = sorted(path.name for path in (tmp_path / "1").iterdir())
+    assert len(names) == 2 * shards + 2
+    for name in names:
+        assert len({(tmp_path / str(workers) / name).read_bytes() for workers in (1, 2, 4)}) == 1
+
+
+def test_a_block_does_not_depend_on_what_was_made_before_it():
+    parameters = Parameters(tokens=3 << 20, vocab_size=500, learnable=True)
+    shard = plan(parameters)[0]
+    whole, part = numpy.empty(3 << 20, dtype=numpy.uint16), numpy.empty(1 << 20, dtype=numpy.uint16)
+    fill(parameters, shard, 0, whole)
+    for number in (2, 0, 1):
+        fill(parameters, shard, number << 20, part)
+        assert numpy.array_equal(part, whole[number << 20 : (number + 1) << 20])
+
+
+def test_the_bytes_are_those_of_this_version(tmp_path):
+    """Whoever changes them must change ``datagen.__version__``: manifests elsewhere name the old bytes."""
+    manifest = make(tmp_path / "x", tokens=200_000, vocab_size=128256)
+    learnable = make(tmp_path / "y", tokens=200_000, vocab_size=500, learnable=True, documents="zipf")
+    assert manifest.version == "1"
+    found = [file.crc32 for file in (*manifest.files, *learnable.files)]
+    assert found == [("2f678f8a",), ("ae6038b8",), ("7f255d18",), ("c05bb7d2",)]
+
+
+@pytest.mark.parametrize(("seed", "other"), [({"seed": 1}, {"seed": 2}), ({"shards": 1}, {"shards": 2})])
+def test_another_seed_or_shard_is_another_row_of_tokens(tmp_path, seed, other):
+    make(tmp_path / "a", tokens=10_000, vocab_size=1000, **seed)
+    make(tmp_path / "b", tokens=10_000, vocab_size=1000, **other)
+    first = read(tmp_path / "a")[1]
+    second = read(tmp_path / ("b" if "seed" in other else "b_00001"))[1]
+    same = (first[: len(second)] == second).mean()
+    assert same < 0.1
+
+
+def chi_squared(observed, expected):
+    """In standard deviations from what chance gives (many cells: nearly normal)."""
+    cells = len(observed)
+    return (((observed - expected) ** 2 / expected).sum() - (cells - 1)) / (2 * (cells - 1)) ** 0.5
+
+
+@pytest.mark.parametrize("kind", ["uniform", "zipf"])
+@pytest.mark.parametrize("count", [2, 100, 31_999, 128_255])
+def test_tokens_are_distributed_as_said(kind, count):
+    table = token_table(kind, 1.1, count)
+    drawn = numpy.empty(1 << 22, dtype=numpy.int32)
+    draw_tokens(table, stream(11, 0, 0, 0), len(drawn), drawn)
+    said = numpy.ones(count) if kind == "uniform" else numpy.arange(1, count + 1) ** -1.1
+    expected = said / said.sum() * len(drawn)
+    assert abs(table.probabilities - said / said.sum()).max() <= 2**-32
+    observed = numpy.bincount(drawn, minlength=count)
+    # Rare tokens are counted together: a cell needs some five draws.
+    edges = numpy.flatnonzero(numpy.diff(numpy.floor(expected.cumsum() / 20), prepend=-1))
+    cells = numpy.add.reduceat(observed, edges), numpy.add.reduceat(expected, edges)
+    assert abs(chi_squared(*cells)) < 4 if len(edges) > 1 else observed.sum() == len(drawn)
+
+
+@pytest.mark.parametrize("kind", ["fixed", "lognormal", "zipf"])
+@pytest.mark.parametrize("mean", [1, 7, 1024, 100_000])
+def test_lengths_are_distributed_as_said(kind, mean):
+    table = length_table(kind, mean)
+    assert table.min() >= 1
+    assert table.mean() == pytest.approx(mean, rel=0.01)
+    drawn = draw_lengths(table, stream(3, 0, 2, 0), 1 << 16)
+    values, often = numpy.unique(table, return_counts=True)
+    edges = numpy.flatnonzero(numpy.diff(often.cumsum() // 64, prepend=-1))
+    observed = numpy.histogram(drawn, bins=[*values[edges], values[-1] + 1])[0]
+    expected = numpy.add.reduceat(often, edges) * len(drawn) / len(table)
+    assert len(edges) == 1 or abs(chi_squared(observed, expected)) < 4
+
+
+def test_a_lognormal_median_is_where_it_should_be():
+    table = length_table("lognormal", 1000)
+    assert numpy.median(table) == pytest.approx(1000 * numpy.exp(-0.5), rel=0.01)
+
+
+def test_power_law_lengths_fall_with_their_exponent():
+    table = length_table("zipf", 1000)
+    x = numpy.median(table)
+    assert (table > 8 * x).mean() / (table > x).mean() == pytest.approx(8**-1.5, rel=0.05)
+
+
+@pytest.mark.parametrize("distribution", ["uniform", "zipf"])
+def test_the_floor_is_the_loss_of_one_who_knows_the_rule(distribution):
+    """The rule's own predictions on data that it made: their mean loss is the floor."""
+    parameters = Parameters(
+        tokens=1 << 20, vocab_size=200, learnable=True, distribution=distribution, documents="zipf", mean_length=300
+    )
+    shard = plan(parameters)[0]
+    data = numpy.empty(1 << 20, dtype=numpy.int32)
+    fill(parameters, shard, 0, data)
+    p = parameters.token_table().probabilities
+    eod, end = 199, 1 / 300
+    before, after = data[:-1], data[1:]
+    chance = 0.25 * p[numpy.minimum(after, eod - 1)] + 0.75 * ((before + 1) % eod == after)
+    chance = numpy.where(before == eod, p[numpy.minimum(after, eod - 1)], chance)
+    chance = numpy.where(after == eod, end, (1 - end) * chance)
+    assert -numpy.log(chance).mean() == pytest.approx(parameters.floor_loss(), rel=0.01)
+    assert parameters.floor_loss() < 0.6 * floor_loss(p, 300, learnable=False)
+
+
+def test_lengths_of_a_shard_sum_to_its_tokens():
+    parameters = Parameters(tokens=10**8 + 7, vocab_size=100, shards=3, documents="zipf", mean_length=50)
+    for shard in plan(parameters):
+        blocks = list(lengths(parameters, shard))
+        assert sum(int(b.sum()) for b in blocks) == shard.tokens
+        assert sum(map(len, blocks)) == shard.documents
+
+
+def test_the_manifest_says_all(tmp_path):
+    manifest = make(tmp_path / "x", tokens=1000, vocab_size=128256, seed=3)
+    said = json.loads((tmp_path / "x.json").read_text())
+    assert said == manifest.model_dump(mode="json")
+    assert said["parameters"] == {
+        "tokens": 1000,
+        "vocab_size": 128256,
+        "seed": 3,
+        "documents": "lognormal",
+        "mean_length": 1024,
+        "distribution": "zipf",
+        "exponent": 1.1,
+        "learnable": False,
+        "shards": 1,
+    }
+    assert said["facts"]["dtype"] == "int32"
+    assert said["facts"]["eod"] == 128255
+    assert [file["name"] for file in said["files"]] == ["x.bin", "x.idx"]
+    assert not list(tmp_path.glob("*.partial")) and not (tmp_path / "x.journal").exists()
