@@ -13,7 +13,7 @@ must_agree = attrgetter(*HARD)
 LAYOUT = ("mbs", "tp", "pp", "cp", "vp", "ep", "fp8_recipe")
 SOFT = ("framework", "image", *LAYOUT)
 """These are named where they differ: another layout or framework is a fair, and telling, comparison."""
-LOSS = ("steps", "seed", "lr")
+LOSS = ("steps", "seed", "lr", "data")
 """These decide the loss, and so must agree too where losses are compared."""
 
 
@@ -42,6 +42,8 @@ class Conditions(Frozen):
     steps: int | None = None
     seed: int | None = None
     lr: float | None = None
+    data: str | None = None
+    """``mock``, or the name of the synthetic data set."""
 
 
 class Difference(Frozen):
@@ -75,6 +77,7 @@ def conditions(spec: RunSpec) -> Conditions:
         steps=spec.training.steps,
         seed=spec.training.seed,
         lr=spec.training.lr,
+        data="mock" if spec.data.kind == "mock" else spec.data_set,
     )
 
 
