@@ -121,6 +121,7 @@ def metrics_of_log(log: Log, spec: RunSpec, warmup: int | None = None) -> Metric
         gpu=spec.gpu,
         precision=spec.precision,
         planned_steps=spec.training.steps,
+        task=spec.task,
         warmup=warmup,
     )
 

@@ -29,10 +29,10 @@ def stage_layers(spec: RunSpec) -> float:
     return spec.model.num_layers / layout.pp
 
 
-def kept(spec: RunSpec, first: bool) -> float:
-    """Activations of the first or of the last pipeline stage."""
+def kept(spec: RunSpec, first: bool, more: float = 0.0) -> float:
+    """Activations of the first or of the last pipeline stage; ``more`` bytes a token and layer come on top."""
     recompute, layers = spec.training.recompute, stage_layers(spec)
-    in_flight, whole = _in_flight(spec, first), _layer(spec)
+    in_flight, whole = _in_flight(spec, first), layer(spec) + more
     if recompute.policy is not None:
         per_token = layers * _kept_by_policy(spec, recompute.policy) + whole
     elif recompute.granularity == "full":
@@ -76,7 +76,7 @@ def _kept_by_policy(spec: RunSpec, policy: str) -> float:
     """Bytes a token and layer under a named policy of MaxText or PaXML; an unknown one is taken to keep it all."""
     model, tp = spec.model, spec.layout.tp
     if policy not in KEEPS:
-        return _layer(spec)
+        return layer(spec)
     sizes = {
         "qkv": model.kv_channels * (model.num_attention_heads + 2 * model.num_query_groups) / tp,
         "out": model.hidden_size,
@@ -86,7 +86,7 @@ def _kept_by_policy(spec: RunSpec, policy: str) -> float:
     return _input(spec) + 2 * sum(sizes[name] for name in KEEPS[policy])
 
 
-def _layer(spec: RunSpec) -> float:
+def layer(spec: RunSpec) -> float:
     """Bytes a token and layer: norms, attention, MLP. In FP8, what only a matrix product reads again is one byte."""
     model, layout = spec.model, spec.layout
     operand = 1 if spec.precision == "fp8" else 2

@@ -8,6 +8,7 @@ WHY = {
     "CUDA_DEVICE_MAX_CONNECTIONS": "kernels start in launch order, so that communication overlaps with compute",
     "ENABLE_FP8": "transformer-engine's FP8 in PaXML",
     "ENABLE_TE": "transformer-engine's layers in PaXML, fused attention among them",
+    "HF_HUB_OFFLINE": "never ask a model hub while measuring",
     "HYDRA_FULL_ERROR": "a wrong key of the configuration is named",
     "NCCL_NVLS_ENABLE": "no NVLink SHARP: saves GPU memory, as in the published runs",
     "NCCL_P2P_NET_CHUNKSIZE": "larger pieces between pipeline stages: less time in their kernels",
@@ -19,7 +20,7 @@ WHY = {
     "NVTE_FWD_LAYERNORM_SM_MARGIN": "leaves processors of the GPU free for communication",
     "OMP_NUM_THREADS": "one CPU thread a rank: ranks share the machine",
     "PYTORCH_CUDA_ALLOC_CONF": "less fragmentation of GPU memory",
-    "TOKENIZERS_PARALLELISM": "no warnings about threads and forks",
+    "TOKENIZERS_PARALLELISM": "data-loader processes are forked after the tokenizer has run",
     "TORCH_NCCL_AVOID_RECORD_STREAMS": "frees communication buffers earlier",
     "TORCH_NCCL_HIGH_PRIORITY": "communication kernels go first",
     "TRANSFORMERS_OFFLINE": "never ask a model hub while measuring",
@@ -58,17 +59,18 @@ _COMBINED = {
 
 def framework_env(framework: Framework, gpu: str, layout: Layout, precision: Precision) -> dict[str, str]:
     """What ``framework`` needs on ``gpu`` with ``layout``; recipe and cluster come on top."""
+    hub = {"HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"} if framework == "hf" else {}
     if gpu == "CPU":
-        return {"OMP_NUM_THREADS": "1"}
+        return {"OMP_NUM_THREADS": "1", **hub}
     if framework in ("maxtext", "paxml"):
         return _jax_env(framework, precision)
-    env = {"NCCL_NVLS_ENABLE": "0"}
+    env = {**hub, "NCCL_NVLS_ENABLE": "0"}
     if framework != "nemo1":  # its releases were never published with it
         env["PYTORCH_CUDA_ALLOC_CONF"] = "expandable_segments:True"
     env["TORCH_NCCL_AVOID_RECORD_STREAMS"] = "1"
     if layout.tp > 1 or layout.cp > 1:
         env["CUDA_DEVICE_MAX_CONNECTIONS"] = "1"
-    if framework != "megatron-core":
+    if framework not in ("megatron-core", "hf"):
         env["TRANSFORMERS_OFFLINE"] = "1"
     if framework in ("nemo1", "nemo2", "megatron-bridge"):
         env |= _nemo_env(framework, layout, precision)

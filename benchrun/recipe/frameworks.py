@@ -56,8 +56,8 @@ def _everywhere(draft: Draft, framework: Framework) -> Iterator[str]:
         yield f"{framework} knows no recompute.policy ({training.recompute.policy}): it belongs to maxtext and paxml"
     if layout.fsdp > 1 and framework in ("megatron-core", "megatron-lm", "nemo1"):
         yield f"{framework} is launched without FSDP: fsdp ({layout.fsdp}) must be 1; nemo2 and megatron-bridge have it"
-    if layout.account_for_embedding_and_loss and framework in ("megatron-core", "nemo1"):
-        yield f"{framework} deals layers out evenly: account_for_embedding_and_loss must be false"
+    if layout.account_for_embedding_and_loss and framework == "nemo1":
+        yield "nemo1 deals layers out evenly: account_for_embedding_and_loss must be false"
     if training.tp_comm_overlap:
         if framework not in MEGATRONS:
             yield f"{framework} has no userbuffers: tp_comm_overlap must be false"

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from benchrun import hardware
 from benchrun.recipe.draft import Draft
 from benchrun.recipe.frameworks import unable
+from benchrun.recipe.huggingface import transformers_refusals
 from benchrun.recipe.spec import Framework, Layout, Precision, Task
 
 FP8_FRAMEWORKS: frozenset[Framework] = frozenset(
@@ -24,9 +25,14 @@ def refusals(draft: Draft, num_gpus: int, precision: Precision, framework: Frame
     found = [*_sizes(draft), *_spread(draft, num_gpus), *_experts(draft, num_gpus), *_training(draft)]
     found += [*_precision(draft, precision, framework), *_nodes(draft, num_gpus)]
     found += unable(draft, num_gpus, precision, framework, task)
+    if framework == "hf":
+        found += transformers_refusals(draft)
     if task == "lora" and framework not in LORA_FRAMEWORKS:
         legal = ", ".join(sorted(LORA_FRAMEWORKS))
         found.append(f"framework {framework} has no adapters and would train every weight; LoRA needs one of {legal}")
+    runtime = draft.cluster.container.runtime
+    if runtime != "none" and not (draft.image or draft.cluster.container.image):
+        found.append(f"container runtime {runtime} needs an image: set cluster.container.image, or image in the recipe")
     return found
 
 

@@ -118,6 +118,18 @@ class Synthetic(Frozen):
     """Tokens follow a rule, with a known floor of the loss: a falling loss proves that training works."""
 
 
+class Instructions(Frozen):
+    """Conversations that ``datagen sft`` makes, and ``datagen tokenizer`` the tokenizer that they are read with."""
+
+    samples: PositiveInt = 10_000
+    """Conversations; begun again where a run reads more."""
+    seed: NonNegativeInt = 1234
+    lengths: Literal["fixed", "lognormal", "zipf"] = "lognormal"
+    """How the lengths of conversations are distributed."""
+    mean_length: PositiveInt = 256
+    """Mean length of a conversation, in words."""
+
+
 class Data(Frozen):
     """What the model is fed."""
 
@@ -127,6 +139,8 @@ class Data(Frozen):
     """Data-loader processes a rank (0: in the training process)."""
     synthetic: Synthetic = Synthetic()
     """Only with ``kind: synthetic``."""
+    instructions: Instructions = Instructions()
+    """The same for framework hf, which is fed conversations."""
 
 
 class RunSpec(Frozen):
@@ -170,11 +184,24 @@ class RunSpec(Frozen):
         return self.gbs * self.seq_length
 
     @property
+    def own_worker(self) -> bool:
+        """Whether this package itself trains: the run then carries a copy of it."""
+        return self.framework in ("megatron-core", "hf")
+
+    @property
+    def instructed(self) -> bool:
+        """Whether the synthetic data are conversations rather than tokens."""
+        return self.framework == "hf"
+
+    @property
     def data_set(self) -> str:
         """Name of the synthetic data set: another one for other parameters."""
-        keys = {"vocab_size": self.model.vocab_size, **self.data.synthetic.model_dump(mode="json")}
+        part, size = self.data.synthetic.model_dump(mode="json"), f"tokens{self.data.synthetic.tokens}"
+        if self.instructed:
+            part, size = self.data.instructions.model_dump(mode="json"), f"samples{self.data.instructions.samples}"
+        keys = {"vocab_size": self.model.vocab_size, **part}
         digest = hashlib.sha256(json.dumps(keys, sort_keys=True).encode()).hexdigest()[:8]
-        return f"vocab{self.model.vocab_size}-tokens{self.data.synthetic.tokens}-{digest}"
+        return f"vocab{self.model.vocab_size}-{size}-{digest}"
 
     def identity(self) -> str:
         """Eight hex digits that differ when what is measured differs (not where, nor for how long it may run)."""
