@@ -36,7 +36,7 @@ export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True  # less fragmentation of
 export TORCH_NCCL_AVOID_RECORD_STREAMS=1  # frees communication buffers earlier
 export TRANSFORMERS_OFFLINE=1  # never ask a model hub while measuring
 export NVTE_FUSED_ATTN=1  # cuDNN's fused attention, the faster one on Hopper
-export TOKENIZERS_PARALLELISM=False  # no warnings about threads and forks
+export TOKENIZERS_PARALLELISM=False  # data-loader processes are forked after the tokenizer has run
 export NVTE_FWD_LAYERNORM_SM_MARGIN=16  # leaves processors of the GPU free for communication
 export NVTE_BWD_LAYERNORM_SM_MARGIN=16  # leaves processors of the GPU free for communication
 export NVTE_FLASH_ATTN=1  # attention may be flash or cuDNN's: transformer-engine takes the faster
@@ -63,5 +63,5 @@ exec "$@"'
 srun --kill-on-bad-exit=1 --mpi=pmix \
   bash -c "$rank" rank \
   apptainer exec --nv --bind="$PWD:$PWD" --pwd="$PWD" \
-  docker://nvcr.io/nvidia/nemo:25.11.01 \
+  docker://nvcr.io/nvidia/nemo:26.04.01 \
   "${command[@]}"

@@ -87,7 +87,7 @@ def precision():
         autocast_enabled=False,
         grad_reduce_in_fp32=False,
         fp8='hybrid',
-        fp8_recipe='delayed',
+        fp8_recipe='tensorwise',
         fp8_margin=0,
         fp8_amax_history_len=1024,
         fp8_amax_compute_algo='max',

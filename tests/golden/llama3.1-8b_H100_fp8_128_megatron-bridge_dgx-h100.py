@@ -53,7 +53,7 @@ def model():
         tensor_model_parallel_size=1,
         pipeline_model_parallel_size=1,
         virtual_pipeline_model_parallel_size=None,
-        context_parallel_size=2,
+        context_parallel_size=1,
         expert_model_parallel_size=1,
         expert_tensor_parallel_size=None,
         sequence_parallel=False,
@@ -72,9 +72,9 @@ def model():
         cuda_graph_impl="none",
         use_te_rng_tracker=False,
         # recompute
-        recompute_granularity=None,
-        recompute_method=None,
-        recompute_num_layers=None,
+        recompute_granularity='full',
+        recompute_method='block',
+        recompute_num_layers=5,
     )
 
 
@@ -87,7 +87,7 @@ def precision():
         autocast_enabled=False,
         grad_reduce_in_fp32=False,
         fp8='hybrid',
-        fp8_recipe='delayed',
+        fp8_recipe='tensorwise',
         fp8_margin=0,
         fp8_amax_history_len=1024,
         fp8_amax_compute_algo='max',

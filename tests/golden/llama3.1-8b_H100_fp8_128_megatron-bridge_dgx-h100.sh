@@ -1,6 +1,6 @@
 #!/bin/bash
 # llama3.1-8b: pretrain, fp8, megatron-bridge, 128 x H100
-# tp 1, pp 1, cp 2, vp 1, ep 1, dp 64; global batch 2048 = micro-batch 1 x dp 64 x 32 micro-batches
+# tp 1, pp 1, cp 1, vp 1, ep 1, dp 128; global batch 2048 = micro-batch 1 x dp 128 x 16 micro-batches
 # Rendered by benchrun VERSION. By hand: cd into this directory, then sbatch job.sh
 #SBATCH --job-name=llama3.1-8b
 #SBATCH --nodes=16
@@ -34,10 +34,9 @@ trap 'signal=\"TERM\"; exit 143' TERM
 export NCCL_NVLS_ENABLE=0  # no NVLink SHARP: saves GPU memory, as in the published runs
 export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True  # less fragmentation of GPU memory
 export TORCH_NCCL_AVOID_RECORD_STREAMS=1  # frees communication buffers earlier
-export CUDA_DEVICE_MAX_CONNECTIONS=1  # kernels start in launch order, so that communication overlaps with compute
 export TRANSFORMERS_OFFLINE=1  # never ask a model hub while measuring
 export NVTE_FUSED_ATTN=1  # cuDNN's fused attention, the faster one on Hopper
-export TOKENIZERS_PARALLELISM=False  # no warnings about threads and forks
+export TOKENIZERS_PARALLELISM=False  # data-loader processes are forked after the tokenizer has run
 export NVTE_FWD_LAYERNORM_SM_MARGIN=16  # leaves processors of the GPU free for communication
 export NVTE_BWD_LAYERNORM_SM_MARGIN=16  # leaves processors of the GPU free for communication
 export NVTE_FLASH_ATTN=1  # attention may be flash or cuDNN's: transformer-engine takes the faster
@@ -63,9 +62,9 @@ node=$((SLURM_LOCALID / 4))  # the NUMA node beside this rank'"'"'s GPU
 exec numactl --cpunodebind=$node --membind=$node "$@"'
 
 srun --kill-on-bad-exit=1 --mpi=pmix \
-  '--container-image=nvcr.io#nvidia/nemo:25.11.01' \
+  '--container-image=nvcr.io#nvidia/nemo:26.04.01' \
   --container-mounts="$PWD:$PWD" --container-workdir="$PWD" \
-  --container-env=MASTER_ADDR,MASTER_PORT,RANK,LOCAL_RANK,WORLD_SIZE,PYTHONPATH,CUDA_DEVICE_MAX_CONNECTIONS,NCCL_NVLS_ENABLE,NVTE_BWD_LAYERNORM_SM_MARGIN,NVTE_FLASH_ATTN,NVTE_FUSED_ATTN,NVTE_FWD_LAYERNORM_SM_MARGIN,PYTORCH_CUDA_ALLOC_CONF,TOKENIZERS_PARALLELISM,TORCH_NCCL_AVOID_RECORD_STREAMS,TORCH_NCCL_HIGH_PRIORITY,TRANSFORMERS_OFFLINE \
+  --container-env=MASTER_ADDR,MASTER_PORT,RANK,LOCAL_RANK,WORLD_SIZE,PYTHONPATH,NCCL_NVLS_ENABLE,NVTE_BWD_LAYERNORM_SM_MARGIN,NVTE_FLASH_ATTN,NVTE_FUSED_ATTN,NVTE_FWD_LAYERNORM_SM_MARGIN,PYTORCH_CUDA_ALLOC_CONF,TOKENIZERS_PARALLELISM,TORCH_NCCL_AVOID_RECORD_STREAMS,TORCH_NCCL_HIGH_PRIORITY,TRANSFORMERS_OFFLINE \
   --no-container-mount-home \
   bash -c "$rank" rank \
   "${command[@]}"

@@ -35,7 +35,7 @@ export NCCL_NVLS_ENABLE=0  # no NVLink SHARP: saves GPU memory, as in the publis
 export TORCH_NCCL_AVOID_RECORD_STREAMS=1  # frees communication buffers earlier
 export TRANSFORMERS_OFFLINE=1  # never ask a model hub while measuring
 export NVTE_FUSED_ATTN=1  # cuDNN's fused attention, the faster one on Hopper
-export TOKENIZERS_PARALLELISM=False  # no warnings about threads and forks
+export TOKENIZERS_PARALLELISM=False  # data-loader processes are forked after the tokenizer has run
 export NVTE_FWD_LAYERNORM_SM_MARGIN=8  # leaves processors of the GPU free for communication
 export NVTE_BWD_LAYERNORM_SM_MARGIN=8  # leaves processors of the GPU free for communication
 export HYDRA_FULL_ERROR=1  # a wrong key of the configuration is named
@@ -61,7 +61,7 @@ node=$((SLURM_LOCALID / 4))  # the NUMA node beside this rank'"'"'s GPU
 exec numactl --cpunodebind=$node --membind=$node "$@"'
 
 srun --kill-on-bad-exit=1 --mpi=pmix \
-  '--container-image=nvcr.io#nvidia/nemo:24.09' \
+  '--container-image=nvcr.io#nvidia/nemo:24.12' \
   --container-mounts="$PWD:$PWD" --container-workdir="$PWD" \
   --container-env=MASTER_ADDR,MASTER_PORT,RANK,LOCAL_RANK,WORLD_SIZE,PYTHONPATH,SLURM_JOB_ID,SLURM_JOB_NAME,SLURM_JOB_NODELIST,SLURM_LOCALID,SLURM_NNODES,SLURM_NODEID,SLURM_NTASKS,SLURM_NTASKS_PER_NODE,SLURM_PROCID,SLURM_STEP_NODELIST,SLURM_STEP_NUM_NODES,HYDRA_FULL_ERROR,NCCL_NVLS_ENABLE,NVTE_BWD_LAYERNORM_SM_MARGIN,NVTE_FUSED_ATTN,NVTE_FWD_LAYERNORM_SM_MARGIN,TOKENIZERS_PARALLELISM,TORCH_NCCL_AVOID_RECORD_STREAMS,TRANSFORMERS_OFFLINE \
   --no-container-mount-home \

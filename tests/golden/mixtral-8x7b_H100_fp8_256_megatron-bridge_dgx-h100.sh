@@ -36,7 +36,7 @@ export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True  # less fragmentation of
 export TORCH_NCCL_AVOID_RECORD_STREAMS=1  # frees communication buffers earlier
 export TRANSFORMERS_OFFLINE=1  # never ask a model hub while measuring
 export NVTE_FUSED_ATTN=1  # cuDNN's fused attention, the faster one on Hopper
-export TOKENIZERS_PARALLELISM=False  # no warnings about threads and forks
+export TOKENIZERS_PARALLELISM=False  # data-loader processes are forked after the tokenizer has run
 export NVTE_FWD_LAYERNORM_SM_MARGIN=16  # leaves processors of the GPU free for communication
 export NVTE_BWD_LAYERNORM_SM_MARGIN=16  # leaves processors of the GPU free for communication
 export NCCL_P2P_NET_CHUNKSIZE=2097152  # larger pieces between pipeline stages: less time in their kernels
@@ -63,7 +63,7 @@ node=$((SLURM_LOCALID / 4))  # the NUMA node beside this rank'"'"'s GPU
 exec numactl --cpunodebind=$node --membind=$node "$@"'
 
 srun --kill-on-bad-exit=1 --mpi=pmix \
-  '--container-image=nvcr.io#nvidia/nemo:25.11.01' \
+  '--container-image=nvcr.io#nvidia/nemo:26.04.01' \
   --container-mounts="$PWD:$PWD" --container-workdir="$PWD" \
   --container-env=MASTER_ADDR,MASTER_PORT,RANK,LOCAL_RANK,WORLD_SIZE,PYTHONPATH,NCCL_NVLS_ENABLE,NCCL_P2P_NET_CHUNKSIZE,NVTE_BWD_LAYERNORM_SM_MARGIN,NVTE_FLASH_ATTN,NVTE_FUSED_ATTN,NVTE_FWD_LAYERNORM_SM_MARGIN,PYTORCH_CUDA_ALLOC_CONF,TOKENIZERS_PARALLELISM,TORCH_NCCL_AVOID_RECORD_STREAMS,TORCH_NCCL_HIGH_PRIORITY,TRANSFORMERS_OFFLINE \
   --no-container-mount-home \

@@ -60,7 +60,7 @@ command=(
   --num-experts 8 --moe-router-topk 2 --moe-ffn-hidden-size 14336
   --moe-router-load-balancing-type aux_loss --moe-aux-loss-coeff 0.01
   --moe-token-dispatcher-type alltoall --moe-grouped-gemm --moe-permute-fusion
-  --moe-router-force-load-balancing
+  --moe-expert-capacity-factor 1.0 --moe-pad-expert-input-to-capacity
   --expert-model-parallel-size 8 --expert-tensor-parallel-size 1
   # layout
   --tensor-model-parallel-size 1 --pipeline-model-parallel-size 4 --context-parallel-size 1

@@ -1,4 +1,4 @@
-"""Every recipe on every cluster it fits and with every framework, held to the scripts in tests/golden.
+"""Every recipe with every framework, held to the scripts in tests/golden (test_every_point.py renders all the others).
 
 ``pytest tests/render --update-golden`` writes them anew; the change is then reviewed as a diff.
 """
@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from benchrun import __version__, paths
 from benchrun.recipe import catalogue
+from benchrun.recipe.catalogue import Point, RecipeFile
 from benchrun.recipe.checked import checked
 from benchrun.recipe.cluster import Cluster
 from benchrun.recipe.resolve import resolve_point
@@ -20,21 +22,32 @@ from benchrun.render import render
 from benchrun.render.render import BESIDE
 
 GOLDEN = Path(__file__).parent.parent / "golden"
+EVERYWHERE = "llama3.1-8b"
 
 
 def cases() -> list:
-    """The largest point of each recipe x GPU x precision x framework, on each shipped cluster with that GPU."""
+    """Each recipe x framework once, on each shipped cluster with its GPU; one recipe on every GPU in every precision."""
     found = []
     clusters = {name: checked(Cluster, catalogue.cluster_document(name)) for name in catalogue.names(paths.CLUSTERS)}
     for name in catalogue.names(paths.RECIPES):
         file = catalogue.recipe_file(name)
-        largest = {(p.gpu, p.precision, p.framework): p for p in catalogue.points(file.recipe)}
-        for point in largest.values():
+        for point in reviewed(file):
             for cluster in clusters.values():
                 if cluster.gpu == point.gpu:
                     stem = f"{name}_{point.gpu}_{point.precision}_{point.num_gpus}_{point.framework}_{cluster.name}"
                     found.append(pytest.param(file, point, cluster.name, id=stem))
     return found
+
+
+def reviewed(file: RecipeFile) -> Iterator[Point]:
+    """The largest point of the whole model for each framework: on H100 before others, in FP8 before others."""
+    groups: dict[tuple[str, ...], list[Point]] = {}
+    for point in catalogue.points(file.recipe):
+        if point.group.num_layers is None:
+            apart = (point.gpu, point.precision) if file.name == EVERYWHERE else ()
+            groups.setdefault((point.framework, *apart), []).append(point)
+    for points in groups.values():
+        yield max(points, key=lambda p: (p.gpu == "H100", p.precision == "fp8", p.num_gpus))
 
 
 def same_or_update(request, path, text):

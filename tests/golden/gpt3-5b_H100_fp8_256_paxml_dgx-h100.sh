@@ -1,0 +1,69 @@
+#!/bin/bash
+# gpt3-5b: pretrain, fp8, paxml, 256 x H100
+# tp 1, pp 1, cp 1, vp 1, ep 1, dp 256; global batch 2048 = micro-batch 8 x dp 256 x 1 micro-batches
+# Rendered by benchrun VERSION. By hand: cd into this directory, then sbatch job.sh
+#SBATCH --job-name=gpt3-5b
+#SBATCH --nodes=32
+#SBATCH --ntasks=256
+#SBATCH --ntasks-per-node=8
+#SBATCH --gres=gpu:8
+#SBATCH --partition=batch
+#SBATCH --mem=0
+#SBATCH --exclusive
+#SBATCH --time=00:30:00
+#SBATCH --output=stdout.log
+#SBATCH --error=stderr.log
+#SBATCH --open-mode=append
+# A run that Slurm restarts is not one measurement.
+#SBATCH --no-requeue
+set -euo pipefail
+
+# Whatever happens, leave word of how this job ended: the only witness where there is no accounting.
+rm -f done.json  # of an earlier life of this job
+started=$(date -u +%FT%TZ)
+signal=null
+finish() {
+  local code=$?
+  printf '{"schema_version": 1, "exit_code": %d, "signal": %s, "started": "%s", "ended": "%s", "restarts": %d, "job_id": "%s", "host": "%s"}\n' \
+    "$code" "$signal" "$started" "$(date -u +%FT%TZ)" "${SLURM_RESTART_COUNT:-0}" "${SLURM_JOB_ID:-$$}" "$(uname -n)" >done.json.tmp
+  mv done.json.tmp done.json
+}
+trap finish EXIT
+trap 'signal=\"TERM\"; exit 143' TERM
+
+export NVTE_FUSED_ATTN=1  # cuDNN's fused attention, the faster one on Hopper
+export XLA_FLAGS='--xla_gpu_enable_latency_hiding_scheduler=true --xla_gpu_enable_triton_gemm=false --xla_gpu_simplify_all_fp_conversions --xla_gpu_enable_async_all_gather=true --xla_gpu_enable_async_reduce_scatter=true --xla_gpu_enable_highest_priority_async_stream=true --xla_gpu_enable_triton_softmax_fusion=false --xla_gpu_graph_level=0 --xla_gpu_enable_async_all_reduce=true --xla_gpu_enable_pipelined_all_gather=true --xla_gpu_enable_pipelined_reduce_scatter=true --xla_gpu_enable_pipelined_all_reduce=true --xla_gpu_enable_while_loop_double_buffering=false --xla_gpu_enable_xla_runtime_executable=false --xla_gpu_enable_reduce_scatter_combine_by_dim=false --xla_gpu_enable_all_gather_combine_by_dim=false --xla_gpu_enable_cudnn_fmha=false --xla_gpu_all_reduce_combine_threshold_bytes=536870912 --xla_gpu_all_gather_combine_threshold_bytes=536870912 --xla_gpu_reduce_scatter_combine_threshold_bytes=8388608 --xla_disable_hlo_passes=rematerialization'  # communication overlaps with compute and is gathered into large pieces, as in the published runs
+export ENABLE_TE=1  # transformer-engine's layers in PaXML, fused attention among them
+export ENABLE_FP8=1  # transformer-engine's FP8 in PaXML
+export VOCAB_PATH=gs://t5-data/vocabs/cc_all.32000.100extra/sentencepiece.model  # PaXML asks for one on import; synthetic tokens read none
+export XLA_PYTHON_CLIENT_MEM_FRACTION=0.9  # how much of the GPU's memory JAX takes at once
+
+MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
+MASTER_PORT=$((20000 + SLURM_JOB_ID % 20000))  # another job on the node has another number
+export MASTER_ADDR MASTER_PORT
+
+srun --nodes=32 --ntasks=32 --ntasks-per-node=1 bash probe.sh ||
+  echo "benchrun: the nodes could not be described; going on" >&2
+
+# The framework's own entry point, every value stated.
+command=(
+  python3 -u -m paxml.main
+  # every value stands in paxml_point.py, beside this script
+  --fdl_config=paxml_point.Point
+  --job_log_dir=paxml-log --mode=train --enable_checkpoint_saving=False --multiprocess_gpu --alsologtostderr
+)
+
+# What each rank does: give PyTorch the names it expects, then run the command.
+# shellcheck disable=SC2016  # expanded by each rank, not here
+rank='export RANK=$SLURM_PROCID LOCAL_RANK=$SLURM_LOCALID WORLD_SIZE=$SLURM_NTASKS
+exec 2>&1  # its steps are told on stderr
+node=$((SLURM_LOCALID / 4))  # the NUMA node beside this rank'"'"'s GPU
+exec numactl --cpunodebind=$node --membind=$node "$@"'
+
+srun --kill-on-bad-exit=1 --mpi=pmix \
+  '--container-image=ghcr.io#nvidia/jax:pax-2024-03-04' \
+  --container-mounts="$PWD:$PWD" --container-workdir="$PWD" \
+  --container-env=MASTER_ADDR,MASTER_PORT,RANK,LOCAL_RANK,WORLD_SIZE,PYTHONPATH,SLURM_JOB_ID,SLURM_JOB_NAME,SLURM_JOB_NODELIST,SLURM_LOCALID,SLURM_NNODES,SLURM_NODEID,SLURM_NTASKS,SLURM_NTASKS_PER_NODE,SLURM_PROCID,SLURM_STEP_NODELIST,SLURM_STEP_NUM_NODES,ENABLE_FP8,ENABLE_TE,NVTE_FUSED_ATTN,VOCAB_PATH,XLA_FLAGS,XLA_PYTHON_CLIENT_MEM_FRACTION \
+  --no-container-mount-home \
+  bash -c "$rank" rank \
+  "${command[@]}"

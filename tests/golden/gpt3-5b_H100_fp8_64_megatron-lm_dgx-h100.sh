@@ -1,0 +1,95 @@
+#!/bin/bash
+# gpt3-5b: pretrain, fp8, megatron-lm, 64 x H100
+# tp 1, pp 1, cp 1, vp 1, ep 1, dp 64; global batch 2048 = micro-batch 4 x dp 64 x 8 micro-batches
+# Rendered by benchrun VERSION. By hand: cd into this directory, then sbatch job.sh
+#SBATCH --job-name=gpt3-5b
+#SBATCH --nodes=8
+#SBATCH --ntasks=64
+#SBATCH --ntasks-per-node=8
+#SBATCH --gres=gpu:8
+#SBATCH --partition=batch
+#SBATCH --mem=0
+#SBATCH --exclusive
+#SBATCH --time=00:30:00
+#SBATCH --output=stdout.log
+#SBATCH --error=stderr.log
+#SBATCH --open-mode=append
+# A run that Slurm restarts is not one measurement.
+#SBATCH --no-requeue
+set -euo pipefail
+
+# Whatever happens, leave word of how this job ended: the only witness where there is no accounting.
+rm -f done.json  # of an earlier life of this job
+started=$(date -u +%FT%TZ)
+signal=null
+finish() {
+  local code=$?
+  printf '{"schema_version": 1, "exit_code": %d, "signal": %s, "started": "%s", "ended": "%s", "restarts": %d, "job_id": "%s", "host": "%s"}\n' \
+    "$code" "$signal" "$started" "$(date -u +%FT%TZ)" "${SLURM_RESTART_COUNT:-0}" "${SLURM_JOB_ID:-$$}" "$(uname -n)" >done.json.tmp
+  mv done.json.tmp done.json
+}
+trap finish EXIT
+trap 'signal=\"TERM\"; exit 143' TERM
+
+export NCCL_NVLS_ENABLE=0  # no NVLink SHARP: saves GPU memory, as in the published runs
+export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True  # less fragmentation of GPU memory
+export TORCH_NCCL_AVOID_RECORD_STREAMS=1  # frees communication buffers earlier
+export TRANSFORMERS_OFFLINE=1  # never ask a model hub while measuring
+
+MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
+MASTER_PORT=$((20000 + SLURM_JOB_ID % 20000))  # another job on the node has another number
+export MASTER_ADDR MASTER_PORT
+
+srun --nodes=8 --ntasks=8 --ntasks-per-node=1 bash probe.sh ||
+  echo "benchrun: the nodes could not be described; going on" >&2
+
+# The framework's own entry point, every value stated.
+command=(
+  python3 -u /opt/megatron-lm/pretrain_gpt.py
+  # model
+  --transformer-impl transformer_engine
+  --num-layers 24 --hidden-size 4096 --ffn-hidden-size 16384
+  --num-attention-heads 32 --kv-channels 128
+  --seq-length 2048 --max-position-embeddings 2048
+  --position-embedding-type learned_absolute
+  --normalization LayerNorm
+  --attention-dropout 0 --hidden-dropout 0
+  # layout
+  --tensor-model-parallel-size 1 --pipeline-model-parallel-size 1 --context-parallel-size 1
+  --use-distributed-optimizer
+  --overlap-grad-reduce
+  --overlap-param-gather
+  # precision
+  --bf16
+  --grad-reduce-in-bf16
+  --fp8-format hybrid --fp8-recipe delayed
+  --fp8-amax-history-len 1024 --fp8-amax-compute-algo max
+  --fp8-param-gather
+  --attention-backend auto --cross-entropy-loss-fusion --cross-entropy-fusion-impl te
+  # training
+  --micro-batch-size 4 --global-batch-size 2048 --train-iters 50
+  --lr 0.0003 --min-lr 3e-05 --lr-decay-style cosine --lr-warmup-iters 0
+  --weight-decay 0.1 --clip-grad 1.0 --adam-beta1 0.9 --adam-beta2 0.95
+  --init-method-std 0.02 --seed 1234
+  # data: made by Megatron itself; its null tokenizer adds one token to the vocabulary
+  --mock-data
+  --tokenizer-type NullTokenizer --vocab-size 51199 --make-vocab-size-divisible-by 128
+  --num-workers 1 --no-create-attention-mask-in-dataloader --no-mmap-bin-files
+  # logging: every step, nothing else in the measured time
+  --log-interval 1 --log-throughput --eval-iters 0 --eval-interval 51
+  --manual-gc --manual-gc-interval 100 --distributed-timeout-minutes 30
+)
+
+# What each rank does: give PyTorch the names it expects, then run the command.
+# shellcheck disable=SC2016  # expanded by each rank, not here
+rank='export RANK=$SLURM_PROCID LOCAL_RANK=$SLURM_LOCALID WORLD_SIZE=$SLURM_NTASKS
+node=$((SLURM_LOCALID / 4))  # the NUMA node beside this rank'"'"'s GPU
+exec numactl --cpunodebind=$node --membind=$node "$@"'
+
+srun --kill-on-bad-exit=1 --mpi=pmix \
+  '--container-image=nvcr.io#nvidia/nemo:25.07.01' \
+  --container-mounts="$PWD:$PWD" --container-workdir="$PWD" \
+  --container-env=MASTER_ADDR,MASTER_PORT,RANK,LOCAL_RANK,WORLD_SIZE,PYTHONPATH,NCCL_NVLS_ENABLE,PYTORCH_CUDA_ALLOC_CONF,TORCH_NCCL_AVOID_RECORD_STREAMS,TRANSFORMERS_OFFLINE \
+  --no-container-mount-home \
+  bash -c "$rank" rank \
+  "${command[@]}"

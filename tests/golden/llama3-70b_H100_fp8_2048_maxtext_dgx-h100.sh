@@ -1,0 +1,89 @@
+#!/bin/bash
+# llama3-70b: pretrain, fp8, maxtext, 2048 x H100
+# tp 1, pp 1, cp 1, vp 1, ep 1, dp 2048; global batch 4096 = micro-batch 2 x dp 2048 x 1 micro-batches
+# Rendered by benchrun VERSION. By hand: cd into this directory, then sbatch job.sh
+#SBATCH --job-name=llama3-70b
+#SBATCH --nodes=256
+#SBATCH --ntasks=2048
+#SBATCH --ntasks-per-node=8
+#SBATCH --gres=gpu:8
+#SBATCH --partition=batch
+#SBATCH --mem=0
+#SBATCH --exclusive
+#SBATCH --time=00:30:00
+#SBATCH --output=stdout.log
+#SBATCH --error=stderr.log
+#SBATCH --open-mode=append
+# A run that Slurm restarts is not one measurement.
+#SBATCH --no-requeue
+set -euo pipefail
+
+# Whatever happens, leave word of how this job ended: the only witness where there is no accounting.
+rm -f done.json  # of an earlier life of this job
+started=$(date -u +%FT%TZ)
+signal=null
+finish() {
+  local code=$?
+  printf '{"schema_version": 1, "exit_code": %d, "signal": %s, "started": "%s", "ended": "%s", "restarts": %d, "job_id": "%s", "host": "%s"}\n' \
+    "$code" "$signal" "$started" "$(date -u +%FT%TZ)" "${SLURM_RESTART_COUNT:-0}" "${SLURM_JOB_ID:-$$}" "$(uname -n)" >done.json.tmp
+  mv done.json.tmp done.json
+}
+trap finish EXIT
+trap 'signal=\"TERM\"; exit 143' TERM
+
+export NVTE_FUSED_ATTN=1  # cuDNN's fused attention, the faster one on Hopper
+export XLA_FLAGS='--xla_gpu_enable_triton_gemm=false --xla_gpu_graph_level=0 --xla_gpu_enable_highest_priority_async_stream=true --xla_gpu_enable_pipelined_all_gather=true --xla_gpu_enable_pipelined_reduce_scatter=true --xla_gpu_enable_pipelined_all_reduce=true --xla_gpu_enable_while_loop_double_buffering=true --xla_gpu_enable_triton_softmax_fusion=false --xla_gpu_enable_all_gather_combine_by_dim=false --xla_gpu_enable_reduce_scatter_combine_by_dim=false --xla_gpu_enable_latency_hiding_scheduler=true --xla_gpu_all_reduce_combine_threshold_bytes=1073741824 --xla_gpu_all_gather_combine_threshold_bytes=536870912 --xla_gpu_reduce_scatter_combine_threshold_bytes=8388608 --xla_disable_hlo_passes=rematerialization'  # communication overlaps with compute and is gathered into large pieces, as in the published runs
+export CUDA_DEVICE_MAX_CONNECTIONS=1  # kernels start in launch order, so that communication overlaps with compute
+export XLA_PYTHON_CLIENT_MEM_FRACTION=0.94  # how much of the GPU's memory JAX takes at once
+
+MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
+MASTER_PORT=$((20000 + SLURM_JOB_ID % 20000))  # another job on the node has another number
+export MASTER_ADDR MASTER_PORT
+
+srun --nodes=256 --ntasks=256 --ntasks-per-node=1 bash probe.sh ||
+  echo "benchrun: the nodes could not be described; going on" >&2
+
+# The framework's own entry point, every value stated.
+command=(
+  python3 -u /opt/maxtext/MaxText/train.py /opt/maxtext/MaxText/configs/base.yml
+  run_name=benchrun base_output_directory=maxtext-log model_name=default hardware=gpu_multiprocess
+  # model
+  decoder_block=llama2 num_experts=1
+  base_num_decoder_layers=80 base_emb_dim=8192 base_mlp_dim=28672
+  base_num_query_heads=64 base_num_kv_heads=8 head_dim=128
+  vocab_size=128256 max_target_length=8192 rope_max_timescale=500000
+  normalization_layer_epsilon=1e-5 logits_via_embedding=false logits_dot_in_fp32=false use_iota_embed=true
+  attention=cudnn_flash_te enable_dropout=false dropout_rate=0.0 scan_layers=true
+  # layout: gradients are averaged over data, weights and optimizer cut over fsdp; ici within a node, dcn between nodes
+  ici_fsdp_parallelism=8 ici_data_parallelism=1 ici_tensor_parallelism=1 ici_sequence_parallelism=1
+  dcn_fsdp_parallelism=16 dcn_data_parallelism=16 dcn_tensor_parallelism=1 dcn_sequence_parallelism=1
+  # what the backward pass finds kept
+  remat_policy=save_qkv_proj
+  # precision: FP8 with delayed scaling, E4M3 forward and E5M2 backward
+  dtype=bfloat16 weight_dtype=float32 quantization=fp8
+  # training
+  per_device_batch_size=2 gradient_accumulation_steps=1 steps=50
+  opt_type=adamw learning_rate=0.0003 cosine_learning_rate_final_fraction=0.1
+  warmup_steps_fraction=0.0 learning_rate_schedule_steps=50
+  adam_b1=0.9 adam_b2=0.95 adam_weight_decay=0.1 gradient_clipping_threshold=1.0
+  init_weights_seed=1234
+  # data: made by MaxText itself; no tokenizer is read
+  dataset_type=synthetic dataset_path=local reuse_example_batch=0
+  # nothing else in the measured time
+  enable_checkpointing=false async_checkpointing=false eval_interval=-1 profiler= gcs_metrics=false save_config_to_gcs=false
+  monitor_goodput=false enable_goodput_recording=false log_period=51
+)
+
+# What each rank does: give PyTorch the names it expects, then run the command.
+# shellcheck disable=SC2016  # expanded by each rank, not here
+rank='export RANK=$SLURM_PROCID LOCAL_RANK=$SLURM_LOCALID WORLD_SIZE=$SLURM_NTASKS
+node=$((SLURM_LOCALID / 4))  # the NUMA node beside this rank'"'"'s GPU
+exec numactl --cpunodebind=$node --membind=$node "$@"'
+
+srun --kill-on-bad-exit=1 --mpi=pmix \
+  '--container-image=nvcr.io#nvidia/jax:25.01-maxtext-py3' \
+  --container-mounts="$PWD:$PWD" --container-workdir="$PWD" \
+  --container-env=MASTER_ADDR,MASTER_PORT,RANK,LOCAL_RANK,WORLD_SIZE,PYTHONPATH,SLURM_JOB_ID,SLURM_JOB_NAME,SLURM_JOB_NODELIST,SLURM_LOCALID,SLURM_NNODES,SLURM_NODEID,SLURM_NTASKS,SLURM_NTASKS_PER_NODE,SLURM_PROCID,SLURM_STEP_NODELIST,SLURM_STEP_NUM_NODES,CUDA_DEVICE_MAX_CONNECTIONS,NVTE_FUSED_ATTN,XLA_FLAGS,XLA_PYTHON_CLIENT_MEM_FRACTION \
+  --no-container-mount-home \
+  bash -c "$rank" rank \
+  "${command[@]}"

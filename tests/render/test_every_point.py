@@ -1,0 +1,46 @@
+"""Every point that is listed can be rendered with every framework that it names, into files that their languages read."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+
+import pytest
+import yaml
+
+from benchrun import paths
+from benchrun.recipe import catalogue
+from benchrun.recipe.resolve import resolve_point
+from benchrun.recipe.spec import RunSpec
+from benchrun.render import render
+from benchrun.render.render import BESIDE
+
+LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+CHECK_EACH = 'for script; do bash -n "$script" || exit 1; done'
+
+
+def kinds(name: str) -> dict[str, dict[str, str]]:
+    """The files of every point of a recipe, one point of those that differ in nothing but numbers."""
+    file, found = catalogue.recipe_file(name), {}
+    for point in catalogue.points(file.recipe):
+        spec = resolve_point(file, point)
+        files = render(spec)
+        assert RunSpec.model_validate_json(files.pop("spec.json")) == spec
+        assert set(files) == {"job.sh", "probe.sh", *filter(None, [BESIDE.get(point.framework)])}
+        found[re.sub(r"\d+", "0", "".join(files.values()))] = files
+    return found
+
+
+@pytest.mark.parametrize("name", catalogue.names(paths.RECIPES))
+def test_every_point_becomes_files_that_can_be_read(tmp_path, name):
+    scripts = []
+    for i, files in enumerate(kinds(name).values()):
+        for file, text in files.items():
+            if file.endswith(".py"):
+                ast.parse(text, file)
+            if file.endswith(".yaml"):
+                assert yaml.load(text, LOADER)["trainer"]
+        scripts.append(tmp_path / f"{i}.sh")
+        scripts[-1].write_text(files["job.sh"])
+    subprocess.run(["bash", "-c", CHECK_EACH, "bash", *scripts], check=True)
