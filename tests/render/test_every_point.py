@@ -1,4 +1,4 @@
-"""Every point that is listed can be rendered with every framework that it names, into files that their languages read."""
+"""Every listed point is rendered with every framework that it names, into files that their languages can read."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ EVERYWHERE = "llama3.1-8b"
 
 
 def cases() -> list:
-    """Each recipe x framework once, on each shipped cluster with its GPU; one recipe on every GPU in every precision."""
+    """Each recipe x framework on each shipped cluster with its GPU; one recipe on every GPU in every precision."""
     found = []
     clusters = {name: checked(Cluster, catalogue.cluster_document(name)) for name in catalogue.names(paths.CLUSTERS)}
     for name in catalogue.names(paths.RECIPES):
