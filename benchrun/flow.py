@@ -132,7 +132,7 @@ def judge_log(log: Log, recipe: str, given: Known, warmup: int | None = None) ->
     UserError for a condition that neither says, and for a log of another model.
     """
     workload = catalogue.recipe_file(recipe).recipe
-    said = known(log, replace(given, seq_length=given.seq_length or workload.seq_length))
+    said = known(log, replace(given, seq_length=given.seq_length or workload.seq_length, task=workload.task))
     model = _model_of(log, recipe, given.model or workload.model)
     batch, num_gpus, gpu, precision = said.global_batch_size, said.num_gpus, said.gpu, said.precision
     if batch is None or num_gpus is None or gpu is None or precision is None:
@@ -149,11 +149,12 @@ def judge_log(log: Log, recipe: str, given: Known, warmup: int | None = None) ->
         gpu=gpu,
         precision=precision,
         planned_steps=log.planned_steps,
+        task=said.task,
         warmup=warmup,
     )
     ours = Conditions(
         recipe=recipe,
-        task=workload.task,
+        task=said.task,
         gpu=gpu,
         num_gpus=num_gpus,
         precision=precision,

@@ -1,0 +1,74 @@
+"""No layout that was published for H100 or H200 is refused, also where its batch is not the recipe's."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import get_args
+
+import pytest
+
+from benchrun.compare import load_references
+from benchrun.recipe import catalogue
+from benchrun.recipe.resolve import resolve_point
+from benchrun.recipe.spec import Framework
+
+DEGREES = ("tp", "pp", "cp", "vp", "ep")
+JAX = ("maxtext", "paxml")
+"""Their published layouts are FSDP over all GPUs, for which the references have no column."""
+
+
+def whole(key):
+    """Whether everything that the arithmetic of a layout needs was published, of a framework that is launched here."""
+    said = (key.num_gpus, key.gbs, key.seq_length, key.num_layers, key.tp)
+    ours = key.framework in (None, *get_args(Framework)) and (key.framework not in JAX or key.task == "pretrain")
+    return key.gpu in ("H100", "H200") and key.precision in ("bf16", "fp8") and ours and None not in said
+
+
+PUBLISHED = [entry for entry in load_references() if whole(entry.key)]
+
+
+def likest(file, key):
+    """The point to set a published layout on: its framework's, else another; then its precision, then its layers."""
+    layers = file.recipe.model.num_layers
+
+    def unlike(point):
+        return (
+            point.framework != (key.framework or "megatron-lm"),
+            point.precision != key.precision,
+            (point.group.num_layers or layers) != key.num_layers,
+            abs(point.num_gpus - key.num_gpus),
+        )
+
+    point = min((p for p in catalogue.points(file.recipe) if p.gpu == key.gpu), key=unlike)
+    return replace(point, num_gpus=key.num_gpus, precision=key.precision)
+
+
+def overrides(key, longest):
+    degrees = {name: getattr(key, name) for name in DEGREES if getattr(key, name) is not None}
+    if key.pp == 1 or not key.framework:
+        degrees.setdefault("vp", 1)
+    if key.num_layers % (key.pp or 1):
+        degrees["account_for_embedding_and_loss"] = "true"
+    said = {
+        **{f"layout.{name}": degree for name, degree in degrees.items()},
+        "layout.sequence_parallel": str(key.tp > 1).lower(),
+        "layout.fsdp": key.num_gpus if key.framework in JAX else 1,
+        **{"gbs": key.gbs, "seq_length": key.seq_length, "model.num_layers": key.num_layers},
+        "model.max_position_embeddings": max(key.seq_length, longest),
+        **({"mbs": key.mbs} if key.mbs else {}),
+        **({"training.tp_comm_overlap": "false"} if key.tp == 1 else {}),
+    }
+    return tuple(f"{name}={value}" for name, value in said.items())
+
+
+def test_there_are_hundreds():
+    assert len(PUBLISHED) > 350
+
+
+@pytest.mark.parametrize("recipe", sorted({entry.key.recipe for entry in PUBLISHED}))
+def test_every_published_layout_is_accepted(recipe):
+    file = catalogue.recipe_file(recipe)
+    for key in (entry.key for entry in PUBLISHED if entry.key.recipe == recipe):
+        point, more = likest(file, key), overrides(key, file.recipe.model.max_position_embeddings)
+        spec = resolve_point(file, point, overrides=more)
+        assert (spec.gbs, spec.num_gpus, spec.layout.tp) == (key.gbs, key.num_gpus, key.tp)
