@@ -149,6 +149,7 @@ def judge_log(log: Log, recipe: str, given: Known, warmup: int | None = None) ->
         gpu=gpu,
         precision=precision,
         planned_steps=log.planned_steps,
+        task=workload.task,
         warmup=warmup,
     )
     ours = Conditions(
