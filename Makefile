@@ -50,5 +50,5 @@ $(VENV)/.train: pyproject.toml
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.train pyproject.toml
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[train,dev]'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[train,hf,dev]'
 	@touch $@

@@ -121,6 +121,7 @@ def metrics_of_log(log: Log, spec: RunSpec, warmup: int | None = None) -> Metric
         gpu=spec.gpu,
         precision=spec.precision,
         planned_steps=spec.training.steps,
+        task=spec.task,
         warmup=warmup,
     )
 
@@ -148,6 +149,7 @@ def judge_log(log: Log, recipe: str, given: Known, warmup: int | None = None) ->
         gpu=gpu,
         precision=precision,
         planned_steps=log.planned_steps,
+        task=workload.task,
         warmup=warmup,
     )
     ours = Conditions(

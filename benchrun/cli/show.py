@@ -28,7 +28,7 @@ def _document(spec: Any) -> dict[str, Any]:
     from benchrun.metrics.flops import flops_per_token
     from benchrun.recipe.memory import estimate
 
-    flops = flops_per_token(spec.model, spec.seq_length)
+    flops = flops_per_token(spec.model, spec.seq_length, task=spec.task)
     found = matching(conditions(spec), load_references())
     document: dict[str, Any] = spec.model_dump(mode="json")
     document["model"] |= {"params_total": spec.model.params_total, "params_active": spec.model.params_active}

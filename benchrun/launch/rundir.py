@@ -126,7 +126,7 @@ def write_files(path: Path, spec: RunSpec, files: Mapping[str, str]) -> None:
         (path / name).write_text(text)
         if name.endswith(".sh"):
             (path / name).chmod(0o755)
-    if spec.framework == "megatron-core" or spec.data.kind == "synthetic":
+    if spec.own_worker or spec.data.kind == "synthetic":
         # The run carries the worker it ran: later edits do not reach it, and nodes need only the shared directory.
         ignore = shutil.ignore_patterns("__pycache__", "_data", "*.pyc")
         shutil.copytree(paths.PACKAGE, path / "worker" / "benchrun", ignore=ignore)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import get_args
 
 from benchrun import hardware
 from benchrun.metrics.flops import Task
@@ -39,6 +40,7 @@ def known(log: Log, given: Known) -> Known:
         "num_gpus": facts.num_gpus,
         "gpu": hardware.name_of(facts.device) if facts.device else None,
         "precision": facts.precision,
+        "task": facts.task if facts.task in get_args(Task) else None,
         "model": _model(shape(facts), given),
         "fixed_length": False if facts.variable_length else None,
     }

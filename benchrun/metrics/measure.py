@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
+from benchrun.metrics.flops import Task
 from benchrun.metrics.known import Known
 from benchrun.metrics.statistics import Interval, Spread
 from benchrun.metrics.steadiness import Steadiness
@@ -57,10 +58,11 @@ def measure(
     gpu: str,
     precision: str,
     planned_steps: int | None,
+    task: Task = "pretrain",
     warmup: int | None = None,
 ) -> Metrics:
     """Metrics of one run. What the log says of its conditions wins over what the caller expects."""
-    given = Known(seq_length, gbs, num_gpus, gpu, precision, model)
+    given = Known(seq_length, gbs, num_gpus, gpu, precision, model, task)
     summary = summarise(log, warmup=warmup, given=given)
     return Metrics(
         framework=log.framework,

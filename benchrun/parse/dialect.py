@@ -27,8 +27,6 @@ class Dialect:
     """False for lines that other frameworks print as well: they count only where nothing better is found."""
     first_number: ClassVar[int] = 1
     """The number of a run's first step."""
-    whole_seconds: ClassVar[bool] = False
-    """The times are differences of a clock that shows whole seconds."""
     may_skip: ClassVar[bool] = False
     """Steps without a row mean nothing: a bar is not drawn for each."""
     closing: ClassVar[tuple[str, ...]] = ()
@@ -67,6 +65,11 @@ class Dialect:
     @property
     def only_average(self) -> bool:
         """Whether the rows hold nothing but the mean over the whole run."""
+        return False
+
+    @property
+    def whole_seconds(self) -> bool:
+        """Whether the times are differences of a clock that shows whole seconds."""
         return False
 
     def whole(self, line: Line) -> bool:

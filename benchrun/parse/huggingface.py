@@ -4,8 +4,9 @@
       6%|6         | 1/16 [00:58<14:41, 58.76s/it]
     {'train_runtime': 425.4, 'train_samples_per_second': 5.64, 'train_steps_per_second': 0.235, 'epoch': 1.0}
 
-No line holds a step's time. It is the difference of two clocks, in whole seconds: the bar's, or ms-swift's
-``elapsed_time``. Without either only the mean over the whole run is known, from the summary. Bars of other work
+No line of theirs holds a step's time. It is the difference of two clocks, in whole seconds: the bar's, or ms-swift's
+``elapsed_time``. Without either only the mean over the whole run is known, from the summary. The fine-tune of this
+repository measures each step, and adds ``step_time_s`` and ms-swift's ``global_step/max_steps``. Bars of other work
 (loading, tokenizing, evaluation) look alike: the training's are those with its number of steps. Source: logs of
 transformers 4 and 5, and of ms-swift.
 """
@@ -23,6 +24,7 @@ from benchrun.parse.dialect import Dialect, count, number, positive
 from benchrun.parse.lines import Line
 from benchrun.parse.nemo1 import seconds
 from benchrun.parse.records import Rows, Step
+from benchrun.parse.worker import CONFIG, configure
 
 _DICT = re.compile(r"\{[^{}]{0,4000}?['\"](?:loss|train_runtime)['\"]\s*:[^{}]*\}")
 _PAIR = re.compile(r"['\"]([^'\"]+)['\"]\s*:\s*(?:'([^']*)'|\"([^\"]*)\"|([^,{}'\"]+))")
@@ -53,16 +55,17 @@ class HuggingFace(Dialect):
     fact_needles = (
         *(b"Total optimization steps = ", b"Total train batch size (", b"Instantaneous batch size per device = "),
         *(b"Gradient Accumulation steps = ", b"world_size: ", b"  world_size ....", b" max_length: "),
-        b'"n_positions": ',
+        *(b'"n_positions": ', CONFIG.encode()),
     )
     may_skip = True
-    whole_seconds = True
     closing = ("}", "]")
 
     def __init__(self) -> None:
         super().__init__()
         self._printed: list[Step] = []
         """What the dictionaries say; ``step_time_s`` is the clock since the start, where they have one."""
+        self._measured: dict[int, float] = {}
+        """Index of a dictionary that holds its step's own time -> that time."""
         self._breaks: set[int] = set()
         """Indices of dictionaries that begin another run."""
         self._bars: dict[int, tuple[array[int], array[int], array[int]]] = {}
@@ -125,6 +128,8 @@ class HuggingFace(Dialect):
             self.facts.planned_steps = count(planned)
         number_of_step = count(step) if step else count(found.get("current_steps"))
         self._numbered = self._numbered and number_of_step is not None
+        if measured := positive(found.get("step_time_s")):
+            self._measured[len(self._printed)] = measured
         row = Step(number_of_step or self._step_of_bar, clock, line, loss=number(found["loss"]))
         self._printed.append(row._replace(grad_norm=number(found.get("grad_norm"))))
 
@@ -143,6 +148,8 @@ class HuggingFace(Dialect):
         return [row._replace(step=every * number) for number, row in enumerate(self._printed, start=1)]
 
     def _fact(self, text: str) -> None:
+        if configure(self.facts, text, "transformers"):
+            return
         if match := _PLANNED.search(text):
             self.facts.planned_steps = _whole(match[1])
         for name, pattern in (("total", _TOTAL_BATCH), ("device", _DEVICE_BATCH), ("accumulation", _ACCUMULATION)):
@@ -153,8 +160,8 @@ class HuggingFace(Dialect):
         if match := _LENGTH.search(text):
             self.facts.seq_length = int(match[1] or match[2])
             self.facts.variable_length = True
-        self.facts.global_batch_size = self._batch.get("total")
-        self.facts.micro_batch_size = self._batch.get("device")
+        self.facts.global_batch_size = self._batch.get("total", self.facts.global_batch_size)
+        self.facts.micro_batch_size = self._batch.get("device", self.facts.micro_batch_size)
         ranks = self._batch.get("total", 0) / max(1, self._batch.get("device", 0) * self._batch.get("accumulation", 0))
         if self.facts.num_gpus is None and ranks >= 1 and ranks == int(ranks) and len(self._batch) == 3:
             self.facts.num_gpus = int(ranks)
@@ -195,6 +202,9 @@ class HuggingFace(Dialect):
         for index, row in enumerate(printed):
             if index in self._breaks:
                 rows.new_segment()
+            if index in self._measured:
+                rows.add(row._replace(step_time_s=self._measured[index]))
+                continue
             clock = row.step_time_s if row.step_time_s is not None else clock_of.get(row.step)
             time_s, interval = average, 1
             if clock is not None:
@@ -231,6 +241,11 @@ class HuggingFace(Dialect):
         if self.facts.planned_steps is None:
             self.facts.planned_steps = made
         return Rows(Step(step, time_s, 0) for step in range(1, made + 1))
+
+    @property
+    def whole_seconds(self) -> bool:
+        """Unless each step was measured."""
+        return not self._printed or len(self._measured) < len(self._printed)
 
     @property
     def only_average(self) -> bool:

@@ -71,6 +71,7 @@ class Facts:
     ep: int | None = None
     planned_steps: int | None = None
     precision: str | None = None
+    task: str | None = None
     device: str | None = None
     num_layers: int | None = None
     hidden_size: int | None = None

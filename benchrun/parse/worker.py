@@ -1,4 +1,7 @@
-"""The worker of this repository: Megatron's step lines, after one line with its whole configuration as JSON."""
+"""The workers of this repository print one line with their whole configuration as JSON, then steps.
+
+This one, on megatron-core, prints Megatron's step lines; the fine-tune on transformers the Trainer's dictionaries.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ from typing import Any
 from benchrun.parse.dialect import LARGEST
 from benchrun.parse.lines import Line
 from benchrun.parse.megatron import Megatron
+from benchrun.parse.records import Facts
 
 CONFIG = "benchrun config: {"
 _NUMBERS = (
@@ -25,33 +29,42 @@ class Worker(Megatron):
 
     def read(self, line: Line) -> None:
         """A step line, or the configuration; without that it is another program's log."""
-        at = line.text.find(CONFIG)
-        if at >= 0:
-            self._configuration(line.text[at + len(CONFIG) - 1 :])
-        elif self.facts.framework_version is not None:
+        if not configure(self.facts, line.text, "megatron-core") and self.facts.framework_version is not None:
             self.step_line(line)
 
-    def _configuration(self, text: str) -> None:
-        try:
-            config = json.JSONDecoder().raw_decode(text)[0]
-        except (ValueError, RecursionError):
-            return
-        model, versions = _mapping(config.get("model")), _mapping(config.get("versions"))
-        said = {**model, **config}
-        for name in _NUMBERS:
-            if type(value := said.get(name)) is int and 0 < value <= LARGEST:
-                setattr(self.facts, name, value)
-        for name in ("precision", "device"):
-            if isinstance(value := said.get(name), str):
-                setattr(self.facts, name, value)
-        self.facts.framework_version = str(versions.get("megatron-core"))
-        if "activation" in model:
-            self.facts.gated = model["activation"] in ("swiglu", "geglu")
-        moe = _mapping(model.get("moe"))
-        names = {"num_experts": "num_experts", "topk": "moe_router_topk", "ffn_hidden_size": "moe_ffn_hidden_size"}
-        for theirs, ours in names.items():
-            if type(value := moe.get(theirs)) is int and 0 < value <= LARGEST:
-                setattr(self.facts, ours, value)
+
+def configure(facts: Facts, text: str, package: str) -> bool:
+    """Take the configuration out of a line that holds one: facts, and the version of ``package``. False without it."""
+    at = text.find(CONFIG)
+    if at < 0:
+        return False
+    try:
+        config = json.JSONDecoder().raw_decode(text[at + len(CONFIG) - 1 :])[0]
+    except (ValueError, RecursionError):
+        return True
+    versions = _mapping(config.get("versions"))
+    if package in versions:
+        facts.framework_version = str(versions[package])
+        _take(facts, config)
+    return True
+
+
+def _take(facts: Facts, config: dict[str, Any]) -> None:
+    model = _mapping(config.get("model"))
+    said = {**model, **config}
+    for name in _NUMBERS:
+        if type(value := said.get(name)) is int and 0 < value <= LARGEST:
+            setattr(facts, name, value)
+    for name in ("precision", "device", "task"):
+        if isinstance(value := said.get(name), str):
+            setattr(facts, name, value)
+    if "activation" in model:
+        facts.gated = model["activation"] in ("swiglu", "geglu")
+    moe = _mapping(model.get("moe"))
+    names = {"num_experts": "num_experts", "topk": "moe_router_topk", "ffn_hidden_size": "moe_ffn_hidden_size"}
+    for theirs, ours in names.items():
+        if type(value := moe.get(theirs)) is int and 0 < value <= LARGEST:
+            setattr(facts, ours, value)
 
 
 def _mapping(value: Any) -> dict[str, Any]:

@@ -10,17 +10,27 @@ from collections.abc import Callable, Iterator
 
 from benchrun import hardware
 from benchrun.recipe.draft import Draft
-from benchrun.recipe.spec import Framework, Precision
+from benchrun.recipe.huggingface import transformers_refusals
+from benchrun.recipe.spec import Framework, Precision, Task
 
 FP8_FRAMEWORKS: frozenset[Framework] = frozenset(
     {"megatron-core", "megatron-lm", "nemo1", "nemo2", "megatron-bridge", "maxtext", "paxml"}
 )
+LORA_FRAMEWORKS: frozenset[Framework] = frozenset({"nemo1", "nemo2", "megatron-bridge", "hf"})
 
 
-def refusals(draft: Draft, num_gpus: int, precision: Precision, framework: Framework) -> list[str]:
+def refusals(draft: Draft, num_gpus: int, precision: Precision, framework: Framework, task: Task) -> list[str]:
     """Every rule that the layout breaks; empty when it can run."""
     found = [*_sizes(draft), *_spread(draft, num_gpus), *_experts(draft, num_gpus), *_training(draft)]
     found += [*_precision(draft, precision, framework), *_nodes(draft, num_gpus)]
+    if task == "lora" and framework not in LORA_FRAMEWORKS:
+        legal = ", ".join(sorted(LORA_FRAMEWORKS))
+        found.append(f"framework {framework} has no adapters and would train every weight; LoRA needs one of {legal}")
+    runtime = draft.cluster.container.runtime
+    if runtime != "none" and not (draft.image or draft.cluster.container.image):
+        found.append(f"container runtime {runtime} needs an image: set cluster.container.image, or image in the recipe")
+    if framework == "hf":
+        found += transformers_refusals(draft)
     return found
 
 

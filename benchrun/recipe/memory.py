@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 
 from benchrun import hardware
+from benchrun.model import ModelShape
 from benchrun.recipe.spec import RunSpec
 
 GIB = 2**30
@@ -37,6 +38,8 @@ class Memory:
 
 def estimate(spec: RunSpec) -> Memory:
     """Memory a GPU of ``spec``, in GiB."""
+    if spec.framework == "hf":
+        return _fully_sharded(spec)
     dense, expert = _params(spec)
     wide = spec.precision == "fp32"
     weight_bytes = 4 if wide else 2  # FP8 keeps two one-byte copies (plain and transposed)
@@ -53,6 +56,65 @@ def estimate(spec: RunSpec) -> Memory:
         activations=_activations(spec) / GIB,
         logits=_logits(spec) / GIB,
     )
+
+
+def _fully_sharded(spec: RunSpec) -> Memory:
+    """FSDP over all ranks: a rank holds its part of everything, and what is gathered for the computation just now."""
+    model, wide = spec.model, spec.precision == "fp32"
+    total = model.params_total
+    trained = adapter_params(spec) if spec.task == "lora" else total
+    frozen = total if spec.task == "lora" else 0
+    narrow = 4 if wide else 2
+    layer = model.attention_params + model.mlp_params
+    # Two layers (one computes, the next arrives), and the output layer from its forward to its backward pass.
+    gathered = 2 * layer + model.vocab_size * model.hidden_size
+    tokens = spec.mbs * spec.seq_length
+    # transformers keeps the logits as computed, in FP32 and as a gradient in FP32; when a layer is recomputed, they
+    # have gone.
+    logits = float(tokens * model.vocab_size * (narrow + 8))
+    if spec.training.recompute.granularity == "full":
+        logits = max(logits - tokens * _layer_bytes(spec), 0.0)
+    return Memory(
+        weights=((frozen * narrow + trained * 4) / spec.num_gpus + gathered * narrow) / GIB,
+        gradients=(trained * 4 / spec.num_gpus + (0 if frozen else layer * narrow)) / GIB,
+        optimizer=trained * 8 / spec.num_gpus / GIB,
+        activations=_activations(spec) / GIB,
+        logits=logits / GIB,
+    )
+
+
+def adapter_params(spec: RunSpec) -> int:
+    """Parameters of LoRA's adapters: rank x (inputs + outputs) of each layer that has one."""
+    lora, widths = spec.training.lora, _linears(spec.model)
+    return spec.model.num_layers * lora.rank * sum(sum(widths[name]) for name in lora.target_modules or widths)
+
+
+def _linears(model: ModelShape) -> dict[str, tuple[int, int]]:
+    """Inputs and outputs of a Llama's linear layers, as transformers names them."""
+    query, key = model.num_attention_heads * model.kv_channels, model.num_query_groups * model.kv_channels
+    hidden, inner = model.hidden_size, model.ffn_hidden_size
+    return {
+        "q_proj": (hidden, query),
+        "k_proj": (hidden, key),
+        "v_proj": (hidden, key),
+        "o_proj": (query, hidden),
+        "gate_proj": (hidden, inner),
+        "up_proj": (hidden, inner),
+        "down_proj": (inner, hidden),
+    }
+
+
+def _eager_bytes(spec: RunSpec) -> float:
+    """Bytes a token and layer that transformers keeps on top, having no fused kernels."""
+    model, lora = spec.model, spec.training.lora
+    rotated = 2 * (model.num_attention_heads + model.num_query_groups) * model.kv_channels
+    extra = 2 * 4 * model.hidden_size + rotated  # both norms compute in FP32
+    if spec.task == "lora" and lora.dropout:
+        # Each adapter keeps its own dropped copy and a mask; the frozen layer keeps nothing of its input.
+        widths = _linears(model)
+        extra += 3 * sum(widths[name][0] for name in lora.target_modules or widths)
+        extra -= 2 * (2 * model.hidden_size + model.ffn_hidden_size)
+    return extra
 
 
 def _params(spec: RunSpec) -> tuple[float, float]:
@@ -100,7 +162,8 @@ def _layer_bytes(spec: RunSpec) -> float:
     attention = 2 * heads * model.kv_channels / layout.tp  # Q, K, V and the output of attention
     up = 2 if model.gated else 1
     if model.moe is None:
-        return whole + attention + 2 * (up + 1) * model.ffn_hidden_size / layout.tp
+        eager = _eager_bytes(spec) if spec.framework == "hf" else 0
+        return whole + attention + 2 * (up + 1) * model.ffn_hidden_size / layout.tp + eager
     # Each token is copied to topk experts: input, up-projection, activation, output.
     expert = 2 * (2 * model.hidden_size + (up + 1) * model.moe.ffn_hidden_size / layout.etp)
     return whole + attention + model.moe.topk * expert

@@ -27,7 +27,7 @@ def resolve_point(
     planned = draft(file, point, profile, overrides)
     where = file.document.where(("points", point.index))
     _same_gpu(planned, point)
-    broken = refusals(planned, point.num_gpus, point.precision, point.framework)
+    broken = refusals(planned, point.num_gpus, point.precision, point.framework, file.recipe.task)
     if broken:
         raise UserError("; ".join(broken), where=where, hint="change the layout in the recipe or with --set")
     return _spec(file, point, planned)

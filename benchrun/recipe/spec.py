@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
@@ -57,6 +57,19 @@ class Fp8(Frozen):
     """Keep the weights in FP8 and gather them so."""
 
 
+class Lora(Frozen):
+    """Low-rank adapters: the weights stay as they are, two thin matrices beside each are trained."""
+
+    rank: PositiveInt = 8
+    """Inner width of an adapter."""
+    alpha: PositiveFloat = 16
+    """What an adapter adds is scaled by alpha / rank."""
+    dropout: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    """Of an adapter's input."""
+    target_modules: tuple[Line, ...] = ()
+    """Which linear layers get one, as the framework names them; every one of a block when empty."""
+
+
 class Training(Frozen):
     """What is computed a step, and how often."""
 
@@ -75,6 +88,8 @@ class Training(Frozen):
     recompute: Recompute = Recompute()
     fp8: Fp8 = Fp8()
     """Used only where the run's precision is fp8."""
+    lora: Lora = Lora()
+    """Used only where the task is lora."""
 
 
 class Synthetic(Frozen):
@@ -95,6 +110,18 @@ class Synthetic(Frozen):
     """Tokens follow a rule, with a known floor of the loss: a falling loss proves that training works."""
 
 
+class Instructions(Frozen):
+    """Conversations that ``datagen sft`` makes, and ``datagen tokenizer`` the tokenizer that they are read with."""
+
+    samples: PositiveInt = 10_000
+    """Conversations; begun again where a run reads more."""
+    seed: NonNegativeInt = 1234
+    lengths: Literal["fixed", "lognormal", "zipf"] = "lognormal"
+    """How the lengths of conversations are distributed."""
+    mean_length: PositiveInt = 256
+    """Mean length of a conversation, in words."""
+
+
 class Data(Frozen):
     """What the model is fed."""
 
@@ -104,6 +131,8 @@ class Data(Frozen):
     """Data-loader processes a rank (0: in the training process)."""
     synthetic: Synthetic = Synthetic()
     """Only with ``kind: synthetic``."""
+    instructions: Instructions = Instructions()
+    """The same for framework hf, which is fed conversations."""
 
 
 class RunSpec(Frozen):
@@ -145,11 +174,24 @@ class RunSpec(Frozen):
         return self.gbs * self.seq_length
 
     @property
+    def own_worker(self) -> bool:
+        """Whether this package itself trains: the run then carries a copy of it."""
+        return self.framework in ("megatron-core", "hf")
+
+    @property
+    def instructed(self) -> bool:
+        """Whether the synthetic data are conversations rather than tokens."""
+        return self.framework == "hf"
+
+    @property
     def data_set(self) -> str:
         """Name of the synthetic data set: another one for other parameters."""
-        keys = {"vocab_size": self.model.vocab_size, **self.data.synthetic.model_dump(mode="json")}
+        part, size = self.data.synthetic.model_dump(mode="json"), f"tokens{self.data.synthetic.tokens}"
+        if self.instructed:
+            part, size = self.data.instructions.model_dump(mode="json"), f"samples{self.data.instructions.samples}"
+        keys = {"vocab_size": self.model.vocab_size, **part}
         digest = hashlib.sha256(json.dumps(keys, sort_keys=True).encode()).hexdigest()[:8]
-        return f"vocab{self.model.vocab_size}-tokens{self.data.synthetic.tokens}-{digest}"
+        return f"vocab{self.model.vocab_size}-{size}-{digest}"
 
     def identity(self) -> str:
         """Eight hex digits that differ when what is measured differs (not where, nor for how long it may run)."""

@@ -1,56 +1,18 @@
-"""Entry point of one rank. Exit code 0: all steps made; 2: the RunSpec asks for what cannot be had; 1: it failed."""
+"""Entry point of one rank of the megatron-core worker."""
 
 from __future__ import annotations
 
-import argparse
-import os
-import sys
-import traceback
-from pathlib import Path
-
-from pydantic import ValidationError
-
-from benchrun.errors import BenchrunError, UserError
 from benchrun.recipe.spec import RunSpec
+from benchrun.trainer import entry, ranks
 
 
-def main() -> int:
+def main(spec: RunSpec) -> None:
     """Train one rank's part."""
-    parser = argparse.ArgumentParser(prog="python -m benchrun.trainer", description=__doc__)
-    parser.add_argument("--spec", type=Path, required=True, help="spec.json of the run")
-    spec = _read(parser.parse_args().spec)
-    from benchrun.trainer import ranks
-
     ranks.prepare_process(spec)
     from benchrun.trainer.train import train
 
     train(spec)
-    return 0
-
-
-def _read(path: Path) -> RunSpec:
-    try:
-        return RunSpec.read(path)
-    except OSError as error:
-        raise UserError(f"cannot be read: {error.strerror}", where=str(path)) from None
-    except ValidationError as error:
-        first = error.errors()[0]
-        what = ".".join(map(str, first["loc"])) or "the file"
-        hint = "it was written by another version, or changed by hand; render it again"
-        raise UserError(f"not a RunSpec: {what}: {first['msg']}", where=str(path), hint=hint) from None
 
 
 if __name__ == "__main__":
-    try:
-        code = main()
-    except SystemExit:
-        raise  # from the command line's parser, which has said why
-    except BenchrunError as error:
-        print(f"error: {error}", file=sys.stderr, flush=True)  # noqa: T201
-        code = error.exit_code
-    except BaseException:
-        print(f"rank {os.environ.get('RANK', '0')} failed:\n{traceback.format_exc()}", file=sys.stderr, flush=True)  # noqa: T201
-        code = 1
-    sys.stdout.flush()
-    # Not sys.exit: a rank that failed must not wait at exit for ranks that wait for it.
-    os._exit(code)
+    entry.run("benchrun.trainer", __doc__, main)

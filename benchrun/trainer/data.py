@@ -34,7 +34,7 @@ def batches(spec: RunSpec, samples: Dataset, dp_rank: int, positions: Tensor) ->
     """
     loader = DataLoader(
         samples,
-        batch_sampler=_order(spec, dp_rank),
+        batch_sampler=order(spec, dp_rank),
         # Mock tokens cost less than handing them over between processes.
         num_workers=spec.data.num_workers if spec.data.kind != "mock" else 0,
         pin_memory=spec.gpu != "CPU",
@@ -47,7 +47,7 @@ def batches(spec: RunSpec, samples: Dataset, dp_rank: int, positions: Tensor) ->
         }
 
 
-def _order(spec: RunSpec, dp_rank: int) -> list[range]:
+def order(spec: RunSpec, dp_rank: int) -> list[range]:
     """The samples of each micro-batch of this rank, over the whole run."""
     total = spec.training.steps * spec.gbs
     return [range(start, start + spec.mbs) for start in range(dp_rank * spec.mbs, total, spec.dp * spec.mbs)]

@@ -13,29 +13,31 @@ from typing import Any
 import torch
 
 from benchrun.recipe.spec import RunSpec
-from benchrun.trainer import weights
 
 
-def configuration(spec: RunSpec, transformer_engine: bool) -> str:
-    """The resolved configuration: a block for people, one line of JSON for programs."""
+def configuration(spec: RunSpec, layers: str, initial_weights: str, packages: dict[str, str | None]) -> str:
+    """The resolved configuration: a block for people, one line of JSON for programs.
+
+    ``layers`` and ``initial_weights`` say where these come from, ``packages`` the versions of what trains.
+    """
     gpu = spec.gpu != "CPU"
     versions = {
         "python": platform.python_version(),
         "torch": torch.__version__,
-        "megatron-core": _version("megatron-core"),
-        "transformer-engine": _version("transformer-engine") if transformer_engine else None,
+        **packages,
         "cuda": torch.version.cuda if gpu else None,
         "nccl": ".".join(map(str, torch.cuda.nccl.version())) if gpu else None,
     }
     facts: dict[str, Any] = {
         "recipe": spec.recipe,
+        "task": spec.task,
         "device": torch.cuda.get_device_name() if gpu else "cpu",
         "backend": "nccl" if gpu else "gloo",
         "num_gpus": spec.num_gpus,
         "precision": spec.precision,
         "fp8": spec.training.fp8.model_dump() if spec.precision == "fp8" else None,
-        "layers": "transformer-engine" if transformer_engine else "megatron-core and torch",
-        "initial_weights": "layout-independent" if weights.layout_independent(spec) else "megatron-core",
+        "layers": layers,
+        "initial_weights": initial_weights,
         "seq_length": spec.seq_length,
         "micro_batch_size": spec.mbs,
         "global_batch_size": spec.gbs,
@@ -83,6 +85,11 @@ def step_line(spec: RunSpec, result: StepResult) -> str:
     return " |".join(fields) + " |"
 
 
+def say(text: str) -> None:
+    """Print at once: somebody may be reading the log as it grows."""
+    print(text, flush=True)  # noqa: T201
+
+
 def usage(spec: RunSpec) -> str:
     """Peak memory of this rank."""
     if spec.gpu != "CPU":
@@ -92,7 +99,8 @@ def usage(spec: RunSpec) -> str:
     return f"benchrun done: {json.dumps({'steps': spec.training.steps, **used})}"
 
 
-def _version(package: str) -> str | None:
+def version(package: str) -> str | None:
+    """The version of an installed package."""
     try:
         return importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:

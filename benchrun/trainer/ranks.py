@@ -6,6 +6,7 @@ import os
 import warnings
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import Any
 
 from benchrun.errors import UserError
 from benchrun.recipe.spec import RunSpec
@@ -58,17 +59,28 @@ def prepare_process(spec: RunSpec) -> None:
         warnings.filterwarnings("ignore", message=r"The \.grad attribute of a Tensor that is not a leaf")
 
 
-def start_groups(spec: RunSpec) -> None:
-    """Join the process group and split it by the layout."""
+def start_process_group(spec: RunSpec) -> Any:
+    """Join all ranks; the device that this one computes on."""
     import torch
-    from megatron.core import parallel_state
 
     gpu = spec.gpu != "CPU"
-    here = place()
+    device = torch.device("cpu")
     if gpu:
-        torch.cuda.set_device(here.local_rank % torch.cuda.device_count())
-    timeout = timedelta(seconds=int(os.environ.get("BENCHRUN_DIST_TIMEOUT_S", TIMEOUT_S)))
-    torch.distributed.init_process_group("nccl" if gpu else "gloo", timeout=timeout)
+        device = torch.device("cuda", place().local_rank % torch.cuda.device_count())
+        torch.cuda.set_device(device)
+    torch.distributed.init_process_group("nccl" if gpu else "gloo", timeout=_timeout())
+    return device
+
+
+def _timeout() -> timedelta:
+    return timedelta(seconds=int(os.environ.get("BENCHRUN_DIST_TIMEOUT_S", TIMEOUT_S)))
+
+
+def start_groups(spec: RunSpec) -> None:
+    """Join the process group and split it by the layout."""
+    from megatron.core import parallel_state
+
+    start_process_group(spec)
     layout = spec.layout
     parallel_state.initialize_model_parallel(
         tensor_model_parallel_size=layout.tp,
@@ -78,7 +90,7 @@ def start_groups(spec: RunSpec) -> None:
         expert_model_parallel_size=layout.ep,
         expert_tensor_parallel_size=layout.etp,
         create_gloo_process_groups=False,
-        distributed_timeout_minutes=max(int(timeout.total_seconds() // 60), 1),
+        distributed_timeout_minutes=max(int(_timeout().total_seconds() // 60), 1),
     )
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from benchrun.recipe.spec import RunSpec
-from benchrun.trainer import build, cpu, log, ranks
+from benchrun.trainer import build, cpu, log, ranks, weights
 from benchrun.trainer.data import batches, dataset
 from benchrun.trainer.layers import chunk_positions
 
@@ -32,7 +32,7 @@ def train(spec: RunSpec) -> None:
     ranks.start_groups(spec)
     tensor_parallel.model_parallel_cuda_manual_seed(spec.training.seed)
     if ranks.place().rank == 0:
-        _say(log.configuration(spec, build.has_transformer_engine()))
+        log.say(_configuration(spec))
 
     config = build.transformer_config(spec)
     model = build.build_model(spec, config)
@@ -64,6 +64,20 @@ def train(spec: RunSpec) -> None:
     ranks.leave_groups()
 
 
+def _configuration(spec: RunSpec) -> str:
+    te = build.has_transformer_engine()
+    packages = {
+        "megatron-core": log.version("megatron-core"),
+        "transformer-engine": log.version("transformer-engine") if te else None,
+    }
+    return log.configuration(
+        spec,
+        layers="transformer-engine" if te else "megatron-core and torch",
+        initial_weights="layout-independent" if weights.layout_independent(spec) else "megatron-core",
+        packages=packages,
+    )
+
+
 def _loop(spec: RunSpec, model: list[Any], optimizer: Any, scheduler: Any, step: Callable[[], Any]) -> None:
     here = ranks.place()
     printer = here.rank == here.world_size - 1
@@ -83,11 +97,11 @@ def _loop(spec: RunSpec, model: list[Any], optimizer: Any, scheduler: Any, step:
         loss = _mean_loss(losses)
         result = log.StepResult(number, _synchronised() - started, lr, loss, grad_norm, skipped=not updated)
         if printer:
-            _say(log.step_line(spec, result))
+            log.say(log.step_line(spec, result))
         if number % GC_EVERY == 0:
             gc.collect()
     if printer:
-        _say(log.usage(spec))
+        log.say(log.usage(spec))
 
 
 def _forward_step(iterator: Iterator[dict[str, Any]], model: Any) -> tuple[Any, Any]:
@@ -138,7 +152,3 @@ def _synchronised() -> float:
     torch.cuda.synchronize()
     torch.distributed.barrier()
     return time.perf_counter()
-
-
-def _say(text: str) -> None:
-    print(text, flush=True)  # noqa: T201

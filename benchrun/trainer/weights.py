@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 import re
 from typing import Any
@@ -11,10 +10,10 @@ import torch
 from megatron.core import parallel_state
 
 from benchrun.recipe.spec import RunSpec
+from benchrun.trainer.seed import STD, seed_of
 
 LARGEST = 100_000_000
 """Parameters. Every rank makes each weight whole and keeps its part, which only a small model can afford."""
-STD = 0.02
 
 
 def layout_independent(spec: RunSpec) -> bool:
@@ -39,7 +38,7 @@ def _weight(spec: RunSpec, chunk: Any, name: str, parameter: torch.Tensor) -> to
     shape = list(parameter.shape)
     if of > 1 and dim >= 0:
         shape[dim] *= of
-    generator = torch.Generator().manual_seed(_seed(spec.training.seed, known))
+    generator = torch.Generator().manual_seed(seed_of(spec.training.seed, known))
     std = STD
     if known.endswith(("linear_proj.weight", "linear_fc2.weight")):
         std /= math.sqrt(2 * spec.model.num_layers)  # the layers that write into the residual stream
@@ -77,7 +76,3 @@ def _tensor_parallel(name: str) -> tuple[int, int]:
             parallel_state.get_expert_tensor_parallel_world_size(),
         )
     return parallel_state.get_tensor_model_parallel_rank(), parallel_state.get_tensor_model_parallel_world_size()
-
-
-def _seed(seed: int, name: str) -> int:
-    return int.from_bytes(hashlib.sha256(f"{seed} {name}".encode()).digest()[:7], "big")

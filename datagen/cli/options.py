@@ -67,11 +67,8 @@ def progress_bar(label: str) -> Iterator[Progress]:
         return
     with click.progressbar(length=1, label=label, file=sys.stderr, item_show_func=lambda rate: rate) as bar:
         start = time.monotonic()
-        first: int | None = None
 
         def progress(done: int, total: int) -> None:
-            nonlocal first
-            first = done if first is None else first
             elapsed = time.monotonic() - start
             bar.length = total
             rate = f"{_human(done)} of {_human(total)}, {_human(done / max(elapsed, 1e-9))}/s"

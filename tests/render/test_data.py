@@ -77,3 +77,23 @@ def test_the_command_is_one_that_the_generator_takes():
     parameters = Parameters(**{name: given[name] for name in Parameters.model_fields})
     assert parameters.model_dump(exclude={"vocab_size", "shards"}) == spec.data.synthetic.model_dump()
     assert parameters.vocab_size == spec.model.vocab_size
+
+
+@pytest.mark.parametrize("runtime", CONTAINERS)
+def test_a_fine_tune_is_given_conversations_and_the_tokenizer_that_reads_them(tmp_path, runtime):
+    file = catalogue.recipe_file("mistral-7b-hf")
+    cluster = (f"cluster.container.runtime={runtime}", "cluster.container.options=[]", "data.kind=synthetic")
+    spec = resolve_point(file, catalogue.points(file.recipe)[0], "dgx-h100", cluster)
+    text = render(spec)["job.sh"]
+    mount, root = CONTAINERS[runtime]
+    assert f"-m datagen tokenizer --output {root}/{spec.data_set}/tokenizer\n  --vocab-size 32000\n" in text
+    assert f"-m datagen sft --output {root}/{spec.data_set}/sft --format chat\n  --samples 10000 " in text
+    made = [text.index(f'"${{make_{what}[@]}}"') for what in ("tokenizer", "data")]
+    assert made == sorted(made)
+    assert text.count(mount) >= 3  # for the two that make it, and for what reads it
+    assert f'cp "$BENCHRUN_DATA/{spec.data_set}/sft.json" data.json' in text
+    (tmp_path / "job.sh").write_text(text)
+    subprocess.run(["bash", "-n", tmp_path / "job.sh"], check=True)
+    if shutil.which("shellcheck"):
+        checked = subprocess.run(["shellcheck", tmp_path / "job.sh"], capture_output=True, text=True)
+        assert checked.returncode == 0, checked.stdout

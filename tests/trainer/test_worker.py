@@ -144,7 +144,8 @@ def test_when_a_rank_dies_the_others_end_by_themselves(write, tmp_path, free_por
         "    import benchrun.trainer.data as d\n    d.batches = None\n"
     )
     path = write(spec_for(2, tp=2))
-    waiting, dead = (finish(rank) for rank in start_ranks(path, 2, free_port, PYTHONPATH=str(tmp_path)))
+    first = os.pathsep.join(filter(None, (str(tmp_path), os.environ.get("PYTHONPATH"))))
+    waiting, dead = (finish(rank) for rank in start_ranks(path, 2, free_port, PYTHONPATH=first))
     assert dead[0] == 1
     assert "rank 1 failed" in dead[2]
     assert waiting[0] == 1

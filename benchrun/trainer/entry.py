@@ -1,0 +1,48 @@
+"""How one rank begins and ends, whatever trains. Exit code 0: all steps made; 2: what cannot be had; 1: it failed."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import NoReturn
+
+from pydantic import ValidationError
+
+from benchrun.errors import BenchrunError, UserError
+from benchrun.recipe.spec import RunSpec
+
+
+def run(module: str, about: str | None, train: Callable[[RunSpec], None]) -> NoReturn:
+    """Be ``python -m module --spec spec.json``: train this rank's part and end the process."""
+    try:
+        parser = argparse.ArgumentParser(prog=f"python -m {module}", description=about)
+        parser.add_argument("--spec", type=Path, required=True, help="spec.json of the run")
+        train(_read(parser.parse_args().spec))
+        code = 0
+    except SystemExit:
+        raise  # from the command line's parser, which has said why
+    except BenchrunError as error:
+        print(f"error: {error}", file=sys.stderr, flush=True)  # noqa: T201
+        code = error.exit_code
+    except BaseException:
+        print(f"rank {os.environ.get('RANK', '0')} failed:\n{traceback.format_exc()}", file=sys.stderr, flush=True)  # noqa: T201
+        code = 1
+    sys.stdout.flush()
+    # Not sys.exit: a rank that failed must not wait at exit for ranks that wait for it.
+    os._exit(code)
+
+
+def _read(path: Path) -> RunSpec:
+    try:
+        return RunSpec.read(path)
+    except OSError as error:
+        raise UserError(f"cannot be read: {error.strerror}", where=str(path)) from None
+    except ValidationError as error:
+        first = error.errors()[0]
+        what = ".".join(map(str, first["loc"])) or "the file"
+        hint = "it was written by another version, or changed by hand; render it again"
+        raise UserError(f"not a RunSpec: {what}: {first['msg']}", where=str(path), hint=hint) from None

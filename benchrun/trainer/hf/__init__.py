@@ -1,0 +1,1 @@
+"""What `benchrun.trainer.huggingface` is made of: the model, its data, what it prints."""

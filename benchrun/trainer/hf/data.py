@@ -1,0 +1,148 @@
+"""What is fine-tuned on: mock tokens, or conversations in JSON lines, tokenised and packed to whole sequences.
+
+transformers shifts the labels itself, so they stand at the position of their own token here; -100 is not trained.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy
+import torch
+from torch.utils.data import Dataset
+
+from benchrun.errors import UserError
+from benchrun.recipe.spec import RunSpec
+from benchrun.trainer import mock
+
+IGNORED = -100
+"""A label that no loss is taken of."""
+AT_ONCE = 256
+"""Conversations handed to the tokenizer together."""
+CHATML = (
+    "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\n' }}{% if message['role'] == 'assistant' %}"
+    "{% generation %}{{ message['content'] + '<|im_end|>\n' }}{% endgeneration %}"
+    "{% else %}{{ message['content'] + '<|im_end|>\n' }}{% endif %}{% endfor %}"
+)
+"""For a tokenizer without a template of its own, or whose template does not say what the assistant says."""
+Messages = list[dict[str, str]]
+
+
+def dataset(spec: RunSpec) -> Dataset:
+    """The samples of a run: ``input_ids`` and ``labels``, [seq_length] each."""
+    if spec.data.kind == "mock":
+        return Mock(spec)
+    folder = Path(os.environ.get("BENCHRUN_DATA", "../../data")) / spec.data_set
+    return Packed(folder / "sft.jsonl", folder / "tokenizer", spec)
+
+
+class Mock(Dataset):
+    """The worker's mock tokens, endlessly; sample i depends on the seed alone."""
+
+    def __init__(self, spec: RunSpec) -> None:
+        self._seed = spec.training.seed
+        self._arguments = (spec.seq_length - 1, spec.model.vocab_size)
+
+    def __getitem__(self, index: int) -> dict[str, torch.Tensor]:
+        tokens = mock.sample(self._seed, index, *self._arguments)
+        return _sample(tokens, tokens)
+
+
+class Packed(Dataset):
+    """Conversations one after the other, cut into sequences; begun again when they are used up.
+
+    No sequence is padded, and none knows where a conversation in it ends: as trl packs, and as the published runs did.
+    Only what the assistant says is trained; a sequence without a word of it is left out. Every rank tokenises the file,
+    as far as the run will read it.
+    """
+
+    def __init__(self, file: Path, tokenizer: Path, spec: RunSpec) -> None:
+        length = spec.seq_length
+        tokens, labels = _packed(
+            file, _tokenizer(tokenizer, spec.model.vocab_size), spec.training.steps * spec.gbs * length
+        )
+        whole = len(tokens) // length
+        self._tokens, self._labels = (array[: whole * length].reshape(whole, length) for array in (tokens, labels))
+        self._useful = numpy.flatnonzero((self._labels[:, 1:] != IGNORED).any(axis=1))
+        if len(self._useful) == 0:
+            said = f"{len(tokens)} tokens hold no sequence of {length} with an answer in it"
+            raise UserError(said, where=str(file), hint="make more conversations, or shorter ones")
+
+    def __getitem__(self, index: int) -> dict[str, torch.Tensor]:
+        row = self._useful[index % len(self._useful)]
+        return _sample(self._tokens[row], self._labels[row])
+
+
+def _sample(tokens: numpy.ndarray, labels: numpy.ndarray) -> dict[str, torch.Tensor]:
+    """The first token is nobody's next one: versions of transformers disagree whether to count it."""
+    labels = labels.copy()
+    labels[0] = IGNORED
+    return {"input_ids": torch.from_numpy(tokens), "labels": torch.from_numpy(labels)}
+
+
+def _tokenizer(folder: Path, vocab_size: int) -> Any:
+    from transformers import AutoTokenizer
+
+    hint = "datagen tokenizer makes it"
+    if not folder.is_dir():
+        raise UserError("no tokenizer", where=str(folder), hint=hint)
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
+    except (OSError, ValueError, KeyError) as error:
+        raise UserError(f"not a tokenizer: {error}", where=str(folder), hint=hint) from error
+    if len(tokenizer) > vocab_size:
+        raise UserError(f"it has {len(tokenizer)} tokens, the model's vocabulary {vocab_size}", where=str(folder))
+    return tokenizer
+
+
+def _packed(file: Path, tokenizer: Any, wanted: int) -> tuple[numpy.ndarray, numpy.ndarray]:
+    """Tokens and labels (int64) of the conversations in ``file``, until there are ``wanted`` of them."""
+    own = tokenizer.chat_template
+    template = own if own and "generation" in own else CHATML
+    tokens: list[int] = []
+    trained: list[int] = []
+    conversations = _conversations(file)
+    while len(tokens) < wanted and (some := list(islice(conversations, AT_ONCE))):
+        encoded = tokenizer.apply_chat_template(
+            some, chat_template=template, return_dict=True, return_assistant_tokens_mask=True
+        )
+        for ids, mask in zip(encoded["input_ids"], encoded["assistant_masks"], strict=True):
+            tokens += ids
+            trained += mask
+    array = numpy.array(tokens, dtype=numpy.int64)
+    return array, numpy.where(numpy.array(trained, dtype=bool), array, IGNORED)
+
+
+def _conversations(file: Path) -> Iterator[Messages]:
+    """The conversations in a file, one a line. UserError with file:line."""
+    try:
+        with file.open(encoding="utf-8") as lines:
+            for number, line in enumerate(lines, start=1):
+                yield _messages(line, f"{file}:{number}")
+    except OSError as error:
+        hint = "datagen sft makes it"
+        raise UserError(f"no conversations: {error.strerror}", where=str(file), hint=hint) from None
+    except UnicodeDecodeError as error:
+        raise UserError(f"not UTF-8: {error.reason}", where=str(file)) from None
+
+
+def _messages(line: str, where: str) -> Messages:
+    """One conversation: ``messages``, or dolly's instruction, context and response."""
+    try:
+        said = json.loads(line)
+        if "messages" in said:
+            found = [(message["role"], message["content"]) for message in said["messages"]]
+        else:
+            context = f"\n\n{said['context']}" if said.get("context") else ""
+            found = [("user", said["instruction"] + context), ("assistant", said["response"])]
+        if not found or not all(isinstance(part, str) for message in found for part in message):
+            raise TypeError("a message is no text")
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        hint = 'expected {"messages": [{"role": ..., "content": ...}, ...]} or {"instruction": ..., "response": ...}'
+        raise UserError(f"not a conversation: {error}", where=where, hint=hint) from None
+    return [{"role": role, "content": content} for role, content in found]

@@ -1,0 +1,163 @@
+"""RunSpec -> a Llama of transformers with random weights, sharded over all ranks; only its shards ever exist.
+
+Made without memory (meta), sharded, then filled in place: 70 billion parameters start on a node whose host memory
+could not hold them once a rank. Frozen weights are BF16, trained ones FP32 with their gradients and Adam's states; all
+are gathered in BF16 for the computation, as accelerate's FSDP does for Trainer with ``bf16``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+from torch.distributed.tensor import DTensor
+
+from benchrun.model import ModelShape
+from benchrun.recipe.huggingface import TARGETS
+from benchrun.recipe.spec import RunSpec
+from benchrun.trainer.seed import STD, seed_of
+
+BLOCK = 64
+"""Rows that are drawn at once. A shard begins anywhere, so each draws at most two blocks that it needs in part."""
+
+
+def llama_config(model: ModelShape) -> Any:
+    """The configuration of transformers for ``model``."""
+    from transformers import LlamaConfig
+
+    return LlamaConfig(
+        vocab_size=model.vocab_size,
+        hidden_size=model.hidden_size,
+        intermediate_size=model.ffn_hidden_size,
+        num_hidden_layers=model.num_layers,
+        num_attention_heads=model.num_attention_heads,
+        num_key_value_heads=model.num_query_groups,
+        head_dim=model.kv_channels,
+        max_position_embeddings=model.max_position_embeddings,
+        rope_theta=float(model.rotary_base),
+        attention_bias=model.bias,
+        mlp_bias=model.bias,
+        tie_word_embeddings=model.tied_embeddings,
+        initializer_range=STD,
+        attn_implementation="sdpa",
+        use_cache=False,
+    )
+
+
+def build_model(spec: RunSpec, device: torch.device) -> Any:
+    """This rank's shards of the model on ``device``, with adapters where the task is lora."""
+    from transformers import LlamaForCausalLM
+
+    config = llama_config(spec.model)
+    with torch.device("meta"):
+        model = LlamaForCausalLM(config)
+    llama = model.model
+    trained, frozen = torch.float32, torch.float32 if spec.precision == "fp32" else torch.bfloat16
+    if spec.task == "lora":
+        model = _with_adapters(spec, model.to(frozen), trained)
+    checkpoint_layers(spec, llama)
+    shard(spec, model, llama, device)
+    model.to_empty(device=device)
+    if spec.model.tied_embeddings:
+        model.tie_weights()
+    # Its frequencies are computed when it is made, and were lost with the memory that it did not have.
+    llama.rotary_emb = type(llama.rotary_emb)(config).to(device)
+    initialise(spec.training.seed, model)
+    return model
+
+
+def _with_adapters(spec: RunSpec, model: Any, dtype: torch.dtype) -> Any:
+    """peft's LoRA; every other weight is frozen."""
+    from peft import LoraConfig, get_peft_model
+
+    lora = spec.training.lora
+    config = LoraConfig(
+        r=lora.rank,
+        lora_alpha=lora.alpha,
+        lora_dropout=lora.dropout,
+        target_modules=list(lora.target_modules or TARGETS),
+        bias="none",
+        task_type="CAUSAL_LM",
+    )
+    adapted = get_peft_model(model, config)
+    for parameter in adapted.parameters():
+        if parameter.requires_grad:
+            parameter.data = parameter.data.to(dtype)
+    return adapted
+
+
+def checkpoint_layers(spec: RunSpec, llama: Any) -> None:
+    """Recompute whole layers: all of them (uniform), or the first so many (block)."""
+    from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoint_wrapper
+
+    recompute = spec.training.recompute
+    if recompute.granularity == "none":
+        return
+    count = recompute.num_layers if recompute.method == "block" else len(llama.layers)
+    for index in range(count or 0):
+        # Around the layer and inside its shard, so that its weights are gathered once for both passes backward.
+        llama.layers[index] = checkpoint_wrapper(llama.layers[index])
+
+
+def shard(spec: RunSpec, model: Any, llama: Any, device: torch.device) -> None:
+    """FSDP over all ranks, one unit a layer; the embeddings are units of their own unless they share their matrix."""
+    narrow = None if spec.precision == "fp32" else torch.bfloat16
+    options: dict[str, Any] = {
+        "mesh": init_device_mesh(device.type, (spec.num_gpus,)),
+        "mp_policy": MixedPrecisionPolicy(
+            param_dtype=narrow,
+            reduce_dtype=torch.float32 if narrow else None,
+            # The number of trained tokens is an input too, and would be rounded to three digits.
+            cast_forward_inputs=False,
+        ),
+    }
+    for layer in llama.layers:
+        fully_shard(layer, **options)
+    if not spec.model.tied_embeddings:
+        fully_shard(llama.embed_tokens, **options)
+        # The last unit forward is the first one backward: freed in between, it would be gathered at once again.
+        fully_shard([llama.norm, model.get_output_embeddings()], **options, reshard_after_forward=False)
+    fully_shard(model, **options)
+
+
+@torch.no_grad()
+def initialise(seed: int, model: Any) -> None:
+    """Fill the shards: the same weights at every number of ranks, and with adapters as without."""
+    for name, parameter in model.named_parameters():
+        local = parameter.to_local() if isinstance(parameter, DTensor) else parameter
+        name = (
+            name.removeprefix("base_model.model.").replace(".base_layer", "").replace("_checkpoint_wrapped_module.", "")
+        )
+        if "lora_B" in name or name.endswith("bias"):
+            local.zero_()
+        elif parameter.dim() == 1:
+            local.fill_(1)
+        else:
+            # Adapters begin as peft's do: uniform, with this standard deviation; here normal.
+            std = 1 / math.sqrt(3 * parameter.shape[1]) if "lora_A" in name else STD
+            for rows, drawn in _drawn(seed_of(seed, name), _first_row(parameter), local):
+                local[rows] = drawn * std
+
+
+def _first_row(parameter: Any) -> int:
+    """Which row of the whole matrix this rank's shard begins with: FSDP gives each rank ceil(rows / ranks) of them."""
+    if not isinstance(parameter, DTensor):
+        return 0
+    mesh = parameter.device_mesh
+    first: int = mesh.get_local_rank() * -(-parameter.shape[0] // mesh.size())
+    return first
+
+
+def _drawn(seed: int, first: int, local: Any) -> Iterator[tuple[slice, Any]]:
+    """Normal numbers for the rows of a shard, block after block; each block of the whole matrix has its own seed."""
+    generator = torch.Generator(device=local.device)
+    end = first + local.shape[0]
+    for start in range(first // BLOCK * BLOCK, end, BLOCK):
+        generator.manual_seed((seed + start) % 2**63)
+        block = torch.empty(BLOCK, local.shape[1], device=local.device).normal_(generator=generator)
+        low, high = max(start, first), min(start + BLOCK, end)
+        yield slice(low - first, high - first), block[low - start : high - start]

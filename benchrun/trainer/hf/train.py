@@ -1,0 +1,154 @@
+"""One rank's training: transformers' Trainer, fed and timed."""
+
+from __future__ import annotations
+
+import gc
+import time
+from typing import Any
+
+import torch
+from torch.distributed.tensor import DTensor
+from torch.utils.data import DataLoader
+
+from benchrun.errors import UserError
+from benchrun.recipe.spec import RunSpec
+from benchrun.trainer import log, ranks
+from benchrun.trainer.data import order
+
+try:
+    from transformers import Trainer, TrainerCallback, TrainingArguments
+    from transformers.trainer_callback import PrinterCallback
+except ImportError as error:
+    raise UserError(
+        f"framework hf: {error}", hint="pip install 'benchrun[hf]', or an image with transformers, peft and accelerate"
+    ) from error
+
+from benchrun.trainer.hf.data import dataset
+from benchrun.trainer.hf.model import build_model
+
+GC_EVERY = 100
+"""Steps between garbage collections: one that comes by itself stops one rank, and so all of them, mid-step."""
+
+
+def train(spec: RunSpec) -> None:
+    """Train ``spec`` as this process's rank."""
+    _refuse_impossible(spec)
+    here = ranks.place()
+    device = ranks.start_process_group(spec)
+    if here.rank == 0:
+        packages = {name: log.version(name) for name in ("transformers", "peft", "accelerate")}
+        log.say(log.configuration(spec, "transformers", "the same at every number of ranks", packages))
+    samples = dataset(spec)
+    trainer = _Trainer(
+        model=build_model(spec, device),
+        args=_arguments(spec),
+        train_dataset=samples,
+        callbacks=[_Timed(spec)],
+    )
+    trainer.remove_callback(PrinterCallback)
+    trainer.spec = spec
+    trainer.train()
+    if here.rank == 0:
+        log.say(log.usage(spec))
+    torch.distributed.barrier()
+    torch.distributed.destroy_process_group()
+
+
+def _refuse_impossible(spec: RunSpec) -> None:
+    if spec.gpu != "CPU" and not torch.cuda.is_available():
+        raise UserError(f"the run is for {spec.gpu}, and this node has no usable GPU")
+    if spec.gpu == "CPU" and spec.num_gpus > 1 and tuple(map(int, torch.__version__.split(".")[:2])) < (2, 11):
+        # Seen with 2.8 over gloo: the gradients' sum where their mean belongs. 2.11 and 2.13 are right.
+        raise UserError(f"several CPU ranks need torch 2.11 or newer, this is {torch.__version__}")
+
+
+def _arguments(spec: RunSpec) -> Any:
+    """The Trainer's arguments: everything that changes speed or result is stated."""
+    training, cpu = spec.training, spec.gpu == "CPU"
+    return TrainingArguments(
+        output_dir=".",  # nothing is written there
+        max_steps=training.steps,
+        per_device_train_batch_size=spec.mbs,
+        gradient_accumulation_steps=spec.num_microbatches,
+        average_tokens_across_devices=True,
+        learning_rate=training.lr,
+        lr_scheduler_type="cosine_with_min_lr",
+        lr_scheduler_kwargs={"min_lr": training.min_lr},
+        warmup_steps=training.lr_warmup_steps,
+        optim="adamw_torch" if cpu else "adamw_torch_fused",
+        adam_beta1=0.9,
+        adam_beta2=0.95,
+        weight_decay=training.weight_decay,
+        max_grad_norm=training.clip_grad,
+        seed=training.seed,
+        logging_steps=1,
+        logging_nan_inf_filter=False,  # it would print the last good loss in place of NaN
+        disable_tqdm=True,
+        report_to="none",
+        save_strategy="no",
+        use_cpu=cpu,
+    )
+
+
+class _Trainer(Trainer):
+    """The Trainer, for a model that is sharded already, and with this repository's order of samples."""
+
+    spec: RunSpec
+
+    def create_accelerator_and_postprocess(self) -> None:
+        """accelerate takes the model as it is: it would wrap it in DistributedDataParallel."""
+        super().create_accelerator_and_postprocess()
+        self.accelerator.prepare_model = lambda model, **_: model
+        self.accelerator.clip_grad_norm_ = _clip
+
+    def get_train_dataloader(self) -> DataLoader:
+        """The micro-batches of this rank, in order: a step holds the same samples at every number of ranks."""
+        spec = self.spec
+        return DataLoader(
+            self.train_dataset,
+            batch_sampler=order(spec, ranks.place().rank),
+            num_workers=spec.data.num_workers if spec.data.kind != "mock" else 0,
+            pin_memory=spec.gpu != "CPU",
+        )
+
+
+def _clip(parameters: Any, max_norm: float, norm_type: float = 2) -> Any:
+    """Clip the gradients; their norm over all ranks, which torch gives by its parts for a sharded model."""
+    norm = torch.nn.utils.clip_grad_norm_(parameters, max_norm, norm_type)
+    return norm.full_tensor() if isinstance(norm, DTensor) else norm
+
+
+class _Timed(TrainerCallback):
+    """Prints a dictionary a step, as the Trainer does, with the step's number and its measured time."""
+
+    def __init__(self, spec: RunSpec) -> None:
+        self._spec = spec
+        self._last = self._step_time_s = 0.0
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """The first step begins."""
+        gc.disable()
+        self._last = _now(self._spec)
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """A step is over when its weights are updated; what comes between two steps counts too."""
+        now = _now(self._spec)
+        self._step_time_s, self._last = now - self._last, now
+        if state.global_step % GC_EVERY == 0:
+            gc.collect()
+
+    def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **_: Any) -> None:
+        """A step's numbers, and at the end the Trainer's own summary."""
+        if not state.is_world_process_zero:
+            return
+        row = {name: value for name, value in (logs or {}).items() if name != "total_flos"}
+        if "loss" in row:
+            row["global_step/max_steps"] = f"{state.global_step}/{self._spec.training.steps}"
+            row["step_time_s"] = round(self._step_time_s, 6)
+        log.say(str(row))
+
+
+def _now(spec: RunSpec) -> float:
+    if spec.gpu != "CPU":
+        torch.cuda.synchronize()
+    return time.perf_counter()

@@ -1,0 +1,65 @@
+#!/bin/bash
+# llama2-70b-lora-hf: lora, bf16, hf, 512 x H200
+# tp 1, pp 1, cp 1, vp 1, ep 1, dp 512; global batch 16384 = micro-batch 8 x dp 512 x 4 micro-batches
+# Rendered by benchrun VERSION. By hand: cd into this directory, then sbatch job.sh
+#SBATCH --job-name=llama2-70b-lora-hf
+#SBATCH --nodes=64
+#SBATCH --ntasks=512
+#SBATCH --ntasks-per-node=8
+#SBATCH --gres=gpu:8
+#SBATCH --partition=batch
+#SBATCH --mem=0
+#SBATCH --exclusive
+#SBATCH --time=00:30:00
+#SBATCH --output=stdout.log
+#SBATCH --error=stderr.log
+#SBATCH --open-mode=append
+# A run that Slurm restarts is not one measurement.
+#SBATCH --no-requeue
+set -euo pipefail
+
+# Whatever happens, leave word of how this job ended: the only witness where there is no accounting.
+rm -f done.json  # of an earlier life of this job
+started=$(date -u +%FT%TZ)
+signal=null
+finish() {
+  local code=$?
+  printf '{"schema_version": 1, "exit_code": %d, "signal": %s, "started": "%s", "ended": "%s", "restarts": %d, "job_id": "%s", "host": "%s"}\n' \
+    "$code" "$signal" "$started" "$(date -u +%FT%TZ)" "${SLURM_RESTART_COUNT:-0}" "${SLURM_JOB_ID:-$$}" "$(uname -n)" >done.json.tmp
+  mv done.json.tmp done.json
+}
+trap finish EXIT
+trap 'signal=\"TERM\"; exit 143' TERM
+
+export HF_HUB_OFFLINE=1  # never ask a model hub while measuring
+export TOKENIZERS_PARALLELISM=false  # data-loader processes are forked after the tokenizer has run
+export NCCL_NVLS_ENABLE=0  # no NVLink SHARP: saves GPU memory, as in the published runs
+export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True  # less fragmentation of GPU memory
+export TORCH_NCCL_AVOID_RECORD_STREAMS=1  # frees communication buffers earlier
+
+MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
+MASTER_PORT=$((20000 + SLURM_JOB_ID % 20000))  # another job on the node has another number
+export MASTER_ADDR MASTER_PORT
+
+srun --nodes=64 --ntasks=64 --ntasks-per-node=1 bash probe.sh ||
+  echo "benchrun: the nodes could not be described; going on" >&2
+
+# The framework's own entry point, every value stated.
+command=(
+  python3 -u -m benchrun.trainer.huggingface --spec spec.json
+)
+
+# What each rank does: give PyTorch the names it expects, then run the command.
+# shellcheck disable=SC2016  # expanded by each rank, not here
+rank='export RANK=$SLURM_PROCID LOCAL_RANK=$SLURM_LOCALID WORLD_SIZE=$SLURM_NTASKS
+export PYTHONPATH=worker${PYTHONPATH:+:$PYTHONPATH}
+node=$((SLURM_LOCALID / 4))  # the NUMA node beside this rank'"'"'s GPU
+exec numactl --cpunodebind=$node --membind=$node "$@"'
+
+srun --kill-on-bad-exit=1 --mpi=pmix \
+  '--container-image=nvcr.io#nvidia/nemo:25.07.01' \
+  --container-mounts="$PWD:$PWD" --container-workdir="$PWD" \
+  --container-env=MASTER_ADDR,MASTER_PORT,RANK,LOCAL_RANK,WORLD_SIZE,PYTHONPATH,HF_HUB_OFFLINE,NCCL_NVLS_ENABLE,PYTORCH_CUDA_ALLOC_CONF,TOKENIZERS_PARALLELISM,TORCH_NCCL_AVOID_RECORD_STREAMS \
+  --no-container-mount-home \
+  bash -c "$rank" rank \
+  "${command[@]}"

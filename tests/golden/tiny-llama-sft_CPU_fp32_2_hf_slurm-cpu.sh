@@ -1,0 +1,55 @@
+#!/bin/bash
+# tiny-llama-sft: sft, fp32, hf, 2 x CPU
+# tp 1, pp 1, cp 1, vp 1, ep 1, dp 2; global batch 8 = micro-batch 2 x dp 2 x 2 micro-batches
+# Rendered by benchrun VERSION. By hand: cd into this directory, then sbatch job.sh
+#SBATCH --job-name=tiny-llama-sft
+#SBATCH --nodes=1
+#SBATCH --ntasks=2
+#SBATCH --ntasks-per-node=2
+#SBATCH --cpus-per-task=1
+#SBATCH --time=00:10:00
+#SBATCH --output=stdout.log
+#SBATCH --error=stderr.log
+#SBATCH --open-mode=append
+# A run that Slurm restarts is not one measurement.
+#SBATCH --no-requeue
+set -euo pipefail
+
+# Whatever happens, leave word of how this job ended: the only witness where there is no accounting.
+rm -f done.json  # of an earlier life of this job
+started=$(date -u +%FT%TZ)
+signal=null
+finish() {
+  local code=$?
+  printf '{"schema_version": 1, "exit_code": %d, "signal": %s, "started": "%s", "ended": "%s", "restarts": %d, "job_id": "%s", "host": "%s"}\n' \
+    "$code" "$signal" "$started" "$(date -u +%FT%TZ)" "${SLURM_RESTART_COUNT:-0}" "${SLURM_JOB_ID:-$$}" "$(uname -n)" >done.json.tmp
+  mv done.json.tmp done.json
+}
+trap finish EXIT
+trap 'signal=\"TERM\"; exit 143' TERM
+
+export OMP_NUM_THREADS=1  # one CPU thread a rank: ranks share the machine
+export HF_HUB_OFFLINE=1  # never ask a model hub while measuring
+export TOKENIZERS_PARALLELISM=false  # data-loader processes are forked after the tokenizer has run
+
+MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
+MASTER_PORT=$((20000 + SLURM_JOB_ID % 20000))  # another job on the node has another number
+export MASTER_ADDR MASTER_PORT
+
+srun --nodes=1 --ntasks=1 --ntasks-per-node=1 bash probe.sh ||
+  echo "benchrun: the nodes could not be described; going on" >&2
+
+# The framework's own entry point, every value stated.
+command=(
+  python3 -u -m benchrun.trainer.huggingface --spec spec.json
+)
+
+# What each rank does: give PyTorch the names it expects, then run the command.
+# shellcheck disable=SC2016  # expanded by each rank, not here
+rank='export RANK=$SLURM_PROCID LOCAL_RANK=$SLURM_LOCALID WORLD_SIZE=$SLURM_NTASKS
+export PYTHONPATH=worker${PYTHONPATH:+:$PYTHONPATH}
+exec "$@"'
+
+srun --kill-on-bad-exit=1 \
+  bash -c "$rank" rank \
+  "${command[@]}"
