@@ -167,7 +167,7 @@ def test_where_slurm_is_missing_the_error_says_so_with_exit_code_3(tmp_path):
 def test_a_dry_run_launches_nothing(tmp_path):
     result = call("launch", "smoke", "--dry-run", cwd=tmp_path)
     assert result.returncode == 0
-    assert result.stdout.count("#!/bin/bash") == 3
+    assert result.stdout.count("#!/bin/bash") == 4
     assert not list(tmp_path.iterdir())
 
 
