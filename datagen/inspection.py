@@ -1,4 +1,4 @@
-"""What is in a Megatron data set, whoever made it: counts, lengths, entropy, checksums, the head of a document."""
+"""What is in a Megatron data set, whoever made it."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import numpy
 
 from benchrun.errors import UserError
 from datagen.indexed import Index, blocks_of, read_index
-from datagen.manifest import Manifest, damaged, load
 from datagen.output import beside
 from datagen.sampling import Ints
+from datagen.summary import entropy, histogram, length, manifest_beside, prefix_of
 
 HEAD_TOKENS = 16
 LARGEST_TOKEN = 1 << 24
@@ -24,7 +24,7 @@ def prefixes(path: Path) -> list[Path]:
 
     UserError if there is none.
     """
-    prefix = _prefix(path)
+    prefix = prefix_of(path)
     if beside(prefix, ".idx").exists():
         return [prefix]
     shards = sorted(prefix.parent.glob(f"{prefix.name}_[0-9][0-9][0-9][0-9][0-9].idx"))
@@ -35,21 +35,17 @@ def prefixes(path: Path) -> list[Path]:
     raise UserError("no data set", where=str(path), hint=hint)
 
 
-def _prefix(path: Path) -> Path:
-    return path.with_name(path.name.removesuffix(path.suffix)) if path.suffix in (".bin", ".idx", ".json") else path
-
-
-def inspect(path: Path, document: int = 0) -> dict[str, Any]:
+def inspect_tokens(path: Path, document: int = 0) -> dict[str, Any]:
     """All that the files of ``path`` tell. UserError if they are no data set, or not as long as the index says."""
     found = prefixes(path)
     indices = [_index(prefix) for prefix in found]
     counts, digests = _pass(found, indices)
-    manifest, fault = _manifest(path, found[0])
     lengths = numpy.concatenate([index.lengths for index in indices])
     return {
         "schema_version": 1,
+        "unit": "tokens",
         "files": [
-            {"bin": str(beside(prefix, ".bin")), "sha256": digest}
+            {"file": str(beside(prefix, ".bin")), "sha256": digest}
             for prefix, digest in zip(found, digests, strict=True)
         ],
         "dtype": str(indices[0].dtype),
@@ -58,13 +54,11 @@ def inspect(path: Path, document: int = 0) -> dict[str, Any]:
         "tokens": int(counts.sum()),
         "largest_token": int(numpy.flatnonzero(counts)[-1]) if counts.any() else None,
         "distinct_tokens": int((counts > 0).sum()),
-        "entropy_bits": _entropy(counts),
-        "length": _length(lengths),
-        "histogram": _histogram(lengths),
+        "entropy_bits": entropy(counts),
+        "length": length(lengths),
+        "histogram": histogram(lengths),
         "document": _document(found, indices, document),
-        "manifest": manifest and manifest.model_dump(mode="json", exclude={"files"}),
-        "intact": None if manifest is None else fault is None,
-        "fault": fault,
+        **manifest_beside(prefix_of(path), found[0]),
     }
 
 
@@ -95,37 +89,6 @@ def _pass(found: list[Path], indices: list[Index]) -> tuple[Ints, list[str]]:
     return counts, digests
 
 
-def _entropy(counts: Ints) -> float:
-    """Of single tokens, in bits."""
-    share = counts[counts > 0] / max(counts.sum(), 1)
-    return round(float(-(share * numpy.log2(share)).sum()) + 0.0, 4)
-
-
-def _length(lengths: Ints) -> dict[str, float] | None:
-    if not len(lengths):
-        return None
-    p5, median, p95 = numpy.percentile(lengths, [5, 50, 95])
-    return {
-        "mean": round(float(lengths.mean()), 2),
-        "min": int(lengths.min()),
-        "p5": float(p5),
-        "median": float(median),
-        "p95": float(p95),
-        "max": int(lengths.max()),
-    }
-
-
-def _histogram(lengths: Ints) -> list[dict[str, int]]:
-    """Documents between powers of two: ``{"from": 64, "to": 127, "documents": ...}``."""
-    powers = numpy.frexp(numpy.maximum(lengths, 1).astype(float))[1] - 1
-    counts = numpy.bincount(powers, minlength=1) if len(lengths) else numpy.zeros(0, dtype=int)
-    first = int(numpy.flatnonzero(counts)[0]) if counts.any() else 0
-    return [
-        {"from": 1 << power, "to": (2 << power) - 1, "documents": int(counts[power])}
-        for power in range(first, len(counts))
-    ]
-
-
 def _document(found: list[Path], indices: list[Index], number: int) -> dict[str, Any] | None:
     """The first tokens of a document, counted over all shards."""
     left = number
@@ -139,12 +102,3 @@ def _document(found: list[Path], indices: list[Index], number: int) -> dict[str,
     if number == 0:
         return None
     raise UserError(f"there is no document {number}", where=str(found[0]), hint=f"they are 0 to {number - left - 1}")
-
-
-def _manifest(path: Path, first: Path) -> tuple[Manifest | None, str | None]:
-    """The manifest beside the files, and what of them is no longer as it says."""
-    place = next((p for p in (beside(_prefix(path), ".json"), beside(first, ".json")) if p.exists()), None)
-    if place is None:
-        return None, None
-    manifest = load(place)
-    return manifest, damaged(manifest, place.parent)

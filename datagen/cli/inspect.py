@@ -8,30 +8,59 @@ from typing import Any
 
 import click
 
-from datagen.inspection import inspect
+from datagen.inspection import inspect_tokens
+from datagen.inspection_lines import inspect_lines, inspect_manifest, lines_of
+from datagen.output import beside
+from datagen.summary import prefix_of
 
 BAR = 40
 
 
 @click.command("inspect")
 @click.argument("path", type=click.Path(path_type=Path), metavar="PREFIX")
-@click.option("--document", type=click.IntRange(min=0), default=0, help="Whose first tokens to show.")
+@click.option("--document", type=click.IntRange(min=0), default=0, help="Whose beginning to show.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document.")
 def command(path: Path, document: int, as_json: bool) -> int:
-    """What is in a Megatron data set, and whether it still is what its manifest says.
+    """What is in a data set, and whether it still is what its manifest says.
 
-    Reads every byte. Exit code 4 if the data was damaged since it was made.
+    PREFIX is a Megatron data set, JSON lines (whoever made them), packed data or a tokenizer directory. Every byte is
+    read. Exit code 4 if something changed since it was made.
     """
-    found = inspect(path, document)
-    click.echo(json.dumps(found, indent=1) if as_json else _text(found))
+    found = _inspect(path, document)
+    click.echo(json.dumps(found, indent=1) if as_json else "\n".join(_text(found)))
     return 4 if found["intact"] is False else 0
 
 
-def _text(found: dict[str, Any]) -> str:
+def _inspect(path: Path, document: int) -> dict[str, Any]:
+    if path.is_dir():
+        return inspect_manifest(path / "manifest")
+    if lines := lines_of(path):
+        return inspect_lines(lines, document)
+    if beside(prefix_of(path), ".npy").exists():
+        return inspect_manifest(prefix_of(path))
+    return inspect_tokens(path, document)
+
+
+def _text(found: dict[str, Any]) -> list[str]:
+    lines = _counts(found) if found["unit"] else _facts(found)
+    lines.extend(f"sha256     {file['sha256']}  {file['file']}" for file in found["files"])
+    said = {True: "all checksums agree", False: found["fault"], None: "none beside it"}[found["intact"]]
+    return [*lines, f"manifest   {said}"]
+
+
+def _facts(found: dict[str, Any]) -> list[str]:
+    manifest = found["manifest"]
+    facts = {**manifest["parameters"], **manifest["facts"]}
+    return [manifest["kind"], *(f"  {name:20} {value}" for name, value in facts.items() if value is not None)]
+
+
+def _counts(found: dict[str, Any]) -> list[str]:
+    unit = found["unit"]
+    kind = f" of {found['dtype']}, the largest {found['largest_token']}" if unit == "tokens" else ""
     lines = [
         f"documents  {found['documents']:,}",
-        f"tokens     {found['tokens']:,} of {found['dtype']}, the largest {found['largest_token']}",
-        f"entropy    {found['entropy_bits']} bits a token; {found['distinct_tokens']:,} tokens occur",
+        f"{unit:10} {found[unit]:,}{kind}",
+        f"entropy    {found['entropy_bits']} bits each; {found[f'distinct_{unit}']:,} different ones",
     ]
     if length := found["length"]:
         quantiles = f"{length['p5']:,.0f} / {length['median']:,.0f} / {length['p95']:,.0f} at 5 / 50 / 95 %"
@@ -42,8 +71,5 @@ def _text(found: dict[str, Any]) -> str:
         lines.append(f"  {row['from']:>9,} to {row['to']:>9,}  {row['documents']:>12,}  {bar}")
     if document := found["document"]:
         head = " ".join(map(str, document["head"]))
-        lines.append(f"document {document['number']}: {document['length']:,} tokens: {head} ...")
-    lines.extend(f"sha256     {file['sha256']}  {file['bin']}" for file in found["files"])
-    said = {True: "all checksums agree", False: found["fault"], None: "none beside it"}[found["intact"]]
-    lines.append(f"manifest   {said}")
-    return "\n".join(lines)
+        lines.append(f"document {document['number']}: {document['length']:,} {unit}: {head} ...")
+    return lines

@@ -67,14 +67,11 @@ def progress_bar(label: str) -> Iterator[Progress]:
         return
     with click.progressbar(length=1, label=label, file=sys.stderr, item_show_func=lambda rate: rate) as bar:
         start = time.monotonic()
-        first: int | None = None
 
         def progress(done: int, total: int) -> None:
-            nonlocal first
-            first = done if first is None else first
             elapsed = time.monotonic() - start
             bar.length = total
-            rate = f"{done / 1e9:.2f} of {total / 1e9:.2f} GB, {done / max(elapsed, 1e-9) / 1e9:.2f} GB/s"
+            rate = f"{_human(done)} of {_human(total)}, {_human(done / max(elapsed, 1e-9))}/s"
             bar.update(done - bar.pos, rate)
 
         yield progress
@@ -89,6 +86,11 @@ def say_made(prefix: Path, manifest: Manifest, new: bool, seconds: float, *, as_
     what = ", ".join(
         f"{key} {value:,}" if isinstance(value, int) else f"{key} {value}" for key, value in manifest.facts.items()
     )
-    how = f"made in {seconds:.1f} s, {size / seconds / 1e9:.2f} GB/s" if new else "was there already"
-    click.echo(f"{prefix}: {size / 1e9:.2f} GB in {len(manifest.files)} files, {how}")
+    how = f"made in {seconds:.1f} s, {_human(size / seconds)}/s" if new else "was there already"
+    click.echo(f"{prefix}: {_human(size)} in {len(manifest.files)} files, {how}")
     click.echo(f"  {what}")
+
+
+def _human(size: float) -> str:
+    """Bytes as MB or GB."""
+    return f"{size / 1e9:.2f} GB" if size >= 1e8 else f"{size / 1e6:.2f} MB"

@@ -70,3 +70,20 @@ def test_data_that_was_damaged_ends_the_job_with_a_reason(launched):
     run = folder / "results" / "runs" / result.stdout.splitlines()[0]
     assert "tokens.bin has 1000 bytes, its manifest says" in (run / "stderr.log").read_text()
     assert not (run / "steps.jsonl").exists() or not (run / "steps.jsonl").read_text()
+
+
+def test_instruction_data_goes_through_the_fine_tune(tmp_path):
+    """A tokenizer and conversations made in the job, read by transformers; the same job packs nothing by hand."""
+    pytest.importorskip("peft", reason="fine-tuning needs pip install 'benchrun[hf]'")
+    point = ("tiny-llama-sft", "--precision", "fp32", "--num-gpus", "1", "--set", "data.kind=synthetic")
+    result = call("launch", *point, "--wait", cwd=tmp_path)
+    run = tmp_path / "results" / "runs" / result.stdout.splitlines()[0]
+    metrics = json.loads((run / "metrics.json").read_text())
+    assert (metrics["num_steps"], metrics["problems"]) == (20, [])
+    assert metrics["final_loss"] < 0.75 * metrics["first_loss"]
+    spec = json.loads((run / "spec.json").read_text())
+    manifest = json.loads((run / "data.json").read_text())
+    assert (manifest["kind"], manifest["parameters"]["format"]) == ("sft", "chat")
+    assert manifest["facts"]["samples"] == spec["data"]["instructions"]["samples"]
+    (made,) = (tmp_path / "results" / "data").iterdir()
+    assert json.loads((made / "tokenizer" / "manifest.json").read_text())["parameters"]["vocab_size"] == 512

@@ -268,3 +268,37 @@ def test_inspect_says_what_is_there(tmp_path):
     assert "documents  2,000" in text and "tokens     1,000,000 of uint16" in text
     beyond = datagen("inspect", tmp_path / "x", "--document", 6000)
     assert beyond.returncode == 2 and "they are 0 to 5999" in beyond.stderr
+
+
+@pytest.mark.parametrize("form", ["dolly", "chat"])
+def test_inspect_reads_instruction_data(tmp_path, form):
+    assert datagen("sft", "--output", tmp_path / "s", "--samples", 300, "--format", form).returncode == 0
+    found = json.loads(datagen("inspect", tmp_path / "s.jsonl", "--json").stdout)
+    rows = [json.loads(line) for line in (tmp_path / "s.jsonl").read_text().splitlines()]
+    texts = [
+        " ".join(m["content"] for m in row["messages"])
+        if form == "chat"
+        else " ".join((row["instruction"], row["context"], row["response"]))
+        for row in rows
+    ]
+    assert (found["documents"], found["words"]) == (300, sum(len(text.split()) for text in texts))
+    assert found["document"]["head"] == texts[0].split()[:16]
+    assert found["intact"] is True
+    with (tmp_path / "s.jsonl").open("a") as file:
+        file.write("{}\n")
+    changed = datagen("inspect", tmp_path / "s")
+    assert changed.returncode == 4 and "s.jsonl has " in changed.stdout
+    with (tmp_path / "s.jsonl").open("a") as file:
+        file.write("no JSON\n")
+    broken = datagen("inspect", tmp_path / "s")
+    assert broken.returncode == 2 and "s.jsonl:302: not JSON" in broken.stderr
+
+
+def test_inspect_knows_packed_data_and_tokenizers_by_their_manifests(tmp_path):
+    assert datagen("sft", "--output", tmp_path / "p", "--samples", 300, "--format", "packed").returncode == 0
+    assert datagen("tokenizer", "--output", tmp_path / "t", "--vocab-size", 500).returncode == 0
+    packed = datagen("inspect", tmp_path / "p")
+    assert packed.returncode == 0 and "samples              300" in packed.stdout
+    assert datagen("inspect", tmp_path / "t").returncode == 0
+    (tmp_path / "t" / "tokenizer.json").write_text("{}")
+    assert datagen("inspect", tmp_path / "t").returncode == 4

@@ -36,7 +36,7 @@ def script(runtime, framework, *overrides):
 
 @pytest.mark.parametrize("framework", ["megatron-lm", "megatron-core"])
 @pytest.mark.parametrize("runtime", CONTAINERS)
-def test_the_data_is_made_and_mounted_where_it_is_read(runtime, framework):
+def test_the_data_is_made_and_mounted_where_it_is_read(tmp_path, runtime, framework):
     spec, text = script(runtime, framework)
     mount, root = CONTAINERS[runtime]
     made = text.index("-m datagen tokens")
@@ -46,7 +46,11 @@ def test_the_data_is_made_and_mounted_where_it_is_read(runtime, framework):
     if framework == "megatron-lm":
         assert f"--data-path {root}/{spec.data_set}/tokens" in text
         assert "--mock-data" not in text
-    assert_sound(text)
+    (tmp_path / "job.sh").write_text(text)
+    subprocess.run(["bash", "-n", tmp_path / "job.sh"], check=True)
+    if shutil.which("shellcheck"):
+        checked = subprocess.run(["shellcheck", tmp_path / "job.sh"], capture_output=True, text=True)
+        assert checked.returncode == 0, checked.stdout
 
 
 def test_as_many_tokens_as_the_run_reads_and_one_label_more():
@@ -75,33 +79,21 @@ def test_the_command_is_one_that_the_generator_takes():
     assert parameters.vocab_size == spec.model.vocab_size
 
 
-def test_conversations_are_made_by_commands_that_the_generator_takes():
-    """Both, on a cluster with containers: the tokenizer first, then what is read with it."""
-    import shlex
-
-    from datagen.cli import sft, tokenizer
-
+@pytest.mark.parametrize("runtime", CONTAINERS)
+def test_a_fine_tune_is_given_conversations_and_the_tokenizer_that_reads_them(tmp_path, runtime):
     file = catalogue.recipe_file("mistral-7b-hf")
-    cluster = ("cluster.container.runtime=charliecloud", "cluster.container.options=[]", "data.kind=synthetic")
+    cluster = (f"cluster.container.runtime={runtime}", "cluster.container.options=[]", "data.kind=synthetic")
     spec = resolve_point(file, catalogue.points(file.recipe)[0], "dgx-h100", cluster)
     text = render(spec)["job.sh"]
-    given = {}
-    for name, module in (("tokenizer", tokenizer), ("sft", sft)):
-        start = text.index(f"-m datagen {name}")
-        words = shlex.split(text[start : text.index("\n)", start)])[3:]
-        given[name] = module.command.make_context(name, words).params
-        assert str(given[name]["output"]) == f"/srv/{spec.data_set}/{name}"
-    assert given["tokenizer"]["vocab_size"] == spec.model.vocab_size
-    assert given["sft"]["format"] == "chat"
-    assert given["sft"].items() >= spec.data.instructions.model_dump().items()
-    assert text.index('"${make_tokenizer[@]}"') < text.index('"${make_data[@]}"') < text.index("\ncommand=(")
-    assert f"/{spec.data_set}/sft.json" in text
-    assert_sound(text)
-
-
-def assert_sound(text):
-    """Sound shell, as far as the tools of this machine can tell."""
-    subprocess.run(["bash", "-n"], input=text, text=True, check=True)
+    mount, root = CONTAINERS[runtime]
+    assert f"-m datagen tokenizer --output {root}/{spec.data_set}/tokenizer\n  --vocab-size 32000\n" in text
+    assert f"-m datagen sft --output {root}/{spec.data_set}/sft --format chat\n  --samples 10000 " in text
+    made = [text.index(f'"${{make_{what}[@]}}"') for what in ("tokenizer", "data")]
+    assert made == sorted(made)
+    assert text.count(mount) >= 3  # for the two that make it, and for what reads it
+    assert f'cp "$BENCHRUN_DATA/{spec.data_set}/sft.json" data.json' in text
+    (tmp_path / "job.sh").write_text(text)
+    subprocess.run(["bash", "-n", tmp_path / "job.sh"], check=True)
     if shutil.which("shellcheck"):
-        checked = subprocess.run(["shellcheck", "-"], input=text, capture_output=True, text=True)
+        checked = subprocess.run(["shellcheck", tmp_path / "job.sh"], capture_output=True, text=True)
         assert checked.returncode == 0, checked.stdout
