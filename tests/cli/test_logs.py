@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import functools
 import io
 import json
 import signal
@@ -190,7 +191,9 @@ def test_following_can_be_stopped_and_gives_what_there_is(tmp_path):
     log = tmp_path / "x.log"
     log.write_text("".join(megatron(n, 1.0) + "\n" for n in range(1, 21)))
     command = [sys.executable, "-m", "benchrun", "parse", str(log), "--follow", "--json"]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    # A shell starts background jobs with SIGINT ignored, and so would this be.
+    heard = functools.partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=heard)
     for _ in range(20):
         process.stderr.readline()
     time.sleep(0.2)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -74,7 +76,9 @@ class User:
         """Begin ``launch --wait`` of such a program; the launcher and the run id."""
         pipe, setting = subprocess.PIPE, f"--set=cluster.python={self.script(text)}"
         command = [sys.executable, "-m", "benchrun", "launch", *POINT, setting, "--wait"]
-        launcher = subprocess.Popen(command, env=self.env, stdout=pipe, stderr=pipe, text=True)
+        # A shell starts background jobs with SIGINT ignored, and so would this be.
+        heard = functools.partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
+        launcher = subprocess.Popen(command, env=self.env, stdout=pipe, stderr=pipe, text=True, preexec_fn=heard)
         return launcher, launcher.stdout.readline().strip()
 
     def status(self, run: str) -> dict:
