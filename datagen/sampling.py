@@ -65,8 +65,8 @@ def draw_lengths(table: Ints, raw: Callable[[int], Ints], count: int) -> Ints:
 class TokenTable(NamedTuple):
     """Walker's alias method: a bucket each, and in each bucket two tokens, of which a threshold decides.
 
-    A token takes 32 random bits: the low ones choose the bucket, whose own token has its number; the high ones are
-    compared with the threshold, and from there on the bucket's other token is taken.
+    A token takes 32 random bits: the low ones choose the bucket, whose own token has its number; where the high ones
+    reach the threshold, the bucket's other token is taken.
     """
 
     bits: int
@@ -97,34 +97,34 @@ def token_table(kind: str, exponent: float, count: int) -> TokenTable:
             large.pop()
             if left[donor] < capacity:
                 small.append(donor)
-    # A full bucket needs a threshold of ``capacity``, one too many: its other token is its own, and any will do.
+    # A full bucket needs a threshold of ``capacity``, one too many: its other token is its own, and any will do. Random
+    # bits (high, b) are compared with (threshold, other) as one number: b < other wins a tie, and so gets one less.
     packed = numpy.array(
-        [(part % capacity) << bits | other for part, other in zip(own, alias, strict=True)], numpy.uint32
+        [
+            ((part % capacity) - (b < other)) << bits | other
+            for b, (part, other) in enumerate(zip(own, alias, strict=True))
+        ],
+        numpy.uint32,
     )
     return TokenTable(bits, packed, probabilities)
 
 
 def _integer_weights(weights: NDArray[numpy.float64]) -> list[int]:
-    """Whole numbers in proportion to ``weights`` whose sum is 2^32."""
+    """Whole numbers in proportion to ``weights``, at least 1, whose sum is 2^32."""
     exact = weights / weights.sum() * 2.0**32
     whole = numpy.floor(exact).astype(numpy.int64)
     missing = (1 << 32) - int(whole.sum())
     whole[numpy.argsort(whole - exact, kind="stable")[:missing]] += 1
+    whole[0] -= numpy.count_nonzero(whole == 0)
+    whole[whole == 0] = 1
     return cast("list[int]", whole.tolist())
 
 
 def draw_tokens(table: TokenTable, raw: Callable[[int], Ints], count: int, out: Ints) -> None:
     """Draw ``count`` tokens (an even number) and put the first ones into ``out`` [n <= count]."""
     mask = numpy.uint32(len(table.packed) - 1)
-    high = raw(count // 2).view(numpy.uint32)
-    tokens: NDArray[numpy.uint32] = high & mask
-    other = table.packed.take(tokens.astype(numpy.intp), mode="clip")
-    high >>= table.bits
-    high -= other >> table.bits
-    below = high.view(numpy.int32)
-    below >>= 31  # all ones where the threshold was not reached
-    other &= mask
-    # Where below: the bucket's own token, else the other one. Half of them at random: a branch would cost more.
-    tokens ^= other
-    tokens &= high
-    numpy.bitwise_xor(tokens[: len(out)], other[: len(out)], out=out, casting="unsafe")
+    bits = raw(count // 2).view(numpy.uint32)
+    other = table.packed.take((bits & mask).astype(numpy.intp), mode="clip")
+    # Whichever is smaller has the token in its low bits: no branch, which would be mispredicted half of the time.
+    numpy.minimum(bits, other, out=bits)
+    numpy.bitwise_and(bits[: len(out)], mask, out=out, casting="unsafe")
