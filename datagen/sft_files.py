@@ -16,6 +16,7 @@ import numpy
 from numpy.typing import NDArray
 
 from datagen import __version__
+from datagen.maker import Progress
 from datagen.manifest import Manifest, crc32
 from datagen.output import Journal, beside, file_of, finish, locked, machine_errors, made, partial
 from datagen.packing import first_fit_decreasing, packed, save
@@ -26,8 +27,6 @@ from datagen.workers import in_order
 
 ORDER = 104
 """What a stream of bits is for."""
-Progress = Callable[[int, int], None]
-"""Called with the bytes that are done and about how many there will be."""
 
 
 def make_sft(

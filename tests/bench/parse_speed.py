@@ -113,7 +113,7 @@ def machine() -> str:
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     grep = subprocess.run(("grep", "--version"), capture_output=True, text=True, check=False).stdout.partition("\n")[0]
     python = f"{platform.python_implementation()} {platform.python_version()}"
-    return f"{model}, {cores} cores visible, one used; {python}; {grep}; {platform.system()}"
+    return f"{model}, {cores} cores; {python}; {grep}; {platform.system()}"
 
 
 def main() -> None:
@@ -129,7 +129,7 @@ def main() -> None:
     if unknown := set(kinds) - set(KINDS):
         parser.error(f"no kind {', '.join(sorted(unknown))}")
 
-    sys.stdout.write(f"{machine()}. MB/s: the best of {options.repeats} (the median).\n\n{HEAD}\n")
+    sys.stdout.write(f"{machine()}. One core is used. MB/s: the best of {options.repeats} (the median).\n\n{HEAD}\n")
     for kind in kinds:
         with tempfile.TemporaryDirectory(dir=options.directory) as directory:
             log = Path(directory) / f"{kind}.log"
