@@ -8,15 +8,20 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from pydantic import ValidationError
+
 from benchrun.compare import Conditions, Verdict, conditions, judge, load_references
 from benchrun.errors import UserError
 from benchrun.launch.endings import End, Ending, classify
 from benchrun.launch.launcher import Observation, backoff, launch, observe
 from benchrun.launch.rundir import ENDING, STDOUT, RunDir
+from benchrun.metrics.bound import Bound, Ceilings, bound
 from benchrun.metrics.known import Known, known
 from benchrun.metrics.measure import Metrics, measure
+from benchrun.metrics.summary import Summary
+from benchrun.metrics.telemetry import Sampled, sampled
 from benchrun.model import ModelShape
-from benchrun.parse import Log, Step, Tail, parse_log
+from benchrun.parse import Log, Step, Tail, ended_at, parse_log
 from benchrun.recipe import catalogue
 from benchrun.recipe.resolve import resolve
 from benchrun.recipe.select import Request
@@ -99,15 +104,58 @@ def end_of(observation: Observation) -> End:
 
 
 def metrics_of(run: RunDir, warmup: int | None = None) -> Metrics | None:
-    """Measure one run from its log and write steps.jsonl and metrics.json. None without a log."""
+    """Measure one run from its files; write steps.jsonl, telemetry.json and metrics.json. None without a log."""
     if not run.logs:
         return None
     log = parse_log(*run.logs)
-    metrics = metrics_of_log(log, run.spec, warmup)
+    metrics, samples = measured(run, log, warmup)
     rows = "".join(f"{line}\n" for line in lines(log.distinct, "jsonl"))
     (run.path / "steps.jsonl").write_text(rows)
+    if samples:
+        run.write_json("telemetry.json", samples.model_dump(mode="json"))
     run.write_json("metrics.json", metrics.model_dump(mode="json"))
     return metrics
+
+
+def measured(run: RunDir, log: Log, warmup: int | None = None) -> tuple[Metrics, Sampled | None]:
+    """What ``log`` and the files beside it say of one run. Nothing is written."""
+    metrics = metrics_of_log(log, run.spec, warmup)
+    samples = samples_of(run, metrics)
+    found = {"telemetry": samples.over_all if samples else None, "bound": _bound(run, metrics)}
+    return metrics.model_copy(update=found), samples
+
+
+def samples_of(run: RunDir, found: Metrics | Summary) -> Sampled | None:
+    """What the GPUs did in the window of ``found``; None where nothing was sampled."""
+    files, step, window = run.telemetry(), found.step_time_s, found.window
+    rate = found.tokens_per_s_per_gpu.mean
+    if not (files and step and window and rate and found.num_gpus):
+        return None
+    seconds = step.mean * (window.last_step - window.first_step + 1)
+    tokens = rate * found.num_gpus * seconds
+    return sampled(files, num_gpus=found.num_gpus, seconds=seconds, tokens=tokens, until=ended_at(*run.logs))
+
+
+def _bound(run: RunDir, metrics: Metrics) -> Bound | None:
+    """The step beside the ceilings that the run measured before it; UserError for a file that holds none."""
+    document, spec = run.read_json("ceilings.json"), run.spec
+    if document is None or metrics.step_time_s is None:
+        return None
+    try:
+        ceilings = Ceilings.model_validate(document)
+    except ValidationError as error:
+        where = str(run.path / "ceilings.json")
+        raise UserError(f"not what the worker writes: {error.errors()[0]['msg']}", where=where) from None
+    return bound(
+        ceilings,
+        model=spec.model,
+        seq_length=spec.seq_length,
+        sequences_per_gpu=spec.gbs / spec.num_gpus,
+        num_microbatches=spec.num_microbatches,
+        precision=spec.precision,
+        task=spec.task,
+        step_time_s=metrics.step_time_s.median,
+    )
 
 
 def metrics_of_log(log: Log, spec: RunSpec, warmup: int | None = None) -> Metrics:

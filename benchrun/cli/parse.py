@@ -38,8 +38,8 @@ def command(
 ) -> int:
     """Step time, tokens/s/GPU, TFLOPS and problems of a training LOG.
 
-    A LOG is a file (plain, gzip, zstd or xz), a directory, or - for stdin. Several are one run: of ranks, nodes, or
-    stdout and stderr. What the log does not hold is null.
+    A LOG is a file (plain, gzip, zstd or xz), a directory, also a run's, or - for stdin. Several are one run: of ranks,
+    nodes, or stdout and stderr. What the log does not hold is null.
     """
     from benchrun.metrics.rows import measured
     from benchrun.metrics.summary import summarise
@@ -51,6 +51,8 @@ def command(
         raise UserError("--json and --steps both want stdout", hint="--steps FILE.csv")
     log = _follow(logs, framework) if follow else parse_log(*logs, framework=framework)
     summary = summarise(log, warmup=warmup, given=conditions)
+    if len(logs) == 1 and (logs[0] / "spec.json").is_file():
+        summary = _with_telemetry(summary, logs[0])
     if form:
         _dump_steps(log.steps, form, target)
     if plot and summary.num_steps:
@@ -72,6 +74,15 @@ def command(
         say(f"{log.file}: no step of any known framework ({', '.join(sorted(DIALECTS))})")
         return 4
     return 0
+
+
+def _with_telemetry(summary: Any, run: Path) -> Any:
+    """What was sampled beside the training of a run directory."""
+    from benchrun import flow
+    from benchrun.launch.rundir import RunDir
+
+    samples = flow.samples_of(RunDir(run), summary)
+    return summary.model_copy(update={"telemetry": samples.over_all if samples else None})
 
 
 def _steps_target(steps: str | None) -> tuple[str | None, Path | None]:

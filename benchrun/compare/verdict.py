@@ -204,6 +204,14 @@ def _without_reference(
     return _verdict("not_comparable", reason, ours, metrics, ending, (), differs, nearest)
 
 
+def _throttled(metrics: Sequence[Metrics]) -> str:
+    """A cause that the speed has in the machine: the number stays comparable, and the reader is told."""
+    faults = [fault for run in metrics if run.telemetry and (fault := run.telemetry.fault)]
+    if not faults:
+        return ""
+    return f"; {faults[0]}" + (f", in {len(faults)} of {len(metrics)} runs" if len(metrics) > 1 else "")
+
+
 def _said(value: object) -> str:
     return "not stated" if value is None else str(value)
 
@@ -229,7 +237,7 @@ def _verdict(
 ) -> Verdict:
     return Verdict(
         verdict=name,
-        reason=reason,
+        reason=reason + _throttled(metrics),
         ending=ending,
         runs=len(metrics),
         checks=checks,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import functools
 import json
+import lzma
 import os
 import re
 import shutil
@@ -22,6 +23,10 @@ from benchrun.recipe.spec import RunSpec
 
 STDOUT, STDERR = "stdout.log", "stderr.log"
 """What the job prints; the scripts in templates/ name them too."""
+TELEMETRY = "telemetry"
+"""Where its nodes write what they sample."""
+XZ = ".xz"
+"""On the name of a file that is kept compressed."""
 ENDING = "ending.json"
 """How it ended; once written it stands."""
 
@@ -49,8 +54,14 @@ class RunDir:
 
     @property
     def logs(self) -> tuple[Path, ...]:
-        """The job's stdout and stderr, those that exist."""
-        return tuple(path for name in (STDOUT, STDERR) if (path := self.path / name).exists())
+        """The job's stdout and stderr, those that exist; compressed in a run that was kept."""
+        names = [name + packed for name in (STDOUT, STDERR) for packed in ("", XZ)]
+        return tuple(path for name in names if (path := self.path / name).exists())
+
+    def telemetry(self) -> dict[str, str]:
+        """What each node sampled of its GPUs, by host."""
+        files = sorted((self.path / TELEMETRY).glob("*.csv*"))
+        return {file.name.partition(".csv")[0]: unpacked(file).decode(errors="replace") for file in files}
 
     def done(self) -> dict[str, Any] | None:
         """What the job's EXIT trap wrote, if it ran."""
@@ -91,6 +102,11 @@ class RunDir:
         temporary = self.path / f".{name}.{os.getpid()}"
         temporary.write_text(json.dumps(document, indent=2) + "\n")
         temporary.replace(self.path / name)
+
+
+def unpacked(file: Path) -> bytes:
+    """The bytes of a file, which may be compressed."""
+    return lzma.decompress(file.read_bytes()) if file.suffix == XZ else file.read_bytes()
 
 
 def now() -> str:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Literal
 
+from benchrun.metrics.bound import Bound
 from benchrun.metrics.flops import Task
 from benchrun.metrics.known import Known
 from benchrun.metrics.statistics import Interval, Spread
 from benchrun.metrics.steadiness import Steadiness
 from benchrun.metrics.summary import Conventions, MeanMedian, Mfu, OtherWindows, ProblemEntry, Window, summarise
+from benchrun.metrics.telemetry import Telemetry
 from benchrun.model import Frozen, ModelShape
 from benchrun.parse.records import Log
 
@@ -46,6 +48,10 @@ class Metrics(Frozen):
     first_loss: float | None
     final_loss: float | None
     problems: tuple[ProblemEntry, ...]
+    telemetry: Telemetry | None = None
+    """What the GPUs did in the window; None where nothing was sampled."""
+    bound: Bound | None = None
+    """The step beside what the machine reached alone; None where that was not measured."""
 
 
 def measure(

@@ -13,6 +13,7 @@ from benchrun.metrics.known import Known, known
 from benchrun.metrics.rows import Measured, measured
 from benchrun.metrics.statistics import Floats, Interval, Spread, confidence_interval, spread, warmup_rows
 from benchrun.metrics.steadiness import Steadiness, steadiness
+from benchrun.metrics.telemetry import Telemetry
 from benchrun.model import Frozen
 from benchrun.parse.columns import NO_VALUE
 from benchrun.parse.records import Log, Problem
@@ -135,6 +136,8 @@ class Summary(Frozen):
     layout: Layout
     model: dict[str, Any] | None
     """The dimensions, where the log states them all."""
+    telemetry: Telemetry | None = None
+    """What the GPUs did in the window, where the log lies in a run directory that holds it."""
 
 
 FASTER_THAN_LISTED = frozenset({"nvfp4"})

@@ -2,5 +2,6 @@
 
 from benchrun.parse.reader import DIALECTS, Reader, Tail, parse_log
 from benchrun.parse.records import Facts, Log, Problem, Rows, Step
+from benchrun.parse.worker import ended_at
 
-__all__ = ["DIALECTS", "Facts", "Log", "Problem", "Reader", "Rows", "Step", "Tail", "parse_log"]
+__all__ = ["DIALECTS", "Facts", "Log", "Problem", "Reader", "Rows", "Step", "Tail", "ended_at", "parse_log"]

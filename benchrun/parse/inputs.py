@@ -74,6 +74,11 @@ def logs_in(paths: Sequence[Path]) -> list[Path]:
     return found
 
 
+def unpacked_name(file: Path) -> str:
+    """The name of a log without what says how it was compressed: its lines are the same."""
+    return file.stem if file.suffix in _SUFFIXES_OF_COMPRESSED else file.name
+
+
 def _is_log(file: Path) -> bool:
     suffixes = [suffix for suffix in file.suffixes if suffix not in _SUFFIXES_OF_COMPRESSED]
     return file.is_file() and bool(suffixes) and suffixes[-1] in SUFFIXES

@@ -14,7 +14,7 @@ from benchrun.parse.deepspeed import DeepSpeed
 from benchrun.parse.dialect import Dialect
 from benchrun.parse.grams import Grams
 from benchrun.parse.huggingface import HuggingFace
-from benchrun.parse.inputs import STDIN, Truncated, chunks, logs_in
+from benchrun.parse.inputs import STDIN, Truncated, chunks, logs_in, unpacked_name
 from benchrun.parse.lines import Blocks, Line, lines_around, newlines
 from benchrun.parse.maxtext import MaxText
 from benchrun.parse.megatron import Megatron
@@ -48,7 +48,7 @@ def parse_log(*paths: Path, framework: str | None = None) -> Log:
     files = logs_in(paths)
     reader = Reader(framework)
     for file in files:
-        reader.begin(file.name if len(files) > 1 else None)
+        reader.begin(unpacked_name(file) if len(files) > 1 else None)
         try:
             for chunk in chunks(file):
                 reader.feed(chunk)

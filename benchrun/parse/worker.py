@@ -6,14 +6,19 @@ This one, on megatron-core, prints Megatron's step lines; the fine-tune on trans
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from datetime import datetime
+from pathlib import Path
 from typing import Any
 
 from benchrun.parse.dialect import LARGEST
+from benchrun.parse.inputs import chunks
 from benchrun.parse.lines import Line
 from benchrun.parse.megatron import Megatron
 from benchrun.parse.records import Facts
 
 CONFIG = "benchrun config: {"
+DONE = b"benchrun done: {"
 _NUMBERS = (
     *("seq_length", "global_batch_size", "micro_batch_size", "num_gpus", "tp", "pp", "cp", "vp", "ep"),
     *("planned_steps", "num_layers", "hidden_size", "ffn_hidden_size", "num_attention_heads", "num_query_groups"),
@@ -65,6 +70,24 @@ def _take(facts: Facts, config: dict[str, Any]) -> None:
     for theirs, ours in names.items():
         if type(value := moe.get(theirs)) is int and 0 < value <= LARGEST:
             setattr(facts, ours, value)
+
+
+def ended_at(*logs: Path) -> float | None:
+    """When the worker says that it had made its last step, in seconds since 1970; None where it does not say so."""
+    for line in _lines_with(DONE, logs):
+        try:
+            said = json.loads(line[line.index(DONE) + len(DONE) - 1 :])["ended"]
+            return datetime.fromisoformat(said.replace("Z", "+00:00")).timestamp()
+        except (ValueError, KeyError, AttributeError, TypeError):
+            continue
+    return None
+
+
+def _lines_with(words: bytes, logs: tuple[Path, ...]) -> Iterator[bytes]:
+    for log in logs:
+        for line in b"".join(chunks(log)).splitlines():
+            if words in line:
+                yield line
 
 
 def _mapping(value: Any) -> dict[str, Any]:

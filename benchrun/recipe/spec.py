@@ -98,6 +98,8 @@ class Training(Frozen):
     """Used only where the run's precision is fp8."""
     lora: Lora = Lora()
     """Used only where the task is lora."""
+    ceilings: bool = False
+    """Before the first step measure what the machine reaches alone: matrix products, copies, collectives (10 s)."""
 
 
 class Synthetic(Frozen):
@@ -204,8 +206,12 @@ class RunSpec(Frozen):
         return f"vocab{self.model.vocab_size}-{size}-{digest}"
 
     def identity(self) -> str:
-        """Eight hex digits that differ when what is measured differs (not where, nor for how long it may run)."""
+        """Eight hex digits that differ when what is measured differs.
+
+        Not where, nor for how long it may run, nor what is measured beside it.
+        """
         keys = self.model_dump(mode="json", exclude={"cluster", "schema_version", "source", "derived"})
+        del keys["training"]["ceilings"]
         text = json.dumps(keys, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:8]
 

@@ -30,13 +30,15 @@ BESIDE: dict[Framework, str] = {
 def render(spec: RunSpec) -> dict[str, str]:
     """Files by name: ``job.sh`` (submit it, or run it where the scheduler is local), ``probe.sh``, ``spec.json``.
 
-    And what the framework's command reads, where it reads a file.
+    For GPUs ``telemetry.sh``, and what the framework's command reads, where it reads a file.
     """
     files = {
         "job.sh": _text(f"job-{spec.cluster.scheduler}.sh.j2", spec),
         "probe.sh": _text("probe.sh.j2", spec),
         "spec.json": spec.model_dump_json(indent=2) + "\n",
     }
+    if spec.gpu != "CPU":
+        files["telemetry.sh"] = _text("telemetry.sh.j2", spec)
     beside = BESIDE.get(spec.framework)
     return {**files, beside: _text(f"frameworks/{beside}.j2", spec)} if beside else files
 

@@ -42,6 +42,7 @@ def frame(results: Sequence[RunResult]) -> pandas.DataFrame:
         tokens_per_s_per_gpu=("tokens_per_s_per_gpu", "median"),
         tflops_per_gpu_causal=("tflops_per_gpu_causal", "median"),
         mfu_causal_pct=("mfu_causal_pct", "median"),
+        tokens_per_joule=("tokens_per_joule", "median"),
         verdict=("verdict", lambda names: " ".join(dict.fromkeys(names))),
     ).reset_index()
     table["spread_pct"] = 100 * (table.pop("slowest") - table.pop("fastest")) / table["step_time_s"]
@@ -76,6 +77,7 @@ def _row(result: RunResult) -> dict[str, Any]:
         "tokens_per_s_per_gpu": _number(metrics.tokens_per_s_per_gpu.median if metrics else None),
         "tflops_per_gpu_causal": _number(metrics.tflops_per_gpu.causal if metrics and metrics.tflops_per_gpu else None),
         "mfu_causal_pct": _number(100 * mfu.causal if mfu else None),
+        "tokens_per_joule": _number(metrics.telemetry.tokens_per_joule if metrics and metrics.telemetry else None),
         "verdict": result.verdict.verdict if result.verdict else "not judged",
     }
 

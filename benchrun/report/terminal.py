@@ -10,6 +10,7 @@ from benchrun.compare.references import Reference
 from benchrun.compare.verdict import Check, Verdict
 from benchrun.metrics.measure import Metrics
 from benchrun.metrics.summary import ProblemEntry, Summary, Window
+from benchrun.metrics.telemetry import Telemetry
 
 _COLOURS = {"pass": "green", "slow": "red", "invalid_run": "red"}
 SHOWN_PROBLEMS = 5
@@ -38,6 +39,7 @@ def summary_view(summary: Summary) -> Text:
     if summary.num_steps:
         planned = summary.planned_steps
         rows += _window_rows(summary.window, summary.warmup_rows_dropped, planned) + _measured_rows(summary)
+    rows += telemetry_rows(summary.telemetry)
     rows.append(("conditions", _conditions(summary)))
     return Text(f"{summary.file}\n").append_text(_aligned([*rows, *problem_rows(summary.problems)]))
 
@@ -83,7 +85,30 @@ def metrics_rows(metrics: Metrics) -> list[tuple[str, str]]:
     rows = _window_rows(metrics.window, metrics.warmup_rows_dropped, metrics.planned_steps) + _measured_rows(metrics)
     if not metrics.mfu and metrics.step_time_s:
         rows.append(("MFU", f"none: no peak is listed for {metrics.gpu} at {metrics.precision}"))
+    rows += telemetry_rows(metrics.telemetry)
+    if metrics.bound:
+        rows.append(("bound", metrics.bound.sentence))
     return [*rows, *problem_rows(metrics.problems)]
+
+
+def telemetry_rows(found: Telemetry | None) -> list[tuple[str, str]]:
+    """What the GPUs did: one line of their state, one of their energy."""
+    if found is None:
+        return []
+    told = {
+        "clock {} MHz": found.sm_clock_mhz,
+        "lowest {} MHz": found.sm_clock_min_mhz,
+        "{} W": found.power_w,
+        "limit {} W": found.power_limit_w,
+        "hottest {} C": found.temperature_c,
+        "memory {} GiB": found.memory_gib,
+    }
+    said = [words.format(_short(value)) for words, value in told.items() if value is not None]
+    said += [f"{name} in {100 * share:.0f} % of the samples" for name, share in found.reasons.items()]
+    rows = [("GPUs", f"{', '.join(said)}; {found.fault or 'not throttled'}")]
+    if found.energy_j and found.tokens_per_joule:
+        rows.append(("energy", f"{_short(found.tokens_per_joule)} tokens/J, {found.energy_j / 1000:,.0f} kJ of GPUs"))
+    return rows
 
 
 def _window_rows(window: Window | None, dropped: int, planned: int | None) -> list[tuple[str, str]]:

@@ -7,7 +7,7 @@ import json
 import platform
 import resource
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timezone
 from typing import Any
 
 import torch
@@ -91,12 +91,13 @@ def say(text: str) -> None:
 
 
 def usage(spec: RunSpec) -> str:
-    """Peak memory of this rank."""
+    """Peak memory of this rank, and when the last step was made: what was sampled beside the training has UTC too."""
+    ended = datetime.now(timezone.utc).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     if spec.gpu != "CPU":
         used = {"peak_memory_gib": round(torch.cuda.max_memory_allocated() / 2**30, 2)}
     else:
         used = {"peak_rss_gib": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20, 2)}
-    return f"benchrun done: {json.dumps({'steps': spec.training.steps, **used})}"
+    return f"benchrun done: {json.dumps({'steps': spec.training.steps, **used, 'ended': ended})}"
 
 
 def version(package: str) -> str | None:

@@ -94,6 +94,14 @@ def start_groups(spec: RunSpec) -> None:
     )
 
 
+def groups() -> dict[str, Any]:
+    """The groups whose communication a step may wait for, by name."""
+    from megatron.core import parallel_state
+
+    data = parallel_state.get_data_parallel_group(with_context_parallel=True)
+    return {"dp": data, "tp": parallel_state.get_tensor_model_parallel_group()}
+
+
 def leave_groups() -> None:
     """Leave in order, so that no rank sees a closed connection."""
     import torch

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from benchrun.recipe.spec import RunSpec
-from benchrun.trainer import build, cpu, log, ranks, weights
+from benchrun.trainer import build, ceiling, cpu, log, ranks, weights
 from benchrun.trainer.data import batches, dataset
 from benchrun.trainer.layers import chunk_positions
 
@@ -33,6 +33,7 @@ def train(spec: RunSpec) -> None:
     tensor_parallel.model_parallel_cuda_manual_seed(spec.training.seed)
     if ranks.place().rank == 0:
         log.say(_configuration(spec))
+    ceiling.measure(spec, ranks.groups())
 
     config = build.transformer_config(spec)
     model = build.build_model(spec, config)

@@ -24,6 +24,7 @@ started=$(date -u +%FT%TZ)
 signal=null
 finish() {
   local code=$?
+  if [ -n "${sampler:-}" ]; then kill "$sampler" 2>/dev/null || true; fi
   printf '{"schema_version": 1, "exit_code": %d, "signal": %s, "started": "%s", "ended": "%s", "restarts": %d, "job_id": "%s", "host": "%s"}\n' \
     "$code" "$signal" "$started" "$(date -u +%FT%TZ)" "${SLURM_RESTART_COUNT:-0}" "${SLURM_JOB_ID:-$$}" "$(uname -n)" >done.json.tmp
   mv done.json.tmp done.json
@@ -60,6 +61,12 @@ command=(
 rank='export RANK=$SLURM_PROCID LOCAL_RANK=$SLURM_LOCALID WORLD_SIZE=$SLURM_NTASKS
 node=$((SLURM_LOCALID / 4))  # the NUMA node beside this rank'"'"'s GPU
 exec numactl --cpunodebind=$node --membind=$node "$@"'
+
+# Beside the training, on every node: clocks, power, temperature. Without it the run is the same.
+mkdir -p telemetry
+srun --overlap --nodes=4 --ntasks=4 --ntasks-per-node=1 bash telemetry.sh \
+  </dev/null >telemetry/errors 2>&1 &
+sampler=$!
 
 srun --kill-on-bad-exit=1 --mpi=pmix \
   '--container-image=nvcr.io#nvidia/nemo:25.07.01' \

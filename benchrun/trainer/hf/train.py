@@ -12,7 +12,7 @@ from torch.utils.data import DataLoader
 
 from benchrun.errors import UserError
 from benchrun.recipe.spec import RunSpec
-from benchrun.trainer import log, ranks
+from benchrun.trainer import ceiling, log, ranks
 from benchrun.trainer.data import order
 
 try:
@@ -38,6 +38,7 @@ def train(spec: RunSpec) -> None:
     if here.rank == 0:
         packages = {name: log.version(name) for name in ("transformers", "peft", "accelerate")}
         log.say(log.configuration(spec, "transformers", "the same at every number of ranks", packages))
+    ceiling.measure(spec, {"dp": torch.distributed.group.WORLD})
     samples = dataset(spec)
     trainer = _Trainer(
         model=build_model(spec, device),

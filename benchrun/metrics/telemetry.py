@@ -1,0 +1,243 @@
+"""What the GPUs did while the steps were measured: telemetry/<host>.csv -> clocks, power, temperature, energy.
+
+The samples are nvidia-smi's, one a second and GPU. Energy is that of the GPUs' boards alone: without hosts, network
+and cooling.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from typing import Any, Literal
+
+import numpy as np
+
+from benchrun.metrics.statistics import Floats
+from benchrun.model import Frozen
+
+REASONS = {
+    0x1: "idle",
+    0x2: "application_clocks",
+    0x4: "power_cap",
+    0x8: "hw_slowdown",
+    0x10: "sync_boost",
+    0x20: "sw_thermal",
+    0x40: "hw_thermal",
+    0x80: "power_brake",
+    0x100: "display_clocks",
+}
+"""NVML's clocks event reasons by bit (nvml.h, nvmlClocksEventReason*), by names that a person can read."""
+THROTTLES = ("hw_slowdown", "sw_thermal", "hw_thermal", "power_brake")
+"""Those that mean a fault of cooling or supply. ``power_cap`` is none: a GPU at full load runs at its power limit."""
+UNDER_LOAD = 0.5
+"""A sample of this share of the largest draw and more is one under load."""
+EDGE_S = 2.0
+"""So near the window's ends a sample must be: the power is taken to have been the same before and after it."""
+COLUMNS = (
+    *("sm_clock_mhz", "memory_clock_mhz", "power_w", "power_limit_w", "temperature_c", "utilisation_percent"),
+    "memory_mib",
+)
+
+
+class Readings(Frozen):
+    """Samples of the window in numbers; None is what the GPU does not tell."""
+
+    samples: int
+    sm_clock_mhz: float | None
+    """The median."""
+    sm_clock_min_mhz: float | None
+    memory_clock_mhz: float | None
+    """The median."""
+    power_w: float | None
+    """The mean, of one GPU."""
+    power_limit_w: float | None
+    """The lowest."""
+    temperature_c: float | None
+    """The highest."""
+    utilisation_percent: float | None
+    """The mean."""
+    memory_gib: float | None
+    """The highest, of one GPU."""
+    reasons: dict[str, float]
+    """Why a clock was not at its highest: share of the samples, 0 to 1."""
+    throttled: float
+    """Share of the samples with one of THROTTLES."""
+
+
+class GpuReadings(Readings):
+    """One GPU."""
+
+    host: str
+    gpu: int
+    """Index in nvidia-smi."""
+    energy_j: float | None
+
+
+class Telemetry(Readings):
+    """All GPUs of a run together."""
+
+    gpus: int
+    """How many were sampled throughout."""
+    window: tuple[str, str]
+    """UTC."""
+    ends: Literal["log", "load"]
+    """Where the window's end comes from: the log, or the last sample under load."""
+    energy_j: float | None
+    """Of all GPUs in the window; None unless every GPU of the run was sampled throughout."""
+    tokens_per_joule: float | None
+
+    @property
+    def fault(self) -> str | None:
+        """What slowed the clocks down and must not, in words."""
+        named = [f"{name} in {100 * self.reasons[name]:.0f} %" for name in THROTTLES if self.reasons.get(name)]
+        return f"throttled: {', '.join(named)} of the samples" if named else None
+
+
+class Sampled(Frozen):
+    """telemetry.json."""
+
+    schema_version: Literal[1] = 1
+    over_all: Telemetry
+    gpus: tuple[GpuReadings, ...]
+
+
+@dataclass(frozen=True)
+class Trace:
+    """One GPU's samples in the order of time; NaN is what it does not tell."""
+
+    host: str
+    gpu: int
+    time: Floats
+    """Seconds since 1970."""
+    columns: dict[str, Floats]
+    reasons: tuple[int, ...]
+
+    def within(self, start: float, end: float) -> Trace:
+        """The samples from ``start`` to ``end``."""
+        keep = (self.time >= start) & (self.time <= end)
+        columns = {name: values[keep] for name, values in self.columns.items()}
+        reasons = tuple(bits for bits, kept in zip(self.reasons, keep, strict=True) if kept)
+        return Trace(self.host, self.gpu, self.time[keep], columns, reasons)
+
+    def energy_j(self, start: float, end: float) -> float | None:
+        """The power's integral, by trapezoids; None where the samples do not reach from ``start`` to ``end``."""
+        power = self.columns["power_w"]
+        known = ~np.isnan(power)
+        time, power = self.time[known], power[known]
+        if not len(time) or time[0] > start + EDGE_S or time[-1] < end - EDGE_S:
+            return None
+        inside = (time > start) & (time < end)
+        at = np.concatenate(([start], time[inside], [end]))
+        values = np.interp(at, time, power)
+        return float(np.sum(np.diff(at) * (values[1:] + values[:-1]) / 2))
+
+
+def sampled(
+    files: Mapping[str, str], *, num_gpus: int, seconds: float, tokens: float, until: float | None = None
+) -> Sampled | None:
+    """The window's telemetry from the text of each host's file; None where nothing was sampled in it.
+
+    The window is the ``seconds`` before ``until`` (seconds since 1970: when the last step was made, by the log), or
+    before the last sample under load; ``tokens`` were trained in it. Of more GPUs than the run had, those that drew
+    most.
+    """
+    traces = [trace for host, text in sorted(files.items()) for trace in read(host, text)]
+    if len(traces) > num_gpus:
+        traces = sorted(traces, key=lambda t: -float(np.nanmax(t.columns["power_w"], initial=0)))[:num_gpus]
+        traces.sort(key=lambda t: (t.host, t.gpu))
+    end = until if until is not None else _load_ends(traces)
+    if end is None or seconds <= 0:
+        return None
+    start = end - seconds
+    inside = [trace.within(start, end) for trace in traces]
+    if not any(len(trace.time) for trace in inside):
+        return None
+    energies = [trace.energy_j(start, end) for trace in traces]
+    known = [energy for energy in energies if energy is not None]
+    total = sum(known) if len(known) == num_gpus else None
+    gpus = tuple(
+        GpuReadings(host=trace.host, gpu=trace.gpu, energy_j=energy, **_readings([trace]))
+        for trace, energy in zip(inside, energies, strict=True)
+        if len(trace.time)
+    )
+    over_all = Telemetry(
+        gpus=len(known),
+        window=(_utc(start), _utc(end)),
+        ends="load" if until is None else "log",
+        energy_j=total,
+        tokens_per_joule=tokens / total if total else None,
+        **_readings(inside),
+    )
+    return Sampled(over_all=over_all, gpus=gpus)
+
+
+def read(host: str, text: str) -> list[Trace]:
+    """The GPUs of one host's file. A line cut short, or of another form, is left out."""
+    rows: dict[int, list[tuple[float, list[float], int]]] = {}
+    for line in csv.reader(text.splitlines(), skipinitialspace=True):
+        try:
+            time, gpu, *values, reasons = line
+            if len(values) == len(COLUMNS):
+                rows.setdefault(int(gpu), []).append((_seconds(time), [_number(v) for v in values], _bits(reasons)))
+        except ValueError:
+            continue  # the header, or half a line
+    return [_trace(host, gpu, sorted(found)) for gpu, found in sorted(rows.items())]
+
+
+def _trace(host: str, gpu: int, rows: Sequence[tuple[float, list[float], int]]) -> Trace:
+    values = np.array([row[1] for row in rows], dtype=np.float64)
+    columns = {name: values[:, index] for index, name in enumerate(COLUMNS)}
+    return Trace(host, gpu, np.array([row[0] for row in rows]), columns, tuple(row[2] for row in rows))
+
+
+def _readings(traces: Sequence[Trace]) -> dict[str, Any]:
+    """The fields of Readings, over the samples of all ``traces``."""
+    columns = {name: np.concatenate([trace.columns[name] for trace in traces]) for name in COLUMNS}
+    told = {name: values[~np.isnan(values)] for name, values in columns.items()}
+    bits = [bits for trace in traces for bits in trace.reasons]
+    named = {name: sum(bool(each & bit) for each in bits) / len(bits) for bit, name in REASONS.items()}
+    fault = sum(bit for bit, name in REASONS.items() if name in THROTTLES)
+
+    def one(name: str, reduce: Callable[[Floats], Any]) -> float | None:
+        return float(reduce(told[name])) if len(told[name]) else None
+
+    memory = one("memory_mib", np.max)
+    return {
+        "samples": len(bits),
+        "sm_clock_mhz": one("sm_clock_mhz", np.median),
+        "sm_clock_min_mhz": one("sm_clock_mhz", np.min),
+        "memory_clock_mhz": one("memory_clock_mhz", np.median),
+        "power_w": one("power_w", np.mean),
+        "power_limit_w": one("power_limit_w", np.min),
+        "temperature_c": one("temperature_c", np.max),
+        "utilisation_percent": one("utilisation_percent", np.mean),
+        "memory_gib": None if memory is None else memory / 1024,
+        "reasons": {name: share for name, share in named.items() if share},
+        "throttled": sum(bool(each & fault) for each in bits) / len(bits),
+    }
+
+
+def _load_ends(traces: Sequence[Trace]) -> float | None:
+    """When the last GPU that was under load drew much for the last time."""
+    largest = max((float(np.nanmax(t.columns["power_w"], initial=0)) for t in traces), default=0.0)
+    ends = [t.time[t.columns["power_w"] >= UNDER_LOAD * largest] for t in traces] if largest else []
+    return max((float(times[-1]) for times in ends if len(times)), default=None)
+
+
+def _seconds(text: str) -> float:
+    return datetime.strptime(text.strip(), "%Y/%m/%d %H:%M:%S.%f").replace(tzinfo=timezone.utc).timestamp()
+
+
+def _utc(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, timezone.utc).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _number(text: str) -> float:
+    """NaN for [N/A] and its like."""
+    return float("nan") if text.startswith("[") or text == "N/A" else float(text)
+
+
+def _bits(text: str) -> int:
+    return 0 if text.startswith("[") or text == "N/A" else int(text, 16)
