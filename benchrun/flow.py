@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -10,9 +11,18 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from benchrun.compare import Conditions, Verdict, conditions, judge, load_references
+from benchrun.compare import (
+    Conditions,
+    Verdict,
+    conditions,
+    judge,
+    load_measured,
+    load_references,
+    measured_references,
+)
 from benchrun.errors import UserError
 from benchrun.launch.endings import End, Ending, classify
+from benchrun.launch.keep import kept_files, write_kept
 from benchrun.launch.launcher import Observation, backoff, launch, observe
 from benchrun.launch.rundir import ENDING, STDOUT, RunDir
 from benchrun.metrics.bound import Bound, Ceilings, bound
@@ -214,7 +224,7 @@ def judge_log(log: Log, recipe: str, given: Known, warmup: int | None = None) ->
         **{name: getattr(facts, name) for name in ("tp", "pp", "cp", "vp", "ep")},
         steps=log.planned_steps,
     )
-    return judge(ours, [metrics], load_references()), metrics
+    return _judged(ours, [metrics]), metrics
 
 
 def _model_of(log: Log, recipe: str, model: ModelShape) -> ModelShape:
@@ -227,10 +237,11 @@ def _model_of(log: Log, recipe: str, model: ModelShape) -> ModelShape:
 
 
 def result_of(run: RunDir) -> RunResult:
-    """What is known of one run: measured anew from its log, with the verdict that was given."""
+    """What is known of one run: measured anew from its log, with the verdict that was given. Nothing is written."""
     written = run.read_json("verdict.json")
     verdict = Verdict.model_validate(written) if written else None
-    return RunResult(run.run_id, run.spec, metrics_of(run), verdict)
+    metrics = measured(run, parse_log(*run.logs))[0] if run.logs else None
+    return RunResult(run.run_id, run.spec, metrics, verdict)
 
 
 def verdict_of(runs: Sequence[RunDir], warmup: int | None = None) -> tuple[Verdict, Metrics | None]:
@@ -241,12 +252,40 @@ def verdict_of(runs: Sequence[RunDir], warmup: int | None = None) -> tuple[Verdi
         raise UserError(f"{going.run.run_id} has not ended", hint=f"benchrun status {going.run.run_id}")
     ends = [end_of(observation) for observation in observations]
     broken = next((end.ending.value for end in ends if end.ending is not Ending.COMPLETED), None)
-    measured = [metrics for run in runs if (metrics := metrics_of(run, warmup)) is not None]
+    found = [metrics for run in runs if (metrics := metrics_of(run, warmup)) is not None]
     ending = broken or Ending.COMPLETED.value
-    verdict = judge(conditions(runs[0].spec), measured, load_references(), ending=ending)
+    verdict = _judged(conditions(runs[0].spec), found, ending, [run.run_id for run in runs])
     for run in runs:
         run.write_json("verdict.json", verdict.model_dump(mode="json"))
-    return verdict, measured[0] if measured else None
+    return verdict, found[0] if found else None
+
+
+def _judged(
+    ours: Conditions, metrics: Sequence[Metrics], ending: str | None = None, names: Sequence[str] = ()
+) -> Verdict:
+    """Held against what is published; where that says nothing, against what we measured, but never against itself."""
+    verdict = judge(ours, metrics, load_references(), ending=ending)
+    if verdict.verdict not in ("no_reference", "not_comparable"):
+        return verdict
+    own = judge(ours, metrics, measured_references(load_measured(), without=names), ending=ending)
+    return own if own.checks else verdict
+
+
+def keep(run: RunDir, folder: Path) -> RunDir:
+    """Keep what a judged run measured in ``folder``, without the names and paths of the machine.
+
+    UserError where it has no valid verdict, where it is kept already, and where what is kept would give other numbers.
+    """
+    verdict = run.read_json("verdict.json")
+    if verdict is None or verdict["verdict"] == "invalid_run":
+        said = "was not judged" if verdict is None else f"measured nothing: {verdict['reason']}"
+        raise UserError(f"{run.run_id} {said}", hint=f"benchrun compare {run.run_id}")
+    metrics = metrics_of(run)
+    kept = write_kept(folder, run.run_id, kept_files(run))
+    if measured(kept, parse_log(*kept.logs))[0] != metrics:
+        shutil.rmtree(kept.path)
+        raise UserError(f"{run.run_id}: without this machine's names and paths its log gives other numbers")
+    return kept
 
 
 def repeats(runs: Sequence[RunDir]) -> list[list[RunDir]]:

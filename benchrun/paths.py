@@ -15,6 +15,7 @@ CLUSTERS = RECIPES / "clusters"
 SUITES = RECIPES / "suites"
 TEMPLATES = DATA / "templates"
 REFERENCE = DATA / "results" / "reference"
+MEASURED = DATA / "results" / "measured"
 
 
 def runs_dir() -> Path:

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import click
 
-from benchrun.cli.options import json_option, print_json
+from benchrun.cli.options import json_option, print_json, say
+from benchrun.errors import UserError
 
 
 @click.command("report")
 @click.argument("runs", nargs=-1)
 @click.option("--format", "form", type=click.Choice(["markdown", "csv"]), default="markdown", show_default=True)
+@click.option("--keep", type=click.Path(path_type=Path), metavar="DIR", help="Keep what the RUNS measured in DIR.")
 @json_option
-def command(runs: tuple[str, ...], form: str, as_json: bool) -> None:
-    """One RUN as a page, or several (all, if none is named) as a table with a row a point."""
+def command(runs: tuple[str, ...], form: str, keep: Path | None, as_json: bool) -> None:
+    """One RUN as a page, or several (all, if none is named) as a table with a row a point.
+
+    With --keep each run gets a directory in DIR (results/measured): spec, environment, metrics, verdict and the
+    compressed logs, without this machine's names and paths. Nothing is overwritten.
+    """
     import json
 
     from benchrun import flow, paths
@@ -23,6 +31,11 @@ def command(runs: tuple[str, ...], form: str, as_json: bool) -> None:
 
     root = paths.runs_dir()
     chosen = [open_run(root, name) for name in runs] if runs else find_runs(root)
+    if keep:
+        if not runs:
+            raise UserError("--keep wants the RUNS named: not everything is worth keeping")
+        for run in chosen:
+            say(f"kept {flow.keep(run, keep).path}")
     results = [flow.result_of(run) for run in chosen]
     if as_json:
         print_json(json.loads(frame(results).to_json(orient="records")))

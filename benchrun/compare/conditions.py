@@ -66,7 +66,7 @@ def conditions(spec: RunSpec) -> Conditions:
         seq_length=spec.seq_length,
         gbs=spec.gbs,
         framework=spec.framework,
-        image=spec.image,
+        image=spec.container_image,
         fp8_recipe=spec.training.fp8.recipe if spec.precision == "fp8" else None,
         mbs=spec.mbs,
         tp=spec.layout.tp,

@@ -21,7 +21,7 @@ def write_env(run: RunDir) -> None:
             "schema_version": 1,
             "benchrun": __version__,
             "commit": _commit(),
-            "image": run.spec.image,
+            "image": run.spec.container_image,
             "submit_host": platform.node(),
             "python": platform.python_version(),
             "worker": _worker(run),

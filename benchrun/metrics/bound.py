@@ -15,6 +15,7 @@ from benchrun.model import Frozen, ModelShape
 
 Pass = Literal["forward", "input_gradient", "weight_gradient"]
 Number = Literal["fp32", "bf16", "fp8"]
+PASSES_IN_ORDER: tuple[Pass, ...] = ("forward", "input_gradient", "weight_gradient")
 
 
 class Gemm(Frozen):
@@ -104,9 +105,7 @@ def bound(
     None where a product was not measured in the precision that the run made it in.
     """
     high: Number = "fp32" if precision == "fp32" else "bf16"
-    passes: tuple[Pass, ...] = ("forward", "input_gradient")
-    if task != "lora":  # frozen weights have no gradient
-        passes = (*passes, "weight_gradient")
+    passes = PASSES_IN_ORDER[:2] if task == "lora" else PASSES_IN_ORDER  # frozen weights have no gradient
     matmul = 0.0
     for gemm in ceilings.gemms:
         number: Number = "fp8" if precision == "fp8" and gemm.low_precision else high

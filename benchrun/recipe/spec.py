@@ -186,6 +186,11 @@ class RunSpec(Frozen):
         return self.gbs * self.seq_length
 
     @property
+    def container_image(self) -> str | None:
+        """The image that the run is in; None where the cluster runs it without a container."""
+        return None if self.cluster.container.runtime == "none" else self.image
+
+    @property
     def own_worker(self) -> bool:
         """Whether this package itself trains: the run then carries a copy of it."""
         return self.framework in ("megatron-core", "hf")

@@ -30,7 +30,7 @@ def _conditions(spec: RunSpec) -> list[tuple[str, str]]:
             "workload",
             f"{spec.recipe}, {spec.task}" + (f", proxy of {spec.model.num_layers} layers" if spec.proxy else ""),
         ),
-        ("framework", f"{spec.framework}, image {spec.image or 'none'}"),
+        ("framework", f"{spec.framework}, image {spec.container_image or 'none'}"),
         ("hardware", f"{spec.num_gpus} x {spec.gpu} on {spec.num_nodes} nodes (cluster {spec.cluster.name})"),
         ("precision", spec.precision),
         ("batch", f"global {spec.gbs}, micro {spec.mbs}, sequence {spec.seq_length}"),

@@ -12,14 +12,15 @@ pytest.importorskip("megatron.core", reason="training needs pip install 'benchru
 
 FILES = {
     "spec.json", "job.sh", "probe.sh", "events.jsonl", "stdout.log", "stderr.log", "done.json", "ending.json",
-    "env.json", "steps.jsonl", "metrics.json", "verdict.json",
+    "env.json", "steps.jsonl", "metrics.json", "verdict.json", "ceilings.json",
 }  # fmt: skip
 
 
 @pytest.fixture(scope="module")
 def launched(tmp_path_factory):
     folder = tmp_path_factory.mktemp("way")
-    result = call("launch", "tiny-llama", "--precision", "fp32", "--num-gpus", "2", "--wait", cwd=folder)
+    point = ("tiny-llama", "--precision", "fp32", "--num-gpus", "2", "--set", "training.ceilings=true")
+    result = call("launch", *point, "--wait", cwd=folder)
     return folder, result
 
 
@@ -27,6 +28,7 @@ def test_launch_wait_ends_in_a_verdict(launched):
     _, result = launched
     assert result.returncode == 0, result.stderr
     assert "PASS  tiny-llama, fp32, 2 x CPU" in result.stdout
+    assert "matmul at ceiling would take" in result.stdout
 
 
 def test_every_step_of_the_way_leaves_its_file(launched):
@@ -77,3 +79,31 @@ def test_parse_of_the_log_says_what_the_metrics_say(launched):
     assert summary["step_time_s"] == metrics["step_time_s"]
     assert summary["tokens_per_s_per_gpu"] == metrics["tokens_per_s_per_gpu"]
     assert (summary["seq_length"], summary["global_batch_size"], summary["num_gpus"]) == (128, 8, 2)
+
+
+def test_the_ceilings_are_those_of_this_model_and_these_ranks(launched):
+    folder, result = launched
+    run = folder / "results" / "runs" / result.stdout.splitlines()[0]
+    found = json.loads((run / "ceilings.json").read_text())
+    sizes = {each["name"]: (each["m"], each["n"], each["k"]) for each in found["gemms"]}
+    assert sizes["fc1"] == (2 * 128, 2 * 176, 64)
+    assert {number for each in found["gemms"] for number in each["tflops"]} == {"fp32", "bf16"}
+    names = ["all_reduce", "all_gather", "reduce_scatter"]
+    assert [(each["name"], each["group"], each["ranks"]) for each in found["collectives"]] == [
+        (n, "dp", 2) for n in names
+    ]
+    assert "benchrun ceilings: on cpu" in (run / "stdout.log").read_text()
+
+
+def test_what_is_kept_gives_the_same_numbers_elsewhere(launched):
+    folder, result = launched
+    run = folder / "results" / "runs" / result.stdout.splitlines()[0]
+    assert "kept " in call("report", run.name, "--keep", "kept", cwd=folder).stderr
+    kept = folder / "kept" / run.name
+    metrics = json.loads((kept / "metrics.json").read_text())
+    assert metrics == json.loads((run / "metrics.json").read_text())
+    again = document("parse", kept, "--json")
+    assert (again["step_time_s"], again["final_loss"]) == (metrics["step_time_s"], metrics["final_loss"])
+    assert document("compare", kept, "--json") == json.loads((run / "verdict.json").read_text())
+    assert str(folder) not in (kept / "spec.json").read_text()
+    assert call("report", run.name, "--keep", "kept", cwd=folder).returncode == 2

@@ -1,0 +1,115 @@
+"""Our own measurements, kept in results/measured: a directory a run. They are references where nobody published one."""
+
+from __future__ import annotations
+
+import functools
+import json
+import re
+import statistics
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from benchrun import paths
+from benchrun.compare.conditions import conditions
+from benchrun.compare.references import Reference, Source
+from benchrun.compare.verdict import Verdict
+from benchrun.errors import UserError
+from benchrun.metrics.bound import Ceilings
+from benchrun.metrics.measure import Metrics
+from benchrun.recipe.spec import RunSpec
+
+
+@dataclass(frozen=True)
+class MeasuredRun:
+    """One kept run. It was judged valid when it was kept."""
+
+    name: str
+    spec: RunSpec
+    metrics: Metrics
+    verdict: Verdict
+    env: dict[str, Any]
+    ceilings: Ceilings | None
+
+    @property
+    def date(self) -> str:
+        """The day it was launched, from its name."""
+        stamp = re.search(r"(\d{4})(\d\d)(\d\d)T\d{6}Z", self.name)
+        return "-".join(stamp.groups()) if stamp else "unknown"
+
+    @property
+    def machine(self) -> str:
+        """GPU and driver as the node named them, and what trained."""
+        node: dict[str, Any] = next(iter(self.env.get("nodes") or []), {})
+        gpus: list[dict[str, str]] = node.get("gpus") or [{}]
+        gpu = gpus[0].get("name") or node.get("cpu") or self.spec.gpu
+        driver = f", driver {node['driver']}" if node.get("driver") else ""
+        packages = ("megatron-core", "transformer-engine", "transformers", "torch")
+        worker = self.env.get("worker") or {}
+        versions = "".join(f", {name} {worker[name]}" for name in packages if worker.get(name))
+        return f"{gpu}{driver}{versions}"
+
+
+@functools.cache
+def load_measured(folder: Path = paths.MEASURED) -> tuple[MeasuredRun, ...]:
+    """Every run kept in ``folder``, by name. UserError names the file that is not what it should be."""
+    return tuple(_read(path.parent) for path in sorted(folder.glob("*/spec.json")))
+
+
+def repeats(runs: Sequence[MeasuredRun]) -> list[list[MeasuredRun]]:
+    """Runs of one point together, in the order of their names."""
+    groups: dict[str, list[MeasuredRun]] = {}
+    for run in runs:
+        groups.setdefault(f"{run.spec.recipe} {run.spec.identity()}", []).append(run)
+    return list(groups.values())
+
+
+def measured_references(runs: Sequence[MeasuredRun], without: Collection[str] = ()) -> tuple[Reference, ...]:
+    """One reference a point: the median step time of its repeats, without those named (a run is not its own)."""
+    timed = [run for run in runs if run.name not in without and run.metrics.step_time_s]
+    return tuple(_reference(group) for group in repeats(timed))
+
+
+def _reference(group: Sequence[MeasuredRun]) -> Reference:
+    newest = max(group, key=lambda run: run.date)
+    times = [run.metrics.step_time_s.median for run in group if run.metrics.step_time_s]
+    count = f"{len(group)} run{'s' if len(group) > 1 else ''}"
+    return Reference(
+        id=f"measured:{newest.name}",
+        metric="step_time_s",
+        value=statistics.median(times),
+        better="lower",
+        key=conditions(newest.spec),
+        framework_version=(newest.env.get("worker") or {}).get(newest.spec.framework),
+        source=Source(
+            who="benchrun, measured",
+            where=f"results/measured/{newest.name}, {count}, {newest.machine}",
+            date=newest.date,
+        ),
+        flags=("measured",),
+    )
+
+
+def _read(path: Path) -> MeasuredRun:
+    file = path
+    try:
+        file = path / "spec.json"
+        spec = RunSpec.read(file)
+        file = path / "metrics.json"
+        metrics = Metrics.model_validate_json(file.read_text())
+        file = path / "verdict.json"
+        verdict = Verdict.model_validate_json(file.read_text())
+        file = path / "env.json"
+        env = json.loads(file.read_text())
+        file = path / "ceilings.json"
+        ceilings = Ceilings.model_validate_json(file.read_text()) if file.exists() else None
+    except OSError as error:
+        raise UserError(f"cannot be read: {error.strerror}", where=str(file)) from error
+    except (ValidationError, ValueError) as error:
+        first = error.errors()[0]["msg"] if isinstance(error, ValidationError) else str(error)
+        hint = "benchrun compare on the directory measures it anew"
+        raise UserError(f"not what benchrun writes: {first}", where=str(file), hint=hint) from None
+    return MeasuredRun(path.name, spec, metrics, verdict, env, ceilings)

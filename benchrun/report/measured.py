@@ -1,0 +1,253 @@
+"""docs/measured.md: what we measured, beside what was published. ``python -m benchrun.report.measured`` prints it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from statistics import median
+
+import click
+
+from benchrun.compare.choice import usable
+from benchrun.compare.conditions import SOFT, Difference, conditions, differences, hard_differences
+from benchrun.compare.measured import MeasuredRun, load_measured, repeats
+from benchrun.compare.references import Reference, load_references
+from benchrun.metrics.bound import PASSES_IN_ORDER, Ceilings
+from benchrun.recipe.spec import RunSpec
+from benchrun.report.published import tokens_per_s_per_gpu
+
+HEADER = """\
+# Measured
+
+Made from [results/measured](../results/measured) by `python -m benchrun.report.measured`; do not edit it here. Every
+run was launched by `benchrun launch`, and its log lies there: `benchrun parse` gives these numbers again.
+"""
+EMPTY = "\nNothing is kept there yet.\n"
+COLUMNS = (
+    *(
+        "workload",
+        "precision",
+        "GPUs",
+        "runs",
+        "step time s",
+        "spread",
+        "tokens/s/GPU",
+        "TFLOPS/GPU",
+        "MFU",
+        "tokens/J",
+    ),
+    *("published tokens/s/GPU", "ours / theirs", "what differs: theirs -> ours"),
+)
+CEILING_COLUMNS = ("run", "qkv", "proj", "fc1", "fc2", "logits", "copy", "collectives")
+BOUND_COLUMNS = ("run", "step s", "matmul", "attention at least", "rest")
+STATE_COLUMNS = ("run", "clock MHz", "lowest", "W", "limit W", "hottest C", "memory GiB", "reasons", "state")
+SPEEDS = """
+## Speed
+
+Medians over the runs of a row; `spread` is from the slowest to the fastest. TFLOPS and MFU count the causal half of the
+scores; MFU divides by the dense peak of the run's precision. Tokens a joule count the GPUs' boards alone. Beside ours
+the published number that shares most conditions, of those with the same model, precision and sequence.
+"""
+CEILINGS = """
+## Ceilings
+
+What the machine reached alone, before the first step, on all GPUs at once: matrix products at the model's own shapes in
+TFLOPS (over forward, input gradient and weight gradient), copies on the device (read + written), collectives in bus
+bandwidth as nccl-tests count it; in GB/s (10^9).
+"""
+BOUNDS = """
+## What bounds a run
+
+Of a step: its matrix products if they all ran at the ceiling, attention at the speed of the fastest product (no kernel
+reaches it), and what is left: slower attention, memory-bound kernels, exposed communication, optimizer, gaps.
+"""
+STATE = """
+## The GPUs meanwhile
+
+Sampled once a second over the measured steps. A GPU at its power limit lowers its clock (`power_cap`): that is how it
+works at full load. *Throttled* is one that its temperature or its supply slowed down.
+"""
+NOTHING = "-"
+
+
+def page(runs: Sequence[MeasuredRun], published: Sequence[Reference]) -> str:
+    """The whole page."""
+    if not runs:
+        return HEADER + EMPTY
+    groups = sorted(repeats(runs), key=lambda group: _order(group[0].spec))
+    speeds = _table(COLUMNS, [_speed_row(group, published) for group in groups])
+    ceilings = [row for group in groups if (row := _ceiling_row(group))]
+    bounds = [row for group in groups if (row := _bound_row(group))]
+    states = [row for group in groups if (row := _state_row(group))]
+    parts = [HEADER, SPEEDS, "\n", speeds]
+    if ceilings:
+        parts += [CEILINGS, "\n", _table(CEILING_COLUMNS, ceilings)]
+    if bounds:
+        parts += [BOUNDS, "\n", _table(BOUND_COLUMNS, bounds)]
+    if states:
+        parts += [STATE, "\n", _table(STATE_COLUMNS, states)]
+    return "".join(
+        [*parts, "\n## Conditions\n\n", _table(("run", "batch and layout", "machine", "where"), _facts(groups))]
+    )
+
+
+def _order(spec: RunSpec) -> tuple[str, int, str, str, int]:
+    return spec.recipe, spec.model.num_layers, spec.gpu, spec.precision, spec.num_gpus
+
+
+def _label(spec: RunSpec) -> str:
+    return f"{_workload(spec)} {spec.precision} {spec.num_gpus} x {spec.gpu}"
+
+
+def _workload(spec: RunSpec) -> str:
+    return spec.recipe + (f" (proxy, {spec.model.num_layers} layers)" if spec.proxy else "")
+
+
+def _speed_row(group: Sequence[MeasuredRun], published: Sequence[Reference]) -> list[str]:
+    spec = group[0].spec
+    times = _values(group, lambda run: run.metrics.step_time_s.median if run.metrics.step_time_s else None)
+    rate = _middle(_values(group, lambda run: run.metrics.tokens_per_s_per_gpu.median))
+    tflops = _middle(
+        _values(group, lambda run: run.metrics.tflops_per_gpu.causal if run.metrics.tflops_per_gpu else None)
+    )
+    mfu = _middle(_values(group, lambda run: run.metrics.mfu[0].causal if run.metrics.mfu else None))
+    joule = _middle(
+        _values(group, lambda run: run.metrics.telemetry.tokens_per_joule if run.metrics.telemetry else None)
+    )
+    time = _middle(times)
+    nearest = nearest_published(spec, published)
+    theirs = tokens_per_s_per_gpu(nearest) if nearest else 0.0
+    return [
+        _workload(spec) + (", throttled" if any(_fault(run) for run in group) else ""),
+        spec.precision,
+        f"{spec.num_gpus} x {spec.gpu}",
+        str(len(group)),
+        _said(time, ".4g"),
+        f"{100 * (max(times) - min(times)) / time:.1f} %" if time and len(times) > 1 else "one run",
+        _said(rate, ",.0f"),
+        _said(tflops, ".0f"),
+        f"{100 * mfu:.1f} %" if mfu else NOTHING,
+        _said(joule, ".3g"),
+        f"{theirs:,.0f} ({nearest.source.who} {nearest.source.date})" if nearest else NOTHING,
+        f"{rate / theirs:.2f}" if rate and nearest else NOTHING,
+        _named(nearest, spec) if nearest else NOTHING,
+    ]
+
+
+def nearest_published(spec: RunSpec, published: Sequence[Reference]) -> Reference | None:
+    """The speed with the same model, precision and sequence that shares most other conditions; of equals the best."""
+    ours = conditions(spec)
+    wanted = ("recipe", "task", "precision", "num_layers", "seq_length")
+    same = [
+        entry
+        for entry in published
+        if usable(entry)
+        and tokens_per_s_per_gpu(entry)
+        and all(getattr(entry.key, name) == getattr(ours, name) for name in wanted)
+    ]
+
+    def rank(entry: Reference) -> tuple[int, bool, bool, int, float]:
+        hard = hard_differences(entry.key, ours)
+        other_gpu, flawed = entry.key.gpu != ours.gpu, bool(set(entry.flags) - {"proxy"})
+        return (
+            len(hard),
+            other_gpu,
+            flawed,
+            len(differences(entry.key, ours, ("framework",))),
+            -tokens_per_s_per_gpu(entry),
+        )
+
+    return min(same, key=rank, default=None)
+
+
+def _named(entry: Reference, spec: RunSpec) -> str:
+    ours = conditions(spec)
+    found: list[Difference] = [*hard_differences(entry.key, ours), *differences(entry.key, ours, SOFT)]
+    named = [f"{d.key} {NOTHING if d.theirs is None else d.theirs} -> {d.ours}" for d in found]
+    if entry.key.image and not ours.image:
+        named.append(f"image {entry.key.image} -> none")
+    return ", ".join(named) or "nothing that is stated"
+
+
+def _ceiling_row(group: Sequence[MeasuredRun]) -> list[str] | None:
+    """Of the first run that measured them."""
+    found = next((run for run in group if run.ceilings), None)
+    if found is None or found.ceilings is None:
+        return None
+    ceilings = found.ceilings
+    collectives = [f"{c.name} {c.bus_gb_per_s:.4g} ({c.ranks} of {c.group})" for c in ceilings.collectives]
+    products = [_product(ceilings, name) for name in ("qkv", "proj", "fc1", "fc2", "logits")]
+    return [_label(found.spec), *products, f"{ceilings.copy_gb_per_s:,.0f}", ", ".join(collectives) or NOTHING]
+
+
+def _product(ceilings: Ceilings, name: str) -> str:
+    """The rate over all three passes, which have equally many FLOPs, in each precision."""
+    gemm = next(gemm for gemm in ceilings.gemms if gemm.name == name)
+    rates = {
+        number: len(PASSES_IN_ORDER) / sum(1 / by[each] for each in PASSES_IN_ORDER)
+        for number, by in gemm.tflops.items()
+    }
+    return ", ".join(f"{number} {rate:.3g}" for number, rate in rates.items())
+
+
+def _bound_row(group: Sequence[MeasuredRun]) -> list[str] | None:
+    found = next((run for run in group if run.metrics.bound), None)
+    if found is None or found.metrics.bound is None:
+        return None
+    bound = found.metrics.bound
+    parts = (bound.matmul_s, bound.attention_s, bound.rest_s)
+    shares = [f"{part:.3g} s, {100 * part / bound.step_s:.0f} %" for part in parts]
+    return [_label(found.spec), f"{bound.step_s:.4g}", *shares]
+
+
+def _state_row(group: Sequence[MeasuredRun]) -> list[str] | None:
+    found = next((run.metrics.telemetry for run in group if run.metrics.telemetry), None)
+    if found is None:
+        return None
+    worst = next((fault for run in group if (fault := _fault(run))), "not throttled")
+    numbers = (found.sm_clock_mhz, found.sm_clock_min_mhz, found.power_w, found.power_limit_w, found.temperature_c)
+    reasons = ", ".join(f"{name} {100 * share:.0f} %" for name, share in found.reasons.items())
+    shown = [_said(value, ".0f") for value in numbers]
+    return [_label(group[0].spec), *shown, _said(found.memory_gib, ".1f"), reasons or "none", worst]
+
+
+def _facts(groups: Sequence[Sequence[MeasuredRun]]) -> list[list[str]]:
+    rows = []
+    for group in groups:
+        spec, layout = group[0].spec, group[0].spec.layout
+        cut = f"tp {layout.tp}, pp {layout.pp}, cp {layout.cp}, vp {layout.vp}, ep {layout.ep}, dp {spec.dp}"
+        batch = f"sequence {spec.seq_length}, global batch {spec.gbs}, micro-batch {spec.mbs}; {cut}"
+        links = " ".join(f"[{n}](../results/measured/{run.name})" for n, run in enumerate(group, start=1))
+        rows.append(
+            [
+                _label(spec),
+                batch,
+                f"{group[0].machine}; {spec.framework}, image {spec.container_image or 'none'}",
+                links,
+            ]
+        )
+    return rows
+
+
+def _fault(run: MeasuredRun) -> str | None:
+    return run.metrics.telemetry.fault if run.metrics.telemetry else None
+
+
+def _values(group: Sequence[MeasuredRun], value: Callable[[MeasuredRun], float | None]) -> list[float]:
+    return [found for run in group if (found := value(run)) is not None]
+
+
+def _middle(values: Sequence[float]) -> float | None:
+    return median(values) if values else None
+
+
+def _said(value: float | None, form: str) -> str:
+    return NOTHING if value is None else format(value, form)
+
+
+def _table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = [columns, ["---"] * len(columns), *rows]
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+if __name__ == "__main__":
+    click.echo(page(load_measured(), load_references()), nl=False)

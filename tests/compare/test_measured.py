@@ -1,0 +1,225 @@
+"""Runs that are kept give their numbers again, tell nothing of the machine, and are references for others."""
+
+from __future__ import annotations
+
+import json
+import re
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+
+import pytest
+
+from benchrun import flow, paths
+from benchrun.compare import load_measured, load_references, measured_references
+from benchrun.errors import UserError
+from benchrun.launch.keep import PATH, scrubbed
+from benchrun.launch.rundir import RunDir, create, unpacked
+from benchrun.metrics.telemetry import COLUMNS
+from benchrun.model import ModelShape
+from benchrun.parse import parse_log
+from benchrun.recipe.resolve import resolve
+from benchrun.recipe.select import Request
+from benchrun.render import render
+from benchrun.report.measured import nearest_published, page
+from benchrun.trainer.log import StepResult, step_line
+
+ROOT = Path(__file__).parents[2]
+KEPT = [run.path for run in map(RunDir, sorted(path.parent for path in paths.MEASURED.glob("*/spec.json")))]
+END = datetime(2026, 3, 1, 12, 0, 0, tzinfo=timezone.utc)
+HOST = "gpu-a7.rack3"
+
+
+def spec_of(gpus=4, precision="bf16"):
+    """A point that nobody published."""
+    overrides = ("model.num_layers=32", "cluster.container.runtime=none")
+    return resolve(Request("llama3.1-8b", "H200", precision, gpus, "megatron-core", "hgx-h200", overrides))
+
+
+def finished(root, spec, step_time_s=10.0, reasons="0x0000000000000004"):
+    """A run as a job on a machine with names and paths of its own leaves it."""
+    run = create(root, spec, render(spec))
+    steps = spec.training.steps
+    config = {
+        "num_gpus": spec.num_gpus, "precision": spec.precision, "device": "NVIDIA H200", "seq_length": spec.seq_length,
+        "global_batch_size": spec.gbs, "planned_steps": steps, "num_layers": spec.model.num_layers,
+        "model": spec.model.model_dump(exclude={"num_layers"}), "versions": {"megatron-core": "0.19.2"},
+    }  # fmt: skip
+    rows = [
+        step_line(spec, StepResult(n, step_time_s * (1 + 0.001 * (n % 7)), 1e-4, 2.0, 1.0, False))
+        for n in range(1, steps + 1)
+    ]
+    head = f"{HOST}: loading /home/ann/lib/site-packages/x.py from 10.1.2.3\nbenchrun config: {json.dumps(config)}"
+    tail = f'benchrun done: {{"steps": {steps}, "ended": "2026-03-01T12:00:00.000Z"}}'
+    (run.path / "stdout.log").write_text("\n".join([head, *rows, tail, ""]))
+    (run.path / "stderr.log").write_text(f"/scratch/me/job.sh: warning on {HOST}\n")
+    (run.path / "telemetry").mkdir()
+    seconds = range(-int(steps * step_time_s) - 20, 5)
+    samples = [
+        f"{END + timedelta(seconds=s):%Y/%m/%d %H:%M:%S}.000, {gpu}, 1755, 3201, 650.0, 700.0, 62, 99, 90000, {reasons}"
+        for s in seconds
+        for gpu in range(spec.num_gpus)
+    ]
+    (run.path / "telemetry" / f"{HOST}.csv").write_text("\n".join([f"time,gpu,{','.join(COLUMNS)},reasons", *samples]))
+    gpus = [{"name": "NVIDIA H200", "uuid": f"GPU-{n}"} for n in range(spec.num_gpus)]
+    nodes = [{"host": HOST, "driver": "570.1", "gpus": gpus}]
+    env = {"schema_version": 1, "submit_host": "desk", "worker": {"megatron-core": "0.19.2"}, "nodes": nodes}
+    run.write_json("env.json", env)
+    run.write_json("ceilings.json", ceilings(spec))
+    run.write_json("ending.json", {"schema_version": 1, "ending": "completed", "evidence": [], "exit_code": 0})
+    return run
+
+
+def ceilings(spec):
+    rates = {"bf16": {"forward": 700.0, "input_gradient": 650.0, "weight_gradient": 600.0}}
+    names = ("qkv", "proj", "fc1", "fc2", "logits")
+    gemms = [
+        {"name": name, "m": 8192, "n": 4096, "k": 4096, "count": 32, "low_precision": name != "logits", "tflops": rates}
+        for name in names
+    ]
+    return {
+        "schema_version": 1,
+        "device": "NVIDIA H200",
+        "seconds": 8.0,
+        "gemms": gemms,
+        "copy_gb_per_s": 4000.0,
+        "collectives": [],
+    }
+
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory):
+    """Two repeats, judged together and kept."""
+    root = tmp_path_factory.mktemp("here")
+    runs = [finished(root / "runs", spec_of(), time) for time in (10.0, 10.2)]
+    verdict, metrics = flow.verdict_of(runs)
+    return [flow.keep(run, root / "measured") for run in runs], runs, verdict, metrics
+
+
+def text_of(path):
+    return {str(file.relative_to(path)): unpacked(file).decode() for file in sorted(path.rglob("*")) if file.is_file()}
+
+
+def test_a_run_s_energy_and_bound_are_in_its_metrics(kept):
+    _, (run, _), _, metrics = kept
+    telemetry = metrics.telemetry
+    assert telemetry.tokens_per_joule == pytest.approx(metrics.tokens_per_s_per_gpu.mean / 650, rel=1e-6)
+    assert (telemetry.ends, telemetry.gpus, telemetry.reasons) == ("log", 4, {"power_cap": 1.0})
+    assert metrics.bound.matmul_s + metrics.bound.attention_s + metrics.bound.rest_s == pytest.approx(
+        metrics.bound.step_s
+    )
+    assert json.loads((run.path / "telemetry.json").read_text())["over_all"] == telemetry.model_dump(mode="json")
+
+
+def test_what_is_kept_gives_the_same_numbers(kept):
+    for run, before in zip(*kept[:2], strict=True):
+        again, _ = flow.measured(run, parse_log(*run.logs))
+        assert again.model_dump(mode="json") == run.read_json("metrics.json") == before.read_json("metrics.json")
+        assert run.spec.identity() == before.spec.identity()
+
+
+def test_what_is_kept_does_not_tell_where_it_ran(kept):
+    for name, text in text_of(kept[0][0].path).items():
+        assert not re.search(r"gpu-a7|rack3|desk|/home|/scratch|\bann\b|10\.1\.2\.3|GPU-\d", text), name
+    files = text_of(kept[0][0].path)
+    assert files["stdout.log.xz"].startswith("node1: loading PATH/x.py from ADDRESS\n")
+    assert files["stderr.log.xz"] == "PATH/job.sh: warning on node1\n"
+    assert "telemetry/node1.csv.xz" in files
+
+
+def test_speeds_and_fractions_are_no_paths():
+    text = "3 tokens/s/GPU, iteration 3/ 20, https://example.org/a/b, nvcr.io/nvidia/nemo:25.07, /usr/lib/x.so, 1 / 2"
+    assert scrubbed(text, []) == text
+    assert scrubbed("A=/root/x:/mnt/y/ '/data/set' (/w/t.py:3)", []) == "A=PATH/x:PATH/y 'PATH/set' (PATH/t.py:3)"
+
+
+def test_nothing_kept_is_overwritten_and_nothing_broken_is_kept(kept, tmp_path):
+    _, (run, _), _, _ = kept
+    with pytest.raises(UserError, match="exists"):
+        flow.keep(run, kept[0][0].path.parent)
+    unjudged = finished(tmp_path, spec_of())
+    with pytest.raises(UserError, match="was not judged"):
+        flow.keep(unjudged, tmp_path / "measured")
+    unjudged.write_json("ending.json", {"ending": "failed", "evidence": [], "exit_code": 1})
+    flow.verdict_of([unjudged])
+    with pytest.raises(UserError, match="measured nothing: the job ended as failed"):
+        flow.keep(unjudged, tmp_path / "measured")
+
+
+def test_repeats_are_one_reference_and_a_run_is_never_its_own(kept):
+    runs = load_measured(kept[0][0].path.parent)
+    (both,) = measured_references(runs)
+    times = sorted(run.metrics.step_time_s.median for run in runs)
+    assert both.value == pytest.approx(sum(times) / 2)
+    assert both.flags == ("measured",)
+    assert both.key.framework == "megatron-core"
+    assert "2 runs, NVIDIA H200, driver 570.1, megatron-core 0.19.2" in both.source.where
+    (other,) = measured_references(runs, without=[runs[0].name])
+    assert other.value == runs[1].metrics.step_time_s.median
+    assert measured_references(runs, without=[run.name for run in runs]) == ()
+
+
+def test_a_measured_run_judges_where_nothing_published_does(kept, tmp_path, monkeypatch):
+    runs = load_measured(kept[0][0].path.parent)
+    monkeypatch.setattr(flow, "load_measured", lambda: runs)
+    assert kept[2].verdict == "no_reference"
+    slower, _ = flow.verdict_of([finished(tmp_path, spec_of(), 11.0)])
+    assert slower.verdict == "slow"
+    assert slower.checks[0].reference.flags == ("measured",)
+    published, _ = flow.verdict_of([finished(tmp_path, resolve(Request("llama3.1-8b", "H100", "bf16", 8)), 13.0)])
+    assert published.checks[0].reference.flags != ("measured",)
+
+
+def test_a_throttled_run_is_labelled_and_stays_comparable(tmp_path):
+    spec = resolve(Request("llama3.1-8b", "H100", "bf16", 8))
+    verdict, _ = flow.verdict_of([finished(tmp_path, spec, 20.0, reasons="0x0000000000000040")])
+    assert verdict.verdict == "slow"
+    assert verdict.reason.endswith("; throttled: hw_thermal in 100 % of the samples")
+
+
+def test_the_page_shows_ours_beside_the_published_number_and_what_differs(kept):
+    text = page(load_measured(kept[0][0].path.parent), load_references())
+    (row,) = [line for line in text.splitlines() if line.startswith("| llama3.1-8b | bf16 |")]
+    assert "| 4 x H200 | 2 |" in row
+    assert "gpu H100 -> H200, num_gpus 8 -> 4" in row
+    assert re.search(r"image nvcr\.io/nvidia/nemo:\S+ -> none", row)
+    for heading in ("## Speed", "## Ceilings", "## What bounds a run", "## The GPUs meanwhile", "## Conditions"):
+        assert heading in text
+    assert "bf16 647" in text  # the harmonic mean of 700, 650 and 600
+
+
+def test_the_published_number_of_the_page_is_that_of_the_nearest_conditions():
+    spec = resolve(Request("llama2-7b", "H100", "fp8", 8))
+    entry = nearest_published(spec, load_references())
+    assert (entry.key.gpu, entry.key.num_gpus) == ("H100", 8)
+    other = spec.model_copy(update={"model": ModelShape(**{**spec.model.model_dump(), "num_layers": 3})})
+    assert nearest_published(other, load_references()) is None
+
+
+def test_the_page_is_in_step_with_what_is_kept():
+    current = page(load_measured(), load_references())
+    assert (ROOT / "docs" / "measured.md").read_text() == current, (
+        "python -m benchrun.report.measured > docs/measured.md"
+    )
+
+
+@pytest.mark.parametrize("path", KEPT, ids=lambda path: path.name)
+def test_a_committed_log_gives_the_committed_metrics_to_the_digit(path):
+    run = RunDir(path)
+    assert flow.measured(run, parse_log(*run.logs))[0].model_dump(mode="json") == run.read_json("metrics.json")
+
+
+def test_committed_runs_do_not_tell_where_they_ran():
+    for path in KEPT:
+        for name, text in text_of(path).items():
+            found = PATH.search(text)
+            assert found is None, f"{path.name}/{name}: {found[0]}"
+        env = json.loads((path / "env.json").read_text())
+        assert all(re.fullmatch(r"node\d+", node["host"]) for node in env["nodes"])
+
+
+def test_a_kept_document_that_is_none_is_named(tmp_path):
+    run = tmp_path / "measured" / "x"
+    run.mkdir(parents=True)
+    (run / "spec.json").write_text("{}")
+    with pytest.raises(UserError, match=r"x/spec\.json: not what benchrun writes"):
+        load_measured(tmp_path / "measured")

@@ -1,0 +1,95 @@
+"""The sampler beside a GPU run, with a stand-in for nvidia-smi: it never changes how the job goes or ends."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from benchrun import flow
+from benchrun.launch.endings import Ending
+from benchrun.launch.launcher import launch
+from benchrun.metrics.telemetry import COLUMNS, read
+from benchrun.recipe.resolve import resolve
+from benchrun.recipe.select import Request
+from benchrun.render import render
+
+SAMPLES = """
+for argument in "$@"; do case $argument in
+  --query-gpu=*clocks_event_reasons*) [ -z "${OLD_DRIVER-}" ] || { echo "Field is not a valid field"; exit 2; } ;;
+esac; done
+case "$*" in *--loop=1*) ;; *) exit 0 ;; esac
+echo $$ >"$SAMPLER_PID"
+while :; do
+  echo "$(date +%Y/%m/%d\\ %H:%M:%S).000, 0, 1755, 2619, 640.12, 700.00, 61, 99, 71234, 0x0000000000000004"
+  sleep 0.1
+done
+"""
+
+
+def executable(path, text):
+    path.write_text(f"#!/bin/bash\n{text}\n")
+    path.chmod(0o755)
+    return path
+
+
+@pytest.fixture
+def job(tmp_path, monkeypatch):
+    """Runs a GPU job on this machine: a few lines of shell train, ``smi`` stands in for nvidia-smi."""
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setenv("SAMPLER_PID", str(tmp_path / "pid"))
+
+    def run(training, smi=SAMPLES):
+        executable(tmp_path / "nvidia-smi", smi)
+        program = executable(tmp_path / "train", training)
+        site = ("cluster.scheduler=local", "cluster.container.runtime=none", f"cluster.python={program}")
+        spec = resolve(Request("llama3.1-8b", "H100", "bf16", 8, cluster="dgx-h100", overrides=site))
+        started = launch(spec, render(spec), tmp_path / "runs")
+        observation = flow.wait(started, lambda *_: None)
+        return started, flow.end_of(observation)
+
+    return run
+
+
+def test_it_samples_while_the_job_runs_and_ends_with_it(job, tmp_path, monkeypatch):
+    monkeypatch.setenv("TZ", "JST-9")
+    run, end = job("sleep 1; exit 7")
+    assert (end.ending, end.exit_code) == (Ending.FAILED, 7)
+    assert not Path(f"/proc/{(tmp_path / 'pid').read_text().strip()}").exists()
+    (text,) = run.telemetry().values()
+    assert text.splitlines()[0].split(",") == ["time", "gpu", *COLUMNS, "reasons"]
+    (trace,) = read("x", text)
+    assert len(trace.time) > 2
+    assert (trace.columns["power_w"][0], trace.reasons[0]) == (640.12, 4)
+    ended = (run.path / "done.json").stat().st_mtime
+    assert abs(trace.time[-1] - ended) < 60, "its clock is not UTC"
+
+
+def test_an_older_driver_is_asked_for_the_reasons_by_their_older_name(job, monkeypatch):
+    monkeypatch.setenv("OLD_DRIVER", "1")
+    run, _ = job("sleep 0.5")
+    assert [len(read("x", text)) for text in run.telemetry().values()] == [1]
+
+
+def test_a_sampler_that_fails_changes_nothing(job):
+    run, end = job("sleep 0.3; exit 0", smi="echo Failed to initialize NVML >&2; exit 9")
+    assert (end.ending, end.exit_code) == (Ending.INCOMPLETE, 0)
+    assert (run.path / "stderr.log").read_text() == ""
+    assert "NVML" in (run.path / "telemetry" / "errors").read_text()
+    assert [read("x", text) for text in run.telemetry().values()] == [[]]
+
+
+def test_a_node_without_nvidia_smi_leaves_nothing(tmp_path):
+    script = tmp_path / "telemetry.sh"
+    script.write_text(render(resolve(Request("llama3.1-8b", "H100", "bf16", 8)))["telemetry.sh"])
+    done = subprocess.run(["/bin/bash", script], cwd=tmp_path, env={"PATH": ""}, capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert list(tmp_path.iterdir()) == [script]
+
+
+def test_nothing_is_sampled_on_cpus():
+    files = render(resolve(Request("tiny-llama", "CPU", "fp32", 1)))
+    assert "telemetry.sh" not in files
+    assert "telemetry" not in files["job.sh"]

@@ -1,0 +1,59 @@
+"""What a step would take at the ceilings that its machine reached alone."""
+
+from __future__ import annotations
+
+import pytest
+from shapes import MODELS
+
+from benchrun.metrics.bound import Ceilings, Gemm, bound
+from benchrun.metrics.flops import attention_scores
+
+LLAMA = MODELS["llama2-7b"]
+EVEN = {"forward": 500.0, "input_gradient": 500.0, "weight_gradient": 500.0}
+FASTER = {"forward": 1000.0, "input_gradient": 1000.0, "weight_gradient": 1000.0}
+
+
+def gemm(name="fc1", low_precision=True, **tflops):
+    return Gemm(name=name, m=4096, n=8192, k=1024, count=32, low_precision=low_precision, tflops=tflops)
+
+
+def ceilings(*gemms):
+    return Ceilings(device="x", seconds=1, gemms=gemms, copy_gb_per_s=1, collectives=())
+
+
+def of(found, **changed):
+    conditions = {"num_microbatches": 4, "precision": "bf16", "task": "pretrain", "step_time_s": 2.0, **changed}
+    return bound(found, model=LLAMA, seq_length=4096, sequences_per_gpu=16, **conditions)
+
+
+ONCE_S = 2 * 4096 * 8192 * 1024 / 500e12
+
+
+def test_every_product_counts_forward_and_twice_backward_in_every_microbatch():
+    assert of(ceilings(gemm(bf16=EVEN))).matmul_s == pytest.approx(3 * 4 * 32 * ONCE_S)
+    slow = {**EVEN, "weight_gradient": 250.0}
+    assert of(ceilings(gemm(bf16=slow))).matmul_s == pytest.approx(4 * 4 * 32 * ONCE_S)
+
+
+def test_frozen_weights_have_no_gradient():
+    assert of(ceilings(gemm(bf16=EVEN)), task="lora").matmul_s == pytest.approx(2 * 4 * 32 * ONCE_S)
+
+
+def test_fp8_leaves_the_output_layer_in_bf16():
+    both = {"bf16": EVEN, "fp8": FASTER}
+    found = of(ceilings(gemm(**both), gemm("logits", low_precision=False, **both)), precision="fp8")
+    assert found.matmul_s == pytest.approx((0.5 + 1) * 3 * 4 * 32 * ONCE_S)
+
+
+def test_the_three_parts_are_the_step():
+    found = of(ceilings(gemm(bf16=EVEN)))
+    assert found.attention_tflop == pytest.approx(3 * attention_scores(LLAMA, 4096) / 2 * 16 * 4096 / 1e12)
+    assert found.attention_s == pytest.approx(found.attention_tflop / 500)
+    assert found.matmul_s + found.attention_s + found.rest_s == pytest.approx(2.0)
+    share = round(100 * found.matmul_s / 2)
+    assert f"of the step's 2 s ({share} %)" in found.sentence
+
+
+def test_what_was_not_measured_in_the_run_s_precision_bounds_nothing():
+    assert of(ceilings(gemm(bf16=EVEN)), precision="fp8") is None
+    assert of(ceilings(gemm(bf16=EVEN)), precision="fp32") is None

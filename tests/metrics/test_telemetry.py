@@ -1,0 +1,110 @@
+"""What nvidia-smi sampled becomes clocks, power, energy and a word on throttling."""
+
+from __future__ import annotations
+
+from datetime import datetime, timezone
+
+import pytest
+
+from benchrun.metrics.telemetry import COLUMNS, THROTTLES, sampled
+
+START = datetime(2026, 3, 1, 12, 0, 0, tzinfo=timezone.utc).timestamp()
+HEADER = f"time,gpu,{','.join(COLUMNS)},reasons"
+
+
+def line(second, gpu=0, clock="1755", power="600.00", temperature="60", memory="81920", reasons="0x0000000000000004"):
+    time = datetime.fromtimestamp(START + second, timezone.utc)
+    cells = (
+        f"{time:%Y/%m/%d %H:%M:%S}.000",
+        str(gpu),
+        clock,
+        "2619",
+        power,
+        "700.00",
+        temperature,
+        "99",
+        memory,
+        reasons,
+    )
+    return ", ".join(cells)
+
+
+def summary(*lines, gpus=1, seconds=10.0, until=START + 20, tokens=60_000.0):
+    return sampled({"a": "\n".join([HEADER, *lines])}, num_gpus=gpus, seconds=seconds, tokens=tokens, until=until)
+
+
+def test_energy_is_the_integral_of_power_over_the_window_alone():
+    ramp = [line(s, power=f"{100 * s:.2f}") for s in range(31)]
+    found = summary(*ramp).over_all
+    assert found.window == ("2026-03-01T12:00:10.000Z", "2026-03-01T12:00:20.000Z")
+    assert found.energy_j == pytest.approx(100 * (20**2 - 10**2) / 2)
+    assert found.tokens_per_joule == pytest.approx(60_000 / 15_000)
+    assert (found.samples, found.power_w) == (11, pytest.approx(1500))
+
+
+def test_a_window_between_two_samples_is_cut_where_it_ends():
+    ramp = [line(s, power=f"{100 * s:.2f}") for s in range(31)]
+    found = summary(*ramp, seconds=1.5, until=START + 20.25).over_all
+    assert found.energy_j == pytest.approx(100 * (20.25**2 - 18.75**2) / 2)
+
+
+def test_clocks_temperature_and_memory_are_those_of_the_window():
+    lines = [line(s, clock=str(1000 + 10 * s), temperature=str(s), memory=str(1024 * s)) for s in range(31)]
+    found = summary(*lines).over_all
+    assert (found.sm_clock_mhz, found.sm_clock_min_mhz, found.temperature_c, found.memory_gib) == (1150, 1100, 20, 20)
+    assert (found.power_limit_w, found.memory_clock_mhz, found.utilisation_percent) == (700, 2619, 99)
+
+
+def test_a_power_cap_is_named_and_no_fault():
+    found = summary(*(line(s) for s in range(31))).over_all
+    assert found.reasons == {"power_cap": 1.0}
+    assert (found.throttled, found.fault) == (0.0, None)
+
+
+@pytest.mark.parametrize(("bits", "name"), list(zip((0x8, 0x20, 0x40, 0x80), THROTTLES, strict=True)))
+def test_heat_and_supply_are_faults(bits, name):
+    lines = [line(s, reasons=hex(bits | 0x4) if s < 14 else "0x0000000000000004") for s in range(31)]
+    found = summary(*lines).over_all
+    assert found.throttled == found.reasons[name] == pytest.approx(4 / 11)
+    assert found.fault == f"throttled: {name} in 36 % of the samples"
+
+
+def test_without_a_time_in_the_log_the_window_ends_with_the_load():
+    idle, load = [line(s, power="80.00") for s in (*range(5), *range(18, 40))], [line(s) for s in range(5, 18)]
+    found = summary(*load, *idle, until=None).over_all
+    assert found.ends == "load"
+    assert found.window[1] == "2026-03-01T12:00:17.000Z"
+    assert found.energy_j == pytest.approx(6000)
+
+
+def test_gpus_of_the_machine_that_the_run_did_not_use_are_left_out():
+    lines = [line(s, gpu, power="70.00" if gpu == 1 else "600.00") for s in range(31) for gpu in range(3)]
+    found = summary(*lines, gpus=2)
+    assert [each.gpu for each in found.gpus] == [0, 2]
+    assert found.over_all.energy_j == pytest.approx(2 * 6000)
+
+
+def test_no_energy_where_a_gpu_was_not_sampled_throughout():
+    lines = [*(line(s, 0) for s in range(31)), *(line(s, 1) for s in range(16))]
+    found = summary(*lines, gpus=2).over_all
+    assert (found.gpus, found.energy_j, found.tokens_per_joule) == (1, None, None)
+    assert found.power_w == pytest.approx(600)
+    assert summary(*(line(s) for s in range(31)), gpus=2).over_all.energy_j is None
+
+
+def test_half_a_line_and_what_a_gpu_does_not_tell_are_left_out():
+    whole = [line(s, temperature="[N/A]", reasons="[N/A]") for s in range(31)]
+    found = summary(*whole, line(15)[:40], "No devices were found").over_all
+    assert (found.samples, found.temperature_c, found.reasons) == (11, None, {})
+    assert found.energy_j == pytest.approx(6000)
+
+
+@pytest.mark.parametrize("text", ["", HEADER, "Failed to initialize NVML: Unknown Error"])
+def test_nothing_sampled_gives_nothing(text):
+    assert sampled({"a": text}, num_gpus=1, seconds=10, tokens=1, until=START) is None
+    assert sampled({"a": text}, num_gpus=1, seconds=10, tokens=1) is None
+    assert sampled({}, num_gpus=1, seconds=10, tokens=1) is None
+
+
+def test_samples_of_another_time_give_nothing():
+    assert summary(line(500), until=START + 20) is None

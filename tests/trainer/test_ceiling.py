@@ -1,0 +1,42 @@
+"""The matrix products that are timed before the first step are those that the step makes."""
+
+from __future__ import annotations
+
+import pytest
+
+pytest.importorskip("torch", reason="training needs pip install 'benchrun[train]'")
+
+from benchrun.metrics.flops import attention_linears, logits, mlp
+from benchrun.recipe.resolve import resolve
+from benchrun.recipe.select import Request
+from benchrun.trainer.ceiling import shapes
+
+
+@pytest.mark.parametrize(
+    ("recipe", "gpus", "overrides"),
+    [
+        ("llama3.1-8b", 8, ()),
+        ("llama3.1-8b", 8, ("layout.tp=4", "layout.sequence_parallel=true", "layout.cp=2")),
+        ("llama3.1-8b", 8, ("layout.pp=4", "layout.vp=1", "layout.tp=1", "layout.cp=1")),
+        ("nemotron4-15b", 16, ("layout.pp=1", "layout.vp=1")),
+        ("mixtral-8x7b", 64, ()),
+        ("mixtral-8x7b", 64, ("layout.ep=4", "layout.etp=1")),
+        ("tiny-mixtral", 4, ()),
+    ],
+)
+def test_together_they_are_the_linear_flops_of_a_step(recipe, gpus, overrides):
+    tiny = recipe.startswith("tiny")
+    spec = resolve(Request(recipe, "CPU" if tiny else "H100", "fp32" if tiny else "bf16", gpus, overrides=overrides))
+    found = shapes(spec)
+    one_pass = sum(2 * s.m * s.n * s.k * s.count for s in found) * spec.num_microbatches * spec.num_gpus
+    model = spec.model
+    padded = model.model_copy(update={"vocab_size": -(-model.vocab_size // 128) * 128})
+    assert one_pass == pytest.approx((attention_linears(model) + mlp(model) + logits(padded)) * spec.tokens_per_step)
+
+
+def test_a_product_and_its_gradients_have_the_sizes_of_their_matrices():
+    qkv = shapes(resolve(Request("llama3.1-8b", "H100", "bf16", 8, overrides=("layout.tp=1", "layout.cp=1"))))[0]
+    tokens, outputs, inputs = qkv.passes["forward"]
+    assert (outputs, inputs) == (6144, 4096)
+    assert qkv.passes["input_gradient"] == (tokens, inputs, outputs)
+    assert qkv.passes["weight_gradient"] == (outputs, inputs, tokens)
