@@ -63,7 +63,7 @@ def test_render_prints_the_script_and_writes_all_files(tmp_path):
     result = call("render", *POINT, "--output", tmp_path / "new")
     assert result.returncode == 0
     assert (tmp_path / "new" / "job.sh").read_text() == printed
-    assert {p.name for p in (tmp_path / "new").iterdir()} == {"job.sh", "probe.sh", "spec.json"}
+    assert {p.name for p in (tmp_path / "new").iterdir()} == {"job.sh", "probe.sh", "telemetry.sh", "spec.json"}
     again = call("render", *POINT, "--output", tmp_path / "new")
     assert (again.returncode, "exists" in again.stderr) == (2, True)
 

@@ -102,8 +102,5 @@ def test_what_is_kept_gives_the_same_numbers_elsewhere(launched):
     kept = folder / "kept" / run.name
     metrics = json.loads((kept / "metrics.json").read_text())
     assert metrics == json.loads((run / "metrics.json").read_text())
-    again = document("parse", kept, "--json")
-    assert (again["step_time_s"], again["final_loss"]) == (metrics["step_time_s"], metrics["final_loss"])
     assert document("compare", kept, "--json") == json.loads((run / "verdict.json").read_text())
     assert str(folder) not in (kept / "spec.json").read_text()
-    assert call("report", run.name, "--keep", "kept", cwd=folder).returncode == 2

@@ -24,7 +24,8 @@ started=$(date -u +%FT%TZ)
 signal=null
 finish() {
   local code=$?
-  if [ -n "${sampler:-}" ]; then kill "$sampler" 2>/dev/null || true; fi
+  # KILL and not TERM: srun must not wait here for a node that does not answer. Slurm ends its tasks with the job.
+  if [ -n "${sampler:-}" ]; then kill -KILL "$sampler" 2>/dev/null || true; wait "$sampler" 2>/dev/null || true; fi
   printf '{"schema_version": 1, "exit_code": %d, "signal": %s, "started": "%s", "ended": "%s", "restarts": %d, "job_id": "%s", "host": "%s"}\n' \
     "$code" "$signal" "$started" "$(date -u +%FT%TZ)" "${SLURM_RESTART_COUNT:-0}" "${SLURM_JOB_ID:-$$}" "$(uname -n)" >done.json.tmp
   mv done.json.tmp done.json
@@ -88,7 +89,7 @@ node=$((SLURM_LOCALID / 4))  # the NUMA node beside this rank'"'"'s GPU
 exec numactl --cpunodebind=$node --membind=$node "$@"'
 
 # Beside the training, on every node: clocks, power, temperature. Without it the run is the same.
-mkdir -p telemetry
+mkdir -p telemetry || true
 srun --overlap --nodes=8 --ntasks=8 --ntasks-per-node=1 bash telemetry.sh \
   </dev/null >telemetry/errors 2>&1 &
 sampler=$!

@@ -27,6 +27,7 @@ while :; do
   sleep 0.1
 done
 """
+SAMPLED = 'until [ "$(cat telemetry/*.csv 2>/dev/null | wc -l)" -gt 4 ]; do sleep 0.05; done'
 
 
 def executable(path, text):
@@ -55,7 +56,7 @@ def job(tmp_path, monkeypatch):
 
 def test_it_samples_while_the_job_runs_and_ends_with_it(job, tmp_path, monkeypatch):
     monkeypatch.setenv("TZ", "JST-9")
-    run, end = job("sleep 1; exit 7")
+    run, end = job(f"{SAMPLED}; exit 7")
     assert (end.ending, end.exit_code) == (Ending.FAILED, 7)
     assert not Path(f"/proc/{(tmp_path / 'pid').read_text().strip()}").exists()
     (text,) = run.telemetry().values()
@@ -69,12 +70,14 @@ def test_it_samples_while_the_job_runs_and_ends_with_it(job, tmp_path, monkeypat
 
 def test_an_older_driver_is_asked_for_the_reasons_by_their_older_name(job, monkeypatch):
     monkeypatch.setenv("OLD_DRIVER", "1")
-    run, _ = job("sleep 0.5")
+    run, _ = job(SAMPLED)
     assert [len(read("x", text)) for text in run.telemetry().values()] == [1]
 
 
 def test_a_sampler_that_fails_changes_nothing(job):
-    run, end = job("sleep 0.3; exit 0", smi="echo Failed to initialize NVML >&2; exit 9")
+    run, end = job(
+        "until grep -q NVML telemetry/errors; do sleep 0.05; done", smi="echo Failed to initialize NVML >&2; exit 9"
+    )
     assert (end.ending, end.exit_code) == (Ending.INCOMPLETE, 0)
     assert (run.path / "stderr.log").read_text() == ""
     assert "NVML" in (run.path / "telemetry" / "errors").read_text()
