@@ -11,15 +11,8 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from benchrun.compare import (
-    Conditions,
-    Verdict,
-    conditions,
-    judge,
-    load_measured,
-    load_references,
-    measured_references,
-)
+from benchrun.compare import Conditions, Verdict, conditions, judge, load_references
+from benchrun.compare.measured import load_measured, measured_references
 from benchrun.errors import UserError
 from benchrun.launch.endings import End, Ending, classify
 from benchrun.launch.keep import kept_files, write_kept

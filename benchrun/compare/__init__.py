@@ -1,18 +1,7 @@
 """Metrics + references -> verdict."""
 
 from benchrun.compare.conditions import Conditions, conditions
-from benchrun.compare.measured import load_measured, measured_references
 from benchrun.compare.references import Reference, load_references, matching
 from benchrun.compare.verdict import Verdict, judge
 
-__all__ = [
-    "Conditions",
-    "Reference",
-    "Verdict",
-    "conditions",
-    "judge",
-    "load_measured",
-    "load_references",
-    "matching",
-    "measured_references",
-]
+__all__ = ["Conditions", "Reference", "Verdict", "conditions", "judge", "load_references", "matching"]

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from benchrun import flow, paths
-from benchrun.compare import load_measured, load_references, measured_references
+from benchrun.compare import load_references
+from benchrun.compare.measured import load_measured, measured_references
 from benchrun.errors import UserError
 from benchrun.launch.keep import PATH, scrubbed
 from benchrun.launch.rundir import RunDir, create, unpacked
@@ -21,7 +22,6 @@ from benchrun.recipe.resolve import resolve
 from benchrun.recipe.select import Request
 from benchrun.render import render
 from benchrun.report.measured import nearest_published, page
-from benchrun.trainer.log import StepResult, step_line
 
 ROOT = Path(__file__).parents[2]
 KEPT = [run.path for run in map(RunDir, sorted(path.parent for path in paths.MEASURED.glob("*/spec.json")))]
@@ -44,9 +44,12 @@ def finished(root, spec, step_time_s=10.0, reasons="0x0000000000000004"):
         "global_batch_size": spec.gbs, "planned_steps": steps, "num_layers": spec.model.num_layers,
         "model": spec.model.model_dump(exclude={"num_layers"}), "versions": {"megatron-core": "0.19.2"},
     }  # fmt: skip
+    times = [step_time_s * (1 + 0.001 * (n % 7)) for n in range(1, steps + 1)]
     rows = [
-        step_line(spec, StepResult(n, step_time_s * (1 + 0.001 * (n % 7)), 1e-4, 2.0, 1.0, False))
-        for n in range(1, steps + 1)
+        f" iteration {n:8d}/{steps:8d} | consumed samples: {n * spec.gbs:12d} |"
+        f" elapsed time per iteration (ms): {1000 * time:.1f}"
+        f" | global batch size: {spec.gbs:5d} | lm loss: 2.000000E+00 | number of nan iterations:   0 |"
+        for n, time in enumerate(times, start=1)
     ]
     head = f"{HOST}: loading /home/ann/lib/site-packages/x.py from 10.1.2.3\nbenchrun config: {json.dumps(config)}"
     tail = f'benchrun done: {{"steps": {steps}, "ended": "2026-03-01T12:00:00.000Z"}}'
