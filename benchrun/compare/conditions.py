@@ -5,9 +5,10 @@ from __future__ import annotations
 from operator import attrgetter
 
 from benchrun.model import Frozen
+from benchrun.recipe.proxy import WHOLE, dimensions
 from benchrun.recipe.spec import RunSpec
 
-HARD = ("recipe", "task", "gpu", "num_gpus", "precision", "num_layers", "seq_length", "gbs")
+HARD = ("recipe", "task", "gpu", "num_gpus", "precision", "num_layers", "dimensions", "seq_length", "gbs")
 """These must agree; otherwise the numbers are not comparable."""
 must_agree = attrgetter(*HARD)
 LAYOUT = ("mbs", "tp", "pp", "cp", "vp", "ep", "fp8_recipe")
@@ -28,6 +29,8 @@ class Conditions(Frozen):
     num_layers: int | None
     seq_length: int | None
     gbs: int | None
+    dimensions: str = WHOLE
+    """What else of the model was cut, e.g. ``vocab_size 32000 of 128256``."""
     framework: str | None = None
     image: str | None = None
     """Container image, as ``registry/name:tag``: the version of everything in it."""
@@ -63,6 +66,7 @@ def conditions(spec: RunSpec) -> Conditions:
         num_gpus=spec.num_gpus,
         precision=spec.precision,
         num_layers=spec.model.num_layers,
+        dimensions=dimensions(spec.reduced),
         seq_length=spec.seq_length,
         gbs=spec.gbs,
         framework=spec.framework,

@@ -63,7 +63,7 @@ def _row(result: RunResult) -> dict[str, Any]:
     mfu = metrics.mfu[0] if metrics and metrics.mfu else None
     return {
         "run_id": result.run_id,
-        "recipe": spec.recipe + (f" ({spec.model.num_layers} layers, proxy)" if spec.proxy else ""),
+        "recipe": spec.recipe + (f" (proxy: {', '.join(spec.reduced)})" if spec.proxy else ""),
         "framework": spec.framework,
         "gpu": spec.gpu,
         "precision": spec.precision,
