@@ -12,7 +12,7 @@ HARD = ("recipe", "task", "gpu", "num_gpus", "precision", "num_layers", "dimensi
 """These must agree; otherwise the numbers are not comparable."""
 must_agree = attrgetter(*HARD)
 LAYOUT = ("mbs", "tp", "pp", "cp", "vp", "ep", "fp8_recipe")
-SOFT = ("framework", "image", *LAYOUT)
+SOFT = ("framework", "image", "framework_version", "variant", *LAYOUT)
 """These are named where they differ: another layout or framework is a fair, and telling, comparison."""
 LOSS = ("steps", "seed", "lr", "data")
 """These decide the loss, and so must agree too where losses are compared."""
@@ -34,6 +34,10 @@ class Conditions(Frozen):
     framework: str | None = None
     image: str | None = None
     """Container image, as ``registry/name:tag``: the version of everything in it."""
+    framework_version: str | None = None
+    """Where no image says it."""
+    variant: str | None = None
+    """What sets a number apart from another one of the same source, e.g. ``without Transformer Engine``."""
     fp8_recipe: str | None = None
     """delayed, tensorwise, blockwise or mxfp8, with precision fp8."""
     mbs: int | None = None

@@ -6,14 +6,18 @@ from dataclasses import replace
 
 import pytest
 
+from benchrun import paths
 from benchrun.errors import UserError
 from benchrun.recipe import catalogue
+from benchrun.recipe.layout import slow_links
+from benchrun.recipe.listing import listed
 from benchrun.recipe.resolve import resolve, resolve_point
 from benchrun.recipe.select import Request, select
 
 LLAMA = ("llama3.1-8b", "H100", "bf16", 64)
 LLAMA_405B = ("llama3.1-405b", "H100", "bf16", 1024)
 MIXTRAL = ("mixtral-8x7b", "H100", "bf16", 64)
+NODES_OF_4 = ("cluster.gpus_per_node=4",)
 MAXTEXT = ("llama3-70b", "H100", "bf16", 512)
 
 
@@ -121,3 +125,20 @@ class TestFp8:
 
     def test_sizes_must_suit_the_units(self):
         assert "multiple of 16 in fp8" in self.refused("llama3.1-8b", "H100", "model.ffn_hidden_size=14340")
+
+
+class TestSlowLinks:
+    """Tensor parallelism over the network runs, and is warned of."""
+
+    def test_is_said_with_the_nodes_it_is_for(self):
+        spec = resolve(Request("llama3.1-405b", "GH200", "bf16", 512))
+        assert "tp 4 reaches over nodes of 1 (cluster gh200)" in slow_links(spec)
+        assert slow_links(resolve(Request("llama3.1-405b", "GH200", "bf16", 512, overrides=NODES_OF_4))) is None
+
+    def test_no_point_needs_it_but_those_that_say_so(self):
+        for name in catalogue.names(paths.RECIPES):
+            for row, point in zip(
+                listed(file := catalogue.recipe_file(name)), catalogue.points(file.recipe), strict=True
+            ):
+                if row["tp"] > {"GH200": 1}.get(row["gpu"], 8):
+                    assert "for nodes of four" in point.derived, (name, point.num_gpus)
