@@ -8,7 +8,6 @@ from typing import Any
 from benchrun.compare.conditions import LAYOUT, Conditions
 from benchrun.compare.references import Reference, load_references
 from benchrun.errors import UserError
-from benchrun.recipe.checked import closest
 from benchrun.recipe.frameworks import nemo_release
 
 SPEEDS = ("step_time_s", "tokens_per_s_per_gpu", "samples_per_s")
@@ -36,7 +35,8 @@ def references_for(wanted: str | None = None) -> tuple[Reference, ...]:
     found = next((entry for entry in entries if entry.id == wanted), None)
     if found is None:
         names = [entry.id for entry in entries if entry.key.recipe == wanted.partition(":")[0]]
-        hint = closest(wanted, names) if names else "benchrun show lists the references of a point with their ids"
+        hint = f"{names[0]} to {names[-1]}; " if names else ""
+        hint += "benchrun show lists the references of a point with their ids"
         raise UserError(f"no reference is called '{wanted}'", hint=hint)
     if not usable(found):
         why = " ".join(found.flags) or f"{found.unit} of its own kind"

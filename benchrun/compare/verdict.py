@@ -78,7 +78,8 @@ def judge(
     if beyond:
         return _incredible(beyond, ours, metrics, found, ending, checks)
     if speed:
-        return _verdict(speed.verdict, _speed_reason(speed), ours, metrics, ending, checks)
+        reason = _speed_reason(speed) + _as_fast_as(speed, ours, metrics, found)
+        return _verdict(speed.verdict, reason, ours, metrics, ending, checks)
     if loss:
         reason = f"the final loss agrees; nobody published a speed for {ours.recipe} on {ours.num_gpus} x {ours.gpu}"
         return _verdict("pass", reason, ours, metrics, ending, checks)
@@ -124,11 +125,17 @@ def _incredible(
 
 
 def _speed_check(ours: Conditions, metrics: Sequence[Metrics], found: Sequence[Reference]) -> Check | None:
+    best = choose(_countable(metrics, found), ours)
+    return _against(best, ours, metrics) if best else None
+
+
+def _countable(metrics: Sequence[Metrics], found: Sequence[Reference]) -> list[Reference]:
     # Without our own count of FLOPs nothing can be said to a TFLOPS or an MFU.
     counted = all(run.tflops_per_gpu is not None for run in metrics)
-    best = choose([entry for entry in found if counted or entry.metric not in COUNTED], ours)
-    if best is None:
-        return None
+    return [entry for entry in found if usable(entry) and (counted or entry.metric not in COUNTED)]
+
+
+def _against(best: Reference, ours: Conditions, metrics: Sequence[Metrics]) -> Check:
     speeds = [_speed(run, best, ours) for run in metrics]
     middle = statistics.median([speed[1] for speed in speeds])
     # Repeats speak for themselves; a single run's median is as sure as its steps are steady.
@@ -146,6 +153,18 @@ def _speed_check(ours: Conditions, metrics: Sequence[Metrics], found: Sequence[R
         differs=differences(best.key, ours, SOFT),
         verdict=_in_band(low, middle, high, band),
     )
+
+
+def _as_fast_as(speed: Check, ours: Conditions, metrics: Sequence[Metrics], found: Sequence[Reference]) -> str:
+    """Where a slow run is as fast as another release, or variant, was published to be: which one."""
+    if speed.verdict != "slow":
+        return ""
+    same = choose([e for e in _countable(metrics, found) if _against(e, ours, metrics).verdict == "pass"], ours)
+    if same is None:
+        return ""
+    by = ", ".join(filter(None, (same.key.framework_version or same.key.image, same.key.variant)))
+    published = f"published with {by}" if by else f"published in {same.source.date}"
+    return f"; it reaches what {same.source.who} {published} (--reference {same.id})"
 
 
 def _in_band(low: float, middle: float, high: float, band: tuple[float, float]) -> Name:

@@ -38,13 +38,14 @@ def log(framework, step_time_s):
     return Log("x.log", framework or "megatron-lm", rows, Facts(planned_steps=STEPS))
 
 
-def judged(entry, step_time_s, **other):
+def judged(entry, step_time_s, reference="its own", **other):
     """A log that says nothing of its conditions, and options that say what was published, and which number is meant."""
     key = entry.key
     model = catalogue.recipe_file(key.recipe).recipe.model.model_copy(update={"num_layers": key.num_layers})
     given = Known(key.seq_length, key.gbs, key.num_gpus, key.gpu, key.precision, model)
     given = replace(given, **other)
-    return flow.judge_log(log(key.framework, step_time_s), key.recipe, given, reference=entry.id)[0]
+    reference = entry.id if reference else None
+    return flow.judge_log(log(key.framework, step_time_s), key.recipe, given, reference=reference)[0]
 
 
 def test_every_published_workload_has_a_recipe():
@@ -60,6 +61,13 @@ def test_a_number_that_is_none_to_compare_with_is_refused():
             references_for(name)
     other = judged(entry, published_time(entry), num_gpus=entry.key.num_gpus * 2)
     assert (other.verdict, [d.key for d in other.differs]) == ("not_comparable", ["num_gpus"])
+
+
+def test_a_bare_log_as_fast_as_an_older_release_is_slow_and_told_of_it():
+    old = next(e for e in HERE if e.key.recipe == "llama2-7b-lora" and e.key.framework_version)
+    found = judged(old, published_time(old), reference=None)
+    assert (found.verdict, found.checks[0].reference.source.date > old.source.date) == ("slow", True)
+    assert "--reference llama2-7b-lora:" in found.reason
 
 
 @pytest.mark.parametrize("recipe", sorted({entry.key.recipe for entry in HERE}))

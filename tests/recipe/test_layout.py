@@ -17,7 +17,6 @@ from benchrun.recipe.select import Request, select
 LLAMA = ("llama3.1-8b", "H100", "bf16", 64)
 LLAMA_405B = ("llama3.1-405b", "H100", "bf16", 1024)
 MIXTRAL = ("mixtral-8x7b", "H100", "bf16", 64)
-NODES_OF_4 = ("cluster.gpus_per_node=4",)
 MAXTEXT = ("llama3-70b", "H100", "bf16", 512)
 
 
@@ -131,14 +130,13 @@ class TestSlowLinks:
     """Tensor parallelism over the network runs, and is warned of."""
 
     def test_is_said_with_the_nodes_it_is_for(self):
-        spec = resolve(Request("llama3.1-405b", "GH200", "bf16", 512))
-        assert "tp 4 reaches over nodes of 1 (cluster gh200)" in slow_links(spec)
-        assert slow_links(resolve(Request("llama3.1-405b", "GH200", "bf16", 512, overrides=NODES_OF_4))) is None
+        point = ("nemotron4-15b", "H100", "bf16", 16, "nemo1")
+        off = ("training.tp_comm_overlap=false", "cluster.gpus_per_node=2")
+        assert "tp 4 reaches over nodes of 2 (cluster dgx-h100)" in slow_links(resolve(Request(*point, overrides=off)))
+        assert slow_links(resolve(Request(*point))) is None
 
-    def test_no_point_needs_it_but_those_that_say_so(self):
-        for name in catalogue.names(paths.RECIPES):
-            for row, point in zip(
-                listed(file := catalogue.recipe_file(name)), catalogue.points(file.recipe), strict=True
-            ):
-                if row["tp"] > {"GH200": 1}.get(row["gpu"], 8):
-                    assert "for nodes of four" in point.derived, (name, point.num_gpus)
+    @pytest.mark.parametrize("name", catalogue.names(paths.RECIPES))
+    def test_no_shipped_point_has_it(self, name):
+        per_node = {"H100": 8, "H200": 8, "GH200": 1, "CPU": 8}
+        wide = [row for row in listed(catalogue.recipe_file(name)) if row["tp"] > per_node[row["gpu"]]]
+        assert wide == []
