@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from benchrun.compare import Conditions, Verdict, conditions, judge, load_references
+from benchrun.compare import Conditions, Verdict, conditions, judge, references_for
 from benchrun.errors import UserError
 from benchrun.launch.endings import End, Ending, classify
 from benchrun.launch.launcher import Observation, backoff, launch, observe
@@ -126,7 +126,9 @@ def metrics_of_log(log: Log, spec: RunSpec, warmup: int | None = None) -> Metric
     )
 
 
-def judge_log(log: Log, recipe: str, given: Known, warmup: int | None = None) -> tuple[Verdict, Metrics]:
+def judge_log(
+    log: Log, recipe: str, given: Known, warmup: int | None = None, reference: str | None = None
+) -> tuple[Verdict, Metrics]:
     """Judge a bare log as a run of ``recipe``. The log is believed before the caller.
 
     UserError for a condition that neither says, and for a log of another model.
@@ -162,11 +164,12 @@ def judge_log(log: Log, recipe: str, given: Known, warmup: int | None = None) ->
         seq_length=seq_length,
         gbs=batch,
         framework=log.framework if len(log.steps) else None,
+        framework_version=facts.framework_version,
         mbs=facts.micro_batch_size,
         **{name: getattr(facts, name) for name in ("tp", "pp", "cp", "vp", "ep")},
         steps=log.planned_steps,
     )
-    return judge(ours, [metrics], load_references()), metrics
+    return judge(ours, [metrics], references_for(reference)), metrics
 
 
 def _model_of(log: Log, recipe: str, model: ModelShape) -> ModelShape:
@@ -185,7 +188,9 @@ def result_of(run: RunDir) -> RunResult:
     return RunResult(run.run_id, run.spec, metrics_of(run), verdict)
 
 
-def verdict_of(runs: Sequence[RunDir], warmup: int | None = None) -> tuple[Verdict, Metrics | None]:
+def verdict_of(
+    runs: Sequence[RunDir], warmup: int | None = None, reference: str | None = None
+) -> tuple[Verdict, Metrics | None]:
     """Judge the repeats of one point together; writes verdict.json into each. The metrics are the first run's."""
     observations = observe(runs)
     going = next((observation for observation in observations if not observation.over), None)
@@ -195,7 +200,7 @@ def verdict_of(runs: Sequence[RunDir], warmup: int | None = None) -> tuple[Verdi
     broken = next((end.ending.value for end in ends if end.ending is not Ending.COMPLETED), None)
     measured = [metrics for run in runs if (metrics := metrics_of(run, warmup)) is not None]
     ending = broken or Ending.COMPLETED.value
-    verdict = judge(conditions(runs[0].spec), measured, load_references(), ending=ending)
+    verdict = judge(conditions(runs[0].spec), measured, references_for(reference), ending=ending)
     for run in runs:
         run.write_json("verdict.json", verdict.model_dump(mode="json"))
     return verdict, measured[0] if measured else None

@@ -16,8 +16,10 @@ def command(runs: tuple[str, ...], form: str, as_json: bool) -> None:
     import json
 
     from benchrun import flow, paths
+    from benchrun.compare import load_references
     from benchrun.launch.rundir import find_runs, open_run
     from benchrun.report import markdown
+    from benchrun.report.fsdp import fsdp_over_3d
     from benchrun.report.runs import frame
     from benchrun.report.runs import markdown as table_markdown
 
@@ -33,3 +35,5 @@ def command(runs: tuple[str, ...], form: str, as_json: bool) -> None:
         click.echo(markdown.run_page(one.run_id, one.spec, one.metrics, one.verdict), nl=False)
     else:
         click.echo(table_markdown(frame(results)), nl=False)
+        for line in fsdp_over_3d(results, load_references()):
+            click.echo(f"\n{line}")

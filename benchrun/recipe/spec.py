@@ -150,7 +150,9 @@ class RunSpec(Frozen):
     recipe: Line
     task: Task
     proxy: bool
-    """Fewer layers than the model has: never comparable with the whole model."""
+    """A smaller model than the recipe's: never comparable with the whole one."""
+    reduced: tuple[Line, ...] = ()
+    """What makes it one: ``num_layers 1 of 126`` for each dimension that differs."""
     source: Line | None = None
     """Who published this layout, where, in which version; null for a derived one."""
     derived: Line | None = None
@@ -205,7 +207,7 @@ class RunSpec(Frozen):
 
     def identity(self) -> str:
         """Eight hex digits that differ when what is measured differs (not where, nor for how long it may run)."""
-        keys = self.model_dump(mode="json", exclude={"cluster", "schema_version", "source", "derived"})
+        keys = self.model_dump(mode="json", exclude={"cluster", "schema_version", "source", "derived", "reduced"})
         text = json.dumps(keys, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:8]
 
