@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 from benchrun.recipe.draft import Draft
 from benchrun.recipe.spec import Framework, Precision, Task
+from benchrun.recipe.worker import worker_only, worker_refusals
 
 NEMO1_RELEASES = ("24.05", "24.09", "24.12")
 MEGATRONS: frozenset[Framework] = frozenset({"megatron-lm", "nemo1", "nemo2", "megatron-bridge"})
@@ -41,6 +42,10 @@ def unable(draft: Draft, num_gpus: int, precision: Precision, framework: Framewo
     yield from _everywhere(draft, framework)
     if framework in MEGATRONS | JAX:
         yield from _on_gpus(draft, precision, framework)
+    if framework == "megatron-core":
+        yield from worker_refusals(draft, precision)
+    else:
+        yield from worker_only(draft, framework)
     if framework == "nemo1":
         yield from _nemo1(draft, task)
     if framework in ("nemo2", "megatron-bridge"):
@@ -59,7 +64,7 @@ def _everywhere(draft: Draft, framework: Framework) -> Iterator[str]:
     if layout.account_for_embedding_and_loss and framework == "nemo1":
         yield "nemo1 deals layers out evenly: account_for_embedding_and_loss must be false"
     if training.tp_comm_overlap:
-        if framework not in MEGATRONS:
+        if framework not in MEGATRONS | {"megatron-core"}:
             yield f"{framework} has no userbuffers: tp_comm_overlap must be false"
         elif layout.tp == 1 or not layout.sequence_parallel:
             yield f"tp_comm_overlap needs tp ({layout.tp}) > 1 and sequence_parallel"

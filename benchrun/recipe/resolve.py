@@ -76,7 +76,7 @@ def _spec(file: RecipeFile, point: Point, planned: Draft) -> RunSpec:
         training=planned.training,
         data=_data(planned),
         env={
-            **framework_env(point.framework, point.gpu, planned.layout, point.precision),
+            **framework_env(point.framework, point.gpu, planned.layout, point.precision, planned.training),
             **planned.env,
             **planned.cluster.env,
         },

@@ -15,6 +15,7 @@ from benchrun.recipe.cluster import Cluster, EnvName, Line
 Framework = Literal["megatron-core", "megatron-lm", "nemo1", "nemo2", "megatron-bridge", "hf", "maxtext", "paxml"]
 Precision = Literal["fp32", "bf16", "fp8"]
 Task = Literal["pretrain", "sft", "lora"]
+StatePrecision = Literal["fp32", "bf16", "fp16"]
 
 
 class Layout(Frozen):
@@ -48,6 +49,8 @@ class Recompute(Frozen):
     """Only with ``full``."""
     num_layers: PositiveInt | None = None
     """Layers a unit (uniform) or a virtual stage (block); only with ``full``."""
+    modules: tuple[Literal["core_attn", "layernorm", "mlp", "moe", "moe_act"], ...] = ()
+    """What ``selective`` computes again, as megatron.core names it; attention alone when empty."""
     policy: Line | None = None
     """What is kept, by the name that MaxText or PaXML gives it; in place of a granularity."""
 
@@ -61,6 +64,25 @@ class Fp8(Frozen):
     amax_compute_algo: Literal["max", "most_recent"] = "max"
     param_gather: bool = True
     """Keep the weights in FP8 and gather them so."""
+    dot_product_attention: bool = False
+    """Attention in FP8 too, not only the linear layers."""
+    store_activation_input: bool = False
+    """What enters SwiGLU is kept in FP8 for the backward pass: a quarter of a layer's activations less."""
+    tp_only_amax_reduction: bool = False
+    """The largest values are shared by the ranks that split a tensor (tp, cp), not by the data-parallel ones."""
+
+
+class Optimizer(Frozen):
+    """In which precision Adam keeps what belongs to a weight. Gradients: ``grad_reduce_in_fp32``."""
+
+    precision_aware: bool = False
+    """transformer-engine's Adam holds all states and reads gradients as they are: no FP32 copy of them is made."""
+    main_params: Literal["fp32", "fp16"] = "fp32"
+    """The copy of the weights that is updated."""
+    exp_avg: StatePrecision = "fp32"
+    """Adam's first moment."""
+    exp_avg_sq: StatePrecision = "fp32"
+    """Adam's second moment."""
 
 
 class Lora(Frozen):
@@ -93,6 +115,11 @@ class Training(Frozen):
     grad_reduce_in_fp32: bool = False
     tp_comm_overlap: bool = False
     """Tensor-parallel communication overlaps with its matrix products (transformer-engine's userbuffers)."""
+    cp_comm: Literal["p2p", "a2a", "all_gather"] = "p2p"
+    """How context-parallel ranks share keys and values: in a ring, by exchange for heads, or gathered."""
+    cuda_graphs: Literal["none", "layers"] = "none"
+    """``layers``: each transformer layer is launched as one graph (of experts, the attention alone)."""
+    optimizer: Optimizer = Optimizer()
     recompute: Recompute = Recompute()
     fp8: Fp8 = Fp8()
     """Used only where the run's precision is fp8."""

@@ -40,6 +40,7 @@ TP = ("layout.tp=2", "layout.sequence_parallel=true")
     ("framework", "overrides", "model"),
     [
         ("megatron-lm", (), DENSE),
+        ("megatron-core", (*TP, "training.tp_comm_overlap=true"), DENSE),
         ("nemo1", (), DENSE),
         ("nemo1", ("layout.ep=8",), EXPERTS),
         ("nemo2", (FSDP,), DENSE),
@@ -57,7 +58,7 @@ def test_what_a_framework_can_run_is_not_refused(tmp_path, framework, overrides,
     ("framework", "overrides", "model", "said"),
     [
         ("megatron-core", (FSDP,), DENSE, "megatron-core is launched without FSDP: fsdp (64) must be 1"),
-        ("megatron-core", (*TP, "training.tp_comm_overlap=true"), DENSE, "megatron-core has no userbuffers"),
+        ("hf", (*TP, "training.tp_comm_overlap=true"), DENSE, "hf has no userbuffers"),
         ("megatron-lm", (FSDP,), DENSE, "megatron-lm is launched without FSDP"),
         ("megatron-lm", ("training.tp_comm_overlap=true",), DENSE, "tp_comm_overlap needs tp (1) > 1"),
         ("nemo2", ("training.recompute.policy=full",), DENSE, "nemo2 knows no recompute.policy (full)"),
