@@ -146,7 +146,10 @@ class Synthetic(Frozen):
 
 
 class Instructions(Frozen):
-    """Conversations that ``datagen sft`` makes, and ``datagen tokenizer`` the tokenizer that they are read with."""
+    """Conversations that ``datagen sft`` makes, and ``datagen tokenizer`` the tokenizer that they are read with.
+
+    Framework hf is given their text; NeMo 2 and Megatron-Bridge are given their tokens, packed to whole sequences.
+    """
 
     samples: PositiveInt = 10_000
     """Conversations; begun again where a run reads more."""
@@ -154,7 +157,7 @@ class Instructions(Frozen):
     lengths: Literal["fixed", "lognormal", "zipf"] = "lognormal"
     """How the lengths of conversations are distributed."""
     mean_length: PositiveInt = 256
-    """Mean length of a conversation, in words."""
+    """Mean length of a conversation: words for hf, tokens for the others."""
 
 
 class Data(Frozen):
@@ -167,7 +170,7 @@ class Data(Frozen):
     synthetic: Synthetic = Synthetic()
     """Only with ``kind: synthetic``."""
     instructions: Instructions = Instructions()
-    """The same for framework hf, which is fed conversations."""
+    """The same for a fine-tune, which is fed conversations."""
 
 
 class RunSpec(Frozen):
@@ -220,7 +223,12 @@ class RunSpec(Frozen):
     @property
     def instructed(self) -> bool:
         """Whether the synthetic data are conversations rather than tokens."""
-        return self.framework == "hf"
+        return self.framework == "hf" or self.task != "pretrain"
+
+    @property
+    def packed(self) -> bool:
+        """Whether they come as packed sequences of tokens rather than as text."""
+        return self.instructed and self.framework != "hf"
 
     @property
     def data_set(self) -> str:
@@ -228,6 +236,8 @@ class RunSpec(Frozen):
         part, size = self.data.synthetic.model_dump(mode="json"), f"tokens{self.data.synthetic.tokens}"
         if self.instructed:
             part, size = self.data.instructions.model_dump(mode="json"), f"samples{self.data.instructions.samples}"
+        if self.packed:
+            part, size = {**part, "seq_length": self.seq_length}, f"seq{self.seq_length}-{size}"
         keys = {"vocab_size": self.model.vocab_size, **part}
         digest = hashlib.sha256(json.dumps(keys, sort_keys=True).encode()).hexdigest()[:8]
         return f"vocab{self.model.vocab_size}-{size}-{digest}"

@@ -91,6 +91,28 @@ def test_fine_tuning_is_refused_where_it_would_not_be_one(tmp_path, framework, t
         resolved(tmp_path, framework, FSDP if framework == "maxtext" else "layout.cp=2", task=task)
 
 
+SYNTHETIC = ("data.kind=synthetic", "mbs=1")
+
+
+@pytest.mark.parametrize(
+    ("framework", "overrides", "said"),
+    [
+        ("megatron-lm", (), "megatron-lm reads no conversations: take nemo2, megatron-bridge or hf for sft"),
+        ("megatron-core", (), "megatron-core reads no conversations"),
+        ("nemo2", ("mbs=2",), "nemo2 takes packed sequences one at a time: mbs (2) must be 1"),
+        ("megatron-bridge", ("mbs=2",), "megatron-bridge takes packed sequences one at a time: mbs (2) must be 1"),
+        ("nemo2", ("layout.cp=2",), "packed for one rank each: cp (2) must be 1"),
+        ("nemo2", ("data.instructions.mean_length=1025",), "mean_length (1025) must be at most 1024, for lognormal"),
+    ],
+)
+def test_a_fine_tune_on_conversations_gets_them_or_is_refused(tmp_path, framework, overrides, said):
+    with pytest.raises(UserError) as error:
+        resolved(tmp_path, framework, *SYNTHETIC, *overrides, task="sft")
+    assert said in str(error.value)
+    # The same is not refused where it is fed tokens.
+    assert resolved(tmp_path, framework, *overrides, task="sft").data.kind == "mock"
+
+
 @pytest.mark.parametrize("framework", ["nemo1", "nemo2", "megatron-bridge", "megatron-lm", "maxtext"])
 def test_full_precision_is_for_the_worker(tmp_path, framework):
     with pytest.raises(UserError, match="bf16 or fp8, not in fp32"):
