@@ -11,7 +11,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from benchrun.compare import Conditions, Verdict, conditions, judge, load_references
+from benchrun.compare import Conditions, Verdict, conditions, judge, references_for
 from benchrun.compare.measured import load_measured, measured_references
 from benchrun.errors import UserError
 from benchrun.launch.endings import End, Ending, classify
@@ -177,7 +177,9 @@ def metrics_of_log(log: Log, spec: RunSpec, warmup: int | None = None) -> Metric
     )
 
 
-def judge_log(log: Log, recipe: str, given: Known, warmup: int | None = None) -> tuple[Verdict, Metrics]:
+def judge_log(
+    log: Log, recipe: str, given: Known, warmup: int | None = None, reference: str | None = None
+) -> tuple[Verdict, Metrics]:
     """Judge a bare log as a run of ``recipe``. The log is believed before the caller.
 
     UserError for a condition that neither says, and for a log of another model.
@@ -213,11 +215,12 @@ def judge_log(log: Log, recipe: str, given: Known, warmup: int | None = None) ->
         seq_length=seq_length,
         gbs=batch,
         framework=log.framework if len(log.steps) else None,
+        framework_version=facts.framework_version,
         mbs=facts.micro_batch_size,
         **{name: getattr(facts, name) for name in ("tp", "pp", "cp", "vp", "ep")},
         steps=log.planned_steps,
     )
-    return _judged(ours, [metrics]), metrics
+    return _judged(ours, [metrics], reference), metrics
 
 
 def _model_of(log: Log, recipe: str, model: ModelShape) -> ModelShape:
@@ -237,7 +240,9 @@ def result_of(run: RunDir) -> RunResult:
     return RunResult(run.run_id, run.spec, metrics, verdict)
 
 
-def verdict_of(runs: Sequence[RunDir], warmup: int | None = None) -> tuple[Verdict, Metrics | None]:
+def verdict_of(
+    runs: Sequence[RunDir], warmup: int | None = None, reference: str | None = None
+) -> tuple[Verdict, Metrics | None]:
     """Judge the repeats of one point together; writes verdict.json into each. The metrics are the first run's."""
     observations = observe(runs)
     going = next((observation for observation in observations if not observation.over), None)
@@ -247,18 +252,27 @@ def verdict_of(runs: Sequence[RunDir], warmup: int | None = None) -> tuple[Verdi
     broken = next((end.ending.value for end in ends if end.ending is not Ending.COMPLETED), None)
     found = [metrics for run in runs if (metrics := metrics_of(run, warmup)) is not None]
     ending = broken or Ending.COMPLETED.value
-    verdict = _judged(conditions(runs[0].spec), found, ending, [run.run_id for run in runs])
+    names = [run.run_id for run in runs]
+    verdict = _judged(conditions(runs[0].spec), found, reference, ending=ending, names=names)
     for run in runs:
         run.write_json("verdict.json", verdict.model_dump(mode="json"))
     return verdict, found[0] if found else None
 
 
 def _judged(
-    ours: Conditions, metrics: Sequence[Metrics], ending: str | None = None, names: Sequence[str] = ()
+    ours: Conditions,
+    metrics: Sequence[Metrics],
+    reference: str | None,
+    *,
+    ending: str | None = None,
+    names: Sequence[str] = (),
 ) -> Verdict:
-    """Held against what is published; where that says nothing, against what we measured, but never against itself."""
-    verdict = judge(ours, metrics, load_references(), ending=ending)
-    if verdict.verdict not in ("no_reference", "not_comparable"):
+    """Held against what is published; where that says nothing, against what we measured, but never against itself.
+
+    Against ``reference`` alone where one is named; ``names`` are the runs that are judged.
+    """
+    verdict = judge(ours, metrics, references_for(reference), ending=ending)
+    if reference is not None or verdict.verdict not in ("no_reference", "not_comparable"):
         return verdict
     own = judge(ours, metrics, measured_references(load_measured(), without=names), ending=ending)
     return own if own.checks else verdict

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import IO, Any
 
 import numpy
 from numpy.typing import NDArray
 
 Places = NDArray[numpy.int64]
+
+PROTOCOL = 3
+"""Of pickle: the newest whose parts can be put behind each other."""
 
 
 def first_fit_decreasing(sizes: NDArray[Any], capacity: int) -> Places:
@@ -50,31 +53,28 @@ def packed(samples: Iterable[tuple[list[int], int]]) -> dict[str, list[int]]:
     return sequence
 
 
-def save(file: IO[bytes], count: int, sequences: Iterator[dict[str, list[int]]]) -> None:
-    """Write what ``numpy.save`` would of an array of ``count`` such dicts, holding only one of them at a time."""
+def save(file: IO[bytes], count: int, sequences: Iterable[dict[str, list[int]]]) -> None:
+    """Write what ``numpy.save`` would of an array of ``count`` such dicts, holding only one of them at a time.
+
+    The array's own part of the pickle is spelled out, so that it is the same from every numpy: numpy 1 and 2 both know
+    these names, and Megatron-Bridge from 0.4 on refuses a file with any other.
+    """
     header = {"descr": "|O", "fortran_order": False, "shape": (count,)}
     numpy.lib.format.write_array_header_1_0(file, header)
-    pickler = pickle.Pickler(file, protocol=4)
-    # Remember nothing: the memory would grow with every list.
-    pickler.fast = True
-    pickler.dump(_Array(sequences))
+    array = (_named("numpy.core.multiarray", "_reconstruct"), _named("numpy", "ndarray"), _plain((0,)), _plain(b"b"))
+    dtype = (_named("numpy", "dtype"), _plain(("O",)), pickle.REDUCE)
+    file.write(pickle.PROTO + bytes([PROTOCOL]) + b"".join(array) + pickle.TUPLE3 + pickle.REDUCE)
+    # Its state: version, shape, dtype, whether in Fortran's order, and the list of what it holds.
+    file.write(pickle.MARK + _plain(1) + _plain((count,)) + b"".join(dtype) + pickle.NEWFALSE + pickle.EMPTY_LIST)
+    for sequence in sequences:
+        file.write(_plain(sequence) + pickle.APPEND)
+    file.write(pickle.TUPLE + pickle.BUILD + pickle.STOP)
 
 
-class _Array:
-    """Pickled as an array of objects, without numpy's private names, which differ between its releases."""
-
-    def __init__(self, items: Iterator[Any]) -> None:
-        self.items = items
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return numpy.array, (_List(self.items), "O")
+def _named(module: str, name: str) -> bytes:
+    return pickle.GLOBAL + f"{module}\n{name}\n".encode()
 
 
-class _List:
-    """Pickled as a list, item by item."""
-
-    def __init__(self, items: Iterator[Any]) -> None:
-        self.items = items
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return list, (), None, self.items
+def _plain(value: object) -> bytes:
+    """A value of Python's own types as a part of a pickle: without the protocol before it and the stop behind it."""
+    return pickle.dumps(value, PROTOCOL)[2:-1]

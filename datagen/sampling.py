@@ -127,4 +127,6 @@ def draw_tokens(table: TokenTable, raw: Callable[[int], Ints], count: int, out: 
     other = table.packed.take((bits & mask).astype(numpy.intp), mode="clip")
     # Whichever is smaller has the token in its low bits: no branch, which would be mispredicted half of the time.
     numpy.minimum(bits, other, out=bits)
-    numpy.bitwise_and(bits[: len(out)], mask, out=out, casting="unsafe")
+    # Into memory of the same type, where there is such, because a cast takes as long again.
+    target = out.view(numpy.uint32) if out.itemsize == 4 else out
+    numpy.bitwise_and(bits[: len(out)], mask, out=target, casting="unsafe")

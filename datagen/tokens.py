@@ -134,13 +134,20 @@ def lengths(parameters: Parameters, shard: Shard) -> Iterator[Ints]:
         yield these
 
 
+@lru_cache(maxsize=4)
+def _last_tokens(parameters: Parameters, shard: int, block: int) -> Ints:
+    """Of each document of a block of lengths, counted from the block's first token."""
+    return _lengths(parameters, shard, block).cumsum() - 1
+
+
 def _ends(parameters: Parameters, shard: Shard, first: int, after: int) -> Ints:
     """The places of the tokens from ``first`` to ``after`` that end a document."""
-    low, high = bisect_right(shard.starts, first) - 1, bisect_right(shard.starts, after - 1)
-    found = [shard.starts[b] + _lengths(parameters, shard.number, b).cumsum() - 1 for b in range(low, high)]
-    places = numpy.concatenate((*found, [shard.tokens - 1]))
-    inside: Ints = places[(places >= first) & (places < after)]
-    return inside
+    found = [numpy.arange(shard.tokens - 1, after)]
+    for block in range(bisect_right(shard.starts, first) - 1, bisect_right(shard.starts, after - 1)):
+        places, start = _last_tokens(parameters, shard.number, block), shard.starts[block]
+        low, high = numpy.searchsorted(places, (first - start, after - start))
+        found.append(start + places[low:high])
+    return numpy.concatenate(found)
 
 
 def fill(parameters: Parameters, shard: Shard, first: int, out: Ints) -> None:

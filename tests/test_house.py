@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -99,3 +100,10 @@ def test_links_in_the_documents_lead_somewhere():
     for document in ROOT.glob("*.md"):
         for target in re.findall(r"\]\(([^)#:]+)\)", document.read_text()):
             assert (ROOT / target).exists(), f"{document.name}: {target}"
+
+
+@pytest.mark.skipif(shutil.which("shellcheck") is None, reason="shellcheck is not installed")
+def test_the_scripts_of_the_tests_are_sound_shell():
+    scripts = [str(path) for room in ("slurm", "gpu") for path in (ROOT / "tests" / room).glob("*.sh")]
+    result = subprocess.run(["shellcheck", "-x", *scripts], capture_output=True, text=True)
+    assert result.returncode == 0, result.stdout

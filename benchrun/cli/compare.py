@@ -18,6 +18,7 @@ from benchrun.errors import UserError
 @known_options
 @click.option("--num-layers", type=click.IntRange(min=1), help="With a log of a proxy: how many layers it had.")
 @click.option("--framework", help="With a log: whose it is; found out if not given.")
+@click.option("--reference", metavar="ID", help="Hold it against this number, and not the one that fits best.")
 @click.option("--warmup", type=click.IntRange(min=0), metavar="ROWS", help="Rows to drop; 5 or a tenth if not given.")
 @json_option
 def command(
@@ -27,6 +28,7 @@ def command(
     recipe: str | None,
     framework: str | None,
     num_layers: int | None,
+    reference: str | None,
     **given: Any,
 ) -> int:
     """Judge RUNS (repeats of one point together), or the LOG of one run.
@@ -40,16 +42,18 @@ def command(
     if any(file.is_file() or str(file) == "-" for file in files):
         if recipe is None:
             raise UserError("a log needs the recipe that it ran", hint="add --recipe NAME; benchrun list shows them")
-        return print_results([_judge_log(files, recipe, framework, num_layers, warmup, given)], as_json)
+        return print_results([_judge_log(files, recipe, framework, num_layers, warmup, reference, given)], as_json)
     runs = [open_run(paths.runs_dir(), name) for name in runs_or_logs]
-    return print_verdicts(runs, as_json, warmup)
+    return print_verdicts(runs, as_json, warmup, reference)
 
 
-def print_verdicts(runs: list[Any], as_json: bool = False, warmup: int | None = None) -> int:
+def print_verdicts(
+    runs: list[Any], as_json: bool = False, warmup: int | None = None, reference: str | None = None
+) -> int:
     """Judge runs, print what came out, and give the exit code."""
     from benchrun import flow
 
-    return print_results([flow.verdict_of(group, warmup) for group in flow.repeats(runs)], as_json)
+    return print_results([flow.verdict_of(group, warmup, reference) for group in flow.repeats(runs)], as_json)
 
 
 def print_results(results: list[Any], as_json: bool) -> int:
@@ -75,6 +79,7 @@ def _judge_log(
     framework: str | None,
     num_layers: int | None,
     warmup: int | None,
+    reference: str | None,
     given: dict[str, Any],
 ) -> tuple[Any, Any]:
     from benchrun import flow
@@ -84,4 +89,4 @@ def _judge_log(
     if num_layers is not None:
         proxy = conditions.model.model_copy(update={"num_layers": num_layers})
         conditions = dataclasses.replace(conditions, model=proxy)
-    return flow.judge_log(parse_log(*files, framework=framework), recipe, conditions, warmup)
+    return flow.judge_log(parse_log(*files, framework=framework), recipe, conditions, warmup, reference)

@@ -17,12 +17,13 @@ from benchrun.cli.options import point_options, request, say
 def command(repeats: int, wait: bool, dry_run: bool, **point: Any) -> int:
     """Run RECIPE (a recipe or a suite) and print the run ids."""
     from benchrun import flow, paths
+    from benchrun.recipe.layout import slow_links
     from benchrun.recipe.memory import warning
     from benchrun.render import render
 
     specs = flow.resolve_all(request(**point))
     for spec in specs:
-        if note := warning(spec):
+        for note in filter(None, (warning(spec), slow_links(spec))):
             say(f"warning: {note}")
     if dry_run:
         for spec in specs:

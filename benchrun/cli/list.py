@@ -36,7 +36,7 @@ def _rows(recipes: tuple[str, ...], gpu: str | None) -> list[dict[str, Any]]:
     rows = [row for file in files for row in listed(file, gpu)]
     for row in rows:
         row["reference"] = published[tuple(row[name] for name in HARD)]
-        del row["num_layers"]
+        del row["num_layers"], row["dimensions"]
     return rows
 
 

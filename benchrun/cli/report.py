@@ -24,8 +24,10 @@ def command(runs: tuple[str, ...], form: str, keep: Path | None, as_json: bool) 
     import json
 
     from benchrun import flow, paths
+    from benchrun.compare import load_references
     from benchrun.launch.rundir import find_runs, open_run
     from benchrun.report import markdown
+    from benchrun.report.fsdp import fsdp_over_3d
     from benchrun.report.runs import frame
     from benchrun.report.runs import markdown as table_markdown
 
@@ -46,3 +48,5 @@ def command(runs: tuple[str, ...], form: str, keep: Path | None, as_json: bool) 
         click.echo(markdown.run_page(one.run_id, one.spec, one.metrics, one.verdict), nl=False)
     else:
         click.echo(table_markdown(frame(results)), nl=False)
+        for line in fsdp_over_3d(results, load_references()):
+            click.echo(f"\n{line}")

@@ -27,6 +27,7 @@ def _document(spec: Any) -> dict[str, Any]:
     from benchrun.compare import conditions, load_references, matching
     from benchrun.metrics.flops import flops_per_token
     from benchrun.recipe.arithmetic import arithmetic
+    from benchrun.recipe.layout import slow_links
     from benchrun.recipe.memory import estimate, warning
 
     flops = flops_per_token(spec.model, spec.seq_length, task=spec.task)
@@ -38,6 +39,7 @@ def _document(spec: Any) -> dict[str, Any]:
         "arithmetic": arithmetic(spec),
         "memory_gib": estimate(spec).parts(),
         "memory_warning": warning(spec),
+        "layout_warning": slow_links(spec),
         "references": [entry.model_dump(mode="json") for entry in found],
     }
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 from operator import attrgetter
 
 from benchrun.model import Frozen
+from benchrun.recipe.proxy import WHOLE, dimensions
 from benchrun.recipe.spec import RunSpec
 
-HARD = ("recipe", "task", "gpu", "num_gpus", "precision", "num_layers", "seq_length", "gbs")
+HARD = ("recipe", "task", "gpu", "num_gpus", "precision", "num_layers", "dimensions", "seq_length", "gbs")
 """These must agree; otherwise the numbers are not comparable."""
 must_agree = attrgetter(*HARD)
 LAYOUT = ("mbs", "tp", "pp", "cp", "vp", "ep", "fp8_recipe")
-SOFT = ("framework", "image", *LAYOUT)
+SOFT = ("framework", "image", "framework_version", "variant", *LAYOUT)
 """These are named where they differ: another layout or framework is a fair, and telling, comparison."""
 LOSS = ("steps", "seed", "lr", "data")
 """These decide the loss, and so must agree too where losses are compared."""
@@ -28,9 +29,15 @@ class Conditions(Frozen):
     num_layers: int | None
     seq_length: int | None
     gbs: int | None
+    dimensions: str = WHOLE
+    """What else of the model was cut, e.g. ``vocab_size 32000 of 128256``."""
     framework: str | None = None
     image: str | None = None
     """Container image, as ``registry/name:tag``: the version of everything in it."""
+    framework_version: str | None = None
+    """Where no image says it."""
+    variant: str | None = None
+    """What sets a number apart from another one of the same source, e.g. ``without Transformer Engine``."""
     fp8_recipe: str | None = None
     """delayed, tensorwise, blockwise or mxfp8, with precision fp8."""
     mbs: int | None = None
@@ -63,6 +70,7 @@ def conditions(spec: RunSpec) -> Conditions:
         num_gpus=spec.num_gpus,
         precision=spec.precision,
         num_layers=spec.model.num_layers,
+        dimensions=dimensions(spec.reduced),
         seq_length=spec.seq_length,
         gbs=spec.gbs,
         framework=spec.framework,

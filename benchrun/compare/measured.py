@@ -76,14 +76,14 @@ def measured_references(runs: Sequence[MeasuredRun], without: Collection[str] = 
 def _reference(group: Sequence[MeasuredRun]) -> Reference:
     newest = max(group, key=lambda run: run.date)
     times = [run.metrics.step_time_s.median for run in group if run.metrics.step_time_s]
+    version = (newest.env.get("worker") or {}).get(newest.spec.framework)
     count = f"{len(group)} run{'s' if len(group) > 1 else ''}"
     return Reference(
         id=f"measured:{newest.name}",
         metric="step_time_s",
         value=statistics.median(times),
         better="lower",
-        key=conditions(newest.spec),
-        framework_version=(newest.env.get("worker") or {}).get(newest.spec.framework),
+        key=conditions(newest.spec).model_copy(update={"framework_version": version}),
         source=Source(
             who="benchrun, measured",
             where=f"results/measured/{newest.name}, {count}, {newest.machine}",

@@ -79,8 +79,6 @@ class Reference(Frozen):
     tolerance_high: NonNegativeFloat = FAST
     """How much better still is plain, as a fraction."""
     key: Conditions
-    framework_version: str | None = None
-    """Where no image says it."""
     convention: Convention | None = None
     """How the FLOPs of TFLOPS and MFU are counted."""
     gflop_per_token: PositiveFloat | None = None

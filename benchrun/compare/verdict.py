@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 from benchrun.model import Frozen
 
 Name = Literal["pass", "slow", "faster_than_expected", "inconclusive", "not_comparable", "no_reference", "invalid_run"]
-FATAL_PROBLEMS = frozenset({"nan_loss", "missing_loss", "missing_steps", "impossible_rate"})
+FATAL_PROBLEMS = frozenset({"nan_loss", "missing_loss", "missing_steps"})
+BEYOND_PEAK = "impossible_rate"
 
 
 class Check(Frozen):
@@ -68,13 +69,17 @@ def judge(
         return _verdict("invalid_run", broken, ours, metrics, ending)
     found = matching(ours, references)
     loss = _loss_check(ours, metrics, found)
-    speed = _speed_check(ours, metrics, found)
+    beyond = next((detail for run in metrics if (detail := _beyond_peak(run))), None)
+    speed = None if beyond else _speed_check(ours, metrics, found)
     checks = tuple(check for check in (speed, loss) if check)
     if loss and loss.verdict != "pass":
         reason = f"the final loss is {loss.value:.4f}, not {loss.reference.value:.4f}: this run computed something else"
         return _verdict("invalid_run", reason, ours, metrics, ending, checks)
+    if beyond:
+        return _incredible(beyond, ours, metrics, found, ending, checks)
     if speed:
-        return _verdict(speed.verdict, _speed_reason(speed), ours, metrics, ending, checks)
+        reason = _speed_reason(speed) + _as_fast_as(speed, ours, metrics, found)
+        return _verdict(speed.verdict, reason, ours, metrics, ending, checks)
     if loss:
         reason = f"the final loss agrees; nobody published a speed for {ours.recipe} on {ours.num_gpus} x {ours.gpu}"
         return _verdict("pass", reason, ours, metrics, ending, checks)
@@ -93,17 +98,44 @@ def _broken(metrics: Sequence[Metrics], ending: str | None) -> str | None:
             return f"only {run.num_steps} steps of {run.planned_steps} were made"
         if fatal:
             return f"{fatal.kind}: {fatal.detail}"
-        if run.step_time_s is None:
+        if run.step_time_s is None and not _beyond_peak(run):
             return "the log holds no step time, and not what a rate needs to become one"
     return None if metrics else "nothing was measured"
 
 
+def _beyond_peak(run: Metrics) -> str | None:
+    """What says that a run was faster than its GPU can be; such a run has no step time."""
+    return next((problem.detail for problem in run.problems if problem.kind == BEYOND_PEAK), None)
+
+
+def _incredible(
+    beyond: str,
+    ours: Conditions,
+    metrics: Sequence[Metrics],
+    found: Sequence[Reference],
+    ending: str | None,
+    checks: tuple[Check, ...],
+) -> Verdict:
+    """Faster than every reference, and than the GPU: no number, where there is a reference a plain verdict on it."""
+    reference = choose(found, ours)
+    if reference is None:
+        return _verdict("invalid_run", f"{BEYOND_PEAK}: {beyond}", ours, metrics, ending, checks)
+    reason = f"beyond the GPU's peak, so not to be believed: {beyond}"
+    return _verdict("faster_than_expected", reason, ours, metrics, ending, checks, nearest=reference)
+
+
 def _speed_check(ours: Conditions, metrics: Sequence[Metrics], found: Sequence[Reference]) -> Check | None:
+    best = choose(_countable(metrics, found), ours)
+    return _against(best, ours, metrics) if best else None
+
+
+def _countable(metrics: Sequence[Metrics], found: Sequence[Reference]) -> list[Reference]:
     # Without our own count of FLOPs nothing can be said to a TFLOPS or an MFU.
     counted = all(run.tflops_per_gpu is not None for run in metrics)
-    best = choose([entry for entry in found if counted or entry.metric not in COUNTED], ours)
-    if best is None:
-        return None
+    return [entry for entry in found if usable(entry) and (counted or entry.metric not in COUNTED)]
+
+
+def _against(best: Reference, ours: Conditions, metrics: Sequence[Metrics]) -> Check:
     speeds = [_speed(run, best, ours) for run in metrics]
     middle = statistics.median([speed[1] for speed in speeds])
     # Repeats speak for themselves; a single run's median is as sure as its steps are steady.
@@ -121,6 +153,18 @@ def _speed_check(ours: Conditions, metrics: Sequence[Metrics], found: Sequence[R
         differs=differences(best.key, ours, SOFT),
         verdict=_in_band(low, middle, high, band),
     )
+
+
+def _as_fast_as(speed: Check, ours: Conditions, metrics: Sequence[Metrics], found: Sequence[Reference]) -> str:
+    """Where a slow run is as fast as another release, or variant, was published to be: which one."""
+    if speed.verdict != "slow":
+        return ""
+    same = choose([e for e in _countable(metrics, found) if _against(e, ours, metrics).verdict == "pass"], ours)
+    if same is None:
+        return ""
+    by = ", ".join(filter(None, (same.key.framework_version or same.key.image, same.key.variant)))
+    published = f"published with {by}" if by else f"published in {same.source.date}"
+    return f"; it reaches what {same.source.who} {published} (--reference {same.id})"
 
 
 def _in_band(low: float, middle: float, high: float, band: tuple[float, float]) -> Name:

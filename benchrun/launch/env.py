@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import platform
 import subprocess
 from typing import Any
@@ -58,9 +59,12 @@ def _worker(run: RunDir) -> dict[str, Any] | None:
 
 
 def _commit() -> str | None:
-    """The commit of the checkout this runs from, ``+dirty`` with uncommitted changes; None for an installed wheel."""
+    """The commit of the checkout this runs from, ``+dirty`` with uncommitted changes.
+
+    A wheel or a copy has none: there ``$BENCHRUN_COMMIT`` is believed, and None without it.
+    """
     if not (paths.DATA / ".git").exists():
-        return None
+        return os.environ.get("BENCHRUN_COMMIT")
     try:
         described = subprocess.run(
             ["git", "-C", str(paths.DATA), "describe", "--always", "--dirty=+dirty", "--abbrev=12", "--exclude=*"],

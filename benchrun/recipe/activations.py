@@ -87,16 +87,23 @@ def _kept_by_policy(spec: RunSpec, policy: str) -> float:
 
 
 def layer(spec: RunSpec) -> float:
-    """Bytes a token and layer: norms, attention, MLP. In FP8, what only a matrix product reads again is one byte."""
+    """Bytes a token and layer: norms, attention, MLP. In FP8, what only a matrix product reads again is one byte.
+
+    Modules that are computed again keep their input, which the norm before them keeps anyway.
+    """
     model, layout = spec.model, spec.layout
     operand = 1 if spec.precision == "fp8" else 2
     norms = (2 * _input(spec)) + operand * _input(spec)  # two norms' inputs and outputs
     heads = model.num_attention_heads
     attention = 2 * (2 * heads + 2 * model.num_query_groups)  # Q, K, V and the output
     attention += heads if spec.precision == "fp8" else 0  # the output once more, for the projection
-    mlp = 2 * (2 if model.gated else 1) + operand
+    again = spec.training.recompute.modules
+    stored = 1 if spec.precision == "fp8" and spec.training.fp8.store_activation_input else 2
+    mlp = stored * (2 if model.gated else 1) + (0 if "moe_act" in again else operand)
     kept = norms + attention * model.kv_channels / layout.tp
     moe = model.moe
+    if "mlp" in again or "moe" in again:
+        return kept - operand * _input(spec) / 2
     if moe is None:
         return kept + mlp * model.ffn_hidden_size / layout.tp
     # Each token is copied to topk experts: input, up-projection, activation, output. The ranks of an expert's own

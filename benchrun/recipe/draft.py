@@ -41,7 +41,7 @@ def draft(file: RecipeFile, point: Point, cluster: Document, overrides: tuple[st
 
     def put(target: Loc, value: Any, origin: Document, loc: Loc) -> None:
         """Set one value of the draft and remember where it and its parts came from."""
-        _set(data, target, deepcopy(value))
+        set_value(data, target, deepcopy(value))
         for end in range(1, len(target)):
             places.setdefault(target[:end], origin.where(loc))
         for old, text in origin.places.items():
@@ -51,13 +51,14 @@ def draft(file: RecipeFile, point: Point, cluster: Document, overrides: tuple[st
 
     def merge(target: str, section: dict[str, Any], loc: Loc) -> None:
         data.setdefault(target, {})
-        for path, value in _leaves(section):
+        for path, value in leaves(section):
             put((target, *path), value, source, (*loc, *path))
 
     put(("model",), source.data["model"], source, ("model",))
     put(("seq_length",), group.seq_length or recipe.seq_length, source, ("seq_length",))
     put(("mbs",), group.mbs, source, (*here, "mbs"))
     put(("gbs",), group.batch(point.num_gpus), source, (*here, "gbs" if group.gbs else "gbs_per_gpu"))
+    merge("model", group.model, (*here, "model"))
     merge("layout", group.layout, (*here, "layout"))
     framework = recipe.frameworks[point.framework]
     merge("training", recipe.training, ("training",))
@@ -74,14 +75,16 @@ def draft(file: RecipeFile, point: Point, cluster: Document, overrides: tuple[st
     return checked(Draft, Document(data, places))
 
 
-def _leaves(section: dict[str, Any], path: Loc = ()) -> list[tuple[Loc, Any]]:
+def leaves(section: dict[str, Any], path: Loc = ()) -> list[tuple[Loc, Any]]:
+    """Every value of nested mappings that is none itself, with its keys."""
     found: list[tuple[Loc, Any]] = []
     for key, value in section.items():
-        found += _leaves(value, (*path, key)) if isinstance(value, dict) else [((*path, key), value)]
+        found += leaves(value, (*path, key)) if isinstance(value, dict) else [((*path, key), value)]
     return found
 
 
-def _set(data: dict[str, Any], loc: Loc, value: Any) -> None:
+def set_value(data: dict[str, Any], loc: Loc, value: Any) -> None:
+    """Set one value of nested mappings, which are made where there are none."""
     for key in loc[:-1]:
         inner = data.get(str(key))
         if not isinstance(inner, dict):
@@ -99,6 +102,6 @@ def _override(data: dict[str, Any], places: dict[Loc, str], text: str) -> None:
     if loc[0] not in Draft.model_fields:
         raise UserError(f"--set {text}: unknown key '{loc[0]}'", hint=closest(str(loc[0]), Draft.model_fields))
     as_yaml = value[:1] in ("[", "{", '"', "'")
-    _set(data, loc, parse(f"value: {value}", f"--set {text}").data["value"] if as_yaml else scalar(value))
+    set_value(data, loc, parse(f"value: {value}", f"--set {text}").data["value"] if as_yaml else scalar(value))
     for end in range(1, len(loc) + 1):
         places[loc[:end]] = f"--set {text}" if end == len(loc) else places.get(loc[:end], f"--set {text}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from benchrun.recipe.spec import Framework, Layout, Precision
+from benchrun.recipe.spec import Framework, Layout, Precision, Training
 
 WHY = {
     "CUDA_DEVICE_MAX_CONNECTIONS": "kernels start in launch order, so that communication overlaps with compute",
@@ -10,6 +10,7 @@ WHY = {
     "ENABLE_TE": "transformer-engine's layers in PaXML, fused attention among them",
     "HF_HUB_OFFLINE": "never ask a model hub while measuring",
     "HYDRA_FULL_ERROR": "a wrong key of the configuration is named",
+    "NCCL_GRAPH_REGISTER": "CUDA graphs and memory segments that grow: registered buffers would move",
     "NCCL_NVLS_ENABLE": "no NVLink SHARP: saves GPU memory, as in the published runs",
     "NCCL_P2P_NET_CHUNKSIZE": "larger pieces between pipeline stages: less time in their kernels",
     "NVTE_ASYNC_AMAX_REDUCTION": "the largest values of FP8 tensors are gathered while the GPU computes",
@@ -24,6 +25,7 @@ WHY = {
     "TORCH_NCCL_AVOID_RECORD_STREAMS": "frees communication buffers earlier",
     "TORCH_NCCL_HIGH_PRIORITY": "communication kernels go first",
     "TRANSFORMERS_OFFLINE": "never ask a model hub while measuring",
+    "UB_SKIPMC": "userbuffers over CUDA IPC, not over NVLink multicast, which not every machine allows",
     "VOCAB_PATH": "PaXML asks for one on import; synthetic tokens read none",
     "XLA_FLAGS": "communication overlaps with compute and is gathered into large pieces, as in the published runs",
     "XLA_PYTHON_CLIENT_MEM_FRACTION": "how much of the GPU's memory JAX takes at once",
@@ -57,16 +59,24 @@ _COMBINED = {
 }
 
 
-def framework_env(framework: Framework, gpu: str, layout: Layout, precision: Precision) -> dict[str, str]:
-    """What ``framework`` needs on ``gpu`` with ``layout``; recipe and cluster come on top."""
+def framework_env(
+    framework: Framework, gpu: str, layout: Layout, precision: Precision, training: Training
+) -> dict[str, str]:
+    """What ``framework`` needs on ``gpu``; recipe and cluster come on top."""
     hub = {"HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"} if framework == "hf" else {}
     if gpu == "CPU":
         return {"OMP_NUM_THREADS": "1", **hub}
     if framework in ("maxtext", "paxml"):
         return _jax_env(framework, precision)
     env = {**hub, "NCCL_NVLS_ENABLE": "0"}
-    if framework != "nemo1":  # its releases were never published with it
+    own = framework == "megatron-core"
+    # NeMo 1's releases were never published with it; memory that other processes map (userbuffers) cannot grow so.
+    if framework != "nemo1" and not (own and training.tp_comm_overlap):
         env["PYTORCH_CUDA_ALLOC_CONF"] = "expandable_segments:True"
+    if own and training.tp_comm_overlap:
+        env["UB_SKIPMC"] = "1"
+    if own and training.cuda_graphs != "none":
+        env["NCCL_GRAPH_REGISTER"] = "0"
     env["TORCH_NCCL_AVOID_RECORD_STREAMS"] = "1"
     if layout.tp > 1 or layout.cp > 1:
         env["CUDA_DEVICE_MAX_CONNECTIONS"] = "1"

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 from benchrun.recipe.draft import Draft
 from benchrun.recipe.spec import Framework, Precision, Task
+from benchrun.recipe.worker import worker_only, worker_refusals
 
 NEMO1_RELEASES = ("24.05", "24.09", "24.12")
 MEGATRONS: frozenset[Framework] = frozenset({"megatron-lm", "nemo1", "nemo2", "megatron-bridge"})
@@ -41,6 +42,10 @@ def unable(draft: Draft, num_gpus: int, precision: Precision, framework: Framewo
     yield from _everywhere(draft, framework)
     if framework in MEGATRONS | JAX:
         yield from _on_gpus(draft, precision, framework)
+    if framework == "megatron-core":
+        yield from worker_refusals(draft, precision)
+    else:
+        yield from worker_only(draft, framework)
     if framework == "nemo1":
         yield from _nemo1(draft, task)
     if framework in ("nemo2", "megatron-bridge"):
@@ -48,6 +53,8 @@ def unable(draft: Draft, num_gpus: int, precision: Precision, framework: Framewo
     if framework in JAX:
         yield from _jax(draft, num_gpus, precision, framework, task)
         yield from _maxtext(draft) if framework == "maxtext" else _paxml(draft, num_gpus)
+    if draft.data.kind == "synthetic" and task != "pretrain":
+        yield from _conversations(draft, framework, task)
 
 
 def _everywhere(draft: Draft, framework: Framework) -> Iterator[str]:
@@ -61,7 +68,7 @@ def _everywhere(draft: Draft, framework: Framework) -> Iterator[str]:
     if layout.account_for_embedding_and_loss and framework == "nemo1":
         yield "nemo1 deals layers out evenly: account_for_embedding_and_loss must be false"
     if training.tp_comm_overlap:
-        if framework not in MEGATRONS:
+        if framework not in MEGATRONS | {"megatron-core"}:
             yield f"{framework} has no userbuffers: tp_comm_overlap must be false"
         elif layout.tp == 1 or not layout.sequence_parallel:
             yield f"tp_comm_overlap needs tp ({layout.tp}) > 1 and sequence_parallel"
@@ -104,6 +111,24 @@ def _whole_fsdp(draft: Draft, num_gpus: int, framework: Framework, task: Task) -
         yield f"{framework} cuts over all data-parallel ranks: fsdp ({layout.fsdp}) must be 1 or dp * cp ({ranks})"
     if layout.fsdp > 1 and task == "lora":
         yield f"{framework} is not launched with adapters under FSDP: fsdp ({layout.fsdp}) must be 1"
+
+
+def _conversations(draft: Draft, framework: Framework, task: Task) -> Iterator[str]:
+    """hf packs them itself, NeMo 1 and JAX fine-tune nothing, the others would train on text or are given packs."""
+    if framework in ("megatron-core", "megatron-lm"):
+        yield f"{framework} reads no conversations: take nemo2, megatron-bridge or hf for {task}, or data.kind mock"
+    if framework not in ("nemo2", "megatron-bridge"):
+        return
+    if draft.mbs > 1:
+        yield f"{framework} takes packed sequences one at a time: mbs ({draft.mbs}) must be 1, or data.kind mock"
+    if draft.layout.cp > 1:
+        yield f"conversations are packed for one rank each: cp ({draft.layout.cp}) must be 1, or data.kind mock"
+    said = draft.data.instructions
+    # As datagen has it: near the end of a sequence there is no room for the longer half of a distribution.
+    most = draft.seq_length if said.lengths == "fixed" else draft.seq_length // 2
+    if said.mean_length > most:
+        what = f"data.instructions.mean_length ({said.mean_length})"
+        yield f"{what} must be at most {most}, for {said.lengths} lengths in sequences of {draft.seq_length}"
 
 
 def _jax(draft: Draft, num_gpus: int, precision: Precision, framework: Framework, task: Task) -> Iterator[str]:

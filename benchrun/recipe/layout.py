@@ -12,7 +12,7 @@ from benchrun import hardware
 from benchrun.recipe.draft import Draft
 from benchrun.recipe.frameworks import unable
 from benchrun.recipe.huggingface import transformers_refusals
-from benchrun.recipe.spec import Framework, Layout, Precision, Task
+from benchrun.recipe.spec import Framework, Layout, Precision, RunSpec, Task
 
 FP8_FRAMEWORKS: frozenset[Framework] = frozenset(
     {"megatron-core", "megatron-lm", "nemo1", "nemo2", "megatron-bridge", "maxtext", "paxml"}
@@ -181,6 +181,17 @@ def _precision(draft: Draft, precision: Precision, framework: Framework) -> Iter
     for name, size in (("hidden_size", draft.model.hidden_size), ("ffn_hidden_size / tp", inner)):
         if size % 16:
             yield f"{name} ({size}) must be a multiple of 16 in fp8: {nearest(size, lambda n: n % 16 == 0)}"
+
+
+def slow_links(spec: RunSpec) -> str | None:
+    """What to say of a layout that runs, but whose tensor-parallel ranks meet over the network in every layer."""
+    tp, per_node = spec.layout.tp, spec.cluster.gpus_per_node
+    if tp <= per_node or spec.gpu == "CPU":
+        return None
+    return (
+        f"tp {tp} reaches over nodes of {per_node} (cluster {spec.cluster.name}), where there is no NVLink: it is for "
+        f"nodes of {tp} or more (--set cluster.gpus_per_node={tp}, or --cluster with such nodes)"
+    )
 
 
 def _nodes(draft: Draft, num_gpus: int) -> Iterator[str]:

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from benchrun.model import ModelShape
 from benchrun.recipe import catalogue
 from benchrun.recipe.catalogue import Point, RecipeFile
 from benchrun.recipe.checked import checked
+from benchrun.recipe.draft import leaves, set_value
+from benchrun.recipe.proxy import dimensions, reductions
 from benchrun.recipe.spec import Layout
 from benchrun.recipe.yamlfile import Document
 
@@ -16,10 +19,10 @@ DEGREES = ("tp", "pp", "cp", "vp", "ep")
 
 def listed(file: RecipeFile, gpu: str | None = None) -> Iterator[dict[str, Any]]:
     """One row a point of ``file``, in its order: what `resolve_point` would say of it. Only those for ``gpu``."""
-    layouts = [_layout(file, index) for index in range(len(file.recipe.points))]
+    groups = [(_layout(file, index), _reduced(file, index)) for index in range(len(file.recipe.points))]
     for point in catalogue.points(file.recipe):
         if gpu is None or point.gpu.lower() == gpu.lower():
-            yield _row(file, point, layouts[point.index])
+            yield _row(file, point, *groups[point.index])
 
 
 def _layout(file: RecipeFile, index: int) -> Layout:
@@ -30,9 +33,21 @@ def _layout(file: RecipeFile, index: int) -> Layout:
     return checked(Layout, Document(part.data, {(): file.document.where(loc), **part.places}))
 
 
-def _row(file: RecipeFile, point: Point, layout: Layout) -> dict[str, Any]:
+def _reduced(file: RecipeFile, index: int) -> tuple[str, ...]:
+    group, whole = file.recipe.points[index], file.recipe.model
+    if not group.model:
+        fewer = group.num_layers not in (None, whole.num_layers)
+        return (f"num_layers {group.num_layers} of {whole.num_layers}",) if fewer else ()
+    loc = ("points", index, "model")
+    part, shape = file.document.at(*loc), whole.model_dump()
+    for path, value in [*leaves(part.data), (("num_layers",), group.num_layers or whole.num_layers)]:
+        set_value(shape, path, value)
+    places = {(): file.document.where(loc), **part.places}
+    return reductions(checked(ModelShape, Document(shape, places)), whole)
+
+
+def _row(file: RecipeFile, point: Point, layout: Layout, reduced: tuple[str, ...]) -> dict[str, Any]:
     recipe, group = file.recipe, point.group
-    num_layers = group.num_layers or recipe.model.num_layers
     return {
         "recipe": file.name,
         "task": recipe.task,
@@ -40,8 +55,9 @@ def _row(file: RecipeFile, point: Point, layout: Layout) -> dict[str, Any]:
         "gpu": point.gpu,
         "precision": point.precision,
         "num_gpus": point.num_gpus,
-        "num_layers": num_layers,
-        "proxy": num_layers != recipe.model.num_layers,
+        "num_layers": group.num_layers or recipe.model.num_layers,
+        "dimensions": dimensions(reduced),
+        "proxy": bool(reduced),
         "seq_length": group.seq_length or recipe.seq_length,
         "mbs": group.mbs,
         "gbs": group.batch(point.num_gpus),

@@ -1,8 +1,8 @@
 """An estimate of the memory a GPU needs, by part, before the job waits in a queue.
 
 Counts the pipeline stage that needs most: the first holds most micro-batches in flight and the embedding, the last has
-the output layer and the logits. Flash attention is assumed: no S x S matrix is kept, so that selective recomputation
-saves nothing here.
+the output layer and the logits. Flash attention is assumed: no S x S matrix is kept, so that recomputing
+attention saves nothing here.
 """
 
 from __future__ import annotations
@@ -67,8 +67,7 @@ def _stage(spec: RunSpec, first: bool) -> Memory:
         weights=(held * _weight_bytes(spec) + 2 * fp8_copies) / GIB,
         gathered=_gathered(spec) / GIB,
         gradients=trained * _gradient_bytes(spec) / GIB,
-        # Adam: two moments in FP32, and an FP32 copy of the weights unless they are FP32 themselves.
-        optimizer=states * (8 if spec.precision == "fp32" else 12) / GIB,
+        optimizer=states * _state_bytes(spec) / GIB,
         activations=activations.kept(spec, first) / GIB,
         logits=activations.logits(spec) / GIB if not first or spec.layout.pp == 1 else 0.0,
     )
@@ -81,6 +80,17 @@ def _weight_bytes(spec: RunSpec) -> int:
 
 def _gradient_bytes(spec: RunSpec) -> int:
     return 4 if spec.precision == "fp32" or spec.training.grad_reduce_in_fp32 else 2
+
+
+def _state_bytes(spec: RunSpec) -> int:
+    """Adam: two moments, and a copy of the weights unless they are FP32 themselves."""
+    optimizer = spec.training.optimizer
+    size = {"fp32": 4, "bf16": 2, "fp16": 2}
+    copy = 0 if spec.precision == "fp32" else size[optimizer.main_params]
+    in_fp8 = spec.precision == "fp8" and spec.training.fp8.param_gather
+    if optimizer.precision_aware and not in_fp8:
+        copy = 2  # only what a BF16 weight lacks of FP32
+    return copy + size[optimizer.exp_avg] + size[optimizer.exp_avg_sq]
 
 
 def _dense(spec: RunSpec) -> float:

@@ -9,6 +9,7 @@ from benchrun.recipe.draft import Draft, draft
 from benchrun.recipe.environment import framework_env
 from benchrun.recipe.layout import data_parallel, refusals
 from benchrun.recipe.memory import impossible
+from benchrun.recipe.proxy import reductions
 from benchrun.recipe.select import Request, instead, select
 from benchrun.recipe.spec import Data, RunSpec
 
@@ -51,10 +52,12 @@ def _same_gpu(planned: Draft, point: Point) -> None:
 
 def _spec(file: RecipeFile, point: Point, planned: Draft) -> RunSpec:
     dp = data_parallel(planned, point.num_gpus)
+    reduced = reductions(planned.model, file.recipe.model)
     return RunSpec(
         recipe=file.name,
         task=file.recipe.task,
-        proxy=planned.model.num_layers != file.recipe.model.num_layers,
+        proxy=bool(reduced),
+        reduced=reduced,
         source=point.group.source if point.scaled_from is None else None,
         derived=point.derived,
         framework=point.framework,
@@ -73,7 +76,7 @@ def _spec(file: RecipeFile, point: Point, planned: Draft) -> RunSpec:
         training=planned.training,
         data=_data(planned),
         env={
-            **framework_env(point.framework, point.gpu, planned.layout, point.precision),
+            **framework_env(point.framework, point.gpu, planned.layout, point.precision, planned.training),
             **planned.env,
             **planned.cluster.env,
         },

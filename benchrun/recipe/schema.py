@@ -34,7 +34,10 @@ class FrameworkEntry(Frozen):
 
 
 class PointGroup(Frozen):
-    """Tuned points that share a layout: every listed GPU, precision and framework at every listed number of GPUs."""
+    """Tuned points that share a layout: every listed GPU, precision and framework at every listed number of GPUs.
+
+    Of groups that share all these, the first one is meant, and another where ``--set`` names its batch or sequence.
+    """
 
     gpu: Names
     precision: Precisions
@@ -50,6 +53,8 @@ class PointGroup(Frozen):
     seq_length: PositiveInt | None = None
     num_layers: PositiveInt | None = None
     """Fewer layers than the model has: a proxy."""
+    model: Section = Field(default_factory=dict)
+    """Other dimensions than the model's: a smaller vocabulary or fewer experts, and then a proxy; more positions."""
     training: Section = Field(default_factory=dict)
     source: Line | None = None
     """Who published this layout, where, in which version."""

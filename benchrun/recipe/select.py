@@ -39,9 +39,23 @@ def select(file: RecipeFile, request: Request) -> Point:
     left = listed
     for key in KEYS:
         left = _keep(file.name, left, key, getattr(wanted, key))
-    if len(left) > 1:
+    return _set_apart(file, left, request.overrides)
+
+
+def _set_apart(file: RecipeFile, left: list[Point], overrides: tuple[str, ...]) -> Point:
+    """Of points that differ in batch or sequence: the one that ``--set`` names, else the first."""
+    said = dict(override.split("=", 1) for override in overrides if "=" in override)
+    named = [point for point in left if all(said.get(key, value) == value for key, value in _told_by(file, point))]
+    same = [point for point in left if _told_by(file, point) == _told_by(file, (named or left)[0])]
+    if len(same) > 1:
         raise UserError(f"several points have {_common(left)} and layouts of their own", where=file.name)
-    return left[0]
+    return same[0]
+
+
+def _told_by(file: RecipeFile, point: Point) -> tuple[tuple[str, str], ...]:
+    """What tells points apart that a request does not: keys of ``--set`` with their values."""
+    seq_length = point.group.seq_length or file.recipe.seq_length
+    return (("gbs", str(point.group.batch(point.num_gpus))), ("seq_length", str(seq_length)))
 
 
 def instead(file: RecipeFile, point: Point) -> str:

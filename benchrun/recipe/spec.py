@@ -15,6 +15,7 @@ from benchrun.recipe.cluster import Cluster, EnvName, Line
 Framework = Literal["megatron-core", "megatron-lm", "nemo1", "nemo2", "megatron-bridge", "hf", "maxtext", "paxml"]
 Precision = Literal["fp32", "bf16", "fp8"]
 Task = Literal["pretrain", "sft", "lora"]
+StatePrecision = Literal["fp32", "bf16", "fp16"]
 
 
 class Layout(Frozen):
@@ -48,6 +49,8 @@ class Recompute(Frozen):
     """Only with ``full``."""
     num_layers: PositiveInt | None = None
     """Layers a unit (uniform) or a virtual stage (block); only with ``full``."""
+    modules: tuple[Literal["core_attn", "layernorm", "mlp", "moe", "moe_act"], ...] = ()
+    """What ``selective`` computes again, as megatron.core names it; attention alone when empty."""
     policy: Line | None = None
     """What is kept, by the name that MaxText or PaXML gives it; in place of a granularity."""
 
@@ -61,6 +64,25 @@ class Fp8(Frozen):
     amax_compute_algo: Literal["max", "most_recent"] = "max"
     param_gather: bool = True
     """Keep the weights in FP8 and gather them so."""
+    dot_product_attention: bool = False
+    """Attention in FP8 too, not only the linear layers."""
+    store_activation_input: bool = False
+    """What enters SwiGLU is kept in FP8 for the backward pass: a quarter of a layer's activations less."""
+    tp_only_amax_reduction: bool = False
+    """The largest values are shared by the ranks that split a tensor (tp, cp), not by the data-parallel ones."""
+
+
+class Optimizer(Frozen):
+    """In which precision Adam keeps what belongs to a weight. Gradients: ``grad_reduce_in_fp32``."""
+
+    precision_aware: bool = False
+    """transformer-engine's Adam holds all states and reads gradients as they are: no FP32 copy of them is made."""
+    main_params: Literal["fp32", "fp16"] = "fp32"
+    """The copy of the weights that is updated."""
+    exp_avg: StatePrecision = "fp32"
+    """Adam's first moment."""
+    exp_avg_sq: StatePrecision = "fp32"
+    """Adam's second moment."""
 
 
 class Lora(Frozen):
@@ -93,6 +115,11 @@ class Training(Frozen):
     grad_reduce_in_fp32: bool = False
     tp_comm_overlap: bool = False
     """Tensor-parallel communication overlaps with its matrix products (transformer-engine's userbuffers)."""
+    cp_comm: Literal["p2p", "a2a", "all_gather"] = "p2p"
+    """How context-parallel ranks share keys and values: in a ring, by exchange for heads, or gathered."""
+    cuda_graphs: Literal["none", "layers"] = "none"
+    """``layers``: each transformer layer is launched as one graph (of experts, the attention alone)."""
+    optimizer: Optimizer = Optimizer()
     recompute: Recompute = Recompute()
     fp8: Fp8 = Fp8()
     """Used only where the run's precision is fp8."""
@@ -121,7 +148,10 @@ class Synthetic(Frozen):
 
 
 class Instructions(Frozen):
-    """Conversations that ``datagen sft`` makes, and ``datagen tokenizer`` the tokenizer that they are read with."""
+    """Conversations that ``datagen sft`` makes, and ``datagen tokenizer`` the tokenizer that they are read with.
+
+    Framework hf is given their text; NeMo 2 and Megatron-Bridge are given their tokens, packed to whole sequences.
+    """
 
     samples: PositiveInt = 10_000
     """Conversations; begun again where a run reads more."""
@@ -129,7 +159,7 @@ class Instructions(Frozen):
     lengths: Literal["fixed", "lognormal", "zipf"] = "lognormal"
     """How the lengths of conversations are distributed."""
     mean_length: PositiveInt = 256
-    """Mean length of a conversation, in words."""
+    """Mean length of a conversation: words for hf, tokens for the others."""
 
 
 class Data(Frozen):
@@ -142,7 +172,7 @@ class Data(Frozen):
     synthetic: Synthetic = Synthetic()
     """Only with ``kind: synthetic``."""
     instructions: Instructions = Instructions()
-    """The same for framework hf, which is fed conversations."""
+    """The same for a fine-tune, which is fed conversations."""
 
 
 class RunSpec(Frozen):
@@ -152,7 +182,9 @@ class RunSpec(Frozen):
     recipe: Line
     task: Task
     proxy: bool
-    """Fewer layers than the model has: never comparable with the whole model."""
+    """A smaller model than the recipe's: never comparable with the whole one."""
+    reduced: tuple[Line, ...] = ()
+    """What makes it one: ``num_layers 1 of 126`` for each dimension that differs."""
     source: Line | None = None
     """Who published this layout, where, in which version; null for a derived one."""
     derived: Line | None = None
@@ -198,7 +230,12 @@ class RunSpec(Frozen):
     @property
     def instructed(self) -> bool:
         """Whether the synthetic data are conversations rather than tokens."""
-        return self.framework == "hf"
+        return self.framework == "hf" or self.task != "pretrain"
+
+    @property
+    def packed(self) -> bool:
+        """Whether they come as packed sequences of tokens rather than as text."""
+        return self.instructed and self.framework != "hf"
 
     @property
     def data_set(self) -> str:
@@ -206,6 +243,8 @@ class RunSpec(Frozen):
         part, size = self.data.synthetic.model_dump(mode="json"), f"tokens{self.data.synthetic.tokens}"
         if self.instructed:
             part, size = self.data.instructions.model_dump(mode="json"), f"samples{self.data.instructions.samples}"
+        if self.packed:
+            part, size = {**part, "seq_length": self.seq_length}, f"seq{self.seq_length}-{size}"
         keys = {"vocab_size": self.model.vocab_size, **part}
         digest = hashlib.sha256(json.dumps(keys, sort_keys=True).encode()).hexdigest()[:8]
         return f"vocab{self.model.vocab_size}-{size}-{digest}"
@@ -215,7 +254,7 @@ class RunSpec(Frozen):
 
         Not where, nor for how long it may run, nor what is measured beside it.
         """
-        keys = self.model_dump(mode="json", exclude={"cluster", "schema_version", "source", "derived"})
+        keys = self.model_dump(mode="json", exclude={"cluster", "schema_version", "source", "derived", "reduced"})
         del keys["training"]["ceilings"]
         text = json.dumps(keys, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:8]

@@ -28,7 +28,7 @@ def _conditions(spec: RunSpec) -> list[tuple[str, str]]:
     return [
         (
             "workload",
-            f"{spec.recipe}, {spec.task}" + (f", proxy of {spec.model.num_layers} layers" if spec.proxy else ""),
+            f"{spec.recipe}, {spec.task}" + (f", proxy: {', '.join(spec.reduced)}" if spec.proxy else ""),
         ),
         ("framework", f"{spec.framework}, image {spec.container_image or 'none'}"),
         ("hardware", f"{spec.num_gpus} x {spec.gpu} on {spec.num_nodes} nodes (cluster {spec.cluster.name})"),

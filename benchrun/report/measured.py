@@ -99,7 +99,7 @@ def _label(spec: RunSpec) -> str:
 
 
 def _workload(spec: RunSpec) -> str:
-    return spec.recipe + (f" (proxy, {spec.model.num_layers} layers)" if spec.proxy else "")
+    return spec.recipe + (f" (proxy: {', '.join(spec.reduced)})" if spec.proxy else "")
 
 
 def _speed_row(group: Sequence[MeasuredRun], published: Sequence[Reference]) -> list[str]:
@@ -136,7 +136,7 @@ def _speed_row(group: Sequence[MeasuredRun], published: Sequence[Reference]) -> 
 def nearest_published(spec: RunSpec, published: Sequence[Reference]) -> Reference | None:
     """The speed with the same model, precision and sequence that shares most other conditions; of equals the best."""
     ours = conditions(spec)
-    wanted = ("recipe", "task", "precision", "num_layers", "seq_length")
+    wanted = ("recipe", "task", "precision", "num_layers", "dimensions", "seq_length")
     same = [
         entry
         for entry in published

@@ -64,14 +64,15 @@ def _row(result: RunResult) -> dict[str, Any]:
     mfu = metrics.mfu[0] if metrics and metrics.mfu else None
     return {
         "run_id": result.run_id,
-        "recipe": spec.recipe + (f" ({spec.model.num_layers} layers, proxy)" if spec.proxy else ""),
+        "recipe": spec.recipe + (f" (proxy: {', '.join(spec.reduced)})" if spec.proxy else ""),
         "framework": spec.framework,
         "gpu": spec.gpu,
         "precision": spec.precision,
         "num_gpus": spec.num_gpus,
         "seq_length": spec.seq_length,
         "gbs": spec.gbs,
-        "layout": f"tp{layout.tp} pp{layout.pp} cp{layout.cp} vp{layout.vp} ep{layout.ep} mbs{spec.mbs}",
+        "layout": f"tp{layout.tp} pp{layout.pp} cp{layout.cp} vp{layout.vp} ep{layout.ep} mbs{spec.mbs}"
+        + (f" fsdp{layout.fsdp}" if layout.fsdp > 1 else ""),
         "identity": spec.identity(),
         "step_time_s": metrics.step_time_s.median if metrics and metrics.step_time_s else float("nan"),
         "tokens_per_s_per_gpu": _number(metrics.tokens_per_s_per_gpu.median if metrics else None),

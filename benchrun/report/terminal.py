@@ -73,8 +73,8 @@ def check_line(check: Check) -> str:
 def reference_line(entry: Reference) -> str:
     """A reference with its source."""
     flags = f" [{', '.join(entry.flags)}]" if entry.flags else ""
-    by = entry.framework_version or entry.key.image
-    version = f", {by}" if by else ""
+    by = filter(None, (entry.key.framework_version or entry.key.image, entry.key.variant))
+    version = "".join(f", {text}" for text in by)
     return (
         f"{entry.value:g} {entry.unit} ({entry.source.who} {entry.source.date}{version}; {entry.source.where}){flags}"
     )

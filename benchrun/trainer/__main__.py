@@ -9,6 +9,9 @@ from benchrun.trainer import entry, ranks
 def main(spec: RunSpec) -> None:
     """Train one rank's part."""
     ranks.prepare_process(spec)
+    from benchrun.trainer import shims
+
+    shims.install()
     from benchrun.trainer.train import train
 
     train(spec)

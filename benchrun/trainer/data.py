@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
@@ -30,21 +32,27 @@ def batches(spec: RunSpec, samples: Dataset, dp_rank: int, positions: Tensor) ->
     """Micro-batches of one data-parallel rank: tokens, labels and positions, [mbs, sequence] each.
 
     Micro-batch j of a step goes to data-parallel rank j mod dp, so a step holds the same micro-batches in every
-    layout. ``positions`` are those of the sequence that this context-parallel rank holds.
+    layout. ``positions`` are those of the sequence that this context-parallel rank holds. On a GPU, tokens and labels
+    come in pinned memory and positions on the device: a copy from other memory would wait for the GPU's queue.
     """
+    gpu = spec.gpu != "CPU"
+    position_ids = positions.expand(spec.mbs, -1)
+    position_ids = position_ids.cuda() if gpu else position_ids
     loader = DataLoader(
         samples,
         batch_sampler=order(spec, dp_rank),
         # Mock tokens cost less than handing them over between processes.
         num_workers=spec.data.num_workers if spec.data.kind != "mock" else 0,
-        pin_memory=spec.gpu != "CPU",
+        pin_memory=gpu,
+        collate_fn=partial(_held, positions),
     )
     for batch in loader:
-        yield {
-            "tokens": batch["tokens"][:, positions],
-            "labels": batch["labels"][:, positions],
-            "position_ids": positions.expand(spec.mbs, -1),
-        }
+        yield {**batch, "position_ids": position_ids}
+
+
+def _held(positions: Tensor, samples: list[dict[str, Tensor]]) -> dict[str, Tensor]:
+    """A micro-batch of the positions that this rank holds; made before the loader pins it."""
+    return {name: torch.stack([sample[name][positions] for sample in samples]) for name in ("tokens", "labels")}
 
 
 def order(spec: RunSpec, dp_rank: int) -> list[range]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import warnings
 from dataclasses import dataclass
 from datetime import timedelta
@@ -50,6 +51,9 @@ def prepare_process(spec: RunSpec) -> None:
     if spec.gpu == "CPU":
         # On a machine with GPUs megatron.core and the log would otherwise take this for a GPU run.
         os.environ["CUDA_VISIBLE_DEVICES"] = ""
+        # Nor take an Adam or a norm from packages whose kernels run on GPUs alone.
+        for package in ("transformer_engine", "transformer_engine_torch", "apex", "amp_C"):
+            sys.modules[package] = None  # type: ignore[assignment]
         # megatron.core compiles small functions by torch.compile, which on a CPU needs a C++ compiler.
         os.environ.setdefault("TORCHDYNAMO_DISABLE", "1")
         os.environ.setdefault("OMP_NUM_THREADS", "1")

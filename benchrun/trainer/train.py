@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import json
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -11,9 +12,14 @@ from typing import Any
 import torch
 
 from benchrun.recipe.spec import RunSpec
-from benchrun.trainer import build, ceiling, cpu, log, ranks, weights
+from benchrun.trainer import ceiling, cpu, log, ranks, weights
+from benchrun.trainer.config import has_transformer_engine, refuse_impossible, transformer_config
 from benchrun.trainer.data import batches, dataset
+from benchrun.trainer.facts import in_use
 from benchrun.trainer.layers import chunk_positions
+from benchrun.trainer.model import aligned, build_model
+from benchrun.trainer.optimizer import build_optimizer, build_scheduler
+from benchrun.trainer.userbuffers import start_userbuffers
 
 GC_EVERY = 100
 """Steps between garbage collections: one that comes by itself stops one rank, and so all of them, mid-step."""
@@ -23,27 +29,27 @@ def train(spec: RunSpec) -> None:
     """Train ``spec`` as this process's rank."""
     from megatron.core import parallel_state, tensor_parallel
     from megatron.core.distributed import finalize_model_grads
-    from megatron.core.optimizer_param_scheduler import OptimizerParamScheduler
     from megatron.core.pipeline_parallel import get_forward_backward_func
 
-    build.refuse_impossible(spec)
+    refuse_impossible(spec)
     if spec.gpu == "CPU":
         cpu.install()
     ranks.start_groups(spec)
-    tensor_parallel.model_parallel_cuda_manual_seed(spec.training.seed)
+    graphs = spec.training.cuda_graphs != "none"
+    tensor_parallel.model_parallel_cuda_manual_seed(spec.training.seed, te_rng_tracker=graphs)
     if ranks.place().rank == 0:
         log.say(_configuration(spec))
     ceiling.measure(spec, ranks.groups())
 
-    config = build.transformer_config(spec)
-    model = build.build_model(spec, config)
-    optimizer = build.build_optimizer(spec, model)
-    scheduler = _scheduler(OptimizerParamScheduler, spec, optimizer)
+    if spec.training.tp_comm_overlap:
+        start_userbuffers(spec)
+    config = transformer_config(spec)
+    model = build_model(spec, config)
+    optimizer = build_optimizer(spec, model)
+    scheduler = build_scheduler(spec, optimizer)
     config.grad_scale_func = optimizer.scale_loss
     config.finalize_model_grads_func = finalize_model_grads
-    if spec.training.overlap_grad_reduce:
-        no_sync = [chunk.no_sync for chunk in model]
-        config.no_sync_func = no_sync if len(no_sync) > 1 else no_sync[0]
+    _let_the_schedule_communicate(spec, config, model)
 
     cp_rank = parallel_state.get_context_parallel_rank()
     positions = chunk_positions(spec.seq_length, spec.layout.cp, cp_rank)
@@ -65,8 +71,25 @@ def train(spec: RunSpec) -> None:
     ranks.leave_groups()
 
 
+def _let_the_schedule_communicate(spec: RunSpec, config: Any, model: list[Any]) -> None:
+    """Gradients are reduced in the last micro-batch alone, weights gathered as the stages reach them.
+
+    As megatron/training/training.py does, with its defaults; --align-param-gather where stages interleave.
+    """
+
+    def each(name: str) -> Any:
+        functions = [getattr(chunk, name) for chunk in model]
+        return functions if len(functions) > 1 else functions[0]
+
+    if spec.training.overlap_grad_reduce:
+        config.no_sync_func = each("no_sync")
+        config.grad_sync_func = each("start_grad_sync")
+    if aligned(spec):
+        config.param_sync_func = each("start_param_sync")
+
+
 def _configuration(spec: RunSpec) -> str:
-    te = build.has_transformer_engine()
+    te = has_transformer_engine()
     packages = {
         "megatron-core": log.version("megatron-core"),
         "transformer-engine": log.version("transformer-engine") if te else None,
@@ -85,8 +108,8 @@ def _loop(spec: RunSpec, model: list[Any], optimizer: Any, scheduler: Any, step:
     for chunk in model:
         chunk.train()
     gc.disable()
+    started = _synchronised()
     for number in range(1, spec.training.steps + 1):
-        started = _synchronised()
         for chunk in model:
             chunk.zero_grad_buffer()
         optimizer.zero_grad()
@@ -96,9 +119,14 @@ def _loop(spec: RunSpec, model: list[Any], optimizer: Any, scheduler: Any, step:
         if updated:
             scheduler.step(increment=spec.gbs)
         loss = _mean_loss(losses)
-        result = log.StepResult(number, _synchronised() - started, lr, loss, grad_norm, skipped=not updated)
+        # Reading the loss has waited for all that this rank was given to do: where a step ends, the next begins.
+        ended = time.perf_counter()
+        result = log.StepResult(number, ended - started, lr, loss, grad_norm, skipped=not updated)
+        started = ended
         if printer:
             log.say(log.step_line(spec, result))
+            if number == 1:
+                log.say(f"benchrun in use: {json.dumps(in_use(model, optimizer))}")
         if number % GC_EVERY == 0:
             gc.collect()
     if printer:
@@ -115,12 +143,16 @@ def _forward_step(iterator: Iterator[dict[str, Any]], model: Any) -> tuple[Any, 
 def _loss(output: Any) -> tuple[Any, Any, dict[str, Any]]:
     """Sum of the losses and number of tokens, on the last stage. The schedules divide; ranks add up exactly."""
     total = output.float().sum()
-    tokens = torch.tensor(output.numel(), dtype=torch.int, device=output.device)
+    # Filled on the device: a number sent there would first wait for all that the GPU still has to do.
+    tokens = torch.full((), output.numel(), dtype=torch.int, device=output.device)
     return total, tokens, {"lm loss": torch.stack([total.detach(), tokens.float()])}
 
 
 def _mean_loss(losses: list[dict[str, Any]]) -> float:
-    """Mean over every token of the global batch; NaN on the ranks that hold no last stage."""
+    """Mean over every token of the global batch; NaN, at once, on the ranks that hold no last stage.
+
+    Called after the optimizer's step, on the stream that made it: the number is there when the step is done.
+    """
     from megatron.core import parallel_state
 
     if not losses:
@@ -128,24 +160,6 @@ def _mean_loss(losses: list[dict[str, Any]]) -> float:
     total = torch.stack([entry["lm loss"] for entry in losses]).sum(0)
     torch.distributed.all_reduce(total, group=parallel_state.get_data_parallel_group(with_context_parallel=True))
     return float(total[0] / total[1])
-
-
-def _scheduler(kind: Any, spec: RunSpec, optimizer: Any) -> Any:
-    """Cosine from lr to min_lr over the run, counted in samples."""
-    training = spec.training
-    return kind(
-        optimizer,
-        init_lr=0.0,
-        max_lr=training.lr,
-        min_lr=training.min_lr,
-        lr_warmup_steps=training.lr_warmup_steps * spec.gbs,
-        lr_decay_steps=max(training.steps, training.lr_warmup_steps + 1) * spec.gbs,
-        lr_decay_style="cosine",
-        start_wd=training.weight_decay,
-        end_wd=training.weight_decay,
-        wd_incr_steps=training.steps * spec.gbs,
-        wd_incr_style="constant",
-    )
 
 
 def _synchronised() -> float:

@@ -27,7 +27,11 @@ def initialise(spec: RunSpec, chunks: list[Any]) -> None:
     for chunk in chunks:
         for name, parameter in chunk.named_parameters():
             if parameter.dim() > 1:
-                parameter.copy_(_weight(spec, chunk, name, parameter))
+                value = _weight(spec, chunk, name, parameter).to(parameter.dtype)
+                parameter.copy_(value.to(parameter.device))
+                if hasattr(parameter, "_high_precision_init_val"):
+                    # An FP8 weight: the optimizer starts from this, which transformer-engine keeps beside it.
+                    parameter._high_precision_init_val.copy_(value)
 
 
 def _weight(spec: RunSpec, chunk: Any, name: str, parameter: torch.Tensor) -> torch.Tensor:

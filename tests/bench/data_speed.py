@@ -1,11 +1,13 @@
-"""How fast ``datagen tokens`` writes, beside a plain copy on the same disk and a Python loop over documents.
+"""How fast ``datagen tokens`` writes, beside the disk's own rate and a Python loop over documents.
 
     python tests/bench/data_speed.py --gigabytes 10 --directory /data
     python tests/bench/data_speed.py --vocab-size 32000 --workers 1,2,4
 
 The loop is what preprocessing does after tokenizing: the documents of the same data set, one after the other, through
-megatron-core's IndexedDatasetBuilder; it gets a tenth of the data. The copy is ``cp`` of what was just written, and a
-``sync``. Everything is timed from outside, in fresh processes, with the files synced to the disk.
+megatron-core's IndexedDatasetBuilder; it gets a tenth of the data. The disk's own rate is said twice: ``cp`` of what
+was made, and the writing alone: as many processes, the same way of writing, always the same bytes. Everything is timed
+from outside, in fresh processes, with the files synced to the disk. The seconds of all cores, user and system, say what
+it costs also where other work keeps the machine busy.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import NamedTuple
 
 from parse_speed import machine
 
@@ -37,9 +40,35 @@ for document in documents:
 builder.finalize(target + ".idx")
 """
 
+WRITERS = """
+import mmap, os, sys
+from pathlib import Path
+from datagen.direct import BUFFER, Files
+path, size, writers = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
+memory = mmap.mmap(-1, BUFFER)
+memory.write(os.urandom(BUFFER))
+for number in range(writers):
+    if not os.fork():
+        files = Files(path)
+        for place in range(number * BUFFER, size, writers * BUFFER):
+            files.write(memoryview(memory)[: size - place], place)
+        os._exit(0)
+sys.exit(max(os.wait()[1] for _ in range(writers)) > 0)
+"""
 
-def run(*command: str | Path) -> tuple[float, float]:
-    """Seconds and peak memory in MB of the largest process of ``command``, with all of it on the disk."""
+
+class Cost(NamedTuple):
+    """What a command took."""
+
+    seconds: float
+    core_seconds: float
+    """Of it and its children, in user and system mode."""
+    megabytes: float
+    """Peak memory of its largest process."""
+
+
+def run(*command: str | Path) -> Cost:
+    """The cost of ``command``, with all that it wrote on the disk."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONWARNINGS": "ignore"}
     start = time.perf_counter()
     process = subprocess.Popen(
@@ -50,7 +79,8 @@ def run(*command: str | Path) -> tuple[float, float]:
     if process.returncode:
         raise RuntimeError(f"{' '.join(map(str, command))} ended with {process.returncode}")
     os.sync()
-    return time.perf_counter() - start, usage.ru_maxrss / 1024
+    seconds = time.perf_counter() - start
+    return Cost(seconds, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024)
 
 
 def main() -> None:
@@ -65,10 +95,11 @@ def main() -> None:
     tokens = int(size / (2 if options.vocab_size < 65500 else 4))
 
     sys.stdout.write(f"{machine()}. {options.gigabytes:g} GB of .bin, vocabulary {options.vocab_size}.\n\n")
-    sys.stdout.write("| what | s | GB/s | peak of a process, MB |\n|---|--:|--:|--:|\n")
+    sys.stdout.write("| what | s | GB/s | core-seconds a GB | peak of a process, MB |\n|---|--:|--:|--:|--:|\n")
 
-    def row(what: str, written: float, cost: tuple[float, float]) -> None:
-        sys.stdout.write(f"| {what} | {cost[0]:.1f} | {written / cost[0] / 1e9:.2f} | {cost[1]:.0f} |\n")
+    def row(what: str, written: float, cost: Cost) -> None:
+        rate, work = written / cost.seconds / 1e9, cost.core_seconds / written * 1e9
+        sys.stdout.write(f"| {what} | {cost.seconds:.1f} | {rate:.2f} | {work:.2f} | {cost.megabytes:.0f} |\n")
         sys.stdout.flush()
 
     with tempfile.TemporaryDirectory(dir=options.directory) as folder:
@@ -82,6 +113,8 @@ def main() -> None:
             command = (*datagen, "--vocab-size", options.vocab_size, "--workers", workers)
             row(f"datagen tokens --workers {workers}", size, run(*command))
         copy = Path(folder) / "copy.bin"
+        row(f"the disk alone: {workers} writers", size, run(sys.executable, "-c", WRITERS, copy, int(size), workers))
+        copy.unlink()
         row("cp of the .bin", size, run("cp", data, copy))
         copy.unlink()
         row(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 
 import pytest
 from test_contract import call, document
@@ -42,7 +43,7 @@ def test_every_step_of_the_way_leaves_its_file(launched):
     assert all(json.loads((run / name).read_text())["schema_version"] == 1 for name in FILES if name.endswith(".json"))
     env = json.loads((run / "env.json").read_text())
     assert env["worker"]["megatron-core"]
-    assert env["nodes"][0]["cpus"] > 0
+    assert env["nodes"][0]["cpus"] == len(os.sched_getaffinity(0))  # whatever OMP_NUM_THREADS says
     assert len((run / "steps.jsonl").read_text().splitlines()) == 20
 
 

@@ -19,6 +19,8 @@ ENTRIES = [entry for entry in load_references() if entry.metric != "final_loss"]
 POINTS = [entry for entry in ENTRIES if usable(entry) and None not in must_agree(entry.key)]
 RECIPES = sorted({entry.key.recipe for entry in POINTS})
 STEPS = 12
+REPEATED = 0.015
+"""So far apart are numbers that one source printed of the same run, made twice: the last of them is chosen."""
 
 
 def of(recipe):
@@ -38,6 +40,7 @@ def run(entry, step_time_s):
         gpu=key.gpu,
         precision=key.precision,
         planned_steps=STEPS,
+        task=key.task,
     )
 
 
@@ -73,21 +76,22 @@ def test_hundreds_of_points_can_be_judged():
 
 @pytest.mark.parametrize("recipe", RECIPES)
 class TestEveryPoint:
+    """A run under all the conditions of a published number, version and layout too, is held against that number."""
+
     def test_the_published_time_passes(self, recipe):
         for entry in of(recipe):
-            found = verdict(entry, published_time(chosen(entry)))
-            assert (found.verdict, found.checks[0].reference) == ("pass", chosen(entry)), entry.id
-            assert found.checks[0].ratio == pytest.approx(1, rel=1e-6)
+            found = verdict(entry, published_time(entry))
+            (check,) = found.checks
+            assert (found.verdict, check.reference, check.differs) == ("pass", chosen(entry), ()), entry.id
+            assert check.ratio == pytest.approx(1, rel=1e-6 if chosen(entry) == entry else REPEATED), entry.id
 
     def test_ten_percent_slower_is_slow(self, recipe):
         for entry in of(recipe):
-            assert verdict(entry, 1.1 * published_time(chosen(entry))).verdict == "slow", entry.id
+            assert verdict(entry, 1.1 * published_time(entry)).verdict == "slow", entry.id
 
     def test_thirty_percent_faster_needs_a_look(self, recipe):
         for entry in of(recipe):
-            found = verdict(entry, published_time(chosen(entry)) / 1.3)
-            # A few published runs are so near the peak that 30 % more is impossible, and said to be.
-            assert found.verdict == "faster_than_expected" or "impossible_rate" in found.reason, entry.id
+            assert verdict(entry, published_time(entry) / 1.3).verdict == "faster_than_expected", entry.id
 
     def test_another_sequence_length_is_not_comparable_and_named(self, recipe):
         for entry in of(recipe):
@@ -98,7 +102,27 @@ class TestEveryPoint:
 
 
 class TestWhichEntry:
-    """Several published numbers match: the same framework, then the same image, then no flag, then the newest."""
+    """Several published numbers match: the same framework, version and variant, then no flag, then the newest."""
+
+    def test_a_published_number_is_its_own_reference(self):
+        """Or another one stands there that says the same of itself: a repeat."""
+        others = [entry for entry in POINTS if chosen(entry) != entry]
+        assert len(others) < 20
+        for entry in others:
+            said = {key: value for key, value in entry.key if value is not None}
+            assert said.items() <= dict(chosen(entry).key).items(), entry.id
+
+    def test_the_release_of_an_image_is_that_of_a_version(self):
+        ours = entry_of(1, key={"framework": "nemo1", "image": "registry.example/nemo:24.01.01"}).key
+        old = entry_of(10, key={"framework": "nemo1", "framework_version": "NeMo container 24.01"}, date="2024-02")
+        new = entry_of(11, key={"framework": "nemo1", "image": "nvcr.io/nvidia/nemo:24.07"}, date="2024-08")
+        assert choose([old, new], ours) == choose([new, old], ours) == old
+
+    def test_a_variant_is_used_for_a_run_that_names_it_only(self):
+        plain, variant = entry_of(10, date="2024-01"), entry_of(12, key={"variant": "eager"}, date="2024-02")
+        assert choose([plain, variant], plain.key) == plain
+        assert choose([plain, variant], variant.key) == variant
+        assert choose([variant], plain.key) == variant
 
     def test_a_run_like_a_published_one_is_held_against_that_framework_and_image(self):
         for entry in POINTS:
@@ -111,10 +135,11 @@ class TestWhichEntry:
         assert len(clean) > 350
         assert all(not set(chosen(entry).flags) - {"proxy"} for entry in clean)
 
-    def test_a_misprint_is_never_used(self):
-        misprints = [entry for entry in ENTRIES if "misprint" in entry.flags]
-        assert misprints
-        for entry in misprints:
+    @pytest.mark.parametrize("flag", ["misprint", "revised"])
+    def test_what_its_own_source_contradicts_is_never_used(self, flag):
+        wrong = [entry for entry in ENTRIES if flag in entry.flags]
+        assert wrong
+        for entry in wrong:
             assert choose(matching(entry.key, ENTRIES), entry.key) != entry
 
     def test_the_newest_of_several_releases(self):
@@ -149,7 +174,7 @@ class TestRank:
         ("better", "worse"),
         [
             ({"key": {"framework": "nemo2"}, "flags": ("rounded",)}, {"key": {"framework": "nemo1"}}),
-            ({"key": NEMO2, "flags": ("revised",)}, {"key": {"framework": "nemo2", "image": "nemo:25.09"}}),
+            ({"key": NEMO2, "flags": ("rounded",)}, {"key": {"framework": "nemo2", "image": "nemo:25.09"}}),
             ({"date": "2024-01"}, {"date": "2026-01", "flags": ("third_party",)}),
             ({"date": "2024-01"}, {"metric": "tflops_per_gpu", "better": "higher", "convention": "full"}),
             ({"date": "2024-01", "key": {"tp": 1}}, {"date": "2026-01", "key": {"tp": 2}}),
@@ -213,6 +238,7 @@ def test_what_a_source_does_not_say_is_not_comparable():
 
 def test_every_condition_that_must_agree_is_named_alone():
     other = {"task": "sft", "num_gpus": 16, "precision": "fp8", "num_layers": 4, "seq_length": 4096, "gbs": 64}
+    other["dimensions"] = "vocab_size 32000 of 128256"
     assert set(other) | {"recipe", "gpu"} == set(HARD)
     for name, value in other.items():
         ours = OURS.model_copy(update={name: value})

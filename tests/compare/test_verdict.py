@@ -117,12 +117,33 @@ class TestSanityBeforePerformance:
     def test_one_broken_repeat_of_three(self):
         self.check(run(llama(), 9.8), run(llama(), 9.8), run(llama(), 9.8, steps=3), says="only 3 steps")
 
-    def test_a_speed_that_no_gpu_has(self):
-        self.check(run(llama(), 1.0), says="impossible_rate")
-        assert run(llama(), 1.0).step_time_s is None
+    def test_a_speed_that_no_gpu_has_where_nothing_was_published(self):
+        spec = llama(96)
+        found = verdict(spec, run(spec, 1.0))
+        assert (found.verdict, found.exit_code, found.checks) == ("invalid_run", 4, ())
+        assert "impossible_rate" in found.reason
 
     def test_nothing_at_all(self):
         self.check(says="nothing was measured")
+
+
+class TestBeyondThePeak:
+    """Faster than the GPU can be is faster than any reference: a verdict that needs a look, and never a number."""
+
+    def test_is_faster_than_expected_and_said_not_to_be_believed(self):
+        found = verdict(llama(), run(llama(), 1.0))
+        assert (found.verdict, found.exit_code, found.checks) == ("faster_than_expected", 4, ())
+        assert "beyond the GPU's peak, so not to be believed" in found.reason
+        assert found.nearest.key.recipe == "llama3.1-8b"
+        assert run(llama(), 1.0).step_time_s is None
+
+    def test_one_of_three_repeats_is_enough(self):
+        found = verdict(llama(), run(llama(), 9.8), run(llama(), 9.8), run(llama(), 1.0))
+        assert (found.verdict, found.checks) == ("faster_than_expected", ())
+
+    def test_whatever_else_is_wrong_is_said_first(self):
+        found = verdict(llama(), run(llama(), 1.0, problems=(Problem("nan_loss", 7, "step 7"),)))
+        assert (found.verdict, "nan_loss" in found.reason) == ("invalid_run", True)
 
 
 class TestNoise:

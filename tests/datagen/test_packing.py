@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickletools
 import sys
 import tracemalloc
 from itertools import pairwise
@@ -81,6 +82,15 @@ def test_the_metadata_are_those_that_nemo_reads(tmp_path):
         "min_packed_seqlen": min(filled),
     }
     assert metadata.items() <= facts.items()
+
+
+def test_the_file_names_nothing_but_what_every_numpy_and_megatron_bridge_know(tmp_path):
+    make(tmp_path / "x")
+    with (tmp_path / "x.npy").open("rb") as file:
+        numpy.lib.format.read_magic(file)
+        numpy.lib.format.read_array_header_1_0(file)
+        called = [argument for opcode, argument, _ in pickletools.genops(file) if "GLOBAL" in opcode.name]
+    assert called == ["numpy.core.multiarray _reconstruct", "numpy ndarray", "numpy dtype"]
 
 
 def test_sequences_of_long_samples_do_not_come_first(tmp_path):

@@ -136,7 +136,7 @@ def test_the_bytes_are_those_of_this_version(tmp_path):
     """Whoever changes them must change ``datagen.__version__``: manifests elsewhere name the old bytes."""
     manifest = make(tmp_path / "x", tokens=200_000, vocab_size=128256)
     learnable = make(tmp_path / "y", tokens=200_000, vocab_size=500, learnable=True, documents="zipf")
-    assert manifest.version == "1"
+    assert manifest.version == "2"
     found = [file.crc32 for file in (*manifest.files, *learnable.files)]
     assert found == [("2f678f8a",), ("ae6038b8",), ("7f255d18",), ("c05bb7d2",)]
 

@@ -7,7 +7,9 @@ import time
 
 import pytest
 
+from benchrun import paths
 from benchrun.errors import SchedulerUnavailable
+from benchrun.launch.env import write_env
 from benchrun.launch.launcher import observe
 from benchrun.launch.rundir import create
 from benchrun.launch.scheduler import Phase
@@ -102,3 +104,12 @@ def test_a_job_that_only_its_own_file_remembers_is_found_there(says, run):
     observation = observe([run])[0]
     assert (observation.over, observation.job.id, observation.job.phase) == (True, "7", Phase.GONE)
     assert run.last_event("submitted")["job"] == "7"
+
+
+def test_a_copy_without_git_believes_what_it_is_told_of_its_commit(tmp_path, monkeypatch):
+    spec = resolve(Request("tiny-llama", precision="fp32", num_gpus=1))
+    run = create(tmp_path, spec, {"spec.json": spec.model_dump_json()})
+    monkeypatch.setattr(paths, "DATA", tmp_path)
+    monkeypatch.setenv("BENCHRUN_COMMIT", "e7b79bc")
+    write_env(run)
+    assert run.read_json("env.json")["commit"] == "e7b79bc"

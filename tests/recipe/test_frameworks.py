@@ -40,6 +40,7 @@ TP = ("layout.tp=2", "layout.sequence_parallel=true")
     ("framework", "overrides", "model"),
     [
         ("megatron-lm", (), DENSE),
+        ("megatron-core", (*TP, "training.tp_comm_overlap=true"), DENSE),
         ("nemo1", (), DENSE),
         ("nemo1", ("layout.ep=8",), EXPERTS),
         ("nemo2", (FSDP,), DENSE),
@@ -57,7 +58,7 @@ def test_what_a_framework_can_run_is_not_refused(tmp_path, framework, overrides,
     ("framework", "overrides", "model", "said"),
     [
         ("megatron-core", (FSDP,), DENSE, "megatron-core is launched without FSDP: fsdp (64) must be 1"),
-        ("megatron-core", (*TP, "training.tp_comm_overlap=true"), DENSE, "megatron-core has no userbuffers"),
+        ("hf", (*TP, "training.tp_comm_overlap=true"), DENSE, "hf has no userbuffers"),
         ("megatron-lm", (FSDP,), DENSE, "megatron-lm is launched without FSDP"),
         ("megatron-lm", ("training.tp_comm_overlap=true",), DENSE, "tp_comm_overlap needs tp (1) > 1"),
         ("nemo2", ("training.recompute.policy=full",), DENSE, "nemo2 knows no recompute.policy (full)"),
@@ -88,6 +89,28 @@ def test_what_it_cannot_run_is_refused_with_the_reason(tmp_path, framework, over
 def test_fine_tuning_is_refused_where_it_would_not_be_one(tmp_path, framework, task):
     with pytest.raises(UserError, match=f"for {task}"):
         resolved(tmp_path, framework, FSDP if framework == "maxtext" else "layout.cp=2", task=task)
+
+
+SYNTHETIC = ("data.kind=synthetic", "mbs=1")
+
+
+@pytest.mark.parametrize(
+    ("framework", "overrides", "said"),
+    [
+        ("megatron-lm", (), "megatron-lm reads no conversations: take nemo2, megatron-bridge or hf for sft"),
+        ("megatron-core", (), "megatron-core reads no conversations"),
+        ("nemo2", ("mbs=2",), "nemo2 takes packed sequences one at a time: mbs (2) must be 1"),
+        ("megatron-bridge", ("mbs=2",), "megatron-bridge takes packed sequences one at a time: mbs (2) must be 1"),
+        ("nemo2", ("layout.cp=2",), "packed for one rank each: cp (2) must be 1"),
+        ("nemo2", ("data.instructions.mean_length=1025",), "mean_length (1025) must be at most 1024, for lognormal"),
+    ],
+)
+def test_a_fine_tune_on_conversations_gets_them_or_is_refused(tmp_path, framework, overrides, said):
+    with pytest.raises(UserError) as error:
+        resolved(tmp_path, framework, *SYNTHETIC, *overrides, task="sft")
+    assert said in str(error.value)
+    # The same is not refused where it is fed tokens.
+    assert resolved(tmp_path, framework, *overrides, task="sft").data.kind == "mock"
 
 
 @pytest.mark.parametrize("framework", ["nemo1", "nemo2", "megatron-bridge", "megatron-lm", "maxtext"])

@@ -6,8 +6,11 @@ from dataclasses import replace
 
 import pytest
 
+from benchrun import paths
 from benchrun.errors import UserError
 from benchrun.recipe import catalogue
+from benchrun.recipe.layout import slow_links
+from benchrun.recipe.listing import listed
 from benchrun.recipe.resolve import resolve, resolve_point
 from benchrun.recipe.select import Request, select
 
@@ -121,3 +124,19 @@ class TestFp8:
 
     def test_sizes_must_suit_the_units(self):
         assert "multiple of 16 in fp8" in self.refused("llama3.1-8b", "H100", "model.ffn_hidden_size=14340")
+
+
+class TestSlowLinks:
+    """Tensor parallelism over the network runs, and is warned of."""
+
+    def test_is_said_with_the_nodes_it_is_for(self):
+        point = ("nemotron4-15b", "H100", "bf16", 16, "nemo1")
+        off = ("training.tp_comm_overlap=false", "cluster.gpus_per_node=2")
+        assert "tp 4 reaches over nodes of 2 (cluster dgx-h100)" in slow_links(resolve(Request(*point, overrides=off)))
+        assert slow_links(resolve(Request(*point))) is None
+
+    @pytest.mark.parametrize("name", catalogue.names(paths.RECIPES))
+    def test_no_shipped_point_has_it(self, name):
+        per_node = {"H100": 8, "H200": 8, "GH200": 1, "CPU": 8}
+        wide = [row for row in listed(catalogue.recipe_file(name)) if row["tp"] > per_node[row["gpu"]]]
+        assert wide == []

@@ -20,7 +20,7 @@ def memory(recipe, gpu, precision, num_gpus, *overrides, framework=None):
 # Peaks of allocated memory in GiB, measured with megatron-core 0.19.2 and transformer-engine 2.11.0, gradients in FP32.
 MEASURED = [
     (("llama2-7b", "H200", "fp8", 8, "mbs=2"), 77),
-    (("llama2-13b", "H200", "fp8", 8), 115),
+    (("llama2-13b", "H200", "fp8", 8, "mbs=1"), 115),
     (("llama3.1-8b", "H200", "fp8", 8), 91),
     (("llama3.1-8b", "H200", "bf16", 8), 96),
     (("llama2-7b", "H200", "fp8", 4, WHOLE_7B, "mbs=2", "gbs=64"), 87),

@@ -5,9 +5,11 @@ from __future__ import annotations
 import pytest
 
 from benchrun import paths
+from benchrun.compare import conditions
 from benchrun.errors import UserError
 from benchrun.recipe.resolve import resolve
 from benchrun.recipe.select import Request
+from benchrun.render import render
 
 
 def refused(*request, **more):
@@ -50,6 +52,62 @@ class TestScaling:
         assert "nearest: 2, 4" in refused("tiny-llama", "CPU", "fp32", 3).hint
         spec = resolve(Request("llama3.1-70b", "H100", "bf16", 32))
         assert (spec.model.num_layers, spec.layout.pp) == (80, 4)
+
+
+class TestApart:
+    """Points that share all but batch and sequence."""
+
+    POINT = ("llama2-70b-lora", "H100", "fp8", 8)
+
+    def test_the_first_is_meant_where_nothing_is_said(self):
+        spec = resolve(Request(*self.POINT))
+        assert (spec.gbs, spec.seq_length, spec.layout.pp) == (32, 4096, 4)
+
+    @pytest.mark.parametrize("override", ["gbs=8", "seq_length=8192"])
+    def test_set_chooses_the_one_that_has_it_and_its_layout(self, override):
+        spec = resolve(Request(*self.POINT, overrides=(override,)))
+        assert (spec.gbs, spec.seq_length, spec.layout.tp, spec.layout.pp) == (8, 8192, 4, 1)
+        assert spec.source.startswith("MLPerf")
+        assert spec.training.lora.target_modules == ("linear_qkv", "linear_proj")
+        assert (spec.proxy, spec.reduced, spec.model.max_position_embeddings) == (False, (), 8192)
+
+    def test_a_batch_that_none_has_is_set_on_the_first(self):
+        spec = resolve(Request(*self.POINT, overrides=("gbs=64",)))
+        assert (spec.gbs, spec.seq_length, spec.layout.pp) == (64, 4096, 4)
+
+    def test_two_that_say_the_same_are_refused(self, tmp_path):
+        text = TestModels.RECIPE
+        path = tmp_path / "mine.yaml"
+        first = text.index("  - gpu: H100")
+        path.write_text(text + "\n" + text[first : text.index("\n\n", first)] + "\n")
+        assert "several points have H100, bf16, 8 GPUs" in refused(str(path), "H100", "bf16", 8).message
+
+
+class TestProxies:
+    """A model with something cut off is labelled with what it was, and never compared with the whole one."""
+
+    def test_names_what_was_cut(self):
+        spec = resolve(Request("llama3.1-405b", "H100", "bf16", 1))
+        assert spec.reduced == ("num_layers 1 of 126", "vocab_size 16032 of 128256")
+        grok = resolve(Request("grok1-314b", "GH200", "fp8", 1))
+        assert grok.reduced == ("num_layers 1 of 64", "moe.num_experts 2 of 8")
+        assert "PROXY: num_layers 1 of 64, moe.num_experts 2 of 8" in render(grok)["job.sh"]
+
+    def test_any_dimension_makes_one_but_those_that_are_no_work(self):
+        spec = resolve(Request("llama3.1-8b", "H100", "bf16", 8, overrides=("model.hidden_size=2048",)))
+        assert (spec.proxy, conditions(spec).dimensions) == (True, "hidden_size 2048 of 4096")
+        more = resolve(Request("llama3.1-8b", "H100", "bf16", 8, overrides=("model.max_position_embeddings=16384",)))
+        assert (more.proxy, conditions(more)) == (
+            False,
+            conditions(resolve(Request("llama3.1-8b", "H100", "bf16", 8))),
+        )
+
+    def test_a_mistake_in_what_a_point_cuts_has_its_line(self, tmp_path):
+        path = tmp_path / "mine.yaml"
+        path.write_text(TestModels.RECIPE.replace("    mbs: 1\n", "    model: {vocabulary: 32}\n    mbs: 1\n", 1))
+        line = path.read_text().splitlines().index("    model: {vocabulary: 32}") + 1
+        error = refused(str(path), "H100", "bf16", 8)
+        assert (error.where, "model.vocabulary" in error.message) == (f"{path}:{line}", True)
 
 
 class TestGenerations:

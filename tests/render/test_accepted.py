@@ -114,6 +114,7 @@ def imports(text: str) -> set[str]:
     ("llama", "lora", (*SPREAD, "training.distributed_optimizer=false", "training.overlap_param_gather=false")),
     ("nemotron", "pretrain", WIDE["nemotron"]), ("gpt3", "pretrain", WIDE["gpt3"]), ("grok", "pretrain", WIDE["grok"]),
     ("mixtral", "pretrain", WIDE["mixtral"]), ("mixtral", "pretrain", (*WIDE["mixtral"], "data.kind=synthetic")),
+    ("llama", "sft", (*SPREAD, "data.kind=synthetic")), ("llama", "lora", (*SPREAD, "data.kind=synthetic")),
 ])  # fmt: skip
 @pytest.mark.parametrize("precision", ["bf16", "fp8"])
 def test_python_drivers_call_what_there_is(tmp_path, framework, file, release, kind, task, more, precision):
@@ -128,6 +129,7 @@ def test_python_drivers_call_what_there_is(tmp_path, framework, file, release, k
             assert keywords <= signatures[name], name
     assert {"OptimizerConfig", "DistributedDataParallelConfig"} <= seen
     assert ("LoRA" in seen) == (task == "lora")
+    assert ("PackedSequenceSpecs" in seen) == (task != "pretrain" and "data.kind=synthetic" in more)
 
 
 def of_type(kind: str, value: str) -> bool:
@@ -194,7 +196,7 @@ def test_policies_are_offered_that_the_memory_estimate_may_not_know(framework):
 )
 def test_synthetic_data_reach_the_driver(tmp_path, framework, file):
     files = render(spec(tmp_path, "llama", framework, *SPREAD, "data.kind=synthetic"))
-    assert f'{file} "$BENCHRUN_DATA"/vocab' in files["job.sh"]
+    assert re.search(rf'{file} "\$BENCHRUN_DATA"/vocab[^/]*/tokens$', files["job.sh"], re.MULTILINE)
     assert "sys.argv[1]" in files[file]
 
 

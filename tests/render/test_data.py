@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 
@@ -79,12 +80,60 @@ def test_the_command_is_one_that_the_generator_takes():
     assert parameters.vocab_size == spec.model.vocab_size
 
 
+def fine_tune(name, framework, *overrides, runtime="none"):
+    file = catalogue.recipe_file(name)
+    point = next(p for p in catalogue.points(file.recipe) if (p.framework, p.gpu) == (framework, "H100"))
+    cluster = (f"cluster.container.runtime={runtime}", "cluster.container.options=[]", "data.kind=synthetic")
+    spec = resolve_point(file, point, "dgx-h100", (*cluster, *overrides))
+    return spec, render(spec)
+
+
+@pytest.mark.parametrize(
+    ("name", "framework", "file"),
+    [
+        ("llama3-8b-sft", "nemo2", "train_nemo2.py"),
+        ("llama3-70b-lora", "megatron-bridge", "train_megatron_bridge.py"),
+    ],
+)
+def test_a_fine_tune_is_given_packed_conversations(tmp_path, name, framework, file):
+    """Every option of the script through the generator's own command line, its files where the driver reads them."""
+    import shlex
+
+    from datagen.cli.sft import command
+    from datagen.sft import Parameters
+    from datagen.sft_files import make_sft
+
+    spec, files = fine_tune(name, framework, "data.instructions.samples=300", "data.instructions.lengths=zipf")
+    text = files["job.sh"]
+    words = shlex.split(text[text.index("-m datagen sft") : text.index("\n)", text.index("-m datagen sft"))])
+    given = command.make_context("sft", words[3:]).params
+    parameters = Parameters(**{key: given[key] for key in Parameters.model_fields})
+    chosen = spec.data.instructions.model_dump()
+    assert parameters.model_dump(include=chosen.keys()) == chosen
+    assert (parameters.format, parameters.seq_length, parameters.vocab_size) == ("packed", 4096, 128256)
+    root = f'"$BENCHRUN_DATA"/{spec.data_set}'
+    assert f"-m datagen tokenizer --output {root}/tokenizer\n  --vocab-size 128256\n" in text
+    assert f"\n  python3 -u {file} {root}\n" in text
+    assert f'cp "$BENCHRUN_DATA/{spec.data_set}/sft.json" data.json' in text
+    make_sft(tmp_path / "sft", parameters, None, 1, lambda done, total: None)
+    read = set(re.findall(r'sys\.argv\[1\] \+ "/(\S+)"', files[file]))
+    assert read == {"sft.npy", "sft.metadata.json", "tokenizer"}
+    assert read - {"tokenizer"} <= {path.name for path in tmp_path.iterdir()}
+
+
+def test_sequences_of_another_length_are_another_data_set():
+    names = {
+        fine_tune("llama3-8b-sft", framework, *more)[0].data_set
+        for framework in ("nemo2", "megatron-bridge")
+        for more in ((), ("seq_length=2048",))
+    }
+    assert len(names) == 2  # both frameworks read the same files
+
+
 @pytest.mark.parametrize("runtime", CONTAINERS)
 def test_a_fine_tune_is_given_conversations_and_the_tokenizer_that_reads_them(tmp_path, runtime):
-    file = catalogue.recipe_file("mistral-7b-hf")
-    cluster = (f"cluster.container.runtime={runtime}", "cluster.container.options=[]", "data.kind=synthetic")
-    spec = resolve_point(file, catalogue.points(file.recipe)[0], "dgx-h100", cluster)
-    text = render(spec)["job.sh"]
+    spec, files = fine_tune("mistral-7b-hf", "hf", runtime=runtime)
+    text = files["job.sh"]
     mount, root = CONTAINERS[runtime]
     assert f"-m datagen tokenizer --output {root}/{spec.data_set}/tokenizer\n  --vocab-size 32000\n" in text
     assert f"-m datagen sft --output {root}/{spec.data_set}/sft --format chat\n  --samples 10000 " in text

@@ -40,14 +40,14 @@ def cases() -> list:
 
 
 def reviewed(file: RecipeFile) -> Iterator[Point]:
-    """The largest point of the whole model for each framework: on H100 before others, in FP8 before others."""
+    """The largest point of the whole model for each framework: on H100, in FP8, with the usual batch before others."""
     groups: dict[tuple[str, ...], list[Point]] = {}
     for point in catalogue.points(file.recipe):
         if point.group.num_layers is None:
             apart = (point.gpu, point.precision) if file.name == EVERYWHERE else ()
             groups.setdefault((point.framework, *apart), []).append(point)
     for points in groups.values():
-        yield max(points, key=lambda p: (p.gpu == "H100", p.precision == "fp8", p.num_gpus))
+        yield max(points, key=lambda p: (p.gpu == "H100", p.precision == "fp8", p.group.gbs is None, p.num_gpus))
 
 
 def same_or_update(request, path, text):

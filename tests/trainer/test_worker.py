@@ -94,6 +94,9 @@ def test_first_rank_echoes_the_configuration_and_last_rank_prints_megatrons_step
     assert "iteration" not in first[1]
     assert len(STEP.findall(last[1])) == 1
     assert last[1].count("lm loss") == 4
+    assert '"fp8_modules": {}' in last[1]
+    assert '"optimizer": "torch.optim.adamw.AdamW"' in last[1]
+    assert '"exp_avg": "float32", "exp_avg_sq": "float32"' in last[1]
     assert last[1].count('benchrun done: {"steps": 4, "peak_rss_gib": ') == 1
 
 

@@ -1,0 +1,67 @@
+"""What ran, read off the model and the optimizer after the first step: not what was asked for."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from typing import Any
+
+import torch
+from megatron.core.optimizer import clip_grads
+
+from benchrun.trainer import shims
+from benchrun.trainer.optimizer import parts
+
+
+def in_use(model: list[Any], optimizer: Any) -> dict[str, Any]:
+    """Facts about this rank: kinds of weights and layers, FP8 scaling at work, the optimizer and its states."""
+    modules = [module for chunk in model for module in chunk.modules()]
+    parameters = [parameter for chunk in model for parameter in chunk.parameters()]
+    # Attention says so too, but its products are in FP8 only where the recipe has fp8_dpa.
+    fp8 = [m for m in modules if getattr(m, "fp8", False) and any(True for _ in m.parameters(recurse=False))]
+    recipes = [module.fp8_meta["recipe"] for module in fp8]
+    first = parts(optimizer)[0]
+    return {
+        "weights": Counter(_kind(parameter) for parameter in parameters),
+        "gradients": sorted({_name(p.main_grad.dtype) for p in parameters if hasattr(p, "main_grad")}),
+        "fp8_modules": Counter(type(module).__name__ for module in fp8),
+        "fp8_recipes": sorted({_recipe(recipe) for recipe in recipes}),
+        "fp8_attention": any(getattr(recipe, "fp8_dpa", False) for recipe in recipes),
+        "attention": sorted({type(module).__name__ for module in modules if "Attention" in type(module).__name__}),
+        "optimizer": f"{type(first).__module__}.{type(first).__name__}",
+        "optimizer_states": _states(first),
+        "gradient_norm": clip_grads.l2_norm_impl.__name__,
+        "output_layer_gradient": _output_layer_gradient(),
+        "graphed_modules": sum(hasattr(module, "cudagraph_manager") for module in modules),
+    }
+
+
+def _kind(parameter: torch.Tensor) -> str:
+    """bfloat16, float32, or the class of a quantised tensor: Float8Tensor, Float8BlockwiseQTensor."""
+    for tensor in (parameter, parameter.data):
+        if type(tensor).__name__ not in ("Parameter", "Tensor"):
+            return type(tensor).__name__
+    return _name(parameter.dtype)
+
+
+def _recipe(recipe: Any) -> str:
+    """transformer-engine's name of it: megatron.core may have a class of its own below."""
+    names = (kind.__name__ for kind in type(recipe).__mro__ if kind.__module__.startswith("transformer_engine"))
+    return next(names, type(recipe).__name__)
+
+
+def _output_layer_gradient() -> str:
+    module = sys.modules.get(shims.WGRAD)
+    if module is None:
+        return "autograd"
+    return "torch.addmm" if module.wgrad_gemm_accum_fp32 is shims.wgrad_fp32 else "APEX"
+
+
+def _states(optimizer: Any) -> dict[str, str]:
+    """Precision of what the optimizer keeps for one weight (int16: the bits that a BF16 weight lacks of FP32)."""
+    kept: dict[str, Any] = next((state for state in optimizer.state.values() if state), {})
+    return {name: _kind(value) for name, value in kept.items() if torch.is_tensor(value)}
+
+
+def _name(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")

@@ -1,0 +1,87 @@
+"""RunSpec -> this rank's part of the model, wrapped for data parallelism."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from megatron.core import parallel_state
+from megatron.core.distributed import DistributedDataParallel, DistributedDataParallelConfig
+from megatron.core.models.gpt import GPTModel
+from megatron.core.models.gpt.gpt_layer_specs import get_gpt_decoder_block_spec
+from megatron.core.transformer import TransformerConfig
+from megatron.core.transformer.module import Float16Module
+
+from benchrun.recipe.spec import RunSpec
+from benchrun.trainer import weights
+from benchrun.trainer.config import has_transformer_engine
+from benchrun.trainer.layers import Attention, Norm
+
+VOCAB_MULTIPLE = 128
+"""The vocabulary is padded to this, as Megatron-LM does; not to a multiple of tp, so that layouts stay comparable."""
+
+
+def build_model(spec: RunSpec, config: TransformerConfig) -> list[Any]:
+    """This rank's model: one chunk, or one a virtual pipeline stage, each wrapped for data parallelism."""
+    chunks = [_chunk(spec, config, stage) for stage in range(spec.layout.vp)]
+    if weights.layout_independent(spec):
+        weights.initialise(spec, chunks)
+    if spec.gpu != "CPU":
+        chunks = [chunk.cuda() for chunk in chunks]
+    if spec.precision != "fp32":
+        chunks = [Float16Module(config, chunk) for chunk in chunks]
+    training = spec.training
+    ddp = DistributedDataParallelConfig(
+        grad_reduce_in_fp32=training.grad_reduce_in_fp32,
+        overlap_grad_reduce=training.overlap_grad_reduce,
+        overlap_param_gather=training.overlap_param_gather,
+        align_param_gather=aligned(spec),
+        use_distributed_optimizer=training.distributed_optimizer,
+        fp8_param_gather=spec.precision == "fp8" and training.fp8.param_gather,
+    )
+    # Only the first chunk's backward ends the step: bucketing the others would delay their communication.
+    return [
+        DistributedDataParallel(config, ddp, chunk, disable_bucketing=position > 0)
+        for position, chunk in enumerate(chunks)
+    ]
+
+
+def aligned(spec: RunSpec) -> bool:
+    """Whether the schedule, not each layer, starts the gathering of weights: so do all stages of an interleaved one."""
+    return spec.training.overlap_param_gather and spec.layout.vp > 1
+
+
+def _chunk(spec: RunSpec, config: TransformerConfig, stage: int) -> GPTModel:
+    vp_stage = stage if spec.layout.vp > 1 else None
+    pre = parallel_state.is_pipeline_first_stage(ignore_virtual=False, vp_stage=vp_stage)
+    post = parallel_state.is_pipeline_last_stage(ignore_virtual=False, vp_stage=vp_stage)
+    model = spec.model
+    return GPTModel(
+        config=config,
+        transformer_layer_spec=_layer_spec(spec, config, vp_stage),
+        vocab_size=-(-model.vocab_size // VOCAB_MULTIPLE) * VOCAB_MULTIPLE,
+        max_sequence_length=model.max_position_embeddings,
+        pre_process=pre,
+        post_process=post,
+        parallel_output=True,
+        share_embeddings_and_output_weights=model.tied_embeddings,
+        position_embedding_type="rope" if model.position_embedding == "rope" else "learned_absolute",
+        rotary_percent=model.rotary_percent,
+        rotary_base=model.rotary_base,
+        vp_stage=vp_stage,
+    )
+
+
+def _layer_spec(spec: RunSpec, config: TransformerConfig, vp_stage: int | None) -> Any:
+    """transformer-engine's layers where it is there; else megatron.core's own, with our norm and attention."""
+    if has_transformer_engine():
+        return get_gpt_decoder_block_spec(config, use_transformer_engine=True, vp_stage=vp_stage)
+    normalization = "RMSNorm" if spec.model.normalization == "RMSNorm" else None
+    block = get_gpt_decoder_block_spec(
+        config, use_transformer_engine=False, normalization=normalization, vp_stage=vp_stage
+    )
+    block.layer_norm = Norm
+    for layer in block.layer_specs:
+        layer.submodules.input_layernorm = Norm
+        layer.submodules.pre_mlp_layernorm = Norm
+        layer.submodules.self_attention.submodules.core_attention = Attention
+    return block

@@ -1,0 +1,43 @@
+"""The suite that runs both sides of a published comparison: the measured ratio is said beside the published one."""
+
+from __future__ import annotations
+
+from benchrun import flow
+from benchrun.compare import load_references
+from benchrun.metrics.measure import measure
+from benchrun.parse import Log, Rows, Step
+from benchrun.recipe.select import Request
+from benchrun.report.fsdp import fsdp_over_3d
+from benchrun.report.runs import RunResult
+
+SUITE = flow.resolve_all(Request("fsdp-against-3d"))
+PUBLISHED = {8: 0.78, 16: 0.88, 32: 0.89, 64: 0.86, 128: 0.96}
+
+
+def result(spec, step_time_s):
+    rows = Rows(Step(step=i, step_time_s=step_time_s, line=i, loss=2.0) for i in range(1, 13))
+    model = {key: getattr(spec, key) for key in ("model", "seq_length", "gbs", "num_gpus", "gpu", "precision")}
+    return RunResult("x", spec, measure(Log("x.log", "nemo2", rows), planned_steps=12, **model), None)
+
+
+def lines(specs, fsdp_s, other_s=2.0):
+    results = [result(spec, fsdp_s if spec.layout.fsdp > 1 else other_s) for spec in specs]
+    return list(fsdp_over_3d(results, load_references()))
+
+
+def test_each_scale_has_its_ratio_beside_the_published_one():
+    found = lines(SUITE, 2.5)
+    assert len(found) == len(PUBLISHED)
+    for line, (num_gpus, ratio) in zip(found, PUBLISHED.items(), strict=True):
+        assert line.startswith(f"FSDP reached 0.80 of the speed of 3D parallelism (gpt-20b, bf16, {num_gpus} x H100,")
+        assert f"published: {ratio:g} x (NVIDIA 2023-12-04" in line
+
+
+def test_one_side_alone_gives_no_ratio():
+    assert lines([spec for spec in SUITE if spec.layout.fsdp == 1], 2.5) == []
+    assert lines([spec for spec in SUITE if (spec.layout.fsdp > 1) == (spec.num_gpus > 8)], 2.5) == []
+
+
+def test_what_nobody_published_is_said():
+    (line,) = lines([spec.model_copy(update={"reduced": ("num_layers 2 of 44",)}) for spec in SUITE[:2]], 4.0)
+    assert line.startswith("FSDP reached 0.50") and line.endswith("no ratio was published")

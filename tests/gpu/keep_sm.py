@@ -1,0 +1,60 @@
+"""A copy of a wheel whose CUDA libraries hold machine code for one kind of GPU alone.
+
+    keep_sm.py 90 IN.whl OUT.whl
+
+The code for the others is zeroed in place: headers and sizes stay, so the CUDA runtime finds its way as before, and
+zeros compress to nothing. On any other kind of GPU the result does not run.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import struct
+import sys
+import zipfile
+
+# A fat binary: a header (magic, version 1, its own size 16, bytes that follow), then entries, each with a header
+# (kind, version, its own size, bytes of code) that names the GPU at byte 28. As nvcc 12 and 13 write it.
+CONTAINER = struct.pack("<IHH", 0xBA55ED50, 1, 16)
+MACHINE_CODE = 2
+
+
+def keep(library: bytearray, sm: int) -> int:
+    """Zero the code that is not machine code for ``sm``, in place; return how many bytes of code were kept."""
+    kept, at = 0, library.find(CONTAINER)
+    while at >= 0:
+        (size,) = struct.unpack_from("<Q", library, at + 8)
+        at, end = at + 16, at + 16 + size
+        while at < end:
+            kind, _, header, code = struct.unpack_from("<HHIQ", library, at)
+            (gpu,) = struct.unpack_from("<I", library, at + 28)
+            if header < 32 or at + header + code > end:
+                raise SystemExit(f"keep_sm: no fat binary as known at byte {at}")
+            if kind == MACHINE_CODE and gpu == sm:
+                kept += code
+            else:
+                library[at + header : at + header + code] = bytes(code)
+            at += header + code
+        at = library.find(CONTAINER, end)
+    return kept
+
+
+def main(sm: int, source: str, target: str) -> None:
+    with zipfile.ZipFile(source) as old, zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as new:
+        digests = {}
+        for entry in old.infolist():
+            content = bytearray(old.read(entry))
+            if entry.filename.endswith(".so") and CONTAINER in content:
+                if not keep(content, sm):
+                    raise SystemExit(f"keep_sm: {entry.filename} holds no code for sm_{sm}")
+                digest = base64.urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b"=").decode()
+                digests[entry.filename] = f"{entry.filename},sha256={digest},{len(content)}"
+            elif entry.filename.endswith(".dist-info/RECORD"):
+                rows = content.decode().splitlines()
+                content = bytearray("".join(f"{digests.get(row.split(',')[0], row)}\n" for row in rows).encode())
+            new.writestr(entry, bytes(content), zipfile.ZIP_DEFLATED)
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), *sys.argv[2:])

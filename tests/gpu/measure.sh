@@ -1,0 +1,62 @@
+#!/usr/bin/env bash
+# Measures suites on a GPU node that has neither Slurm nor network: benchrun launch -> sbatch -> srun -> log -> compare.
+#
+#   measure.sh PACK OUT SUITE...     PACK as pack.sh made it; OUT gets runs.tar.xz; SUITE is a name or a file
+#
+# All jobs are queued at once and Slurm puts them on the GPUs. What has not ended after LIMIT_S (480) seconds is cancelled,
+# so that the rest comes back in time. Also read: MEM_MIB and FAKE_GPUS (node.sh), BENCHRUN_COMMIT (where there is no .git).
+# The last thing printed is the table. Exit code as of benchrun compare.
+set -euo pipefail
+
+[ $# -ge 3 ] || { sed -n '2,9p' "$0" && exit 2; }
+pack=$(realpath "$1") out=$(mkdir -p "$2" && realpath "$2")
+suites=("${@:3}")
+checkout=$(realpath "$(dirname "${BASH_SOURCE[0]}")/../..")
+home=${BENCHRUN_HOME:-/opt/benchrun} # a neutral place: its paths stand in logs and results
+deadline=$((SECONDS + ${LIMIT_S:-480}))
+export BENCHRUN_NODE_DIR=$home/slurm BENCHRUN_RESULTS=$home/results PYTHONPATH=$home/site PYTHONUNBUFFERED=1
+
+# shellcheck disable=SC2317  # the trap calls it
+pack_up() { # whatever happened: the runs without the copies of the worker, and what Slurm said
+  bash "$checkout/tests/gpu/node.sh" stop || true
+  cd "$home"
+  find results slurm/log -type f -not -path '*/worker/*' -not -path 'results/data/*' -size -16M -print0 |
+    tar --null -T - -cJf "$out/runs.tar.xz"
+}
+
+rm -rf "${home:?}"/{src,site,results,ids}
+mkdir -p "$home"/{src,site,results/runs,slurm/log}
+trap pack_up EXIT
+tar -C "$checkout" -c benchrun datagen recipes templates results/reference tests/gpu | tar -C "$home/src" -x
+if [ -d "$pack/wheels" ]; then
+  python3 -m pip install --quiet --no-index --no-deps --no-compile --no-cache-dir --disable-pip-version-check \
+    --root-user-action=ignore --target "$home/site" "$pack"/wheels/*.whl
+fi
+bash "$checkout/tests/gpu/node.sh" start "$pack"
+eval "$(bash "$checkout/tests/gpu/node.sh" env)"
+
+cd "$home/src"
+gpus=$(find "$BENCHRUN_NODE_DIR/dev" -name 'gpu*' | wc -l)
+cpus=$(sinfo -h -o %c)
+gpu=CPU
+[ "${FAKE_GPUS:-0}" -gt 0 ] || gpu=$(nvidia-smi --query-gpu=name --format=csv,noheader --id=0 | awk '{ print $2 }')
+for suite in "${suites[@]}"; do
+  python3 -m benchrun launch "$suite" --cluster tests/gpu/node.yaml --set "cluster.gpu=$gpu" \
+    --set "cluster.gpus_per_node=$gpus" --set "cluster.cpus_per_task=$((cpus / gpus))" >>"$home/ids" ||
+    echo "measure: $suite was not launched whole" >&2
+done
+mapfile -t ids <"$home/ids"
+[ ${#ids[@]} -gt 0 ] || exit 3
+
+while [ -n "$(squeue -h)" ] && [ $SECONDS -lt $deadline ]; do sleep 2; done
+if [ -n "$(squeue -h)" ]; then
+  echo "measure: out of time, cancelling what is left" >&2
+  squeue -h -o %j | xargs python3 -m benchrun cancel
+  while [ -n "$(squeue -h)" ]; do sleep 1; done
+fi
+
+code=0
+python3 -m benchrun compare "${ids[@]}" || code=$?
+python3 -m benchrun status "${ids[@]}"
+python3 -m benchrun report
+exit $code

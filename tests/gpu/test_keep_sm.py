@@ -1,0 +1,33 @@
+"""What pack.sh cuts out of a library is the code of other GPUs, and nothing else."""
+
+import struct
+import zipfile
+
+import pytest
+from keep_sm import keep, main
+
+PTX, MACHINE_CODE = 1, 2
+
+
+def container(*entries):
+    body = b"".join(
+        struct.pack("<HHIQ", kind, 257, 64, 16) + bytes(12) + struct.pack("<I", gpu) + bytes(32) + bytes([gpu]) * 16
+        for kind, gpu in entries
+    )
+    return struct.pack("<IHHQ", 0xBA55ED50, 1, 16, len(body)) + body
+
+
+def test_the_code_for_one_gpu_stays_and_the_rest_is_zeroed_in_place():
+    library = bytearray(b"elf" + container((MACHINE_CODE, 80), (MACHINE_CODE, 90), (PTX, 90)) + b"rest")
+    size = len(library)
+    assert keep(library, 90) == 16
+    assert len(library) == size and library.startswith(b"elf") and library.endswith(b"rest")
+    assert library.count(bytes([90]) * 16) == 1 and bytes([80]) * 16 not in library
+    assert keep(library, 90) == 16  # all headers are still there
+
+
+def test_a_wheel_without_code_for_the_gpu_is_refused(tmp_path):
+    with zipfile.ZipFile(tmp_path / "in.whl", "w") as wheel:
+        wheel.writestr("lib.so", container((MACHINE_CODE, 80)))
+    with pytest.raises(SystemExit, match="no code for sm_90"):
+        main(90, str(tmp_path / "in.whl"), str(tmp_path / "out.whl"))

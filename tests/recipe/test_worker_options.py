@@ -1,0 +1,100 @@
+"""What only the worker can be told: refused where it cannot be, and counted in the memory of a GPU."""
+
+from __future__ import annotations
+
+import pytest
+
+from benchrun.errors import UserError
+from benchrun.recipe.memory import estimate
+from benchrun.recipe.resolve import resolve
+from benchrun.recipe.select import Request
+
+AWARE = "training.optimizer.precision_aware=true"
+BF16_MOMENTS = (AWARE, "training.optimizer.exp_avg=bf16", "training.optimizer.exp_avg_sq=bf16")
+WORKER = "megatron-core"
+
+
+def spec(recipe, *overrides, precision="fp8", framework=WORKER, num_gpus=8):
+    return resolve(Request(recipe, "H200", precision, num_gpus, framework, overrides=overrides))
+
+
+@pytest.mark.parametrize(
+    ("recipe", "precision", "overrides", "said"),
+    [
+        ("llama2-7b", "fp8", ("training.optimizer.exp_avg=bf16",), "need optimizer.precision_aware"),
+        (
+            "llama2-7b",
+            "bf16",
+            (AWARE, "training.distributed_optimizer=false", "training.overlap_param_gather=false"),
+            "optimizer.precision_aware needs distributed_optimizer",
+        ),
+        (
+            "llama2-7b",
+            "fp8",
+            ("training.distributed_optimizer=false", "training.overlap_param_gather=false"),
+            "fp8.param_gather needs distributed_optimizer",
+        ),
+        ("llama2-7b", "fp8", (AWARE, "training.fp8.tp_only_amax_reduction=true"), "ranks with different FP8 weights"),
+        ("llama2-7b", "bf16", ("training.recompute.modules=[mlp]",), "belong to granularity selective"),
+        (
+            "mixtral-8x7b",
+            "fp8",
+            ("training.recompute={granularity: selective, modules: [moe_act]}",),
+            "moe_act cannot be computed again under delayed scaling",
+        ),
+        ("llama2-7b", "bf16", ("training.recompute={granularity: selective, modules: [moe]}",), "has no experts"),
+        ("llama2-7b", "bf16", ("training.cp_comm=a2a",), "cp 1 on H200 takes p2p"),
+        ("llama2-7b", "bf16", ("training.cp_comm=a2a", "layout.cp=2", "model.num_query_groups=1"), "query groups out"),
+        (
+            "llama2-7b",
+            "bf16",
+            (
+                "training.cuda_graphs=layers",
+                "training.recompute={granularity: full, method: uniform, num_layers: 1}",
+            ),
+            "cuda_graphs need a GPU, and no full recompute",
+        ),
+        (
+            "llama2-7b",
+            "fp8",
+            ("training.fp8={recipe: blockwise, dot_product_attention: true}",),
+            "not blockwise",
+        ),
+        ("nemotron4-15b", "fp8", ("training.fp8.store_activation_input=true",), "is for swiglu, not for squared-relu"),
+        ("llama2-7b", "fp8", ("seq_length=72", "mbs=1"), "must be a multiple of 16 in fp8"),
+    ],
+)
+def test_the_worker_refuses_with_the_reason(recipe, precision, overrides, said):
+    with pytest.raises(UserError) as error:
+        spec(recipe, *overrides, precision=precision)
+    assert said in str(error.value)
+
+
+def test_another_framework_is_not_asked_for_what_it_is_not_told():
+    for override in (AWARE, "training.cuda_graphs=layers", "training.fp8.dot_product_attention=true"):
+        assert spec("llama2-7b", override).framework == WORKER
+        with pytest.raises(UserError, match="only megatron-core is told another one"):
+            spec("llama2-7b", override, framework="megatron-lm")
+
+
+def test_states_in_bf16_take_a_third_less_memory():
+    whole, half = estimate(spec("llama2-7b")), estimate(spec("llama2-7b", *BF16_MOMENTS))
+    assert half.optimizer == pytest.approx(whole.optimizer * 8 / 12)
+
+
+def test_a_bf16_weight_keeps_only_the_bits_that_it_lacks():
+    whole, aware = (estimate(spec("llama2-7b", *more, precision="bf16")) for more in ((), (AWARE,)))
+    assert aware.optimizer == pytest.approx(whole.optimizer * 10 / 12)
+
+
+def test_an_mlp_that_is_computed_again_is_not_kept():
+    plain = estimate(spec("llama2-7b")).activations
+    again = estimate(spec("llama2-7b", "training.recompute={granularity: selective, modules: [mlp]}")).activations
+    assert again < plain / 2
+
+
+def test_userbuffers_use_no_multicast_and_no_memory_that_moves():
+    env = spec("llama2-7b", "layout={tp: 2, sequence_parallel: true}", "training.tp_comm_overlap=true").env
+    assert env["UB_SKIPMC"] == "1"
+    assert "PYTORCH_CUDA_ALLOC_CONF" not in env
+    assert env["CUDA_DEVICE_MAX_CONNECTIONS"] == "1"

@@ -1,0 +1,40 @@
+"""The small pieces around the GPU path that a CPU can check: gradient sums, and the optimizer's groups."""
+
+from __future__ import annotations
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="training needs pip install 'benchrun[train]'")
+pytest.importorskip("megatron.core", reason="training needs pip install 'benchrun[train]'")
+
+from benchrun.trainer import optimizer, shims  # noqa: E402
+
+
+def case(dtype):
+    generator = torch.Generator().manual_seed(1)
+    inputs, grad = (torch.randn(32, width, generator=generator).to(dtype) for width in (8, 6))
+    start = torch.randn(6, 8, generator=generator)
+    return inputs, grad, start, start.double() + grad.double().t() @ inputs.double()
+
+
+def test_weight_gradients_are_added_in_fp32():
+    inputs, grad, total, expected = case(torch.bfloat16)
+    shims.wgrad_fp32(inputs, grad, total)
+    torch.testing.assert_close(total.double(), expected, rtol=1e-5, atol=1e-5)
+
+
+def test_weight_gradients_are_added_in_bf16():
+    inputs, grad, start, expected = case(torch.bfloat16)
+    total = start.bfloat16()
+    shims.wgrad_16_bit(inputs, grad, total)
+    torch.testing.assert_close(total.double(), expected, rtol=2e-2, atol=2e-1)
+    assert total.dtype == torch.bfloat16
+    assert not torch.equal(total, start.bfloat16())
+
+
+def test_a_group_is_cut_into_pieces_that_keep_its_order_and_its_rates(monkeypatch):
+    monkeypatch.setattr(optimizer, "GROUP_ELEMENTS", 10)
+    weights = [torch.zeros(size) for size in (4, 4, 4, 30, 1)]
+    pieces = optimizer.split({"params": weights, "lr": 0.1, "wd_mult": 1.0})
+    assert [[p.numel() for p in piece["params"]] for piece in pieces] == [[4, 4], [4], [30], [1]]
+    assert all(piece["lr"] == 0.1 and piece["wd_mult"] == 1.0 for piece in pieces)

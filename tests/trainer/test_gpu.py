@@ -1,0 +1,209 @@
+"""On a GPU the worker trains what it trains on a CPU: a small model of each family, the same data and weights.
+
+All runs are started at once and shared by the tests. Needs one GPU with transformer-engine; two for the layouts.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="training needs pip install 'benchrun[train]'")
+pytest.importorskip("megatron.core", reason="training needs pip install 'benchrun[train]'")
+if not torch.cuda.is_available():
+    pytest.skip("no GPU", allow_module_level=True)
+pytest.importorskip("transformer_engine", reason="the GPU path needs transformer-engine")
+
+from benchrun.model import ModelShape, Moe  # noqa: E402
+from benchrun.recipe.cluster import Cluster  # noqa: E402
+from benchrun.recipe.spec import Data, Layout, RunSpec, Training  # noqa: E402
+
+pytestmark = pytest.mark.train
+SHAPE = {
+    "num_layers": 2,
+    "hidden_size": 256,
+    "ffn_hidden_size": 512,
+    "num_attention_heads": 4,
+    "num_query_groups": 2,
+    "kv_channels": 64,
+    "vocab_size": 256,
+    "max_position_embeddings": 128,
+}
+FAMILIES = {
+    "llama": {},
+    "nemotron": {"activation": "squared-relu", "normalization": "LayerNorm1p", "rotary_percent": 0.5},
+    "mixtral": {"moe": Moe(num_experts=4, topk=2, ffn_hidden_size=512)},
+}
+MOMENTS = {"precision_aware": True, "exp_avg": "bf16", "exp_avg_sq": "bf16"}
+# Name of a run: family, precision, training, layout.
+RUNS = {
+    **{f"{family}-{precision}": (family, precision, {}, {}) for family in FAMILIES for precision in ("bf16", "fp8")},
+    "tensorwise": ("llama", "fp8", {"fp8": {"recipe": "tensorwise"}}, {}),
+    "blockwise": ("llama", "fp8", {"fp8": {"recipe": "blockwise"}}, {}),
+    "bf16-weights": ("llama", "fp8", {"fp8": {"param_gather": False}}, {}),
+    "aware-bf16": ("llama", "bf16", {"optimizer": MOMENTS}, {}),
+    "stored-fp8": ("llama", "fp8", {"fp8": {"store_activation_input": True}}, {}),
+    "aware-fp8": ("llama", "fp8", {"optimizer": MOMENTS}, {}),
+    "graphs-bf16": ("llama", "bf16", {"cuda_graphs": "layers"}, {}),
+    "graphs-fp8": ("llama", "fp8", {"cuda_graphs": "layers"}, {}),
+    "again-fp8": ("llama", "fp8", {"recompute": {"granularity": "selective", "modules": ["mlp"]}}, {}),
+}
+SPLIT = {"tp": 2, "sequence_parallel": True}
+LAYOUTS = {
+    "dp2-fp8": ("llama", "fp8", {}, {}),
+    "dp2-aware-fp8": ("llama", "fp8", {"optimizer": MOMENTS}, {}),
+    "tp2": ("llama", "bf16", {}, SPLIT),
+    "tp2-fp8": ("llama", "fp8", {}, SPLIT),
+    "tp2-overlap-fp8": ("llama", "fp8", {"tp_comm_overlap": True}, SPLIT),
+    "pp2": ("llama", "bf16", {}, {"pp": 2}),
+    "pp2-vp2": ("llama", "bf16", {}, {"pp": 2, "vp": 2}),
+    "cp2": ("llama", "bf16", {}, {"cp": 2}),
+    "cp2-a2a": ("llama", "bf16", {"cp_comm": "a2a"}, {"cp": 2}),
+    "ep2": ("mixtral", "bf16", {}, {"ep": 2}),
+    "ep2-fp8": ("mixtral", "fp8", {}, {"ep": 2}),
+}
+TWO = torch.cuda.device_count() > 1
+
+
+def spec(family, precision, training, layout, gpus=1, gpu="H200"):
+    """A RunSpec made by hand: resolving one needs more packages than training does."""
+    layers = {"num_layers": 4} if "vp" in layout else {}
+    spread = Layout(**layout)
+    dp = gpus // (spread.tp * spread.pp * spread.cp)
+    return RunSpec(
+        recipe=family,
+        task="pretrain",
+        proxy=False,
+        framework="megatron-core",
+        image=None,
+        gpu=gpu,
+        precision=precision,
+        num_gpus=gpus,
+        num_nodes=1,
+        seq_length=128,
+        mbs=2,
+        gbs=8,
+        dp=dp,
+        num_microbatches=4 // dp,
+        model=ModelShape(**{**SHAPE, **layers, **FAMILIES[family]}),
+        layout=spread,
+        training=Training(steps=8, lr=1e-3, min_lr=1e-4, **training),
+        data=Data(),
+        cluster=Cluster(name="here", scheduler="local", gpu=gpu, gpus_per_node=gpus),
+    )
+
+
+def train(folder, name, wanted):
+    """Losses, and what the log says was in use. An AssertionError with the end of stderr where it failed."""
+    path = folder / f"{name}.json"
+    path.write_text(wanted.model_dump_json())
+    command = [sys.executable, "-m", "benchrun.trainer", "--spec", str(path)]
+    if wanted.num_gpus > 1:
+        launcher = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={wanted.num_gpus}"]
+        command[1:1] = launcher
+    env = {**os.environ, "NCCL_NVLS_ENABLE": "0", "OMP_NUM_THREADS": "1", "CUDA_DEVICE_MAX_CONNECTIONS": "1"}
+    run = subprocess.run(command, capture_output=True, text=True, timeout=240, env=env, check=False)
+    assert run.returncode == 0, f"{name}: {run.stderr[-3000:]}"
+    losses = [float(text) for text in re.findall(r"lm loss: (\S+)", run.stdout)]
+    assert len(losses) == wanted.training.steps
+    return losses, json.loads(re.search(r"benchrun in use: (.*)", run.stdout)[1])
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    """Name -> future of ``train``. The references on the CPU first: they take longest."""
+    folder = tmp_path_factory.mktemp("runs")
+    wanted = {f"{family}-cpu": spec(family, "fp32", {}, {}, gpu="CPU") for family in FAMILIES}
+    if TWO:
+        wanted["deep-cpu"] = spec("llama", "fp32", {}, {"vp": 1}, gpu="CPU")
+        wanted |= {name: spec(*run, gpus=2) for name, run in LAYOUTS.items()}
+    wanted |= {name: spec(*run) for name, run in RUNS.items()}
+    with ThreadPoolExecutor(max_workers=max((os.cpu_count() or 2) // 2, 2)) as pool:
+        yield {name: pool.submit(train, folder, name, each) for name, each in wanted.items()}
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_bf16_on_a_gpu_follows_fp32_on_a_cpu(runs, family):
+    expected, _ = runs[f"{family}-cpu"].result()
+    losses, used = runs[f"{family}-bf16"].result()
+    assert losses == pytest.approx(expected, rel=0.02)
+    assert losses[-1] < losses[0] - 0.1
+    assert set(used["weights"]) == {"bfloat16"}
+    assert used["fp8_modules"] == {}
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_fp8_is_not_bf16_and_falls_as_well(runs, family):
+    bf16, _ = runs[f"{family}-bf16"].result()
+    losses, used = runs[f"{family}-fp8"].result()
+    assert losses != bf16
+    assert losses == pytest.approx(bf16, rel=0.06)
+    assert losses[-1] < losses[0] - 0.1
+    assert used["fp8_recipes"] == ["DelayedScaling"]
+    assert used["weights"]["Float8Tensor"] > 0
+
+
+@pytest.mark.parametrize(
+    ("name", "recipe", "weight"),
+    [
+        ("tensorwise", "Float8CurrentScaling", "Float8Tensor"),
+        ("blockwise", "Float8BlockScaling", "Float8BlockwiseQTensor"),
+        ("bf16-weights", "DelayedScaling", "bfloat16"),
+    ],
+)
+def test_the_log_says_which_scaling_ran_and_what_the_weights_are(runs, name, recipe, weight):
+    losses, used = runs[name].result()
+    assert losses == pytest.approx(runs["llama-bf16"].result()[0], rel=0.06)
+    assert used["fp8_recipes"] == [recipe]
+    assert weight in used["weights"]
+    assert ("Float8Tensor" in used["weights"]) == (weight == "Float8Tensor")
+
+
+@pytest.mark.parametrize(
+    ("name", "fact"),
+    [
+        ("aware-bf16", {"exp_avg": "bfloat16", "exp_avg_sq": "bfloat16", "master_param": "int16"}),
+        ("aware-fp8", {"exp_avg": "bfloat16", "exp_avg_sq": "bfloat16", "master_param": "float32"}),
+    ],
+)
+def test_states_of_lower_precision_train_as_well(runs, name, fact):
+    losses, used = runs[name].result()
+    assert losses == pytest.approx(runs["llama-" + name.split("-")[1]].result()[0], rel=0.06)
+    assert losses[-1] < losses[0] - 0.1
+    assert used["optimizer_states"] == fact
+
+
+@pytest.mark.parametrize("name", ["graphs-bf16", "graphs-fp8", "again-fp8"])
+def test_graphs_and_recompute_change_nothing_but_speed(runs, name):
+    losses, used = runs[name].result()
+    assert losses == pytest.approx(runs["llama-" + name.partition("-")[2]].result()[0], rel=0.01)
+    assert (used["graphed_modules"] == 2) == name.startswith("graphs")
+
+
+def test_an_activation_kept_in_fp8_is_rounded_and_trains_as_well(runs):
+    losses, _ = runs["stored-fp8"].result()
+    assert losses != runs["llama-fp8"].result()[0]
+    assert losses == pytest.approx(runs["llama-fp8"].result()[0], rel=0.03)
+
+
+def test_no_slow_form_is_taken_where_transformer_engine_has_a_fast_one(runs):
+    _, used = runs["llama-fp8"].result()
+    assert used["gradient_norm"] == "multi_tensor_l2norm"
+    assert used["output_layer_gradient"] in ("torch.addmm", "APEX")
+    assert used["optimizer"].endswith("fused_adam.FusedAdam")
+
+
+@pytest.mark.skipif(not TWO, reason="one GPU")
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_two_gpus_train_what_one_cpu_trains(runs, name):
+    family, precision, *_ = LAYOUTS[name]
+    expected, _ = runs["deep-cpu" if "vp" in name else f"{family}-cpu"].result()
+    losses, used = runs[name].result()
+    assert losses == pytest.approx(expected, rel=0.06 if precision == "fp8" else 0.02)
+    assert bool(used["fp8_recipes"]) == (precision == "fp8")
