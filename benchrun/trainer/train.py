@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from benchrun.recipe.spec import RunSpec
-from benchrun.trainer import ceiling, cpu, log, ranks, weights
+from benchrun.trainer import ceiling, cpu, fp8_weights, log, ranks, weights
 from benchrun.trainer.config import has_transformer_engine, refuse_impossible, transformer_config
 from benchrun.trainer.data import batches, dataset
 from benchrun.trainer.facts import in_use
@@ -114,7 +114,7 @@ def _loop(spec: RunSpec, model: list[Any], optimizer: Any, scheduler: Any, step:
             chunk.zero_grad_buffer()
         optimizer.zero_grad()
         losses = step()
-        updated, grad_norm, _ = optimizer.step()
+        updated, grad_norm = fp8_weights.update(spec, optimizer, model)
         lr = optimizer.param_groups[0]["lr"] if optimizer.param_groups else 0.0
         if updated:
             scheduler.step(increment=spec.gbs)

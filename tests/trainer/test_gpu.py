@@ -183,7 +183,7 @@ def test_states_of_lower_precision_train_as_well(runs, name, fact):
 def test_graphs_and_recompute_change_nothing_but_speed(runs, name):
     losses, used = runs[name].result()
     assert losses == pytest.approx(runs["llama-" + name.partition("-")[2]].result()[0], rel=0.01)
-    assert (used["graphed_modules"] == 2) == name.startswith("graphs")
+    assert (used["graphed_modules"] > 0) == name.startswith("graphs")
 
 
 def test_an_activation_kept_in_fp8_is_rounded_and_trains_as_well(runs):
