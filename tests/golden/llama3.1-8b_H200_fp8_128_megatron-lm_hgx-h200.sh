@@ -90,9 +90,10 @@ rank='export RANK=$SLURM_PROCID LOCAL_RANK=$SLURM_LOCALID WORLD_SIZE=$SLURM_NTAS
 node=$((SLURM_LOCALID / 4))  # the NUMA node beside this rank'"'"'s GPU
 exec numactl --cpunodebind=$node --membind=$node "$@"'
 
-# Beside the training, on every node: clocks, power, temperature. Without it the run is the same.
+# Beside the training, on every node: clocks, power, temperature. Without it the run is the same. The memory is the
+# training's already, and this takes none of it away (--mem=0).
 mkdir -p telemetry || true
-srun --overlap --nodes=16 --ntasks=16 --ntasks-per-node=1 bash telemetry.sh \
+srun --overlap --mem=0 --nodes=16 --ntasks=16 --ntasks-per-node=1 bash telemetry.sh \
   </dev/null >telemetry/errors 2>&1 &
 sampler=$!
 
