@@ -45,7 +45,7 @@ def unable(draft: Draft, num_gpus: int, precision: Precision, framework: Framewo
     if framework == "megatron-core":
         yield from worker_refusals(draft, precision)
     else:
-        yield from worker_only(draft, framework)
+        yield from worker_only(draft, precision, framework)
     if framework == "nemo1":
         yield from _nemo1(draft, task)
     if framework in ("nemo2", "megatron-bridge"):

@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass
 
 from benchrun import hardware
 from benchrun.recipe import activations, memory_hf
+from benchrun.recipe.frameworks import JAX
 from benchrun.recipe.spec import RunSpec
 
 GIB = 2**30
@@ -28,6 +29,8 @@ class Memory:
     optimizer: float
     activations: float
     logits: float
+    step: float
+    """What the optimizer's step makes and drops again, when activations and logits are gone."""
 
     @property
     def states(self) -> float:
@@ -36,8 +39,8 @@ class Memory:
 
     @property
     def total(self) -> float:
-        """Sum of the parts; the framework and NCCL take some GiB more."""
-        return self.states + self.gathered + self.activations + self.logits
+        """The highest of the two peaks, forward and backward or the step; the framework and NCCL take some GiB more."""
+        return self.states + self.gathered + max(self.activations + self.logits, self.step)
 
     def parts(self) -> dict[str, float]:
         """The parts and their total, rounded to 0.01 GiB."""
@@ -70,6 +73,7 @@ def _stage(spec: RunSpec, first: bool) -> Memory:
         optimizer=states * _state_bytes(spec) / GIB,
         activations=activations.kept(spec, first) / GIB,
         logits=activations.logits(spec) / GIB if not first or spec.layout.pp == 1 else 0.0,
+        step=(states * _gradient_copy(spec) + (states - ends / own) * _weight_copy(spec)) / GIB,
     )
 
 
@@ -87,10 +91,31 @@ def _state_bytes(spec: RunSpec) -> int:
     optimizer = spec.training.optimizer
     size = {"fp32": 4, "bf16": 2, "fp16": 2}
     copy = 0 if spec.precision == "fp32" else size[optimizer.main_params]
-    in_fp8 = spec.precision == "fp8" and spec.training.fp8.param_gather
-    if optimizer.precision_aware and not in_fp8:
+    if optimizer.precision_aware and not _fp8_weights(spec):
         copy = 2  # only what a BF16 weight lacks of FP32
     return copy + size[optimizer.exp_avg] + size[optimizer.exp_avg_sq]
+
+
+def _gradient_copy(spec: RunSpec) -> int:
+    """Bytes a trained parameter: megatron.core's Adam takes gradients in FP32, unless it is the precision-aware one."""
+    as_they_are = spec.framework in JAX or (spec.training.optimizer.precision_aware and not _fp8_by_core(spec))
+    return 0 if _gradient_bytes(spec) == 4 or as_they_are else 4
+
+
+def _weight_copy(spec: RunSpec) -> int:
+    """The same of an FP8 weight, which transformer-engine makes of a BF16 copy, all at a time."""
+    if not _fp8_weights(spec) or spec.task == "lora" or spec.framework in JAX:
+        return 0
+    return 2 if not spec.training.optimizer.precision_aware or _fp8_by_core(spec) else 0
+
+
+def _fp8_weights(spec: RunSpec) -> bool:
+    return spec.precision == "fp8" and spec.training.fp8.param_gather
+
+
+def _fp8_by_core(spec: RunSpec) -> bool:
+    """The precision-aware Adam writes FP8 weights under delayed scaling alone; else megatron.core makes them."""
+    return _fp8_weights(spec) and spec.training.fp8.recipe != "delayed"
 
 
 def _dense(spec: RunSpec) -> float:

@@ -11,12 +11,16 @@ from collections.abc import Iterator
 from benchrun.recipe.draft import Draft
 from benchrun.recipe.spec import Framework, Optimizer, Precision
 
+TOLD_OF_ADAM: tuple[Framework, ...] = ("nemo2", "megatron-bridge")
 
-def worker_only(draft: Draft, framework: Framework) -> Iterator[str]:
+
+def worker_only(draft: Draft, precision: Precision, framework: Framework) -> Iterator[str]:
     """Values that only the worker hands on; another framework would ignore them without a word."""
+    if framework in TOLD_OF_ADAM:
+        yield from _optimizer(draft, precision)
     training = draft.training
     for name, changed in (
-        ("training.optimizer", training.optimizer != Optimizer()),
+        ("training.optimizer", training.optimizer != Optimizer() and framework not in TOLD_OF_ADAM),
         ("training.cuda_graphs", training.cuda_graphs != "none"),
         ("training.cp_comm", training.cp_comm != "p2p"),
         ("training.recompute.modules", bool(training.recompute.modules)),

@@ -27,7 +27,8 @@ def kinds(name: str) -> dict[str, dict[str, str]]:
         spec = resolve_point(file, point)
         files = render(spec)
         assert RunSpec.model_validate_json(files.pop("spec.json")) == spec
-        assert set(files) == {"job.sh", "probe.sh", *filter(None, [BESIDE.get(point.framework)])}
+        sampler = "telemetry.sh" if spec.gpu != "CPU" else None
+        assert set(files) == {"job.sh", "probe.sh", *filter(None, [sampler, BESIDE.get(point.framework)])}
         found[re.sub(r"\d+", "0", "".join(files.values()))] = files
     return found
 
