@@ -30,7 +30,7 @@ class Memory:
     activations: float
     logits: float
     step: float
-    """What the optimizer's step makes and drops again, when activations and logits are gone."""
+    """What the optimizer's step makes and drops again, beyond the room that activations and logits have left."""
 
     @property
     def states(self) -> float:
@@ -39,8 +39,8 @@ class Memory:
 
     @property
     def total(self) -> float:
-        """The highest of the two peaks, forward and backward or the step; the framework and NCCL take some GiB more."""
-        return self.states + self.gathered + max(self.activations + self.logits, self.step)
+        """Sum of the parts; the framework and NCCL take some GiB more."""
+        return self.states + self.gathered + self.activations + self.logits + self.step
 
     def parts(self) -> dict[str, float]:
         """The parts and their total, rounded to 0.01 GiB."""
@@ -66,14 +66,17 @@ def _stage(spec: RunSpec, first: bool) -> Memory:
     fp8_copies = held - ends / cut if spec.precision == "fp8" and not spec.training.fp8.param_gather else 0
     own, own_expert = _optimizer_shards(spec)
     states = trained / own if spec.task == "lora" else (dense + ends) / own + expert / own_expert
+    kept = activations.kept(spec, first)
+    logits = activations.logits(spec) if not first or spec.layout.pp == 1 else 0.0
+    step = states * _gradient_copy(spec) + (states - ends / own) * _weight_copy(spec)
     return Memory(
         weights=(held * _weight_bytes(spec) + 2 * fp8_copies) / GIB,
         gathered=_gathered(spec) / GIB,
         gradients=trained * _gradient_bytes(spec) / GIB,
         optimizer=states * _state_bytes(spec) / GIB,
-        activations=activations.kept(spec, first) / GIB,
-        logits=activations.logits(spec) / GIB if not first or spec.layout.pp == 1 else 0.0,
-        step=(states * _gradient_copy(spec) + (states - ends / own) * _weight_copy(spec)) / GIB,
+        activations=kept / GIB,
+        logits=logits / GIB,
+        step=max(0.0, step - kept - logits) / GIB,
     )
 
 
