@@ -186,7 +186,7 @@ def _product(ceilings: Ceilings, name: str) -> str:
         number: len(PASSES_IN_ORDER) / sum(1 / by[each] for each in PASSES_IN_ORDER)
         for number, by in gemm.tflops.items()
     }
-    return ", ".join(f"{number} {rate:.3g}" for number, rate in rates.items())
+    return ", ".join(f"{number} {rate:,.0f}" for number, rate in rates.items())
 
 
 def _bound_row(group: Sequence[MeasuredRun]) -> list[str] | None:
