@@ -51,8 +51,7 @@ class Bulk:
             chosen = np.flatnonzero(kinds == kind)
             found, usual = self._layouts[kind].read(lines, chosen)
             kinds[chosen[~usual]] = _ALONE
-            found = {name: values[usual] if isinstance(values, np.ndarray) else values for name, values in found.items()}
-            parts[kind] = chosen[usual], found
+            parts[kind] = chosen[usual], _part(found, usual)
         alone = np.flatnonzero(kinds == _ALONE)
         if len(alone) > MOST_ALONE * len(steps):
             return 0
@@ -77,8 +76,7 @@ class Bulk:
         for kind in np.unique(kinds[inside]).tolist():
             at, found = parts[kind]
             first, end = np.searchsorted(at, [inside[0], inside[-1] + 1]).tolist()
-            part = {name: values[first:end] if isinstance(values, np.ndarray) else values for name, values in found.items()}
-            layout = self._layouts[kind]
+            layout, part = self._layouts[kind], _part(found, slice(first, end))
             tables.setdefault((layout.sink, layout.averages), []).append((at[first:end], part))
         if len({sink for sink, _ in tables}) < len(tables):
             return False
@@ -115,6 +113,11 @@ class Bulk:
         self._kinds[skeleton] = _ALONE if layout is None else len(self._layouts)
         if layout is not None:
             self._layouts.append(layout)
+
+
+def _part(found: dict[str, Any], chosen: Any) -> dict[str, Any]:
+    """These rows of columns; what all rows have is no array."""
+    return {name: values[chosen] if isinstance(values, np.ndarray) else values for name, values in found.items()}
 
 
 def _any(needles: Sequence[bytes], skeleton: bytes) -> bool:

@@ -73,14 +73,14 @@ def _usual_gaps(rows: Rows) -> list[int]:
             counts = Counter()
         values, many = np.unique(gaps[gaps > 0], return_counts=True)
         counts.update(dict(zip(values.tolist(), many.tolist(), strict=True)))
-        usual[-1] = min(counts, key=lambda gap: (-counts[gap], gap), default=0)  # noqa: B023 - used at once
+        usual[-1] = min(counts, key=lambda gap: (-counts[gap], gap), default=0)
         if len(counts) > MOST_GAPS:
             counts = Counter(dict(counts.most_common(MOST_GAPS // 2)))
     return usual
 
 
 def _stretches(rows: Rows) -> Iterator[tuple[bool, Column, Column, Column]]:
-    """Of rows in one segment: whether they open it, how far each is from the row before (0 for the first), step, line."""
+    """Of rows in one segment: whether they open it, how far each is from the one before (0 if none), step, line."""
     before = (-1, 0)
     for segment, step, line in rows.columns.blocks("segment", "step", "line"):
         edges = [0, *(np.flatnonzero(np.diff(segment)) + 1).tolist(), len(segment)]

@@ -17,13 +17,15 @@ LONGEST_RUN = 18
 """Digits that fit in 64 bits."""
 _EXACT = 1 << 53
 _POWERS = 10.0 ** np.arange(23)
-"""These and whole numbers below _EXACT are exact, so one product or quotient of them is rounded once, as float() does."""
+"""These and whole numbers below _EXACT are exact; so a product or quotient of two is rounded once, as by float()."""
 
 
 class Token(NamedTuple):
     """A number on a line, by the runs of digits that it is made of, counted from the start of the line."""
 
     whole: int
+    groups: int = 1
+    """1,234,567 has three, the first of which is ``whole``."""
     fraction: int | None = None
     exponent: int | None = None
     small: bool = False
@@ -74,23 +76,24 @@ class Lines:
 
     def numbers(self, lines: Ints, token: Token) -> Floats:
         """The value of one number of each of these lines, to the last bit as float() has it."""
-        mantissa, power = self.integers(lines, token.whole), np.zeros(len(lines), np.int64)
         at = self._first[lines]
         first = last = at + token.whole
-        if token.fraction is not None:
-            last = at + token.fraction
+        mantissa, power = self.integers(lines, token.whole), np.zeros(len(lines), np.int64)
+        long = self._end[first] - self._start[first]
+        more = range(token.whole + 1, token.whole + token.groups + (token.fraction is not None))
+        for run in more:
+            last = at + run
             digits = self._end[last] - self._start[last]
-            odd = digits + self._end[first] - self._start[first] > LONGEST_RUN
-            mantissa = np.where(odd, _EXACT, mantissa * 10 ** np.where(odd, 0, digits))
-            mantissa += self.integers(lines, token.fraction)
-            power -= digits
+            long = long + digits
+            mantissa = mantissa * 10 ** np.minimum(digits, LONGEST_RUN) + self.integers(lines, run)
+            power -= digits if run == token.fraction else 0
         if token.exponent is not None:
             last = at + token.exponent
             exponent = np.minimum(self.integers(lines, token.exponent), 1000)
             power += -exponent if token.small else exponent
-        odd = (mantissa >= _EXACT) | (np.abs(power) >= len(_POWERS))
+        odd = (long > LONGEST_RUN) | (mantissa >= _EXACT) | (np.abs(power) >= len(_POWERS))
         scale = _POWERS[np.minimum(np.abs(power), len(_POWERS) - 1)]
         value: Floats = np.where(power < 0, mantissa / scale, mantissa * scale)
         for index in np.flatnonzero(odd):
-            value[index] = float(self.block[self._start[first[index]] : self._end[last[index]]])
+            value[index] = float(self.block[self._start[first[index]] : self._end[last[index]]].replace(b",", b""))
         return value

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from itertools import count, product
 from random import Random
 from typing import Any
 
@@ -25,7 +26,7 @@ LONGEST, MOST_RUNS = 2048, 64
 _LENGTHS = (LONGEST_RUN, 15, 9, 6, 3)
 """Digits that a run may have at most, the first with which the line is still read; else as many as it had."""
 _TRIES = 4
-_NUMBER = re.compile(rb"(\d+)(?:\.(\d+))?(?:[eE]([-+]?)(\d+))?")
+_NUMBER = re.compile(rb"(\d{1,3}(?:,\d{3})+(?!\d)|\d+)(?:\.(\d+))?(?:[eE]([-+]?)(\d+))?")
 _RUN = re.compile(rb"\d+")
 _FACTORS = {b"K": 1e3, b"M": 1e6, b"B": 1e9, b"G": 1e9, b"T": 1e12}
 _USUAL = 1e12
@@ -62,7 +63,7 @@ class Layout:
     def read(self, lines: Lines, chosen: Ints) -> tuple[dict[str, Any], Flags]:
         """Column -> values of these lines, and which lines are as usual; the others' values may be wrong."""
         lengths = lines.lengths(chosen, len(self._most))
-        usual: Flags = ((lengths >= self._fewest) & (lengths <= self._most)).all(axis=1)
+        usual: Flags = np.all((lengths >= self._fewest) & (lengths <= self._most), axis=1)
         constants = {name: value for name, value in self.row._asdict().items() if value is not None}
         found: dict[str, Any] = {**constants, "line": chosen}
         with np.errstate(all="ignore"):
@@ -121,10 +122,9 @@ class Layout:
         if len(tokens) > 1:
             return _sum(tokens, tries, told)
         ((token, after),) = tokens
-        factor = _FACTORS.get(after, 1.0)
-        for way in _WAYS:
+        for factor, way in product({_FACTORS.get(after, 1.0): 0, 1.0: 0}, _WAYS):
 
-            def read(lines: Lines, chosen: Ints, way: Way = way) -> Floats:
+            def read(lines: Lines, chosen: Ints, way: Way = way, factor: float = factor) -> Floats:
                 value: Floats = way(lines.numbers(chosen, token) * factor, self.row)
                 return value
 
@@ -158,16 +158,19 @@ class Layout:
 
 
 def _sum(tokens: Sequence[Numbered], tries: Sequence[Try], told: Sequence[Any]) -> Read | None:
-    """For hours, minutes and seconds, or 1,234: a sum of whole numbers with whole factors."""
-    if any(token.fraction is not None or token.exponent is not None for token, _ in tokens) or None in told:
+    """For hours, minutes and seconds: a sum of whole numbers with whole factors."""
+    if any(token[1:] != (1, None, None, False) for token, _ in tokens) or None in told:
         return None
     runs = [token.whole for token, _ in tokens]
     known = np.array([[int(lines.integers(_ONE, run)[0]) for run in runs] for lines, _ in tries])
+    if not np.isfinite(np.array(told, float)).all():
+        return None
     factors = np.rint(np.linalg.lstsq(known.astype(float), np.array(told, float), rcond=None)[0]).astype(np.int64)
 
     def read(lines: Lines, chosen: Ints) -> Floats:
         parts = [factor * lines.integers(chosen, run) for factor, run in zip(factors, runs, strict=True)]
-        return np.sum(parts, axis=0).astype(np.float64)
+        total: Floats = np.sum(parts, axis=0).astype(np.float64)
+        return total
 
     return read if [read(lines, _ONE)[0] for lines, _ in tries] == list(told) else None
 
@@ -182,25 +185,27 @@ def _tokens(text: bytes) -> list[Numbered]:
     """The numbers of a line, and the byte after each."""
     found, run = [], 0
     for match in _NUMBER.finditer(text):
-        fraction = run + 1 if match[2] else None
-        exponent = run + 1 + bool(match[2]) if match[4] else None
-        found.append((Token(run, fraction, exponent, match[3] == b"-"), text[match.end() : match.end() + 1]))
-        run += 1 + bool(match[2]) + bool(match[4])
+        groups = 1 + match[1].count(b",")
+        fraction = run + groups if match[2] else None
+        exponent = run + groups + bool(match[2]) if match[4] else None
+        found.append((Token(run, groups, fraction, exponent, match[3] == b"-"), text[match.end() : match.end() + 1]))
+        run += groups + bool(match[2]) + bool(match[4])
     return found
 
 
 def _changed(text: bytes, chance: Random, lengths: Ints | None = None, only: int | None = None) -> bytes:
-    """Other digits everywhere, or in one run: as many as before, or so many."""
-    number = -1
+    """Other digits everywhere, or in one run: as many as before, or so many. Exponents stay, unless in length."""
+    kept = {token.exponent for token, _ in _tokens(text)}
+    numbers = count()
 
     def other(run: re.Match[bytes]) -> bytes:
-        nonlocal number
-        number += 1
-        if only not in (None, number):
-            return run[0]
-        if lengths is not None and lengths[number] != len(run[0]):
+        number = next(numbers)
+        if lengths is not None and lengths[number] > len(run[0]):
             return b"8" * int(lengths[number])
+        if only not in (None, number) or (number in kept and (lengths is None or lengths[number] == len(run[0]))):
+            return run[0]
         # Never the digit that was there, and never 0.
-        return bytes(49 + (digit - 49 + 1 + int(8 * chance.random())) % 9 for digit in run[0])
+        digits = run[0] if lengths is None else run[0][: lengths[number]]
+        return bytes(49 + (digit - 48 + int(8 * chance.random())) % 9 for digit in digits)
 
     return _RUN.sub(other, text)
