@@ -15,6 +15,7 @@ Floats = NDArray[np.float64]
 
 LONGEST_RUN = 18
 """Digits that fit in 64 bits."""
+_ZEROS = bytes(48 if 48 <= byte < 58 else byte for byte in range(256))
 _EXACT = 1 << 53
 _POWERS = 10.0 ** np.arange(23)
 """These and whole numbers below _EXACT are exact; so a product or quotient of two is rounded once, as by float()."""
@@ -38,14 +39,12 @@ class Lines:
     def __init__(self, block: bytes) -> None:
         self.block = block
         self._bytes = np.frombuffer(block, np.uint8)
-        digit = (self._bytes - 48) < 10
-        opens, ends = digit.copy(), digit.copy()
-        opens[1:] &= ~digit[:-1]
-        ends[:-1] &= ~digit[1:]
-        self._start, self._end = np.flatnonzero(opens), np.flatnonzero(ends) + 1
+        plain = np.frombuffer(b"\n" + block.translate(_ZEROS) + b"\n", np.uint8)
+        digit = plain == 48
+        bounds = np.flatnonzero(digit[1:] != digit[:-1])
+        self._start, self._end = bounds[::2], bounds[1::2]
         """Of each run of digits."""
-        kept = np.where(digit, np.uint8(48), self._bytes)[~digit | opens]
-        self.skeletons = kept.tobytes().split(b"\n")
+        self.skeletons = plain[1:-1][~(digit[1:-1] & digit[:-2])].tobytes().split(b"\n")
         """Of each line, without its end; the last one is what follows the last line end."""
         breaks = np.flatnonzero(self._bytes == 10) + 1
         self.edges = np.concatenate([[0], breaks, [len(block)]])

@@ -38,9 +38,8 @@ Flags = NDArray[np.bool_]
 Read = Callable[[Lines, Ints], Floats]
 Way = Callable[[Any, Step], Any]
 Numbered = tuple[Token, bytes]
-Try = tuple[Lines, Step]
-_ONE = np.zeros(1, np.int64)
-"""The first line of several, and the only one of one."""
+Tries = tuple[Lines, list[Step]]
+"""Lines, and what the dialect makes of each."""
 _WAYS: tuple[Way, ...] = (
     lambda value, row: value,
     lambda value, row: -value,
@@ -105,7 +104,7 @@ class Layout:
         rows = [each.row for each in caught if each and each[:2] == (self.sink, self.averages)]
         if len(rows) < len(texts):
             return False
-        tries = [(Lines(each), row) for each, row in zip(texts, rows, strict=True)]
+        tries = Lines(b"\n".join(texts)), rows
         for name in Step._fields:
             usual = getattr(self.row, name)
             numbers = [token for token, row in zip(tokens, rows, strict=False) if getattr(row, name) != usual]
@@ -116,11 +115,12 @@ class Layout:
                 return False
         return "step" in self._fields or self.sink in dialect.counted
 
-    def _rule(self, name: str, tokens: list[Numbered], tries: Sequence[Try]) -> Read | None:
+    def _rule(self, name: str, tokens: list[Numbered], tries: Tries) -> Read | None:
         """How a field follows from these numbers; None where it is neither of the known ways."""
-        told = [getattr(row, name) for _, row in tries]
+        lines, rows = tries
+        told, each = [getattr(row, name) for row in rows], np.arange(len(rows))
         if len(tokens) > 1:
-            return _sum(tokens, tries, told)
+            return _sum(tokens, lines, told)
         ((token, after),) = tokens
         for factor, way in product({_FACTORS.get(after, 1.0): 0, 1.0: 0}, _WAYS):
 
@@ -129,7 +129,7 @@ class Layout:
                 return value
 
             with np.errstate(all="ignore"):
-                if [read(lines, _ONE)[0] for lines, _ in tries] == told:
+                if read(lines, each).tolist() == told:
                     return read
         return None
 
@@ -157,12 +157,13 @@ class Layout:
         return same
 
 
-def _sum(tokens: Sequence[Numbered], tries: Sequence[Try], told: Sequence[Any]) -> Read | None:
+def _sum(tokens: Sequence[Numbered], lines: Lines, told: Sequence[Any]) -> Read | None:
     """For hours, minutes and seconds: a sum of whole numbers with whole factors."""
     if any(token[1:] != (1, None, None, False) for token, _ in tokens) or None in told:
         return None
     runs = [token.whole for token, _ in tokens]
-    known = np.array([[int(lines.integers(_ONE, run)[0]) for run in runs] for lines, _ in tries])
+    each = np.arange(len(told))
+    known = np.stack([lines.integers(each, run) for run in runs], axis=1)
     if not np.isfinite(np.array(told, float)).all():
         return None
     factors = np.rint(np.linalg.lstsq(known.astype(float), np.array(told, float), rcond=None)[0]).astype(np.int64)
@@ -172,7 +173,7 @@ def _sum(tokens: Sequence[Numbered], tries: Sequence[Try], told: Sequence[Any]) 
         total: Floats = np.sum(parts, axis=0).astype(np.float64)
         return total
 
-    return read if [read(lines, _ONE)[0] for lines, _ in tries] == list(told) else None
+    return read if read(lines, each).tolist() == list(told) else None
 
 
 def _ask(dialect: Dialect, text: bytes) -> Caught | None:
