@@ -104,8 +104,8 @@ def metrics_of(run: RunDir, warmup: int | None = None) -> Metrics | None:
         return None
     log = parse_log(*run.logs)
     metrics = metrics_of_log(log, run.spec, warmup)
-    rows = "".join(f"{line}\n" for line in lines(log.distinct, "jsonl"))
-    (run.path / "steps.jsonl").write_text(rows)
+    with (run.path / "steps.jsonl").open("w") as file:
+        file.writelines(f"{line}\n" for line in lines(log.distinct, "jsonl"))
     run.write_json("metrics.json", metrics.model_dump(mode="json"))
     return metrics
 

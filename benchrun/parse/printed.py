@@ -128,13 +128,20 @@ class _Differences:
         self._first: int | None = None
 
     def add(self, block: Mapping[str, Column]) -> None:
-        """A block at once if its rows only go on and are all of one kind, else row by row."""
+        """Two rows, after which there is a row before each, and the others at once if they are all of one kind."""
+        self._one_by_one({name: column[:2] for name, column in block.items()})
+        block = {name: column[2:] for name, column in block.items()}
+        if not len(block["step"]):
+            return
         found = {name: block[name] for name in ("step", "line", "loss", "grad_norm")}
         one_run = (block["run"] == self._run).all()
         times = self._at_once(block) if one_run and self._rows.goes_on(found) else None
         if times is not None:
             self._rows.extend({**found, **times})
-            return
+        else:
+            self._one_by_one(block)
+
+    def _one_by_one(self, block: Mapping[str, Column]) -> None:
         names = ("step", "clock", "line", "loss", "grad_norm", "time", "run")
         for row in zip(*(block[name].tolist() for name in names), strict=True):
             self._add_row(*row)
