@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from benchrun.parse.columns import NONE
-from benchrun.parse.dialect import Dialect, asked_of
+from benchrun.parse.dialect import Dialect
 from benchrun.parse.digits import Ints, Lines
 from benchrun.parse.layout import Layout
 from benchrun.parse.records import Facts
@@ -88,7 +88,7 @@ class Bulk:
             self._dialect.take(sink, found, averages=averages)
         # Of what lines say besides their steps, the last one of a kind holds.
         for line in sorted(int(at[-1]) for table in tables.values() for at, _ in table):
-            asked_of(self._dialect, self._dialect.facts, lines.text(line))
+            self._dialect.follow(lines.text(line))
         return True
 
     def _kinds_of(self, lines: Lines) -> Ints:

@@ -57,6 +57,9 @@ class Columns:
         self._file: Any = None
         self._written = 0
         """Rows in the file: whole blocks."""
+        self._open: dict[str, Column] = {}
+        """The block of the file that was last written to, and where it begins."""
+        self._opened, self._changed = -1, False
 
     def __len__(self) -> int:
         return self._written + len(self._last["step"])
@@ -79,6 +82,8 @@ class Columns:
         """One value as it is stored."""
         if index >= self._written:
             return self._last[name][index - self._written]
+        if index // ROWS == self._opened:
+            return self._open[name][index % ROWS].item()
         return np.frombuffer(os.pread(self._file.fileno(), _SIZES[name], _place(name, index)), _TYPES[name])[0].item()
 
     def put(self, name: str, index: int, value: Any) -> None:
@@ -87,7 +92,11 @@ class Columns:
         if index >= self._written:
             self._last[name][index - self._written] = value
         else:
-            self._write(array(_TYPES[name], [value]).tobytes(), _place(name, index))
+            if index // ROWS != self._opened:
+                self._close()
+                self._opened = index // ROWS
+                self._open = {each: self._read(each, index // ROWS * ROWS).copy() for each in FIELDS}
+            self._open[name][index % ROWS], self._changed = value, True
 
     def values(self, index: int) -> list[Any]:
         """The fields of one row, None where it has none."""
@@ -100,6 +109,7 @@ class Columns:
 
     def blocks(self, *names: str) -> Iterator[list[Column]]:
         """These columns of all rows, a block at a time; nothing without a row."""
+        self._close()
         for first in range(0, self._written, ROWS):
             yield [self._read(name, first) for name in names]
         if self._last["step"]:
@@ -108,6 +118,13 @@ class Columns:
     def whole(self, name: str) -> Column:
         """All of one column: only for few rows."""
         return np.concatenate([np.empty(0, _TYPES[name]), *(block for (block,) in self.blocks(name))])
+
+    def _close(self) -> None:
+        """Write what was changed."""
+        if self._changed:
+            for name, column in self._open.items():
+                self._write(column.tobytes(), _place(name, self._opened * ROWS))
+        self._changed = False
 
     def _spill(self) -> None:
         while len(self._last["step"]) >= 2 * ROWS:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, TypeVar
 
 from benchrun.parse.lines import Line, clean
 from benchrun.parse.records import Facts, Rows, Step
@@ -13,6 +13,9 @@ LARGEST = 10**15
 LARGEST_BATCH = (1 << 31) - 1
 FEW = (1 << 16) - 1
 """The most skipped steps of a row that are counted."""
+
+
+D = TypeVar("D", bound="Dialect")
 
 
 class Dialect:
@@ -59,6 +62,10 @@ class Dialect:
     def take(self, sink: str, found: dict[str, Any], *, averages: bool) -> None:
         """Add such rows, which go on."""
         getattr(self, sink).extend(found, averages=averages)
+
+    def follow(self, text: bytes) -> None:
+        """Be as if this line had been read, but for its row."""
+        asked_of(self, self.facts, text)
 
     @property
     def plain(self) -> bool:
@@ -116,15 +123,15 @@ class _Sink:
         self._caught += 2 * [Caught(self._name, False, Step(0, None, 0))]  # more than a row
 
 
-def asked_of(dialect: Dialect, facts: Facts, text: bytes) -> list[Caught]:
-    """The rows that a line without its end gives to one such as ``dialect``, and into ``facts`` what it says."""
+def asked_of(dialect: D, facts: Facts, text: bytes) -> tuple[D, list[Caught]]:
+    """Another such ``dialect`` that has read this line, without its end; its rows; and into ``facts`` what it says."""
     asked = type(dialect)()
     asked.facts = facts
     caught: list[Caught] = []
     for name in asked.sinks:
         setattr(asked, name, _Sink(name, caught))
     asked.read(Line(0, clean(text.removesuffix(b"\r")), terminated=True))
-    return caught if asked.plain else []
+    return asked, caught if asked.plain else []
 
 
 _NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?|[-+]?nan|[-+]?inf(?:inity)?", re.IGNORECASE)

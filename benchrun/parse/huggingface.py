@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from math import ceil, floor
 from statistics import median
 
-from benchrun.parse.dialect import Dialect, count, number, positive
+from benchrun.parse.dialect import Dialect, asked_of, count, number, positive
 from benchrun.parse.lines import Line
 from benchrun.parse.nemo1 import seconds
 from benchrun.parse.printed import Printed, timed
@@ -94,6 +94,10 @@ class HuggingFace(Dialect):
     def plain(self) -> bool:
         """Bars and summaries are kept."""
         return not (self._bars or self._summaries)
+
+    def follow(self, text: bytes) -> None:
+        """The next dictionary is compared with this one."""
+        self._last = asked_of(self, self.facts, text)[0]._last
 
     def _bar(self, bar: re.Match[str], line: int) -> None:
         step, total = int(bar[1]), int(bar[2])

@@ -178,8 +178,8 @@ def _sum(tokens: Sequence[Numbered], lines: Lines, told: Sequence[Any]) -> Read 
 
 def _ask(dialect: Dialect, text: bytes) -> Caught | None:
     """The one step that the dialect sees on a line, which leaves nothing else behind."""
-    asked = asked_of(dialect, replace(dialect.facts), text)
-    return asked[0] if len(asked) == 1 else None
+    caught = asked_of(dialect, replace(dialect.facts), text)[1]
+    return caught[0] if len(caught) == 1 else None
 
 
 def _tokens(text: bytes) -> list[Numbered]:

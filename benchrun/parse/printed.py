@@ -59,6 +59,7 @@ class Printed:
         rows = len(found["line"])
         times = np.broadcast_to(found.get("tflops_per_gpu", NO_VALUE), rows)
         self.measured += int((times != NO_VALUE).sum())
+        self._last_numbered = True
         self._epoch = float(np.broadcast_to(found["tokens_per_s_per_gpu"], rows)[-1])
         self.columns.extend({**found, "segment": self._runs}, rows)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -115,6 +116,8 @@ class Rows:
         """How often training (re)started; 0 without a row."""
         self._start = 0
         self._last = -1
+        self._repeated = -1
+        """The row that was last printed again: the next one often is, too."""
         for row in rows:
             self.add(row)
 
@@ -166,9 +169,13 @@ class Rows:
         """Where this segment has the row already; None if ``row`` starts a new segment."""
         if row.step == self._last:
             return len(self) - 1
-        index = bisect_left(range(len(self)), row.step, self._start, key=lambda at: self.columns.at("step", at))
+        steps = partial(self.columns.at, "step")
+        index = self._repeated + 1
+        if not self._start <= index < len(self) or steps(index) != row.step:
+            index = bisect_left(range(len(self)), row.step, self._start, key=steps)
         if index == len(self):
             return None
+        self._repeated = index
         known = self[index]
         if known.step != row.step or known.loss != row.loss:
             return None
