@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from benchrun.metrics.statistics import Floats, Ints, Spread, spread
 
-IN_MEMORY = 1 << 17
+IN_MEMORY = 1 << 19
 """Values."""
 _BITS = 16
 """Of a value that one more reading settles."""
@@ -57,13 +57,13 @@ def median_of(stream: Stream) -> float | None:
 
 def _in_memory(stream: Stream) -> tuple[Floats, Ints] | None:
     """All values and weights, if they are few."""
-    values, weights, count = [np.empty(0)], [np.empty(0, np.int64)], 0
+    values, weights, count = [np.empty(0)], [np.empty(0, np.int32)], 0
     for block, weight in stream():
         count += len(block)
         if count > IN_MEMORY:
             return None
         values.append(block)
-        weights.append(weight.astype(np.int64))
+        weights.append(weight)
     return np.concatenate(values), np.concatenate(weights)
 
 
