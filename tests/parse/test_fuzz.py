@@ -210,7 +210,7 @@ def test_looking_at_a_growing_log_changes_nothing(data):
     assert told(read(*data.splitlines(keepends=True), asked=True)) == told(read(data))
 
 
-@QUICK
+@settings(QUICK, max_examples=50)
 @given(data=megatron_logs(), size=st.integers(1, 4))
 def test_a_block_at_once_says_what_its_lines_say(data, size):
     lines = data.splitlines(keepends=True)
@@ -254,3 +254,10 @@ def test_blocks_of_any_dialect_are_read_at_once(name):
     assert took == [True, True]
     lines[30], lines[50] = lines[30][: len(first) // 2] + b"\n", b"beside\n" + lines[50][:-1] + b" nan\n"
     same_at_once(*(b"".join(lines[at : at + 20]) for at in range(0, 60, 20)))
+
+
+def test_a_dictionary_is_compared_with_the_line_before_it_however_that_was_read():
+    form = "{'loss': '2.5', 'epoch': '0.5', 'learning_rate': '1e-05', 'global_step/max_steps': '%d/99'}\n"
+    lines = [(form % step).encode() for step in (*range(1, 20), 10)]
+    assert [row.step for row in read(*lines).steps][-2:] == [19, 10]
+    same_at_once(b"".join(lines[:10]), b"".join(lines[10:]))
