@@ -96,7 +96,7 @@ def end_of(observation: Observation) -> End:
             observation.job,
             run.done(),
             symptoms=_symptoms(log),
-            steps_seen=max(log.steps.columns.step) if log and log.segments else 0,
+            steps_seen=(log and log.steps.last_step) or 0,
             steps_planned=run.spec.training.steps,
             quiet_s=observation.quiet_s,
         )
@@ -112,8 +112,8 @@ def metrics_of(run: RunDir, warmup: int | None = None) -> Metrics | None:
         return None
     log = parse_log(*run.logs)
     metrics, samples = measured(run, log, warmup)
-    rows = "".join(f"{line}\n" for line in lines(log.distinct, "jsonl"))
-    (run.path / "steps.jsonl").write_text(rows)
+    with (run.path / "steps.jsonl").open("w") as file:
+        file.writelines(f"{line}\n" for line in lines(log.distinct, "jsonl"))
     if samples:
         run.write_json("telemetry.json", samples.model_dump(mode="json"))
     run.write_json("metrics.json", metrics.model_dump(mode="json"))

@@ -51,7 +51,7 @@ def _row(observation: Any) -> dict[str, Any]:
         "exit_code": end.exit_code if end else None,
         "job": (run.last_event("submitted") or {}).get("job"),
         "nodes": observation.job.nodes if observation.job else "",
-        "last_step": max(log.steps.columns.step) if log and log.segments else None,
+        "last_step": log.steps.last_step if log else None,
         "planned_steps": run.spec.training.steps,
         "quiet_s": round(observation.quiet_s, 1),
         "note": observation.note,

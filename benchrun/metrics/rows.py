@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from math import inf, isnan, nan
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,7 +14,9 @@ from numpy.typing import NDArray
 from benchrun import hardware
 from benchrun.metrics.flops import flops_per_token
 from benchrun.metrics.known import Known
-from benchrun.metrics.statistics import Floats
+from benchrun.metrics.statistics import Floats, Ints
+from benchrun.metrics.streams import median_of
+from benchrun.parse.problems import MOST
 from benchrun.parse.records import Log, Problem, Rows
 
 IMPOSSIBLY_FAST = 3.0
@@ -21,80 +27,137 @@ VARYING = frozenset({"hf"})
 """Frameworks that train on samples of any length: a short step is no mistake."""
 
 
-@dataclass(frozen=True)
-class Measured:
-    """The rows of a log, one value a row; NaN is what is not known."""
+MOST_BATCHES = 256
+"""Sizes of batch whose rows are compared; a ramp has some dozens."""
 
-    rows: Rows
+Flags = NDArray[np.bool_]
+
+
+class Block(NamedTuple):
+    """Some rows in a row, one value each; NaN is what is not known."""
+
+    step: NDArray[np.int64]
+    line: NDArray[np.uint32]
+    interval: NDArray[np.int32]
     step_time_s: Floats
     tokens_per_s_per_gpu: Floats
     tflops_per_gpu: Floats
     """As reported."""
-    interval: NDArray[np.int32]
-    impossible: NDArray[np.bool_]
+    batch: Floats
+    impossible: Flags
 
-    def problems(self) -> list[Problem]:
-        """The rows that are left out, and why."""
-        return [
+    def chosen(self, rows: Flags) -> Block:
+        """Some of the rows."""
+        return Block._make(column[rows] for column in self)
+
+
+@dataclass(frozen=True)
+class Measured:
+    """The rows of a log, completed where the conditions are known."""
+
+    rows: Rows
+    known: Known
+    peak_rate: float = inf
+    """Tokens/s of one GPU above which a row is impossible."""
+    of_time: bool = True
+    """Speed is one over the step time; else it is tokens a second."""
+    fastest: dict[float, float] = field(default_factory=dict)
+    """Batch (NaN: not known) -> the speed above which a row is impossible."""
+
+    def blocks(self) -> Iterator[Block]:
+        """All rows, a block at a time; each call begins anew."""
+        names = "step", "line", "interval", "step_time_s", "tokens_per_s_per_gpu", "tflops_per_gpu", "global_batch_size"
+        known = self.known
+        for step, line, interval, times, rates, tflops, batches in self.rows.columns.blocks(*names):
+            time, rate, batch = _positive(times), _positive(rates), _positive(batches)
+            batch[np.isnan(batch)] = known.global_batch_size or np.nan
+            if known.seq_length and known.num_gpus and known.fixed_length:
+                tokens = known.seq_length * batch / known.num_gpus
+                time = np.where(np.isnan(time), tokens / rate, time)
+                rate = np.where(np.isnan(tokens), rate, tokens / time)
+            block = Block(step, line, interval, time, rate, _positive(tflops), batch, rate > self.peak_rate)
+            for size, fastest in self.fastest.items():
+                block.impossible[_of_batch(batch, size) & (self.speed(block) > fastest)] = True
+            yield block
+
+    def whole(self) -> Block:
+        """All rows at once: for a picture."""
+        blocks = list(self.blocks())
+        return Block._make(np.concatenate(column) for column in zip(*blocks, strict=True))
+
+    def speed(self, block: Block) -> Floats:
+        """What of two rows with one batch is larger for the faster one."""
+        return 1 / block.step_time_s if self.of_time else block.tokens_per_s_per_gpu
+
+    def problems(self) -> Iterator[Problem]:
+        """The first rows that are left out, and why."""
+        left_out = (
             Problem(
                 "impossible_step",
-                self.rows.columns.line[index],
-                f"step {self.rows.columns.step[index]}: {self.step_time_s[index]:.4g} s is impossibly fast; left out",
+                int(block.line[index]),
+                f"step {block.step[index]}: {block.step_time_s[index]:.4g} s is impossibly fast; left out",
             )
-            for index in np.flatnonzero(self.impossible).tolist()
-        ]
+            for block in self.blocks()
+            for index in np.flatnonzero(block.impossible)
+        )
+        return islice(left_out, MOST)
 
 
 def measured(log: Log, known: Known) -> Measured:
     """Times from rates, and rates from times, where the log gives only one of them."""
-    rows = log.distinct
-    columns = rows.columns
-    time, rate = _positive(columns.step_time_s), _positive(columns.tokens_per_s_per_gpu)
-    batch = np.asarray(columns.global_batch_size, dtype=np.float64)
-    batch[batch <= 0] = known.global_batch_size or np.nan
-    if known.seq_length and known.num_gpus and known.fixed_length:
-        tokens = known.seq_length * batch / known.num_gpus
-        time = np.where(np.isnan(time), tokens / rate, time)
-        rate = np.where(np.isnan(tokens), rate, tokens / time)
-    impossible = _above_peak(rate, known)
-    if len(rows) and log.framework not in VARYING:
-        impossible |= _above_others(rate, batch) if np.isnan(time).all() else _above_others(1 / time, batch)
-    return Measured(
-        rows=rows,
-        step_time_s=time,
-        tokens_per_s_per_gpu=rate,
-        tflops_per_gpu=_positive(columns.tflops_per_gpu),
-        interval=np.asarray(columns.interval),
-        impossible=impossible,
+    values = Measured(log.distinct, known)
+    values = replace(values, of_time=any(not np.isnan(block.step_time_s).all() for block in values.blocks()))
+    # Of two reasons each is looked for in all rows.
+    above = replace(values, peak_rate=_peak_rate(known))
+    others = values if log.framework in VARYING else replace(values, fastest=_fastest(values))
+    # A run of which most is too fast has the wrong conditions: that is for the reader to see, not to leave out.
+    return replace(
+        values,
+        peak_rate=above.peak_rate if _left_out(above) <= 0.5 else inf,
+        fastest=others.fastest if _left_out(others) <= MOST_IMPOSSIBLE else {},
     )
 
 
-def _positive(column: object) -> Floats:
-    values = np.array(column, dtype=np.float64)
+def _left_out(values: Measured) -> float:
+    """The part of the rows that is impossible."""
+    return sum(int(block.impossible.sum()) for block in values.blocks()) / max(len(values.rows), 1)
+
+
+def _positive(column: NDArray[Any]) -> Floats:
+    values = column.astype(np.float64)
     values[~(values > 0)] = np.nan
     return values
 
 
-def _above_peak(rate: Floats, known: Known) -> NDArray[np.bool_]:
-    """Rows that need more than the GPU's peak, even by the convention that counts less."""
-    none = np.zeros(len(rate), dtype=bool)
+def _peak_rate(known: Known) -> float:
+    """Tokens/s that need the GPU's peak, even by the convention that counts less."""
     gpu = hardware.gpu(known.gpu) if known.gpu else None
     peak = gpu.peak_tflops(known.precision or "bf16") if gpu else None
     if peak is None or known.model is None or not known.seq_length:
-        return none
-    above: NDArray[np.bool_] = (
-        rate * flops_per_token(known.model, known.seq_length, task=known.task).causal > peak * 1e12
-    )
-    # A run of which most is too fast has the wrong conditions: that is for the reader to see, not to leave out.
-    return above if 0 < above.mean() <= 0.5 else none
+        return inf
+    return peak * 1e12 / flops_per_token(known.model, known.seq_length, task=known.task).causal
 
 
-def _above_others(speed: Floats, batch: Floats) -> NDArray[np.bool_]:
-    """Rows far faster than the median of those with the same batch."""
-    found = np.zeros(len(speed), dtype=bool)
-    for size in np.unique(batch[~np.isnan(batch)]) if not np.isnan(batch).all() else [np.nan]:
-        same = np.isnan(batch) if np.isnan(size) else batch == size
-        values = speed[same & ~np.isnan(speed)]
-        if len(values):
-            found |= same & (speed > IMPOSSIBLY_FAST * np.median(values))
-    return found if found.mean() <= MOST_IMPOSSIBLE else np.zeros(len(speed), dtype=bool)
+def _fastest(values: Measured) -> dict[float, float]:
+    """Of each batch, what is far faster than the median of the rows with it."""
+    sizes: set[float] = set()
+    for block in values.blocks():
+        sizes |= set(np.unique(block.batch[~np.isnan(block.batch)]).tolist())
+    limits = {}
+    for size in sorted(sizes)[:MOST_BATCHES] or [nan]:
+
+        def speeds(size: float = size) -> Iterator[tuple[Floats, Ints]]:
+            for block in values.blocks():
+                found = values.speed(block)[_of_batch(block.batch, size)]
+                found = found[~np.isnan(found)]
+                yield found, np.ones(len(found), np.int64)
+
+        median = median_of(speeds)
+        if median is not None:
+            limits[size] = IMPOSSIBLY_FAST * median
+    return limits
+
+
+def _of_batch(batch: Floats, size: float) -> Flags:
+    same: Flags = np.isnan(batch) if isnan(size) else batch == size
+    return same

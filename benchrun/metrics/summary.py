@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from benchrun import hardware
 from benchrun.metrics.convention import identify
 from benchrun.metrics.flops import flops_per_token
 from benchrun.metrics.known import Known, known
-from benchrun.metrics.rows import Measured, measured
-from benchrun.metrics.statistics import Floats, Interval, Spread, confidence_interval, spread, warmup_rows
+from benchrun.metrics.rows import Block, Measured, measured
+from benchrun.metrics.statistics import Floats, Interval, Spread, confidence_interval, warmup_rows
 from benchrun.metrics.steadiness import Steadiness, steadiness
+from benchrun.metrics.streams import Stream, median_of, spread_of
 from benchrun.metrics.telemetry import Telemetry
 from benchrun.model import Frozen
 from benchrun.parse.columns import NO_VALUE
-from benchrun.parse.records import Log, Problem
+from benchrun.parse.records import Log, Problem, Rows
+
+Blocks = Callable[[], Iterator[Block]]
 
 COARSE_S = 10.0
 """A row shorter than this, by a clock of whole seconds, is more than 5 % uncertain: only the mean over many is good."""
@@ -153,14 +159,14 @@ def summarise(log: Log, *, warmup: int | None = None, given: Known | None = None
     values = measured(log, conditions)
     count = len(values.rows)
     dropped = warmup_rows(count) if warmup is None else min(warmup, count)
-    inside = np.arange(count) >= dropped
-    inside &= ~values.impossible
-    timed = inside & ~np.isnan(values.step_time_s)
-    step_time, interval, even, notes = _times(log, values, timed)
-    tokens = _middles(values.tokens_per_s_per_gpu[inside], values.interval[inside])
-    if log.only_average or _coarse(log, values, timed):
-        tokens = MeanMedian(mean=tokens.mean, median=_mean_rate(values, timed, tokens))
-    reported = _middles(values.tflops_per_gpu[inside], values.interval[inside])
+    inside = partial(_inside, values, dropped)
+    timed = partial(_timed, inside)
+    coarse = log.whole_seconds and (_middle_span(timed) or COARSE_S) < COARSE_S
+    step_time, interval, even, notes = _times(log, timed, coarse=coarse)
+    tokens = _middles(lambda: ((block.tokens_per_s_per_gpu, block.interval) for block in inside()))
+    if log.only_average or coarse:
+        tokens = MeanMedian(mean=tokens.mean, median=_mean_rate(timed, tokens))
+    reported = _middles(lambda: ((block.tflops_per_gpu, block.interval) for block in inside()))
     tflops = _tflops(tokens.median, conditions)
     mfu = _mfu(conditions, tflops)
     convention = _convention(reported.median, tokens.median, conditions)
@@ -169,21 +175,19 @@ def summarise(log: Log, *, warmup: int | None = None, given: Known | None = None
         detail = f"{mfu[0].causal:.2f} of the peak of {mfu[0].divisor}: the steps cannot have been this fast"
         notes.append(Problem("impossible_rate", None, detail))
         step_time, interval, even, tokens, tflops, mfu = None, None, None, NOTHING, None, ()
-    columns = values.rows.columns
-    losses = np.asarray(columns.loss)
-    losses = losses[losses != NO_VALUE]
+    first_loss, final_loss = _losses(values.rows)
     return Summary(
         file=log.file,
         framework=log.framework,
         framework_version=log.facts.framework_version,
         segments=log.segments,
-        first_step=columns.step[0] if count else None,
-        last_step=columns.step[-1] if count else None,
+        first_step=values.rows.columns.at("step", 0) if count else None,
+        last_step=values.rows.columns.at("step", count - 1) if count else None,
         planned_steps=log.planned_steps,
         num_steps=count,
         complete=log.complete(log.planned_steps),
         warmup_rows_dropped=dropped,
-        window=None if impossible else _window(values, timed if timed.any() else inside),
+        window=None if impossible else _window(timed) or _window(inside),
         step_time_s=step_time,
         step_time_interval_s=interval,
         steadiness=even,
@@ -193,8 +197,8 @@ def summarise(log: Log, *, warmup: int | None = None, given: Known | None = None
         reported_convention=convention,
         tflops_per_gpu=tflops,
         mfu=mfu,
-        first_loss=_finite(losses[0]) if len(losses) else None,
-        final_loss=_finite(losses[-1]) if len(losses) else None,
+        first_loss=first_loss,
+        final_loss=final_loss,
         run_time_s=log.facts.run_time_s,
         seq_length=conditions.seq_length,
         global_batch_size=conditions.global_batch_size,
@@ -208,53 +212,87 @@ def summarise(log: Log, *, warmup: int | None = None, given: Known | None = None
     )
 
 
+def _inside(values: Measured, dropped: int) -> Iterator[Block]:
+    """The rows after the first ``dropped`` that are possible."""
+    first = 0
+    for block in values.blocks():
+        chosen = (np.arange(first, first + len(block.step)) >= dropped) & ~block.impossible
+        first += len(block.step)
+        yield block.chosen(chosen)
+
+
+def _timed(inside: Blocks) -> Iterator[Block]:
+    """Those of them that have a time."""
+    for block in inside():
+        chosen = ~np.isnan(block.step_time_s)
+        yield block.chosen(chosen)
+
+
 def _times(
-    log: Log, values: Measured, timed: np.ndarray
+    log: Log, timed: Blocks, *, coarse: bool
 ) -> tuple[Spread | None, Interval | None, Steadiness | None, list[Problem]]:
     """Spread, confidence and steadiness of the step time, and what makes them worth less."""
-    times, weights = values.step_time_s[timed], values.interval[timed]
-    if not len(times):
+    found = spread_of(lambda: ((block.step_time_s, block.interval) for block in timed()))
+    if found is None:
         return None, None, None, []
-    found = spread(times, weights)
     if log.only_average:
         detail = f"only the mean over the whole run is known ({found.mean:.4g} s): start-up and evaluation are in it"
         return found, None, None, [Problem("only_average", None, detail)]
-    if _coarse(log, values, timed):
+    if coarse:
         detail = "the log's clock has whole seconds, so the mean stands for the median"
         mean = found.model_copy(update={"median": found.mean})
         return mean, None, None, [Problem("coarse_clock", None, detail)]
-    steps, last = np.asarray(values.rows.columns.step)[timed][-ENOUGH_ROWS:], times[-ENOUGH_ROWS:]
+    steps, last = np.empty(0, np.int64), np.empty(0)
+    for block in timed():
+        steps = np.concatenate([steps, block.step])[-ENOUGH_ROWS:]
+        last = np.concatenate([last, block.step_time_s])[-ENOUGH_ROWS:]
     # Differences of whole seconds jump by one; their means over a few rows do not.
     smooth = last[: len(last) // 5 * 5].reshape(-1, 5).mean(axis=1) if log.whole_seconds else last
-    return found, confidence_interval(smooth), steadiness(last, steps=steps.tolist()), []
+    return found, confidence_interval(smooth), steadiness(last, steps=steps), []
 
 
-def _coarse(log: Log, values: Measured, timed: np.ndarray) -> bool:
-    spans = values.step_time_s[timed] * values.interval[timed]
-    return log.whole_seconds and len(spans) > 0 and float(np.median(spans)) < COARSE_S
+def _middle_span(timed: Blocks) -> float | None:
+    """Median time that a row stands for."""
+    return median_of(lambda: ((block.step_time_s * block.interval, block.interval) for block in timed()))
 
 
-def _mean_rate(values: Measured, timed: np.ndarray, tokens: MeanMedian) -> float | None:
+def _mean_rate(timed: Blocks, tokens: MeanMedian) -> float | None:
     """Tokens over time, where single rows are too uncertain for a median."""
-    times, rates = values.step_time_s[timed], values.tokens_per_s_per_gpu[timed]
-    usable = ~np.isnan(rates)
-    if not usable.any():
-        return tokens.median
-    spans = times[usable] * values.interval[timed][usable]
-    return float(np.sum(rates[usable] * spans) / np.sum(spans))
+    made = spent = 0.0
+    for block in timed():
+        usable = ~np.isnan(block.tokens_per_s_per_gpu)
+        spans = block.step_time_s[usable] * block.interval[usable]
+        made += float(np.sum(block.tokens_per_s_per_gpu[usable] * spans))
+        spent += float(np.sum(spans))
+    return made / spent if spent else tokens.median
 
 
-def _window(values: Measured, rows: np.ndarray) -> Window | None:
-    steps = np.asarray(values.rows.columns.step)[rows]
-    return Window(first_step=int(steps[0]), last_step=int(steps[-1]), rows=len(steps)) if len(steps) else None
+def _losses(rows: Rows) -> tuple[float | None, float | None]:
+    """The first and the last that was printed."""
+    found: list[float] = []
+    for (losses,) in rows.columns.blocks("loss"):
+        printed = losses[losses != NO_VALUE]
+        found = [*found, *printed[:1], *printed[-1:]]
+        found = [found[0], found[-1]] if found else []
+    return (_finite(found[0]), _finite(found[1])) if found else (None, None)
+
+
+def _window(rows: Blocks) -> Window | None:
+    ends = [(int(block.step[0]), int(block.step[-1]), len(block.step)) for block in rows() if len(block.step)]
+    if not ends:
+        return None
+    return Window(first_step=ends[0][0], last_step=ends[-1][1], rows=sum(rows for _, _, rows in ends))
 
 
 def _other_windows(values: Measured) -> OtherWindows:
-    steps, times = np.asarray(values.rows.columns.step), values.step_time_s
-    inside = (steps >= 35) & (steps <= 44)
+    last, early, reached = np.empty(0), np.empty(0), False
+    for block in values.blocks():
+        last = np.concatenate([last, block.step_time_s])[-10:]
+        early = np.append(early, block.step_time_s[(block.step >= 35) & (block.step <= 44)])
+        reached = bool(block.step[-1] >= 44)
     return OtherWindows(
-        last_10_rows=_mean(times[-10:]) if len(times) >= 10 else None,
-        steps_35_to_44=_mean(times[inside]) if inside.any() and steps[-1] >= 44 else None,
+        last_10_rows=_mean(last) if len(last) == 10 else None,
+        steps_35_to_44=_mean(early) if len(early) and reached else None,
     )
 
 
@@ -263,9 +301,13 @@ def _mean(times: Floats) -> float | None:
     return float(usable.mean()) if len(usable) else None
 
 
-def _middles(values: Floats, weights: np.ndarray) -> MeanMedian:
-    usable = ~np.isnan(values)
-    found = spread(values[usable], weights[usable]) if usable.any() else None
+def _middles(stream: Stream) -> MeanMedian:
+    def usable() -> Iterator[tuple[Floats, NDArray[Any]]]:
+        for values, weights in stream():
+            chosen = ~np.isnan(values)
+            yield values[chosen], weights[chosen]
+
+    found = spread_of(usable)
     return MeanMedian(mean=found.mean if found else None, median=found.median if found else None)
 
 

@@ -30,6 +30,7 @@ class DeepSpeed(Dialect):
     step_needles = (b" iter time (s): ", b"CurrSamplesPerSec=")
     fact_needles = (b"train_batch_size ...", b"train_micro_batch_size_per_gpu ...")
     strong = False
+    one_line = True
 
     def read(self, line: Line) -> None:
         """A step line of either form, or the batch that turns samples a second into a time."""

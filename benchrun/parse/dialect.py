@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import re
-from typing import ClassVar
+from typing import Any, ClassVar, NamedTuple, TypeVar
 
-from benchrun.parse.lines import Line
-from benchrun.parse.records import Facts, Rows
+from benchrun.parse.lines import Line, clean
+from benchrun.parse.records import Facts, Rows, Step
 
 LARGEST = 10**15
 """A larger number of steps, samples or tokens is no count of anything, and no time or rate either."""
 LARGEST_BATCH = (1 << 31) - 1
 FEW = (1 << 16) - 1
 """The most skipped steps of a row that are counted."""
+
+
+D = TypeVar("D", bound="Dialect")
 
 
 class Dialect:
@@ -29,6 +32,12 @@ class Dialect:
     """The number of a run's first step."""
     may_skip: ClassVar[bool] = False
     """Steps without a row mean nothing: a bar is not drawn for each."""
+    one_line: ClassVar[bool] = False
+    """A step is one line, which says the same whatever stood before it: many can be read at once."""
+    sinks: ClassVar[tuple[str, ...]] = ("rows",)
+    """The attributes that take rows."""
+    counted: ClassVar[frozenset[str]] = frozenset()
+    """Those of them whose rows have no number of their own."""
     closing: ClassVar[tuple[str, ...]] = ()
     """How a step line ends that has no line end yet; without it a cut-off line is no row."""
 
@@ -46,12 +55,22 @@ class Dialect:
         """Take a line with one of the needles."""
         raise NotImplementedError
 
-    def read_block(self, block: bytes, number: int) -> int:
-        """Take all step lines of a block at once, if they all look like the last one read.
+    def numbered(self, sink: str, found: dict[str, Any]) -> dict[str, Any]:
+        """Rows that were read by the block, column by column, with their step numbers."""
+        return found
 
-        How many there were; 0 if they must be read line by line. ``number`` is that of the block's first line.
-        """
-        return 0
+    def take(self, sink: str, found: dict[str, Any], *, averages: bool) -> None:
+        """Add such rows, which go on."""
+        getattr(self, sink).extend(found, averages=averages)
+
+    def follow(self, text: bytes) -> None:
+        """Be as if this line had been read, but for its row."""
+        asked_of(self, self.facts, text)
+
+    @property
+    def plain(self) -> bool:
+        """Whether it has kept nothing but rows and facts of what it read."""
+        return True
 
     @property
     def seen(self) -> bool:
@@ -75,6 +94,44 @@ class Dialect:
     def whole(self, line: Line) -> bool:
         """Whether nothing of ``line`` is missing."""
         return line.terminated or line.text.rstrip().endswith(self.closing)
+
+
+class Caught(NamedTuple):
+    """A row on its way into a sink."""
+
+    sink: str
+    averages: bool
+    row: Step
+
+
+class _Sink:
+    """Stands where rows are collected, and says who was to take them."""
+
+    def __init__(self, name: str, caught: list[Caught]) -> None:
+        self._name, self._caught = name, caught
+
+    def __len__(self) -> int:
+        return 1  # no row is the first
+
+    def add(self, row: Step, *, averages: bool = False) -> None:
+        self._caught.append(Caught(self._name, averages, row))
+
+    def numbered(self, said: bool) -> None:
+        pass
+
+    def new_segment(self) -> None:
+        self._caught += 2 * [Caught(self._name, False, Step(0, None, 0))]  # more than a row
+
+
+def asked_of(dialect: D, facts: Facts, text: bytes) -> tuple[D, list[Caught]]:
+    """Another such ``dialect`` that has read this line, without its end; its rows; and into ``facts`` what it says."""
+    asked = type(dialect)()
+    asked.facts = facts
+    caught: list[Caught] = []
+    for name in asked.sinks:
+        setattr(asked, name, _Sink(name, caught))
+    asked.read(Line(0, clean(text.removesuffix(b"\r")), terminated=True))
+    return asked, caught if asked.plain else []
 
 
 _NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?|[-+]?nan|[-+]?inf(?:inity)?", re.IGNORECASE)

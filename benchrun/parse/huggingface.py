@@ -17,12 +17,12 @@ import re
 from array import array
 from collections.abc import Iterator
 from math import ceil, floor
-from operator import eq
 from statistics import median
 
-from benchrun.parse.dialect import Dialect, count, number, positive
+from benchrun.parse.dialect import Dialect, asked_of, count, number, positive
 from benchrun.parse.lines import Line
 from benchrun.parse.nemo1 import seconds
+from benchrun.parse.printed import Printed, timed
 from benchrun.parse.records import Rows, Step
 from benchrun.parse.worker import CONFIG, configure
 
@@ -41,8 +41,6 @@ _DURATION = re.compile(r"(\d+)([dhms])")
 _UNIT = {"d": 86400, "h": 3600, "m": 60, "s": 1}
 MOST_BARS = 1 << 20
 MOST_AVERAGED = 1 << 16
-MOST_STUCK = 0.1
-"""Of the dictionaries this many may find a bar that was not drawn anew: such a row replaces the one before it."""
 AGREE = 0.02
 """The summaries of one run's launchers agree to this."""
 
@@ -59,24 +57,18 @@ class HuggingFace(Dialect):
     )
     may_skip = True
     closing = ("}", "]")
+    one_line = True
+    sinks = ("_printed",)
 
     def __init__(self) -> None:
         super().__init__()
-        self._printed: list[Step] = []
-        """What the dictionaries say; ``step_time_s`` is the clock since the start, where they have one."""
-        self._measured: dict[int, float] = {}
-        """Index of a dictionary that holds its step's own time -> that time."""
-        self._breaks: set[int] = set()
-        """Indices of dictionaries that begin another run."""
+        self._printed = Printed()
         self._bars: dict[int, tuple[array[int], array[int], array[int]]] = {}
         """Total -> step, clock and line of each bar with it."""
         self._summaries: list[tuple[float, float | None]] = []
         """Run time and steps a second."""
         self._last: dict[str, str] = {}
-        self._epoch = 0.0
         self._step_of_bar = 0
-        self._numbered = True
-        """Every dictionary so far says which step it is of."""
         self._batch: dict[str, int] = {}
 
     def continued(self) -> Dialect:
@@ -96,7 +88,16 @@ class HuggingFace(Dialect):
     @property
     def seen(self) -> bool:
         """Bars alone may be another program's."""
-        return bool(self._printed or self._summaries)
+        return bool(len(self._printed) or self._summaries)
+
+    @property
+    def plain(self) -> bool:
+        """Bars and summaries are kept."""
+        return not (self._bars or self._summaries)
+
+    def follow(self, text: bytes) -> None:
+        """The next dictionary is compared with this one."""
+        self._last = asked_of(self, self.facts, text)[0]._last
 
     def _bar(self, bar: re.Match[str], line: int) -> None:
         step, total = int(bar[1]), int(bar[2])
@@ -118,34 +119,23 @@ class HuggingFace(Dialect):
         before, self._last = self._last, found
         if _same_record(before, found):
             return
-        epoch = number(found.get("epoch")) or 0.0
-        if epoch < self._epoch:
-            self._breaks.add(len(self._printed))
-        self._epoch = epoch
         clock = _duration(found.get("elapsed_time", ""))
         step, _, planned = found.get("global_step/max_steps", "").partition("/")
         if count(planned):
             self.facts.planned_steps = count(planned)
         number_of_step = count(step) if step else count(found.get("current_steps"))
-        self._numbered = self._numbered and number_of_step is not None
-        if measured := positive(found.get("step_time_s")):
-            self._measured[len(self._printed)] = measured
-        row = Step(number_of_step or self._step_of_bar, clock, line, loss=number(found["loss"]))
-        self._printed.append(row._replace(grad_norm=number(found.get("grad_norm"))))
-
-    def _numbered_rows(self) -> list[Step]:
-        """The dictionaries' rows by the step that they print; else by the bar's; else counted.
-
-        Bars on another stream may all come first, or last: then a dictionary comes every so many steps. Counting
-        without any bar numbers the rows, and not the steps.
-        """
-        steps = [row.step for row in self._printed]
-        stuck = sum(map(eq, steps, steps[1:]))
-        if self._numbered or (min(steps) > 0 and stuck <= MOST_STUCK * len(steps)):
-            return self._printed
-        bars = self._training_bars()[0]
-        every = max(max(bars, default=0) // len(steps), 1)
-        return [row._replace(step=every * number) for number, row in enumerate(self._printed, start=1)]
+        self._printed.numbered(number_of_step is not None)
+        self._printed.add(
+            Step(
+                number_of_step or self._step_of_bar,
+                clock,
+                line,
+                loss=number(found["loss"]),
+                grad_norm=number(found.get("grad_norm")),
+                tflops_per_gpu=positive(found.get("step_time_s")),
+                tokens_per_s_per_gpu=number(found.get("epoch")) or 0.0,
+            )
+        )
 
     def _fact(self, text: str) -> None:
         if configure(self.facts, text, "transformers"):
@@ -170,8 +160,8 @@ class HuggingFace(Dialect):
         """Rows of the dictionaries where there are any, else of the bars, else of the summary."""
         self._note_run_time()
         steps, clocks, lines = self._training_bars()
-        if self._printed:
-            self.rows = self._timed()
+        if len(self._printed):
+            self.rows = timed(self._printed, steps, clocks, self._average_time())
         elif self.seen and steps:
             self.rows = _differences(steps, clocks, lines)
         elif self.seen:
@@ -190,33 +180,6 @@ class HuggingFace(Dialect):
         if planned is None and self._bars:
             planned = max(self._bars, key=lambda total: len(self._bars[total][0]))
         return self._bars.get(planned or 0, (array("q"), array("q"), array("q")))
-
-    def _timed(self) -> Rows:
-        """The dictionaries' rows with times: from their own clock, from the bars' clock, or from the summary."""
-        steps, clocks, _ = self._training_bars()
-        clock_of = dict(zip(steps, clocks, strict=True))
-        rows = Rows()
-        average = self._average_time() if not clock_of and self._printed[0].step_time_s is None else None
-        before_step, before_clock = 0, 0.0
-        printed = self._numbered_rows()
-        for index, row in enumerate(printed):
-            if index in self._breaks:
-                rows.new_segment()
-            if index in self._measured:
-                rows.add(row._replace(step_time_s=self._measured[index]))
-                continue
-            clock = row.step_time_s if row.step_time_s is not None else clock_of.get(row.step)
-            time_s, interval = average, 1
-            if clock is not None:
-                if clock < before_clock and row.step <= printed[0].step:
-                    before_step, before_clock = 0, 0.0  # from the start again
-                interval = max(row.step - before_step, 1)
-                # Within one second of the clock nothing is known: the next row with a time covers this one too.
-                time_s = (clock - before_clock) / interval if clock > before_clock else None
-                if clock != before_clock:
-                    before_step, before_clock = row.step, clock
-            rows.add(row._replace(step_time_s=time_s, interval=interval))
-        return rows
 
     def _steps_of_summary(self) -> int | None:
         """How many steps a summary speaks of: run time times rate, if only one whole number fits the three decimals."""
@@ -245,13 +208,15 @@ class HuggingFace(Dialect):
     @property
     def whole_seconds(self) -> bool:
         """Unless each step was measured."""
-        return not self._printed or len(self._measured) < len(self._printed)
+        return not len(self._printed) or self._printed.measured < len(self._printed)
 
     @property
     def only_average(self) -> bool:
         """No clock anywhere: every row has the same time."""
-        times = set(self.rows.columns.step_time_s)
-        return bool(self._summaries) and len(self.rows) > 1 and len(times) == 1
+        if not self._summaries or len(self.rows) < 2:
+            return False
+        first = self.rows.columns.at("step_time_s", 0)
+        return all((times == first).all() for (times,) in self.rows.columns.blocks("step_time_s"))
 
 
 def _same_record(one: dict[str, str], other: dict[str, str]) -> bool:

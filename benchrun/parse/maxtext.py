@@ -40,6 +40,7 @@ class MaxText(Dialect):
     step_needles = (b"completed step: ",)
     fact_needles = (b"Config param ", b"Num_devices: ")
     first_number = 0
+    one_line = True
 
     def read(self, line: Line) -> None:
         """A step line, or a parameter."""

@@ -13,7 +13,6 @@ import re
 from typing import ClassVar
 
 from benchrun.parse.dialect import FEW, LARGEST, Dialect, batch, count, number
-from benchrun.parse.layout import Convert, Layout, batches, few, floats, milliseconds, rates
 from benchrun.parse.lines import Line
 from benchrun.parse.records import Facts, Step
 
@@ -61,19 +60,6 @@ _TOKENS = (
 _TFLOPS = ("throughput per GPU (TFLOP/s/GPU)", "compute per GPU (TFLOP/s/GPU)", "TFLOPs")
 
 
-_COLUMNS: dict[str, tuple[str, Convert]] = {
-    TIME_MS: ("step_time_s", milliseconds),
-    TIME_S: ("step_time_s", rates),
-    **dict.fromkeys(_LOSSES, ("loss", floats)),
-    "grad norm": ("grad_norm", floats),
-    "global batch size": ("global_batch_size", batches),
-    **dict.fromkeys(_TFLOPS, ("tflops_per_gpu", rates)),
-    **dict.fromkeys(_TOKENS, ("tokens_per_s_per_gpu", rates)),
-    "number of skipped iterations": ("skipped", few),
-    "number of nan iterations": ("nan", few),
-}
-
-
 class Megatron(Dialect):
     """Megatron-LM, Megatron-DeepSpeed and their forks."""
 
@@ -81,22 +67,7 @@ class Megatron(Dialect):
     step_needles: ClassVar[tuple[bytes, ...]] = (b"elapsed time per iteration (", b"elapsed_time_per_iteration_ms=")
     fact_needles: ClassVar[tuple[bytes, ...]] = (b" ...........", b"using world size:", b"> padded vocab (size:")
     closing: ClassVar[tuple[str, ...]] = ("|",)
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._layout: Layout | None = None
-
-    def read_block(self, block: bytes, number: int) -> int:
-        """Possible where all steps look alike and go up."""
-        found = self._layout.read(block, self.step_needles[0]) if self._layout else None
-        if found is None or self.step_needles[1] in block:
-            return 0
-        planned = found.pop("planned")
-        found["line"] = [number + line for line in found["line"]]
-        if not self.rows.extend(found):
-            return 0
-        self.facts.planned_steps = planned[-1]
-        return len(planned)
+    one_line = True
 
     def read(self, line: Line) -> None:
         """A step line, or one of the argument dump."""
@@ -119,7 +90,6 @@ class Megatron(Dialect):
             if head[2] != "infinity":
                 self.facts.planned_steps = int(head[2])
             self.rows.add(row, averages=True)
-            self._layout = Layout.learn(body, _COLUMNS) if len(heads) == 1 else None
 
 
 def _row(step: int, body: str, line: int) -> Step | None:

@@ -9,6 +9,9 @@ Source: NVIDIA-NeMo/Megatron-Bridge src/megatron/bridge/training/utils/train_uti
 from __future__ import annotations
 
 import re
+from typing import Any
+
+import numpy as np
 
 from benchrun.parse.dialect import positive
 from benchrun.parse.lines import Line
@@ -25,6 +28,8 @@ class MegatronBridge(Megatron):
     name = "megatron-bridge"
     step_needles = (b"Step Time : ", b"Starting training loop at iteration", *Megatron.step_needles)
     closing = ("MODEL_TFLOP/s/GPU", "|")
+    sinks = ("rows", "_unnumbered")
+    counted = frozenset({"_unnumbered"})
 
     def __init__(self) -> None:
         super().__init__()
@@ -49,6 +54,17 @@ class MegatronBridge(Megatron):
         if time_s is not None:
             self._step += 1
             self._unnumbered.add(Step(self._step, time_s, line, tflops_per_gpu=positive(match[2])))
+
+    def numbered(self, sink: str, found: dict[str, Any]) -> dict[str, Any]:
+        """Rank 0's rows are counted."""
+        steps = {"step": self._step + 1 + np.arange(len(found["line"]))} if sink == "_unnumbered" else {}
+        return {**found, **steps}
+
+    def take(self, sink: str, found: dict[str, Any], *, averages: bool) -> None:
+        """Rows of rank 0, or of the last one."""
+        if sink == "_unnumbered":
+            self._step = int(found["step"][-1])
+        super().take(sink, found, averages=averages)
 
     @property
     def seen(self) -> bool:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from benchrun.parse.records import Facts, Log, Rows, Step
+from benchrun.parse.order import by_segment
+from benchrun.parse.records import Facts, Log, Rows
 
 UNKNOWN = "unknown"
 """The framework of a log without a step."""
@@ -22,22 +23,7 @@ def merged(name: str, logs: Sequence[Log]) -> Log:
     facts = Facts()
     for log in reversed(same):
         facts.fill(log.facts)
-    rows = longest.steps if len(same) == 1 else _by_step(same)
+    rows = longest.steps
+    if len(same) > 1:
+        rows = Rows.of(by_segment([log.steps.columns for log in same]), max(log.segments for log in same))
     return replace(longest, file=name, steps=rows, facts=facts, problems=problems)
-
-
-def _by_step(logs: Sequence[Log]) -> Rows:
-    rows: dict[tuple[int, int], Step] = {}
-    for log in logs:
-        for row in log.steps:
-            key = row.segment, row.step
-            rows[key] = _filled(row, rows[key]) if key in rows else row
-    both = Rows()
-    for _, row in sorted(rows.items()):
-        both.columns.append(row, row.segment)
-    both.segments = max(log.segments for log in logs)
-    return both
-
-
-def _filled(row: Step, other: Step) -> Step:
-    return Step._make(theirs if ours is None else ours for ours, theirs in zip(row, other, strict=True))

@@ -26,6 +26,7 @@ class Nanotron(Dialect):
     name = "nanotron"
     step_needles = (b"time_per_iteration_ms: ",)
     fact_needles = (b"micro_batch_size=", b"sequence_length=", b"expert_parallel_size=")
+    one_line = True
 
     def read(self, line: Line) -> None:
         """A step line, or settings."""

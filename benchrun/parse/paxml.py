@@ -28,6 +28,7 @@ class Paxml(Dialect):
 
     name = "paxml"
     step_needles = (b"steps/sec", b"Metrics values at step")
+    one_line = True
 
     def __init__(self) -> None:
         super().__init__()

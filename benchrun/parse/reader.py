@@ -9,13 +9,14 @@ from pathlib import Path
 
 from benchrun.errors import UserError
 from benchrun.parse import problems
+from benchrun.parse.bulk import Bulk
 from benchrun.parse.checks import step_problems
 from benchrun.parse.deepspeed import DeepSpeed
 from benchrun.parse.dialect import Dialect
 from benchrun.parse.grams import Grams
 from benchrun.parse.huggingface import HuggingFace
 from benchrun.parse.inputs import STDIN, Truncated, chunks, logs_in, unpacked_name
-from benchrun.parse.lines import Blocks, Line, lines_around, newlines
+from benchrun.parse.lines import Blocks, Hit, Line, lines_around, newlines
 from benchrun.parse.maxtext import MaxText
 from benchrun.parse.megatron import Megatron
 from benchrun.parse.megatron_bridge import MegatronBridge
@@ -34,8 +35,8 @@ _CLASSES: tuple[type[Dialect], ...] = (
 )
 DIALECTS: dict[str, type[Dialect]] = {dialect.name: dialect for dialect in _CLASSES}
 """Framework -> what reads its lines."""
-MANY = 64
-"""Step lines in a block from which it is worth the while to read the next one as a whole."""
+DENSE = 1 << 12
+"""Bytes from one step line to the next, up to which it is worth the while to read the next block as a whole."""
 _PROBLEM = -1
 """Owner of the words of problems."""
 
@@ -85,8 +86,10 @@ class Reader:
         self._winner: int | None = None
         """Whose log it is, once that is known: an index of the dialects."""
         self._dense = False
+        self._bulk: tuple[int, Bulk] | None = None
         numbers = range(len(_CLASSES))
-        self._wanted = _search(tuple(n for n in numbers if self._forced in (None, _CLASSES[n].name)), facts=True)
+        self._numbers = tuple(n for n in numbers if self._forced in (None, _CLASSES[n].name))
+        self._wanted = _search(self._numbers, facts=True)
 
     def feed(self, chunk: bytes) -> None:
         """The next bytes of the file."""
@@ -107,10 +110,11 @@ class Reader:
         self._problems = []
 
     def _read(self, block: bytes, *, terminated: bool) -> None:
-        winner = None if self._winner is None else self._dialects[self._winner]
-        rows = winner.read_block(block, self._number) if winner is not None and self._dense else 0
-        hits = (_search((), facts=False) if rows else self._wanted).find(block)
-        self._dense = max(rows, sum(hit.owner != _PROBLEM for hit in hits)) > MANY
+        steps, hits = self._read_at_once(block) if self._dense and terminated else (0, [])
+        if not steps:
+            hits = self._wanted.find(block)
+            steps = sum(hit.owner != _PROBLEM for hit in hits)
+        self._dense = steps * DENSE > len(block)
         for line, owners in lines_around(block, hits, self._number, terminated=terminated):
             for owner in sorted(owners - {_PROBLEM}):
                 self._read_as(owner, line)
@@ -118,6 +122,28 @@ class Reader:
                 self._problem(line)
         if self._winner is not None:
             self._wanted = _search((self._winner,), facts=False)
+
+    def _read_at_once(self, block: bytes) -> tuple[int, list[Hit]]:
+        """How many steps were taken, and where problems stand; 0 where the block must be read line by line."""
+        weak = [number for number in self._numbers if not _CLASSES[number].strong and self._dialects[number].seen]
+        owner = self._winner if self._winner is not None or not weak else weak[0]
+        if owner is None or not _CLASSES[owner].one_line:
+            return 0, []
+        if self._winner is None:
+            # It is not its log as soon as anybody else finds something.
+            hits = _search(self._numbers, facts=True, without=owner).find(block)
+            if any(hit.owner != _PROBLEM for hit in hits):
+                return 0, []
+        else:
+            hits = _search((), facts=False).find(block)
+        if self._bulk is None or self._bulk[0] != owner:
+            self._bulk = owner, Bulk(self._dialects[owner], functools.partial(self._read_lines, owner))
+        return self._bulk[1].read(block, self._number), hits
+
+    def _read_lines(self, owner: int, block: bytes, number: int) -> None:
+        hits = [hit for hit in _search((owner,), facts=False).find(block) if hit.owner != _PROBLEM]
+        for line, _ in lines_around(block, hits, number, terminated=True):
+            self._dialects[owner].read(line)
 
     def _read_as(self, owner: int, line: Line) -> None:
         """Hand a line to the dialect that has a needle in it; a fact only before the first step."""
@@ -165,11 +191,15 @@ class Reader:
 
 
 @functools.cache
-def _search(dialects: tuple[int, ...], *, facts: bool) -> Grams:
-    """The search for what these of _CLASSES, and problems, have to say. A hit's owner: 2 x dialect, + 1 for a fact."""
+def _search(dialects: tuple[int, ...], *, facts: bool, without: int | None = None) -> Grams:
+    """The search for what these of _CLASSES, and problems, have to say. A hit's owner: 2 x dialect, + 1 for a fact.
+
+    ``without``: whose steps are not looked for.
+    """
     wanted: list[tuple[bytes, int]] = [(words, _PROBLEM) for words in problems.NEEDLES]
     for number in dialects:
-        wanted += [(needle, 2 * number) for needle in _CLASSES[number].step_needles]
+        if number != without:
+            wanted += [(needle, 2 * number) for needle in _CLASSES[number].step_needles]
         if facts:
             wanted += [(needle, 2 * number + 1) for needle in _CLASSES[number].fact_needles]
     return Grams(wanted)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from math import inf
-from operator import lt, sub
+from functools import partial
 from typing import Any, NamedTuple
 
-from benchrun.parse.columns import Columns
+import numpy as np
+
+from benchrun.parse.columns import Column, Columns
+from benchrun.parse.order import by_step
 
 SAME_STEP = 0.1
 """Two rows of one step and one loss that differ by less than this in time are the same work, seen by two ranks."""
@@ -101,10 +103,11 @@ class Facts:
 
 
 class Rows:
-    """Step rows in the order of the log, in columns: a long run takes some 60 bytes a row.
+    """Step rows in the order of the log, in columns.
 
     A step printed again keeps its last row. A step number that falls opens a segment (a restart), unless the row
-    only repeats one that is known: other ranks and nodes may print the same step a little later.
+    only repeats one that is known: other ranks and nodes may print the same step a little later. So the rows are in
+    the order of (segment, step).
     """
 
     def __init__(self, rows: Iterable[Step] = ()) -> None:
@@ -113,6 +116,8 @@ class Rows:
         """How often training (re)started; 0 without a row."""
         self._start = 0
         self._last = -1
+        self._repeated = -1
+        """The row that was last printed again: the next one often is, too."""
         for row in rows:
             self.add(row)
 
@@ -128,9 +133,11 @@ class Rows:
                 row = row._replace(interval=min(number - self._last, LONGEST_INTERVAL))
                 # The first row of a segment stands for as many steps as the next one, where so many were made.
                 if len(self) == self._start + 1 and self._last >= row.interval:
-                    self.columns.interval[self._start] = row.interval
+                    self.columns.put("interval", self._start, row.interval)
         elif self.segments and (index := self._repeats(row)) is not None:
-            self.columns.replace(index, row._replace(interval=self.columns.interval[index], segment=self.segments - 1))
+            row = row._replace(interval=self.columns.at("interval", index), segment=self.segments - 1)
+            for name, value in row._asdict().items():
+                self.columns.put(name, index, value)
             return
         else:
             self._start = len(self)
@@ -138,20 +145,20 @@ class Rows:
         self.columns.append(row, self.segments - 1)
         self._last = number
 
-    def extend(self, found: Mapping[str, Sequence[Any]]) -> bool:
-        """Take many rows that average, column by column, if they only go on; False, and nothing taken, if not."""
-        steps = found["step"]
-        goes_on = self.segments and steps[0] > self._last and all(map(lt, steps, steps[1:]))
-        if not goes_on or len(self) == self._start or not _all_times(found["step_time_s"]):
+    def goes_on(self, found: Mapping[str, Column | int]) -> bool:
+        """Whether these rows' steps only go on after the last row of this segment, which is not its first."""
+        steps: Any = found["step"]
+        if len(self) < self._start + 2 or steps[0] <= self._last or steps[-1] > LARGEST_STEP:
             return False
-        if len(self) == self._start + 1 and self._last >= steps[0] - self._last:
-            self.columns.interval[self._start] = steps[0] - self._last
-        intervals = list(map(sub, steps, (self._last, *steps)))
-        if max(intervals) > LONGEST_INTERVAL:
-            return False
-        self.columns.extend({**found, "interval": intervals, "segment": [self.segments - 1] * len(steps)}, len(steps))
-        self._last = steps[-1]
-        return True
+        gaps = np.diff(steps)
+        return steps[0] - self._last <= LONGEST_INTERVAL and bool((gaps > 0).all() and (gaps <= LONGEST_INTERVAL).all())
+
+    def extend(self, found: Mapping[str, Column | int], *, averages: bool = False) -> None:
+        """Take many rows at once, column by column, whose steps go on."""
+        steps: Any = found["step"]
+        intervals = {"interval": np.diff(steps, prepend=self._last)} if averages else {}
+        self.columns.extend({"interval": 1, **found, **intervals, "segment": self.segments - 1}, len(steps))
+        self._last = int(steps[-1])
 
     def new_segment(self) -> None:
         """What follows is another run, whatever its step numbers."""
@@ -162,9 +169,13 @@ class Rows:
         """Where this segment has the row already; None if ``row`` starts a new segment."""
         if row.step == self._last:
             return len(self) - 1
-        index = bisect_left(self.columns.step, row.step, self._start)
+        steps = partial(self.columns.at, "step")
+        index = self._repeated + 1
+        if not self._start <= index < len(self) or steps(index) != row.step:
+            index = bisect_left(range(len(self)), row.step, self._start, key=steps)
         if index == len(self):
             return None
+        self._repeated = index
         known = self[index]
         if known.step != row.step or known.loss != row.loss:
             return None
@@ -172,29 +183,29 @@ class Rows:
         return index if ours and theirs and abs(ours / theirs - 1) < SAME_STEP else None
 
     def __len__(self) -> int:
-        return len(self.columns.step)
+        return len(self.columns)
 
     def __getitem__(self, index: int) -> Step:
         return Step(*self.columns.values(index))
 
     def __iter__(self) -> Iterator[Step]:
-        return (self[index] for index in range(len(self)))
+        return map(Step._make, self.columns.rows())
+
+    @classmethod
+    def of(cls, columns: Columns, segments: int) -> Rows:
+        """Rows that are complete."""
+        rows = cls()
+        rows.columns, rows.segments = columns, segments
+        return rows
 
     def distinct(self) -> Rows:
         """One row a step number, the last one of the log, in the order of the numbers: the work that was kept."""
-        if self.segments <= 1:
-            return self
-        last = {step: index for index, step in enumerate(self.columns.step)}
-        chosen = Rows()
-        chosen.segments = self.segments
-        for step in sorted(last):
-            row = self[last[step]]
-            chosen.columns.append(row, row.segment)
-        return chosen
+        return self if self.segments <= 1 else Rows.of(by_step(self.columns), self.segments)
 
-
-def _all_times(values: Sequence[float]) -> bool:
-    return all(0 < value < inf for value in values)
+    @property
+    def last_step(self) -> int | None:
+        """The largest step number; None without a row."""
+        return max((int(steps.max()) for (steps,) in self.columns.blocks("step")), default=None)
 
 
 @dataclass(frozen=True)
@@ -215,8 +226,8 @@ class Log:
 
     def complete(self, planned_steps: int | None) -> bool:
         """Whether the last of ``planned_steps`` was seen."""
-        steps = self.steps.columns.step
-        return planned_steps is not None and bool(steps) and max(steps) >= planned_steps - 1 + self.first_number
+        last = self.steps.last_step
+        return planned_steps is not None and last is not None and last >= planned_steps - 1 + self.first_number
 
     @property
     def segments(self) -> int:
@@ -224,11 +235,11 @@ class Log:
         return self.steps.segments
 
     @property
-    def planned_steps(self) -> int | None:
-        """Steps the run was to make."""
-        return self.facts.planned_steps
-
-    @property
     def distinct(self) -> Rows:
         """One row a step number: the work that was kept."""
         return self.steps.distinct()
+
+    @property
+    def planned_steps(self) -> int | None:
+        """Steps the run was to make."""
+        return self.facts.planned_steps

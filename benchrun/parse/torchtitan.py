@@ -35,6 +35,7 @@ class Torchtitan(Dialect):
     step_needles = (b"tps: ", b"wps: ")
     fact_needles = (b"Training starts at step", b"with parallelism: ", b" capacity: ", b"torchtitan version: ")
     closing = ("%", "N/A")
+    one_line = True
 
     def read(self, line: Line) -> None:
         """A step line, or what it says of the run before the first."""

@@ -7,6 +7,7 @@ noise   500 Megatron-LM core 0.16 steps in the chatter of 64 ranks under ``srun 
 ranks   the same of 2304 ranks: 4 GB
 steps   Megatron step lines and nothing else: 200 MB
 titan, nemo2, hf    the step lines of torchtitan (with colours), NeMo 2 and the Hugging Face Trainer: 50 MB
+bridge, maxtext, paxml, nanotron, deepspeed    of those: 50 MB
 
 A tenth of the chatter stands before the first step, as NCCL and the checkpoint loader are loudest then. Lines are made
 once with numbers of their own, a few MB of them, and then drawn again and again: the parser cannot tell.
@@ -16,6 +17,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from random import Random
 from statistics import mean
@@ -24,7 +26,19 @@ STEPS = 500
 BEFORE_FIRST = 0.1
 PAGE_LINES, PAGES = 32, 4096
 RANKS = {"noise": 64, "ranks": 2304}
+OTHERS = {
+    "bridge": b"[+%9.3f] Step Time : %.2fs GPU utilization: %.1fMODEL_TFLOP/s/GPU\n",
+    "maxtext": b"completed step: %d, seconds: %.3f, TFLOP/s/device: %.3f, Tokens/s/device: %.3f,"
+    b" total_weights: 12582912, loss: 10.565\n",
+    "paxml": b"I0706 16:50:26.2 1401 local.py:41] Setting task status: step = %d, loss= %.6f, steps/sec %.10f\n",
+    "nanotron": b"12/21 01:39:51 [INFO|DP=0|TP=0|host]: iteration: %d / 1500000 | consumed_tokens: 480B |"
+    b" time_per_iteration_ms: %.2fK | tokens_per_sec: 182K | tokens_per_sec_per_gpu: %.0f | global_batch_size: 1.6M |"
+    b" lm_loss: 2.04 | lr: 0.0003 | model_tflops_per_gpu: 15.4 | grad_norm: 0.41 | hd_total_memory_tb: 28T\n",
+    "deepspeed": b"v100x16-1: steps: %d loss: %.4f iter time (s): %.3f samples/sec: 0.250\n",
+}
+"""Each takes a step number and then numbers from 10 to 20."""
 SIZES = {"noise": 278e6, "ranks": 4e9, "steps": 200e6, "titan": 50e6, "nemo2": 50e6, "hf": 50e6}
+SIZES |= dict.fromkeys(OTHERS, 50e6)
 KINDS = tuple(SIZES)
 
 # {n}: label of srun, {r}: rank, {l}: rank on its node, {h}: host, {p}: process, {t}: clock, {a}, {b}: numbers, {x}: hex
@@ -187,12 +201,21 @@ def hf(count: int, chance: Random) -> Iterator[bytes]:
         yield HF % (2 + 9 / step, (bits >> 10) / 1e6, 1e-5 / step, 3 * step / count, step, count, told)
 
 
+def other(kind: str, count: int, chance: Random) -> Iterator[bytes]:
+    """One of OTHERS."""
+    numbers = OTHERS[kind].count(b"%") - 1
+    for step in range(1, count + 1):
+        yield OTHERS[kind] % (step, *(10 + 10 * chance.random() for _ in range(numbers)))
+
+
 def log(kind: str, size: float, seed: int) -> Iterator[bytes]:
     """About ``size`` bytes of ``kind``, in pieces."""
     chance = Random(seed)
     if kind in RANKS:
         return noise(RANKS[kind], size, chance)
-    lines = {"steps": lambda count, chance: megatron(1, count, chance), "titan": titan, "nemo2": nemo2, "hf": hf}[kind]
+    made = {name: partial(other, name) for name in OTHERS}
+    made |= {"steps": lambda count, chance: megatron(1, count, chance), "titan": titan, "nemo2": nemo2, "hf": hf}
+    lines = made[kind]
     length = mean(map(len, lines(1000, Random(seed))))
     return lines(round(size / length), chance)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import re
 from itertools import pairwise
+from random import Random
 from unittest.mock import patch
 
 import pytest
@@ -16,15 +17,14 @@ from hypothesis import strategies as st
 
 from benchrun.errors import UserError
 from benchrun.metrics.summary import summarise
-from benchrun.parse import DIALECTS, Reader, parse_log, reader
+from benchrun.parse import DIALECTS, Reader, bulk, parse_log, reader
 from benchrun.parse.inputs import COMPRESSED
-from benchrun.parse.megatron import Megatron
 from tests.parse.test_dialects import LINES
 
 QUICK = settings(
     max_examples=150, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck)
 )
-NEVER = 1 << 30
+ALWAYS = 1 << 30
 REAL = [line.encode() for name in LINES for line in LINES[name][0].split("\n")]
 BESIDE = [
     b"{'train_runtime': 425.4, 'train_steps_per_second': 0.235, 'epoch': 1.0}",
@@ -113,6 +113,20 @@ def iteration(step, fields, odd):
     return f" iteration {step:8d}/     500 |{''.join(f' {name}: {odd.get(name, 64)} |' for name in fields)}\n".encode()
 
 
+A_FRACTION = re.compile(rb"(?<=\d\.)\d+")
+STEP = {
+    **dict.fromkeys((name for name in LINES if name.startswith("megatron")), rb"(iteration=? +)\d+"),
+    "bridge": rb"(Step Time : )\d+",
+    "nemo2": rb"(global_step: )\d+",
+    **dict.fromkeys(("titan", "titan-2024"), rb"(step: )\d+"),
+    **dict.fromkeys(("maxtext", "maxtext-2024"), rb"(completed step: )\d+"),
+    "paxml": rb"(step = )\d+",
+    "nanotron": rb"(iteration: )\d+",
+    "ms-swift": rb"(max_steps': ')\d+",
+    "deepspeed-pipe": rb"(steps: )\d+",
+    "deepspeed-timer": rb"(global_step=)\d+",
+}
+"""Where the number of a step stands in the lines that are one step each."""
 CHANGES = [
     bytes,
     lambda line: b"[rank1]: a warning\n" + line,
@@ -196,7 +210,7 @@ def test_looking_at_a_growing_log_changes_nothing(data):
     assert told(read(*data.splitlines(keepends=True), asked=True)) == told(read(data))
 
 
-@QUICK
+@settings(QUICK, max_examples=50)
 @given(data=megatron_logs(), size=st.integers(1, 4))
 def test_a_block_at_once_says_what_its_lines_say(data, size):
     lines = data.splitlines(keepends=True)
@@ -212,20 +226,38 @@ def test_an_odd_value_in_a_block_is_what_it_is_in_a_line(field):
 
 
 def same_at_once(*blocks):
-    with patch.object(reader, "MANY", 0):
-        at_once = told(read(*blocks))
-    with patch.object(reader, "MANY", NEVER):
-        assert at_once == told(read(*blocks))
+    with patch.multiple(bulk, OFTEN=1, MOST_ALONE=1.0):
+        with patch.object(reader, "DENSE", ALWAYS):
+            at_once = told(read(*blocks))
+        with patch.object(reader, "DENSE", 0):
+            assert at_once == told(read(*blocks))
 
 
-def test_blocks_of_like_lines_are_read_at_once():
-    lines = [f" iteration {n}/ 100 | {TIME}: {n}.5 | lm loss: 2.0 |\n".encode() for n in range(1, 101)]
-    original, took = Megatron.read_block, []
+@pytest.mark.parametrize("name", STEP)
+def test_blocks_of_any_dialect_are_read_at_once(name):
+    """With other numbers in every line, and then with damaged lines among them."""
+    text = LINES[name][0].encode()
+    first = text.split(b"\n")[-1].partition(b"s/it]")[2] or text.split(b"\n")[-1]
+    chance, original, took = Random(1), bulk.Bulk._take, []
 
-    def noted(self, block, number):
-        took.append(original(self, block, number))
+    def line(number):
+        other = A_FRACTION.sub(lambda digits: b"%0*d" % (len(digits[0]), chance.randrange(10 ** len(digits[0]))), first)
+        return re.sub(STEP[name], rb"\g<1>%d" % (95 + number), other) + b"\n"
+
+    def noted(*arguments):
+        took.append(original(*arguments))
         return took[-1]
 
-    with patch.object(reader, "MANY", 5), patch.object(Megatron, "read_block", noted):
-        log = read(*(b"".join(lines[at : at + 10]) for at in range(0, 100, 10)))
-    assert (len(log.steps), took) == (100, [10] * 9)
+    lines = [text + b"\n", *map(line, range(60))]
+    with patch.object(bulk.Bulk, "_take", noted):
+        same_at_once(*(b"".join(lines[at : at + 20]) for at in range(0, 60, 20)))
+    assert took == [True, True]
+    lines[30], lines[50] = lines[30][: len(first) // 2] + b"\n", b"beside\n" + lines[50][:-1] + b" nan\n"
+    same_at_once(*(b"".join(lines[at : at + 20]) for at in range(0, 60, 20)))
+
+
+def test_a_dictionary_is_compared_with_the_line_before_it_however_that_was_read():
+    form = "{'loss': '2.5', 'epoch': '0.5', 'learning_rate': '1e-05', 'global_step/max_steps': '%d/99'}\n"
+    lines = [(form % step).encode() for step in (*range(1, 20), 10)]
+    assert [row.step for row in read(*lines).steps][-2:] == [19, 10]
+    same_at_once(b"".join(lines[:10]), b"".join(lines[10:]))

@@ -138,7 +138,7 @@ class TestLog:
         assert not log.whole_seconds
         assert not log.only_average
         assert log.problems == ()
-        times = list(log.steps.columns.step_time_s)
+        times = [row.step_time_s for row in log.steps]
         assert sum(times) == pytest.approx(facts.run_time_s, rel=0.5)
         assert min(times) > 0
 
