@@ -76,7 +76,7 @@ def judge(
         reason = f"the final loss is {loss.value:.4f}, not {loss.reference.value:.4f}: this run computed something else"
         return _verdict("invalid_run", reason, ours, metrics, ending, checks)
     if beyond:
-        return _incredible(beyond, ours, metrics, found, ending, checks)
+        return _incredible(beyond, ours, metrics, references, ending, checks)
     if speed:
         reason = _speed_reason(speed) + _as_fast_as(speed, ours, metrics, found)
         return _verdict(speed.verdict, reason, ours, metrics, ending, checks)
@@ -112,16 +112,19 @@ def _incredible(
     beyond: str,
     ours: Conditions,
     metrics: Sequence[Metrics],
-    found: Sequence[Reference],
+    references: Sequence[Reference],
     ending: str | None,
     checks: tuple[Check, ...],
 ) -> Verdict:
-    """Faster than every reference, and than the GPU: no number, where there is a reference a plain verdict on it."""
-    reference = choose(found, ours)
-    if reference is None:
-        return _verdict("invalid_run", f"{BEYOND_PEAK}: {beyond}", ours, metrics, ending, checks)
+    """Faster than the GPU: no number, but where there is a reference more can be said of what may be wrong."""
     reason = f"beyond the GPU's peak, so not to be believed: {beyond}"
-    return _verdict("faster_than_expected", reason, ours, metrics, ending, checks, nearest=reference)
+    if reference := choose(matching(ours, references), ours):
+        return _verdict("faster_than_expected", reason, ours, metrics, ending, checks, nearest=reference)
+    other = _without_reference(ours, metrics, references, ending)
+    if other.differs:
+        # A condition that is not what was run, a sequence twice as long, makes any speed impossible.
+        return other.model_copy(update={"reason": f"{other.reason}; {reason}", "checks": checks})
+    return _verdict("invalid_run", f"{BEYOND_PEAK}: {beyond}", ours, metrics, ending, checks)
 
 
 def _speed_check(ours: Conditions, metrics: Sequence[Metrics], found: Sequence[Reference]) -> Check | None:

@@ -118,8 +118,7 @@ class TestSanityBeforePerformance:
         self.check(run(llama(), 9.8), run(llama(), 9.8), run(llama(), 9.8, steps=3), says="only 3 steps")
 
     def test_a_speed_that_no_gpu_has_where_nothing_was_published(self):
-        spec = llama(96)
-        found = verdict(spec, run(spec, 1.0))
+        found = judge(conditions(llama()), [run(llama(), 1.0)], ())
         assert (found.verdict, found.exit_code, found.checks) == ("invalid_run", 4, ())
         assert "impossible_rate" in found.reason
 
@@ -136,6 +135,13 @@ class TestBeyondThePeak:
         assert "beyond the GPU's peak, so not to be believed" in found.reason
         assert found.nearest.key.recipe == "llama3.1-8b"
         assert run(llama(), 1.0).step_time_s is None
+
+    def test_under_other_conditions_than_any_that_were_published_the_keys_are_named_too(self):
+        spec = llama(96)
+        found = verdict(spec, run(spec, 1.0))
+        assert (found.verdict, found.exit_code, found.checks) == ("not_comparable", 4, ())
+        assert "num_gpus" in [difference.key for difference in found.differs]
+        assert "beyond the GPU's peak, so not to be believed" in found.reason
 
     def test_one_of_three_repeats_is_enough(self):
         found = verdict(llama(), run(llama(), 9.8), run(llama(), 9.8), run(llama(), 1.0))
