@@ -17,7 +17,8 @@ from benchrun.recipe import catalogue
 from benchrun.recipe.catalogue import Point, RecipeFile
 from benchrun.recipe.checked import checked
 from benchrun.recipe.cluster import Cluster
-from benchrun.recipe.resolve import resolve_point
+from benchrun.recipe.resolve import resolve, resolve_point
+from benchrun.recipe.select import Request
 from benchrun.render import render
 from benchrun.render.render import BESIDE
 
