@@ -73,7 +73,7 @@ wheels() { # GIVEN...
   rm -rf "$out/wheels"
   mkdir -p "$out/wheels"
   fetch "$out/wheels" pydantic
-  fetch "$out/wheels" --no-deps "megatron-core==$MEGATRON_CORE" "transformer-engine==$TRANSFORMER_ENGINE" nvdlfw-inspect
+  fetch "$out/wheels" --no-deps "megatron-core==$MEGATRON_CORE" "transformer-engine==$TRANSFORMER_ENGINE" nvdlfw-inspect peft
   fetch "$work" --no-deps "transformer-engine-cu13==$TRANSFORMER_ENGINE"
   core=$(ls "$work"/transformer_engine_cu13-*.whl)
   python3 "$here/keep_sm.py" "$SM" "$core" "$out/wheels/$(basename "$core")"
