@@ -7,13 +7,12 @@ from statistics import median
 
 import click
 
-from benchrun.compare.choice import usable
-from benchrun.compare.conditions import SOFT, Difference, conditions, differences, hard_differences
 from benchrun.compare.measured import MeasuredRun, load_measured, repeats
 from benchrun.compare.references import Reference, load_references
 from benchrun.metrics.bound import PASSES_IN_ORDER, Ceilings
 from benchrun.recipe.spec import RunSpec
-from benchrun.report.published import tokens_per_s_per_gpu
+from benchrun.report.beside import Beside, nearest, what_differs
+from benchrun.report.scaling import Curve, curves
 
 HEADER = """\
 # Measured
@@ -38,6 +37,7 @@ COLUMNS = (
     *("published tokens/s/GPU", "ours / theirs", "what differs: theirs -> ours"),
 )
 CEILING_COLUMNS = ("run", "qkv", "proj", "fc1", "fc2", "logits", "copy", "collectives")
+SCALING_COLUMNS = ("workload", "scaling", "global batch", "GPUs: tokens/s/GPU", "efficiency")
 BOUND_COLUMNS = ("run", "step s", "matmul", "attention at least", "rest")
 STATE_COLUMNS = ("run", "clock MHz", "lowest", "W", "limit W", "hottest C", "memory GiB", "reasons", "state")
 SPEEDS = """
@@ -45,7 +45,14 @@ SPEEDS = """
 
 Medians over the runs of a row; `spread` is from the slowest to the fastest. TFLOPS and MFU count the causal half of the
 scores; MFU divides by the dense peak of the run's precision. Tokens a joule count the GPUs' boards alone. Beside ours
-the published number that shares most conditions, of those with the same model, precision and sequence.
+the published number that shares most conditions, of those with the same model, precision, sequence and GPU generation.
+A proxy that nobody published stands beside the whole model, and TFLOPS are compared.
+"""
+SCALING = """
+## More and more GPUs
+
+Of one node, with the same layout. Weak: the same number of sequences a GPU; strong: the same global batch. Efficiency
+is tokens/s/GPU over that of the fewest GPUs.
 """
 CEILINGS = """
 ## Ceilings
@@ -79,6 +86,8 @@ def page(runs: Sequence[MeasuredRun], published: Sequence[Reference]) -> str:
     bounds = [row for group in groups if (row := _bound_row(group))]
     states = [row for group in groups if (row := _state_row(group))]
     parts = [HEADER, SPEEDS, "\n", speeds]
+    if scaling := [_scaling_row(curve) for curve in curves(groups)]:
+        parts += [SCALING, "\n", _table(SCALING_COLUMNS, scaling)]
     if ceilings:
         parts += [CEILINGS, "\n", _table(CEILING_COLUMNS, ceilings)]
     if bounds:
@@ -114,8 +123,7 @@ def _speed_row(group: Sequence[MeasuredRun], published: Sequence[Reference]) -> 
         _values(group, lambda run: run.metrics.telemetry.tokens_per_joule if run.metrics.telemetry else None)
     )
     time = _middle(times)
-    nearest = nearest_published(spec, published)
-    theirs = tokens_per_s_per_gpu(nearest) if nearest else 0.0
+    theirs = nearest(spec, published)
     return [
         _workload(spec) + (", throttled" if any(_fault(run) for run in group) else ""),
         spec.precision,
@@ -127,45 +135,29 @@ def _speed_row(group: Sequence[MeasuredRun], published: Sequence[Reference]) -> 
         _said(tflops, ".0f"),
         f"{100 * mfu:.1f} %" if mfu else NOTHING,
         _said(joule, ".3g"),
-        f"{theirs:,.0f} ({nearest.source.who} {nearest.source.date})" if nearest else NOTHING,
-        f"{rate / theirs:.2f}" if rate and nearest else NOTHING,
-        _named(nearest, spec) if nearest else NOTHING,
+        *(_published(theirs, rate, tflops, spec) if theirs else [NOTHING] * 3),
     ]
 
 
-def nearest_published(spec: RunSpec, published: Sequence[Reference]) -> Reference | None:
-    """The speed with the same model, precision and sequence that shares most other conditions; of equals the best."""
-    ours = conditions(spec)
-    wanted = ("recipe", "task", "precision", "num_layers", "dimensions", "seq_length")
-    same = [
-        entry
-        for entry in published
-        if usable(entry)
-        and tokens_per_s_per_gpu(entry)
-        and all(getattr(entry.key, name) == getattr(ours, name) for name in wanted)
+def _published(theirs: Beside, rate: float | None, tflops: float | None, spec: RunSpec) -> list[str]:
+    """Their number, ours over it, and what differs."""
+    source = f"({theirs.entry.source.who} {theirs.entry.source.date})"
+    ratio = _said(theirs.ratio(rate, tflops), ".2f")
+    if theirs.whole_tflops is None:
+        return [f"{theirs.tokens_per_s:,.0f} {source}", ratio, what_differs(theirs.entry, spec)]
+    number = f"{theirs.tokens_per_s:,.0f} of the whole model: {theirs.whole_tflops:.0f} TFLOPS {source}"
+    return [number, f"{ratio} in TFLOPS", what_differs(theirs.entry, spec)]
+
+
+def _scaling_row(curve: Curve) -> list[str]:
+    spec, base = curve.spec, curve.rates[min(curve.rates)]
+    return [
+        f"{_workload(spec)} {spec.precision} {spec.gpu}",
+        curve.kind,
+        ", ".join(f"{batch:,}" for batch in curve.batches),
+        ", ".join(f"{count}: {rate:,.0f}" for count, rate in curve.rates.items()),
+        ", ".join(f"{100 * rate / base:.1f} %" for rate in curve.rates.values()),
     ]
-
-    def rank(entry: Reference) -> tuple[int, bool, bool, int, float]:
-        hard = hard_differences(entry.key, ours)
-        other_gpu, flawed = entry.key.gpu != ours.gpu, bool(set(entry.flags) - {"proxy"})
-        return (
-            len(hard),
-            other_gpu,
-            flawed,
-            len(differences(entry.key, ours, ("framework",))),
-            -tokens_per_s_per_gpu(entry),
-        )
-
-    return min(same, key=rank, default=None)
-
-
-def _named(entry: Reference, spec: RunSpec) -> str:
-    ours = conditions(spec)
-    found: list[Difference] = [*hard_differences(entry.key, ours), *differences(entry.key, ours, SOFT)]
-    named = [f"{d.key} {NOTHING if d.theirs is None else d.theirs} -> {d.ours}" for d in found]
-    if entry.key.image and not ours.image:
-        named.append(f"image {entry.key.image} -> none")
-    return ", ".join(named) or "nothing that is stated"
 
 
 def _ceiling_row(group: Sequence[MeasuredRun]) -> list[str] | None:
@@ -216,6 +208,8 @@ def _facts(groups: Sequence[Sequence[MeasuredRun]]) -> list[list[str]]:
         spec, layout = group[0].spec, group[0].spec.layout
         cut = f"tp {layout.tp}, pp {layout.pp}, cp {layout.cp}, vp {layout.vp}, ep {layout.ep}, dp {spec.dp}"
         batch = f"sequence {spec.seq_length}, global batch {spec.gbs}, micro-batch {spec.mbs}; {cut}"
+        if spec.training.optimizer.precision_aware:
+            batch += f"; moments of Adam in {spec.training.optimizer.exp_avg}, {spec.training.optimizer.exp_avg_sq}"
         links = " ".join(f"[{n}](../results/measured/{run.name})" for n, run in enumerate(group, start=1))
         rows.append(
             [

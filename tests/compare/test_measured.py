@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
@@ -16,12 +17,15 @@ from benchrun.errors import UserError
 from benchrun.launch.keep import PATH, scrubbed
 from benchrun.launch.rundir import RunDir, create, unpacked
 from benchrun.metrics.telemetry import COLUMNS
-from benchrun.model import ModelShape
 from benchrun.parse import parse_log
+from benchrun.recipe.memory import estimate
 from benchrun.recipe.resolve import resolve
 from benchrun.recipe.select import Request
+from benchrun.recipe.spec import RunSpec
 from benchrun.render import render
-from benchrun.report.measured import nearest_published, page
+from benchrun.report.beside import nearest
+from benchrun.report.measured import page
+from benchrun.report.scaling import curves
 
 ROOT = Path(__file__).parents[2]
 KEPT = [run.path for run in map(RunDir, sorted(path.parent for path in paths.MEASURED.glob("*/spec.json")))]
@@ -192,10 +196,37 @@ def test_the_page_shows_ours_beside_the_published_number_and_what_differs(kept):
 
 def test_the_published_number_of_the_page_is_that_of_the_nearest_conditions():
     spec = resolve(Request("llama2-7b", "H100", "fp8", 8))
-    entry = nearest_published(spec, load_references())
-    assert (entry.key.gpu, entry.key.num_gpus) == ("H100", 8)
-    other = spec.model_copy(update={"model": ModelShape(**{**spec.model.model_dump(), "num_layers": 3})})
-    assert nearest_published(other, load_references()) is None
+    found = nearest(spec, load_references())
+    assert (found.entry.key.gpu, found.entry.key.num_gpus, found.whole_tflops) == ("H100", 8, None)
+    assert found.ratio(2 * found.tokens_per_s, None) == 2
+
+
+def test_beside_a_proxy_stands_the_whole_model_and_its_flops():
+    spec = resolve(Request("llama2-70b", "H200", "fp8", 4, "megatron-core"))
+    found = nearest(spec, load_references())
+    assert (found.entry.key.num_layers, found.entry.key.gpu, found.entry.value) == (80, "H200", 1880)
+    # Six FLOPs for each of the 68.7e9 weights in products, and for the scores half of 12 x 80 layers x 8192 x 4096.
+    assert found.whole_tflops == pytest.approx(1880 * (6 * 68.7e9 + 6 * 80 * 8192 * 4096) / 1e12, rel=0.01)
+    assert found.ratio(None, found.whole_tflops / 2) == 0.5
+
+
+def test_a_number_of_another_generation_stands_beside_nothing():
+    published = [entry for entry in load_references() if entry.key.gpu == "GB200"]
+    assert published
+    assert nearest(resolve(Request("nemotron4-15b", "H200", "fp8", 8, "megatron-core")), published) is None
+
+
+def test_runs_that_differ_in_their_gpus_alone_are_a_curve(kept):
+    run = load_measured(kept[0][0].path.parent)[0]
+
+    def on(gpus, gbs, rate):
+        spec = run.spec.model_copy(update={"num_gpus": gpus, "gbs": gbs})
+        speed = run.metrics.tokens_per_s_per_gpu.model_copy(update={"median": rate})
+        return [replace(run, spec=spec, metrics=run.metrics.model_copy(update={"tokens_per_s_per_gpu": speed}))]
+
+    found = curves([on(4, 64, 98.0), on(1, 16, 100.0), on(2, 64, 99.0), on(8, 32, 1.0)])
+    said = [(curve.kind, curve.batches, curve.rates) for curve in found]
+    assert said == [("weak", (16, 64), {1: 100.0, 4: 98.0}), ("strong", (64,), {2: 99.0, 4: 98.0})]
 
 
 def test_the_page_is_in_step_with_what_is_kept():
@@ -209,6 +240,12 @@ def test_the_page_is_in_step_with_what_is_kept():
 def test_a_committed_log_gives_the_committed_metrics_to_the_digit(path):
     run = RunDir(path)
     assert flow.measured(run, parse_log(*run.logs))[0].model_dump(mode="json") == run.read_json("metrics.json")
+
+
+@pytest.mark.parametrize("path", KEPT, ids=lambda path: path.name)
+def test_a_committed_run_took_the_memory_that_was_estimated(path):
+    (peak,) = re.findall(r'"peak_memory_gib": ([\d.]+)', text_of(path)["stdout.log.xz"])
+    assert estimate(RunSpec.read(path / "spec.json")).total == pytest.approx(float(peak), rel=0.1)
 
 
 def test_committed_runs_do_not_tell_where_they_ran():

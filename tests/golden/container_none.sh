@@ -35,6 +35,7 @@ trap 'signal=\"TERM\"; exit 143' TERM
 
 export NCCL_NVLS_ENABLE=0  # no NVLink SHARP: saves GPU memory, as in the published runs
 export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True  # less fragmentation of GPU memory
+export OMP_NUM_THREADS=1  # one CPU thread a rank: ranks share the machine
 export TORCH_NCCL_AVOID_RECORD_STREAMS=1  # frees communication buffers earlier
 export CUDA_DEVICE_MAX_CONNECTIONS=1  # kernels start in launch order, so that communication overlaps with compute
 : "${HF_TOKEN:?set it in the shell you submit from}"

@@ -37,6 +37,7 @@ export HF_HUB_OFFLINE=1  # never ask a model hub while measuring
 export TOKENIZERS_PARALLELISM=false  # data-loader processes are forked after the tokenizer has run
 export NCCL_NVLS_ENABLE=0  # no NVLink SHARP: saves GPU memory, as in the published runs
 export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True  # less fragmentation of GPU memory
+export OMP_NUM_THREADS=1  # one CPU thread a rank: ranks share the machine
 export TORCH_NCCL_AVOID_RECORD_STREAMS=1  # frees communication buffers earlier
 
 MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
@@ -68,7 +69,7 @@ sampler=$!
 srun --kill-on-bad-exit=1 --mpi=pmix \
   '--container-image=nvcr.io#nvidia/nemo:25.07.01' \
   --container-mounts="$PWD:$PWD" --container-workdir="$PWD" \
-  --container-env=MASTER_ADDR,MASTER_PORT,RANK,LOCAL_RANK,WORLD_SIZE,PYTHONPATH,HF_HUB_OFFLINE,NCCL_NVLS_ENABLE,PYTORCH_CUDA_ALLOC_CONF,TOKENIZERS_PARALLELISM,TORCH_NCCL_AVOID_RECORD_STREAMS \
+  --container-env=MASTER_ADDR,MASTER_PORT,RANK,LOCAL_RANK,WORLD_SIZE,PYTHONPATH,HF_HUB_OFFLINE,NCCL_NVLS_ENABLE,OMP_NUM_THREADS,PYTORCH_CUDA_ALLOC_CONF,TOKENIZERS_PARALLELISM,TORCH_NCCL_AVOID_RECORD_STREAMS \
   --no-container-mount-home \
   bash -c "$rank" rank \
   "${command[@]}"

@@ -10,6 +10,10 @@ from benchrun.recipe.resolve import resolve
 from benchrun.recipe.select import Request
 
 FP32_GRADIENTS = "training.grad_reduce_in_fp32=true"
+FP32_MOMENTS = (
+    *("training.optimizer.precision_aware=false", "training.optimizer.exp_avg=fp32"),
+    "training.optimizer.exp_avg_sq=fp32",
+)
 WHOLE_7B = "model.num_layers=32"
 
 
@@ -51,7 +55,7 @@ MEASURED_STEP = [
     (("llama2-7b", "H200", "fp8", 2, "mbs=4"), 121.8),
     (("llama3.1-8b", "H200", "fp8", 2), 108),
     (("llama3.1-8b", "H200", "bf16", 2), 112.5),
-    (("llama3.1-8b", "H200", "bf16", 1, "mbs=1"), 53.8),
+    (("llama3.1-8b", "H200", "bf16", 1, "model.num_layers=8", *FP32_MOMENTS), 53.8),
 ]
 
 

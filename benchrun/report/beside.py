@@ -1,0 +1,83 @@
+"""The published speed that a measured one is shown beside, and how the two compare."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from benchrun import hardware
+from benchrun.compare.choice import usable
+from benchrun.compare.conditions import SOFT, Conditions, Difference, conditions, differences, hard_differences
+from benchrun.compare.references import Reference
+from benchrun.metrics.flops import flops_per_token
+from benchrun.recipe.catalogue import recipe_file
+from benchrun.recipe.proxy import WHOLE
+from benchrun.recipe.spec import RunSpec
+from benchrun.report.published import tokens_per_s_per_gpu
+
+SAME = ("recipe", "task", "precision", "seq_length", "num_layers", "dimensions")
+"""What a number must share to stand beside ours; the GPU, besides, is of the same generation."""
+
+
+@dataclass(frozen=True)
+class Beside:
+    """One published number, as rates of a GPU."""
+
+    entry: Reference
+    tokens_per_s: float
+    whole_tflops: float | None
+    """Causal, if only the whole model of our proxy was published: a token of it costs more, so FLOPs are compared."""
+
+    def ratio(self, tokens_per_s: float | None, tflops: float | None) -> float | None:
+        """Ours over theirs, given our tokens/s/GPU and causal TFLOPS/GPU."""
+        if self.whole_tflops is not None:
+            return tflops / self.whole_tflops if tflops else None
+        return tokens_per_s / self.tokens_per_s if tokens_per_s else None
+
+
+def nearest(spec: RunSpec, published: Sequence[Reference]) -> Beside | None:
+    """What shares most conditions, of equals the best; for a proxy that nobody published, the whole model's speed."""
+    ours = conditions(spec)
+    if entry := _nearest(ours, published):
+        return Beside(entry, tokens_per_s_per_gpu(entry), None)
+    model = recipe_file(spec.recipe).recipe.model
+    whole = ours.model_copy(update={"num_layers": model.num_layers, "dimensions": WHOLE})
+    if not spec.proxy or not (entry := _nearest(whole, published)):
+        return None
+    rate = tokens_per_s_per_gpu(entry)
+    return Beside(entry, rate, rate * flops_per_token(model, spec.seq_length, task=spec.task).causal / 1e12)
+
+
+def _nearest(ours: Conditions, published: Sequence[Reference]) -> Reference | None:
+    arch = _arch(ours.gpu)
+    able = [
+        entry
+        for entry in published
+        if usable(entry)
+        and tokens_per_s_per_gpu(entry)
+        and _arch(entry.key.gpu) == arch
+        and all(getattr(entry.key, name) == getattr(ours, name) for name in SAME)
+    ]
+
+    def rank(entry: Reference) -> tuple[int, bool, bool, int, float]:
+        hard = hard_differences(entry.key, ours)
+        other_gpu, flawed = entry.key.gpu != ours.gpu, bool(set(entry.flags) - {"proxy"})
+        soft = len(differences(entry.key, ours, ("framework",)))
+        return len(hard), other_gpu, flawed, soft, -tokens_per_s_per_gpu(entry)
+
+    return min(able, key=rank, default=None)
+
+
+def _arch(gpu: str) -> str | None:
+    found = hardware.gpu(gpu)
+    return found.arch if found else None
+
+
+def what_differs(entry: Reference, spec: RunSpec) -> str:
+    """Every condition, theirs -> ours."""
+    ours = conditions(spec)
+    found: list[Difference] = [*hard_differences(entry.key, ours), *differences(entry.key, ours, SOFT)]
+    named = [f"{d.key} {'-' if d.theirs is None else d.theirs} -> {d.ours}" for d in found]
+    if entry.key.image and not ours.image:
+        named.append(f"image {entry.key.image} -> none")
+    return ", ".join(named) or "nothing that is stated"
