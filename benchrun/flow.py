@@ -8,8 +8,9 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import TypeVar
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from benchrun.compare import Conditions, Verdict, conditions, judge, references_for
 from benchrun.compare.measured import load_measured, measured_references
@@ -19,6 +20,7 @@ from benchrun.launch.keep import kept_files, write_kept
 from benchrun.launch.launcher import Observation, backoff, launch, observe
 from benchrun.launch.rundir import ENDING, STDOUT, RunDir
 from benchrun.metrics.bound import Bound, Ceilings, bound
+from benchrun.metrics.breakdown import Breakdown
 from benchrun.metrics.known import Known, known
 from benchrun.metrics.measure import Metrics, measure
 from benchrun.metrics.summary import Summary
@@ -32,6 +34,8 @@ from benchrun.recipe.spec import RunSpec
 from benchrun.render import render
 from benchrun.report.runs import RunResult
 from benchrun.report.steps import lines
+
+D = TypeVar("D", bound=BaseModel)
 
 Progress = Callable[[Observation, list[Step]], None]
 
@@ -124,7 +128,11 @@ def measured(run: RunDir, log: Log, warmup: int | None = None) -> tuple[Metrics,
     """What ``log`` and the files beside it say of one run. Nothing is written."""
     metrics = metrics_of_log(log, run.spec, warmup)
     samples = samples_of(run, metrics)
-    found = {"telemetry": samples.over_all if samples else None, "bound": _bound(run, metrics)}
+    found = {
+        "telemetry": samples.over_all if samples else None,
+        "bound": _bound(run, metrics),
+        "breakdown": _document(run, "breakdown.json", Breakdown),
+    }
     return metrics.model_copy(update=found), samples
 
 
@@ -140,15 +148,10 @@ def samples_of(run: RunDir, found: Metrics | Summary) -> Sampled | None:
 
 
 def _bound(run: RunDir, metrics: Metrics) -> Bound | None:
-    """The step beside the ceilings that the run measured before it; UserError for a file that holds none."""
-    document, spec = run.read_json("ceilings.json"), run.spec
-    if document is None or metrics.step_time_s is None:
+    """The step beside the ceilings that the run measured before it."""
+    ceilings, spec = _document(run, "ceilings.json", Ceilings), run.spec
+    if ceilings is None or metrics.step_time_s is None:
         return None
-    try:
-        ceilings = Ceilings.model_validate(document)
-    except ValidationError as error:
-        where = str(run.path / "ceilings.json")
-        raise UserError(f"not what the worker writes: {error.errors()[0]['msg']}", where=where) from None
     return bound(
         ceilings,
         model=spec.model,
@@ -159,6 +162,18 @@ def _bound(run: RunDir, metrics: Metrics) -> Bound | None:
         task=spec.task,
         step_time_s=metrics.step_time_s.median,
     )
+
+
+def _document(run: RunDir, name: str, model: type[D]) -> D | None:
+    """What the worker wrote beside its log, if it did; UserError for a file that holds something else."""
+    document = run.read_json(name)
+    if document is None:
+        return None
+    try:
+        return model.model_validate(document)
+    except ValidationError as error:
+        where = str(run.path / name)
+        raise UserError(f"not what the worker writes: {error.errors()[0]['msg']}", where=where) from None
 
 
 def metrics_of_log(log: Log, spec: RunSpec, warmup: int | None = None) -> Metrics:

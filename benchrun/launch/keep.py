@@ -14,8 +14,8 @@ from benchrun.errors import UserError
 from benchrun.launch.rundir import ENDING, TELEMETRY, XZ, RunDir, unpacked
 
 DOCUMENTS = (
-    *("spec.json", "env.json", "ceilings.json", "metrics.json", "telemetry.json", "verdict.json", ENDING),
-    "data.json",
+    *("spec.json", "env.json", "data.json", "ceilings.json", "breakdown.json", "telemetry.json"),
+    *("metrics.json", "verdict.json", ENDING),
 )
 SYSTEM = ("bin", "dev", "etc", "lib", "lib64", "opt", "proc", "sbin", "sys", "usr")
 """Folders that say nothing of whose machine it is."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from benchrun.metrics.bound import Bound
+from benchrun.metrics.breakdown import Breakdown
 from benchrun.metrics.flops import Task
 from benchrun.metrics.known import Known
 from benchrun.metrics.statistics import Interval, Spread
@@ -52,6 +53,8 @@ class Metrics(Frozen):
     """What the GPUs did in the window; None where nothing was sampled."""
     bound: Bound | None = None
     """The step beside what the machine reached alone; None where that was not measured."""
+    breakdown: Breakdown | None = None
+    """Where the time of a step went; None where none was profiled."""
 
 
 def measure(

@@ -127,6 +127,8 @@ class Training(Frozen):
     """Used only where the task is lora."""
     ceilings: bool = False
     """Before the first step measure what the machine reaches alone: matrix products, copies, collectives (10 s)."""
+    breakdown: bool = False
+    """After the last step profile one more: matrix products, attention, other kernels, communication, nothing."""
 
 
 class Synthetic(Frozen):
@@ -255,7 +257,7 @@ class RunSpec(Frozen):
         Not where, nor for how long it may run, nor what is measured beside it.
         """
         keys = self.model_dump(mode="json", exclude={"cluster", "schema_version", "source", "derived", "reduced"})
-        del keys["training"]["ceilings"]
+        del keys["training"]["ceilings"], keys["training"]["breakdown"]
         text = json.dumps(keys, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:8]
 

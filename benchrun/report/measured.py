@@ -39,6 +39,10 @@ COLUMNS = (
 CEILING_COLUMNS = ("run", "qkv", "proj", "fc1", "fc2", "logits", "copy", "collectives")
 SCALING_COLUMNS = ("workload", "scaling", "global batch", "GPUs: tokens/s/GPU", "efficiency")
 BOUND_COLUMNS = ("run", "step s", "matmul", "attention at least", "rest")
+BREAKDOWN_COLUMNS = (
+    *("run", "step s", "matmul", "attention", "other kernels", "communication alone", "nothing"),
+    "communication hidden s",
+)
 STATE_COLUMNS = ("run", "clock MHz", "lowest", "W", "limit W", "hottest C", "memory GiB", "reasons", "state")
 SPEEDS = """
 ## Speed
@@ -67,6 +71,12 @@ BOUNDS = """
 Of a step: its matrix products if they all ran at the ceiling, attention at the speed of the fastest product (no kernel
 reaches it), and what is left: slower attention, memory-bound kernels, exposed communication, optimizer, gaps.
 """
+BREAKDOWNS = """
+## Where a step's time goes
+
+One more step after the measured ones, seen by the profiler of torch; the mean over ranks. Where kernels overlap, the
+time is the first's. Communication alone is also waiting for other ranks. Nothing: the GPU waited for the CPU.
+"""
 STATE = """
 ## The GPUs meanwhile
 
@@ -84,6 +94,7 @@ def page(runs: Sequence[MeasuredRun], published: Sequence[Reference]) -> str:
     speeds = _table(COLUMNS, [_speed_row(group, published) for group in groups])
     ceilings = [row for group in groups if (row := _ceiling_row(group))]
     bounds = [row for group in groups if (row := _bound_row(group))]
+    breakdowns = [row for group in groups if (row := _breakdown_row(group))]
     states = [row for group in groups if (row := _state_row(group))]
     parts = [HEADER, SPEEDS, "\n", speeds]
     if scaling := [_scaling_row(curve) for curve in curves(groups)]:
@@ -92,6 +103,8 @@ def page(runs: Sequence[MeasuredRun], published: Sequence[Reference]) -> str:
         parts += [CEILINGS, "\n", _table(CEILING_COLUMNS, ceilings)]
     if bounds:
         parts += [BOUNDS, "\n", _table(BOUND_COLUMNS, bounds)]
+    if breakdowns:
+        parts += [BREAKDOWNS, "\n", _table(BREAKDOWN_COLUMNS, breakdowns)]
     if states:
         parts += [STATE, "\n", _table(STATE_COLUMNS, states)]
     return "".join(
@@ -189,6 +202,15 @@ def _bound_row(group: Sequence[MeasuredRun]) -> list[str] | None:
     parts = (bound.matmul_s, bound.attention_s, bound.rest_s)
     shares = [f"{part:.3g} s, {100 * part / bound.step_s:.0f} %" for part in parts]
     return [_label(found.spec), f"{bound.step_s:.4g}", *shares]
+
+
+def _breakdown_row(group: Sequence[MeasuredRun]) -> list[str] | None:
+    found = next((run.metrics.breakdown for run in group if run.metrics.breakdown), None)
+    if found is None:
+        return None
+    parts = (found.matmul_s, found.attention_s, found.other_s, found.communication_s, found.idle_s)
+    shares = [f"{100 * part / found.step_s:.1f} %" for part in parts]
+    return [_label(group[0].spec), f"{found.step_s:.4g}", *shares, f"{found.hidden_s:.3g}"]
 
 
 def _state_row(group: Sequence[MeasuredRun]) -> list[str] | None:

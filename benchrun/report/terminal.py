@@ -88,6 +88,8 @@ def metrics_rows(metrics: Metrics) -> list[tuple[str, str]]:
     rows += telemetry_rows(metrics.telemetry)
     if metrics.bound:
         rows.append(("bound", metrics.bound.sentence))
+    if metrics.breakdown:
+        rows.append(("breakdown", metrics.breakdown.sentence))
     return [*rows, *problem_rows(metrics.problems)]
 
 

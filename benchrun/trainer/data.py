@@ -57,8 +57,13 @@ def _held(positions: Tensor, samples: list[dict[str, Tensor]]) -> dict[str, Tens
 
 def order(spec: RunSpec, dp_rank: int) -> list[range]:
     """The samples of each micro-batch of this rank, over the whole run."""
-    total = spec.training.steps * spec.gbs
+    total = _samples(spec)
     return [range(start, start + spec.mbs) for start in range(dp_rank * spec.mbs, total, spec.dp * spec.mbs)]
+
+
+def _samples(spec: RunSpec) -> int:
+    """Of all steps, and of the one that is profiled."""
+    return (spec.training.steps + spec.training.breakdown) * spec.gbs
 
 
 def _indexed(spec: RunSpec) -> Dataset:
@@ -77,8 +82,7 @@ def _indexed(spec: RunSpec) -> Dataset:
         eod_mask_loss=False,
         create_attention_mask=False,
     )
-    needed = spec.training.steps * spec.gbs
-    builder = BlendedMegatronDatasetBuilder(GPTDataset, [needed, 0, 0], lambda: True, config)
+    builder = BlendedMegatronDatasetBuilder(GPTDataset, [_samples(spec), 0, 0], lambda: True, config)
     samples: Dataset = builder.build()[0]
     return samples
 

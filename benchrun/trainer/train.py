@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from benchrun.recipe.spec import RunSpec
-from benchrun.trainer import ceiling, cpu, fp8_weights, log, ranks, weights
+from benchrun.trainer import breakdown, ceiling, cpu, fp8_weights, log, ranks, weights
 from benchrun.trainer.config import has_transformer_engine, refuse_impossible, transformer_config
 from benchrun.trainer.data import batches, dataset
 from benchrun.trainer.facts import in_use
@@ -108,13 +108,17 @@ def _loop(spec: RunSpec, model: list[Any], optimizer: Any, scheduler: Any, step:
     for chunk in model:
         chunk.train()
     gc.disable()
-    started = _synchronised()
-    for number in range(1, spec.training.steps + 1):
+
+    def one() -> tuple[list[dict[str, Any]], bool, float | None]:
         for chunk in model:
             chunk.zero_grad_buffer()
         optimizer.zero_grad()
         losses = step()
-        updated, grad_norm = fp8_weights.update(spec, optimizer, model)
+        return losses, *fp8_weights.update(spec, optimizer, model)
+
+    started = _synchronised()
+    for number in range(1, spec.training.steps + 1):
+        losses, updated, grad_norm = one()
         lr = optimizer.param_groups[0]["lr"] if optimizer.param_groups else 0.0
         if updated:
             scheduler.step(increment=spec.gbs)
@@ -131,6 +135,7 @@ def _loop(spec: RunSpec, model: list[Any], optimizer: Any, scheduler: Any, step:
             gc.collect()
     if printer:
         log.say(log.usage(spec))
+    breakdown.measure(spec, one)
 
 
 def _forward_step(iterator: Iterator[dict[str, Any]], model: Any) -> tuple[Any, Any]:

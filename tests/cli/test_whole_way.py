@@ -13,15 +13,15 @@ pytest.importorskip("megatron.core", reason="training needs pip install 'benchru
 
 FILES = {
     "spec.json", "job.sh", "probe.sh", "events.jsonl", "stdout.log", "stderr.log", "done.json", "ending.json",
-    "env.json", "steps.jsonl", "metrics.json", "verdict.json", "ceilings.json",
+    "env.json", "steps.jsonl", "metrics.json", "verdict.json", "ceilings.json", "breakdown.json",
 }  # fmt: skip
 
 
 @pytest.fixture(scope="module")
 def launched(tmp_path_factory):
     folder = tmp_path_factory.mktemp("way")
-    point = ("tiny-llama", "--precision", "fp32", "--num-gpus", "2", "--set", "training.ceilings=true")
-    result = call("launch", *point, "--wait", cwd=folder)
+    beside = ("--set", "training.ceilings=true", "--set", "training.breakdown=true")
+    result = call("launch", "tiny-llama", "--precision", "fp32", "--num-gpus", "2", *beside, "--wait", cwd=folder)
     return folder, result
 
 
@@ -94,6 +94,17 @@ def test_the_ceilings_are_those_of_this_model_and_these_ranks(launched):
         (n, "dp", 2) for n in names
     ]
     assert "benchrun ceilings: on cpu" in (run / "stdout.log").read_text()
+
+
+def test_the_breakdown_is_that_of_one_step_and_its_parts_add_up(launched):
+    folder, result = launched
+    run = folder / "results" / "runs" / result.stdout.splitlines()[0]
+    found = json.loads((run / "metrics.json").read_text())["breakdown"]
+    parts = [found[f"{name}_s"] for name in ("matmul", "attention", "other", "communication", "idle")]
+    assert sum(parts) == pytest.approx(found["step_s"], rel=1e-3)
+    assert found["matmul_s"] > 0 and found["communication_s"] > 0
+    log = (run / "stdout.log").read_text()
+    assert log.index("benchrun done") < log.index("benchrun breakdown")  # not one of the measured steps
 
 
 def test_what_is_kept_gives_the_same_numbers_elsewhere(launched):

@@ -11,6 +11,7 @@ import re
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
@@ -44,6 +45,7 @@ MOMENTS = {"precision_aware": True, "exp_avg": "bf16", "exp_avg_sq": "bf16"}
 # Name of a run: family, precision, training, layout.
 RUNS = {
     **{f"{family}-{precision}": (family, precision, {}, {}) for family in FAMILIES for precision in ("bf16", "fp8")},
+    "profiled": ("llama", "fp8", {"breakdown": True}, {}),
     "tensorwise": ("llama", "fp8", {"fp8": {"recipe": "tensorwise"}}, {}),
     "blockwise": ("llama", "fp8", {"fp8": {"recipe": "blockwise"}}, {}),
     "bf16-weights": ("llama", "fp8", {"fp8": {"param_gather": False}}, {}),
@@ -61,13 +63,14 @@ LAYOUTS = {
     "tp2": ("llama", "bf16", {}, SPLIT),
     "tp2-fp8": ("llama", "fp8", {}, SPLIT),
     "tp2-overlap-fp8": ("llama", "fp8", {"tp_comm_overlap": True}, SPLIT),
-    "pp2": ("llama", "bf16", {}, {"pp": 2}),
+    "pp2": ("llama", "bf16", {"breakdown": True}, {"pp": 2}),
     "pp2-vp2": ("llama", "bf16", {}, {"pp": 2, "vp": 2}),
     "cp2": ("llama", "bf16", {}, {"cp": 2}),
     "cp2-a2a": ("llama", "bf16", {"cp_comm": "a2a"}, {"cp": 2}),
     "ep2": ("mixtral", "bf16", {}, {"ep": 2}),
     "ep2-fp8": ("mixtral", "fp8", {}, {"ep": 2}),
 }
+ROOT = Path(__file__).parents[2]
 TWO = torch.cuda.device_count() > 1
 
 
@@ -101,18 +104,23 @@ def spec(family, precision, training, layout, gpus=1, gpu="H200"):
 
 def train(folder, name, wanted):
     """Losses, and what the log says was in use. An AssertionError with the end of stderr where it failed."""
-    path = folder / f"{name}.json"
+    path = folder / name / "spec.json"
+    path.parent.mkdir()
     path.write_text(wanted.model_dump_json())
     command = [sys.executable, "-m", "benchrun.trainer", "--spec", str(path)]
     if wanted.num_gpus > 1:
         launcher = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={wanted.num_gpus}"]
         command[1:1] = launcher
     env = {**os.environ, "NCCL_NVLS_ENABLE": "0", "OMP_NUM_THREADS": "1", "CUDA_DEVICE_MAX_CONNECTIONS": "1"}
-    run = subprocess.run(command, capture_output=True, text=True, timeout=240, env=env, check=False)
+    env["PYTHONPATH"] = os.pathsep.join([str(ROOT), *map(os.path.abspath, sys.path)])
+    run = subprocess.run(command, capture_output=True, text=True, timeout=240, env=env, cwd=path.parent, check=False)
     assert run.returncode == 0, f"{name}: {run.stderr[-3000:]}"
     losses = [float(text) for text in re.findall(r"lm loss: (\S+)", run.stdout)]
     assert len(losses) == wanted.training.steps
-    return losses, json.loads(re.search(r"benchrun in use: (.*)", run.stdout)[1])
+    used = json.loads(re.search(r"benchrun in use: (.*)", run.stdout)[1])
+    if wanted.training.breakdown:
+        used["breakdown"] = json.loads(re.search(r"benchrun breakdown: (.*)", run.stdout)[1])
+    return losses, used
 
 
 @pytest.fixture(scope="module")
@@ -197,6 +205,20 @@ def test_no_slow_form_is_taken_where_transformer_engine_has_a_fast_one(runs):
     assert used["gradient_norm"] == "multi_tensor_l2norm"
     assert used["output_layer_gradient"] in ("torch.addmm", "APEX")
     assert used["optimizer"].endswith("fused_adam.FusedAdam")
+
+
+def test_kernels_are_known_by_their_names(runs):
+    found = runs["profiled"].result()[1]["breakdown"]
+    assert min(found["matmul_s"], found["attention_s"], found["other_s"]) > 0
+    assert found["communication_s"] + found["hidden_s"] < 0.05 * found["step_s"]  # one rank
+    parts = sum(found[f"{name}_s"] for name in ("matmul", "attention", "other", "communication", "idle"))
+    assert parts == pytest.approx(found["step_s"], rel=0.02)
+
+
+@pytest.mark.skipif(not TWO, reason="one GPU")
+def test_a_pipeline_communicates(runs):
+    found = runs["pp2"].result()[1]["breakdown"]
+    assert found["communication_s"] > 0
 
 
 @pytest.mark.skipif(not TWO, reason="one GPU")

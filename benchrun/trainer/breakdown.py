@@ -1,0 +1,91 @@
+"""Where the time of a step goes: one more step after the last is profiled, its kernels sorted by what they do.
+
+The result is breakdown.json (benchrun/metrics/breakdown.py reads it) and a line of the log.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from benchrun.recipe.spec import RunSpec
+from benchrun.trainer import log, ranks
+
+FILE = "breakdown.json"
+KINDS = {
+    # The first that fits. Of NCCL, transformer-engine's userbuffers, cuDNN, cuBLAS and CUTLASS; of torch on CPUs.
+    "communication": re.compile(r"nccl|userbuffers|gloo:"),
+    "attention": re.compile(r"attention|flash|fmha|sdpa"),
+    "matmul": re.compile(r"gemm|nvjet|cutlass|xmma|splitk|aten::(mm|addmm|bmm|baddbmm)$"),
+    "other": re.compile(""),
+}
+FIRST = ("matmul", "attention", "other", "communication")
+"""Whose time it is where kernels overlap: communication is hidden by any other."""
+
+
+def measure(spec: RunSpec, step: Callable[[], Any]) -> None:
+    """Profile ``step``, which every rank makes, where the run asks for it."""
+    if not spec.training.breakdown:
+        return
+    gpu = spec.gpu != "CPU"
+    activity = torch.profiler.ProfilerActivity.CUDA if gpu else torch.profiler.ProfilerActivity.CPU
+    device = torch.autograd.DeviceType.CUDA if gpu else torch.autograd.DeviceType.CPU
+    _wait(gpu)
+    with torch.profiler.profile(activities=[activity]) as profiler:
+        started = time.perf_counter()
+        step()
+        _wait(gpu)
+        seconds = time.perf_counter() - started
+    kernels = [
+        (kind(event.name), event.time_range.start, event.time_range.end)
+        for event in profiler.events()
+        if event.device_type == device
+    ]
+    found = {"step_s": seconds, **{name: microseconds / 1e6 for name, microseconds in split(kernels).items()}}
+    mean = _mean(list(found.values()), "cuda" if gpu else "cpu")
+    document = {name: round(value, 6) for name, value in zip(found, mean, strict=True)}
+    busy = sum(document[f"{name}_s"] for name in FIRST)
+    document["idle_s"] = round(max(document["step_s"] - busy, 0.0), 6)
+    if ranks.place().rank == 0:
+        Path(FILE).write_text(json.dumps({"schema_version": 1, **document}, indent=2) + "\n")
+        log.say(f"benchrun breakdown: {json.dumps(document)}")
+
+
+def kind(name: str) -> str:
+    """What a kernel of this name does."""
+    return next(kind for kind, pattern in KINDS.items() if pattern.search(name.lower()))
+
+
+def split(kernels: Iterable[tuple[str, float, float]]) -> dict[str, float]:
+    """Time of each kind that runs first of those that run, and of communication under others; (kind, start, end)."""
+    marks = sorted(mark for name, start, end in kernels for mark in ((start, name, 1), (end, name, -1)))
+    running = dict.fromkeys(FIRST, 0)
+    spent, hidden, before = dict.fromkeys(FIRST, 0.0), 0.0, 0.0
+    for now, name, change in marks:
+        if first := next((each for each in FIRST if running[each]), None):
+            spent[first] += now - before
+            if running["communication"] and first != "communication":
+                hidden += now - before
+        running[name] += change
+        before = now
+    return {**{f"{name}_s": value for name, value in spent.items()}, "hidden_s": hidden}
+
+
+def _wait(gpu: bool) -> None:
+    if gpu:
+        torch.cuda.synchronize()
+    torch.distributed.barrier()
+
+
+def _mean(values: list[float], device: str) -> list[float]:
+    """Over all ranks."""
+    total = torch.tensor(values, dtype=torch.float64, device=device)
+    torch.distributed.all_reduce(total)
+    mean: list[float] = (total / torch.distributed.get_world_size()).tolist()
+    return mean

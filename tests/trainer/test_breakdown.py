@@ -1,0 +1,41 @@
+"""Where a step's time goes: kernels by name, overlaps counted once. tests/cli/test_whole_way.py profiles a step."""
+
+from __future__ import annotations
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from benchrun.trainer.breakdown import kind, split  # noqa: E402
+
+NAMES = {
+    # As profilers name them: H200, torch 2.11, cuDNN 9, transformer-engine 2.11, NCCL 2.28; and torch on a CPU.
+    "nvjet_sm90_qqtst_320x128_128x3_1x2_h_bz_coopB_TNT": "matmul",
+    "sm90_xmma_gemm_bf16bf16_bf16f32_f32_tn_n_tilesize128x128x64": "matmul",
+    "aten::addmm": "matmul",
+    "cudnn_generated_fort_native_sdpa_sm90_flash_bprop_wgmma_f16_knob_26_64x64x128_1x4x1_cga1x1": "attention",
+    "ncclDevKernel_AllGather_RING_LL(ncclDevKernelArgsStorage<4096ul>)": "communication",
+    "gloo:all_reduce": "communication",
+    "triton_poi_fused_add_cat_mul_rsub_sigmoid_silu_split_0": "other",
+    "void transformer_engine::multi_tensor_adam": "other",
+    "Memcpy DtoD (Device -> Device)": "other",
+    "aten::mm_backward_something": "other",
+}
+
+
+@pytest.mark.parametrize(("name", "expected"), NAMES.items())
+def test_a_kernel_is_known_by_its_name(name, expected):
+    assert kind(name) == expected
+
+
+def test_overlaps_count_once_and_communication_only_where_nothing_hides_it():
+    kernels = [
+        *(("matmul", 0, 4), ("other", 3, 6), ("communication", 5, 10), ("attention", 8, 9)),
+        *(("matmul", 20, 21), ("matmul", 20, 22)),
+    ]
+    assert split(kernels) == {"matmul_s": 6, "attention_s": 1, "other_s": 2, "communication_s": 3, "hidden_s": 2}
+
+
+def test_kernels_that_follow_at_once_leave_no_gap_and_none_at_all_is_no_time():
+    assert split([("other", 0, 1), ("other", 1, 2)])["other_s"] == 2
+    assert set(split([]).values()) == {0.0}
