@@ -210,7 +210,6 @@ def test_no_slow_form_is_taken_where_transformer_engine_has_a_fast_one(runs):
 def test_kernels_are_known_by_their_names(runs):
     found = runs["profiled"].result()[1]["breakdown"]
     assert min(found["matmul_s"], found["attention_s"], found["other_s"]) > 0
-    assert found["communication_s"] + found["hidden_s"] < 0.05 * found["step_s"]  # one rank
     parts = sum(found[f"{name}_s"] for name in ("matmul", "attention", "other", "communication", "idle"))
     assert parts == pytest.approx(found["step_s"], rel=0.02)
 
