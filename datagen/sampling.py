@@ -138,11 +138,11 @@ class TokenDrawer:
 
     def draw(self, bits: NDArray[numpy.uint32], out: Ints) -> None:
         """A token for each of ``bits`` [n] into ``out`` [n], integers of any size that the tokens fit."""
-        buckets, other = self._buckets[: len(bits)], self._other[: len(bits)]
+        buckets, target = self._buckets[: len(bits)], out.view(f"u{out.itemsize}")
+        other = target if out.itemsize == 4 else self._other[: len(bits)]
         numpy.bitwise_and(bits, self._mask, out=buckets)
         # Every index is in range; of the ways to say so, "wrap" is checked the fastest.
         self._table.take(buckets, mode="wrap", out=other)
         # Whichever is smaller has the token in its low bits: no branch, which would be mispredicted half of the time.
-        target = out.view(f"u{out.itemsize}")
-        numpy.minimum(bits, other, out=target, casting="unsafe")
-        numpy.bitwise_and(target, target.dtype.type(self._mask), out=target)
+        numpy.minimum(bits, other, out=other)
+        numpy.bitwise_and(other, self._mask, out=target, casting="unsafe")
