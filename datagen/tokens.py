@@ -1,8 +1,8 @@
 """Megatron indexed data sets of random or learnable tokens: what a data set is, and how its parts are made.
 
-The tokens of a shard are one long row, made in chunks of ``CHUNK`` that know nothing of each other; documents are a row
-of lengths, made in blocks as well, laid over it. The last token of a document is the end-of-document token. So any part
-of a file can be made by any process at any time, and memory does not grow with the data.
+The tokens of a shard are one long row, made in chunks, each without the others; documents are a row of lengths, made in
+blocks, laid over it. The last token of a document is the end-of-document token. So any part of a file can be made by
+any process at any time, and memory does not grow with the data.
 """
 
 from __future__ import annotations
@@ -171,7 +171,7 @@ def _drawer(parameters: Parameters, chunk: int) -> TokenDrawer:
 
 @lru_cache(maxsize=2)
 def _kept(words: int) -> Ints:
-    """Memory for so many words, always the same."""
+    """Memory for so many words, always the same: fresh one costs a page fault every 4 KB."""
     return numpy.empty(words, numpy.uint64)
 
 
