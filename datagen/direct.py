@@ -8,12 +8,14 @@ from __future__ import annotations
 import errno
 import mmap
 import os
+from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
+from functools import lru_cache
 from pathlib import Path
 
-from datagen.manifest import crc32
+from datagen.checksum import crc32
 
 BUFFER = 1 << 22
 """Bytes; a power of two."""
@@ -25,24 +27,30 @@ def write_at(path: Path, place: int, size: int, fill: Callable[[int, memoryview]
     """Write ``size`` bytes from ``place`` on, a multiple of ``BUFFER``; their CRC-32.
 
     ``fill`` is called with a place and the memory for the bytes from there on. One buffer is filled while the disk
-    takes the other.
+    takes the others.
     """
     checksum = 0
     files = Files(path)
-    buffers = [mmap.mmap(-1, BUFFER), mmap.mmap(-1, BUFFER)]  # on a page boundary
+    buffers = _buffers(BUFFER)
     with closing(files), ThreadPoolExecutor(1) as disk:
-        pending: Future[None] | None = None
-        for start in range(place, place + size, BUFFER):
-            memory = memoryview(buffers[0])[: place + size - start]
+        pending: deque[Future[None]] = deque()
+        for number, start in enumerate(range(place, place + size, BUFFER)):
+            if len(pending) == len(buffers):
+                pending.popleft().result()
+            memory = memoryview(buffers[number % len(buffers)])[: place + size - start]
             fill(start, memory)
             checksum = crc32(memory, checksum)
-            if pending:
-                pending.result()
-            pending = disk.submit(files.write, memory, start)
-            buffers.reverse()
-        if pending:
-            pending.result()
+            pending.append(disk.submit(files.write, memory, start))
+        for write in pending:
+            write.result()
     return checksum
+
+
+@lru_cache(maxsize=1)
+def _buffers(size: int) -> list[mmap.mmap]:
+    """Three, on page boundaries; kept, because fresh memory costs a page fault every 4 KB."""
+    # Private: a process that is forked from this one has its own.
+    return [mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE) for _ in range(3)]
 
 
 class Files:

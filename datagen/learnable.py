@@ -6,8 +6,6 @@ A model that has learnt everything still pays for the draws: that is the floor.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy
 from numpy.typing import NDArray
 
@@ -16,14 +14,20 @@ from datagen.sampling import Ints
 JUMP = 0.25
 
 
-def follow(drawn: Ints, raw: Callable[[int], Ints], count: int) -> None:
-    """Keep ``drawn`` [n] at the jumps and count upwards between them, modulo ``count``; the first is a jump."""
-    n = len(drawn)
-    jumps = raw(n // 8 + 1).view(numpy.uint8)[:n] < int(JUMP * 256)
-    jumps[0] = True
-    places = numpy.arange(n, dtype=numpy.int64)
-    last = numpy.maximum.accumulate(numpy.where(jumps, places, 0))
-    drawn[:] = (drawn[last] + (places - last)) % count
+def jumps(bits: NDArray[numpy.uint8]) -> Ints:
+    """The places of the jumps among ``bits`` [n], a byte for each token; the first is one."""
+    jump = bits < int(JUMP * 256)
+    jump[0] = True
+    return numpy.flatnonzero(jump)
+
+
+def follow(drawn: Ints, places: Ints, count: int, out: Ints) -> None:
+    """Put ``drawn`` at its ``places`` in ``out`` [n] and count upwards between them, modulo ``count``."""
+    n = len(out)
+    line = numpy.repeat(drawn.astype(numpy.int32) - places.astype(numpy.int32), numpy.diff(places, append=n))
+    line += numpy.arange(n, dtype=numpy.int32)
+    # The remainder: numpy divides by a number without dividing, but not so for %.
+    numpy.subtract(line, line // numpy.int32(count) * numpy.int32(count), out=out, casting="unsafe")
 
 
 def floor_loss(probabilities: NDArray[numpy.float64], mean_length: float, *, learnable: bool) -> float:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import zlib
 from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from benchrun.errors import UserError
+from datagen.checksum import crc32
 
 PART_BYTES = 1 << 26
 """A checksum covers so many bytes: 10 GB are 150 of them, and two cores check them side by side."""
@@ -52,11 +52,6 @@ def load(path: Path) -> Manifest:
         first = error.errors()[0]
         place = ".".join(map(str, first["loc"])) or "it"
         raise UserError(f"not a manifest of datagen: {place}: {first['msg']}", where=str(path)) from error
-
-
-def crc32(data: bytes | memoryview, start: int = 0) -> int:
-    """CRC-32 of ``data``, continued from that of what stood before it."""
-    return zlib.crc32(data, start)
 
 
 def describe(path: Path) -> File:

@@ -31,6 +31,17 @@ def stream(seed: int, *name: int) -> Callable[[int], Ints]:
     return cast("Callable[[int], Ints]", raw)
 
 
+def row_pairs(seed: int, *name: int, rows: int, words: int) -> tuple[Ints, Ints]:
+    """Two tables of raw words [rows, words]: a row of one XOR a row of the other, in all pairs, are rows * rows rows.
+
+    Simple tabulation (Zobrist 1970; Patrascu and Thorup, "The Power of Simple Tabulation Hashing", 2012), because an
+    XOR takes a tenth of the time of a raw word. Words at different places in their rows are independent, so all of one
+    row are. At one place any three are, but not four at the crossings of two rows of each table: their XOR is 0.
+    """
+    both = stream(seed, *name)(2 * rows * words).reshape(2, rows, words)
+    return both[0], both[1]
+
+
 @lru_cache(maxsize=4)
 def length_table(kind: str, mean: int, least: int = 1, most: int | None = None) -> Ints:
     """65536 equally likely lengths, int64, from ``least`` to ``most``, whose mean is ``mean`` (to its rounding).
@@ -99,14 +110,9 @@ def token_table(kind: str, exponent: float, count: int) -> TokenTable:
                 small.append(donor)
     # A full bucket needs a threshold of ``capacity``, one too many: its other token is its own, and any will do. Random
     # bits (high, b) are compared with (threshold, other) as one number: b < other wins a tie, and so gets one less.
-    packed = numpy.array(
-        [
-            ((part % capacity) - (b < other)) << bits | other
-            for b, (part, other) in enumerate(zip(own, alias, strict=True))
-        ],
-        numpy.uint32,
-    )
-    return TokenTable(bits, packed, probabilities)
+    other = numpy.array(alias)
+    threshold = numpy.array(own) % capacity - (numpy.arange(buckets) < other)
+    return TokenTable(bits, (threshold << bits | other).astype(numpy.uint32), probabilities)
 
 
 def _integer_weights(weights: NDArray[numpy.float64]) -> list[int]:
@@ -120,13 +126,23 @@ def _integer_weights(weights: NDArray[numpy.float64]) -> list[int]:
     return cast("list[int]", whole.tolist())
 
 
-def draw_tokens(table: TokenTable, raw: Callable[[int], Ints], count: int, out: Ints) -> None:
-    """Draw ``count`` tokens (an even number) and put the first ones into ``out`` [n <= count]."""
-    mask = numpy.uint32(len(table.packed) - 1)
-    bits = raw(count // 2).view(numpy.uint32)
-    other = table.packed.take((bits & mask).astype(numpy.intp), mode="clip")
-    # Whichever is smaller has the token in its low bits: no branch, which would be mispredicted half of the time.
-    numpy.minimum(bits, other, out=bits)
-    # Into memory of the same type, where there is such, because a cast takes as long again.
-    target = out.view(numpy.uint32) if out.itemsize == 4 else out
-    numpy.bitwise_and(bits[: len(out)], mask, out=target, casting="unsafe")
+class TokenDrawer:
+    """Draws tokens from a table. Its buffers stay: fresh memory costs a page fault every 4 KB, as long as the draws."""
+
+    def __init__(self, table: TokenTable, most: int) -> None:
+        """``most`` tokens at a time."""
+        self._table = table.packed
+        self._mask = numpy.uint32(len(table.packed) - 1)
+        self._buckets = numpy.empty(most, numpy.intp)
+        self._other = numpy.empty(most, numpy.uint32)
+
+    def draw(self, bits: NDArray[numpy.uint32], out: Ints) -> None:
+        """A token for each of ``bits`` [n] into ``out`` [n], integers of any size that the tokens fit."""
+        buckets, target = self._buckets[: len(bits)], out.view(f"u{out.itemsize}")
+        other = target if out.itemsize == 4 else self._other[: len(bits)]
+        numpy.bitwise_and(bits, self._mask, out=buckets)
+        # Every index is in range; of the ways to say so, "wrap" is checked the fastest.
+        self._table.take(buckets, mode="wrap", out=other)
+        # Whichever is smaller has the token in its low bits: no branch, which would be mispredicted half of the time.
+        numpy.minimum(bits, other, out=other)
+        numpy.bitwise_and(other, self._mask, out=target, casting="unsafe")

@@ -16,8 +16,9 @@ import numpy
 from numpy.typing import NDArray
 
 from datagen import __version__
+from datagen.checksum import crc32
 from datagen.maker import Progress
-from datagen.manifest import Manifest, crc32
+from datagen.manifest import Manifest
 from datagen.output import Journal, beside, file_of, finish, locked, machine_errors, made, partial
 from datagen.packing import first_fit_decreasing, packed, save
 from datagen.sampling import Ints, stream

@@ -8,7 +8,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from benchrun.errors import UserError
-from datagen.manifest import crc32
+from datagen.checksum import crc32
 from datagen.sft import Tokenizer
 
 

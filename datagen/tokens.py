@@ -1,8 +1,8 @@
 """Megatron indexed data sets of random or learnable tokens: what a data set is, and how its parts are made.
 
-The tokens of a shard are one long row, made in blocks of ``BLOCK`` that know nothing of each other; documents are a row
-of lengths, made in blocks as well, laid over it. The last token of a document is the end-of-document token. So any part
-of a file can be made by any process at any time, and memory does not grow with the data.
+The tokens of a shard are one long row, made in chunks, each without the others; documents are a row of lengths, made in
+blocks, laid over it. The last token of a document is the end-of-document token. So any part of a file can be made by
+any process at any time, and memory does not grow with the data.
 """
 
 from __future__ import annotations
@@ -17,17 +17,18 @@ from typing import Any, Literal, NamedTuple
 import numpy
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from datagen.checksum import crc32
 from datagen.direct import write_at
 from datagen.indexed import LONGEST, dtype_of
-from datagen.learnable import floor_loss, follow
-from datagen.manifest import PART_BYTES, crc32
+from datagen.learnable import floor_loss, follow, jumps
+from datagen.manifest import PART_BYTES
 from datagen.output import beside, partial
-from datagen.sampling import Ints, TokenTable, draw_lengths, draw_tokens, length_table, stream, token_table
+from datagen.sampling import Ints, TokenDrawer, TokenTable, draw_lengths, length_table, row_pairs, stream, token_table
 
-BLOCK = 1 << 20
-"""Tokens of a stream of bits."""
 CHUNK = 1 << 16
-"""Tokens in work at once: they stay in the processor's cache."""
+"""Tokens in work at once: they stay in the processor's cache, and numpy's calls are few."""
+ROWS = 16
+"""A stream of bits gives two tables of so many rows of ``CHUNK``; the chunks of a block take their pairs in turn."""
 LENGTHS = 1 << 16
 """Documents of a stream of bits."""
 TOKENS, JUMPS, DOCUMENTS = range(3)
@@ -150,19 +151,47 @@ def _ends(parameters: Parameters, shard: Shard, first: int, after: int) -> Ints:
     return numpy.concatenate(found)
 
 
+@lru_cache(maxsize=2)
+def _row_pairs(seed: int, shard: int, purpose: int, block: int) -> tuple[Ints, Ints]:
+    bytes_a_token = 1 if purpose == JUMPS else 4
+    return row_pairs(seed, shard, purpose, block, rows=ROWS, words=CHUNK * bytes_a_token // 8)
+
+
+def _bits(parameters: Parameters, shard: Shard, purpose: int, chunk: int, out: Ints) -> None:
+    """The random bits of a chunk into ``out`` [as many words as a row has]."""
+    block, pair = divmod(chunk, ROWS * ROWS)
+    first, second = _row_pairs(parameters.seed, shard.number, purpose, block)
+    numpy.bitwise_xor(first[pair // ROWS], second[pair % ROWS], out=out)
+
+
+@lru_cache(maxsize=1)
+def _drawer(parameters: Parameters, chunk: int) -> TokenDrawer:
+    return TokenDrawer(parameters.token_table(), chunk)
+
+
+@lru_cache(maxsize=2)
+def _kept(words: int) -> Ints:
+    """Memory for so many words, always the same: fresh one costs a page fault every 4 KB."""
+    return numpy.empty(words, numpy.uint64)
+
+
 def fill(parameters: Parameters, shard: Shard, first: int, out: Ints) -> None:
-    """Put the tokens from ``first`` on (a multiple of ``BLOCK``) into ``out`` [n]."""
-    table = parameters.token_table()
+    """Put the tokens from ``first`` on (a multiple of ``CHUNK``) into ``out`` [n]."""
     eod = parameters.vocab_size - 1
-    for start in range(0, len(out), BLOCK):
-        number = (first + start) // BLOCK
-        tokens = stream(parameters.seed, shard.number, TOKENS, number)
-        jumps = stream(parameters.seed, shard.number, JUMPS, number)
-        for place in range(start, min(start + BLOCK, len(out)), CHUNK):
-            here = out[place : min(place + CHUNK, len(out))]
-            draw_tokens(table, tokens, CHUNK, here)
-            if parameters.learnable:
-                follow(here, jumps, eod)
+    drawer = _drawer(parameters, CHUNK)
+    bits, jumping = _kept(CHUNK // 2), _kept(CHUNK // 8)
+    for start in range(0, len(out), CHUNK):
+        here = out[start : start + CHUNK]
+        chunk = (first + start) // CHUNK
+        _bits(parameters, shard, TOKENS, chunk, bits)
+        if not parameters.learnable:
+            drawer.draw(bits.view(numpy.uint32)[: len(here)], here)
+            continue
+        _bits(parameters, shard, JUMPS, chunk, jumping)
+        places = jumps(jumping.view(numpy.uint8)[: len(here)])
+        drawn = here[: len(places)]
+        drawer.draw(bits.view(numpy.uint32)[: len(drawn)], drawn)
+        follow(drawn, places, eod, here)
     out[_ends(parameters, shard, first, first + len(out)) - first] = eod
 
 

@@ -17,7 +17,7 @@ from datagen.indexed import read_index
 from datagen.learnable import floor_loss
 from datagen.maker import make_tokens
 from datagen.manifest import damaged
-from datagen.sampling import draw_lengths, draw_tokens, length_table, stream, token_table
+from datagen.sampling import TokenDrawer, draw_lengths, length_table, row_pairs, stream, token_table
 from datagen.tokens import Parameters, fill, lengths, plan
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning", "ignore::DeprecationWarning")
@@ -43,12 +43,15 @@ def small_parts(monkeypatch):
     for module in (tokens_module, manifest_module):
         monkeypatch.setattr(module, "PART_BYTES", 1 << 14)
     monkeypatch.setattr(direct, "BUFFER", 1 << 13)
-    monkeypatch.setattr(tokens_module, "BLOCK", 1 << 11)
     monkeypatch.setattr(tokens_module, "CHUNK", 1 << 9)
+    monkeypatch.setattr(tokens_module, "ROWS", 2)
     monkeypatch.setattr(tokens_module, "LENGTHS", 1 << 4)
-    tokens_module._lengths.cache_clear()
+    caches = tokens_module._lengths, tokens_module._row_pairs
+    for cache in caches:
+        cache.cache_clear()
     yield
-    tokens_module._lengths.cache_clear()
+    for cache in caches:
+        cache.cache_clear()
 
 
 @pytest.mark.train
@@ -136,9 +139,9 @@ def test_the_bytes_are_those_of_this_version(tmp_path):
     """Whoever changes them must change ``datagen.__version__``: manifests elsewhere name the old bytes."""
     manifest = make(tmp_path / "x", tokens=200_000, vocab_size=128256)
     learnable = make(tmp_path / "y", tokens=200_000, vocab_size=500, learnable=True, documents="zipf")
-    assert manifest.version == "2"
+    assert manifest.version == "3"
     found = [file.crc32 for file in (*manifest.files, *learnable.files)]
-    assert found == [("2f678f8a",), ("ae6038b8",), ("7f255d18",), ("c05bb7d2",)]
+    assert found == [("eaa34128",), ("ae6038b8",), ("eaaaaf79",), ("c05bb7d2",)]
 
 
 @pytest.mark.parametrize(("seed", "other"), [({"seed": 1}, {"seed": 2}), ({"shards": 1}, {"shards": 2})])
@@ -157,12 +160,20 @@ def chi_squared(observed, expected):
     return (((observed - expected) ** 2 / expected).sum() - (cells - 1)) / (2 * (cells - 1)) ** 0.5
 
 
+def rows_of_tokens(table):
+    """[8, 8, 65536]: as blocks of a data set are drawn, with fewer rows."""
+    first, second = row_pairs(11, 0, 0, 0, rows=8, words=1 << 15)
+    bits = (first[:, None] ^ second).reshape(-1).view(numpy.uint32)
+    drawn = numpy.empty(1 << 22, dtype=numpy.int32)
+    TokenDrawer(table, len(bits)).draw(bits, drawn)
+    return drawn.reshape(8, 8, -1)
+
+
 @pytest.mark.parametrize("kind", ["uniform", "zipf"])
 @pytest.mark.parametrize("count", [2, 100, 31_999, 128_255])
 def test_tokens_are_distributed_as_said(kind, count):
     table = token_table(kind, 1.1, count)
-    drawn = numpy.empty(1 << 22, dtype=numpy.int32)
-    draw_tokens(table, stream(11, 0, 0, 0), len(drawn), drawn)
+    drawn = rows_of_tokens(table).ravel()
     said = numpy.ones(count) if kind == "uniform" else numpy.arange(1, count + 1) ** -1.1
     expected = said / said.sum() * len(drawn)
     assert abs(table.probabilities - said / said.sum()).max() <= 2**-32
@@ -171,6 +182,40 @@ def test_tokens_are_distributed_as_said(kind, count):
     edges = numpy.flatnonzero(numpy.diff(numpy.floor(expected.cumsum() / 20), prepend=-1))
     cells = numpy.add.reduceat(observed, edges), numpy.add.reduceat(expected, edges)
     assert abs(chi_squared(*cells)) < 4 if len(edges) > 1 else observed.sum() == len(drawn)
+
+
+@pytest.mark.parametrize("kind", ["uniform", "zipf"])
+@pytest.mark.parametrize("apart", [1, 2, 3, 64, 4096, 65535, 65536, 65537])
+def test_pairs_are_those_of_independent_tokens(kind, apart):
+    """Neighbours and others, in one row and in two that have a table's row in common."""
+    table = token_table(kind, 1.1, 40)
+    rows = rows_of_tokens(table)
+    first, second = rows.ravel()[:-apart], rows.ravel()[apart:]
+    if apart == 65536:  # at one place: of each table's rows no two twice, or the pairs would not be independent
+        first, second = rows[range(4), range(0, 8, 2)].ravel(), rows[range(4), range(1, 8, 2)].ravel()
+    pairs = numpy.bincount(40 * first + second, minlength=1600)
+    expected = numpy.outer(table.probabilities, table.probabilities).ravel() * len(first)
+    assert abs(chi_squared(pairs, expected)) < 4
+
+
+def test_of_one_place_three_rows_are_independent_and_a_fourth_is_not():
+    """What the docstring of ``row_pairs`` says, in both directions: the fourth word is known from the other three."""
+    first, second = row_pairs(11, 0, 0, 0, rows=2, words=1 << 15)
+    rows = (first[:, None] ^ second).reshape(4, -1)
+    assert not numpy.bitwise_xor.reduce(rows).any()
+    bits = rows.view(numpy.uint32)
+    triples = ((bits[0] >> 28 << 8) | (bits[1] >> 28 << 4) | bits[2] >> 28).astype(numpy.int64)
+    assert abs(chi_squared(numpy.bincount(triples, minlength=4096), numpy.full(4096, len(triples) / 4096))) < 4
+
+
+def test_no_two_rows_of_a_block_look_alike():
+    """Equal tokens at equal places: as many as in independent rows, though four rows share two of each table."""
+    table = token_table("zipf", 1.1, 31_999)
+    rows = rows_of_tokens(table).reshape(64, -1)
+    chance = float((table.probabilities**2).sum())
+    same = [(rows[i] == rows[j]).mean() for i in range(64) for j in range(i)]
+    assert numpy.mean(same) == pytest.approx(chance, rel=0.01)
+    assert max(same) < chance + 5 * (chance / 65536) ** 0.5
 
 
 @pytest.mark.parametrize("kind", ["fixed", "lognormal", "zipf"])
