@@ -6,17 +6,20 @@ import functools
 import glob
 import os
 from collections.abc import Callable, Iterator
+from itertools import chain
 from pathlib import Path
 
 from datagen import __version__
 from datagen.indexed import write_index
 from datagen.manifest import Manifest
 from datagen.output import PARTIAL, Journal, beside, file_of, finish, locked, machine_errors, made, partial, room_for
-from datagen.tokens import Parameters, Part, Shard, facts, lengths, make, parts, plan, prefix_of
+from datagen.tokens import Made, Parameters, Part, Shard, facts, lengths, make, parts, plan, prefix_of
 from datagen.workers import in_order
 
 Progress = Callable[[int, int], None]
 """Called with the bytes that are done and the bytes there will be."""
+AT_ONCE = 4
+"""Parts that a process makes without waiting for the disk: 256 MiB, of which an interrupted one loses as much."""
 
 
 def make_tokens(prefix: Path, parameters: Parameters, workers: int, progress: Progress) -> tuple[Manifest, bool]:
@@ -73,12 +76,20 @@ def _written(prefix: Path) -> int:
 
 def _all(
     prefix: Path, parameters: Parameters, shards: list[Shard], known: dict[str, int], workers: int
-) -> Iterator[tuple[Part, int, int]]:
-    """Every part made, with its checksum and its bytes."""
+) -> Iterator[Made]:
+    """Every part made."""
     parameters.token_table()  # once, before processes are forked
-    each = ((part, shard) for shard in shards for part in parts(parameters, shard))
-    tasks = ((part, shard, known.get(part.name)) for part, shard in each)
-    return in_order(functools.partial(make, prefix, parameters), tasks, workers)
+    tasks = (
+        (shard, [(part, known.get(part.name)) for part in some])
+        for shard in shards
+        for some in _in_turn(parts(parameters, shard))
+    )
+    return chain.from_iterable(in_order(functools.partial(make, prefix, parameters), tasks, workers))
+
+
+def _in_turn(every: list[Part]) -> Iterator[list[Part]]:
+    """What one process makes at a time."""
+    return (every[start : start + AT_ONCE] for start in range(0, len(every), AT_ONCE))
 
 
 def default_workers() -> int:

@@ -18,7 +18,7 @@ import numpy
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from datagen.checksum import crc32
-from datagen.direct import write_at
+from datagen.direct import DirectWriter
 from datagen.indexed import LONGEST, dtype_of
 from datagen.learnable import floor_loss, follow, jumps
 from datagen.manifest import PART_BYTES
@@ -88,7 +88,7 @@ class Shard(NamedTuple):
 
 
 class Part(NamedTuple):
-    """What one process makes at a time: as much of a file as one checksum covers."""
+    """As much of a file as one checksum covers."""
 
     shard: int
     number: int
@@ -97,6 +97,14 @@ class Part(NamedTuple):
     def name(self) -> str:
         """In the journal."""
         return f"{self.shard}:{self.number}"
+
+
+class Made(NamedTuple):
+    """A part that is written."""
+
+    part: Part
+    crc32: int
+    bytes: int
 
 
 def prefix_of(prefix: Path, parameters: Parameters, shard: int) -> Path:
@@ -201,23 +209,24 @@ def parts(parameters: Parameters, shard: Shard) -> list[Part]:
     return [Part(shard.number, number) for number in range(-(-size // PART_BYTES))]
 
 
-def make(prefix: Path, parameters: Parameters, task: tuple[Part, Shard, int | None]) -> tuple[Part, int, int]:
-    """Write one part of a shard in its place, unless it is there already with the checksum that is known.
-
-    Returns the part, its checksum and its bytes.
-    """
-    part, shard, known = task
+def make(prefix: Path, parameters: Parameters, task: tuple[Shard, list[tuple[Part, int | None]]]) -> list[Made]:
+    """Write some parts of a shard in their places, but those that are there already with the checksum that is known."""
+    shard, wanted = task
     dtype = numpy.dtype(parameters.dtype)
-    start = part.number * PART_BYTES
-    size = min(PART_BYTES, shard.tokens * dtype.itemsize - start)
     path = partial(beside(prefix_of(prefix, parameters, shard.number), ".bin"))
-    if known is not None and _on_disk(path, start, size) == known:
-        return part, known, size
 
     def some(place: int, memory: memoryview) -> None:
         fill(parameters, shard, place // dtype.itemsize, numpy.frombuffer(memory, dtype))
 
-    return part, write_at(path, start, size, some), size
+    done = []
+    with DirectWriter(path) as writer:
+        for part, known in wanted:
+            start = part.number * PART_BYTES
+            size = min(PART_BYTES, shard.tokens * dtype.itemsize - start)
+            if known is None or _on_disk(path, start, size) != known:
+                known = writer.write(start, size, some)
+            done.append(Made(part, known, size))
+    return done
 
 
 def _on_disk(path: Path, start: int, size: int) -> int:
