@@ -121,6 +121,7 @@ class TestSet:
             ("training.steps", "expected key=value"),
             ("training.steps=0", "greater than 0"),
             ("num_gpus=4", "unknown key"),
+            ("cluster.env.NCCL_DEBUG=1", "--set 'cluster.env.NCCL_DEBUG=\"...\"'"),
         ],
     )
     def test_a_mistake_is_named(self, override, says):
