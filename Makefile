@@ -18,7 +18,7 @@ demo: $(VENV)/.train
 	@$(BIN)/benchrun launch tiny-llama --precision fp32 --num-gpus 2 --wait
 
 test: $(VENV)/.dev
-	$(BIN)/python -m pytest -q
+	$(BIN)/python -m pytest -q -n 2
 
 check: $(VENV)/.dev
 	$(BIN)/ruff check .

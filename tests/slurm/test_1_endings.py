@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+import time
 
 import pytest
 
@@ -137,9 +138,10 @@ def test_a_token_reaches_the_ranks_and_no_file(user, runs):
 def test_a_restarted_job_is_no_measurement(user, runs):
     job = user.wait(runs["requeue"], 60, "running")["job"]
     while "life 0" not in log(user, runs["requeue"]):
-        pass
+        time.sleep(0.2)
     user.slurm("scontrol", "requeue", job)
     user.wait(runs["requeue"], 60, "pending")
+    time.sleep(2)  # Slurm waits two minutes: a node refuses a job in the second in which it was killed there
     user.slurm("scontrol", "update", f"jobid={job}", "starttime=now")
     row = user.wait(runs["requeue"], 180)
     assert row["state"] == "requeued"
