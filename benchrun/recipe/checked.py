@@ -49,10 +49,11 @@ def _explain(model: type[BaseModel], loc: Loc, problem: dict[str, Any]) -> tuple
     if kind == "literal_error":
         return f"'{key}' is {value!r}", f"legal: {problem['ctx']['expected']}"
     text = problem["msg"][:1].lower() + problem["msg"][1:]
-    # Not taken as text by itself: YAML reads 010 as 8 and 12:30 as 750, and what was written is lost.
-    quotes = f'text needs quotes here: {loc[-1]}: "...", or --set \'{key}="..."\''
-    unquoted = kind == "string_type" and isinstance(value, (bool, int, float))
-    return f"'{key}' is {value!r}: {text.removeprefix('value error, ')}", quotes if unquoted else None
+    hint = None
+    if kind == "string_type" and isinstance(value, (bool, int, float)):
+        # Not taken as text by itself: YAML reads 010 as 8 and 12:30 as 750, and what was written is lost.
+        hint = f'text needs quotes here: {key.rpartition(".")[2]}: "...", or --set \'{key}="..."\''
+    return f"'{key}' is {value!r}: {text.removeprefix('value error, ')}", hint
 
 
 def _without_tags(document: Document, loc: Loc) -> Loc:
