@@ -85,9 +85,12 @@ def ended_at(*logs: Path) -> float | None:
 
 def _lines_with(words: bytes, logs: tuple[Path, ...]) -> Iterator[bytes]:
     for log in logs:
-        for line in b"".join(chunks(log)).splitlines():
-            if words in line:
-                yield line
+        rest = b""  # a log may be larger than the memory
+        for chunk in chunks(log):
+            *lines, rest = (rest + chunk).splitlines(keepends=True) or [b""]
+            yield from (line for line in lines if words in line)
+        if words in rest:
+            yield rest
 
 
 def _mapping(value: Any) -> dict[str, Any]:

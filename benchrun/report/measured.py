@@ -55,8 +55,8 @@ A proxy that nobody published stands beside the whole model, and TFLOPS are comp
 SCALING = """
 ## More and more GPUs
 
-Of one node, with the same layout. Weak: the same number of sequences a GPU; strong: the same global batch. Efficiency
-is tokens/s/GPU over that of the fewest GPUs.
+Of one node, with the same layout and training. Weak: the same number of sequences a GPU; strong: the same global batch.
+Efficiency is tokens/s/GPU over that of the fewest GPUs.
 """
 CEILINGS = """
 ## Ceilings

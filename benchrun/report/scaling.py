@@ -40,7 +40,8 @@ def curves(groups: Sequence[Sequence[MeasuredRun]]) -> list[Curve]:
 def _same(spec: RunSpec) -> tuple[Hashable, ...]:
     """What does not change along a curve."""
     where = (spec.recipe, spec.framework, spec.gpu, spec.precision, spec.seq_length, spec.mbs)
-    return *where, spec.model.model_dump_json(), spec.layout.model_dump_json()
+    training = spec.training.model_dump_json(exclude={"steps", "ceilings", "breakdown"})
+    return *where, spec.model.model_dump_json(), spec.layout.model_dump_json(), training
 
 
 def _curve(kind: str, by_count: dict[int, Sequence[MeasuredRun]]) -> Curve:

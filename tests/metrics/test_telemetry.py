@@ -7,6 +7,7 @@ from datetime import datetime, timezone
 import pytest
 
 from benchrun.metrics.telemetry import COLUMNS, THROTTLES, sampled
+from benchrun.parse import worker
 
 START = datetime(2026, 3, 1, 12, 0, 0, tzinfo=timezone.utc).timestamp()
 HEADER = f"time,gpu,{','.join(COLUMNS)},reasons"
@@ -108,3 +109,15 @@ def test_nothing_sampled_gives_nothing(text):
 
 def test_samples_of_another_time_give_nothing():
     assert summary(line(500), until=START + 20) is None
+
+
+@pytest.mark.parametrize("shift", range(0, 90, 7))
+def test_the_worker_s_last_line_is_found_wherever_a_log_is_cut_for_reading(tmp_path, shift, monkeypatch):
+    log = tmp_path / "stdout.log"
+    done = b'benchrun done: {"steps": 4, "ended": "2026-01-01T00:00:01.500Z"}\n'
+    log.write_bytes(b"x" * shift + b"\nbar 1\rbar 2\r\n" + done + b"and more\n" * 20)
+    text = log.read_bytes()
+    monkeypatch.setattr(worker, "chunks", lambda _: (text[at : at + 61] for at in range(0, len(text), 61)))
+    assert worker.ended_at(log) == datetime(2026, 1, 1, 0, 0, 1, 500_000, timezone.utc).timestamp()
+    text = text.replace(done, b"")
+    assert worker.ended_at(log) is None
