@@ -95,10 +95,12 @@ def ceilings(spec):
 
 @pytest.fixture(scope="module")
 def kept(tmp_path_factory):
-    """Two repeats, judged together and kept."""
+    """Two repeats, judged together before any other was kept, and kept."""
     root = tmp_path_factory.mktemp("here")
     runs = [finished(root / "runs", spec_of(), time) for time in (10.0, 10.2)]
-    verdict, metrics = flow.verdict_of(runs)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(flow, "load_measured", lambda: [])
+        verdict, metrics = flow.verdict_of(runs)
     return [flow.keep(run, root / "measured") for run in runs], runs, verdict, metrics
 
 
