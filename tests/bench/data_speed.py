@@ -41,11 +41,11 @@ builder.finalize(target + ".idx")
 """
 
 WRITERS = """
-import mmap, os, sys
+import os, sys
 from pathlib import Path
-from datagen.direct import BUFFER, Files
+from datagen.direct import BUFFER, Files, buffer
 path, size, writers = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
-memory = mmap.mmap(-1, BUFFER)
+memory = buffer(BUFFER)
 memory.write(os.urandom(BUFFER))
 for number in range(writers):
     if not os.fork():
