@@ -11,6 +11,7 @@ import os
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from functools import lru_cache
 from itertools import cycle
 from pathlib import Path
@@ -67,9 +68,20 @@ class DirectWriter:
 
 @lru_cache(maxsize=1)
 def _buffers(size: int) -> list[mmap.mmap]:
-    """On page boundaries; kept, because fresh memory costs a page fault every 4 KB."""
+    """``BUFFERS`` of them, kept: fresh memory costs a page fault every 4 KB."""
+    return [buffer(size) for _ in range(BUFFERS)]
+
+
+def buffer(size: int) -> mmap.mmap:
+    """Memory on a page boundary, in pages of 2 MB where the system has them.
+
+    A disk takes a limited number of pages at once, so that larger pages make fewer and larger requests.
+    """
     # Private: a process that is forked from this one has its own.
-    return [mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE) for _ in range(BUFFERS)]
+    memory = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE)
+    with suppress(OSError, AttributeError):  # not in this kernel, or this operating system
+        memory.madvise(mmap.MADV_HUGEPAGE)
+    return memory
 
 
 class Files:

@@ -94,36 +94,36 @@ def token_table(kind: str, exponent: float, count: int) -> TokenTable:
     bits = max(1, (count - 1).bit_length())
     buckets, capacity = 1 << bits, 1 << (32 - bits)
     weights = [1.0] * count if kind == "uniform" else [math.pow(rank, -exponent) for rank in range(1, count + 1)]
-    left = _integer_weights(numpy.array(weights)) + [0] * (buckets - count)
-    probabilities = numpy.array(left[:count]) / 2.0**32
-    alias, own = list(range(buckets)), [capacity] * buckets
-    small = [bucket for bucket in range(buckets) if left[bucket] < capacity]
-    large = [bucket for bucket in range(buckets) if left[bucket] > capacity]
-    while small:
-        bucket = small.pop()
-        donor = large[-1]
-        own[bucket], alias[bucket] = left[bucket], donor
-        left[donor] -= capacity - left[bucket]
-        if left[donor] <= capacity:
-            large.pop()
-            if left[donor] < capacity:
-                small.append(donor)
+    left = numpy.zeros(buckets, numpy.int64)
+    left[:count] = _integer_weights(numpy.array(weights))
+    probabilities = left[:count] / 2.0**32
+    # Buckets with too little, from the last to the first, each take what they lack from the donor whose turn it is: the
+    # last of those with too much, until it has given that away, then the one before. A donor that has given more than
+    # that takes the difference from the next donor. Sums of all that is lacking and of all that is given say who meets.
+    own, other = numpy.full(buckets, capacity), numpy.arange(buckets)
+    small, large = numpy.flatnonzero(left < capacity)[::-1], numpy.flatnonzero(left > capacity)[::-1]
+    lacking, given = (capacity - left[small]).cumsum(), (left[large] - capacity).cumsum()
+    own[small] = left[small]
+    other[small] = large[numpy.searchsorted(given, lacking - (capacity - left[small]), side="right")]
+    too_much = lacking[numpy.searchsorted(lacking, given)] - given
+    own[large] -= too_much
+    next_donor = numpy.append(large[1:], large[-1:])
+    other[large] = numpy.where(too_much, next_donor, large)
     # A full bucket needs a threshold of ``capacity``, one too many: its other token is its own, and any will do. Random
     # bits (high, b) are compared with (threshold, other) as one number: b < other wins a tie, and so gets one less.
-    other = numpy.array(alias)
-    threshold = numpy.array(own) % capacity - (numpy.arange(buckets) < other)
+    threshold = own % capacity - (numpy.arange(buckets) < other)
     return TokenTable(bits, (threshold << bits | other).astype(numpy.uint32), probabilities)
 
 
-def _integer_weights(weights: NDArray[numpy.float64]) -> list[int]:
+def _integer_weights(weights: NDArray[numpy.float64]) -> NDArray[numpy.int64]:
     """Whole numbers in proportion to ``weights``, at least 1, whose sum is 2^32."""
     exact = weights / weights.sum() * 2.0**32
-    whole = numpy.floor(exact).astype(numpy.int64)
+    whole: NDArray[numpy.int64] = numpy.floor(exact).astype(numpy.int64)
     missing = (1 << 32) - int(whole.sum())
     whole[numpy.argsort(whole - exact, kind="stable")[:missing]] += 1
     whole[0] -= numpy.count_nonzero(whole == 0)
     whole[whole == 0] = 1
-    return cast("list[int]", whole.tolist())
+    return whole
 
 
 class TokenDrawer:

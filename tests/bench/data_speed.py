@@ -41,14 +41,15 @@ builder.finalize(target + ".idx")
 """
 
 WRITERS = """
-import mmap, os, sys
+import os, sys
 from pathlib import Path
-from datagen.direct import BUFFER, Files
+from datagen.direct import BUFFER, Files, buffer
 path, size, writers = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
-memory = mmap.mmap(-1, BUFFER)
-memory.write(os.urandom(BUFFER))
+data = os.urandom(BUFFER)
 for number in range(writers):
     if not os.fork():
+        memory = buffer(BUFFER)  # its own: from memory that two processes share, the disk takes much less
+        memory.write(data)
         files = Files(path)
         for place in range(number * BUFFER, size, writers * BUFFER):
             files.write(memoryview(memory)[: size - place], place)
