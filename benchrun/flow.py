@@ -100,7 +100,7 @@ def end_of(observation: Observation) -> End:
             observation.job,
             run.done(),
             symptoms=_symptoms(log),
-            steps_seen=(log and log.steps.last_step) or 0,
+            steps_seen=log.steps_made if log else 0,
             steps_planned=run.spec.training.steps,
             quiet_s=observation.quiet_s,
         )

@@ -104,7 +104,7 @@ class Training(Frozen):
     steps: PositiveInt = 50
     seed: NonNegativeInt = 1234
     lr: PositiveFloat = 3e-5
-    """A tenth of what pretraining takes: without a warm-up Mixtral and Llama 2 13B diverged at 3e-4 within ten steps."""
+    """A tenth of what pretraining takes: without a warm-up Mixtral and Llama 2 13B diverged at 3e-4 in ten steps."""
     min_lr: NonNegativeFloat = 3e-6
     lr_warmup_steps: NonNegativeInt = 0
     weight_decay: NonNegativeFloat = 0.1
