@@ -59,6 +59,7 @@ class Cluster(Frozen):
     mem: Line | None = None
     """sbatch --mem, e.g. ``0`` for all of the node's memory."""
     cpus_per_task: PositiveInt | None = None
+    """Said to sbatch and to srun: since Slurm 22.05 srun does not take it over, and would bind a rank to one CPU."""
     time_limit: Annotated[str, StringConstraints(pattern=r"^(\d+-)?\d{1,2}:\d{2}:\d{2}$")] = "00:30:00"
     """[days-]hours:minutes:seconds."""
     mpi: Line | None = None
