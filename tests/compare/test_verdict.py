@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from benchrun.compare import conditions, judge, load_references
@@ -15,14 +17,14 @@ from benchrun.recipe.select import Request
 STEPS = 50
 
 
-def run(spec, step_time_s, *, steps=STEPS, jitter=0.0, problems=(), loss=2.0):
-    """Metrics of a run that took ``step_time_s`` a step, with a wobble."""
+def run(spec, step_time_s, *, steps=STEPS, jitter=0.0, problems=(), loss=2.0, every=1, warmup=None, average=False):
+    """Metrics of a run that took ``step_time_s`` a step, with a wobble, and printed every so many steps."""
     rows = Rows(
-        Step(step=i, step_time_s=step_time_s * (1 + jitter * (i % 3 - 1)), line=i, loss=loss)
-        for i in range(1, steps + 1)
+        Step(step=i, step_time_s=step_time_s * (1 + jitter * (i % 3 - 1)), line=i, loss=loss, interval=every)
+        for i in range(every, steps + 1, every)
     )
     return measure(
-        Log("x.log", "megatron-lm", rows, problems=problems),
+        Log("x.log", "megatron-lm", rows, problems=problems, only_average=average),
         model=spec.model,
         seq_length=spec.seq_length,
         gbs=spec.gbs,
@@ -30,6 +32,7 @@ def run(spec, step_time_s, *, steps=STEPS, jitter=0.0, problems=(), loss=2.0):
         gpu=spec.gpu,
         precision=spec.precision,
         planned_steps=STEPS,
+        warmup=warmup,
     )
 
 
@@ -111,6 +114,12 @@ class TestSanityBeforePerformance:
     def test_missing_steps(self):
         self.check(run(llama(), 9.8, steps=49), says="only 49 steps of 50")
 
+    def test_steps_are_counted_and_not_rows(self):
+        self.check(run(llama(), 9.8, steps=40, every=5), says="only 40 steps of 50")
+
+    def test_rows_that_were_all_dropped(self):
+        self.check(run(llama(), 9.8, warmup=99), says="all 50 rows were dropped as warm-up")
+
     def test_a_loss_that_is_no_number(self):
         self.check(run(llama(), 9.8, problems=(Problem("nan_loss", 7, "step 7"),)), says="nan_loss")
 
@@ -166,10 +175,19 @@ class TestNoise:
         found = verdict(spec, run(spec, published(spec)), run(spec, 1.2 * published(spec)))
         assert found.verdict == "inconclusive"
         assert found.runs == 2
+        assert "why do they differ" in found.reason  # another repeat would say the same
 
     def test_steady_repeats_are_not(self):
         spec = llama()
         assert verdict(spec, *[run(spec, 1.2 * published(spec))] * 3).verdict == "slow"
+
+    @pytest.mark.parametrize("repeats", [1, 3])
+    def test_a_mean_with_start_up_in_it_says_only_how_slow_it_was_at_most(self, repeats):
+        spec = llama()
+        found = verdict(spec, *[run(spec, 1.3 * published(spec), average=True)] * repeats)
+        assert (found.verdict, found.checks[0].high) == ("inconclusive", None)
+        assert "or better: only the mean" in found.reason
+        json.dumps(found.model_dump(mode="json"), allow_nan=False)
 
 
 class TestLoss:
