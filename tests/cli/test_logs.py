@@ -15,6 +15,13 @@ from pathlib import Path
 import pytest
 from test_contract import call, document
 
+from benchrun import flow
+from benchrun.errors import UserError
+from benchrun.metrics.known import Known
+from benchrun.parse import parse_log
+from benchrun.recipe.catalogue import recipe_file
+from benchrun.recipe.proxy import WHOLE
+
 LOGS = Path(__file__).parent.parent / "logs"
 STEPS = 50
 
@@ -119,6 +126,44 @@ def test_fewer_layers_are_another_model(tmp_path):
     judged = document("compare", log, *CONDITIONS, "--num-layers", "8", "--json", code=4)
     assert judged["verdict"] == "not_comparable"
     assert [difference["key"] for difference in judged["differs"]] == ["num_layers"]
+
+
+def worker(model, **differs):
+    """The configuration and the steps of this repository's worker, for ``model`` with other dimensions."""
+    shape = recipe_file(model).recipe.model.model_dump()
+    moe = {**shape["moe"], **differs.pop("moe")} if "moe" in differs else shape["moe"]
+    conditions = {"planned_steps": STEPS, "num_gpus": 8, "precision": "bf16", "device": "NVIDIA H100 80GB HBM3"}
+    config = {"model": {**shape, **differs, "moe": moe}, **conditions, "versions": {"megatron-core": "0.19.2"}}
+    rows = [megatron(n, 12.3) for n in range(1, STEPS + 1)]
+    return "\n".join([f"benchrun config: {json.dumps(config)}", *rows, ""])
+
+
+@pytest.mark.parametrize(
+    ("recipe", "differs", "said"),
+    [
+        ("llama3.1-8b", {}, []),
+        ("llama3.1-8b", {"vocab_size": 128512}, []),  # padded
+        ("llama3.1-8b", {"vocab_size": 32000}, ["vocab_size 32000 of 128256"]),
+        ("llama3.1-8b", {"ffn_hidden_size": 7168}, ["ffn_hidden_size 7168 of 14336"]),
+        ("llama3.1-8b", {"num_query_groups": 32}, ["num_query_groups 32 of 8"]),
+        ("mixtral-8x7b", {"moe": {"num_experts": 4}}, ["moe.num_experts 4 of 8"]),
+    ],
+)
+def test_a_log_of_a_model_with_another_dimension_is_a_proxy(tmp_path, recipe, differs, said):
+    file = tmp_path / "x.log"
+    file.write_text(worker(recipe, **differs))
+    log = parse_log(file)
+    verdict, _ = flow.judge_log(log, recipe, Known(global_batch_size=128))
+    assert verdict.conditions.dimensions == (", ".join(said) or WHOLE)
+    if recipe == "llama3.1-8b":
+        assert verdict.verdict == ("not_comparable" if said else "pass")
+
+
+def test_a_log_of_experts_is_no_dense_model(tmp_path):
+    file = tmp_path / "x.log"
+    file.write_text(worker("mixtral-8x7b"))
+    with pytest.raises(UserError, match="has 8 experts"):
+        flow.judge_log(parse_log(file), "llama3.1-8b", Known(global_batch_size=128))
 
 
 def test_the_table_says_everything_with_its_convention_and_divisor(tmp_path):
