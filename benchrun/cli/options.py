@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+PRECISIONS = ("fp32", "fp16", "bf16", "fp8", "nvfp4")
+"""Of logs: more than what can be launched."""
+
 json_option = click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout, nothing else.")
 
 
@@ -40,7 +43,11 @@ def known_options(function: F) -> F:
     """The options that say under which conditions a log was made, where it does not say so itself."""
     options = [
         click.option("--gpu", help="Which GPU, where the log does not say."),
-        click.option("--precision", help="fp8 or bf16, where the log does not say."),
+        click.option(
+            "--precision",
+            type=click.Choice(PRECISIONS, case_sensitive=False),
+            help="Which precision, where the log does not say.",
+        ),
         click.option("--num-gpus", type=click.IntRange(min=1), help="How many GPUs, where the log does not say."),
         click.option("--seq-length", type=click.IntRange(min=1), help="Tokens a sample, where the log does not say."),
         click.option("--gbs", type=click.IntRange(min=1), help="Samples a step, where the log does not say."),
@@ -62,8 +69,11 @@ def known(
     from benchrun import hardware
     from benchrun.metrics.known import Known
 
-    if gpu not in (None, "CPU") and hardware.gpu(gpu) is None:
-        raise UserError(f"no GPU '{gpu}' in the hardware table", hint=f"listed: {', '.join(hardware.names())}")
+    if gpu is not None:
+        listed = {name.lower(): name for name in (*hardware.names(), "CPU")}
+        if gpu.lower() not in listed:
+            raise UserError(f"no GPU '{gpu}' in the hardware table", hint=f"listed: {', '.join(hardware.names())}")
+        gpu = listed[gpu.lower()]
     if recipe is None:
         return Known(seq_length, gbs, num_gpus, gpu, precision)
     from benchrun.recipe.catalogue import recipe_file

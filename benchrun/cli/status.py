@@ -19,10 +19,10 @@ def command(runs: tuple[str, ...], last: int, as_json: bool) -> None:
     """How RUNS are going (the newest ones if none is named): state, steps, and how each ended."""
     from benchrun import paths
     from benchrun.launch.launcher import observe
-    from benchrun.launch.rundir import find_runs, open_run
+    from benchrun.launch.rundir import find_runs, open_runs
 
     root = paths.runs_dir()
-    chosen = [open_run(root, name) for name in runs] if runs else find_runs(root)[-last:]
+    chosen = open_runs(root, runs) if runs else find_runs(root)[-last:]
     rows = [_row(observation) for observation in observe(chosen)]
     if as_json:
         print_json(rows)

@@ -10,7 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from benchrun import paths
+
 LOGS = Path(__file__).parent.parent / "logs"
+KEPT = min(paths.MEASURED.glob("*/spec.json")).parent
 POINT = ["llama3.1-8b", "--gpu", "H100", "--precision", "fp8", "--num-gpus", "64", "--cluster", "dgx-h100"]
 
 
@@ -145,6 +148,11 @@ def test_compare_a_bare_log_uses_what_the_log_says(tmp_path):
         (["parse", "/no/such.log"], "cannot be read"),
         (["parse", str(LOGS / "README.md"), "--framework", "nemo9"], "no dialect for framework 'nemo9'"),
         (["compare", str(LOGS / "README.md")], "add --recipe"),
+        (
+            ["compare", "nothing", "--gpu", "H100", "--num-layers", "2"],
+            "--num-layers and --gpu: a run knows what it ran",
+        ),
+        (["compare", str(KEPT), "--recipe", "llama3.1-8b"], "is a run, which knows what it ran"),
         (["status", "nothing"], "no run is called 'nothing'"),
         (["render"], "Missing argument"),
         (["frobnicate"], "No such command"),

@@ -95,6 +95,15 @@ def test_a_log_of_any_framework_is_judged_under_the_stated_conditions(tmp_path, 
         assert judged["conditions"]["framework"] is not None
 
 
+def test_the_logs_of_a_directory_are_one_run_and_options_are_read_in_any_case(tmp_path):
+    (tmp_path / "logs").mkdir()
+    (tmp_path / "logs" / "job.out").write_text("".join(megatron(n, 12.3) + "\n" for n in range(1, STEPS + 1)))
+    loud = [word.upper() if word in ("bf16",) else word.lower() if word == "H100" else word for word in CONDITIONS]
+    assert document("compare", tmp_path / "logs", *loud, "--json")["verdict"] == "pass"
+    result = call("compare", tmp_path / "logs" / "job.out", *CONDITIONS, "--precision", "fp7")
+    assert (result.returncode, "'fp7' is not one of" in result.stderr) == (2, True)
+
+
 def test_what_neither_the_log_nor_an_option_says_is_asked_for(tmp_path):
     log = tmp_path / "x.log"
     log.write_text("".join(torchtitan(n, 12.9) + "\n" for n in range(1, 51)))

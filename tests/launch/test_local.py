@@ -18,7 +18,7 @@ from benchrun.errors import UserError
 from benchrun.launch.endings import Ending
 from benchrun.launch.launcher import cancel, launch, observe
 from benchrun.launch.local import seconds
-from benchrun.launch.rundir import RunDir, create, find_runs, open_run
+from benchrun.launch.rundir import RunDir, create, find_runs, open_run, open_runs
 from benchrun.recipe.resolve import resolve
 from benchrun.recipe.select import Request
 from benchrun.render import render
@@ -163,6 +163,7 @@ def test_a_run_that_is_not_there_names_those_that_are(tmp_path):
         open_run(tmp_path, run.run_id[:-3] + "xyz")
     assert run.run_id in error.value.hint
     assert open_run(tmp_path, run.run_id[:14]).run_id == run.run_id
+    assert open_runs(tmp_path, [run.run_id, str(run.path), run.run_id[:14]]) == [run]  # no repeat of itself
 
 
 def test_a_spec_of_another_version_is_one_clear_error(tmp_path):
