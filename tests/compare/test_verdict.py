@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from benchrun.cli.compare import print_results
 from benchrun.compare import conditions, judge, load_references
 from benchrun.compare.references import load_references as load
 from benchrun.errors import UserError
@@ -211,6 +212,13 @@ class TestLoss:
     def test_a_run_of_another_length_has_no_known_loss(self):
         longer = self.spec.training.model_copy(update={"steps": 60})
         assert self.judged(9.9, training=longer).verdict == "no_reference"
+
+
+def test_of_several_verdicts_one_slow_one_is_exit_code_1(capsys):
+    slow, unknown = verdict(llama(), run(llama(), 12.0)), verdict(llama(96), run(llama(96), 10.0))
+    assert (slow.exit_code, unknown.exit_code) == (1, 4)
+    assert print_results([(slow, None), (unknown, None)], as_json=True) == 1
+    assert print_results([(unknown, None)], as_json=True) == 4
 
 
 def test_every_entry_has_an_id_of_its_own_a_unit_and_a_source():
