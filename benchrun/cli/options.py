@@ -11,6 +11,7 @@ import click
 from benchrun.errors import UserError
 
 if TYPE_CHECKING:
+    from benchrun.launch.rundir import RunDir
     from benchrun.recipe.select import Request
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -95,6 +96,28 @@ def request(
     from benchrun.recipe.select import Request  # parsing a log needs no recipes
 
     return Request(recipe, gpu, precision, num_gpus, framework, cluster, overrides)
+
+
+def runs_named(names: tuple[str, ...], last: int | None = None) -> list[RunDir]:
+    """The runs called ``names``; where none is named every one, or the ``last`` so many.
+
+    One of those that cannot be read, of another version say, is left out with a word: the others are asked for too.
+    """
+    from benchrun import paths
+    from benchrun.launch.rundir import find_runs, open_runs
+
+    root = paths.runs_dir()
+    if names:
+        return open_runs(root, names)
+    readable = []
+    for run in find_runs(root)[-last if last else 0 :]:
+        try:
+            run.spec  # noqa: B018
+        except UserError as error:
+            say(f"left out: {error}")
+        else:
+            readable.append(run)
+    return readable
 
 
 def print_json(document: Any) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from benchrun.cli.options import json_option, print_json, say
+from benchrun.cli.options import json_option, print_json, runs_named, say
 from benchrun.errors import UserError
 
 
@@ -23,16 +23,14 @@ def command(runs: tuple[str, ...], form: str, keep: Path | None, as_json: bool) 
     """
     import json
 
-    from benchrun import flow, paths
+    from benchrun import flow
     from benchrun.compare import load_references
-    from benchrun.launch.rundir import find_runs, open_runs
     from benchrun.report import markdown
     from benchrun.report.fsdp import fsdp_over_3d
     from benchrun.report.runs import frame
     from benchrun.report.runs import markdown as table_markdown
 
-    root = paths.runs_dir()
-    chosen = open_runs(root, runs) if runs else find_runs(root)
+    chosen = runs_named(runs)
     if keep:
         if not runs:
             raise UserError("--keep wants the RUNS named: not everything is worth keeping")

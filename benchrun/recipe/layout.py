@@ -151,6 +151,8 @@ def _experts(draft: Draft, num_gpus: int) -> Iterator[str]:
 
 def _training(draft: Draft) -> Iterator[str]:
     training, recompute = draft.training, draft.training.recompute
+    if training.min_lr > training.lr:
+        yield f"min_lr ({training.min_lr:g}) must be at most lr ({training.lr:g}): the rate falls to it"
     if training.overlap_param_gather and not (training.distributed_optimizer and training.overlap_grad_reduce):
         yield "overlap_param_gather needs distributed_optimizer and overlap_grad_reduce: both must be true"
     whole = recompute.method is not None and recompute.num_layers is not None

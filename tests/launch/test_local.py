@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from benchrun import flow
+from benchrun.cli.options import runs_named
 from benchrun.errors import UserError
 from benchrun.launch.endings import Ending
 from benchrun.launch.launcher import cancel, launch, observe
@@ -172,6 +173,16 @@ def test_a_spec_of_another_version_is_one_clear_error(tmp_path):
     path.write_text(path.read_text().replace('"schema_version": 1', '"schema_version": 99'))
     with pytest.raises(UserError, match="not a RunSpec"):
         open_run(tmp_path, run.run_id).spec  # noqa: B018
+
+
+def test_a_run_that_cannot_be_read_hides_no_other(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("BENCHRUN_RESULTS", str(tmp_path))
+    good, bad = (create(tmp_path / "runs", tiny(), render(tiny())) for _ in range(2))
+    (bad.path / "spec.json").write_text("{}")
+    assert runs_named(()) == runs_named((), last=2) == [good]
+    assert f"left out: {bad.path}/spec.json: not a RunSpec" in capsys.readouterr().err
+    with pytest.raises(UserError, match="not a RunSpec"):
+        runs_named((bad.run_id,))[0].spec  # noqa: B018
 
 
 def test_events_survive_a_line_that_was_cut(tmp_path):

@@ -34,6 +34,7 @@ MAXTEXT = ("llama3-70b", "H100", "bf16", 512)
         (LLAMA, ["layout.sequence_parallel=true"], ["tp is 1"]),
         (LLAMA, ["layout.ep=2"], ["this model is dense"]),
         (LLAMA, ["training.distributed_optimizer=false"], ["overlap_param_gather needs distributed_optimizer"]),
+        (LLAMA, ["training.lr=1e-6"], ["min_lr (3e-06) must be at most lr (1e-06)"]),
         (LLAMA, ["training.recompute.granularity=full"], ["needs recompute.method"]),
         (LLAMA, ["training.recompute.num_layers=2"], ["belong to granularity full"]),
         (LLAMA, ["cluster.gpus_per_node=6"], ["must fill nodes of 6", "60 or 66"]),
