@@ -16,4 +16,4 @@ def command(runs: tuple[str, ...]) -> None:
     from benchrun.launch.rundir import open_runs
 
     for run in open_runs(paths.runs_dir(), runs):
-        say(f"{run.run_id}: {'asked to stop' if cancel(run) else 'there is no job'}")
+        say(f"{run.run_id}: {'asked to stop' if cancel(run) else 'no job of it is left'}")

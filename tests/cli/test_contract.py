@@ -143,6 +143,7 @@ def test_compare_a_bare_log_uses_what_the_log_says(tmp_path):
     [
         (["render", "nothing"], "no recipe is called 'nothing'"),
         (["render", "llama3.1-8b", "--gpu", "H100"], "add --precision"),
+        (["list", "llama3.1-8b", "--gpu", "A100"], "there are points for GH200, H100, H200"),
         (["render", *POINT, "--set", "layout.tp=3"], "must be a multiple of tp (3)"),
         (["render", *POINT[:-1], "nowhere"], "no cluster is called 'nowhere'"),
         (["parse", "/no/such.log"], "cannot be read"),

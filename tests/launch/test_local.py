@@ -106,6 +106,7 @@ def test_cancel_ends_every_process_of_the_run(tmp_path):
     until(lambda: sleeping("62.25"))
     assert cancel(run)
     assert wait(run).ending is Ending.CANCELLED
+    assert not cancel(run)  # it has ended
     assert not sleeping("61.25")
     assert not sleeping("62.25")
 
