@@ -14,6 +14,7 @@ from benchrun.metrics.measure import measure
 from benchrun.parse import Log, Problem, Rows, Step
 from benchrun.recipe.resolve import resolve
 from benchrun.recipe.select import Request
+from benchrun.report.terminal import verdict_view
 
 STEPS = 50
 
@@ -189,6 +190,22 @@ class TestNoise:
         assert (found.verdict, found.checks[0].high) == ("inconclusive", None)
         assert "or better: only the mean" in found.reason
         json.dumps(found.model_dump(mode="json"), allow_nan=False)
+
+
+def test_of_repeats_it_is_said_whose_numbers_are_shown():
+    spec = llama()
+    one, two = run(spec, published(spec)), run(spec, 1.01 * published(spec))
+    assert (
+        "2 runs were judged together; what follows is of the first" in verdict_view(verdict(spec, one, two), one).plain
+    )
+    assert "judged together" not in verdict_view(verdict(spec, one), one).plain
+
+
+def test_a_window_without_a_row_is_said_to_be_none():
+    dropped = run(llama(), 9.8, warmup=99)
+    assert "none: all 50 rows were dropped as warm-up" in verdict_view(verdict(llama(), dropped), dropped).plain
+    impossible = run(llama(), 1.0)
+    assert "warm-up" not in verdict_view(verdict(llama(), impossible), impossible).plain
 
 
 class TestLoss:
