@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from benchrun.cli.options import json_option, known, known_options, print_json
+from benchrun.cli.options import json_option, known, known_options, one_run, print_json
 from benchrun.errors import UserError
 
 
@@ -92,6 +92,7 @@ def _judge_log(
     from benchrun import flow
     from benchrun.parse import parse_log
 
+    one_run(files)
     conditions = known(recipe, **given)
     if num_layers is not None:
         proxy = conditions.model.model_copy(update={"num_layers": num_layers})

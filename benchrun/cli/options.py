@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -118,6 +119,14 @@ def runs_named(names: tuple[str, ...], last: int | None = None) -> list[RunDir]:
         else:
             readable.append(run)
     return readable
+
+
+def one_run(logs: Sequence[Path]) -> None:
+    """UserError for a directory of several runs: together they would be read as one."""
+    for path in logs:
+        runs = sorted(spec.parent for spec in path.glob("*/spec.json")) if path.is_dir() else []
+        if len(runs) > 1:
+            raise UserError(f"holds {len(runs)} runs", where=str(path), hint=f"name one of them, e.g. {runs[-1]}")
 
 
 def print_json(document: Any) -> None:

@@ -147,6 +147,8 @@ def test_compare_a_bare_log_uses_what_the_log_says(tmp_path):
         (["render", *POINT, "--set", "layout.tp=3"], "must be a multiple of tp (3)"),
         (["render", *POINT[:-1], "nowhere"], "no cluster is called 'nowhere'"),
         (["parse", "/no/such.log"], "cannot be read"),
+        (["parse", str(paths.MEASURED)], "results/measured: holds "),
+        (["compare", str(paths.MEASURED), "--recipe", "llama2-7b"], "results/measured: holds "),
         (["parse", str(LOGS / "README.md"), "--framework", "nemo9"], "no dialect for framework 'nemo9'"),
         (["compare", str(LOGS / "README.md")], "add --recipe"),
         (

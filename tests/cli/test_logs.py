@@ -241,6 +241,15 @@ def test_following_a_log_ends_with_its_last_step(tmp_path):
     assert err.count("step ") == STEPS - 1
 
 
+def test_following_a_log_that_is_not_there_says_that_it_waits(tmp_path):
+    log = tmp_path / "x.log"
+    command = [sys.executable, "-m", "benchrun", "parse", str(log), "--follow"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert process.stderr.readline() == f"{log} is not there yet; waiting for it\n"
+    log.write_text("".join(megatron(n, 1.0) + "\n" for n in range(1, STEPS + 1)))
+    assert "complete" in process.communicate(timeout=60)[0]
+
+
 def test_following_can_be_stopped_and_gives_what_there_is(tmp_path):
     log = tmp_path / "x.log"
     log.write_text("".join(megatron(n, 1.0) + "\n" for n in range(1, 21)))
