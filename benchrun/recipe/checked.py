@@ -53,7 +53,7 @@ def closest(word: str, legal: typing.Iterable[str]) -> str:
 
 
 def _explain(model: type[BaseModel], loc: Loc, problem: dict[str, Any]) -> tuple[str, str | None]:
-    key = ".".join(str(part) for part in loc) or "the file"
+    key = ".".join(str(part) for part in loc).removesuffix(".[key]") or "the file"
     kind, value = problem["type"], problem.get("input")
     if kind == "extra_forbidden":
         legal = _fields(model, loc[:-1])
@@ -66,7 +66,6 @@ def _explain(model: type[BaseModel], loc: Loc, problem: dict[str, Any]) -> tuple
     if kind in _WORDS:
         text = _WORDS[kind]
     elif kind == "string_pattern_mismatch":
-        key = key.removesuffix(".[key]")
         text = _PATTERNS.get(problem["ctx"]["pattern"], text)
     hint = None
     if kind == "string_type" and isinstance(value, (bool, int, float)):
@@ -75,7 +74,9 @@ def _explain(model: type[BaseModel], loc: Loc, problem: dict[str, Any]) -> tuple
         if isinstance(loc[-1], int):
             whole = ".".join(str(part) for part in loc[:-1])
             hint = f'text needs quotes here: ["..."], or --set \'{whole}=["..."]\''
-    return f"'{key}' is {value!r}: {text.removeprefix('value error, ')}", hint
+    text = text.removeprefix("value error, ")
+    # Of a whole mapping that contradicts itself the message names what matters.
+    return (f"'{key}': {text}" if kind == "value_error" else f"'{key}' is {value!r}: {text}"), hint
 
 
 def _without_tags(document: Document, loc: Loc) -> Loc:
