@@ -33,7 +33,20 @@ def refusals(draft: Draft, num_gpus: int, precision: Precision, framework: Frame
     runtime = draft.cluster.container.runtime
     if runtime != "none" and not (draft.image or draft.cluster.container.image):
         found.append(f"container runtime {runtime} needs an image: set cluster.container.image, or image in the recipe")
+    if runtime == "docker":
+        found += _out_of_reach(draft)
     return found
+
+
+def _out_of_reach(draft: Draft) -> Iterator[str]:
+    """The daemon of docker starts the ranks, and not the process that Slurm binds."""
+    binding = draft.cluster.binding
+    for name, asked in (
+        ("gpus_per_numa_node", binding.gpus_per_numa_node is not None),
+        ("cpu_bind", binding.cpu_bind not in (None, "none")),
+    ):
+        if asked and draft.cluster.scheduler == "slurm":
+            yield f"docker's daemon starts the ranks, out of reach of cluster.binding.{name}: it must be null"
 
 
 def data_parallel(draft: Draft, num_gpus: int) -> int:

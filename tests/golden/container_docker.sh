@@ -56,8 +56,7 @@ command=(
 # shellcheck disable=SC2016  # expanded by each rank, not here
 rank='export RANK=$SLURM_PROCID LOCAL_RANK=$SLURM_LOCALID WORLD_SIZE=$SLURM_NTASKS
 export PYTHONPATH=worker${PYTHONPATH:+:$PYTHONPATH}
-node=$((SLURM_LOCALID / 4))  # the NUMA node beside this rank'"'"'s GPU
-exec numactl --cpunodebind=$node --membind=$node "$@"'
+exec "$@"'
 
 # Beside the training, on every node: clocks, power, temperature. Without it the run is the same. The memory is the
 # training's already, and this takes none of it away (--mem=0).

@@ -37,6 +37,7 @@ MAXTEXT = ("llama3-70b", "H100", "bf16", 512)
         (LLAMA, ["training.lr=1e-6"], ["min_lr (3e-06) must be at most lr (1e-06)"]),
         (LLAMA, ["training.recompute.granularity=full"], ["needs recompute.method"]),
         (LLAMA, ["training.recompute.num_layers=2"], ["belong to granularity full"]),
+        (LLAMA, ["cluster.container.runtime=docker"], ["out of reach of cluster.binding.gpus_per_numa_node"]),
         (LLAMA, ["cluster.gpus_per_node=6"], ["must fill nodes of 6", "60 or 66"]),
         (MIXTRAL, ["layout.ep=3"], ["num_experts (8) must be a multiple of ep (3)", "2 or 4"]),
         (MIXTRAL, ["layout.tp=2"], ["need sequence_parallel"]),
