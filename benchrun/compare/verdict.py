@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 from benchrun.model import Frozen
 
 Name = Literal["pass", "slow", "faster_than_expected", "inconclusive", "not_comparable", "no_reference", "invalid_run"]
-FATAL_PROBLEMS = frozenset({"nan_loss", "missing_loss", "missing_steps"})
+FATAL_PROBLEMS = frozenset({"nan_loss", "missing_loss", "missing_steps", "other_conditions"})
 BEYOND_PEAK = "impossible_rate"
 
 
