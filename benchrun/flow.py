@@ -268,11 +268,13 @@ def verdict_of(
     if going:
         raise UserError(f"{going.run.run_id} has not ended", hint=f"benchrun status {going.run.run_id}")
     ends = [end_of(observation) for observation in observations]
-    broken = next((end.ending.value for end in ends if end.ending is not Ending.COMPLETED), None)
+    broken = next(((end, run) for end, run in zip(ends, runs, strict=True) if end.ending is not Ending.COMPLETED), None)
     found = [metrics for run in runs if (metrics := metrics_of(run, warmup)) is not None]
-    ending = broken or Ending.COMPLETED.value
+    ending = broken[0].ending.value if broken else Ending.COMPLETED.value
     names = [run.run_id for run in runs]
     verdict = _judged(conditions(runs[0].spec), found, reference, ending=ending, names=names)
+    if broken and len(runs) > 1:
+        verdict = verdict.model_copy(update={"reason": f"{verdict.reason} ({broken[1].run_id})"})
     for run in runs:
         run.write_json("verdict.json", verdict.model_dump(mode="json"))
     return verdict, found[0] if found else None

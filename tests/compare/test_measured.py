@@ -45,7 +45,8 @@ def finished(root, spec, step_time_s=10.0, reasons="0x0000000000000004", **other
     steps = spec.training.steps
     config = {
         "num_gpus": spec.num_gpus, "precision": spec.precision, "device": f"NVIDIA {spec.gpu}",
-        "seq_length": spec.seq_length, "global_batch_size": spec.gbs, "planned_steps": steps, "num_layers": spec.model.num_layers,
+        "seq_length": spec.seq_length, "global_batch_size": spec.gbs, "planned_steps": steps,
+        "num_layers": spec.model.num_layers,
         "model": spec.model.model_dump(exclude={"num_layers"}), "versions": {"megatron-core": "0.19.2"},
         **otherwise,
     }  # fmt: skip
@@ -193,6 +194,13 @@ def test_a_run_under_other_conditions_than_it_was_to_have_is_invalid(tmp_path, o
     spec = resolve(Request("llama3.1-8b", "H100", "bf16", 8))
     verdict, _ = flow.verdict_of([finished(tmp_path, spec, 13.0, **otherwise)])
     assert (verdict.verdict, says in verdict.reason) == ("invalid_run", True)
+
+
+def test_of_repeats_the_one_that_failed_is_named(tmp_path):
+    spec = resolve(Request("llama3.1-8b", "H100", "bf16", 8))
+    good, bad = finished(tmp_path, spec, 13.0), finished(tmp_path, spec, 13.0)
+    bad.write_json("ending.json", {"ending": "timeout", "evidence": [], "exit_code": None})
+    assert flow.verdict_of([good, bad])[0].reason == f"the job ended as timeout ({bad.run_id})"
 
 
 def test_a_card_with_more_memory_is_the_same_gpu(tmp_path):
