@@ -26,7 +26,7 @@ def refusals(draft: Draft, num_gpus: int, precision: Precision, framework: Frame
     found += [*_precision(draft, precision, framework), *_nodes(draft, num_gpus)]
     found += unable(draft, num_gpus, precision, framework, task)
     if framework == "hf":
-        found += transformers_refusals(draft)
+        found += transformers_refusals(draft, num_gpus)
     if task == "lora" and framework not in LORA_FRAMEWORKS:
         legal = ", ".join(sorted(LORA_FRAMEWORKS))
         found.append(f"framework {framework} has no adapters and would train every weight; LoRA needs one of {legal}")
