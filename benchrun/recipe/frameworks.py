@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator
 
 from benchrun.recipe.draft import Draft
-from benchrun.recipe.spec import Framework, Precision, Task
+from benchrun.recipe.spec import Framework, Precision, Task, Training
 from benchrun.recipe.worker import worker_only, worker_refusals
 
 NEMO1_RELEASES = ("24.05", "24.09", "24.12")
@@ -48,10 +48,13 @@ def unable(draft: Draft, num_gpus: int, precision: Precision, framework: Framewo
         yield from worker_only(draft, precision, framework)
     if framework == "nemo1":
         yield from _nemo1(draft, task)
+    if framework == "nemo2" and draft.data.kind == "mock" and draft.training.seed != Training().seed:
+        yield f"NeMo 2's mock data and weights have a seed of their own: training.seed must be {Training().seed}"
     if framework in ("nemo2", "megatron-bridge"):
         yield from _whole_fsdp(draft, num_gpus, framework, task)
     if framework in JAX:
         yield from _jax(draft, num_gpus, precision, framework, task)
+        yield from _left_to_xla(draft.training, framework)
         yield from _maxtext(draft) if framework == "maxtext" else _paxml(draft, num_gpus)
     if draft.data.kind == "synthetic" and task != "pretrain":
         yield from _conversations(draft, framework, task)
@@ -154,6 +157,12 @@ def _jax(draft: Draft, num_gpus: int, precision: Precision, framework: Framework
     fp8 = training.fp8
     if precision == "fp8" and (fp8.format, fp8.amax_history_len, fp8.amax_compute_algo) != ("hybrid", 1024, "max"):
         yield f"{framework}'s FP8 is fixed: format hybrid, amax_history_len 1024, amax_compute_algo max"
+
+
+def _left_to_xla(training: Training, framework: Framework) -> Iterator[str]:
+    for name in ("distributed_optimizer", "overlap_grad_reduce", "overlap_param_gather", "grad_reduce_in_fp32"):
+        if (default := getattr(Training(), name)) != getattr(training, name):
+            yield f"{framework} leaves it to XLA: training.{name} must be {str(default).lower()}"
 
 
 def _differing(draft: Draft, framework: Framework, wanted: dict[str, object]) -> Iterator[str]:
