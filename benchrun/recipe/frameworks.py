@@ -16,6 +16,8 @@ NEMO1_RELEASES = ("24.05", "24.09", "24.12")
 MEGATRONS: frozenset[Framework] = frozenset({"megatron-lm", "nemo1", "nemo2", "megatron-bridge"})
 """Those that train Megatron's model on GPUs, with transformer-engine."""
 JAX: frozenset[Framework] = frozenset({"maxtext", "paxml"})
+PAXML_SUMMARY_STEPS = 10
+"""SUMMARY_INTERVAL_STEPS in templates/frameworks/paxml_point.py.j2."""
 
 REMAT = {
     "maxtext": (
@@ -188,5 +190,8 @@ def _paxml(draft: Draft, num_gpus: int) -> Iterator[str]:
     if model.max_position_embeddings != draft.seq_length:
         longest = model.max_position_embeddings
         yield f"paxml learns a position for each token: max_position_embeddings ({longest}) must be seq_length"
+    if draft.training.steps % PAXML_SUMMARY_STEPS:
+        every = f"a rate every {PAXML_SUMMARY_STEPS} steps, and the last would not be seen"
+        yield f"paxml says {every}: training.steps ({draft.training.steps}) must be a multiple"
     if draft.gbs != draft.mbs * num_gpus:
         yield f"paxml has no micro-batches: gbs ({draft.gbs}) must be mbs * GPUs ({draft.mbs} * {num_gpus})"
