@@ -13,7 +13,6 @@ import pytest
 from benchrun import paths
 
 LOGS = Path(__file__).parent.parent / "logs"
-KEPT = min(paths.MEASURED.glob("*/spec.json")).parent
 POINT = ["llama3.1-8b", "--gpu", "H100", "--precision", "fp8", "--num-gpus", "64", "--cluster", "dgx-h100"]
 
 
@@ -155,7 +154,6 @@ def test_compare_a_bare_log_uses_what_the_log_says(tmp_path):
             ["compare", "nothing", "--gpu", "H100", "--num-layers", "2"],
             "--num-layers and --gpu: a run knows what it ran",
         ),
-        (["compare", str(KEPT), "--recipe", "llama3.1-8b"], "is a run, which knows what it ran"),
         (["status", "nothing"], "no run is called 'nothing'"),
         (["render"], "Missing argument"),
         (["frobnicate"], "No such command"),
@@ -167,6 +165,13 @@ def test_wrong_input_is_exit_code_2_with_one_clear_message(args, says, tmp_path)
     assert says in result.stderr
     assert "Traceback" not in result.stderr
     assert result.stdout == ""
+
+
+def test_a_run_is_not_compared_as_a_log(tmp_path):
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "spec.json").write_text("{}")
+    result = call("compare", "run", "--recipe", "llama3.1-8b", cwd=tmp_path)
+    assert (result.returncode, "run is a run, which knows what it ran" in result.stderr) == (2, True)
 
 
 def test_where_slurm_is_missing_the_error_says_so_with_exit_code_3(tmp_path):
