@@ -21,13 +21,14 @@ from benchrun.launch.launcher import Observation, backoff, launch, observe
 from benchrun.launch.rundir import ENDING, STDOUT, RunDir
 from benchrun.metrics.bound import Bound, Ceilings, bound
 from benchrun.metrics.breakdown import Breakdown
-from benchrun.metrics.known import Known, known
+from benchrun.metrics.known import Known, as_logged, known
 from benchrun.metrics.measure import Metrics, measure
 from benchrun.metrics.summary import Summary
 from benchrun.metrics.telemetry import Sampled, sampled
 from benchrun.model import ModelShape
 from benchrun.parse import Log, Step, Tail, ended_at, parse_log
 from benchrun.recipe import catalogue
+from benchrun.recipe.proxy import dimensions, reductions
 from benchrun.recipe.resolve import resolve
 from benchrun.recipe.select import Request
 from benchrun.recipe.spec import RunSpec
@@ -100,7 +101,7 @@ def end_of(observation: Observation) -> End:
             observation.job,
             run.done(),
             symptoms=_symptoms(log),
-            steps_seen=(log and log.steps.last_step) or 0,
+            steps_seen=log.steps_made if log else 0,
             steps_planned=run.spec.training.steps,
             quiet_s=observation.quiet_s,
         )
@@ -227,6 +228,7 @@ def judge_log(
         num_gpus=num_gpus,
         precision=precision,
         num_layers=model.num_layers,
+        dimensions=dimensions(reductions(model, workload.model)),
         seq_length=seq_length,
         gbs=batch,
         framework=log.framework if len(log.steps) else None,
@@ -239,12 +241,14 @@ def judge_log(
 
 
 def _model_of(log: Log, recipe: str, model: ModelShape) -> ModelShape:
-    """The recipe's model with the log's number of layers; UserError where another dimension differs."""
+    """The recipe's model with the log's dimensions, which may make it a proxy; UserError for another kind of model."""
     for name in ("hidden_size", "num_attention_heads"):
         logged, expected = getattr(log.facts, name), getattr(model, name)
         if logged is not None and logged != expected:
             raise UserError(f"the log's model has {name} {logged}, {recipe} has {expected}", where=log.file)
-    return model.model_copy(update={"num_layers": log.facts.num_layers or model.num_layers})
+    if model.moe is None and (log.facts.num_experts or 1) > 1:
+        raise UserError(f"the log's model has {log.facts.num_experts} experts, {recipe} has none", where=log.file)
+    return as_logged(model, log.facts)
 
 
 def result_of(run: RunDir) -> RunResult:
@@ -264,11 +268,13 @@ def verdict_of(
     if going:
         raise UserError(f"{going.run.run_id} has not ended", hint=f"benchrun status {going.run.run_id}")
     ends = [end_of(observation) for observation in observations]
-    broken = next((end.ending.value for end in ends if end.ending is not Ending.COMPLETED), None)
+    broken = next(((end, run) for end, run in zip(ends, runs, strict=True) if end.ending is not Ending.COMPLETED), None)
     found = [metrics for run in runs if (metrics := metrics_of(run, warmup)) is not None]
-    ending = broken or Ending.COMPLETED.value
+    ending = broken[0].ending.value if broken else Ending.COMPLETED.value
     names = [run.run_id for run in runs]
     verdict = _judged(conditions(runs[0].spec), found, reference, ending=ending, names=names)
+    if broken and len(runs) > 1:
+        verdict = verdict.model_copy(update={"reason": f"{verdict.reason} ({broken[1].run_id})"})
     for run in runs:
         run.write_json("verdict.json", verdict.model_dump(mode="json"))
     return verdict, found[0] if found else None

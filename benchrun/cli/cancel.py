@@ -13,7 +13,7 @@ def command(runs: tuple[str, ...]) -> None:
     """Stop RUNS, from any shell. A run that has ended is left as it is."""
     from benchrun import paths
     from benchrun.launch.launcher import cancel
-    from benchrun.launch.rundir import open_run
+    from benchrun.launch.rundir import open_runs
 
-    for run in [open_run(paths.runs_dir(), name) for name in runs]:
-        say(f"{run.run_id}: {'asked to stop' if cancel(run) else 'there is no job'}")
+    for run in open_runs(paths.runs_dir(), runs):
+        say(f"{run.run_id}: {'asked to stop' if cancel(run) else 'no job of it is left'}")

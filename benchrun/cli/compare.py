@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from benchrun.cli.options import json_option, known, known_options, print_json
+from benchrun.cli.options import json_option, known, known_options, one_run, print_json
 from benchrun.errors import UserError
 
 
@@ -36,15 +36,22 @@ def command(
     A log is compared under the conditions that it states itself; the options say what it does not.
     """
     from benchrun import paths
-    from benchrun.launch.rundir import open_run
+    from benchrun.launch.rundir import open_runs
 
     files = [Path(name) for name in runs_or_logs]
-    if any(file.is_file() or str(file) == "-" for file in files):
+    said = {"recipe": recipe, "framework": framework, "num_layers": num_layers, **given}
+    if recipe is not None or any(file.is_file() or str(file) == "-" for file in files):
         if recipe is None:
             raise UserError("a log needs the recipe that it ran", hint="add --recipe NAME; benchrun list shows them")
+        root = paths.runs_dir()
+        run = next((f for f in files if any((path / "spec.json").is_file() for path in (f, root / f))), None)
+        if run is not None:
+            raise UserError(f"{run} is a run, which knows what it ran", hint="compare it alone, without --recipe")
         return print_results([_judge_log(files, recipe, framework, num_layers, warmup, reference, given)], as_json)
-    runs = [open_run(paths.runs_dir(), name) for name in runs_or_logs]
-    return print_verdicts(runs, as_json, warmup, reference)
+    options = [f"--{name.replace('_', '-')}" for name, value in said.items() if value is not None]
+    if options:
+        raise UserError(f"{' and '.join(options)}: a run knows what it ran", hint="with a log, add --recipe NAME too")
+    return print_verdicts(open_runs(paths.runs_dir(), runs_or_logs), as_json, warmup, reference)
 
 
 def print_verdicts(
@@ -70,7 +77,7 @@ def print_results(results: list[Any], as_json: bool) -> int:
         for verdict, metrics in results:
             console.print(verdict_view(verdict, metrics), soft_wrap=True)
     codes = {verdict.exit_code for verdict, _ in results}
-    return next((code for code in (4, 1) if code in codes), 0)
+    return next((code for code in (1, 4) if code in codes), 0)  # slow is slow, whatever the others are
 
 
 def _judge_log(
@@ -85,6 +92,7 @@ def _judge_log(
     from benchrun import flow
     from benchrun.parse import parse_log
 
+    one_run(files)
     conditions = known(recipe, **given)
     if num_layers is not None:
         proxy = conditions.model.model_copy(update={"num_layers": num_layers})

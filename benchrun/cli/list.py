@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from benchrun.cli.options import json_option, print_json
+from benchrun.errors import UserError
 
 
 @click.command("list")
@@ -34,6 +35,9 @@ def _rows(recipes: tuple[str, ...], gpu: str | None) -> list[dict[str, Any]]:
     published = Counter(must_agree(entry.key) for entry in load_references())
     files = [catalogue.recipe_file(name) for name in recipes or catalogue.names(paths.RECIPES)]
     rows = [row for file in files for row in listed(file, gpu)]
+    if not rows:
+        having = sorted({point.gpu for file in files for point in catalogue.points(file.recipe)})
+        raise UserError(f"no point is for --gpu {gpu}", hint=f"there are points for {', '.join(having)}")
     for row in rows:
         row["reference"] = published[tuple(row[name] for name in HARD)]
         del row["num_layers"], row["dimensions"]

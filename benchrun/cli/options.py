@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -11,9 +12,13 @@ import click
 from benchrun.errors import UserError
 
 if TYPE_CHECKING:
+    from benchrun.launch.rundir import RunDir
     from benchrun.recipe.select import Request
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+PRECISIONS = ("fp32", "fp16", "bf16", "fp8", "nvfp4")
+"""Of logs: more than what can be launched."""
 
 json_option = click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout, nothing else.")
 
@@ -40,7 +45,11 @@ def known_options(function: F) -> F:
     """The options that say under which conditions a log was made, where it does not say so itself."""
     options = [
         click.option("--gpu", help="Which GPU, where the log does not say."),
-        click.option("--precision", help="fp8 or bf16, where the log does not say."),
+        click.option(
+            "--precision",
+            type=click.Choice(PRECISIONS, case_sensitive=False),
+            help="Which precision, where the log does not say.",
+        ),
         click.option("--num-gpus", type=click.IntRange(min=1), help="How many GPUs, where the log does not say."),
         click.option("--seq-length", type=click.IntRange(min=1), help="Tokens a sample, where the log does not say."),
         click.option("--gbs", type=click.IntRange(min=1), help="Samples a step, where the log does not say."),
@@ -62,8 +71,11 @@ def known(
     from benchrun import hardware
     from benchrun.metrics.known import Known
 
-    if gpu not in (None, "CPU") and hardware.gpu(gpu) is None:
-        raise UserError(f"no GPU '{gpu}' in the hardware table", hint=f"listed: {', '.join(hardware.names())}")
+    if gpu is not None:
+        listed = {name.lower(): name for name in (*hardware.names(), "CPU")}
+        if gpu.lower() not in listed:
+            raise UserError(f"no GPU '{gpu}' in the hardware table", hint=f"listed: {', '.join(hardware.names())}")
+        gpu = listed[gpu.lower()]
     if recipe is None:
         return Known(seq_length, gbs, num_gpus, gpu, precision)
     from benchrun.recipe.catalogue import recipe_file
@@ -85,6 +97,36 @@ def request(
     from benchrun.recipe.select import Request  # parsing a log needs no recipes
 
     return Request(recipe, gpu, precision, num_gpus, framework, cluster, overrides)
+
+
+def runs_named(names: tuple[str, ...], last: int | None = None) -> list[RunDir]:
+    """The runs called ``names``; where none is named every one, or the ``last`` so many.
+
+    One of those that cannot be read, of another version say, is left out with a word: the others are asked for too.
+    """
+    from benchrun import paths
+    from benchrun.launch.rundir import find_runs, open_runs
+
+    root = paths.runs_dir()
+    if names:
+        return open_runs(root, names)
+    readable = []
+    for run in find_runs(root)[-last if last else 0 :]:
+        try:
+            run.spec  # noqa: B018
+        except UserError as error:
+            say(f"left out: {error}")
+        else:
+            readable.append(run)
+    return readable
+
+
+def one_run(logs: Sequence[Path]) -> None:
+    """UserError for a directory of several runs: together they would be read as one."""
+    for path in logs:
+        runs = sorted(spec.parent for spec in path.glob("*/spec.json")) if path.is_dir() else []
+        if len(runs) > 1:
+            raise UserError(f"holds {len(runs)} runs", where=str(path), hint=f"name one of them, e.g. {runs[-1]}")
 
 
 def print_json(document: Any) -> None:

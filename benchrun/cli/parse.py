@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from benchrun.cli.options import json_option, known, known_options, print_json, say
+from benchrun.cli.options import json_option, known, known_options, one_run, print_json, say
 from benchrun.errors import UserError
 
 FOLLOW_S = 1.0
@@ -45,6 +45,7 @@ def command(
     from benchrun.metrics.summary import summarise
     from benchrun.parse import parse_log
 
+    one_run(logs)
     conditions = known(recipe, **given)
     form, target = _steps_target(steps)
     if form and target is None and as_json:
@@ -117,6 +118,8 @@ def _follow(logs: tuple[Path, ...], framework: str | None) -> Any:
 
     if len(logs) != 1 or logs[0].is_dir() or str(logs[0]) == "-":
         raise UserError("--follow takes one file", hint="benchrun parse --follow run/stdout.log")
+    if not logs[0].exists():
+        say(f"{logs[0]} is not there yet; waiting for it")
     tail = Tail(logs[0], framework)
     try:
         while True:

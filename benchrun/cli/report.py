@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from benchrun.cli.options import json_option, print_json, say
+from benchrun.cli.options import json_option, print_json, runs_named, say
 from benchrun.errors import UserError
 
 
@@ -23,16 +23,14 @@ def command(runs: tuple[str, ...], form: str, keep: Path | None, as_json: bool) 
     """
     import json
 
-    from benchrun import flow, paths
+    from benchrun import flow
     from benchrun.compare import load_references
-    from benchrun.launch.rundir import find_runs, open_run
     from benchrun.report import markdown
     from benchrun.report.fsdp import fsdp_over_3d
     from benchrun.report.runs import frame
     from benchrun.report.runs import markdown as table_markdown
 
-    root = paths.runs_dir()
-    chosen = [open_run(root, name) for name in runs] if runs else find_runs(root)
+    chosen = runs_named(runs)
     if keep:
         if not runs:
             raise UserError("--keep wants the RUNS named: not everything is worth keeping")
@@ -43,7 +41,7 @@ def command(runs: tuple[str, ...], form: str, keep: Path | None, as_json: bool) 
         print_json(json.loads(frame(results).to_json(orient="records")))
     elif form == "csv":
         click.echo(frame(results).to_csv(index=False), nl=False)
-    elif len(runs) == 1:
+    elif runs and len(chosen) == 1:
         one = results[0]
         click.echo(markdown.run_page(one.run_id, one.spec, one.metrics, one.verdict), nl=False)
     else:

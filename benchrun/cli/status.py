@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from benchrun.cli.options import json_option, print_json
+from benchrun.cli.options import json_option, print_json, runs_named
 
 
 @click.command("status")
@@ -19,16 +19,13 @@ def command(runs: tuple[str, ...], last: int, as_json: bool) -> None:
     """How RUNS are going (the newest ones if none is named): state, steps, and how each ended."""
     from benchrun import paths
     from benchrun.launch.launcher import observe
-    from benchrun.launch.rundir import find_runs, open_run
 
-    root = paths.runs_dir()
-    chosen = [open_run(root, name) for name in runs] if runs else find_runs(root)[-last:]
-    rows = [_row(observation) for observation in observe(chosen)]
+    rows = [_row(observation) for observation in observe(runs_named(runs, last))]
     if as_json:
         print_json(rows)
         return
     if not rows:
-        click.echo(f"no runs in {root}", err=True)
+        click.echo(f"no runs in {paths.runs_dir()}", err=True)
     for row in rows:
         steps = f"step {row['last_step']} of {row['planned_steps']}" if row["last_step"] else ""
         note = "; ".join([*row["evidence"], row["note"]] if row["note"] else row["evidence"])

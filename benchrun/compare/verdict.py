@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 from benchrun.model import Frozen
 
 Name = Literal["pass", "slow", "faster_than_expected", "inconclusive", "not_comparable", "no_reference", "invalid_run"]
-FATAL_PROBLEMS = frozenset({"nan_loss", "missing_loss", "missing_steps"})
+FATAL_PROBLEMS = frozenset({"nan_loss", "missing_loss", "missing_steps", "other_conditions"})
 BEYOND_PEAK = "impossible_rate"
 
 
@@ -27,8 +27,8 @@ class Check(Frozen):
     value: float
     """Ours: the median over the window, over the repeats."""
     low: float
-    high: float
-    """Between these ours lies: over the repeats, or by the spread of one run's steps."""
+    high: float | None
+    """Between these ours lies: over the repeats, or by the spread of one run's steps. None: nobody knows how high."""
     reference: Reference
     ratio: float
     """Speed relative to the reference (above 1 is faster); for a loss ours / theirs."""
@@ -78,7 +78,7 @@ def judge(
     if beyond:
         return _incredible(beyond, ours, metrics, references, ending, checks)
     if speed:
-        reason = _speed_reason(speed) + _as_fast_as(speed, ours, metrics, found)
+        reason = _speed_reason(speed, len(metrics)) + _as_fast_as(speed, ours, metrics, found)
         return _verdict(speed.verdict, reason, ours, metrics, ending, checks)
     if loss:
         reason = f"the final loss agrees; nobody published a speed for {ours.recipe} on {ours.num_gpus} x {ours.gpu}"
@@ -95,9 +95,13 @@ def _broken(metrics: Sequence[Metrics], ending: str | None) -> str | None:
         if run.num_steps == 0:
             return "the log holds no step"
         if run.complete is False:
-            return f"only {run.num_steps} steps of {run.planned_steps} were made"
+            # A row may stand for several steps, and a log may begin after a checkpoint.
+            made = max(run.num_steps, run.window.last_step if run.window else 0)
+            return f"only {made} steps of {run.planned_steps} were made"
         if fatal:
             return f"{fatal.kind}: {fatal.detail}"
+        if run.warmup_rows_dropped == run.num_steps:
+            return f"all {run.num_steps} rows were dropped as warm-up"
         if run.step_time_s is None and not _beyond_peak(run):
             return "the log holds no step time, and not what a rate needs to become one"
     return None if metrics else "nothing was measured"
@@ -144,12 +148,14 @@ def _against(best: Reference, ours: Conditions, metrics: Sequence[Metrics]) -> C
     # Repeats speak for themselves; a single run's median is as sure as its steps are steady.
     low = min(s[1] for s in speeds) if len(speeds) > 1 else speeds[0][0]
     high = max(s[1] for s in speeds) if len(speeds) > 1 else speeds[0][2]
+    if any(run.only_average for run in metrics):
+        high = math.inf  # however often it is repeated
     band = (1 - best.tolerance_low, 1 + best.tolerance_high)
     return Check(
         metric=best.metric,
         value=best.value / middle if best.better == "lower" else best.value * middle,
         low=low,
-        high=high,
+        high=None if math.isinf(high) else high,
         reference=best,
         ratio=middle,
         band=band,
@@ -263,10 +269,14 @@ def _said(value: object) -> str:
     return "not stated" if value is None else str(value)
 
 
-def _speed_reason(check: Check) -> str:
+def _speed_reason(check: Check, runs: int) -> str:
     percent = 100 * (check.ratio - 1)
     says = f"{abs(percent):.1f} % {'faster' if percent >= 0 else 'slower'} than the reference"
     if check.verdict == "inconclusive":
+        if check.high is None:
+            return f"{says}, or better: only the mean over the whole run is known, with start-up in it"
+        if runs > 1:  # more of them would lie as far apart
+            return f"{says}, but the {runs} runs lie on both sides of the edge of what passes: why do they differ?"
         return f"{says}, but the spread reaches over the edge of what passes: run it with --repeats 3"
     limit = f"up to {100 * (1 - check.band[0]):.0f} % slower or {100 * (check.band[1] - 1):.0f} % faster passes"
     return f"{says} ({limit})"

@@ -75,7 +75,9 @@ def observe(runs: Sequence[RunDir]) -> list[Observation]:
 
 
 def cancel(run: RunDir) -> bool:
-    """Ask the scheduler to stop the job; whether there was one."""
+    """Ask the scheduler to stop the job; whether there was one that had not ended."""
+    if (run.path / ENDING).exists():
+        return False
     scheduler = _scheduler(run.spec)
     job = _job_id(run, scheduler)
     if job is None:

@@ -9,7 +9,7 @@ import lzma
 import os
 import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
@@ -167,6 +167,11 @@ def open_run(root: Path, name: str) -> RunDir:
         return RunDir((root / close[0]).resolve())
     listing = (close or difflib.get_close_matches(name, ids, n=3, cutoff=0.3) or ids)[-5:]
     raise UserError(f"no run is called '{name}' in {root}", hint=", ".join(listing) if listing else "there are no runs")
+
+
+def open_runs(root: Path, names: Iterable[str]) -> list[RunDir]:
+    """Each run once, in the order of ``names``: a run is no repeat of itself."""
+    return list(dict.fromkeys(open_run(root, name) for name in names))
 
 
 def _make(root: Path, name: str) -> Path:

@@ -12,6 +12,8 @@ from benchrun.parse.records import Facts, Log
 
 SAME_MODEL = 0.02
 """Relative difference of the active parameters that a padded vocabulary and small terms may make."""
+VOCAB_MULTIPLE, MOST_TP = 128, 8
+"""Megatron pads a vocabulary to 128 * tp; the tensor-parallel ranks of a log that does not say them are at most 8."""
 
 
 @dataclass(frozen=True)
@@ -54,6 +56,29 @@ def _model(logged: ModelShape | None, given: Known) -> ModelShape | None:
         return logged or given.model
     same = abs(logged.params_active / given.model.params_active - 1) < SAME_MODEL
     return given.model if same and logged.num_layers == given.model.num_layers else logged
+
+
+def as_logged(model: ModelShape, facts: Facts) -> ModelShape:
+    """``model`` with each dimension that the log says otherwise. A vocabulary that was padded is the same one."""
+    groups = facts.num_attention_heads if facts.grouped is False else facts.num_query_groups
+    inner, vocabulary = facts.ffn_hidden_size, facts.vocab_size
+    if vocabulary is not None and 0 <= vocabulary - model.vocab_size < VOCAB_MULTIPLE * (facts.tp or MOST_TP):
+        vocabulary = None
+    said: dict[str, object] = {
+        "num_layers": facts.num_layers,
+        "ffn_hidden_size": None if model.moe else inner,
+        "num_query_groups": groups,
+        "kv_channels": facts.kv_channels,
+        "vocab_size": vocabulary,
+    }
+    if model.moe:
+        experts = {
+            "num_experts": facts.num_experts,
+            "topk": facts.moe_router_topk,
+            "ffn_hidden_size": facts.moe_ffn_hidden_size or inner,
+        }
+        said["moe"] = model.moe.model_copy(update={name: size for name, size in experts.items() if size})
+    return model.model_copy(update={name: value for name, value in said.items() if value})
 
 
 def shape(facts: Facts) -> ModelShape | None:

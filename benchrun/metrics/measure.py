@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Literal
 
+from benchrun import hardware
 from benchrun.metrics.bound import Bound
 from benchrun.metrics.breakdown import Breakdown
 from benchrun.metrics.flops import Task
-from benchrun.metrics.known import Known
+from benchrun.metrics.known import Known, known
 from benchrun.metrics.statistics import Interval, Spread
 from benchrun.metrics.steadiness import Steadiness
 from benchrun.metrics.summary import Conventions, MeanMedian, Mfu, OtherWindows, ProblemEntry, Window, summarise
@@ -70,9 +72,10 @@ def measure(
     task: Task = "pretrain",
     warmup: int | None = None,
 ) -> Metrics:
-    """Metrics of one run. What the log says of its conditions wins over what the caller expects."""
+    """Metrics of one run. What the log says of its conditions wins over what the caller expects, and is a problem."""
     given = Known(seq_length, gbs, num_gpus, gpu, precision, model, task)
     summary = summarise(log, warmup=warmup, given=given)
+    shared = {name: getattr(summary, name) for name in _SHARED}
     return Metrics(
         framework=log.framework,
         gpu=gpu,
@@ -82,8 +85,26 @@ def measure(
         planned_steps=planned_steps,
         only_average=log.only_average,
         whole_seconds=log.whole_seconds,
-        **{name: getattr(summary, name) for name in _SHARED},
+        **{**shared, "problems": (*summary.problems, *_otherwise(log, given))},
     )
+
+
+def _otherwise(log: Log, given: Known) -> Iterator[ProblemEntry]:
+    """What the log says otherwise than it was meant to be: the numbers are then those of other conditions."""
+    said = known(log, Known())
+    for name in ("gpu", "num_gpus", "precision", "seq_length", "global_batch_size"):
+        found, meant = getattr(said, name), getattr(given, name)
+        if found is not None and found != meant and not (name == "gpu" and _same_chip(found, meant)):
+            detail = f"the log says {name} {found}, the run was to have {meant}"
+            yield ProblemEntry(kind="other_conditions", line=None, detail=detail)
+
+
+def _same_chip(one: str, other: str) -> bool:
+    """Cards that differ in their memory alone."""
+    first, second = hardware.gpu(one), hardware.gpu(other)
+    if first is None or second is None or one.partition("-")[0] != other.partition("-")[0]:
+        return False
+    return first.peak_bf16_tflops == second.peak_bf16_tflops
 
 
 _SHARED = (

@@ -226,8 +226,13 @@ class Log:
 
     def complete(self, planned_steps: int | None) -> bool:
         """Whether the last of ``planned_steps`` was seen."""
+        return planned_steps is not None and len(self.steps) > 0 and self.steps_made >= planned_steps
+
+    @property
+    def steps_made(self) -> int:
+        """How many steps of the run had been made at the last one that was seen; 0 without a step."""
         last = self.steps.last_step
-        return planned_steps is not None and last is not None and last >= planned_steps - 1 + self.first_number
+        return 0 if last is None else last + 1 - self.first_number
 
     @property
     def segments(self) -> int:

@@ -10,9 +10,23 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from benchrun.errors import UserError
+from benchrun.recipe.cluster import ENV_NAME, LINE, TIME_LIMIT
 from benchrun.recipe.yamlfile import Document, Loc
 
 M = TypeVar("M", bound=BaseModel)
+
+
+_WORDS = {
+    "tuple_type": "expected a list: [...]",
+    "dict_type": "expected a mapping (key: value)",
+    "model_type": "expected a mapping (key: value)",
+}
+_PATTERNS = {
+    LINE: "expected text of one line",
+    ENV_NAME: "expected a name of letters, digits and _ that begins with no digit",
+    TIME_LIMIT: "expected [days-]hours:minutes:seconds with at most two digits of hours, e.g. 00:30:00 or 4-04:00:00",
+}
+"""pydantic's words, and patterns, as a person says them."""
 
 
 def checked(model: type[M], document: Document) -> M:
@@ -39,7 +53,7 @@ def closest(word: str, legal: typing.Iterable[str]) -> str:
 
 
 def _explain(model: type[BaseModel], loc: Loc, problem: dict[str, Any]) -> tuple[str, str | None]:
-    key = ".".join(str(part) for part in loc) or "the file"
+    key = ".".join(str(part) for part in loc).removesuffix(".[key]") or "the file"
     kind, value = problem["type"], problem.get("input")
     if kind == "extra_forbidden":
         legal = _fields(model, loc[:-1])
@@ -49,11 +63,20 @@ def _explain(model: type[BaseModel], loc: Loc, problem: dict[str, Any]) -> tuple
     if kind == "literal_error":
         return f"'{key}' is {value!r}", f"legal: {problem['ctx']['expected']}"
     text = problem["msg"][:1].lower() + problem["msg"][1:]
+    if kind in _WORDS:
+        text = _WORDS[kind]
+    elif kind == "string_pattern_mismatch":
+        text = _PATTERNS.get(problem["ctx"]["pattern"], text)
     hint = None
     if kind == "string_type" and isinstance(value, (bool, int, float)):
         # Not taken as text by itself: YAML reads 010 as 8 and 12:30 as 750, and what was written is lost.
         hint = f'text needs quotes here: {key.rpartition(".")[2]}: "...", or --set \'{key}="..."\''
-    return f"'{key}' is {value!r}: {text.removeprefix('value error, ')}", hint
+        if isinstance(loc[-1], int):
+            whole = ".".join(str(part) for part in loc[:-1])
+            hint = f'text needs quotes here: ["..."], or --set \'{whole}=["..."]\''
+    text = text.removeprefix("value error, ")
+    # Of a whole mapping that contradicts itself the message names what matters.
+    return (f"'{key}': {text}" if kind == "value_error" else f"'{key}' is {value!r}: {text}"), hint
 
 
 def _without_tags(document: Document, loc: Loc) -> Loc:

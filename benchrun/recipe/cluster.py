@@ -8,9 +8,13 @@ from pydantic import Field, PositiveInt, StringConstraints
 
 from benchrun.model import Frozen
 
-Line = Annotated[str, StringConstraints(pattern=r"^[^\r\n\x00]*$")]
+LINE = r"^[^\r\n\x00]*$"
+ENV_NAME = r"^[A-Za-z_][A-Za-z0-9_]*$"
+TIME_LIMIT = r"^(\d+-)?\d{1,2}:\d{2}:\d{2}$"
+
+Line = Annotated[str, StringConstraints(pattern=LINE)]
 """Text without line breaks: it ends up in one line of a script."""
-EnvName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
+EnvName = Annotated[str, StringConstraints(pattern=ENV_NAME)]
 Runtime = Literal["none", "pyxis", "apptainer", "singularity", "charliecloud", "podman", "docker"]
 
 
@@ -59,7 +63,8 @@ class Cluster(Frozen):
     mem: Line | None = None
     """sbatch --mem, e.g. ``0`` for all of the node's memory."""
     cpus_per_task: PositiveInt | None = None
-    time_limit: Annotated[str, StringConstraints(pattern=r"^(\d+-)?\d{1,2}:\d{2}:\d{2}$")] = "00:30:00"
+    """Said to sbatch and to srun: since Slurm 22.05 srun does not take it over, and would bind a rank to one CPU."""
+    time_limit: Annotated[str, StringConstraints(pattern=TIME_LIMIT)] = "00:30:00"
     """[days-]hours:minutes:seconds."""
     mpi: Line | None = None
     """srun --mpi, e.g. ``pmix``."""

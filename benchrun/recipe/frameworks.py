@@ -9,13 +9,15 @@ import re
 from collections.abc import Iterator
 
 from benchrun.recipe.draft import Draft
-from benchrun.recipe.spec import Framework, Precision, Task
+from benchrun.recipe.spec import Framework, Precision, Task, Training
 from benchrun.recipe.worker import worker_only, worker_refusals
 
 NEMO1_RELEASES = ("24.05", "24.09", "24.12")
 MEGATRONS: frozenset[Framework] = frozenset({"megatron-lm", "nemo1", "nemo2", "megatron-bridge"})
 """Those that train Megatron's model on GPUs, with transformer-engine."""
 JAX: frozenset[Framework] = frozenset({"maxtext", "paxml"})
+PAXML_SUMMARY_STEPS = 10
+"""SUMMARY_INTERVAL_STEPS in templates/frameworks/paxml_point.py.j2."""
 
 REMAT = {
     "maxtext": (
@@ -48,10 +50,13 @@ def unable(draft: Draft, num_gpus: int, precision: Precision, framework: Framewo
         yield from worker_only(draft, precision, framework)
     if framework == "nemo1":
         yield from _nemo1(draft, task)
+    if framework == "nemo2" and draft.data.kind == "mock" and draft.training.seed != Training().seed:
+        yield f"NeMo 2's mock data and weights have a seed of their own: training.seed must be {Training().seed}"
     if framework in ("nemo2", "megatron-bridge"):
         yield from _whole_fsdp(draft, num_gpus, framework, task)
     if framework in JAX:
         yield from _jax(draft, num_gpus, precision, framework, task)
+        yield from _left_to_xla(draft.training, framework)
         yield from _maxtext(draft) if framework == "maxtext" else _paxml(draft, num_gpus)
     if draft.data.kind == "synthetic" and task != "pretrain":
         yield from _conversations(draft, framework, task)
@@ -156,6 +161,12 @@ def _jax(draft: Draft, num_gpus: int, precision: Precision, framework: Framework
         yield f"{framework}'s FP8 is fixed: format hybrid, amax_history_len 1024, amax_compute_algo max"
 
 
+def _left_to_xla(training: Training, framework: Framework) -> Iterator[str]:
+    for name in ("distributed_optimizer", "overlap_grad_reduce", "overlap_param_gather", "grad_reduce_in_fp32"):
+        if (default := getattr(Training(), name)) != getattr(training, name):
+            yield f"{framework} leaves it to XLA: training.{name} must be {str(default).lower()}"
+
+
 def _differing(draft: Draft, framework: Framework, wanted: dict[str, object]) -> Iterator[str]:
     if draft.model.moe is not None:
         yield f"{framework} is launched for dense models: this one has experts"
@@ -179,5 +190,8 @@ def _paxml(draft: Draft, num_gpus: int) -> Iterator[str]:
     if model.max_position_embeddings != draft.seq_length:
         longest = model.max_position_embeddings
         yield f"paxml learns a position for each token: max_position_embeddings ({longest}) must be seq_length"
+    if draft.training.steps % PAXML_SUMMARY_STEPS:
+        every = f"a rate every {PAXML_SUMMARY_STEPS} steps, and the last would not be seen"
+        yield f"paxml says {every}: training.steps ({draft.training.steps}) must be a multiple"
     if draft.gbs != draft.mbs * num_gpus:
         yield f"paxml has no micro-batches: gbs ({draft.gbs}) must be mbs * GPUs ({draft.mbs} * {num_gpus})"

@@ -14,9 +14,14 @@ TARGETS = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down
 """The linear layers of a block, as transformers names them."""
 
 
-def transformers_refusals(draft: Draft) -> Iterator[str]:
+def transformers_refusals(draft: Draft, num_gpus: int) -> Iterator[str]:
     """Every reason why ``draft`` cannot run there."""
     layout, recompute = draft.layout, draft.training.recompute
+    if layout.fsdp not in (1, num_gpus):
+        yield f"hf shards over all ranks: fsdp ({layout.fsdp}) must be {num_gpus}, or 1 as where nothing is said"
+    for name in ("distributed_optimizer", "overlap_grad_reduce", "overlap_param_gather"):
+        if not getattr(draft.training, name):
+            yield f"hf leaves it to FSDP: training.{name} must be true"
     for name in ("tp", "pp", "cp", "vp", "ep", "etp"):
         if getattr(layout, name) > 1:
             yield f"hf shards by FSDP alone: {name} ({getattr(layout, name)}) must be 1"

@@ -26,14 +26,27 @@ def refusals(draft: Draft, num_gpus: int, precision: Precision, framework: Frame
     found += [*_precision(draft, precision, framework), *_nodes(draft, num_gpus)]
     found += unable(draft, num_gpus, precision, framework, task)
     if framework == "hf":
-        found += transformers_refusals(draft)
+        found += transformers_refusals(draft, num_gpus)
     if task == "lora" and framework not in LORA_FRAMEWORKS:
         legal = ", ".join(sorted(LORA_FRAMEWORKS))
         found.append(f"framework {framework} has no adapters and would train every weight; LoRA needs one of {legal}")
     runtime = draft.cluster.container.runtime
     if runtime != "none" and not (draft.image or draft.cluster.container.image):
         found.append(f"container runtime {runtime} needs an image: set cluster.container.image, or image in the recipe")
+    if runtime == "docker":
+        found += _out_of_reach(draft)
     return found
+
+
+def _out_of_reach(draft: Draft) -> Iterator[str]:
+    """The daemon of docker starts the ranks, and not the process that Slurm binds."""
+    binding = draft.cluster.binding
+    for name, asked in (
+        ("gpus_per_numa_node", binding.gpus_per_numa_node is not None),
+        ("cpu_bind", binding.cpu_bind not in (None, "none")),
+    ):
+        if asked and draft.cluster.scheduler == "slurm":
+            yield f"docker's daemon starts the ranks, out of reach of cluster.binding.{name}: it must be null"
 
 
 def data_parallel(draft: Draft, num_gpus: int) -> int:
@@ -151,6 +164,8 @@ def _experts(draft: Draft, num_gpus: int) -> Iterator[str]:
 
 def _training(draft: Draft) -> Iterator[str]:
     training, recompute = draft.training, draft.training.recompute
+    if training.min_lr > training.lr:
+        yield f"min_lr ({training.min_lr:g}) must be at most lr ({training.lr:g}): the rate falls to it"
     if training.overlap_param_gather and not (training.distributed_optimizer and training.overlap_grad_reduce):
         yield "overlap_param_gather needs distributed_optimizer and overlap_grad_reduce: both must be true"
     whole = recompute.method is not None and recompute.num_layers is not None

@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
+from pydantic import ConfigDict, Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
 from benchrun.model import Frozen, ModelShape
 from benchrun.recipe.cluster import Cluster, EnvName, Line
@@ -101,14 +101,17 @@ class Lora(Frozen):
 class Training(Frozen):
     """What is computed a step, and how often."""
 
+    model_config = ConfigDict(allow_inf_nan=False)  # spec.json could not hold it
+
     steps: PositiveInt = 50
     seed: NonNegativeInt = 1234
     lr: PositiveFloat = 3e-5
-    """A tenth of what pretraining takes: without a warm-up Mixtral and Llama 2 13B diverged at 3e-4 within ten steps."""
+    """A tenth of what pretraining takes: without a warm-up Mixtral and Llama 2 13B diverged at 3e-4 in ten steps."""
     min_lr: NonNegativeFloat = 3e-6
     lr_warmup_steps: NonNegativeInt = 0
     weight_decay: NonNegativeFloat = 0.1
     clip_grad: NonNegativeFloat = 1.0
+    """The norm to which gradients are cut; 0 cuts none."""
     distributed_optimizer: bool = True
     """Each data-parallel rank keeps only its part of the optimizer's states."""
     overlap_grad_reduce: bool = True

@@ -71,7 +71,10 @@ def parse(text: str, name: str) -> Document:
     if not isinstance(root, yaml.MappingNode):
         raise UserError("expected a mapping (key: value) at the top", where=f"{name}:1")
     places: dict[Loc, str] = {}
-    return Document(_build(root, (), name, places), places)
+    try:
+        return Document(_build(root, (), name, places), places)
+    except RecursionError:
+        raise UserError("a value holds itself, or is nested too deeply", where=name) from None
 
 
 def scalar(text: str) -> Any:

@@ -10,7 +10,7 @@ from benchrun.compare.references import Reference
 from benchrun.report.runs import RunResult
 from benchrun.report.terminal import reference_line
 
-SAME = ("recipe", "framework", "image", "gpu", "num_gpus", "precision", "seq_length", "gbs", "reduced")
+SAME = ("recipe", "framework", "image", "gpu", "num_gpus", "precision", "seq_length", "gbs", "reduced", "cluster")
 """What both sides must share; layout and micro-batch are what each side tunes."""
 
 
@@ -18,9 +18,10 @@ def fsdp_over_3d(results: Sequence[RunResult], references: Sequence[Reference]) 
     """A line for each pair of sides that were measured: speed with FSDP over speed without, medians of repeats."""
     pairs: dict[tuple[object, ...], dict[bool, list[float]]] = defaultdict(lambda: {True: [], False: []})
     for result in results:
-        speed = result.metrics.tokens_per_s_per_gpu.median if result.metrics else None
+        speed = result.numbers.tokens_per_s_per_gpu.median if result.numbers else None
         if speed is not None:
-            same = tuple(getattr(result.spec, key) for key in SAME)
+            spec = {**dict(result.spec), "cluster": result.spec.cluster.name}
+            same = tuple(spec[key] for key in SAME)
             pairs[same][result.spec.layout.fsdp > 1].append(speed)
     for same, sides in pairs.items():
         if sides[True] and sides[False]:

@@ -13,7 +13,7 @@ from benchrun.recipe.spec import RunSpec
 if TYPE_CHECKING:
     import pandas
 
-POINT = ["recipe", "framework", "gpu", "precision", "num_gpus", "seq_length", "gbs", "layout", "identity"]
+POINT = ["recipe", "framework", "gpu", "precision", "num_gpus", "seq_length", "gbs", "layout", "cluster", "identity"]
 
 
 @dataclass(frozen=True)
@@ -25,9 +25,14 @@ class RunResult:
     metrics: Metrics | None
     verdict: Verdict | None
 
+    @property
+    def numbers(self) -> Metrics | None:
+        """The metrics; None of a run that was judged invalid, whose speed is no measurement."""
+        return None if self.verdict and self.verdict.verdict == "invalid_run" else self.metrics
+
 
 def frame(results: Sequence[RunResult]) -> pandas.DataFrame:
-    """One row a point. Step times and tokens/s are medians over the repeats; ``spread_pct`` is their range."""
+    """One row a point. Step times and tokens/s are medians over the valid repeats; ``spread_pct`` is their range."""
     import pandas
 
     rows = pandas.DataFrame([_row(result) for result in results])
@@ -36,6 +41,7 @@ def frame(results: Sequence[RunResult]) -> pandas.DataFrame:
     points = rows.groupby(POINT, sort=False, dropna=False)
     table = points.agg(
         runs=("run_id", "count"),
+        timed=("step_time_s", "count"),
         step_time_s=("step_time_s", "median"),
         fastest=("step_time_s", "min"),
         slowest=("step_time_s", "max"),
@@ -45,7 +51,8 @@ def frame(results: Sequence[RunResult]) -> pandas.DataFrame:
         tokens_per_joule=("tokens_per_joule", "median"),
         verdict=("verdict", lambda names: " ".join(dict.fromkeys(names))),
     ).reset_index()
-    table["spread_pct"] = 100 * (table.pop("slowest") - table.pop("fastest")) / table["step_time_s"]
+    spread = 100 * (table.pop("slowest") - table.pop("fastest")) / table["step_time_s"]
+    table["spread_pct"] = spread.where(table.pop("timed") > 1)  # one run has none
     return table.drop(columns="identity").round(4)
 
 
@@ -59,12 +66,13 @@ def markdown(table: pandas.DataFrame) -> str:
 
 
 def _row(result: RunResult) -> dict[str, Any]:
-    spec, metrics = result.spec, result.metrics
+    spec, metrics = result.spec, result.numbers
     layout = spec.layout
     mfu = metrics.mfu[0] if metrics and metrics.mfu else None
     return {
         "run_id": result.run_id,
         "recipe": spec.recipe + (f" (proxy: {', '.join(spec.reduced)})" if spec.proxy else ""),
+        "cluster": spec.cluster.name,
         "framework": spec.framework,
         "gpu": spec.gpu,
         "precision": spec.precision,

@@ -9,7 +9,7 @@ from rich.text import Text
 from benchrun.compare.references import Reference
 from benchrun.compare.verdict import Check, Verdict
 from benchrun.metrics.measure import Metrics
-from benchrun.metrics.summary import ProblemEntry, Summary, Window
+from benchrun.metrics.summary import ProblemEntry, Summary
 from benchrun.metrics.telemetry import Telemetry
 
 _COLOURS = {"pass": "green", "slow": "red", "invalid_run": "red"}
@@ -28,6 +28,8 @@ def verdict_view(verdict: Verdict, metrics: Metrics | None) -> Text:
     if verdict.nearest is not None:
         rows.append(("nearest", reference_line(verdict.nearest)))
     if metrics is not None:
+        if verdict.runs > 1:
+            rows.append(("repeats", f"{verdict.runs} runs were judged together; what follows is of the first"))
         rows += metrics_rows(metrics)
     return text.append_text(_aligned(rows))
 
@@ -37,8 +39,7 @@ def summary_view(summary: Summary) -> Text:
     version = f" {summary.framework_version}" if summary.framework_version else ""
     rows = [("framework", f"{summary.framework}{version}"), *_steps_rows(summary)]
     if summary.num_steps:
-        planned = summary.planned_steps
-        rows += _window_rows(summary.window, summary.warmup_rows_dropped, planned) + _measured_rows(summary)
+        rows += _window_rows(summary) + _measured_rows(summary)
     rows += telemetry_rows(summary.telemetry)
     rows.append(("conditions", _conditions(summary)))
     return Text(f"{summary.file}\n").append_text(_aligned([*rows, *problem_rows(summary.problems)]))
@@ -82,7 +83,7 @@ def reference_line(entry: Reference) -> str:
 
 def metrics_rows(metrics: Metrics) -> list[tuple[str, str]]:
     """Name and value of everything a run measured."""
-    rows = _window_rows(metrics.window, metrics.warmup_rows_dropped, metrics.planned_steps) + _measured_rows(metrics)
+    rows = _window_rows(metrics) + _measured_rows(metrics)
     if not metrics.mfu and metrics.step_time_s:
         rows.append(("MFU", f"none: no peak is listed for {metrics.gpu} at {metrics.precision}"))
     rows += telemetry_rows(metrics.telemetry)
@@ -113,10 +114,13 @@ def telemetry_rows(found: Telemetry | None) -> list[tuple[str, str]]:
     return rows
 
 
-def _window_rows(window: Window | None, dropped: int, planned: int | None) -> list[tuple[str, str]]:
+def _window_rows(found: Summary | Metrics) -> list[tuple[str, str]]:
+    window, dropped = found.window, found.warmup_rows_dropped
     if window is None:
-        return []
-    of = f" of {planned}" if planned else ""
+        return (
+            [("window", f"none: all {dropped} rows were dropped as warm-up")] if 0 < found.num_steps <= dropped else []
+        )
+    of = f" of {found.planned_steps}" if found.planned_steps else ""
     warmup = f"{dropped} warm-up rows dropped"
     return [("window", f"steps {window.first_step} to {window.last_step}{of}, {window.rows} rows ({warmup})")]
 

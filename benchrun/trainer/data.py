@@ -56,14 +56,18 @@ def _held(positions: Tensor, samples: list[dict[str, Tensor]]) -> dict[str, Tens
 
 
 def order(spec: RunSpec, dp_rank: int) -> list[range]:
-    """The samples of each micro-batch of this rank, over the whole run."""
+    """The samples of each micro-batch of this rank, over the whole run.
+
+    A step that is profiled after the last reads those of the first again: a data set for one step more would be
+    shuffled in another order, and the run would train on something else.
+    """
     total = _samples(spec)
-    return [range(start, start + spec.mbs) for start in range(dp_rank * spec.mbs, total, spec.dp * spec.mbs)]
+    starts = range(dp_rank * spec.mbs, total + spec.training.breakdown * spec.gbs, spec.dp * spec.mbs)
+    return [range(start % total, start % total + spec.mbs) for start in starts]
 
 
 def _samples(spec: RunSpec) -> int:
-    """Of all steps, and of the one that is profiled."""
-    return (spec.training.steps + spec.training.breakdown) * spec.gbs
+    return spec.training.steps * spec.gbs
 
 
 def _indexed(spec: RunSpec) -> Dataset:

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from benchrun import paths
+
 LOGS = Path(__file__).parent.parent / "logs"
 POINT = ["llama3.1-8b", "--gpu", "H100", "--precision", "fp8", "--num-gpus", "64", "--cluster", "dgx-h100"]
 
@@ -140,11 +142,18 @@ def test_compare_a_bare_log_uses_what_the_log_says(tmp_path):
     [
         (["render", "nothing"], "no recipe is called 'nothing'"),
         (["render", "llama3.1-8b", "--gpu", "H100"], "add --precision"),
+        (["list", "llama3.1-8b", "--gpu", "A100"], "there are points for GH200, H100, H200"),
         (["render", *POINT, "--set", "layout.tp=3"], "must be a multiple of tp (3)"),
         (["render", *POINT[:-1], "nowhere"], "no cluster is called 'nowhere'"),
         (["parse", "/no/such.log"], "cannot be read"),
+        (["parse", str(paths.MEASURED)], "results/measured: holds "),
+        (["compare", str(paths.MEASURED), "--recipe", "llama2-7b"], "results/measured: holds "),
         (["parse", str(LOGS / "README.md"), "--framework", "nemo9"], "no dialect for framework 'nemo9'"),
         (["compare", str(LOGS / "README.md")], "add --recipe"),
+        (
+            ["compare", "nothing", "--gpu", "H100", "--num-layers", "2"],
+            "--num-layers and --gpu: a run knows what it ran",
+        ),
         (["status", "nothing"], "no run is called 'nothing'"),
         (["render"], "Missing argument"),
         (["frobnicate"], "No such command"),
@@ -156,6 +165,13 @@ def test_wrong_input_is_exit_code_2_with_one_clear_message(args, says, tmp_path)
     assert says in result.stderr
     assert "Traceback" not in result.stderr
     assert result.stdout == ""
+
+
+def test_a_run_is_not_compared_as_a_log(tmp_path):
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "spec.json").write_text("{}")
+    result = call("compare", "run", "--recipe", "llama3.1-8b", cwd=tmp_path)
+    assert (result.returncode, "run is a run, which knows what it ran" in result.stderr) == (2, True)
 
 
 def test_where_slurm_is_missing_the_error_says_so_with_exit_code_3(tmp_path):

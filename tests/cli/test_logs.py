@@ -15,6 +15,13 @@ from pathlib import Path
 import pytest
 from test_contract import call, document
 
+from benchrun import flow
+from benchrun.errors import UserError
+from benchrun.metrics.known import Known
+from benchrun.parse import parse_log
+from benchrun.recipe.catalogue import recipe_file
+from benchrun.recipe.proxy import WHOLE
+
 LOGS = Path(__file__).parent.parent / "logs"
 STEPS = 50
 
@@ -88,6 +95,15 @@ def test_a_log_of_any_framework_is_judged_under_the_stated_conditions(tmp_path, 
         assert judged["conditions"]["framework"] is not None
 
 
+def test_the_logs_of_a_directory_are_one_run_and_options_are_read_in_any_case(tmp_path):
+    (tmp_path / "logs").mkdir()
+    (tmp_path / "logs" / "job.out").write_text("".join(megatron(n, 12.3) + "\n" for n in range(1, STEPS + 1)))
+    loud = [word.upper() if word in ("bf16",) else word.lower() if word == "H100" else word for word in CONDITIONS]
+    assert document("compare", tmp_path / "logs", *loud, "--json")["verdict"] == "pass"
+    result = call("compare", tmp_path / "logs" / "job.out", *CONDITIONS, "--precision", "fp7")
+    assert (result.returncode, "'fp7' is not one of" in result.stderr) == (2, True)
+
+
 def test_what_neither_the_log_nor_an_option_says_is_asked_for(tmp_path):
     log = tmp_path / "x.log"
     log.write_text("".join(torchtitan(n, 12.9) + "\n" for n in range(1, 51)))
@@ -119,6 +135,44 @@ def test_fewer_layers_are_another_model(tmp_path):
     judged = document("compare", log, *CONDITIONS, "--num-layers", "8", "--json", code=4)
     assert judged["verdict"] == "not_comparable"
     assert [difference["key"] for difference in judged["differs"]] == ["num_layers"]
+
+
+def worker(model, **differs):
+    """The configuration and the steps of this repository's worker, for ``model`` with other dimensions."""
+    shape = recipe_file(model).recipe.model.model_dump()
+    moe = {**shape["moe"], **differs.pop("moe")} if "moe" in differs else shape["moe"]
+    conditions = {"planned_steps": STEPS, "num_gpus": 8, "precision": "bf16", "device": "NVIDIA H100 80GB HBM3"}
+    config = {"model": {**shape, **differs, "moe": moe}, **conditions, "versions": {"megatron-core": "0.19.2"}}
+    rows = [megatron(n, 12.3) for n in range(1, STEPS + 1)]
+    return "\n".join([f"benchrun config: {json.dumps(config)}", *rows, ""])
+
+
+@pytest.mark.parametrize(
+    ("recipe", "differs", "said"),
+    [
+        ("llama3.1-8b", {}, []),
+        ("llama3.1-8b", {"vocab_size": 128512}, []),  # padded
+        ("llama3.1-8b", {"vocab_size": 32000}, ["vocab_size 32000 of 128256"]),
+        ("llama3.1-8b", {"ffn_hidden_size": 7168}, ["ffn_hidden_size 7168 of 14336"]),
+        ("llama3.1-8b", {"num_query_groups": 32}, ["num_query_groups 32 of 8"]),
+        ("mixtral-8x7b", {"moe": {"num_experts": 4}}, ["moe.num_experts 4 of 8"]),
+    ],
+)
+def test_a_log_of_a_model_with_another_dimension_is_a_proxy(tmp_path, recipe, differs, said):
+    file = tmp_path / "x.log"
+    file.write_text(worker(recipe, **differs))
+    log = parse_log(file)
+    verdict, _ = flow.judge_log(log, recipe, Known(global_batch_size=128))
+    assert verdict.conditions.dimensions == (", ".join(said) or WHOLE)
+    if recipe == "llama3.1-8b":
+        assert verdict.verdict == ("not_comparable" if said else "pass")
+
+
+def test_a_log_of_experts_is_no_dense_model(tmp_path):
+    file = tmp_path / "x.log"
+    file.write_text(worker("mixtral-8x7b"))
+    with pytest.raises(UserError, match="has 8 experts"):
+        flow.judge_log(parse_log(file), "llama3.1-8b", Known(global_batch_size=128))
 
 
 def test_the_table_says_everything_with_its_convention_and_divisor(tmp_path):
@@ -185,6 +239,15 @@ def test_following_a_log_ends_with_its_last_step(tmp_path):
     out, err = process.communicate(timeout=60)
     assert (process.returncode, json.loads(out)["complete"]) == (0, True)
     assert err.count("step ") == STEPS - 1
+
+
+def test_following_a_log_that_is_not_there_says_that_it_waits(tmp_path):
+    log = tmp_path / "x.log"
+    command = [sys.executable, "-m", "benchrun", "parse", str(log), "--follow"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert process.stderr.readline() == f"{log} is not there yet; waiting for it\n"
+    log.write_text("".join(megatron(n, 1.0) + "\n" for n in range(1, STEPS + 1)))
+    assert "complete" in process.communicate(timeout=60)[0]
 
 
 def test_following_can_be_stopped_and_gives_what_there_is(tmp_path):

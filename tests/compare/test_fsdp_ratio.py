@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from benchrun import flow
-from benchrun.compare import load_references
+from benchrun.compare import conditions, judge, load_references
 from benchrun.metrics.measure import measure
 from benchrun.parse import Log, Rows, Step
 from benchrun.recipe.select import Request
@@ -36,6 +38,12 @@ def test_each_scale_has_its_ratio_beside_the_published_one():
 def test_one_side_alone_gives_no_ratio():
     assert lines([spec for spec in SUITE if spec.layout.fsdp == 1], 2.5) == []
     assert lines([spec for spec in SUITE if (spec.layout.fsdp > 1) == (spec.num_gpus > 8)], 2.5) == []
+
+
+def test_an_invalid_run_is_no_side_of_it():
+    sides = [result(spec, 2.0) for spec in SUITE[:2]]
+    wrong = judge(conditions(SUITE[0]), [sides[0].metrics], (), ending="failed")
+    assert list(fsdp_over_3d(sides, ())) and not list(fsdp_over_3d([replace(sides[0], verdict=wrong), sides[1]], ()))
 
 
 def test_what_nobody_published_is_said():

@@ -39,14 +39,16 @@ def spec_of(gpus=4, precision="bf16"):
     return resolve(Request("llama3.1-8b", "H200", precision, gpus, "megatron-core", "hgx-h200", overrides))
 
 
-def finished(root, spec, step_time_s=10.0, reasons="0x0000000000000004"):
+def finished(root, spec, step_time_s=10.0, reasons="0x0000000000000004", **otherwise):
     """A run as a job on a machine with names and paths of its own leaves it."""
     run = create(root, spec, render(spec))
     steps = spec.training.steps
     config = {
-        "num_gpus": spec.num_gpus, "precision": spec.precision, "device": "NVIDIA H200", "seq_length": spec.seq_length,
-        "global_batch_size": spec.gbs, "planned_steps": steps, "num_layers": spec.model.num_layers,
+        "num_gpus": spec.num_gpus, "precision": spec.precision, "device": f"NVIDIA {spec.gpu}",
+        "seq_length": spec.seq_length, "global_batch_size": spec.gbs, "planned_steps": steps,
+        "num_layers": spec.model.num_layers,
         "model": spec.model.model_dump(exclude={"num_layers"}), "versions": {"megatron-core": "0.19.2"},
+        **otherwise,
     }  # fmt: skip
     times = [step_time_s * (1 + 0.001 * (n % 7)) for n in range(1, steps + 1)]
     rows = [
@@ -176,6 +178,35 @@ def test_a_measured_run_judges_where_nothing_published_does(kept, tmp_path, monk
     assert slower.checks[0].reference.flags == ("measured",)
     published, _ = flow.verdict_of([finished(tmp_path, resolve(Request("llama3.1-8b", "H100", "bf16", 8)), 13.0)])
     assert published.checks[0].reference.flags != ("measured",)
+
+
+@pytest.mark.parametrize(
+    ("otherwise", "says"),
+    [
+        ({"device": "NVIDIA H200"}, "the log says gpu H200, the run was to have H100"),
+        ({"device": "NVIDIA H100 PCIe"}, "the log says gpu H100-PCIe, the run was to have H100"),
+        ({"num_gpus": 4}, "num_gpus 4, the run was to have 8"),
+        ({"precision": "fp8"}, "precision fp8, the run was to have bf16"),
+        ({"seq_length": 4096}, "seq_length 4096, the run was to have 8192"),
+    ],
+)
+def test_a_run_under_other_conditions_than_it_was_to_have_is_invalid(tmp_path, otherwise, says):
+    spec = resolve(Request("llama3.1-8b", "H100", "bf16", 8))
+    verdict, _ = flow.verdict_of([finished(tmp_path, spec, 13.0, **otherwise)])
+    assert (verdict.verdict, says in verdict.reason) == ("invalid_run", True)
+
+
+def test_of_repeats_the_one_that_failed_is_named(tmp_path):
+    spec = resolve(Request("llama3.1-8b", "H100", "bf16", 8))
+    good, bad = finished(tmp_path, spec, 13.0), finished(tmp_path, spec, 13.0)
+    bad.write_json("ending.json", {"ending": "timeout", "evidence": [], "exit_code": None})
+    assert flow.verdict_of([good, bad])[0].reason == f"the job ended as timeout ({bad.run_id})"
+
+
+def test_a_card_with_more_memory_is_the_same_gpu(tmp_path):
+    spec = resolve(Request("llama3.1-8b", "GH200", "bf16", 8))
+    verdict, _ = flow.verdict_of([finished(tmp_path, spec, 20.0, device="NVIDIA GH200 144G HBM3e")])
+    assert verdict.verdict != "invalid_run"
 
 
 def test_a_throttled_run_is_labelled_and_stays_comparable(tmp_path):

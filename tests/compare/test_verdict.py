@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
+from benchrun.cli.compare import print_results
 from benchrun.compare import conditions, judge, load_references
 from benchrun.compare.references import load_references as load
 from benchrun.errors import UserError
@@ -11,18 +14,19 @@ from benchrun.metrics.measure import measure
 from benchrun.parse import Log, Problem, Rows, Step
 from benchrun.recipe.resolve import resolve
 from benchrun.recipe.select import Request
+from benchrun.report.terminal import verdict_view
 
 STEPS = 50
 
 
-def run(spec, step_time_s, *, steps=STEPS, jitter=0.0, problems=(), loss=2.0):
-    """Metrics of a run that took ``step_time_s`` a step, with a wobble."""
+def run(spec, step_time_s, *, steps=STEPS, jitter=0.0, problems=(), loss=2.0, every=1, warmup=None, average=False):
+    """Metrics of a run that took ``step_time_s`` a step, with a wobble, and printed every so many steps."""
     rows = Rows(
-        Step(step=i, step_time_s=step_time_s * (1 + jitter * (i % 3 - 1)), line=i, loss=loss)
-        for i in range(1, steps + 1)
+        Step(step=i, step_time_s=step_time_s * (1 + jitter * (i % 3 - 1)), line=i, loss=loss, interval=every)
+        for i in range(every, steps + 1, every)
     )
     return measure(
-        Log("x.log", "megatron-lm", rows, problems=problems),
+        Log("x.log", "megatron-lm", rows, problems=problems, only_average=average),
         model=spec.model,
         seq_length=spec.seq_length,
         gbs=spec.gbs,
@@ -30,6 +34,7 @@ def run(spec, step_time_s, *, steps=STEPS, jitter=0.0, problems=(), loss=2.0):
         gpu=spec.gpu,
         precision=spec.precision,
         planned_steps=STEPS,
+        warmup=warmup,
     )
 
 
@@ -111,6 +116,12 @@ class TestSanityBeforePerformance:
     def test_missing_steps(self):
         self.check(run(llama(), 9.8, steps=49), says="only 49 steps of 50")
 
+    def test_steps_are_counted_and_not_rows(self):
+        self.check(run(llama(), 9.8, steps=40, every=5), says="only 40 steps of 50")
+
+    def test_rows_that_were_all_dropped(self):
+        self.check(run(llama(), 9.8, warmup=99), says="all 50 rows were dropped as warm-up")
+
     def test_a_loss_that_is_no_number(self):
         self.check(run(llama(), 9.8, problems=(Problem("nan_loss", 7, "step 7"),)), says="nan_loss")
 
@@ -166,10 +177,35 @@ class TestNoise:
         found = verdict(spec, run(spec, published(spec)), run(spec, 1.2 * published(spec)))
         assert found.verdict == "inconclusive"
         assert found.runs == 2
+        assert "why do they differ" in found.reason  # another repeat would say the same
 
     def test_steady_repeats_are_not(self):
         spec = llama()
         assert verdict(spec, *[run(spec, 1.2 * published(spec))] * 3).verdict == "slow"
+
+    @pytest.mark.parametrize("repeats", [1, 3])
+    def test_a_mean_with_start_up_in_it_says_only_how_slow_it_was_at_most(self, repeats):
+        spec = llama()
+        found = verdict(spec, *[run(spec, 1.3 * published(spec), average=True)] * repeats)
+        assert (found.verdict, found.checks[0].high) == ("inconclusive", None)
+        assert "or better: only the mean" in found.reason
+        json.dumps(found.model_dump(mode="json"), allow_nan=False)
+
+
+def test_of_repeats_it_is_said_whose_numbers_are_shown():
+    spec = llama()
+    one, two = run(spec, published(spec)), run(spec, 1.01 * published(spec))
+    assert (
+        "2 runs were judged together; what follows is of the first" in verdict_view(verdict(spec, one, two), one).plain
+    )
+    assert "judged together" not in verdict_view(verdict(spec, one), one).plain
+
+
+def test_a_window_without_a_row_is_said_to_be_none():
+    dropped = run(llama(), 9.8, warmup=99)
+    assert "none: all 50 rows were dropped as warm-up" in verdict_view(verdict(llama(), dropped), dropped).plain
+    impossible = run(llama(), 1.0)
+    assert "warm-up" not in verdict_view(verdict(llama(), impossible), impossible).plain
 
 
 class TestLoss:
@@ -193,6 +229,13 @@ class TestLoss:
     def test_a_run_of_another_length_has_no_known_loss(self):
         longer = self.spec.training.model_copy(update={"steps": 60})
         assert self.judged(9.9, training=longer).verdict == "no_reference"
+
+
+def test_of_several_verdicts_one_slow_one_is_exit_code_1(capsys):
+    slow, unknown = verdict(llama(), run(llama(), 12.0)), verdict(llama(96), run(llama(96), 10.0))
+    assert (slow.exit_code, unknown.exit_code) == (1, 4)
+    assert print_results([(slow, None), (unknown, None)], as_json=True) == 1
+    assert print_results([(unknown, None)], as_json=True) == 4
 
 
 def test_every_entry_has_an_id_of_its_own_a_unit_and_a_source():

@@ -40,7 +40,7 @@ export ENABLE_FP8=1  # transformer-engine's FP8 in PaXML
 export VOCAB_PATH=gs://t5-data/vocabs/cc_all.32000.100extra/sentencepiece.model  # PaXML asks for one on import; synthetic tokens read none
 export XLA_PYTHON_CLIENT_MEM_FRACTION=0.9  # how much of the GPU's memory JAX takes at once
 
-MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
+MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | sed -n 1p)  # not head: it hangs up on a long list
 MASTER_PORT=$((20000 + SLURM_JOB_ID % 20000))  # another job on the node has another number
 export MASTER_ADDR MASTER_PORT
 

@@ -38,7 +38,7 @@ export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True  # less fragmentation of
 export OMP_NUM_THREADS=1  # one CPU thread a rank: ranks share the machine
 export TORCH_NCCL_AVOID_RECORD_STREAMS=1  # frees communication buffers earlier
 
-MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
+MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | sed -n 1p)  # not head: it hangs up on a long list
 MASTER_PORT=$((20000 + SLURM_JOB_ID % 20000))  # another job on the node has another number
 export MASTER_ADDR MASTER_PORT
 

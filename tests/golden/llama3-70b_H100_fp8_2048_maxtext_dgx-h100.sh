@@ -38,7 +38,7 @@ export XLA_FLAGS='--xla_gpu_enable_triton_gemm=false --xla_gpu_graph_level=0 --x
 export CUDA_DEVICE_MAX_CONNECTIONS=1  # kernels start in launch order, so that communication overlaps with compute
 export XLA_PYTHON_CLIENT_MEM_FRACTION=0.94  # how much of the GPU's memory JAX takes at once
 
-MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
+MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | sed -n 1p)  # not head: it hangs up on a long list
 MASTER_PORT=$((20000 + SLURM_JOB_ID % 20000))  # another job on the node has another number
 export MASTER_ADDR MASTER_PORT
 

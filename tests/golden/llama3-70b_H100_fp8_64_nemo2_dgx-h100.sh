@@ -46,7 +46,7 @@ export NCCL_P2P_NET_CHUNKSIZE=2097152  # larger pieces between pipeline stages: 
 export NVTE_FLASH_ATTN=1  # attention may be flash or cuDNN's: transformer-engine takes the faster
 export TORCH_NCCL_HIGH_PRIORITY=1  # communication kernels go first
 
-MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
+MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | sed -n 1p)  # not head: it hangs up on a long list
 MASTER_PORT=$((20000 + SLURM_JOB_ID % 20000))  # another job on the node has another number
 export MASTER_ADDR MASTER_PORT
 

@@ -39,7 +39,7 @@ export TORCH_NCCL_AVOID_RECORD_STREAMS=1  # frees communication buffers earlier
 export CUDA_DEVICE_MAX_CONNECTIONS=1  # kernels start in launch order, so that communication overlaps with compute
 export TRANSFORMERS_OFFLINE=1  # never ask a model hub while measuring
 
-MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
+MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | sed -n 1p)  # not head: it hangs up on a long list
 MASTER_PORT=$((20000 + SLURM_JOB_ID % 20000))  # another job on the node has another number
 export MASTER_ADDR MASTER_PORT
 

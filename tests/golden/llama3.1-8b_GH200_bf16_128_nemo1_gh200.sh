@@ -42,7 +42,7 @@ export NVTE_FWD_LAYERNORM_SM_MARGIN=8  # leaves processors of the GPU free for c
 export NVTE_BWD_LAYERNORM_SM_MARGIN=8  # leaves processors of the GPU free for communication
 export HYDRA_FULL_ERROR=1  # a wrong key of the configuration is named
 
-MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
+MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | sed -n 1p)  # not head: it hangs up on a long list
 MASTER_PORT=$((20000 + SLURM_JOB_ID % 20000))  # another job on the node has another number
 export MASTER_ADDR MASTER_PORT
 

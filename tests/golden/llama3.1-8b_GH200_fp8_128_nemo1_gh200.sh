@@ -44,7 +44,7 @@ export NVTE_DP_AMAX_REDUCE_INTERVAL=0  # the largest values of FP8 tensors are n
 export NVTE_ASYNC_AMAX_REDUCTION=1  # the largest values of FP8 tensors are gathered while the GPU computes
 export HYDRA_FULL_ERROR=1  # a wrong key of the configuration is named
 
-MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
+MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | sed -n 1p)  # not head: it hangs up on a long list
 MASTER_PORT=$((20000 + SLURM_JOB_ID % 20000))  # another job on the node has another number
 export MASTER_ADDR MASTER_PORT
 

@@ -32,7 +32,7 @@ export OMP_NUM_THREADS=1  # one CPU thread a rank: ranks share the machine
 export HF_HUB_OFFLINE=1  # never ask a model hub while measuring
 export TOKENIZERS_PARALLELISM=false  # data-loader processes are forked after the tokenizer has run
 
-MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
+MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | sed -n 1p)  # not head: it hangs up on a long list
 MASTER_PORT=$((20000 + SLURM_JOB_ID % 20000))  # another job on the node has another number
 export MASTER_ADDR MASTER_PORT
 
@@ -50,6 +50,6 @@ rank='export RANK=$SLURM_PROCID LOCAL_RANK=$SLURM_LOCALID WORLD_SIZE=$SLURM_NTAS
 export PYTHONPATH=worker${PYTHONPATH:+:$PYTHONPATH}
 exec "$@"'
 
-srun --kill-on-bad-exit=1 \
+srun --kill-on-bad-exit=1 --cpus-per-task=1 \
   bash -c "$rank" rank \
   "${command[@]}"

@@ -6,9 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from benchrun import flow
 from benchrun.launch.endings import SILENT_S, Ending, classify
+from benchrun.launch.launcher import Observation
+from benchrun.launch.rundir import create
 from benchrun.launch.scheduler import Job, Phase
 from benchrun.launch.slurm import phase_of
+from benchrun.recipe.resolve import resolve
+from benchrun.recipe.select import Request
+from benchrun.render import render
 
 # JOB STATE CODES of man squeue and man sacct, Slurm 22.05 to 26.05.
 FINAL = {
@@ -82,6 +88,20 @@ def test_exit_code_0_with_steps_missing_is_incomplete():
     end = classify(job("COMPLETED", exit_code=0), None, steps_seen=19, steps_planned=20)
     assert end.ending is Ending.INCOMPLETE
     assert "19 of 20 steps" in end.evidence
+
+
+@pytest.mark.parametrize(("cut", "ending"), [(0, Ending.COMPLETED), (1, Ending.INCOMPLETE)])
+def test_where_a_framework_counts_from_0_the_last_step_is_one_less_than_planned(tmp_path, cut, ending):
+    spec = resolve(Request("llama3.1-8b", "H100", "fp8", 8, "nemo2", overrides=("training.steps=20",)))
+    run = create(tmp_path, spec, render(spec))
+    rows = [
+        f"Training epoch 0, iteration {n}/19 | lr: 3e-05 | train_step_timing in s: 5.01 | consumed_samples: {n + 1}\n"
+        for n in range(20 - cut)
+    ]
+    (run.path / "stdout.log").write_text("".join(rows))
+    end = flow.end_of(Observation(run, job("COMPLETED", exit_code=0), over=True))
+    assert end.ending is ending
+    assert ("19 of 20 steps" in end.evidence) == bool(cut)
 
 
 def test_a_restarted_job_is_requeued_whoever_says_so():

@@ -14,11 +14,12 @@ from pathlib import Path
 import pytest
 
 from benchrun import flow
+from benchrun.cli.options import runs_named
 from benchrun.errors import UserError
 from benchrun.launch.endings import Ending
 from benchrun.launch.launcher import cancel, launch, observe
 from benchrun.launch.local import seconds
-from benchrun.launch.rundir import RunDir, create, find_runs, open_run
+from benchrun.launch.rundir import RunDir, create, find_runs, open_run, open_runs
 from benchrun.recipe.resolve import resolve
 from benchrun.recipe.select import Request
 from benchrun.render import render
@@ -105,6 +106,7 @@ def test_cancel_ends_every_process_of_the_run(tmp_path):
     until(lambda: sleeping("62.25"))
     assert cancel(run)
     assert wait(run).ending is Ending.CANCELLED
+    assert not cancel(run)  # it has ended
     assert not sleeping("61.25")
     assert not sleeping("62.25")
 
@@ -163,6 +165,7 @@ def test_a_run_that_is_not_there_names_those_that_are(tmp_path):
         open_run(tmp_path, run.run_id[:-3] + "xyz")
     assert run.run_id in error.value.hint
     assert open_run(tmp_path, run.run_id[:14]).run_id == run.run_id
+    assert open_runs(tmp_path, [run.run_id, str(run.path), run.run_id[:14]]) == [run]  # no repeat of itself
 
 
 def test_a_spec_of_another_version_is_one_clear_error(tmp_path):
@@ -171,6 +174,16 @@ def test_a_spec_of_another_version_is_one_clear_error(tmp_path):
     path.write_text(path.read_text().replace('"schema_version": 1', '"schema_version": 99'))
     with pytest.raises(UserError, match="not a RunSpec"):
         open_run(tmp_path, run.run_id).spec  # noqa: B018
+
+
+def test_a_run_that_cannot_be_read_hides_no_other(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("BENCHRUN_RESULTS", str(tmp_path))
+    good, bad = (create(tmp_path / "runs", tiny(), render(tiny())) for _ in range(2))
+    (bad.path / "spec.json").write_text("{}")
+    assert runs_named(()) == runs_named((), last=2) == [good]
+    assert f"left out: {bad.path}/spec.json: not a RunSpec" in capsys.readouterr().err
+    with pytest.raises(UserError, match="not a RunSpec"):
+        runs_named((bad.run_id,))[0].spec  # noqa: B018
 
 
 def test_events_survive_a_line_that_was_cut(tmp_path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import time
 
 import pytest
@@ -16,6 +17,7 @@ from benchrun.launch.scheduler import Phase
 from benchrun.launch.slurm import Slurm
 from benchrun.recipe.resolve import resolve
 from benchrun.recipe.select import Request
+from benchrun.render import render
 
 
 def script(path, text):
@@ -44,6 +46,24 @@ def run(tmp_path):
     """A run whose launcher died before it wrote down the job's id."""
     spec = resolve(Request("tiny-llama", "CPU", "fp32", 1, None, "slurm-cpu", ()))
     return create(tmp_path / "runs", spec, {"spec.json": spec.model_dump_json()})
+
+
+def test_the_first_node_of_a_long_list_is_found(tmp_path, monkeypatch):
+    job = render(resolve(Request("llama3.1-8b", "H100", "fp8", 8)))["job.sh"]
+    line = next(line for line in job.splitlines() if line.startswith("MASTER_ADDR="))
+    script(tmp_path / "scontrol", "seq --format=gpu-node-%05.0f 1 20000\n")
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    command = ["bash", "-c", f'set -euo pipefail\nSLURM_JOB_NODELIST=x\n{line}\necho "$MASTER_ADDR"']
+    found = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (found.returncode, found.stdout) == (0, "gpu-node-00001\n")
+
+
+def test_srun_is_told_the_cpus_of_a_rank_as_sbatch_is():
+    overrides = ("cluster.cpus_per_task=14", "cluster.binding.cpu_bind=cores")
+    job = render(resolve(Request("llama3.1-8b", "H100", "fp8", 8, overrides=overrides)))["job.sh"]
+    lines = [line for line in job.splitlines() if "--cpus-per-task=14" in line]
+    assert [line.partition(" ")[0] for line in lines] == ["#SBATCH", "srun"]
+    assert "--cpu-bind=cores" in lines[1]
 
 
 def poll(job="7"):

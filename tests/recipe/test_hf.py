@@ -19,6 +19,8 @@ LLAMA = ("llama2-70b-lora-hf", "H100", "bf16", 8)
     [
         (["layout.tp=2"], "hf shards by FSDP alone: tp (2) must be 1"),
         (["layout.pp=2"], "pp (2) must be 1"),
+        (["layout.fsdp=2"], "hf shards over all ranks: fsdp (2) must be "),
+        (["training.overlap_param_gather=false"], "training.overlap_param_gather must be true"),
         (["layout.cp=2"], "cp (2) must be 1"),
         (["model.moe={num_experts: 8, topk: 2, ffn_hidden_size: 1024}"], "hf trains dense models"),
         (["model.activation=gelu"], "activation must be swiglu, not gelu"),

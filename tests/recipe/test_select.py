@@ -169,6 +169,24 @@ class TestModels:
         assert (spec.model.num_layers, spec.model.hidden_size, spec.proxy) == (30, 4096, True)
 
 
+@pytest.mark.parametrize(
+    ("override", "says"),
+    [
+        ("training.clip_grad=inf", "finite number"),  # spec.json could not hold it, and nobody read the run again
+        ("training.recompute.modules=mlp", "expected a list: [...]"),
+        ("cluster.setup=[1]", "--set 'cluster.setup=[\"...\"]'"),
+        ("cluster.env=3", "expected a mapping (key: value)"),
+        ("cluster.env.A-B=x", "'cluster.env.A-B' is 'A-B': expected a name of letters"),
+        ("cluster.time_limit=999:00:00", "expected [days-]hours:minutes:seconds"),
+    ],
+)
+def test_a_value_of_another_kind_is_refused_in_a_persons_words(override, says):
+    with pytest.raises(UserError) as error:
+        resolve(Request("llama3.1-8b", "H100", "fp8", 8, overrides=(override,)))
+    assert error.value.where == f"--set {override}"
+    assert says in str(error.value)
+
+
 def test_a_large_recipe_on_a_cpu_is_refused_with_the_recipes_that_run_there():
     error = refused("llama3.1-70b", "CPU", "bf16", 1)
     assert "no point with --gpu CPU" in error.message
@@ -192,4 +210,6 @@ def test_a_group_of_points_that_contradicts_itself_is_refused(tmp_path, old, new
     path = tmp_path / "mine.yaml"
     assert old in TestModels.RECIPE
     path.write_text(TestModels.RECIPE.replace(old, new, 1))
-    assert says in refused(str(path), "H100", "bf16", 8).message
+    message = refused(str(path), "H100", "bf16", 8).message
+    assert says in message
+    assert "'seq_length'" not in message and "'precision'" not in message  # the whole group is not printed

@@ -46,7 +46,7 @@ def test_a_key_given_twice_is_refused_with_both_lines():
     assert "f.yaml:1" in str(error.value.hint)
 
 
-@pytest.mark.parametrize("text", ["a: [1", "- 1\n- 2\n", "", "a:\n\t- 1", "{[1]: 2}", "a: *nothing"])
+@pytest.mark.parametrize("text", ["a: [1", "- 1\n- 2\n", "", "a:\n\t- 1", "{[1]: 2}", "a: *nothing", "a: &b [*b]"])
 def test_what_is_not_a_mapping_of_values_is_refused_with_its_place(text):
     with pytest.raises(UserError) as error:
         parse(text, "f.yaml")

@@ -28,9 +28,12 @@ def point(framework):
     return file, next(p for p in catalogue.points(file.recipe) if p.framework == framework and p.gpu == "H100")
 
 
+PLAIN = ("cluster.container.options=[]", "cluster.binding.gpus_per_numa_node=null")
+
+
 def script(runtime, framework, *overrides):
     file, chosen = point(framework)
-    cluster = (f"cluster.container.runtime={runtime}", "cluster.container.options=[]", "data.kind=synthetic")
+    cluster = (f"cluster.container.runtime={runtime}", *PLAIN, "data.kind=synthetic")
     spec = resolve_point(file, chosen, "dgx-h100", (*cluster, *overrides))
     return spec, render(spec)["job.sh"]
 
@@ -83,7 +86,7 @@ def test_the_command_is_one_that_the_generator_takes():
 def fine_tune(name, framework, *overrides, runtime="none"):
     file = catalogue.recipe_file(name)
     point = next(p for p in catalogue.points(file.recipe) if (p.framework, p.gpu) == (framework, "H100"))
-    cluster = (f"cluster.container.runtime={runtime}", "cluster.container.options=[]", "data.kind=synthetic")
+    cluster = (f"cluster.container.runtime={runtime}", *PLAIN, "data.kind=synthetic")
     spec = resolve_point(file, point, "dgx-h100", (*cluster, *overrides))
     return spec, render(spec)
 

@@ -77,6 +77,7 @@ def test_each_container_runtime(request, runtime):
         "cluster.container.options=[]",
         "cluster.container.mounts=[/scratch:/scratch]",
         "cluster.secrets=[HF_TOKEN]",
+        *(["cluster.binding.gpus_per_numa_node=null"] if runtime == "docker" else []),
     )
     script = render(resolve_point(file, point, "dgx-h100", overrides))["job.sh"]
     same_or_update(request, GOLDEN / f"container_{runtime}.sh", script)

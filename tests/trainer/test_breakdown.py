@@ -6,7 +6,10 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from benchrun.recipe.resolve import resolve  # noqa: E402
+from benchrun.recipe.select import Request  # noqa: E402
 from benchrun.trainer.breakdown import kind, split  # noqa: E402
+from benchrun.trainer.data import order  # noqa: E402
 
 NAMES = {
     # As profilers name them: H200, torch 2.11, cuDNN 9, transformer-engine 2.11, NCCL 2.28; and torch on a CPU.
@@ -39,3 +42,13 @@ def test_overlaps_count_once_and_communication_only_where_nothing_hides_it():
 def test_kernels_that_follow_at_once_leave_no_gap_and_none_at_all_is_no_time():
     assert split([("other", 0, 1), ("other", 1, 2)])["other_s"] == 2
     assert set(split([]).values()) == {0.0}
+
+
+def test_the_profiled_step_reads_samples_of_the_run_and_changes_none_of_them():
+    plain, profiled = (
+        resolve(Request("tiny-llama", "CPU", "fp32", 2, overrides=(f"training.breakdown={on}",)))
+        for on in ("false", "true")
+    )
+    for rank in range(2):
+        samples = order(plain, rank)
+        assert order(profiled, rank) == samples + samples[: plain.num_microbatches]
