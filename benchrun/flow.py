@@ -140,11 +140,13 @@ def measured(run: RunDir, log: Log, warmup: int | None = None) -> tuple[Metrics,
 def samples_of(run: RunDir, found: Metrics | Summary) -> Sampled | None:
     """What the GPUs did in the window of ``found``; None where nothing was sampled."""
     files, step, window = run.telemetry(), found.step_time_s, found.window
-    rate = found.tokens_per_s_per_gpu.mean
+    rate = found.tokens_per_s_per_gpu.median
     if not (files and step and window and rate and found.num_gpus):
         return None
-    seconds = step.mean * (window.last_step - window.first_step + 1)
-    tokens = rate * found.num_gpus * seconds
+    steps = window.last_step - window.first_step + 1
+    # A step's tokens are its rate times its time. Of their means the product is too large where steps differ.
+    tokens = rate * step.median * found.num_gpus * steps
+    seconds = step.mean * steps
     return sampled(files, num_gpus=found.num_gpus, seconds=seconds, tokens=tokens, until=ended_at(*run.logs))
 
 

@@ -39,7 +39,7 @@ def spec_of(gpus=4, precision="bf16"):
     return resolve(Request("llama3.1-8b", "H200", precision, gpus, "megatron-core", "hgx-h200", overrides))
 
 
-def finished(root, spec, step_time_s=10.0, reasons="0x0000000000000004", **otherwise):
+def finished(root, spec, step_time_s=10.0, reasons="0x0000000000000004", uneven=0.001, **otherwise):
     """A run as a job on a machine with names and paths of its own leaves it."""
     run = create(root, spec, render(spec))
     steps = spec.training.steps
@@ -50,7 +50,7 @@ def finished(root, spec, step_time_s=10.0, reasons="0x0000000000000004", **other
         "model": spec.model.model_dump(exclude={"num_layers"}), "versions": {"megatron-core": "0.19.2"},
         **otherwise,
     }  # fmt: skip
-    times = [step_time_s * (1 + 0.001 * (n % 7)) for n in range(1, steps + 1)]
+    times = [step_time_s * (1 + uneven * (n % 7)) for n in range(1, steps + 1)]
     rows = [
         f" iteration {n:8d}/{steps:8d} | consumed samples: {n * spec.gbs:12d} |"
         f" elapsed time per iteration (ms): {1000 * time:.1f}"
@@ -207,6 +207,14 @@ def test_a_card_with_more_memory_is_the_same_gpu(tmp_path):
     spec = resolve(Request("llama3.1-8b", "GH200", "bf16", 8))
     verdict, _ = flow.verdict_of([finished(tmp_path, spec, 20.0, device="NVIDIA GH200 144G HBM3e")])
     assert verdict.verdict != "invalid_run"
+
+
+def test_a_run_of_uneven_steps_trained_no_more_tokens_a_joule(tmp_path):
+    spec = spec_of()
+    run = finished(tmp_path, spec, uneven=0.1)
+    metrics, _ = flow.measured(run, parse_log(*run.logs))
+    joules = 650 * spec.num_gpus * metrics.step_time_s.mean
+    assert metrics.telemetry.tokens_per_joule == pytest.approx(spec.gbs * spec.seq_length / joules, rel=1e-3)
 
 
 def test_a_throttled_run_is_labelled_and_stays_comparable(tmp_path):
