@@ -62,7 +62,7 @@ def finished(root, spec, step_time_s=10.0, reasons="0x0000000000000004", uneven=
     (run.path / "stdout.log").write_text("\n".join([head, *rows, tail, ""]))
     (run.path / "stderr.log").write_text(f"/scratch/me/job.sh: warning on {HOST}\n")
     (run.path / "telemetry").mkdir()
-    seconds = range(-int(steps * step_time_s) - 20, 5)
+    seconds = range(-int(sum(times)) - 20, 5)
     samples = [
         f"{END + timedelta(seconds=s):%Y/%m/%d %H:%M:%S}.000, {gpu}, 1755, 3201, 650.0, 700.0, 62, 99, 90000, {reasons}"
         for s in seconds
@@ -113,7 +113,8 @@ def text_of(path):
 def test_a_run_s_energy_and_bound_are_in_its_metrics(kept):
     _, (run, _), _, metrics = kept
     telemetry = metrics.telemetry
-    assert telemetry.tokens_per_joule == pytest.approx(metrics.tokens_per_s_per_gpu.mean / 650, rel=1e-6)
+    per_gpu = spec_of().gbs * spec_of().seq_length / 4
+    assert telemetry.tokens_per_joule == pytest.approx(per_gpu / metrics.step_time_s.mean / 650, rel=1e-5)
     assert (telemetry.ends, telemetry.gpus, telemetry.reasons) == ("log", 4, {"power_cap": 1.0})
     assert metrics.bound.matmul_s + metrics.bound.attention_s + metrics.bound.rest_s == pytest.approx(
         metrics.bound.step_s
