@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from itertools import islice
+from multiprocessing import parent_process
+from threading import Thread
 from typing import TypeVar
 
 from benchrun.errors import MachineError
@@ -24,7 +27,7 @@ def in_order(function: Callable[[Task], Result], tasks: Iterable[Task], workers:
         yield from map(function, tasks)
         return
     left = iter(tasks)
-    with ProcessPoolExecutor(workers) as pool:
+    with ProcessPoolExecutor(workers, initializer=_end_with_parent) as pool:
         running: deque[Future[Result]] = deque(pool.submit(function, task) for task in islice(left, 2 * workers))
         try:
             while running:
@@ -36,3 +39,15 @@ def in_order(function: Callable[[Task], Result], tasks: Iterable[Task], workers:
             raise MachineError("a worker process ended", hint=hint) from error
         finally:
             pool.shutdown(cancel_futures=True)
+
+
+def _end_with_parent() -> None:
+    """Where the parent alone is killed, its workers would wait for a task for ever, and keep the lock that it held."""
+    Thread(target=_watch_parent, daemon=True).start()
+
+
+def _watch_parent() -> None:
+    parent = parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)

@@ -74,6 +74,24 @@ def test_killed_at_any_point_it_goes_on_and_gives_the_same_bytes(tmp_path):
     assert state(tmp_path / "cut") == state(tmp_path / "whole")
 
 
+def test_where_the_command_alone_is_killed_its_workers_end_too(tmp_path):
+    part = tmp_path / "x.bin.partial"
+    process = tokens(tmp_path / "x", "--workers", 2, tokens="3e8", vocab_size=128256, wait=False)
+    while process.poll() is None and not (part.exists() and part.stat().st_size):
+        time.sleep(0.01)
+    process.kill()
+    assert process.wait() == -signal.SIGKILL
+    with (tmp_path / "x.lock").open() as lock:
+        until = time.monotonic() + 60
+        while True:  # whoever has the file open from before its parent was killed holds the lock
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                assert time.monotonic() < until
+                time.sleep(0.05)
+
+
 def test_killed_between_the_renames_it_goes_on(tmp_path):
     """The state that a kill leaves there, made by hand: journal complete, one file renamed, no manifest."""
     assert tokens(tmp_path / "x").returncode == 0
