@@ -8,6 +8,8 @@ from pydantic import BaseModel, ConfigDict, PositiveFloat, PositiveInt
 
 Activation = Literal["swiglu", "geglu", "gelu", "squared-relu"]
 GATED: frozenset[Activation] = frozenset({"swiglu", "geglu"})
+VOCAB_MULTIPLE = 128
+"""Megatron-LM pads a vocabulary to a multiple of this, by default of this times tp."""
 
 
 class Frozen(BaseModel):
@@ -62,6 +64,11 @@ class ModelShape(Frozen):
     def gated(self) -> bool:
         """Whether the MLP has a gate (three matrices instead of two)."""
         return self.activation in GATED
+
+    @property
+    def padded_vocab_size(self) -> int:
+        """Rows of the worker's embedding; not a multiple of tp as well, so that layouts stay comparable."""
+        return -(-self.vocab_size // VOCAB_MULTIPLE) * VOCAB_MULTIPLE
 
     @property
     def attention_params(self) -> int:

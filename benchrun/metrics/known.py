@@ -7,13 +7,13 @@ from typing import get_args
 
 from benchrun import hardware
 from benchrun.metrics.flops import Task
-from benchrun.model import ModelShape, Moe
+from benchrun.model import VOCAB_MULTIPLE, ModelShape, Moe
 from benchrun.parse.records import Facts, Log
 
 SAME_MODEL = 0.02
 """Relative difference of the active parameters that a padded vocabulary and small terms may make."""
-VOCAB_MULTIPLE, MOST_TP = 128, 8
-"""Megatron pads a vocabulary to 128 * tp; the tensor-parallel ranks of a log that does not say them are at most 8."""
+MOST_TP = 8
+"""Tensor-parallel ranks of a log that does not say them, at most: Megatron-LM pads a vocabulary to a multiple of tp."""
 
 
 @dataclass(frozen=True)

@@ -21,8 +21,6 @@ from benchrun.recipe.spec import RunSpec
 from benchrun.trainer import log, ranks
 
 FILE = "ceilings.json"
-VOCAB_MULTIPLE = 128
-"""Megatron pads the vocabulary to this."""
 GPU_SIZES = {"copy": 2**30, "collective": 2**28}
 CPU_SIZES = {"copy": 2**24, "collective": 2**20}
 """Bytes: far larger than a cache, and of a size at which a link is busy."""
@@ -64,7 +62,7 @@ def shapes(spec: RunSpec) -> list[Shape]:
         rows = max(routed * layout.ep // model.moe.num_experts, 1)
         inner = model.moe.ffn_hidden_size // layout.etp
         copies = layers * model.moe.num_experts / layout.ep
-    vocabulary = -(-model.vocab_size // VOCAB_MULTIPLE) * VOCAB_MULTIPLE // layout.tp
+    vocabulary = model.padded_vocab_size // layout.tp
     return [
         Shape("qkv", tokens, qkv // layout.tp, hidden, layers),
         Shape("proj", tokens, hidden, heads // layout.tp, layers),

@@ -16,9 +16,6 @@ from benchrun.trainer import weights
 from benchrun.trainer.config import has_transformer_engine
 from benchrun.trainer.layers import Attention, Norm
 
-VOCAB_MULTIPLE = 128
-"""The vocabulary is padded to this, as Megatron-LM does; not to a multiple of tp, so that layouts stay comparable."""
-
 
 def build_model(spec: RunSpec, config: TransformerConfig) -> list[Any]:
     """This rank's model: one chunk, or one a virtual pipeline stage, each wrapped for data parallelism."""
@@ -58,7 +55,7 @@ def _chunk(spec: RunSpec, config: TransformerConfig, stage: int) -> GPTModel:
     return GPTModel(
         config=config,
         transformer_layer_spec=_layer_spec(spec, config, vp_stage),
-        vocab_size=-(-model.vocab_size // VOCAB_MULTIPLE) * VOCAB_MULTIPLE,
+        vocab_size=model.padded_vocab_size,
         max_sequence_length=model.max_position_embeddings,
         pre_process=pre,
         post_process=post,

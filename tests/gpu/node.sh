@@ -34,7 +34,8 @@ link_gpus() {
 configure() {
   local gpus cpus host memory
   link_gpus
-  cpus=$(env -u OMP_NUM_THREADS nproc) host=$(uname -n | cut -d. -f1)
+  cpus=$(env -u OMP_NUM_THREADS nproc) # it would answer with the variable
+  cpus=$((gpus > cpus ? gpus : cpus)) host=$(uname -n | cut -d. -f1)
   memory=${MEM_MIB:-$(($(awk '/MemTotal/ {print $2}' /proc/meminfo) / 1024))}
   (umask 077 && head -c 128 /dev/urandom >"$DIR/etc/munge.key")
   # Named, because to find out which one the machine has needs systemd or a mount; none is used.
