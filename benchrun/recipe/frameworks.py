@@ -66,10 +66,12 @@ def _everywhere(draft: Draft, framework: Framework) -> Iterator[str]:
     layout, training = draft.layout, draft.training
     if training.recompute.policy is not None and framework not in JAX:
         yield f"{framework} knows no recompute.policy ({training.recompute.policy}): it belongs to maxtext and paxml"
-    if training.ceilings and framework not in ("megatron-core", "hf"):
-        yield f"{framework} measures no ceilings: training.ceilings must be false; the workers of this repository do"
-    if training.breakdown and framework != "megatron-core":
-        yield f"{framework} profiles no step: training.breakdown must be false; megatron-core does"
+    if framework not in ("megatron-core", "hf"):
+        ours = "must be false; the workers of this repository do"
+        if training.ceilings:
+            yield f"{framework} measures no ceilings: training.ceilings {ours}"
+        if training.breakdown:
+            yield f"{framework} profiles no step: training.breakdown {ours}"
     if layout.fsdp > 1 and framework in ("megatron-core", "megatron-lm", "nemo1"):
         yield f"{framework} is launched without FSDP: fsdp ({layout.fsdp}) must be 1; nemo2 and megatron-bridge have it"
     if layout.account_for_embedding_and_loss and framework == "nemo1":

@@ -105,11 +105,16 @@ def generated(folder, vocab_size):
 class TestTraining:
     """The loss falls, and does not depend on how many ranks there are."""
 
-    def test_two_ranks_are_the_run_of_one(self, tmp_path, lora):
-        losses, norms, _ = trained(tmp_path, spec_for("tiny-llama-lora", 2))
+    def test_two_ranks_are_the_run_of_one_and_one_more_step_is_profiled(self, tmp_path, lora):
+        losses, norms, log = trained(tmp_path, spec_for("tiny-llama-lora", 2, "training.breakdown=true"))
         assert losses == pytest.approx(lora[0], rel=2e-6)
         assert norms == pytest.approx(lora[1], rel=2e-5)
         assert losses[-1] < losses[0] - 0.1
+        text = log.read_text()
+        assert text.index("benchrun done") < text.index("benchrun breakdown")
+        assert parse_log(log).problems == ()
+        found = json.loads((tmp_path / "breakdown.json").read_text())
+        assert found["matmul_s"] > 0 and found["attention_s"] > 0 and found["communication_s"] > 0
 
     def test_whole_in_bf16_on_generated_conversations_with_recompute_on_two_ranks(self, tmp_path, lora):
         data = ("data.kind=synthetic", "data.num_workers=0")

@@ -12,7 +12,7 @@ from torch.utils.data import DataLoader
 
 from benchrun.errors import UserError
 from benchrun.recipe.spec import RunSpec
-from benchrun.trainer import ceiling, log, ranks
+from benchrun.trainer import breakdown, ceiling, log, ranks
 from benchrun.trainer.data import order
 
 try:
@@ -51,6 +51,7 @@ def train(spec: RunSpec) -> None:
     trainer.train()
     if here.rank == 0:
         log.say(log.usage(spec))
+    breakdown.measure(spec, trainer.once_more)
     torch.distributed.barrier()
     torch.distributed.destroy_process_group()
 
@@ -104,10 +105,21 @@ class _Trainer(Trainer):
 
     def get_train_dataloader(self) -> DataLoader:
         """The micro-batches of this rank, in order: a step holds the same samples at every number of ranks."""
+        return self._loader(slice(0, self.spec.training.steps * self.spec.num_microbatches))
+
+    def once_more(self) -> None:
+        """A step as ``train`` makes them, after its last: to be profiled."""
+        for batch in self._loader(slice(-self.spec.num_microbatches, None)):
+            self.training_step(self.model, batch)
+        self.accelerator.clip_grad_norm_(self.model.parameters(), self.args.max_grad_norm)
+        self.optimizer.step()
+        self.model.zero_grad()
+
+    def _loader(self, which: slice) -> DataLoader:
         spec = self.spec
         return DataLoader(
             self.train_dataset,
-            batch_sampler=order(spec, ranks.place().rank),
+            batch_sampler=order(spec, ranks.place().rank)[which],
             num_workers=spec.data.num_workers if spec.data.kind != "mock" else 0,
             pin_memory=spec.gpu != "CPU",
         )
