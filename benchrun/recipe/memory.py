@@ -29,6 +29,8 @@ class Memory:
     optimizer: float
     activations: float
     logits: float
+    placeholders: float
+    """What stands in autograd's hands for gradients that are added elsewhere: a matrix of each shape, kept for good."""
     step: float
     """What the optimizer's step makes and drops again, beyond the room that activations and logits have left."""
 
@@ -40,7 +42,7 @@ class Memory:
     @property
     def total(self) -> float:
         """Sum of the parts; the framework and NCCL take some GiB more."""
-        return self.states + self.gathered + self.activations + self.logits + self.step
+        return self.states + self.gathered + self.activations + self.logits + self.placeholders + self.step
 
     def parts(self) -> dict[str, float]:
         """The parts and their total, rounded to 0.01 GiB."""
@@ -76,6 +78,7 @@ def _stage(spec: RunSpec, first: bool) -> Memory:
         optimizer=states * _state_bytes(spec) / GIB,
         activations=kept / GIB,
         logits=logits / GIB,
+        placeholders=_placeholders(spec, output=not first or spec.layout.pp == 1) / GIB,
         step=max(0.0, step - kept - logits) / GIB,
     )
 
@@ -97,6 +100,24 @@ def _state_bytes(spec: RunSpec) -> int:
     if optimizer.precision_aware and not _fp8_weights(spec):
         copy = 2  # only what a BF16 weight lacks of FP32
     return copy + size[optimizer.exp_avg] + size[optimizer.exp_avg_sq]
+
+
+def _placeholders(spec: RunSpec, output: bool) -> float:
+    """Bytes of them: transformer-engine's for the matrices of a layer, Megatron's for the output layer."""
+    if spec.task == "lora" or spec.framework in JAX or spec.gpu == "CPU":
+        return 0.0
+    model, tp = spec.model, spec.layout.tp
+    hidden, queries = model.hidden_size, model.num_attention_heads * model.kv_channels
+    inner = model.moe.ffn_hidden_size / spec.layout.etp if model.moe else model.ffn_hidden_size / tp
+    shapes = {
+        ((queries + 2 * model.num_query_groups * model.kv_channels) / tp, hidden),
+        (hidden, queries / tp),
+        ((2 if model.gated else 1) * inner, hidden),
+        (hidden, inner),
+    }
+    if output:
+        shapes.add((model.vocab_size / tp, hidden))
+    return 2 * sum(rows * columns for rows, columns in shapes)
 
 
 def _gradient_copy(spec: RunSpec) -> int:

@@ -27,6 +27,7 @@ def fully_sharded(spec: RunSpec) -> dict[str, float]:
         "optimizer": trained * 8 / spec.num_gpus,
         "activations": activations.kept(spec, first=True, more=_eager_bytes(spec)),
         "logits": _logits(spec, narrow),
+        "placeholders": 0,
         "step": 0,
     }
 

@@ -136,7 +136,7 @@ def test_a_pipeline_holds_more_micro_batches_the_more_it_interleaves():
 
 def test_more_than_nine_tenths_is_a_warning_with_both_numbers():
     spec = resolve(Request("nemotron4-340b", "H100", "bf16", 128))
-    assert "needs about 79 GiB a GPU, and H100 has 80" in warning(spec)
+    assert "needs about 80 GiB a GPU, and H100 has 80" in warning(spec)
     assert warning(resolve(Request("nemotron4-340b", "H100", "bf16", 256))) is None
 
 
