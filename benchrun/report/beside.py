@@ -36,7 +36,10 @@ class Beside:
 
 
 def nearest(spec: RunSpec, published: Sequence[Reference]) -> Beside | None:
-    """What shares most conditions, of equals the best; for a proxy that nobody published, the whole model's speed."""
+    """What shares most conditions, one node or several among them, and of equals the best.
+
+    For a proxy that nobody published it is the whole model's speed.
+    """
     ours = conditions(spec)
     if entry := _nearest(ours, published):
         return Beside(entry, tokens_per_s_per_gpu(entry), None)
@@ -59,13 +62,19 @@ def _nearest(ours: Conditions, published: Sequence[Reference]) -> Reference | No
         and all(getattr(entry.key, name) == getattr(ours, name) for name in SAME)
     ]
 
-    def rank(entry: Reference) -> tuple[int, bool, bool, int, float]:
+    def rank(entry: Reference) -> tuple[int, bool, bool, bool, int, float]:
         hard = hard_differences(entry.key, ours)
         other_gpu, flawed = entry.key.gpu != ours.gpu, bool(set(entry.flags) - {"proxy"})
         soft = len(differences(entry.key, ours, ("framework",)))
-        return len(hard), other_gpu, flawed, soft, -tokens_per_s_per_gpu(entry)
+        other_network = _one_node(entry.key) != _one_node(ours)
+        return len(hard), other_gpu, flawed, other_network, soft, -tokens_per_s_per_gpu(entry)
 
     return min(able, key=rank, default=None)
+
+
+def _one_node(where: Conditions) -> bool | None:
+    found = hardware.gpu(where.gpu)
+    return where.num_gpus <= found.gpus_per_node if found and where.num_gpus else None
 
 
 def _arch(gpu: str) -> str | None:

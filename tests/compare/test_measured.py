@@ -243,6 +243,11 @@ def test_the_published_number_of_the_page_is_that_of_the_nearest_conditions():
     assert found.ratio(2 * found.tokens_per_s, None) == 2
 
 
+def test_a_number_of_one_node_stands_beside_one_node_even_where_several_were_faster():
+    found = nearest(resolve(Request("llama2-70b-lora-hf", "H200", "bf16", 2)), load_references())
+    assert (found.entry.key.num_gpus, found.entry.value) == (8, 1.247)
+
+
 def test_beside_a_proxy_stands_the_whole_model_and_its_flops():
     spec = resolve(Request("llama2-70b", "H200", "fp8", 4, "megatron-core"))
     found = nearest(spec, load_references())
