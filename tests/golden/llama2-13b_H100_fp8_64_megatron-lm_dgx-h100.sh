@@ -59,7 +59,7 @@ command=(
   --attention-dropout 0 --hidden-dropout 0
   # layout
   --tensor-model-parallel-size 1 --pipeline-model-parallel-size 4 --context-parallel-size 1
-  --num-layers-per-virtual-pipeline-stage 1
+  --num-virtual-stages-per-pipeline-rank 10
   --use-distributed-optimizer
   --overlap-grad-reduce
   --overlap-param-gather

@@ -61,7 +61,7 @@ command=(
   --attention-dropout 0 --hidden-dropout 0
   # layout
   --tensor-model-parallel-size 8 --pipeline-model-parallel-size 8 --context-parallel-size 2
-  --num-layers-per-virtual-pipeline-stage 1
+  --num-virtual-stages-per-pipeline-rank 8
   --account-for-embedding-in-pipeline-split --account-for-loss-in-pipeline-split
   --sequence-parallel
   --tp-comm-overlap

@@ -61,7 +61,7 @@ command=(
   --attention-dropout 0 --hidden-dropout 0
   # layout
   --tensor-model-parallel-size 4 --pipeline-model-parallel-size 8 --context-parallel-size 1
-  --num-layers-per-virtual-pipeline-stage 2
+  --num-virtual-stages-per-pipeline-rank 5
   --sequence-parallel
   --tp-comm-overlap
   --use-distributed-optimizer

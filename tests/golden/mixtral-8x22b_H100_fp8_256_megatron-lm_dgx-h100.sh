@@ -67,7 +67,7 @@ command=(
   --expert-model-parallel-size 8 --expert-tensor-parallel-size 1
   # layout
   --tensor-model-parallel-size 4 --pipeline-model-parallel-size 4 --context-parallel-size 8
-  --num-layers-per-virtual-pipeline-stage 1
+  --num-virtual-stages-per-pipeline-rank 14
   --sequence-parallel
   --tp-comm-overlap
   --use-distributed-optimizer

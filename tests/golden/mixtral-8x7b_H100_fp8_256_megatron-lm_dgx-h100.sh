@@ -66,7 +66,7 @@ command=(
   --expert-model-parallel-size 8 --expert-tensor-parallel-size 1
   # layout
   --tensor-model-parallel-size 1 --pipeline-model-parallel-size 4 --context-parallel-size 1
-  --num-layers-per-virtual-pipeline-stage 1
+  --num-virtual-stages-per-pipeline-rank 8
   --use-distributed-optimizer
   --overlap-grad-reduce
   --overlap-param-gather

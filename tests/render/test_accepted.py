@@ -132,6 +132,14 @@ def test_python_drivers_call_what_there_is(tmp_path, framework, file, release, k
     assert ("PackedSequenceSpecs" in seen) == (task != "pretrain" and "data.kind=synthetic" in more)
 
 
+def test_megatron_lm_has_the_virtual_stages_of_the_spec(tmp_path):
+    """Its layers a virtual stage say nothing where embedding and output layer count as layers too."""
+    counted = ("model.num_layers=78", "layout.vp=5", "layout.account_for_embedding_and_loss=true")
+    words = command(render(spec(tmp_path, "llama", "megatron-lm", *SPREAD, *counted))["job.sh"])
+    assert words[words.index("--num-virtual-stages-per-pipeline-rank") + 1] == "5"
+    assert "--num-layers-per-virtual-pipeline-stage" not in words
+
+
 def of_type(kind: str, value: str) -> bool:
     """As MaxText's pyconfig reads a value: the type of the default decides."""
     if kind == "bool":
