@@ -43,7 +43,7 @@ def unable(draft: Draft, num_gpus: int, precision: Precision, framework: Framewo
     """Every reason why ``framework`` cannot run ``draft``; nothing where it can."""
     yield from _everywhere(draft, framework)
     if framework in MEGATRONS | JAX:
-        yield from _on_gpus(draft, precision, framework)
+        yield from _on_gpus(draft, precision, framework, task)
     if framework == "megatron-core":
         yield from worker_refusals(draft, precision)
     else:
@@ -81,7 +81,7 @@ def _everywhere(draft: Draft, framework: Framework) -> Iterator[str]:
             yield f"tp_comm_overlap needs tp ({layout.tp}) > 1 and sequence_parallel"
 
 
-def _on_gpus(draft: Draft, precision: Precision, framework: Framework) -> Iterator[str]:
+def _on_gpus(draft: Draft, precision: Precision, framework: Framework, task: Task) -> Iterator[str]:
     if precision == "fp32":
         yield f"{framework} is launched in bf16 or fp8, not in fp32"
     if draft.cluster.gpu == "CPU":
@@ -89,6 +89,9 @@ def _on_gpus(draft: Draft, precision: Precision, framework: Framework) -> Iterat
     fp8 = draft.training.fp8
     if precision == "fp8" and fp8.recipe != "delayed" and framework in ("nemo1", *JAX):
         yield f"{framework} scales FP8 by the history alone: fp8.recipe must be delayed, not {fp8.recipe}"
+    held = precision == "fp8" and fp8.param_gather and not draft.training.distributed_optimizer
+    if held and framework in MEGATRONS and task != "lora":  # weights beside adapters no optimizer changes
+        yield "fp8.param_gather needs distributed_optimizer: one of the two must change"
 
 
 def _nemo1(draft: Draft, task: Task) -> Iterator[str]:
@@ -99,13 +102,17 @@ def _nemo1(draft: Draft, task: Task) -> Iterator[str]:
         yield f"nemo1 must know its release: the image's name ({image}) must hold one of {legal}"
     if task != "pretrain":
         yield f"NeMo 1 fine-tunes nothing but a .nemo checkpoint, and here weights are random: take nemo2 for {task}"
+    training = draft.training
+    if not training.distributed_optimizer and (training.overlap_grad_reduce or not training.grad_reduce_in_fp32):
+        how = "grad_reduce_in_fp32 must be true, overlap_grad_reduce and overlap_param_gather false"
+        yield f"without distributed_optimizer NeMo 1 reduces gradients in FP32, after the backward pass: {how}"
     if moe is None:
         return
     if moe.force_balance:
         yield "NeMo 1 cannot force equal load: moe.force_balance must be false; moe.capacity_factor 1 evens it out"
     if layout.etp != layout.tp:
         yield f"NeMo 1 splits experts like everything else: etp ({layout.etp}) must be tp ({layout.tp})"
-    if not draft.training.distributed_optimizer:
+    if not training.distributed_optimizer:
         yield "NeMo 1 trains experts with Megatron's distributed optimizer: distributed_optimizer must be true"
     if release == "24.05" and layout.ep > 1 and layout.cp > 1:
         yield f"NeMo 24.05 has no context parallelism with spread experts: cp ({layout.cp}), or ep, must be 1"

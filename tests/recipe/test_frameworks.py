@@ -123,6 +123,23 @@ def test_full_precision_is_for_the_worker(tmp_path, framework):
         resolved(tmp_path, framework, precision="fp32")
 
 
+UNCUT = ("model.num_layers=2", "training.distributed_optimizer=false", "training.overlap_param_gather=false")
+IN_FP32 = (*UNCUT, "training.overlap_grad_reduce=false", "training.grad_reduce_in_fp32=true")
+
+
+@pytest.mark.parametrize("framework", ["megatron-lm", "nemo1", "nemo2", "megatron-bridge"])
+def test_weights_are_trained_in_fp8_only_by_the_distributed_optimizer(tmp_path, framework):
+    with pytest.raises(UserError, match=r"fp8\.param_gather needs distributed_optimizer"):
+        resolved(tmp_path, framework, *IN_FP32, precision="fp8")
+    assert resolved(tmp_path, framework, *IN_FP32, "training.fp8.param_gather=false", precision="fp8")
+
+
+def test_nemo1_without_distributed_optimizer_reduces_gradients_in_its_own_way(tmp_path):
+    with pytest.raises(UserError, match="grad_reduce_in_fp32 must be true, overlap_grad_reduce"):
+        resolved(tmp_path, "nemo1", *UNCUT)
+    assert resolved(tmp_path, "nemo1", *IN_FP32)
+
+
 @pytest.mark.parametrize("framework", ["nemo1", "maxtext"])
 def test_frameworks_of_2024_know_only_delayed_scaling(tmp_path, framework):
     with pytest.raises(UserError, match=r"fp8\.recipe must be delayed, not tensorwise"):

@@ -140,6 +140,16 @@ def test_megatron_lm_has_the_virtual_stages_of_the_spec(tmp_path):
     assert "--num-layers-per-virtual-pipeline-stage" not in words
 
 
+@pytest.mark.parametrize(
+    ("framework", "file"), [("nemo2", "train_nemo2.py"), ("megatron-bridge", "train_megatron_bridge.py")]
+)
+@pytest.mark.parametrize("held", [True, False])
+def test_the_weights_beside_adapters_are_in_fp8_where_the_spec_says_so(tmp_path, framework, file, held):
+    whole = ("training.distributed_optimizer=false", "training.overlap_param_gather=false")
+    run = spec(tmp_path, "llama", framework, *SPREAD, *whole, f"training.fp8.param_gather={held}".lower(), task="lora")
+    assert render(run)[file].count(f"fp8_param_gather={held},") == 2
+
+
 def of_type(kind: str, value: str) -> bool:
     """As MaxText's pyconfig reads a value: the type of the default decides."""
     if kind == "bool":
