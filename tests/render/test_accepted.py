@@ -179,6 +179,26 @@ def test_maxtext_knows_every_key_and_its_type(tmp_path, release, fsdp, precision
     assert values["quantization"] == ("fp8" if precision == "fp8" else "")
 
 
+@pytest.mark.parametrize("warmup", [0, 3, 29, 47, 50])
+def test_every_step_of_a_warmup_is_one_and_none_outlasts_the_schedule(tmp_path, warmup):
+    """As each release reads it: MaxText cuts the fraction's steps, Megatron wants a step of decay."""
+    more = ("model.num_layers=2", f"training.lr_warmup_steps={warmup}", "training.steps=47")
+    words = command(render(spec(tmp_path, "llama", "maxtext", *more))["job.sh"])
+    told = dict(word.split("=", 1) for word in words[4:])
+    steps = int(told["learning_rate_schedule_steps"])
+    assert int(steps * float(told["warmup_steps_fraction"])) == warmup < steps
+    words = command(render(spec(tmp_path, "llama", "megatron-lm", *SPREAD[:1], SPREAD[2], *more))["job.sh"])
+    assert int(words[words.index("--lr-warmup-iters") + 1]) == warmup
+    assert int(words[words.index("--lr-decay-iters") + 1]) == max(47, warmup + 1)
+    text = render(spec(tmp_path, "llama", "megatron-bridge", *SPREAD[:1], SPREAD[2], *more))["train_megatron_bridge.py"]
+    assert f"lr_decay_iters={max(47, warmup + 1)}," in text
+
+
+def test_paxml_is_told_the_seed(tmp_path):
+    run = spec(tmp_path, "gpt3", "paxml", "layout.fsdp=128", "training.seed=77")
+    assert "task.train.random_seed = 77" in render(run)["paxml_point.py"]
+
+
 def test_maxtext_spreads_weights_over_nodes_where_told(tmp_path):
     words = command(render(spec(tmp_path, "llama", "maxtext", "layout.fsdp=128"))["job.sh"])
     assert {"ici_fsdp_parallelism=8", "dcn_fsdp_parallelism=16", "dcn_data_parallelism=4"} <= set(words)
