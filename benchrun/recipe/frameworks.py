@@ -9,13 +9,15 @@ import re
 from collections.abc import Iterator
 
 from benchrun.recipe.draft import Draft
-from benchrun.recipe.spec import Framework, Precision, Task, Training
+from benchrun.recipe.spec import Data, Framework, Precision, Task, Training
 from benchrun.recipe.worker import worker_only, worker_refusals
 
 NEMO1_RELEASES = ("24.05", "24.09", "24.12")
 MEGATRONS: frozenset[Framework] = frozenset({"megatron-lm", "nemo1", "nemo2", "megatron-bridge"})
 """Those that train Megatron's model on GPUs, with transformer-engine."""
 JAX: frozenset[Framework] = frozenset({"maxtext", "paxml"})
+AS_LONG_AS_A_SEQUENCE: frozenset[Framework] = frozenset({"nemo1", "nemo2", "megatron-bridge", "paxml"})
+"""Those whose table of learned positions has the length of a sequence, whatever max_position_embeddings says."""
 PAXML_SUMMARY_STEPS = 10
 """SUMMARY_INTERVAL_STEPS in templates/frameworks/paxml_point.py.j2."""
 
@@ -42,6 +44,8 @@ def nemo_release(image: str | None) -> str | None:
 def unable(draft: Draft, num_gpus: int, precision: Precision, framework: Framework, task: Task) -> Iterator[str]:
     """Every reason why ``framework`` cannot run ``draft``; nothing where it can."""
     yield from _everywhere(draft, framework)
+    if framework in AS_LONG_AS_A_SEQUENCE and draft.model.position_embedding == "learned":
+        yield from _positions(draft, framework)
     if framework in MEGATRONS | JAX:
         yield from _on_gpus(draft, precision, framework, task)
     if framework == "megatron-core":
@@ -55,8 +59,8 @@ def unable(draft: Draft, num_gpus: int, precision: Precision, framework: Framewo
     if framework in ("nemo2", "megatron-bridge"):
         yield from _whole_fsdp(draft, num_gpus, framework, task)
     if framework in JAX:
-        yield from _jax(draft, num_gpus, precision, framework, task)
-        yield from _left_to_xla(draft.training, framework)
+        yield from _jax(draft, num_gpus, framework, task)
+        yield from _left_to_xla(draft.training, precision, framework)
         yield from _maxtext(draft) if framework == "maxtext" else _paxml(draft, num_gpus)
     if draft.data.kind == "synthetic" and task != "pretrain":
         yield from _conversations(draft, framework, task)
@@ -79,6 +83,12 @@ def _everywhere(draft: Draft, framework: Framework) -> Iterator[str]:
             yield f"{framework} has no userbuffers: tp_comm_overlap must be false"
         elif layout.tp == 1 or not layout.sequence_parallel:
             yield f"tp_comm_overlap needs tp ({layout.tp}) > 1 and sequence_parallel"
+
+
+def _positions(draft: Draft, framework: Framework) -> Iterator[str]:
+    if (longest := draft.model.max_position_embeddings) != draft.seq_length:
+        what = f"max_position_embeddings ({longest}) must be seq_length ({draft.seq_length})"
+        yield f"{framework} learns a position for each token of a sequence, and no more: {what}"
 
 
 def _on_gpus(draft: Draft, precision: Precision, framework: Framework, task: Task) -> Iterator[str]:
@@ -145,7 +155,7 @@ def _conversations(draft: Draft, framework: Framework, task: Task) -> Iterator[s
         yield f"{what} must be at most {most}, for {said.lengths} lengths in sequences of {draft.seq_length}"
 
 
-def _jax(draft: Draft, num_gpus: int, precision: Precision, framework: Framework, task: Task) -> Iterator[str]:
+def _jax(draft: Draft, num_gpus: int, framework: Framework, task: Task) -> Iterator[str]:
     layout, training, per_node = draft.layout, draft.training, min(num_gpus, draft.cluster.gpus_per_node)
     if task != "pretrain":
         yield f"{framework} is launched for pretraining alone, not for {task}"
@@ -163,12 +173,16 @@ def _jax(draft: Draft, num_gpus: int, precision: Precision, framework: Framework
         yield f"{framework} has no selective recompute: name a recompute.policy, or take none or full"
     if training.recompute.policy and training.recompute.policy not in REMAT[framework]:
         yield f"{framework} has no policy '{training.recompute.policy}'; it could be {', '.join(REMAT[framework])}"
+    if (workers := draft.data.num_workers) != (usual := Data().num_workers):
+        yield f"{framework} starts no process for its data: data.num_workers ({workers}) must be left at {usual}"
+
+
+def _left_to_xla(training: Training, precision: Precision, framework: Framework) -> Iterator[str]:
     fp8 = training.fp8
     if precision == "fp8" and (fp8.format, fp8.amax_history_len, fp8.amax_compute_algo) != ("hybrid", 1024, "max"):
         yield f"{framework}'s FP8 is fixed: format hybrid, amax_history_len 1024, amax_compute_algo max"
-
-
-def _left_to_xla(training: Training, framework: Framework) -> Iterator[str]:
+    if precision == "fp8" and not fp8.param_gather:
+        yield f"{framework} leaves it to XLA where weights become FP8: training.fp8.param_gather must be true"
     for name in ("distributed_optimizer", "overlap_grad_reduce", "overlap_param_gather", "grad_reduce_in_fp32"):
         if (default := getattr(Training(), name)) != getattr(training, name):
             yield f"{framework} leaves it to XLA: training.{name} must be {str(default).lower()}"
@@ -194,9 +208,6 @@ def _paxml(draft: Draft, num_gpus: int) -> Iterator[str]:
     yield from _differing(draft, "paxml", {**wanted, "num_query_groups": model.num_attention_heads})
     if model.kv_channels * model.num_attention_heads != model.hidden_size:
         yield f"paxml wants kv_channels ({model.kv_channels}) to be hidden_size / num_attention_heads"
-    if model.max_position_embeddings != draft.seq_length:
-        longest = model.max_position_embeddings
-        yield f"paxml learns a position for each token: max_position_embeddings ({longest}) must be seq_length"
     if draft.training.steps % PAXML_SUMMARY_STEPS:
         every = f"a rate every {PAXML_SUMMARY_STEPS} steps, and the last would not be seen"
         yield f"paxml says {every}: training.steps ({draft.training.steps}) must be a multiple"

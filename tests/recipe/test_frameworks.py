@@ -40,6 +40,7 @@ TP = ("layout.tp=2", "layout.sequence_parallel=true")
     ("framework", "overrides", "model"),
     [
         ("megatron-lm", (), DENSE),
+        ("megatron-lm", ("seq_length=1024",), GPT),
         ("megatron-core", (*TP, "training.tp_comm_overlap=true"), DENSE),
         ("nemo1", (), DENSE),
         ("nemo1", ("layout.ep=8",), EXPERTS),
@@ -79,6 +80,12 @@ def test_what_a_framework_can_run_is_not_refused(tmp_path, framework, overrides,
         ("paxml", ("training.overlap_param_gather=false",), GPT, "training.overlap_param_gather must be true"),
         ("paxml", ("training.steps=45",), GPT, "training.steps (45) must be a multiple"),
         ("nemo2", ("training.seed=7",), DENSE, "training.seed must be 1234"),
+        ("maxtext", (FSDP, "data.num_workers=2"), DENSE, "data.num_workers (2) must be left at 1"),
+        ("paxml", ("data.num_workers=0",), GPT, "data.num_workers (0) must be left at 1"),
+        ("nemo2", ("seq_length=1024",), GPT, "max_position_embeddings (2048) must be seq_length (1024)"),
+        ("nemo1", ("seq_length=1024",), GPT, "nemo1 learns a position for each token of a sequence"),
+        ("megatron-bridge", ("seq_length=1024",), GPT, "megatron-bridge learns a position"),
+        ("paxml", ("seq_length=1024",), GPT, "paxml learns a position"),
         ("paxml", (FSDP,), DENSE, "activation must be gelu, not swiglu"),
         ("paxml", (FSDP, "mbs=1"), GPT, "gbs (128) must be mbs * GPUs (1 * 64)"),
     ],
@@ -138,6 +145,12 @@ def test_nemo1_without_distributed_optimizer_reduces_gradients_in_its_own_way(tm
     with pytest.raises(UserError, match="grad_reduce_in_fp32 must be true, overlap_grad_reduce"):
         resolved(tmp_path, "nemo1", *UNCUT)
     assert resolved(tmp_path, "nemo1", *IN_FP32)
+
+
+@pytest.mark.parametrize(("framework", "model"), [("maxtext", DENSE), ("paxml", GPT)])
+def test_jax_cannot_be_told_where_weights_become_fp8(tmp_path, framework, model):
+    with pytest.raises(UserError, match=r"training\.fp8\.param_gather must be true"):
+        resolved(tmp_path, framework, "training.fp8.param_gather=false", model=model, precision="fp8")
 
 
 @pytest.mark.parametrize("framework", ["nemo1", "maxtext"])
