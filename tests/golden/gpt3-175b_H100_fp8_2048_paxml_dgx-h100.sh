@@ -60,7 +60,8 @@ command=(
 rank='export RANK=$SLURM_PROCID LOCAL_RANK=$SLURM_LOCALID WORLD_SIZE=$SLURM_NTASKS
 exec 2>&1  # its steps are told on stderr
 node=$((SLURM_LOCALID / 4))  # the NUMA node beside this rank'"'"'s GPU
-exec numactl --cpunodebind=$node --membind=$node "$@"'
+# Not numactl: this runs inside the image, and those for JAX install none. Memory is taken beside the CPU anyway.
+exec taskset --cpu-list "$(cat /sys/devices/system/node/node$node/cpulist)" "$@"'
 
 # Beside the training, on every node: clocks, power, temperature. Without it the run is the same. The memory is the
 # training's already, and this takes none of it away (--mem=0).

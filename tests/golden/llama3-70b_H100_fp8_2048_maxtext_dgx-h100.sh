@@ -80,7 +80,8 @@ command=(
 # shellcheck disable=SC2016  # expanded by each rank, not here
 rank='export RANK=$SLURM_PROCID LOCAL_RANK=$SLURM_LOCALID WORLD_SIZE=$SLURM_NTASKS
 node=$((SLURM_LOCALID / 4))  # the NUMA node beside this rank'"'"'s GPU
-exec numactl --cpunodebind=$node --membind=$node "$@"'
+# Not numactl: this runs inside the image, and those for JAX install none. Memory is taken beside the CPU anyway.
+exec taskset --cpu-list "$(cat /sys/devices/system/node/node$node/cpulist)" "$@"'
 
 # Beside the training, on every node: clocks, power, temperature. Without it the run is the same. The memory is the
 # training's already, and this takes none of it away (--mem=0).

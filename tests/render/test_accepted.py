@@ -199,6 +199,15 @@ def test_paxml_is_told_the_seed(tmp_path):
     assert "task.train.random_seed = 77" in render(run)["paxml_point.py"]
 
 
+@pytest.mark.parametrize(("kind", "framework"), [("llama", "maxtext"), ("gpt3", "paxml")])
+def test_images_for_jax_bind_a_rank_without_numactl(tmp_path, kind, framework):
+    inside = render(spec(tmp_path, kind, framework, "layout.fsdp=128"))["job.sh"]
+    assert "exec numactl" not in inside
+    assert 'exec taskset --cpu-list "$(cat /sys/devices/system/node/node$node/cpulist)" "$@"' in inside
+    host = ("cluster.container.runtime=apptainer", "cluster.container.options=[]")
+    assert "exec numactl" in render(spec(tmp_path, kind, framework, "layout.fsdp=128", *host))["job.sh"]
+
+
 def test_maxtext_spreads_weights_over_nodes_where_told(tmp_path):
     words = command(render(spec(tmp_path, "llama", "maxtext", "layout.fsdp=128"))["job.sh"])
     assert {"ici_fsdp_parallelism=8", "dcn_fsdp_parallelism=16", "dcn_data_parallelism=4"} <= set(words)
