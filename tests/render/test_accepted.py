@@ -143,6 +143,15 @@ def test_megatron_lm_has_the_virtual_stages_of_the_spec(tmp_path):
 @pytest.mark.parametrize(
     ("framework", "file"), [("nemo2", "train_nemo2.py"), ("megatron-bridge", "train_megatron_bridge.py")]
 )
+@pytest.mark.parametrize("task", ["lora", "sft"])
+def test_adapters_are_trained_without_the_fused_loss(tmp_path, framework, file, task):
+    text = render(spec(tmp_path, "llama", framework, *SPREAD, task=task))[file]
+    assert f"cross_entropy_loss_fusion={task != 'lora'}," in text
+
+
+@pytest.mark.parametrize(
+    ("framework", "file"), [("nemo2", "train_nemo2.py"), ("megatron-bridge", "train_megatron_bridge.py")]
+)
 @pytest.mark.parametrize("held", [True, False])
 def test_the_weights_beside_adapters_are_in_fp8_where_the_spec_says_so(tmp_path, framework, file, held):
     whole = ("training.distributed_optimizer=false", "training.overlap_param_gather=false")
