@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from benchrun.model import Moe
 from benchrun.recipe.draft import Draft
 from benchrun.recipe.spec import Data, Framework, Precision, Task, Training
 from benchrun.recipe.worker import worker_only, worker_refusals
@@ -53,7 +54,7 @@ def unable(draft: Draft, num_gpus: int, precision: Precision, framework: Framewo
     else:
         yield from worker_only(draft, precision, framework)
     if framework == "nemo1":
-        yield from _nemo1(draft, task)
+        yield from _nemo1(draft, precision, task)
     if framework == "nemo2" and draft.data.kind == "mock" and draft.training.seed != Training().seed:
         yield f"NeMo 2's mock data and weights have a seed of their own: training.seed must be {Training().seed}"
     if framework in ("nemo2", "megatron-bridge"):
@@ -104,20 +105,23 @@ def _on_gpus(draft: Draft, precision: Precision, framework: Framework, task: Tas
         yield "fp8.param_gather needs distributed_optimizer: one of the two must change"
 
 
-def _nemo1(draft: Draft, task: Task) -> Iterator[str]:
-    layout, moe, image = draft.layout, draft.model.moe, draft.cluster.container.image or draft.image
+def _nemo1(draft: Draft, precision: Precision, task: Task) -> Iterator[str]:
+    training, image = draft.training, draft.cluster.container.image or draft.image
     release = nemo_release(image)
     if release not in NEMO1_RELEASES:
         legal = ", ".join(NEMO1_RELEASES)
         yield f"nemo1 must know its release: the image's name ({image}) must hold one of {legal}"
     if task != "pretrain":
         yield f"NeMo 1 fine-tunes nothing but a .nemo checkpoint, and here weights are random: take nemo2 for {task}"
-    training = draft.training
     if not training.distributed_optimizer and (training.overlap_grad_reduce or not training.grad_reduce_in_fp32):
         how = "grad_reduce_in_fp32 must be true, overlap_grad_reduce and overlap_param_gather false"
         yield f"without distributed_optimizer NeMo 1 reduces gradients in FP32, after the backward pass: {how}"
-    if moe is None:
-        return
+    if draft.model.moe is not None:
+        yield from _nemo1_experts(draft, draft.model.moe, precision, release)
+
+
+def _nemo1_experts(draft: Draft, moe: Moe, precision: Precision, release: str | None) -> Iterator[str]:
+    layout, training = draft.layout, draft.training
     if moe.force_balance:
         yield "NeMo 1 cannot force equal load: moe.force_balance must be false; moe.capacity_factor 1 evens it out"
     if layout.etp != layout.tp:
@@ -126,6 +130,8 @@ def _nemo1(draft: Draft, task: Task) -> Iterator[str]:
         yield "NeMo 1 trains experts with Megatron's distributed optimizer: distributed_optimizer must be true"
     if release == "24.05" and layout.ep > 1 and layout.cp > 1:
         yield f"NeMo 24.05 has no context parallelism with spread experts: cp ({layout.cp}), or ep, must be 1"
+    if release == "24.05" and precision == "fp8" and training.fp8.param_gather:
+        yield "NeMo 24.05's megatron-core trains experts and knows no FP8 weights: fp8.param_gather must be false"
 
 
 def _whole_fsdp(draft: Draft, num_gpus: int, framework: Framework, task: Task) -> Iterator[str]:

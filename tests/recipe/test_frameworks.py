@@ -153,6 +153,13 @@ def test_jax_cannot_be_told_where_weights_become_fp8(tmp_path, framework, model)
         resolved(tmp_path, framework, "training.fp8.param_gather=false", model=model, precision="fp8")
 
 
+def test_the_experts_of_nemo_24_05_have_no_weights_in_fp8(tmp_path):
+    spread = ("layout.ep=8", "model.num_layers=2")
+    with pytest.raises(UserError, match=r"knows no FP8 weights: fp8\.param_gather must be false"):
+        resolved(tmp_path, "nemo1", *spread, model=EXPERTS, precision="fp8", image="nemo:24.05")
+    assert resolved(tmp_path, "nemo1", *spread, model=EXPERTS, precision="fp8")
+
+
 @pytest.mark.parametrize("framework", ["nemo1", "maxtext"])
 def test_frameworks_of_2024_know_only_delayed_scaling(tmp_path, framework):
     with pytest.raises(UserError, match=r"fp8\.recipe must be delayed, not tensorwise"):

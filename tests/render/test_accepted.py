@@ -54,6 +54,8 @@ def command(job: str) -> list[str]:
 def test_nemo1_reads_every_key(tmp_path, release, kind, precision):
     image = f"image=nvcr.io/nvidia/nemo:{release}"
     wide = [text for text in WIDE[kind] if release != "24.05" or "cp=" not in text]
+    if (release, kind) == ("24.05", "grok"):
+        wide.append("training.fp8.param_gather=false")
     text = render(spec(tmp_path, kind, "nemo1", image, *wide, precision=precision))["nemo1.yaml"]
     keys = set(leaves(yaml.safe_load(text)))
     assert {"trainer.max_steps", "model.num_layers", "model.optim.lr"} <= keys
