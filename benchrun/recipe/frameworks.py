@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from benchrun.model import Moe
 from benchrun.recipe.draft import Draft
-from benchrun.recipe.spec import Data, Framework, Precision, Task, Training
+from benchrun.recipe.spec import Data, Framework, Precision, Recompute, Task, Training
 from benchrun.recipe.worker import worker_only, worker_refusals
 
 NEMO1_RELEASES = ("24.05", "24.09", "24.12")
@@ -175,12 +175,19 @@ def _jax(draft: Draft, num_gpus: int, framework: Framework, task: Task) -> Itera
         yield f"{framework} makes its own tokens: data.kind must be mock, not {draft.data.kind}"
     if draft.cluster.scheduler != "slurm":
         yield f"{framework} learns from Slurm which rank it is: cluster.scheduler must be slurm"
-    if training.recompute.granularity == "selective":
-        yield f"{framework} has no selective recompute: name a recompute.policy, or take none or full"
-    if training.recompute.policy and training.recompute.policy not in REMAT[framework]:
-        yield f"{framework} has no policy '{training.recompute.policy}'; it could be {', '.join(REMAT[framework])}"
+    yield from _rematerialized(training.recompute, framework)
     if (workers := draft.data.num_workers) != (usual := Data().num_workers):
         yield f"{framework} starts no process for its data: data.num_workers ({workers}) must be left at {usual}"
+
+
+def _rematerialized(recompute: Recompute, framework: Framework) -> Iterator[str]:
+    if recompute.granularity == "selective":
+        yield f"{framework} has no selective recompute: name a recompute.policy, or take none or full"
+    if recompute.granularity == "full" and (recompute.method, recompute.num_layers) != ("uniform", 1):
+        how = f"recompute.method ({recompute.method}) must be uniform, num_layers ({recompute.num_layers}) 1"
+        yield f"{framework} recomputes every layer, each for itself: {how}"
+    if recompute.policy and recompute.policy not in REMAT[framework]:
+        yield f"{framework} has no policy '{recompute.policy}'; it could be {', '.join(REMAT[framework])}"
 
 
 def _left_to_xla(training: Training, precision: Precision, framework: Framework) -> Iterator[str]:

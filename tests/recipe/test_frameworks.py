@@ -33,6 +33,7 @@ points: [{{gpu: H100, precision: {precision}, num_gpus: 64, mbs: 2, gbs: 128, la
 
 
 FSDP = "layout.fsdp=64"
+BLOCKS = "training.recompute={granularity: full, method: block, num_layers: 2}"
 TP = ("layout.tp=2", "layout.sequence_parallel=true")
 
 
@@ -48,6 +49,7 @@ TP = ("layout.tp=2", "layout.sequence_parallel=true")
         ("megatron-bridge", (*TP, "training.tp_comm_overlap=true"), DENSE),
         ("maxtext", (FSDP,), DENSE),
         ("maxtext", (FSDP, "training.recompute.policy=save_qkv_proj"), DENSE),
+        ("paxml", ("layout.fsdp=8", BLOCKS.replace("block, num_layers: 2", "uniform, num_layers: 1")), GPT),
         ("paxml", ("layout.fsdp=8", "training.recompute.policy=SAVE_DOT_ONLY"), GPT),
     ],
 )
@@ -75,6 +77,7 @@ def test_what_a_framework_can_run_is_not_refused(tmp_path, framework, overrides,
         ("maxtext", (FSDP,), EXPERTS, "maxtext is launched for dense models"),
         ("maxtext", (FSDP, "training.recompute.policy=save_all"), DENSE, "maxtext has no policy 'save_all'"),
         ("maxtext", (FSDP, "training.recompute.granularity=selective"), DENSE, "has no selective recompute"),
+        ("maxtext", (FSDP, BLOCKS), DENSE, "recompute.method (block) must be uniform, num_layers (2) 1"),
         ("maxtext", ("layout.fsdp=24",), DENSE, "fsdp (24) must"),
         ("maxtext", ("training.grad_reduce_in_fp32=true",), DENSE, "training.grad_reduce_in_fp32 must be false"),
         ("paxml", ("training.overlap_param_gather=false",), GPT, "training.overlap_param_gather must be true"),
