@@ -134,6 +134,14 @@ def test_python_drivers_call_what_there_is(tmp_path, framework, file, release, k
     assert ("PackedSequenceSpecs" in seen) == (task != "pretrain" and "data.kind=synthetic" in more)
 
 
+@pytest.mark.parametrize("bias", [True, False])
+def test_megatron_lm_fuses_no_bias_with_an_activation_that_it_cannot(tmp_path, bias):
+    """Without biases it turns the fusion off by itself."""
+    run = spec(tmp_path, "nemotron", "megatron-lm", *SPREAD, f"model.bias={bias}".lower())
+    words = command(render(run)["job.sh"])
+    assert ("--no-bias-gelu-fusion" in words) == bias
+
+
 def test_megatron_lm_has_the_virtual_stages_of_the_spec(tmp_path):
     """Its layers a virtual stage say nothing where embedding and output layer count as layers too."""
     counted = ("model.num_layers=78", "layout.vp=5", "layout.account_for_embedding_and_loss=true")
