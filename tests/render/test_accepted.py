@@ -271,6 +271,15 @@ def test_synthetic_data_reach_nemo1(tmp_path):
     assert "'model.data.data_prefix=[1.0,'\"$BENCHRUN_DATA\"/vocab" in job
 
 
+@pytest.mark.parametrize("runtime", ["pyxis", "podman"])
+def test_an_image_keeps_the_path_by_which_it_finds_its_framework(tmp_path, runtime):
+    """The submitting shell's PYTHONPATH does not take its place."""
+    options = (f"cluster.container.runtime={runtime}", "cluster.container.options=[]")
+    job = render(spec(tmp_path, "llama", "nemo2", *SPREAD, *options))["job.sh"]
+    assert "WORLD_SIZE" in job
+    assert "PYTHONPATH" not in job
+
+
 def test_a_hostile_name_stays_a_value(tmp_path):
     """Nothing from a recipe is code: a name of a layer with quotes in it comes out as a string."""
     nasty = """x"); import os  # """
