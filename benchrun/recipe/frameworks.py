@@ -116,6 +116,8 @@ def _nemo1(draft: Draft, precision: Precision, task: Task) -> Iterator[str]:
     if not training.distributed_optimizer and (training.overlap_grad_reduce or not training.grad_reduce_in_fp32):
         how = "grad_reduce_in_fp32 must be true, overlap_grad_reduce and overlap_param_gather false"
         yield f"without distributed_optimizer NeMo 1 reduces gradients in FP32, after the backward pass: {how}"
+    if training.tp_comm_overlap and release in ("24.05", "24.09") and draft.cluster.mpi is None:
+        yield f"NeMo {release} starts userbuffers over MPI: cluster.mpi must be set (pmix), or tp_comm_overlap be false"
     if draft.model.moe is not None:
         yield from _nemo1_experts(draft, draft.model.moe, precision, release)
 

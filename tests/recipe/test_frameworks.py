@@ -35,6 +35,7 @@ points: [{{gpu: H100, precision: {precision}, num_gpus: 64, mbs: 2, gbs: 128, la
 FSDP = "layout.fsdp=64"
 BLOCKS = "training.recompute={granularity: full, method: block, num_layers: 2}"
 TP = ("layout.tp=2", "layout.sequence_parallel=true")
+OVERLAP = "training.tp_comm_overlap=true"
 
 
 @pytest.mark.parametrize(
@@ -45,6 +46,8 @@ TP = ("layout.tp=2", "layout.sequence_parallel=true")
         ("megatron-core", (*TP, "training.tp_comm_overlap=true"), DENSE),
         ("nemo1", (), DENSE),
         ("nemo1", ("layout.ep=8",), EXPERTS),
+        ("nemo1", (*TP, OVERLAP), DENSE),
+        ("nemo1", (*TP, OVERLAP, "cluster.mpi=null", "image=nvcr.io/nvidia/nemo:24.12"), DENSE),
         ("nemo2", (FSDP,), DENSE),
         ("megatron-bridge", (*TP, "training.tp_comm_overlap=true"), DENSE),
         ("maxtext", (FSDP,), DENSE),
@@ -68,6 +71,7 @@ def test_what_a_framework_can_run_is_not_refused(tmp_path, framework, overrides,
         ("nemo2", ("layout.fsdp=8",), DENSE, "fsdp (8) must be 1 or dp * cp (64)"),
         ("nemo1", ("model.moe.force_balance=true", "layout.ep=8"), EXPERTS, "cannot force equal load"),
         ("nemo1", (*TP, "layout.ep=8"), EXPERTS, "etp (1) must be tp (2)"),
+        ("nemo1", (*TP, OVERLAP, "cluster.mpi=null"), DENSE, "NeMo 24.09 starts userbuffers over MPI: cluster.mpi"),
         ("nemo1", ("image=nvcr.io/nvidia/nemo:25.07.01",), DENSE, "must hold one of 24.05, 24.09, 24.12"),
         ("nemo1", ("image=nemo:24.05", "layout.ep=8", "layout.cp=2"), EXPERTS, "NeMo 24.05 has no context parallelism"),
         ("maxtext", TP, DENSE, "maxtext is launched with data parallelism and FSDP alone: tp (2) must be 1"),
