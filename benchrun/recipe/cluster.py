@@ -36,7 +36,10 @@ class Binding(Frozen):
     cpu_bind: Line | None = None
     """srun's --cpu-bind, e.g. ``cores`` or ``none``."""
     gpus_per_numa_node: PositiveInt | None = None
-    """With it every rank runs under numactl on NUMA node ``local rank // gpus_per_numa_node``."""
+    """With it every rank runs on NUMA node ``local rank // gpus_per_numa_node``, under numactl.
+
+    The images for JAX install no numactl: where pyxis starts the rank inside one, taskset binds it to the CPUs alone.
+    """
 
 
 class Cluster(Frozen):

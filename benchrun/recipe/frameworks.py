@@ -8,14 +8,17 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from benchrun.model import Moe
 from benchrun.recipe.draft import Draft
-from benchrun.recipe.spec import Framework, Precision, Task, Training
+from benchrun.recipe.spec import Data, Framework, Precision, Recompute, Task, Training
 from benchrun.recipe.worker import worker_only, worker_refusals
 
 NEMO1_RELEASES = ("24.05", "24.09", "24.12")
 MEGATRONS: frozenset[Framework] = frozenset({"megatron-lm", "nemo1", "nemo2", "megatron-bridge"})
 """Those that train Megatron's model on GPUs, with transformer-engine."""
 JAX: frozenset[Framework] = frozenset({"maxtext", "paxml"})
+AS_LONG_AS_A_SEQUENCE: frozenset[Framework] = frozenset({"nemo1", "nemo2", "megatron-bridge", "paxml"})
+"""Those whose table of learned positions has the length of a sequence, whatever max_position_embeddings says."""
 PAXML_SUMMARY_STEPS = 10
 """SUMMARY_INTERVAL_STEPS in templates/frameworks/paxml_point.py.j2."""
 
@@ -42,21 +45,23 @@ def nemo_release(image: str | None) -> str | None:
 def unable(draft: Draft, num_gpus: int, precision: Precision, framework: Framework, task: Task) -> Iterator[str]:
     """Every reason why ``framework`` cannot run ``draft``; nothing where it can."""
     yield from _everywhere(draft, framework)
+    if framework in AS_LONG_AS_A_SEQUENCE and draft.model.position_embedding == "learned":
+        yield from _positions(draft, framework)
     if framework in MEGATRONS | JAX:
-        yield from _on_gpus(draft, precision, framework)
+        yield from _on_gpus(draft, precision, framework, task)
     if framework == "megatron-core":
         yield from worker_refusals(draft, precision)
     else:
         yield from worker_only(draft, precision, framework)
     if framework == "nemo1":
-        yield from _nemo1(draft, task)
+        yield from _nemo1(draft, precision, task)
     if framework == "nemo2" and draft.data.kind == "mock" and draft.training.seed != Training().seed:
         yield f"NeMo 2's mock data and weights have a seed of their own: training.seed must be {Training().seed}"
     if framework in ("nemo2", "megatron-bridge"):
         yield from _whole_fsdp(draft, num_gpus, framework, task)
     if framework in JAX:
-        yield from _jax(draft, num_gpus, precision, framework, task)
-        yield from _left_to_xla(draft.training, framework)
+        yield from _jax(draft, num_gpus, framework, task)
+        yield from _left_to_xla(draft.training, precision, framework)
         yield from _maxtext(draft) if framework == "maxtext" else _paxml(draft, num_gpus)
     if draft.data.kind == "synthetic" and task != "pretrain":
         yield from _conversations(draft, framework, task)
@@ -83,7 +88,13 @@ def _everywhere(draft: Draft, framework: Framework) -> Iterator[str]:
             yield f"tp_comm_overlap needs tp ({layout.tp}) > 1 and sequence_parallel"
 
 
-def _on_gpus(draft: Draft, precision: Precision, framework: Framework) -> Iterator[str]:
+def _positions(draft: Draft, framework: Framework) -> Iterator[str]:
+    if (longest := draft.model.max_position_embeddings) != draft.seq_length:
+        what = f"max_position_embeddings ({longest}) must be seq_length ({draft.seq_length})"
+        yield f"{framework} learns a position for each token of a sequence, and no more: {what}"
+
+
+def _on_gpus(draft: Draft, precision: Precision, framework: Framework, task: Task) -> Iterator[str]:
     if precision == "fp32":
         yield f"{framework} is launched in bf16 or fp8, not in fp32"
     if draft.cluster.gpu == "CPU":
@@ -91,26 +102,40 @@ def _on_gpus(draft: Draft, precision: Precision, framework: Framework) -> Iterat
     fp8 = draft.training.fp8
     if precision == "fp8" and fp8.recipe != "delayed" and framework in ("nemo1", *JAX):
         yield f"{framework} scales FP8 by the history alone: fp8.recipe must be delayed, not {fp8.recipe}"
+    held = precision == "fp8" and fp8.param_gather and not draft.training.distributed_optimizer
+    if held and framework in MEGATRONS and task != "lora":  # weights beside adapters no optimizer changes
+        yield "fp8.param_gather needs distributed_optimizer: one of the two must change"
 
 
-def _nemo1(draft: Draft, task: Task) -> Iterator[str]:
-    layout, moe, image = draft.layout, draft.model.moe, draft.cluster.container.image or draft.image
+def _nemo1(draft: Draft, precision: Precision, task: Task) -> Iterator[str]:
+    training, image = draft.training, draft.cluster.container.image or draft.image
     release = nemo_release(image)
     if release not in NEMO1_RELEASES:
         legal = ", ".join(NEMO1_RELEASES)
         yield f"nemo1 must know its release: the image's name ({image}) must hold one of {legal}"
     if task != "pretrain":
         yield f"NeMo 1 fine-tunes nothing but a .nemo checkpoint, and here weights are random: take nemo2 for {task}"
-    if moe is None:
-        return
+    if not training.distributed_optimizer and (training.overlap_grad_reduce or not training.grad_reduce_in_fp32):
+        how = "grad_reduce_in_fp32 must be true, overlap_grad_reduce and overlap_param_gather false"
+        yield f"without distributed_optimizer NeMo 1 reduces gradients in FP32, after the backward pass: {how}"
+    if training.tp_comm_overlap and release in ("24.05", "24.09") and draft.cluster.mpi is None:
+        yield f"NeMo {release} starts userbuffers over MPI: cluster.mpi must be set (pmix), or tp_comm_overlap be false"
+    if draft.model.moe is not None:
+        yield from _nemo1_experts(draft, draft.model.moe, precision, release)
+
+
+def _nemo1_experts(draft: Draft, moe: Moe, precision: Precision, release: str | None) -> Iterator[str]:
+    layout, training = draft.layout, draft.training
     if moe.force_balance:
         yield "NeMo 1 cannot force equal load: moe.force_balance must be false; moe.capacity_factor 1 evens it out"
     if layout.etp != layout.tp:
         yield f"NeMo 1 splits experts like everything else: etp ({layout.etp}) must be tp ({layout.tp})"
-    if not draft.training.distributed_optimizer:
+    if not training.distributed_optimizer:
         yield "NeMo 1 trains experts with Megatron's distributed optimizer: distributed_optimizer must be true"
     if release == "24.05" and layout.ep > 1 and layout.cp > 1:
         yield f"NeMo 24.05 has no context parallelism with spread experts: cp ({layout.cp}), or ep, must be 1"
+    if release == "24.05" and precision == "fp8" and training.fp8.param_gather:
+        yield "NeMo 24.05's megatron-core trains experts and knows no FP8 weights: fp8.param_gather must be false"
 
 
 def _whole_fsdp(draft: Draft, num_gpus: int, framework: Framework, task: Task) -> Iterator[str]:
@@ -140,7 +165,7 @@ def _conversations(draft: Draft, framework: Framework, task: Task) -> Iterator[s
         yield f"{what} must be at most {most}, for {said.lengths} lengths in sequences of {draft.seq_length}"
 
 
-def _jax(draft: Draft, num_gpus: int, precision: Precision, framework: Framework, task: Task) -> Iterator[str]:
+def _jax(draft: Draft, num_gpus: int, framework: Framework, task: Task) -> Iterator[str]:
     layout, training, per_node = draft.layout, draft.training, min(num_gpus, draft.cluster.gpus_per_node)
     if task != "pretrain":
         yield f"{framework} is launched for pretraining alone, not for {task}"
@@ -154,16 +179,27 @@ def _jax(draft: Draft, num_gpus: int, precision: Precision, framework: Framework
         yield f"{framework} makes its own tokens: data.kind must be mock, not {draft.data.kind}"
     if draft.cluster.scheduler != "slurm":
         yield f"{framework} learns from Slurm which rank it is: cluster.scheduler must be slurm"
-    if training.recompute.granularity == "selective":
+    yield from _rematerialized(training.recompute, framework)
+    if (workers := draft.data.num_workers) != (usual := Data().num_workers):
+        yield f"{framework} starts no process for its data: data.num_workers ({workers}) must be left at {usual}"
+
+
+def _rematerialized(recompute: Recompute, framework: Framework) -> Iterator[str]:
+    if recompute.granularity == "selective":
         yield f"{framework} has no selective recompute: name a recompute.policy, or take none or full"
-    if training.recompute.policy and training.recompute.policy not in REMAT[framework]:
-        yield f"{framework} has no policy '{training.recompute.policy}'; it could be {', '.join(REMAT[framework])}"
+    if recompute.granularity == "full" and (recompute.method, recompute.num_layers) != ("uniform", 1):
+        how = f"recompute.method ({recompute.method}) must be uniform, num_layers ({recompute.num_layers}) 1"
+        yield f"{framework} recomputes every layer, each for itself: {how}"
+    if recompute.policy and recompute.policy not in REMAT[framework]:
+        yield f"{framework} has no policy '{recompute.policy}'; it could be {', '.join(REMAT[framework])}"
+
+
+def _left_to_xla(training: Training, precision: Precision, framework: Framework) -> Iterator[str]:
     fp8 = training.fp8
     if precision == "fp8" and (fp8.format, fp8.amax_history_len, fp8.amax_compute_algo) != ("hybrid", 1024, "max"):
         yield f"{framework}'s FP8 is fixed: format hybrid, amax_history_len 1024, amax_compute_algo max"
-
-
-def _left_to_xla(training: Training, framework: Framework) -> Iterator[str]:
+    if precision == "fp8" and not fp8.param_gather:
+        yield f"{framework} leaves it to XLA where weights become FP8: training.fp8.param_gather must be true"
     for name in ("distributed_optimizer", "overlap_grad_reduce", "overlap_param_gather", "grad_reduce_in_fp32"):
         if (default := getattr(Training(), name)) != getattr(training, name):
             yield f"{framework} leaves it to XLA: training.{name} must be {str(default).lower()}"
@@ -189,9 +225,6 @@ def _paxml(draft: Draft, num_gpus: int) -> Iterator[str]:
     yield from _differing(draft, "paxml", {**wanted, "num_query_groups": model.num_attention_heads})
     if model.kv_channels * model.num_attention_heads != model.hidden_size:
         yield f"paxml wants kv_channels ({model.kv_channels}) to be hidden_size / num_attention_heads"
-    if model.max_position_embeddings != draft.seq_length:
-        longest = model.max_position_embeddings
-        yield f"paxml learns a position for each token: max_position_embeddings ({longest}) must be seq_length"
     if draft.training.steps % PAXML_SUMMARY_STEPS:
         every = f"a rate every {PAXML_SUMMARY_STEPS} steps, and the last would not be seen"
         yield f"paxml says {every}: training.steps ({draft.training.steps}) must be a multiple"

@@ -30,12 +30,22 @@ def refusals(draft: Draft, num_gpus: int, precision: Precision, framework: Frame
     if task == "lora" and framework not in LORA_FRAMEWORKS:
         legal = ", ".join(sorted(LORA_FRAMEWORKS))
         found.append(f"framework {framework} has no adapters and would train every weight; LoRA needs one of {legal}")
-    runtime = draft.cluster.container.runtime
-    if runtime != "none" and not (draft.image or draft.cluster.container.image):
-        found.append(f"container runtime {runtime} needs an image: set cluster.container.image, or image in the recipe")
-    if runtime == "docker":
-        found += _out_of_reach(draft)
+    if draft.cluster.container.runtime != "none":
+        found += _container(draft)
     return found
+
+
+def _container(draft: Draft) -> Iterator[str]:
+    container = draft.cluster.container
+    runtime = container.runtime
+    if not (draft.image or container.image):
+        yield f"container runtime {runtime} needs an image: set cluster.container.image, or image in the recipe"
+    for option in container.options:
+        if runtime != "pyxis" and option.startswith(("--container-", "--no-container-")):
+            instead = f"name {runtime}'s own in cluster.container.options, or none ([])"
+            yield f"{option} is an option of pyxis, which {runtime} does not know: {instead}"
+    if runtime == "docker":
+        yield from _out_of_reach(draft)
 
 
 def _out_of_reach(draft: Draft) -> Iterator[str]:

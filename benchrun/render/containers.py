@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from benchrun.recipe.spec import RunSpec
 
-_RANK = ("MASTER_ADDR", "MASTER_PORT", "RANK", "LOCAL_RANK", "WORLD_SIZE", "PYTHONPATH")
+_RANK = ("MASTER_ADDR", "MASTER_PORT", "RANK", "LOCAL_RANK", "WORLD_SIZE")
 _SLURM = (
     *("SLURM_JOB_ID", "SLURM_JOB_NAME", "SLURM_JOB_NODELIST", "SLURM_LOCALID", "SLURM_NNODES", "SLURM_NODEID"),
     *("SLURM_NTASKS", "SLURM_NTASKS_PER_NODE", "SLURM_PROCID", "SLURM_STEP_NODELIST", "SLURM_STEP_NUM_NODES"),
@@ -35,5 +35,9 @@ def image_for(spec: RunSpec) -> str | None:
 def inside_env(spec: RunSpec) -> tuple[str, ...]:
     """Names of the variables a rank needs inside the container, sorted within their kind."""
     data = ("BENCHRUN_DATA",) if spec.data.kind == "synthetic" else ()
+    # Only where this repository's own code is told its place outside the image: an image may find its framework by the
+    # PYTHONPATH that it sets itself (NeMo's Dockerfile.ci does), and the submitting shell's would take its place.
+    carried = spec.cluster.container.runtime != "pyxis" and bool(spec.own_worker or data)
+    path = ("PYTHONPATH",) if carried else ()
     own = spec.framework in ("nemo1", "nemo2", "maxtext", "paxml") and spec.cluster.scheduler == "slurm"
-    return (*_RANK, *(_SLURM if own else ()), *data, *sorted(spec.env), *spec.cluster.secrets)
+    return (*_RANK, *path, *(_SLURM if own else ()), *data, *sorted(spec.env), *spec.cluster.secrets)

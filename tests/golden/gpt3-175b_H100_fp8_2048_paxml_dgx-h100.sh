@@ -60,7 +60,8 @@ command=(
 rank='export RANK=$SLURM_PROCID LOCAL_RANK=$SLURM_LOCALID WORLD_SIZE=$SLURM_NTASKS
 exec 2>&1  # its steps are told on stderr
 node=$((SLURM_LOCALID / 4))  # the NUMA node beside this rank'"'"'s GPU
-exec numactl --cpunodebind=$node --membind=$node "$@"'
+# Not numactl: this runs inside the image, and those for JAX install none. Memory is taken beside the CPU anyway.
+exec taskset --cpu-list "$(cat /sys/devices/system/node/node$node/cpulist)" "$@"'
 
 # Beside the training, on every node: clocks, power, temperature. Without it the run is the same. The memory is the
 # training's already, and this takes none of it away (--mem=0).
@@ -72,7 +73,7 @@ sampler=$!
 srun --kill-on-bad-exit=1 --mpi=pmix \
   '--container-image=ghcr.io#nvidia/jax:pax-2024-03-04' \
   --container-mounts="$PWD:$PWD" --container-workdir="$PWD" \
-  --container-env=MASTER_ADDR,MASTER_PORT,RANK,LOCAL_RANK,WORLD_SIZE,PYTHONPATH,SLURM_JOB_ID,SLURM_JOB_NAME,SLURM_JOB_NODELIST,SLURM_LOCALID,SLURM_NNODES,SLURM_NODEID,SLURM_NTASKS,SLURM_NTASKS_PER_NODE,SLURM_PROCID,SLURM_STEP_NODELIST,SLURM_STEP_NUM_NODES,ENABLE_FP8,ENABLE_TE,NVTE_FUSED_ATTN,VOCAB_PATH,XLA_FLAGS,XLA_PYTHON_CLIENT_MEM_FRACTION \
+  --container-env=MASTER_ADDR,MASTER_PORT,RANK,LOCAL_RANK,WORLD_SIZE,SLURM_JOB_ID,SLURM_JOB_NAME,SLURM_JOB_NODELIST,SLURM_LOCALID,SLURM_NNODES,SLURM_NODEID,SLURM_NTASKS,SLURM_NTASKS_PER_NODE,SLURM_PROCID,SLURM_STEP_NODELIST,SLURM_STEP_NUM_NODES,ENABLE_FP8,ENABLE_TE,NVTE_FUSED_ATTN,VOCAB_PATH,XLA_FLAGS,XLA_PYTHON_CLIENT_MEM_FRACTION \
   --no-container-mount-home \
   bash -c "$rank" rank \
   "${command[@]}"

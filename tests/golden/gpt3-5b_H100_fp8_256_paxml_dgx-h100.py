@@ -64,3 +64,8 @@ class Point(GPT126MBase, SyntheticDataset):
     EVAL_INTERVAL_STEPS = 51
     CHECKPOINT_EVERY_N_STEPS = 51
     PROFILER_CAPTURE_STEP = None
+
+    def task(self):
+        task = super().task()
+        task.train.random_seed = 1234
+        return task

@@ -67,6 +67,7 @@ def model():
         apply_rope_fusion=True,
         persist_layer_norm=True,
         gradient_accumulation_fusion=True,
+        # Megatron-Bridge's own LoRA recipes turn this fusion off.
         cross_entropy_loss_fusion=True,
         cross_entropy_fusion_impl="te",
         cuda_graph_impl="none",

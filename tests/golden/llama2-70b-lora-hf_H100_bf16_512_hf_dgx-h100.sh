@@ -69,7 +69,7 @@ sampler=$!
 srun --kill-on-bad-exit=1 --mpi=pmix \
   '--container-image=nvcr.io#nvidia/nemo:25.07.01' \
   --container-mounts="$PWD:$PWD" --container-workdir="$PWD" \
-  --container-env=MASTER_ADDR,MASTER_PORT,RANK,LOCAL_RANK,WORLD_SIZE,PYTHONPATH,HF_HUB_OFFLINE,NCCL_NVLS_ENABLE,OMP_NUM_THREADS,PYTORCH_CUDA_ALLOC_CONF,TOKENIZERS_PARALLELISM,TORCH_NCCL_AVOID_RECORD_STREAMS \
+  --container-env=MASTER_ADDR,MASTER_PORT,RANK,LOCAL_RANK,WORLD_SIZE,HF_HUB_OFFLINE,NCCL_NVLS_ENABLE,OMP_NUM_THREADS,PYTORCH_CUDA_ALLOC_CONF,TOKENIZERS_PARALLELISM,TORCH_NCCL_AVOID_RECORD_STREAMS \
   --no-container-mount-home \
   bash -c "$rank" rank \
   "${command[@]}"

@@ -75,7 +75,7 @@ def precision():
         fp8_amax_history_len=1024,
         fp8_amax_compute_algo='max',
         fp8_wgrad=True,
-        fp8_param_gather=False,
+        fp8_param_gather=True,
         first_last_layers_bf16=False,
     )
 
@@ -101,7 +101,7 @@ def strategy():
             average_in_collective=True,
             data_parallel_sharding_strategy='no_shard',
             check_for_nan_in_grad=False,
-            fp8_param_gather=False,
+            fp8_param_gather=True,
         ),
         fsdp=None,
         use_te_rng_tracker=False,

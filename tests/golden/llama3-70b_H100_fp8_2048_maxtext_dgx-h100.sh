@@ -80,7 +80,8 @@ command=(
 # shellcheck disable=SC2016  # expanded by each rank, not here
 rank='export RANK=$SLURM_PROCID LOCAL_RANK=$SLURM_LOCALID WORLD_SIZE=$SLURM_NTASKS
 node=$((SLURM_LOCALID / 4))  # the NUMA node beside this rank'"'"'s GPU
-exec numactl --cpunodebind=$node --membind=$node "$@"'
+# Not numactl: this runs inside the image, and those for JAX install none. Memory is taken beside the CPU anyway.
+exec taskset --cpu-list "$(cat /sys/devices/system/node/node$node/cpulist)" "$@"'
 
 # Beside the training, on every node: clocks, power, temperature. Without it the run is the same. The memory is the
 # training's already, and this takes none of it away (--mem=0).
@@ -92,7 +93,7 @@ sampler=$!
 srun --kill-on-bad-exit=1 --mpi=pmix \
   '--container-image=nvcr.io#nvidia/jax:25.01-maxtext-py3' \
   --container-mounts="$PWD:$PWD" --container-workdir="$PWD" \
-  --container-env=MASTER_ADDR,MASTER_PORT,RANK,LOCAL_RANK,WORLD_SIZE,PYTHONPATH,SLURM_JOB_ID,SLURM_JOB_NAME,SLURM_JOB_NODELIST,SLURM_LOCALID,SLURM_NNODES,SLURM_NODEID,SLURM_NTASKS,SLURM_NTASKS_PER_NODE,SLURM_PROCID,SLURM_STEP_NODELIST,SLURM_STEP_NUM_NODES,CUDA_DEVICE_MAX_CONNECTIONS,NVTE_FUSED_ATTN,XLA_FLAGS,XLA_PYTHON_CLIENT_MEM_FRACTION \
+  --container-env=MASTER_ADDR,MASTER_PORT,RANK,LOCAL_RANK,WORLD_SIZE,SLURM_JOB_ID,SLURM_JOB_NAME,SLURM_JOB_NODELIST,SLURM_LOCALID,SLURM_NNODES,SLURM_NODEID,SLURM_NTASKS,SLURM_NTASKS_PER_NODE,SLURM_PROCID,SLURM_STEP_NODELIST,SLURM_STEP_NUM_NODES,CUDA_DEVICE_MAX_CONNECTIONS,NVTE_FUSED_ATTN,XLA_FLAGS,XLA_PYTHON_CLIENT_MEM_FRACTION \
   --no-container-mount-home \
   bash -c "$rank" rank \
   "${command[@]}"

@@ -68,7 +68,8 @@ def model():
         apply_rope_fusion=True,
         persist_layer_norm=True,
         gradient_accumulation_fusion=True,
-        cross_entropy_loss_fusion=True,
+        # Megatron-Bridge's own LoRA recipes turn this fusion off.
+        cross_entropy_loss_fusion=False,
         cross_entropy_fusion_impl="te",
         cuda_graph_impl="none",
         use_te_rng_tracker=False,
@@ -104,7 +105,7 @@ def precision():
         fp8_amax_history_len=1024,
         fp8_amax_compute_algo='max',
         fp8_wgrad=True,
-        fp8_param_gather=False,
+        fp8_param_gather=True,
         first_last_layers_bf16=False,
     )
 
@@ -156,7 +157,7 @@ def main():
             align_param_gather=False,
             average_in_collective=True,
             check_for_nan_in_grad=False,
-            fp8_param_gather=False,
+            fp8_param_gather=True,
             use_megatron_fsdp=False,
             data_parallel_sharding_strategy='no_shard',
         ),

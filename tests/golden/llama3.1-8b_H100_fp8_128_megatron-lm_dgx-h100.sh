@@ -73,7 +73,8 @@ command=(
   --attention-backend auto --cross-entropy-loss-fusion --cross-entropy-fusion-impl te
   # training
   --micro-batch-size 1 --global-batch-size 2048 --train-iters 50
-  --lr 3e-05 --min-lr 3e-06 --lr-decay-style cosine --lr-warmup-iters 0
+  --lr 3e-05 --min-lr 3e-06 --lr-decay-style cosine
+  --lr-warmup-iters 0 --lr-decay-iters 50
   --weight-decay 0.1 --clip-grad 1.0 --adam-beta1 0.9 --adam-beta2 0.95
   --init-method-std 0.02 --seed 1234
   # data: made by Megatron itself; its null tokenizer adds one token to the vocabulary
@@ -101,7 +102,7 @@ sampler=$!
 srun --kill-on-bad-exit=1 --mpi=pmix \
   '--container-image=nvcr.io#nvidia/nemo:25.07.01' \
   --container-mounts="$PWD:$PWD" --container-workdir="$PWD" \
-  --container-env=MASTER_ADDR,MASTER_PORT,RANK,LOCAL_RANK,WORLD_SIZE,PYTHONPATH,CUDA_DEVICE_MAX_CONNECTIONS,NCCL_NVLS_ENABLE,PYTORCH_CUDA_ALLOC_CONF,TORCH_NCCL_AVOID_RECORD_STREAMS,TRANSFORMERS_OFFLINE \
+  --container-env=MASTER_ADDR,MASTER_PORT,RANK,LOCAL_RANK,WORLD_SIZE,CUDA_DEVICE_MAX_CONNECTIONS,NCCL_NVLS_ENABLE,PYTORCH_CUDA_ALLOC_CONF,TORCH_NCCL_AVOID_RECORD_STREAMS,TRANSFORMERS_OFFLINE \
   --no-container-mount-home \
   bash -c "$rank" rank \
   "${command[@]}"

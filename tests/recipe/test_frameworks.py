@@ -33,20 +33,26 @@ points: [{{gpu: H100, precision: {precision}, num_gpus: 64, mbs: 2, gbs: 128, la
 
 
 FSDP = "layout.fsdp=64"
+BLOCKS = "training.recompute={granularity: full, method: block, num_layers: 2}"
 TP = ("layout.tp=2", "layout.sequence_parallel=true")
+OVERLAP = "training.tp_comm_overlap=true"
 
 
 @pytest.mark.parametrize(
     ("framework", "overrides", "model"),
     [
         ("megatron-lm", (), DENSE),
+        ("megatron-lm", ("seq_length=1024",), GPT),
         ("megatron-core", (*TP, "training.tp_comm_overlap=true"), DENSE),
         ("nemo1", (), DENSE),
         ("nemo1", ("layout.ep=8",), EXPERTS),
+        ("nemo1", (*TP, OVERLAP), DENSE),
+        ("nemo1", (*TP, OVERLAP, "cluster.mpi=null", "image=nvcr.io/nvidia/nemo:24.12"), DENSE),
         ("nemo2", (FSDP,), DENSE),
         ("megatron-bridge", (*TP, "training.tp_comm_overlap=true"), DENSE),
         ("maxtext", (FSDP,), DENSE),
         ("maxtext", (FSDP, "training.recompute.policy=save_qkv_proj"), DENSE),
+        ("paxml", ("layout.fsdp=8", BLOCKS.replace("block, num_layers: 2", "uniform, num_layers: 1")), GPT),
         ("paxml", ("layout.fsdp=8", "training.recompute.policy=SAVE_DOT_ONLY"), GPT),
     ],
 )
@@ -65,6 +71,7 @@ def test_what_a_framework_can_run_is_not_refused(tmp_path, framework, overrides,
         ("nemo2", ("layout.fsdp=8",), DENSE, "fsdp (8) must be 1 or dp * cp (64)"),
         ("nemo1", ("model.moe.force_balance=true", "layout.ep=8"), EXPERTS, "cannot force equal load"),
         ("nemo1", (*TP, "layout.ep=8"), EXPERTS, "etp (1) must be tp (2)"),
+        ("nemo1", (*TP, OVERLAP, "cluster.mpi=null"), DENSE, "NeMo 24.09 starts userbuffers over MPI: cluster.mpi"),
         ("nemo1", ("image=nvcr.io/nvidia/nemo:25.07.01",), DENSE, "must hold one of 24.05, 24.09, 24.12"),
         ("nemo1", ("image=nemo:24.05", "layout.ep=8", "layout.cp=2"), EXPERTS, "NeMo 24.05 has no context parallelism"),
         ("maxtext", TP, DENSE, "maxtext is launched with data parallelism and FSDP alone: tp (2) must be 1"),
@@ -74,11 +81,18 @@ def test_what_a_framework_can_run_is_not_refused(tmp_path, framework, overrides,
         ("maxtext", (FSDP,), EXPERTS, "maxtext is launched for dense models"),
         ("maxtext", (FSDP, "training.recompute.policy=save_all"), DENSE, "maxtext has no policy 'save_all'"),
         ("maxtext", (FSDP, "training.recompute.granularity=selective"), DENSE, "has no selective recompute"),
+        ("maxtext", (FSDP, BLOCKS), DENSE, "recompute.method (block) must be uniform, num_layers (2) 1"),
         ("maxtext", ("layout.fsdp=24",), DENSE, "fsdp (24) must"),
         ("maxtext", ("training.grad_reduce_in_fp32=true",), DENSE, "training.grad_reduce_in_fp32 must be false"),
         ("paxml", ("training.overlap_param_gather=false",), GPT, "training.overlap_param_gather must be true"),
         ("paxml", ("training.steps=45",), GPT, "training.steps (45) must be a multiple"),
         ("nemo2", ("training.seed=7",), DENSE, "training.seed must be 1234"),
+        ("maxtext", (FSDP, "data.num_workers=2"), DENSE, "data.num_workers (2) must be left at 1"),
+        ("paxml", ("data.num_workers=0",), GPT, "data.num_workers (0) must be left at 1"),
+        ("nemo2", ("seq_length=1024",), GPT, "max_position_embeddings (2048) must be seq_length (1024)"),
+        ("nemo1", ("seq_length=1024",), GPT, "nemo1 learns a position for each token of a sequence"),
+        ("megatron-bridge", ("seq_length=1024",), GPT, "megatron-bridge learns a position"),
+        ("paxml", ("seq_length=1024",), GPT, "paxml learns a position"),
         ("paxml", (FSDP,), DENSE, "activation must be gelu, not swiglu"),
         ("paxml", (FSDP, "mbs=1"), GPT, "gbs (128) must be mbs * GPUs (1 * 64)"),
     ],
@@ -121,6 +135,36 @@ def test_a_fine_tune_on_conversations_gets_them_or_is_refused(tmp_path, framewor
 def test_full_precision_is_for_the_worker(tmp_path, framework):
     with pytest.raises(UserError, match="bf16 or fp8, not in fp32"):
         resolved(tmp_path, framework, precision="fp32")
+
+
+UNCUT = ("model.num_layers=2", "training.distributed_optimizer=false", "training.overlap_param_gather=false")
+IN_FP32 = (*UNCUT, "training.overlap_grad_reduce=false", "training.grad_reduce_in_fp32=true")
+
+
+@pytest.mark.parametrize("framework", ["megatron-lm", "nemo1", "nemo2", "megatron-bridge"])
+def test_weights_are_trained_in_fp8_only_by_the_distributed_optimizer(tmp_path, framework):
+    with pytest.raises(UserError, match=r"fp8\.param_gather needs distributed_optimizer"):
+        resolved(tmp_path, framework, *IN_FP32, precision="fp8")
+    assert resolved(tmp_path, framework, *IN_FP32, "training.fp8.param_gather=false", precision="fp8")
+
+
+def test_nemo1_without_distributed_optimizer_reduces_gradients_in_its_own_way(tmp_path):
+    with pytest.raises(UserError, match="grad_reduce_in_fp32 must be true, overlap_grad_reduce"):
+        resolved(tmp_path, "nemo1", *UNCUT)
+    assert resolved(tmp_path, "nemo1", *IN_FP32)
+
+
+@pytest.mark.parametrize(("framework", "model"), [("maxtext", DENSE), ("paxml", GPT)])
+def test_jax_cannot_be_told_where_weights_become_fp8(tmp_path, framework, model):
+    with pytest.raises(UserError, match=r"training\.fp8\.param_gather must be true"):
+        resolved(tmp_path, framework, "training.fp8.param_gather=false", model=model, precision="fp8")
+
+
+def test_the_experts_of_nemo_24_05_have_no_weights_in_fp8(tmp_path):
+    spread = ("layout.ep=8", "model.num_layers=2")
+    with pytest.raises(UserError, match=r"knows no FP8 weights: fp8\.param_gather must be false"):
+        resolved(tmp_path, "nemo1", *spread, model=EXPERTS, precision="fp8", image="nemo:24.05")
+    assert resolved(tmp_path, "nemo1", *spread, model=EXPERTS, precision="fp8")
 
 
 @pytest.mark.parametrize("framework", ["nemo1", "maxtext"])

@@ -38,6 +38,11 @@ MAXTEXT = ("llama3-70b", "H100", "bf16", 512)
         (LLAMA, ["training.recompute.granularity=full"], ["needs recompute.method"]),
         (LLAMA, ["training.recompute.num_layers=2"], ["belong to granularity full"]),
         (LLAMA, ["cluster.container.runtime=docker"], ["out of reach of cluster.binding.gpus_per_numa_node"]),
+        (
+            LLAMA,
+            ["cluster.container.runtime=apptainer"],
+            ["--no-container-mount-home is an option of pyxis", "name apptainer's own in cluster"],
+        ),
         (LLAMA, ["cluster.gpus_per_node=6"], ["must fill nodes of 6", "60 or 66"]),
         (MIXTRAL, ["layout.ep=3"], ["num_experts (8) must be a multiple of ep (3)", "2 or 4"]),
         (MIXTRAL, ["layout.tp=2"], ["need sequence_parallel"]),

@@ -54,6 +54,8 @@ def command(job: str) -> list[str]:
 def test_nemo1_reads_every_key(tmp_path, release, kind, precision):
     image = f"image=nvcr.io/nvidia/nemo:{release}"
     wide = [text for text in WIDE[kind] if release != "24.05" or "cp=" not in text]
+    if (release, kind) == ("24.05", "grok"):
+        wide.append("training.fp8.param_gather=false")
     text = render(spec(tmp_path, kind, "nemo1", image, *wide, precision=precision))["nemo1.yaml"]
     keys = set(leaves(yaml.safe_load(text)))
     assert {"trainer.max_steps", "model.num_layers", "model.optim.lr"} <= keys
@@ -132,6 +134,41 @@ def test_python_drivers_call_what_there_is(tmp_path, framework, file, release, k
     assert ("PackedSequenceSpecs" in seen) == (task != "pretrain" and "data.kind=synthetic" in more)
 
 
+@pytest.mark.parametrize("bias", [True, False])
+def test_megatron_lm_fuses_no_bias_with_an_activation_that_it_cannot(tmp_path, bias):
+    """Without biases it turns the fusion off by itself."""
+    run = spec(tmp_path, "nemotron", "megatron-lm", *SPREAD, f"model.bias={bias}".lower())
+    words = command(render(run)["job.sh"])
+    assert ("--no-bias-gelu-fusion" in words) == bias
+
+
+def test_megatron_lm_has_the_virtual_stages_of_the_spec(tmp_path):
+    """Its layers a virtual stage say nothing where embedding and output layer count as layers too."""
+    counted = ("model.num_layers=78", "layout.vp=5", "layout.account_for_embedding_and_loss=true")
+    words = command(render(spec(tmp_path, "llama", "megatron-lm", *SPREAD, *counted))["job.sh"])
+    assert words[words.index("--num-virtual-stages-per-pipeline-rank") + 1] == "5"
+    assert "--num-layers-per-virtual-pipeline-stage" not in words
+
+
+@pytest.mark.parametrize(
+    ("framework", "file"), [("nemo2", "train_nemo2.py"), ("megatron-bridge", "train_megatron_bridge.py")]
+)
+@pytest.mark.parametrize("task", ["lora", "sft"])
+def test_adapters_are_trained_without_the_fused_loss(tmp_path, framework, file, task):
+    text = render(spec(tmp_path, "llama", framework, *SPREAD, task=task))[file]
+    assert f"cross_entropy_loss_fusion={task != 'lora'}," in text
+
+
+@pytest.mark.parametrize(
+    ("framework", "file"), [("nemo2", "train_nemo2.py"), ("megatron-bridge", "train_megatron_bridge.py")]
+)
+@pytest.mark.parametrize("held", [True, False])
+def test_the_weights_beside_adapters_are_in_fp8_where_the_spec_says_so(tmp_path, framework, file, held):
+    whole = ("training.distributed_optimizer=false", "training.overlap_param_gather=false")
+    run = spec(tmp_path, "llama", framework, *SPREAD, *whole, f"training.fp8.param_gather={held}".lower(), task="lora")
+    assert render(run)[file].count(f"fp8_param_gather={held},") == 2
+
+
 def of_type(kind: str, value: str) -> bool:
     """As MaxText's pyconfig reads a value: the type of the default decides."""
     if kind == "bool":
@@ -159,6 +196,35 @@ def test_maxtext_knows_every_key_and_its_type(tmp_path, release, fsdp, precision
     ranks = run.num_gpus * int(values["gradient_accumulation_steps"])
     assert float(values["per_device_batch_size"]) * ranks == run.gbs
     assert values["quantization"] == ("fp8" if precision == "fp8" else "")
+
+
+@pytest.mark.parametrize("warmup", [0, 3, 29, 47, 50])
+def test_every_step_of_a_warmup_is_one_and_none_outlasts_the_schedule(tmp_path, warmup):
+    """As each release reads it: MaxText cuts the fraction's steps, Megatron wants a step of decay."""
+    more = ("model.num_layers=2", f"training.lr_warmup_steps={warmup}", "training.steps=47")
+    words = command(render(spec(tmp_path, "llama", "maxtext", *more))["job.sh"])
+    told = dict(word.split("=", 1) for word in words[4:])
+    steps = int(told["learning_rate_schedule_steps"])
+    assert int(steps * float(told["warmup_steps_fraction"])) == warmup < steps
+    words = command(render(spec(tmp_path, "llama", "megatron-lm", *SPREAD[:1], SPREAD[2], *more))["job.sh"])
+    assert int(words[words.index("--lr-warmup-iters") + 1]) == warmup
+    assert int(words[words.index("--lr-decay-iters") + 1]) == max(47, warmup + 1)
+    text = render(spec(tmp_path, "llama", "megatron-bridge", *SPREAD[:1], SPREAD[2], *more))["train_megatron_bridge.py"]
+    assert f"lr_decay_iters={max(47, warmup + 1)}," in text
+
+
+def test_paxml_is_told_the_seed(tmp_path):
+    run = spec(tmp_path, "gpt3", "paxml", "layout.fsdp=128", "training.seed=77")
+    assert "task.train.random_seed = 77" in render(run)["paxml_point.py"]
+
+
+@pytest.mark.parametrize(("kind", "framework"), [("llama", "maxtext"), ("gpt3", "paxml")])
+def test_images_for_jax_bind_a_rank_without_numactl(tmp_path, kind, framework):
+    inside = render(spec(tmp_path, kind, framework, "layout.fsdp=128"))["job.sh"]
+    assert "exec numactl" not in inside
+    assert 'exec taskset --cpu-list "$(cat /sys/devices/system/node/node$node/cpulist)" "$@"' in inside
+    host = ("cluster.container.runtime=apptainer", "cluster.container.options=[]")
+    assert "exec numactl" in render(spec(tmp_path, kind, framework, "layout.fsdp=128", *host))["job.sh"]
 
 
 def test_maxtext_spreads_weights_over_nodes_where_told(tmp_path):
@@ -203,6 +269,15 @@ def test_synthetic_data_reach_the_driver(tmp_path, framework, file):
 def test_synthetic_data_reach_nemo1(tmp_path):
     job = render(spec(tmp_path, "llama", "nemo1", *SPREAD, "data.kind=synthetic"))["job.sh"]
     assert "'model.data.data_prefix=[1.0,'\"$BENCHRUN_DATA\"/vocab" in job
+
+
+@pytest.mark.parametrize("runtime", ["pyxis", "podman"])
+def test_an_image_keeps_the_path_by_which_it_finds_its_framework(tmp_path, runtime):
+    """The submitting shell's PYTHONPATH does not take its place."""
+    options = (f"cluster.container.runtime={runtime}", "cluster.container.options=[]")
+    job = render(spec(tmp_path, "llama", "nemo2", *SPREAD, *options))["job.sh"]
+    assert "WORLD_SIZE" in job
+    assert "PYTHONPATH" not in job
 
 
 def test_a_hostile_name_stays_a_value(tmp_path):
