@@ -18,6 +18,7 @@ from benchrun.parse.records import Facts, Step
 
 TIME_MS, TIME_S = "elapsed time per iteration (ms)", "elapsed time per iteration (s)"
 _HEAD = re.compile(r"\biteration[\s=]\s*(\d{1,15})\s*/\s*(\d{1,15}|infinity)\s*\|")
+_CURRENT = re.compile(r"\s*([^\s/(]+?)(?:TFLOPS)?\s*(?:/([^/(]+)|\(avg ([^/()]+)\)\s*)?")
 _ARGUMENT = re.compile(r"(?<!\w)(\w{1,80}) \.{4,80} (\S{1,200})")
 _VOCABULARY = re.compile(r"> padded vocab \(size: (\d{1,9})\)")
 _WORLD = re.compile(r"using world size: (\d{1,9})\b")
@@ -50,14 +51,15 @@ _OFF = frozenset({"None", "False", "0", "1"})
 _EXOTIC = frozenset(
     {"moe_shared_expert_intermediate_size", "moe_layer_freq", "multi_latent_attention", "mtp_num_layers"}
 )
-_LOSSES = ("lm loss", "loss", "reduced_train_loss")
+_LOSSES = ("lm loss", "loss", "lm_loss", "reduced_train_loss")
 _TOKENS = (
     "tokens per GPU (tokens/s/GPU)",
+    "tokens/s/GPU inst/harmonic mean",
     "tokens per gpu per second (tgs)",
     "tokens per gpu per second tgs",
     "tokens-per-second-per-gpu",
 )
-_TFLOPS = ("throughput per GPU (TFLOP/s/GPU)", "compute per GPU (TFLOP/s/GPU)", "TFLOPs")
+_TFLOPS = ("throughput per GPU (TFLOP/s/GPU)", "compute per GPU (TFLOP/s/GPU)", "TFLOPs", "approx flops per GPU")
 
 
 class Megatron(Dialect):
@@ -120,11 +122,12 @@ def _row(step: int, body: str, line: int) -> Step | None:
 
 
 def _first(found: dict[str, str], names: tuple[str, ...]) -> float | None:
-    """The first of ``names`` that is there; of ``current/average`` the current value."""
+    """The first of ``names`` that is there; of ``current/average`` and ``current (avg average)`` the current value."""
     for name in names:
         if name in found:
-            current, slash, average = found[name].partition("/")
-            return number(current) if not slash or number(average) is not None else None
+            both = _CURRENT.fullmatch(found[name])
+            values = [number(value) for value in both.groups() if value] if both else [None]
+            return None if None in values else values[0]
     return None
 
 

@@ -31,7 +31,17 @@ MEGATRON_KEY_EQUALS_VALUE = (
     " consumed_samples=   835608576 | elapsed_time_per_iteration_ms=3415.3 | global_batch_size= 6144 |"
     " lm loss=12.316531 |"
 )
+PRIMUS_2026 = (
+    "[20260914 08:10:12][rank-15/16][INFO ] [---trainer.py:2488] :  iteration   31/     200 | consumed samples: 7936 |"
+    " elapsed time per iteration (ms): 1630.2/1641.9 | compute per GPU (TFLOP/s/GPU): 498.7 (avg 495.1) |"
+    " tokens/s/GPU inst/harmonic mean: 10051.5/9980.2 | global batch size:   256 | lm loss: 7.4E+00 |"
+)
+NEOX = (
+    " samples/sec: 61.213 | iteration      120/  143000 | elapsed time per iteration (ms): 16728.5 |"
+    " learning rate: 5.000E-05 | approx flops per GPU: 41.3TFLOPS | lm_loss: 6.25E+00 | loss scale: 65536.0 |"
+)
 BRIDGE = "[+  300.557] Step Time : 14.19s GPU utilization: 1263.4MODEL_TFLOP/s/GPU"
+BRIDGE_2025 = "Step Time : 12.61s GPU utilization: 531.9TFLOP/s/GPU"
 NEMO_2 = (
     "ining-demo/0 [default0]:Training epoch 0, iteration 3/99 | lr: 1e-06 | global_batch_size: 128 | global_step: 3 |"
     " reduced_train_loss: 11.03 | train_step_timing in s: 12.64 | TFLOPS_per_GPU: 712.3 |"
@@ -87,6 +97,9 @@ LINES = {
     "megatron-seconds": (MEGATRON_SECONDS, "megatron-lm", 5, 126.64, None, None, 9.1, 1024, 1000),
     "megatron-two-values": (MEGATRON_TWO_VALUES, "megatron-lm", 126, 13.3728, 9801.4, None, 3.4, 512, 5000),
     "megatron-equals": (MEGATRON_KEY_EQUALS_VALUE, "megatron-lm", 136004, 3.4153, None, None, 12.316531, 6144, 136100),
+    "primus-2026": (PRIMUS_2026, "megatron-lm", 31, 1.6302, 10051.5, 498.7, 7.4, 256, 200),
+    "neox": (NEOX, "megatron-lm", 120, 16.7285, None, 41.3, 6.25, None, 143000),
+    "bridge-2025": (BRIDGE_2025, "megatron-bridge", 1, 12.61, None, 531.9, None, None, None),
     "bridge": (BRIDGE, "megatron-bridge", 1, 14.19, None, 1263.4, None, None, None),
     "nemo2": (NEMO_2, "nemo2", 3, 12.64, 10730.0, 712.3, 11.03, 128, 100),
     "nemo1": (NEMO_1, "nemo1", 7, 49.5, None, None, 11.5, None, 15),
