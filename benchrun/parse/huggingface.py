@@ -19,17 +19,23 @@ from collections.abc import Iterator
 from math import ceil, floor
 from statistics import median
 
-from benchrun.parse.dialect import Dialect, asked_of, count, number, positive
+import numpy as np
+
+from benchrun.parse.dialect import LARGEST, Dialect, asked_of, count, number, positive
 from benchrun.parse.lines import Line
 from benchrun.parse.nemo1 import seconds
-from benchrun.parse.printed import Printed, timed
+from benchrun.parse.printed import Printed, timed, usual_distance
 from benchrun.parse.records import Rows, Step
 from benchrun.parse.worker import CONFIG, configure
 
 _DICT = re.compile(r"\{[^{}]{0,4000}?['\"](?:loss|train_runtime)['\"]\s*:[^{}]*\}")
 _PAIR = re.compile(r"['\"]([^'\"]+)['\"]\s*:\s*(?:'([^']*)'|\"([^\"]*)\"|([^,{}'\"]+))")
-# Nothing but a label of ranks stands before a training bar; "Loading checkpoint shards:" is other work.
-_BAR = re.compile(r"(?:^|\]|\d:|Train:)\s*\d{1,3}%\|[^|]*\|\s*(\d{1,12})/(\d{1,12}) \[(\d[\d:]*)<")
+# Nothing but what a launcher writes stands before a training bar: a rank, a host, a time, the stream. "Loading
+# checkpoint shards:" is other work.
+_BAR = re.compile(
+    r"(?:^|[\]>]:?|\d:|[)|}]|:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?\s|\bstd(?:out|err)(?::| [FP]\b)|\bTrain:)"
+    r"\s*\d{1,3}%\|[^|]*\|\s*(\d{1,12})/(\d{1,12}) \[(\d[\d:]*)<"
+)
 _PLANNED = re.compile(r"Total optimization steps = ([\d,]{1,15})")
 _TOTAL_BATCH = re.compile(r"Total train batch size \(.*?\) = ([\d,]{1,12})")
 _DEVICE_BATCH = re.compile(r"Instantaneous batch size per device = ([\d,]{1,12})")
@@ -120,7 +126,7 @@ class HuggingFace(Dialect):
         if _same_record(before, found):
             return
         clock = _duration(found.get("elapsed_time", ""))
-        step, _, planned = found.get("global_step/max_steps", "").partition("/")
+        step, _, planned = (found.get("global_step/max_steps") or found.get("iteration", "")).partition("/")
         if count(planned):
             self.facts.planned_steps = count(planned)
         number_of_step = count(step) if step else count(found.get("current_steps"))
@@ -215,8 +221,7 @@ class HuggingFace(Dialect):
         """No clock anywhere: every row has the same time."""
         if not self._summaries or len(self.rows) < 2:
             return False
-        first = self.rows.columns.at("step_time_s", 0)
-        return all((times == first).all() for (times,) in self.rows.columns.blocks("step_time_s"))
+        return not (len(self._training_bars()[0]) or self._printed.clocked)
 
 
 def _same_record(one: dict[str, str], other: dict[str, str]) -> bool:
@@ -241,10 +246,11 @@ def _near(one: str, other: str) -> bool:
 def _differences(steps: array[int], clocks: array[int], lines: array[int]) -> Rows:
     """Bars -> rows: the time between a bar and the one before it, over the steps between them."""
     rows = Rows()
-    before_step, before_clock = 0, 0
+    usual = usual_distance(np.asarray(steps))
+    before_step, before_clock = LARGEST, 0
     for step, clock, line in zip(steps, clocks, lines, strict=True):
-        if step <= before_step:
-            before_step, before_clock = 0, 0  # another launcher's bar, or a restart
+        if step <= before_step or clock < before_clock:  # the first one, another launcher's bar, or a restart
+            before_step, before_clock = (step, clock) if step > usual else (0, 0)
         if clock > before_clock:
             interval = step - before_step
             rows.add(Step(step, (clock - before_clock) / interval, line, interval=interval))

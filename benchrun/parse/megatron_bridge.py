@@ -1,6 +1,6 @@
 """Megatron-Bridge: one step in two lines, from two ranks. Either may be missing from the file at hand.
 
-    Step Time : 5.39s GPU utilization: 2347.0MODEL_TFLOP/s/GPU     (rank 0; no number; MODEL_ since October 2025)
+    Step Time : 5.39s GPU utilization: 2347.0MODEL_TFLOP/s/GPU     (rank 0; no number; at first without MODEL_)
     [2026-01-27 12:00:00] iteration 5/ 50 | ... | elapsed time per iteration (ms): 5391.2 | ...   (last rank)
 
 Source: NVIDIA-NeMo/Megatron-Bridge src/megatron/bridge/training/utils/train_utils.py.

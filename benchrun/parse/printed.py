@@ -33,6 +33,11 @@ class Printed:
     def __len__(self) -> int:
         return len(self.columns)
 
+    @property
+    def clocked(self) -> bool:
+        """Whether they have a clock, or times of their own."""
+        return len(self) > 0 and (self.measured > 0 or self.columns.at("step_time_s", 0) != NO_VALUE)
+
     def numbered(self, said: bool) -> None:
         """Whether the next row says its step."""
         self.all_numbered = self.all_numbered and said
@@ -130,6 +135,8 @@ class _Differences:
 
     def add(self, block: Mapping[str, Column]) -> None:
         """Two rows, after which there is a row before each, and the others at once if they are all of one kind."""
+        if self._first is None:
+            self._begin(block["step"], block["clock"])
         self._one_by_one({name: column[:2] for name, column in block.items()})
         block = {name: column[2:] for name, column in block.items()}
         if not len(block["step"]):
@@ -141,6 +148,13 @@ class _Differences:
             self._rows.extend({**found, **times})
         else:
             self._one_by_one(block)
+
+    def _begin(self, steps: Column, clocks: Column) -> None:
+        """A resumed run's clock does not cover the steps that were made before: its first row has no time."""
+        self._first = int(steps[0])
+        known = np.flatnonzero(clocks != NO_VALUE)
+        if len(known) and self._first > usual_distance(steps):
+            self._step, self._clock = int(steps[known[0]]), float(clocks[known[0]])
 
     def _one_by_one(self, block: Mapping[str, Column]) -> None:
         names = ("step", "clock", "line", "loss", "grad_norm", "time", "run")
@@ -171,7 +185,7 @@ class _Differences:
     def _add_row(
         self, step: int, clock: float, line: int, loss: float, grad_norm: float, measured: float, run: int
     ) -> None:
-        rows, self._first = self._rows, step if self._first is None else self._first
+        rows = self._rows
         if run != self._run:
             rows.new_segment()
             self._run = run
@@ -181,7 +195,7 @@ class _Differences:
             return
         time_s, interval = self._average, 1
         if clock != NO_VALUE:
-            if clock < self._clock and step <= self._first:
+            if clock < self._clock and self._first is not None and step <= self._first:
                 self._step, self._clock = 0, 0.0  # from the start again
             interval = max(step - self._step, 1)
             # Within one second of the clock nothing is known: the next row with a time covers this one too.
@@ -189,6 +203,13 @@ class _Differences:
             if clock != self._clock:
                 self._step, self._clock = step, clock
         rows.add(row._replace(step_time_s=time_s, interval=interval))
+
+
+def usual_distance(steps: Column) -> float:
+    """How many steps a row mostly comes after the one before it; the first row's own number where it is alone."""
+    gaps = np.diff(steps)
+    gaps = gaps[gaps > 0]
+    return float(np.median(gaps)) if len(gaps) else float(steps[0])
 
 
 def _given(value: float) -> float | None:
