@@ -22,7 +22,7 @@ def step_problems(log: Log, *, may_skip: bool) -> list[Problem]:
     last = rows.last_step
     if last is None:
         return []
-    found = [problem for kind in (_nan, _skipped, _missing) for problem in islice(kind(rows), MOST)]
+    found = [problem for kind in (_nan, _nan_grad, _skipped, _missing) for problem in islice(kind(rows), MOST)]
     if not may_skip:
         found += islice(_gaps(rows), MOST)
     planned = log.planned_steps
@@ -34,8 +34,15 @@ def step_problems(log: Log, *, may_skip: bool) -> list[Problem]:
 
 def _nan(rows: Rows) -> Iterator[Problem]:
     for step, line, loss, nan in rows.columns.blocks("step", "line", "loss", "nan"):
-        for index in np.flatnonzero(np.isnan(loss) | (nan > 0)):
+        for index in np.flatnonzero(np.isnan(loss) | np.isposinf(loss) | (nan > 0)):
             yield Problem("nan_loss", int(line[index]), f"step {step[index]}: the loss is not a number")
+
+
+def _nan_grad(rows: Rows) -> Iterator[Problem]:
+    # Megatron prints no loss that is not a number, and the Trainer 0: then this is the only sign.
+    for step, line, norm in rows.columns.blocks("step", "line", "grad_norm"):
+        for index in np.flatnonzero(np.isnan(norm) | np.isposinf(norm)):
+            yield Problem("nan_grad", int(line[index]), f"step {step[index]}: the gradients' norm is not a number")
 
 
 def _skipped(rows: Rows) -> Iterator[Problem]:
