@@ -19,7 +19,7 @@ from benchrun.parse.records import Facts, Step
 TIME_MS, TIME_S = "elapsed time per iteration (ms)", "elapsed time per iteration (s)"
 _HEAD = re.compile(r"\biteration[\s=]\s*(\d{1,15})\s*/\s*(\d{1,15}|infinity)\s*\|")
 _CURRENT = re.compile(r"\s*([^\s/(]+?)(?:TFLOPS)?\s*(?:/([^/(]+)|\(avg ([^/()]+)\)\s*)?")
-_ARGUMENT = re.compile(r"(?<!\w)(\w{1,80}) \.{4,80} (\S{1,200})")
+_ARGUMENT = re.compile(r"(?<!\w)(\w{1,80}) \.{4,80} (\S{1,200}?)(?:\.{2,80}(?:updated|default))?(?!\S)")
 _VOCABULARY = re.compile(r"> padded vocab \(size: (\d{1,9})\)")
 _WORLD = re.compile(r"using world size: (\d{1,9})\b")
 
@@ -44,6 +44,10 @@ _ARGUMENTS = {
     "moe_router_topk": "moe_router_topk",
     "moe_ffn_hidden_size": "moe_ffn_hidden_size",
     "train_iters": "planned_steps",
+    # GPT-NeoX
+    "train_batch_size": "global_batch_size",
+    "global_num_gpus": "num_gpus",
+    "pipe_parallel_size": "pp",
 }
 _SWITCHES = {"swiglu": "gated", "glu_activation": "gated", "group_query_attention": "grouped"}
 _PRECISIONS = frozenset({"bf16", "fp16", "fp8"})

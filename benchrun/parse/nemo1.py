@@ -42,7 +42,8 @@ class Nemo1(Dialect):
 
     def __init__(self) -> None:
         super().__init__()
-        self._elapsed = self._line = self._step = 0
+        self._elapsed = self._line = self._step = self._epoch = self._before = 0
+        """Of the last bar; and the steps of the epochs before its own, where bars have no total."""
         self._total: str | None = None
         self._ranks = 0
         self._again = 0
@@ -68,21 +69,24 @@ class Nemo1(Dialect):
         time_s = positive(found.get(_TIMES[0]))
         if time_s is None:
             return
-        if line == self._line and int(bar[2]) <= self._step and bar[3] == self._total:
+        epoch, step, total = int(bar[1]), int(bar[2]), int(bar[3] or 0)
+        if line == self._line and (epoch, step) <= (self._epoch, self._step) and bar[3] == self._total:
             return  # a line of many bars is read in windows, which overlap
-        self._line, self._step = line, int(bar[2])
+        if epoch != self._epoch:
+            self._before = self._before + self._step if epoch > self._epoch else 0
+        self._line, self._epoch, self._step = line, epoch, step
         elapsed = seconds(bar[4])
         if elapsed < self._elapsed or bar[3] != self._total:
             # A bar never runs backwards: another run begins, even if its steps seem to go on.
-            if bar[1] == "0":
+            if epoch == 0:
                 self.rows.new_segment()
             self._total = bar[3]
         self._elapsed = elapsed
-        epoch, total = int(bar[1]), int(bar[3] or 0)
         if epoch == 0 and total:
             self.facts.planned_steps = total
         loss = next((number(found[name]) for name in _LOSSES if name in found), None)
-        self.rows.add(Step(epoch * total + int(bar[2]), time_s, line, loss=loss))
+        before = epoch * total if total else self._before
+        self.rows.add(Step(before + step, time_s, line, loss=loss))
 
     def _mllog(self, event: dict[str, Any], line: int) -> None:
         value, metadata = event.get("value"), event.get("metadata")

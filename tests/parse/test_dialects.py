@@ -73,6 +73,7 @@ MAXTEXT = (
     " TFLOP/s/device: 305.127, Tokens/s/device: 3679.158, total_weights: 12582912, loss: 10.565, lm_loss: 10.565"
 )
 MAXTEXT_2024 = "completed step: 10, seconds: 13.360, TFLOP/s/device: 305.127, loss: 10.565"
+MAXTEXT_2023 = "completed step: 210, seconds: 2.061, TFLOP/s: 38.611, loss: 3.125"
 PAXML = "I0706 16:50:26.2 1401 local.py:41] Setting task status: step = 100, loss= 5.123456, steps/sec 0.2501234567"
 NANOTRON = (
     "12/21 01:39:51 [INFO|DP=0|TP=0|host]: iteration: 211364 / 1500000 | consumed_tokens: 480B |"
@@ -84,6 +85,7 @@ SWIFT = (
     " 'learning_rate': '1e-05', 'global_step/max_steps': '3/6', 'elapsed_time': '1m 2s', 'memory(GiB)': '68.02'}"
 )
 PIPE = "v100x16-1: steps: 1 loss: 12.4023 iter time (s): 15.988 samples/sec: 0.250"
+PIPE_EXPERTS = "steps: 40 loss: 6.1250 lm loss: 6.0810 moe loss: 0.0440 iter time (s): 0.912 samples/sec: 140.351"
 TIMER = (
     "[2024-04-04 09:10:13,619] [INFO] [config.py:1000:print]   train_batch_size ............. 32\n"
     "[2024-04-04 09:10:13,619] [INFO] [timer.py:264:stop] epoch=0/micro_step=10/global_step=10,"
@@ -109,10 +111,12 @@ LINES = {
     "titan-2024": (TITAN_2024, "torchtitan", 127, None, 1703.0, None, 3.7705, None, None),
     "maxtext": (MAXTEXT, "maxtext", 10, 13.36, 3679.158, 305.127, 10.565, None, None),
     "maxtext-2024": (MAXTEXT_2024, "maxtext", 10, 13.36, None, 305.127, 10.565, None, None),
+    "maxtext-2023": (MAXTEXT_2023, "maxtext", 210, 2.061, None, 38.611, 3.125, None, None),
     "paxml": (PAXML, "paxml", 100, 1 / 0.2501234567, None, None, 5.123456, None, None),
     "nanotron": (NANOTRON, "nanotron", 211364, 8.79, 699.0, 15.4, 2.04, None, 1500000),
     "ms-swift": (SWIFT, "hf", 3, 62 / 3, None, None, 1.595, None, 6),
     "deepspeed-pipe": (PIPE, "deepspeed", 1, 15.988, None, None, 12.4023, None, None),
+    "deepspeed-experts": (PIPE_EXPERTS, "deepspeed", 40, 0.912, None, None, 6.125, None, None),
     "deepspeed-timer": (TIMER, "deepspeed", 10, 2.0, None, None, None, 32, None),
 }
 EACH = pytest.mark.parametrize("name", LINES)
@@ -210,6 +214,37 @@ def test_bars_that_a_carriage_return_redraws_are_steps_in_one_line(tmp_path):
     assert [row.step for row in log.steps] == list(range(1, 10))
     assert log.steps[8].step_time_s == 2.9
     assert parse(tmp_path, "".join(bars) + "\n").steps[4].step_time_s == 2.5  # glued, without anything between
+
+
+def test_bars_without_a_total_go_on_in_the_next_epoch(tmp_path):
+    bars = [
+        f"Epoch {epoch}: : {n}it [00:{3 * n:02d},  3.10s/it, v_num=a1b2, reduced_train_loss=0.{epoch}{n},"
+        f" train_step_timing in s=3.{epoch}{n}0]\n"
+        for epoch in (0, 1, 2)
+        for n in (1, 2, 3)
+    ]
+    log = parse(tmp_path, "".join(bars))
+    assert [(row.step, row.step_time_s) for row in log.steps] == list(
+        zip(range(1, 10), (3.01, 3.02, 3.03, 3.11, 3.12, 3.13, 3.21, 3.22, 3.23), strict=True)
+    )
+    assert log.segments == 1
+
+
+def test_the_bars_of_all_epochs_may_be_one_line(tmp_path):
+    bars = [
+        f"Epoch {epoch}: : {25 * n}%|#  | {n}/4 [00:{3 * n:02d}<00:09, v_num=, train_step_timing in s=3.{epoch}{n}0]"
+        for epoch in (0, 1)
+        for n in (1, 2, 3, 4)
+    ]
+    assert [row.step for row in parse(tmp_path, "\r".join(bars) + "\n").steps] == list(range(1, 9))
+
+
+def test_arguments_that_say_whether_they_are_defaults(tmp_path):
+    said = {"seq_length": 2048, "train_batch_size": 1024, "global_num_gpus": 32, "pipe_parallel_size": 2}
+    lines = [f"  {name} {'.' * (32 - len(name))} {value!s:.<28}updated\n" for name, value in said.items()]
+    summary = summarise(parse(tmp_path, "".join(lines) + NEOX + "\n"), warmup=0)
+    assert (summary.seq_length, summary.global_batch_size, summary.num_gpus, summary.layout.pp) == (2048, 1024, 32, 2)
+    assert summary.tokens_per_s_per_gpu.median == pytest.approx(1024 * 2048 / 32 / 16.7285)
 
 
 def test_both_lines_of_a_bridge_step_are_one_row(tmp_path):
