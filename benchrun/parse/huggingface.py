@@ -4,11 +4,11 @@
       6%|6         | 1/16 [00:58<14:41, 58.76s/it]
     {'train_runtime': 425.4, 'train_samples_per_second': 5.64, 'train_steps_per_second': 0.235, 'epoch': 1.0}
 
-No line of theirs holds a step's time. It is the difference of two clocks, in whole seconds: the bar's, or ms-swift's
-``elapsed_time``. Without either only the mean over the whole run is known, from the summary. The fine-tune of this
-repository measures each step, and adds ``step_time_s`` and ms-swift's ``global_step/max_steps``. Bars of other work
-(loading, tokenizing, evaluation) look alike: the training's are those with its number of steps. Source: logs of
-transformers 4 and 5, and of ms-swift.
+No line of theirs holds a step's time. It is the difference of two clocks: of the run time, where every dictionary has
+it; else in whole seconds, of ms-swift's ``elapsed_time`` or of the bar. Without any only the mean over the whole run is
+known, from the summary. The fine-tune of this repository measures each step, and adds ``step_time_s`` and ms-swift's
+``global_step/max_steps``. Bars of other work (loading, tokenizing, evaluation) look alike: the training's are those
+with its number of steps. Source: logs of transformers 4 and 5, and of ms-swift.
 """
 
 from __future__ import annotations
@@ -114,6 +114,7 @@ class HuggingFace(Dialect):
             lines.append(line)
         if self.facts.planned_steps in (None, total):
             self._step_of_bar = step
+            self._printed.followed(step)
 
     def _dictionary(self, text: str, line: int) -> None:
         found = {pair[1]: pair[2] or pair[3] or pair[4] or "" for pair in _PAIR.finditer(text)}
@@ -125,7 +126,7 @@ class HuggingFace(Dialect):
         before, self._last = self._last, found
         if _same_record(before, found):
             return
-        clock = _duration(found.get("elapsed_time", ""))
+        clock = positive(found.get("train_runtime")) or _duration(found.get("elapsed_time", ""))
         step, _, planned = (found.get("global_step/max_steps") or found.get("iteration", "")).partition("/")
         if count(planned):
             self.facts.planned_steps = count(planned)
@@ -136,6 +137,7 @@ class HuggingFace(Dialect):
                 number_of_step or self._step_of_bar,
                 clock,
                 line,
+                interval=0,
                 loss=number(found["loss"]),
                 grad_norm=number(found.get("grad_norm")),
                 tflops_per_gpu=positive(found.get("step_time_s")),
@@ -213,8 +215,9 @@ class HuggingFace(Dialect):
 
     @property
     def whole_seconds(self) -> bool:
-        """Unless each step was measured."""
-        return not len(self._printed) or self._printed.measured < len(self._printed)
+        """Unless each step was measured, or the dictionaries have a finer clock."""
+        printed = self._printed
+        return not len(printed) or (printed.measured < len(printed) and not printed.fine)
 
     @property
     def only_average(self) -> bool:

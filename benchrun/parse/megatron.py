@@ -55,7 +55,7 @@ _OFF = frozenset({"None", "False", "0", "1"})
 _EXOTIC = frozenset(
     {"moe_shared_expert_intermediate_size", "moe_layer_freq", "multi_latent_attention", "mtp_num_layers"}
 )
-_LOSSES = ("lm loss", "loss", "lm_loss", "reduced_train_loss")
+_LOSSES = ("lm loss", "loss", "lm_loss", "lm-loss", "reduced_train_loss")
 _TOKENS = (
     "tokens per GPU (tokens/s/GPU)",
     "tokens/s/GPU inst/harmonic mean",

@@ -18,7 +18,8 @@ class Printed:
     """Dictionaries, as Steps whose fields mean something else where the Trainer has none of their kind.
 
     ``step_time_s`` is the clock since the start, ``tflops_per_gpu`` the step's own time where it was measured,
-    ``tokens_per_s_per_gpu`` the epoch. An epoch that falls begins another run, which is a segment.
+    ``tokens_per_s_per_gpu`` the epoch, ``interval`` the step of the bar that follows, 0 if none does. An epoch that
+    falls begins another run, which is a segment.
     """
 
     def __init__(self) -> None:
@@ -27,7 +28,7 @@ class Printed:
         """Rows with a time of their own."""
         self.all_numbered = True
         """Every dictionary so far says which step it is of."""
-        self._last_numbered = False
+        self._last_numbered = self._followed = False
         self._runs, self._epoch = 0, 0.0
 
     def __len__(self) -> int:
@@ -37,6 +38,12 @@ class Printed:
     def clocked(self) -> bool:
         """Whether they have a clock, or times of their own."""
         return len(self) > 0 and (self.measured > 0 or self.columns.at("step_time_s", 0) != NO_VALUE)
+
+    @property
+    def fine(self) -> bool:
+        """Whether the clock has fractions of a second."""
+        clocks = (clock[clock != NO_VALUE] for (clock,) in self.columns.blocks("step_time_s"))
+        return any((clock % 1 != 0).any() for clock in clocks)
 
     def numbered(self, said: bool) -> None:
         """Whether the next row says its step."""
@@ -50,6 +57,13 @@ class Printed:
         self._epoch = epoch
         self.measured += row.tflops_per_gpu is not None
         self.columns.append(row, self._runs)
+        self._followed = False
+
+    def followed(self, step: int) -> None:
+        """A bar at this step; the first one after a dictionary is redrawn below it."""
+        if len(self) and not self._followed and step <= LONGEST_INTERVAL:
+            self.columns.put("interval", len(self) - 1, step)
+        self._followed = True
 
     def goes_on(self, found: Mapping[str, Any]) -> bool:
         """Whether these rows only go on after the last one: then each is a record of its own."""
@@ -84,25 +98,46 @@ def timed(printed: Printed, steps: Sequence[int], clocks: Sequence[int], average
 
 
 def _numbered(printed: Printed, last_bar: int) -> Iterator[dict[str, Column]]:
-    """The dictionaries by the step that they print; else by the bar's; else counted.
+    """The dictionaries by the step that they print; else by that of the bar before or after them; else counted.
 
-    Bars on another stream may all come first, or last: then a dictionary comes every so many steps. Counting
-    without any bar numbers the rows, and not the steps.
+    The bar before is mostly the dictionary's own, but a terminal overwrites it; the bar after is it drawn again. Bars
+    on another stream may all come first, or last: then a dictionary comes every so many steps. Counting without any
+    bar numbers the rows, and not the steps.
     """
-    count, stuck, least, before = len(printed), 0, 1, -1
-    for (step,) in printed.columns.blocks("step"):
-        stuck += int((np.diff(step, prepend=before) == 0).sum())
-        least, before = min(least, int(step.min())), int(step[-1])
-    counted = not (printed.all_numbered or (least > 0 and stuck <= MOST_STUCK * count))
+    count = len(printed)
+    (before, before_stuck), (after, after_stuck) = (_usable(printed, name) for name in ("step", "interval"))
+    by_bar_after = not printed.all_numbered and after and (not before or after_stuck < before_stuck)
+    counted = not (printed.all_numbered or before or after)
     every, first = max(last_bar // count, 1), 1
     names = {"step": "step", "clock": "step_time_s", "line": "line", "loss": "loss", "grad_norm": "grad_norm"}
-    names |= {"time": "tflops_per_gpu", "run": "segment"}
+    names |= {"time": "tflops_per_gpu", "run": "segment", "after": "interval"}
     for block in printed.columns.blocks(*names.values()):
         found = {name: np.array(column) for name, column in zip(names, block, strict=True)}
-        if counted:
+        if by_bar_after:
+            found["step"] = _by_bar_after(found["step"], found["after"])
+        elif counted:
             found["step"] = every * np.arange(first, first + len(found["step"]))
             first += len(found["step"])
         yield found
+
+
+def _by_bar_after(before: Column, after: Column) -> Column:
+    """The bars' steps; a dictionary that ends the log has none, and is as far from the one before it as usual."""
+    steps = np.where(after > 0, after, before)
+    if len(steps) > 1 and after[-1] == 0:
+        steps[-1] = max(steps[-1], steps[-2] + usual_distance(steps[:-1]))
+    return steps
+
+
+def _usable(printed: Printed, column: str) -> tuple[bool, int]:
+    """Whether the dictionaries can be numbered by this column, in which few repeat the one before; and how many do."""
+    stuck, unknown, last = 0, 0, -1
+    for (step,) in printed.columns.blocks(column):
+        stuck += int((np.diff(step, prepend=last) == 0).sum())
+        unknown += int((step <= 0).sum())
+        last = int(step[-1])
+    cut = column == "interval" and last == 0  # a log may end with a dictionary
+    return unknown == cut and stuck <= MOST_STUCK * len(printed), stuck
 
 
 class _Clock:

@@ -41,6 +41,10 @@ NEOX = (
     " learning rate: 5.000E-05 | approx flops per GPU: 41.3TFLOPS | lm_loss: 6.25E+00 | loss scale: 65536.0 |"
 )
 BRIDGE = "[+  300.557] Step Time : 14.19s GPU utilization: 1263.4MODEL_TFLOP/s/GPU"
+MEGATRON_HYPHEN = (
+    " iteration       20/    1000 | consumed samples:  20480 | elapsed time per iteration (ms): 138210.4 |"
+    " global batch size:  1024 | lm-loss: 9.5E+00 | loss scale: -1.0 | grad norm: 0.000 |"
+)
 BRIDGE_2025 = "Step Time : 12.61s GPU utilization: 531.9TFLOP/s/GPU"
 NEMO_2 = (
     "ining-demo/0 [default0]:Training epoch 0, iteration 3/99 | lr: 1e-06 | global_batch_size: 128 | global_step: 3 |"
@@ -100,6 +104,7 @@ LINES = {
     "megatron-two-values": (MEGATRON_TWO_VALUES, "megatron-lm", 126, 13.3728, 9801.4, None, 3.4, 512, 5000),
     "megatron-equals": (MEGATRON_KEY_EQUALS_VALUE, "megatron-lm", 136004, 3.4153, None, None, 12.316531, 6144, 136100),
     "primus-2026": (PRIMUS_2026, "megatron-lm", 31, 1.6302, 10051.5, 498.7, 7.4, 256, 200),
+    "megatron-hyphen": (MEGATRON_HYPHEN, "megatron-lm", 20, 138.2104, None, None, 9.5, 1024, 1000),
     "neox": (NEOX, "megatron-lm", 120, 16.7285, None, 41.3, 6.25, None, 143000),
     "bridge-2025": (BRIDGE_2025, "megatron-bridge", 1, 12.61, None, 531.9, None, None, None),
     "bridge": (BRIDGE, "megatron-bridge", 1, 14.19, None, 1263.4, None, None, None),

@@ -70,6 +70,25 @@ def test_bars_of_a_restart_have_a_clock_of_their_own(tmp_path, resumed):
     assert len(log.distinct) >= 39
 
 
+@pytest.mark.parametrize("first", [[], [bar(0, 0)], [bar(1, 7)]])
+def test_a_terminal_leaves_only_the_bar_below_a_dictionary(tmp_path, first):
+    lines = [line for step in range(1, 9) for line in (said(step), bar(step, 7 * step))]
+    log = parse(tmp_path, "\n".join([*first, *lines, said(9)]) + "\n")
+    assert [row.step for row in log.steps] == list(range(1, 10))
+    assert [row.step_time_s for row in log.steps] == [*8 * [7.0], None]
+
+
+def test_a_run_time_in_each_row_is_a_finer_clock_than_the_bar(tmp_path):
+    times = [27.302, 30.828, 34.382, 37.921]
+    lines = [
+        f"{bar(n, int(time))}\n{{'loss': {3 - n / 10}, 'epoch': {n / 40}, 'train_runtime': {time}}}\n"
+        for n, time in enumerate(times, start=1)
+    ]
+    log = parse(tmp_path, "".join(lines))
+    assert [row.step_time_s for row in log.steps] == pytest.approx([27.302, 3.526, 3.554, 3.539])
+    assert not log.whole_seconds
+
+
 def test_megatron_swift_calls_a_step_an_iteration(tmp_path):
     rows = "".join(
         f"{{'loss': {3 - n / 10}, 'iteration': '{5 * n}/200', 'elapsed_time': '{n}m 0s', 'memory(GiB)': 61.2}}\n"
