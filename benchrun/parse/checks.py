@@ -19,14 +19,14 @@ MOST_GAPS = 1 << 16
 def step_problems(log: Log, *, may_skip: bool) -> list[Problem]:
     """At most MOST of each kind. With ``may_skip`` a step without a row is no gap."""
     rows = log.steps
-    last = rows.last_step
-    if last is None:
+    if not len(rows):
         return []
     found = [problem for kind in (_nan, _nan_grad, _skipped, _missing) for problem in islice(kind(rows), MOST)]
     if not may_skip:
         found += islice(_gaps(rows), MOST)
     planned = log.planned_steps
-    if planned is not None and last < planned - 1 + log.first_number:
+    if planned is not None and log.steps_made < planned:
+        last = log.steps_made - 1 + log.first_number
         detail = f"the last step seen is {last}, the last planned one {planned - 1 + log.first_number}"
         found.append(Problem("early_end", rows[len(rows) - 1].line or None, detail))
     return found

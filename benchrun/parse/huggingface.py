@@ -75,6 +75,8 @@ class HuggingFace(Dialect):
         """Run time and steps a second."""
         self._last: dict[str, str] = {}
         self._step_of_bar = 0
+        self._guess: int | None = None
+        """What the bars say that was planned; a log that goes on may show better ones."""
         self._batch: dict[str, int] = {}
 
     def continued(self) -> Dialect:
@@ -112,7 +114,7 @@ class HuggingFace(Dialect):
             steps.append(step)
             clocks.append(seconds(bar[3]))
             lines.append(line)
-        if self.facts.planned_steps in (None, total):
+        if self._told in (None, total):
             self._step_of_bar = step
             self._printed.followed(step)
 
@@ -168,6 +170,9 @@ class HuggingFace(Dialect):
         """Rows of the dictionaries where there are any, else of the bars, else of the summary."""
         self._note_run_time()
         steps, clocks, lines = self._training_bars()
+        if self.seen and steps and self._told is None:
+            self._guess = next(total for total, bars in self._bars.items() if bars[0] is steps)
+            self.facts.planned_steps = self._guess
         if len(self._printed):
             self.rows = timed(self._printed, steps, clocks, self._average_time())
         elif self.seen and steps:
@@ -176,17 +181,29 @@ class HuggingFace(Dialect):
             self.rows = self._average()
         return self.rows
 
+    @property
+    def _told(self) -> int | None:
+        """The steps that were planned, where that is not a guess."""
+        return None if self.facts.planned_steps == self._guess else self.facts.planned_steps
+
+    @property
+    def reached(self) -> int | None:
+        """A bar is drawn for steps that no dictionary speaks of."""
+        return max(self._training_bars()[0], default=None)
+
     def _note_run_time(self) -> None:
         times = [time for time, _ in self._summaries]
         if times and max(times) <= min(times) * (1 + AGREE):
             self.facts.run_time_s = median(times)
 
     def _training_bars(self) -> tuple[array[int], array[int], array[int]]:
-        planned = self.facts.planned_steps
+        planned = self._told
         if planned is None and self._summaries:
             planned = self._steps_of_summary()
-        if planned is None and self._bars:
-            planned = max(self._bars, key=lambda total: len(self._bars[total][0]))
+        if planned is None:
+            # Evaluation may draw more bars, but all of it lies within the training's time.
+            clocks = {total: (max(bars[1], default=-1), len(bars[1])) for total, bars in self._bars.items()}
+            planned = max((total for total in clocks if total >= len(self._printed)), key=clocks.__getitem__, default=0)
         return self._bars.get(planned or 0, (array("q"), array("q"), array("q")))
 
     def _steps_of_summary(self) -> int | None:

@@ -56,6 +56,26 @@ def test_a_resumed_run_has_not_made_all_its_steps_since_its_clock_began(tmp_path
     assert summarise(log, warmup=0).step_time_s.mean == 7.0
 
 
+def test_the_training_bar_has_the_longest_clock_and_says_how_many_steps_are_planned(tmp_path):
+    evaluation = [bar(batch, batch, total=60) for batch in range(61)]  # drawn more often than the training's
+    lines = run(1, 40).splitlines()
+    for text, complete in ((lines[:30] + evaluation + lines[30:], True), (lines[:30] + evaluation, False)):
+        log = parse(tmp_path, "\n".join(text) + "\n")
+        assert (log.planned_steps, log.complete(log.planned_steps)) == (40, complete)
+        assert {row.step_time_s for row in log.steps} == {7.0}
+
+
+def test_a_bar_of_fewer_steps_than_there_are_dictionaries_is_not_the_trainings(tmp_path):
+    log = parse(tmp_path, bar(1, 90, total=1) + "\n" + "".join(said(step) + "\n" for step in range(1, 6)))
+    assert (len(log.steps), log.planned_steps) == (5, None)
+
+
+def test_steps_after_the_last_dictionary_were_made_if_a_bar_shows_them(tmp_path):
+    log = parse(tmp_path, run(1, 39, every=10, total=39))
+    assert log.complete(log.planned_steps)
+    assert (log.steps.last_step, log.problems) == (30, ())
+
+
 SUMMARY = "{'train_runtime': 280.0, 'train_samples_per_second': 9.1, 'train_steps_per_second': 0.143, 'epoch': 1.0}\n"
 
 
