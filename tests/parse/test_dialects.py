@@ -59,6 +59,11 @@ MLLOG = (
     ':::MLLOG {"namespace": "", "time_ms": 1684040096650, "event_type": "POINT_IN_TIME", "key": "tracked_stats",'
     ' "value": {"train_step_timing": 12.160857439041138, "reduced_train_loss": 2.78}, "metadata": {"step": 4194304}}'
 )
+MLLOG_RATE = (
+    ':::MLLOG {"key": "global_batch_size", "value": 8, "metadata": {"file": "train.py", "lineno": 9}}\n'
+    ':::MLLOG {"namespace": "", "time_ms": 1728447061031, "event_type": "POINT_IN_TIME", "key": "tracked_stats",'
+    ' "value": {"throughput": 2.5}, "metadata": {"file": "callbacks.py", "lineno": 287, "step": 1536}}'
+)
 DLLOGGER = (
     'DLLL {"timestamp": "1727486904.6", "type": "LOG", "step": 2, "data": {"reduced_train_loss": 10.3,'
     ' "train_backward_timing in s": 5.9e-05, "train_step_timing in s": 52.8040657043457, "epoch": 0}}'
@@ -111,6 +116,7 @@ LINES = {
     "nemo2": (NEMO_2, "nemo2", 3, 12.64, 10730.0, 712.3, 11.03, 128, 100),
     "nemo1": (NEMO_1, "nemo1", 7, 49.5, None, None, 11.5, None, 15),
     "mllog": (MLLOG, "nemo1", 4194304, 12.160857439041138, None, None, 2.78, None, None),
+    "mllog-rate": (MLLOG_RATE, "nemo1", 1536, 3.2, None, None, None, None, None),
     "dllogger": (DLLOGGER, "nemo1", 2, 52.8040657043457, None, None, 10.3, None, None),
     "titan": (TITAN, "torchtitan", 10, None, 71634.0, 1048.68, 11.63459, None, None),
     "titan-2024": (TITAN_2024, "torchtitan", 127, None, 1703.0, None, 3.7705, None, None),
@@ -233,6 +239,11 @@ def test_bars_without_a_total_go_on_in_the_next_epoch(tmp_path):
         zip(range(1, 10), (3.01, 3.02, 3.03, 3.11, 3.12, 3.13, 3.21, 3.22, 3.23), strict=True)
     )
     assert log.segments == 1
+
+
+def test_a_rate_over_a_block_of_steps_is_no_step_where_steps_are_timed(tmp_path):
+    log = parse(tmp_path, f"{MLLOG_RATE.splitlines()[0]}\n{MLLOG}\n{MLLOG_RATE.splitlines()[1]}\n")
+    assert [(row.step, row.step_time_s) for row in log.steps] == [(4194304, 12.160857439041138)]
 
 
 def test_the_bars_of_all_epochs_may_be_one_line(tmp_path):
