@@ -40,8 +40,8 @@ def _nan(rows: Rows) -> Iterator[Problem]:
 
 def _nan_grad(rows: Rows) -> Iterator[Problem]:
     # Megatron prints no loss that is not a number, and the Trainer 0: then this is the only sign.
-    for step, line, norm in rows.columns.blocks("step", "line", "grad_norm"):
-        for index in np.flatnonzero(np.isnan(norm) | np.isposinf(norm)):
+    for step, line, norm, skipped in rows.columns.blocks("step", "line", "grad_norm", "skipped"):
+        for index in np.flatnonzero((np.isnan(norm) | np.isposinf(norm)) & (skipped <= 0)):
             yield Problem("nan_grad", int(line[index]), f"step {step[index]}: the gradients' norm is not a number")
 
 

@@ -105,7 +105,7 @@ def _row(step: int, body: str, line: int) -> Step | None:
         name, colon, value = part.partition(":")
         if not colon:  # a fork of Megatron-DeepSpeed writes elapsed_time_per_iteration_ms=3415.3
             name, _, value = part.replace("_", " ").partition("=")
-        found[name.strip()] = value
+        found[name.replace("\ufffd", "").strip()] = value
     time_s = _first(found, (TIME_MS, "elapsed time per iteration ms"))
     time_s = time_s / 1000 if time_s is not None else _first(found, (TIME_S,))
     time_s = _credible(time_s)

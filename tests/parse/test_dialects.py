@@ -255,6 +255,15 @@ def test_the_bars_of_all_epochs_may_be_one_line(tmp_path):
     assert [row.step for row in parse(tmp_path, "\r".join(bars) + "\n").steps] == list(range(1, 9))
 
 
+def test_bytes_that_are_no_text_spoil_a_number_and_no_name(tmp_path):
+    text = _iteration(3, 1500.0).encode()
+    (row,) = parse(
+        tmp_path, text.replace(b"| lm loss", b"|\xff lm\xfe loss").replace(b"| global", b"|\xf0 global")
+    ).steps
+    assert (row.step_time_s, row.loss, row.global_batch_size) == (1.5, 1.0, 64)
+    assert not len(parse(tmp_path, text.replace(b"1500", b"15\xff00")).steps)
+
+
 def test_arguments_that_say_whether_they_are_defaults(tmp_path):
     said = {"seq_length": 2048, "train_batch_size": 1024, "global_num_gpus": 32, "pipe_parallel_size": 2}
     lines = [f"  {name} {'.' * (32 - len(name))} {value!s:.<28}updated\n" for name, value in said.items()]

@@ -130,6 +130,7 @@ def test_rows_that_say_what_went_wrong(tmp_path):
     assert rows(tmp_path, 9, loss=" lm loss: nan |") == [("nan_loss", 10)]
     assert rows(tmp_path, 9, loss=" lm loss: inf |") == [("nan_loss", 10)]
     assert rows(tmp_path, 9, loss=" lm loss: 2.0E+00 | grad norm: nan |") == [("nan_grad", 10)]
+    assert rows(tmp_path, 9, loss=" grad norm: inf |", skipped=1) == [("skipped_steps", 10)]  # that is why
     assert rows(tmp_path, 9, skipped=1) == [("skipped_steps", 10)]
     assert rows(tmp_path, 9, loss="") == [("missing_loss", 10)]
     assert rows(tmp_path, 9, loss="", skipped=1) == [("skipped_steps", 10)]  # a skipped step has none
