@@ -32,10 +32,11 @@ _DICT = re.compile(r"\{[^{}]{0,4000}?['\"](?:loss|train_runtime)['\"]\s*:[^{}]*\
 _PAIR = re.compile(r"['\"]([^'\"]+)['\"]\s*:\s*(?:'([^']*)'|\"([^\"]*)\"|([^,{}'\"]+))")
 # Nothing but what a launcher writes stands before a training bar: a rank, a host, a time, the stream. "Loading
 # checkpoint shards:" is other work.
-_BAR = re.compile(
-    r"(?:^|[\]>]:?|\d:|[)|}]|:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?\s|\bstd(?:out|err)(?::| [FP]\b)|\bTrain:)"
-    r"\s*\d{1,3}%\|[^|]*\|\s*(\d{1,12})/(\d{1,12}) \[(\d[\d:]*)<"
+_BAR = re.compile(r"(?<!\d)\d{1,3}%\|[^|]*\|\s*(\d{1,12})/(\d{1,12}) \[(\d[\d:]*)<")
+_BEFORE_BAR = re.compile(
+    r"(?:[\]>]:?|\d:|[)|}]|:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?\s|\bstd(?:out|err)(?::| [FP])|\bTrain:)\s*$"
 )
+LONGEST_LABEL = 80
 _PLANNED = re.compile(r"Total optimization steps = ([\d,]{1,15})")
 _TOTAL_BATCH = re.compile(r"Total train batch size \(.*?\) = ([\d,]{1,12})")
 _DEVICE_BATCH = re.compile(r"Instantaneous batch size per device = ([\d,]{1,12})")
@@ -85,8 +86,10 @@ class HuggingFace(Dialect):
 
     def read(self, line: Line) -> None:
         """A dictionary, a bar, or a fact; a piece of line may hold the first two."""
-        for bar in _BAR.finditer(line.text):
-            self._bar(bar, line.number)
+        for bar in _BAR.finditer(line.text) if "%|" in line.text else ():
+            before = line.text[max(bar.start() - LONGEST_LABEL, 0) : bar.start()]
+            if not before.strip() or _BEFORE_BAR.search(before):
+                self._bar(bar, line.number)
         found = _DICT.findall(line.text) if self.whole(line) else []
         for text in found:
             self._dictionary(text, line.number)
