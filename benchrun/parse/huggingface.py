@@ -38,6 +38,7 @@ _BEFORE_BAR = re.compile(
 )
 LONGEST_LABEL = 80
 _PLANNED = re.compile(r"Total optimization steps = ([\d,]{1,15})")
+_EPOCHS = re.compile(r"\bNum Epochs = ([\d,]{1,15})")
 _TOTAL_BATCH = re.compile(r"Total train batch size \(.*?\) = ([\d,]{1,12})")
 _DEVICE_BATCH = re.compile(r"Instantaneous batch size per device = ([\d,]{1,12})")
 _ACCUMULATION = re.compile(r"Gradient Accumulation steps = ([\d,]{1,12})")
@@ -58,7 +59,12 @@ class HuggingFace(Dialect):
     name = "hf"
     step_needles = (b"'loss':", b'"loss":', b"'train_runtime':", b"%|")
     fact_needles = (
-        *(b"Total optimization steps = ", b"Total train batch size (", b"Instantaneous batch size per device = "),
+        *(
+            b"Num Epochs = ",
+            b"Total optimization steps = ",
+            b"Total train batch size (",
+            b"Instantaneous batch size per device = ",
+        ),
         *(b"Gradient Accumulation steps = ", b"world_size: ", b"  world_size ....", b" max_length: "),
         *(b'"n_positions": ', CONFIG.encode()),
     )
@@ -75,7 +81,7 @@ class HuggingFace(Dialect):
         self._summaries: list[tuple[float, float | None]] = []
         """Run time and steps a second."""
         self._last: dict[str, str] = {}
-        self._step_of_bar = 0
+        self._step_of_bar = self._epochs = 0
         self._guess: int | None = None
         """What the bars say that was planned; a log that goes on may show better ones."""
         self._batch: dict[str, int] = {}
@@ -155,6 +161,8 @@ class HuggingFace(Dialect):
             return
         if match := _PLANNED.search(text):
             self.facts.planned_steps = _whole(match[1])
+        if match := _EPOCHS.search(text):
+            self._epochs = _whole(match[1])
         for name, pattern in (("total", _TOTAL_BATCH), ("device", _DEVICE_BATCH), ("accumulation", _ACCUMULATION)):
             if match := pattern.search(text):
                 self._batch[name] = _whole(match[1])
@@ -177,7 +185,7 @@ class HuggingFace(Dialect):
             self._guess = next(total for total, bars in self._bars.items() if bars[0] is steps)
             self.facts.planned_steps = self._guess
         if len(self._printed):
-            self.rows = timed(self._printed, steps, clocks, self._average_time())
+            self.rows = timed(self._printed, steps, clocks, self._average_time(), self._every(steps))
         elif self.seen and steps:
             self.rows = _differences(steps, clocks, lines)
         elif self.seen:
@@ -193,6 +201,11 @@ class HuggingFace(Dialect):
     def reached(self) -> int | None:
         """A bar is drawn for steps that no dictionary speaks of."""
         return max(self._training_bars()[0], default=None)
+
+    def _every(self, steps: array[int]) -> int:
+        """How many steps a dictionary comes after the one before it, by the epochs that were made or the last bar."""
+        made = (self._told or 0) * self._printed.epochs / self._epochs if self._epochs else 0.0
+        return max(round(made / len(self._printed)) or max(steps, default=0) // len(self._printed), 1)
 
     def _note_run_time(self) -> None:
         times = [time for time, _ in self._summaries]

@@ -40,6 +40,11 @@ class Printed:
         return len(self) > 0 and (self.measured > 0 or self.columns.at("step_time_s", 0) != NO_VALUE)
 
     @property
+    def epochs(self) -> float:
+        """How many were made, of one run."""
+        return 0.0 if self._runs else self._epoch
+
+    @property
     def fine(self) -> bool:
         """Whether the clock has fractions of a second."""
         clocks = (clock[clock != NO_VALUE] for (clock,) in self.columns.blocks("step_time_s"))
@@ -83,32 +88,34 @@ class Printed:
         self.columns.extend({**found, "segment": self._runs}, rows)
 
 
-def timed(printed: Printed, steps: Sequence[int], clocks: Sequence[int], average: float | None) -> Rows:
-    """Rows with times: their own, or from their own clock, or from the bars' clocks at ``steps``, or the average."""
+def timed(printed: Printed, steps: Sequence[int], clocks: Sequence[int], average: float | None, every: int) -> Rows:
+    """Rows with times: their own, or from their own clock, or from the bars' clocks at ``steps``, or the average.
+
+    Where nothing numbers the dictionaries, one comes after ``every`` steps.
+    """
     rows = Rows()
     clock_of = _Clock(steps, clocks)
     if len(clock_of) or printed.columns.at("step_time_s", 0) != NO_VALUE:
         average = None
     differences = _Differences(rows, average)
-    for block in _numbered(printed, max(steps, default=0)):
+    for block in _numbered(printed, every):
         bare = block["clock"] == NO_VALUE
         block["clock"][bare] = clock_of(block["step"][bare])
         differences.add(block)
     return rows
 
 
-def _numbered(printed: Printed, last_bar: int) -> Iterator[dict[str, Column]]:
+def _numbered(printed: Printed, every: int) -> Iterator[dict[str, Column]]:
     """The dictionaries by the step that they print; else by that of the bar before or after them; else counted.
 
     The bar before is mostly the dictionary's own, but a terminal overwrites it; the bar after is it drawn again. Bars
-    on another stream may all come first, or last: then a dictionary comes every so many steps. Counting without any
-    bar numbers the rows, and not the steps.
+    on another stream may all come first, or last: then a dictionary comes after ``every`` steps. Counting without
+    bars and epochs numbers the rows, and not the steps.
     """
-    count = len(printed)
     (before, before_stuck), (after, after_stuck) = (_usable(printed, name) for name in ("step", "interval"))
     by_bar_after = not printed.all_numbered and after and (not before or after_stuck < before_stuck)
     counted = not (printed.all_numbered or before or after)
-    every, first = max(last_bar // count, 1), 1
+    first = 1
     names = {"step": "step", "clock": "step_time_s", "line": "line", "loss": "loss", "grad_norm": "grad_norm"}
     names |= {"time": "tflops_per_gpu", "run": "segment", "after": "interval"}
     for block in printed.columns.blocks(*names.values()):

@@ -70,6 +70,12 @@ def test_a_bar_of_fewer_steps_than_there_are_dictionaries_is_not_the_trainings(t
     assert (len(log.steps), log.planned_steps) == (5, None)
 
 
+def test_without_any_bar_the_epochs_say_how_many_steps_a_dictionary_stands_for(tmp_path):
+    head = "  Num Epochs = 1,000\n  Total optimization steps = 17,000\n"
+    log = parse(tmp_path, head + "".join(f"{{'loss': {3 - n / 10}, 'epoch': {5 * n / 17:.2f}}}\n" for n in range(1, 8)))
+    assert [row.step for row in log.steps] == [5, 10, 15, 20, 25, 30, 35]
+
+
 def test_steps_after_the_last_dictionary_were_made_if_a_bar_shows_them(tmp_path):
     log = parse(tmp_path, run(1, 39, every=10, total=39))
     assert log.complete(log.planned_steps)
