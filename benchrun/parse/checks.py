@@ -19,14 +19,14 @@ MOST_GAPS = 1 << 16
 def step_problems(log: Log, *, may_skip: bool) -> list[Problem]:
     """At most MOST of each kind. With ``may_skip`` a step without a row is no gap."""
     rows = log.steps
-    last = rows.last_step
-    if last is None:
+    if not len(rows):
         return []
-    found = [problem for kind in (_nan, _skipped, _missing) for problem in islice(kind(rows), MOST)]
+    found = [problem for kind in (_nan, _nan_grad, _skipped, _missing) for problem in islice(kind(rows), MOST)]
     if not may_skip:
         found += islice(_gaps(rows), MOST)
     planned = log.planned_steps
-    if planned is not None and last < planned - 1 + log.first_number:
+    if planned is not None and log.steps_made < planned:
+        last = log.steps_made - 1 + log.first_number
         detail = f"the last step seen is {last}, the last planned one {planned - 1 + log.first_number}"
         found.append(Problem("early_end", rows[len(rows) - 1].line or None, detail))
     return found
@@ -34,8 +34,15 @@ def step_problems(log: Log, *, may_skip: bool) -> list[Problem]:
 
 def _nan(rows: Rows) -> Iterator[Problem]:
     for step, line, loss, nan in rows.columns.blocks("step", "line", "loss", "nan"):
-        for index in np.flatnonzero(np.isnan(loss) | (nan > 0)):
+        for index in np.flatnonzero(np.isnan(loss) | np.isposinf(loss) | (nan > 0)):
             yield Problem("nan_loss", int(line[index]), f"step {step[index]}: the loss is not a number")
+
+
+def _nan_grad(rows: Rows) -> Iterator[Problem]:
+    # Megatron prints no loss that is not a number, and the Trainer 0: then this is the only sign.
+    for step, line, norm, skipped in rows.columns.blocks("step", "line", "grad_norm", "skipped"):
+        for index in np.flatnonzero((np.isnan(norm) | np.isposinf(norm)) & (skipped <= 0)):
+            yield Problem("nan_grad", int(line[index]), f"step {step[index]}: the gradients' norm is not a number")
 
 
 def _skipped(rows: Rows) -> Iterator[Problem]:

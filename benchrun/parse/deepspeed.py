@@ -15,7 +15,9 @@ from benchrun.parse.dialect import Dialect, number, positive
 from benchrun.parse.lines import Line
 from benchrun.parse.records import Step
 
-_PIPE = re.compile(r"\bsteps: (\d{1,15}) loss: (\S+) iter time \(s\): (\d+\.\d+) samples/sec: \d")
+_PIPE = re.compile(
+    r"\bsteps: (\d{1,15}) loss: (\S+) (?:[\w ]{1,40}: \S+ ){0,9}iter time \(s\): (\d+\.\d+) samples/sec: \d"
+)
 _TIMER = re.compile(
     r"(?:\bglobal_step=|\] \d+/)(\d{1,15}), RunningAvgSamplesPerSec=[\d.]+, CurrSamplesPerSec=(\d+\.?\d*),"
 )

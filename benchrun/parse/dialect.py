@@ -87,6 +87,11 @@ class Dialect:
         return False
 
     @property
+    def reached(self) -> int | None:
+        """The last step that was made, where something else than a row shows it."""
+        return None
+
+    @property
     def whole_seconds(self) -> bool:
         """Whether the times are differences of a clock that shows whole seconds."""
         return False

@@ -4,11 +4,11 @@
       6%|6         | 1/16 [00:58<14:41, 58.76s/it]
     {'train_runtime': 425.4, 'train_samples_per_second': 5.64, 'train_steps_per_second': 0.235, 'epoch': 1.0}
 
-No line of theirs holds a step's time. It is the difference of two clocks, in whole seconds: the bar's, or ms-swift's
-``elapsed_time``. Without either only the mean over the whole run is known, from the summary. The fine-tune of this
-repository measures each step, and adds ``step_time_s`` and ms-swift's ``global_step/max_steps``. Bars of other work
-(loading, tokenizing, evaluation) look alike: the training's are those with its number of steps. Source: logs of
-transformers 4 and 5, and of ms-swift.
+No line of theirs holds a step's time. It is the difference of two clocks: of the run time, where every dictionary has
+it; else in whole seconds, of ms-swift's ``elapsed_time`` or of the bar. Without any only the mean over the whole run is
+known, from the summary. The fine-tune of this repository measures each step, and adds ``step_time_s`` and ms-swift's
+``global_step/max_steps``. Bars of other work (loading, tokenizing, evaluation) look alike: the training's are those
+with its number of steps. Source: logs of transformers 4 and 5, and of ms-swift.
 """
 
 from __future__ import annotations
@@ -19,18 +19,26 @@ from collections.abc import Iterator
 from math import ceil, floor
 from statistics import median
 
-from benchrun.parse.dialect import Dialect, asked_of, count, number, positive
+import numpy as np
+
+from benchrun.parse.dialect import LARGEST, Dialect, asked_of, count, number, positive
 from benchrun.parse.lines import Line
 from benchrun.parse.nemo1 import seconds
-from benchrun.parse.printed import Printed, timed
+from benchrun.parse.printed import Printed, timed, usual_distance
 from benchrun.parse.records import Rows, Step
 from benchrun.parse.worker import CONFIG, configure
 
 _DICT = re.compile(r"\{[^{}]{0,4000}?['\"](?:loss|train_runtime)['\"]\s*:[^{}]*\}")
 _PAIR = re.compile(r"['\"]([^'\"]+)['\"]\s*:\s*(?:'([^']*)'|\"([^\"]*)\"|([^,{}'\"]+))")
-# Nothing but a label of ranks stands before a training bar; "Loading checkpoint shards:" is other work.
-_BAR = re.compile(r"(?:^|\]|\d:|Train:)\s*\d{1,3}%\|[^|]*\|\s*(\d{1,12})/(\d{1,12}) \[(\d[\d:]*)<")
+# Nothing but what a launcher writes stands before a training bar: a rank, a host, a time, the stream. "Loading
+# checkpoint shards:" is other work.
+_BAR = re.compile(r"(?<!\d)\d{1,3}%\|[^|]*\|\s*(\d{1,12})/(\d{1,12}) \[(\d[\d:]*)<")
+_BEFORE_BAR = re.compile(
+    r"(?:[\]>]:?|\d:|[)|}]|:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?\s|\bstd(?:out|err)(?::| [FP])|\bTrain:)\s*$"
+)
+LONGEST_LABEL = 80
 _PLANNED = re.compile(r"Total optimization steps = ([\d,]{1,15})")
+_EPOCHS = re.compile(r"\bNum Epochs = ([\d,]{1,15})")
 _TOTAL_BATCH = re.compile(r"Total train batch size \(.*?\) = ([\d,]{1,12})")
 _DEVICE_BATCH = re.compile(r"Instantaneous batch size per device = ([\d,]{1,12})")
 _ACCUMULATION = re.compile(r"Gradient Accumulation steps = ([\d,]{1,12})")
@@ -51,7 +59,12 @@ class HuggingFace(Dialect):
     name = "hf"
     step_needles = (b"'loss':", b'"loss":', b"'train_runtime':", b"%|")
     fact_needles = (
-        *(b"Total optimization steps = ", b"Total train batch size (", b"Instantaneous batch size per device = "),
+        *(
+            b"Num Epochs = ",
+            b"Total optimization steps = ",
+            b"Total train batch size (",
+            b"Instantaneous batch size per device = ",
+        ),
         *(b"Gradient Accumulation steps = ", b"world_size: ", b"  world_size ....", b" max_length: "),
         *(b'"n_positions": ', CONFIG.encode()),
     )
@@ -68,7 +81,9 @@ class HuggingFace(Dialect):
         self._summaries: list[tuple[float, float | None]] = []
         """Run time and steps a second."""
         self._last: dict[str, str] = {}
-        self._step_of_bar = 0
+        self._step_of_bar = self._epochs = 0
+        self._guess: int | None = None
+        """What the bars say that was planned; a log that goes on may show better ones."""
         self._batch: dict[str, int] = {}
 
     def continued(self) -> Dialect:
@@ -77,8 +92,10 @@ class HuggingFace(Dialect):
 
     def read(self, line: Line) -> None:
         """A dictionary, a bar, or a fact; a piece of line may hold the first two."""
-        for bar in _BAR.finditer(line.text):
-            self._bar(bar, line.number)
+        for bar in _BAR.finditer(line.text) if "%|" in line.text else ():
+            before = line.text[max(bar.start() - LONGEST_LABEL, 0) : bar.start()]
+            if not before.strip() or _BEFORE_BAR.search(before):
+                self._bar(bar, line.number)
         found = _DICT.findall(line.text) if self.whole(line) else []
         for text in found:
             self._dictionary(text, line.number)
@@ -106,8 +123,9 @@ class HuggingFace(Dialect):
             steps.append(step)
             clocks.append(seconds(bar[3]))
             lines.append(line)
-        if self.facts.planned_steps in (None, total):
+        if self._told in (None, total):
             self._step_of_bar = step
+            self._printed.followed(step)
 
     def _dictionary(self, text: str, line: int) -> None:
         found = {pair[1]: pair[2] or pair[3] or pair[4] or "" for pair in _PAIR.finditer(text)}
@@ -119,8 +137,8 @@ class HuggingFace(Dialect):
         before, self._last = self._last, found
         if _same_record(before, found):
             return
-        clock = _duration(found.get("elapsed_time", ""))
-        step, _, planned = found.get("global_step/max_steps", "").partition("/")
+        clock = positive(found.get("train_runtime")) or _duration(found.get("elapsed_time", ""))
+        step, _, planned = (found.get("global_step/max_steps") or found.get("iteration", "")).partition("/")
         if count(planned):
             self.facts.planned_steps = count(planned)
         number_of_step = count(step) if step else count(found.get("current_steps"))
@@ -130,6 +148,7 @@ class HuggingFace(Dialect):
                 number_of_step or self._step_of_bar,
                 clock,
                 line,
+                interval=0,
                 loss=number(found["loss"]),
                 grad_norm=number(found.get("grad_norm")),
                 tflops_per_gpu=positive(found.get("step_time_s")),
@@ -142,6 +161,8 @@ class HuggingFace(Dialect):
             return
         if match := _PLANNED.search(text):
             self.facts.planned_steps = _whole(match[1])
+        if match := _EPOCHS.search(text):
+            self._epochs = _whole(match[1])
         for name, pattern in (("total", _TOTAL_BATCH), ("device", _DEVICE_BATCH), ("accumulation", _ACCUMULATION)):
             if match := pattern.search(text):
                 self._batch[name] = _whole(match[1])
@@ -160,13 +181,31 @@ class HuggingFace(Dialect):
         """Rows of the dictionaries where there are any, else of the bars, else of the summary."""
         self._note_run_time()
         steps, clocks, lines = self._training_bars()
+        if self.seen and steps and self._told is None:
+            self._guess = next(total for total, bars in self._bars.items() if bars[0] is steps)
+            self.facts.planned_steps = self._guess
         if len(self._printed):
-            self.rows = timed(self._printed, steps, clocks, self._average_time())
+            self.rows = timed(self._printed, steps, clocks, self._average_time(), self._every(steps))
         elif self.seen and steps:
             self.rows = _differences(steps, clocks, lines)
         elif self.seen:
             self.rows = self._average()
         return self.rows
+
+    @property
+    def _told(self) -> int | None:
+        """The steps that were planned, where that is not a guess."""
+        return None if self.facts.planned_steps == self._guess else self.facts.planned_steps
+
+    @property
+    def reached(self) -> int | None:
+        """A bar is drawn for steps that no dictionary speaks of."""
+        return max(self._training_bars()[0], default=None)
+
+    def _every(self, steps: array[int]) -> int:
+        """How many steps a dictionary comes after the one before it, by the epochs that were made or the last bar."""
+        made = (self._told or 0) * self._printed.epochs / self._epochs if self._epochs else 0.0
+        return max(round(made / len(self._printed)) or max(steps, default=0) // len(self._printed), 1)
 
     def _note_run_time(self) -> None:
         times = [time for time, _ in self._summaries]
@@ -174,11 +213,13 @@ class HuggingFace(Dialect):
             self.facts.run_time_s = median(times)
 
     def _training_bars(self) -> tuple[array[int], array[int], array[int]]:
-        planned = self.facts.planned_steps
+        planned = self._told
         if planned is None and self._summaries:
             planned = self._steps_of_summary()
-        if planned is None and self._bars:
-            planned = max(self._bars, key=lambda total: len(self._bars[total][0]))
+        if planned is None:
+            # Evaluation may draw more bars, but all of it lies within the training's time.
+            clocks = {total: (max(bars[1], default=-1), len(bars[1])) for total, bars in self._bars.items()}
+            planned = max((total for total in clocks if total >= len(self._printed)), key=clocks.__getitem__, default=0)
         return self._bars.get(planned or 0, (array("q"), array("q"), array("q")))
 
     def _steps_of_summary(self) -> int | None:
@@ -207,16 +248,16 @@ class HuggingFace(Dialect):
 
     @property
     def whole_seconds(self) -> bool:
-        """Unless each step was measured."""
-        return not len(self._printed) or self._printed.measured < len(self._printed)
+        """Unless each step was measured, or the dictionaries have a finer clock."""
+        printed = self._printed
+        return not len(printed) or (printed.measured < len(printed) and not printed.fine)
 
     @property
     def only_average(self) -> bool:
         """No clock anywhere: every row has the same time."""
         if not self._summaries or len(self.rows) < 2:
             return False
-        first = self.rows.columns.at("step_time_s", 0)
-        return all((times == first).all() for (times,) in self.rows.columns.blocks("step_time_s"))
+        return not (len(self._training_bars()[0]) or self._printed.clocked)
 
 
 def _same_record(one: dict[str, str], other: dict[str, str]) -> bool:
@@ -241,10 +282,11 @@ def _near(one: str, other: str) -> bool:
 def _differences(steps: array[int], clocks: array[int], lines: array[int]) -> Rows:
     """Bars -> rows: the time between a bar and the one before it, over the steps between them."""
     rows = Rows()
-    before_step, before_clock = 0, 0
+    usual = usual_distance(np.asarray(steps))
+    before_step, before_clock = LARGEST, 0
     for step, clock, line in zip(steps, clocks, lines, strict=True):
-        if step <= before_step:
-            before_step, before_clock = 0, 0  # another launcher's bar, or a restart
+        if step <= before_step or clock < before_clock:  # the first one, another launcher's bar, or a restart
+            before_step, before_clock = (step, clock) if step > usual else (0, 0)
         if clock > before_clock:
             interval = step - before_step
             rows.add(Step(step, (clock - before_clock) / interval, line, interval=interval))

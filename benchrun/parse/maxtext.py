@@ -67,7 +67,7 @@ class MaxText(Dialect):
                 time_s,
                 line,
                 loss=number(found.get("loss", found.get("lm_loss"))),
-                tflops_per_gpu=positive(found.get("TFLOP/s/device")),
+                tflops_per_gpu=positive(found.get("TFLOP/s/device", found.get("TFLOP/s"))),
                 tokens_per_s_per_gpu=positive(found.get("Tokens/s/device")),
             )
         )

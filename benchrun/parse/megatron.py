@@ -18,7 +18,8 @@ from benchrun.parse.records import Facts, Step
 
 TIME_MS, TIME_S = "elapsed time per iteration (ms)", "elapsed time per iteration (s)"
 _HEAD = re.compile(r"\biteration[\s=]\s*(\d{1,15})\s*/\s*(\d{1,15}|infinity)\s*\|")
-_ARGUMENT = re.compile(r"(?<!\w)(\w{1,80}) \.{4,80} (\S{1,200})")
+_CURRENT = re.compile(r"\s*([^\s/(]+?)(?:TFLOPS)?\s*(?:/([^/(]+)|\(avg ([^/()]+)\)\s*)?")
+_ARGUMENT = re.compile(r"(?<!\w)(\w{1,80}) \.{4,80} (\S{1,200}?)(?:\.{2,80}(?:updated|default))?(?!\S)")
 _VOCABULARY = re.compile(r"> padded vocab \(size: (\d{1,9})\)")
 _WORLD = re.compile(r"using world size: (\d{1,9})\b")
 
@@ -43,6 +44,10 @@ _ARGUMENTS = {
     "moe_router_topk": "moe_router_topk",
     "moe_ffn_hidden_size": "moe_ffn_hidden_size",
     "train_iters": "planned_steps",
+    # GPT-NeoX
+    "train_batch_size": "global_batch_size",
+    "global_num_gpus": "num_gpus",
+    "pipe_parallel_size": "pp",
 }
 _SWITCHES = {"swiglu": "gated", "glu_activation": "gated", "group_query_attention": "grouped"}
 _PRECISIONS = frozenset({"bf16", "fp16", "fp8"})
@@ -50,14 +55,15 @@ _OFF = frozenset({"None", "False", "0", "1"})
 _EXOTIC = frozenset(
     {"moe_shared_expert_intermediate_size", "moe_layer_freq", "multi_latent_attention", "mtp_num_layers"}
 )
-_LOSSES = ("lm loss", "loss", "reduced_train_loss")
+_LOSSES = ("lm loss", "loss", "lm_loss", "lm-loss", "reduced_train_loss")
 _TOKENS = (
     "tokens per GPU (tokens/s/GPU)",
+    "tokens/s/GPU inst/harmonic mean",
     "tokens per gpu per second (tgs)",
     "tokens per gpu per second tgs",
     "tokens-per-second-per-gpu",
 )
-_TFLOPS = ("throughput per GPU (TFLOP/s/GPU)", "compute per GPU (TFLOP/s/GPU)", "TFLOPs")
+_TFLOPS = ("throughput per GPU (TFLOP/s/GPU)", "compute per GPU (TFLOP/s/GPU)", "TFLOPs", "approx flops per GPU")
 
 
 class Megatron(Dialect):
@@ -99,7 +105,7 @@ def _row(step: int, body: str, line: int) -> Step | None:
         name, colon, value = part.partition(":")
         if not colon:  # a fork of Megatron-DeepSpeed writes elapsed_time_per_iteration_ms=3415.3
             name, _, value = part.replace("_", " ").partition("=")
-        found[name.strip()] = value
+        found[name.replace("\ufffd", "").strip()] = value
     time_s = _first(found, (TIME_MS, "elapsed time per iteration ms"))
     time_s = time_s / 1000 if time_s is not None else _first(found, (TIME_S,))
     time_s = _credible(time_s)
@@ -120,11 +126,12 @@ def _row(step: int, body: str, line: int) -> Step | None:
 
 
 def _first(found: dict[str, str], names: tuple[str, ...]) -> float | None:
-    """The first of ``names`` that is there; of ``current/average`` the current value."""
+    """The first of ``names`` that is there; of ``current/average`` and ``current (avg average)`` the current value."""
     for name in names:
         if name in found:
-            current, slash, average = found[name].partition("/")
-            return number(current) if not slash or number(average) is not None else None
+            both = _CURRENT.fullmatch(found[name])
+            values = [number(value) for value in both.groups() if value] if both else [None]
+            return None if None in values else values[0]
     return None
 
 

@@ -1,6 +1,6 @@
 """Megatron-Bridge: one step in two lines, from two ranks. Either may be missing from the file at hand.
 
-    Step Time : 5.39s GPU utilization: 2347.0MODEL_TFLOP/s/GPU          (rank 0; no number, two decimals)
+    Step Time : 5.39s GPU utilization: 2347.0MODEL_TFLOP/s/GPU     (rank 0; no number; at first without MODEL_)
     [2026-01-27 12:00:00] iteration 5/ 50 | ... | elapsed time per iteration (ms): 5391.2 | ...   (last rank)
 
 Source: NVIDIA-NeMo/Megatron-Bridge src/megatron/bridge/training/utils/train_utils.py.
@@ -18,7 +18,9 @@ from benchrun.parse.lines import Line
 from benchrun.parse.megatron import Megatron
 from benchrun.parse.records import Rows, Step
 
-_STEP_TIME = re.compile(r"Step Time\s*:\s*(\d+\.?\d*)s\s+GPU utilization:\s*(\d+\.?\d*|nan|inf)\s*MODEL_TFLOP/s/GPU")
+_STEP_TIME = re.compile(
+    r"Step Time\s*:\s*(\d+\.?\d*)s\s+GPU utilization:\s*(\d+\.?\d*|nan|inf)\s*(?:MODEL_)?TFLOP/s/GPU"
+)
 _START = re.compile(r"Starting training loop at iteration (\d{1,15})\b")
 
 
@@ -27,7 +29,7 @@ class MegatronBridge(Megatron):
 
     name = "megatron-bridge"
     step_needles = (b"Step Time : ", b"Starting training loop at iteration", *Megatron.step_needles)
-    closing = ("MODEL_TFLOP/s/GPU", "|")
+    closing = ("TFLOP/s/GPU", "|")
     sinks = ("rows", "_unnumbered")
     counted = frozenset({"_unnumbered"})
 

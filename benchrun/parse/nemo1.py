@@ -5,8 +5,9 @@
     DLLL {"type": "LOG", "step": 2, "data": {"reduced_train_loss": 10.32, "train_step_timing in s": 52.80, ...}, ...}
 
 A bar has three significant digits, zero-padded, so ``global_step=115.0`` cannot be trusted at 2000: the step is the
-bar's own counter. MLPerf's step counts tokens or samples, and is kept as it is printed. Source of the forms: logs of
-NeMo 24.05 to 24.12 and of MLPerf training v3.0 to v5.0.
+bar's own counter. MLPerf's step counts tokens or samples, and is kept as it is printed; its fine-tunes may say nothing
+but the samples a second since the evaluation before. Source of the forms: logs of NeMo 24.05 to 24.12 and of MLPerf
+training v3.0 to v5.0.
 """
 
 from __future__ import annotations
@@ -35,19 +36,22 @@ class Nemo1(Dialect):
     """NeMo 1.x, with or without its bar."""
 
     name = "nemo1"
-    step_needles = (b"train_step_timing in s=", b'"train_step_tim')
+    step_needles = (b"train_step_timing in s=", b'"train_step_tim', b'{"throughput": ')
     fact_needles = (b"GLOBAL_RANK: 0, MEMBER: ", b'"key": "init_start"', b'"key": "global_batch_size"')
     may_skip = True
     closing = ("]", "}")
 
     def __init__(self) -> None:
         super().__init__()
-        self._elapsed = self._line = self._step = 0
+        self._elapsed = self._line = self._step = self._epoch = self._before = 0
+        """Of the last bar; and the steps of the epochs before its own, where bars have no total."""
         self._total: str | None = None
         self._ranks = 0
         self._again = 0
         """JSON lines that repeat the step of the one before."""
         self._last: int | None = None
+        self._by_rate = False
+        """The rows so far come of samples a second."""
 
     def read(self, line: Line) -> None:
         """Every bar of a line, or a JSON line."""
@@ -68,21 +72,24 @@ class Nemo1(Dialect):
         time_s = positive(found.get(_TIMES[0]))
         if time_s is None:
             return
-        if line == self._line and int(bar[2]) <= self._step and bar[3] == self._total:
+        epoch, step, total = int(bar[1]), int(bar[2]), int(bar[3] or 0)
+        if line == self._line and (epoch, step) <= (self._epoch, self._step) and bar[3] == self._total:
             return  # a line of many bars is read in windows, which overlap
-        self._line, self._step = line, int(bar[2])
+        if epoch != self._epoch:
+            self._before = self._before + self._step if epoch > self._epoch else 0
+        self._line, self._epoch, self._step = line, epoch, step
         elapsed = seconds(bar[4])
         if elapsed < self._elapsed or bar[3] != self._total:
             # A bar never runs backwards: another run begins, even if its steps seem to go on.
-            if bar[1] == "0":
+            if epoch == 0:
                 self.rows.new_segment()
             self._total = bar[3]
         self._elapsed = elapsed
-        epoch, total = int(bar[1]), int(bar[3] or 0)
         if epoch == 0 and total:
             self.facts.planned_steps = total
         loss = next((number(found[name]) for name in _LOSSES if name in found), None)
-        self.rows.add(Step(epoch * total + int(bar[2]), time_s, line, loss=loss))
+        before = epoch * total if total else self._before
+        self.rows.add(Step(before + step, time_s, line, loss=loss))
 
     def _mllog(self, event: dict[str, Any], line: int) -> None:
         value, metadata = event.get("value"), event.get("metadata")
@@ -98,6 +105,9 @@ class Nemo1(Dialect):
         if not isinstance(value, dict) or number_of_step is None:
             return
         time_s = next((_plain(value[name], positive) for name in _TIMES if name in value), None)
+        rate, batch = _plain(value.get("throughput"), positive), self.facts.global_batch_size
+        if time_s is None and rate and batch and (self._by_rate or not len(self.rows)):
+            time_s, self._by_rate = batch / rate, True
         if time_s is not None:
             loss = next((_plain(value[name], number) for name in _LOSSES if name in value), None)
             self.rows.add(Step(number_of_step, time_s, line, loss=loss))

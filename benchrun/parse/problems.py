@@ -18,7 +18,7 @@ _SIGNS: tuple[tuple[bytes, str], ...] = (
     (b"device-side assert triggered", "cuda_error"),
     (b"unspecified launch failure", "cuda_error"),
     (b"CUDA out of memory", "cuda_oom"),
-    (b"HIP out of memory", "cuda_oom"),
+    (b" out of memory. Tried to allocate", "cuda_oom"),  # HIP, NPU, XPU
     (b"CUDA error: out of memory", "cuda_oom"),
     (b"cudaErrorMemoryAllocation", "cuda_oom"),
     (b"CUBLAS_STATUS_ALLOC_FAILED", "cuda_oom"),
@@ -35,7 +35,8 @@ _SIGNS: tuple[tuple[bytes, str], ...] = (
     (b"NCCL watchdog got stuck", "hang"),
     (b"heartbeat monitor timed out", "hang"),
     (b"Heartbeat monitor timed out", "hang"),
-    (b"NCCL watchdog thread terminated", "nccl_error"),
+    (b"CCL watchdog thread terminated", "nccl_error"),
+    (b"is setting up NCCL communicator and retr", "nccl_error"),
     (b"NCCL error in:", "nccl_error"),
     (b"NCCL error:", "nccl_error"),
     (b"NCCL Error ", "nccl_error"),
@@ -77,12 +78,17 @@ _SIGNS: tuple[tuple[bytes, str], ...] = (
     (b"found NaN in local grad", "nan_grad"),
     (b"Unexpected result nan", "nan_grad"),
     (b"found Inf in local grad", "nan_grad"),
+    (b"found NaN in local forward loss", "nan_loss"),
+    (b"Skipping step. Attempted loss scale", "skipped_steps"),
     (b"NaN or Inf found in input tensor", "nan_grad"),
     (b"Traceback (most recent call last)", "rank_crash"),
     (b"Exited with exit code", "rank_crash"),
     (b"Segmentation fault", "rank_crash"),
     (b"Fatal Python error: ", "rank_crash"),
     (b"ChildFailedError", "rank_crash"),
+    (b"failed (exitcode: ", "rank_crash"),
+    (b"srun: error: ", "rank_crash"),
+    (b"(core dumped)", "rank_crash"),
     (b"Killed by signal", "rank_crash"),
     (b") received by PID ", "rank_crash"),
     (b"MPI_ABORT was invoked", "rank_crash"),
@@ -96,14 +102,17 @@ _ONLY_BESIDE = {
         r"(exceeded|over) (job |step |the )?memory limit|memory limit .*exceeded", re.IGNORECASE
     ),
     "RESOURCE_EXHAUSTED: ": re.compile(r"memory|allocat", re.IGNORECASE),
+    "srun: error: ": re.compile(r"srun: error: [\w.-]{1,255}: tasks? \d"),
     "Got completion from peer": re.compile(r"status=(?!0\b)\d"),
 }
 _HOST = re.compile(
-    r"srun: error: (?P<srun>[\w.-]{1,255}): task|slurmstepd-(?P<stepd>[\w.-]{1,255}):"
+    r"srun: error: (?P<srun>[\w.-]{1,255}): tasks? |slurmstepd-(?P<stepd>[\w.-]{1,255}):"
     r"| ON (?P<on>[\w.-]{1,255}) CANCELLED|^(?P<pdsh>[A-Za-z][\w.-]{0,254}\d): "
     r"|(?<![\w.-])(?P<nccl>[\w.-]{1,255}):\d{1,9}:\d{1,9} \[\d{1,4}\] NCCL"
 )
-_RANK = re.compile(r"\[(?:rank|Rank |default)(\d{1,7})\]|\b[Rr]ank[ :=]+(\d{1,7})\b|: task (\d{1,7}):|^\s*(\d{1,7}): ")
+_RANK = re.compile(
+    r"\[(?:rank|Rank |default)(\d{1,7})\]|\b[Rr]ank[ :=]+(\d{1,7})\b|: tasks? (\d{1,7})[:,-]|^\s*(\d{1,7}): "
+)
 MOST = 50
 """No more than this many of one kind are kept: a thousand ranks die of one cause."""
 

@@ -186,6 +186,7 @@ class Reader:
             tuple(self._problems),
             first_number=chosen.first_number,
             only_average=chosen.only_average,
+            reached=chosen.reached,
             whole_seconds=chosen.whole_seconds,
         )
 

@@ -221,6 +221,8 @@ class Log:
     """The number of a run's very first step: 0 or 1, as the framework counts."""
     only_average: bool = False
     """The log gives one time for the whole run: there is no spread, and start-up is in it."""
+    reached: int | None = None
+    """The last step that was made, where something else than a row shows it."""
     whole_seconds: bool = False
     """The times are differences of a clock that shows whole seconds."""
 
@@ -232,7 +234,7 @@ class Log:
     def steps_made(self) -> int:
         """How many steps of the run had been made at the last one that was seen; 0 without a step."""
         last = self.steps.last_step
-        return 0 if last is None else last + 1 - self.first_number
+        return 0 if last is None else max(last, self.reached or 0) + 1 - self.first_number
 
     @property
     def segments(self) -> int:

@@ -31,7 +31,21 @@ MEGATRON_KEY_EQUALS_VALUE = (
     " consumed_samples=   835608576 | elapsed_time_per_iteration_ms=3415.3 | global_batch_size= 6144 |"
     " lm loss=12.316531 |"
 )
+PRIMUS_2026 = (
+    "[20260914 08:10:12][rank-15/16][INFO ] [---trainer.py:2488] :  iteration   31/     200 | consumed samples: 7936 |"
+    " elapsed time per iteration (ms): 1630.2/1641.9 | compute per GPU (TFLOP/s/GPU): 498.7 (avg 495.1) |"
+    " tokens/s/GPU inst/harmonic mean: 10051.5/9980.2 | global batch size:   256 | lm loss: 7.4E+00 |"
+)
+NEOX = (
+    " samples/sec: 61.213 | iteration      120/  143000 | elapsed time per iteration (ms): 16728.5 |"
+    " learning rate: 5.000E-05 | approx flops per GPU: 41.3TFLOPS | lm_loss: 6.25E+00 | loss scale: 65536.0 |"
+)
 BRIDGE = "[+  300.557] Step Time : 14.19s GPU utilization: 1263.4MODEL_TFLOP/s/GPU"
+MEGATRON_HYPHEN = (
+    " iteration       20/    1000 | consumed samples:  20480 | elapsed time per iteration (ms): 138210.4 |"
+    " global batch size:  1024 | lm-loss: 9.5E+00 | loss scale: -1.0 | grad norm: 0.000 |"
+)
+BRIDGE_2025 = "Step Time : 12.61s GPU utilization: 531.9TFLOP/s/GPU"
 NEMO_2 = (
     "ining-demo/0 [default0]:Training epoch 0, iteration 3/99 | lr: 1e-06 | global_batch_size: 128 | global_step: 3 |"
     " reduced_train_loss: 11.03 | train_step_timing in s: 12.64 | TFLOPS_per_GPU: 712.3 |"
@@ -44,6 +58,11 @@ NEMO_1 = (
 MLLOG = (
     ':::MLLOG {"namespace": "", "time_ms": 1684040096650, "event_type": "POINT_IN_TIME", "key": "tracked_stats",'
     ' "value": {"train_step_timing": 12.160857439041138, "reduced_train_loss": 2.78}, "metadata": {"step": 4194304}}'
+)
+MLLOG_RATE = (
+    ':::MLLOG {"key": "global_batch_size", "value": 8, "metadata": {"file": "train.py", "lineno": 9}}\n'
+    ':::MLLOG {"namespace": "", "time_ms": 1728447061031, "event_type": "POINT_IN_TIME", "key": "tracked_stats",'
+    ' "value": {"throughput": 2.5}, "metadata": {"file": "callbacks.py", "lineno": 287, "step": 1536}}'
 )
 DLLOGGER = (
     'DLLL {"timestamp": "1727486904.6", "type": "LOG", "step": 2, "data": {"reduced_train_loss": 10.3,'
@@ -63,6 +82,7 @@ MAXTEXT = (
     " TFLOP/s/device: 305.127, Tokens/s/device: 3679.158, total_weights: 12582912, loss: 10.565, lm_loss: 10.565"
 )
 MAXTEXT_2024 = "completed step: 10, seconds: 13.360, TFLOP/s/device: 305.127, loss: 10.565"
+MAXTEXT_2023 = "completed step: 210, seconds: 2.061, TFLOP/s: 38.611, loss: 3.125"
 PAXML = "I0706 16:50:26.2 1401 local.py:41] Setting task status: step = 100, loss= 5.123456, steps/sec 0.2501234567"
 NANOTRON = (
     "12/21 01:39:51 [INFO|DP=0|TP=0|host]: iteration: 211364 / 1500000 | consumed_tokens: 480B |"
@@ -74,6 +94,7 @@ SWIFT = (
     " 'learning_rate': '1e-05', 'global_step/max_steps': '3/6', 'elapsed_time': '1m 2s', 'memory(GiB)': '68.02'}"
 )
 PIPE = "v100x16-1: steps: 1 loss: 12.4023 iter time (s): 15.988 samples/sec: 0.250"
+PIPE_EXPERTS = "steps: 40 loss: 6.1250 lm loss: 6.0810 moe loss: 0.0440 iter time (s): 0.912 samples/sec: 140.351"
 TIMER = (
     "[2024-04-04 09:10:13,619] [INFO] [config.py:1000:print]   train_batch_size ............. 32\n"
     "[2024-04-04 09:10:13,619] [INFO] [timer.py:264:stop] epoch=0/micro_step=10/global_step=10,"
@@ -87,19 +108,26 @@ LINES = {
     "megatron-seconds": (MEGATRON_SECONDS, "megatron-lm", 5, 126.64, None, None, 9.1, 1024, 1000),
     "megatron-two-values": (MEGATRON_TWO_VALUES, "megatron-lm", 126, 13.3728, 9801.4, None, 3.4, 512, 5000),
     "megatron-equals": (MEGATRON_KEY_EQUALS_VALUE, "megatron-lm", 136004, 3.4153, None, None, 12.316531, 6144, 136100),
+    "primus-2026": (PRIMUS_2026, "megatron-lm", 31, 1.6302, 10051.5, 498.7, 7.4, 256, 200),
+    "megatron-hyphen": (MEGATRON_HYPHEN, "megatron-lm", 20, 138.2104, None, None, 9.5, 1024, 1000),
+    "neox": (NEOX, "megatron-lm", 120, 16.7285, None, 41.3, 6.25, None, 143000),
+    "bridge-2025": (BRIDGE_2025, "megatron-bridge", 1, 12.61, None, 531.9, None, None, None),
     "bridge": (BRIDGE, "megatron-bridge", 1, 14.19, None, 1263.4, None, None, None),
     "nemo2": (NEMO_2, "nemo2", 3, 12.64, 10730.0, 712.3, 11.03, 128, 100),
     "nemo1": (NEMO_1, "nemo1", 7, 49.5, None, None, 11.5, None, 15),
     "mllog": (MLLOG, "nemo1", 4194304, 12.160857439041138, None, None, 2.78, None, None),
+    "mllog-rate": (MLLOG_RATE, "nemo1", 1536, 3.2, None, None, None, None, None),
     "dllogger": (DLLOGGER, "nemo1", 2, 52.8040657043457, None, None, 10.3, None, None),
     "titan": (TITAN, "torchtitan", 10, None, 71634.0, 1048.68, 11.63459, None, None),
     "titan-2024": (TITAN_2024, "torchtitan", 127, None, 1703.0, None, 3.7705, None, None),
     "maxtext": (MAXTEXT, "maxtext", 10, 13.36, 3679.158, 305.127, 10.565, None, None),
     "maxtext-2024": (MAXTEXT_2024, "maxtext", 10, 13.36, None, 305.127, 10.565, None, None),
+    "maxtext-2023": (MAXTEXT_2023, "maxtext", 210, 2.061, None, 38.611, 3.125, None, None),
     "paxml": (PAXML, "paxml", 100, 1 / 0.2501234567, None, None, 5.123456, None, None),
     "nanotron": (NANOTRON, "nanotron", 211364, 8.79, 699.0, 15.4, 2.04, None, 1500000),
     "ms-swift": (SWIFT, "hf", 3, 62 / 3, None, None, 1.595, None, 6),
     "deepspeed-pipe": (PIPE, "deepspeed", 1, 15.988, None, None, 12.4023, None, None),
+    "deepspeed-experts": (PIPE_EXPERTS, "deepspeed", 40, 0.912, None, None, 6.125, None, None),
     "deepspeed-timer": (TIMER, "deepspeed", 10, 2.0, None, None, None, 32, None),
 }
 EACH = pytest.mark.parametrize("name", LINES)
@@ -197,6 +225,51 @@ def test_bars_that_a_carriage_return_redraws_are_steps_in_one_line(tmp_path):
     assert [row.step for row in log.steps] == list(range(1, 10))
     assert log.steps[8].step_time_s == 2.9
     assert parse(tmp_path, "".join(bars) + "\n").steps[4].step_time_s == 2.5  # glued, without anything between
+
+
+def test_bars_without_a_total_go_on_in_the_next_epoch(tmp_path):
+    bars = [
+        f"Epoch {epoch}: : {n}it [00:{3 * n:02d},  3.10s/it, v_num=a1b2, reduced_train_loss=0.{epoch}{n},"
+        f" train_step_timing in s=3.{epoch}{n}0]\n"
+        for epoch in (0, 1, 2)
+        for n in (1, 2, 3)
+    ]
+    log = parse(tmp_path, "".join(bars))
+    assert [(row.step, row.step_time_s) for row in log.steps] == list(
+        zip(range(1, 10), (3.01, 3.02, 3.03, 3.11, 3.12, 3.13, 3.21, 3.22, 3.23), strict=True)
+    )
+    assert log.segments == 1
+
+
+def test_a_rate_over_a_block_of_steps_is_no_step_where_steps_are_timed(tmp_path):
+    log = parse(tmp_path, f"{MLLOG_RATE.splitlines()[0]}\n{MLLOG}\n{MLLOG_RATE.splitlines()[1]}\n")
+    assert [(row.step, row.step_time_s) for row in log.steps] == [(4194304, 12.160857439041138)]
+
+
+def test_the_bars_of_all_epochs_may_be_one_line(tmp_path):
+    bars = [
+        f"Epoch {epoch}: : {25 * n}%|#  | {n}/4 [00:{3 * n:02d}<00:09, v_num=, train_step_timing in s=3.{epoch}{n}0]"
+        for epoch in (0, 1)
+        for n in (1, 2, 3, 4)
+    ]
+    assert [row.step for row in parse(tmp_path, "\r".join(bars) + "\n").steps] == list(range(1, 9))
+
+
+def test_bytes_that_are_no_text_spoil_a_number_and_no_name(tmp_path):
+    text = _iteration(3, 1500.0).encode()
+    (row,) = parse(
+        tmp_path, text.replace(b"| lm loss", b"|\xff lm\xfe loss").replace(b"| global", b"|\xf0 global")
+    ).steps
+    assert (row.step_time_s, row.loss, row.global_batch_size) == (1.5, 1.0, 64)
+    assert not len(parse(tmp_path, text.replace(b"1500", b"15\xff00")).steps)
+
+
+def test_arguments_that_say_whether_they_are_defaults(tmp_path):
+    said = {"seq_length": 2048, "train_batch_size": 1024, "global_num_gpus": 32, "pipe_parallel_size": 2}
+    lines = [f"  {name} {'.' * (32 - len(name))} {value!s:.<28}updated\n" for name, value in said.items()]
+    summary = summarise(parse(tmp_path, "".join(lines) + NEOX + "\n"), warmup=0)
+    assert (summary.seq_length, summary.global_batch_size, summary.num_gpus, summary.layout.pp) == (2048, 1024, 32, 2)
+    assert summary.tokens_per_s_per_gpu.median == pytest.approx(1024 * 2048 / 32 / 16.7285)
 
 
 def test_both_lines_of_a_bridge_step_are_one_row(tmp_path):

@@ -9,6 +9,7 @@ from benchrun.parse import parse_log
 SIGNS = [
     ("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.", "cuda_oom"),
     ("torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 496.00 MiB.", "cuda_oom"),
+    ("RuntimeError: NPU out of memory. Tried to allocate 30.00 MiB (NPU 3; 60.96 GiB total capacity)", "cuda_oom"),
     ("XlaRuntimeError: RESOURCE_EXHAUSTED: Out of memory while trying to allocate 4770 bytes", "cuda_oom"),
     ("slurmstepd: error: Detected 1 oom_kill event in StepId=7.0.", "host_oom"),
     ("slurmstepd: error: Detected 2 oom-kill event(s) in step 3756240.batch cgroup.", "host_oom"),
@@ -18,6 +19,8 @@ SIGNS = [
     ("[PG 0 Rank 0] NCCL watchdog thread terminated with exception: NCCL error: internal error", "nccl_error"),
     ("torch.distributed.DistBackendError: NCCL error in: ProcessGroupNCCL.cpp:1970", "nccl_error"),
     ("w-0:3468:3905 [4] NCCL WARN NET/IB : Got completion from peer 1.2.3.4 with status=12", "nccl_error"),
+    ("[rank2]:[E compiler_depend.ts:320] [Rank 2] HCCL watchdog thread terminated with exception: x", "nccl_error"),
+    ("RuntimeError: [4] is setting up NCCL communicator and retrieving ncclUniqueId from [0] via c10d", "nccl_error"),
     ("ProcessGroupNCCL's watchdog got stuck: the NCCL watchdog got stuck for 600 seconds", "hang"),
     ("NVRM: Xid (PCI:0000:4e:00): 79, GPU has fallen off the bus.", "xid"),
     ("RuntimeError: CUDA error: uncorrectable ECC error encountered", "ecc"),
@@ -34,6 +37,9 @@ SIGNS = [
     ("Traceback (most recent call last):", "rank_crash"),
     ("0: Fatal Python error: Segmentation fault", "rank_crash"),
     ("torch.distributed.elastic.multiprocessing.errors.ChildFailedError: ", "rank_crash"),
+    ("E0704 torch/distributed/elastic/multiprocessing/api.py:874] failed (exitcode: -9) local_rank: 3", "rank_crash"),
+    ("srun: error: n7: tasks 4-7: Terminated", "rank_crash"),
+    ("./train.sh: line 12: 4711 Bus error               (core dumped) python train.py", "rank_crash"),
     ("  traceback : Signal 9 (SIGKILL) received by PID 208585", "rank_crash"),
     ("MPI_ABORT was invoked on rank 0 in communicator MPI_COMM_WORLD", "rank_crash"),
     ("srun: error: Unable to create step for job 12: Invalid generic resource", "launch_failed"),
@@ -41,6 +47,8 @@ SIGNS = [
     ("srun: error: Node failure on node-37", "node_failure"),
     ("slurmstepd: error: *** STEP 14456526.0 ON gpu1 CANCELLED AT 2024-12-31T23:30:56 ***", "cancelled"),
     ("AssertionError: Rank 11: found NaN in local grad norm in backward pass before data-parallel", "nan_grad"),
+    ("AssertionError: Rank 3: found NaN in local forward loss calculation. Device: 3", "nan_loss"),
+    ("[loss_scaler.py:183:update_scale] OVERFLOW! Rank 0 Skipping step. Attempted loss scale: 64", "skipped_steps"),
     ("ERROR:megatron.core.rerun_state_machine:Unexpected result nan on rank 3 at iteration #3", "nan_grad"),
     ("ModuleNotFoundError: No module named 'megatron'", "missing_module"),
 ]  # fmt: skip
@@ -68,6 +76,7 @@ def test_what_went_wrong_is_recognised(tmp_path, text, kind):
         "RESOURCE_EXHAUSTED: no capacity in zone us-central2-b",
         "NCCL INFO NET/IB : Got completion from peer 1.2.3.4 with status=0",
         "rerun_state_machine.py:238 - RerunStateMachine initialized in mode RerunMode.DISABLED",
+        "srun: error: ioctl for resizing failed, tasks unaffected",
         "[gemma] OOM score adjusted; error: none",
     ],
 )
@@ -119,6 +128,9 @@ def test_rows_that_say_what_went_wrong(tmp_path):
     assert rows(tmp_path, 0) == []
     assert rows(tmp_path, 9, nan=1) == [("nan_loss", 10)]
     assert rows(tmp_path, 9, loss=" lm loss: nan |") == [("nan_loss", 10)]
+    assert rows(tmp_path, 9, loss=" lm loss: inf |") == [("nan_loss", 10)]
+    assert rows(tmp_path, 9, loss=" lm loss: 2.0E+00 | grad norm: nan |") == [("nan_grad", 10)]
+    assert rows(tmp_path, 9, loss=" grad norm: inf |", skipped=1) == [("skipped_steps", 10)]  # that is why
     assert rows(tmp_path, 9, skipped=1) == [("skipped_steps", 10)]
     assert rows(tmp_path, 9, loss="") == [("missing_loss", 10)]
     assert rows(tmp_path, 9, loss="", skipped=1) == [("skipped_steps", 10)]  # a skipped step has none

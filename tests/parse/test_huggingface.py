@@ -1,0 +1,125 @@
+"""The Trainer's clocks: bars and dictionaries, whoever carried them, from wherever training started."""
+
+from __future__ import annotations
+
+import pytest
+
+from benchrun.metrics.summary import summarise
+from benchrun.parse import parse_log
+
+PREFIXES = [
+    *("", "[rank0]:", "[rank0]: ", "[default3]:", " 5: ", "node-2: ", "trainer-1  | ", "(Worker pid=71, ip=10.1.2.3) "),
+    *("2026-05-01T10:00:00.123456789Z ", "2026-05-01T10:00:00.123+00:00 stderr F ", "[1,0]<stderr>:", "10:00:07 "),
+]  # fmt: skip
+
+
+def parse(tmp_path, text, **options):
+    path = tmp_path / "x.log"
+    path.write_text(text)
+    return parse_log(path, **options)
+
+
+def bar(step, seconds, total=40, prefix=""):
+    clock = f"{seconds // 60:02d}:{seconds % 60:02d}"
+    return f"{prefix}{100 * step // total:3d}%|#   | {step}/{total} [{clock}<05:00, 7.0s/it]"
+
+
+def said(step, prefix=""):
+    return f"{prefix}{{'loss': {9 - step / 100:.4f}, 'grad_norm': 1.5, 'epoch': {step / 40:.2f}}}"
+
+
+def run(first, last, prefix="", every=2, seconds=7, total=40):
+    """Bars of all steps and some dictionaries; the clock begins with the first of them."""
+    lines = []
+    for step in range(first, last + 1):
+        lines.append(bar(step, seconds * (step - first + 1), total, prefix))
+        if step % every == 0:
+            lines.append(said(step, prefix))
+    return "\n".join(lines) + "\n"
+
+
+@pytest.mark.parametrize("prefix", PREFIXES)
+def test_a_bar_is_read_behind_what_a_launcher_writes_before_it(tmp_path, prefix):
+    rows = list(parse(tmp_path, run(1, 6, prefix)).steps)
+    assert [(row.step, row.step_time_s) for row in rows] == [(2, 7.0), (4, 7.0), (6, 7.0)]
+
+
+@pytest.mark.parametrize("work", ["Loading checkpoint shards: ", "Map (num_proc=8): ", "Tokenizing train dataset: "])
+def test_a_bar_of_other_work_is_no_step(tmp_path, work):
+    others = "".join(bar(step, 100 * step, prefix=work) + "\n" for step in range(1, 41))
+    assert [row.step_time_s for row in parse(tmp_path, others + run(1, 4)).steps] == [7.0, 7.0]
+
+
+def test_a_resumed_run_has_not_made_all_its_steps_since_its_clock_began(tmp_path):
+    log = parse(tmp_path, run(21, 40))
+    assert [(row.step, row.interval) for row in log.steps][:2] == [(22, 1), (24, 2)]
+    assert summarise(log, warmup=0).step_time_s.mean == 7.0
+
+
+def test_the_training_bar_has_the_longest_clock_and_says_how_many_steps_are_planned(tmp_path):
+    evaluation = [bar(batch, batch, total=60) for batch in range(61)]  # drawn more often than the training's
+    lines = run(1, 40).splitlines()
+    for text, complete in ((lines[:30] + evaluation + lines[30:], True), (lines[:30] + evaluation, False)):
+        log = parse(tmp_path, "\n".join(text) + "\n")
+        assert (log.planned_steps, log.complete(log.planned_steps)) == (40, complete)
+        assert {row.step_time_s for row in log.steps} == {7.0}
+
+
+def test_a_bar_of_fewer_steps_than_there_are_dictionaries_is_not_the_trainings(tmp_path):
+    log = parse(tmp_path, bar(1, 90, total=1) + "\n" + "".join(said(step) + "\n" for step in range(1, 6)))
+    assert (len(log.steps), log.planned_steps) == (5, None)
+
+
+def test_without_any_bar_the_epochs_say_how_many_steps_a_dictionary_stands_for(tmp_path):
+    head = "  Num Epochs = 1,000\n  Total optimization steps = 17,000\n"
+    log = parse(tmp_path, head + "".join(f"{{'loss': {3 - n / 10}, 'epoch': {5 * n / 17:.2f}}}\n" for n in range(1, 8)))
+    assert [row.step for row in log.steps] == [5, 10, 15, 20, 25, 30, 35]
+
+
+def test_steps_after_the_last_dictionary_were_made_if_a_bar_shows_them(tmp_path):
+    log = parse(tmp_path, run(1, 39, every=10, total=39))
+    assert log.complete(log.planned_steps)
+    assert (log.steps.last_step, log.problems) == (30, ())
+
+
+SUMMARY = "{'train_runtime': 280.0, 'train_samples_per_second': 9.1, 'train_steps_per_second': 0.143, 'epoch': 1.0}\n"
+
+
+@pytest.mark.parametrize("resumed", [21, 26])
+def test_bars_of_a_restart_have_a_clock_of_their_own(tmp_path, resumed):
+    bars = [bar(step, 7 * step) for step in range(1, 26)]
+    bars += [bar(step, 7 * (step - resumed + 1)) for step in range(resumed, 41)]
+    log = parse(tmp_path, "\n".join(bars) + "\n" + SUMMARY)
+    assert not log.only_average  # a clock that shows the same time for each step is still a clock
+    times = {row.step_time_s for row in log.distinct}
+    assert times == {7.0}
+    assert len(log.distinct) >= 39
+
+
+@pytest.mark.parametrize("first", [[], [bar(0, 0)], [bar(1, 7)]])
+def test_a_terminal_leaves_only_the_bar_below_a_dictionary(tmp_path, first):
+    lines = [line for step in range(1, 9) for line in (said(step), bar(step, 7 * step))]
+    log = parse(tmp_path, "\n".join([*first, *lines, said(9)]) + "\n")
+    assert [row.step for row in log.steps] == list(range(1, 10))
+    assert [row.step_time_s for row in log.steps] == [*8 * [7.0], None]
+
+
+def test_a_run_time_in_each_row_is_a_finer_clock_than_the_bar(tmp_path):
+    times = [27.302, 30.828, 34.382, 37.921]
+    lines = [
+        f"{bar(n, int(time))}\n{{'loss': {3 - n / 10}, 'epoch': {n / 40}, 'train_runtime': {time}}}\n"
+        for n, time in enumerate(times, start=1)
+    ]
+    log = parse(tmp_path, "".join(lines))
+    assert [row.step_time_s for row in log.steps] == pytest.approx([27.302, 3.526, 3.554, 3.539])
+    assert not log.whole_seconds
+
+
+def test_megatron_swift_calls_a_step_an_iteration(tmp_path):
+    rows = "".join(
+        f"{{'loss': {3 - n / 10}, 'iteration': '{5 * n}/200', 'elapsed_time': '{n}m 0s', 'memory(GiB)': 61.2}}\n"
+        for n in (1, 2, 3)
+    )
+    log = parse(tmp_path, rows)
+    assert [(row.step, row.step_time_s) for row in log.steps] == [(5, 12.0), (10, 12.0), (15, 12.0)]
+    assert log.planned_steps == 200
