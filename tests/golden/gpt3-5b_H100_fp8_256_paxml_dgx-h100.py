@@ -44,7 +44,7 @@ class Point(GPT126MBase, SyntheticDataset):
     # training
     PERCORE_BATCH_SIZE = 8
     MAX_STEPS = 50
-    LEARNING_RATE = 3e-05
+    LEARNING_RATE = 3e-06
     LR_SCHEDULE = "linear_rampup_cosine_decay"
     LR_COS_WARMUP = 0
     LR_COS_DECAY_START = 1

@@ -65,7 +65,7 @@ command=(
   dtype=bfloat16 weight_dtype=float32 quantization=fp8
   # training
   per_device_batch_size=2 gradient_accumulation_steps=1 steps=50
-  opt_type=adamw learning_rate=3e-05 cosine_learning_rate_final_fraction=0.1
+  opt_type=adamw learning_rate=3e-06 cosine_learning_rate_final_fraction=0.1
   warmup_steps_fraction=0.0 learning_rate_schedule_steps=50
   adam_b1=0.9 adam_b2=0.95 adam_weight_decay=0.1 gradient_clipping_threshold=1.0
   init_weights_seed=1234

@@ -135,8 +135,8 @@ def optimizer():
     return MegatronOptimizerModule(
         config=OptimizerConfig(
             optimizer="adam",
-            lr=3e-05,
-            min_lr=3e-06,
+            lr=3e-06,
+            min_lr=3e-07,
             weight_decay=0.1,
             adam_beta1=0.9,
             adam_beta2=0.95,
@@ -151,7 +151,7 @@ def optimizer():
             max_steps=50,
             warmup_steps=0,
             constant_steps=0,
-            min_lr=3e-06,
+            min_lr=3e-07,
         ),
     )
 

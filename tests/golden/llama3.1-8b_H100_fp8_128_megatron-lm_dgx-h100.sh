@@ -73,7 +73,7 @@ command=(
   --attention-backend auto --cross-entropy-loss-fusion --cross-entropy-fusion-impl te
   # training
   --micro-batch-size 1 --global-batch-size 2048 --train-iters 50
-  --lr 3e-05 --min-lr 3e-06 --lr-decay-style cosine
+  --lr 3e-06 --min-lr 3e-07 --lr-decay-style cosine
   --lr-warmup-iters 0 --lr-decay-iters 50
   --weight-decay 0.1 --clip-grad 1.0 --adam-beta1 0.9 --adam-beta2 0.95
   --init-method-std 0.02 --seed 1234

@@ -116,8 +116,8 @@ def main():
         ),
         optimizer=OptimizerConfig(
             optimizer="adam",
-            lr=3e-05,
-            min_lr=3e-06,
+            lr=3e-06,
+            min_lr=3e-07,
             weight_decay=0.1,
             adam_beta1=0.9,
             adam_beta2=0.95,
