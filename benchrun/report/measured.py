@@ -26,6 +26,7 @@ COLUMNS = (
         "workload",
         "precision",
         "GPUs",
+        "batch",
         "runs",
         "step time s",
         "spread",
@@ -47,10 +48,11 @@ STATE_COLUMNS = ("run", "clock MHz", "lowest", "W", "limit W", "hottest C", "mem
 SPEEDS = """
 ## Speed
 
-Medians over the runs of a row; `spread` is from the slowest to the fastest. TFLOPS and MFU count the causal half of the
-scores; MFU divides by the dense peak of the run's precision. Tokens a joule count the GPUs' boards alone. Beside ours
-the published number that shares most conditions, of those with the same model, precision, sequence and GPU generation.
-A proxy that nobody published stands beside the whole model, and TFLOPS are compared.
+Medians over the runs of a row; `batch` is the global one in sequences, `spread` from the slowest to the fastest. TFLOPS
+and MFU count the causal half of the scores; MFU divides by the dense peak of the run's precision. Tokens a joule count
+the GPUs' boards alone. Beside ours the published number that shares most conditions, of those with the same model,
+precision, sequence and GPU generation. A proxy that nobody published stands beside the whole model, and TFLOPS are
+compared.
 """
 SCALING = """
 ## More and more GPUs
@@ -69,7 +71,8 @@ BOUNDS = """
 ## What bounds a run
 
 Of a step: its matrix products if they all ran at the ceiling, attention at the speed of the fastest product (no kernel
-reaches it), and what is left: slower attention, memory-bound kernels, exposed communication, optimizer, gaps.
+reaches it), and what is left: slower attention, what is computed again, memory-bound kernels, exposed communication,
+optimizer, gaps.
 """
 BREAKDOWNS = """
 ## Where a step's time goes
@@ -112,12 +115,12 @@ def page(runs: Sequence[MeasuredRun], published: Sequence[Reference]) -> str:
     )
 
 
-def _order(spec: RunSpec) -> tuple[str, int, str, str, int]:
-    return spec.recipe, spec.model.num_layers, spec.gpu, spec.precision, spec.num_gpus
+def _order(spec: RunSpec) -> tuple[str, int, str, str, int, int]:
+    return spec.recipe, spec.model.num_layers, spec.gpu, spec.precision, spec.num_gpus, spec.gbs
 
 
 def _label(spec: RunSpec) -> str:
-    return f"{_workload(spec)} {spec.precision} {spec.num_gpus} x {spec.gpu}"
+    return f"{_workload(spec)} {spec.precision} {spec.num_gpus} x {spec.gpu}, batch {spec.gbs}"
 
 
 def _workload(spec: RunSpec) -> str:
@@ -141,6 +144,7 @@ def _speed_row(group: Sequence[MeasuredRun], published: Sequence[Reference]) -> 
         _workload(spec) + (", throttled" if any(_fault(run) for run in group) else ""),
         spec.precision,
         f"{spec.num_gpus} x {spec.gpu}",
+        str(spec.gbs),
         str(len(group)),
         _said(time, ".4g"),
         f"{100 * (max(times) - min(times)) / time:.1f} %" if time and len(times) > 1 else "one run",

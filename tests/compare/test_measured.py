@@ -228,7 +228,7 @@ def test_a_throttled_run_is_labelled_and_stays_comparable(tmp_path):
 def test_the_page_shows_ours_beside_the_published_number_and_what_differs(kept):
     text = page(load_measured(kept[0][0].path.parent), load_references())
     (row,) = [line for line in text.splitlines() if line.startswith("| llama3.1-8b | bf16 |")]
-    assert "| 4 x H200 | 2 |" in row
+    assert "| 4 x H200 | 64 | 2 |" in row
     assert "gpu H100 -> H200, num_gpus 8 -> 4" in row
     assert re.search(r"image nvcr\.io/nvidia/nemo:\S+ -> none", row)
     for heading in ("## Speed", "## Ceilings", "## What bounds a run", "## The GPUs meanwhile", "## Conditions"):
