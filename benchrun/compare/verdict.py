@@ -257,12 +257,16 @@ def _without_reference(
     return _verdict("not_comparable", reason, ours, metrics, ending, (), differs, nearest)
 
 
-def _throttled(metrics: Sequence[Metrics]) -> str:
-    """A cause that the speed has in the machine: the number stays comparable, and the reader is told."""
-    faults = [fault for run in metrics if run.telemetry and (fault := run.telemetry.fault)]
-    if not faults:
-        return ""
-    return f"; {faults[0]}" + (f", in {len(faults)} of {len(metrics)} runs" if len(metrics) > 1 else "")
+def _remarks(metrics: Sequence[Metrics]) -> str:
+    """A throttled GPU, a loss that rose: the number stays comparable, and the reader is told."""
+    throttled = [fault for run in metrics if run.telemetry and (fault := run.telemetry.fault)]
+    rose = [said for run in metrics if (said := run.loss_rose)]
+    runs = len(metrics)
+    return "".join(
+        f"; {found[0]}" + (f", in {len(found)} of {runs} runs" if runs > 1 else "")
+        for found in (throttled, rose)
+        if found
+    )
 
 
 def _said(value: object) -> str:
@@ -294,7 +298,7 @@ def _verdict(
 ) -> Verdict:
     return Verdict(
         verdict=name,
-        reason=reason + _throttled(metrics),
+        reason=reason + _remarks(metrics),
         ending=ending,
         runs=len(metrics),
         checks=checks,

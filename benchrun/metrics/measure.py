@@ -17,6 +17,9 @@ from benchrun.metrics.telemetry import Telemetry
 from benchrun.model import Frozen, ModelShape
 from benchrun.parse.records import Log
 
+ROSE = 1.1
+"""A loss that ends above so many times its first value is no noise: the run did not train."""
+
 
 class Metrics(Frozen):
     """What one run measured. Without a window (no step was seen) there is no number."""
@@ -57,6 +60,13 @@ class Metrics(Frozen):
     """The step beside what the machine reached alone; None where that was not measured."""
     breakdown: Breakdown | None = None
     """Where the time of a step went; None where none was profiled."""
+
+    @property
+    def loss_rose(self) -> str | None:
+        """Said of a run that diverged: its speed is a speed, but experts and clocks may have had other work."""
+        if not self.first_loss or self.final_loss is None or self.final_loss <= ROSE * self.first_loss:
+            return None
+        return f"the loss rose from {self.first_loss:.4g} to {self.final_loss:.4g}"
 
 
 def measure(

@@ -141,7 +141,7 @@ def _speed_row(group: Sequence[MeasuredRun], published: Sequence[Reference]) -> 
     time = _middle(times)
     theirs = nearest(spec, published)
     return [
-        _workload(spec) + (", throttled" if any(_fault(run) for run in group) else ""),
+        _workload(spec) + _remarks(group),
         spec.precision,
         f"{spec.num_gpus} x {spec.gpu}",
         str(spec.gbs),
@@ -154,6 +154,11 @@ def _speed_row(group: Sequence[MeasuredRun], published: Sequence[Reference]) -> 
         _said(joule, ".3g"),
         *(_published(theirs, rate, tflops, spec) if theirs else [NOTHING] * 3),
     ]
+
+
+def _remarks(group: Sequence[MeasuredRun]) -> str:
+    throttled = ", throttled" if any(_fault(run) for run in group) else ""
+    return throttled + (", the loss rose" if any(run.metrics.loss_rose for run in group) else "")
 
 
 def _published(theirs: Beside, rate: float | None, tflops: float | None, spec: RunSpec) -> list[str]:

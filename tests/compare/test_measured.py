@@ -39,7 +39,7 @@ def spec_of(gpus=4, precision="bf16"):
     return resolve(Request("llama3.1-8b", "H200", precision, gpus, "megatron-core", "hgx-h200", overrides))
 
 
-def finished(root, spec, step_time_s=10.0, reasons="0x0000000000000004", uneven=0.001, **otherwise):
+def finished(root, spec, step_time_s=10.0, reasons="0x0000000000000004", uneven=0.001, growth=0.0, **otherwise):
     """A run as a job on a machine with names and paths of its own leaves it."""
     run = create(root, spec, render(spec))
     steps = spec.training.steps
@@ -54,7 +54,7 @@ def finished(root, spec, step_time_s=10.0, reasons="0x0000000000000004", uneven=
     rows = [
         f" iteration {n:8d}/{steps:8d} | consumed samples: {n * spec.gbs:12d} |"
         f" elapsed time per iteration (ms): {1000 * time:.1f}"
-        f" | global batch size: {spec.gbs:5d} | lm loss: 2.000000E+00 | number of nan iterations:   0 |"
+        f" | global batch size: {spec.gbs:5d} | lm loss: {2 * (1 + growth * n / steps):.6E} | number of nan iterations:   0 |"
         for n, time in enumerate(times, start=1)
     ]
     head = f"{HOST}: loading /home/ann/lib/site-packages/x.py from 10.1.2.3\nbenchrun config: {json.dumps(config)}"
@@ -223,6 +223,15 @@ def test_a_throttled_run_is_labelled_and_stays_comparable(tmp_path):
     verdict, _ = flow.verdict_of([finished(tmp_path, spec, 20.0, reasons="0x0000000000000040")])
     assert verdict.verdict == "slow"
     assert verdict.reason.endswith("; throttled: hw_thermal in 100 % of the samples")
+
+
+@pytest.mark.parametrize(("growth", "says"), [(0.05, ""), (2.0, "; the loss rose from 2.08 to 6")])
+def test_a_loss_that_rose_is_said_with_the_speed(tmp_path, growth, says):
+    spec = resolve(Request("llama3.1-8b", "H100", "bf16", 8))
+    verdict, _ = flow.verdict_of([finished(tmp_path, spec, 20.0, growth=growth)])
+    assert verdict.verdict == "slow"
+    assert verdict.reason.endswith(says)
+    assert ("the loss rose" in verdict.reason) == bool(says)
 
 
 def test_the_page_shows_ours_beside_the_published_number_and_what_differs(kept):
