@@ -54,7 +54,8 @@ def finished(root, spec, step_time_s=10.0, reasons="0x0000000000000004", uneven=
     rows = [
         f" iteration {n:8d}/{steps:8d} | consumed samples: {n * spec.gbs:12d} |"
         f" elapsed time per iteration (ms): {1000 * time:.1f}"
-        f" | global batch size: {spec.gbs:5d} | lm loss: {2 * (1 + growth * n / steps):.6E} | number of nan iterations:   0 |"
+        f" | global batch size: {spec.gbs:5d} | lm loss: {2 * (1 + growth * n / steps):.6E}"
+        " | number of nan iterations:   0 |"
         for n, time in enumerate(times, start=1)
     ]
     head = f"{HOST}: loading /home/ann/lib/site-packages/x.py from 10.1.2.3\nbenchrun config: {json.dumps(config)}"
