@@ -50,7 +50,7 @@ def machine_errors(prefix: Path) -> Iterator[None]:
         again = "the same command goes on from where it stopped"
         where = str(error.filename or prefix)
         if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-            hint = f"make room and {again}, or remove {prefix}*"
+            hint = f"make room and {again}, or remove {beside(prefix, '.journal')} and its *{PARTIAL}"
             raise MachineError(f"cannot write: {error.strerror}", where=where, hint=hint) from error
         if error.errno in _NO_PLACE:
             hint = "--output is a folder you may write to, and a name"
@@ -109,22 +109,26 @@ class Journal:
         self.done: dict[str, int] = {}
         self._path = beside(prefix, ".journal")
         head = json.dumps({"kind": kind, "version": __version__, **parameters}, sort_keys=True)
-        lines = self._path.read_text().split("\n")[:-1] if self._path.exists() else []
-        if not lines:
-            if taken := next((path for path in outputs if path.exists()), None):
-                raise UserError(
-                    "is there already, without a manifest", where=str(taken), hint="choose another --output"
-                )
-            self._path.write_text(head + "\n")
-        elif lines[0] != head:
-            hint = f"choose another --output, repeat the parameters in it, or remove {prefix}*"
+        lines = self._path.read_bytes().split(b"\n")[:-1] if self._path.exists() else []
+        if lines and lines[0] != head.encode():
+            hint = "choose another --output, repeat the parameters in it, or remove it to begin anew"
             raise UserError("an unfinished data set with other parameters", where=str(self._path), hint=hint)
+        # Renamed by a process that ended before the last rename: then its other name is free.
+        renamed = bool(lines) and partial(beside(prefix, ".json")).exists()
+        for path in outputs:
+            if path.exists() and (not renamed or partial(path).exists()):
+                hint = "choose another --output, or move it away"
+                raise UserError("is there already, without a manifest", where=str(path), hint=hint)
+        if not lines:
+            for path in outputs:  # left by a process whose journal is lost: perhaps of another size
+                partial(path).unlink(missing_ok=True)
+            self._path.write_text(head + "\n")
         for line in lines[1:]:
             with suppress(ValueError):  # what a full disk left of a line
-                name, crc = line.rsplit(" ", 1)
+                name, crc = line.decode().rsplit(" ", 1)
                 self.done[name] = int(crc, 16)
         for path in outputs:
-            if path.exists():  # renamed by a process that ended before the last rename
+            if path.exists():
                 path.rename(partial(path))
         self._file = self._path.open("r+")
         self._file.truncate(sum(len(line) + 1 for line in lines) or len(head) + 1)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial as bound
 from pathlib import Path
 from typing import IO, Any, NamedTuple
@@ -75,11 +76,12 @@ def _append(
 def _whole(file: IO[bytes], journal: Journal) -> int:
     """How many blocks at the start of the file are as the journal says. What stands behind them is cut off."""
     number = place = 0
-    for name, checksum in journal.done.items():
-        block, size = map(int, name.split(":"))
-        if block != number or crc32(file.read(size)) != checksum:
-            break
-        number, place = number + 1, place + size
+    with suppress(ValueError):  # a line that a failing disk altered: nothing behind it is trusted
+        for name, checksum in journal.done.items():
+            block, size = map(int, name.split(":"))
+            if block != number or crc32(file.read(size)) != checksum:
+                break
+            number, place = number + 1, place + size
     file.truncate(place)
     file.seek(place)
     return number

@@ -111,7 +111,7 @@ def test_a_part_that_the_disk_lost_is_made_again(tmp_path):
     said = json.loads(whole["x.json"])
     head = json.dumps({"kind": "tokens", "version": said["version"], **said["parameters"]}, sort_keys=True)
     (tmp_path / "x.journal").write_text(f"{head}\n0:0 {said['files'][0]['crc32'][0]}\n0:1 12")
-    (tmp_path / "x.json").unlink()
+    (tmp_path / "x.json").rename(tmp_path / "x.json.partial")
     (tmp_path / "x.bin").rename(tmp_path / "x.bin.partial")
     with (tmp_path / "x.bin.partial").open("r+b") as file:
         file.seek(100_000)
@@ -126,6 +126,31 @@ def test_what_is_there_already_is_never_overwritten(tmp_path):
     assert result.returncode == 2
     assert f"{tmp_path}/x.bin: is there already, without a manifest" in result.stderr
     assert state(tmp_path) == {"x.bin": b"precious"}
+
+
+@pytest.mark.parametrize("written", [True, False])
+def test_what_was_put_beside_an_unfinished_data_set_is_never_overwritten(tmp_path, written):
+    """By hand, after the kill: before the data were written, and after."""
+    assert tokens(tmp_path / "x").returncode == 0
+    said = json.loads((tmp_path / "x.json").read_text())
+    head = json.dumps({"kind": "tokens", "version": said["version"], **said["parameters"]}, sort_keys=True)
+    (tmp_path / "x.journal").write_text(f"{head}\n")
+    (tmp_path / "x.json").rename(tmp_path / ("x.json.partial" if written else "gone"))
+    (tmp_path / "x.idx").unlink()
+    (tmp_path / "x.bin").rename(tmp_path / ("x.bin.partial" if written else "gone"))
+    (tmp_path / "x.bin").write_bytes(b"precious")
+    before = state(tmp_path)
+    result = tokens(tmp_path / "x")
+    assert result.returncode == 2
+    assert f"{tmp_path}/x.bin: is there already, without a manifest" in result.stderr
+    assert state(tmp_path) == before
+
+
+def test_what_an_unfinished_one_left_whose_journal_is_lost_is_not_part_of_the_data(tmp_path):
+    (tmp_path / "x.bin.partial").write_bytes(bytes(8_000_000))  # of a larger one
+    assert tokens(tmp_path / "x").returncode == 0
+    assert (tmp_path / "x.bin").stat().st_size == 6_000_000
+    assert datagen("inspect", tmp_path / "x").returncode == 0
 
 
 def test_another_data_set_is_refused_and_the_difference_named(tmp_path):
@@ -153,11 +178,13 @@ def test_a_damaged_data_set_is_noticed(tmp_path):
     assert "x.bin has 1000000 bytes, its manifest says 6000000" in result.stderr
 
 
-def test_an_unfinished_one_with_other_parameters_is_refused(tmp_path):
-    (tmp_path / "x.journal").write_text('{"kind": "tokens"}\n')
+@pytest.mark.parametrize("journal", [b'{"kind": "tokens"}\n', b"\xff\xfe\n"])
+def test_an_unfinished_one_with_other_parameters_is_refused(tmp_path, journal):
+    (tmp_path / "x.journal").write_bytes(journal)
     result = tokens(tmp_path / "x")
     assert result.returncode == 2
     assert "x.journal: an unfinished data set with other parameters" in result.stderr
+    assert f"{tmp_path}/x*" not in result.stderr  # that is x2 too
 
 
 def test_the_second_of_two_waits_and_finds_it_made(tmp_path):
