@@ -254,6 +254,7 @@ def test_a_read_only_file_system_is_one_clear_error(tmp_path):
         (["--tokens", "1.5"], "1.5 is not a whole number"),
         (["--tokens", "many"], "'many' is not a number, such as 1000000 or 1e9"),
         (["--tokens", "nan"], "'nan' is not a number"),
+        (["--tokens", "9007199254740993"], "--tokens: Input should be less than or equal to"),
         (["--tokens", "1e99"], "--tokens: Input should be less than or equal to"),
         (["--tokens", "10", "--samples", "3"], "give --tokens, or --samples and --seq-length"),
         (["--samples", "3"], "give --tokens, or --samples and --seq-length"),
@@ -269,6 +270,18 @@ def test_a_bad_parameter_is_one_clear_error(tmp_path, arguments, said):
     assert result.returncode == 2
     assert said in result.stderr
     assert "Traceback" not in result.stderr
+    assert state(tmp_path) == {}
+
+
+@pytest.mark.parametrize("verb", ["tokens --tokens 10 --vocab-size 10", "sft --samples 1"])
+@pytest.mark.parametrize("output", ["", ".", "..", "/", b"a\xff"])
+def test_an_output_without_a_name_or_not_in_utf_8_is_one_clear_error(tmp_path, verb, output):
+    command = [sys.executable, "-m", "datagen", *verb.split(), "--output", output]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    result = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path, env=environment)
+    assert result.returncode == 2
+    assert "Invalid value for '--output'" in result.stderr
+    assert ("has no name; give a folder and a name" if type(output) is str else "is not UTF-8") in result.stderr
     assert state(tmp_path) == {}
 
 
@@ -297,6 +310,23 @@ def test_inspecting_what_is_no_data_set_is_one_clear_error(tmp_path, path):
     result = datagen("inspect", tmp_path / path)
     assert result.returncode == 2
     assert result.stderr.startswith("error: ") and "Traceback" not in result.stderr
+
+
+@pytest.mark.parametrize("name", ["x.bin", "x.idx"])
+@pytest.mark.parametrize("damage", [lambda file: os.truncate(file, 1000), os.unlink], ids=["cut", "gone"])
+def test_inspecting_what_is_too_damaged_to_be_read_says_what_is_damaged(tmp_path, name, damage):
+    assert tokens(tmp_path / "x").returncode == 0
+    damage(tmp_path / name)
+    found = datagen("inspect", tmp_path / "x", "--json")
+    assert found.returncode == 4
+    assert f"{tmp_path}/{name} " in json.loads(found.stdout)["fault"]
+    assert f"{tmp_path}/{name} " in datagen("inspect", tmp_path / "x").stdout
+
+
+@pytest.mark.parametrize("suffix", ["", ".bin", ".idx", ".json"])
+def test_a_prefix_may_end_as_a_file_does(tmp_path, suffix):
+    assert tokens(tmp_path / "x.bin").returncode == 0
+    assert json.loads(datagen("inspect", tmp_path / f"x.bin{suffix}", "--json").stdout)["tokens"] == 3_000_000
 
 
 def test_inspect_says_what_is_there(tmp_path):
@@ -336,7 +366,9 @@ def test_inspect_reads_instruction_data(tmp_path, form):
     with (tmp_path / "s.jsonl").open("a") as file:
         file.write("no JSON\n")
     broken = datagen("inspect", tmp_path / "s")
-    assert broken.returncode == 2 and "s.jsonl:302: not JSON" in broken.stderr
+    assert broken.returncode == 4 and "s.jsonl:302: not JSON" in broken.stderr
+    (tmp_path / "s.json").unlink()
+    assert datagen("inspect", tmp_path / "s").returncode == 2
 
 
 def test_inspect_knows_packed_data_and_tokenizers_by_their_manifests(tmp_path):
@@ -344,6 +376,8 @@ def test_inspect_knows_packed_data_and_tokenizers_by_their_manifests(tmp_path):
     assert datagen("tokenizer", "--output", tmp_path / "t", "--vocab-size", 500).returncode == 0
     packed = datagen("inspect", tmp_path / "p")
     assert packed.returncode == 0 and "samples              300" in packed.stdout
+    (tmp_path / "p.npy").unlink()
+    assert datagen("inspect", tmp_path / "p").returncode == 4
     assert datagen("inspect", tmp_path / "t").returncode == 0
     (tmp_path / "t" / "tokenizer.json").write_text("{}")
     assert datagen("inspect", tmp_path / "t").returncode == 4
