@@ -146,6 +146,32 @@ def test_text_goes_through_a_tokenizer(tmp_path):
             assert said.replace(".", "").replace(" ", "").replace("\n", "").isalpha()
 
 
+@pytest.mark.parametrize("left_on", ["truncation", "padding"])
+def test_a_tokenizer_that_was_saved_to_cut_or_to_pad_is_refused(tmp_path, left_on):
+    tokenizers = pytest.importorskip("tokenizers")
+    make_tokenizer(tmp_path / "t", TokenizerParameters(vocab_size=300))
+    path = str(tmp_path / "t" / "tokenizer.json")
+    opened = tokenizers.Tokenizer.from_file(path)
+    if left_on == "truncation":
+        opened.enable_truncation(16)
+    else:
+        opened.enable_padding(pad_id=294, pad_token="<pad>")
+    opened.save(path)
+    load_tokenizer.cache_clear()
+    with pytest.raises(UserError, match=r"tokenizer\.json: cuts or pads"):
+        load_tokenizer(tmp_path / "t")
+
+
+@pytest.mark.parametrize("named", ["[]", "{}", '{"eos_token": null}', '{"eos_token": {"content": 5}}', "\x00"])
+def test_a_tokenizer_without_an_end_of_text_is_one_clear_error(tmp_path, named):
+    pytest.importorskip("tokenizers")
+    make_tokenizer(tmp_path / "t", TokenizerParameters(vocab_size=300))
+    (tmp_path / "t" / "tokenizer_config.json").write_text(named)
+    load_tokenizer.cache_clear()
+    with pytest.raises(UserError, match=r"tokenizer_config\.json: does not name an eos_token"):
+        load_tokenizer(tmp_path / "t")
+
+
 def test_a_missing_library_names_what_to_install(tmp_path, monkeypatch):
     make_tokenizer(tmp_path / "t", TokenizerParameters(vocab_size=300))
     monkeypatch.setitem(sys.modules, "tokenizers", None)
