@@ -61,18 +61,28 @@ def machine_errors(prefix: Path) -> Iterator[None]:
 
 @contextmanager
 def locked(prefix: Path) -> Iterator[None]:
-    """Alone with ``prefix``, on whatever node of a shared file system the others are."""
+    """Alone with ``prefix``, on whatever node of a shared file system the others are.
+
+    Without a lock where none can be had beside a data set that is whole: another user's, or on a read-only file system.
+    """
     path = beside(prefix, ".lock")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("a") as file:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        file = path.open("a")
+    except OSError:
+        if not beside(prefix, ".json").exists():
+            raise
+        yield
+        return
+    with file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             sys.stderr.write(f"{prefix}: another process is making it; waiting\n")
             fcntl.flock(file, fcntl.LOCK_EX)
         except OSError:
-            # No locks on this file system. Two makers then write the same bytes to the same places.
-            sys.stderr.write(f"{path}: this file system has no locks; going on without\n")
+            # Two makers would write the same bytes to the same places; but the first to end renames the other's files.
+            sys.stderr.write(f"{path}: this file system has no locks; let nothing else make it at the same time\n")
         yield
 
 

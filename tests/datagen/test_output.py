@@ -7,6 +7,7 @@ import json
 import os
 import random
 import resource
+import shlex
 import signal
 import subprocess
 import sys
@@ -234,17 +235,34 @@ def test_a_folder_that_cannot_be_written_is_one_clear_error(folder):
     assert "Traceback" not in result.stderr
 
 
-def test_a_read_only_file_system_is_one_clear_error(tmp_path):
-    """A real one: mounted so in a mount namespace of its own."""
-    mount = f"mount --bind {tmp_path} {tmp_path} && mount -o remount,ro,bind {tmp_path} && "
+def read_only(folder, *arguments):
+    """``datagen`` where ``folder`` really is on a read-only file system: in a mount namespace of its own."""
+    mount = f"mount --bind {folder} {folder} && mount -o remount,ro,bind {folder} && "
     unshare = ["unshare", "--mount", *([] if os.geteuid() == 0 else ["--user", "--map-root-user"]), "sh", "-c"]
     if subprocess.run([*unshare, f"{mount} true"], capture_output=True, check=False).returncode:
         pytest.skip("no mount namespaces here")
-    command = f"{mount} {sys.executable} -m datagen tokens --output {tmp_path}/x --tokens 1e6 --vocab-size 500"
-    result = subprocess.run([*unshare, command], capture_output=True, text=True, check=False, cwd=ROOT)
+    command = f"{mount} {sys.executable} -m datagen {shlex.join(map(str, arguments))}"
+    return subprocess.run([*unshare, command], capture_output=True, text=True, check=False, cwd=ROOT)
+
+
+def test_a_read_only_file_system_is_one_clear_error(tmp_path):
+    result = read_only(tmp_path, "tokens", "--output", tmp_path / "x", "--tokens", "1e6", "--vocab-size", 500)
     assert result.returncode == 2
     assert "cannot write: Read-only file system" in result.stderr
     assert state(tmp_path) == {}
+
+
+@pytest.mark.parametrize(
+    "command", ["tokens --tokens 1e4 --vocab-size 500", "sft --samples 9", "tokenizer --vocab-size 300"]
+)
+def test_what_is_made_already_is_found_where_nothing_may_be_written(tmp_path, command):
+    verb, *options = command.split()
+    assert datagen(verb, "--output", tmp_path / "x", *options).returncode == 0
+    result = read_only(tmp_path, verb, "--output", tmp_path / "x", *options)
+    assert result.returncode == 0, result.stderr
+    assert "was there already" in result.stdout
+    other = read_only(tmp_path, verb, "--output", tmp_path / "x", *options, "--seed", 7)
+    assert other.returncode == 2 and "another data set" in other.stderr
 
 
 @pytest.mark.parametrize(
