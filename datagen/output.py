@@ -28,7 +28,7 @@ _NO_PLACE = {
     *(errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG),
 }
 RESERVE = 1 << 20
-"""Bytes that must stay free beside the data: index, journal, manifest."""
+"""Bytes that must stay free beside the data: journal, manifest, and what an index has more than its documents."""
 
 
 def beside(prefix: Path, suffix: str) -> Path:
