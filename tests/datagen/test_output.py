@@ -88,6 +88,18 @@ def test_where_the_command_alone_is_killed_its_workers_end_too(tmp_path):
                 time.sleep(0.05)
 
 
+def test_interrupted_from_the_keyboard_it_says_no_word(tmp_path):
+    """The terminal sends the signal to all: to the command, the worker at work and those that wait for work."""
+    part = tmp_path / "x.bin.partial"
+    arguments = {"tokens": "1e8", "vocab_size": 1000, "wait": False, "start_new_session": True}
+    process = tokens(tmp_path / "x", "--learnable", "--workers", 4, **arguments)
+    while process.poll() is None and not (part.exists() and part.stat().st_size):
+        time.sleep(0.01)
+    os.killpg(process.pid, signal.SIGINT)
+    _, said = process.communicate(timeout=60)
+    assert (process.returncode, said.strip()) == (130, "")
+
+
 def test_killed_between_the_renames_it_goes_on(tmp_path, monkeypatch):
     """The state that a kill leaves there, made by hand: journal complete, one file renamed, no manifest."""
     assert tokens(tmp_path / "x").returncode == 0
