@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import os
 
+import numpy
 import pytest
 
+from datagen.indexed import HEAD
 from tests.datagen.command import datagen, tokens
 
 
@@ -27,6 +29,23 @@ def test_inspecting_what_is_too_damaged_to_be_read_says_what_is_damaged(tmp_path
     assert found.returncode == 4
     assert f"{tmp_path}/{name} " in json.loads(found.stdout)["fault"]
     assert f"{tmp_path}/{name} " in datagen("inspect", tmp_path / "x").stdout
+
+
+@pytest.mark.parametrize("table", [0, 1], ids=["lengths", "offsets"])
+def test_an_index_that_points_outside_of_its_data_is_one_clear_error(tmp_path, table):
+    """Also where there is no manifest to say so, and where all lengths add up to what is there."""
+    assert tokens(tmp_path / "x", "--documents", "fixed", "--mean-length", 1000).returncode == 0
+    (tmp_path / "x.json").unlink()
+    lengths = numpy.memmap(tmp_path / "x.idx", "<i4", "r+", HEAD.size, (3000,))
+    offsets = numpy.memmap(tmp_path / "x.idx", "<i8", "r+", HEAD.size + 4 * 3000, (3000,))
+    if table:
+        offsets[7] = 2 * (3_000_000 - 999)
+    else:
+        lengths[7:9] = -1, 2001
+    lengths.flush(), offsets.flush()
+    result = datagen("inspect", tmp_path / "x")
+    assert result.returncode == 2
+    assert result.stderr.startswith(f"error: {tmp_path}/x.idx: sequence 7 lies outside of x.bin")
 
 
 @pytest.mark.parametrize("suffix", ["", ".bin", ".idx", ".json"])
