@@ -98,9 +98,12 @@ def made(prefix: Path, kind: str, parameters: Mapping[str, Any]) -> Manifest | N
     if there.kind != kind or there.version != __version__ or there.parameters != dict(parameters):
         ours = {"kind": kind, "version": __version__, **parameters}
         theirs = {"kind": there.kind, "version": there.version, **there.parameters}
-        keys = sorted(key for key in {*ours, *theirs} if ours.get(key) != theirs.get(key))
+        # Parameters of another kind have other names.
+        names = {*ours, *theirs} if there.kind == kind else {"kind"}
+        keys = sorted(key for key in names if ours.get(key) != theirs.get(key))
         differ = ", ".join(f"{key} {theirs.get(key)} instead of {ours.get(key)}" for key in keys)
-        raise UserError(f"another data set: {differ}", where=str(path), hint="choose another --output, or remove it")
+        hint = f"choose another --output, or remove {path} and what it lists"
+        raise UserError(f"another data set: {differ}", where=str(path), hint=hint)
     if fault := missing(there, path.parent):
         raise UserError(
             f"damaged: {fault}", where=str(path), hint=f"remove {path} and what it lists, then make it again"
@@ -125,8 +128,9 @@ class Journal:
             raise UserError("an unfinished data set with other parameters", where=str(self._path), hint=hint)
         # Renamed by a process that ended before the last rename: then its other name is free.
         renamed = bool(lines) and partial(beside(prefix, ".json")).exists()
-        for path in outputs:
-            if path.exists() and (not renamed or partial(path).exists()):
+        for path in (*outputs, beside(prefix, ".json")):
+            # A link to what cannot be reached now is there, too.
+            if os.path.lexists(path) and (not renamed or partial(path).exists()):
                 hint = "choose another --output, or move it away"
                 raise UserError("is there already, without a manifest", where=str(path), hint=hint)
         if not lines:

@@ -138,6 +138,16 @@ def test_what_is_there_already_is_never_overwritten(tmp_path):
     assert state(tmp_path) == {"x.bin": b"precious"}
 
 
+@pytest.mark.parametrize("name", ["x.bin", "x.idx", "x.json"])
+def test_a_link_to_what_cannot_be_reached_is_not_replaced(tmp_path, name):
+    (tmp_path / name).symlink_to(tmp_path / "not mounted")
+    result = tokens(tmp_path / "x")
+    assert result.returncode == 2
+    assert f"{tmp_path}/{name}: is there already" in result.stderr
+    assert [path.name for path in tmp_path.iterdir() if path.suffix != ".lock"] == [name]
+    assert (tmp_path / name).is_symlink()
+
+
 @pytest.mark.parametrize("written", [True, False])
 def test_what_was_put_beside_an_unfinished_data_set_is_never_overwritten(tmp_path, written):
     """By hand, after the kill: before the data were written, and after."""
@@ -168,7 +178,10 @@ def test_another_data_set_is_refused_and_the_difference_named(tmp_path):
     before = state(tmp_path)
     result = tokens(tmp_path / "x", "--seed", 2, "--learnable")
     assert result.returncode == 2
-    assert "another data set: learnable False instead of True, seed 1 instead of 2" in result.stderr
+    assert "another data set: learnable False instead of True, seed 1 instead of 2\n" in result.stderr
+    result = datagen("sft", "--output", tmp_path / "x")
+    assert result.returncode == 2
+    assert "another data set: kind tokens instead of sft\n" in result.stderr
     assert state(tmp_path) == before
 
 
