@@ -16,6 +16,7 @@ from typing import IO, Any, NamedTuple
 import numpy
 from numpy.typing import NDArray
 
+from benchrun.errors import UserError
 from datagen import __version__
 from datagen.checksum import crc32
 from datagen.maker import Progress
@@ -41,11 +42,17 @@ def make_sft(
     """
     said = parameters.model_dump(mode="json")
     with machine_errors(prefix), locked(prefix):
+        # Not in the file that the parameters name: a model and its chat model may differ in nothing else.
+        eos = load_tokenizer(tokenizer).eos if tokenizer else None
         if there := made(prefix, "sft", said):
+            if eos not in (None, there.facts.get("eod")):
+                differ = f"eos_token {there.facts.get('eod')} instead of {eos}"
+                where = str(beside(prefix, ".json"))
+                raise UserError(f"another data set: {differ}", where=where, hint="choose another --output")
             return there, False
         packing = parameters.format == "packed"
         outputs = [beside(prefix, end) for end in ((".npy", ".metadata.json") if packing else (".jsonl",))]
-        journal = Journal(prefix, "sft", said, outputs)
+        journal = Journal(prefix, "sft", said if eos is None else {**said, "eos_token": eos}, outputs)
         rows = beside(prefix, ".spool") if packing else outputs[0]
         function = bound(_spooled, parameters, tokenizer) if packing else bound(lines, parameters)
         _append(partial(rows), journal, -(-parameters.samples // BLOCK), function, workers, progress)

@@ -6,6 +6,7 @@ import json
 import pickletools
 import sys
 import tracemalloc
+from contextlib import nullcontext
 from itertools import pairwise
 
 import numpy
@@ -144,6 +145,28 @@ def test_text_goes_through_a_tokenizer(tmp_path):
             said = opened.decode(list(sample[:-1]))
             assert said.endswith("." + opened.decode(list(answer[:-1])))
             assert said.replace(".", "").replace(" ", "").replace("\n", "").isalpha()
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_texts_that_end_otherwise_are_another_data_set(tmp_path, whole):
+    """The same tokenizer.json beside another eos_token, as a model and its chat model have it."""
+    pytest.importorskip("tokenizers")
+    make_tokenizer(tmp_path / "t", TokenizerParameters(vocab_size=3000))
+    parameters = Parameters(format="packed", samples=300, seq_length=128, tokenizer=tokenizer_sum(tmp_path / "t"))
+
+    def interrupt(done, total):
+        if not whole:
+            raise KeyboardInterrupt
+
+    with nullcontext() if whole else pytest.raises(KeyboardInterrupt):
+        make_sft(tmp_path / "x", parameters, tmp_path / "t", 1, interrupt)
+    before = {path: path.read_bytes() for path in tmp_path.glob("x.*")}
+    (tmp_path / "t" / "tokenizer_config.json").write_text('{"eos_token": "<pad>"}')
+    load_tokenizer.cache_clear()
+    said = "another data set: eos_token 2999 instead of 2994" if whole else "an unfinished data set with other"
+    with pytest.raises(UserError, match=said):
+        make(tmp_path / "x", parameters, tmp_path / "t")
+    assert {path: path.read_bytes() for path in tmp_path.glob("x.*")} == before
 
 
 @pytest.mark.parametrize("left_on", ["truncation", "padding"])
