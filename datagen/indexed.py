@@ -24,6 +24,9 @@ CODES = {1: "uint8", 2: "int8", 3: "int16", 4: "int32", 5: "int64", 6: "float64"
 LONGEST = 2**31 - 1
 """A length is an int32."""
 
+DOCUMENT_BYTES = 4 + 8 + 8
+"""Of an index, for each document."""
+
 
 def dtype_of(vocab_size: int) -> str:
     """The dtype that Megatron takes for so many tokens."""

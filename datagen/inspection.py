@@ -70,6 +70,10 @@ def _index(prefix: Path) -> Index:
     size, needed = data.stat().st_size, index.tokens * index.dtype.itemsize
     if size != needed:
         raise UserError(f"{size} bytes, but its index counts {index.tokens} tokens: {needed} bytes", where=str(data))
+    ends = index.offsets + index.lengths.astype(numpy.int64) * index.dtype.itemsize
+    wrong = numpy.flatnonzero((index.lengths < 0) | (index.offsets < 0) | (ends > size))
+    if len(wrong):
+        raise UserError(f"sequence {wrong[0]} lies outside of {data.name}", where=str(beside(prefix, ".idx")))
     return index
 
 

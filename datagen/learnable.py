@@ -34,7 +34,8 @@ def floor_loss(probabilities: NDArray[numpy.float64], mean_length: float, *, lea
     """The mean loss, in nats a token, of a model that knows how the tokens are drawn.
 
     It takes the end of a document to be equally likely everywhere; lengths that can be foreseen (fixed ones) would let
-    it fall a little lower.
+    it fall a little lower. So would looking past that end, where the rule goes on as if it were not there: it makes the
+    first token of a document two or three nats cheaper: 0.15 % of the loss at documents of 1024 tokens, 7 % at 16.
     """
     p = probabilities[probabilities > 0]
     draw = -float(numpy.sum(p * numpy.log(p)))

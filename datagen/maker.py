@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import glob
 import os
 from collections.abc import Callable, Iterator
 from itertools import chain
@@ -12,7 +11,7 @@ from pathlib import Path
 from datagen import __version__
 from datagen.indexed import write_index
 from datagen.manifest import Manifest
-from datagen.output import PARTIAL, Journal, beside, file_of, finish, locked, machine_errors, made, partial, room_for
+from datagen.output import Journal, beside, file_of, finish, locked, machine_errors, made, partial, room_for
 from datagen.tokens import Made, Parameters, Part, Shard, facts, lengths, make, parts, plan, prefix_of
 from datagen.workers import in_order
 
@@ -35,10 +34,10 @@ def make_tokens(prefix: Path, parameters: Parameters, workers: int, progress: Pr
 
 
 def _make(prefix: Path, parameters: Parameters, workers: int, progress: Progress) -> Manifest:
-    room_for(prefix, parameters.bytes - _written(prefix))
-    shards = plan(parameters)
-    names = [prefix_of(prefix, parameters, shard.number) for shard in shards]
+    names = [prefix_of(prefix, parameters, number) for number in range(parameters.shards)]
     outputs = [beside(name, suffix) for name in names for suffix in (".bin", ".idx")]
+    room_for(prefix, parameters.bytes + parameters.index_bytes - _written(outputs))
+    shards = plan(parameters)
     said = facts(parameters, shards)
     journal = Journal(prefix, "tokens", parameters.model_dump(mode="json"), outputs)
 
@@ -69,9 +68,10 @@ def _make(prefix: Path, parameters: Parameters, workers: int, progress: Progress
     return manifest
 
 
-def _written(prefix: Path) -> int:
-    """Bytes that an earlier process left on the disk."""
-    return sum(path.stat().st_blocks * 512 for path in prefix.parent.glob(f"{glob.escape(prefix.name)}*{PARTIAL}"))
+def _written(outputs: list[Path]) -> int:
+    """Bytes that an earlier process left on the disk; one that was killed while it gave the names, under either."""
+    both = [name for path in outputs for name in (path, partial(path))]
+    return sum(path.stat().st_blocks * 512 for path in both if path.exists())
 
 
 def _all(

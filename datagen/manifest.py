@@ -51,7 +51,8 @@ def load(path: Path) -> Manifest:
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(map(str, first["loc"])) or "it"
-        raise UserError(f"not a manifest of datagen: {place}: {first['msg']}", where=str(path)) from error
+        hint = "the manifest of a data set has this name: give another PREFIX, or move away what is there"
+        raise UserError(f"not a manifest of datagen: {place}: {first['msg']}", where=str(path), hint=hint) from error
 
 
 def describe(path: Path) -> File:

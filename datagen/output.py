@@ -28,7 +28,7 @@ _NO_PLACE = {
     *(errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG),
 }
 RESERVE = 1 << 20
-"""Bytes that must stay free beside the data: index, journal, manifest."""
+"""Bytes that must stay free beside the data: journal, manifest, and what an index has more than its documents."""
 
 
 def beside(prefix: Path, suffix: str) -> Path:
@@ -50,7 +50,7 @@ def machine_errors(prefix: Path) -> Iterator[None]:
         again = "the same command goes on from where it stopped"
         where = str(error.filename or prefix)
         if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-            hint = f"make room and {again}, or remove {prefix}*"
+            hint = f"make room and {again}, or remove {beside(prefix, '.journal')} and its *{PARTIAL}"
             raise MachineError(f"cannot write: {error.strerror}", where=where, hint=hint) from error
         if error.errno in _NO_PLACE:
             hint = "--output is a folder you may write to, and a name"
@@ -61,18 +61,28 @@ def machine_errors(prefix: Path) -> Iterator[None]:
 
 @contextmanager
 def locked(prefix: Path) -> Iterator[None]:
-    """Alone with ``prefix``, on whatever node of a shared file system the others are."""
+    """Alone with ``prefix``, on whatever node of a shared file system the others are.
+
+    Without a lock where none can be had beside a data set that is whole: another user's, or on a read-only file system.
+    """
     path = beside(prefix, ".lock")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("a") as file:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        file = path.open("a")
+    except OSError:
+        if not beside(prefix, ".json").exists():
+            raise
+        yield
+        return
+    with file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             sys.stderr.write(f"{prefix}: another process is making it; waiting\n")
             fcntl.flock(file, fcntl.LOCK_EX)
         except OSError:
-            # No locks on this file system. Two makers then write the same bytes to the same places.
-            sys.stderr.write(f"{path}: this file system has no locks; going on without\n")
+            # Two makers would write the same bytes to the same places; but the first to end renames the other's files.
+            sys.stderr.write(f"{path}: this file system has no locks; let nothing else make it at the same time\n")
         yield
 
 
@@ -88,9 +98,12 @@ def made(prefix: Path, kind: str, parameters: Mapping[str, Any]) -> Manifest | N
     if there.kind != kind or there.version != __version__ or there.parameters != dict(parameters):
         ours = {"kind": kind, "version": __version__, **parameters}
         theirs = {"kind": there.kind, "version": there.version, **there.parameters}
-        keys = sorted(key for key in {*ours, *theirs} if ours.get(key) != theirs.get(key))
+        # Parameters of another kind have other names.
+        names = {*ours, *theirs} if there.kind == kind else {"kind"}
+        keys = sorted(key for key in names if ours.get(key) != theirs.get(key))
         differ = ", ".join(f"{key} {theirs.get(key)} instead of {ours.get(key)}" for key in keys)
-        raise UserError(f"another data set: {differ}", where=str(path), hint="choose another --output, or remove it")
+        hint = f"choose another --output, or remove {path} and what it lists"
+        raise UserError(f"another data set: {differ}", where=str(path), hint=hint)
     if fault := missing(there, path.parent):
         raise UserError(
             f"damaged: {fault}", where=str(path), hint=f"remove {path} and what it lists, then make it again"
@@ -109,22 +122,27 @@ class Journal:
         self.done: dict[str, int] = {}
         self._path = beside(prefix, ".journal")
         head = json.dumps({"kind": kind, "version": __version__, **parameters}, sort_keys=True)
-        lines = self._path.read_text().split("\n")[:-1] if self._path.exists() else []
-        if not lines:
-            if taken := next((path for path in outputs if path.exists()), None):
-                raise UserError(
-                    "is there already, without a manifest", where=str(taken), hint="choose another --output"
-                )
-            self._path.write_text(head + "\n")
-        elif lines[0] != head:
-            hint = f"choose another --output, repeat the parameters in it, or remove {prefix}*"
+        lines = self._path.read_bytes().split(b"\n")[:-1] if self._path.exists() else []
+        if lines and lines[0] != head.encode():
+            hint = "choose another --output, repeat the parameters in it, or remove it to begin anew"
             raise UserError("an unfinished data set with other parameters", where=str(self._path), hint=hint)
+        # Renamed by a process that ended before the last rename: then its other name is free.
+        renamed = bool(lines) and partial(beside(prefix, ".json")).exists()
+        for path in (*outputs, beside(prefix, ".json")):
+            # A link to what cannot be reached now is there, too.
+            if os.path.lexists(path) and (not renamed or partial(path).exists()):
+                hint = "choose another --output, or move it away"
+                raise UserError("is there already, without a manifest", where=str(path), hint=hint)
+        if not lines:
+            for path in outputs:  # left by a process whose journal is lost: perhaps of another size
+                partial(path).unlink(missing_ok=True)
+            self._path.write_text(head + "\n")
         for line in lines[1:]:
             with suppress(ValueError):  # what a full disk left of a line
-                name, crc = line.rsplit(" ", 1)
+                name, crc = line.decode().rsplit(" ", 1)
                 self.done[name] = int(crc, 16)
         for path in outputs:
-            if path.exists():  # renamed by a process that ended before the last rename
+            if path.exists():
                 path.rename(partial(path))
         self._file = self._path.open("r+")
         self._file.truncate(sum(len(line) + 1 for line in lines) or len(head) + 1)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial as bound
 from pathlib import Path
 from typing import IO, Any, NamedTuple
@@ -15,6 +16,7 @@ from typing import IO, Any, NamedTuple
 import numpy
 from numpy.typing import NDArray
 
+from benchrun.errors import UserError
 from datagen import __version__
 from datagen.checksum import crc32
 from datagen.maker import Progress
@@ -40,11 +42,17 @@ def make_sft(
     """
     said = parameters.model_dump(mode="json")
     with machine_errors(prefix), locked(prefix):
+        # Not in the file that the parameters name: a model and its chat model may differ in nothing else.
+        eos = load_tokenizer(tokenizer).eos if tokenizer else None
         if there := made(prefix, "sft", said):
+            if eos not in (None, there.facts.get("eod")):
+                differ = f"eos_token {there.facts.get('eod')} instead of {eos}"
+                where = str(beside(prefix, ".json"))
+                raise UserError(f"another data set: {differ}", where=where, hint="choose another --output")
             return there, False
         packing = parameters.format == "packed"
         outputs = [beside(prefix, end) for end in ((".npy", ".metadata.json") if packing else (".jsonl",))]
-        journal = Journal(prefix, "sft", said, outputs)
+        journal = Journal(prefix, "sft", said if eos is None else {**said, "eos_token": eos}, outputs)
         rows = beside(prefix, ".spool") if packing else outputs[0]
         function = bound(_spooled, parameters, tokenizer) if packing else bound(lines, parameters)
         _append(partial(rows), journal, -(-parameters.samples // BLOCK), function, workers, progress)
@@ -75,11 +83,12 @@ def _append(
 def _whole(file: IO[bytes], journal: Journal) -> int:
     """How many blocks at the start of the file are as the journal says. What stands behind them is cut off."""
     number = place = 0
-    for name, checksum in journal.done.items():
-        block, size = map(int, name.split(":"))
-        if block != number or crc32(file.read(size)) != checksum:
-            break
-        number, place = number + 1, place + size
+    with suppress(ValueError):  # a line that a failing disk altered: nothing behind it is trusted
+        for name, checksum in journal.done.items():
+            block, size = map(int, name.split(":"))
+            if block != number or crc32(file.read(size)) != checksum:
+                break
+            number, place = number + 1, place + size
     file.truncate(place)
     file.seek(place)
     return number

@@ -16,7 +16,9 @@ SUFFIXES = (".bin", ".idx", ".json", ".jsonl", ".npy")
 
 def prefix_of(path: Path) -> Path:
     """The PREFIX of a file of a data set, or the PREFIX itself."""
-    return path.with_name(path.name.removesuffix(path.suffix)) if path.suffix in SUFFIXES else path
+    if path.suffix not in SUFFIXES or any(beside(path, suffix).exists() for suffix in (".json", ".idx")):
+        return path
+    return path.with_name(path.name.removesuffix(path.suffix))
 
 
 def manifest_beside(*prefixes: Path) -> dict[str, Any]:

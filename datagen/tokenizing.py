@@ -39,12 +39,18 @@ def load_tokenizer(folder: Path) -> Tokenizer:
         # A string, or an object with the string in it.
         named = json.loads(config.read_text())["eos_token"]
         text = named if isinstance(named, str) else named["content"]
+        if not isinstance(text, str):
+            raise TypeError("an eos_token is a string")
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise UserError("does not name an eos_token", where=str(config)) from error
     try:
         opened = tokenizers.Tokenizer.from_file(str(path))
     except Exception as error:  # the library raises nothing narrower
         raise UserError(f"not a tokenizer: {error}", where=str(path)) from error
+    if opened.truncation or opened.padding:
+        # Whoever saved it left that on: it would cut texts, and fill up samples.
+        hint = "make a copy of the folder, and set truncation and padding to null there"
+        raise UserError("cuts or pads what it is given", where=str(path), hint=hint)
     eos = opened.token_to_id(text)
     if eos is None:
         raise UserError(f"has no token {text}, which tokenizer_config.json calls eos_token", where=str(path))

@@ -19,7 +19,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from datagen.checksum import crc32
 from datagen.direct import DirectWriter
-from datagen.indexed import LONGEST, dtype_of
+from datagen.indexed import DOCUMENT_BYTES, LONGEST, dtype_of
 from datagen.learnable import floor_loss, follow, jumps
 from datagen.manifest import PART_BYTES
 from datagen.output import beside, partial
@@ -66,6 +66,11 @@ class Parameters(BaseModel):
     def bytes(self) -> int:
         """Of the tokens of all shards."""
         return self.tokens * numpy.dtype(self.dtype).itemsize
+
+    @property
+    def index_bytes(self) -> int:
+        """Of the indices of all shards, about: as many documents as there are on average."""
+        return DOCUMENT_BYTES * (self.tokens // self.mean_length + self.shards)
 
     def token_table(self) -> TokenTable:
         """What tokens are drawn from; never the end-of-document token."""

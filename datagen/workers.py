@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
@@ -27,7 +28,7 @@ def in_order(function: Callable[[Task], Result], tasks: Iterable[Task], workers:
         yield from map(function, tasks)
         return
     left = iter(tasks)
-    with ProcessPoolExecutor(workers, initializer=_end_with_parent) as pool:
+    with ProcessPoolExecutor(workers, initializer=_end_in_silence) as pool:
         running: deque[Future[Result]] = deque(pool.submit(function, task) for task in islice(left, 2 * workers))
         try:
             while running:
@@ -41,8 +42,12 @@ def in_order(function: Callable[[Task], Result], tasks: Iterable[Task], workers:
             pool.shutdown(cancel_futures=True)
 
 
-def _end_with_parent() -> None:
-    """Where the parent alone is killed, its workers would wait for a task for ever, and keep the lock that it held."""
+def _end_in_silence() -> None:
+    """With the parent: killed alone, it would leave workers that wait for a task for ever, and keep its lock.
+
+    And without a traceback from each of them at Ctrl-C: what the parent says is enough.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
     Thread(target=_watch_parent, daemon=True).start()
 
 

@@ -137,18 +137,21 @@ class Training(Frozen):
 
 
 class Synthetic(Frozen):
-    """A data set that ``datagen tokens`` makes: files, so that loader, index and shuffling run as with real data."""
+    """A data set that ``datagen tokens`` makes: files, so that loader, index and shuffling run as with real data.
 
-    tokens: PositiveInt | None = None
+    The limits here and below are datagen's own: what it would refuse in the job is refused before.
+    """
+
+    tokens: int | None = Field(default=None, gt=0, le=10**15)
     """Its size; as many as the run reads, if not given."""
-    seed: NonNegativeInt = 1234
+    seed: int = Field(default=1234, ge=0, lt=1 << 63)
     documents: Literal["fixed", "lognormal", "zipf"] = "lognormal"
     """How the lengths of documents are distributed."""
-    mean_length: PositiveInt = 1024
+    mean_length: int = Field(default=1024, gt=0, le=(2**31 - 1) // 1000)
     """Mean length of a document, in tokens."""
     distribution: Literal["uniform", "zipf"] = "zipf"
     """How often each token occurs."""
-    exponent: PositiveFloat = 1.1
+    exponent: float = Field(default=1.1, gt=0, le=8)
     """Of the Zipf distribution of tokens."""
     learnable: bool = False
     """Tokens follow a rule, with a known floor of the loss: a falling loss proves that training works."""
@@ -160,12 +163,12 @@ class Instructions(Frozen):
     Framework hf is given their text; NeMo 2 and Megatron-Bridge are given their tokens, packed to whole sequences.
     """
 
-    samples: PositiveInt = 10_000
+    samples: int = Field(default=10_000, gt=0, le=10**10)
     """Conversations; begun again where a run reads more."""
-    seed: NonNegativeInt = 1234
+    seed: int = Field(default=1234, ge=0, lt=1 << 63)
     lengths: Literal["fixed", "lognormal", "zipf"] = "lognormal"
     """How the lengths of conversations are distributed."""
-    mean_length: PositiveInt = 256
+    mean_length: int = Field(default=256, ge=4, le=1_000_000)
     """Mean length of a conversation: words for hf, tokens for the others."""
 
 

@@ -8,6 +8,8 @@ from typing import Any
 
 import click
 
+from benchrun.errors import UserError
+from datagen.cli.options import Place
 from datagen.inspection import inspect_tokens
 from datagen.inspection_lines import inspect_lines, inspect_manifest, lines_of
 from datagen.output import beside
@@ -17,7 +19,7 @@ BAR = 40
 
 
 @click.command("inspect")
-@click.argument("path", type=click.Path(path_type=Path), metavar="PREFIX")
+@click.argument("path", type=Place(), metavar="PREFIX")
 @click.option("--document", type=click.IntRange(min=0), default=0, help="Whose beginning to show.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document.")
 def command(path: Path, document: int, as_json: bool) -> int:
@@ -34,6 +36,17 @@ def command(path: Path, document: int, as_json: bool) -> int:
 def _inspect(path: Path, document: int) -> dict[str, Any]:
     if path.is_dir():
         return inspect_manifest(path / "manifest")
+    try:
+        return _read(path, document)
+    except UserError as error:
+        prefix = prefix_of(path)
+        if not beside(prefix, ".json").exists() or (found := inspect_manifest(prefix))["intact"]:
+            raise
+        click.echo(f"error: {error}", err=True)  # it cannot be read because it is damaged: the manifest says where
+        return found
+
+
+def _read(path: Path, document: int) -> dict[str, Any]:
     if lines := lines_of(path):
         return inspect_lines(lines, document)
     if beside(prefix_of(path), ".npy").exists():

@@ -27,8 +27,8 @@ class Count(click.ParamType):  # type: ignore[type-arg,unused-ignore]
         if isinstance(value, int):
             return value
         try:
-            number = float(value)
-            whole = int(value) if value.isdecimal() else int(number)
+            number = int(value) if value.isdecimal() else float(value)
+            whole = int(number)
         except (ValueError, OverflowError):
             self.fail(f"{value!r} is not a number, such as 1000000 or 1e9", param, ctx)
         if number != whole or whole <= 0:
@@ -36,7 +36,26 @@ class Count(click.ParamType):  # type: ignore[type-arg,unused-ignore]
         return whole
 
 
-output_option = click.option("--output", type=click.Path(path_type=Path), required=True, metavar="PREFIX")
+class Place(click.Path):
+    """A path that can be printed, and written into a manifest."""
+
+    def __init__(self, *, named: bool = False) -> None:
+        """``named``: its last part is a name, to which suffixes are put."""
+        super().__init__(path_type=Path)
+        self._named = named
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        path = Path(value)
+        try:
+            str(path).encode()
+        except UnicodeEncodeError:
+            self.fail(f"{str(path)!r} is not UTF-8; choose another name", param, ctx)
+        if self._named and path.name in ("", ".."):
+            self.fail(f"{str(value)!r} has no name; give a folder and a name, such as data/llama", param, ctx)
+        return super().convert(value, param, ctx)
+
+
+output_option = click.option("--output", type=Place(named=True), required=True, metavar="PREFIX")
 seed_option = click.option("--seed", type=click.IntRange(0, 2**63 - 1), default=1, show_default=True)
 workers_option = click.option(
     "--workers",

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import click
 
-from datagen.cli.options import Count, json_option, parameter_errors, say_made, seed_option
+from datagen.cli.options import Count, Place, json_option, parameter_errors, say_made, seed_option
 from datagen.tokenizer import LEAST, TokenizerParameters, make_tokenizer
 
 
 @click.command("tokenizer")
-@click.option("--output", type=click.Path(path_type=Path), required=True, metavar="DIR")
+@click.option("--output", type=Place(), required=True, metavar="DIR")
 @click.option("--vocab-size", type=Count(), required=True, help=f"With the special tokens; {LEAST} at least.")
 @seed_option
 @json_option

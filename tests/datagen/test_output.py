@@ -7,25 +7,21 @@ import json
 import os
 import random
 import resource
+import shlex
+import shutil
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
-
-
-def datagen(*arguments, wait=True, **options):
-    command = [sys.executable, "-m", "datagen", *map(str, arguments)]
-    options = {"cwd": ROOT, "text": True, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **options}
-    return subprocess.run(command, check=False, **options) if wait else subprocess.Popen(command, **options)
-
-
-def tokens(prefix, *more, tokens="3e6", vocab_size=1000, **options):
-    return datagen("tokens", "--output", prefix, "--tokens", tokens, "--vocab-size", vocab_size, *more, **options)
+from benchrun.errors import MachineError
+from datagen.maker import make_tokens
+from datagen.tokens import Parameters
+from tests.datagen.command import ROOT, datagen, tokens
 
 
 def state(folder):
@@ -92,7 +88,19 @@ def test_where_the_command_alone_is_killed_its_workers_end_too(tmp_path):
                 time.sleep(0.05)
 
 
-def test_killed_between_the_renames_it_goes_on(tmp_path):
+def test_interrupted_from_the_keyboard_it_says_no_word(tmp_path):
+    """The terminal sends the signal to all: to the command, the worker at work and those that wait for work."""
+    part = tmp_path / "x.bin.partial"
+    arguments = {"tokens": "1e8", "vocab_size": 1000, "wait": False, "start_new_session": True}
+    process = tokens(tmp_path / "x", "--learnable", "--workers", 4, **arguments)
+    while process.poll() is None and not (part.exists() and part.stat().st_size):
+        time.sleep(0.01)
+    os.killpg(process.pid, signal.SIGINT)
+    _, said = process.communicate(timeout=60)
+    assert (process.returncode, said.strip()) == (130, "")
+
+
+def test_killed_between_the_renames_it_goes_on(tmp_path, monkeypatch):
     """The state that a kill leaves there, made by hand: journal complete, one file renamed, no manifest."""
     assert tokens(tmp_path / "x").returncode == 0
     whole = state(tmp_path)
@@ -101,7 +109,9 @@ def test_killed_between_the_renames_it_goes_on(tmp_path):
     (tmp_path / "x.journal").write_text(f"{head}\n0:0 {said['files'][0]['crc32'][0]}\n")
     (tmp_path / "x.idx").rename(tmp_path / "x.idx.partial")
     (tmp_path / "x.json").rename(tmp_path / "x.json.partial")
-    assert tokens(tmp_path / "x").returncode == 0
+    # Even where the disk has room for little more than what is there.
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=2_000_000))
+    make_tokens(tmp_path / "x", Parameters(tokens=3 * 10**6, vocab_size=1000), 1, lambda done, total: None)
     assert state(tmp_path) == whole
 
 
@@ -111,7 +121,7 @@ def test_a_part_that_the_disk_lost_is_made_again(tmp_path):
     said = json.loads(whole["x.json"])
     head = json.dumps({"kind": "tokens", "version": said["version"], **said["parameters"]}, sort_keys=True)
     (tmp_path / "x.journal").write_text(f"{head}\n0:0 {said['files'][0]['crc32'][0]}\n0:1 12")
-    (tmp_path / "x.json").unlink()
+    (tmp_path / "x.json").rename(tmp_path / "x.json.partial")
     (tmp_path / "x.bin").rename(tmp_path / "x.bin.partial")
     with (tmp_path / "x.bin.partial").open("r+b") as file:
         file.seek(100_000)
@@ -128,12 +138,50 @@ def test_what_is_there_already_is_never_overwritten(tmp_path):
     assert state(tmp_path) == {"x.bin": b"precious"}
 
 
+@pytest.mark.parametrize("name", ["x.bin", "x.idx", "x.json"])
+def test_a_link_to_what_cannot_be_reached_is_not_replaced(tmp_path, name):
+    (tmp_path / name).symlink_to(tmp_path / "not mounted")
+    result = tokens(tmp_path / "x")
+    assert result.returncode == 2
+    assert f"{tmp_path}/{name}: is there already" in result.stderr
+    assert [path.name for path in tmp_path.iterdir() if path.suffix != ".lock"] == [name]
+    assert (tmp_path / name).is_symlink()
+
+
+@pytest.mark.parametrize("written", [True, False])
+def test_what_was_put_beside_an_unfinished_data_set_is_never_overwritten(tmp_path, written):
+    """By hand, after the kill: before the data were written, and after."""
+    assert tokens(tmp_path / "x").returncode == 0
+    said = json.loads((tmp_path / "x.json").read_text())
+    head = json.dumps({"kind": "tokens", "version": said["version"], **said["parameters"]}, sort_keys=True)
+    (tmp_path / "x.journal").write_text(f"{head}\n")
+    (tmp_path / "x.json").rename(tmp_path / ("x.json.partial" if written else "gone"))
+    (tmp_path / "x.idx").unlink()
+    (tmp_path / "x.bin").rename(tmp_path / ("x.bin.partial" if written else "gone"))
+    (tmp_path / "x.bin").write_bytes(b"precious")
+    before = state(tmp_path)
+    result = tokens(tmp_path / "x")
+    assert result.returncode == 2
+    assert f"{tmp_path}/x.bin: is there already, without a manifest" in result.stderr
+    assert state(tmp_path) == before
+
+
+def test_what_an_unfinished_one_left_whose_journal_is_lost_is_not_part_of_the_data(tmp_path):
+    (tmp_path / "x.bin.partial").write_bytes(bytes(8_000_000))  # of a larger one
+    assert tokens(tmp_path / "x").returncode == 0
+    assert (tmp_path / "x.bin").stat().st_size == 6_000_000
+    assert datagen("inspect", tmp_path / "x").returncode == 0
+
+
 def test_another_data_set_is_refused_and_the_difference_named(tmp_path):
     assert tokens(tmp_path / "x").returncode == 0
     before = state(tmp_path)
     result = tokens(tmp_path / "x", "--seed", 2, "--learnable")
     assert result.returncode == 2
-    assert "another data set: learnable False instead of True, seed 1 instead of 2" in result.stderr
+    assert "another data set: learnable False instead of True, seed 1 instead of 2\n" in result.stderr
+    result = datagen("sft", "--output", tmp_path / "x")
+    assert result.returncode == 2
+    assert "another data set: kind tokens instead of sft\n" in result.stderr
     assert state(tmp_path) == before
 
 
@@ -153,11 +201,13 @@ def test_a_damaged_data_set_is_noticed(tmp_path):
     assert "x.bin has 1000000 bytes, its manifest says 6000000" in result.stderr
 
 
-def test_an_unfinished_one_with_other_parameters_is_refused(tmp_path):
-    (tmp_path / "x.journal").write_text('{"kind": "tokens"}\n')
+@pytest.mark.parametrize("journal", [b'{"kind": "tokens"}\n', b"\xff\xfe\n"])
+def test_an_unfinished_one_with_other_parameters_is_refused(tmp_path, journal):
+    (tmp_path / "x.journal").write_bytes(journal)
     result = tokens(tmp_path / "x")
     assert result.returncode == 2
     assert "x.journal: an unfinished data set with other parameters" in result.stderr
+    assert f"{tmp_path}/x*" not in result.stderr  # that is x2 too
 
 
 def test_the_second_of_two_waits_and_finds_it_made(tmp_path):
@@ -182,8 +232,26 @@ def test_it_waits_for_whoever_holds_the_lock(tmp_path):
 def test_a_disk_without_room_is_refused_before_anything_is_written(tmp_path):
     result = tokens(tmp_path / "x", tokens="1e15")
     assert result.returncode == 3
-    assert "2000000.00 GB do not fit" in result.stderr
+    assert "2019531.25 GB do not fit" in result.stderr
     assert state(tmp_path) == {}
+
+
+def test_an_index_that_is_larger_than_its_data_needs_room_too(tmp_path, monkeypatch):
+    parameters = Parameters(tokens=10**6, vocab_size=100, documents="fixed", mean_length=2)
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=5_000_000))
+    with pytest.raises(MachineError, match=r"do not fit"):
+        make_tokens(tmp_path / "x", parameters, 1, lambda done, total: None)
+    assert state(tmp_path) == {}
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=13_100_000))
+    make_tokens(tmp_path / "x", parameters, 1, lambda done, total: None)
+    assert (tmp_path / "x.idx").stat().st_size == pytest.approx(parameters.index_bytes, rel=1e-4)
+
+
+def test_what_other_data_sets_left_is_no_room_for_this_one(tmp_path, monkeypatch):
+    (tmp_path / "x2.bin.partial").write_bytes(bytes(6_000_000))
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=5_000_000))
+    with pytest.raises(MachineError, match="do not fit"):
+        make_tokens(tmp_path / "x", Parameters(tokens=3 * 10**6, vocab_size=100), 1, lambda done, total: None)
 
 
 def test_a_disk_that_fills_up_is_one_clear_error_and_nothing_looks_whole(tmp_path):
@@ -207,17 +275,34 @@ def test_a_folder_that_cannot_be_written_is_one_clear_error(folder):
     assert "Traceback" not in result.stderr
 
 
-def test_a_read_only_file_system_is_one_clear_error(tmp_path):
-    """A real one: mounted so in a mount namespace of its own."""
-    mount = f"mount --bind {tmp_path} {tmp_path} && mount -o remount,ro,bind {tmp_path} && "
+def read_only(folder, *arguments):
+    """``datagen`` where ``folder`` really is on a read-only file system: in a mount namespace of its own."""
+    mount = f"mount --bind {folder} {folder} && mount -o remount,ro,bind {folder} && "
     unshare = ["unshare", "--mount", *([] if os.geteuid() == 0 else ["--user", "--map-root-user"]), "sh", "-c"]
     if subprocess.run([*unshare, f"{mount} true"], capture_output=True, check=False).returncode:
         pytest.skip("no mount namespaces here")
-    command = f"{mount} {sys.executable} -m datagen tokens --output {tmp_path}/x --tokens 1e6 --vocab-size 500"
-    result = subprocess.run([*unshare, command], capture_output=True, text=True, check=False, cwd=ROOT)
+    command = f"{mount} {sys.executable} -m datagen {shlex.join(map(str, arguments))}"
+    return subprocess.run([*unshare, command], capture_output=True, text=True, check=False, cwd=ROOT)
+
+
+def test_a_read_only_file_system_is_one_clear_error(tmp_path):
+    result = read_only(tmp_path, "tokens", "--output", tmp_path / "x", "--tokens", "1e6", "--vocab-size", 500)
     assert result.returncode == 2
     assert "cannot write: Read-only file system" in result.stderr
     assert state(tmp_path) == {}
+
+
+@pytest.mark.parametrize(
+    "command", ["tokens --tokens 1e4 --vocab-size 500", "sft --samples 9", "tokenizer --vocab-size 300"]
+)
+def test_what_is_made_already_is_found_where_nothing_may_be_written(tmp_path, command):
+    verb, *options = command.split()
+    assert datagen(verb, "--output", tmp_path / "x", *options).returncode == 0
+    result = read_only(tmp_path, verb, "--output", tmp_path / "x", *options)
+    assert result.returncode == 0, result.stderr
+    assert "was there already" in result.stdout
+    other = read_only(tmp_path, verb, "--output", tmp_path / "x", *options, "--seed", 7)
+    assert other.returncode == 2 and "another data set" in other.stderr
 
 
 @pytest.mark.parametrize(
@@ -227,6 +312,7 @@ def test_a_read_only_file_system_is_one_clear_error(tmp_path):
         (["--tokens", "1.5"], "1.5 is not a whole number"),
         (["--tokens", "many"], "'many' is not a number, such as 1000000 or 1e9"),
         (["--tokens", "nan"], "'nan' is not a number"),
+        (["--tokens", "9007199254740993"], "--tokens: Input should be less than or equal to"),
         (["--tokens", "1e99"], "--tokens: Input should be less than or equal to"),
         (["--tokens", "10", "--samples", "3"], "give --tokens, or --samples and --seq-length"),
         (["--samples", "3"], "give --tokens, or --samples and --seq-length"),
@@ -242,6 +328,18 @@ def test_a_bad_parameter_is_one_clear_error(tmp_path, arguments, said):
     assert result.returncode == 2
     assert said in result.stderr
     assert "Traceback" not in result.stderr
+    assert state(tmp_path) == {}
+
+
+@pytest.mark.parametrize("verb", ["tokens --tokens 10 --vocab-size 10", "sft --samples 1"])
+@pytest.mark.parametrize("output", ["", ".", "..", "/", b"a\xff"])
+def test_an_output_without_a_name_or_not_in_utf_8_is_one_clear_error(tmp_path, verb, output):
+    command = [sys.executable, "-m", "datagen", *verb.split(), "--output", output]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    result = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path, env=environment)
+    assert result.returncode == 2
+    assert "Invalid value for '--output'" in result.stderr
+    assert ("has no name; give a folder and a name" if type(output) is str else "is not UTF-8") in result.stderr
     assert state(tmp_path) == {}
 
 
@@ -262,61 +360,3 @@ def test_help_imports_nothing_heavy():
     code += "print(sorted({'numpy', 'pydantic', 'multiprocessing', 'transformers'} & set(sys.modules)))"
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
     assert result.stdout.splitlines()[-1] == "[]"
-
-
-@pytest.mark.parametrize("path", ["nothing", "x.bin", "x.idx"])
-def test_inspecting_what_is_no_data_set_is_one_clear_error(tmp_path, path):
-    (tmp_path / "x.idx").write_bytes(b"MMIDIDX\x00\x00 and then")
-    result = datagen("inspect", tmp_path / path)
-    assert result.returncode == 2
-    assert result.stderr.startswith("error: ") and "Traceback" not in result.stderr
-
-
-def test_inspect_says_what_is_there(tmp_path):
-    assert tokens(tmp_path / "x", "--shards", 3, "--documents", "fixed", "--mean-length", 500).returncode == 0
-    found = json.loads(datagen("inspect", tmp_path / "x", "--document", 2001, "--json").stdout)
-    assert (found["documents"], found["tokens"], found["dtype"]) == (6000, 3_000_000, "uint16")
-    assert found["length"] == {"mean": 500.0, "min": 500, "p5": 500.0, "median": 500.0, "p95": 500.0, "max": 500}
-    assert found["histogram"] == [{"from": 256, "to": 511, "documents": 6000}]
-    assert found["document"]["length"] == 500 and len(found["document"]["head"]) == 16
-    assert 0 < found["entropy_bits"] < 9.97
-    assert found["intact"] is True
-    assert len(found["files"]) == 3
-    text = datagen("inspect", tmp_path / "x_00001.bin").stdout
-    assert "documents  2,000" in text and "tokens     1,000,000 of uint16" in text
-    beyond = datagen("inspect", tmp_path / "x", "--document", 6000)
-    assert beyond.returncode == 2 and "they are 0 to 5999" in beyond.stderr
-
-
-@pytest.mark.parametrize("form", ["dolly", "chat"])
-def test_inspect_reads_instruction_data(tmp_path, form):
-    assert datagen("sft", "--output", tmp_path / "s", "--samples", 300, "--format", form).returncode == 0
-    found = json.loads(datagen("inspect", tmp_path / "s.jsonl", "--json").stdout)
-    rows = [json.loads(line) for line in (tmp_path / "s.jsonl").read_text().splitlines()]
-    texts = [
-        " ".join(m["content"] for m in row["messages"])
-        if form == "chat"
-        else " ".join((row["instruction"], row["context"], row["response"]))
-        for row in rows
-    ]
-    assert (found["documents"], found["words"]) == (300, sum(len(text.split()) for text in texts))
-    assert found["document"]["head"] == texts[0].split()[:16]
-    assert found["intact"] is True
-    with (tmp_path / "s.jsonl").open("a") as file:
-        file.write("{}\n")
-    changed = datagen("inspect", tmp_path / "s")
-    assert changed.returncode == 4 and "s.jsonl has " in changed.stdout
-    with (tmp_path / "s.jsonl").open("a") as file:
-        file.write("no JSON\n")
-    broken = datagen("inspect", tmp_path / "s")
-    assert broken.returncode == 2 and "s.jsonl:302: not JSON" in broken.stderr
-
-
-def test_inspect_knows_packed_data_and_tokenizers_by_their_manifests(tmp_path):
-    assert datagen("sft", "--output", tmp_path / "p", "--samples", 300, "--format", "packed").returncode == 0
-    assert datagen("tokenizer", "--output", tmp_path / "t", "--vocab-size", 500).returncode == 0
-    packed = datagen("inspect", tmp_path / "p")
-    assert packed.returncode == 0 and "samples              300" in packed.stdout
-    assert datagen("inspect", tmp_path / "t").returncode == 0
-    (tmp_path / "t" / "tokenizer.json").write_text("{}")
-    assert datagen("inspect", tmp_path / "t").returncode == 4

@@ -6,6 +6,7 @@ import json
 import pickletools
 import sys
 import tracemalloc
+from contextlib import nullcontext
 from itertools import pairwise
 
 import numpy
@@ -144,6 +145,54 @@ def test_text_goes_through_a_tokenizer(tmp_path):
             said = opened.decode(list(sample[:-1]))
             assert said.endswith("." + opened.decode(list(answer[:-1])))
             assert said.replace(".", "").replace(" ", "").replace("\n", "").isalpha()
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_texts_that_end_otherwise_are_another_data_set(tmp_path, whole):
+    """The same tokenizer.json beside another eos_token, as a model and its chat model have it."""
+    pytest.importorskip("tokenizers")
+    make_tokenizer(tmp_path / "t", TokenizerParameters(vocab_size=3000))
+    parameters = Parameters(format="packed", samples=300, seq_length=128, tokenizer=tokenizer_sum(tmp_path / "t"))
+
+    def interrupt(done, total):
+        if not whole:
+            raise KeyboardInterrupt
+
+    with nullcontext() if whole else pytest.raises(KeyboardInterrupt):
+        make_sft(tmp_path / "x", parameters, tmp_path / "t", 1, interrupt)
+    before = {path: path.read_bytes() for path in tmp_path.glob("x.*")}
+    (tmp_path / "t" / "tokenizer_config.json").write_text('{"eos_token": "<pad>"}')
+    load_tokenizer.cache_clear()
+    said = "another data set: eos_token 2999 instead of 2994" if whole else "an unfinished data set with other"
+    with pytest.raises(UserError, match=said):
+        make(tmp_path / "x", parameters, tmp_path / "t")
+    assert {path: path.read_bytes() for path in tmp_path.glob("x.*")} == before
+
+
+@pytest.mark.parametrize("left_on", ["truncation", "padding"])
+def test_a_tokenizer_that_was_saved_to_cut_or_to_pad_is_refused(tmp_path, left_on):
+    tokenizers = pytest.importorskip("tokenizers")
+    make_tokenizer(tmp_path / "t", TokenizerParameters(vocab_size=300))
+    path = str(tmp_path / "t" / "tokenizer.json")
+    opened = tokenizers.Tokenizer.from_file(path)
+    if left_on == "truncation":
+        opened.enable_truncation(16)
+    else:
+        opened.enable_padding(pad_id=294, pad_token="<pad>")
+    opened.save(path)
+    load_tokenizer.cache_clear()
+    with pytest.raises(UserError, match=r"tokenizer\.json: cuts or pads"):
+        load_tokenizer(tmp_path / "t")
+
+
+@pytest.mark.parametrize("named", ["[]", "{}", '{"eos_token": null}', '{"eos_token": {"content": 5}}', "\x00"])
+def test_a_tokenizer_without_an_end_of_text_is_one_clear_error(tmp_path, named):
+    pytest.importorskip("tokenizers")
+    make_tokenizer(tmp_path / "t", TokenizerParameters(vocab_size=300))
+    (tmp_path / "t" / "tokenizer_config.json").write_text(named)
+    load_tokenizer.cache_clear()
+    with pytest.raises(UserError, match=r"tokenizer_config\.json: does not name an eos_token"):
+        load_tokenizer(tmp_path / "t")
 
 
 def test_a_missing_library_names_what_to_install(tmp_path, monkeypatch):

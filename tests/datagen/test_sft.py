@@ -147,6 +147,18 @@ def test_an_interrupted_command_goes_on_and_trusts_only_what_is_whole(tmp_path, 
     assert make(tmp_path / "cut", samples=1500, **form) == whole
 
 
+def test_a_journal_that_a_failing_disk_altered_is_trusted_as_far_as_it_is_whole(tmp_path):
+    def interrupt(done, total):
+        raise KeyboardInterrupt
+
+    whole = make(tmp_path / "whole", format="dolly")
+    with pytest.raises(KeyboardInterrupt):
+        make(tmp_path / "cut", format="dolly", progress=interrupt)
+    with (tmp_path / "cut" / "x.journal").open("ab") as journal:
+        journal.write(b"\0\xff 12\n\0\0 34\n")
+    assert make(tmp_path / "cut", format="dolly") == whole
+
+
 def test_made_again_is_not_written_again(tmp_path):
     make(tmp_path, format="dolly")
     before = (tmp_path / "x.jsonl").stat().st_mtime_ns

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import math
 import re
 import shutil
 import subprocess
 
 import pytest
+from pydantic import ValidationError
 
 from benchrun.recipe import catalogue
 from benchrun.recipe.resolve import resolve_point
+from benchrun.recipe.spec import Instructions, Synthetic
 from benchrun.render import render
+from datagen import sft, tokens
 
 CONTAINERS = {
     "pyxis": ("$PWD:$PWD,$BENCHRUN_DATA:$BENCHRUN_DATA", '"$BENCHRUN_DATA"'),
@@ -149,3 +153,26 @@ def test_a_fine_tune_is_given_conversations_and_the_tokenizer_that_reads_them(tm
     if shutil.which("shellcheck"):
         checked = subprocess.run(["shellcheck", tmp_path / "job.sh"], capture_output=True, text=True)
         assert checked.returncode == 0, checked.stdout
+
+
+@pytest.mark.parametrize(
+    ("recipe", "made", "others"),
+    [
+        (Synthetic, tokens.Parameters, {"tokens": 10, "vocab_size": 9}),
+        (Instructions, sft.Parameters, {"samples": 10, "format": "chat"}),
+    ],
+)
+def test_what_datagen_refuses_is_refused_before_the_job(recipe, made, others):
+    """Each number at datagen's limits, and just beyond them."""
+    numbers = [name for name, value in recipe() if type(value) in (int, float) or name == "tokens"]
+    assert len(numbers) >= 3
+    edges = [8, 10**6, 2147483, 10**10, 10**15, 2**63 - 1]
+    for name in numbers:
+        for value in (-1, 0, 3, 4, 8.5, math.inf, math.nan, *edges, *(edge + 1 for edge in edges)):
+            try:
+                made(**{**others, name: value})
+            except ValidationError:
+                with pytest.raises(ValidationError):
+                    recipe(**{name: value})
+            else:
+                assert (name, value) == ("exponent", 0) or recipe(**{name: value})

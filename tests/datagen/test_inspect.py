@@ -1,0 +1,108 @@
+"""What ``datagen inspect`` says of data, whoever made them, and of damage."""
+
+from __future__ import annotations
+
+import json
+import os
+
+import numpy
+import pytest
+
+from datagen.indexed import HEAD
+from tests.datagen.command import datagen, tokens
+
+
+@pytest.mark.parametrize("path", ["nothing", "x.bin", "x.idx"])
+def test_inspecting_what_is_no_data_set_is_one_clear_error(tmp_path, path):
+    (tmp_path / "x.idx").write_bytes(b"MMIDIDX\x00\x00 and then")
+    result = datagen("inspect", tmp_path / path)
+    assert result.returncode == 2
+    assert result.stderr.startswith("error: ") and "Traceback" not in result.stderr
+
+
+@pytest.mark.parametrize("name", ["x.bin", "x.idx"])
+@pytest.mark.parametrize("damage", [lambda file: os.truncate(file, 1000), os.unlink], ids=["cut", "gone"])
+def test_inspecting_what_is_too_damaged_to_be_read_says_what_is_damaged(tmp_path, name, damage):
+    assert tokens(tmp_path / "x").returncode == 0
+    damage(tmp_path / name)
+    found = datagen("inspect", tmp_path / "x", "--json")
+    assert found.returncode == 4
+    assert f"{tmp_path}/{name} " in json.loads(found.stdout)["fault"]
+    assert f"{tmp_path}/{name} " in datagen("inspect", tmp_path / "x").stdout
+
+
+@pytest.mark.parametrize("table", [0, 1], ids=["lengths", "offsets"])
+def test_an_index_that_points_outside_of_its_data_is_one_clear_error(tmp_path, table):
+    """Also where there is no manifest to say so, and where all lengths add up to what is there."""
+    assert tokens(tmp_path / "x", "--documents", "fixed", "--mean-length", 1000).returncode == 0
+    (tmp_path / "x.json").unlink()
+    lengths = numpy.memmap(tmp_path / "x.idx", "<i4", "r+", HEAD.size, (3000,))
+    offsets = numpy.memmap(tmp_path / "x.idx", "<i8", "r+", HEAD.size + 4 * 3000, (3000,))
+    if table:
+        offsets[7] = 2 * (3_000_000 - 999)
+    else:
+        lengths[7:9] = -1, 2001
+    lengths.flush(), offsets.flush()
+    result = datagen("inspect", tmp_path / "x")
+    assert result.returncode == 2
+    assert result.stderr.startswith(f"error: {tmp_path}/x.idx: sequence 7 lies outside of x.bin")
+
+
+@pytest.mark.parametrize("suffix", ["", ".bin", ".idx", ".json"])
+def test_a_prefix_may_end_as_a_file_does(tmp_path, suffix):
+    assert tokens(tmp_path / "x.bin").returncode == 0
+    assert json.loads(datagen("inspect", tmp_path / f"x.bin{suffix}", "--json").stdout)["tokens"] == 3_000_000
+
+
+def test_inspect_says_what_is_there(tmp_path):
+    assert tokens(tmp_path / "x", "--shards", 3, "--documents", "fixed", "--mean-length", 500).returncode == 0
+    found = json.loads(datagen("inspect", tmp_path / "x", "--document", 2001, "--json").stdout)
+    assert (found["documents"], found["tokens"], found["dtype"]) == (6000, 3_000_000, "uint16")
+    assert found["length"] == {"mean": 500.0, "min": 500, "p5": 500.0, "median": 500.0, "p95": 500.0, "max": 500}
+    assert found["histogram"] == [{"from": 256, "to": 511, "documents": 6000}]
+    assert found["document"]["length"] == 500 and len(found["document"]["head"]) == 16
+    assert 0 < found["entropy_bits"] < 9.97
+    assert found["intact"] is True
+    assert len(found["files"]) == 3
+    text = datagen("inspect", tmp_path / "x_00001.bin").stdout
+    assert "documents  2,000" in text and "tokens     1,000,000 of uint16" in text
+    beyond = datagen("inspect", tmp_path / "x", "--document", 6000)
+    assert beyond.returncode == 2 and "they are 0 to 5999" in beyond.stderr
+
+
+@pytest.mark.parametrize("form", ["dolly", "chat"])
+def test_inspect_reads_instruction_data(tmp_path, form):
+    assert datagen("sft", "--output", tmp_path / "s", "--samples", 300, "--format", form).returncode == 0
+    found = json.loads(datagen("inspect", tmp_path / "s.jsonl", "--json").stdout)
+    rows = [json.loads(line) for line in (tmp_path / "s.jsonl").read_text().splitlines()]
+    texts = [
+        " ".join(m["content"] for m in row["messages"])
+        if form == "chat"
+        else " ".join((row["instruction"], row["context"], row["response"]))
+        for row in rows
+    ]
+    assert (found["documents"], found["words"]) == (300, sum(len(text.split()) for text in texts))
+    assert found["document"]["head"] == texts[0].split()[:16]
+    assert found["intact"] is True
+    with (tmp_path / "s.jsonl").open("a") as file:
+        file.write("{}\n")
+    changed = datagen("inspect", tmp_path / "s")
+    assert changed.returncode == 4 and "s.jsonl has " in changed.stdout
+    with (tmp_path / "s.jsonl").open("a") as file:
+        file.write("no JSON\n")
+    broken = datagen("inspect", tmp_path / "s")
+    assert broken.returncode == 4 and "s.jsonl:302: not JSON" in broken.stderr
+    (tmp_path / "s.json").unlink()
+    assert datagen("inspect", tmp_path / "s").returncode == 2
+
+
+def test_inspect_knows_packed_data_and_tokenizers_by_their_manifests(tmp_path):
+    assert datagen("sft", "--output", tmp_path / "p", "--samples", 300, "--format", "packed").returncode == 0
+    assert datagen("tokenizer", "--output", tmp_path / "t", "--vocab-size", 500).returncode == 0
+    packed = datagen("inspect", tmp_path / "p")
+    assert packed.returncode == 0 and "samples              300" in packed.stdout
+    (tmp_path / "p.npy").unlink()
+    assert datagen("inspect", tmp_path / "p").returncode == 4
+    assert datagen("inspect", tmp_path / "t").returncode == 0
+    (tmp_path / "t" / "tokenizer.json").write_text("{}")
+    assert datagen("inspect", tmp_path / "t").returncode == 4
