@@ -15,7 +15,7 @@ from pydantic import BaseModel, ValidationError
 from benchrun.compare import Conditions, Verdict, conditions, judge, references_for
 from benchrun.compare.measured import load_measured, measured_references
 from benchrun.errors import UserError
-from benchrun.launch.endings import End, Ending, classify
+from benchrun.launch.endings import End, Ending, classify, recorded
 from benchrun.launch.keep import kept_files, write_kept
 from benchrun.launch.launcher import Observation, backoff, launch, observe
 from benchrun.launch.rundir import ENDING, STDOUT, RunDir
@@ -90,9 +90,9 @@ def wait(run: RunDir, progress: Progress) -> Observation:
 def end_of(observation: Observation) -> End:
     """How an ended job ended, by the scheduler's word, its own files and its log."""
     run = observation.run
-    written = run.read_json(ENDING)
+    written = recorded(run.read_json(ENDING))
     if written is not None:
-        return End(Ending(written["ending"]), tuple(written["evidence"]), written["exit_code"])
+        return written
     if observation.job is None:
         end = End(Ending.LAUNCH_FAILED, (observation.note,))
     else:
@@ -168,15 +168,15 @@ def _bound(run: RunDir, metrics: Metrics) -> Bound | None:
 
 
 def _document(run: RunDir, name: str, model: type[D]) -> D | None:
-    """What the worker wrote beside its log, if it did; UserError for a file that holds something else."""
+    """What was written into the run, if it was; UserError for a file that holds something else."""
     document = run.read_json(name)
     if document is None:
         return None
     try:
         return model.model_validate(document)
     except ValidationError as error:
-        where = str(run.path / name)
-        raise UserError(f"not what the worker writes: {error.errors()[0]['msg']}", where=where) from None
+        where, hint = str(run.path / name), "another version wrote it, or it is damaged; move it away"
+        raise UserError(f"not what benchrun writes: {error.errors()[0]['msg']}", where=where, hint=hint) from None
 
 
 def metrics_of_log(log: Log, spec: RunSpec, warmup: int | None = None) -> Metrics:
@@ -255,8 +255,7 @@ def _model_of(log: Log, recipe: str, model: ModelShape) -> ModelShape:
 
 def result_of(run: RunDir) -> RunResult:
     """What is known of one run: measured anew from its log, with the verdict that was given. Nothing is written."""
-    written = run.read_json("verdict.json")
-    verdict = Verdict.model_validate(written) if written else None
+    verdict = _document(run, "verdict.json", Verdict)
     metrics = measured(run, parse_log(*run.logs))[0] if run.logs else None
     return RunResult(run.run_id, run.spec, metrics, verdict)
 
@@ -306,9 +305,9 @@ def keep(run: RunDir, folder: Path) -> RunDir:
 
     UserError where it has no valid verdict, where it is kept already, and where what is kept would give other numbers.
     """
-    verdict = run.read_json("verdict.json")
-    if verdict is None or verdict["verdict"] == "invalid_run":
-        said = "was not judged" if verdict is None else f"measured nothing: {verdict['reason']}"
+    verdict = _document(run, "verdict.json", Verdict)
+    if verdict is None or verdict.verdict == "invalid_run":
+        said = "was not judged" if verdict is None else f"measured nothing: {verdict.reason}"
         raise UserError(f"{run.run_id} {said}", hint=f"benchrun compare {run.run_id}")
     metrics = metrics_of(run)
     kept = write_kept(folder, run.run_id, kept_files(run))

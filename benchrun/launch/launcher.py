@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchrun.errors import SchedulerUnavailable
-from benchrun.launch.endings import SILENT_S
+from benchrun.launch.endings import SILENT_S, recorded
 from benchrun.launch.env import write_env
 from benchrun.launch.local import Local
 from benchrun.launch.rundir import ENDING, RunDir, create
@@ -55,7 +55,7 @@ def launch(spec: RunSpec, files: Mapping[str, str], root: Path) -> RunDir:
 def observe(runs: Sequence[RunDir]) -> list[Observation]:
     """Ask about all ``runs``: one poll for each kind of scheduler."""
     # A run whose ending is written down is asked about no more: schedulers forget.
-    found = {run.run_id: Observation(run, None, over=True) for run in runs if (run.path / ENDING).exists()}
+    found = {run.run_id: Observation(run, None, over=True) for run in runs if recorded(run.read_json(ENDING))}
     for kind in {run.spec.cluster.scheduler for run in runs}:
         group = [run for run in runs if run.spec.cluster.scheduler == kind and run.run_id not in found]
         if not group:
@@ -76,7 +76,7 @@ def observe(runs: Sequence[RunDir]) -> list[Observation]:
 
 def cancel(run: RunDir) -> bool:
     """Ask the scheduler to stop the job; whether there was one that had not ended."""
-    if (run.path / ENDING).exists():
+    if recorded(run.read_json(ENDING)):
         return False
     scheduler = _scheduler(run.spec)
     job = _job_id(run, scheduler)

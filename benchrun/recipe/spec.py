@@ -106,8 +106,8 @@ class Training(Frozen):
     steps: PositiveInt = 50
     seed: NonNegativeInt = 1234
     lr: PositiveFloat = 3e-6
-    """As small as in the first steps of a long warm-up. Without one, wide and deep models overshoot: at 3e-5 GPT-3's loss
-    went from 13 to 40 in a step and Nemotron-4's to 31, at 3e-4 Mixtral and Llama 2 13B diverged."""
+    """As small as in the first steps of a long warm-up. Without one, wide and deep models overshoot: at 3e-5 GPT-3's
+    loss went from 13 to 40 in a step and Nemotron-4's to 31, at 3e-4 Mixtral and Llama 2 13B diverged."""
     min_lr: NonNegativeFloat = 3e-7
     lr_warmup_steps: NonNegativeInt = 0
     weight_decay: NonNegativeFloat = 0.1
@@ -269,4 +269,4 @@ class RunSpec(Frozen):
     @classmethod
     def read(cls, path: Path) -> RunSpec:
         """Read spec.json."""
-        return cls.model_validate_json(path.read_text())
+        return cls.model_validate_json(path.read_bytes())

@@ -9,12 +9,14 @@ import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from benchrun import flow
 from benchrun.cli.options import runs_named
+from benchrun.cli.report import command as report
 from benchrun.errors import UserError
 from benchrun.launch.endings import Ending
 from benchrun.launch.launcher import cancel, launch, observe
@@ -186,11 +188,52 @@ def test_a_run_that_cannot_be_read_hides_no_other(tmp_path, monkeypatch, capsys)
         runs_named((bad.run_id,))[0].spec  # noqa: B018
 
 
+DAMAGE = [b"", b"7", b"[]", b"{}", b'{"half": ', bytes(range(256))]
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_an_ending_that_cannot_be_read_is_asked_for_anew(tmp_path, damage):
+    run = start(tmp_path, "exit 7")
+    first = wait(run)
+    (run.path / "ending.json").write_bytes(damage)
+    assert wait(run) == first
+    assert (first.ending, (run.read_json("ending.json") or {})["exit_code"]) == (Ending.FAILED, 7)
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+@pytest.mark.parametrize("name", ["spec.json", "verdict.json", "env.json", "done.json", "breakdown.json"])
+def test_a_damaged_file_of_a_run_is_read_as_missing_or_is_one_clear_error(tmp_path, name, damage):
+    run = create(tmp_path, tiny(), render(tiny()))
+    (run.path / name).write_bytes(damage)
+    for step in (flow.result_of, partial(flow.keep, folder=tmp_path / "kept")):
+        with contextlib.suppress(UserError):
+            step(RunDir(run.path))
+
+
+def test_sampled_rows_that_cannot_be_unpacked_are_one_clear_error(tmp_path):
+    (tmp_path / "telemetry").mkdir()
+    (tmp_path / "telemetry" / "n1.csv.xz").write_bytes(b"")
+    with pytest.raises(UserError, match=r"n1.csv.xz: cannot be unpacked"):
+        RunDir(tmp_path).telemetry()
+
+
+def test_a_report_of_all_runs_leaves_out_what_cannot_be_read(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("BENCHRUN_RESULTS", str(tmp_path))
+    good, bad = (create(tmp_path / "runs", tiny(), render(tiny())) for _ in range(2))
+    (bad.path / "verdict.json").write_text('{"schema_version": 99}')
+    report([], standalone_mode=False)
+    said = capsys.readouterr()
+    assert "| 1 |" in said.out
+    assert f"left out: {bad.path}/verdict.json: not what benchrun writes" in said.err
+    with pytest.raises(UserError, match="not what benchrun writes"):
+        report([good.run_id, bad.run_id], standalone_mode=False)
+
+
 def test_events_survive_a_line_that_was_cut(tmp_path):
     run = RunDir(tmp_path)
     run.append_event("one")
-    with (tmp_path / "events.jsonl").open("a") as file:
-        file.write('{"time": "2026-')
+    with (tmp_path / "events.jsonl").open("ab") as file:
+        file.write(b'{"time": "2026-\xff')
     assert [event["event"] for event in run.events()] == ["one"]
 
 
