@@ -97,6 +97,12 @@ def test_a_secret_that_is_not_set_stops_the_job_with_a_word(tmp_path, monkeypatc
     assert "set it in the shell you submit from" in (run.path / "stderr.log").read_text()
 
 
+def test_the_sites_own_lines_may_read_what_is_not_set(tmp_path):
+    run = start(tmp_path, 'echo "it is $SITE"', "cluster.setup=['export SITE=${NOWHERE_SET}here']")
+    wait(run)
+    assert "it is here" in (run.path / "stdout.log").read_text()
+
+
 def test_the_time_limit_is_kept(tmp_path):
     run = start(tmp_path, "echo started; sleep 60", "cluster.time_limit=00:00:01")
     assert wait(run).ending is Ending.TIMEOUT
