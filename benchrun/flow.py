@@ -202,7 +202,8 @@ def judge_log(
 
     UserError for a condition that neither says, and for a log of another model.
     """
-    workload = catalogue.recipe_file(recipe).recipe
+    file = catalogue.recipe_file(recipe)
+    recipe, workload = file.name, file.recipe
     said = known(log, replace(given, seq_length=given.seq_length or workload.seq_length, task=workload.task))
     model = _model_of(log, recipe, given.model or workload.model)
     batch, num_gpus, gpu, precision = said.global_batch_size, said.num_gpus, said.gpu, said.precision
