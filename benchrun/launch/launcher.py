@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchrun.errors import SchedulerUnavailable
+from benchrun.errors import BenchrunError, SchedulerUnavailable
 from benchrun.launch.endings import SILENT_S, recorded
 from benchrun.launch.env import write_env
 from benchrun.launch.local import Local
@@ -46,7 +46,7 @@ def launch(spec: RunSpec, files: Mapping[str, str], root: Path) -> RunDir:
         hint = f"the job may have been taken all the same; look in a minute: benchrun status {run.run_id}"
         raise SchedulerUnavailable(error.message, hint=hint) from error
     except Exception as error:
-        run.append_event("refused", reason=str(error))
+        run.append_event("refused", reason=error.message if isinstance(error, BenchrunError) else str(error))
         raise
     run.append_event("submitted", job=job)
     return run

@@ -202,6 +202,23 @@ def test_a_reader_that_goes_away_is_no_verdict(verb):
     assert (result.returncode, result.stderr) == (141, "")
 
 
+def test_a_refused_job_is_one_line_of_status(tmp_path):
+    path = str(Path(sys.executable).parent)
+    call("launch", *POINT, cwd=tmp_path, PATH=path)
+    for _ in range(2):  # the first look writes down how it ended
+        lines = call("status", cwd=tmp_path, PATH=path).stdout.splitlines()
+        assert len(lines) == 1
+        assert lines[0].count("sbatch is not on this machine") == 1
+
+
+def test_doctor_tells_a_slurm_that_fails_from_none(tmp_path):
+    sinfo = tmp_path / "sinfo"
+    sinfo.write_text("#!/bin/sh\nexit 1\n")
+    sinfo.chmod(0o755)
+    slurm = document("doctor", "--json", PATH=str(tmp_path))[0]
+    assert (slurm["found"], slurm["hint"]) == (None, "sinfo is here, but fails: is SLURM_CONF set?")
+
+
 def test_a_dry_run_launches_nothing(tmp_path):
     result = call("launch", "smoke", "--dry-run", cwd=tmp_path)
     assert result.returncode == 0
