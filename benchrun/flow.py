@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shutil
 import time
@@ -88,7 +89,10 @@ def wait(run: RunDir, progress: Progress) -> Observation:
 
 
 def end_of(observation: Observation) -> End:
-    """How an ended job ended, by the scheduler's word, its own files and its log."""
+    """How an ended job ended, by the scheduler's word, its own files and its log.
+
+    It is written down, because schedulers forget; where the disk is full or read-only it is found again next time.
+    """
     run = observation.run
     written = recorded(run.read_json(ENDING))
     if written is not None:
@@ -106,8 +110,9 @@ def end_of(observation: Observation) -> End:
             quiet_s=observation.quiet_s,
         )
     document = {"schema_version": 1, "ending": end.ending.value, "evidence": end.evidence, "exit_code": end.exit_code}
-    run.write_json(ENDING, document)
-    run.append_event("ended", ending=end.ending.value)
+    with contextlib.suppress(OSError):
+        run.write_json(ENDING, document)
+        run.append_event("ended", ending=end.ending.value)
     return end
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import calendar
+import contextlib
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -120,14 +121,14 @@ def _observation(run: RunDir, job: Job | None) -> Observation:
     _note_change(run, job)
     if job.phase is Phase.ENDED:
         # The last lines and done.json may reach a shared file system after the scheduler's word.
-        write_env(run)
+        _note_env(run)
         return Observation(run, job, over=True, quiet_s=_quiet_s(run, job.ended_at))
     if job.phase is Phase.GONE:
         known = run.done() is not None
         waited = known or _waited_s(run) > GRACE_S
         note = "" if known else "neither queue nor accounting knows the job"
         if waited:
-            write_env(run)
+            _note_env(run)
         return Observation(run, job, over=waited, note=note)
     quiet_s = _quiet_s(run, time.time())
     note = f"its log has been silent for {quiet_s:.0f} s" if quiet_s > SILENT_S else job.reason
@@ -135,10 +136,16 @@ def _observation(run: RunDir, job: Job | None) -> Observation:
 
 
 def _note_change(run: RunDir, job: Job) -> None:
-    """Write an event when the scheduler's word is a new one."""
+    """Write an event when the scheduler's word is a new one. A disk that is full or read-only hides no run."""
     last = run.last_event("state")
     if last is None or last["state"] != job.state:
-        run.append_event("state", state=job.state, phase=job.phase.value, reason=job.reason, nodes=job.nodes)
+        with contextlib.suppress(OSError):
+            run.append_event("state", state=job.state, phase=job.phase.value, reason=job.reason, nodes=job.nodes)
+
+
+def _note_env(run: RunDir) -> None:
+    with contextlib.suppress(OSError):
+        write_env(run)
 
 
 def _waited_s(run: RunDir) -> float:

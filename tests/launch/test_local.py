@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import signal
 import subprocess
@@ -192,6 +193,22 @@ def test_a_run_that_cannot_be_read_hides_no_other(tmp_path, monkeypatch, capsys)
     assert f"left out: {bad.path}/spec.json: not a RunSpec" in capsys.readouterr().err
     with pytest.raises(UserError, match="not a RunSpec"):
         runs_named((bad.run_id,))[0].spec  # noqa: B018
+
+
+def test_a_disk_that_takes_nothing_more_hides_no_run(tmp_path, monkeypatch):
+    run = start(tmp_path, "exit 7")
+    until(lambda: (run.path / "local.exit").exists())
+
+    def full(*_, **__):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(RunDir, "write_json", full)
+        patched.setattr(RunDir, "append_event", full)
+        assert wait(run).ending is Ending.FAILED
+    assert not (run.path / "ending.json").exists()
+    assert wait(run).ending is Ending.FAILED
+    assert (run.path / "ending.json").exists()
 
 
 DAMAGE = [b"", b"7", b"[]", b"{}", b'{"half": ', bytes(range(256))]
