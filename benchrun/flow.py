@@ -215,7 +215,10 @@ def judge_log(
     if batch is None or num_gpus is None or gpu is None or precision is None:
         options = {"--gbs": batch, "--num-gpus": num_gpus, "--gpu": gpu, "--precision": precision}
         missing = " and ".join(option for option, value in options.items() if value is None)
-        raise UserError(f"the log does not say under which conditions it was made: add {missing}", where=log.file)
+        hint = None if len(log.steps) else "it holds no step of any known framework either"
+        raise UserError(
+            f"the log does not say under which conditions it was made: add {missing}", where=log.file, hint=hint
+        )
     facts, seq_length = log.facts, said.seq_length or workload.seq_length
     metrics = measure(
         log,
@@ -299,7 +302,7 @@ def _judged(
 
     Against ``reference`` alone where one is named; ``names`` are the runs that are judged.
     """
-    verdict = judge(ours, metrics, references_for(reference), ending=ending)
+    verdict = judge(ours, metrics, references_for(reference, ours), ending=ending)
     if reference is not None or verdict.verdict not in ("no_reference", "not_comparable"):
         return verdict
     own = judge(ours, metrics, measured_references(load_measured(), without=names), ending=ending)

@@ -153,6 +153,7 @@ def test_compare_a_bare_log_uses_what_the_log_says(tmp_path):
         (["compare", str(paths.MEASURED), "--recipe", "llama2-7b"], "results/measured: holds "),
         (["parse", str(LOGS / "README.md"), "--framework", "nemo9"], "no dialect for framework 'nemo9'"),
         (["compare", str(LOGS / "README.md")], "add --recipe"),
+        (["compare", str(LOGS / "README.md"), "--recipe", "llama2-7b"], "it holds no step of any known framework"),
         (
             ["compare", "nothing", "--gpu", "H100", "--num-layers", "2"],
             "--num-layers and --gpu: a run knows what it ran",
