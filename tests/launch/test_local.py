@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from benchrun import flow
+from benchrun.cli.launch import command as launch_command
 from benchrun.cli.options import runs_named
 from benchrun.cli.report import command as report
 from benchrun.errors import UserError
@@ -271,3 +272,17 @@ def test_a_read_only_folder_is_one_clear_error(tmp_path):
 )
 def test_time_limits_are_slurms(limit, expected):
     assert seconds(limit) == expected
+
+
+def test_ctrl_c_names_every_run_that_goes_on(tmp_path, monkeypatch, capsys):
+    runs = [create(tmp_path / "runs", tiny(), render(tiny())) for _ in range(2)]
+
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(flow, "start", lambda *_: runs.pop(0))
+    monkeypatch.setattr(flow, "wait", interrupted)
+    ids = " ".join(run.run_id for run in runs)
+    point = ["tiny-llama", "--gpu", "CPU", "--precision", "fp32", "--num-gpus", "1", "--repeats", "2", "--wait"]
+    assert launch_command(point, standalone_mode=False) == 130
+    assert capsys.readouterr().err.rstrip().endswith(f"benchrun cancel {ids}")
