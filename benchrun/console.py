@@ -7,13 +7,18 @@ from typing import Any
 
 import click
 
-from benchrun.errors import BenchrunError
+from benchrun.errors import BenchrunError, MachineError
+
+CLOSED_PIPE = 141
+"""What a shell gives for a program whose reader went away, as ``head`` does."""
 
 
 def run(group: click.Group, name: str, argv: list[str] | None = None) -> Any:
     """Run ``group`` with the process's arguments, or ``argv``, and exit."""
     try:
-        sys.exit(group.main(args=argv, prog_name=name, standalone_mode=False) or 0)
+        code = group.main(args=argv, prog_name=name, standalone_mode=False)
+    except SystemExit:
+        sys.exit(CLOSED_PIPE)  # click and rich end so, with 1, where nobody reads any more: that is no verdict
     except click.exceptions.Abort:
         sys.exit(130)
     except click.ClickException as error:
@@ -22,6 +27,8 @@ def run(group: click.Group, name: str, argv: list[str] | None = None) -> Any:
     except BenchrunError as error:
         click.echo(f"error: {error}", err=True)
         sys.exit(error.exit_code)
-    except BrokenPipeError:
-        sys.stderr.close()
-        sys.exit(0)
+    except OSError as error:  # a full or read-only disk, or somebody else's directory
+        where = f"{error.filename}: " if error.filename else ""
+        click.echo(f"error: {where}{error.strerror or error}", err=True)
+        sys.exit(MachineError.exit_code)
+    sys.exit(code or 0)

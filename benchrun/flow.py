@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shutil
 import time
@@ -15,7 +16,7 @@ from pydantic import BaseModel, ValidationError
 from benchrun.compare import Conditions, Verdict, conditions, judge, references_for
 from benchrun.compare.measured import load_measured, measured_references
 from benchrun.errors import UserError
-from benchrun.launch.endings import End, Ending, classify
+from benchrun.launch.endings import End, Ending, classify, recorded
 from benchrun.launch.keep import kept_files, write_kept
 from benchrun.launch.launcher import Observation, backoff, launch, observe
 from benchrun.launch.rundir import ENDING, STDOUT, RunDir
@@ -88,11 +89,14 @@ def wait(run: RunDir, progress: Progress) -> Observation:
 
 
 def end_of(observation: Observation) -> End:
-    """How an ended job ended, by the scheduler's word, its own files and its log."""
+    """How an ended job ended, by the scheduler's word, its own files and its log.
+
+    It is written down, because schedulers forget; where the disk is full or read-only it is found again next time.
+    """
     run = observation.run
-    written = run.read_json(ENDING)
+    written = recorded(run.read_json(ENDING))
     if written is not None:
-        return End(Ending(written["ending"]), tuple(written["evidence"]), written["exit_code"])
+        return written
     if observation.job is None:
         end = End(Ending.LAUNCH_FAILED, (observation.note,))
     else:
@@ -106,8 +110,9 @@ def end_of(observation: Observation) -> End:
             quiet_s=observation.quiet_s,
         )
     document = {"schema_version": 1, "ending": end.ending.value, "evidence": end.evidence, "exit_code": end.exit_code}
-    run.write_json(ENDING, document)
-    run.append_event("ended", ending=end.ending.value)
+    with contextlib.suppress(OSError):
+        run.write_json(ENDING, document)
+        run.append_event("ended", ending=end.ending.value)
     return end
 
 
@@ -168,15 +173,15 @@ def _bound(run: RunDir, metrics: Metrics) -> Bound | None:
 
 
 def _document(run: RunDir, name: str, model: type[D]) -> D | None:
-    """What the worker wrote beside its log, if it did; UserError for a file that holds something else."""
+    """What was written into the run, if it was; UserError for a file that holds something else."""
     document = run.read_json(name)
     if document is None:
         return None
     try:
         return model.model_validate(document)
     except ValidationError as error:
-        where = str(run.path / name)
-        raise UserError(f"not what the worker writes: {error.errors()[0]['msg']}", where=where) from None
+        where, hint = str(run.path / name), "another version wrote it, or it is damaged; move it away"
+        raise UserError(f"not what benchrun writes: {error.errors()[0]['msg']}", where=where, hint=hint) from None
 
 
 def metrics_of_log(log: Log, spec: RunSpec, warmup: int | None = None) -> Metrics:
@@ -202,14 +207,18 @@ def judge_log(
 
     UserError for a condition that neither says, and for a log of another model.
     """
-    workload = catalogue.recipe_file(recipe).recipe
+    file = catalogue.recipe_file(recipe)
+    recipe, workload = file.name, file.recipe
     said = known(log, replace(given, seq_length=given.seq_length or workload.seq_length, task=workload.task))
     model = _model_of(log, recipe, given.model or workload.model)
     batch, num_gpus, gpu, precision = said.global_batch_size, said.num_gpus, said.gpu, said.precision
     if batch is None or num_gpus is None or gpu is None or precision is None:
         options = {"--gbs": batch, "--num-gpus": num_gpus, "--gpu": gpu, "--precision": precision}
         missing = " and ".join(option for option, value in options.items() if value is None)
-        raise UserError(f"the log does not say under which conditions it was made: add {missing}", where=log.file)
+        hint = None if len(log.steps) else "it holds no step of any known framework either"
+        raise UserError(
+            f"the log does not say under which conditions it was made: add {missing}", where=log.file, hint=hint
+        )
     facts, seq_length = log.facts, said.seq_length or workload.seq_length
     metrics = measure(
         log,
@@ -255,8 +264,7 @@ def _model_of(log: Log, recipe: str, model: ModelShape) -> ModelShape:
 
 def result_of(run: RunDir) -> RunResult:
     """What is known of one run: measured anew from its log, with the verdict that was given. Nothing is written."""
-    written = run.read_json("verdict.json")
-    verdict = Verdict.model_validate(written) if written else None
+    verdict = _document(run, "verdict.json", Verdict)
     metrics = measured(run, parse_log(*run.logs))[0] if run.logs else None
     return RunResult(run.run_id, run.spec, metrics, verdict)
 
@@ -294,7 +302,7 @@ def _judged(
 
     Against ``reference`` alone where one is named; ``names`` are the runs that are judged.
     """
-    verdict = judge(ours, metrics, references_for(reference), ending=ending)
+    verdict = judge(ours, metrics, references_for(reference, ours), ending=ending)
     if reference is not None or verdict.verdict not in ("no_reference", "not_comparable"):
         return verdict
     own = judge(ours, metrics, measured_references(load_measured(), without=names), ending=ending)
@@ -306,9 +314,9 @@ def keep(run: RunDir, folder: Path) -> RunDir:
 
     UserError where it has no valid verdict, where it is kept already, and where what is kept would give other numbers.
     """
-    verdict = run.read_json("verdict.json")
-    if verdict is None or verdict["verdict"] == "invalid_run":
-        said = "was not judged" if verdict is None else f"measured nothing: {verdict['reason']}"
+    verdict = _document(run, "verdict.json", Verdict)
+    if verdict is None or verdict.verdict == "invalid_run":
+        said = "was not judged" if verdict is None else f"measured nothing: {verdict.reason}"
         raise UserError(f"{run.run_id} {said}", hint=f"benchrun compare {run.run_id}")
     metrics = metrics_of(run)
     kept = write_kept(folder, run.run_id, kept_files(run))

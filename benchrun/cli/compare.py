@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from benchrun.cli.options import json_option, known, known_options, one_run, print_json
+from benchrun.cli.options import json_option, known, known_options, one_run, print_json, say
 from benchrun.errors import UserError
 
 
@@ -90,6 +90,8 @@ def _judge_log(
     given: dict[str, Any],
 ) -> tuple[Any, Any]:
     from benchrun import flow
+    from benchrun.metrics.known import Known
+    from benchrun.metrics.known import known as logged
     from benchrun.parse import parse_log
 
     one_run(files)
@@ -97,4 +99,10 @@ def _judge_log(
     if num_layers is not None:
         proxy = conditions.model.model_copy(update={"num_layers": num_layers})
         conditions = dataclasses.replace(conditions, model=proxy)
-    return flow.judge_log(parse_log(*files, framework=framework), recipe, conditions, warmup, reference)
+    log = parse_log(*files, framework=framework)
+    stated = logged(log, Known())
+    for name, value in given.items():
+        found = getattr(stated, "global_batch_size" if name == "gbs" else name)
+        if None not in (value, found) and str(value).lower() != str(found).lower():
+            say(f"--{name.replace('_', '-')} {value} is not used: the log says {found}")
+    return flow.judge_log(log, recipe, conditions, warmup, reference)

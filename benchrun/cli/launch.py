@@ -47,11 +47,13 @@ def _wait(runs: list[Any]) -> int:
     from benchrun.cli.compare import print_verdicts
     from benchrun.cli.progress import StepProgress
 
-    for run in runs:
+    for index, run in enumerate(runs):
         try:
             with StepProgress(run.spec) as progress:
                 flow.wait(run, progress.update)
         except KeyboardInterrupt:
-            say("\nThe job goes on. Come back with: benchrun status; stop it with: benchrun cancel " + run.run_id)
+            left = " ".join(each.run_id for each in runs[index:])
+            goes_on = "The job goes on" if run is runs[-1] else "The jobs go on"
+            say(f"\n{goes_on}. Come back with: benchrun status; stop with: benchrun cancel {left}")
             return 130
     return print_verdicts(runs)

@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from benchrun.cli.options import point_options, request, say
+from benchrun.errors import UserError
 
 
 @click.command("render")
@@ -24,5 +25,8 @@ def command(output: Path | None, **point: Any) -> None:
     if output is None:
         click.echo(files["job.sh"], nl=False)
         return
-    write_files(output, spec, files)
+    try:
+        write_files(output, spec, files)
+    except OSError as error:
+        raise UserError(f"cannot be written: {error.strerror}", where=str(output)) from error
     say(f"wrote {', '.join(sorted(files))} to {output}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -36,7 +37,7 @@ def command(runs: tuple[str, ...], form: str, keep: Path | None, as_json: bool) 
             raise UserError("--keep wants the RUNS named: not everything is worth keeping")
         for run in chosen:
             say(f"kept {flow.keep(run, keep).path}")
-    results = [flow.result_of(run) for run in chosen]
+    results = [flow.result_of(run) for run in chosen] if runs else _readable(chosen)
     if as_json:
         print_json(json.loads(frame(results).to_json(orient="records")))
     elif form == "csv":
@@ -48,3 +49,16 @@ def command(runs: tuple[str, ...], form: str, keep: Path | None, as_json: bool) 
         click.echo(table_markdown(frame(results)), nl=False)
         for line in fsdp_over_3d(results, load_references()):
             click.echo(f"\n{line}")
+
+
+def _readable(chosen: list[Any]) -> list[Any]:
+    """What is known of each run; one whose files cannot be read is left out with a word."""
+    from benchrun import flow
+
+    results = []
+    for run in chosen:
+        try:
+            results.append(flow.result_of(run))
+        except UserError as error:
+            say(f"left out: {error}")
+    return results

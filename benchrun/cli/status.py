@@ -28,7 +28,7 @@ def command(runs: tuple[str, ...], last: int, as_json: bool) -> None:
         click.echo(f"no runs in {paths.runs_dir()}", err=True)
     for row in rows:
         steps = f"step {row['last_step']} of {row['planned_steps']}" if row["last_step"] else ""
-        note = "; ".join([*row["evidence"], row["note"]] if row["note"] else row["evidence"])
+        note = "; ".join(dict.fromkeys(filter(None, [*row["evidence"], row["note"]])))
         click.echo(f"{row['run_id']}  {row['state']:<12} {steps:<16} {note}".rstrip())
 
 

@@ -27,8 +27,8 @@ def usable(entry: Reference) -> bool:
     return entry.metric in SPEEDS or (entry.metric in COUNTED and entry.convention in CONVENTIONS)
 
 
-def references_for(wanted: str | None = None) -> tuple[Reference, ...]:
-    """Every published number, or the one whose id is ``wanted``. UserError where no run can be held against it."""
+def references_for(wanted: str | None, ours: Conditions) -> tuple[Reference, ...]:
+    """Every published number, or the one whose id is ``wanted``. UserError where ``ours`` cannot be held against it."""
     entries = load_references()
     if wanted is None:
         return entries
@@ -41,6 +41,9 @@ def references_for(wanted: str | None = None) -> tuple[Reference, ...]:
     if not usable(found):
         why = " ".join(found.flags) or f"{found.unit} of its own kind"
         raise UserError(f"no run is held against {wanted}: {why}", hint="see results/reference/README.md")
+    theirs = found.key
+    if (theirs.recipe, theirs.gpu) != (ours.recipe, ours.gpu):
+        raise UserError(f"{wanted} is of {theirs.recipe} on {theirs.gpu}, this run is of {ours.recipe} on {ours.gpu}")
     return (found,)
 
 

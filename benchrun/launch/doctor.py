@@ -43,7 +43,8 @@ def examine() -> list[Finding]:
 def _slurm() -> Finding:
     version = _first_line("sinfo", "--version")
     if version is None:
-        return Finding("Slurm", None, "runs go to --cluster local")
+        broken = "sinfo is here, but fails: is SLURM_CONF set?"
+        return Finding("Slurm", None, broken if shutil.which("sinfo") else "runs go to --cluster local")
     answer = _first_line("scontrol", "ping")
     down = answer is None or " DOWN" in answer
     return Finding("Slurm", version, "the controller does not answer" if down else "")

@@ -44,6 +44,14 @@ class End:
     exit_code: int | None = None
 
 
+def recorded(document: Mapping[str, Any] | None) -> End | None:
+    """The ending that ``ending.json`` holds; None where the file is missing or damaged: then it is asked for anew."""
+    try:
+        return End(Ending(document["ending"]), tuple(document["evidence"]), document["exit_code"]) if document else None
+    except (KeyError, TypeError, ValueError):
+        return None
+
+
 # Slurm's final states (man squeue, JOB STATE CODES, 22.05 to 26.05) that say by themselves what happened.
 _STATES = {
     "TIMEOUT": Ending.TIMEOUT,

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import calendar
+import contextlib
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchrun.errors import SchedulerUnavailable
-from benchrun.launch.endings import SILENT_S
+from benchrun.errors import BenchrunError, SchedulerUnavailable
+from benchrun.launch.endings import SILENT_S, recorded
 from benchrun.launch.env import write_env
 from benchrun.launch.local import Local
 from benchrun.launch.rundir import ENDING, RunDir, create
@@ -46,7 +47,7 @@ def launch(spec: RunSpec, files: Mapping[str, str], root: Path) -> RunDir:
         hint = f"the job may have been taken all the same; look in a minute: benchrun status {run.run_id}"
         raise SchedulerUnavailable(error.message, hint=hint) from error
     except Exception as error:
-        run.append_event("refused", reason=str(error))
+        run.append_event("refused", reason=error.message if isinstance(error, BenchrunError) else str(error))
         raise
     run.append_event("submitted", job=job)
     return run
@@ -55,7 +56,7 @@ def launch(spec: RunSpec, files: Mapping[str, str], root: Path) -> RunDir:
 def observe(runs: Sequence[RunDir]) -> list[Observation]:
     """Ask about all ``runs``: one poll for each kind of scheduler."""
     # A run whose ending is written down is asked about no more: schedulers forget.
-    found = {run.run_id: Observation(run, None, over=True) for run in runs if (run.path / ENDING).exists()}
+    found = {run.run_id: Observation(run, None, over=True) for run in runs if recorded(run.read_json(ENDING))}
     for kind in {run.spec.cluster.scheduler for run in runs}:
         group = [run for run in runs if run.spec.cluster.scheduler == kind and run.run_id not in found]
         if not group:
@@ -76,7 +77,7 @@ def observe(runs: Sequence[RunDir]) -> list[Observation]:
 
 def cancel(run: RunDir) -> bool:
     """Ask the scheduler to stop the job; whether there was one that had not ended."""
-    if (run.path / ENDING).exists():
+    if recorded(run.read_json(ENDING)):
         return False
     scheduler = _scheduler(run.spec)
     job = _job_id(run, scheduler)
@@ -120,14 +121,14 @@ def _observation(run: RunDir, job: Job | None) -> Observation:
     _note_change(run, job)
     if job.phase is Phase.ENDED:
         # The last lines and done.json may reach a shared file system after the scheduler's word.
-        write_env(run)
+        _note_env(run)
         return Observation(run, job, over=True, quiet_s=_quiet_s(run, job.ended_at))
     if job.phase is Phase.GONE:
         known = run.done() is not None
         waited = known or _waited_s(run) > GRACE_S
         note = "" if known else "neither queue nor accounting knows the job"
         if waited:
-            write_env(run)
+            _note_env(run)
         return Observation(run, job, over=waited, note=note)
     quiet_s = _quiet_s(run, time.time())
     note = f"its log has been silent for {quiet_s:.0f} s" if quiet_s > SILENT_S else job.reason
@@ -135,10 +136,16 @@ def _observation(run: RunDir, job: Job | None) -> Observation:
 
 
 def _note_change(run: RunDir, job: Job) -> None:
-    """Write an event when the scheduler's word is a new one."""
+    """Write an event when the scheduler's word is a new one. A disk that is full or read-only hides no run."""
     last = run.last_event("state")
     if last is None or last["state"] != job.state:
-        run.append_event("state", state=job.state, phase=job.phase.value, reason=job.reason, nodes=job.nodes)
+        with contextlib.suppress(OSError):
+            run.append_event("state", state=job.state, phase=job.phase.value, reason=job.reason, nodes=job.nodes)
+
+
+def _note_env(run: RunDir) -> None:
+    with contextlib.suppress(OSError):
+        write_env(run)
 
 
 def _waited_s(run: RunDir) -> float:

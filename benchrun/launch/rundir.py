@@ -70,7 +70,7 @@ class RunDir:
     def events(self) -> list[dict[str, Any]]:
         """All events, oldest first. A line cut by a full disk is left out."""
         try:
-            lines = (self.path / "events.jsonl").read_text().splitlines()
+            lines = (self.path / "events.jsonl").read_text(errors="replace").splitlines()
         except FileNotFoundError:
             return []
         return [event for line in lines if (event := _event(line)) is not None]
@@ -90,12 +90,12 @@ class RunDir:
             os.close(descriptor)
 
     def read_json(self, name: str) -> dict[str, Any] | None:
-        """A JSON file, or None where there is none (yet)."""
+        """The object in a JSON file, or None where there is none (yet), or only the half of one."""
         try:
-            document: dict[str, Any] = json.loads((self.path / name).read_text())
-        except (FileNotFoundError, json.JSONDecodeError):
+            document = json.loads((self.path / name).read_text())
+        except (FileNotFoundError, ValueError):
             return None
-        return document
+        return document if isinstance(document, dict) else None
 
     def write_json(self, name: str, document: Mapping[str, Any]) -> None:
         """Write a JSON file so that a reader sees the old one or the new one, never half of it."""
@@ -106,7 +106,10 @@ class RunDir:
 
 def unpacked(file: Path) -> bytes:
     """The bytes of a file, which may be compressed."""
-    return lzma.decompress(file.read_bytes()) if file.suffix == XZ else file.read_bytes()
+    try:
+        return lzma.decompress(file.read_bytes()) if file.suffix == XZ else file.read_bytes()
+    except lzma.LZMAError as error:
+        raise UserError(f"cannot be unpacked: {error}", where=str(file)) from error
 
 
 def now() -> str:
@@ -124,7 +127,7 @@ def create(root: Path, spec: RunSpec, files: Mapping[str, str]) -> RunDir:
         write_files(path, spec, files)
     except OSError as error:
         raise UserError(
-            f"cannot write {error.filename}: {error.strerror}",
+            f"cannot write {error.filename or root}: {error.strerror}",
             hint="run from a directory you can write, or set BENCHRUN_RESULTS",
         ) from error
     run = RunDir(path.resolve())
@@ -158,6 +161,8 @@ def find_runs(root: Path) -> list[RunDir]:
 
 def open_run(root: Path, name: str) -> RunDir:
     """The run called ``name``, or lying at the path ``name``. UserError lists close matches."""
+    if not name:
+        raise UserError("the name of a run is empty", hint="an unset variable? benchrun status lists the runs")
     for path in (root / name, Path(name)):
         if (path / "spec.json").is_file():
             return RunDir(path.resolve())

@@ -47,6 +47,8 @@ MIN_DRIFT_ROWS = 6.0
 OUTLIER_DEVIATIONS = 6.0
 OUTLIER_EFFECT = 0.05
 """Of the median step: in a very quiet run six deviations are still nothing."""
+CLOCK_DEVIATION = 0.41
+"""Of a clock's resolution: the deviation of a difference of two times that it cut off, the root of 1/6."""
 NOISY_DEVIATION = 0.05
 NOISY_OUTLIERS = 0.05
 
@@ -77,22 +79,25 @@ class _Comb:
     excess_s: float
 
 
-def steadiness(values: Values, *, steps: Sequence[int] | Ints) -> Steadiness:
-    """How even ``values`` (s, in the order of the steps) are; ``steps`` are the numbers of their steps."""
+def steadiness(values: Values, *, steps: Sequence[int] | Ints, resolution_s: float = 0.0) -> Steadiness:
+    """How even ``values`` (s, in the order of the steps) are; ``steps`` are the numbers of their steps.
+
+    A clock that counts in ``resolution_s`` makes even steps jump by as much, now and then or each second one.
+    """
     times = np.asarray(values, dtype=np.float64)
     if times.size < MIN_ROWS:
         return Steadiness(verdict="too_short", detail=f"{times.size} rows; {MIN_ROWS} are needed to judge steadiness")
     numbers = np.asarray(steps, dtype=np.int64)
     # A drift would lift the late rows above the median and hide a comb among them: look again without it.
-    comb = _comb(times, numbers) or _comb(_level(times), numbers)
+    comb = _comb(times, numbers, resolution_s) or _comb(_level(times), numbers, resolution_s)
     rest = times[~comb.rows] if comb else times
     median = float(np.median(rest))
     drift, clear = _drift(rest)
     flat = _level(rest)
-    deviation = robust_deviation(flat)
+    deviation = max(robust_deviation(flat), CLOCK_DEVIATION * resolution_s)
     stalled = flat - median > max(OUTLIER_DEVIATIONS * deviation, OUTLIER_EFFECT * median)
     outliers = int(stalled.sum())
-    varying = f"steps vary by {100 * deviation / median:.1f} %"
+    varying = f"steps vary by {'at most ' if deviation < resolution_s else ''}{100 * deviation / median:.1f} %"
     stalls = f"{outliers} of {times.size} stalled, the longest took {rest.max():.3g} s"
 
     verdict: Literal["steady", "periodic", "drifting", "noisy"] = "steady"
@@ -101,12 +106,12 @@ def steadiness(values: Values, *, steps: Sequence[int] | Ints) -> Steadiness:
         verdict = "periodic"
         cost = f"{comb.excess_s:.2g} s ({100 * comb.excess_s / median:.1f} %)"
         detail = f"every {_ordinal(comb.period)} step is {cost} slower: garbage collection, logging or checkpoints?"
-    elif clear and abs(drift) > MIN_EFFECT * median:
+    elif clear and abs(drift) > max(MIN_EFFECT * median, resolution_s):
         verdict = "drifting"
         change = "slower" if drift > 0 else "faster"
         cause = "clocks or temperature?" if drift > 0 else "still warming up?"
         detail = f"steps got {100 * abs(drift) / median:.1f} % {change} from first to last third: {cause}"
-    elif deviation > NOISY_DEVIATION * median or outliers > max(2, NOISY_OUTLIERS * times.size):
+    elif deviation > max(NOISY_DEVIATION * median, resolution_s) or outliers > max(2, NOISY_OUTLIERS * times.size):
         verdict = "noisy"
         detail += ": network, storage or a neighbour?"
     return Steadiness(
@@ -159,7 +164,7 @@ def _scatter(times: Floats) -> float:
     return float(np.abs(times - np.median(times)).mean())
 
 
-def _comb(times: Floats, numbers: Ints) -> _Comb | None:
+def _comb(times: Floats, numbers: Ints, resolution_s: float) -> _Comb | None:
     """The comb of slow rows that explains most, of those that chance does not; None where it explains them all.
 
     Given how many rows are slow, the number of them on a comb's teeth is hypergeometric if they fell at random: this
@@ -172,7 +177,7 @@ def _comb(times: Floats, numbers: Ints) -> _Comb | None:
         rows = places % period == offset
         base = float(np.median(times[~rows]))
         excess = float(np.median(times[rows])) - base
-        if excess > MIN_EFFECT * base and excess**2 * rows.sum() > most:
+        if excess > max(MIN_EFFECT * base, resolution_s) and excess**2 * rows.sum() > most:
             best, most = _Comb(period * unit, rows, excess), excess**2 * rows.sum()
     return best
 

@@ -247,8 +247,9 @@ def _times(
         steps = np.concatenate([steps, block.step])[-ENOUGH_ROWS:]
         last = np.concatenate([last, block.step_time_s])[-ENOUGH_ROWS:]
     # Differences of whole seconds jump by one; their means over a few rows do not.
+    resolution_s = 1 / float(np.median(np.diff(steps))) if log.whole_seconds and len(steps) > 1 else 0.0
     smooth = last[: len(last) // 5 * 5].reshape(-1, 5).mean(axis=1) if log.whole_seconds else last
-    return found, confidence_interval(smooth), steadiness(last, steps=steps), []
+    return found, confidence_interval(smooth), steadiness(last, steps=steps, resolution_s=resolution_s), []
 
 
 def _middle_span(timed: Blocks) -> float | None:

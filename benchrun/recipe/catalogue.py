@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import functools
 from dataclasses import dataclass
 from pathlib import Path
@@ -67,6 +68,9 @@ def names(folder: Path) -> list[str]:
 
 def recipe_file(name: str) -> RecipeFile:
     """Load and check one recipe."""
+    suites = difflib.get_close_matches(name, names(paths.SUITES), n=1, cutoff=0.8)
+    if suites and name not in names(paths.RECIPES):
+        raise UserError(f"no recipe is called '{name}'", hint=f"there is a suite: benchrun launch {suites[0]}")
     path = find(name, paths.RECIPES, "recipe")
     document = _with_model(load(path))
     return RecipeFile(path.stem, checked(Recipe, document), document)

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from benchrun.errors import UserError
-from benchrun.recipe.cluster import ENV_NAME, LINE, TIME_LIMIT
+from benchrun.recipe.cluster import ENV_NAME, GRES, LINE, OPTION, TIME_LIMIT
 from benchrun.recipe.yamlfile import Document, Loc
 
 M = TypeVar("M", bound=BaseModel)
@@ -24,6 +24,8 @@ _WORDS = {
 _PATTERNS = {
     LINE: "expected text of one line",
     ENV_NAME: "expected a name of letters, digits and _ that begins with no digit",
+    GRES: "expected a resource without its count, which is gpus_per_node, e.g. gpu or gpu:h200",
+    OPTION: "expected an option that begins with -, e.g. --segment=8",
     TIME_LIMIT: "expected [days-]hours:minutes:seconds with at most two digits of hours, e.g. 00:30:00 or 4-04:00:00",
 }
 """pydantic's words, and patterns, as a person says them."""

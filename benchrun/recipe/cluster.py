@@ -10,6 +10,8 @@ from benchrun.model import Frozen
 
 LINE = r"^[^\r\n\x00]*$"
 ENV_NAME = r"^[A-Za-z_][A-Za-z0-9_]*$"
+GRES = r"^([^\r\n\x00]*:)?[^\r\n\x00:]*[^\d\r\n\x00:][^\r\n\x00:]*$"
+OPTION = r"^-[^\r\n\x00]*$"
 TIME_LIMIT = r"^(\d+-)?\d{1,2}:\d{2}:\d{2}$"
 
 Line = Annotated[str, StringConstraints(pattern=LINE)]
@@ -59,7 +61,7 @@ class Cluster(Frozen):
     constraint: Line | None = None
     nodelist: Line | None = None
     exclude: Line | None = None
-    gres: Line | None = None
+    gres: Annotated[str, StringConstraints(pattern=GRES)] | None = None
     """Generic resource a node without its count, e.g. ``gpu`` or ``gpu:h200``; the count is added."""
     exclusive: bool = True
     """Ask for whole nodes: a shared node gives no benchmark."""
@@ -71,7 +73,7 @@ class Cluster(Frozen):
     """[days-]hours:minutes:seconds."""
     mpi: Line | None = None
     """srun --mpi, e.g. ``pmix``."""
-    sbatch_options: tuple[Line, ...] = ()
+    sbatch_options: tuple[Annotated[str, StringConstraints(pattern=OPTION)], ...] = ()
     """More header lines, one option each, e.g. ``--segment=8``."""
     srun_options: tuple[Line, ...] = ()
     """More options for srun, one word each."""

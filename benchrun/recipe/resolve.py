@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from benchrun import hardware
 from benchrun.errors import UserError
 from benchrun.recipe import catalogue
 from benchrun.recipe.catalogue import Point, RecipeFile
+from benchrun.recipe.checked import closest
 from benchrun.recipe.draft import Draft, draft
 from benchrun.recipe.environment import framework_env
 from benchrun.recipe.layout import data_parallel, refusals
@@ -43,11 +45,12 @@ def resolve_point(
 
 
 def _same_gpu(planned: Draft, point: Point) -> None:
-    if planned.cluster.gpu != point.gpu:
-        raise UserError(
-            f"cluster {planned.cluster.name} has {planned.cluster.gpu}, the point is for {point.gpu}",
-            hint=f"choose --gpu {planned.cluster.gpu}, or a --cluster with {point.gpu}",
-        )
+    theirs = planned.cluster.gpu
+    if theirs != point.gpu:
+        hint = f"choose --gpu {theirs}, or a --cluster with {point.gpu}"
+        if theirs not in (listed := [*hardware.names(), "CPU"]):
+            hint = f"its gpu is none that is listed; {closest(theirs.upper(), listed)}"
+        raise UserError(f"cluster {planned.cluster.name} has {theirs}, the point is for {point.gpu}", hint=hint)
 
 
 def _spec(file: RecipeFile, point: Point, planned: Draft) -> RunSpec:

@@ -272,4 +272,4 @@ class RunSpec(Frozen):
     @classmethod
     def read(cls, path: Path) -> RunSpec:
         """Read spec.json."""
-        return cls.model_validate_json(path.read_text())
+        return cls.model_validate_json(path.read_bytes())

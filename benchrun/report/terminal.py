@@ -85,7 +85,10 @@ def metrics_rows(metrics: Metrics) -> list[tuple[str, str]]:
     """Name and value of everything a run measured."""
     rows = _window_rows(metrics) + _measured_rows(metrics)
     if not metrics.mfu and metrics.step_time_s:
-        rows.append(("MFU", f"none: no peak is listed for {metrics.gpu} at {metrics.precision}"))
+        unlisted = f"no peak is listed for {metrics.gpu} at {metrics.precision}"
+        rows.append(
+            ("MFU", f"none: {unlisted if metrics.tflops_per_gpu else 'how many tokens a step had is not known'}")
+        )
     rows += telemetry_rows(metrics.telemetry)
     if metrics.bound:
         rows.append(("bound", metrics.bound.sentence))

@@ -141,7 +141,10 @@ def test_compare_a_bare_log_uses_what_the_log_says(tmp_path):
     ("args", "says"),
     [
         (["render", "nothing"], "no recipe is called 'nothing'"),
+        (["show", "smoke"], "there is a suite: benchrun launch smoke"),
+        (["launch", "smok"], "there is a suite: benchrun launch smoke"),
         (["render", "llama3.1-8b", "--gpu", "H100"], "add --precision"),
+        (["render", *POINT, "--output", "/dev/null"], "/dev/null: cannot be written"),
         (["list", "llama3.1-8b", "--gpu", "A100"], "there are points for GH200, H100, H200"),
         (["render", *POINT, "--set", "layout.tp=3"], "must be a multiple of tp (3)"),
         (["render", *POINT[:-1], "nowhere"], "no cluster is called 'nowhere'"),
@@ -150,11 +153,13 @@ def test_compare_a_bare_log_uses_what_the_log_says(tmp_path):
         (["compare", str(paths.MEASURED), "--recipe", "llama2-7b"], "results/measured: holds "),
         (["parse", str(LOGS / "README.md"), "--framework", "nemo9"], "no dialect for framework 'nemo9'"),
         (["compare", str(LOGS / "README.md")], "add --recipe"),
+        (["compare", str(LOGS / "README.md"), "--recipe", "llama2-7b"], "it holds no step of any known framework"),
         (
             ["compare", "nothing", "--gpu", "H100", "--num-layers", "2"],
             "--num-layers and --gpu: a run knows what it ran",
         ),
         (["status", "nothing"], "no run is called 'nothing'"),
+        (["cancel", ""], "the name of a run is empty"),
         (["render"], "Missing argument"),
         (["frobnicate"], "No such command"),
     ],
@@ -179,6 +184,40 @@ def test_where_slurm_is_missing_the_error_says_so_with_exit_code_3(tmp_path):
     result = call("launch", *POINT, cwd=tmp_path, PATH=path)
     assert result.returncode == 3
     assert "sbatch is not on this machine" in result.stderr
+
+
+def test_a_machine_that_cannot_write_is_exit_code_3_with_one_line(tmp_path):
+    with Path("/dev/full").open("w") as full:
+        command = [sys.executable, "-m", "benchrun", "list", "tiny-llama"]
+        result = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert (result.returncode, result.stderr) == (3, "error: No space left on device\n")
+
+
+@pytest.mark.parametrize("verb", [["list"], ["parse", str(LOGS / "18-torchtitan-ansi-1gpu-2500it.log.xz")]])
+def test_a_reader_that_goes_away_is_no_verdict(verb):
+    reader, writer = os.pipe()
+    os.close(reader)
+    command = [sys.executable, "-m", "benchrun", *verb]
+    result = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, text=True, check=False)
+    os.close(writer)
+    assert (result.returncode, result.stderr) == (141, "")
+
+
+def test_a_refused_job_is_one_line_of_status(tmp_path):
+    path = str(Path(sys.executable).parent)
+    call("launch", *POINT, cwd=tmp_path, PATH=path)
+    for _ in range(2):  # the first look writes down how it ended
+        lines = call("status", cwd=tmp_path, PATH=path).stdout.splitlines()
+        assert len(lines) == 1
+        assert lines[0].count("sbatch is not on this machine") == 1
+
+
+def test_doctor_tells_a_slurm_that_fails_from_none(tmp_path):
+    sinfo = tmp_path / "sinfo"
+    sinfo.write_text("#!/bin/sh\nexit 1\n")
+    sinfo.chmod(0o755)
+    slurm = document("doctor", "--json", PATH=str(tmp_path))[0]
+    assert (slurm["found"], slurm["hint"]) == (None, "sinfo is here, but fails: is SLURM_CONF set?")
 
 
 def test_a_dry_run_launches_nothing(tmp_path):

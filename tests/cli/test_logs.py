@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from test_contract import call, document
 
-from benchrun import flow
+from benchrun import flow, paths
 from benchrun.errors import UserError
 from benchrun.metrics.known import Known
 from benchrun.parse import parse_log
@@ -274,3 +274,25 @@ def test_several_logs_and_stdin_are_one_run(tmp_path):
     command = [sys.executable, "-m", "benchrun", "parse", "-", "--json"]
     piped = subprocess.run(command, input=first.read_bytes(), capture_output=True, check=True)
     assert json.loads(piped.stdout)["num_steps"] == 30
+
+
+def test_steps_timed_by_whole_seconds_are_no_stalls_and_a_missing_mfu_has_its_reason():
+    log = LOGS / "23-hf-trainer-msswift-30it.log.xz"
+    options = ["--recipe", "llama3-8b-sft", "--gpu", "H100", "--precision", "bf16", "--gbs", "32"]
+    printed = call("compare", log, *options).stdout
+    assert "steady: steps vary by at most 2.4 %" in printed
+    assert "none: how many tokens a step had is not known" in printed
+
+
+def test_an_option_that_the_log_contradicts_is_said_to_be_unused():
+    log = LOGS / "11-nemo1-mlperf-gpt3-512gpu.log.xz"
+    options = ["--recipe", "gpt3-175b", "--gpu", "H100", "--precision", "fp8", "--num-gpus", "512", "--gbs", "128"]
+    assert call("compare", log, *options).stderr == "--gbs 128 is not used: the log says 2048\n"
+
+
+def test_a_recipe_named_by_its_file_has_the_same_references():
+    log = LOGS / "11-nemo1-mlperf-gpt3-512gpu.log.xz"
+    options = ["--gpu", "H100", "--precision", "fp8", "--json"]
+    path = paths.RECIPES / "gpt3-175b.yaml"
+    by_path, by_name = (document("compare", log, "--recipe", name, *options, code=1) for name in (path, "gpt3-175b"))
+    assert by_path == by_name

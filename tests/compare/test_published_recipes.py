@@ -58,9 +58,18 @@ def test_a_number_that_is_none_to_compare_with_is_refused():
     revised = next(e for e in load_references() if "revised" in e.flags)
     for name, says in ((revised.id, "revised"), ("gpt3-175b:1", "no reference is called")):
         with pytest.raises(UserError, match=says):
-            references_for(name)
+            references_for(name, entry.key)
     other = judged(entry, published_time(entry), num_gpus=entry.key.num_gpus * 2)
     assert (other.verdict, [d.key for d in other.differs]) == ("not_comparable", ["num_gpus"])
+
+
+def test_a_number_of_another_workload_or_gpu_is_refused():
+    entry, other = (next(e for e in HERE if e.key.recipe == name) for name in ("llama3.1-8b", "gpt3-175b"))
+    for key in (other.key, entry.key.model_copy(update={"gpu": "GH200"})):
+        with pytest.raises(UserError) as error:
+            references_for(entry.id, key)
+        said = f"is of llama3.1-8b on {entry.key.gpu}, this run is of {key.recipe} on {key.gpu}"
+        assert error.value.message == f"{entry.id} {said}"
 
 
 def test_a_bare_log_as_fast_as_an_older_release_is_slow_and_told_of_it():

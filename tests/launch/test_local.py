@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import signal
 import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from benchrun import flow
+from benchrun.cli.launch import command as launch_command
 from benchrun.cli.options import runs_named
+from benchrun.cli.report import command as report
 from benchrun.errors import UserError
 from benchrun.launch.endings import Ending
 from benchrun.launch.launcher import cancel, launch, observe
@@ -93,6 +97,12 @@ def test_a_secret_that_is_not_set_stops_the_job_with_a_word(tmp_path, monkeypatc
     run = start(tmp_path, "exit 0", "cluster.secrets=[HF_TOKEN]")
     assert wait(run).ending is Ending.FAILED
     assert "set it in the shell you submit from" in (run.path / "stderr.log").read_text()
+
+
+def test_the_sites_own_lines_may_read_what_is_not_set(tmp_path):
+    run = start(tmp_path, 'echo "it is $SITE"', "cluster.setup=['export SITE=${NOWHERE_SET}here']")
+    wait(run)
+    assert "it is here" in (run.path / "stdout.log").read_text()
 
 
 def test_the_time_limit_is_kept(tmp_path):
@@ -186,11 +196,68 @@ def test_a_run_that_cannot_be_read_hides_no_other(tmp_path, monkeypatch, capsys)
         runs_named((bad.run_id,))[0].spec  # noqa: B018
 
 
+def test_a_disk_that_takes_nothing_more_hides_no_run(tmp_path, monkeypatch):
+    run = start(tmp_path, "exit 7")
+    until(lambda: (run.path / "local.exit").exists())
+
+    def full(*_, **__):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(RunDir, "write_json", full)
+        patched.setattr(RunDir, "append_event", full)
+        assert wait(run).ending is Ending.FAILED
+    assert not (run.path / "ending.json").exists()
+    assert wait(run).ending is Ending.FAILED
+    assert (run.path / "ending.json").exists()
+
+
+DAMAGE = [b"", b"7", b"[]", b"{}", b'{"half": ', bytes(range(256))]
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_an_ending_that_cannot_be_read_is_asked_for_anew(tmp_path, damage):
+    run = start(tmp_path, "exit 7")
+    first = wait(run)
+    (run.path / "ending.json").write_bytes(damage)
+    assert wait(run) == first
+    assert (first.ending, (run.read_json("ending.json") or {})["exit_code"]) == (Ending.FAILED, 7)
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+@pytest.mark.parametrize("name", ["spec.json", "verdict.json", "env.json", "done.json", "breakdown.json"])
+def test_a_damaged_file_of_a_run_is_read_as_missing_or_is_one_clear_error(tmp_path, name, damage):
+    run = create(tmp_path, tiny(), render(tiny()))
+    (run.path / name).write_bytes(damage)
+    for step in (flow.result_of, partial(flow.keep, folder=tmp_path / "kept")):
+        with contextlib.suppress(UserError):
+            step(RunDir(run.path))
+
+
+def test_sampled_rows_that_cannot_be_unpacked_are_one_clear_error(tmp_path):
+    (tmp_path / "telemetry").mkdir()
+    (tmp_path / "telemetry" / "n1.csv.xz").write_bytes(b"")
+    with pytest.raises(UserError, match=r"n1.csv.xz: cannot be unpacked"):
+        RunDir(tmp_path).telemetry()
+
+
+def test_a_report_of_all_runs_leaves_out_what_cannot_be_read(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("BENCHRUN_RESULTS", str(tmp_path))
+    good, bad = (create(tmp_path / "runs", tiny(), render(tiny())) for _ in range(2))
+    (bad.path / "verdict.json").write_text('{"schema_version": 99}')
+    report([], standalone_mode=False)
+    said = capsys.readouterr()
+    assert "| 1 |" in said.out
+    assert f"left out: {bad.path}/verdict.json: not what benchrun writes" in said.err
+    with pytest.raises(UserError, match="not what benchrun writes"):
+        report([good.run_id, bad.run_id], standalone_mode=False)
+
+
 def test_events_survive_a_line_that_was_cut(tmp_path):
     run = RunDir(tmp_path)
     run.append_event("one")
-    with (tmp_path / "events.jsonl").open("a") as file:
-        file.write('{"time": "2026-')
+    with (tmp_path / "events.jsonl").open("ab") as file:
+        file.write(b'{"time": "2026-\xff')
     assert [event["event"] for event in run.events()] == ["one"]
 
 
@@ -205,3 +272,17 @@ def test_a_read_only_folder_is_one_clear_error(tmp_path):
 )
 def test_time_limits_are_slurms(limit, expected):
     assert seconds(limit) == expected
+
+
+def test_ctrl_c_names_every_run_that_goes_on(tmp_path, monkeypatch, capsys):
+    runs = [create(tmp_path / "runs", tiny(), render(tiny())) for _ in range(2)]
+
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(flow, "start", lambda *_: runs.pop(0))
+    monkeypatch.setattr(flow, "wait", interrupted)
+    ids = " ".join(run.run_id for run in runs)
+    point = ["tiny-llama", "--gpu", "CPU", "--precision", "fp32", "--num-gpus", "1", "--repeats", "2", "--wait"]
+    assert launch_command(point, standalone_mode=False) == 130
+    assert capsys.readouterr().err.rstrip().endswith(f"benchrun cancel {ids}")

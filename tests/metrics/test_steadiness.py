@@ -155,3 +155,16 @@ def test_noise_that_hangs_together_is_seldom_a_drift(rows, runs, most):
         noise[:, row] = 0.8 * noise[:, row - 1] + 0.6 * noise[:, row]
     found = Counter(judge(STEP * (1 + 0.02 * times)).verdict for times in noise)
     assert found["drifting"] + found["periodic"] <= most * runs
+
+
+@pytest.mark.parametrize("step_s", [10.2, 10.5, 16.5, 17.17, 17.33, 29.9])
+def test_even_steps_are_steady_by_a_clock_of_whole_seconds(step_s):
+    seen = np.diff(np.floor(np.arange(61) * step_s))
+    found = steadiness(seen, steps=range(60), resolution_s=1.0)
+    assert (found.verdict, found.outliers) == ("steady", 0)
+    assert found.detail.startswith("steps vary by at most ")
+
+
+def test_a_clock_of_whole_seconds_hides_no_stall():
+    seen = np.diff(np.floor(np.cumsum([17.3] * 30 + [25.0] + [17.3] * 30)))
+    assert steadiness(seen, steps=range(60), resolution_s=1.0).outliers == 1

@@ -177,6 +177,9 @@ class TestModels:
         ("cluster.setup=[1]", "--set 'cluster.setup=[\"...\"]'"),
         ("cluster.env=3", "expected a mapping (key: value)"),
         ("cluster.env.A-B=x", "'cluster.env.A-B' is 'A-B': expected a name of letters"),
+        ("cluster.gres=gpu:8", "expected a resource without its count, which is gpus_per_node"),
+        ("cluster.gres=gpu:h100:8", "expected a resource without its count"),
+        ("cluster.sbatch_options=[segment=8]", "expected an option that begins with -"),
         ("cluster.time_limit=999:00:00", "expected [days-]hours:minutes:seconds"),
     ],
 )
@@ -192,6 +195,11 @@ def test_a_large_recipe_on_a_cpu_is_refused_with_the_recipes_that_run_there():
     assert "no point with --gpu CPU" in error.message
     assert error.hint == "legal: H100, H200, GH200; the recipes called tiny-... train on a CPU"
     assert "has CPU, the point is for H100" in refused("llama3.1-70b", "H100", "bf16", 64, cluster="local").message
+
+
+def test_a_cluster_whose_gpu_is_misspelt_is_told_the_name():
+    error = refused("llama3.1-8b", "H100", "fp8", 8, overrides=("cluster.gpu=h100",))
+    assert "its gpu is none that is listed; did you mean 'H100'?" in error.hint
 
 
 @pytest.mark.parametrize(
