@@ -94,6 +94,12 @@ def test_listing_imports_neither_pandas_nor_torch():
     assert result.stderr.splitlines()[-1] == "[]"
 
 
+def test_no_two_test_files_have_one_name():
+    """pytest imports them by it, and refuses the second; one of another directory is seen only where all are run."""
+    names = [path.name for path in (ROOT / "tests").rglob("test_*.py")]
+    assert sorted(names) == sorted(set(names))
+
+
 def test_links_in_the_documents_lead_somewhere():
     import re
 
