@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from benchrun.errors import UserError
-from benchrun.recipe.cluster import ENV_NAME, GRES, LINE, OPTION, TIME_LIMIT
+from benchrun.recipe.cluster import IN_WORDS
 from benchrun.recipe.yamlfile import Document, Loc
 
 M = TypeVar("M", bound=BaseModel)
@@ -21,14 +21,7 @@ _WORDS = {
     "dict_type": "expected a mapping (key: value)",
     "model_type": "expected a mapping (key: value)",
 }
-_PATTERNS = {
-    LINE: "expected text of one line",
-    ENV_NAME: "expected a name of letters, digits and _ that begins with no digit",
-    GRES: "expected a resource without its count, which is gpus_per_node, e.g. gpu or gpu:h200",
-    OPTION: "expected an option that begins with -, e.g. --segment=8",
-    TIME_LIMIT: "expected [days-]hours:minutes:seconds with at most two digits of hours, e.g. 00:30:00 or 4-04:00:00",
-}
-"""pydantic's words, and patterns, as a person says them."""
+"""pydantic's words, as a person says them."""
 
 
 def checked(model: type[M], document: Document) -> M:
@@ -67,8 +60,8 @@ def _explain(model: type[BaseModel], loc: Loc, problem: dict[str, Any]) -> tuple
     text = problem["msg"][:1].lower() + problem["msg"][1:]
     if kind in _WORDS:
         text = _WORDS[kind]
-    elif kind == "string_pattern_mismatch":
-        text = _PATTERNS.get(problem["ctx"]["pattern"], text)
+    elif kind == "string_pattern_mismatch" and (expected := IN_WORDS.get(problem["ctx"]["pattern"])):
+        text = f"expected {expected}"
     hint = None
     if kind == "string_type" and isinstance(value, (bool, int, float)):
         # Not taken as text by itself: YAML reads 010 as 8 and 12:30 as 750, and what was written is lost.

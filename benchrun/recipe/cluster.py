@@ -13,6 +13,14 @@ ENV_NAME = r"^[A-Za-z_][A-Za-z0-9_]*$"
 GRES = r"^([^\r\n\x00]*:)?[^\r\n\x00:]*[^\d\r\n\x00:][^\r\n\x00:]*$"
 OPTION = r"^-[^\r\n\x00]*$"
 TIME_LIMIT = r"^(\d+-)?\d{1,2}:\d{2}:\d{2}$"
+IN_WORDS = {
+    LINE: "text of one line",
+    ENV_NAME: "a name of letters, digits and _ that begins with no digit",
+    GRES: "a resource without its count, which is gpus_per_node, e.g. gpu or gpu:h200",
+    OPTION: "an option that begins with -, e.g. --segment=8",
+    TIME_LIMIT: "[days-]hours:minutes:seconds with at most two digits of hours, e.g. 00:30:00 or 4-04:00:00",
+}
+"""What each of these patterns expects."""
 
 Line = Annotated[str, StringConstraints(pattern=LINE)]
 """Text without line breaks: it ends up in one line of a script."""
