@@ -40,6 +40,15 @@ FAMILIES = {
     "llama": {},
     "nemotron": {"activation": "squared-relu", "normalization": "LayerNorm1p", "rotary_percent": 0.5},
     "mixtral": {"moe": Moe(num_experts=4, topk=2, ffn_hidden_size=512)},
+    "grok": {"activation": "geglu", "moe": Moe(num_experts=4, topk=2, ffn_hidden_size=512, capacity_factor=1.0)},
+    "gpt3": {
+        "activation": "gelu",
+        "normalization": "LayerNorm",
+        "position_embedding": "learned",
+        "bias": True,
+        "tied_embeddings": True,
+        "num_query_groups": 4,
+    },
 }
 MOMENTS = {"precision_aware": True, "exp_avg": "bf16", "exp_avg_sq": "bf16"}
 # Name of a run: family, precision, training, layout.
