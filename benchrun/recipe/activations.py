@@ -45,8 +45,9 @@ def kept(spec: RunSpec, first: bool, more: float = 0.0) -> float:
 
 
 def logits(spec: RunSpec) -> float:
-    """Logits in two bytes and their softmax in four."""
-    return _tokens(spec) * spec.model.vocab_size / spec.layout.tp * 6
+    """Logits in two bytes and their softmax in four; transformer-engine's loss writes the gradient over the logits."""
+    in_place = spec.framework == "megatron-core" and spec.gpu != "CPU"
+    return _tokens(spec) * spec.model.vocab_size / spec.layout.tp * (2 if in_place else 6)
 
 
 def _tokens(spec: RunSpec) -> float:

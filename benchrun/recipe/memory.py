@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 from benchrun import hardware
 from benchrun.recipe import activations, memory_hf
 from benchrun.recipe.frameworks import JAX
-from benchrun.recipe.spec import RunSpec
+from benchrun.recipe.spec import FP32_AT_A_TIME, RunSpec
 
 GIB = 2**30
 NEARLY_FULL = 0.9
@@ -70,7 +70,7 @@ def _stage(spec: RunSpec, first: bool) -> Memory:
     states = trained / own if spec.task == "lora" else (dense + ends) / own + expert / own_expert
     kept = activations.kept(spec, first)
     logits = activations.logits(spec) if not first or spec.layout.pp == 1 else 0.0
-    step = states * _gradient_copy(spec) + (states - ends / own) * _weight_copy(spec)
+    step = states * _gradient_copy(spec) + (states - ends / own) * _weight_copy(spec) + _moments_at_a_time(spec, states)
     return Memory(
         weights=(held * _weight_bytes(spec) + 2 * fp8_copies) / GIB,
         gathered=_gathered(spec) / GIB,
@@ -109,6 +109,11 @@ def _placeholders(spec: RunSpec, output: bool) -> float:
     """
     if spec.task == "lora" or spec.framework in JAX or spec.gpu == "CPU":
         return 0.0
+    return 2 * sum(_matrices(spec, output))
+
+
+def _matrices(spec: RunSpec, output: bool) -> list[float]:
+    """Elements of a layer's matrices, each shape once, and of the output layer's."""
     model, tp = spec.model, spec.layout.tp
     hidden, queries = model.hidden_size, model.num_attention_heads * model.kv_channels
     inner = model.moe.ffn_hidden_size / spec.layout.etp if model.moe else model.ffn_hidden_size / tp
@@ -120,7 +125,7 @@ def _placeholders(spec: RunSpec, output: bool) -> float:
     }
     if output:
         shapes.add((model.vocab_size / tp, hidden))
-    return 2 * sum(rows * columns for rows, columns in shapes)
+    return [rows * columns for rows, columns in shapes]
 
 
 def _gradient_copy(spec: RunSpec) -> int:
@@ -134,6 +139,18 @@ def _weight_copy(spec: RunSpec) -> int:
     if not _fp8_weights(spec) or spec.task == "lora" or spec.framework in JAX:
         return 0
     return 2 if not spec.training.optimizer.precision_aware or _fp8_by_core(spec) else 0
+
+
+def _moments_at_a_time(spec: RunSpec, states: float) -> float:
+    """Bytes of moments that Adam makes FP32 for its step: in the worker those of a few weights, or of a large one.
+
+    Source: FusedAdam.get_unscaled_state in transformer-engine 2.11. Not counted for frameworks that were not measured.
+    """
+    optimizer = spec.training.optimizer
+    if not optimizer.precision_aware or spec.framework != "megatron-core":
+        return 0.0
+    lower = 2 - [optimizer.exp_avg, optimizer.exp_avg_sq].count("fp32")
+    return 4 * lower * min(max(FP32_AT_A_TIME, *_matrices(spec, output=True)), states)
 
 
 def _fp8_weights(spec: RunSpec) -> bool:

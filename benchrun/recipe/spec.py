@@ -72,6 +72,10 @@ class Fp8(Frozen):
     """The largest values are shared by the ranks that split a tensor (tp, cp), not by the data-parallel ones."""
 
 
+FP32_AT_A_TIME = 2**28
+"""Parameters whose lower-precision moments Adam makes FP32 at once for its step, in the worker: 1 GiB each."""
+
+
 class Optimizer(Frozen):
     """In which precision Adam keeps what belongs to a weight. Gradients: ``grad_reduce_in_fp32``."""
 

@@ -8,11 +8,9 @@ import torch
 from megatron.core.optimizer import OptimizerConfig, get_megatron_optimizer
 from megatron.core.optimizer_param_scheduler import OptimizerParamScheduler
 
-from benchrun.recipe.spec import Optimizer, RunSpec
+from benchrun.recipe.spec import FP32_AT_A_TIME, Optimizer, RunSpec
 
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
-GROUP_ELEMENTS = 2**28
-"""Parameters whose states are in FP32 at a time, while Adam works on states of lower precision: 1 GiB a state."""
 
 
 def build_optimizer(spec: RunSpec, model: list[Any]) -> Any:
@@ -60,11 +58,11 @@ def parts(optimizer: Any) -> list[Any]:
 
 
 def split(group: dict[str, Any]) -> list[dict[str, Any]]:
-    """The same group in pieces of about GROUP_ELEMENTS parameters, so that FP32 copies of one piece exist at a time."""
+    """The same group in pieces of about FP32_AT_A_TIME parameters, so that FP32 copies of one piece exist at a time."""
     pieces: list[list[Any]] = [[]]
     size = 0
     for parameter in group["params"]:
-        if pieces[-1] and size + parameter.numel() > GROUP_ELEMENTS:
+        if pieces[-1] and size + parameter.numel() > FP32_AT_A_TIME:
             pieces.append([])
             size = 0
         pieces[-1].append(parameter)

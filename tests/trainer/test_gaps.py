@@ -33,7 +33,7 @@ def test_weight_gradients_are_added_in_bf16():
 
 
 def test_a_group_is_cut_into_pieces_that_keep_its_order_and_its_rates(monkeypatch):
-    monkeypatch.setattr(optimizer, "GROUP_ELEMENTS", 10)
+    monkeypatch.setattr(optimizer, "FP32_AT_A_TIME", 10)
     weights = [torch.zeros(size) for size in (4, 4, 4, 30, 1)]
     pieces = optimizer.split({"params": weights, "lr": 0.1, "wd_mult": 1.0})
     assert [[p.numel() for p in piece["params"]] for piece in pieces] == [[4, 4], [4], [30], [1]]
