@@ -10,7 +10,11 @@ set -euo pipefail
 
 [ $# -ge 3 ] || { sed -n '2,9p' "$0" && exit 2; }
 pack=$(realpath "$1") out=$(mkdir -p "$2" && realpath "$2")
-suites=("${@:3}")
+suites=()
+for suite in "${@:3}"; do # a file is named from here, not from where it is launched
+  [ ! -f "$suite" ] || suite=$(realpath "$suite")
+  suites+=("$suite")
+done
 checkout=$(realpath "$(dirname "${BASH_SOURCE[0]}")/../..")
 home=${BENCHRUN_HOME:-/opt/benchrun} # a neutral place: its paths stand in logs and results
 deadline=$((SECONDS + ${LIMIT_S:-480}))
