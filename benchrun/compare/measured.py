@@ -60,10 +60,12 @@ def load_measured(folder: Path = paths.MEASURED) -> tuple[MeasuredRun, ...]:
 
 
 def repeats(runs: Sequence[MeasuredRun]) -> list[list[MeasuredRun]]:
-    """Runs of one point together, in the order of their names."""
+    """Runs of one point together, in the order of their names; how many steps they took does not part them."""
     groups: dict[str, list[MeasuredRun]] = {}
     for run in runs:
-        groups.setdefault(f"{run.spec.recipe} {run.spec.identity()}", []).append(run)
+        training = run.spec.training.model_copy(update={"steps": 1})
+        spec = run.spec.model_copy(update={"training": training})
+        groups.setdefault(f"{spec.recipe} {spec.identity()}", []).append(run)
     return list(groups.values())
 
 

@@ -34,6 +34,7 @@ COLUMNS = (
         "TFLOPS/GPU",
         "MFU",
         "tokens/J",
+        "loss",
     ),
     *("published tokens/s/GPU", "ours / theirs", "what differs: theirs -> ours"),
 )
@@ -48,9 +49,10 @@ STATE_COLUMNS = ("run", "clock MHz", "lowest", "W", "limit W", "hottest C", "mem
 SPEEDS = """
 ## Speed
 
-Medians over the runs of a row; `batch` is the global one in sequences, `spread` from the slowest to the fastest. TFLOPS
-and MFU count the causal half of the scores; MFU divides by the dense peak of the run's precision. Tokens a joule count
-the GPUs' boards alone. Beside ours the published number that shares most conditions, of those with the same model,
+Medians over the runs of a row; `batch` is the global one in sequences and the micro-batch (mbs), `spread` from the
+slowest to the fastest. TFLOPS and MFU count the causal half of the scores; MFU divides by the dense peak of the run's
+precision. Tokens a joule count the GPUs' boards alone. The loss is that of the first and of the last step, on synthetic
+tokens, without a warm-up. Beside ours the published number that shares most conditions, of those with the same model,
 precision, sequence and GPU generation. A proxy that nobody published stands beside the whole model, and TFLOPS are
 compared.
 """
@@ -120,11 +122,16 @@ def _order(spec: RunSpec) -> tuple[str, int, str, str, int, int]:
 
 
 def _label(spec: RunSpec) -> str:
-    return f"{_workload(spec)} {spec.precision} {spec.num_gpus} x {spec.gpu}, batch {spec.gbs}"
+    return f"{_workload(spec)} {spec.precision} {spec.num_gpus} x {spec.gpu}, batch {_batch(spec)}"
 
 
 def _workload(spec: RunSpec) -> str:
-    return spec.recipe + (f" (proxy: {', '.join(spec.reduced)})" if spec.proxy else "")
+    proxy = f" (proxy: {', '.join(spec.reduced)})" if spec.proxy else ""
+    return spec.recipe + proxy + (", attention in FP8" if spec.training.fp8.dot_product_attention else "")
+
+
+def _batch(spec: RunSpec) -> str:
+    return f"{spec.gbs} (mbs {spec.mbs})"
 
 
 def _speed_row(group: Sequence[MeasuredRun], published: Sequence[Reference]) -> list[str]:
@@ -141,10 +148,10 @@ def _speed_row(group: Sequence[MeasuredRun], published: Sequence[Reference]) -> 
     time = _middle(times)
     theirs = nearest(spec, published)
     return [
-        _workload(spec) + _remarks(group),
+        _workload(spec) + (", throttled" if any(_fault(run) for run in group) else ""),
         spec.precision,
         f"{spec.num_gpus} x {spec.gpu}",
-        str(spec.gbs),
+        _batch(spec),
         str(len(group)),
         _said(time, ".4g"),
         f"{100 * (max(times) - min(times)) / time:.1f} %" if time and len(times) > 1 else "one run",
@@ -152,13 +159,9 @@ def _speed_row(group: Sequence[MeasuredRun], published: Sequence[Reference]) -> 
         _said(tflops, ".0f"),
         f"{100 * mfu:.1f} %" if mfu else NOTHING,
         _said(joule, ".3g"),
+        f"{_said(group[0].metrics.first_loss, '.4g')} -> {_said(group[0].metrics.final_loss, '.4g')}",
         *(_published(theirs, rate, tflops, spec) if theirs else [NOTHING] * 3),
     ]
-
-
-def _remarks(group: Sequence[MeasuredRun]) -> str:
-    throttled = ", throttled" if any(_fault(run) for run in group) else ""
-    return throttled + (", the loss rose" if any(run.metrics.loss_rose for run in group) else "")
 
 
 def _published(theirs: Beside, rate: float | None, tflops: float | None, spec: RunSpec) -> list[str]:
@@ -241,6 +244,7 @@ def _facts(groups: Sequence[Sequence[MeasuredRun]]) -> list[list[str]]:
         batch = f"sequence {spec.seq_length}, global batch {spec.gbs}, micro-batch {spec.mbs}; {cut}"
         if spec.training.optimizer.precision_aware:
             batch += f"; moments of Adam in {spec.training.optimizer.exp_avg}, {spec.training.optimizer.exp_avg_sq}"
+        batch += f"; learning rate {spec.training.lr:g}"
         links = " ".join(f"[{n}](../results/measured/{run.name})" for n, run in enumerate(group, start=1))
         rows.append(
             [

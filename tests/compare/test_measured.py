@@ -12,7 +12,7 @@ import pytest
 
 from benchrun import flow, paths
 from benchrun.compare import load_references
-from benchrun.compare.measured import load_measured, measured_references
+from benchrun.compare.measured import load_measured, measured_references, repeats
 from benchrun.errors import UserError
 from benchrun.launch.keep import PATH, scrubbed
 from benchrun.launch.rundir import RunDir, create, unpacked
@@ -121,6 +121,15 @@ def test_a_run_s_energy_and_bound_are_in_its_metrics(kept):
         metrics.bound.step_s
     )
     assert json.loads((run.path / "telemetry.json").read_text())["over_all"] == telemetry.model_dump(mode="json")
+
+
+def test_runs_of_one_point_are_repeats_however_many_steps_they_took(kept):
+    run, again = load_measured(kept[0][0].path.parent)
+    training = again.spec.training.model_copy(update={"steps": 7})
+    shorter = replace(again, spec=again.spec.model_copy(update={"training": training}))
+    slower = training.model_copy(update={"cuda_graphs": "layers"})
+    other = replace(again, spec=again.spec.model_copy(update={"training": slower}))
+    assert repeats([run, shorter, other]) == [[run, shorter], [other]]
 
 
 def test_what_is_kept_gives_the_same_numbers(kept):
@@ -238,7 +247,8 @@ def test_a_loss_that_rose_is_said_with_the_speed(tmp_path, growth, says):
 def test_the_page_shows_ours_beside_the_published_number_and_what_differs(kept):
     text = page(load_measured(kept[0][0].path.parent), load_references())
     (row,) = [line for line in text.splitlines() if line.startswith("| llama3.1-8b | bf16 |")]
-    assert "| 4 x H200 | 64 | 2 |" in row
+    assert "| 4 x H200 | 64 (mbs 1) | 2 |" in row
+    assert "| 2 -> 2 |" in row  # the loss
     assert "gpu H100 -> H200, num_gpus 8 -> 4" in row
     assert re.search(r"image nvcr\.io/nvidia/nemo:\S+ -> none", row)
     for heading in ("## Speed", "## Ceilings", "## What bounds a run", "## The GPUs meanwhile", "## Conditions"):
@@ -293,6 +303,16 @@ def test_the_page_is_in_step_with_what_is_kept():
     )
 
 
+def test_what_the_readme_says_was_measured_stands_on_the_page():
+    rows = [re.split(r" *\| *", line) for line in (ROOT / "docs" / "measured.md").read_text().splitlines()]
+    said = (ROOT / "README.md").read_text().partition("## What it measured")[2].partition("\n## ")[0]
+    shown = [re.split(r" *\| *", line)[1:-1] for line in said.splitlines() if line.startswith("|")][2:]
+    assert shown
+    for *facts, ratio in shown:
+        (row,) = [row for row in rows if row[1:4] == facts[:3] and set(facts) <= set(row)]
+        assert ratio.partition(",")[0] in row
+
+
 @pytest.mark.parametrize("path", KEPT, ids=lambda path: path.name)
 def test_a_committed_log_gives_the_committed_metrics_to_the_digit(path):
     run = RunDir(path)
@@ -302,7 +322,9 @@ def test_a_committed_log_gives_the_committed_metrics_to_the_digit(path):
 @pytest.mark.parametrize("path", KEPT, ids=lambda path: path.name)
 def test_a_committed_run_took_the_memory_that_was_estimated(path):
     (peak,) = re.findall(r'"peak_memory_gib": ([\d.]+)', text_of(path)["stdout.log.xz"])
-    assert estimate(RunSpec.read(path / "spec.json")).total == pytest.approx(float(peak), rel=0.1)
+    spec = RunSpec.read(path / "spec.json")
+    roughly = spec.model.moe or spec.framework == "hf"
+    assert estimate(spec).total == pytest.approx(float(peak), rel=0.1 if roughly else 0.04)
 
 
 def test_committed_runs_do_not_tell_where_they_ran():
