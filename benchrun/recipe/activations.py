@@ -46,7 +46,7 @@ def kept(spec: RunSpec, first: bool, more: float = 0.0) -> float:
 
 def logits(spec: RunSpec) -> float:
     """Logits in two bytes and their softmax in four; transformer-engine's loss writes the gradient over the logits."""
-    in_place = spec.framework == "megatron-core" and spec.gpu != "CPU"
+    in_place = spec.framework == "megatron-core" and spec.gpu != "CPU" and spec.training.fused_kernels
     return _tokens(spec) * spec.model.vocab_size / spec.layout.tp * (2 if in_place else 6)
 
 

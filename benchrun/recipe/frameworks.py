@@ -182,6 +182,8 @@ def _jax(draft: Draft, num_gpus: int, framework: Framework, task: Task) -> Itera
     yield from _rematerialized(training.recompute, framework)
     if (workers := draft.data.num_workers) != (usual := Data().num_workers):
         yield f"{framework} starts no process for its data: data.num_workers ({workers}) must be left at {usual}"
+    if (steps := training.manual_gc_interval) != (usual := Training().manual_gc_interval):
+        yield f"{framework} leaves garbage to Python: training.manual_gc_interval ({steps}) must be left at {usual}"
 
 
 def _rematerialized(recompute: Recompute, framework: Framework) -> Iterator[str]:

@@ -128,6 +128,10 @@ class Training(Frozen):
     """How context-parallel ranks share keys and values: in a ring, by exchange for heads, or gathered."""
     cuda_graphs: Literal["none", "layers"] = "none"
     """``layers``: each transformer layer is launched as one graph (of experts, the attention alone)."""
+    fused_kernels: bool = True
+    """On a GPU one kernel for each of: an activation with its bias, RoPE, the loss, sorting an expert's tokens."""
+    manual_gc_interval: NonNegativeInt = 100
+    """Steps between collections of Python's garbage; 0: when a rank finds it is time, mid-step, and the others wait."""
     optimizer: Optimizer = Optimizer()
     recompute: Recompute = Recompute()
     fp8: Fp8 = Fp8()

@@ -22,6 +22,7 @@ def worker_only(draft: Draft, precision: Precision, framework: Framework) -> Ite
     for name, changed in (
         ("training.optimizer", training.optimizer != Optimizer() and framework not in TOLD_OF_ADAM),
         ("training.cuda_graphs", training.cuda_graphs != "none"),
+        ("training.fused_kernels", not training.fused_kernels),
         ("training.cp_comm", training.cp_comm != "p2p"),
         ("training.recompute.modules", bool(training.recompute.modules)),
         ("training.fp8.dot_product_attention", training.fp8.dot_product_attention),

@@ -51,6 +51,7 @@ def transformer_config(spec: RunSpec) -> TransformerConfig:
     """The configuration of megatron.core for ``spec``."""
     model, layout, training = spec.model, spec.layout, spec.training
     gpu, te = spec.gpu != "CPU", has_transformer_engine()
+    fused = te and training.fused_kernels
     dtype = torch.float32 if spec.precision == "fp32" else torch.bfloat16
     recompute = training.recompute
     values: dict[str, Any] = {
@@ -92,12 +93,12 @@ def transformer_config(spec: RunSpec) -> TransformerConfig:
         "tp_comm_overlap": te and training.tp_comm_overlap,
         "masked_softmax_fusion": False,
         "gradient_accumulation_fusion": te,
-        "bias_activation_fusion": te and _fusible(model),
-        "bias_dropout_fusion": te,
-        "apply_rope_fusion": te and model.position_embedding == "rope",
+        "bias_activation_fusion": fused and _fusible(model),
+        "bias_dropout_fusion": fused,
+        "apply_rope_fusion": fused and model.position_embedding == "rope",
         "persist_layer_norm": te,
-        "cross_entropy_loss_fusion": te,
-        "cross_entropy_fusion_impl": "te" if te else "native",
+        "cross_entropy_loss_fusion": fused,
+        "cross_entropy_fusion_impl": "te" if fused else "native",
     }
     if layout.cp > 1:
         values["cp_comm_type"] = training.cp_comm
@@ -127,8 +128,8 @@ def _moe_values(spec: RunSpec, te: bool) -> dict[str, Any]:
         "moe_router_force_load_balancing": moe.force_balance,
         "moe_token_dispatcher_type": "alltoall",
         "moe_grouped_gemm": te,
-        "moe_permute_fusion": te,
-        "moe_router_fusion": te and fused_topk_with_score_function is not None,
+        "moe_permute_fusion": te and spec.training.fused_kernels,
+        "moe_router_fusion": te and spec.training.fused_kernels and fused_topk_with_score_function is not None,
     }
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import json
 import time
 from collections.abc import Callable, Iterator
@@ -12,7 +11,7 @@ from typing import Any
 import torch
 
 from benchrun.recipe.spec import RunSpec
-from benchrun.trainer import breakdown, ceiling, cpu, fp8_weights, log, ranks, weights
+from benchrun.trainer import breakdown, ceiling, cpu, fp8_weights, garbage, log, ranks, weights
 from benchrun.trainer.config import has_transformer_engine, refuse_impossible, transformer_config
 from benchrun.trainer.data import batches, dataset
 from benchrun.trainer.facts import in_use
@@ -20,9 +19,6 @@ from benchrun.trainer.layers import chunk_positions
 from benchrun.trainer.model import aligned, build_model
 from benchrun.trainer.optimizer import build_optimizer, build_scheduler
 from benchrun.trainer.userbuffers import start_userbuffers
-
-GC_EVERY = 100
-"""Steps between garbage collections: one that comes by itself stops one rank, and so all of them, mid-step."""
 
 
 def train(spec: RunSpec) -> None:
@@ -107,7 +103,7 @@ def _loop(spec: RunSpec, model: list[Any], optimizer: Any, scheduler: Any, step:
     printer = here.rank == here.world_size - 1
     for chunk in model:
         chunk.train()
-    gc.disable()
+    garbage.hold(spec)
 
     def one() -> tuple[list[dict[str, Any]], bool, float | None]:
         for chunk in model:
@@ -131,8 +127,7 @@ def _loop(spec: RunSpec, model: list[Any], optimizer: Any, scheduler: Any, step:
             log.say(log.step_line(spec, result))
             if number == 1:
                 log.say(f"benchrun in use: {json.dumps(in_use(model, optimizer))}")
-        if number % GC_EVERY == 0:
-            gc.collect()
+        garbage.collect(spec, number)
     if printer:
         log.say(log.usage(spec))
     breakdown.measure(spec, one)

@@ -134,6 +134,25 @@ def test_python_drivers_call_what_there_is(tmp_path, framework, file, release, k
     assert ("PackedSequenceSpecs" in seen) == (task != "pretrain" and "data.kind=synthetic" in more)
 
 
+GARBAGE = {
+    "megatron-lm": ("job.sh", "--manual-gc --manual-gc-interval 7 ", "--manual-gc"),
+    "nemo1": ("nemo1.yaml", "  gc_interval: 7\n", "  gc_interval: 7"),
+    "nemo2": ("train_nemo2.py", "GarbageCollectionCallback(gc_interval_train=7, gc_interval_val=7),", "Callback(gc_"),
+    "megatron-bridge": ("train_megatron_bridge.py", "manual_gc=True,\n            manual_gc_interval=7,", "gc=True"),
+}
+
+
+@pytest.mark.parametrize("framework", GARBAGE)
+def test_garbage_is_collected_when_the_spec_says(tmp_path, framework):
+    file, collected, any_of_it = GARBAGE[framework]
+    every, never = (
+        render(spec(tmp_path, "llama", framework, *SPREAD, f"training.manual_gc_interval={steps}"))[file]
+        for steps in (7, 0)
+    )
+    assert collected in every
+    assert any_of_it not in never
+
+
 @pytest.mark.parametrize("bias", [True, False])
 def test_megatron_lm_fuses_no_bias_with_an_activation_that_it_cannot(tmp_path, bias):
     """Without biases it turns the fusion off by itself."""

@@ -1,13 +1,17 @@
-"""The small pieces around the GPU path that a CPU can check: gradient sums, and the optimizer's groups."""
+"""Small pieces around the GPU path that a CPU can check: gradient sums, the optimizer's groups, kernels, garbage."""
 
 from __future__ import annotations
+
+import gc
 
 import pytest
 
 torch = pytest.importorskip("torch", reason="training needs pip install 'benchrun[train]'")
 pytest.importorskip("megatron.core", reason="training needs pip install 'benchrun[train]'")
 
-from benchrun.trainer import optimizer, shims  # noqa: E402
+from benchrun.recipe.resolve import resolve  # noqa: E402
+from benchrun.recipe.select import Request  # noqa: E402
+from benchrun.trainer import config, garbage, optimizer, shims  # noqa: E402
 
 
 def case(dtype):
@@ -38,3 +42,29 @@ def test_a_group_is_cut_into_pieces_that_keep_its_order_and_its_rates(monkeypatc
     pieces = optimizer.split({"params": weights, "lr": 0.1, "wd_mult": 1.0})
     assert [[p.numel() for p in piece["params"]] for piece in pieces] == [[4, 4], [4], [30], [1]]
     assert all(piece["lr"] == 0.1 and piece["wd_mult"] == 1.0 for piece in pieces)
+
+
+@pytest.mark.parametrize("fused", [True, False])
+def test_kernels_are_fused_where_the_spec_says(monkeypatch, fused):
+    monkeypatch.setattr(config, "has_transformer_engine", lambda: True)
+    overrides = (f"training.fused_kernels={fused}".lower(),)
+    wanted = resolve(Request("gpt3-175b", "H100", "bf16", 1, "megatron-core", overrides=overrides))
+    found = config.transformer_config(wanted)
+    assert found.bias_activation_fusion == found.bias_dropout_fusion == found.cross_entropy_loss_fusion == fused
+    assert found.gradient_accumulation_fusion
+
+
+@pytest.mark.parametrize(("interval", "collected", "by_itself"), [(2, [2, 4], False), (0, [], True)])
+def test_garbage_is_collected_at_the_steps_of_the_spec(monkeypatch, interval, collected, by_itself):
+    overrides = (f"training.manual_gc_interval={interval}",)
+    wanted = resolve(Request("tiny-llama", "CPU", "fp32", 1, overrides=overrides))
+    seen = []
+    try:
+        garbage.hold(wanted)
+        assert gc.isenabled() == by_itself
+        for step in range(1, 6):
+            monkeypatch.setattr(gc, "collect", lambda step=step: seen.append(step))
+            garbage.collect(wanted, step)
+    finally:
+        gc.enable()
+    assert seen == collected

@@ -59,6 +59,7 @@ RUNS = {
     "blockwise": ("llama", "fp8", {"fp8": {"recipe": "blockwise"}}, {}),
     "bf16-weights": ("llama", "fp8", {"fp8": {"param_gather": False}}, {}),
     "aware-bf16": ("llama", "bf16", {"optimizer": MOMENTS}, {}),
+    "unfused-bf16": ("mixtral", "bf16", {"fused_kernels": False}, {}),
     "stored-fp8": ("llama", "fp8", {"fp8": {"store_activation_input": True}}, {}),
     "aware-fp8": ("llama", "fp8", {"optimizer": MOMENTS}, {}),
     "graphs-bf16": ("llama", "bf16", {"cuda_graphs": "layers"}, {}),
@@ -201,6 +202,11 @@ def test_graphs_and_recompute_change_nothing_but_speed(runs, name):
     losses, used = runs[name].result()
     assert losses == pytest.approx(runs["llama-" + name.partition("-")[2]].result()[0], rel=0.01)
     assert (used["graphed_modules"] > 0) == name.startswith("graphs")
+
+
+def test_kernels_of_their_own_compute_what_fused_ones_do(runs):
+    losses, _ = runs["unfused-bf16"].result()
+    assert losses == pytest.approx(runs["mixtral-bf16"].result()[0], rel=0.01)
 
 
 def test_an_activation_kept_in_fp8_is_rounded_and_trains_as_well(runs):

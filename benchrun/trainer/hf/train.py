@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import time
 from typing import Any
 
@@ -12,7 +11,7 @@ from torch.utils.data import DataLoader
 
 from benchrun.errors import UserError
 from benchrun.recipe.spec import RunSpec
-from benchrun.trainer import breakdown, ceiling, log, ranks
+from benchrun.trainer import breakdown, ceiling, garbage, log, ranks
 from benchrun.trainer.data import order
 
 try:
@@ -25,9 +24,6 @@ except ImportError as error:
 
 from benchrun.trainer.hf.data import dataset
 from benchrun.trainer.hf.model import build_model
-
-GC_EVERY = 100
-"""Steps between garbage collections: one that comes by itself stops one rank, and so all of them, mid-step."""
 
 
 def train(spec: RunSpec) -> None:
@@ -140,15 +136,14 @@ class _Timed(TrainerCallback):
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """The first step begins."""
-        gc.disable()
+        garbage.hold(self._spec)
         self._last = _now(self._spec)
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """A step is over when its weights are updated; what comes between two steps counts too."""
         now = _now(self._spec)
         self._step_time_s, self._last = now - self._last, now
-        if state.global_step % GC_EVERY == 0:
-            gc.collect()
+        garbage.collect(self._spec, state.global_step)
 
     def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **_: Any) -> None:
         """A step's numbers, and at the end the Trainer's own summary."""
