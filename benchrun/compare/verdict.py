@@ -160,8 +160,15 @@ def _against(best: Reference, ours: Conditions, metrics: Sequence[Metrics]) -> C
         ratio=middle,
         band=band,
         differs=differences(best.key, ours, SOFT),
-        verdict=_in_band(low, middle, high, band),
+        verdict="inconclusive" if _one_step(metrics) else _in_band(low, middle, high, band),
     )
+
+
+def _one_step(metrics: Sequence[Metrics]) -> bool:
+    """Whether all that was timed is one step, which says nothing of the next."""
+    if len(metrics) > 1 or metrics[0].only_average or (window := metrics[0].window) is None:
+        return False
+    return window.rows == 1 and window.first_step == window.last_step
 
 
 def _as_fast_as(speed: Check, ours: Conditions, metrics: Sequence[Metrics], found: Sequence[Reference]) -> str:
@@ -279,6 +286,8 @@ def _speed_reason(check: Check, runs: int) -> str:
     if check.verdict == "inconclusive":
         if check.high is None:
             return f"{says}, or better: only the mean over the whole run is known, with start-up in it"
+        if check.low == check.high:
+            return f"{says}, but a single step was timed: run it with more"
         if runs > 1:  # more of them would lie as far apart
             return f"{says}, but the {runs} runs lie on both sides of the edge of what passes: why do they differ?"
         return f"{says}, but the spread reaches over the edge of what passes: run it with --repeats 3"

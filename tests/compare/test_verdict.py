@@ -172,6 +172,14 @@ class TestNoise:
         assert (found.verdict, found.exit_code) == ("inconclusive", 4)
         assert "--repeats" in found.reason
 
+    def test_a_single_step_is_inconclusive_however_fast_and_repeats_of_it_are_not(self):
+        spec = llama()
+        one = run(spec, published(spec), warmup=STEPS - 1)
+        found = verdict(spec, one)
+        assert (found.verdict, found.exit_code) == ("inconclusive", 4)
+        assert "a single step was timed" in found.reason
+        assert verdict(spec, one, one, one).verdict == "pass"
+
     def test_repeats_on_both_sides_are_inconclusive(self):
         spec = llama()
         found = verdict(spec, run(spec, published(spec)), run(spec, 1.2 * published(spec)))
