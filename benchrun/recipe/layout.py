@@ -228,3 +228,7 @@ def _nodes(draft: Draft, num_gpus: int) -> Iterator[str]:
         legal = nearest(num_gpus, lambda n: n % per_node == 0)
         where = f"nodes of {per_node} (cluster {draft.cluster.name})"
         yield f"number of GPUs ({num_gpus}) must fill {where}: it could be {legal}"
+    bound = {"cores", "threads"} & set((draft.cluster.binding.cpu_bind or "").split(","))
+    if bound and draft.cluster.scheduler == "slurm" and draft.cluster.cpus_per_task is None:
+        what = f"cpu_bind {bound.pop()} would leave a rank one CPU"
+        yield f"{what}: cluster.cpus_per_task must be said, a node's CPUs over its {per_node} ranks"

@@ -43,6 +43,7 @@ MAXTEXT = ("llama3-70b", "H100", "bf16", 512)
             ["cluster.container.runtime=apptainer"],
             ["--no-container-mount-home is an option of pyxis", "name apptainer's own in cluster"],
         ),
+        (LLAMA, ["cluster.binding.cpu_bind=cores"], ["would leave a rank one CPU", "over its 8 ranks"]),
         (LLAMA, ["cluster.gpus_per_node=6"], ["must fill nodes of 6", "60 or 66"]),
         (MIXTRAL, ["layout.ep=3"], ["num_experts (8) must be a multiple of ep (3)", "2 or 4"]),
         (MIXTRAL, ["layout.tp=2"], ["need sequence_parallel"]),
