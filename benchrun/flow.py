@@ -117,11 +117,16 @@ def end_of(observation: Observation) -> End:
 
 
 def metrics_of(run: RunDir, warmup: int | None = None) -> Metrics | None:
-    """Measure one run from its files; write steps.jsonl, telemetry.json and metrics.json. None without a log."""
+    """Measure one run from its files; write steps.jsonl, telemetry.json and metrics.json, where that is allowed.
+
+    None without a log.
+    """
     if not run.logs:
         return None
     log = parse_log(*run.logs)
     metrics, samples = measured(run, log, warmup)
+    if not run.writable:
+        return metrics
     with (run.path / "steps.jsonl").open("w") as file:
         file.writelines(f"{line}\n" for line in lines(log.distinct, "jsonl"))
     if samples:
@@ -272,7 +277,10 @@ def result_of(run: RunDir) -> RunResult:
 def verdict_of(
     runs: Sequence[RunDir], warmup: int | None = None, reference: str | None = None
 ) -> tuple[Verdict, Metrics | None]:
-    """Judge the repeats of one point together; writes verdict.json into each. The metrics are the first run's."""
+    """Judge the repeats of one point together; writes verdict.json into each that can be written.
+
+    The metrics are the first run's.
+    """
     observations = observe(runs)
     going = next((observation for observation in observations if not observation.over), None)
     if going:
@@ -286,7 +294,8 @@ def verdict_of(
     if broken and len(runs) > 1:
         verdict = verdict.model_copy(update={"reason": f"{verdict.reason} ({broken[1].run_id})"})
     for run in runs:
-        run.write_json("verdict.json", verdict.model_dump(mode="json"))
+        if run.writable:
+            run.write_json("verdict.json", verdict.model_dump(mode="json"))
     return verdict, found[0] if found else None
 
 

@@ -60,6 +60,9 @@ def print_verdicts(
     """Judge runs, print what came out, and give the exit code."""
     from benchrun import flow
 
+    for run in runs:
+        if not run.writable:
+            say(f"warning: {run.path} cannot be written: what is found is only printed")
     return print_results([flow.verdict_of(group, warmup, reference) for group in flow.repeats(runs)], as_json)
 
 

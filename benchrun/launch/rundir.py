@@ -53,6 +53,11 @@ class RunDir:
             raise UserError(f"not a RunSpec: {error.errors()[0]['msg']}", where=str(path), hint=hint) from None
 
     @property
+    def writable(self) -> bool:
+        """Whether files can be added: a colleague's run, or one on a file system mounted read-only, is only read."""
+        return os.access(self.path, os.W_OK)
+
+    @property
     def logs(self) -> tuple[Path, ...]:
         """The job's stdout and stderr, those that exist; compressed in a run that was kept."""
         names = [name + packed for name in (STDOUT, STDERR) for packed in ("", XZ)]

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from benchrun import flow, paths
+from benchrun.cli.compare import command as compare
 from benchrun.compare import load_references
 from benchrun.compare.measured import load_measured, measured_references, repeats
 from benchrun.errors import UserError
@@ -233,6 +234,22 @@ def test_a_throttled_run_is_labelled_and_stays_comparable(tmp_path):
     verdict, _ = flow.verdict_of([finished(tmp_path, spec, 20.0, reasons="0x0000000000000040")])
     assert verdict.verdict == "slow"
     assert verdict.reason.endswith("; throttled: hw_thermal in 100 % of the samples")
+
+
+def test_a_run_that_may_only_be_read_is_judged_and_left_as_it_is(tmp_path, monkeypatch, capsys):
+    run = finished(tmp_path, resolve(Request("llama3.1-8b", "H100", "bf16", 8)), 10.0)
+    before = text_of(run.path)
+    with monkeypatch.context() as patch:
+        patch.setattr("os.access", lambda path, mode: False)
+        assert compare([str(run.path)], standalone_mode=False) == 4
+    printed = capsys.readouterr()
+    assert f"warning: {run.path} cannot be written" in printed.err
+    assert "step time" in printed.out
+    assert set(text_of(run.path)) - set(before) <= {"ending.json", "events.jsonl"}
+    verdict, metrics = flow.verdict_of([run])
+    assert verdict.verdict in printed.out.lower()
+    assert metrics
+    assert (run.path / "verdict.json").exists()
 
 
 @pytest.mark.parametrize(("growth", "says"), [(0.05, ""), (2.0, "; the loss rose from 2.08 to 6")])
