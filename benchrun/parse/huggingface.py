@@ -19,24 +19,16 @@ from collections.abc import Iterator
 from math import ceil, floor
 from statistics import median
 
-import numpy as np
-
-from benchrun.parse.dialect import LARGEST, Dialect, asked_of, count, number, positive
+from benchrun.parse.bars import MOST, Bars, differences
+from benchrun.parse.dialect import Dialect, asked_of, count, number, positive
 from benchrun.parse.lines import Line
 from benchrun.parse.nemo1 import seconds
-from benchrun.parse.printed import Printed, timed, usual_distance
+from benchrun.parse.printed import Printed, timed
 from benchrun.parse.records import Rows, Step
 from benchrun.parse.worker import CONFIG, configure
 
 _DICT = re.compile(r"\{[^{}]{0,4000}?['\"](?:loss|train_runtime)['\"]\s*:[^{}]*\}")
 _PAIR = re.compile(r"['\"]([^'\"]+)['\"]\s*:\s*(?:'([^']*)'|\"([^\"]*)\"|([^,{}'\"]+))")
-# Nothing but what a launcher writes stands before a training bar: a rank, a host, a time, the stream. "Loading
-# checkpoint shards:" is other work.
-_BAR = re.compile(r"(?<!\d)\d{1,3}%\|[^|]*\|\s*(\d{1,12})/(\d{1,12}) \[(\d[\d:]*)<")
-_BEFORE_BAR = re.compile(
-    r"(?:[\]>]:?|\d:|[)|}]|:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?\s|\bstd(?:out|err)(?::| [FP])|\bTrain:)\s*$"
-)
-LONGEST_LABEL = 80
 _PLANNED = re.compile(r"Total optimization steps = ([\d,]{1,15})")
 _EPOCHS = re.compile(r"\bNum Epochs = ([\d,]{1,15})")
 _TOTAL_BATCH = re.compile(r"Total train batch size \(.*?\) = ([\d,]{1,12})")
@@ -47,7 +39,6 @@ _WORLD = re.compile(r"\bworld_size(?:: | \.{4,} )(\d{1,7})\b")
 _LENGTH = re.compile(r"(?<!_)\bmax_length: (\d{1,9})\b|\"n_positions\": (\d{1,9})\b")
 _DURATION = re.compile(r"(\d+)([dhms])")
 _UNIT = {"d": 86400, "h": 3600, "m": 60, "s": 1}
-MOST_BARS = 1 << 20
 MOST_AVERAGED = 1 << 16
 AGREE = 0.02
 """The summaries of one run's launchers agree to this."""
@@ -76,8 +67,7 @@ class HuggingFace(Dialect):
     def __init__(self) -> None:
         super().__init__()
         self._printed = Printed()
-        self._bars: dict[int, tuple[array[int], array[int], array[int]]] = {}
-        """Total -> step, clock and line of each bar with it."""
+        self._bars = Bars()
         self._summaries: list[tuple[float, float | None]] = []
         """Run time and steps a second."""
         self._last: dict[str, str] = {}
@@ -92,10 +82,10 @@ class HuggingFace(Dialect):
 
     def read(self, line: Line) -> None:
         """A dictionary, a bar, or a fact; a piece of line may hold the first two."""
-        for bar in _BAR.finditer(line.text) if "%|" in line.text else ():
-            before = line.text[max(bar.start() - LONGEST_LABEL, 0) : bar.start()]
-            if not before.strip() or _BEFORE_BAR.search(before):
-                self._bar(bar, line.number)
+        for step, total in self._bars.read(line.text, line.number):
+            if self._told in (None, total):
+                self._step_of_bar = step
+                self._printed.followed(step)
         found = _DICT.findall(line.text) if self.whole(line) else []
         for text in found:
             self._dictionary(text, line.number)
@@ -115,17 +105,6 @@ class HuggingFace(Dialect):
     def follow(self, text: bytes) -> None:
         """The next dictionary is compared with this one."""
         self._last = asked_of(self, self.facts, text)[0]._last
-
-    def _bar(self, bar: re.Match[str], line: int) -> None:
-        step, total = int(bar[1]), int(bar[2])
-        steps, clocks, lines = self._bars.setdefault(total, (array("q"), array("q"), array("q")))
-        if 0 < step <= total and len(steps) < MOST_BARS and (not steps or steps[-1] != step):
-            steps.append(step)
-            clocks.append(seconds(bar[3]))
-            lines.append(line)
-        if self._told in (None, total):
-            self._step_of_bar = step
-            self._printed.followed(step)
 
     def _dictionary(self, text: str, line: int) -> None:
         found = {pair[1]: pair[2] or pair[3] or pair[4] or "" for pair in _PAIR.finditer(text)}
@@ -180,14 +159,14 @@ class HuggingFace(Dialect):
     def finish(self) -> Rows:
         """Rows of the dictionaries where there are any, else of the bars, else of the summary."""
         self._note_run_time()
-        steps, clocks, lines = self._training_bars()
+        total = self._total()
+        drawn = steps, clocks, _ = self._bars.of(total)
         if self.seen and steps and self._told is None:
-            self._guess = next(total for total, bars in self._bars.items() if bars[0] is steps)
-            self.facts.planned_steps = self._guess
+            self.facts.planned_steps = self._guess = total
         if len(self._printed):
             self.rows = timed(self._printed, steps, clocks, self._average_time(), self._every(steps))
         elif self.seen and steps:
-            self.rows = _differences(steps, clocks, lines)
+            self.rows = differences(drawn)
         elif self.seen:
             self.rows = self._average()
         return self.rows
@@ -200,7 +179,7 @@ class HuggingFace(Dialect):
     @property
     def reached(self) -> int | None:
         """A bar is drawn for steps that no dictionary speaks of."""
-        return max(self._training_bars()[0], default=None)
+        return max(self._bars.of(self._total())[0], default=None)
 
     def _every(self, steps: array[int]) -> int:
         """How many steps a dictionary comes after the one before it, by the epochs that were made or the last bar."""
@@ -212,20 +191,17 @@ class HuggingFace(Dialect):
         if times and max(times) <= min(times) * (1 + AGREE):
             self.facts.run_time_s = median(times)
 
-    def _training_bars(self) -> tuple[array[int], array[int], array[int]]:
+    def _total(self) -> int:
+        """The total of the training's bars: its number of steps, which is told or can be guessed."""
         planned = self._told
-        if planned is None and self._summaries:
-            planned = self._steps_of_summary()
         if planned is None:
-            # Evaluation may draw more bars, but all of it lies within the training's time.
-            clocks = {total: (max(bars[1], default=-1), len(bars[1])) for total, bars in self._bars.items()}
-            planned = max((total for total in clocks if total >= len(self._printed)), key=clocks.__getitem__, default=0)
-        return self._bars.get(planned or 0, (array("q"), array("q"), array("q")))
+            planned = self._steps_of_summary()
+        return self._bars.longest(len(self._printed)) if planned is None else planned
 
     def _steps_of_summary(self) -> int | None:
         """How many steps a summary speaks of: run time times rate, if only one whole number fits the three decimals."""
         for time, rate in self._summaries:
-            if rate is not None and time * rate < MOST_BARS:
+            if rate is not None and time * rate < MOST:
                 low, high = ceil(time * (rate - 0.0005)), floor(time * (rate + 0.0005))
                 if low == high and low > 0:
                     return low
@@ -257,7 +233,7 @@ class HuggingFace(Dialect):
         """No clock anywhere: every row has the same time."""
         if not self._summaries or len(self.rows) < 2:
             return False
-        return not (len(self._training_bars()[0]) or self._printed.clocked)
+        return not (len(self._bars.of(self._total())[0]) or self._printed.clocked)
 
 
 def _same_record(one: dict[str, str], other: dict[str, str]) -> bool:
@@ -277,21 +253,6 @@ def _near(one: str, other: str) -> bool:
     """Equal to three digits."""
     first, second = number(one), number(other)
     return one == other if first is None or second is None else f"{first:.2e}" == f"{second:.2e}"
-
-
-def _differences(steps: array[int], clocks: array[int], lines: array[int]) -> Rows:
-    """Bars -> rows: the time between a bar and the one before it, over the steps between them."""
-    rows = Rows()
-    usual = usual_distance(np.asarray(steps))
-    before_step, before_clock = LARGEST, 0
-    for step, clock, line in zip(steps, clocks, lines, strict=True):
-        if step <= before_step or clock < before_clock:  # the first one, another launcher's bar, or a restart
-            before_step, before_clock = (step, clock) if step > usual else (0, 0)
-        if clock > before_clock:
-            interval = step - before_step
-            rows.add(Step(step, (clock - before_clock) / interval, line, interval=interval))
-            before_step, before_clock = step, clock
-    return rows
 
 
 def _duration(text: str) -> float | None:
