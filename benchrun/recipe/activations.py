@@ -87,6 +87,13 @@ def _kept_by_policy(spec: RunSpec, policy: str) -> float:
     return _input(spec) + 2 * sum(sizes[name] for name in KEEPS[policy])
 
 
+def _gated_in_steps(spec: RunSpec) -> bool:
+    """Whether the worker's experts gate by plain operations: megatron.core has one kernel for SwiGLU alone."""
+    model, again = spec.model, spec.training.recompute.modules
+    unfused = model.activation == "geglu" or not spec.training.fused_kernels
+    return bool(spec.framework == "megatron-core" and model.moe and model.gated and unfused and "moe_act" not in again)
+
+
 def layer(spec: RunSpec) -> float:
     """Bytes a token and layer: norms, attention, MLP. In FP8, what only a matrix product reads again is one byte.
 
@@ -101,6 +108,8 @@ def layer(spec: RunSpec) -> float:
     again = spec.training.recompute.modules
     stored = 1 if spec.precision == "fp8" and spec.training.fp8.store_activation_input else 2
     mlp = stored * (2 if model.gated else 1) + (0 if "moe_act" in again else operand)
+    if _gated_in_steps(spec):
+        mlp += 4  # the gate, and its product before a token's weight
     kept = norms + attention * model.kv_channels / layout.tp
     moe = model.moe
     if "mlp" in again or "moe" in again:
