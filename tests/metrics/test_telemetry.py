@@ -93,6 +93,20 @@ def test_no_energy_where_a_gpu_was_not_sampled_throughout():
     assert summary(*(line(s) for s in range(31)), gpus=2).over_all.energy_j is None
 
 
+def test_no_energy_where_samples_are_missing_in_the_middle():
+    found = summary(*(line(s) for s in range(41) if not 12 < s < 24), seconds=20.0, until=START + 30).over_all
+    assert (found.gpus, found.energy_j, found.tokens_per_joule) == (0, None, None)
+    assert found.power_w == pytest.approx(600)
+    short = summary(*(line(s) for s in range(31) if not 12 < s < 16)).over_all
+    assert short.energy_j == pytest.approx(6000)
+
+
+def test_what_a_node_left_on_its_disk_when_it_lost_power_is_left_out():
+    nothing = "\0" * 200_000  # a page that was never written
+    found = summary(*(line(s) for s in range(31)), nothing, f'"{line(31)}').over_all
+    assert found.energy_j == pytest.approx(6000)
+
+
 def test_half_a_line_and_what_a_gpu_does_not_tell_are_left_out():
     whole = [line(s, temperature="[N/A]", reasons="[N/A]") for s in range(31)]
     found = summary(*whole, line(15)[:40], "No devices were found").over_all
