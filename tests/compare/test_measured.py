@@ -195,6 +195,7 @@ def test_a_measured_run_judges_where_nothing_published_does(kept, tmp_path, monk
     ("otherwise", "says"),
     [
         ({"device": "NVIDIA H200"}, "the log says gpu H200, the run was to have H100"),
+        ({"device": "NVIDIA L40S"}, "the log says gpu NVIDIA L40S, the run was to have H100"),
         ({"device": "NVIDIA H100 PCIe"}, "the log says gpu H100-PCIe, the run was to have H100"),
         ({"num_gpus": 4}, "num_gpus 4, the run was to have 8"),
         ({"precision": "fp8"}, "precision fp8, the run was to have bf16"),

@@ -97,6 +97,13 @@ def test_the_log_is_believed_before_the_caller():
     assert (found.global_batch_size, found.model) == (64, LLAMA31_8B)
 
 
+@pytest.mark.parametrize("device", ["NVIDIA L40S", "NVIDIA H100 80GB HBM3 MIG 3g.40gb"])
+def test_a_gpu_that_is_not_listed_has_no_peak_whatever_the_caller_expects(device):
+    found = summarise(log([12.91] * 50, facts=Facts(planned_steps=50, device=device)), given=GIVEN)
+    assert (found.gpu, found.mfu) == (device, ())
+    assert found.tflops_per_gpu is not None
+
+
 def test_a_model_that_the_dimensions_do_not_describe_is_none():
     dimensions = {
         "num_layers": 32,
@@ -126,6 +133,7 @@ def test_a_model_that_the_dimensions_do_not_describe_is_none():
         ("NVIDIA A100-SXM4-80GB", "A100"),
         ("NVIDIA A100-SXM4-40GB", "A100-40GB"),
         ("NVIDIA B200", "B200"),
+        ("NVIDIA H100 80GB HBM3 MIG 1g.10gb", None),
         ("NVIDIA GeForce RTX 5090", None),
         ("cpu", None),
     ],
