@@ -289,7 +289,8 @@ def _other_windows(values: Measured) -> OtherWindows:
     last, early, reached = np.empty(0), np.empty(0), False
     for block in values.blocks():
         last = np.concatenate([last, block.step_time_s])[-10:]
-        early = np.append(early, block.step_time_s[(block.step >= 35) & (block.step <= 44)])
+        alone = block.interval == 1  # the mean of several steps may be of others too
+        early = np.append(early, block.step_time_s[alone & (block.step >= 35) & (block.step <= 44)])
         reached = bool(block.step[-1] >= 44)
     return OtherWindows(
         last_10_rows=_mean(last) if len(last) == 10 else None,

@@ -78,6 +78,8 @@ def test_windows_of_others_are_shown_beside_ours():
     times = [2.0] * 5 + [1.0] * 30 + [1.5] * 10 + [1.1] * 55
     windows = summarise(log(times)).other_windows
     assert (windows.last_10_rows, windows.steps_35_to_44) == (pytest.approx(1.1), pytest.approx(1.45))
+    rows = Rows(Step(n, times[n - 1], n, interval=10) for n in range(10, 101, 10))
+    assert summarise(Log("x.log", "megatron-lm", rows, Facts())).other_windows.steps_35_to_44 is None
     short = summarise(log([1.0] * 9)).other_windows
     assert (short.last_10_rows, short.steps_35_to_44) == (None, None)
 
