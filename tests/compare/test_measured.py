@@ -287,14 +287,18 @@ def test_a_number_of_another_generation_stands_beside_nothing():
 def test_runs_that_differ_in_their_gpus_alone_are_a_curve(kept):
     run = load_measured(kept[0][0].path.parent)[0]
 
-    def on(gpus, gbs, rate):
-        spec = run.spec.model_copy(update={"num_gpus": gpus, "gbs": gbs})
+    def on(gpus, gbs, rate, **otherwise):
+        spec = run.spec.model_copy(update={"num_gpus": gpus, "gbs": gbs, **otherwise})
         speed = run.metrics.tokens_per_s_per_gpu.model_copy(update={"median": rate})
         return [replace(run, spec=spec, metrics=run.metrics.model_copy(update={"tokens_per_s_per_gpu": speed}))]
 
     found = curves([on(4, 64, 98.0), on(1, 16, 100.0), on(2, 64, 99.0), on(8, 32, 1.0)])
     said = [(curve.kind, curve.batches, curve.rates) for curve in found]
     assert said == [("weak", (16, 64), {1: 100.0, 4: 98.0}), ("strong", (64,), {2: 99.0, 4: 98.0})]
+    ones = [on(1, 16, 100.0), on(2, 32, 99.0)]
+    for otherwise in ({"image": "another"}, {"env": {"NCCL_ALGO": "Ring"}}, {"num_nodes": 2}):
+        (found,) = curves([*ones, on(2, 32, 90.0, **otherwise)])
+        assert found.rates == {1: 100.0, 2: 99.0}
 
 
 def test_the_page_is_in_step_with_what_is_kept():
