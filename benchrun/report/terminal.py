@@ -65,7 +65,8 @@ def check_line(check: Check) -> str:
     if check.metric == "final_loss":
         return f"final loss {check.value:.4f}, reference {reference_line(check.reference)}"
     digits = 4 if check.value < 1 else 3
-    line = f"{check.value:.{digits}g} {check.reference.unit}, reference {reference_line(check.reference)}"
+    value = f"{check.value:.0f}" if check.value >= 100 else f"{check.value:.{digits}g}"
+    line = f"{value} {check.reference.unit}, reference {reference_line(check.reference)}"
     if check.differs:
         line += "; differs: " + ", ".join(f"{d.key} {d.theirs} -> {d.ours}" for d in check.differs)
     return line
@@ -171,7 +172,7 @@ def problem_rows(problems: Iterable[ProblemEntry]) -> list[tuple[str, str]]:
     listed = list(problems)
     rows = [(entry.kind, f"{_place(entry)}{entry.detail}") for entry in listed[:SHOWN_PROBLEMS]]
     more = len(listed) - SHOWN_PROBLEMS
-    return [*rows, ("", f"and {more} more problems")] if more > 0 else rows
+    return [*rows, ("", f"and {more} more problem{'s' if more > 1 else ''}")] if more > 0 else rows
 
 
 def _place(entry: ProblemEntry) -> str:
