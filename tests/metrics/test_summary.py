@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from benchrun import hardware
@@ -66,6 +68,19 @@ def test_a_step_above_the_peak_is_left_out_and_a_run_above_it_gives_no_number():
     whole = summarise(log([5.0] * 50), given=GIVEN)
     assert (whole.step_time_s, whole.tokens_per_s_per_gpu.median, whole.mfu, whole.window) == (None, None, (), None)
     assert [problem.kind for problem in whole.problems] == ["impossible_rate"]
+
+
+def test_what_only_fp8_reaches_is_possible_where_nobody_says_the_precision():
+    """At 6.2 s a step it is 1.10 of H100's BF16 peak."""
+    times, unknown = [6.2] * 50, replace(GIVEN, precision=None)
+    assert summarise(log(times), given=GIVEN).step_time_s is None
+    found = summarise(log(times), given=unknown)
+    assert (found.problems, found.step_time_s.median) == ((), 6.2)
+    assert [mfu.divisor for mfu in found.mfu] == ["H100 bf16 dense"]
+    beyond = summarise(log([3.0] * 50), given=unknown)
+    assert beyond.problems[0].detail.startswith("1.14 of the peak of H100 fp8 dense")
+    mixed = summarise(log([6.2] * 40 + [7.0] * 60), given=unknown)  # 0.97 of BF16's
+    assert mixed.problems == ()
 
 
 def test_steps_of_another_batch_are_not_impossible():
