@@ -42,6 +42,11 @@ COLUMNS = (
 )
 
 
+def percent(share: float) -> str:
+    """Whole percent; what was seen at all is not said to be in 0 %."""
+    return f"{100 * share:.0f} %" if share > 0.005 else "under 1 %"
+
+
 class Readings(Frozen):
     """Samples of the window in numbers; None is what the GPU does not tell."""
 
@@ -92,7 +97,7 @@ class Telemetry(Readings):
     @property
     def fault(self) -> str | None:
         """What slowed the clocks down and must not, in words."""
-        named = [f"{name} in {100 * self.reasons[name]:.0f} %" for name in THROTTLES if self.reasons.get(name)]
+        named = [f"{name} in {percent(self.reasons[name])}" for name in THROTTLES if self.reasons.get(name)]
         return f"throttled: {', '.join(named)} of the samples" if named else None
 
 

@@ -10,7 +10,7 @@ from benchrun.compare.references import Reference
 from benchrun.compare.verdict import Check, Verdict
 from benchrun.metrics.measure import Metrics
 from benchrun.metrics.summary import ProblemEntry, Summary
-from benchrun.metrics.telemetry import Telemetry
+from benchrun.metrics.telemetry import Telemetry, percent
 
 _COLOURS = {"pass": "green", "slow": "red", "invalid_run": "red"}
 SHOWN_PROBLEMS = 5
@@ -111,7 +111,7 @@ def telemetry_rows(found: Telemetry | None) -> list[tuple[str, str]]:
         "memory {} GiB": found.memory_gib,
     }
     said = [words.format(_short(value)) for words, value in told.items() if value is not None]
-    said += [f"{name} in {100 * share:.0f} % of the samples" for name, share in found.reasons.items()]
+    said += [f"{name} in {percent(share)} of the samples" for name, share in found.reasons.items()]
     rows = [("GPUs", f"{', '.join(said)}; {found.fault or 'not throttled'}")]
     if found.energy_j and found.tokens_per_joule:
         rows.append(("energy", f"{_short(found.tokens_per_joule)} tokens/J, {found.energy_j / 1000:,.0f} kJ of GPUs"))

@@ -70,6 +70,12 @@ def test_heat_and_supply_are_faults(bits, name):
     assert found.fault == f"throttled: {name} in 36 % of the samples"
 
 
+def test_a_fault_in_few_samples_is_not_said_to_be_in_none():
+    lines = [line(s, reasons="0x40" if s == 400 else "0x4") for s in range(501)]
+    found = summary(*lines, seconds=500.0, until=START + 500).over_all
+    assert found.fault == "throttled: hw_thermal in under 1 % of the samples"
+
+
 def test_without_a_time_in_the_log_the_window_ends_with_the_load():
     idle, load = [line(s, power="80.00") for s in (*range(5), *range(18, 40))], [line(s) for s in range(5, 18)]
     found = summary(*load, *idle, until=None).over_all
