@@ -57,6 +57,8 @@ def _gpu(row: dict[str, str]) -> Gpu:
 def name_of(device: str) -> str | None:
     """The table's name of a device as the driver calls it (``NVIDIA H100 80GB HBM3``); None if it is not listed."""
     words = device.replace("-", " ").upper().split()
+    if "MIG" in words:  # a part of a GPU, without a peak of its own
+        return None
     words += [f"{word}B" for word in words if word.endswith("G")]
     form = next((form for form in ("PCIE", "NVL") if form in words), "")
     fitting = {}

@@ -24,7 +24,7 @@ class Known:
     global_batch_size: int | None = None
     num_gpus: int | None = None
     gpu: str | None = None
-    """Name in benchrun/hardware.csv."""
+    """Name in benchrun/hardware.csv; the driver's for one that is not listed."""
     precision: str | None = None
     model: ModelShape | None = None
     task: Task = "pretrain"
@@ -41,13 +41,18 @@ def known(log: Log, given: Known) -> Known:
         "seq_length": facts.seq_length,
         "global_batch_size": printed[-1] if printed else facts.global_batch_size,
         "num_gpus": facts.num_gpus,
-        "gpu": hardware.name_of(facts.device) if facts.device else None,
+        "gpu": _gpu(facts.device) if facts.device else None,
         "precision": facts.precision,
         "task": facts.task if facts.task in get_args(Task) else None,
         "model": _model(shape(facts), given),
         "fixed_length": False if facts.variable_length else None,
     }
     return replace(given, **{key: value for key, value in said.items() if value is not None})  # type: ignore[arg-type]
+
+
+def _gpu(device: str) -> str:
+    """An unlisted one keeps its own name: it is not the GPU that the caller expects, and has no peak."""
+    return "CPU" if device == "cpu" else hardware.name_of(device) or device
 
 
 def _model(logged: ModelShape | None, given: Known) -> ModelShape | None:

@@ -130,9 +130,10 @@ def _positive(column: NDArray[Any]) -> Floats:
 
 
 def _peak_rate(known: Known) -> float:
-    """Tokens/s that need the GPU's peak, even by the convention that counts less."""
+    """Tokens/s that need the GPU's peak (the highest, of unknown precision) even by the convention that counts less."""
     gpu = hardware.gpu(known.gpu) if known.gpu else None
-    peak = gpu.peak_tflops(known.precision or "bf16") if gpu else None
+    highest = "fp8" if gpu and gpu.peak_fp8_tflops else "bf16"
+    peak = gpu.peak_tflops(known.precision or highest) if gpu else None
     if peak is None or known.model is None or not known.seq_length:
         return inf
     return peak * 1e12 / flops_per_token(known.model, known.seq_length, task=known.task).causal

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from typing import Any, Literal
 
@@ -170,9 +171,11 @@ def summarise(log: Log, *, warmup: int | None = None, given: Known | None = None
     tflops = _tflops(tokens.median, conditions)
     mfu = _mfu(conditions, tflops)
     convention = _convention(reported.median, tokens.median, conditions)
-    impossible = bool(mfu) and mfu[0].causal > 1 and conditions.precision not in FASTER_THAN_LISTED
+    # Where nobody says the precision, only what is above the highest peak is.
+    limits = _mfu(replace(conditions, precision=conditions.precision or "fp8"), tflops)
+    impossible = bool(limits) and limits[0].causal > 1 and conditions.precision not in FASTER_THAN_LISTED
     if impossible:
-        detail = f"{mfu[0].causal:.2f} of the peak of {mfu[0].divisor}: the steps cannot have been this fast"
+        detail = f"{limits[0].causal:.2f} of the peak of {limits[0].divisor}: the steps cannot have been this fast"
         notes.append(Problem("impossible_rate", None, detail))
         step_time, interval, even, tokens, tflops, mfu = None, None, None, NOTHING, None, ()
     first_loss, final_loss = _losses(values.rows)
@@ -289,7 +292,8 @@ def _other_windows(values: Measured) -> OtherWindows:
     last, early, reached = np.empty(0), np.empty(0), False
     for block in values.blocks():
         last = np.concatenate([last, block.step_time_s])[-10:]
-        early = np.append(early, block.step_time_s[(block.step >= 35) & (block.step <= 44)])
+        alone = block.interval == 1  # the mean of several steps may be of others too
+        early = np.append(early, block.step_time_s[alone & (block.step >= 35) & (block.step <= 44)])
         reached = bool(block.step[-1] >= 44)
     return OtherWindows(
         last_10_rows=_mean(last) if len(last) == 10 else None,

@@ -6,7 +6,6 @@ and cooling.
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
@@ -35,10 +34,17 @@ UNDER_LOAD = 0.5
 """A sample of this share of the largest draw and more is one under load."""
 EDGE_S = 2.0
 """So near the window's ends a sample must be: the power is taken to have been the same before and after it."""
+GAP_S = 10.0
+"""Over a longer gap between two samples nobody knows what the GPU drew."""
 COLUMNS = (
     *("sm_clock_mhz", "memory_clock_mhz", "power_w", "power_limit_w", "temperature_c", "utilisation_percent"),
     "memory_mib",
 )
+
+
+def percent(share: float) -> str:
+    """Whole percent; what was seen at all is not said to be in 0 %."""
+    return f"{100 * share:.0f} %" if share > 0.005 else "under 1 %"
 
 
 class Readings(Frozen):
@@ -91,7 +97,7 @@ class Telemetry(Readings):
     @property
     def fault(self) -> str | None:
         """What slowed the clocks down and must not, in words."""
-        named = [f"{name} in {100 * self.reasons[name]:.0f} %" for name in THROTTLES if self.reasons.get(name)]
+        named = [f"{name} in {percent(self.reasons[name])}" for name in THROTTLES if self.reasons.get(name)]
         return f"throttled: {', '.join(named)} of the samples" if named else None
 
 
@@ -122,7 +128,7 @@ class Trace:
         return Trace(self.host, self.gpu, self.time[keep], columns, reasons)
 
     def energy_j(self, start: float, end: float) -> float | None:
-        """The power's integral, by trapezoids; None where the samples do not reach from ``start`` to ``end``."""
+        """The power's integral, by trapezoids; None where samples are missing between ``start`` and ``end``."""
         power = self.columns["power_w"]
         known = ~np.isnan(power)
         time, power = self.time[known], power[known]
@@ -130,6 +136,8 @@ class Trace:
             return None
         inside = (time > start) & (time < end)
         at = np.concatenate(([start], time[inside], [end]))
+        if np.diff(at).max() > GAP_S:
+            return None
         values = np.interp(at, time, power)
         return float(np.sum(np.diff(at) * (values[1:] + values[:-1]) / 2))
 
@@ -176,9 +184,9 @@ def sampled(
 def read(host: str, text: str) -> list[Trace]:
     """The GPUs of one host's file. A line cut short, or of another form, is left out."""
     rows: dict[int, list[tuple[float, list[float], int]]] = {}
-    for line in csv.reader(text.splitlines(), skipinitialspace=True):
+    for line in text.splitlines():
         try:
-            time, gpu, *values, reasons = line
+            time, gpu, *values, reasons = (cell.strip() for cell in line.split(","))
             if len(values) == len(COLUMNS):
                 rows.setdefault(int(gpu), []).append((_seconds(time), [_number(v) for v in values], _bits(reasons)))
         except ValueError:
@@ -227,7 +235,7 @@ def _load_ends(traces: Sequence[Trace]) -> float | None:
 
 
 def _seconds(text: str) -> float:
-    return datetime.strptime(text.strip(), "%Y/%m/%d %H:%M:%S.%f").replace(tzinfo=timezone.utc).timestamp()
+    return datetime.strptime(text, "%Y/%m/%d %H:%M:%S.%f").replace(tzinfo=timezone.utc).timestamp()
 
 
 def _utc(seconds: float) -> str:

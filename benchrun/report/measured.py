@@ -10,6 +10,7 @@ import click
 from benchrun.compare.measured import MeasuredRun, load_measured, repeats
 from benchrun.compare.references import Reference, load_references
 from benchrun.metrics.bound import PASSES_IN_ORDER, Ceilings
+from benchrun.metrics.telemetry import percent
 from benchrun.recipe.spec import RunSpec
 from benchrun.report.beside import Beside, nearest, what_differs
 from benchrun.report.scaling import Curve, curves
@@ -231,7 +232,7 @@ def _state_row(group: Sequence[MeasuredRun]) -> list[str] | None:
         return None
     worst = next((fault for run in group if (fault := _fault(run))), "not throttled")
     numbers = (found.sm_clock_mhz, found.sm_clock_min_mhz, found.power_w, found.power_limit_w, found.temperature_c)
-    reasons = ", ".join(f"{name} {100 * share:.0f} %" for name, share in found.reasons.items())
+    reasons = ", ".join(f"{name} {percent(share)}" for name, share in found.reasons.items())
     shown = [_said(value, ".0f") for value in numbers]
     return [_label(group[0].spec), *shown, _said(found.memory_gib, ".1f"), reasons or "none", worst]
 

@@ -27,7 +27,7 @@ def plot_steps(values: Measured, summary: Summary, path: Path) -> None:
     axes.plot(
         steps[left_out], shown[left_out], "x", color="red", label="impossible, left out"
     ) if left_out.any() else None
-    if summary.window is not None:
+    if summary.window is not None and summary.warmup_rows_dropped:
         axes.axvspan(steps[0], summary.window.first_step, color="0.9", label="warm-up, dropped")
     middle = summary.step_time_s.median if summary.step_time_s else summary.tokens_per_s_per_gpu.median
     if middle is not None:

@@ -58,7 +58,8 @@ def _published(entry: Reference) -> str:
     """The number as it was printed, and at which scale."""
     gpus = f" on {entry.key.num_gpus}" if entry.key.num_gpus else ""
     batch = f", GBS {entry.key.gbs}" if entry.key.gbs else ""
-    return f"{entry.value:g} {entry.unit}{gpus}{batch}"
+    what = ", FSDP over 3D parallelism" if entry.metric == "fsdp_over_3d" else ""
+    return f"{entry.value:g} {entry.unit}{what}{gpus}{batch}"
 
 
 def _counts(entry: Reference) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from statistics import median
@@ -27,21 +27,21 @@ class Curve:
 
 def curves(groups: Sequence[Sequence[MeasuredRun]]) -> list[Curve]:
     """Every curve there is among ``groups`` of repeats."""
-    found: dict[tuple[str, Hashable], dict[int, Sequence[MeasuredRun]]] = {}
+    found: dict[tuple[str, Fraction, str], dict[int, Sequence[MeasuredRun]]] = {}
     for group in groups:
         spec = group[0].spec
         if not _rates(group):
             continue
         for kind, batch in (("weak", Fraction(spec.gbs, spec.num_gpus)), ("strong", Fraction(spec.gbs))):
-            found.setdefault((kind, (batch, *_same(spec))), {})[spec.num_gpus] = group
-    return [_curve(kind, by_count) for (kind, _), by_count in found.items() if len(by_count) > 1]
+            found.setdefault((kind, batch, _same(spec)), {})[spec.num_gpus] = group
+    return [_curve(kind, by_count) for (kind, *_), by_count in found.items() if len(by_count) > 1]
 
 
-def _same(spec: RunSpec) -> tuple[Hashable, ...]:
-    """What does not change along a curve."""
-    where = (spec.recipe, spec.framework, spec.gpu, spec.precision, spec.seq_length, spec.mbs)
-    training = spec.training.model_dump_json(exclude={"steps", "ceilings", "breakdown"})
-    return *where, spec.model.model_dump_json(), spec.layout.model_dump_json(), training
+def _same(spec: RunSpec) -> str:
+    """What does not change along a curve: all that makes a point but its size; how many steps it took is no matter."""
+    training = spec.training.model_copy(update={"steps": 1})
+    size = {"num_gpus": 1, "dp": 1, "gbs": 1, "num_microbatches": 1}
+    return spec.model_copy(update={**size, "training": training}).identity()
 
 
 def _curve(kind: str, by_count: dict[int, Sequence[MeasuredRun]]) -> Curve:

@@ -10,7 +10,7 @@ from benchrun.compare.references import Reference
 from benchrun.compare.verdict import Check, Verdict
 from benchrun.metrics.measure import Metrics
 from benchrun.metrics.summary import ProblemEntry, Summary
-from benchrun.metrics.telemetry import Telemetry
+from benchrun.metrics.telemetry import Telemetry, percent
 
 _COLOURS = {"pass": "green", "slow": "red", "invalid_run": "red"}
 SHOWN_PROBLEMS = 5
@@ -65,7 +65,8 @@ def check_line(check: Check) -> str:
     if check.metric == "final_loss":
         return f"final loss {check.value:.4f}, reference {reference_line(check.reference)}"
     digits = 4 if check.value < 1 else 3
-    line = f"{check.value:.{digits}g} {check.reference.unit}, reference {reference_line(check.reference)}"
+    value = f"{check.value:.0f}" if check.value >= 100 else f"{check.value:.{digits}g}"
+    line = f"{value} {check.reference.unit}, reference {reference_line(check.reference)}"
     if check.differs:
         line += "; differs: " + ", ".join(f"{d.key} {d.theirs} -> {d.ours}" for d in check.differs)
     return line
@@ -110,7 +111,7 @@ def telemetry_rows(found: Telemetry | None) -> list[tuple[str, str]]:
         "memory {} GiB": found.memory_gib,
     }
     said = [words.format(_short(value)) for words, value in told.items() if value is not None]
-    said += [f"{name} in {100 * share:.0f} % of the samples" for name, share in found.reasons.items()]
+    said += [f"{name} in {percent(share)} of the samples" for name, share in found.reasons.items()]
     rows = [("GPUs", f"{', '.join(said)}; {found.fault or 'not throttled'}")]
     if found.energy_j and found.tokens_per_joule:
         rows.append(("energy", f"{_short(found.tokens_per_joule)} tokens/J, {found.energy_j / 1000:,.0f} kJ of GPUs"))
@@ -171,7 +172,7 @@ def problem_rows(problems: Iterable[ProblemEntry]) -> list[tuple[str, str]]:
     listed = list(problems)
     rows = [(entry.kind, f"{_place(entry)}{entry.detail}") for entry in listed[:SHOWN_PROBLEMS]]
     more = len(listed) - SHOWN_PROBLEMS
-    return [*rows, ("", f"and {more} more problems")] if more > 0 else rows
+    return [*rows, ("", f"and {more} more problem{'s' if more > 1 else ''}")] if more > 0 else rows
 
 
 def _place(entry: ProblemEntry) -> str:

@@ -40,6 +40,14 @@ def test_one_side_alone_gives_no_ratio():
     assert lines([spec for spec in SUITE if (spec.layout.fsdp > 1) == (spec.num_gpus > 8)], 2.5) == []
 
 
+def test_the_fastest_layout_of_a_side_counts_by_the_median_of_its_repeats():
+    other, fsdp = sorted(SUITE[:2], key=lambda spec: spec.layout.fsdp)
+    slower = other.model_copy(update={"mbs": 2 * other.mbs})
+    runs = [(fsdp, 2.0), (other, 1.8), (other, 2.0), (other, 2.2), (slower, 8.0), (slower, 8.0)]
+    (line,) = fsdp_over_3d([result(*run) for run in runs], ())
+    assert line.startswith("FSDP reached 1.00 of")
+
+
 def test_an_invalid_run_is_no_side_of_it():
     sides = [result(spec, 2.0) for spec in SUITE[:2]]
     wrong = judge(conditions(SUITE[0]), [sides[0].metrics], (), ending="failed")

@@ -196,6 +196,7 @@ def test_a_measured_run_judges_where_nothing_published_does(kept, tmp_path, monk
     ("otherwise", "says"),
     [
         ({"device": "NVIDIA H200"}, "the log says gpu H200, the run was to have H100"),
+        ({"device": "NVIDIA L40S"}, "the log says gpu NVIDIA L40S, the run was to have H100"),
         ({"device": "NVIDIA H100 PCIe"}, "the log says gpu H100-PCIe, the run was to have H100"),
         ({"num_gpus": 4}, "num_gpus 4, the run was to have 8"),
         ({"precision": "fp8"}, "precision fp8, the run was to have bf16"),
@@ -303,14 +304,18 @@ def test_a_number_of_another_generation_stands_beside_nothing():
 def test_runs_that_differ_in_their_gpus_alone_are_a_curve(kept):
     run = load_measured(kept[0][0].path.parent)[0]
 
-    def on(gpus, gbs, rate):
-        spec = run.spec.model_copy(update={"num_gpus": gpus, "gbs": gbs})
+    def on(gpus, gbs, rate, **otherwise):
+        spec = run.spec.model_copy(update={"num_gpus": gpus, "gbs": gbs, **otherwise})
         speed = run.metrics.tokens_per_s_per_gpu.model_copy(update={"median": rate})
         return [replace(run, spec=spec, metrics=run.metrics.model_copy(update={"tokens_per_s_per_gpu": speed}))]
 
     found = curves([on(4, 64, 98.0), on(1, 16, 100.0), on(2, 64, 99.0), on(8, 32, 1.0)])
     said = [(curve.kind, curve.batches, curve.rates) for curve in found]
     assert said == [("weak", (16, 64), {1: 100.0, 4: 98.0}), ("strong", (64,), {2: 99.0, 4: 98.0})]
+    ones = [on(1, 16, 100.0), on(2, 32, 99.0)]
+    for otherwise in ({"image": "another"}, {"env": {"NCCL_ALGO": "Ring"}}, {"num_nodes": 2}):
+        (found,) = curves([*ones, on(2, 32, 90.0, **otherwise)])
+        assert found.rates == {1: 100.0, 2: 99.0}
 
 
 def test_the_page_is_in_step_with_what_is_kept():

@@ -14,7 +14,7 @@ from benchrun.metrics.measure import measure
 from benchrun.parse import Log, Problem, Rows, Step
 from benchrun.recipe.resolve import resolve
 from benchrun.recipe.select import Request
-from benchrun.report.terminal import verdict_view
+from benchrun.report.terminal import check_line, verdict_view
 
 STEPS = 50
 
@@ -260,3 +260,13 @@ def test_a_row_that_is_no_entry_is_named_with_its_line(tmp_path):
         load(tmp_path)
     assert error.value.where.endswith("x.csv:3")
     assert "value" in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [(16086.4, "16086"), (744.4, "744"), (9.347, "9.35"), (0.08244, "0.08244"), (1234567.0, "1234567")],
+)
+def test_a_number_stands_beside_its_reference_as_people_write_it(value, said):
+    spec = llama(8, "bf16")
+    check = verdict(spec, run(spec, published(spec))).checks[0].model_copy(update={"value": value})
+    assert check_line(check).startswith(f"{said} {check.reference.unit}, reference ")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from benchrun import hardware
@@ -68,6 +70,19 @@ def test_a_step_above_the_peak_is_left_out_and_a_run_above_it_gives_no_number():
     assert [problem.kind for problem in whole.problems] == ["impossible_rate"]
 
 
+def test_what_only_fp8_reaches_is_possible_where_nobody_says_the_precision():
+    """At 6.2 s a step it is 1.10 of H100's BF16 peak."""
+    times, unknown = [6.2] * 50, replace(GIVEN, precision=None)
+    assert summarise(log(times), given=GIVEN).step_time_s is None
+    found = summarise(log(times), given=unknown)
+    assert (found.problems, found.step_time_s.median) == ((), 6.2)
+    assert [mfu.divisor for mfu in found.mfu] == ["H100 bf16 dense"]
+    beyond = summarise(log([3.0] * 50), given=unknown)
+    assert beyond.problems[0].detail.startswith("1.14 of the peak of H100 fp8 dense")
+    mixed = summarise(log([6.2] * 40 + [7.0] * 60), given=unknown)  # 0.97 of BF16's
+    assert mixed.problems == ()
+
+
 def test_steps_of_another_batch_are_not_impossible():
     times, batches = [4.0] * 20 + [16.0] * 60, [32] * 20 + [128] * 60
     assert summarise(log(times, global_batch_size=batches)).problems == ()
@@ -78,6 +93,8 @@ def test_windows_of_others_are_shown_beside_ours():
     times = [2.0] * 5 + [1.0] * 30 + [1.5] * 10 + [1.1] * 55
     windows = summarise(log(times)).other_windows
     assert (windows.last_10_rows, windows.steps_35_to_44) == (pytest.approx(1.1), pytest.approx(1.45))
+    rows = Rows(Step(n, times[n - 1], n, interval=10) for n in range(10, 101, 10))
+    assert summarise(Log("x.log", "megatron-lm", rows, Facts())).other_windows.steps_35_to_44 is None
     short = summarise(log([1.0] * 9)).other_windows
     assert (short.last_10_rows, short.steps_35_to_44) == (None, None)
 
@@ -95,6 +112,13 @@ def test_the_log_is_believed_before_the_caller():
     found = known(log([1.0] * 5, facts=facts, global_batch_size=[64] * 5), GIVEN)
     assert (found.seq_length, found.num_gpus, found.gpu, found.precision) == (4096, 16, "H200", "fp8")
     assert (found.global_batch_size, found.model) == (64, LLAMA31_8B)
+
+
+@pytest.mark.parametrize("device", ["NVIDIA L40S", "NVIDIA H100 80GB HBM3 MIG 3g.40gb"])
+def test_a_gpu_that_is_not_listed_has_no_peak_whatever_the_caller_expects(device):
+    found = summarise(log([12.91] * 50, facts=Facts(planned_steps=50, device=device)), given=GIVEN)
+    assert (found.gpu, found.mfu) == (device, ())
+    assert found.tflops_per_gpu is not None
 
 
 def test_a_model_that_the_dimensions_do_not_describe_is_none():
@@ -126,6 +150,7 @@ def test_a_model_that_the_dimensions_do_not_describe_is_none():
         ("NVIDIA A100-SXM4-80GB", "A100"),
         ("NVIDIA A100-SXM4-40GB", "A100-40GB"),
         ("NVIDIA B200", "B200"),
+        ("NVIDIA H100 80GB HBM3 MIG 1g.10gb", None),
         ("NVIDIA GeForce RTX 5090", None),
         ("cpu", None),
     ],

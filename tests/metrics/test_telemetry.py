@@ -70,6 +70,12 @@ def test_heat_and_supply_are_faults(bits, name):
     assert found.fault == f"throttled: {name} in 36 % of the samples"
 
 
+def test_a_fault_in_few_samples_is_not_said_to_be_in_none():
+    lines = [line(s, reasons="0x40" if s == 400 else "0x4") for s in range(501)]
+    found = summary(*lines, seconds=500.0, until=START + 500).over_all
+    assert found.fault == "throttled: hw_thermal in under 1 % of the samples"
+
+
 def test_without_a_time_in_the_log_the_window_ends_with_the_load():
     idle, load = [line(s, power="80.00") for s in (*range(5), *range(18, 40))], [line(s) for s in range(5, 18)]
     found = summary(*load, *idle, until=None).over_all
@@ -91,6 +97,20 @@ def test_no_energy_where_a_gpu_was_not_sampled_throughout():
     assert (found.gpus, found.energy_j, found.tokens_per_joule) == (1, None, None)
     assert found.power_w == pytest.approx(600)
     assert summary(*(line(s) for s in range(31)), gpus=2).over_all.energy_j is None
+
+
+def test_no_energy_where_samples_are_missing_in_the_middle():
+    found = summary(*(line(s) for s in range(41) if not 12 < s < 24), seconds=20.0, until=START + 30).over_all
+    assert (found.gpus, found.energy_j, found.tokens_per_joule) == (0, None, None)
+    assert found.power_w == pytest.approx(600)
+    short = summary(*(line(s) for s in range(31) if not 12 < s < 16)).over_all
+    assert short.energy_j == pytest.approx(6000)
+
+
+def test_what_a_node_left_on_its_disk_when_it_lost_power_is_left_out():
+    nothing = "\0" * 200_000  # a page that was never written
+    found = summary(*(line(s) for s in range(31)), nothing, f'"{line(31)}').over_all
+    assert found.energy_j == pytest.approx(6000)
 
 
 def test_half_a_line_and_what_a_gpu_does_not_tell_are_left_out():

@@ -26,7 +26,8 @@ export SLURM_CONF=$DIR/etc/slurm.conf PATH=$PATH:/usr/sbin:/sbin
 
 install_packages() {
   local need=()
-  command -v slurmctld slurmd sinfo slurmdbd munged mariadbd ip >/dev/null && return 0
+  # type wants every one of them; command -v is content with any.
+  type slurmctld slurmd sinfo slurmdbd munged mariadbd ip >/dev/null 2>&1 && return 0
   need=(slurmctld slurmd slurm-client slurmdbd munge mariadb-server-core mariadb-client-core iproute2)
   say "apt-get install ${need[*]}"
   # Debian starts a daemon when it installs one, unless this file says no.

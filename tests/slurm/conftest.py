@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -47,6 +48,7 @@ class User:
         path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
         self.env = {**os.environ, "SLURM_CONF": conf, "BENCHRUN_RESULTS": str(results), "PATH": path}
         self.runs = results / "runs"
+        self.launchers: list[subprocess.Popen[str]] = []
 
     def call(self, *args: str, check: bool = True, **env: str) -> subprocess.CompletedProcess[str]:
         """Run ``benchrun ARGS``."""
@@ -79,6 +81,7 @@ class User:
         # A shell starts background jobs with SIGINT ignored, and so would this be.
         heard = functools.partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
         launcher = subprocess.Popen(command, env=self.env, stdout=pipe, stderr=pipe, text=True, preexec_fn=heard)
+        self.launchers.append(launcher)
         return launcher, launcher.stdout.readline().strip()
 
     def status(self, run: str) -> dict:
@@ -95,6 +98,28 @@ class User:
             assert time.monotonic() < end, f"still {row} after {deadline_s} s"
             time.sleep(1)
 
+    def log(self, run: str) -> str:
+        """What a run has printed so far."""
+        path = self.runs / run / "stdout.log"
+        return path.read_text() if path.exists() else ""
+
+    def until(self, holds: Callable[[], bool], deadline_s: float = 60) -> None:
+        """Wait until something holds, at most until the deadline."""
+        end = time.monotonic() + deadline_s
+        while not holds():
+            assert time.monotonic() < end, f"not so after {deadline_s} s"
+            time.sleep(0.2)
+
+    def leave(self) -> None:
+        """End what a failed test left behind: launchers, and jobs that would hold the nodes."""
+        for launcher in self.launchers:
+            if launcher.poll() is None:
+                launcher.kill()
+            launcher.communicate()
+        jobs = (line.split() for line in self.slurm("squeue", "--noheader", "--format=%i %j").splitlines())
+        if mine := [job for job, name in jobs if (self.runs / name).exists()]:
+            self.slurm("scancel", *mine)
+
     def slurm(self, *command: str) -> str:
         """One of Slurm's own commands."""
         return subprocess.run(command, env=self.env, capture_output=True, text=True, check=True).stdout
@@ -102,7 +127,9 @@ class User:
 
 @pytest.fixture(scope="session")
 def user(slurm, tmp_path_factory):
-    return User(slurm, tmp_path_factory.mktemp("results"))
+    found = User(slurm, tmp_path_factory.mktemp("results"))
+    yield found
+    found.leave()
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@
 set -euo pipefail
 dir=$1
 [ ! -e "$dir/.ready" ] || exit 0
-command -v ch-run debootstrap >/dev/null ||
+type ch-run debootstrap >/dev/null 2>&1 ||
   apt-get -qq install -y --no-install-recommends charliecloud debootstrap >/dev/null
 rm -rf "$dir"
 mkdir -p "$dir"

@@ -48,10 +48,6 @@ def runs(user):
     }  # fmt: skip
 
 
-def log(user, run):
-    return (user.runs / run / "stdout.log").read_text()
-
-
 def test_two_nodes_train_with_tensor_and_data_parallelism(user, runs):
     row = user.wait(runs["dense"], 150)
     assert (row["state"], row["last_step"]) == ("completed", 20)
@@ -71,7 +67,7 @@ def test_two_nodes_train_with_expert_parallelism(user, runs):
 def test_gpus_are_asked_for_in_the_header_and_given_to_the_ranks(user, runs):
     user.wait(runs["gpus"], 60)
     assert "#SBATCH --gres=gpu:2\n" in (user.runs / runs["gpus"] / "job.sh").read_text()
-    assert {"rank 0 sees 0,1", "rank 1 sees 0,1"} <= set(log(user, runs["gpus"]).splitlines())
+    assert {"rank 0 sees 0,1", "rank 1 sees 0,1"} <= set(user.log(runs["gpus"]).splitlines())
 
 
 def test_a_job_that_nobody_knows_any_more_is_not_running(user, runs):
@@ -130,22 +126,21 @@ def test_exit_code_0_without_the_planned_steps_is_incomplete(user, runs):
 
 def test_a_token_reaches_the_ranks_and_no_file(user, runs):
     user.wait(runs["token"], 60)
-    assert "the rank has it" in log(user, runs["token"])
+    assert "the rank has it" in user.log(runs["token"])
     found = [p for p in (user.runs / runs["token"]).rglob("*") if p.is_file() and TOKEN.encode() in p.read_bytes()]
     assert not found
 
 
 def test_a_restarted_job_is_no_measurement(user, runs):
     job = user.wait(runs["requeue"], 60, "running")["job"]
-    while "life 0" not in log(user, runs["requeue"]):
-        time.sleep(0.2)
+    user.until(lambda: "life 0" in user.log(runs["requeue"]))
     user.slurm("scontrol", "requeue", job)
     user.wait(runs["requeue"], 60, "pending")
     time.sleep(2)  # Slurm waits two minutes: a node refuses a job in the second in which it was killed there
     user.slurm("scontrol", "update", f"jobid={job}", "starttime=now")
     row = user.wait(runs["requeue"], 180)
     assert row["state"] == "requeued"
-    assert "life 1" in log(user, runs["requeue"])
+    assert "life 1" in user.log(runs["requeue"])
 
 
 def test_the_time_limit(user, runs):

@@ -7,7 +7,6 @@ import os
 import re
 import shutil
 import signal
-import time
 from concurrent.futures import ThreadPoolExecutor
 
 from .conftest import POINT
@@ -61,8 +60,7 @@ def test_a_job_taken_by_an_sbatch_whose_answer_was_lost_is_found(user, tmp_path)
 
 def test_ctrl_c_leaves_the_job_running_and_says_how_to_come_back(user):
     launcher, run = user.follow(SLEEP)
-    user.wait(run, 60, "running")
-    time.sleep(1)
+    user.until(lambda: "started" in user.log(run))
     os.kill(launcher.pid, signal.SIGINT)
     _, said = launcher.communicate(timeout=30)
     assert launcher.returncode == 130
@@ -73,11 +71,12 @@ def test_ctrl_c_leaves_the_job_running_and_says_how_to_come_back(user):
 
 
 def test_what_sbatch_refuses_is_said_with_its_words_and_exit_code_3(user):
+    before = set(user.runs.iterdir())
     result = user.call("launch", *POINT, "--set=cluster.partition=nowhere", check=False)
     assert result.returncode == 3
     assert "invalid partition" in result.stderr
-    newest = max(user.runs.iterdir(), key=lambda path: path.stat().st_mtime)
-    row = user.status(newest.name)
+    (refused,) = set(user.runs.iterdir()) - before
+    row = user.status(refused.name)
     assert (row["state"], row["ended"]) == ("launch_failed", True)
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 from .conftest import POINT
 
 UNTIL_GO = "echo started; until [ -e go ]; do sleep 0.2; done"
@@ -54,8 +52,7 @@ def test_slurmdbd_down_the_queue_and_the_jobs_own_files_are_enough(user, cluster
 
 def test_a_node_that_loses_power(user, cluster):
     run = user.program("tiny-llama", 2, SLEEP, "cluster.gpus_per_node=1", "cluster.nodelist=n3")
-    user.wait(run, 60, "running")
-    time.sleep(1)
+    user.until(lambda: "started" in user.log(run))
     cluster("fail", "n3")
     try:
         row = user.wait(run, 120)

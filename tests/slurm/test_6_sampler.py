@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 
 from benchrun.metrics.telemetry import read
 
@@ -43,7 +42,4 @@ def test_every_node_is_sampled_beside_its_ranks_and_the_exit_code_stays(user):
     assert len(traces) == 2
     assert all(len(found) == 1 and len(found[0].time) > 2 for found in traces.values())
     assert "telemetry" not in (folder / "stderr.log").read_text()
-    end = time.monotonic() + 60
-    while user.slurm("squeue", "--noheader", f"--name={run}"):
-        assert time.monotonic() < end, "its step holds the nodes"
-        time.sleep(1)
+    user.until(lambda: not user.slurm("squeue", "--noheader", f"--name={run}"))  # its step does not hold the nodes
