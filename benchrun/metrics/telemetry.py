@@ -145,20 +145,21 @@ class Trace:
 def sampled(
     files: Mapping[str, str], *, num_gpus: int, seconds: float, tokens: float, until: float | None = None
 ) -> Sampled | None:
-    """The window's telemetry from the text of each host's file; None where nothing was sampled in it.
+    """The window's telemetry from the text of each host's file; None where nothing was sampled in it of the run alone.
 
     The window is the ``seconds`` before ``until`` (seconds since 1970: when the last step was made, by the log), or
-    before the last sample under load; ``tokens`` were trained in it. Of more GPUs than the run had, those that drew
-    most.
+    before the last sample under load; ``tokens`` were trained in it. Of more GPUs than the run had, those under
+    load in it: where others were too, nobody knows which were the run's.
     """
     traces = [trace for host, text in sorted(files.items()) for trace in read(host, text)]
-    if len(traces) > num_gpus:
-        traces = sorted(traces, key=lambda t: -float(np.nanmax(t.columns["power_w"], initial=0)))[:num_gpus]
-        traces.sort(key=lambda t: (t.host, t.gpu))
     end = until if until is not None else _load_ends(traces)
     if end is None or seconds <= 0:
         return None
     start = end - seconds
+    if len(traces) > num_gpus:
+        traces = _under_load(traces, start, end)
+        if len(traces) > num_gpus:
+            return None
     inside = [trace.within(start, end) for trace in traces]
     if not any(len(trace.time) for trace in inside):
         return None
@@ -225,6 +226,13 @@ def _readings(traces: Sequence[Trace]) -> dict[str, Any]:
         "reasons": {name: share for name, share in named.items() if share},
         "throttled": sum(bool(each & fault) for each in bits) / len(bits),
     }
+
+
+def _under_load(traces: Sequence[Trace], start: float, end: float) -> list[Trace]:
+    """Those that drew at least a share of the largest mean from ``start`` to ``end``."""
+    power = [trace.within(start, end).columns["power_w"] for trace in traces]
+    means = [float(np.nansum(watts)) / max(len(watts), 1) for watts in power]
+    return [trace for trace, mean in zip(traces, means, strict=True) if mean >= UNDER_LOAD * max(means)]
 
 
 def _load_ends(traces: Sequence[Trace]) -> float | None:

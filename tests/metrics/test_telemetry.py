@@ -99,6 +99,21 @@ def test_no_energy_where_a_gpu_was_not_sampled_throughout():
     assert summary(*(line(s) for s in range(31)), gpus=2).over_all.energy_j is None
 
 
+def test_a_neighbour_s_gpu_that_worked_before_the_window_is_left_out():
+    neighbour = [line(s, gpu=0, power="690.00" if s < 9 else "70.00") for s in range(31)]
+    ours = [line(s, gpu=1) for s in range(31)]
+    found = summary(*neighbour, *ours)
+    assert [each.gpu for each in found.gpus] == [1]
+    assert found.over_all.energy_j == pytest.approx(6000)
+
+
+def test_gpus_that_cannot_be_told_from_a_neighbour_s_give_nothing():
+    """Where another run works on the same node, the one that draws a watt more is not the run's for that."""
+    both = [line(s, gpu, power=f"{690 + gpu}.00") for s in range(31) for gpu in range(2)]
+    assert summary(*both) is None
+    assert summary(*both, gpus=2).over_all.gpus == 2
+
+
 def test_no_energy_where_samples_are_missing_in_the_middle():
     found = summary(*(line(s) for s in range(41) if not 12 < s < 24), seconds=20.0, until=START + 30).over_all
     assert (found.gpus, found.energy_j, found.tokens_per_joule) == (0, None, None)
