@@ -74,6 +74,19 @@ def test_an_older_driver_is_asked_for_the_reasons_by_their_older_name(job, monke
     assert [len(read("x", text)) for text in run.telemetry().values()] == [1]
 
 
+@pytest.mark.parametrize(
+    ("visible", "refused", "asked"),
+    [("", False, ""), ("2,3", False, "--id=2,3"), ("MIG-1/2/3", True, "")],
+)
+def test_of_a_shared_node_the_jobs_own_gpus_are_sampled(job, tmp_path, monkeypatch, visible, refused, asked):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    refuse = f'case "$*" in *--id=*) {"exit 6" if refused else ":"} ;; esac\n'
+    note = f'case "$*" in *--loop=1*) echo "$1" >{tmp_path}/asked ;; esac\n'
+    job(SAMPLED, smi=refuse + note + SAMPLES)
+    first = (tmp_path / "asked").read_text().strip()
+    assert first == asked or (not asked and first.startswith("--query-gpu="))
+
+
 def test_a_sampler_that_fails_changes_nothing(job):
     run, end = job(
         "until grep -q NVML telemetry/errors; do sleep 0.05; done", smi="echo Failed to initialize NVML >&2; exit 9"
