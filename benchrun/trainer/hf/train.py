@@ -8,20 +8,13 @@ from typing import Any
 import torch
 from torch.distributed.tensor import DTensor
 from torch.utils.data import DataLoader
+from transformers import Trainer, TrainerCallback, TrainingArguments
+from transformers.trainer_callback import PrinterCallback
 
 from benchrun.errors import UserError
 from benchrun.recipe.spec import RunSpec
 from benchrun.trainer import breakdown, ceiling, garbage, log, ranks
 from benchrun.trainer.data import order
-
-try:
-    from transformers import Trainer, TrainerCallback, TrainingArguments
-    from transformers.trainer_callback import PrinterCallback
-except ImportError as error:
-    raise UserError(
-        f"framework hf: {error}", hint="pip install 'benchrun[hf]', or an image with transformers, peft and accelerate"
-    ) from error
-
 from benchrun.trainer.hf.data import dataset
 from benchrun.trainer.hf.model import build_model
 
