@@ -53,7 +53,7 @@ def finish(process):
 
 def start_ranks(path, ranks, port, **env):
     """All ranks of a run, as srun starts them: only Slurm's variables and where to meet."""
-    meet = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "SLURM_NTASKS": str(ranks)}
+    meet = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "SLURM_STEP_NUM_TASKS": str(ranks)}
     return [start(path, **meet, SLURM_PROCID=str(r), SLURM_LOCALID=str(r), **env) for r in range(ranks)]
 
 

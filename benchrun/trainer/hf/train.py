@@ -46,8 +46,7 @@ def train(spec: RunSpec) -> None:
 
 
 def _refuse_impossible(spec: RunSpec) -> None:
-    if spec.gpu != "CPU" and not torch.cuda.is_available():
-        raise UserError(f"the run is for {spec.gpu}, and this node has no usable GPU")
+    ranks.refuse_without_gpu(spec)
     if spec.gpu == "CPU" and spec.num_gpus > 1 and tuple(map(int, torch.__version__.split(".")[:2])) < (2, 11):
         # Seen with 2.8 over gloo: the gradients' sum where their mean belongs. 2.11 and 2.13 are right.
         raise UserError(f"several CPU ranks need torch 2.11 or newer, this is {torch.__version__}")
