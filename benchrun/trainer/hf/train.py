@@ -14,7 +14,7 @@ from transformers.trainer_callback import PrinterCallback
 from benchrun.errors import UserError
 from benchrun.recipe.spec import RunSpec
 from benchrun.trainer import breakdown, ceiling, garbage, log, ranks
-from benchrun.trainer.data import order
+from benchrun.trainer.data import num_workers, order
 from benchrun.trainer.hf.data import dataset
 from benchrun.trainer.hf.model import build_model
 
@@ -25,7 +25,8 @@ def train(spec: RunSpec) -> None:
     here = ranks.place()
     device = ranks.start_process_group(spec)
     if here.rank == 0:
-        packages = {name: log.version(name) for name in ("transformers", "peft", "accelerate")}
+        packages = {name: log.version(name) for name in ("transformers", "accelerate")}
+        packages["peft"] = log.version("peft") if spec.task == "lora" else None
         log.say(log.configuration(spec, "transformers", "the same at every number of ranks", packages))
     ceiling.measure(spec, {"dp": torch.distributed.group.WORLD})
     samples = dataset(spec)
@@ -108,7 +109,7 @@ class _Trainer(Trainer):
         return DataLoader(
             self.train_dataset,
             batch_sampler=order(spec, ranks.place().rank)[which],
-            num_workers=spec.data.num_workers if spec.data.kind != "mock" else 0,
+            num_workers=num_workers(spec),
             pin_memory=spec.gpu != "CPU",
         )
 
