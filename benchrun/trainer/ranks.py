@@ -67,6 +67,8 @@ def prepare_process(spec: RunSpec) -> None:
         os.environ.setdefault("OMP_NUM_THREADS", "1")
         # Each rank would say four times that it has neither Apex nor transformer-engine; the log says it once.
         warnings.filterwarnings("ignore", message=r".*(Apex|Transformer Engine).*not installed")
+        # megatron.core 0.16 says so of its own default.
+        warnings.filterwarnings("ignore", message="full scope is deprecated")
         warnings.filterwarnings("ignore", category=FutureWarning, module=r"torch\.distributed")
         warnings.filterwarnings("ignore", message=r"The \.grad attribute of a Tensor that is not a leaf")
 

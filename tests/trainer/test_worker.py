@@ -104,6 +104,7 @@ def test_two_runs_of_one_process_share_a_machine(write):
     path = write(spec_for(1))
     for code, out, err in map(finish, [start(path), start(path)]):
         assert code == 0, err
+        assert "Warning" not in err
         assert out.count("lm loss") == 4
 
 
