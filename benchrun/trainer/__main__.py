@@ -9,11 +9,11 @@ from benchrun.trainer import entry, ranks
 def main(spec: RunSpec) -> None:
     """Train one rank's part."""
     ranks.prepare_process(spec)
-    from benchrun.trainer import shims
+    with entry.packages("megatron-core", "pip install 'benchrun[train]', or an image with megatron-core"):
+        from benchrun.trainer import shims
 
-    shims.install()
-    from benchrun.trainer.train import train
-
+        shims.install()
+        from benchrun.trainer.train import train
     train(spec)
 
 

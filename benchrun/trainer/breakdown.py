@@ -48,13 +48,17 @@ def measure(spec: RunSpec, step: Callable[[], Any]) -> None:
         if event.device_type == device
     ]
     found = {"step_s": seconds, **{name: microseconds / 1e6 for name, microseconds in split(kernels).items()}}
-    mean = _mean(list(found.values()), "cuda" if gpu else "cpu")
+    *mean, saw = _mean([*found.values(), float(bool(kernels))], "cuda" if gpu else "cpu")
     document = {name: round(value, 6) for name, value in zip(found, mean, strict=True)}
     busy = sum(document[f"{name}_s"] for name in FIRST)
     document["idle_s"] = round(max(document["step_s"] - busy, 0.0), 6)
-    if ranks.place().rank == 0:
-        Path(FILE).write_text(json.dumps({"schema_version": 1, **document}, indent=2) + "\n")
-        log.say(f"benchrun breakdown: {json.dumps(document)}")
+    if ranks.place().rank != 0:
+        return
+    if saw < 1:  # the step would seem to have waited for nothing
+        log.say("benchrun: no breakdown, the profiler saw no kernel; another one may hold the GPU's counters")
+        return
+    Path(FILE).write_text(json.dumps({"schema_version": 1, **document}, indent=2) + "\n")
+    log.say(f"benchrun breakdown: {json.dumps(document)}")
 
 
 def kind(name: str) -> str:

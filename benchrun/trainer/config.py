@@ -13,6 +13,7 @@ from megatron.core.transformer import TransformerConfig
 from benchrun.errors import UserError
 from benchrun.model import ModelShape
 from benchrun.recipe.spec import RunSpec
+from benchrun.trainer import ranks
 
 
 def has_transformer_engine() -> bool:
@@ -22,8 +23,7 @@ def has_transformer_engine() -> bool:
 
 def refuse_impossible(spec: RunSpec) -> None:
     """What this process lacks. megatron.core takes fp8 without transformer-engine and trains in BF16, silently."""
-    if spec.gpu != "CPU" and not torch.cuda.is_available():
-        raise UserError(f"the run is for {spec.gpu}, and this node has no usable GPU")
+    ranks.refuse_without_gpu(spec)
     if has_transformer_engine():
         known = {field.name for field in fields(TransformerConfig)}
         if spec.training.cuda_graphs != "none" and "cuda_graph_modules" not in known:

@@ -41,13 +41,22 @@ def batches(spec: RunSpec, samples: Dataset, dp_rank: int, positions: Tensor) ->
     loader = DataLoader(
         samples,
         batch_sampler=order(spec, dp_rank),
-        # Mock tokens cost less than handing them over between processes.
-        num_workers=spec.data.num_workers if spec.data.kind != "mock" else 0,
+        num_workers=num_workers(spec),
         pin_memory=gpu,
         collate_fn=partial(_held, positions),
     )
     for batch in loader:
         yield {**batch, "position_ids": position_ids}
+
+
+def num_workers(spec: RunSpec) -> int:
+    """Loader processes of a rank. Mock tokens cost less than handing them over between processes."""
+    return spec.data.num_workers if spec.data.kind != "mock" else 0
+
+
+def data_folder(spec: RunSpec) -> Path:
+    """Where the job has put the run's data set."""
+    return Path(os.environ.get("BENCHRUN_DATA", "../../data")) / spec.data_set
 
 
 def _held(positions: Tensor, samples: list[dict[str, Tensor]]) -> dict[str, Tensor]:
@@ -93,7 +102,7 @@ def _indexed(spec: RunSpec) -> Dataset:
 
 def _prefix(spec: RunSpec) -> Path:
     """Where the data set lies, without suffix. UserError if it is not the one that the spec names."""
-    prefix = Path(os.environ.get("BENCHRUN_DATA", "../../data")) / spec.data_set / "tokens"
+    prefix = data_folder(spec) / "tokens"
     manifest = prefix.with_suffix(".json")
     try:
         said: dict[str, Any] = json.loads(manifest.read_text())

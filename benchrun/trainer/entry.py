@@ -6,7 +6,8 @@ import argparse
 import os
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NoReturn
 
@@ -18,22 +19,34 @@ from benchrun.recipe.spec import RunSpec
 
 def run(module: str, about: str | None, train: Callable[[RunSpec], None]) -> NoReturn:
     """Be ``python -m module --spec spec.json``: train this rank's part and end the process."""
-    try:
-        parser = argparse.ArgumentParser(prog=f"python -m {module}", description=about)
-        parser.add_argument("--spec", type=Path, required=True, help="spec.json of the run")
-        train(_read(parser.parse_args().spec))
-        code = 0
-    except SystemExit:
-        raise  # from the command line's parser, which has said why
-    except BenchrunError as error:
-        print(f"error: {error}", file=sys.stderr, flush=True)  # noqa: T201
-        code = error.exit_code
-    except BaseException:
-        print(f"rank {os.environ.get('RANK', '0')} failed:\n{traceback.format_exc()}", file=sys.stderr, flush=True)  # noqa: T201
-        code = 1
+    parser = argparse.ArgumentParser(prog=f"python -m {module}", description=about)
+    parser.add_argument("--spec", type=Path, required=True, help="spec.json of the run")
+    code = _attempt(parser.parse_args().spec, train)
     sys.stdout.flush()
     # Not sys.exit: a rank that failed must not wait at exit for ranks that wait for it.
     os._exit(code)
+
+
+def _attempt(spec: Path, train: Callable[[RunSpec], None]) -> int:
+    """The exit code. A library that calls sys.exit, with whatever code, has not made all steps."""
+    try:
+        train(_read(spec))
+    except BenchrunError as error:
+        print(f"error: {error}", file=sys.stderr, flush=True)  # noqa: T201
+        return error.exit_code
+    except BaseException:
+        print(f"rank {os.environ.get('RANK', '0')} failed:\n{traceback.format_exc()}", file=sys.stderr, flush=True)  # noqa: T201
+        return 1
+    return 0
+
+
+@contextmanager
+def packages(framework: str, hint: str) -> Iterator[None]:
+    """What is imported inside trains; a UserError names what this machine or image lacks of it."""
+    try:
+        yield
+    except ImportError as error:
+        raise UserError(f"framework {framework}: {error}", hint=hint) from error
 
 
 def _read(path: Path) -> RunSpec:

@@ -6,6 +6,7 @@ from its dimensions with random weights, so that nothing is downloaded; the step
 
 from __future__ import annotations
 
+import importlib
 import os
 
 from benchrun.recipe.spec import RunSpec
@@ -16,8 +17,10 @@ def main(spec: RunSpec) -> None:
     """Train one rank's part."""
     ranks.prepare_process(spec)
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
-    from benchrun.trainer.hf.train import train
-
+    with entry.packages("hf", "pip install 'benchrun[hf]', or an image with transformers, peft and accelerate"):
+        if spec.task == "lora":
+            importlib.import_module("peft")  # needed where the model is built, when all ranks have met
+        from benchrun.trainer.hf.train import train
     train(spec)
 
 

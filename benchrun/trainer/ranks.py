@@ -26,13 +26,15 @@ class Place:
 
 
 def place() -> Place:
-    """From torchrun's variables, else from Slurm's, else alone."""
+    """From torchrun's variables, else from srun's, else alone."""
     for rank, size, local in (
         ("RANK", "WORLD_SIZE", "LOCAL_RANK"),
-        ("SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID"),
+        # Not SLURM_NTASKS: a batch script has that too, and is no rank of its job.
+        ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID"),
     ):
         if rank in os.environ and size in os.environ:
-            return Place(int(os.environ[rank]), int(os.environ[size]), int(os.environ.get(local, "0")))
+            # Whoever sets no local rank fills the nodes one after the other: on each the ranks count up.
+            return Place(int(os.environ[rank]), int(os.environ[size]), int(os.environ.get(local, os.environ[rank])))
     return Place(0, 1, 0)
 
 
@@ -43,6 +45,12 @@ def prepare_process(spec: RunSpec) -> None:
         raise UserError(
             f"{here.world_size} ranks were started, the run needs {spec.num_gpus}",
             hint="start it through its job.sh, or with as many ranks by srun or torchrun",
+        )
+    if spec.num_nodes > 1 and "MASTER_ADDR" not in os.environ:
+        # Else each node's ranks would wait for the first one on their own node, until the timeout.
+        hint = "start it through its job.sh, or export the first node's name as MASTER_ADDR"
+        raise UserError(
+            f"the run has {spec.num_nodes} nodes, and MASTER_ADDR does not say where its ranks meet", hint=hint
         )
     os.environ.update(RANK=str(here.rank), WORLD_SIZE=str(here.world_size), LOCAL_RANK=str(here.local_rank))
     os.environ.setdefault("MASTER_ADDR", "127.0.0.1")
@@ -59,8 +67,27 @@ def prepare_process(spec: RunSpec) -> None:
         os.environ.setdefault("OMP_NUM_THREADS", "1")
         # Each rank would say four times that it has neither Apex nor transformer-engine; the log says it once.
         warnings.filterwarnings("ignore", message=r".*(Apex|Transformer Engine).*not installed")
+        # megatron.core 0.16 says so of its own default.
+        warnings.filterwarnings("ignore", message="full scope is deprecated")
         warnings.filterwarnings("ignore", category=FutureWarning, module=r"torch\.distributed")
         warnings.filterwarnings("ignore", message=r"The \.grad attribute of a Tensor that is not a leaf")
+
+
+def refuse_without_gpu(spec: RunSpec) -> None:
+    """A run for GPUs on a node that has none, or too few: two ranks on one would be refused by NCCL, at length."""
+    import torch
+
+    if spec.gpu == "CPU":
+        return
+    if not torch.cuda.is_available():
+        raise UserError(f"the run is for {spec.gpu}, and this node has no usable GPU")
+    local, visible = place().local_rank, torch.cuda.device_count()
+    # A rank that sees one GPU may have been given one of its own: by srun, while torchrun shows its ranks all of them.
+    if local >= visible and (visible > 1 or "LOCAL_WORLD_SIZE" in os.environ):
+        raise UserError(
+            f"local rank {local} has no GPU: {visible} can be seen on this node",
+            hint="start fewer ranks a node, or see what CUDA_VISIBLE_DEVICES hides",
+        )
 
 
 def start_process_group(spec: RunSpec) -> Any:
@@ -72,12 +99,8 @@ def start_process_group(spec: RunSpec) -> Any:
     if gpu:
         device = torch.device("cuda", place().local_rank % torch.cuda.device_count())
         torch.cuda.set_device(device)
-    torch.distributed.init_process_group("nccl" if gpu else "gloo", timeout=_timeout())
+    torch.distributed.init_process_group("nccl" if gpu else "gloo", timeout=timedelta(seconds=TIMEOUT_S))
     return device
-
-
-def _timeout() -> timedelta:
-    return timedelta(seconds=int(os.environ.get("BENCHRUN_DIST_TIMEOUT_S", TIMEOUT_S)))
 
 
 def start_groups(spec: RunSpec) -> None:
@@ -94,7 +117,7 @@ def start_groups(spec: RunSpec) -> None:
         expert_model_parallel_size=layout.ep,
         expert_tensor_parallel_size=layout.etp,
         create_gloo_process_groups=False,
-        distributed_timeout_minutes=max(int(_timeout().total_seconds() // 60), 1),
+        distributed_timeout_minutes=TIMEOUT_S // 60,
     )
 
 

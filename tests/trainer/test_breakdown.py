@@ -8,6 +8,7 @@ torch = pytest.importorskip("torch")
 
 from benchrun.recipe.resolve import resolve  # noqa: E402
 from benchrun.recipe.select import Request  # noqa: E402
+from benchrun.trainer import breakdown  # noqa: E402
 from benchrun.trainer.breakdown import kind, split  # noqa: E402
 from benchrun.trainer.data import order  # noqa: E402
 
@@ -52,3 +53,30 @@ def test_the_profiled_step_reads_samples_of_the_run_and_changes_none_of_them():
     for rank in range(2):
         samples = order(plain, rank)
         assert order(profiled, rank) == samples + samples[: plain.num_microbatches]
+
+
+def test_a_profiler_that_saw_no_kernel_leaves_no_breakdown(tmp_path, monkeypatch, capsys):
+    """CUPTI may be missing, or another profiler hold it: the step's time would all be called idle."""
+
+    class Blind:
+        def __init__(self, **_):
+            pass
+
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *_):
+            pass
+
+        def events(self):
+            return []
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(torch.profiler, "profile", Blind)
+    torch.distributed.init_process_group("gloo", store=torch.distributed.HashStore(), rank=0, world_size=1)
+    try:
+        breakdown.measure(resolve(Request("tiny-llama", "CPU", "fp32", 1, overrides=("training.breakdown=true",))), int)
+    finally:
+        torch.distributed.destroy_process_group()
+    assert list(tmp_path.iterdir()) == []
+    assert "no breakdown, the profiler saw no kernel" in capsys.readouterr().out

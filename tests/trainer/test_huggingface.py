@@ -130,6 +130,16 @@ class TestTraining:
         assert lora[0][0] - lora[0][-1] < one[0] - one[-1]
 
 
+def test_lora_without_peft_is_refused_before_the_ranks_meet(tmp_path):
+    (tmp_path / "sitecustomize.py").write_text("import sys\nsys.modules['peft'] = None\n")
+    path = os.pathsep.join(filter(None, (str(tmp_path), os.environ.get("PYTHONPATH"))))
+    result = run(tmp_path, spec_for("tiny-llama-lora", 1), PYTHONPATH=path)
+    assert result.returncode == 2
+    assert "error: framework hf: import of peft" in result.stderr
+    assert "pip install 'benchrun[hf]'" in result.stderr
+    assert result.stdout == ""
+
+
 class TestLog:
     """What it prints is read back with its conditions, and each step has its own time."""
 

@@ -53,7 +53,7 @@ def finish(process):
 
 def start_ranks(path, ranks, port, **env):
     """All ranks of a run, as srun starts them: only Slurm's variables and where to meet."""
-    meet = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "SLURM_NTASKS": str(ranks)}
+    meet = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "SLURM_STEP_NUM_TASKS": str(ranks)}
     return [start(path, **meet, SLURM_PROCID=str(r), SLURM_LOCALID=str(r), **env) for r in range(ranks)]
 
 
@@ -104,6 +104,7 @@ def test_two_runs_of_one_process_share_a_machine(write):
     path = write(spec_for(1))
     for code, out, err in map(finish, [start(path), start(path)]):
         assert code == 0, err
+        assert "Warning" not in err
         assert out.count("lm loss") == 4
 
 
@@ -140,14 +141,35 @@ def test_a_spec_that_cannot_be_read_is_refused(tmp_path):
     assert "Traceback" not in err
 
 
+def first_of_all(folder, code):
+    """PYTHONPATH with which a rank runs ``code`` before anything else."""
+    (folder / "sitecustomize.py").write_text(code)
+    return os.pathsep.join(filter(None, (str(folder), os.environ.get("PYTHONPATH"))))
+
+
+def test_a_machine_without_megatron_core_is_told_what_to_install(write, tmp_path):
+    path = first_of_all(tmp_path, "import sys\nsys.modules['megatron'] = None\n")
+    code, out, err = finish(start(write(spec_for(1)), PYTHONPATH=path))
+    assert code == 2
+    assert "error: framework megatron-core: No module named 'megatron" in err
+    assert "pip install 'benchrun[train]'" in err
+    assert "Traceback" not in err
+    assert out == ""
+
+
+def test_a_library_that_ends_the_process_has_not_made_all_steps(write, tmp_path):
+    leave = "import sys\nimport benchrun.trainer.ranks as r\nr.prepare_process = lambda _: sys.exit(0)\n"
+    path = first_of_all(tmp_path, leave)
+    code, _, err = finish(start(write(spec_for(1)), PYTHONPATH=path))
+    assert code == 1
+    assert "rank 0 failed" in err
+
+
 def test_when_a_rank_dies_the_others_end_by_themselves(write, tmp_path, free_port):
     """Rank 1 finds no data; rank 0 waits for it in a collective, and no launcher ends it."""
-    (tmp_path / "sitecustomize.py").write_text(
-        "import os\nif os.environ.get('SLURM_PROCID') == '1':\n"
-        "    import benchrun.trainer.data as d\n    d.batches = None\n"
-    )
+    rank_1 = "import os\nif os.environ.get('SLURM_PROCID') == '1':\n"
+    first = first_of_all(tmp_path, f"{rank_1}    import benchrun.trainer.data as d\n    d.batches = None\n")
     path = write(spec_for(2, tp=2))
-    first = os.pathsep.join(filter(None, (str(tmp_path), os.environ.get("PYTHONPATH"))))
     waiting, dead = (finish(rank) for rank in start_ranks(path, 2, free_port, PYTHONPATH=first))
     assert dead[0] == 1
     assert "rank 1 failed" in dead[2]

@@ -6,7 +6,6 @@ transformers shifts the labels itself, so they stand at the position of their ow
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
@@ -19,6 +18,7 @@ from torch.utils.data import Dataset
 from benchrun.errors import UserError
 from benchrun.recipe.spec import RunSpec
 from benchrun.trainer import mock
+from benchrun.trainer.data import data_folder
 
 IGNORED = -100
 """A label that no loss is taken of."""
@@ -37,7 +37,7 @@ def dataset(spec: RunSpec) -> Dataset:
     """The samples of a run: ``input_ids`` and ``labels``, [seq_length] each."""
     if spec.data.kind == "mock":
         return Mock(spec)
-    folder = Path(os.environ.get("BENCHRUN_DATA", "../../data")) / spec.data_set
+    folder = data_folder(spec)
     return Packed(folder / "sft.jsonl", folder / "tokenizer", spec)
 
 

@@ -8,20 +8,13 @@ from typing import Any
 import torch
 from torch.distributed.tensor import DTensor
 from torch.utils.data import DataLoader
+from transformers import Trainer, TrainerCallback, TrainingArguments
+from transformers.trainer_callback import PrinterCallback
 
 from benchrun.errors import UserError
 from benchrun.recipe.spec import RunSpec
 from benchrun.trainer import breakdown, ceiling, garbage, log, ranks
-from benchrun.trainer.data import order
-
-try:
-    from transformers import Trainer, TrainerCallback, TrainingArguments
-    from transformers.trainer_callback import PrinterCallback
-except ImportError as error:
-    raise UserError(
-        f"framework hf: {error}", hint="pip install 'benchrun[hf]', or an image with transformers, peft and accelerate"
-    ) from error
-
+from benchrun.trainer.data import num_workers, order
 from benchrun.trainer.hf.data import dataset
 from benchrun.trainer.hf.model import build_model
 
@@ -32,7 +25,8 @@ def train(spec: RunSpec) -> None:
     here = ranks.place()
     device = ranks.start_process_group(spec)
     if here.rank == 0:
-        packages = {name: log.version(name) for name in ("transformers", "peft", "accelerate")}
+        packages = {name: log.version(name) for name in ("transformers", "accelerate")}
+        packages["peft"] = log.version("peft") if spec.task == "lora" else None
         log.say(log.configuration(spec, "transformers", "the same at every number of ranks", packages))
     ceiling.measure(spec, {"dp": torch.distributed.group.WORLD})
     samples = dataset(spec)
@@ -53,8 +47,7 @@ def train(spec: RunSpec) -> None:
 
 
 def _refuse_impossible(spec: RunSpec) -> None:
-    if spec.gpu != "CPU" and not torch.cuda.is_available():
-        raise UserError(f"the run is for {spec.gpu}, and this node has no usable GPU")
+    ranks.refuse_without_gpu(spec)
     if spec.gpu == "CPU" and spec.num_gpus > 1 and tuple(map(int, torch.__version__.split(".")[:2])) < (2, 11):
         # Seen with 2.8 over gloo: the gradients' sum where their mean belongs. 2.11 and 2.13 are right.
         raise UserError(f"several CPU ranks need torch 2.11 or newer, this is {torch.__version__}")
@@ -116,7 +109,7 @@ class _Trainer(Trainer):
         return DataLoader(
             self.train_dataset,
             batch_sampler=order(spec, ranks.place().rank)[which],
-            num_workers=spec.data.num_workers if spec.data.kind != "mock" else 0,
+            num_workers=num_workers(spec),
             pin_memory=spec.gpu != "CPU",
         )
 

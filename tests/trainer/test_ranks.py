@@ -1,0 +1,67 @@
+"""Who a process is among the ranks, and what is refused before it would wait for the others."""
+
+from __future__ import annotations
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="training needs pip install 'benchrun[train]'")
+
+from benchrun.errors import UserError  # noqa: E402
+from benchrun.recipe.resolve import resolve  # noqa: E402
+from benchrun.recipe.select import Request  # noqa: E402
+from benchrun.trainer import ranks  # noqa: E402
+
+NAMES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
+SLURM = ("SLURM_PROCID", "SLURM_NTASKS", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID")
+ON_H100 = resolve(Request("llama3.1-8b", "H100", "bf16", 8))
+
+
+@pytest.fixture
+def started(monkeypatch):
+    """Set the environment of a rank, and nothing else of the kind."""
+
+    def with_(**env):
+        for name in (*NAMES, *SLURM):
+            monkeypatch.delenv(name, raising=False)
+        for name, value in env.items():
+            monkeypatch.setenv(name, value)
+
+    return with_
+
+
+@pytest.mark.parametrize(
+    ("env", "expected"),
+    [
+        ({"RANK": "5", "WORLD_SIZE": "8", "LOCAL_RANK": "1"}, (5, 8, 1)),
+        # As mpirun's wrappers export it: the second of two must not take the first one's GPU.
+        ({"RANK": "1", "WORLD_SIZE": "2"}, (1, 2, 1)),
+        ({"SLURM_PROCID": "5", "SLURM_STEP_NUM_TASKS": "8", "SLURM_LOCALID": "1", "SLURM_NTASKS": "8"}, (5, 8, 1)),
+        # A batch script of four tasks, that has not called srun.
+        ({"SLURM_PROCID": "0", "SLURM_NTASKS": "4", "SLURM_LOCALID": "0"}, (0, 1, 0)),
+        ({}, (0, 1, 0)),
+    ],
+)
+def test_a_rank_is_what_its_launcher_says(started, env, expected):
+    started(**env)
+    assert ranks.place() == ranks.Place(*expected)
+
+
+def test_ranks_of_several_nodes_are_told_where_to_meet(started):
+    started(RANK="0", WORLD_SIZE="8", LOCAL_RANK="0")
+    with pytest.raises(UserError, match="2 nodes, and MASTER_ADDR"):
+        ranks.prepare_process(ON_H100.model_copy(update={"num_nodes": 2}))
+
+
+@pytest.mark.parametrize(
+    ("local", "visible", "torchrun", "refused"),
+    [(3, 4, True, False), (3, 2, True, True), (3, 2, False, True), (1, 1, True, True), (3, 1, False, False)],
+)
+def test_a_rank_without_a_gpu_of_its_own_is_refused(started, monkeypatch, local, visible, torchrun, refused):
+    started(RANK=str(local), WORLD_SIZE="8", LOCAL_RANK=str(local), **({"LOCAL_WORLD_SIZE": "8"} if torchrun else {}))
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: visible)
+    if not refused:
+        ranks.refuse_without_gpu(ON_H100)
+        return
+    with pytest.raises(UserError, match=f"local rank {local} has no GPU: {visible} can be seen"):
+        ranks.refuse_without_gpu(ON_H100)
