@@ -33,7 +33,6 @@ def place() -> Place:
         ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID"),
     ):
         if rank in os.environ and size in os.environ:
-            # Whoever sets no local rank fills the nodes one after the other: on each the ranks count up.
             return Place(int(os.environ[rank]), int(os.environ[size]), int(os.environ.get(local, os.environ[rank])))
     return Place(0, 1, 0)
 
@@ -52,7 +51,10 @@ def prepare_process(spec: RunSpec) -> None:
         raise UserError(
             f"the run has {spec.num_nodes} nodes, and MASTER_ADDR does not say where its ranks meet", hint=hint
         )
-    os.environ.update(RANK=str(here.rank), WORLD_SIZE=str(here.world_size), LOCAL_RANK=str(here.local_rank))
+    # Whoever sets no local rank fills the nodes one after the other: on each the ranks count up.
+    said = {"LOCAL_RANK", "SLURM_LOCALID"} & os.environ.keys()
+    local = here.local_rank if said else here.rank % spec.cluster.gpus_per_node
+    os.environ.update(RANK=str(here.rank), WORLD_SIZE=str(here.world_size), LOCAL_RANK=str(local))
     os.environ.setdefault("MASTER_ADDR", "127.0.0.1")
     # Alone any free port will do, so that two such runs on one machine do not meet.
     os.environ.setdefault("MASTER_PORT", "0" if here.world_size == 1 else "29500")

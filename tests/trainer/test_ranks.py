@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+from unittest import mock
+
 import pytest
 
 torch = pytest.importorskip("torch", reason="training needs pip install 'benchrun[train]'")
@@ -17,16 +20,16 @@ ON_H100 = resolve(Request("llama3.1-8b", "H100", "bf16", 8))
 
 
 @pytest.fixture
-def started(monkeypatch):
-    """Set the environment of a rank, and nothing else of the kind."""
+def started():
+    """Set the environment of a rank, and nothing else of the kind; what the rank adds is taken away again."""
 
     def with_(**env):
         for name in (*NAMES, *SLURM):
-            monkeypatch.delenv(name, raising=False)
-        for name, value in env.items():
-            monkeypatch.setenv(name, value)
+            os.environ.pop(name, None)
+        os.environ.update(env)
 
-    return with_
+    with mock.patch.dict(os.environ):
+        yield with_
 
 
 @pytest.mark.parametrize(
@@ -50,6 +53,13 @@ def test_ranks_of_several_nodes_are_told_where_to_meet(started):
     started(RANK="0", WORLD_SIZE="8", LOCAL_RANK="0")
     with pytest.raises(UserError, match="2 nodes, and MASTER_ADDR"):
         ranks.prepare_process(ON_H100.model_copy(update={"num_nodes": 2}))
+
+
+def test_ranks_without_a_local_rank_count_up_on_each_node(started):
+    started(RANK="6", WORLD_SIZE="8", MASTER_ADDR="node1")
+    cluster = ON_H100.cluster.model_copy(update={"gpus_per_node": 4})
+    ranks.prepare_process(ON_H100.model_copy(update={"num_nodes": 2, "cluster": cluster}))
+    assert ranks.place() == ranks.Place(6, 8, 2)
 
 
 @pytest.mark.parametrize(
