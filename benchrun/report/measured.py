@@ -54,7 +54,7 @@ Medians over the runs of a row; `batch` is the global one in sequences and the m
 slowest to the fastest. TFLOPS and MFU count the causal half of the scores; MFU divides by the dense peak of the run's
 precision. Tokens a joule count the GPUs' boards alone. The loss is that of the first and of the last step, on synthetic
 tokens, without a warm-up. Beside ours the published number that shares most conditions, of those with the same model,
-precision, sequence and GPU generation. Where that had eight GPUs and more, ours have a GPU's share of the work on fewer.
+precision, sequence and GPU generation. Where that had eight GPUs or more, ours have a GPU's share of it on fewer.
 A proxy that nobody published stands beside the whole model, and TFLOPS are compared.
 """
 SCALING = """
