@@ -45,9 +45,9 @@ def in_order(function: Callable[[Task], Result], tasks: Iterable[Task], workers:
 def _end_in_silence() -> None:
     """With the parent: killed alone, it would leave workers that wait for a task for ever, and keep its lock.
 
-    And without a traceback from each of them at Ctrl-C: what the parent says is enough.
+    Ctrl-C is the parent's: a worker that ended of it first would look as if it had been killed for its memory.
     """
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     Thread(target=_watch_parent, daemon=True).start()
 
 
