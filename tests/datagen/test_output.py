@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import functools
 import json
 import os
 import random
@@ -91,7 +92,9 @@ def test_where_the_command_alone_is_killed_its_workers_end_too(tmp_path):
 def test_interrupted_from_the_keyboard_it_says_no_word(tmp_path):
     """The terminal sends the signal to all: to the command, the worker at work and those that wait for work."""
     part = tmp_path / "x.bin.partial"
-    arguments = {"tokens": "1e8", "vocab_size": 1000, "wait": False, "start_new_session": True}
+    # A shell starts background jobs with SIGINT ignored, and so would this be.
+    heard = functools.partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
+    arguments = {"tokens": "1e8", "vocab_size": 1000, "wait": False, "start_new_session": True, "preexec_fn": heard}
     process = tokens(tmp_path / "x", "--learnable", "--workers", 4, **arguments)
     while process.poll() is None and not (part.exists() and part.stat().st_size):
         time.sleep(0.01)

@@ -7,7 +7,7 @@ import os
 from benchrun.metrics.telemetry import read
 
 SMI = """
-case "$*" in *--loop=1*) ;; *) exit 0 ;; esac
+case "$*" in *--loop=1*) echo "$1" >"telemetry/asked.$(uname -n)" ;; *) exit 0 ;; esac
 while :; do
   echo "$(date +%Y/%m/%d\\ %H:%M:%S).000, 0, 1755, 2619, 640.12, 700.00, 61, 99, 71234, 0x0000000000000004"
   sleep 0.2
@@ -23,7 +23,7 @@ POINT = (
 )
 SITE = (
     *("partition=batch", "gpus_per_node=2", "container.runtime=none", "mpi=null", "mem=200M", "exclusive=false"),
-    *("cpus_per_task=1", "binding.gpus_per_numa_node=null"),
+    *("cpus_per_task=1", "binding.gpus_per_numa_node=null", "gres=gpu"),
 )
 
 
@@ -41,5 +41,7 @@ def test_every_node_is_sampled_beside_its_ranks_and_the_exit_code_stays(user):
     traces = {file.stem: read(file.stem, file.read_text()) for file in (folder / "telemetry").glob("*.csv")}
     assert len(traces) == 2
     assert all(len(found) == 1 and len(found[0].time) > 2 for found in traces.values())
+    asked = [file.read_text().strip() for file in (folder / "telemetry").glob("asked.*")]
+    assert asked == ["--id=0,1"] * 2  # the job's own: Slurm names them to the sampler's step too
     assert "telemetry" not in (folder / "stderr.log").read_text()
     user.until(lambda: not user.slurm("squeue", "--noheader", f"--name={run}"))  # its step does not hold the nodes
