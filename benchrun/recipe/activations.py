@@ -46,7 +46,7 @@ def kept(spec: RunSpec, first: bool, more: float = 0.0) -> float:
 
 def logits(spec: RunSpec) -> float:
     """Logits in two bytes and their softmax in four; transformer-engine's loss writes the gradient over the logits."""
-    in_place = spec.framework == "megatron-core" and spec.gpu != "CPU" and spec.training.fused_kernels
+    in_place = spec.transformer_engine and spec.training.fused_kernels
     return _tokens(spec) * spec.model.vocab_size / spec.layout.tp * (2 if in_place else 6)
 
 
@@ -87,11 +87,18 @@ def _kept_by_policy(spec: RunSpec, policy: str) -> float:
     return _input(spec) + 2 * sum(sizes[name] for name in KEEPS[policy])
 
 
-def _gated_in_steps(spec: RunSpec) -> bool:
-    """Whether the worker's experts gate by plain operations: megatron.core has one kernel for SwiGLU alone."""
-    model, again = spec.model, spec.training.recompute.modules
-    unfused = model.activation == "geglu" or not spec.training.fused_kernels
-    return bool(spec.framework == "megatron-core" and model.moe and model.gated and unfused and "moe_act" not in again)
+def _gated_in_steps(spec: RunSpec) -> int:
+    """Bytes per width of the MLP that the worker keeps more where it gates by plain operations.
+
+    Of every MLP the gate; of an expert's also its product before a token's weight. For experts megatron.core has one
+    kernel for SwiGLU alone.
+    """
+    model, fused = spec.model, spec.transformer_engine and spec.training.fused_kernels
+    if spec.framework != "megatron-core" or not model.gated or "moe_act" in spec.training.recompute.modules:
+        return 0
+    if model.moe is None:
+        return 0 if fused else 2
+    return 0 if fused and model.activation == "swiglu" else 4
 
 
 def layer(spec: RunSpec) -> float:
@@ -107,9 +114,7 @@ def layer(spec: RunSpec) -> float:
     attention += heads if spec.precision == "fp8" else 0  # the output once more, for the projection
     again = spec.training.recompute.modules
     stored = 1 if spec.precision == "fp8" and spec.training.fp8.store_activation_input else 2
-    mlp = stored * (2 if model.gated else 1) + (0 if "moe_act" in again else operand)
-    if _gated_in_steps(spec):
-        mlp += 4  # the gate, and its product before a token's weight
+    mlp = stored * (2 if model.gated else 1) + (0 if "moe_act" in again else operand) + _gated_in_steps(spec)
     kept = norms + attention * model.kv_channels / layout.tp
     moe = model.moe
     if "mlp" in again or "moe" in again:

@@ -128,8 +128,14 @@ class Training(Frozen):
     """How context-parallel ranks share keys and values: in a ring, by exchange for heads, or gathered."""
     cuda_graphs: Literal["none", "layers"] = "none"
     """``layers``: each transformer layer is launched as one graph (of experts, the attention alone)."""
+    transformer_impl: Literal["transformer_engine", "local"] = "transformer_engine"
+    """Whose layers a GPU computes: transformer-engine's, or megatron.core's own, which are also a CPU's."""
     fused_kernels: bool = True
-    """On a GPU one kernel for each of: an activation with its bias, RoPE, the loss, sorting an expert's tokens."""
+    """With transformer-engine one kernel for each of: an activation with its bias, RoPE, the loss, the router."""
+    moe_grouped_gemm: bool = True
+    """With transformer-engine the experts of a rank are multiplied together, not one after the other."""
+    moe_permute_fusion: bool = True
+    """With transformer-engine tokens are sorted by their experts, and back, in one kernel."""
     manual_gc_interval: NonNegativeInt = 100
     """Steps between collections of Python's garbage; 0: when a rank finds it is time, mid-step, and the others wait."""
     optimizer: Optimizer = Optimizer()
@@ -239,6 +245,12 @@ class RunSpec(Frozen):
     def container_image(self) -> str | None:
         """The image that the run is in; None where the cluster runs it without a container."""
         return None if self.cluster.container.runtime == "none" else self.image
+
+    @property
+    def transformer_engine(self) -> bool:
+        """Whether the worker's layers are transformer-engine's."""
+        worker = self.framework == "megatron-core" and self.gpu != "CPU"
+        return worker and self.training.transformer_impl == "transformer_engine"
 
     @property
     def own_worker(self) -> bool:

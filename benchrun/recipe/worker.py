@@ -22,7 +22,10 @@ def worker_only(draft: Draft, precision: Precision, framework: Framework) -> Ite
     for name, changed in (
         ("training.optimizer", training.optimizer != Optimizer() and framework not in TOLD_OF_ADAM),
         ("training.cuda_graphs", training.cuda_graphs != "none"),
+        ("training.transformer_impl", training.transformer_impl != "transformer_engine"),
         ("training.fused_kernels", not training.fused_kernels),
+        ("training.moe_grouped_gemm", not training.moe_grouped_gemm),
+        ("training.moe_permute_fusion", not training.moe_permute_fusion),
         ("training.cp_comm", training.cp_comm != "p2p"),
         ("training.recompute.modules", bool(training.recompute.modules)),
         ("training.fp8.dot_product_attention", training.fp8.dot_product_attention),
@@ -35,6 +38,7 @@ def worker_only(draft: Draft, precision: Precision, framework: Framework) -> Ite
 
 def worker_refusals(draft: Draft, precision: Precision) -> Iterator[str]:
     """Every reason why the worker cannot run ``draft``."""
+    yield from _without_transformer_engine(draft, precision)
     yield from _optimizer(draft, precision)
     yield from _recompute(draft, precision)
     yield from _attention(draft)
@@ -43,6 +47,22 @@ def worker_refusals(draft: Draft, precision: Precision) -> Iterator[str]:
         yield "cuda_graphs need a GPU, and no full recompute: they must be none"
     if precision == "fp8":
         yield from _fp8(draft)
+
+
+def _without_transformer_engine(draft: Draft, precision: Precision) -> Iterator[str]:
+    training = draft.training
+    if training.transformer_impl == "transformer_engine":
+        return
+    for name, wanted in (
+        ("precision fp8", precision == "fp8"),
+        ("optimizer.precision_aware", training.optimizer.precision_aware),
+        ("cuda_graphs", training.cuda_graphs != "none"),
+        ("tp_comm_overlap", training.tp_comm_overlap),
+        ("cp_comm", training.cp_comm != "p2p"),
+        ("recompute.modules moe_act", "moe_act" in training.recompute.modules),
+    ):
+        if wanted:
+            yield f"{name} is transformer-engine's: transformer_impl must be transformer_engine"
 
 
 def _optimizer(draft: Draft, precision: Precision) -> Iterator[str]:
@@ -67,6 +87,8 @@ def _recompute(draft: Draft, precision: Precision) -> Iterator[str]:
             yield f"recompute.modules names {name}, and the model has no experts"
         if name == "mlp" and experts:
             yield "recompute.modules names mlp, and every layer has experts: it is moe there"
+        if name == "moe_act" and not draft.training.moe_grouped_gemm:
+            yield "recompute.modules moe_act needs moe_grouped_gemm: it must be true"
         if name in ("layernorm", "moe_act") and precision == "fp8" and draft.training.fp8.recipe == "delayed":
             yield f"{name} cannot be computed again under delayed scaling: take fp8.recipe tensorwise or blockwise"
 

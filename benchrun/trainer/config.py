@@ -16,15 +16,15 @@ from benchrun.recipe.spec import RunSpec
 from benchrun.trainer import ranks
 
 
-def has_transformer_engine() -> bool:
-    """Whether layers can come from transformer-engine: megatron.core could import it, and there is a GPU."""
-    return torch.cuda.is_available() and bool(HAVE_TE)
-
-
 def refuse_impossible(spec: RunSpec) -> None:
     """What this process lacks. megatron.core takes fp8 without transformer-engine and trains in BF16, silently."""
     ranks.refuse_without_gpu(spec)
-    if has_transformer_engine():
+    if spec.transformer_engine:
+        if not HAVE_TE:
+            raise UserError(
+                "training.transformer_impl is transformer_engine, and this process cannot import it",
+                hint="use an image that has it, or transformer_impl=local, whose speed says little of a GPU",
+            )
         known = {field.name for field in fields(TransformerConfig)}
         if spec.training.cuda_graphs != "none" and "cuda_graph_modules" not in known:
             raise UserError(
@@ -34,7 +34,7 @@ def refuse_impossible(spec: RunSpec) -> None:
     if spec.precision == "fp8":
         raise UserError(
             "precision fp8 needs a GPU and transformer-engine: without them it would silently be BF16",
-            hint="use an image with transformer-engine, or --precision bf16",
+            hint="use an image with it and transformer_impl=transformer_engine, or --precision bf16",
         )
     training = spec.training
     for name, wanted in (
@@ -44,13 +44,15 @@ def refuse_impossible(spec: RunSpec) -> None:
         ("cp_comm", training.cp_comm != "p2p"),
     ):
         if wanted:
-            raise UserError(f"training.{name} needs a GPU and transformer-engine", hint="use an image that has it")
+            raise UserError(
+                f"training.{name} needs a GPU and transformer-engine", hint="leave transformer_impl transformer_engine"
+            )
 
 
 def transformer_config(spec: RunSpec) -> TransformerConfig:
     """The configuration of megatron.core for ``spec``."""
     model, layout, training = spec.model, spec.layout, spec.training
-    gpu, te = spec.gpu != "CPU", has_transformer_engine()
+    gpu, te = spec.gpu != "CPU", spec.transformer_engine
     fused = te and training.fused_kernels
     dtype = torch.float32 if spec.precision == "fp32" else torch.bfloat16
     recompute = training.recompute
@@ -80,6 +82,7 @@ def transformer_config(spec: RunSpec) -> TransformerConfig:
         "params_dtype": dtype,
         "pipeline_dtype": dtype,
         "bf16": spec.precision != "fp32",
+        "transformer_impl": "transformer_engine" if te else "local",
         "use_cpu_initialization": not gpu,
         "recompute_granularity": None if recompute.granularity == "none" else recompute.granularity,
         "recompute_method": recompute.method,
@@ -102,7 +105,7 @@ def transformer_config(spec: RunSpec) -> TransformerConfig:
     }
     if layout.cp > 1:
         values["cp_comm_type"] = training.cp_comm
-    values |= _moe_values(spec, te) | _fp8_values(spec) | _graph_values(spec)
+    values |= _moe_values(spec) | _fp8_values(spec) | _graph_values(spec)
     return TransformerConfig(**values)
 
 
@@ -113,8 +116,8 @@ def _fusible(model: ModelShape) -> bool:
     return model.gated or (model.activation == "gelu" and model.bias)
 
 
-def _moe_values(spec: RunSpec, te: bool) -> dict[str, Any]:
-    moe = spec.model.moe
+def _moe_values(spec: RunSpec) -> dict[str, Any]:
+    moe, training, te = spec.model.moe, spec.training, spec.transformer_engine
     if moe is None:
         return {}
     return {
@@ -127,9 +130,9 @@ def _moe_values(spec: RunSpec, te: bool) -> dict[str, Any]:
         "moe_pad_expert_input_to_capacity": moe.capacity_factor is not None,
         "moe_router_force_load_balancing": moe.force_balance,
         "moe_token_dispatcher_type": "alltoall",
-        "moe_grouped_gemm": te,
-        "moe_permute_fusion": te and spec.training.fused_kernels,
-        "moe_router_fusion": te and spec.training.fused_kernels and fused_topk_with_score_function is not None,
+        "moe_grouped_gemm": te and training.moe_grouped_gemm,
+        "moe_permute_fusion": te and training.moe_permute_fusion,
+        "moe_router_fusion": te and training.fused_kernels and fused_topk_with_score_function is not None,
     }
 
 

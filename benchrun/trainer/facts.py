@@ -28,6 +28,7 @@ def in_use(model: list[Any], optimizer: Any) -> dict[str, Any]:
         "fp8_recipes": sorted({_recipe(recipe) for recipe in recipes}),
         "fp8_attention": any(getattr(recipe, "fp8_dpa", False) for recipe in recipes),
         "attention": sorted({type(module).__name__ for module in modules if "Attention" in type(module).__name__}),
+        "mlp": sorted({type(module).__name__ for module in modules if type(module).__name__.endswith("MLP")}),
         "optimizer": f"{type(first).__module__}.{type(first).__name__}",
         "optimizer_states": _states(first),
         "gradient_norm": clip_grads.l2_norm_impl.__name__,

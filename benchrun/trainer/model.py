@@ -13,7 +13,6 @@ from megatron.core.transformer.module import Float16Module
 
 from benchrun.recipe.spec import RunSpec
 from benchrun.trainer import weights
-from benchrun.trainer.config import has_transformer_engine
 from benchrun.trainer.layers import Attention, Norm
 
 
@@ -69,8 +68,8 @@ def _chunk(spec: RunSpec, config: TransformerConfig, stage: int) -> GPTModel:
 
 
 def _layer_spec(spec: RunSpec, config: TransformerConfig, vp_stage: int | None) -> Any:
-    """transformer-engine's layers where it is there; else megatron.core's own, with our norm and attention."""
-    if has_transformer_engine():
+    """transformer-engine's layers, or megatron.core's own with our norm and attention."""
+    if spec.transformer_engine:
         return get_gpt_decoder_block_spec(config, use_transformer_engine=True, vp_stage=vp_stage)
     normalization = "RMSNorm" if spec.model.normalization == "RMSNorm" else None
     block = get_gpt_decoder_block_spec(

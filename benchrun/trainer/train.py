@@ -12,7 +12,7 @@ import torch
 
 from benchrun.recipe.spec import RunSpec
 from benchrun.trainer import breakdown, ceiling, cpu, fp8_weights, garbage, log, ranks, weights
-from benchrun.trainer.config import has_transformer_engine, refuse_impossible, transformer_config
+from benchrun.trainer.config import refuse_impossible, transformer_config
 from benchrun.trainer.data import batches, dataset
 from benchrun.trainer.facts import in_use
 from benchrun.trainer.layers import chunk_positions
@@ -85,7 +85,7 @@ def _let_the_schedule_communicate(spec: RunSpec, config: Any, model: list[Any]) 
 
 
 def _configuration(spec: RunSpec) -> str:
-    te = has_transformer_engine()
+    te = spec.transformer_engine
     packages = {
         "megatron-core": log.version("megatron-core"),
         "transformer-engine": log.version("transformer-engine") if te else None,

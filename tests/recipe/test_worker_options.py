@@ -35,6 +35,13 @@ def spec(recipe, *overrides, precision="fp8", framework=WORKER, num_gpus=8):
             "fp8.param_gather needs distributed_optimizer",
         ),
         ("llama2-7b", "fp8", (AWARE, "training.fp8.tp_only_amax_reduction=true"), "ranks with different FP8 weights"),
+        ("llama2-7b", "fp8", ("training.transformer_impl=local",), "precision fp8 is transformer-engine's"),
+        (
+            "mixtral-8x7b",
+            "bf16",
+            ("training.moe_grouped_gemm=false", "training.recompute={granularity: selective, modules: [moe_act]}"),
+            "moe_act needs moe_grouped_gemm",
+        ),
         ("llama2-7b", "bf16", ("training.recompute.modules=[mlp]",), "belong to granularity selective"),
         (
             "mixtral-8x7b",

@@ -44,14 +44,42 @@ def test_a_group_is_cut_into_pieces_that_keep_its_order_and_its_rates(monkeypatc
     assert all(piece["lr"] == 0.1 and piece["wd_mult"] == 1.0 for piece in pieces)
 
 
+@pytest.fixture
+def configured(monkeypatch):
+    """What megatron.core is told of a run in BF16 on eight GPUs; without them it would refuse some of it."""
+    monkeypatch.setattr(config, "TransformerConfig", dict)
+
+    def tell(recipe, *overrides):
+        return config.transformer_config(
+            resolve(Request(recipe, "H200", "bf16", 8, "megatron-core", overrides=overrides))
+        )
+
+    return tell
+
+
 @pytest.mark.parametrize("fused", [True, False])
-def test_kernels_are_fused_where_the_spec_says(monkeypatch, fused):
-    monkeypatch.setattr(config, "has_transformer_engine", lambda: True)
-    overrides = (f"training.fused_kernels={fused}".lower(),)
-    wanted = resolve(Request("gpt3-175b", "H100", "bf16", 1, "megatron-core", overrides=overrides))
-    found = config.transformer_config(wanted)
-    assert found.bias_activation_fusion == found.bias_dropout_fusion == found.cross_entropy_loss_fusion == fused
-    assert found.gradient_accumulation_fusion
+def test_kernels_are_fused_where_the_spec_says(configured, fused):
+    found = configured("gpt3-175b", f"training.fused_kernels={fused}".lower())
+    assert (
+        found["bias_activation_fusion"] == found["bias_dropout_fusion"] == found["cross_entropy_loss_fusion"] == fused
+    )
+    assert found["gradient_accumulation_fusion"]
+
+
+@pytest.mark.parametrize("field", ["moe_grouped_gemm", "moe_permute_fusion"])
+@pytest.mark.parametrize("value", [True, False])
+def test_experts_are_computed_as_the_spec_says(configured, field, value):
+    found = configured("mixtral-8x7b", f"training.{field}={value}".lower())
+    assert found[field] == value
+    assert found["bias_activation_fusion"]
+
+
+def test_nothing_of_transformer_engine_is_asked_for_where_the_spec_says_local(configured):
+    plain = "training.optimizer={precision_aware: false, exp_avg: fp32, exp_avg_sq: fp32}"
+    found = configured("mixtral-8x7b", "model.num_layers=4", plain, "training.transformer_impl=local")
+    assert found["transformer_impl"] == "local"
+    fused = ("moe_grouped_gemm", "moe_permute_fusion", "bias_activation_fusion", "gradient_accumulation_fusion")
+    assert not any(found[name] for name in fused)
 
 
 @pytest.mark.parametrize(("interval", "collected", "by_itself"), [(2, [2, 4], False), (0, [], True)])

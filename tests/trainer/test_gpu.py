@@ -60,6 +60,10 @@ RUNS = {
     "bf16-weights": ("llama", "fp8", {"fp8": {"param_gather": False}}, {}),
     "aware-bf16": ("llama", "bf16", {"optimizer": MOMENTS}, {}),
     "unfused-bf16": ("mixtral", "bf16", {"fused_kernels": False}, {}),
+    "one-by-one-bf16": ("mixtral", "bf16", {"moe_grouped_gemm": False, "moe_permute_fusion": False}, {}),
+    "one-by-one-fp8": ("mixtral", "fp8", {"moe_grouped_gemm": False}, {}),
+    "local-bf16": ("mixtral", "bf16", {"transformer_impl": "local"}, {}),
+    "collected-fp8": ("llama", "fp8", {"manual_gc_interval": 2}, {}),
     "stored-fp8": ("llama", "fp8", {"fp8": {"store_activation_input": True}}, {}),
     "aware-fp8": ("llama", "fp8", {"optimizer": MOMENTS}, {}),
     "graphs-bf16": ("llama", "bf16", {"cuda_graphs": "layers"}, {}),
@@ -124,7 +128,7 @@ def train(folder, name, wanted):
     env = {**os.environ, "NCCL_NVLS_ENABLE": "0", "OMP_NUM_THREADS": "1", "CUDA_DEVICE_MAX_CONNECTIONS": "1"}
     env["PYTHONPATH"] = os.pathsep.join([str(ROOT), *map(os.path.abspath, sys.path)])
     run = subprocess.run(command, capture_output=True, text=True, timeout=240, env=env, cwd=path.parent, check=False)
-    assert run.returncode == 0, f"{name}: {run.stderr[-3000:]}"
+    assert run.returncode == 0, f"{name}: {run.stderr[-9000:]}"
     losses = [float(text) for text in re.findall(r"lm loss: (\S+)", run.stdout)]
     assert len(losses) == wanted.training.steps
     used = json.loads(re.search(r"benchrun in use: (.*)", run.stdout)[1])
@@ -204,9 +208,36 @@ def test_graphs_and_recompute_change_nothing_but_speed(runs, name):
     assert (used["graphed_modules"] > 0) == name.startswith("graphs")
 
 
-def test_kernels_of_their_own_compute_what_fused_ones_do(runs):
-    losses, _ = runs["unfused-bf16"].result()
-    assert losses == pytest.approx(runs["mixtral-bf16"].result()[0], rel=0.01)
+@pytest.mark.parametrize(
+    ("name", "experts"),
+    [
+        ("unfused-bf16", "TEGroupedMLP"),
+        ("one-by-one-bf16", "SequentialMLP"),
+        ("one-by-one-fp8", "SequentialMLP"),
+        ("local-bf16", "SequentialMLP"),
+    ],
+)
+def test_experts_compute_the_same_in_other_kernels(runs, name, experts):
+    losses, used = runs[name].result()
+    expected, of = runs["mixtral-" + name.rpartition("-")[2]].result()
+    assert losses == pytest.approx(expected, rel=0.01)
+    assert experts in used["mlp"]
+    assert of["mlp"] == ["TEGroupedMLP"]
+
+
+def test_layers_of_megatron_core_alone_train_on_a_gpu(runs):
+    _, used = runs["local-bf16"].result()
+    assert used["attention"] == ["Attention", "SelfAttention"]
+
+
+def test_collecting_garbage_changes_no_loss(runs):
+    assert runs["collected-fp8"].result()[0] == pytest.approx(runs["llama-fp8"].result()[0], rel=0.01)
+
+
+def test_a_rank_without_a_gpu_is_told_so(tmp_path):
+    gpus = torch.cuda.device_count()
+    with pytest.raises(AssertionError, match=f"local rank {gpus} has no GPU: {gpus} can be seen"):
+        train(tmp_path, "too-many", spec("llama", "bf16", {}, {"tp": gpus + 1}, gpus=gpus + 1))
 
 
 def test_an_activation_kept_in_fp8_is_rounded_and_trains_as_well(runs):
