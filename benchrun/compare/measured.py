@@ -63,9 +63,7 @@ def repeats(runs: Sequence[MeasuredRun]) -> list[list[MeasuredRun]]:
     """Runs of one point together, in the order of their names; how many steps they took does not part them."""
     groups: dict[str, list[MeasuredRun]] = {}
     for run in runs:
-        training = run.spec.training.model_copy(update={"steps": 1})
-        spec = run.spec.model_copy(update={"training": training})
-        groups.setdefault(f"{spec.recipe} {spec.identity()}", []).append(run)
+        groups.setdefault(f"{run.spec.recipe} {run.spec.step_identity()}", []).append(run)
     return list(groups.values())
 
 

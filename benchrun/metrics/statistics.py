@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import chain
 
 import numpy as np
 from numpy.typing import NDArray
@@ -73,8 +74,8 @@ def spread(values: Values, weights: Sequence[int] | Ints | None = None) -> Sprea
     # Moments about the median: equal values then give exactly their value and a deviation of exactly 0.
     deviations = ordered - median
     total = int(upto[-1])
-    shift = float(np.dot(counts, deviations)) / total
-    squares = float(np.dot(counts, (deviations - shift) ** 2))
+    shift = exact_sum([counts * deviations]) / total
+    squares = exact_sum([counts * (deviations - shift) ** 2])
     return Spread(
         mean=median + shift,
         median=median,
@@ -87,13 +88,19 @@ def spread(values: Values, weights: Sequence[int] | Ints | None = None) -> Sprea
 def _plain_spread(ordered: Floats) -> Spread:
     """The same without weights; a long run's values are not copied more often than needed."""
     p5, median, p95 = (float(value) for value in np.quantile(ordered, [0.05, 0.5, 0.95]))
-    ordered -= median
-    shift = float(ordered.mean())
-    ordered -= shift
-    squares = float(np.dot(ordered, ordered))
     rows = ordered.size
+    ordered -= median
+    shift = exact_sum([ordered]) / rows
+    ordered -= shift
+    ordered *= ordered
+    squares = exact_sum([ordered])
     stdev = math.sqrt(squares / (rows - 1)) if rows > 1 else 0.0
     return Spread(mean=median + shift, median=median, stdev=stdev, p5=p5, p95=p95)
+
+
+def exact_sum(parts: Iterable[Floats]) -> float:
+    """Sum of all values, rounded once: BLAS adds in another order on another CPU, and the last digits differ."""
+    return math.fsum(chain.from_iterable(part.tolist() for part in parts))
 
 
 def _quantile(ordered: Floats, upto: Ints, fraction: float) -> float:
@@ -143,7 +150,8 @@ def effective_rows(values: Floats) -> float:
     ends = np.flatnonzero(pairs <= 0)
     positive = pairs[: ends[0]] if ends.size else pairs
     time = 2 * float(np.minimum.accumulate(positive).sum()) - 1
-    return rows / min(max(time, 1.0), rows)
+    # An estimate: the last digits of a Fourier transform are another CPU's.
+    return float(f"{rows / min(max(time, 1.0), rows):.6g}")
 
 
 def ranks(values: Floats) -> Floats:
@@ -158,7 +166,7 @@ def _autocorrelation(centred: Floats) -> Floats:
     """Autocorrelation at lags 0 to n-1, by FFT, padded so that the end does not meet the beginning."""
     rows = centred.size
     spectrum = np.fft.rfft(centred, 1 << (2 * rows - 1).bit_length())
-    covariance: Floats = np.fft.irfft(np.abs(spectrum) ** 2)[:rows]
+    covariance: Floats = np.fft.irfft(spectrum.real**2 + spectrum.imag**2)[:rows]
     if covariance[0] <= 0:  # All values are equal.
         covariance = np.eye(1, rows)[0]
     covariance /= covariance[0]

@@ -1,7 +1,6 @@
 """Statistics of more values than fit in memory: read again and again, a block at a time.
 
-Up to IN_MEMORY values they are those of ``statistics``. Beyond, medians and percentiles are as exact; mean and
-deviation are summed by blocks, which may change their last digits.
+Up to IN_MEMORY values they are those of ``statistics``; beyond, they are as exact.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from benchrun.metrics.statistics import Floats, Ints, Spread, spread
+from benchrun.metrics.statistics import Floats, Ints, Spread, exact_sum, spread
 
 IN_MEMORY = 1 << 19
 """Values."""
@@ -38,8 +37,8 @@ def spread_of(stream: Stream) -> Spread | None:
     total = sum(int(weights.sum(dtype=np.int64)) for _, weights in weighted())
     p5, median, p95 = _quantiles(weighted, total, (0.05, 0.5, 0.95))
     # Moments about the median, then about the mean, as in memory.
-    shift = sum(float(np.dot(weights, values - median)) for values, weights in weighted()) / total
-    squares = sum(float(np.dot(weights, (values - median - shift) ** 2)) for values, weights in weighted())
+    shift = exact_sum(weights * (values - median) for values, weights in weighted()) / total
+    squares = exact_sum(weights * (values - median - shift) ** 2 for values, weights in weighted())
     return Spread(mean=median + shift, median=median, stdev=math.sqrt(squares / (total - 1)), p5=p5, p95=p95)
 
 

@@ -289,6 +289,10 @@ class RunSpec(Frozen):
         text = json.dumps(keys, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:8]
 
+    def step_identity(self) -> str:
+        """The same where a step is: however many of them the run takes."""
+        return self.model_copy(update={"training": self.training.model_copy(update={"steps": 1})}).identity()
+
     @classmethod
     def read(cls, path: Path) -> RunSpec:
         """Read spec.json."""

@@ -39,9 +39,8 @@ def curves(groups: Sequence[Sequence[MeasuredRun]]) -> list[Curve]:
 
 def _same(spec: RunSpec) -> str:
     """What does not change along a curve: all that makes a point but its size; how many steps it took is no matter."""
-    training = spec.training.model_copy(update={"steps": 1})
     size = {"num_gpus": 1, "dp": 1, "gbs": 1, "num_microbatches": 1}
-    return spec.model_copy(update={**size, "training": training}).identity()
+    return spec.model_copy(update=size).step_identity()
 
 
 def _curve(kind: str, by_count: dict[int, Sequence[MeasuredRun]]) -> Curve:

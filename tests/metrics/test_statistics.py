@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import math
+import os
 import statistics
+import subprocess
+import sys
 import time
 
 import numpy as np
@@ -131,3 +134,28 @@ def test_the_interval_stays_within_the_values_and_around_their_median():
 
 def test_few_rows_have_no_interval():
     assert confidence_interval([1.0, 1.1, 1.2, 0.9, 1.0]) is None
+
+
+STATISTICS = """
+import numpy
+from benchrun.metrics.statistics import confidence_interval, spread
+for rows in range(2, 400):
+    generator = numpy.random.default_rng(rows)
+    values, weights = generator.normal(1, 0.01, rows), generator.integers(1, 5, rows)
+    print(spread(values), spread(values, weights), confidence_interval(values))
+"""
+
+
+def test_the_last_digit_does_not_depend_on_the_cpu():
+    """numpy's BLAS has other kernels, which add in another order, for every generation of x86."""
+    found = {
+        subprocess.run(
+            [sys.executable, "-c", STATISTICS],
+            env={**os.environ, "OPENBLAS_CORETYPE": cpu},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for cpu in ("Prescott", "Haswell")
+    }
+    assert len(found) == 1
