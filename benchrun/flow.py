@@ -172,6 +172,7 @@ def _bound(run: RunDir, metrics: Metrics) -> Bound | None:
         sequences_per_gpu=spec.gbs / spec.num_gpus,
         num_microbatches=spec.num_microbatches,
         precision=spec.precision,
+        fp8_attention=spec.training.fp8.dot_product_attention,
         task=spec.task,
         step_time_s=metrics.step_time_s.median,
     )

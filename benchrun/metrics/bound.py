@@ -75,7 +75,7 @@ class Bound(Frozen):
     attention_tflop: float
     """Of scores and values, causal, forward and backward."""
     attention_s: float
-    """At the fastest BF16 (FP32 on a CPU) product: no attention kernel reaches it, so it takes at least this."""
+    """At the fastest product of its precision: no attention kernel reaches it, so it takes at least this."""
     rest_s: float
     """The step without both: slower attention, memory-bound kernels, exposed communication, optimizer, gaps."""
 
@@ -97,10 +97,13 @@ def bound(
     sequences_per_gpu: float,
     num_microbatches: int,
     precision: str,
+    fp8_attention: bool,
     task: Task,
     step_time_s: float,
 ) -> Bound | None:
     """What bounds a step; ``sequences_per_gpu`` is the global batch over the number of GPUs.
+
+    ``fp8_attention`` counts where ``precision`` is fp8.
 
     None where a product was not measured in the precision that the run made it in.
     """
@@ -112,7 +115,7 @@ def bound(
         if number not in gemm.tflops:
             return None
         matmul += num_microbatches * gemm.seconds(number, passes)
-    best = ceilings.best_tflops(high)
+    best = ceilings.best_tflops("fp8" if precision == "fp8" and fp8_attention else high)
     if best is None:
         return None
     attention = PASSES * attention_scores(model, seq_length) / 2 * sequences_per_gpu * seq_length / 1e12

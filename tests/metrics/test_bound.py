@@ -22,8 +22,8 @@ def ceilings(*gemms):
 
 
 def of(found, **changed):
-    conditions = {"num_microbatches": 4, "precision": "bf16", "task": "pretrain", "step_time_s": 2.0, **changed}
-    return bound(found, model=LLAMA, seq_length=4096, sequences_per_gpu=16, **conditions)
+    conditions = {"num_microbatches": 4, "precision": "bf16", "fp8_attention": False, "task": "pretrain", **changed}
+    return bound(found, model=LLAMA, seq_length=4096, sequences_per_gpu=16, step_time_s=2.0, **conditions)
 
 
 ONCE_S = 2 * 4096 * 8192 * 1024 / 500e12
@@ -52,6 +52,13 @@ def test_the_three_parts_are_the_step():
     assert found.matmul_s + found.attention_s + found.rest_s == pytest.approx(2.0)
     share = round(100 * found.matmul_s / 2)
     assert f"of the step's 2 s ({share} %)" in found.sentence
+
+
+def test_attention_is_bound_by_products_of_its_own_precision():
+    both = ceilings(gemm(bf16=EVEN, fp8=FASTER))
+    usual, faster, ignored = (of(both, precision=p, fp8_attention=a) for p, a in (("fp8", 0), ("fp8", 1), ("bf16", 1)))
+    assert usual.attention_s == pytest.approx(2 * faster.attention_s)
+    assert usual.attention_s == ignored.attention_s
 
 
 def test_what_was_not_measured_in_the_run_s_precision_bounds_nothing():
