@@ -129,13 +129,13 @@ class Training(Frozen):
     cuda_graphs: Literal["none", "layers"] = "none"
     """``layers``: each transformer layer is launched as one graph (of experts, the attention alone)."""
     transformer_impl: Literal["transformer_engine", "local"] = "transformer_engine"
-    """Whose layers a GPU computes: transformer-engine's, or megatron.core's own, which are also a CPU's."""
+    """Whose layers the worker computes on a GPU: transformer-engine's, or megatron.core's own, as on a CPU."""
     fused_kernels: bool = True
     """With transformer-engine one kernel for each of: an activation with its bias, RoPE, the loss, the router."""
     moe_grouped_gemm: bool = True
-    """With transformer-engine the experts of a rank are multiplied together, not one after the other."""
+    """With transformer-engine the experts of a rank are multiplied together, not one by one (NeMo 1: never)."""
     moe_permute_fusion: bool = True
-    """With transformer-engine tokens are sorted by their experts, and back, in one kernel."""
+    """With transformer-engine tokens are sorted by their experts, and back, in one kernel (NeMo 1: never)."""
     manual_gc_interval: NonNegativeInt = 100
     """Steps between collections of Python's garbage; 0: when a rank finds it is time, mid-step, and the others wait."""
     optimizer: Optimizer = Optimizer()

@@ -41,6 +41,7 @@ def worker_refusals(draft: Draft, precision: Precision) -> Iterator[str]:
     yield from _without_transformer_engine(draft, precision)
     yield from _optimizer(draft, precision)
     yield from _recompute(draft, precision)
+    yield from _experts(draft)
     yield from _attention(draft)
     training = draft.training
     if training.cuda_graphs != "none" and (draft.cluster.gpu == "CPU" or training.recompute.granularity == "full"):
@@ -59,7 +60,6 @@ def _without_transformer_engine(draft: Draft, precision: Precision) -> Iterator[
         ("cuda_graphs", training.cuda_graphs != "none"),
         ("tp_comm_overlap", training.tp_comm_overlap),
         ("cp_comm", training.cp_comm != "p2p"),
-        ("recompute.modules moe_act", "moe_act" in training.recompute.modules),
     ):
         if wanted:
             yield f"{name} is transformer-engine's: transformer_impl must be transformer_engine"
@@ -80,6 +80,7 @@ def _optimizer(draft: Draft, precision: Precision) -> Iterator[str]:
 def _recompute(draft: Draft, precision: Precision) -> Iterator[str]:
     recompute, experts = draft.training.recompute, draft.model.moe is not None
     modules = recompute.modules
+    te = draft.cluster.gpu != "CPU" and draft.training.transformer_impl == "transformer_engine"
     if modules and recompute.granularity != "selective":
         yield f"recompute.modules belong to granularity selective, not {recompute.granularity}"
     for name in modules:
@@ -87,10 +88,22 @@ def _recompute(draft: Draft, precision: Precision) -> Iterator[str]:
             yield f"recompute.modules names {name}, and the model has no experts"
         if name == "mlp" and experts:
             yield "recompute.modules names mlp, and every layer has experts: it is moe there"
+        if name in ("layernorm", "moe_act") and not te:
+            # megatron.core asks transformer-engine how far its FP8 is before it drops an output.
+            yield f"recompute.modules {name} needs transformer-engine, on a GPU: leave it out"
+        elif name == "layernorm" and not experts:
+            # Both norms of a dense layer are part of a product: megatron.core finds none to compute again.
+            yield "recompute.modules layernorm does nothing without experts: norms are in transformer-engine's products"
         if name == "moe_act" and not draft.training.moe_grouped_gemm:
             yield "recompute.modules moe_act needs moe_grouped_gemm: it must be true"
         if name in ("layernorm", "moe_act") and precision == "fp8" and draft.training.fp8.recipe == "delayed":
             yield f"{name} cannot be computed again under delayed scaling: take fp8.recipe tensorwise or blockwise"
+
+
+def _experts(draft: Draft) -> Iterator[str]:
+    for name in ("moe_grouped_gemm", "moe_permute_fusion"):
+        if draft.model.moe is None and not getattr(draft.training, name):
+            yield f"{name} is about experts, and the model has none: it must be true"
 
 
 def _attention(draft: Draft) -> Iterator[str]:

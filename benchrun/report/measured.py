@@ -75,7 +75,8 @@ BOUNDS = """
 
 Of a step: its matrix products if they all ran at the ceiling, attention at the speed of the fastest product (no kernel
 reaches it), and what is left: slower attention, what is computed again, memory-bound kernels, exposed communication,
-optimizer, gaps.
+optimizer, gaps. A ceiling is that of one product after the other, at the power limit: between other kernels a product
+may be faster, and then the step spends less on them than it says here, and more on the rest.
 """
 BREAKDOWNS = """
 ## Where a step's time goes

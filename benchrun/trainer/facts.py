@@ -32,7 +32,7 @@ def in_use(model: list[Any], optimizer: Any) -> dict[str, Any]:
         "optimizer": f"{type(first).__module__}.{type(first).__name__}",
         "optimizer_states": _states(first),
         "gradient_norm": clip_grads.l2_norm_impl.__name__,
-        "output_layer_gradient": _output_layer_gradient(),
+        "output_layer_gradient": _output_layer_gradient(modules),
         "graphed_modules": sum(hasattr(module, "cudagraph_manager") for module in modules),
     }
 
@@ -51,9 +51,10 @@ def _recipe(recipe: Any) -> str:
     return next(names, type(recipe).__name__)
 
 
-def _output_layer_gradient() -> str:
+def _output_layer_gradient(modules: list[Any]) -> str:
     module = sys.modules.get(shims.WGRAD)
-    if module is None:
+    fused = any(getattr(getattr(m, "config", None), "gradient_accumulation_fusion", False) for m in modules)
+    if module is None or not fused:  # the kernel may be there for layers that do not ask for it
         return "autograd"
     return "torch.addmm" if module.wgrad_gemm_accum_fp32 is shims.wgrad_fp32 else "APEX"
 

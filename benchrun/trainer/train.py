@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any
 
 import torch
+from megatron.core.extensions.transformer_engine import HAVE_TE
 
 from benchrun.recipe.spec import RunSpec
 from benchrun.trainer import breakdown, ceiling, cpu, fp8_weights, garbage, log, ranks, weights
@@ -88,7 +89,8 @@ def _configuration(spec: RunSpec) -> str:
     te = spec.transformer_engine
     packages = {
         "megatron-core": log.version("megatron-core"),
-        "transformer-engine": log.version("transformer-engine") if te else None,
+        # Where it is there, megatron.core takes Adam and the gradients' norm from it for its own layers too.
+        "transformer-engine": log.version("transformer-engine") if HAVE_TE else None,
     }
     return log.configuration(
         spec,

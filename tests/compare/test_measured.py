@@ -335,6 +335,12 @@ def test_what_the_readme_says_was_measured_stands_on_the_page():
         assert ratio.partition(",")[0] in row
 
 
+def test_the_readme_says_the_lowest_too():
+    speed = page(load_measured(), load_references()).partition("## More and more")[0]
+    ratios = re.findall(r"\| (\d\.\d\d)(?: in TFLOPS)? \|", speed)
+    assert f"The lowest is {min(ratios, key=float)} in TFLOPS" in (ROOT / "README.md").read_text()
+
+
 @pytest.mark.parametrize("path", KEPT, ids=lambda path: path.name)
 def test_a_committed_log_gives_the_committed_metrics_to_the_digit(path):
     run = RunDir(path)

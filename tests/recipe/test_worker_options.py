@@ -11,6 +11,7 @@ from benchrun.recipe.select import Request
 
 AWARE = "training.optimizer.precision_aware=true"
 BF16_MOMENTS = (AWARE, "training.optimizer.exp_avg=bf16", "training.optimizer.exp_avg_sq=bf16")
+NORMS = "training.recompute={granularity: selective, modules: [layernorm]}"
 WORKER = "megatron-core"
 
 
@@ -42,6 +43,10 @@ def spec(recipe, *overrides, precision="fp8", framework=WORKER, num_gpus=8):
             ("training.moe_grouped_gemm=false", "training.recompute={granularity: selective, modules: [moe_act]}"),
             "moe_act needs moe_grouped_gemm",
         ),
+        ("llama2-7b", "bf16", ("training.moe_grouped_gemm=false",), "moe_grouped_gemm is about experts"),
+        ("llama2-7b", "bf16", ("training.moe_permute_fusion=false",), "moe_permute_fusion is about experts"),
+        ("llama2-7b", "bf16", (NORMS,), "layernorm does nothing without experts"),
+        ("mixtral-8x7b", "bf16", (NORMS, "training.transformer_impl=local"), "layernorm needs transformer-engine"),
         ("llama2-7b", "bf16", ("training.recompute.modules=[mlp]",), "belong to granularity selective"),
         (
             "mixtral-8x7b",
@@ -75,6 +80,17 @@ def test_the_worker_refuses_with_the_reason(recipe, precision, overrides, said):
     with pytest.raises(UserError) as error:
         spec(recipe, *overrides, precision=precision)
     assert said in str(error.value)
+
+
+@pytest.mark.parametrize("name", ["layernorm", "moe_act"])
+def test_what_a_cpu_cannot_compute_again_is_refused(name):
+    again = f"training.recompute={{granularity: selective, modules: [{name}]}}"
+    with pytest.raises(UserError, match=f"{name} needs transformer-engine"):
+        resolve(Request("tiny-mixtral", "CPU", "bf16", 1, WORKER, overrides=(again,)))
+
+
+def test_norms_before_experts_can_be_computed_again():
+    assert spec("mixtral-8x7b", NORMS, precision="bf16").training.recompute.modules == ("layernorm",)
 
 
 def test_another_framework_is_not_asked_for_what_it_is_not_told():

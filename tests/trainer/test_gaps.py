@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+import sys
+from types import ModuleType, SimpleNamespace
 
 import pytest
 
@@ -11,7 +13,7 @@ pytest.importorskip("megatron.core", reason="training needs pip install 'benchru
 
 from benchrun.recipe.resolve import resolve  # noqa: E402
 from benchrun.recipe.select import Request  # noqa: E402
-from benchrun.trainer import config, garbage, optimizer, shims  # noqa: E402
+from benchrun.trainer import config, facts, garbage, log, optimizer, shims, train  # noqa: E402
 
 
 def case(dtype):
@@ -80,6 +82,27 @@ def test_nothing_of_transformer_engine_is_asked_for_where_the_spec_says_local(co
     assert found["transformer_impl"] == "local"
     fused = ("moe_grouped_gemm", "moe_permute_fusion", "bias_activation_fusion", "gradient_accumulation_fusion")
     assert not any(found[name] for name in fused)
+
+
+@pytest.mark.parametrize(("fused", "said"), [(True, "torch.addmm"), (False, "autograd")])
+def test_a_kernel_that_no_layer_asks_for_is_not_said_to_be_in_use(monkeypatch, fused, said):
+    module = ModuleType(shims.WGRAD)
+    module.wgrad_gemm_accum_fp32 = shims.wgrad_fp32
+    monkeypatch.setitem(sys.modules, shims.WGRAD, module)
+    layer = torch.nn.Linear(1, 1)
+    layer.config = SimpleNamespace(gradient_accumulation_fusion=fused)
+    inner = SimpleNamespace(optimizer=SimpleNamespace(state={}))
+    assert facts.in_use([torch.nn.Sequential(layer)], inner)["output_layer_gradient"] == said
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_the_log_says_which_transformer_engine_local_layers_could_take_adam_from(monkeypatch, there):
+    monkeypatch.setattr(train, "HAVE_TE", there)
+    monkeypatch.setattr(log, "configuration", lambda _, packages, **__: packages)
+    monkeypatch.setattr(log, "version", lambda package: f"{package} 1.0")
+    plain = ("training.transformer_impl=local", "training.optimizer={precision_aware: false}")
+    found = train._configuration(resolve(Request("llama2-7b", "H200", "bf16", 8, "megatron-core", overrides=plain)))
+    assert found["transformer-engine"] == ("transformer-engine 1.0" if there else None)
 
 
 @pytest.mark.parametrize(("interval", "collected", "by_itself"), [(2, [2, 4], False), (0, [], True)])
