@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from operator import attrgetter
+from typing import Any
 
 from benchrun.model import Frozen
 from benchrun.recipe.proxy import WHOLE, dimensions
-from benchrun.recipe.spec import RunSpec
+from benchrun.recipe.spec import RunSpec, Training
 
 HARD = ("recipe", "task", "gpu", "num_gpus", "precision", "num_layers", "dimensions", "seq_length", "gbs")
 """These must agree; otherwise the numbers are not comparable."""
 must_agree = attrgetter(*HARD)
-LAYOUT = ("mbs", "tp", "pp", "cp", "vp", "ep", "fp8_recipe")
+LAYOUT = ("mbs", "tp", "pp", "cp", "vp", "ep", "fp8_recipe", "options")
 SOFT = ("framework", "image", "framework_version", "variant", *LAYOUT)
 """These are named where they differ: another layout or framework is a fair, and telling, comparison."""
+_OTHERWISE = ("steps", "seed", "lr", "min_lr", "lr_warmup_steps", "weight_decay", "ceilings", "breakdown")
+NOT_OPTIONS: Any = {**dict.fromkeys(_OTHERWISE, True), "fp8": {"recipe"}}
+"""Of ``training``: what has a key of its own, or does not decide the speed."""
 LOSS = ("steps", "seed", "lr", "data")
 """These decide the loss, and so must agree too where losses are compared."""
 
@@ -46,6 +50,8 @@ class Conditions(Frozen):
     cp: int | None = None
     vp: int | None = None
     ep: int | None = None
+    options: str | None = None
+    """How it was trained where that is not the default: ``cuda_graphs=layers``. No published number says all of it."""
     steps: int | None = None
     seed: int | None = None
     lr: float | None = None
@@ -82,11 +88,35 @@ def conditions(spec: RunSpec) -> Conditions:
         cp=spec.layout.cp,
         vp=spec.layout.vp,
         ep=spec.layout.ep,
+        options=_options(spec),
         steps=spec.training.steps,
         seed=spec.training.seed,
         lr=spec.training.lr,
         data="mock" if spec.data.kind == "mock" else spec.data_set,
     )
+
+
+def _options(spec: RunSpec) -> str:
+    """What of ``training`` decides the speed, is not the default, and has no key of its own."""
+    training, default = (_flat(each.model_dump(exclude=NOT_OPTIONS)) for each in (spec.training, Training()))
+    unused = [*(["fp8."] if spec.precision != "fp8" else []), *(["lora."] if spec.task != "lora" else [])]
+    changed = [
+        f"{name}={value}".lower()
+        for name, value in training.items()
+        if value != default[name] and not name.startswith(tuple(unused))
+    ]
+    return ", ".join(changed) or "the defaults"
+
+
+def _flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    """``{"fp8": {"format": "e4m3"}}`` as ``{"fp8.format": "e4m3"}``."""
+    found: dict[str, Any] = {}
+    for name, value in values.items():
+        if isinstance(value, dict):
+            found |= _flat(value, f"{prefix}{name}.")
+        else:
+            found[prefix + name] = "+".join(value) if isinstance(value, tuple) else value
+    return found
 
 
 def hard_differences(theirs: Conditions, ours: Conditions) -> tuple[Difference, ...]:

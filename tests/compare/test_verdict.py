@@ -97,6 +97,26 @@ def test_another_layout_is_compared_and_named():
     assert "framework" in {d.key for d in found.checks[0].differs}
 
 
+@pytest.mark.parametrize(
+    ("precision", "override", "said"),
+    [
+        ("fp8", "training.cuda_graphs=layers", "cuda_graphs=layers"),
+        ("fp8", "training.fp8.dot_product_attention=true", "fp8.dot_product_attention=true"),
+        ("bf16", "training.fp8.dot_product_attention=true", "the defaults"),
+        ("bf16", "training.transformer_impl=local", "transformer_impl=local"),
+        (
+            "bf16",
+            "training.recompute={granularity: selective, modules: [core_attn, mlp]}",
+            "recompute.granularity=selective, recompute.modules=core_attn+mlp",
+        ),
+        ("bf16", "training.lr=1e-3", "the defaults"),
+    ],
+)
+def test_options_of_training_are_a_condition(precision, override, said):
+    found = conditions(resolve(Request("llama2-7b", "H200", precision, 8, "megatron-core", overrides=(override,))))
+    assert found.options == said
+
+
 def test_nothing_published_is_no_reference():
     spec = resolve(Request("llama3.1-8b", "H200", "fp8", 8))
     assert verdict(spec, run(spec, 9.0)).verdict == "no_reference"
