@@ -44,6 +44,8 @@ def worker_refusals(draft: Draft, precision: Precision) -> Iterator[str]:
     yield from _experts(draft)
     yield from _attention(draft)
     training = draft.training
+    if training.tp_comm_overlap and draft.cluster.gpu == "CPU":
+        yield "tp_comm_overlap is between GPUs: it must be false"
     if training.cuda_graphs != "none" and (draft.cluster.gpu == "CPU" or training.recompute.granularity == "full"):
         yield "cuda_graphs need a GPU, and no full recompute: they must be none"
     if precision == "fp8":

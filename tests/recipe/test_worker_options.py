@@ -89,6 +89,12 @@ def test_what_a_cpu_cannot_compute_again_is_refused(name):
         resolve(Request("tiny-mixtral", "CPU", "bf16", 1, WORKER, overrides=(again,)))
 
 
+def test_communication_of_a_cpu_has_no_userbuffers():
+    layout = ("layout={tp: 2, sequence_parallel: true}", "training.tp_comm_overlap=true")
+    with pytest.raises(UserError, match="tp_comm_overlap is between GPUs"):
+        resolve(Request("tiny-llama", "CPU", "bf16", 2, WORKER, overrides=layout))
+
+
 def test_norms_before_experts_can_be_computed_again():
     assert spec("mixtral-8x7b", NORMS, precision="bf16").training.recompute.modules == ("layernorm",)
 
