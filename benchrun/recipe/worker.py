@@ -62,6 +62,7 @@ def _without_transformer_engine(draft: Draft, precision: Precision) -> Iterator[
         ("cuda_graphs", training.cuda_graphs != "none"),
         ("tp_comm_overlap", training.tp_comm_overlap),
         ("cp_comm", training.cp_comm != "p2p"),
+        ("layout.cp above 1", draft.layout.cp > 1 and draft.cluster.gpu != "CPU"),  # ours holds a mask of S x S
     ):
         if wanted:
             yield f"{name} is transformer-engine's: transformer_impl must be transformer_engine"

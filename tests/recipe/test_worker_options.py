@@ -45,6 +45,7 @@ def spec(recipe, *overrides, precision="fp8", framework=WORKER, num_gpus=8):
         ),
         ("llama2-7b", "bf16", ("training.moe_grouped_gemm=false",), "moe_grouped_gemm is about experts"),
         ("llama2-7b", "bf16", ("training.moe_permute_fusion=false",), "moe_permute_fusion is about experts"),
+        ("llama2-7b", "bf16", ("training.transformer_impl=local", "layout.cp=2"), "layout.cp above 1 is transformer"),
         ("llama2-7b", "bf16", (NORMS,), "layernorm does nothing without experts"),
         ("mixtral-8x7b", "bf16", (NORMS, "training.transformer_impl=local"), "layernorm needs transformer-engine"),
         ("llama2-7b", "bf16", ("training.recompute.modules=[mlp]",), "belong to granularity selective"),
