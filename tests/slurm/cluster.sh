@@ -27,8 +27,9 @@ export SLURM_CONF=$DIR/etc/slurm.conf PATH=$PATH:/usr/sbin:/sbin
 install_packages() {
   local need=()
   # type wants every one of them; command -v is content with any.
-  type slurmctld slurmd sinfo slurmdbd munged mariadbd ip >/dev/null 2>&1 && return 0
-  need=(slurmctld slurmd slurm-client slurmdbd munge mariadb-server-core mariadb-client-core iproute2)
+  type slurmctld slurmd sinfo slurmdbd munged mariadbd ip ch-run >/dev/null 2>&1 && return 0
+  need=(slurmctld slurmd slurm-client slurmdbd munge mariadb-server-core mariadb-client-core iproute2
+    charliecloud)
   say "apt-get install ${need[*]}"
   # Debian starts a daemon when it installs one, unless this file says no.
   if [ ! -e /usr/sbin/policy-rc.d ]; then

@@ -3,8 +3,7 @@
 set -euo pipefail
 dir=$1
 [ ! -e "$dir/.ready" ] || exit 0
-type ch-run debootstrap >/dev/null 2>&1 ||
-  apt-get -qq install -y --no-install-recommends charliecloud debootstrap >/dev/null
+type debootstrap >/dev/null 2>&1 || apt-get -qq install -y --no-install-recommends debootstrap >/dev/null
 rm -rf "$dir"
 mkdir -p "$dir"
 # The release of this machine, so that the libraries fit what is mounted into it.
