@@ -15,9 +15,11 @@ must_agree = attrgetter(*HARD)
 LAYOUT = ("mbs", "tp", "pp", "cp", "vp", "ep", "fp8_recipe", "options")
 SOFT = ("framework", "image", "framework_version", "variant", *LAYOUT)
 """These are named where they differ: another layout or framework is a fair, and telling, comparison."""
-_OTHERWISE = ("steps", "seed", "lr", "min_lr", "lr_warmup_steps", "weight_decay", "ceilings", "breakdown")
-NOT_OPTIONS: Any = {**dict.fromkeys(_OTHERWISE, True), "fp8": {"recipe"}}
-"""Of ``training``: what has a key of its own, or does not decide the speed."""
+NOT_OPTIONS = (
+    *("steps", "seed", "lr", "fp8.recipe"),
+    *("min_lr", "lr_warmup_steps", "weight_decay", "ceilings", "breakdown"),
+)
+"""Of ``training``: what has a key of its own, and what does not decide the speed."""
 LOSS = ("steps", "seed", "lr", "data")
 """These decide the loss, and so must agree too where losses are compared."""
 
@@ -98,12 +100,12 @@ def conditions(spec: RunSpec) -> Conditions:
 
 def _options(spec: RunSpec) -> str:
     """What of ``training`` decides the speed, is not the default, and has no key of its own."""
-    training, default = (_flat(each.model_dump(exclude=NOT_OPTIONS)) for each in (spec.training, Training()))
-    unused = [*(["fp8."] if spec.precision != "fp8" else []), *(["lora."] if spec.task != "lora" else [])]
+    default = _flat(Training().model_dump())
+    used = {"fp8": spec.precision == "fp8", "lora": spec.task == "lora"}
     changed = [
         f"{name}={value}".lower()
-        for name, value in training.items()
-        if value != default[name] and not name.startswith(tuple(unused))
+        for name, value in _flat(spec.training.model_dump()).items()
+        if value != default[name] and name not in NOT_OPTIONS and used.get(name.partition(".")[0], True)
     ]
     return ", ".join(changed) or "the defaults"
 

@@ -149,6 +149,17 @@ class Training(Frozen):
     breakdown: bool = False
     """After the last step profile one more: matrix products, attention, other kernels, communication, nothing."""
 
+    @property
+    def of_transformer_engine(self) -> tuple[str, ...]:
+        """The fields that ask the worker for what only transformer-engine has."""
+        asked = {
+            "optimizer.precision_aware": self.optimizer.precision_aware,
+            "cuda_graphs": self.cuda_graphs != "none",
+            "tp_comm_overlap": self.tp_comm_overlap,
+            "cp_comm": self.cp_comm != "p2p",
+        }
+        return tuple(name for name, wanted in asked.items() if wanted)
+
 
 class Synthetic(Frozen):
     """A data set that ``datagen tokens`` makes: files, so that loader, index and shuffling run as with real data.

@@ -53,19 +53,15 @@ def worker_refusals(draft: Draft, precision: Precision) -> Iterator[str]:
 
 
 def _without_transformer_engine(draft: Draft, precision: Precision) -> Iterator[str]:
-    training = draft.training
-    if training.transformer_impl == "transformer_engine":
+    if draft.training.transformer_impl == "transformer_engine":
         return
-    for name, wanted in (
-        ("precision fp8", precision == "fp8"),
-        ("optimizer.precision_aware", training.optimizer.precision_aware),
-        ("cuda_graphs", training.cuda_graphs != "none"),
-        ("tp_comm_overlap", training.tp_comm_overlap),
-        ("cp_comm", training.cp_comm != "p2p"),
-        ("layout.cp above 1", draft.layout.cp > 1 and draft.cluster.gpu != "CPU"),  # ours holds a mask of S x S
-    ):
-        if wanted:
-            yield f"{name} is transformer-engine's: transformer_impl must be transformer_engine"
+    names = [*draft.training.of_transformer_engine]
+    if precision == "fp8":
+        names.append("precision fp8")
+    if draft.layout.cp > 1 and draft.cluster.gpu != "CPU":  # our attention would hold a mask of S x S
+        names.append("layout.cp above 1")
+    for name in names:
+        yield f"{name} is transformer-engine's: transformer_impl must be transformer_engine"
 
 
 def _optimizer(draft: Draft, precision: Precision) -> Iterator[str]:

@@ -61,7 +61,7 @@ SCALING = """
 ## More and more GPUs
 
 Of one node, with the same layout and training. Weak: the same number of sequences a GPU; strong: the same global batch.
-Efficiency is tokens/s/GPU over that of the fewest GPUs.
+Efficiency is tokens/s/GPU over that of the fewest GPUs. On more GPUs than a row names it was not measured.
 """
 CEILINGS = """
 ## Ceilings

@@ -36,17 +36,10 @@ def refuse_impossible(spec: RunSpec) -> None:
             "precision fp8 needs a GPU and transformer-engine: without them it would silently be BF16",
             hint="use an image with it and transformer_impl=transformer_engine, or --precision bf16",
         )
-    training = spec.training
-    for name, wanted in (
-        ("optimizer.precision_aware", training.optimizer.precision_aware),
-        ("cuda_graphs", training.cuda_graphs != "none"),
-        ("tp_comm_overlap", training.tp_comm_overlap),
-        ("cp_comm", training.cp_comm != "p2p"),
-    ):
-        if wanted:
-            raise UserError(
-                f"training.{name} needs a GPU and transformer-engine", hint="leave transformer_impl transformer_engine"
-            )
+    if asked := spec.training.of_transformer_engine:
+        raise UserError(
+            f"training.{asked[0]} needs a GPU and transformer-engine", hint="leave transformer_impl transformer_engine"
+        )
 
 
 def transformer_config(spec: RunSpec) -> TransformerConfig:

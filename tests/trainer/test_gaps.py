@@ -11,8 +11,10 @@ import pytest
 torch = pytest.importorskip("torch", reason="training needs pip install 'benchrun[train]'")
 pytest.importorskip("megatron.core", reason="training needs pip install 'benchrun[train]'")
 
+from benchrun.errors import UserError  # noqa: E402
 from benchrun.recipe.resolve import resolve  # noqa: E402
 from benchrun.recipe.select import Request  # noqa: E402
+from benchrun.recipe.spec import Optimizer  # noqa: E402
 from benchrun.trainer import config, facts, garbage, log, optimizer, shims, train  # noqa: E402
 
 
@@ -82,6 +84,35 @@ def test_nothing_of_transformer_engine_is_asked_for_where_the_spec_says_local(co
     assert found["transformer_impl"] == "local"
     fused = ("moe_grouped_gemm", "moe_permute_fusion", "bias_activation_fusion", "gradient_accumulation_fusion")
     assert not any(found[name] for name in fused)
+
+
+def on_a_gpu(monkeypatch, has_transformer_engine, **training):
+    """The worker's own check of a run that nobody resolved."""
+    monkeypatch.setattr(config, "HAVE_TE", has_transformer_engine)
+    monkeypatch.setattr(config.ranks, "refuse_without_gpu", lambda _: None)
+    spec = resolve(Request("llama2-7b", "H200", "bf16", 8, "megatron-core"))
+    config.refuse_impossible(spec.model_copy(update={"training": spec.training.model_copy(update=training)}))
+
+
+def test_transformer_engine_that_is_asked_for_and_missing_is_not_replaced(monkeypatch):
+    on_a_gpu(monkeypatch, True)
+    on_a_gpu(monkeypatch, False, transformer_impl="local")
+    with pytest.raises(UserError, match="transformer_impl is transformer_engine, and this process cannot import it"):
+        on_a_gpu(monkeypatch, False)
+
+
+@pytest.mark.parametrize(
+    ("training", "name"),
+    [
+        ({"optimizer": Optimizer(precision_aware=True)}, "optimizer.precision_aware"),
+        ({"cuda_graphs": "layers"}, "cuda_graphs"),
+        ({"tp_comm_overlap": True}, "tp_comm_overlap"),
+        ({"cp_comm": "a2a"}, "cp_comm"),
+    ],
+)
+def test_what_is_transformer_engines_is_refused_without_its_layers(monkeypatch, training, name):
+    with pytest.raises(UserError, match=f"training.{name} needs a GPU and transformer-engine"):
+        on_a_gpu(monkeypatch, True, transformer_impl="local", **training)
 
 
 @pytest.mark.parametrize(("fused", "said"), [(True, "torch.addmm"), (False, "autograd")])
