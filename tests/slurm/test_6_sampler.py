@@ -13,6 +13,15 @@ while :; do
   sleep 0.2
 done
 """
+# The last rank fails when the others are gone: one that srun had to end would give 143, and the highest code counts.
+TRAIN = """
+echo "rank $RANK sees $CUDA_VISIBLE_DEVICES"
+sleep 1
+[ "$RANK" = 3 ] || { touch "left.$RANK"; exit 0; }
+until [ -e left.0 ] && [ -e left.1 ] && [ -e left.2 ]; do sleep 0.1; done
+sleep 1
+exit 7
+"""
 POINT = (
     "llama3.1-8b",
     "--gpu=H100",
@@ -30,7 +39,7 @@ SITE = (
 def test_every_node_is_sampled_beside_its_ranks_and_the_exit_code_stays(user):
     smi = user.script(SMI)
     smi.rename(smi.with_name("nvidia-smi"))
-    train = user.script('echo "rank $RANK sees $CUDA_VISIBLE_DEVICES"; sleep 1; exit $((RANK == 3 ? 7 : 0))')
+    train = user.script(TRAIN)
     sets = (f"--set=cluster.{each}" for each in (*SITE, f"python={train}"))
     path = f"{smi.parent}{os.pathsep}{user.env['PATH']}"
     run = user.call("launch", *POINT, *sets, PATH=path).stdout.strip()
