@@ -8,9 +8,20 @@ from typing import Any
 
 import torch
 from megatron.core.optimizer import clip_grads
+from megatron.core.transformer.transformer_block import TransformerBlock
 
 from benchrun.trainer import shims
 from benchrun.trainer.optimizer import parts
+
+# What a layer of megatron.core has decided to compute again, by the name that a recipe gives it.
+RECOMPUTED = {
+    "recompute_mlp": "mlp",
+    "recompute_input_layernorm": "layernorm",
+    "recompute_pre_mlp_layernorm": "layernorm",
+    "checkpoint_core_attention": "core_attn",
+    "moe_layer_recompute": "moe",
+    "activation_recompute": "moe_act",
+}
 
 
 def in_use(model: list[Any], optimizer: Any) -> dict[str, Any]:
@@ -29,6 +40,9 @@ def in_use(model: list[Any], optimizer: Any) -> dict[str, Any]:
         "fp8_attention": any(getattr(recipe, "fp8_dpa", False) for recipe in recipes),
         "attention": sorted({type(module).__name__ for module in modules if "Attention" in type(module).__name__}),
         "mlp": sorted({type(module).__name__ for module in modules if type(module).__name__.endswith("MLP")}),
+        "recompute": _recomputed(modules),
+        "tp_comm_overlap": sum(_overlaps(module) for module in modules),
+        "cp_comm": sorted({m.cp_comm_type for m in modules if hasattr(m, "cp_comm_type") and m.cp_group is not None}),
         "optimizer": f"{type(first).__module__}.{type(first).__name__}",
         "optimizer_states": _states(first),
         "gradient_norm": clip_grads.l2_norm_impl.__name__,
@@ -49,6 +63,18 @@ def _recipe(recipe: Any) -> str:
     """transformer-engine's name of it: megatron.core may have a class of its own below."""
     names = (kind.__name__ for kind in type(recipe).__mro__ if kind.__module__.startswith("transformer_engine"))
     return next(names, type(recipe).__name__)
+
+
+def _recomputed(modules: list[Any]) -> Counter[str]:
+    """Layers, or parts of them, by what of them is computed again: mlp asked of experts, for one, is nowhere."""
+    found = Counter(name for m in modules for flag, name in RECOMPUTED.items() if getattr(m, flag, False))
+    blocks = [m for m in modules if isinstance(m, TransformerBlock) and m.config.recompute_granularity == "full"]
+    return found + Counter(full=sum(len(block.layers) for block in blocks))
+
+
+def _overlaps(module: Any) -> bool:
+    """Whether a linear layer of transformer-engine has its communication under its product, or its gradient's."""
+    return any(value is True for name, value in vars(module).items() if name.startswith(("ub_overlap", "ub_bulk")))
 
 
 def _output_layer_gradient(modules: list[Any]) -> str:

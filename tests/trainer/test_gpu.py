@@ -69,6 +69,9 @@ RUNS = {
     "graphs-bf16": ("llama", "bf16", {"cuda_graphs": "layers"}, {}),
     "graphs-fp8": ("llama", "fp8", {"cuda_graphs": "layers"}, {}),
     "again-fp8": ("llama", "fp8", {"recompute": {"granularity": "selective", "modules": ["mlp"]}}, {}),
+    "all-again-fp8": ("llama", "fp8", {"recompute": {"granularity": "full", "method": "uniform", "num_layers": 1}}, {}),
+    "attention-fp8": ("llama", "fp8", {"fp8": {"dot_product_attention": True}}, {}),
+    "half-bf16": ("llama", "bf16", {"optimizer": {**MOMENTS, "main_params": "fp16"}}, {}),
 }
 SPLIT = {"tp": 2, "sequence_parallel": True}
 LAYOUTS = {
@@ -81,6 +84,7 @@ LAYOUTS = {
     "pp2-vp2": ("llama", "bf16", {}, {"pp": 2, "vp": 2}),
     "cp2": ("llama", "bf16", {}, {"cp": 2}),
     "cp2-a2a": ("llama", "bf16", {"cp_comm": "a2a"}, {"cp": 2}),
+    "cp2-gather": ("llama", "bf16", {"cp_comm": "all_gather"}, {"cp": 2}),
     "ep2": ("mixtral", "bf16", {}, {"ep": 2}),
     "ep2-fp8": ("mixtral", "fp8", {}, {"ep": 2}),
 }
@@ -135,6 +139,10 @@ def train(folder, name, wanted):
     if wanted.training.breakdown:
         used["breakdown"] = json.loads(re.search(r"benchrun breakdown: (.*)", run.stdout)[1])
     return losses, used
+
+
+def apart(losses, others):
+    return max(abs(one - other) for one, other in zip(losses, others, strict=True))
 
 
 @pytest.fixture(scope="module")
@@ -192,20 +200,30 @@ def test_the_log_says_which_scaling_ran_and_what_the_weights_are(runs, name, rec
     [
         ("aware-bf16", {"exp_avg": "bfloat16", "exp_avg_sq": "bfloat16", "master_param": "int16"}),
         ("aware-fp8", {"exp_avg": "bfloat16", "exp_avg_sq": "bfloat16", "master_param": "float32"}),
+        ("half-bf16", {"exp_avg": "bfloat16", "exp_avg_sq": "bfloat16", "master_param": "float16"}),
+        pytest.param(
+            "dp2-aware-fp8",
+            {"exp_avg": "bfloat16", "exp_avg_sq": "bfloat16", "master_param": "float32"},
+            marks=pytest.mark.skipif(not TWO, reason="one GPU"),
+        ),
     ],
 )
 def test_states_of_lower_precision_train_as_well(runs, name, fact):
     losses, used = runs[name].result()
-    assert losses == pytest.approx(runs["llama-" + name.split("-")[1]].result()[0], rel=0.06)
+    assert losses == pytest.approx(runs["llama-" + name.rpartition("-")[2]].result()[0], rel=0.06)
     assert losses[-1] < losses[0] - 0.1
     assert used["optimizer_states"] == fact
 
 
-@pytest.mark.parametrize("name", ["graphs-bf16", "graphs-fp8", "again-fp8"])
-def test_graphs_and_recompute_change_nothing_but_speed(runs, name):
+@pytest.mark.parametrize(
+    ("name", "again"),
+    [("graphs-bf16", {}), ("graphs-fp8", {}), ("again-fp8", {"mlp": 2}), ("all-again-fp8", {"full": 2})],
+)
+def test_graphs_and_recompute_change_nothing_but_speed(runs, name, again):
     losses, used = runs[name].result()
-    assert losses == pytest.approx(runs["llama-" + name.partition("-")[2]].result()[0], rel=0.01)
+    assert losses == pytest.approx(runs["llama-" + name.rpartition("-")[2]].result()[0], rel=0.01)
     assert (used["graphed_modules"] > 0) == name.startswith("graphs")
+    assert used["recompute"] == again
 
 
 @pytest.mark.parametrize(
@@ -241,9 +259,29 @@ def test_a_rank_without_a_gpu_is_told_so(tmp_path):
 
 
 def test_an_activation_kept_in_fp8_is_rounded_and_trains_as_well(runs):
-    losses, _ = runs["stored-fp8"].result()
-    assert losses != runs["llama-fp8"].result()[0]
-    assert losses == pytest.approx(runs["llama-fp8"].result()[0], rel=0.03)
+    losses, plain, same = (runs[name].result()[0] for name in ("stored-fp8", "llama-fp8", "collected-fp8"))
+    assert losses == pytest.approx(plain, rel=0.03)
+    assert apart(losses, plain) > 2 * apart(same, plain)  # not as far as two runs of one computation are
+
+
+def test_attention_in_fp8_is_rounded_and_trains_as_well(runs):
+    losses, used = runs["attention-fp8"].result()
+    assert losses == pytest.approx(runs["llama-fp8"].result()[0], rel=0.06)
+    assert losses[-1] < losses[0] - 0.1
+    assert used["fp8_attention"]
+    assert not runs["llama-fp8"].result()[1]["fp8_attention"]
+
+
+@pytest.mark.skipif(not TWO, reason="one GPU")
+@pytest.mark.parametrize(("name", "comm"), [("cp2", "p2p"), ("cp2-a2a", "a2a"), ("cp2-gather", "all_gather")])
+def test_attention_exchanges_its_context_as_asked(runs, name, comm):
+    assert runs[name].result()[1]["cp_comm"] == [comm]
+
+
+@pytest.mark.skipif(not TWO, reason="one GPU")
+def test_communication_is_put_under_the_products_where_asked(runs):
+    assert runs["tp2-overlap-fp8"].result()[1]["tp_comm_overlap"] > 0
+    assert runs["tp2-fp8"].result()[1]["tp_comm_overlap"] == 0
 
 
 def test_no_slow_form_is_taken_where_transformer_engine_has_a_fast_one(runs):
