@@ -50,18 +50,20 @@ STATE_COLUMNS = ("run", "clock MHz", "lowest", "W", "limit W", "hottest C", "mem
 SPEEDS = """
 ## Speed
 
-Medians over the runs of a row; `batch` is the global one in sequences and the micro-batch (mbs), `spread` from the
-slowest to the fastest. TFLOPS and MFU count the causal half of the scores; MFU divides by the dense peak of the run's
-precision. Tokens a joule count the GPUs' boards alone. The loss is that of the first and of the last step, on synthetic
-tokens, without a warm-up. Beside ours the published number that shares most conditions, of those with the same model,
-precision, sequence and GPU generation. Where that had eight GPUs or more, ours have a GPU's share of it on fewer.
+Medians over the runs of a row; `batch` is the global one in sequences, with the micro-batch (mbs) and the learning rate
+(lr), `spread` from the slowest to the fastest. TFLOPS and MFU count the causal half of the scores; MFU divides by the
+dense peak of the run's precision. Tokens a joule count the GPUs' boards alone. The loss is that of the first and of the
+last step, on synthetic tokens, without a warm-up. Beside ours the published number that shares most conditions, of
+those with the same model, precision, sequence and GPU generation. Where that had eight GPUs or more, ours have a GPU's
+share of it on fewer.
 A proxy that nobody published stands beside the whole model, and TFLOPS are compared.
 """
 SCALING = """
 ## More and more GPUs
 
-Of one node, with the same layout and training. Weak: the same number of sequences a GPU; strong: the same global batch.
-Efficiency is tokens/s/GPU over that of the fewest GPUs. On more GPUs than a row names it was not measured.
+Within a node, with the same layout and training. Weak: the same number of sequences a GPU; strong: the same global
+batch. Efficiency is tokens/s/GPU over that of the fewest GPUs. Points can be of different machines of a kind (the day
+and hour stand in a run's name). On more GPUs than a row names it was not measured.
 """
 CEILINGS = """
 ## Ceilings
@@ -119,8 +121,8 @@ def page(runs: Sequence[MeasuredRun], published: Sequence[Reference]) -> str:
     )
 
 
-def _order(spec: RunSpec) -> tuple[str, int, str, str, int, int]:
-    return spec.recipe, spec.model.num_layers, spec.gpu, spec.precision, spec.num_gpus, spec.gbs
+def _order(spec: RunSpec) -> tuple[str, int, str, str, int, int, float]:
+    return spec.recipe, spec.model.num_layers, spec.gpu, spec.precision, spec.num_gpus, spec.gbs, spec.training.lr
 
 
 def _label(spec: RunSpec) -> str:
@@ -133,7 +135,7 @@ def _workload(spec: RunSpec) -> str:
 
 
 def _batch(spec: RunSpec) -> str:
-    return f"{spec.gbs} (mbs {spec.mbs})"
+    return f"{spec.gbs} (mbs {spec.mbs}, lr {spec.training.lr:g})"
 
 
 def _speed_row(group: Sequence[MeasuredRun], published: Sequence[Reference]) -> list[str]:
@@ -246,7 +248,6 @@ def _facts(groups: Sequence[Sequence[MeasuredRun]]) -> list[list[str]]:
         batch = f"sequence {spec.seq_length}, global batch {spec.gbs}, micro-batch {spec.mbs}; {cut}"
         if spec.training.optimizer.precision_aware:
             batch += f"; moments of Adam in {spec.training.optimizer.exp_avg}, {spec.training.optimizer.exp_avg_sq}"
-        batch += f"; learning rate {spec.training.lr:g}"
         links = " ".join(f"[{n}](../results/measured/{run.name})" for n, run in enumerate(group, start=1))
         rows.append(
             [

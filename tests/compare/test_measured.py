@@ -265,7 +265,7 @@ def test_a_loss_that_rose_is_said_with_the_speed(tmp_path, growth, says):
 def test_the_page_shows_ours_beside_the_published_number_and_what_differs(kept):
     text = page(load_measured(kept[0][0].path.parent), load_references())
     (row,) = [line for line in text.splitlines() if line.startswith("| llama3.1-8b | bf16 |")]
-    assert "| 4 x H200 | 64 (mbs 1) | 2 |" in row
+    assert "| 4 x H200 | 64 (mbs 1, lr 3e-06) | 2 |" in row
     assert "| 2 -> 2 |" in row  # the loss
     assert "gpu H100 -> H200, num_gpus 8 -> 4" in row
     assert re.search(r"image nvcr\.io/nvidia/nemo:\S+ -> none", row)

@@ -70,7 +70,6 @@ RUNS = {
     "graphs-fp8": ("llama", "fp8", {"cuda_graphs": "layers"}, {}),
     "again-fp8": ("llama", "fp8", {"recompute": {"granularity": "selective", "modules": ["mlp"]}}, {}),
     "all-again-fp8": ("llama", "fp8", {"recompute": {"granularity": "full", "method": "uniform", "num_layers": 1}}, {}),
-    "attention-fp8": ("llama", "fp8", {"fp8": {"dot_product_attention": True}}, {}),
     "half-bf16": ("llama", "bf16", {"optimizer": {**MOMENTS, "main_params": "fp16"}}, {}),
 }
 SPLIT = {"tp": 2, "sequence_parallel": True}
@@ -121,7 +120,7 @@ def spec(family, precision, training, layout, gpus=1, gpu="H200"):
 
 
 def train(folder, name, wanted):
-    """Losses, and what the log says was in use. An AssertionError with the end of stderr where it failed."""
+    """Losses, and what the log says was in use. An AssertionError with stderr where it failed."""
     path = folder / name / "spec.json"
     path.parent.mkdir()
     path.write_text(wanted.model_dump_json())
@@ -132,7 +131,7 @@ def train(folder, name, wanted):
     env = {**os.environ, "NCCL_NVLS_ENABLE": "0", "OMP_NUM_THREADS": "1", "CUDA_DEVICE_MAX_CONNECTIONS": "1"}
     env["PYTHONPATH"] = os.pathsep.join([str(ROOT), *map(os.path.abspath, sys.path)])
     run = subprocess.run(command, capture_output=True, text=True, timeout=240, env=env, cwd=path.parent, check=False)
-    assert run.returncode == 0, f"{name}: {run.stderr[-9000:]}"
+    assert run.returncode == 0, f"{name}: {run.stderr}"
     losses = [float(text) for text in re.findall(r"lm loss: (\S+)", run.stdout)]
     assert len(losses) == wanted.training.steps
     used = json.loads(re.search(r"benchrun in use: (.*)", run.stdout)[1])
@@ -262,14 +261,6 @@ def test_an_activation_kept_in_fp8_is_rounded_and_trains_as_well(runs):
     losses, plain, same = (runs[name].result()[0] for name in ("stored-fp8", "llama-fp8", "collected-fp8"))
     assert losses == pytest.approx(plain, rel=0.03)
     assert apart(losses, plain) > 2 * apart(same, plain)  # not as far as two runs of one computation are
-
-
-def test_attention_in_fp8_is_rounded_and_trains_as_well(runs):
-    losses, used = runs["attention-fp8"].result()
-    assert losses == pytest.approx(runs["llama-fp8"].result()[0], rel=0.06)
-    assert losses[-1] < losses[0] - 0.1
-    assert used["fp8_attention"]
-    assert not runs["llama-fp8"].result()[1]["fp8_attention"]
 
 
 @pytest.mark.skipif(not TWO, reason="one GPU")
