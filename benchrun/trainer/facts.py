@@ -67,9 +67,10 @@ def _recipe(recipe: Any) -> str:
 
 def _recomputed(modules: list[Any]) -> Counter[str]:
     """Layers, or parts of them, by what of them is computed again: mlp asked of experts, for one, is nowhere."""
-    found = Counter(name for m in modules for flag, name in RECOMPUTED.items() if getattr(m, flag, False))
-    blocks = [m for m in modules if isinstance(m, TransformerBlock) and m.config.recompute_granularity == "full"]
-    return found + Counter(full=sum(len(block.layers) for block in blocks))
+    blocks = [module for module in modules if isinstance(module, TransformerBlock)]
+    whole = Counter(full=sum(len(b.layers) for b in blocks if b.config.recompute_granularity == "full"))
+    rest = (m for m in modules if m not in blocks)  # a block has its layers' flag for attention as well
+    return whole + Counter(name for m in rest for flag, name in RECOMPUTED.items() if getattr(m, flag, False))
 
 
 def _overlaps(module: Any) -> bool:

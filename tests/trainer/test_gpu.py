@@ -260,7 +260,7 @@ def test_a_rank_without_a_gpu_is_told_so(tmp_path):
 def test_an_activation_kept_in_fp8_is_rounded_and_trains_as_well(runs):
     losses, plain, same = (runs[name].result()[0] for name in ("stored-fp8", "llama-fp8", "collected-fp8"))
     assert losses == pytest.approx(plain, rel=0.03)
-    assert apart(losses, plain) > 2 * apart(same, plain)  # not as far as two runs of one computation are
+    assert apart(losses, plain) > 2 * apart(same, plain)  # farther apart than two runs of one computation
 
 
 @pytest.mark.skipif(not TWO, reason="one GPU")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import socket
@@ -83,6 +84,20 @@ STEP = re.compile(
     r"number of skipped iterations: {3}0 \| number of nan iterations: {3}0 \|$",
     re.MULTILINE,
 )
+
+
+@pytest.mark.parametrize(
+    ("asked", "found"),
+    [
+        ("{granularity: selective, modules: [core_attn, mlp]}", {"core_attn": 2, "mlp": 2}),
+        ("{granularity: full, method: uniform, num_layers: 1}", {"full": 2}),
+        ("{granularity: none}", {}),
+    ],
+)
+def test_the_log_says_what_is_computed_again(write, asked, found):
+    code, out, err = finish(start(write(spec_for(1, f"training.recompute={asked}"))))
+    assert code == 0, err
+    assert json.loads(re.search(r"benchrun in use: (.*)", out)[1])["recompute"] == found
 
 
 def test_first_rank_echoes_the_configuration_and_last_rank_prints_megatrons_step_line(write, free_port):
