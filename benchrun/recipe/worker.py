@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from benchrun import hardware
 from benchrun.recipe.draft import Draft
 from benchrun.recipe.spec import Framework, Optimizer, Precision
 
@@ -123,6 +124,9 @@ def _fp8(draft: Draft) -> Iterator[str]:
         yield "fp8.param_gather needs distributed_optimizer: one of the two must change"
     if fp8.dot_product_attention and fp8.recipe == "blockwise":
         yield "fp8.dot_product_attention knows delayed and tensorwise scaling, not blockwise"
+    gpu, width = hardware.gpu(draft.cluster.gpu), draft.model.kv_channels
+    if fp8.dot_product_attention and gpu and gpu.arch == "Hopper" and width != 128:
+        yield f"fp8.dot_product_attention trains on Hopper with heads of 128 channels alone: kv_channels is {width}"
     if fp8.store_activation_input and draft.model.activation != "swiglu":
         yield f"fp8.store_activation_input is for swiglu, not for {draft.model.activation}: it must be false"
     tokens = draft.mbs * draft.seq_length // layout.cp // (layout.tp if layout.sequence_parallel else 1)

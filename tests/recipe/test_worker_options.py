@@ -73,6 +73,12 @@ def spec(recipe, *overrides, precision="fp8", framework=WORKER, num_gpus=8):
             ("training.fp8={recipe: blockwise, dot_product_attention: true}",),
             "not blockwise",
         ),
+        (
+            "llama2-7b",
+            "fp8",
+            ("training.fp8.dot_product_attention=true", "model.kv_channels=64"),
+            "heads of 128 channels alone: kv_channels is 64",
+        ),
         ("nemotron4-15b", "fp8", ("training.fp8.store_activation_input=true",), "is for swiglu, not for squared-relu"),
         ("llama2-7b", "fp8", ("seq_length=72", "mbs=1"), "must be a multiple of 16 in fp8"),
     ],
