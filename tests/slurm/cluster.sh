@@ -12,11 +12,13 @@
 set -euo pipefail
 
 DIR=${BENCHRUN_SLURM_DIR:-/var/lib/benchrun-slurm}
+NUMBER=${BENCHRUN_SLURM_NUMBER:-0} # 0 to 9: a second cluster beside the first needs another number and directory
 NODES=(n1 n2 n3)
 GPUS=2
-NET=10.219.7 # the nodes' /24; the controller is .1
-BRIDGE=brslurm
-PORT=17817 # slurmctld; slurmd +1, slurmdbd +2, MariaDB +3
+NET=10.219.$((7 + NUMBER)) # the nodes' /24; the controller is .1
+BRIDGE=brslurm$NUMBER
+NAMESPACE=benchrun$NUMBER
+PORT=$((17817 + 10 * NUMBER)) # slurmctld; slurmd +1, slurmdbd +2, MariaDB +3
 export SLURM_CONF=$DIR/etc/slurm.conf PATH=$PATH:/usr/sbin:/sbin
 
 # shellcheck source=SCRIPTDIR/daemons.sh
@@ -156,17 +158,17 @@ start_slurmctld() {
 start_node() { # NODE: its own namespaces; the shell in them is process 1, and everything ends with it
   local node=$1 i
   for i in "${!NODES[@]}"; do [ "${NODES[$i]}" != "$node" ] || break; done
-  ip netns del "benchrun-$node" 2>/dev/null || true
-  ip link del "$BRIDGE$i" 2>/dev/null || true
-  ip netns add "benchrun-$node"
-  ip link add "$BRIDGE$i" type veth peer name eth0 netns "benchrun-$node"
-  ip link set "$BRIDGE$i" master "$BRIDGE" up
-  ip -n "benchrun-$node" addr add "$NET.$((11 + i))/24" dev eth0
-  ip -n "benchrun-$node" link set eth0 up
-  ip -n "benchrun-$node" link set lo up
+  ip netns del "$NAMESPACE-$node" 2>/dev/null || true
+  ip link del "$BRIDGE-$i" 2>/dev/null || true
+  ip netns add "$NAMESPACE-$node"
+  ip link add "$BRIDGE-$i" type veth peer name eth0 netns "$NAMESPACE-$node"
+  ip link set "$BRIDGE-$i" master "$BRIDGE" up
+  ip -n "$NAMESPACE-$node" addr add "$NET.$((11 + i))/24" dev eth0
+  ip -n "$NAMESPACE-$node" link set eth0 up
+  ip -n "$NAMESPACE-$node" link set lo up
   mkdir -p "$DIR/spool/$node"
   # shellcheck disable=SC2016  # expanded inside the node
-  spawn "node-$node" nsenter --net="/run/netns/benchrun-$node" \
+  spawn "node-$node" nsenter --net="/run/netns/$NAMESPACE-$node" \
     unshare --mount --uts --ipc --pid --fork --kill-child --mount-proc --propagation private \
     bash -c 'hostname "$1"; mount --bind "$2/etc/hosts" /etc/hosts; mount --bind "$2/etc/nsswitch.conf" /etc/nsswitch.conf
       slurmd -D -N "$1" -f "$2/etc/slurm.conf" & wait' node "$node" "$DIR"
@@ -204,8 +206,8 @@ stop() {
   for node in "${NODES[@]}"; do end "node-$node" KILL; done
   for i in slurmctld slurmdbd mariadbd munged; do end "$i"; done
   for i in "${!NODES[@]}"; do
-    ip link del "$BRIDGE$i" 2>/dev/null || true
-    ip netns del "benchrun-${NODES[$i]}" 2>/dev/null || true
+    ip link del "$BRIDGE-$i" 2>/dev/null || true
+    ip netns del "$NAMESPACE-${NODES[$i]}" 2>/dev/null || true
   done
   ip link del "$BRIDGE" 2>/dev/null || true
   rm -rf "$DIR"/{state,spool,run,db} # the database too: job numbers begin again
