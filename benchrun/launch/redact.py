@@ -29,9 +29,11 @@ PUBLIC_IMAGES = ("nvcr.io/nvidia/", "ghcr.io/nvidia/")
 IN_LOGS = frozenset(
     "backward batch consumed default elapsed epoch error forward global grad iteration iterations learning loss micro "
     "nan norm number params rank rate samples scale sec seconds size skipped step steps throughput time tokens total "
-    "train training validation warning zeros pass slow inconclusive completed".split()
+    "train training validation warning zeros pass slow inconclusive completed the model defaults".split()
 )
 """Words of step lines and verdicts: a partition may be called one of them."""
+LIBRARIES = ("CUDA_", "FI_", "GLOO_", "NCCL_", "NVSHMEM_", "NVTE_", "OMPI_", "OMP_", "PYTORCH_", "TORCH_", "UCX_")
+"""How variables begin whose names anyone knows."""
 
 
 def public_spec(spec: RunSpec) -> RunSpec:
@@ -73,18 +75,19 @@ def public_env(document: dict[str, Any]) -> dict[str, Any]:
 
 def site_words(spec: RunSpec) -> list[str]:
     """Every word that the site put into ``spec`` and ``public_spec`` leaves out, the longest first."""
-    texts = [*_texts(spec.cluster.model_dump(mode="json")), *spec.cluster.env]
+    texts = [*_texts(spec.cluster.model_dump(mode="json", exclude={"description"}))]
+    texts += [name for name in spec.cluster.env if not name.startswith(LIBRARIES)]
     if spec.image and spec.image != public_image(spec.image):
         texts.append(spec.image.removesuffix(image_name(spec.image)))
     public = IN_LOGS | set(re.findall(r"[a-z0-9]+", public_spec(spec).model_dump_json().lower()))
-    words = {word for text in texts for word in (text, *re.split(r"[^\w.-]+", text)) if _tells(word, public)}
-    return sorted(words, key=len, reverse=True)
+    words = {word for text in texts for word in (text, *re.split(r"[^\w.-]+", text))} | {spec.cluster.description}
+    return sorted((word for word in words if _tells(word, public)), key=len, reverse=True)
 
 
 def _tells(word: str, public: Collection[str]) -> bool:
     """Whether a word can tell a site from others: no number, no option, not made of public words alone."""
     parts = re.findall(r"[a-z0-9]+", word.lower())
-    return len(word) > 2 and not word.startswith("-") and any(not p.isdigit() and p not in public for p in parts)
+    return len(word) > 3 and not word.startswith("-") and any(not p.isdigit() and p not in public for p in parts)
 
 
 def _texts(value: Any) -> Iterator[str]:
