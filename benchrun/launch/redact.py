@@ -85,10 +85,10 @@ def site_words(spec: RunSpec) -> list[str]:
 
 
 def _tells(word: str, public: Collection[str]) -> bool:
-    """Whether a word can tell a site from others: of some length, no number, no option, not of public words alone."""
+    """Whether a word can tell a site from others: of some length, no number, not of public words alone."""
     parts = re.findall(r"[a-z0-9]+", word.lower())
     short = len(word) < (3 if re.search(r"\d", word) else 4)
-    return not short and not word.startswith("-") and any(not p.isdigit() and p not in public for p in parts)
+    return not short and any(not p.isdigit() and p not in public for p in parts)
 
 
 def _texts(value: Any) -> Iterator[str]:
