@@ -76,12 +76,12 @@ def finished(folder):
     run = create(folder / "runs", spec, render(spec))
     rows = [
         f" iteration {n:8d}/{spec.training.steps:8d} | consumed samples: {n * spec.gbs:12d} |"
-        f" elapsed time per iteration (ms): {13000 + n % 7}.0 | global batch size: {spec.gbs:5d} | lm loss: 2.000000E+00"
+        f" elapsed time per iteration (ms): {13000 + n % 7}.0 | global batch size: {spec.gbs:5d} | lm loss: 2.0E+00"
         " | number of nan iterations:   0 |"
         for n in range(1, spec.training.steps + 1)
     ]
     talk = [f"{HOST}: NCCL INFO using '{text}' ({text}:0), {text}." for text in strings(SITE)]
-    config = json.dumps({"image": spec.image, "versions": {"megatron-core": "0.19.2", "torch": "zqfork"}})
+    config = json.dumps({"image": spec.image, "versions": {"megatron-core": "0.19.2"}})
     lines = [*talk, f"benchrun config: {config}", *rows, *talk, 'benchrun done: {"steps": 50}', ""]
     (run.path / "stdout.log").write_text("\n".join(lines))
     (run.path / "stderr.log").write_text("\n".join([*talk, "zqann@zqmail.example", "zqib0", f"on {HOST}.zqdomain.net"]))
