@@ -49,6 +49,8 @@ def unable(draft: Draft, num_gpus: int, precision: Precision, framework: Framewo
         yield from _positions(draft, framework)
     if framework in MEGATRONS | JAX:
         yield from _on_gpus(draft, precision, framework, task)
+    if framework == "megatron-lm" and draft.model.activation == "geglu":
+        yield "megatron-lm's pretrain_gpt.py has no flag for geglu: take another framework"
     if framework == "megatron-core":
         yield from worker_refusals(draft, precision)
     else:

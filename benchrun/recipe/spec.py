@@ -264,6 +264,18 @@ class RunSpec(Frozen):
         return worker and self.training.transformer_impl == "transformer_engine"
 
     @property
+    def bias_activation_fusion(self) -> bool:
+        """Whether megatron-core has one kernel for bias and activation of this model: it raises where it has none.
+
+        For experts that is SwiGLU alone, since the router's weight is part of the kernel (core 0.13); the cores of
+        NeMo 1 (0.7 to 0.10) compute an expert like a dense MLP.
+        """
+        model = self.model
+        if model.moe and self.framework != "nemo1":
+            return model.activation == "swiglu"
+        return model.gated or (model.activation == "gelu" and model.bias)
+
+    @property
     def own_worker(self) -> bool:
         """Whether this package itself trains: the run then carries a copy of it."""
         return self.framework in ("megatron-core", "hf")

@@ -28,6 +28,7 @@ IMAGES = {
     "nemo1": "nvcr.io/nvidia/nemo:24.09",
     "nemo2": "nvcr.io/nvidia/nemo:25.07.01",
     "megatron-lm": "nvcr.io/nvidia/nemo:25.07.01",
+    "megatron-core": "nvcr.io/nvidia/nemo:25.07.01",
     "megatron-bridge": "nvcr.io/nvidia/nemo:25.11.01",
     "maxtext": "ghcr.io/nvidia/jax:maxtext-2024-12-09",
     "paxml": "ghcr.io/nvidia/jax:pax-2024-03-04",
