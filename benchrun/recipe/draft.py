@@ -11,7 +11,8 @@ from benchrun.errors import UserError
 from benchrun.model import Frozen, ModelShape
 from benchrun.recipe.catalogue import Point, RecipeFile
 from benchrun.recipe.checked import checked, closest
-from benchrun.recipe.cluster import Cluster, EnvName, Line
+from benchrun.recipe.cluster import Cluster, EnvName, Framework, Line
+from benchrun.recipe.images import IN_IMAGES, foreign, site_image
 from benchrun.recipe.spec import Data, Layout, Training
 from benchrun.recipe.yamlfile import Document, Loc, parse, scalar
 
@@ -72,7 +73,39 @@ def draft(file: RecipeFile, point: Point, cluster: Document, overrides: tuple[st
         put(("model", "num_layers"), group.num_layers, source, (*here, "num_layers"))
     for override in overrides:
         _override(data, places, override)
-    return checked(Draft, Document(data, places))
+    document = Document(data, places)
+    planned = checked(Draft, document)
+    if planned.cluster.gpu != point.gpu:
+        return planned  # refused for that, whatever its images are
+    _refuse_without_scripts(planned.cluster, point.framework, document)
+    return _in_its_image(planned, point.framework, document)
+
+
+def _refuse_without_scripts(cluster: Cluster, framework: Framework, document: Document) -> None:
+    if cluster.container.runtime == "none" and framework in IN_IMAGES and framework not in cluster.sources:
+        raise UserError(
+            f"without a container the site must say where the scripts of {framework} lie: cluster.sources.{framework}",
+            hint=f"--set cluster.sources.{framework}=DIR; images have them in {IN_IMAGES[framework]}",
+            where=document.where(("cluster", "container", "runtime")),
+        )
+
+
+def _in_its_image(planned: Draft, framework: Framework, document: Document) -> Draft:
+    """With the image that the site names, if it names one. UserError where that is evidently another framework's."""
+    container = planned.cluster.container
+    named = site_image(container, framework)
+    image = named or planned.image
+    launched_in = container.runtime != "none" and named is not None
+    if framework == "nemo1" or launched_in:
+        problem = foreign(image, framework)
+        if problem is not None:
+            key = ("images", framework) if framework in container.images else ("image",)
+            raise UserError(
+                problem,
+                hint=f"name one for each framework: --set cluster.container.images.{framework}=IMAGE",
+                where=document.where(("cluster", "container", *key) if named else ("image",)),
+            )
+    return planned.model_copy(update={"image": image})
 
 
 def leaves(section: dict[str, Any], path: Loc = ()) -> list[tuple[Loc, Any]]:

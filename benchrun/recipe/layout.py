@@ -38,7 +38,7 @@ def refusals(draft: Draft, num_gpus: int, precision: Precision, framework: Frame
 def _container(draft: Draft) -> Iterator[str]:
     container = draft.cluster.container
     runtime = container.runtime
-    if not (draft.image or container.image):
+    if not draft.image:
         yield f"container runtime {runtime} needs an image: set cluster.container.image, or image in the recipe"
     for option in container.options:
         if runtime != "pyxis" and option.startswith(("--container-", "--no-container-")):

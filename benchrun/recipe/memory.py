@@ -19,8 +19,8 @@ from benchrun.recipe.spec import FP32_AT_A_TIME, Recompute, RunSpec
 GIB = 2**30
 NEARLY_FULL = 0.9
 ESTIMATE_ERROR = 0.1
-"""How far the estimate may be from a peak, as a fraction of it: no peak that was measured on H100 and H200 is further off
-(tests/recipe/test_memory.py, test_hf.py; the worst are 6 % too low and 2 % too high)."""
+"""How far the estimate may be from the peak, as a fraction of it. No peak that was measured on H100 and H200 is further
+off (tests/recipe/test_memory.py, test_hf.py): the worst estimates are 6 % too low and 2 % too high."""
 
 
 @dataclass(frozen=True)
@@ -232,9 +232,10 @@ def impossible(spec: RunSpec) -> str | None:
     if memory.total <= gpu.memory_gib * (1 + ESTIMATE_ERROR):
         return None
     instead = [f"{what} would need {size:.0f}" for what, size in _smaller(spec, gpu.memory_gib)]
+    advice = ", ".join([*instead, "or spread the model over more GPUs (tp, pp, cp, fsdp)"])
     return (
-        f"it needs about {memory.total:.0f} GiB a GPU, and {spec.gpu} has {gpu.memory_gib:g}, where the estimate errs by "
-        f"{ESTIMATE_ERROR:.0%} at most: {', '.join([*instead, 'or spread the model over more GPUs (tp, pp, cp, fsdp)'])}"
+        f"it needs about {memory.total:.0f} GiB a GPU, and {spec.gpu} has {gpu.memory_gib:g}; the estimate is at most "
+        f"{ESTIMATE_ERROR:.0%} off: {advice}"
     )
 
 

@@ -64,7 +64,7 @@ def _spec(file: RecipeFile, point: Point, planned: Draft) -> RunSpec:
         source=point.group.source if point.scaled_from is None else None,
         derived=point.derived,
         framework=point.framework,
-        image=planned.cluster.container.image or planned.image,
+        image=planned.image,
         gpu=point.gpu,
         precision=point.precision,
         num_gpus=point.num_gpus,

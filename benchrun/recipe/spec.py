@@ -11,8 +11,8 @@ from pydantic import ConfigDict, Field, NonNegativeFloat, NonNegativeInt, Positi
 
 from benchrun.model import Frozen, ModelShape
 from benchrun.recipe.cluster import Cluster, EnvName, Line
+from benchrun.recipe.cluster import Framework as Framework
 
-Framework = Literal["megatron-core", "megatron-lm", "nemo1", "nemo2", "megatron-bridge", "hf", "maxtext", "paxml"]
 Precision = Literal["fp32", "bf16", "fp8"]
 Task = Literal["pretrain", "sft", "lora"]
 StatePrecision = Literal["fp32", "bf16", "fp16"]

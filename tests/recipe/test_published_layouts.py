@@ -17,8 +17,8 @@ JAX = ("maxtext", "paxml")
 """Their published layouts are FSDP over all GPUs, for which the references have no column."""
 
 IN_ONE_BYTE = ("lora", 1, 2)
-"""MLPerf's whole Llama 2 70B on each H200: its own implementation keeps frozen weights and activations in one byte, which
-no framework here is told to. With recompute its layout fits, without it would be refused."""
+"""MLPerf's whole Llama 2 70B on each H200: its own implementation keeps what enters an activation in one byte, which no
+framework here is told to. With recompute its layout fits, without it would be refused."""
 FULL = "{granularity: full, method: uniform, num_layers: 1}"
 
 

@@ -27,7 +27,10 @@ from benchrun.errors import UserError  # noqa: E402
 from benchrun.render import render  # noqa: E402
 from benchrun.trainer import config as worker  # noqa: E402
 
-DRIVERS = {"nemo2": ("train_nemo2.py", "GPTConfig"), "megatron-bridge": ("train_megatron_bridge.py", "GPTModelProvider")}
+DRIVERS = {
+    "nemo2": ("train_nemo2.py", "GPTConfig"),
+    "megatron-bridge": ("train_megatron_bridge.py", "GPTModelProvider"),
+}
 EXPERTS = ("grok", "mixtral")
 MORE = {
     "gpt3": (*SPREAD, "layout.vp=12"),
@@ -53,10 +56,7 @@ def in_driver(text: str, name: str) -> dict[str, object]:
     called = (node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Call))
     (call,) = (c for c in called if name in (getattr(c.func, "attr", ""), getattr(c.func, "id", "")))
     names = {"torch": torch, "squared_relu": squared_relu}
-    return {
-        word.arg: eval(compile(ast.Expression(word.value), name, "eval"), names)  # noqa: S307 (rendered here)
-        for word in call.keywords
-    }
+    return {word.arg: eval(compile(ast.Expression(word.value), name, "eval"), names) for word in call.keywords}
 
 
 def in_flags(job: str) -> dict[str, object]:
