@@ -1,4 +1,4 @@
-"""A site names an image for each framework, and where scripts lie without one; what cannot be right has file and line."""
+"""A site names an image for each framework, and where scripts lie without one; what is wrong has file and line."""
 
 from __future__ import annotations
 

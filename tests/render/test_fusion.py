@@ -33,7 +33,7 @@ DRIVERS = {
 }
 EXPERTS = ("grok", "mixtral")
 MORE = {
-    "gpt3": (*SPREAD, "layout.vp=12"),
+    "gpt3": (*SPREAD, "layout.vp=6"),
     "grok": (*SPREAD, "layout.ep=8", "layout.etp=4"),
     "mixtral": (*SPREAD, "layout.ep=8", "layout.etp=4", "model.moe.force_balance=false"),
 }
