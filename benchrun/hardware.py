@@ -17,7 +17,8 @@ class Gpu:
     name: str
     arch: str
     memory_gib: float
-    """As sold: 80 GB of HBM are 80 GiB; driver and ECC leave about 1 % less."""
+    """As sold: 80 GB of HBM are 80 GiB; driver and ECC leave about 1 % less. B300 and GB300 as nvidia-smi prints it:
+    their 288 GB are no GiB."""
     peak_bf16_tflops: float
     peak_fp8_tflops: float | None
     """None where the GPU has no FP8 units."""

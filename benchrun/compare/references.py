@@ -37,7 +37,7 @@ UNITS: dict[str, str] = {
 Better = Literal["lower", "higher", "equal"]
 BETTER: dict[str, Better] = {"step_time_s": "lower", "final_loss": "equal"}
 """The others are better when higher."""
-Flag = Literal["rounded", "revised", "proxy", "misprint", "side_misprint", "third_party", "measured"]
+Flag = Literal["rounded", "revised", "proxy", "misprint", "side_misprint", "inferred", "third_party", "measured"]
 Convention = Literal["full", "causal", "causal_two_thirds", "packed", "lora_packed", "own"]
 """See results/reference/README.md."""
 FRAMEWORKS = frozenset({*get_args(Framework), "torchtitan", "automodel"})

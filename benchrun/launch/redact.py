@@ -7,7 +7,8 @@ from collections.abc import Collection, Iterator
 from typing import Any
 
 from benchrun.recipe.cluster import Binding, Cluster, Container
-from benchrun.recipe.identity import OF_THE_SITE, image_name, workload_env
+from benchrun.recipe.identity import OF_THE_SITE, image_name, workload_env, workload_image
+from benchrun.recipe.images import is_path
 from benchrun.recipe.spec import RunSpec
 
 HIDDEN = "SITE"
@@ -53,9 +54,15 @@ def public_spec(spec: RunSpec) -> RunSpec:
         env=sites,
         **{name: getattr(spec.cluster, name) for name in CLUSTER},
     )
-    image = public_image(spec.image)
+    image = workload_image(spec) if spec.image and is_path(spec.image) else public_image(spec.image)
     return spec.model_copy(
-        update={"image": image, "env": {**own, **sites}, "replaced_env": replaced, "cluster": cluster}
+        update={
+            "image": image,
+            "replaced_image": None,
+            "env": {**own, **sites},
+            "replaced_env": replaced,
+            "cluster": cluster,
+        }
     )
 
 

@@ -12,19 +12,23 @@ LINE = r"^[^\r\n\x00]*$"
 ENV_NAME = r"^[A-Za-z_][A-Za-z0-9_]*$"
 GRES = r"^([^\r\n\x00]*:)?[^\r\n\x00:]*[^\d\r\n\x00:][^\r\n\x00:]*$"
 OPTION = r"^-[^\r\n\x00]*$"
+ABSOLUTE = r"^/[^\r\n\x00]*$"
 TIME_LIMIT = r"^(\d+-)?\d{1,2}:\d{2}:\d{2}$"
 IN_WORDS = {
     LINE: "text of one line",
     ENV_NAME: "a name of letters, digits and _ that begins with no digit",
     GRES: "a resource without its count, which is gpus_per_node, e.g. gpu or gpu:h200",
     OPTION: "an option that begins with -, e.g. --segment=8",
+    ABSOLUTE: "an absolute path, e.g. /opt/megatron-lm",
     TIME_LIMIT: "[days-]hours:minutes:seconds with at most two digits of hours, e.g. 00:30:00 or 4-04:00:00",
 }
 """What each of these patterns expects."""
 
 Line = Annotated[str, StringConstraints(pattern=LINE)]
 """Text without line breaks: it ends up in one line of a script."""
+AbsolutePath = Annotated[str, StringConstraints(pattern=ABSOLUTE)]
 EnvName = Annotated[str, StringConstraints(pattern=ENV_NAME)]
+Framework = Literal["megatron-core", "megatron-lm", "nemo1", "nemo2", "megatron-bridge", "hf", "maxtext", "paxml"]
 Runtime = Literal["none", "pyxis", "apptainer", "singularity", "charliecloud", "podman", "docker"]
 
 
@@ -34,6 +38,8 @@ class Container(Frozen):
     runtime: Runtime = "none"
     image: Line | None = None
     """Used instead of the recipe's image: a local .sqsh or .sif, an unpacked directory, another registry."""
+    images: dict[Framework, Line] = Field(default_factory=dict)
+    """The same for each framework, where one image cannot be all of theirs; before ``image``."""
     mounts: tuple[Line, ...] = ()
     """``source:target`` or ``source:target:ro``; the run directory is always mounted, and is the working directory."""
     options: tuple[Line, ...] = ()
@@ -93,5 +99,8 @@ class Cluster(Frozen):
     """Environment of the ranks, e.g. the network interface NCCL must use."""
     secrets: tuple[EnvName, ...] = ()
     """Names of variables passed on from the submitting shell; their values are written nowhere."""
+    sources: dict[Literal["megatron-lm", "nemo1", "maxtext"], AbsolutePath] = Field(default_factory=dict)
+    """Where a framework's scripts lie, as the ranks see it (the folder of Megatron-LM's ``pretrain_gpt.py``, NeMo's and
+    MaxText's checkouts); where its image has them, if not given. Without a container they must be given."""
     python: Line = "python3"
     """Interpreter that runs the worker (inside the container, where there is one)."""

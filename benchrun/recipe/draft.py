@@ -15,7 +15,8 @@ from benchrun.errors import UserError
 from benchrun.model import Frozen, ModelShape
 from benchrun.recipe.catalogue import Point, RecipeFile
 from benchrun.recipe.checked import checked, closest, fields
-from benchrun.recipe.cluster import Cluster, EnvName, Line
+from benchrun.recipe.cluster import Cluster, EnvName, Framework, Line
+from benchrun.recipe.images import IN_IMAGES, foreign, site_image
 from benchrun.recipe.spec import Data, Layout, Training
 from benchrun.recipe.yamlfile import Document, Loc, parse, scalar
 
@@ -31,6 +32,8 @@ class Draft(Frozen):
     training: Training
     data: Data
     image: Line | None = None
+    replaced_image: Line | None = None
+    """The recipe's image, where the site's took its place."""
     env: dict[EnvName, str] = Field(default_factory=dict)
     cluster: Cluster
 
@@ -79,7 +82,39 @@ def draft(file: RecipeFile, point: Point, cluster: Document, overrides: tuple[st
         put(("model", "num_layers"), group.num_layers, source, (*here, "num_layers"))
     for override in overrides:
         _override(data, places, override)
-    return checked(Draft, Document(data, places))
+    document = Document(data, places)
+    return _in_its_image(checked(Draft, document), point, document)
+
+
+def _refuse_without_scripts(cluster: Cluster, framework: Framework, document: Document) -> None:
+    if cluster.container.runtime == "none" and framework in IN_IMAGES and framework not in cluster.sources:
+        raise UserError(
+            f"without a container the site must say where the scripts of {framework} lie: cluster.sources.{framework}",
+            hint=f"--set cluster.sources.{framework}=DIR; images have them in {IN_IMAGES[framework]}",
+            where=document.where(("cluster", "container", "runtime")),
+        )
+
+
+def _in_its_image(planned: Draft, point: Point, document: Document) -> Draft:
+    """The draft with the site's image, if it names one. UserError where that is evidently another framework's."""
+    if planned.cluster.gpu != point.gpu:
+        return planned  # refused later: the cluster has another GPU
+    framework = point.framework
+    _refuse_without_scripts(planned.cluster, framework, document)
+    container = planned.cluster.container
+    named = site_image(container, framework)
+    image = named or planned.image
+    launched_in = container.runtime != "none" and named is not None
+    if framework == "nemo1" or launched_in:
+        problem = foreign(image, framework)
+        if problem is not None:
+            key = ("images", framework) if framework in container.images else ("image",)
+            raise UserError(
+                problem,
+                hint=f"name one for each framework: --set cluster.container.images.{framework}=IMAGE",
+                where=document.where(("cluster", "container", *key) if named else ("image",)),
+            )
+    return planned.model_copy(update={"image": image, "replaced_image": planned.image if named else None})
 
 
 def leaves(section: dict[str, Any], path: Loc = ()) -> list[tuple[Loc, Any]]:

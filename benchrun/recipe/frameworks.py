@@ -5,15 +5,14 @@ A value that a framework would ignore without a word is refused too: the run wou
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 from benchrun.model import Moe
 from benchrun.recipe.draft import Draft
+from benchrun.recipe.images import nemo_release as nemo_release
 from benchrun.recipe.spec import Data, Framework, Precision, Recompute, Task, Training
 from benchrun.recipe.worker import worker_only, worker_refusals
 
-NEMO1_RELEASES = ("24.05", "24.09", "24.12")
 MEGATRONS: frozenset[Framework] = frozenset({"megatron-lm", "nemo1", "nemo2", "megatron-bridge"})
 """Those that train Megatron's model on GPUs, with transformer-engine."""
 JAX: frozenset[Framework] = frozenset({"maxtext", "paxml"})
@@ -36,12 +35,6 @@ REMAT = {
 """Names of what is kept for the backward pass. MaxText: layers/models.py @ 02a8f5c1; praxis: AutodiffCheckpointType."""
 
 
-def nemo_release(image: str | None) -> str | None:
-    """The release in an image's name, e.g. ``24.09`` in ``nvcr.io/nvidia/nemo:24.09`` or ``nemo+24.09.sqsh``."""
-    found = re.search(r"(?<!\d)(2\d\.\d\d)(?!\d)", (image or "").rpartition("/")[2])
-    return found[1] if found else None
-
-
 def unable(draft: Draft, num_gpus: int, precision: Precision, framework: Framework, task: Task) -> Iterator[str]:
     """Every reason why ``framework`` cannot run ``draft``; nothing where it can."""
     yield from _everywhere(draft, framework)
@@ -49,6 +42,8 @@ def unable(draft: Draft, num_gpus: int, precision: Precision, framework: Framewo
         yield from _positions(draft, framework)
     if framework in MEGATRONS | JAX:
         yield from _on_gpus(draft, precision, framework, task)
+    if framework == "megatron-lm" and draft.model.activation == "geglu":
+        yield "megatron-lm's pretrain_gpt.py has no flag for geglu: take another framework"
     if framework == "megatron-core":
         yield from worker_refusals(draft, precision)
     else:
@@ -108,11 +103,7 @@ def _on_gpus(draft: Draft, precision: Precision, framework: Framework, task: Tas
 
 
 def _nemo1(draft: Draft, precision: Precision, task: Task) -> Iterator[str]:
-    training, image = draft.training, draft.cluster.container.image or draft.image
-    release = nemo_release(image)
-    if release not in NEMO1_RELEASES:
-        legal = ", ".join(NEMO1_RELEASES)
-        yield f"nemo1 must know its release: the image's name ({image}) must hold one of {legal}"
+    training, release = draft.training, nemo_release(draft.image)
     if task != "pretrain":
         yield f"NeMo 1 fine-tunes nothing but a .nemo checkpoint, and here weights are random: take nemo2 for {task}"
     if not training.distributed_optimizer and (training.overlap_grad_reduce or not training.grad_reduce_in_fp32):

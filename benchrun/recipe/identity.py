@@ -13,6 +13,8 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from benchrun.recipe.images import is_path
+
 if TYPE_CHECKING:
     from benchrun.recipe.spec import RunSpec
 
@@ -77,7 +79,7 @@ def image_name(image: str) -> str:
 def _size(spec: RunSpec) -> dict[str, Any]:
     return {
         "framework": spec.framework,
-        "image": image_name(spec.image) if spec.image else None,
+        "image": workload_image(spec),
         "task": spec.task,
         "gpu": spec.gpu,
         "gpus": spec.num_gpus,
@@ -88,6 +90,17 @@ def _size(spec: RunSpec) -> dict[str, Any]:
         "batch": spec.gbs,
         "steps": spec.training.steps,
     }
+
+
+def workload_image(spec: RunSpec) -> str | None:
+    """``name:tag`` of the image. A file of the site counts only where its name says a release of the recipe's image."""
+    if spec.image is None:
+        return None
+    named, own = image_name(spec.image), spec.replaced_image and image_name(spec.replaced_image)
+    if not is_path(spec.image):
+        return named
+    name, _, tag = named.partition(":")
+    return named if tag and name.endswith((own or name).partition(":")[0]) else own
 
 
 def _model(spec: RunSpec) -> dict[str, Any]:

@@ -54,7 +54,7 @@ def refusals(draft: Draft, num_gpus: int, precision: Precision, framework: Frame
 def _container(draft: Draft) -> Iterator[str]:
     container = draft.cluster.container
     runtime = container.runtime
-    if not (draft.image or container.image):
+    if not draft.image:
         yield f"container runtime {runtime} needs an image: set cluster.container.image, or image in the recipe"
     for option in container.options:
         if runtime != "pyxis" and option.startswith(("--container-", "--no-container-")):
@@ -176,6 +176,11 @@ def _experts(draft: Draft, num_gpus: int) -> Iterator[str]:
         return
     if moe.topk > moe.num_experts:
         yield f"topk ({moe.topk}) must be at most num_experts ({moe.num_experts})"
+    if moe.topk == 1:
+        # The softmax over the one expert that is left is 1: megatron.core raises, the router would learn nothing.
+        yield "a router that takes its softmax after the choice needs two experts a token: topk (1) must be 2 or more"
+    if draft.model.bias:
+        yield "megatron-core's experts have no biases: model.bias must be false"
     yield from _divides("num_experts", moe.num_experts, "ep", layout.ep)
     yield from _divides("moe.ffn_hidden_size", moe.ffn_hidden_size, "etp", layout.etp)
     if layout.tp > 1 and not layout.sequence_parallel:

@@ -11,7 +11,7 @@ from benchrun.recipe.catalogue import Point, RecipeFile
 from benchrun.recipe.checked import checked
 from benchrun.recipe.draft import leaves, set_value
 from benchrun.recipe.proxy import dimensions, reductions
-from benchrun.recipe.spec import Layout
+from benchrun.recipe.spec import Framework, Layout
 from benchrun.recipe.yamlfile import Document
 
 DEGREES = ("tp", "pp", "cp", "vp", "ep")
@@ -63,12 +63,12 @@ def _row(file: RecipeFile, point: Point, layout: Layout, reduced: tuple[str, ...
         "gbs": group.batch(point.num_gpus),
         **{degree: getattr(layout, degree) for degree in DEGREES},
         "dp": point.num_gpus // (layout.tp * layout.pp * layout.cp),
-        "image": _site_image(point.gpu) or recipe.frameworks[point.framework].image,
+        "image": _site_image(point.gpu, point.framework) or recipe.frameworks[point.framework].image,
     }
 
 
-def _site_image(gpu: str) -> str | None:
+def _site_image(gpu: str, framework: Framework) -> str | None:
     """The image that the default cluster of a GPU would use instead."""
-    document = catalogue.cluster_document(catalogue.default_cluster(gpu))
-    image: str | None = document.data.get("container", {}).get("image")
+    container = catalogue.cluster_document(catalogue.default_cluster(gpu)).data.get("container", {})
+    image: str | None = container.get("images", {}).get(framework, container.get("image"))
     return image

@@ -22,10 +22,10 @@ from pydantic import (
 from benchrun.errors import UserError
 from benchrun.model import Frozen, ModelShape
 from benchrun.recipe.cluster import Cluster, EnvName, Line
+from benchrun.recipe.cluster import Framework as Framework
 from benchrun.recipe.identity import VERSION, identity, step_identity
 from benchrun.recipe.migrate import migrated
 
-Framework = Literal["megatron-core", "megatron-lm", "nemo1", "nemo2", "megatron-bridge", "hf", "maxtext", "paxml"]
 Precision = Literal["fp32", "bf16", "fp8"]
 Task = Literal["pretrain", "sft", "lora"]
 StatePrecision = Literal["fp32", "bf16", "fp16"]
@@ -239,6 +239,8 @@ class RunSpec(Frozen):
     """Why this layout was derived rather than published; null for a published one."""
     framework: Framework
     image: Line | None
+    replaced_image: Line | None = None
+    """The recipe's image, where the site's took its place."""
     gpu: Line
     precision: Precision
     num_gpus: PositiveInt
@@ -277,6 +279,18 @@ class RunSpec(Frozen):
         """Whether the worker's layers are transformer-engine's."""
         worker = self.framework == "megatron-core" and self.gpu != "CPU"
         return worker and self.training.transformer_impl == "transformer_engine"
+
+    @property
+    def bias_activation_fusion(self) -> bool:
+        """Whether megatron-core has one kernel for bias and activation of this model: it raises where it has none.
+
+        For experts that is SwiGLU alone, since the router's weight is part of the kernel (core 0.13); the cores of
+        NeMo 1 (0.7 to 0.10) compute an expert like a dense MLP.
+        """
+        model = self.model
+        if model.moe and self.framework != "nemo1":
+            return model.activation == "swiglu"
+        return model.gated or (model.activation == "gelu" and model.bias)
 
     @property
     def own_worker(self) -> bool:

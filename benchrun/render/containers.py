@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from benchrun.recipe.images import is_path
 from benchrun.recipe.spec import RunSpec
 
 _RANK = ("MASTER_ADDR", "MASTER_PORT", "RANK", "LOCAL_RANK", "WORLD_SIZE")
@@ -10,11 +11,6 @@ _SLURM = (
     *("SLURM_NTASKS", "SLURM_NTASKS_PER_NODE", "SLURM_PROCID", "SLURM_STEP_NODELIST", "SLURM_STEP_NUM_NODES"),
 )
 """Where Lightning (NeMo) and jax.distributed look for who they are."""
-
-
-def is_path(image: str) -> bool:
-    """Whether an image is a file or directory rather than a name in a registry."""
-    return image.startswith(("/", "./", "../", "~")) or image.endswith((".sqsh", ".sif"))
 
 
 def image_for(spec: RunSpec) -> str | None:

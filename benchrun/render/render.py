@@ -14,7 +14,7 @@ from markupsafe import Markup
 from benchrun import __version__, paths
 from benchrun.errors import UserError
 from benchrun.recipe.environment import WHY
-from benchrun.recipe.frameworks import nemo_release
+from benchrun.recipe.images import nemo_release, source
 from benchrun.recipe.spec import Framework, RunSpec
 from benchrun.render.containers import image_for, inside_env
 
@@ -51,6 +51,7 @@ def _text(template: str, spec: RunSpec) -> str:
         "image": image_for(spec),
         "inside_env": inside_env(spec),
         "nemo_release": nemo_release(spec.image),
+        "source": source(spec.cluster, spec.framework),
         "why": WHY,
         "version": __version__,
     }

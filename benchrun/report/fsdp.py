@@ -37,7 +37,7 @@ def fsdp_over_3d(results: Sequence[RunResult], references: Sequence[Reference]) 
 
 
 def _published(run: dict[str, object], references: Sequence[Reference]) -> str:
-    where = None if run["reduced"] else (run["recipe"], run["gpu"], run["num_gpus"])
-    ratios = (entry for entry in references if entry.metric == "fsdp_over_3d")
-    found = next((e for e in ratios if (e.key.recipe, e.key.gpu, e.key.num_gpus) == where), None)
+    names = ("recipe", "gpu", "num_gpus", "precision", "seq_length", "gbs")
+    ratios = () if run["reduced"] else (entry for entry in references if entry.metric == "fsdp_over_3d")
+    found = next((e for e in ratios if all(getattr(e.key, name) == run[name] for name in names)), None)
     return f"published: {reference_line(found)}" if found else "no ratio was published"

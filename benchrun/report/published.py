@@ -30,8 +30,9 @@ def page(entries: Sequence[Reference]) -> str:
 
 
 def _table(entries: list[Reference]) -> str:
-    def group(entry: Reference) -> tuple[str, str, int]:
-        return entry.key.gpu, entry.key.precision or NOTHING, entry.key.seq_length or 0
+    def group(entry: Reference) -> tuple[str, str, int, bool]:
+        key = entry.key  # a ratio is no speed, and has a line of its own
+        return key.gpu, key.precision or NOTHING, key.seq_length or 0, entry.metric == "fsdp_over_3d"
 
     return "".join(_line(_row(list(same))) for _, same in groupby(sorted(entries, key=group), key=group))
 

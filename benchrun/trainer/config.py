@@ -11,7 +11,6 @@ from megatron.core.extensions.transformer_engine import HAVE_TE, fused_topk_with
 from megatron.core.transformer import TransformerConfig
 
 from benchrun.errors import UserError
-from benchrun.model import ModelShape
 from benchrun.recipe.spec import RunSpec
 from benchrun.trainer import ranks
 
@@ -89,7 +88,7 @@ def transformer_config(spec: RunSpec) -> TransformerConfig:
         "tp_comm_overlap": te and training.tp_comm_overlap,
         "masked_softmax_fusion": False,
         "gradient_accumulation_fusion": te,
-        "bias_activation_fusion": fused and _fusible(model),
+        "bias_activation_fusion": fused and spec.bias_activation_fusion,
         "bias_dropout_fusion": fused,
         "apply_rope_fusion": fused and model.position_embedding == "rope",
         "persist_layer_norm": te,
@@ -100,13 +99,6 @@ def transformer_config(spec: RunSpec) -> TransformerConfig:
         values["cp_comm_type"] = training.cp_comm
     values |= _moe_values(spec) | _fp8_values(spec) | _graph_values(spec)
     return TransformerConfig(**values)
-
-
-def _fusible(model: ModelShape) -> bool:
-    """Whether megatron.core has one kernel for bias and activation: it raises where it has none."""
-    if model.moe:
-        return model.activation == "swiglu"
-    return model.gated or (model.activation == "gelu" and model.bias)
 
 
 def _moe_values(spec: RunSpec) -> dict[str, Any]:

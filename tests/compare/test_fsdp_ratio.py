@@ -13,11 +13,13 @@ from benchrun.report.fsdp import fsdp_over_3d
 from benchrun.report.runs import RunResult
 
 SUITE = flow.resolve_all(Request("fsdp-against-3d"))
+SLOWLY = 16
+"""So that no step is faster than 8 GPUs can be."""
 PUBLISHED = {8: 0.78, 16: 0.88, 32: 0.89, 64: 0.86, 128: 0.96}
 
 
 def result(spec, step_time_s):
-    rows = Rows(Step(step=i, step_time_s=step_time_s, line=i, loss=2.0) for i in range(1, 13))
+    rows = Rows(Step(step=i, step_time_s=SLOWLY * step_time_s, line=i, loss=2.0) for i in range(1, 13))
     model = {key: getattr(spec, key) for key in ("model", "seq_length", "gbs", "num_gpus", "gpu", "precision")}
     return RunResult("x", spec, measure(Log("x.log", "nemo2", rows), planned_steps=12, **model), None)
 
@@ -57,3 +59,14 @@ def test_an_invalid_run_is_no_side_of_it():
 def test_what_nobody_published_is_said():
     (line,) = lines([spec.model_copy(update={"reduced": ("num_layers 2 of 44",)}) for spec in SUITE[:2]], 4.0)
     assert line.startswith("FSDP reached 0.50") and line.endswith("no ratio was published")
+
+
+def test_the_suite_has_the_published_batch_at_every_scale():
+    assert {(spec.precision, spec.gbs, spec.seq_length) for spec in SUITE} == {("bf16", 256, 2048)}
+    assert [spec.num_gpus for spec in SUITE if spec.layout.fsdp > 1] == list(PUBLISHED)
+
+
+def test_a_ratio_of_another_batch_or_precision_has_no_published_one_beside_it():
+    for other in ({"precision": "fp8"}, {"gbs": 512}):
+        (line,) = lines([spec.model_copy(update=other) for spec in SUITE[:2]], 4.0, 3.0)
+        assert line.endswith("no ratio was published")

@@ -209,3 +209,41 @@ class TestWhatIsNoEntry:
         (tmp_path / "x.csv").write_text(",".join(row) + "\n" + ",".join(row.values()) + "\n")
         (entry,) = load_references(tmp_path)
         assert entry.key.gbs is None
+
+
+def rows_of(recipe, **said):
+    return [e for e in ENTRIES if e.key.recipe == recipe and all(getattr(e.key, k) == v for k, v in said.items())]
+
+
+@pytest.mark.parametrize(
+    ("recipe", "num_gpus", "tflops"), [("llama2-7b", 8, 211), ("llama2-13b", 8, 206), ("llama2-70b", 32, 201)]
+)
+def test_llama2_on_a100_has_its_gpus_and_tflops_and_says_that_its_precision_is_inferred(recipe, num_gpus, tflops):
+    (entry,) = rows_of(recipe, gpu="A100")
+    assert (entry.key.num_gpus, entry.printed.tflops_per_gpu, entry.key.precision) == (num_gpus, tflops, "bf16")
+    (newer,) = (e for e in rows_of(recipe, gpu="H200") if "Blog" in e.source.where)
+    assert "inferred" in entry.flags and "inferred" in newer.flags
+
+
+def test_a_condition_that_is_inferred_says_from_what():
+    inferred = [entry for entry in ENTRIES if "inferred" in entry.flags]
+    assert inferred and all("not printed" in (entry.notes or "") for entry in inferred)
+
+
+def test_fsdp_and_3d_were_compared_with_one_batch():
+    found = [entry.key for entry in ENTRIES if entry.metric == "fsdp_over_3d"]
+    assert {(key.precision, key.seq_length, key.gbs) for key in found} == {("bf16", 2048, 256)}
+
+
+def test_fine_tuning_on_a_node_of_h200_is_one_row_and_no_condition_of_it_is_invented():
+    (entry,) = rows_of("llama2-70b-sft", gpu="H200")
+    assert (entry.key.num_gpus, entry.value * 8) == (8, 15_000)
+    assert 18 < 1e9 / 15_000 / 3600 < 19  # a billion tokens in just over 18 hours
+    assert (entry.key.precision, entry.key.seq_length, entry.key.gbs) == (None, None, None)
+
+
+def test_a_revised_number_cites_the_page_before_its_revision():
+    """A commit after it no longer holds the value: both cannot be of one."""
+    for old in (entry for entry in ENTRIES if "revised" in entry.flags and "Megatron-Bridge" in entry.source.where):
+        new = [e for e in ENTRIES if e.key == old.key and "revised" not in e.flags]
+        assert new and all(e.source.where != old.source.where and e.source.date > old.source.date for e in new), old.id

@@ -56,7 +56,7 @@ def config():
         moe_grouped_gemm=True,
         moe_permute_fusion=True,
         # fusion
-        bias_activation_fusion=True,
+        bias_activation_fusion=False,
         bias_dropout_fusion=True,
         masked_softmax_fusion=True,
         apply_rope_fusion=True,

@@ -53,7 +53,7 @@ command=(
   --num-layers 32 --hidden-size 4096 --ffn-hidden-size 14336
   --num-attention-heads 32 --kv-channels 128
   --group-query-attention --num-query-groups 8
-  --seq-length 8192 --max-position-embeddings 8192
+  --seq-length 8192 --max-position-embeddings 131072
   --position-embedding-type rope --rotary-base 500000 --rotary-percent 1.0
   --swiglu
   --normalization RMSNorm --disable-bias-linear --untie-embeddings-and-output-weights

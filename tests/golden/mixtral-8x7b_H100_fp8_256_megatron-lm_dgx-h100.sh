@@ -53,7 +53,7 @@ command=(
   --num-layers 32 --hidden-size 4096 --ffn-hidden-size 14336
   --num-attention-heads 32 --kv-channels 128
   --group-query-attention --num-query-groups 8
-  --seq-length 4096 --max-position-embeddings 4096
+  --seq-length 4096 --max-position-embeddings 32768
   --position-embedding-type rope --rotary-base 1000000 --rotary-percent 1.0
   --swiglu
   --normalization RMSNorm --disable-bias-linear --untie-embeddings-and-output-weights

@@ -41,6 +41,7 @@ SITE = {
     "container": {
         "runtime": "pyxis",
         "image": "zqregistry.example:5050/zqteam/nemo:25.07",
+        "images": {"hf": "/zqimages/zqhf.sqsh"},
         "mounts": ["/zqlustre/zqproject:/zqtarget:ro"],
         "options": ["--container-zqoption", "--container-name=zqname"],
     },
@@ -56,6 +57,7 @@ SITE = {
     },
     "secrets": ["ZQ_API_KEY"],
     "python": "/zqopt/zqenv/bin/python",
+    "sources": {"megatron-lm": "/zqsources/megatron"},
 }
 
 

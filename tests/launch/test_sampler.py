@@ -46,6 +46,7 @@ def job(tmp_path, monkeypatch):
         executable(tmp_path / "nvidia-smi", smi)
         program = executable(tmp_path / "train", training)
         site = ("cluster.scheduler=local", "cluster.container.runtime=none", f"cluster.python={program}")
+        site = (*site, "cluster.sources.megatron-lm=/opt/megatron-lm")
         spec = resolve(Request("llama3.1-8b", "H100", "bf16", 8, cluster="dgx-h100", overrides=site))
         started = launch(spec, render(spec), tmp_path / "runs")
         observation = flow.wait(started, lambda *_: None)

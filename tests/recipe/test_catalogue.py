@@ -30,7 +30,9 @@ PARAMETERS = {
     "llama2-70b": 68_976_648_192,
     "llama2-7b": 6_738_415_616,
     "llama3-70b": 70_553_706_496,
+    "llama3.1-70b": 70_553_706_496,
     "llama3-8b": 8_030_261_248,
+    "llama3.1-8b": 8_030_261_248,
     "llama3.1-405b": 405_853_388_800,
     "mistral-7b": 7_241_732_096,
     "mixtral-8x22b": 140_620_634_112,
@@ -142,3 +144,14 @@ def test_every_model_costs_the_flops_that_published_rates_imply(name, seq_length
 def test_every_recipe_stands_in_the_list_of_recipes():
     text = (paths.RECIPES / "README.md").read_text()
     assert [name for name in RECIPES if f"`{name}`" not in text] == []
+
+
+@pytest.mark.parametrize(
+    ("recipe", "positions"),
+    [
+        *(("llama3-8b", 8192), ("llama3-70b", 8192), ("mixtral-8x7b", 32768), ("mixtral-8x22b", 65536)),
+        *(("llama3.1-8b", 131072), ("llama3.1-70b", 131072), ("llama3.1-405b", 131072)),
+    ],
+)
+def test_a_model_takes_as_many_positions_as_it_was_released_with(recipe, positions):
+    assert catalogue.recipe_file(recipe).recipe.model.max_position_embeddings == positions

@@ -11,6 +11,7 @@ from pydantic import BaseModel
 
 from benchrun import paths
 from benchrun.errors import UserError
+from benchrun.launch.redact import public_spec
 from benchrun.launch.rundir import RunDir, create
 from benchrun.recipe.identity import canonical, image_name
 from benchrun.recipe.resolve import resolve
@@ -42,7 +43,7 @@ env: {NCCL_NVLS_ENABLE: "1", NCCL_SOCKET_IFNAME: ib7, NCCL_DEBUG: WARN}
 container: {runtime: apptainer, image: /lustre/b/nvidia+nemo+25.07.01.sqsh, mounts: [/lustre:/data]}
 """
 OUTSIDE = {
-    *("schema_version", "recipe", "proxy", "reduced", "source", "derived", "dp", "num_microbatches"),
+    *("schema_version", "recipe", "proxy", "reduced", "source", "derived", "dp", "num_microbatches", "replaced_image"),
     *("training.ceilings", "training.breakdown"),
 }
 """What the form leaves out, besides the whole of ``cluster``."""
@@ -155,10 +156,22 @@ def test_steps_part_runs_and_not_their_steps():
         "env.SOME_DIR=/lustre/me",
         "env.TOKENIZERS_PARALLELISM=on",
         "training.ceilings=true",
+        "cluster.container.image=/images/mine.sqsh",
+        "cluster.container.image=/images/mine-v2.sqsh",
     ],
 )
 def test_what_changes_no_speed_changes_no_identity(override):
     assert resolve(Request(*_point(), overrides=(override,))).identity() == resolve(POINT).identity()
+
+
+def test_a_site_changes_the_identity_only_by_another_release_of_the_image():
+    of = {None: "nemo:25.07", "/a/nemo_25.07.sqsh": "nemo:25.07", "/b/mine.sqsh": "nemo:25.07"}
+    of |= {"r.example/x/nemo:25.07": "nemo:25.07", "/a/nvidia+nemo+25.02.sqsh": "nemo:25.02"}
+    for image, counted in of.items():
+        overrides = (f"cluster.container.image={image}",) if image else ()
+        spec = resolve(Request("llama3.1-8b", "H100", "fp8", 8, "nemo2", "dgx-h100", overrides))
+        assert canonical(spec)["image"].startswith(counted), image
+        assert public_spec(spec).identity() == spec.identity()
 
 
 def _point():
@@ -212,7 +225,7 @@ class _Noon:
 def test_a_kept_run_is_called_by_its_identity(path):
     spec = RunSpec.read(path / "spec.json")
     assert re.fullmatch(rf"{re.escape(spec.recipe)}-{spec.identity()}-\d{{8}}T\d{{6}}Z-[0-9a-f]{{4}}", path.name)
-    assert json.loads((path / "spec.json").read_text()) == spec.model_dump(mode="json")
+    assert json.loads((path / "spec.json").read_text())["identity"] == {"version": 1, "hash": spec.identity()}
 
 
 @pytest.mark.parametrize("case", SCHEMA_1, ids=lambda case: case["kept"])

@@ -29,7 +29,7 @@ MAXTEXT = ("llama3-70b", "H100", "bf16", 512)
         (LLAMA, ["layout.pp=48"], ["number of GPUs (64) must be a multiple of tp * pp * cp (1 * 48 * 2 = 96)"]),
         (LLAMA, ["gbs=1000"], ["gbs (1000) must be a multiple of mbs * dp (1 * 32 = 32)", "992 or 1024"]),
         (LLAMA, ["seq_length=8190"], ["seq_length (8190) must be a multiple of 4", "8188 or 8192"]),
-        (LLAMA, ["seq_length=16384"], ["at most max_position_embeddings (8192)"]),
+        (LLAMA, ["seq_length=262144"], ["at most max_position_embeddings (131072)"]),
         (LLAMA, ["layout.vp=2"], ["needs a pipeline"]),
         (LLAMA, ["layout.sequence_parallel=true"], ["tp is 1"]),
         (LLAMA, ["layout.ep=2"], ["this model is dense"]),

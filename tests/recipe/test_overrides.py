@@ -149,15 +149,15 @@ def refused(*overrides, num_gpus=8):
 
 def test_a_hint_fits_its_cause():
     assert refused("layout.tp=3").hint == CHANGE_LAYOUT
-    longer = refused("seq_length=32768")
+    longer = refused("seq_length=262144")
     assert "must be at most max_position_embeddings" in longer.message
-    assert "model.max_position_embeddings=32768" in longer.hint
+    assert "model.max_position_embeddings=262144" in longer.hint
     assert "layout" not in longer.hint
     assert refused("training.lr=1e-9").hint is None
-    both = refused("layout.tp=3", "seq_length=32768").hint
+    both = refused("layout.tp=3", "seq_length=262144").hint
     assert CHANGE_LAYOUT in both and longer.hint in both
 
 
 def test_a_hint_on_scaling_stands_only_where_the_layout_is_at_fault():
     assert "took over the layout of" in refused("layout.tp=3", num_gpus=24).hint
-    assert "took over" not in refused("seq_length=32768", num_gpus=24).hint
+    assert "took over" not in refused("seq_length=262144", num_gpus=24).hint

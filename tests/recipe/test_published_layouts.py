@@ -16,6 +16,11 @@ DEGREES = ("tp", "pp", "cp", "vp", "ep")
 JAX = ("maxtext", "paxml")
 """Their published layouts are FSDP over all GPUs, for which the references have no column."""
 
+IN_ONE_BYTE = ("lora", 1, 2)
+"""MLPerf's whole Llama 2 70B on each H200: its own implementation keeps what enters an activation in one byte, which no
+framework here is told to. With recompute its layout fits, without it would be refused."""
+FULL = "{granularity: full, method: uniform, num_layers: 1}"
+
 
 def whole(key):
     """Whether everything that the arithmetic of a layout needs was published, of a framework that is launched here."""
@@ -36,6 +41,7 @@ def likest(file, key):
             point.framework != (key.framework or "megatron-lm"),
             point.precision != key.precision,
             (point.group.num_layers or layers) != key.num_layers,
+            point.group.mbs != (key.mbs or point.group.mbs),
             abs(point.num_gpus - key.num_gpus),
         )
 
@@ -57,6 +63,7 @@ def overrides(key, longest):
         "model.max_position_embeddings": max(key.seq_length, longest),
         **({"mbs": key.mbs} if key.mbs else {}),
         **({"training.tp_comm_overlap": "false"} if key.tp == 1 else {}),
+        **({"training.recompute": FULL} if (key.task, key.tp, key.cp) == IN_ONE_BYTE else {}),
     }
     return tuple(f"{name}={value}" for name, value in said.items())
 

@@ -24,7 +24,7 @@ MOE = ("layout.ep=8", "layout.etp=4")
 WIDE = {
     "llama": (*SPREAD, "layout.vp=5", "layout.cp=2", "training.tp_comm_overlap=true"),
     "nemotron": (*SPREAD, "training.recompute.granularity=selective"),
-    "gpt3": (*SPREAD, "layout.vp=12"),
+    "gpt3": (*SPREAD, "layout.vp=6"),
     "grok": (*SPREAD, *MOE, "layout.cp=2", "layout.vp=8"),
     "mixtral": (*SPREAD, *MOE),
 }

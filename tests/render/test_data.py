@@ -37,7 +37,8 @@ PLAIN = ("cluster.container.options=[]", "cluster.binding.gpus_per_numa_node=nul
 
 def script(runtime, framework, *overrides):
     file, chosen = point(framework)
-    cluster = (f"cluster.container.runtime={runtime}", *PLAIN, "data.kind=synthetic")
+    cluster = (f"cluster.container.runtime={runtime}", *PLAIN, "cluster.sources.megatron-lm=/opt/megatron-lm")
+    overrides = ("data.kind=synthetic", *overrides)
     spec = resolve_point(file, chosen, "dgx-h100", (*cluster, *overrides))
     return spec, render(spec)["job.sh"]
 
@@ -90,7 +91,8 @@ def test_the_command_is_one_that_the_generator_takes():
 def fine_tune(name, framework, *overrides, runtime="none"):
     file = catalogue.recipe_file(name)
     point = next(p for p in catalogue.points(file.recipe) if (p.framework, p.gpu) == (framework, "H100"))
-    cluster = (f"cluster.container.runtime={runtime}", *PLAIN, "data.kind=synthetic")
+    cluster = (f"cluster.container.runtime={runtime}", *PLAIN, "cluster.sources.megatron-lm=/opt/megatron-lm")
+    overrides = ("data.kind=synthetic", *overrides)
     spec = resolve_point(file, point, "dgx-h100", (*cluster, *overrides))
     return spec, render(spec)
 

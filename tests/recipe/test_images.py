@@ -1,0 +1,128 @@
+"""A site names an image for each framework, and where scripts lie without one; what is wrong has file and line."""
+
+from __future__ import annotations
+
+import pytest
+
+from benchrun.errors import UserError
+from benchrun.recipe.images import foreign
+from benchrun.recipe.resolve import resolve
+from benchrun.recipe.select import Request
+from benchrun.render import render
+
+SITE = """description: a site
+scheduler: slurm
+gpu: H100
+gpus_per_node: 8
+container:
+  runtime: {runtime}
+  {images}
+"""
+IMAGES = {
+    "nemo1": "/images/nemo-24.12.sqsh",
+    "nemo2": "/images/nemo-25.07.sqsh",
+    "megatron-bridge": "/images/nemo-26.04.sqsh",
+}
+EACH = "images: {" + ", ".join(f"{name}: {path}" for name, path in IMAGES.items()) + "}"
+
+
+@pytest.fixture
+def spec(tmp_path):
+    """A spec of Llama 3.1 8B at a site of these images."""
+
+    def build(framework, images, *overrides, runtime="pyxis"):
+        path = tmp_path / f"{len(list(tmp_path.iterdir()))}-site.yaml"
+        path.write_text(SITE.format(images=images, runtime=runtime))
+        return resolve(Request("llama3.1-8b", "H100", "bf16", 8, framework, str(path), overrides))
+
+    return build
+
+
+@pytest.mark.parametrize("framework", IMAGES)
+def test_each_framework_has_the_image_that_the_site_names_for_it(spec, framework):
+    run = spec(framework, EACH)
+    assert run.image == run.container_image == IMAGES[framework]
+    assert f"--container-image={IMAGES[framework]}" in render(run)["job.sh"]
+
+
+def test_a_framework_that_the_site_does_not_name_has_the_one_image_of_the_site_or_the_recipes(spec):
+    assert spec("megatron-core", EACH).image == "nvcr.io/nvidia/nemo:25.07.01"
+    assert spec("megatron-core", EACH + "\n  image: /images/mine.sqsh").image == "/images/mine.sqsh"
+    assert spec("nemo2", EACH + "\n  image: /images/mine.sqsh").image == IMAGES["nemo2"]
+
+
+@pytest.mark.parametrize(
+    ("framework", "images", "line"),
+    [
+        ("nemo1", "image: /images/nemo-25.07.sqsh", 7),
+        ("nemo1", "image: /images/mine.sqsh", 7),
+        ("nemo2", "image: /images/nemo-24.09.sqsh", 7),
+        ("nemo2", "image: nvcr.io/nvidia/nemo:26.04.01", 7),
+        ("nemo2", "options: []\n  image: ghcr.io/nvidia/jax:maxtext-2024-12-09", 8),
+        ("megatron-bridge", "image: /images/nemo-25.07.sqsh", 7),
+        ("megatron-core", "image: ghcr.io/nvidia/jax:pax-2024-03-04", 7),
+        ("nemo2", EACH.replace("25.07", "24.09"), 7),
+    ],
+)
+def test_an_image_that_is_evidently_of_another_framework_is_refused_at_its_line(spec, framework, images, line):
+    with pytest.raises(UserError) as error:
+        spec(framework, images)
+    assert error.value.where.endswith(f"site.yaml:{line}")
+    assert f"container.images.{framework}=" in error.value.hint
+
+
+def test_an_image_that_an_option_names_is_refused_there(spec):
+    with pytest.raises(UserError) as error:
+        spec("nemo2", "image: /images/mine.sqsh", "cluster.container.image=/images/nemo-24.05.sqsh")
+    assert error.value.where == "--set cluster.container.image=/images/nemo-24.05.sqsh"
+
+
+def test_images_of_an_unknown_framework_are_refused_at_their_line(spec):
+    with pytest.raises(UserError) as error:
+        spec("nemo2", "images: {nemo3: /images/nemo.sqsh}")
+    assert error.value.where.endswith("site.yaml:7")
+
+
+@pytest.mark.parametrize(
+    ("image", "framework"),
+    [
+        ("/images/mine.sqsh", "nemo2"),
+        ("nvcr.io/nvidia/pytorch:24.02-py3", "hf"),
+        ("nvcr.io/nvidia/nemo:25.07.01", "hf"),
+        ("nvcr.io/nvidia/nemo:24.09", "megatron-lm"),
+        ("nvcr.io/nvidia/jax:25.01-maxtext-py3", "maxtext"),
+        ("nvcr.io/nvidia/nemo:25.09", "nemo2"),
+        ("nvcr.io/nvidia/nemo:25.09", "megatron-bridge"),
+        (None, "megatron-core"),
+    ],
+)
+def test_an_image_that_may_be_right_is_not_refused(image, framework):
+    assert foreign(image, framework) is None
+
+
+@pytest.mark.parametrize("framework", ["megatron-lm", "nemo1"])
+def test_without_a_container_the_site_says_where_scripts_lie(spec, framework):
+    with pytest.raises(UserError) as error:
+        spec(framework, "", runtime="none")
+    assert error.value.where.endswith("site.yaml:6")
+    assert f"cluster.sources.{framework}=" in error.value.hint
+    run = spec(framework, "", f"cluster.sources.{framework}=/home/me/a checkout", runtime="none")
+    assert "'/home/me/a checkout'/" in render(run)["job.sh"]
+
+
+def test_without_a_container_modules_need_no_place(spec):
+    assert spec("megatron-core", "", runtime="none")
+    assert spec("nemo2", "", runtime="none")
+
+
+def test_in_a_container_scripts_lie_where_the_image_or_the_site_has_them(spec):
+    assert " /opt/megatron-lm/pretrain_gpt.py\n" in render(spec("megatron-lm", EACH))["job.sh"]
+    moved = spec("megatron-lm", EACH, "cluster.sources.megatron-lm=/workspace/megatron")
+    assert " /workspace/megatron/pretrain_gpt.py\n" in render(moved)["job.sh"]
+
+
+@pytest.mark.parametrize("place", ["cluster.sources.megatron-lm=megatron", "cluster.sources.nemo2=/opt/NeMo"])
+def test_a_place_that_no_command_uses_is_refused(spec, place):
+    with pytest.raises(UserError) as error:
+        spec("megatron-lm", EACH, place)
+    assert error.value.where == f"--set {place}"
