@@ -73,7 +73,7 @@ def test_a_job_that_nobody_knows_any_more_is_not_running(user, runs):
     user.wait(runs["forgotten"], 60)
     path = user.runs / runs["forgotten"]
     for name in ("done.json", "ending.json"):
-        (path / name).unlink()
+        (path / name).unlink(missing_ok=True)
     event = {"time": "2026-01-01T00:00:00Z", "event": "submitted", "job": "987654"}
     (path / "events.jsonl").write_text(json.dumps(event) + "\n")
     row = user.status(runs["forgotten"])
