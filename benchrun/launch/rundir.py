@@ -105,7 +105,7 @@ class RunDir:
 
     def append_event(self, kind: str, **facts: Any) -> None:
         """Add an event with the file system's time; whole lines only, so that two processes may write at once."""
-        with self._events() as file:
+        with self._events(os.O_CREAT) as file:
             size = os.fstat(file).st_size
             cut = size > 0 and os.pread(file, 1, size - 1) != b"\n"  # a full disk took half of the last line
             line = json.dumps({"time": _utc(_touched(file)), "event": kind, **facts}) + "\n"
@@ -148,9 +148,9 @@ class RunDir:
                 raise
 
     @contextlib.contextmanager
-    def _events(self) -> Iterator[int]:
+    def _events(self, create: int = 0) -> Iterator[int]:
         """events.jsonl, open for adding; OSError where it is a link or no file at all."""
-        flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK
+        flags = os.O_RDWR | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | create
         with self._folder() as folder:
             file = os.open("events.jsonl", flags, 0o644, dir_fd=folder)
             try:
