@@ -13,7 +13,7 @@ import re
 import secrets
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -40,6 +40,8 @@ class RunDir:
     """One run's files."""
 
     path: Path
+    read_only: bool = field(default=False, compare=False)
+    """It was opened where it is not one's own: outside the runs folder, or another user's."""
 
     @property
     def run_id(self) -> str:
@@ -71,7 +73,7 @@ class RunDir:
     @property
     def writable(self) -> bool:
         """Whether files can be added: another user's run, or one on a file system mounted read-only, is only read."""
-        return self.owner == os.geteuid() and os.access(self.path, os.W_OK)
+        return not self.read_only and self.owner == os.geteuid() and os.access(self.path, os.W_OK)
 
     @property
     def logs(self) -> tuple[Path, ...]:
@@ -160,7 +162,9 @@ class RunDir:
 
     @contextlib.contextmanager
     def _folder(self) -> Iterator[int]:
-        """This directory, open; PermissionError where it is another user's: root must not write there either."""
+        """This directory, open; PermissionError where it is not one's own: root must not write there either."""
+        if self.read_only:
+            raise PermissionError(errno.EPERM, "the run is only read", str(self.path))
         folder = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
         try:
             if os.fstat(folder).st_uid != os.geteuid():
