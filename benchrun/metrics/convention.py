@@ -57,6 +57,35 @@ CONVENTIONS: dict[str, Callable[[ModelShape, float], float]] = {
 """Name -> FLOPs a token of a model at a sequence length (see `flops_per_token`); the plain ones first."""
 
 
+PRINTS_MODEL_FLOPS = frozenset({"megatron-lm", "megatron-core", "megatron-bridge", "torchtitan", "maxtext"})
+"""Frameworks that print their TFLOPS for any model by one of the formulas here. NeMo's callback takes one of a few fixed
+models, and DeepSpeed and nanotron count by formulas of their own: what those print says nothing of the model."""
+EXPLAINS = 0.02
+"""Relative: so far from every formula, a printed TFLOPS is of another model."""
+
+
+def explained(
+    tflops_per_gpu: float, tokens_per_s_per_gpu: float, model: ModelShape, seq_length: float, *, rounding: float = 0.0
+) -> bool:
+    """Whether any way to count the pretraining of ``model`` makes so many TFLOPS of so many tokens/s.
+
+    ``rounding`` is how far the printed digits may be off besides, as a fraction.
+    """
+    implied = tflops_per_gpu * 1e12 / tokens_per_s_per_gpu
+    scores, full = attention_scores(model, seq_length), flops_per_token(model, seq_length).full
+    megatron = _megatron_deepspeed(model, seq_length)
+    # What recomputation repeats: in some forks of Megatron-LM everything, or the scores alone.
+    counts = [full + scores, megatron, megatron * 4 / 3]
+    counts += [counted(model, seq_length) for name, counted in CONVENTIONS.items() if not name.startswith("lora")]
+    return any(abs(implied / count - 1) <= EXPLAINS + rounding for count in counts)
+
+
+def _megatron_deepspeed(model: ModelShape, seq_length: float) -> float:
+    """72 L h^2 (1 + s/6h + V/16Lh), of Megatron-DeepSpeed before it knew gates and groups."""
+    layers, hidden = model.num_layers, model.hidden_size
+    return 72 * layers * hidden**2 * (1 + seq_length / (6 * hidden) + model.vocab_size / (16 * layers * hidden))
+
+
 def identify(
     tflops_per_gpu: float,
     tokens_per_s_per_gpu: float,
