@@ -97,6 +97,12 @@ class Reference(Frozen):
         """The unit of the value."""
         return UNITS[self.metric]
 
+    @functools.cached_property
+    def agreed(self) -> tuple[Any, ...]:
+        """What must agree, the model apart; kept, because every verdict looks at every row."""
+        found: tuple[Any, ...] = besides_recipe(self.key)
+        return found
+
     @property
     def tokens_per_s_per_gpu(self) -> float:
         """The rate that the value states or means; 0 for TFLOPS and MFU, and where a condition is not stated."""
@@ -164,5 +170,5 @@ def matching(ours: Conditions, references: Sequence[Reference]) -> list[Referenc
     A loss belongs to its own recipe alone: data and seeds are the recipe's.
     """
     wanted = besides_recipe(ours)
-    same = (entry for entry in references if besides_recipe(entry.key) == wanted)
+    same = (entry for entry in references if entry.agreed == wanted)
     return [e for e in same if e.key.recipe == ours.recipe or (e.metric != "final_loss" and same_work(e.key, ours))]

@@ -42,6 +42,12 @@ class Verdict(Frozen):
         """0 pass; 1 slow; 4 whatever else: no number to act on, or one that needs a look first."""
         return {"pass": 0, "slow": 1}.get(self.verdict, 4)
 
+    @property
+    def headline(self) -> str:
+        """The verdict with what limits it, e.g. ``PASS (proxy: num_layers 4 of 96)``."""
+        limits = "; ".join(label.text for label in self.labels)
+        return f"{self.verdict.upper()} ({limits})" if limits else self.verdict.upper()
+
 
 def judge(
     ours: Conditions,
