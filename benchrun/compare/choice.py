@@ -103,7 +103,7 @@ def choice(chosen: Reference, entries: Sequence[Reference], ours: Conditions, *,
     candidates = sum(map(usable, entries))
     return Choice(
         framework=kin,  # type: ignore[arg-type]
-        same_layout=_same_layout(chosen.key, ours),
+        same_layout=_layout(chosen.key, ours) > 0,
         same_version=any(_same_version(chosen.key, ours)),
         candidates=candidates,
         by_name=by_name,
@@ -115,8 +115,7 @@ def _rank(entry: Reference, ours: Conditions) -> tuple[Any, ...]:
     # Proxy is no flaw here: only proxies match a proxy.
     flawless = not set(entry.flags) - {"proxy"}
     software = *_same_version(theirs, ours), _shares(theirs, ours, "fp8_recipe"), theirs.variant == ours.variant
-    layout = _same_layout(theirs, ours) and 1 + sum(_shares(theirs, ours, key) for key in DEGREES[1:] if getattr(ours, key) != 1)
-    return (_kinship(theirs, ours), layout, *software, flawless, rate(entry), entry.source.date)
+    return (_kinship(theirs, ours), _layout(theirs, ours), *software, flawless, rate(entry), entry.source.date)
 
 
 def _kinship(theirs: Conditions, ours: Conditions) -> int:
@@ -126,11 +125,13 @@ def _kinship(theirs: Conditions, ours: Conditions) -> int:
     return int(any({theirs.framework, ours.framework} <= family for family in FAMILIES))
 
 
-def _same_layout(theirs: Conditions, ours: Conditions) -> bool:
-    """Whether every degree and micro-batch that both state is the same, and there is one."""
-    pairs = [(getattr(theirs, key), getattr(ours, key)) for key in DEGREES]
-    stated = [(a, b) for a, b in pairs if a is not None and b is not None]
-    return bool(stated) and all(a == b for a, b in stated)
+def _layout(theirs: Conditions, ours: Conditions) -> int:
+    """How much of our layout they state: 0 where a degree or the micro-batch differs, or nothing is stated by both."""
+    pairs = {key: (getattr(theirs, key), getattr(ours, key)) for key in DEGREES}
+    stated = {key: pair for key, pair in pairs.items() if None not in pair}
+    if not stated or any(a != b for a, b in stated.values()):
+        return 0
+    return 1 + sum(a > 1 for key, (a, _) in stated.items() if key != "mbs")
 
 
 def _same_version(theirs: Conditions, ours: Conditions) -> tuple[bool, bool]:

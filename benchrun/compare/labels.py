@@ -24,7 +24,7 @@ class Label(Frozen):
 
 def labels(ours: Conditions, metrics: Sequence[Metrics], checks: Sequence[Check]) -> tuple[Label, ...]:
     """Every limit of a verdict on ``metrics`` that rests on ``checks``; of repeats the worst is named."""
-    return tuple([*_of_conditions(ours, checks), *_of_runs(metrics)])
+    return (*_of_conditions(ours, checks), *_of_runs(metrics))
 
 
 def _of_conditions(ours: Conditions, checks: Sequence[Check]) -> Iterator[Label]:

@@ -58,8 +58,8 @@ CONVENTIONS: dict[str, Callable[[ModelShape, float], float]] = {
 
 
 PRINTS_MODEL_FLOPS = frozenset({"megatron-lm", "megatron-core", "megatron-bridge", "torchtitan", "maxtext"})
-"""Frameworks that print their TFLOPS for any model by one of the formulas here. NeMo's callback takes one of a few fixed
-models, and DeepSpeed and nanotron count by formulas of their own: what those print says nothing of the model."""
+"""Frameworks that count any model by a formula here. NeMo's callback knows a few models only, DeepSpeed and nanotron
+have formulas of their own: what those print is no evidence."""
 EXPLAINS = 0.02
 """Relative: so far from every formula, a printed TFLOPS is of another model."""
 
@@ -72,12 +72,18 @@ def explained(
     ``rounding`` is how far the printed digits may be off besides, as a fraction.
     """
     implied = tflops_per_gpu * 1e12 / tokens_per_s_per_gpu
-    scores, full = attention_scores(model, seq_length), flops_per_token(model, seq_length).full
-    megatron = _megatron_deepspeed(model, seq_length)
-    # What recomputation repeats: in some forks of Megatron-LM everything, or the scores alone.
-    counts = [full + scores, megatron, megatron * 4 / 3]
-    counts += [counted(model, seq_length) for name, counted in CONVENTIONS.items() if not name.startswith("lora")]
+    # Megatron-LM of 2026 counts one group where attention is not grouped.
+    shapes = [model, model.model_copy(update={"num_query_groups": 1})]
+    shapes = shapes if model.num_query_groups == model.num_attention_heads else shapes[:1]
+    counts = [count for shape in shapes for count in _counts(shape, seq_length)]
     return any(abs(implied / count - 1) <= EXPLAINS + rounding for count in counts)
+
+
+def _counts(model: ModelShape, seq_length: float) -> list[float]:
+    """FLOPs a token by every convention of pretraining, also with what forks of Megatron-LM count as recomputed."""
+    scores, megatron = attention_scores(model, seq_length), _megatron_deepspeed(model, seq_length)
+    plain = [counted(model, seq_length) for name, counted in CONVENTIONS.items() if not name.startswith("lora")]
+    return [*plain, plain[0] + scores, megatron, megatron * 4 / 3]
 
 
 def _megatron_deepspeed(model: ModelShape, seq_length: float) -> float:

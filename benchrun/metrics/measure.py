@@ -13,12 +13,23 @@ from benchrun.metrics.flops import Task
 from benchrun.metrics.known import Known, known
 from benchrun.metrics.statistics import Interval, Spread
 from benchrun.metrics.steadiness import Steadiness
-from benchrun.metrics.summary import Conventions, MeanMedian, Mfu, OtherWindows, ProblemEntry, Summary, Window, summarise
+from benchrun.metrics.summary import (
+    Conventions,
+    MeanMedian,
+    Mfu,
+    OtherWindows,
+    ProblemEntry,
+    Summary,
+    Window,
+    summarise,
+)
 from benchrun.metrics.telemetry import Telemetry
 from benchrun.model import Frozen, ModelShape
 from benchrun.parse.columns import NO_VALUE
 from benchrun.parse.records import Log
 
+LAST_DIGIT_TFLOPS, LAST_DIGIT_S = 0.05, 0.005
+"""Half of the last digit that frameworks print of TFLOPS and of a step time."""
 ROSE = 1.1
 """A loss that ends above so many times its first value is no noise: the run did not train."""
 
@@ -130,22 +141,25 @@ def _unexplained(log: Log, summary: Summary, given: Known) -> Iterator[ProblemEn
     Only where the log itself says how many tokens a step has: a batch that was typed in may be wrong instead.
     """
     printed, tokens = summary.tflops_per_gpu_reported.median, summary.tokens_per_s_per_gpu.median
-    said, model = known(log, Known()), known(log, given).model
-    own_rate = said.global_batch_size is not None or any(
-        bool((rate != NO_VALUE).any()) for (rate,) in log.steps.columns.blocks("tokens_per_s_per_gpu")
-    )
     step = summary.step_time_s
-    if not (printed and tokens and step and model and own_rate) or log.facts.exotic or given.task != "pretrain":
+    if not (printed and tokens and step and summary.seq_length and _states_tokens(log)):
         return
-    seq_length = summary.seq_length or given.seq_length
-    if log.framework not in PRINTS_MODEL_FLOPS or not seq_length or explained(
-        printed, tokens, model, seq_length, rounding=0.05 / printed + 0.005 / step.median
-    ):
+    if log.framework not in PRINTS_MODEL_FLOPS or given.task != "pretrain" or log.facts.exotic:
+        return
+    rounding = LAST_DIGIT_TFLOPS / printed + LAST_DIGIT_S / step.median
+    models = [model for model in (given.model, known(log, given).model) if model]
+    if any(explained(printed, tokens, model, summary.seq_length, rounding=rounding) for model in models):
         return
     counted = summary.tflops_per_gpu
     ours = f", our own count is {counted.full:.4g} (full) or {counted.causal:.4g} (causal)" if counted else ""
     detail = f"the log prints {printed:.4g} TFLOPS{ours}: another model, sequence or batch was trained"
     yield ProblemEntry(kind="unexplained_tflops", line=None, detail=detail)
+
+
+def _states_tokens(log: Log) -> bool:
+    """Whether the log itself gives a batch or a rate."""
+    rates = log.steps.columns.blocks("tokens_per_s_per_gpu")
+    return known(log, Known()).global_batch_size is not None or any((rate != NO_VALUE).any() for (rate,) in rates)
 
 
 def _otherwise(log: Log, given: Known) -> Iterator[ProblemEntry]:

@@ -6,8 +6,9 @@ from collections.abc import Iterable
 
 from rich.text import Text
 
+from benchrun.compare.checks import Check
 from benchrun.compare.references import Reference
-from benchrun.compare.verdict import Check, Verdict
+from benchrun.compare.verdict import Verdict
 from benchrun.metrics.measure import Metrics
 from benchrun.metrics.summary import ProblemEntry, Summary
 from benchrun.metrics.telemetry import Telemetry, percent
