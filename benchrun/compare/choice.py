@@ -131,7 +131,7 @@ def _layout(theirs: Conditions, ours: Conditions) -> int:
     stated = {key: pair for key, pair in pairs.items() if None not in pair}
     if not stated or any(a != b for a, b in stated.values()):
         return 0
-    return 1 + sum(a > 1 for key, (a, _) in stated.items() if key != "mbs")
+    return 1 + sum(1 for key, (size, _) in stated.items() if key != "mbs" and size > 1)
 
 
 def _same_version(theirs: Conditions, ours: Conditions) -> tuple[bool, bool]:

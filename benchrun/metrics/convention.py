@@ -57,17 +57,36 @@ CONVENTIONS: dict[str, Callable[[ModelShape, float], float]] = {
 """Name -> FLOPs a token of a model at a sequence length (see `flops_per_token`); the plain ones first."""
 
 
-PRINTS_MODEL_FLOPS = frozenset({"megatron-lm", "megatron-core", "megatron-bridge", "torchtitan", "maxtext"})
-"""Frameworks that count any model by a formula here. NeMo's callback knows a few models only, DeepSpeed and nanotron
-have formulas of their own: what those print is no evidence."""
+MODERN = ("full", "causal")
+PRINTS = {
+    "megatron-lm": (
+        *MODERN,
+        "full_with_recompute",
+        "full_with_recomputed_scores",
+        "megatron_0.5",
+        "megatron_deepspeed",
+    ),
+    "megatron-core": MODERN,
+    "megatron-bridge": MODERN,
+    "torchtitan": MODERN,
+    "maxtext": MODERN,
+}
+"""How frameworks count any model; the forks of Megatron-LM that also count what is recomputed print its step lines.
+NeMo's callback knows a few models only, DeepSpeed and nanotron have formulas of their own: theirs is no evidence."""
 EXPLAINS = 0.02
 """Relative: so far from every formula, a printed TFLOPS is of another model."""
 
 
 def explained(
-    tflops_per_gpu: float, tokens_per_s_per_gpu: float, model: ModelShape, seq_length: float, *, rounding: float = 0.0
+    tflops_per_gpu: float,
+    tokens_per_s_per_gpu: float,
+    model: ModelShape,
+    seq_length: float,
+    framework: str,
+    *,
+    rounding: float = 0.0,
 ) -> bool:
-    """Whether any way to count the pretraining of ``model`` makes so many TFLOPS of so many tokens/s.
+    """Whether a way in which ``framework`` counts pretraining makes so many TFLOPS of so many tokens/s.
 
     ``rounding`` is how far the printed digits may be off besides, as a fraction.
     """
@@ -75,15 +94,17 @@ def explained(
     # Megatron-LM of 2026 counts one group where attention is not grouped.
     shapes = [model, model.model_copy(update={"num_query_groups": 1})]
     shapes = shapes if model.num_query_groups == model.num_attention_heads else shapes[:1]
-    counts = [count for shape in shapes for count in _counts(shape, seq_length)]
+    counts = [_printed(name, shape, seq_length) for name in PRINTS[framework] for shape in shapes]
     return any(abs(implied / count - 1) <= EXPLAINS + rounding for count in counts)
 
 
-def _counts(model: ModelShape, seq_length: float) -> list[float]:
-    """FLOPs a token by every convention of pretraining, also with what forks of Megatron-LM count as recomputed."""
-    scores, megatron = attention_scores(model, seq_length), _megatron_deepspeed(model, seq_length)
-    plain = [counted(model, seq_length) for name, counted in CONVENTIONS.items() if not name.startswith("lora")]
-    return [*plain, plain[0] + scores, megatron, megatron * 4 / 3]
+def _printed(name: str, model: ModelShape, seq_length: float) -> float:
+    """FLOPs a token by a convention of PRINTS."""
+    if name == "full_with_recomputed_scores":
+        return CONVENTIONS["full"](model, seq_length) + attention_scores(model, seq_length)
+    if name == "megatron_deepspeed":
+        return _megatron_deepspeed(model, seq_length)
+    return CONVENTIONS[name](model, seq_length)
 
 
 def _megatron_deepspeed(model: ModelShape, seq_length: float) -> float:

@@ -8,7 +8,7 @@ from typing import Literal
 from benchrun import hardware
 from benchrun.metrics.bound import Bound
 from benchrun.metrics.breakdown import Breakdown
-from benchrun.metrics.convention import PRINTS_MODEL_FLOPS, explained
+from benchrun.metrics.convention import PRINTS, explained
 from benchrun.metrics.flops import Task
 from benchrun.metrics.known import Known, known
 from benchrun.metrics.statistics import Interval, Spread
@@ -144,11 +144,11 @@ def _unexplained(log: Log, summary: Summary, given: Known) -> Iterator[ProblemEn
     step = summary.step_time_s
     if not (printed and tokens and step and summary.seq_length and _states_tokens(log)):
         return
-    if log.framework not in PRINTS_MODEL_FLOPS or given.task != "pretrain" or log.facts.exotic:
+    if log.framework not in PRINTS or given.task != "pretrain" or log.facts.exotic:
         return
     rounding = LAST_DIGIT_TFLOPS / printed + LAST_DIGIT_S / step.median
     models = [model for model in (given.model, known(log, given).model) if model]
-    if any(explained(printed, tokens, model, summary.seq_length, rounding=rounding) for model in models):
+    if any(explained(printed, tokens, model, summary.seq_length, log.framework, rounding=rounding) for model in models):
         return
     counted = summary.tflops_per_gpu
     ours = f", our own count is {counted.full:.4g} (full) or {counted.causal:.4g} (causal)" if counted else ""
