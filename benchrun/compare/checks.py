@@ -5,13 +5,15 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Sequence
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from benchrun.compare.choice import COUNTED, usable
 from benchrun.compare.conditions import LOSS, SOFT, Conditions, Difference, differences
 from benchrun.compare.references import Metric, Reference
-from benchrun.metrics.measure import Metrics
 from benchrun.model import Frozen
+
+if TYPE_CHECKING:
+    from benchrun.metrics.measure import Metrics
 
 Name = Literal["pass", "slow", "faster_than_expected", "inconclusive", "not_comparable", "no_reference", "invalid_run"]
 

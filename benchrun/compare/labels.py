@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from benchrun.compare.checks import Check
 from benchrun.compare.conditions import Conditions
-from benchrun.metrics.measure import Metrics
 from benchrun.model import Frozen
+
+if TYPE_CHECKING:
+    from benchrun.metrics.measure import Metrics
 
 Code = Literal[
     "proxy", "own_measurement", "twin_model", "skipped_updates", "drifting", "throttled", "loss_rose", "only_average"

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from benchrun.metrics.measure import Metrics
+if TYPE_CHECKING:
+    from benchrun.metrics.measure import Metrics
+
 
 FATAL_PROBLEMS = frozenset({"nan_loss", "missing_loss", "missing_steps", "other_conditions", "unexplained_tflops"})
 BEYOND_PEAK = "impossible_rate"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from benchrun.compare.checks import Check, Name, countable, loss_check, speed_check
 from benchrun.compare.choice import Choice, choice, choose, usable
@@ -11,9 +11,10 @@ from benchrun.compare.conditions import Conditions, Difference, hard_differences
 from benchrun.compare.labels import Label, labels
 from benchrun.compare.references import Reference, matching
 from benchrun.compare.sanity import BEYOND_PEAK, beyond_peak, broken
-from benchrun.compare.work import same_work
-from benchrun.metrics.measure import Metrics
 from benchrun.model import Frozen
+
+if TYPE_CHECKING:
+    from benchrun.metrics.measure import Metrics
 
 
 class Verdict(Frozen):
@@ -108,7 +109,7 @@ def _incredible(
 def _without_reference(
     ours: Conditions, metrics: Sequence[Metrics], references: Sequence[Reference], ending: str | None
 ) -> Verdict:
-    same = [e for e in references if e.key.gpu == ours.gpu and usable(e) and same_work(e.key, ours)]
+    same = [e for e in references if e.key.recipe == ours.recipe and e.key.gpu == ours.gpu and usable(e)]
     if not same:
         reason = f"no published number for {ours.recipe} on {ours.gpu}"
         return _verdict("no_reference", reason, ours, metrics, ending)

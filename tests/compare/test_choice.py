@@ -118,7 +118,8 @@ class TestTwins:
         found, _ = flow.judge_log(log(row.value, "nemo1"), "llama3.1-8b", known, reference=row.id)
         assert (found.checks[0].reference, found.chosen_because.by_name) == (row, True)
         assert "twin_model" in [label.code for label in found.labels]
-        assert [(d.key, d.theirs, d.ours) for d in found.checks[0].differs][0] == ("recipe", "llama3-8b", "llama3.1-8b")
+        named = next(d for d in found.checks[0].differs)
+        assert (named.key, named.theirs, named.ours) == ("recipe", "llama3-8b", "llama3.1-8b")
 
     def test_another_sequence_length_is_not_served(self):
         row = next(e for e in load_references() if e.key.recipe == "llama3-8b" and choose([e], e.key))

@@ -6,6 +6,9 @@ The rule is stated here once more, over the rows and the shapes of `recount`, wi
 from __future__ import annotations
 
 import functools
+import json
+import subprocess
+import sys
 
 import pytest
 
@@ -196,3 +199,18 @@ def test_a_log_with_layout_and_framework_is_judged_by_the_row_that_the_rule_name
 def test_a_log_that_states_neither_is_judged_by_the_row_that_the_rule_names(folder, recipe):
     for row in (row for row in ROWS if row.key.recipe == recipe):
         hold(folder, row, SHARES, None, {})
+
+
+@pytest.mark.parametrize("number", range(0, len(ROWS), len(ROWS) // 5))
+def test_the_command_line_says_the_same(folder, number):
+    row = ROWS[number]
+    key = row.key
+    log = write(folder, row, 0.85, None, {})
+    options = {"recipe": key.recipe, "gpu": key.gpu, "precision": key.precision, "num-gpus": key.num_gpus}
+    options |= {"gbs": key.gbs, "seq-length": key.seq_length, "num-layers": key.num_layers}
+    flat = [text for name, value in options.items() for text in (f"--{name}", str(value))]
+    command = [sys.executable, "-m", "benchrun", "compare", str(log), *flat, "--json"]
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    verdict = json.loads(result.stdout)
+    assert (result.returncode, verdict["verdict"]) == (1, "slow")
+    assert verdict["checks"][0]["reference"]["id"] in {row.id for row in rule(row, "megatron-lm", {})}

@@ -118,7 +118,7 @@ def test_options_of_training_are_a_condition(precision, override, said):
 
 
 def test_nothing_published_is_no_reference():
-    spec = resolve(Request("llama3.1-8b", "GH200", "fp8", 8))
+    spec = resolve(Request("llama3.1-8b", "H200", "fp8", 8))
     assert verdict(spec, run(spec, 9.0)).verdict == "no_reference"
 
 
