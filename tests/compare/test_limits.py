@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -10,13 +11,17 @@ from click.testing import CliRunner
 from benchrun import flow
 from benchrun.cli.compare import command as compare
 from benchrun.compare.verdict import Verdict
+from benchrun.metrics.convention import explained
 from benchrun.metrics.flops import flops_per_token
 from benchrun.metrics.known import Known
+from benchrun.metrics.summary import summarise
+from benchrun.model import ModelShape
 from benchrun.parse import parse_log
 from benchrun.recipe.catalogue import recipe_file
 from benchrun.report.terminal import verdict_view
 from tests.compare.recount import SHAPES
 
+LOGS = Path(__file__).parents[1] / "logs"
 STEPS = 50
 RECIPE = "llama3.1-8b"
 POINT = {"gpu": "H100", "precision": "bf16", "num_gpus": 8}
@@ -124,3 +129,14 @@ def test_the_labels_are_in_the_document_and_an_older_one_is_still_read(tmp_path)
     older = {key: value for key, value in document.items() if key not in ("labels", "chosen_because", "warmup")}
     read = Verdict.model_validate(older)
     assert (read.verdict, read.labels, read.chosen_because, read.warmup) == ("pass", (), None, None)
+
+
+@pytest.mark.parametrize("number", ["06", "07", "09"])
+def test_what_real_logs_of_megatron_print_is_explained(number):
+    """One of them states 32 heads without groups, and counts one group."""
+    (file,) = LOGS.glob(f"{number}-*")
+    found = summarise(parse_log(file))
+    model = ModelShape.model_validate({**found.model, "max_position_embeddings": found.seq_length})
+    printed, tokens = found.tflops_per_gpu_reported.median, found.tokens_per_s_per_gpu.median
+    assert explained(printed, tokens, model, found.seq_length, "megatron-lm")
+    assert not explained(1.3 * printed, tokens, model, found.seq_length, "megatron-bridge")
