@@ -91,10 +91,7 @@ def explained(
     ``rounding`` is how far the printed digits may be off besides, as a fraction.
     """
     implied = tflops_per_gpu * 1e12 / tokens_per_s_per_gpu
-    # Megatron-LM of 2026 counts one group where attention is not grouped.
-    shapes = [model, model.model_copy(update={"num_query_groups": 1})]
-    shapes = shapes if model.num_query_groups == model.num_attention_heads else shapes[:1]
-    counts = [_printed(name, shape, seq_length) for name in PRINTS[framework] for shape in shapes]
+    counts = [_printed(name, model, seq_length) for name in PRINTS[framework]]
     return any(abs(implied / count - 1) <= EXPLAINS + rounding for count in counts)
 
 
