@@ -133,7 +133,7 @@ def test_the_labels_are_in_the_document_and_an_older_one_is_still_read(tmp_path)
 
 @pytest.mark.parametrize(("number", "is_explained"), [("06", True), ("07", True), ("09", False)])
 def test_what_real_logs_of_megatron_print_is_explained_by_their_models(number, is_explained):
-    """The third says that its layers have 61 million weights, where its dimensions make 53: they tell of another one."""
+    """The third says that its layers have 61 million weights each, where its dimensions make 53."""
     (file,) = LOGS.glob(f"{number}-*")
     found = summarise(parse_log(file))
     model = ModelShape.model_validate({**found.model, "max_position_embeddings": found.seq_length})
