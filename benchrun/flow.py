@@ -14,7 +14,8 @@ from typing import TypeVar
 from pydantic import BaseModel, ValidationError
 
 from benchrun.compare import Conditions, Verdict, conditions, judge, references_for
-from benchrun.compare.measured import load_measured, measured_references
+from benchrun.compare.conditions import shape_of
+from benchrun.compare.measured import copies, load_measured, measured_references
 from benchrun.errors import UserError
 from benchrun.launch.endings import End, Ending, classify, recorded
 from benchrun.launch.env import described
@@ -268,8 +269,10 @@ def judge_log(
         mbs=facts.micro_batch_size,
         **{name: getattr(facts, name) for name in ("tp", "pp", "cp", "vp", "ep")},
         steps=log.planned_steps,
+        shape=shape_of(workload.model),
+        reduced=reductions(model, workload.model),
     )
-    return _judged(ours, [metrics], reference), metrics
+    return _judged(ours, [metrics], reference, lambda: [log]), metrics
 
 
 def _model_of(log: Log, recipe: str, model: ModelShape) -> ModelShape:
@@ -286,16 +289,20 @@ def _model_of(log: Log, recipe: str, model: ModelShape) -> ModelShape:
 def result_of(run: RunDir) -> RunResult:
     """What is known of one run: measured anew from its log, with the verdict that was given. Nothing is written."""
     verdict = _document(run, "verdict.json", Verdict)
-    metrics = measured(run, parse_log(*run.logs))[0] if run.logs else None
+    warmup = verdict.warmup if verdict else None
+    metrics = measured(run, parse_log(*run.logs), warmup)[0] if run.logs else None
     return RunResult(run.run_id, run.spec, metrics, verdict)
 
 
 def verdict_of(
-    runs: Sequence[RunDir], warmup: int | None = None, reference: str | None = None
+    runs: Sequence[RunDir],
+    warmup: int | None = None,
+    reference: str | None = None,
+    others: Sequence[RunDir] = (),
 ) -> tuple[Verdict, Metrics | None]:
     """Judge the repeats of one point together; writes verdict.json into each that can be written.
 
-    The metrics are the first run's.
+    None of ``others``, which are judged in the same breath, is a reference. The metrics are the first run's.
     """
     observations = observe(runs)
     going = next((observation for observation in observations if not observation.over), None)
@@ -305,8 +312,15 @@ def verdict_of(
     broken = next(((end, run) for end, run in zip(ends, runs, strict=True) if end.ending is not Ending.COMPLETED), None)
     found = [metrics for run in runs if (metrics := metrics_of(run, warmup)) is not None]
     ending = broken[0].ending.value if broken else Ending.COMPLETED.value
-    names = [run.run_id for run in runs]
-    verdict = _judged(conditions(runs[0].spec), found, reference, ending=ending, names=names)
+    names = [run.run_id for run in (*runs, *others)]
+    verdict = _judged(
+        conditions(runs[0].spec),
+        found,
+        reference,
+        lambda: [parse_log(*run.logs) for run in runs if run.logs],
+        ending=ending,
+        names=names,
+    )
     if broken and len(runs) > 1:
         verdict = verdict.model_copy(update={"reason": f"{verdict.reason} ({broken[1].run_id})"})
     for run in runs:
@@ -319,18 +333,22 @@ def _judged(
     ours: Conditions,
     metrics: Sequence[Metrics],
     reference: str | None,
+    logs: Callable[[], list[Log]],
     *,
     ending: str | None = None,
     names: Sequence[str] = (),
 ) -> Verdict:
     """Held against what is published; where that says nothing, against what we measured, but never against itself.
 
-    Against ``reference`` alone where one is named; ``names`` are the runs that are judged.
+    Against ``reference`` alone where one is named; ``names`` are the runs that are judged, ``logs`` reads them.
     """
-    verdict = judge(ours, metrics, references_for(reference, ours), ending=ending)
-    if reference is not None or verdict.verdict not in ("no_reference", "not_comparable"):
+    named = reference is not None
+    verdict = judge(ours, metrics, references_for(reference, ours), ending=ending, by_name=named)
+    if named or verdict.verdict not in ("no_reference", "not_comparable"):
         return verdict
-    own = judge(ours, metrics, measured_references(load_measured(), without=names), ending=ending)
+    kept = load_measured()
+    itself = {*names, *copies(logs(), kept, ours)}
+    own = judge(ours, metrics, measured_references(kept, without=itself), ending=ending)
     return own if own.checks else verdict
 
 
@@ -343,9 +361,9 @@ def keep(run: RunDir, folder: Path) -> RunDir:
     if verdict is None or verdict.verdict == "invalid_run":
         said = "was not judged" if verdict is None else f"measured nothing: {verdict.reason}"
         raise UserError(f"{run.run_id} {said}", hint=f"benchrun compare {run.run_id}")
-    metrics = metrics_of(run)
+    metrics = metrics_of(run, verdict.warmup)
     kept = write_kept(folder, kept_name(run), kept_files(run))
-    if measured(kept, parse_log(*kept.logs))[0] != metrics:
+    if measured(kept, parse_log(*kept.logs), verdict.warmup)[0] != metrics:
         shutil.rmtree(kept.path)
         raise UserError(f"{run.run_id}: without this machine's names and paths its log gives other numbers")
     return kept

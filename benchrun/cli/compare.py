@@ -8,8 +8,8 @@ from typing import Any
 
 import click
 
-from benchrun.cli.options import json_option, known, known_options, one_run, print_json, say
-from benchrun.errors import UserError
+from benchrun.cli.options import json_option, known, known_options, one_run, print_json, say, worst
+from benchrun.errors import BenchrunError, UserError
 
 
 @click.command("compare")
@@ -63,14 +63,25 @@ def print_verdicts(
     for run in runs:
         if not run.writable:
             say(f"warning: {run.path} cannot be written: what is found is only printed")
-    return print_results([flow.verdict_of(group, warmup, reference) for group in flow.repeats(runs)], as_json)
+    results, errors = [], []
+    groups = flow.repeats(runs)
+    for group in groups:
+        try:
+            results.append(flow.verdict_of(group, warmup, reference, others=runs))
+        except BenchrunError as error:
+            if len(groups) == 1:
+                raise
+            say(f"error: {error}")
+            errors.append(error.exit_code)
+    return worst([print_results(results, as_json, several=len(groups) > 1), *errors])
 
 
-def print_results(results: list[Any], as_json: bool) -> int:
-    """Print verdicts with their metrics. One verdict is one JSON object, several are an array."""
+def print_results(results: list[Any], as_json: bool, *, several: bool | None = None) -> int:
+    """Print verdicts with their metrics. One verdict is one JSON object, ``several`` are an array."""
+    several = len(results) > 1 if several is None else several
     if as_json:
         documents = [verdict.model_dump(mode="json") for verdict, _ in results]
-        print_json(documents[0] if len(documents) == 1 else documents)
+        print_json(documents if several else documents[0])
     else:
         from rich.console import Console
 
@@ -79,8 +90,7 @@ def print_results(results: list[Any], as_json: bool) -> int:
         console = Console()
         for verdict, metrics in results:
             console.print(verdict_view(verdict, metrics), soft_wrap=True)
-    codes = {verdict.exit_code for verdict, _ in results}
-    return next((code for code in (1, 4) if code in codes), 0)  # slow is slow, whatever the others are
+    return worst(verdict.exit_code for verdict, _ in results)
 
 
 def _judge_log(

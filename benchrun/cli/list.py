@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import defaultdict
 from typing import Any
 
 import click
@@ -27,19 +27,22 @@ def command(recipes: tuple[str, ...], gpu: str | None, as_json: bool) -> None:
 
 def _rows(recipes: tuple[str, ...], gpu: str | None) -> list[dict[str, Any]]:
     from benchrun import paths
-    from benchrun.compare import load_references
-    from benchrun.compare.conditions import HARD, must_agree
+    from benchrun.compare import Conditions, load_references, matching
+    from benchrun.compare.conditions import HARD, besides_recipe
     from benchrun.recipe import catalogue
     from benchrun.recipe.listing import listed
 
-    published = Counter(must_agree(entry.key) for entry in load_references())
+    published = defaultdict(list)
+    for entry in load_references():
+        published[besides_recipe(entry.key)].append(entry)
     files = [catalogue.recipe_file(name) for name in recipes or catalogue.names(paths.RECIPES)]
     rows = [row for file in files for row in listed(file, gpu)]
     if not rows:
         having = sorted({point.gpu for file in files for point in catalogue.points(file.recipe)})
         raise UserError(f"no point is for --gpu {gpu}", hint=f"there are points for {', '.join(having)}")
     for row in rows:
-        row["reference"] = published[tuple(row[name] for name in HARD)]
+        ours = Conditions(**{name: row[name] for name in HARD})
+        row["reference"] = len(matching(ours, published[besides_recipe(ours)]))
         del row["num_layers"], row["dimensions"]
     return rows
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -127,6 +127,12 @@ def one_run(logs: Sequence[Path]) -> None:
         runs = sorted(spec.parent for spec in path.glob("*/spec.json")) if path.is_dir() else []
         if len(runs) > 1:
             raise UserError(f"holds {len(runs)} runs", where=str(path), hint=f"name one of them, e.g. {runs[-1]}")
+
+
+def worst(codes: Iterable[int]) -> int:
+    """The exit code of several results: wrong input and a failing machine first, then slow, then inconclusive."""
+    found = set(codes)
+    return next((code for code in (2, 3, 1, 4) if code in found), 0)
 
 
 def print_json(document: Any) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from benchrun.cli.options import json_option, print_json, runs_named, say
+from benchrun.cli.options import json_option, print_json, runs_named, say, worst
 from benchrun.errors import UserError
 
 
@@ -16,11 +16,13 @@ from benchrun.errors import UserError
 @click.option("--format", "form", type=click.Choice(["markdown", "csv"]), default="markdown", show_default=True)
 @click.option("--keep", type=click.Path(path_type=Path), metavar="DIR", help="Keep what the RUNS measured in DIR.")
 @json_option
-def command(runs: tuple[str, ...], form: str, keep: Path | None, as_json: bool) -> None:
+def command(runs: tuple[str, ...], form: str, keep: Path | None, as_json: bool) -> int:
     """One RUN as a page, or several (all, if none is named) as a table with a row a point.
 
     With --keep each run gets a directory in DIR (results/measured): spec, environment, metrics, verdict and the
     compressed logs, without this machine's names and paths. Nothing is overwritten.
+
+    The exit code is that of the worst verdict, as with compare; a run that was not judged does not count.
     """
     import json
 
@@ -49,6 +51,7 @@ def command(runs: tuple[str, ...], form: str, keep: Path | None, as_json: bool) 
         click.echo(table_markdown(frame(results)), nl=False)
         for line in fsdp_over_3d(results, load_references()):
             click.echo(f"\n{line}")
+    return worst(result.verdict.exit_code for result in results if result.verdict)
 
 
 def _readable(chosen: list[Any]) -> list[Any]:

@@ -1,23 +1,64 @@
-"""Which of several published numbers a run is held against."""
+"""Which of several published numbers a run is held against.
+
+Of the rows whose must-agree conditions agree, those of the run's own framework count, else those of its family
+(FAMILIES), else all. Of these the ones with the run's own layout count, those first that state most of it; then
+the ones with its image or version, FP8 recipe and variant, where a run states them; then those without a flag. Of what
+is left the fastest is the reference.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
-from benchrun.compare.conditions import LAYOUT, Conditions
+from benchrun.compare.conditions import DEGREES, Conditions
 from benchrun.compare.references import Reference, load_references
+from benchrun.compare.work import same_work, shipped_model
 from benchrun.errors import UserError
+from benchrun.metrics.flops import flops_per_token
+from benchrun.model import Frozen
 from benchrun.recipe.frameworks import nemo_release
 
 SPEEDS = ("step_time_s", "tokens_per_s_per_gpu", "samples_per_s")
 COUNTED = ("tflops_per_gpu", "mfu_percent")
 """Comparable only under a convention that we count too."""
 CONVENTIONS = ("full", "causal")
-
-
+FAMILIES = (
+    frozenset({"megatron-core", "megatron-lm", "nemo1", "nemo2", "megatron-bridge"}),
+    frozenset({"hf", "torchtitan", "automodel"}),
+    frozenset({"maxtext", "paxml"}),
+)
+"""Frameworks built on Megatron-core, on PyTorch's FSDP, on JAX."""
 NOT_IN_FORCE = frozenset({"misprint", "revised"})
 """Flags of numbers that their own source contradicts: in the same row, or later for the same framework and image."""
+
+
+class Choice(Frozen):
+    """Why one row was the reference, and not another that fits."""
+
+    framework: Literal["same", "family", "other"]
+    """Of the reference, beside the run's."""
+    same_layout: bool
+    """The run has the layout that the reference states."""
+    same_version: bool
+    """The run has the reference's container image or version of the framework."""
+    candidates: int
+    """How many rows had the conditions that must agree."""
+    by_name: bool = False
+    """The user named the reference."""
+
+    @property
+    def sentence(self) -> str:
+        """The same in words."""
+        if self.by_name:
+            return "named by --reference"
+        if self.candidates == 1:
+            return "the only number under these conditions"
+        framework = {"same": "the same framework", "family": "the same family of frameworks", "other": "any framework"}
+        layout = "the run's layout" if self.same_layout else "any layout"
+        version = " and version" if self.same_version else ""
+        kept = f"{framework[self.framework]} with {layout}{version}"
+        return f"the fastest of {kept}, among {self.candidates} numbers that fit"
 
 
 def usable(entry: Reference) -> bool:
@@ -42,37 +83,81 @@ def references_for(wanted: str | None, ours: Conditions) -> tuple[Reference, ...
         why = " ".join(found.flags) or f"{found.unit} of its own kind"
         raise UserError(f"no run is held against {wanted}: {why}", hint="see results/reference/README.md")
     theirs = found.key
-    if (theirs.recipe, theirs.gpu) != (ours.recipe, ours.gpu):
+    if theirs.gpu != ours.gpu or not same_work(theirs, ours):
         raise UserError(f"{wanted} is of {theirs.recipe} on {theirs.gpu}, this run is of {ours.recipe} on {ours.gpu}")
     return (found,)
 
 
 def choose(entries: Sequence[Reference], ours: Conditions) -> Reference | None:
-    """The best of the usable ``entries``, which all agree with ``ours`` on what must agree.
+    """The best of the usable ``entries``, which all agree with ``ours`` on what must agree; None where none is usable.
 
-    The same framework wins, then the same image or version, then the same release of it, then the same variant (a
-    source's plain run where ours has none), then no flag, then a time or rate over TFLOPS and MFU, then the layout that
-    shares most, then the newest.
+    Of equally fast ones the newest, and of these the last in its file.
     """
-    return max((entry for entry in entries if usable(entry)), key=lambda entry: _rank(entry, ours), default=None)
+    able = [entry for entry in entries if usable(entry)]
+    return max(reversed(able), key=lambda entry: _rank(entry, ours), default=None)
+
+
+def choice(chosen: Reference, entries: Sequence[Reference], ours: Conditions, *, by_name: bool = False) -> Choice:
+    """Why ``chosen`` is the one among ``entries``."""
+    kin = ("other", "family", "same")[_kinship(chosen.key, ours)]
+    candidates = sum(map(usable, entries))
+    return Choice(
+        framework=kin,  # type: ignore[arg-type]
+        same_layout=_layout(chosen.key, ours) > 0,
+        same_version=any(_same_version(chosen.key, ours)),
+        candidates=candidates,
+        by_name=by_name,
+    )
 
 
 def _rank(entry: Reference, ours: Conditions) -> tuple[Any, ...]:
     theirs = entry.key
     # Proxy is no flaw here: only proxies match a proxy.
     flawless = not set(entry.flags) - {"proxy"}
-    layout = sum(_shares(theirs, ours, key) for key in LAYOUT)
-    direct = entry.metric in SPEEDS
-    version = _shares(theirs, ours, "image") or _shares(theirs, ours, "framework_version")
-    release = _release(ours) is not None and _release(theirs) == _release(ours)
-    same = (_shares(theirs, ours, "framework"), version, release, theirs.variant == ours.variant)
-    return (*same, flawless, direct, layout, entry.source.date, entry.id)
+    software = *_same_version(theirs, ours), _shares(theirs, ours, "fp8_recipe"), theirs.variant == ours.variant
+    return (_kinship(theirs, ours), _layout(theirs, ours), *software, flawless, rate(entry), entry.source.date)
+
+
+def _kinship(theirs: Conditions, ours: Conditions) -> int:
+    """2 for the same framework, 1 for one of the same family, 0 for another."""
+    if theirs.framework is not None and theirs.framework == ours.framework:
+        return 2
+    return int(any({theirs.framework, ours.framework} <= family for family in FAMILIES))
+
+
+def _layout(theirs: Conditions, ours: Conditions) -> int:
+    """How much of our layout they state: 0 where a degree or the micro-batch differs, or nothing is stated by both."""
+    pairs = {key: (getattr(theirs, key), getattr(ours, key)) for key in DEGREES}
+    stated = {key: pair for key, pair in pairs.items() if None not in pair}
+    if not stated or any(a != b for a, b in stated.values()):
+        return 0
+    return 1 + sum(1 for key, (size, _) in stated.items() if key != "mbs" and size > 1)
+
+
+def _same_version(theirs: Conditions, ours: Conditions) -> tuple[bool, bool]:
+    """Whether image or version are the same, and whether at least the release is."""
+    exact = _shares(theirs, ours, "image") or _shares(theirs, ours, "framework_version")
+    return exact, _release(ours) is not None and _release(theirs) == _release(ours)
+
+
+def _shares(theirs: Conditions, ours: Conditions, key: str) -> bool:
+    value = getattr(theirs, key)
+    return value is not None and value == getattr(ours, key)
 
 
 def _release(conditions: Conditions) -> str | None:
     return nemo_release(conditions.image) or nemo_release(conditions.framework_version)
 
 
-def _shares(theirs: Conditions, ours: Conditions, key: str) -> bool:
-    value = getattr(theirs, key)
-    return value is not None and value == getattr(ours, key)
+def rate(entry: Reference) -> float:
+    """Tokens/s/GPU that a usable entry states or means; 0 where the model is not known whose FLOPs it counts."""
+    model, seq_length = shipped_model(entry.key.recipe), entry.key.seq_length
+    if entry.metric not in COUNTED:
+        return entry.tokens_per_s_per_gpu
+    if model is None or not seq_length:
+        return 0.0
+    ran = model.model_copy(update={"num_layers": entry.key.num_layers or model.num_layers})
+    flops = flops_per_token(ran, seq_length, task=entry.key.task)  # type: ignore[arg-type]
+    share = (entry.peak_tflops or 0.0) / 100 if entry.metric == "mfu_percent" else 1.0
+    counted: float = getattr(flops, entry.convention or "")
+    return 1e12 * entry.value * share / counted

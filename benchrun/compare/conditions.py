@@ -5,14 +5,16 @@ from __future__ import annotations
 from operator import attrgetter
 from typing import Any
 
-from benchrun.model import Frozen
-from benchrun.recipe.proxy import WHOLE, dimensions
+from benchrun.model import Frozen, ModelShape
+from benchrun.recipe.proxy import NO_WORK, WHOLE, dimensions
 from benchrun.recipe.spec import RunSpec, Training
 
 HARD = ("recipe", "task", "gpu", "num_gpus", "precision", "num_layers", "dimensions", "seq_length", "gbs")
 """These must agree; otherwise the numbers are not comparable."""
 must_agree = attrgetter(*HARD)
-LAYOUT = ("mbs", "tp", "pp", "cp", "vp", "ep", "fp8_recipe", "options")
+besides_recipe = attrgetter(*HARD[1:])
+DEGREES = ("mbs", "tp", "pp", "cp", "vp", "ep")
+LAYOUT = (*DEGREES, "fp8_recipe", "options")
 SOFT = ("framework", "image", "framework_version", "variant", *LAYOUT)
 """These are named where they differ: another layout or framework is a fair, and telling, comparison."""
 NOT_OPTIONS = (
@@ -59,6 +61,10 @@ class Conditions(Frozen):
     lr: float | None = None
     data: str | None = None
     """``mock``, or the name of the synthetic data set."""
+    shape: str | None = None
+    """The whole model as `shape_of` writes it; None where the recipe's name stands for it."""
+    reduced: tuple[str, ...] = ()
+    """What a proxy has less of, e.g. ``num_layers 4 of 96``."""
 
 
 class Difference(Frozen):
@@ -95,7 +101,16 @@ def conditions(spec: RunSpec) -> Conditions:
         seed=spec.training.seed,
         lr=spec.training.lr,
         data="mock" if spec.data.kind == "mock" else spec.data_set,
+        shape=None if spec.reduced else shape_of(spec.model),
+        reduced=spec.reduced,
     )
+
+
+def shape_of(model: ModelShape) -> str:
+    """The dimensions of ``model`` that decide what a step computes: not how many positions it has room for."""
+    moe = {f"moe.{name}": value for name, value in model.moe or ()}
+    sizes = {**model.model_dump(exclude={"moe"}), **moe}
+    return ", ".join(f"{name} {size}" for name, size in sizes.items() if name not in NO_WORK and "scaling" not in name)
 
 
 def _options(spec: RunSpec) -> str:
@@ -122,8 +137,8 @@ def _flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def hard_differences(theirs: Conditions, ours: Conditions) -> tuple[Difference, ...]:
-    """The conditions that must agree and do not. What a source does not say does not agree."""
-    pairs = ((key, getattr(theirs, key), getattr(ours, key)) for key in HARD)
+    """The conditions that must agree and do not, of two recipes for one model. What a source leaves out differs."""
+    pairs = ((key, getattr(theirs, key), getattr(ours, key)) for key in HARD[1:])
     return tuple(Difference(key=key, theirs=a, ours=b) for key, a, b in pairs if a != b)
 
 

@@ -6,21 +6,26 @@ import functools
 import json
 import re
 import statistics
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Sequence, Set
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 
 from benchrun import paths
-from benchrun.compare.conditions import conditions
+from benchrun.compare.conditions import Conditions, besides_recipe, conditions
 from benchrun.compare.references import Reference, Source
 from benchrun.compare.verdict import Verdict
 from benchrun.errors import UserError
 from benchrun.metrics.bound import Ceilings
 from benchrun.metrics.measure import Metrics
+from benchrun.parse import Log, Step, parse_log
 from benchrun.recipe.spec import RunSpec
+
+COMPARED_ROWS = 4096
+"""By which a log is known again."""
 
 
 @dataclass(frozen=True)
@@ -33,6 +38,7 @@ class MeasuredRun:
     verdict: Verdict
     env: dict[str, Any]
     ceilings: Ceilings | None
+    path: Path = paths.MEASURED
 
     @property
     def date(self) -> str:
@@ -65,6 +71,29 @@ def repeats(runs: Sequence[MeasuredRun]) -> list[list[MeasuredRun]]:
     for run in runs:
         groups.setdefault(f"{run.spec.recipe} {run.spec.step_identity()}", []).append(run)
     return list(groups.values())
+
+
+def copies(logs: Sequence[Log], runs: Sequence[MeasuredRun], ours: Conditions) -> set[str]:
+    """Names of the kept ``runs`` under our conditions whose steps are those of one of ``logs``, whatever its name."""
+    same = [run for run in runs if besides_recipe(conditions(run.spec)) == besides_recipe(ours)]
+    judged = [_rows(log) for log in logs] if same else []
+    return {run.name for run in same for rows in judged if _mostly(rows, _kept_rows(run.path))}
+
+
+def _mostly(rows: Set[Step], kept: Set[Step]) -> bool:
+    """Whether more than half of the shorter one's rows stand in the other: times and losses never agree by chance."""
+    return 2 * len(rows & kept) > min(len(rows), len(kept))
+
+
+def _rows(log: Log) -> frozenset[Step]:
+    """The first rows of a log, without where they stood in the file."""
+    return frozenset(row._replace(line=0, segment=0) for row in islice(log.distinct, COMPARED_ROWS))
+
+
+@functools.cache
+def _kept_rows(path: Path) -> frozenset[Step]:
+    logs = sorted(path.glob("*.log*"))
+    return _rows(parse_log(*logs)) if logs else frozenset()
 
 
 def measured_references(runs: Sequence[MeasuredRun], without: Collection[str] = ()) -> tuple[Reference, ...]:
@@ -117,4 +146,4 @@ def _read(path: Path) -> MeasuredRun:
         first = error.errors()[0]["msg"] if isinstance(error, ValidationError) else str(error)
         hint = "benchrun compare on the directory measures it anew"
         raise UserError(f"not what benchrun writes: {first}", where=str(file), hint=hint) from None
-    return MeasuredRun(path.name, spec, metrics, verdict, env, ceilings)
+    return MeasuredRun(path.name, spec, metrics, verdict, env, ceilings, path)

@@ -11,7 +11,8 @@ from typing import Any, Literal, get_args
 from pydantic import NonNegativeFloat, PositiveFloat, ValidationError, model_validator
 
 from benchrun import paths
-from benchrun.compare.conditions import Conditions, must_agree
+from benchrun.compare.conditions import Conditions, besides_recipe
+from benchrun.compare.work import same_work
 from benchrun.errors import UserError
 from benchrun.model import Frozen
 from benchrun.recipe.spec import Framework
@@ -96,6 +97,24 @@ class Reference(Frozen):
         """The unit of the value."""
         return UNITS[self.metric]
 
+    @functools.cached_property
+    def agreed(self) -> tuple[Any, ...]:
+        """What must agree, the model apart; kept, because every verdict looks at every row."""
+        found: tuple[Any, ...] = besides_recipe(self.key)
+        return found
+
+    @property
+    def tokens_per_s_per_gpu(self) -> float:
+        """The rate that the value states or means; 0 for TFLOPS and MFU, and where a condition is not stated."""
+        key, value = self.key, self.value
+        if self.metric == "tokens_per_s_per_gpu":
+            return value
+        if self.metric == "step_time_s" and key.gbs and key.seq_length and key.num_gpus:
+            return key.gbs * key.seq_length / value / key.num_gpus
+        if self.metric == "samples_per_s" and key.seq_length and key.num_gpus:
+            return value * key.seq_length / key.num_gpus
+        return 0.0
+
     @model_validator(mode="after")
     def _complete(self) -> Reference:
         if self.key.framework is not None and self.key.framework not in FRAMEWORKS:
@@ -146,6 +165,10 @@ def _entry(row: dict[str, Any], where: str, name: str) -> Reference:
 
 
 def matching(ours: Conditions, references: Sequence[Reference]) -> list[Reference]:
-    """The entries that agree with ``ours`` on everything that must agree; what a source does not say does not."""
-    wanted = must_agree(ours)
-    return [entry for entry in references if must_agree(entry.key) == wanted]
+    """The entries that agree with ``ours`` on everything that must agree; what a source does not say does not.
+
+    A loss belongs to its own recipe alone: data and seeds are the recipe's.
+    """
+    wanted = besides_recipe(ours)
+    same = (entry for entry in references if entry.agreed == wanted)
+    return [e for e in same if e.key.recipe == ours.recipe or (e.metric != "final_loss" and same_work(e.key, ours))]

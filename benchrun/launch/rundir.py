@@ -229,7 +229,7 @@ def write_files(path: Path, spec: RunSpec, files: Mapping[str, str]) -> None:
 
 def find_runs(root: Path) -> list[RunDir]:
     """All runs below ``root``, oldest first."""
-    found = [RunDir(spec.parent.resolve()) for spec in root.glob("*/spec.json")]
+    found = [_opened(root, spec.parent) for spec in root.glob("*/spec.json")]
     return sorted(found, key=lambda run: (_stamp(run), run.run_id))
 
 
@@ -239,13 +239,20 @@ def open_run(root: Path, name: str) -> RunDir:
         raise UserError("the name of a run is empty", hint="an unset variable? benchrun status lists the runs")
     for path in (root / name, Path(name)):
         if (path / "spec.json").is_file():
-            return RunDir(path.resolve())
+            return _opened(root, path)
     ids = [run.run_id for run in find_runs(root)]
     close = [run_id for run_id in ids if run_id.startswith(name)]
     if len(close) == 1:
-        return RunDir((root / close[0]).resolve())
+        return _opened(root, root / close[0])
     listing = (close or difflib.get_close_matches(name, ids, n=3, cutoff=0.3) or ids)[-5:]
     raise UserError(f"no run is called '{name}' in {root}", hint=", ".join(listing) if listing else "there are no runs")
+
+
+def _opened(root: Path, path: Path) -> RunDir:
+    """The run at ``path``, to be read only where it does not lie in ``root`` or is another user's."""
+    place = path.resolve()
+    own = place.parent == root.resolve() and place.stat().st_uid == os.geteuid()
+    return RunDir(place, read_only=not own)
 
 
 def open_runs(root: Path, names: Iterable[str]) -> list[RunDir]:

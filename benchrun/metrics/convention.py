@@ -57,6 +57,59 @@ CONVENTIONS: dict[str, Callable[[ModelShape, float], float]] = {
 """Name -> FLOPs a token of a model at a sequence length (see `flops_per_token`); the plain ones first."""
 
 
+MODERN = ("full", "causal")
+PRINTS = {
+    "megatron-lm": (
+        *MODERN,
+        "full_with_recompute",
+        "full_with_recomputed_scores",
+        "megatron_0.5",
+        "megatron_deepspeed",
+    ),
+    "megatron-core": MODERN,
+    "megatron-bridge": MODERN,
+    "torchtitan": MODERN,
+    "maxtext": MODERN,
+}
+"""How frameworks count any model; the forks of Megatron-LM that also count what is recomputed print its step lines.
+NeMo's callback knows a few models only, DeepSpeed and nanotron have formulas of their own: theirs is no evidence."""
+EXPLAINS = 0.02
+"""Relative: so far from every formula, a printed TFLOPS is of another model."""
+
+
+def explained(
+    tflops_per_gpu: float,
+    tokens_per_s_per_gpu: float,
+    model: ModelShape,
+    seq_length: float,
+    framework: str,
+    *,
+    rounding: float = 0.0,
+) -> bool:
+    """Whether a way in which ``framework`` counts pretraining makes so many TFLOPS of so many tokens/s.
+
+    ``rounding`` is how far the printed digits may be off besides, as a fraction.
+    """
+    implied = tflops_per_gpu * 1e12 / tokens_per_s_per_gpu
+    counts = [_printed(name, model, seq_length) for name in PRINTS[framework]]
+    return any(abs(implied / count - 1) <= EXPLAINS + rounding for count in counts)
+
+
+def _printed(name: str, model: ModelShape, seq_length: float) -> float:
+    """FLOPs a token by a convention of PRINTS."""
+    if name == "full_with_recomputed_scores":
+        return CONVENTIONS["full"](model, seq_length) + attention_scores(model, seq_length)
+    if name == "megatron_deepspeed":
+        return _megatron_deepspeed(model, seq_length)
+    return CONVENTIONS[name](model, seq_length)
+
+
+def _megatron_deepspeed(model: ModelShape, seq_length: float) -> float:
+    """72 L h^2 (1 + s/6h + V/16Lh), of Megatron-DeepSpeed before it knew gates and groups."""
+    layers, hidden = model.num_layers, model.hidden_size
+    return 72 * layers * hidden**2 * (1 + seq_length / (6 * hidden) + model.vocab_size / (16 * layers * hidden))
+
+
 def identify(
     tflops_per_gpu: float,
     tokens_per_s_per_gpu: float,

@@ -8,15 +8,28 @@ from typing import Literal
 from benchrun import hardware
 from benchrun.metrics.bound import Bound
 from benchrun.metrics.breakdown import Breakdown
+from benchrun.metrics.convention import PRINTS, explained
 from benchrun.metrics.flops import Task
 from benchrun.metrics.known import Known, known
 from benchrun.metrics.statistics import Interval, Spread
 from benchrun.metrics.steadiness import Steadiness
-from benchrun.metrics.summary import Conventions, MeanMedian, Mfu, OtherWindows, ProblemEntry, Window, summarise
+from benchrun.metrics.summary import (
+    Conventions,
+    MeanMedian,
+    Mfu,
+    OtherWindows,
+    ProblemEntry,
+    Summary,
+    Window,
+    summarise,
+)
 from benchrun.metrics.telemetry import Telemetry
 from benchrun.model import Frozen, ModelShape
+from benchrun.parse.columns import NO_VALUE
 from benchrun.parse.records import Log
 
+LAST_DIGIT_TFLOPS, LAST_DIGIT_S = 0.05, 0.005
+"""Half of the last digit that frameworks print of TFLOPS and of a step time."""
 ROSE = 1.1
 """A loss that ends above so many times its first value is no noise: the run did not train."""
 
@@ -54,6 +67,12 @@ class Metrics(Frozen):
     first_loss: float | None
     final_loss: float | None
     problems: tuple[ProblemEntry, ...]
+    warmup: int | None = None
+    """Rows to drop as warm-up, where the caller said how many."""
+    steps_timed: int = 0
+    """Steps that the rows stand for, the warm-up's too."""
+    skipped_updates: int = 0
+    """Of those: steps that left the weights as they were."""
     telemetry: Telemetry | None = None
     """What the GPUs did in the window; None where nothing was sampled."""
     bound: Bound | None = None
@@ -85,6 +104,8 @@ def measure(
     """Metrics of one run. What the log says of its conditions wins over what the caller expects, and is a problem."""
     given = Known(seq_length, gbs, num_gpus, gpu, precision, model, task)
     summary = summarise(log, warmup=warmup, given=given)
+    steps, skipped = _updates(log)
+    problems = (*summary.problems, *_otherwise(log, given), *_unexplained(log, summary, given))
     shared = {name: getattr(summary, name) for name in _SHARED}
     return Metrics(
         framework=log.framework,
@@ -95,8 +116,50 @@ def measure(
         planned_steps=planned_steps,
         only_average=log.only_average,
         whole_seconds=log.whole_seconds,
-        **{**shared, "problems": (*summary.problems, *_otherwise(log, given))},
+        warmup=warmup,
+        steps_timed=steps,
+        skipped_updates=skipped,
+        **{**shared, "problems": problems},
     )
+
+
+def _updates(log: Log) -> tuple[int, int]:
+    """Steps that the rows stand for, and how many of them made no update.
+
+    DeepSpeed says so on a line of its own, which several ranks may print.
+    """
+    columns = log.distinct.columns
+    steps = sum(int(interval.sum()) for (interval,) in columns.blocks("interval"))
+    skipped = sum(int(counts.sum()) for (counts,) in columns.blocks("skipped"))
+    lines = sum(problem.kind == "skipped_steps" and not problem.rank for problem in log.problems)
+    return steps, min(skipped or lines, steps)
+
+
+def _unexplained(log: Log, summary: Summary, given: Known) -> Iterator[ProblemEntry]:
+    """A printed TFLOPS that contradicts our own count: the log is of another model, or of other conditions.
+
+    Only where the log itself says how many tokens a step has: a batch that was typed in may be wrong instead.
+    """
+    printed, tokens = summary.tflops_per_gpu_reported.median, summary.tokens_per_s_per_gpu.median
+    step = summary.step_time_s
+    if not (printed and tokens and step and summary.seq_length and _states_tokens(log)):
+        return
+    if log.framework not in PRINTS or given.task != "pretrain" or log.facts.exotic:
+        return
+    rounding = LAST_DIGIT_TFLOPS / printed + LAST_DIGIT_S / step.median
+    models = [model for model in (given.model, known(log, given).model) if model]
+    if any(explained(printed, tokens, model, summary.seq_length, log.framework, rounding=rounding) for model in models):
+        return
+    counted = summary.tflops_per_gpu
+    ours = f", our own count is {counted.full:.4g} (full) or {counted.causal:.4g} (causal)" if counted else ""
+    detail = f"the log prints {printed:.4g} TFLOPS{ours}: another model, sequence or batch was trained"
+    yield ProblemEntry(kind="unexplained_tflops", line=None, detail=detail)
+
+
+def _states_tokens(log: Log) -> bool:
+    """Whether the log itself gives a batch or a rate."""
+    rates = log.steps.columns.blocks("tokens_per_s_per_gpu")
+    return known(log, Known()).global_batch_size is not None or any((rate != NO_VALUE).any() for (rate,) in rates)
 
 
 def _otherwise(log: Log, given: Known) -> Iterator[ProblemEntry]:

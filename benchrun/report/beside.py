@@ -13,7 +13,6 @@ from benchrun.metrics.flops import flops_per_token
 from benchrun.recipe.catalogue import recipe_file
 from benchrun.recipe.proxy import WHOLE
 from benchrun.recipe.spec import RunSpec
-from benchrun.report.published import tokens_per_s_per_gpu
 
 SAME = ("recipe", "task", "precision", "seq_length", "num_layers", "dimensions")
 """What a number must share to stand beside ours; the GPU, besides, is of the same generation."""
@@ -42,12 +41,12 @@ def nearest(spec: RunSpec, published: Sequence[Reference]) -> Beside | None:
     """
     ours = conditions(spec)
     if entry := _nearest(ours, published):
-        return Beside(entry, tokens_per_s_per_gpu(entry), None)
+        return Beside(entry, entry.tokens_per_s_per_gpu, None)
     model = recipe_file(spec.recipe).recipe.model
     whole = ours.model_copy(update={"num_layers": model.num_layers, "dimensions": WHOLE})
     if not spec.proxy or not (entry := _nearest(whole, published)):
         return None
-    rate = tokens_per_s_per_gpu(entry)
+    rate = entry.tokens_per_s_per_gpu
     return Beside(entry, rate, rate * flops_per_token(model, spec.seq_length, task=spec.task).causal / 1e12)
 
 
@@ -57,7 +56,7 @@ def _nearest(ours: Conditions, published: Sequence[Reference]) -> Reference | No
         entry
         for entry in published
         if usable(entry)
-        and tokens_per_s_per_gpu(entry)
+        and entry.tokens_per_s_per_gpu
         and _arch(entry.key.gpu) == arch
         and all(getattr(entry.key, name) == getattr(ours, name) for name in SAME)
     ]
@@ -67,7 +66,7 @@ def _nearest(ours: Conditions, published: Sequence[Reference]) -> Reference | No
         other_gpu, flawed = entry.key.gpu != ours.gpu, bool(set(entry.flags) - {"proxy"})
         soft = len(differences(entry.key, ours, ("framework",)))
         other_network = _one_node(entry.key) != _one_node(ours)
-        return len(hard), other_gpu, flawed, other_network, soft, -tokens_per_s_per_gpu(entry)
+        return len(hard), other_gpu, flawed, other_network, soft, -entry.tokens_per_s_per_gpu
 
     return min(able, key=rank, default=None)
 

@@ -12,8 +12,11 @@ def run_page(run_id: str, spec: RunSpec, metrics: Metrics | None, verdict: Verdi
     """Verdict, reason, numbers, conditions."""
     lines = [f"# {run_id}", ""]
     if verdict is not None:
-        lines += [f"**{verdict.verdict}**: {verdict.reason}", ""]
+        limits = "".join(f" ({label.text})" for label in verdict.labels)
+        lines += [f"**{verdict.verdict}**{limits}: {verdict.reason}", ""]
         lines += [f"- {check_line(check)}" for check in verdict.checks]
+        if verdict.chosen_because is not None:
+            lines.append(f"- chosen: {verdict.chosen_because.sentence}")
         if verdict.nearest is not None:
             lines.append(f"- nearest reference: {reference_line(verdict.nearest)}")
         lines.append("")

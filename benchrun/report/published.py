@@ -70,19 +70,7 @@ def _counts(entry: Reference) -> bool:
 def _speed(entry: Reference) -> tuple[float, float, str]:
     """Tokens/s/GPU where the row tells (0 where not); then the bare value, and the newer."""
     value = entry.value
-    return tokens_per_s_per_gpu(entry), -value if entry.better == "lower" else value, entry.source.date
-
-
-def tokens_per_s_per_gpu(entry: Reference) -> float:
-    """The rate that a row states or means; 0 where it tells neither."""
-    key, value = entry.key, entry.value
-    if entry.metric == "tokens_per_s_per_gpu":
-        return value
-    if entry.metric == "step_time_s" and key.gbs and key.seq_length and key.num_gpus:
-        return key.gbs * key.seq_length / value / key.num_gpus
-    if entry.metric == "samples_per_s" and key.seq_length and key.num_gpus:
-        return value * key.seq_length / key.num_gpus
-    return 0.0
+    return entry.tokens_per_s_per_gpu, -value if entry.better == "lower" else value, entry.source.date
 
 
 def _scales(entries: list[Reference]) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -49,7 +49,8 @@ def frame(results: Sequence[RunResult]) -> pandas.DataFrame:
         tflops_per_gpu_causal=("tflops_per_gpu_causal", "median"),
         mfu_causal_pct=("mfu_causal_pct", "median"),
         tokens_per_joule=("tokens_per_joule", "median"),
-        verdict=("verdict", lambda names: " ".join(dict.fromkeys(names))),
+        verdict=("verdict", _distinct),
+        limits=("limits", _distinct),
     ).reset_index()
     spread = 100 * (table.pop("slowest") - table.pop("fastest")) / table["step_time_s"]
     table["spread_pct"] = spread.where(table.pop("timed") > 1)  # one run has none
@@ -88,7 +89,13 @@ def _row(result: RunResult) -> dict[str, Any]:
         "mfu_causal_pct": _number(100 * mfu.causal if mfu else None),
         "tokens_per_joule": _number(metrics.telemetry.tokens_per_joule if metrics and metrics.telemetry else None),
         "verdict": result.verdict.verdict if result.verdict else "not judged",
+        "limits": " ".join(label.code for label in result.verdict.labels) if result.verdict else "",
     }
+
+
+def _distinct(words: Iterable[str]) -> str:
+    """Each of the words that the rows hold, once."""
+    return " ".join(dict.fromkeys(" ".join(words).split(" "))).strip()
 
 
 def _number(value: float | None) -> float:

@@ -6,8 +6,9 @@ from collections.abc import Iterable
 
 from rich.text import Text
 
+from benchrun.compare.checks import Check
 from benchrun.compare.references import Reference
-from benchrun.compare.verdict import Check, Verdict
+from benchrun.compare.verdict import Verdict
 from benchrun.metrics.measure import Metrics
 from benchrun.metrics.summary import ProblemEntry, Summary
 from benchrun.metrics.telemetry import Telemetry, percent
@@ -21,10 +22,12 @@ def verdict_view(verdict: Verdict, metrics: Metrics | None) -> Text:
     ours = verdict.conditions
     style = f"bold {_COLOURS.get(verdict.verdict, 'yellow')}"
     text = Text.assemble(
-        (verdict.verdict.upper(), style),
+        (verdict.headline, style),
         f"  {ours.recipe}, {ours.precision}, {ours.num_gpus} x {ours.gpu}: {verdict.reason}\n",
     )
     rows = [("compared", check_line(check)) for check in verdict.checks]
+    if verdict.chosen_because is not None:
+        rows.append(("  because", verdict.chosen_because.sentence))
     if verdict.nearest is not None:
         rows.append(("nearest", reference_line(verdict.nearest)))
     if metrics is not None:

@@ -124,7 +124,7 @@ def test_compare_a_bare_log_uses_what_the_log_says(tmp_path):
     other = judged(9800.0, 512, 4)
     assert other["verdict"] == "not_comparable"
     assert [(d["key"], d["theirs"], d["ours"]) for d in other["differs"]] == [("gbs", 1024, 512)]
-    assert list(other) == [
+    assert list(other)[:9] == [
         "schema_version",
         "verdict",
         "reason",

@@ -1,0 +1,137 @@
+"""One measured number beside one reference: how fast, how sure, and whether that passes."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Literal
+
+from benchrun.compare.choice import COUNTED, usable
+from benchrun.compare.conditions import LOSS, SOFT, Conditions, Difference, differences
+from benchrun.compare.references import Metric, Reference
+from benchrun.model import Frozen
+
+if TYPE_CHECKING:
+    from benchrun.metrics.measure import Metrics
+
+Name = Literal["pass", "slow", "faster_than_expected", "inconclusive", "not_comparable", "no_reference", "invalid_run"]
+
+
+class Check(Frozen):
+    """One number held against one reference entry."""
+
+    metric: Metric
+    value: float
+    """Ours: the median over the window, over the repeats."""
+    low: float
+    high: float | None
+    """Between these ours lies: over the repeats, or by the spread of one run's steps. None: nobody knows how high."""
+    reference: Reference
+    ratio: float
+    """Speed relative to the reference (above 1 is faster); for a loss ours / theirs."""
+    band: tuple[float, float]
+    """Ratios that pass."""
+    differs: tuple[Difference, ...]
+    """Conditions that differ and are allowed to."""
+    verdict: Name
+
+
+def countable(metrics: Sequence[Metrics], found: Sequence[Reference]) -> list[Reference]:
+    """The usable ones of ``found``; without our own count of FLOPs nothing can be said to a TFLOPS or an MFU."""
+    counted = all(run.tflops_per_gpu is not None for run in metrics)
+    return [entry for entry in found if usable(entry) and (counted or entry.metric not in COUNTED)]
+
+
+def speed_check(best: Reference, ours: Conditions, metrics: Sequence[Metrics]) -> Check:
+    """Our speed, over the repeats, held against ``best``."""
+    speeds = [_speed(run, best, ours) for run in metrics]
+    middle = statistics.median([speed[1] for speed in speeds])
+    # Repeats speak for themselves; a single run's median is as sure as its steps are steady.
+    low = min(s[1] for s in speeds) if len(speeds) > 1 else speeds[0][0]
+    high = max(s[1] for s in speeds) if len(speeds) > 1 else speeds[0][2]
+    if any(run.only_average for run in metrics):
+        high = math.inf  # however often it is repeated
+    band = (1 - best.tolerance_low, 1 + best.tolerance_high)
+    return Check(
+        metric=best.metric,
+        value=best.value / middle if best.better == "lower" else best.value * middle,
+        low=low,
+        high=None if math.isinf(high) else high,
+        reference=best,
+        ratio=middle,
+        band=band,
+        differs=differences(best.key, ours, ("recipe", *SOFT)),
+        verdict="inconclusive" if _one_step(metrics) else _in_band(low, middle, high, band),
+    )
+
+
+def _one_step(metrics: Sequence[Metrics]) -> bool:
+    """Whether all that was timed is one step, which says nothing of the next."""
+    if len(metrics) > 1 or metrics[0].only_average or (window := metrics[0].window) is None:
+        return False
+    return window.rows == 1 and window.first_step == window.last_step
+
+
+def _in_band(low: float, middle: float, high: float, band: tuple[float, float]) -> Name:
+    if any(low < edge < high for edge in band):
+        return "inconclusive"
+    if middle < band[0]:
+        return "slow"
+    return "faster_than_expected" if middle > band[1] else "pass"
+
+
+def _speed(run: Metrics, reference: Reference, ours: Conditions) -> tuple[float, float, float]:
+    """Low, middle and high of a run's speed relative to the reference.
+
+    The bounds are those of the median with 95 % confidence. A run of which only the mean is known, start-up included,
+    was at least so fast, and nobody knows how much faster.
+    """
+    assert run.step_time_s is not None  # what is broken never comes here
+    time = run.step_time_s.mean if run.whole_seconds else run.step_time_s.median
+    middle = _at_median(run, reference, ours) * run.step_time_s.median / time
+    if run.only_average:
+        return middle, middle, math.inf
+    interval = run.step_time_interval_s
+    if interval is None:  # too few rows: all that was seen
+        return middle * time / run.step_time_s.p95, middle, middle * time / run.step_time_s.p5
+    return middle * time / interval.high, middle, middle * time / interval.low
+
+
+def _at_median(run: Metrics, reference: Reference, ours: Conditions) -> float:
+    """Our speed, taken from the median step time, relative to the reference's, in its own metric and convention."""
+    assert run.step_time_s is not None
+    if reference.metric == "step_time_s":
+        return reference.value / run.step_time_s.median
+    if reference.metric == "tokens_per_s_per_gpu":
+        return (run.tokens_per_s_per_gpu.median or 0.0) / reference.value
+    if reference.metric == "samples_per_s":
+        return (ours.gbs or 0) / run.step_time_s.median / reference.value
+    counted: float = getattr(run.tflops_per_gpu, reference.convention or "")
+    share = (reference.peak_tflops or 0.0) / 100 if reference.metric == "mfu_percent" else 1.0
+    return counted / (reference.value * share)
+
+
+def loss_check(ours: Conditions, metrics: Sequence[Metrics], found: Sequence[Reference]) -> Check | None:
+    """Our final loss held against a known one; None where nobody knows it."""
+    if ours.seed is None or ours.lr is None:
+        return None  # a bare log: another seed gives another loss
+    entries = [e for e in found if e.metric == "final_loss" and not differences(e.key, ours, (*LOSS, *SOFT))]
+    losses = [run.final_loss for run in metrics if run.final_loss is not None]
+    if not entries or not losses:
+        return None
+    best = max(entries, key=lambda entry: entry.source.date)
+    ratios = [loss / best.value for loss in losses]
+    band = (1 - best.tolerance_low, 1 + best.tolerance_high)
+    agrees = all(band[0] <= ratio <= band[1] for ratio in ratios)
+    return Check(
+        metric="final_loss",
+        value=statistics.median(losses),
+        low=min(losses),
+        high=max(losses),
+        reference=best,
+        ratio=statistics.median(ratios),
+        band=band,
+        differs=(),
+        verdict="pass" if agrees else "invalid_run",
+    )

@@ -1,0 +1,68 @@
+"""What limits a verdict, in a few words each: they stand in its first line."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Literal
+
+from benchrun.compare.checks import Check
+from benchrun.compare.conditions import Conditions
+from benchrun.model import Frozen
+
+if TYPE_CHECKING:
+    from benchrun.metrics.measure import Metrics
+
+Code = Literal[
+    "proxy", "own_measurement", "twin_model", "skipped_updates", "drifting", "throttled", "loss_rose", "only_average"
+]
+
+
+class Label(Frozen):
+    """One limit."""
+
+    code: Code
+    text: str
+
+
+def labels(ours: Conditions, metrics: Sequence[Metrics], checks: Sequence[Check]) -> tuple[Label, ...]:
+    """Every limit of a verdict on ``metrics`` that rests on ``checks``; of repeats the worst is named."""
+    return (*_of_conditions(ours, checks), *_of_runs(metrics))
+
+
+def _of_conditions(ours: Conditions, checks: Sequence[Check]) -> Iterator[Label]:
+    if ours.reduced:
+        yield Label(code="proxy", text=f"proxy: {', '.join(ours.reduced)}")
+    if any("measured" in check.reference.flags for check in checks):
+        yield Label(code="own_measurement", text="against our own measurement")
+    others = {check.reference.key.recipe for check in checks} - {ours.recipe}
+    if others:
+        text = f"published for {', '.join(sorted(others))}, the same model at this sequence length"
+        yield Label(code="twin_model", text=text)
+
+
+def _of_runs(metrics: Sequence[Metrics]) -> Iterator[Label]:
+    if skipping := _worst(metrics, lambda run: run.skipped_updates):
+        text = f"{skipping.skipped_updates} of {skipping.steps_timed} steps without an update"
+        yield Label(code="skipped_updates", text=text)
+    if drifting := _worst(metrics, _drift):
+        yield Label(code="drifting", text=f"the step time drifts by {_signed_drift(drifting):+.1f} %")
+    if any(run.telemetry and run.telemetry.fault for run in metrics):
+        yield Label(code="throttled", text="throttled")
+    if any(run.loss_rose for run in metrics):
+        yield Label(code="loss_rose", text="the loss rose")
+    if any(run.only_average for run in metrics):
+        yield Label(code="only_average", text="only the mean is known")
+
+
+def _worst(metrics: Sequence[Metrics], amount: Callable[[Metrics], float]) -> Metrics | None:
+    worst = max(metrics, key=amount, default=None)
+    return worst if worst is not None and amount(worst) else None
+
+
+def _drift(run: Metrics) -> float:
+    return abs(_signed_drift(run))
+
+
+def _signed_drift(run: Metrics) -> float:
+    even = run.steadiness
+    return even.drift_pct if even is not None and even.verdict == "drifting" else 0.0

@@ -1,0 +1,43 @@
+"""What makes a run no measurement, however fast it was."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from benchrun.metrics.measure import Metrics
+
+
+FATAL_PROBLEMS = frozenset({"nan_loss", "missing_loss", "missing_steps", "other_conditions", "unexplained_tflops"})
+BEYOND_PEAK = "impossible_rate"
+MOST_SKIPPED = 0.1
+"""Of the steps may pass without an update of the weights; beyond that something else was timed."""
+
+
+def broken(metrics: Sequence[Metrics], ending: str | None) -> str | None:
+    """Why these runs give no number at all."""
+    if ending not in (None, "completed"):
+        return f"the job ended as {ending}"
+    for run in metrics:
+        fatal = next((problem for problem in run.problems if problem.kind in FATAL_PROBLEMS), None)
+        if run.num_steps == 0:
+            return "the log holds no step"
+        if run.complete is False:
+            # A row may stand for several steps, and a log may begin after a checkpoint.
+            made = max(run.num_steps, run.window.last_step if run.window else 0)
+            return f"only {made} steps of {run.planned_steps} were made"
+        if run.skipped_updates > MOST_SKIPPED * run.steps_timed:
+            return f"skipped_steps: {run.skipped_updates} of {run.steps_timed} steps made no update of the weights"
+        if fatal:
+            return f"{fatal.kind}: {fatal.detail}"
+        if run.warmup_rows_dropped == run.num_steps:
+            return f"all {run.num_steps} rows were dropped as warm-up"
+        if run.step_time_s is None and not beyond_peak(run):
+            return "the log holds no step time, and not what a rate needs to become one"
+    return None if metrics else "nothing was measured"
+
+
+def beyond_peak(run: Metrics) -> str | None:
+    """What says that a run was faster than its GPU can be; such a run has no step time."""
+    return next((problem.detail for problem in run.problems if problem.kind == BEYOND_PEAK), None)

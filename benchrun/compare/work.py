@@ -1,0 +1,38 @@
+"""Which recipes compute the same: a number of one is a number of the other at the same sequence length."""
+
+from __future__ import annotations
+
+import functools
+
+from benchrun import paths
+from benchrun.compare.conditions import Conditions, shape_of
+from benchrun.model import ModelShape
+from benchrun.recipe import catalogue
+
+
+def same_work(a: Conditions, b: Conditions) -> bool:
+    """Whether both train one model: the same recipe, or recipes whose models have one shape.
+
+    Llama 3 and Llama 3.1 differ in the positions beyond the sequence alone. Adapters (lora) are part of a recipe and
+    not of a shape, so such recipes are the same by name only.
+    """
+    if a.recipe == b.recipe:
+        return True
+    return "lora" not in (a.task, b.task) and _shape(a) is not None and _shape(a) == _shape(b)
+
+
+def _shape(conditions: Conditions) -> str | None:
+    if conditions.shape is not None:
+        return conditions.shape
+    model = shipped_model(conditions.recipe)
+    return shape_of(model) if model else None
+
+
+def shipped_model(recipe: str) -> ModelShape | None:
+    """The model that a shipped recipe trains; None where no recipe has that name."""
+    return _models().get(recipe)
+
+
+@functools.cache
+def _models() -> dict[str, ModelShape]:
+    return {name: catalogue.recipe_file(name).recipe.model for name in catalogue.names(paths.RECIPES)}

@@ -1,0 +1,142 @@
+"""What limits a verdict stands in its first line and in its labels; what makes it worthless gives none."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from benchrun import flow
+from benchrun.cli.compare import command as compare
+from benchrun.compare.verdict import Verdict
+from benchrun.metrics.convention import explained
+from benchrun.metrics.flops import flops_per_token
+from benchrun.metrics.known import Known
+from benchrun.metrics.summary import summarise
+from benchrun.model import ModelShape
+from benchrun.parse import parse_log
+from benchrun.recipe.catalogue import recipe_file
+from benchrun.report.terminal import verdict_view
+from tests.compare.recount import SHAPES
+
+LOGS = Path(__file__).parents[1] / "logs"
+STEPS = 50
+RECIPE = "llama3.1-8b"
+POINT = {"gpu": "H100", "precision": "bf16", "num_gpus": 8}
+OPTIONS = ["--recipe", RECIPE, "--gpu", "H100", "--precision", "bf16", "--num-gpus", "8"]
+TIME_S = 12.3
+"""A step of 128 sequences, about as published."""
+
+
+def line(n, time_s=TIME_S, *, skipped=0, tflops=None, gbs=128, every=1):
+    printed = f" throughput per GPU (TFLOP/s/GPU): {tflops:.1f} |" if tflops else ""
+    batch = f" global batch size: {gbs:5d} |" if gbs else ""
+    return (
+        f" iteration {n * every:8d}/{STEPS * every:8d} | elapsed time per iteration (ms): {1000 * time_s:.1f} |"
+        f"{printed}{batch} lm loss: 2.0E+00 | number of skipped iterations: {skipped:3d} |"
+        f" number of nan iterations:   0 |\n"
+    )
+
+
+def judged(tmp_path, rows, recipe=RECIPE, **given):
+    log = tmp_path / "x.log"
+    log.write_text("".join(rows))
+    model = recipe_file(recipe).recipe.model
+    known = Known(**{**POINT, "model": model, **given})
+    return flow.judge_log(parse_log(log), recipe, known)[0]
+
+
+def codes(verdict):
+    return [label.code for label in verdict.labels]
+
+
+def test_a_proxy_is_named_with_what_was_cut(tmp_path):
+    proxy = recipe_file(RECIPE).recipe.model.model_copy(update={"num_layers": 4})
+    found = judged(tmp_path, [line(n) for n in range(1, STEPS + 1)], model=proxy)
+    assert (codes(found), found.labels[0].text) == (["proxy"], "proxy: num_layers 4 of 32")
+    first = verdict_view(found, None).plain.splitlines()[0]
+    assert first.startswith(f"NOT_COMPARABLE (proxy: num_layers 4 of 32)  {RECIPE}, ")
+
+
+def test_the_whole_model_run_evenly_has_no_label(tmp_path):
+    found = judged(tmp_path, [line(n) for n in range(1, STEPS + 1)])
+    assert (found.verdict, found.labels) == ("pass", ())
+    assert verdict_view(found, None).plain.startswith(f"PASS  {RECIPE}, ")
+
+
+@pytest.mark.parametrize(("skipping", "verdict"), [(1, "pass"), (5, "pass"), (6, "invalid_run"), (50, "invalid_run")])
+def test_more_than_a_tenth_without_an_update_is_no_measurement_and_fewer_are_named(tmp_path, skipping, verdict):
+    found = judged(tmp_path, [line(n, skipped=int(n > STEPS - skipping)) for n in range(1, STEPS + 1)])
+    assert (found.verdict, codes(found)) == (verdict, ["skipped_updates"])
+    assert found.labels[0].text.startswith(f"{skipping} of 50 steps")
+    assert found.reason.startswith("skipped_steps") == (verdict == "invalid_run")
+
+
+def test_rows_that_stand_for_ten_steps_count_as_ten(tmp_path):
+    found = judged(tmp_path, [line(n, skipped=10 * (n == 4), every=10) for n in range(1, STEPS + 1)])
+    assert (found.verdict, found.labels[0].text[:9]) == ("pass", "10 of 500")
+
+
+def test_a_step_time_that_drifts_is_named(tmp_path):
+    found = judged(tmp_path, [line(n, TIME_S * (0.97 + 0.06 * n / STEPS)) for n in range(1, STEPS + 1)])
+    assert codes(found) == ["drifting"]
+
+
+def tflops(convention, model, task="pretrain"):
+    rate = 128 * 8192 / 8 / TIME_S
+    return rate * getattr(flops_per_token(model, 8192, task=task), convention) / 1e12
+
+
+@pytest.mark.parametrize("convention", ["full", "causal"])
+def test_a_printed_tflops_of_this_model_is_no_matter(tmp_path, convention):
+    printed = tflops(convention, SHAPES[RECIPE])
+    for off in (1.0, 1.015, 0.985):
+        assert judged(tmp_path, [line(n, tflops=off * printed) for n in range(1, STEPS + 1)]).verdict == "pass"
+
+
+@pytest.mark.parametrize(
+    "printed", [100.0, 0.93 * tflops("causal", SHAPES[RECIPE]), tflops("causal", SHAPES["llama2-13b"])]
+)
+def test_a_printed_tflops_of_another_model_gives_no_verdict(tmp_path, printed):
+    found = judged(tmp_path, [line(n, tflops=printed) for n in range(1, STEPS + 1)])
+    assert (found.verdict, found.checks, found.exit_code) == ("invalid_run", (), 4)
+    assert found.reason.startswith("unexplained_tflops")
+
+
+def test_a_batch_that_was_typed_in_may_be_what_is_wrong(tmp_path):
+    rows = [line(n, tflops=100.0, gbs=None) for n in range(1, STEPS + 1)]
+    assert judged(tmp_path, rows, global_batch_size=128).verdict == "pass"
+
+
+def test_what_nemo_s_callback_prints_is_no_evidence(tmp_path):
+    rows = [
+        f"Training epoch 0, iteration {n}/{STEPS - 1} | lr: 1e-06 | global_batch_size: 128 | global_step: {n} |"
+        f" reduced_train_loss: 2.0 | train_step_timing in s: {TIME_S} | TFLOPS_per_GPU: 100.0 | consumed_samples: 9\n"
+        for n in range(STEPS)
+    ]
+    assert judged(tmp_path, rows).verdict == "pass"
+
+
+def test_the_labels_are_in_the_document_and_an_older_one_is_still_read(tmp_path):
+    log = tmp_path / "x.log"
+    log.write_text("".join(line(n, skipped=int(n == 9)) for n in range(1, STEPS + 1)))
+    result = CliRunner().invoke(compare, [str(log), *OPTIONS, "--json"])
+    document = json.loads(result.stdout)
+    assert [label["code"] for label in document["labels"]] == ["skipped_updates"]
+    assert document["chosen_because"]["candidates"] == 3
+    older = {key: value for key, value in document.items() if key not in ("labels", "chosen_because", "warmup")}
+    read = Verdict.model_validate(older)
+    assert (read.verdict, read.labels, read.chosen_because, read.warmup) == ("pass", (), None, None)
+
+
+@pytest.mark.parametrize(("number", "is_explained"), [("06", True), ("07", True), ("09", False)])
+def test_what_real_logs_of_megatron_print_is_explained_by_their_models(number, is_explained):
+    """The third says that its layers have 61 million weights each, where its dimensions make 53."""
+    (file,) = LOGS.glob(f"{number}-*")
+    found = summarise(parse_log(file))
+    model = ModelShape.model_validate({**found.model, "max_position_embeddings": found.seq_length})
+    printed, tokens = found.tflops_per_gpu_reported.median, found.tokens_per_s_per_gpu.median
+    assert explained(printed, tokens, model, found.seq_length, "megatron-lm") == is_explained
+    assert not explained(1.3 * printed, tokens, model, found.seq_length, "megatron-bridge")
