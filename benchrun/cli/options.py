@@ -19,6 +19,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 PRECISIONS = ("fp32", "fp16", "bf16", "fp8", "nvfp4")
 """Of logs: more than what can be launched."""
+SHOWN = 5
+"""Files that are named where many are left out."""
 
 json_option = click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout, nothing else.")
 
@@ -127,6 +129,17 @@ def one_run(logs: Sequence[Path]) -> None:
         runs = sorted(spec.parent for spec in path.glob("*/spec.json")) if path.is_dir() else []
         if len(runs) > 1:
             raise UserError(f"holds {len(runs)} runs", where=str(path), hint=f"name one of them, e.g. {runs[-1]}")
+
+
+def runs_in(logs: Sequence[Path], framework: str | None) -> list[Any]:
+    """One log for each run in these files and directories; what is left out is named on stderr."""
+    from benchrun.parse import parse_logs
+
+    found, left_out = parse_logs(*logs, framework=framework)
+    if left_out:
+        more = f" and {len(left_out) - SHOWN} more" if len(left_out) > SHOWN else ""
+        say(f"left out, without a step and of no run here: {', '.join(map(str, left_out[:SHOWN]))}{more}")
+    return found
 
 
 def print_json(document: Any) -> None:

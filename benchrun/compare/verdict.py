@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 from benchrun.model import Frozen
 
 Name = Literal["pass", "slow", "faster_than_expected", "inconclusive", "not_comparable", "no_reference", "invalid_run"]
-FATAL_PROBLEMS = frozenset({"nan_loss", "missing_loss", "missing_steps", "other_conditions"})
+FATAL_PROBLEMS = frozenset({"missing_loss", "missing_steps", "other_conditions"})
+"""Beside those that are fatal in any log."""
 BEYOND_PEAK = "impossible_rate"
 
 
@@ -91,7 +92,7 @@ def _broken(metrics: Sequence[Metrics], ending: str | None) -> str | None:
     if ending not in (None, "completed"):
         return f"the job ended as {ending}"
     for run in metrics:
-        fatal = next((problem for problem in run.problems if problem.kind in FATAL_PROBLEMS), None)
+        fatal = run.fatal or next((problem for problem in run.problems if problem.kind in FATAL_PROBLEMS), None)
         if run.num_steps == 0:
             return "the log holds no step"
         if run.complete is False:

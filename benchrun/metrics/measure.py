@@ -12,7 +12,16 @@ from benchrun.metrics.flops import Task
 from benchrun.metrics.known import Known, known
 from benchrun.metrics.statistics import Interval, Spread
 from benchrun.metrics.steadiness import Steadiness
-from benchrun.metrics.summary import Conventions, MeanMedian, Mfu, OtherWindows, ProblemEntry, Window, summarise
+from benchrun.metrics.summary import (
+    NOTHING,
+    Conventions,
+    MeanMedian,
+    Mfu,
+    OtherWindows,
+    ProblemEntry,
+    Window,
+    summarise,
+)
 from benchrun.metrics.telemetry import Telemetry
 from benchrun.model import Frozen, ModelShape
 from benchrun.parse.records import Log
@@ -50,10 +59,18 @@ class Metrics(Frozen):
     tflops_per_gpu_reported: MeanMedian
     reported_convention: str | None
     mfu: tuple[Mfu, ...]
-    """Against the peak of the run's precision first, then of BF16; empty for a GPU without a listed peak."""
+    """One, over the dense peak of the run's precision; none for a GPU without a listed peak."""
     first_loss: float | None
     final_loss: float | None
     problems: tuple[ProblemEntry, ...]
+    bf16_peak_ratio: Conventions | None = None
+    """TFLOPS over the dense BF16 peak, of a run in another precision; it may be above 1."""
+    mfu_reported: MeanMedian = NOTHING
+    """As the framework prints it, a fraction of a peak that it chose."""
+    fatal: ProblemEntry | None = None
+    """The first problem that makes the numbers count for nothing."""
+    skipped_share: float = 0.0
+    """Steps without an update over all steps."""
     telemetry: Telemetry | None = None
     """What the GPUs did in the window; None where nothing was sampled."""
     bound: Bound | None = None
@@ -84,15 +101,13 @@ def measure(
 ) -> Metrics:
     """Metrics of one run. What the log says of its conditions wins over what the caller expects, and is a problem."""
     given = Known(seq_length, gbs, num_gpus, gpu, precision, model, task)
-    summary = summarise(log, warmup=warmup, given=given)
+    summary = summarise(log, warmup=warmup, given=given, planned_steps=planned_steps)
     shared = {name: getattr(summary, name) for name in _SHARED}
     return Metrics(
         framework=log.framework,
         gpu=gpu,
         precision=precision,
         num_gpus=num_gpus,
-        complete=log.complete(planned_steps) if planned_steps is not None else None,
-        planned_steps=planned_steps,
         only_average=log.only_average,
         whole_seconds=log.whole_seconds,
         **{**shared, "problems": (*summary.problems, *_otherwise(log, given))},
@@ -118,8 +133,8 @@ def _same_chip(one: str, other: str) -> bool:
 
 
 _SHARED = (
-    *("num_steps", "warmup_rows_dropped", "window", "step_time_s", "step_time_interval_s", "steadiness"),
+    *("complete", "planned_steps", "num_steps", "warmup_rows_dropped", "window", "step_time_s", "step_time_interval_s", "steadiness"),
     *("other_windows", "tokens_per_s_per_gpu", "tflops_per_gpu", "tflops_per_gpu_reported", "reported_convention"),
-    *("mfu", "first_loss", "final_loss", "problems"),
+    *("mfu", "bf16_peak_ratio", "mfu_reported", "first_loss", "final_loss", "problems", "fatal", "skipped_share"),
 )
 """What a run's metrics and a log's summary have in common."""
