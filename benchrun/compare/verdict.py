@@ -266,13 +266,14 @@ def _without_reference(
 
 
 def _remarks(metrics: Sequence[Metrics]) -> str:
-    """A throttled GPU, a loss that rose: the number stays comparable, and the reader is told."""
+    """A throttled GPU, a loss that rose, a drift: the number stays comparable, and the reader is told."""
     throttled = [fault for run in metrics if run.telemetry and (fault := run.telemetry.fault)]
     rose = [said for run in metrics if (said := run.loss_rose)]
+    drifted = [said for run in metrics if (said := run.drifted)]
     runs = len(metrics)
     return "".join(
         f"; {found[0]}" + (f", in {len(found)} of {runs} runs" if runs > 1 else "")
-        for found in (throttled, rose)
+        for found in (throttled, rose, drifted)
         if found
     )
 

@@ -11,7 +11,7 @@ from benchrun.metrics.breakdown import Breakdown
 from benchrun.metrics.flops import Task
 from benchrun.metrics.known import Known, known
 from benchrun.metrics.statistics import Interval, Spread
-from benchrun.metrics.steadiness import Steadiness
+from benchrun.metrics.steadiness import MIN_TREND, Steadiness
 from benchrun.metrics.summary import (
     NOTHING,
     Conventions,
@@ -46,7 +46,7 @@ class Metrics(Frozen):
     window: Window | None
     step_time_s: Spread | None
     step_time_interval_s: Interval | None
-    """Where the true median lies, with 95 % confidence; None for a few rows, and where only a mean is known."""
+    """Where the true median lies, with 95 % confidence; for 2 to 5 rows all that was seen, at its own level."""
     only_average: bool
     """The step time is a mean over the whole run, with start-up in it."""
     whole_seconds: bool
@@ -84,6 +84,14 @@ class Metrics(Frozen):
         if not self.first_loss or self.final_loss is None or self.final_loss <= ROSE * self.first_loss:
             return None
         return f"the loss rose from {self.first_loss:.4g} to {self.final_loss:.4g}"
+
+    @property
+    def drifted(self) -> str | None:
+        """Said of steps whose time moved so far within the window that its median is that of no step."""
+        even = self.steadiness
+        if even is None or even.verdict != "drifting" or abs(even.drift_pct) < 100 * MIN_TREND:
+            return None
+        return even.detail
 
 
 def measure(

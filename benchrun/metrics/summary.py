@@ -15,7 +15,14 @@ from benchrun.metrics.fatal import fatal_problem, skipped_share
 from benchrun.metrics.flops import flops_per_token
 from benchrun.metrics.known import Known, known
 from benchrun.metrics.rows import Block, Measured, measured
-from benchrun.metrics.statistics import Floats, Interval, Spread, confidence_interval, warmup_rows
+from benchrun.metrics.statistics import (
+    MIN_INTERVAL_ROWS,
+    Floats,
+    Interval,
+    Spread,
+    confidence_interval,
+    warmup_rows,
+)
 from benchrun.metrics.steadiness import Steadiness, steadiness
 from benchrun.metrics.streams import Stream, median_of, spread_of
 from benchrun.metrics.telemetry import Telemetry
@@ -123,7 +130,7 @@ class Summary(Frozen):
     problems: tuple[ProblemEntry, ...]
     window: Window | None
     step_time_interval_s: Interval | None
-    """Where the true median lies, with 95 % confidence."""
+    """Where the true median lies, with 95 % confidence; for 2 to 5 rows all that was seen, at its own level."""
     steadiness: Steadiness | None
     other_windows: OtherWindows
     tflops_per_gpu: Conventions | None
@@ -274,7 +281,8 @@ def _times(
     # Differences of whole seconds jump by one; their means over a few rows do not.
     resolution_s = 1 / float(np.median(np.diff(steps))) if log.whole_seconds and len(steps) > 1 else 0.0
     smooth = last[: len(last) // 5 * 5].reshape(-1, 5).mean(axis=1) if log.whole_seconds else last
-    return found, confidence_interval(smooth), steadiness(last, steps=steps, resolution_s=resolution_s), []
+    sure = confidence_interval(smooth) if not log.whole_seconds or len(smooth) >= MIN_INTERVAL_ROWS else None
+    return found, sure, steadiness(last, steps=steps, resolution_s=resolution_s), []
 
 
 def _middle_span(timed: Blocks) -> float | None:
