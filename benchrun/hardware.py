@@ -27,7 +27,9 @@ class Gpu:
 
     def peak_tflops(self, precision: str) -> float | None:
         """Dense peak at ``precision``; None where there is none to divide by (FP32 training has no agreed peak)."""
-        return {"bf16": self.peak_bf16_tflops, "fp16": self.peak_bf16_tflops, "fp8": self.peak_fp8_tflops}.get(precision)
+        return {"bf16": self.peak_bf16_tflops, "fp16": self.peak_bf16_tflops, "fp8": self.peak_fp8_tflops}.get(
+            precision
+        )
 
 
 def gpu(name: str) -> Gpu | None:

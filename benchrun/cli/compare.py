@@ -74,7 +74,9 @@ def print_results(results: list[Any], as_json: bool, names: Sequence[str] = ()) 
     """
     if as_json:
         documents = [verdict.model_dump(mode="json") for verdict, _ in results]
-        documents = [{"file": name, **each} for name, each in zip(names, documents, strict=True)] if names else documents
+        documents = (
+            [{"file": name, **each} for name, each in zip(names, documents, strict=True)] if names else documents
+        )
         print_json(documents[0] if len(documents) == 1 and not names else documents)
     else:
         from rich.console import Console

@@ -141,7 +141,16 @@ def _same_chip(one: str, other: str) -> bool:
 
 
 _SHARED = (
-    *("complete", "planned_steps", "num_steps", "warmup_rows_dropped", "window", "step_time_s", "step_time_interval_s", "steadiness"),
+    *(
+        "complete",
+        "planned_steps",
+        "num_steps",
+        "warmup_rows_dropped",
+        "window",
+        "step_time_s",
+        "step_time_interval_s",
+        "steadiness",
+    ),
     *("other_windows", "tokens_per_s_per_gpu", "tflops_per_gpu", "tflops_per_gpu_reported", "reported_convention"),
     *("mfu", "bf16_peak_ratio", "mfu_reported", "first_loss", "final_loss", "problems", "fatal", "skipped_share"),
 )

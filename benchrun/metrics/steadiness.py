@@ -112,7 +112,9 @@ def steadiness(values: Values, *, steps: Sequence[int] | Ints, resolution_s: flo
         verdict = "periodic"
         cost = f"{comb.excess_s:.2g} s ({100 * comb.excess_s / median:.1f} %)"
         alone = bool(np.median(np.diff(numbers)) < 2)
-        which = f"every {_ordinal(comb.period)} step is" if alone else f"rows with every {_ordinal(comb.period)} step are"
+        which = (
+            f"every {_ordinal(comb.period)} step is" if alone else f"rows with every {_ordinal(comb.period)} step are"
+        )
         detail = f"{which} {cost} slower: garbage collection, logging or checkpoints?"
     elif clear and abs(drift) > max(MIN_EFFECT * median, resolution_s):
         verdict = "drifting"

@@ -71,13 +71,8 @@ class _Run:
 
 
 def grouped(parts: Sequence[Part]) -> tuple[list[list[Part]], list[Part]]:
-    """The runs, each with its parts in the order given, and the parts that are left out.
-
-    Where no part holds a step, all are one run.
-    """
+    """The runs, each with its parts in the order given, and the parts that are left out."""
     tracks = [(track_of(part.log), part) for part in parts if len(part.log.steps)]
-    if not tracks:
-        return [list(parts)], []
     runs: list[_Run] = []
     for track, part in sorted(tracks, key=lambda pair: pair[0].first):
         run = next((run for run in runs if run.holds(part.log, track)), None)

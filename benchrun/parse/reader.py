@@ -71,6 +71,8 @@ def parse_logs(*paths: Path, framework: str | None = None) -> tuple[list[Log], l
         else:
             reader = _read([each.file], framework)
             parts.append(Part(each, reader.log(_name([each.file])), reader.stated()))
+    if not runs and not any(len(part.log.steps) for part in parts):
+        return [_log_of(parts, _name(paths), framework)], []
     groups, left_out = grouped(parts)
     alone = len(groups) + len(runs) == 1
     logs = [_log_of(group, _name(paths) if alone else None, framework) for group in groups]

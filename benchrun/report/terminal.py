@@ -158,7 +158,9 @@ def _step_time_rows(found: Summary | Metrics) -> list[tuple[str, str]]:
     step, interval, others = found.step_time_s, found.step_time_interval_s, found.other_windows
     if step is None:
         return [("step time", "none")]
-    sure = f", {100 * interval.level:.0f} % sure of {_short(interval.low)} to {_short(interval.high)}" if interval else ""
+    sure = (
+        f", {100 * interval.level:.0f} % sure of {_short(interval.low)} to {_short(interval.high)}" if interval else ""
+    )
     spread = f"mean {_short(step.mean)}, stdev {_short(step.stdev)}, p5 {_short(step.p5)}, p95 {_short(step.p95)}"
     rows = [("step time", f"{_short(step.median)} s median{sure}"), ("", spread)]
     windows = {"last 10 rows": others.last_10_rows, "steps 35 to 44": others.steps_35_to_44}

@@ -31,7 +31,9 @@ def test_one_row_has_no_interval():
     assert confidence_interval([1.0]) is None
 
 
-@pytest.mark.parametrize(("times", "verdict"), [(RISING, "drifting"), (RISING[::-1], "drifting"), (RISING[:2], "too_short")])
+@pytest.mark.parametrize(
+    ("times", "verdict"), [(RISING, "drifting"), (RISING[::-1], "drifting"), (RISING[:2], "too_short")]
+)
 def test_a_drift_shows_in_few_rows(times, verdict):
     found = judge(times)
     assert (found.verdict, bool(found.drift_pct)) == (verdict, verdict == "drifting")
