@@ -126,8 +126,8 @@ def _judge_logs(
         except UserError as error:
             errors.append(error)
     code = print_results(results, as_json, names if len(logs) > 1 else ()) if results else 0
-    for error in errors[:-1]:
-        say(f"error: {error}")
+    for other in errors[:-1]:
+        say(f"error: {other}")
     if errors:
         raise errors[-1]
     return code

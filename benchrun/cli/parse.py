@@ -40,7 +40,7 @@ def command(
 
     A LOG is a file (plain, gzip, zstd or xz), a directory, also a run's, or - for stdin. Files that agree in all they
     state are one run: of ranks, nodes, stdout and stderr, before and after a requeue. Others are runs of their own, and
-    --json gives an array. What a log does not hold is null. Exit code 4: without a step, incomplete, or a fatal problem.
+    --json gives an array. What a log does not hold is null. Exit code 4: no step, an early end, or a fatal problem.
     """
     from benchrun.metrics.rows import measured
     from benchrun.metrics.summary import summarise

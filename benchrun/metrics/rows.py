@@ -68,18 +68,11 @@ class Measured:
 
     def blocks(self) -> Iterator[Block]:
         """All rows, a block at a time; each call begins anew."""
-        names = (
-            "step",
-            "line",
-            "interval",
-            "step_time_s",
-            "tokens_per_s_per_gpu",
-            "tflops_per_gpu",
-            "mfu",
-            "global_batch_size",
-        )
+        names = "step", "line", "interval", "step_time_s", "tokens_per_s_per_gpu"
         known = self.known
-        for step, line, interval, times, rates, tflops, mfu, batches in self.rows.columns.blocks(*names):
+        for step, line, interval, times, rates, tflops, mfu, batches in self.rows.columns.blocks(
+            *names, "tflops_per_gpu", "mfu", "global_batch_size"
+        ):
             time, rate, batch = _positive(times), _positive(rates), _positive(batches)
             batch[np.isnan(batch)] = known.global_batch_size or np.nan
             if known.seq_length and known.num_gpus and known.fixed_length:

@@ -237,7 +237,8 @@ def _combs(places: NDArray[np.int32], times: Floats, width: int) -> list[tuple[i
 def _covering(phases: NDArray[np.int32], period: int, width: int) -> Ints:
     """Of each offset, how many rows cover it."""
     upto = np.cumsum(np.resize(np.bincount(phases, minlength=period), period + width - 1))
-    return upto[width - 1 :] - np.concatenate([[0], upto[: period - 1]])
+    covering: Ints = upto[width - 1 :] - np.concatenate([[0], upto[: period - 1]])
+    return covering
 
 
 def _ordinal(number: int) -> str:

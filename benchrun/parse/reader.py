@@ -7,7 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import datetime, timezone
+from datetime import datetime
 from pathlib import Path
 
 from benchrun.errors import UserError
@@ -42,7 +42,7 @@ DIALECTS: dict[str, type[Dialect]] = {dialect.name: dialect for dialect in _CLAS
 NAMED = 4
 DENSE = 1 << 12
 """Bytes from one step line to the next, up to which it is worth the while to read the next block as a whole."""
-_DATE = re.compile(r"\b(20\d\d)-(\d\d)-(\d\d)[ T](\d\d):(\d\d):(\d\d)\b")
+_DATE = re.compile(r"\b(20\d\d-\d\d-\d\d)[ T](\d\d:\d\d:\d\d)\b")
 _PROBLEM = -1
 """Owner of the words of problems."""
 
@@ -266,7 +266,7 @@ def _date(text: str) -> float | None:
     """The first date on a line, in s since 1970 if it is in UTC."""
     match = _DATE.search(text)
     try:
-        return datetime(*map(int, match.groups()), tzinfo=timezone.utc).timestamp() if match else None  # type: ignore[arg-type]
+        return datetime.fromisoformat(f"{match[1]} {match[2]}+00:00").timestamp() if match else None
     except ValueError:
         return None
 

@@ -45,7 +45,8 @@ def track_of(log: Log) -> Track:
             rows = np.concatenate([rows[:, :SAMPLE], rows[:, -SAMPLE:]], axis=1)
     step = rows[0]
     distance = int(np.median(np.diff(step))) if len(step) > 1 else 1
-    return Track(int(step[0]), int(step[-1]), distance, *rows, log.began)
+    _, loss, time, rate, batch = rows
+    return Track(int(step[0]), int(step[-1]), distance, step, loss, time, rate, batch, log.began)
 
 
 def in_touch(one: Track, other: Track) -> bool:

@@ -1,4 +1,4 @@
-"""Files are one run where they agree in all that they state; whatever else stands beside a log, its numbers are its own."""
+"""Files are one run where they agree in all that they state; whatever stands beside a log, its numbers are its own."""
 
 from __future__ import annotations
 
