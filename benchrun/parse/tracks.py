@@ -33,6 +33,8 @@ class Track(NamedTuple):
     batch: Column
     began: float | None
     """Date of the first step line, in s."""
+    whole_seconds: bool
+    """The times are differences of a clock that shows whole seconds."""
 
 
 def track_of(log: Log) -> Track:
@@ -46,7 +48,7 @@ def track_of(log: Log) -> Track:
     step = rows[0]
     distance = int(np.median(np.diff(step))) if len(step) > 1 else 1
     _, loss, time, rate, batch = rows
-    return Track(int(step[0]), int(step[-1]), distance, step, loss, time, rate, batch, log.began)
+    return Track(int(step[0]), int(step[-1]), distance, step, loss, time, rate, batch, log.began, log.whole_seconds)
 
 
 def in_touch(one: Track, other: Track) -> bool:
@@ -74,8 +76,16 @@ def compatible(one: Track, other: Track) -> bool:
     _, ours, theirs = np.intersect1d(earlier.step, later.step, return_indices=True)
     if not _near(earlier.loss[ours], later.loss[theirs], SAME_LOSS):
         return False
-    pairs = (earlier.time[ours], later.time[theirs]), (earlier.rate[ours], later.rate[theirs])
-    return all(_near(a, b, max(SAME_TIME, _variation(a) / 2)) for a, b in pairs)
+    times, rates = (earlier.time[ours], later.time[theirs]), (earlier.rate[ours], later.rate[theirs])
+    if earlier.whole_seconds or later.whole_seconds:
+        return _as_long(*times)
+    return all(_near(a, b, max(SAME_TIME, _variation(a) / 2)) for a, b in (times, rates))
+
+
+def _as_long(one: Column, other: Column) -> bool:
+    """Whether the same steps took as long in all, by two clocks of whole seconds."""
+    both = np.isfinite(one) & np.isfinite(other)
+    return bool(abs(one[both].sum() - other[both].sum()) <= 2 + SAME_TIME * one[both].sum())
 
 
 def _near(one: Column, other: Column, tolerance: float) -> bool:

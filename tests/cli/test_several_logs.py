@@ -8,7 +8,9 @@ import shutil
 
 import pytest
 from test_contract import LOGS, call, document
-from test_logs import CONDITIONS, STEPS, megatron
+from test_logs import CONDITIONS, LINES, STEPS, megatron
+
+from benchrun.parse import parse_logs
 
 EXPECTED = list(csv.DictReader((LOGS / "expected.csv").open()))
 
@@ -34,6 +36,14 @@ def test_a_slow_log_is_slow_beside_a_fast_one(both, tmp_path):
     for paths in (both, both[::-1], (tmp_path,)):
         judged = document("compare", *paths, *CONDITIONS, "--json", code=1)
         assert {each.pop("file"): each for each in judged} == dict(zip(map(str, both), alone, strict=True))
+
+
+@pytest.mark.parametrize("line", LINES, ids=lambda line: line.__name__)
+def test_a_slightly_slower_log_of_any_framework_is_a_run_of_its_own(tmp_path, line):
+    for name, time_s in (("a", 12.3), ("b", 12.9), ("again", 12.3)):
+        (tmp_path / f"{name}.log").write_text("".join(line(n, time_s) + "\n" for n in range(1, STEPS + 1)))
+    found, _ = parse_logs(tmp_path)
+    assert [log.file.count(".log") for log in found] == [2, 1]
 
 
 def test_each_verdict_stands_under_the_name_of_its_log(both):
