@@ -40,9 +40,15 @@ class _Run:
     facts: Facts = field(default_factory=Facts)
     tracks: list[Track] = field(default_factory=list)
     steps_made: int = 0
+    stems: set[tuple[Path, str]] = field(default_factory=set)
+    folders: set[Path] = field(default_factory=set)
+    """All that its files with steps lie in, up to the root."""
 
     def add(self, part: Part, track: Track) -> None:
         self.parts.append(part)
+        file = part.source.file.absolute()
+        self.stems.add(_stem(file))
+        self.folders.update(file.parents)
         self.facts.fill(part.log.facts)
         self.steps_made = max(self.steps_made, part.log.steps_made)
         # Of a thousand ranks that print the same steps one is compared with the next.
@@ -64,10 +70,6 @@ class _Run:
         """Whether a log without a step states nothing else."""
         stated = part.stated.get(self.framework)
         return stated is None or not contradict(self.facts, stated)
-
-    @property
-    def files(self) -> list[Path]:
-        return [part.source.file.absolute() for part in self.parts]
 
 
 def grouped(parts: Sequence[Part]) -> tuple[list[list[Part]], list[Part]]:
@@ -108,19 +110,19 @@ def _beyond(made: int, planned: int | None) -> bool:
 def _owner(part: Part, runs: Sequence[_Run]) -> int | None:
     """The number of the run that a log without a step belongs to."""
     file = part.source.file.absolute()
-    twins = [n for n, run in enumerate(runs) if _stem(file) in map(_stem, run.files) and run.admits(part)]
+    twins = [n for n, run in enumerate(runs) if _stem(file) in run.stems and run.admits(part)]
     if len(twins) == 1:
         return twins[0]
     if ".txt" in file.suffixes and not part.source.named:
         return None  # a text of a folder is a job's output only where it has a job's name
     for folder in file.parents:
-        inside = [n for n, run in enumerate(runs) if any(folder in path.parents for path in run.files)]
+        inside = [n for n, run in enumerate(runs) if folder in run.folders]
         if inside:
             fitting = [n for n in inside if runs[n].admits(part)]
             return fitting[0] if len(fitting) == 1 else None
     return None
 
 
-def _stem(file: Path) -> Path:
-    """The path without the endings that tell the streams of a job apart."""
-    return file.with_name(_ENDINGS.sub("", file.name))
+def _stem(file: Path) -> tuple[Path, str]:
+    """Folder, and name without the endings that tell the streams of a job apart."""
+    return file.parent, _ENDINGS.sub("", file.name)
