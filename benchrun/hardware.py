@@ -28,7 +28,9 @@ class Gpu:
 
     def peak_tflops(self, precision: str) -> float | None:
         """Dense peak at ``precision``; None where there is none to divide by (FP32 training has no agreed peak)."""
-        return {"bf16": self.peak_bf16_tflops, "fp8": self.peak_fp8_tflops}.get(precision)
+        if precision in ("bf16", "fp16"):
+            return self.peak_bf16_tflops
+        return self.peak_fp8_tflops if precision == "fp8" else None
 
 
 def gpu(name: str) -> Gpu | None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import click
 
-from benchrun.cli.options import json_option, known, known_options, one_run, print_json, say, worst
+from benchrun.cli.options import json_option, known, known_options, one_run, print_json, runs_in, say, worst
 from benchrun.errors import BenchrunError, UserError
 
 
@@ -31,7 +32,7 @@ def command(
     reference: str | None,
     **given: Any,
 ) -> int:
-    """Judge RUNS (repeats of one point together), or the LOG of one run.
+    """Judge RUNS (repeats of one point together), or the LOGs of one run or several, each by itself.
 
     A log is compared under the conditions that it states itself; the options say what it does not.
     """
@@ -47,7 +48,7 @@ def command(
         run = next((f for f in files if any((path / "spec.json").is_file() for path in (f, root / f))), None)
         if run is not None:
             raise UserError(f"{run} is a run, which knows what it ran", hint="compare it alone, without --recipe")
-        return print_results([_judge_log(files, recipe, framework, num_layers, warmup, reference, given)], as_json)
+        return _judge_logs(files, recipe, framework, num_layers, warmup, reference, as_json, given)
     options = [f"--{name.replace('_', '-')}" for name, value in said.items() if value is not None]
     if options:
         raise UserError(f"{' and '.join(options)}: a run knows what it ran", hint="with a log, add --recipe NAME too")
@@ -76,46 +77,70 @@ def print_verdicts(
     return worst([print_results(results, as_json, several=len(groups) > 1), *errors])
 
 
-def print_results(results: list[Any], as_json: bool, *, several: bool | None = None) -> int:
-    """Print verdicts with their metrics. One verdict is one JSON object, ``several`` are an array."""
-    several = len(results) > 1 if several is None else several
+def print_results(results: list[Any], as_json: bool, *, several: bool | None = None, names: Sequence[str] = ()) -> int:
+    """Print verdicts with their metrics, and return the worst exit code.
+
+    One verdict is one JSON object, ``several`` are an array. ``names``: the log of each verdict, of several.
+    """
+    several = bool(names) or (len(results) > 1 if several is None else several)
     if as_json:
         documents = [verdict.model_dump(mode="json") for verdict, _ in results]
+        if names:
+            documents = [{"file": name, **each} for name, each in zip(names, documents, strict=True)]
         print_json(documents if several else documents[0])
     else:
         from rich.console import Console
+        from rich.text import Text
 
         from benchrun.report.terminal import verdict_view
 
         console = Console()
-        for verdict, metrics in results:
+        for number, (verdict, metrics) in enumerate(results):
+            if names:
+                console.print(Text(names[number]), soft_wrap=True)
             console.print(verdict_view(verdict, metrics), soft_wrap=True)
     return worst(verdict.exit_code for verdict, _ in results)
 
 
-def _judge_log(
+def _judge_logs(
     files: list[Path],
     recipe: str,
     framework: str | None,
     num_layers: int | None,
     warmup: int | None,
     reference: str | None,
+    as_json: bool,
     given: dict[str, Any],
-) -> tuple[Any, Any]:
+) -> int:
+    """Judge the log of each run; those that cannot be judged are the error that comes after the verdicts."""
     from benchrun import flow
     from benchrun.metrics.known import Known
     from benchrun.metrics.known import known as logged
-    from benchrun.parse import parse_log
 
     one_run(files)
     conditions = known(recipe, **given)
     if num_layers is not None:
         proxy = conditions.model.model_copy(update={"num_layers": num_layers})
         conditions = dataclasses.replace(conditions, model=proxy)
-    log = parse_log(*files, framework=framework)
-    stated = logged(log, Known())
-    for name, value in given.items():
-        found = getattr(stated, "global_batch_size" if name == "gbs" else name)
-        if None not in (value, found) and str(value).lower() != str(found).lower():
-            say(f"--{name.replace('_', '-')} {value} is not used: the log says {found}")
-    return flow.judge_log(log, recipe, conditions, warmup, reference)
+    logs, results, names, errors = runs_in(files, framework), [], [], []
+    for log in logs:
+        stated = logged(log, Known())
+        for name, value in given.items():
+            found = getattr(stated, "global_batch_size" if name == "gbs" else name)
+            if None not in (value, found) and str(value).lower() != str(found).lower():
+                say(f"--{name.replace('_', '-')} {value} is not used: {_which(log, logs)} says {found}")
+        try:
+            results.append(flow.judge_log(log, recipe, conditions, warmup, reference))
+            names.append(log.file)
+        except UserError as error:
+            errors.append(error)
+    code = print_results(results, as_json, names=names if len(logs) > 1 else ()) if results else 0
+    for other in errors[:-1]:
+        say(f"error: {other}")
+    if errors:
+        raise errors[-1]
+    return code
+
+
+def _which(log: Any, logs: list[Any]) -> str:
+    return "the log" if len(logs) == 1 else str(log.file)

@@ -19,6 +19,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 PRECISIONS = ("fp32", "fp16", "bf16", "fp8", "nvfp4")
 """Of logs: more than what can be launched."""
+SHOWN = 5
+"""Files that are named where many are left out."""
 
 json_option = click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout, nothing else.")
 
@@ -133,6 +135,17 @@ def worst(codes: Iterable[int]) -> int:
     """The exit code of several results: wrong input and a failing machine first, then slow, then inconclusive."""
     found = set(codes)
     return next((code for code in (2, 3, 1, 4) if code in found), 0)
+
+
+def runs_in(logs: Sequence[Path], framework: str | None) -> list[Any]:
+    """One log for each run in these files and directories; what is left out is named on stderr."""
+    from benchrun.parse import parse_logs
+
+    found, left_out = parse_logs(*logs, framework=framework)
+    if left_out:
+        more = f" and {len(left_out) - SHOWN} more" if len(left_out) > SHOWN else ""
+        say(f"left out, without a step and of no run here: {', '.join(map(str, left_out[:SHOWN]))}{more}")
+    return found
 
 
 def print_json(document: Any) -> None:

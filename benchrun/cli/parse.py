@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from benchrun.cli.options import json_option, known, known_options, one_run, print_json, say
+from benchrun.cli.options import json_option, known, known_options, one_run, print_json, runs_in, say
 from benchrun.errors import UserError
 
 FOLLOW_S = 1.0
@@ -38,47 +38,57 @@ def command(
 ) -> int:
     """Step time, tokens/s/GPU, TFLOPS and problems of a training LOG.
 
-    A LOG is a file (plain, gzip, zstd or xz), a directory, also a run's, or - for stdin. Several are one run: of ranks,
-    nodes, or stdout and stderr. What the log does not hold is null.
+    A LOG is a file (plain, gzip, zstd or xz), a directory, also a run's, or - for stdin. Files that agree in all they
+    state are one run: of ranks, nodes, stdout and stderr, before and after a requeue. Others are runs of their own, and
+    --json gives an array. What a log does not hold is null. Exit code 4: no step, an early end, or a fatal problem.
     """
     from benchrun.metrics.rows import measured
     from benchrun.metrics.summary import summarise
-    from benchrun.parse import parse_log
 
     one_run(logs)
     conditions = known(recipe, **given)
     form, target = _steps_target(steps)
     if form and target is None and as_json:
         raise UserError("--json and --steps both want stdout", hint="--steps FILE.csv")
-    log = _follow(logs, framework) if follow else parse_log(*logs, framework=framework)
-    summary = summarise(log, warmup=warmup, given=conditions)
-    if len(logs) == 1 and (logs[0] / "spec.json").is_file():
-        summary = _with_telemetry(summary, logs[0])
+    found = [_follow(logs, framework)] if follow else runs_in(logs, framework)
+    summaries = [_with_telemetry(summarise(log, warmup=warmup, given=conditions), logs) for log in found]
+    if len(found) > 1 and (form or plot):
+        names = "; ".join(log.file for log in found)
+        raise UserError(f"{'--steps' if form else '--plot'} takes one run, these are {len(found)}: {names}")
     if form:
-        _dump_steps(log.steps, form, target)
-    if plot and summary.num_steps:
+        _dump_steps(found[0].steps, form, target)
+    if plot and summaries[0].num_steps:
         from benchrun.metrics import known as logged
         from benchrun.report.plot import plot_steps
 
-        plot_steps(measured(log, logged.known(log, conditions)), summary, plot)
+        plot_steps(measured(found[0], logged.known(found[0], conditions)), summaries[0], plot)
     if as_json:
-        print_json(summary.model_dump(mode="json"))
+        documents = [summary.model_dump(mode="json") for summary in summaries]
+        print_json(documents if len(documents) > 1 else documents[0])
     elif not form or target:
         from rich.console import Console
 
         from benchrun.report.terminal import summary_view
 
-        Console().print(summary_view(summary), soft_wrap=True)
+        for summary in summaries:
+            Console().print(summary_view(summary), soft_wrap=True)
+    return max(_exit_code(summary) for summary in summaries)
+
+
+def _exit_code(summary: Any) -> int:
+    """4 where a log gives no number to rely on, and why on stderr if nothing else says so."""
     if not summary.num_steps:
         from benchrun.parse import DIALECTS
 
-        say(f"{log.file}: no step of any known framework ({', '.join(sorted(DIALECTS))})")
-        return 4
-    return 0
+        say(f"{summary.file}: no step of any known framework ({', '.join(sorted(DIALECTS))})")
+    return 4 if not summary.num_steps or summary.complete is False or summary.fatal else 0
 
 
-def _with_telemetry(summary: Any, run: Path) -> Any:
-    """What was sampled beside the training of a run directory."""
+def _with_telemetry(summary: Any, paths: tuple[Path, ...]) -> Any:
+    """The summary, for a run directory with what was sampled beside the training."""
+    run = next((path for path in paths if str(path) == summary.file and (path / "spec.json").is_file()), None)
+    if run is None:
+        return summary
     from benchrun import flow
     from benchrun.launch.rundir import RunDir
 

@@ -44,8 +44,9 @@ def _of_runs(metrics: Sequence[Metrics]) -> Iterator[Label]:
     if skipping := _worst(metrics, lambda run: run.skipped_updates):
         text = f"{skipping.skipped_updates} of {skipping.steps_timed} steps without an update"
         yield Label(code="skipped_updates", text=text)
-    if drifting := _worst(metrics, _drift):
-        yield Label(code="drifting", text=f"the step time drifts by {_signed_drift(drifting):+.1f} %")
+    drifts = [run.steadiness.drift_pct for run in metrics if run.drifted and run.steadiness]
+    if drifts:
+        yield Label(code="drifting", text=f"the step time drifts by {max(drifts, key=abs):+.1f} %")
     if any(run.telemetry and run.telemetry.fault for run in metrics):
         yield Label(code="throttled", text="throttled")
     if any(run.loss_rose for run in metrics):
@@ -57,12 +58,3 @@ def _of_runs(metrics: Sequence[Metrics]) -> Iterator[Label]:
 def _worst(metrics: Sequence[Metrics], amount: Callable[[Metrics], float]) -> Metrics | None:
     worst = max(metrics, key=amount, default=None)
     return worst if worst is not None and amount(worst) else None
-
-
-def _drift(run: Metrics) -> float:
-    return abs(_signed_drift(run))
-
-
-def _signed_drift(run: Metrics) -> float:
-    even = run.steadiness
-    return even.drift_pct if even is not None and even.verdict == "drifting" else 0.0

@@ -9,10 +9,9 @@ if TYPE_CHECKING:
     from benchrun.metrics.measure import Metrics
 
 
-FATAL_PROBLEMS = frozenset({"nan_loss", "missing_loss", "missing_steps", "other_conditions", "unexplained_tflops"})
+FATAL_PROBLEMS = frozenset({"missing_loss", "missing_steps", "other_conditions", "unexplained_tflops"})
+"""Fatal to a verdict, beside what is fatal in any log."""
 BEYOND_PEAK = "impossible_rate"
-MOST_SKIPPED = 0.1
-"""Of the steps may pass without an update of the weights; beyond that something else was timed."""
 
 
 def broken(metrics: Sequence[Metrics], ending: str | None) -> str | None:
@@ -20,15 +19,13 @@ def broken(metrics: Sequence[Metrics], ending: str | None) -> str | None:
     if ending not in (None, "completed"):
         return f"the job ended as {ending}"
     for run in metrics:
-        fatal = next((problem for problem in run.problems if problem.kind in FATAL_PROBLEMS), None)
+        fatal = run.fatal or next((problem for problem in run.problems if problem.kind in FATAL_PROBLEMS), None)
         if run.num_steps == 0:
             return "the log holds no step"
         if run.complete is False:
             # A row may stand for several steps, and a log may begin after a checkpoint.
             made = max(run.num_steps, run.window.last_step if run.window else 0)
             return f"only {made} steps of {run.planned_steps} were made"
-        if run.skipped_updates > MOST_SKIPPED * run.steps_timed:
-            return f"skipped_steps: {run.skipped_updates} of {run.steps_timed} steps made no update of the weights"
         if fatal:
             return f"{fatal.kind}: {fatal.detail}"
         if run.warmup_rows_dropped == run.num_steps:

@@ -9,11 +9,13 @@ from benchrun import hardware
 from benchrun.metrics.bound import Bound
 from benchrun.metrics.breakdown import Breakdown
 from benchrun.metrics.convention import PRINTS, explained
+from benchrun.metrics.fatal import updates
 from benchrun.metrics.flops import Task
 from benchrun.metrics.known import Known, known
 from benchrun.metrics.statistics import Interval, Spread
-from benchrun.metrics.steadiness import Steadiness
+from benchrun.metrics.steadiness import MIN_TREND, Steadiness
 from benchrun.metrics.summary import (
+    NOTHING,
     Conventions,
     MeanMedian,
     Mfu,
@@ -50,7 +52,7 @@ class Metrics(Frozen):
     window: Window | None
     step_time_s: Spread | None
     step_time_interval_s: Interval | None
-    """Where the true median lies, with 95 % confidence; None for a few rows, and where only a mean is known."""
+    """Where the true median lies, with 95 % confidence; for 2 to 5 rows all that was seen, at its own level."""
     only_average: bool
     """The step time is a mean over the whole run, with start-up in it."""
     whole_seconds: bool
@@ -63,7 +65,7 @@ class Metrics(Frozen):
     tflops_per_gpu_reported: MeanMedian
     reported_convention: str | None
     mfu: tuple[Mfu, ...]
-    """Against the peak of the run's precision first, then of BF16; empty for a GPU without a listed peak."""
+    """One, over the dense peak of the run's precision; none for a GPU without a listed peak."""
     first_loss: float | None
     final_loss: float | None
     problems: tuple[ProblemEntry, ...]
@@ -73,6 +75,14 @@ class Metrics(Frozen):
     """Steps that the rows stand for, the warm-up's too."""
     skipped_updates: int = 0
     """Of those: steps that left the weights as they were."""
+    skipped_share: float = 0.0
+    """Skipped updates over the steps of the log, 0 to 1."""
+    fatal: ProblemEntry | None = None
+    """The first problem that makes the numbers count for nothing."""
+    bf16_peak_ratio: Conventions | None = None
+    """TFLOPS over the dense BF16 peak, of a run in another precision; it may be above 1."""
+    mfu_reported: MeanMedian = NOTHING
+    """As the framework prints it, a fraction of a peak that it chose."""
     telemetry: Telemetry | None = None
     """What the GPUs did in the window; None where nothing was sampled."""
     bound: Bound | None = None
@@ -86,6 +96,14 @@ class Metrics(Frozen):
         if not self.first_loss or self.final_loss is None or self.final_loss <= ROSE * self.first_loss:
             return None
         return f"the loss rose from {self.first_loss:.4g} to {self.final_loss:.4g}"
+
+    @property
+    def drifted(self) -> str | None:
+        """Said of steps whose time moved so far within the window that its median is that of no step."""
+        even = self.steadiness
+        if even is None or even.verdict != "drifting" or abs(even.drift_pct) < 100 * MIN_TREND:
+            return None
+        return even.detail
 
 
 def measure(
@@ -103,8 +121,8 @@ def measure(
 ) -> Metrics:
     """Metrics of one run. What the log says of its conditions wins over what the caller expects, and is a problem."""
     given = Known(seq_length, gbs, num_gpus, gpu, precision, model, task)
-    summary = summarise(log, warmup=warmup, given=given)
-    steps, skipped = _updates(log)
+    summary = summarise(log, warmup=warmup, given=given, planned_steps=planned_steps)
+    steps, skipped = updates(log)
     problems = (*summary.problems, *_otherwise(log, given), *_unexplained(log, summary, given))
     shared = {name: getattr(summary, name) for name in _SHARED}
     return Metrics(
@@ -112,8 +130,6 @@ def measure(
         gpu=gpu,
         precision=precision,
         num_gpus=num_gpus,
-        complete=log.complete(planned_steps) if planned_steps is not None else None,
-        planned_steps=planned_steps,
         only_average=log.only_average,
         whole_seconds=log.whole_seconds,
         warmup=warmup,
@@ -121,18 +137,6 @@ def measure(
         skipped_updates=skipped,
         **{**shared, "problems": problems},
     )
-
-
-def _updates(log: Log) -> tuple[int, int]:
-    """Steps that the rows stand for, and how many of them made no update.
-
-    DeepSpeed says so on a line of its own, which several ranks may print.
-    """
-    columns = log.distinct.columns
-    steps = sum(int(interval.sum()) for (interval,) in columns.blocks("interval"))
-    skipped = sum(int(counts.sum()) for (counts,) in columns.blocks("skipped"))
-    lines = sum(problem.kind == "skipped_steps" and not problem.rank for problem in log.problems)
-    return steps, min(skipped or lines, steps)
 
 
 def _unexplained(log: Log, summary: Summary, given: Known) -> Iterator[ProblemEntry]:
@@ -181,8 +185,9 @@ def _same_chip(one: str, other: str) -> bool:
 
 
 _SHARED = (
-    *("num_steps", "warmup_rows_dropped", "window", "step_time_s", "step_time_interval_s", "steadiness"),
+    *("complete", "planned_steps", "num_steps", "warmup_rows_dropped", "window"),
+    *("step_time_s", "step_time_interval_s", "steadiness"),
     *("other_windows", "tokens_per_s_per_gpu", "tflops_per_gpu", "tflops_per_gpu_reported", "reported_convention"),
-    *("mfu", "first_loss", "final_loss", "problems"),
+    *("mfu", "bf16_peak_ratio", "mfu_reported", "first_loss", "final_loss", "problems", "fatal", "skipped_share"),
 )
 """What a run's metrics and a log's summary have in common."""

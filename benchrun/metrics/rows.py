@@ -43,6 +43,8 @@ class Block(NamedTuple):
     tokens_per_s_per_gpu: Floats
     tflops_per_gpu: Floats
     """As reported."""
+    mfu: Floats
+    """As reported."""
     batch: Floats
     impossible: Flags
 
@@ -66,16 +68,20 @@ class Measured:
 
     def blocks(self) -> Iterator[Block]:
         """All rows, a block at a time; each call begins anew."""
-        names = "step", "line", "interval", "step_time_s", "tokens_per_s_per_gpu", "tflops_per_gpu", "global_batch_size"
+        names = "step", "line", "interval", "step_time_s", "tokens_per_s_per_gpu"
         known = self.known
-        for step, line, interval, times, rates, tflops, batches in self.rows.columns.blocks(*names):
+        for step, line, interval, times, rates, tflops, mfu, batches in self.rows.columns.blocks(
+            *names, "tflops_per_gpu", "mfu", "global_batch_size"
+        ):
             time, rate, batch = _positive(times), _positive(rates), _positive(batches)
             batch[np.isnan(batch)] = known.global_batch_size or np.nan
             if known.seq_length and known.num_gpus and known.fixed_length:
                 tokens = known.seq_length * batch / known.num_gpus
                 time = np.where(np.isnan(time), tokens / rate, time)
                 rate = np.where(np.isnan(tokens), rate, tokens / time)
-            block = Block(step, line, interval, time, rate, _positive(tflops), batch, rate > self.peak_rate)
+            block = Block(
+                step, line, interval, time, rate, _positive(tflops), _positive(mfu), batch, rate > self.peak_rate
+            )
             for size, fastest in self.fastest.items():
                 block.impossible[_of_batch(batch, size) & (self.speed(block) > fastest)] = True
             yield block

@@ -43,7 +43,7 @@ class Interval(Frozen):
     low: float
     high: float
     level: float = 0.95
-    """How often such an interval holds it; less where effective_rows is below 6."""
+    """How often such an interval holds it: 0.95, less for fewer than 6 rows, and where effective_rows is below 6."""
     effective_rows: float
     """Independent rows that would tell as much as these, which resemble their neighbours."""
 
@@ -112,14 +112,18 @@ def _quantile(ordered: Floats, upto: Ints, fraction: float) -> float:
 
 
 def confidence_interval(values: Values) -> Interval | None:
-    """95 % confidence interval of the median; None below 6 values.
+    """95 % confidence interval of the median; below 6 values all that was seen, at its own level; None for one.
 
     It takes two of the sorted values, so it assumes no distribution. How far they lie from the middle follows from the
     effective number of rows: a slow step is often followed by a slow one, and n such rows tell less than n.
     """
     array = np.asarray(values, dtype=np.float64)
-    if array.size < MIN_INTERVAL_ROWS:
+    if array.size < 2:
         return None
+    if array.size < MIN_INTERVAL_ROWS:
+        # All values lie on one side of the median as seldom as so many coins fall alike.
+        level = 1 - 2.0 ** (1 - array.size)
+        return Interval(low=float(array.min()), high=float(array.max()), level=level, effective_rows=array.size)
     effective = effective_rows(array)
     low, high = median_bounds(array, effective, NORMAL_95)
     return Interval(low=low, high=high, effective_rows=effective)

@@ -27,6 +27,8 @@ MIN_EFFECT = 0.01
 """Of the median step: less is not worth a word."""
 
 MIN_OCCURRENCES, MAX_PERIOD_ROWS = 3, 100
+FINEST = 10
+"""Parts of a row in which a period is looked for, where a row stands for so many steps: it need not be whole rows."""
 SLOW_PART = 0.75
 """Of the rows of a period that must be slow; noise may hide the others."""
 LEVELS = ((0.0, 0.01), (1.5, 0.01), (3.0, 0.01), (6.0, 0.05))
@@ -41,6 +43,10 @@ JUMP_FIT = 2.0
 """A jump must scatter less than a line by this / sqrt(rows): in few rows it fits any noise better."""
 FAR_APART = 6.0
 """Deviations between early and late steps that need no counting of rows."""
+MIN_TREND = 0.03
+"""Of the median step: how far fewer than MIN_ROWS must drift."""
+TREND_DEVIATIONS = 1.65
+"""Of Kendall's count in steps without a trend: 9 of 10 lie within; four rows that only rise lie outside."""
 MIN_DRIFT_ROWS = 6.0
 """Effective pairs of an early and a late step; six that agree come by chance once in 32."""
 
@@ -57,7 +63,7 @@ class Steadiness(Frozen):
     """How even the steps of the window were. Where a row averages several steps, each count is of rows."""
 
     verdict: Literal["steady", "periodic", "drifting", "noisy", "too_short"]
-    """The first that holds of too_short, periodic, drifting, noisy, steady."""
+    """The first that holds of periodic, drifting, noisy, steady; of few rows drifting or too_short."""
     detail: str
     """What was found, in a sentence."""
     period: int | None = None
@@ -86,7 +92,7 @@ def steadiness(values: Values, *, steps: Sequence[int] | Ints, resolution_s: flo
     """
     times = np.asarray(values, dtype=np.float64)
     if times.size < MIN_ROWS:
-        return Steadiness(verdict="too_short", detail=f"{times.size} rows; {MIN_ROWS} are needed to judge steadiness")
+        return _of_few(times)
     numbers = np.asarray(steps, dtype=np.int64)
     # A drift would lift the late rows above the median and hide a comb among them: look again without it.
     comb = _comb(times, numbers, resolution_s) or _comb(_level(times), numbers, resolution_s)
@@ -105,12 +111,14 @@ def steadiness(values: Values, *, steps: Sequence[int] | Ints, resolution_s: flo
     if comb:
         verdict = "periodic"
         cost = f"{comb.excess_s:.2g} s ({100 * comb.excess_s / median:.1f} %)"
-        detail = f"every {_ordinal(comb.period)} step is {cost} slower: garbage collection, logging or checkpoints?"
+        alone = bool(np.median(np.diff(numbers)) < 2)
+        which = (
+            f"every {_ordinal(comb.period)} step is" if alone else f"rows with every {_ordinal(comb.period)} step are"
+        )
+        detail = f"{which} {cost} slower: garbage collection, logging or checkpoints?"
     elif clear and abs(drift) > max(MIN_EFFECT * median, resolution_s):
         verdict = "drifting"
-        change = "slower" if drift > 0 else "faster"
-        cause = "clocks or temperature?" if drift > 0 else "still warming up?"
-        detail = f"steps got {100 * abs(drift) / median:.1f} % {change} from first to last third: {cause}"
+        detail = _drifts(drift / median)
     elif deviation > max(NOISY_DEVIATION * median, resolution_s) or outliers > max(2, NOISY_OUTLIERS * times.size):
         verdict = "noisy"
         detail += ": network, storage or a neighbour?"
@@ -122,6 +130,23 @@ def steadiness(values: Values, *, steps: Sequence[int] | Ints, resolution_s: flo
         drift_pct=100 * drift / median,
         outliers=outliers,
     )
+
+
+def _of_few(times: Floats) -> Steadiness:
+    """A drift shows in fewer rows than anything else: nearly every later step is slower than every earlier one."""
+    rows = times.size
+    trend = sum(float(np.sign(times[later:] - times[:-later]).sum()) for later in range(1, rows))
+    deviation = math.sqrt(rows * (rows - 1) * (2 * rows + 5) / 18)
+    if rows >= 3 and abs(trend) - 1 > TREND_DEVIATIONS * deviation:
+        drift = float(np.median(_pairs(times))) / float(np.median(times))
+        if abs(drift) > MIN_TREND:
+            return Steadiness(verdict="drifting", detail=_drifts(drift), drift_pct=100 * drift)
+    return Steadiness(verdict="too_short", detail=f"{rows} rows; {MIN_ROWS} are needed to judge steadiness")
+
+
+def _drifts(drift: float) -> str:
+    change, cause = ("slower", "clocks or temperature?") if drift > 0 else ("faster", "still warming up?")
+    return f"steps got {100 * abs(drift):.1f} % {change} from first to last third: {cause}"
 
 
 def _drift(times: Floats) -> tuple[float, bool]:
@@ -171,32 +196,49 @@ def _comb(times: Floats, numbers: Ints, resolution_s: float) -> _Comb | None:
     holds for any distribution of the times. The chance counts once for every comb that was tried.
     """
     unit = max(int(np.median(np.diff(numbers))), 1)
-    places = np.rint((numbers - numbers[0]) / unit).astype(np.int32)
-    best, most = None, 0.0
-    for period, offset in _combs(places, times):
-        rows = places % period == offset
+    grain = max(unit // FINEST, 1)
+    width = unit // grain
+    places = np.rint((numbers - numbers[0]) / grain).astype(np.int32)
+    best: list[_Comb] = []
+    most = 0.0
+    for period, offset in _combs(places, times, width):
+        rows = (places - offset) % period < width
         base = float(np.median(times[~rows]))
         excess = float(np.median(times[rows])) - base
-        if excess > max(MIN_EFFECT * base, resolution_s) and excess**2 * rows.sum() > most:
-            best, most = _Comb(period * unit, rows, excess), excess**2 * rows.sum()
-    return best
+        explained = excess**2 * rows.sum()
+        if excess > max(MIN_EFFECT * base, resolution_s) and explained >= most:
+            best = [*(best if explained == most else []), _Comb(period * grain, rows, excess)]
+            most = explained
+    # Of periods that put the same rows on their teeth the middle one is nearest.
+    return best[len(best) // 2] if best else None
 
 
-def _combs(places: NDArray[np.int32], times: Floats) -> list[tuple[int, int]]:
-    """(period, offset) of the combs with more slow rows than chance puts there."""
-    periods = range(2, min(MAX_PERIOD_ROWS, (int(places[-1]) + 1) // MIN_OCCURRENCES) + 1)
+def _combs(places: NDArray[np.int32], times: Floats, width: int) -> list[tuple[int, int]]:
+    """(period, offset) of the combs with more slow rows than chance puts there.
+
+    A row covers its place and the ``width`` - 1 before it, so a comb's tooth needs no row of its own to fall on.
+    """
+    longest = min(MAX_PERIOD_ROWS * width, (int(places[-1]) + width) // MIN_OCCURRENCES)
+    periods = range(2 * width, longest + 1)
     above, deviation = times - np.median(times), robust_deviation(times)
     levels = [(above > level * deviation, math.log(allowed / max(sum(periods), 1))) for level, allowed in LEVELS]
     found = set()
     for period in periods:
         phases = places % period
-        rows = np.bincount(phases, minlength=period)
+        rows = _covering(phases, period, width)
         for slow, allowed in levels:
-            hits = np.bincount(phases[slow], minlength=period)
+            hits = _covering(phases[slow], period, width)
             for offset in np.flatnonzero((hits >= MIN_OCCURRENCES) & (hits >= SLOW_PART * rows)):
-                if log_chance(times.size, int(hits.sum()), int(rows[offset]), int(hits[offset])) < allowed:
+                if log_chance(times.size, int(slow.sum()), int(rows[offset]), int(hits[offset])) < allowed:
                     found.add((period, int(offset)))
     return sorted(found)
+
+
+def _covering(phases: NDArray[np.int32], period: int, width: int) -> Ints:
+    """Of each offset, how many rows cover it."""
+    upto = np.cumsum(np.resize(np.bincount(phases, minlength=period), period + width - 1))
+    covering: Ints = upto[width - 1 :] - np.concatenate([[0], upto[: period - 1]])
+    return covering
 
 
 def _ordinal(number: int) -> str:

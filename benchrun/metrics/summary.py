@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from functools import partial
 from typing import Any, Literal
 
@@ -12,10 +11,18 @@ from numpy.typing import NDArray
 
 from benchrun import hardware
 from benchrun.metrics.convention import identify
+from benchrun.metrics.fatal import fatal_problem, skipped_share
 from benchrun.metrics.flops import flops_per_token
 from benchrun.metrics.known import Known, known
 from benchrun.metrics.rows import Block, Measured, measured
-from benchrun.metrics.statistics import Floats, Interval, Spread, confidence_interval, warmup_rows
+from benchrun.metrics.statistics import (
+    MIN_INTERVAL_ROWS,
+    Floats,
+    Interval,
+    Spread,
+    confidence_interval,
+    warmup_rows,
+)
 from benchrun.metrics.steadiness import Steadiness, steadiness
 from benchrun.metrics.streams import Stream, median_of, spread_of
 from benchrun.metrics.telemetry import Telemetry
@@ -111,8 +118,8 @@ class Summary(Frozen):
     planned_steps: int | None
     num_steps: int
     """Distinct step rows of the file."""
-    complete: bool
-    """The last planned step was seen."""
+    complete: bool | None
+    """The last planned step was seen; None where the log does not say how many were planned."""
     warmup_rows_dropped: int
     step_time_s: Spread | None
     tokens_per_s_per_gpu: MeanMedian
@@ -123,7 +130,7 @@ class Summary(Frozen):
     problems: tuple[ProblemEntry, ...]
     window: Window | None
     step_time_interval_s: Interval | None
-    """Where the true median lies, with 95 % confidence."""
+    """Where the true median lies, with 95 % confidence; for 2 to 5 rows all that was seen, at its own level."""
     steadiness: Steadiness | None
     other_windows: OtherWindows
     tflops_per_gpu: Conventions | None
@@ -131,7 +138,7 @@ class Summary(Frozen):
     reported_convention: str | None
     """How the framework counted its FLOPs, found from its own TFLOPS and tokens/s."""
     mfu: tuple[Mfu, ...]
-    """Against the peak of the run's precision first, then of BF16; empty for a GPU without a listed peak."""
+    """One, over the dense peak of the run's precision (of BF16 where nobody says it); none without a listed peak."""
     first_loss: float | None
     final_loss: float | None
     run_time_s: float | None
@@ -143,6 +150,14 @@ class Summary(Frozen):
     layout: Layout
     model: dict[str, Any] | None
     """The dimensions, where the log states them all."""
+    bf16_peak_ratio: Conventions | None = None
+    """TFLOPS over the dense BF16 peak, of a run in another precision; it may be above 1."""
+    mfu_reported: MeanMedian = NOTHING
+    """As the framework prints it, a fraction of a peak that it chose."""
+    fatal: ProblemEntry | None = None
+    """The first problem that makes the numbers count for nothing."""
+    skipped_share: float = 0.0
+    """Steps without an update over all steps."""
     telemetry: Telemetry | None = None
     """What the GPUs did in the window, where the log lies in a run directory that holds it."""
 
@@ -151,12 +166,17 @@ FASTER_THAN_LISTED = frozenset({"nvfp4"})
 """Precisions that may exceed every listed peak: no speed of theirs can be called impossible."""
 
 
-def summarise(log: Log, *, warmup: int | None = None, given: Known | None = None) -> Summary:
+def summarise(
+    log: Log, *, warmup: int | None = None, given: Known | None = None, planned_steps: int | None = None
+) -> Summary:
     """Reduce ``log``; ``warmup`` rows are dropped (the default rule where None). The log wins over ``given``.
+
+    ``planned_steps`` are those of the launched run; the log's own where None.
 
     A rate above the GPU's peak is impossible: it becomes a problem and gives no number.
     """
     conditions = known(log, given or Known())
+    planned = log.planned_steps if planned_steps is None else planned_steps
     values = measured(log, conditions)
     count = len(values.rows)
     dropped = warmup_rows(count) if warmup is None else min(warmup, count)
@@ -169,16 +189,21 @@ def summarise(log: Log, *, warmup: int | None = None, given: Known | None = None
         tokens = MeanMedian(mean=tokens.mean, median=_mean_rate(timed, tokens))
     reported = _middles(lambda: ((block.tflops_per_gpu, block.interval) for block in inside()))
     tflops = _tflops(tokens.median, conditions)
-    mfu = _mfu(conditions, tflops)
+    mfu = _mfu(conditions, tflops, conditions.precision or "bf16")
+    bf16 = _mfu(conditions, tflops, "bf16")
+    other = bf16 if mfu is None or (bf16 and mfu.divisor != bf16.divisor) else None
+    ratio = Conventions(full=other.full, causal=other.causal) if other else None
     convention = _convention(reported.median, tokens.median, conditions)
     # Where nobody says the precision, only what is above the highest peak is.
-    limits = _mfu(replace(conditions, precision=conditions.precision or "fp8"), tflops)
-    impossible = bool(limits) and limits[0].causal > 1 and conditions.precision not in FASTER_THAN_LISTED
-    if impossible:
-        detail = f"{limits[0].causal:.2f} of the peak of {limits[0].divisor}: the steps cannot have been this fast"
+    limit = _mfu(conditions, tflops, conditions.precision or "fp8") or bf16
+    impossible = limit is not None and limit.causal > 1 and conditions.precision not in FASTER_THAN_LISTED
+    if limit is not None and impossible:
+        detail = f"{limit.causal:.2f} of the peak of {limit.divisor}: the steps cannot have been this fast"
         notes.append(Problem("impossible_rate", None, detail))
-        step_time, interval, even, tokens, tflops, mfu = None, None, None, NOTHING, None, ()
+        step_time, interval, even, tokens, tflops, mfu, ratio = None, None, None, NOTHING, None, None, None
     first_loss, final_loss = _losses(values.rows)
+    problems = (*log.problems, *values.problems(), *notes)
+    fatal = fatal_problem(log, problems, planned)
     return Summary(
         file=log.file,
         framework=log.framework,
@@ -186,9 +211,9 @@ def summarise(log: Log, *, warmup: int | None = None, given: Known | None = None
         segments=log.segments,
         first_step=values.rows.columns.at("step", 0) if count else None,
         last_step=values.rows.columns.at("step", count - 1) if count else None,
-        planned_steps=log.planned_steps,
+        planned_steps=planned,
         num_steps=count,
-        complete=log.complete(log.planned_steps),
+        complete=log.complete(planned) if planned is not None else None,
         warmup_rows_dropped=dropped,
         window=None if impossible else _window(timed) or _window(inside),
         step_time_s=step_time,
@@ -199,7 +224,9 @@ def summarise(log: Log, *, warmup: int | None = None, given: Known | None = None
         tflops_per_gpu_reported=reported,
         reported_convention=convention,
         tflops_per_gpu=tflops,
-        mfu=mfu,
+        mfu=(mfu,) if mfu else (),
+        bf16_peak_ratio=ratio,
+        mfu_reported=_middles(lambda: ((block.mfu, block.interval) for block in inside())),
         first_loss=first_loss,
         final_loss=final_loss,
         run_time_s=log.facts.run_time_s,
@@ -211,7 +238,9 @@ def summarise(log: Log, *, warmup: int | None = None, given: Known | None = None
         precision=conditions.precision,
         layout=Layout(**{name: getattr(log.facts, name) for name in Layout.model_fields}),
         model=conditions.model.model_dump(exclude_defaults=True) if conditions.model else None,
-        problems=tuple(_entry(problem) for problem in (*log.problems, *values.problems(), *notes)),
+        problems=tuple(map(_entry, problems)),
+        fatal=_entry(fatal) if fatal else None,
+        skipped_share=skipped_share(log),
     )
 
 
@@ -252,7 +281,8 @@ def _times(
     # Differences of whole seconds jump by one; their means over a few rows do not.
     resolution_s = 1 / float(np.median(np.diff(steps))) if log.whole_seconds and len(steps) > 1 else 0.0
     smooth = last[: len(last) // 5 * 5].reshape(-1, 5).mean(axis=1) if log.whole_seconds else last
-    return found, confidence_interval(smooth), steadiness(last, steps=steps, resolution_s=resolution_s), []
+    sure = confidence_interval(smooth) if not log.whole_seconds or len(smooth) >= MIN_INTERVAL_ROWS else None
+    return found, sure, steadiness(last, steps=steps, resolution_s=resolution_s), []
 
 
 def _middle_span(timed: Blocks) -> float | None:
@@ -323,21 +353,14 @@ def _tflops(tokens: float | None, conditions: Known) -> Conventions | None:
     return Conventions(full=tokens * flops.full / 1e12, causal=tokens * flops.causal / 1e12)
 
 
-def _mfu(conditions: Known, tflops: Conventions | None) -> tuple[Mfu, ...]:
+def _mfu(conditions: Known, tflops: Conventions | None, precision: str) -> Mfu | None:
+    """TFLOPS over the dense peak of this precision; None for a GPU without a listed one."""
     gpu = hardware.gpu(conditions.gpu) if conditions.gpu else None
-    if gpu is None or tflops is None:
-        return ()
-    peaks = {name: gpu.peak_tflops(name) for name in dict.fromkeys((conditions.precision or "bf16", "bf16"))}
-    return tuple(
-        Mfu(
-            divisor=f"{gpu.name} {name} dense",
-            peak_tflops=peak,
-            full=tflops.full / peak,
-            causal=tflops.causal / peak,
-        )
-        for name, peak in peaks.items()
-        if peak
-    )
+    peak = gpu.peak_tflops(precision) if gpu else None
+    if gpu is None or peak is None or tflops is None:
+        return None
+    full, causal = tflops.full / peak, tflops.causal / peak
+    return Mfu(divisor=f"{gpu.name} {precision} dense", peak_tflops=peak, full=full, causal=causal)
 
 
 def _convention(tflops: float | None, tokens: float | None, conditions: Known) -> str | None:

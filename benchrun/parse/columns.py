@@ -35,6 +35,7 @@ _TYPES = {
     "tokens_per_s_per_gpu": "d",
     "skipped": "H",
     "nan": "H",
+    "mfu": "d",
 }
 """The fields of a Step, in its order, and how each is stored."""
 FIELDS = tuple(_TYPES)

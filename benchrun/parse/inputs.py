@@ -8,12 +8,14 @@ import sys
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
 from benchrun.errors import UserError
 
 CHUNK, FIRST_CHUNKS = 1 << 20, 1 << 16
 STDIN = Path("-")
+SPEC = "spec.json"
+"""What makes a directory that of a run."""
 SUFFIXES = frozenset({".log", ".out", ".err", ".txt", ".stdout", ".stderr"})
 """What is a log in a directory, with or without a suffix of COMPRESSED."""
 
@@ -56,21 +58,32 @@ class Truncated(UserError):
     """A compressed log that ends in the middle: what came before it was good."""
 
 
-def logs_in(paths: Sequence[Path]) -> list[Path]:
-    """``paths`` with every directory replaced by the logs in it, in the order of their names.
+class LogFile(NamedTuple):
+    """A file to read, and where its name comes from."""
 
-    UserError for a path that is not there and for a directory without logs.
+    file: Path
+    named: bool = True
+    """By the caller; else it was found in a directory."""
+    run: Path | None = None
+    """The run directory it lies in, all of whose logs are one run."""
+
+
+def logs_in(paths: Sequence[Path]) -> list[LogFile]:
+    """``paths`` with every directory replaced by the logs in it, in the order of their names; hidden ones are not read.
+
+    UserError for a directory without logs.
     """
-    found: list[Path] = []
+    found: list[LogFile] = []
     for path in paths:
         if path.is_dir():
-            inside = sorted(file for file in path.rglob("*") if _is_log(file))
+            inside = sorted(file for file in path.rglob("*") if _is_log(file, path))
             if not inside:
                 hint = f"logs are files that end in {' '.join(sorted(SUFFIXES))}, compressed or not"
                 raise UserError("no log in this directory", where=str(path), hint=hint)
-            found += inside
+            runs = {spec.parent for spec in path.rglob(SPEC)}
+            found += [LogFile(file, False, next((up for up in file.parents if up in runs), None)) for file in inside]
         else:
-            found.append(path)
+            found.append(LogFile(path))
     return found
 
 
@@ -79,7 +92,9 @@ def unpacked_name(file: Path) -> str:
     return file.stem if file.suffix in _SUFFIXES_OF_COMPRESSED else file.name
 
 
-def _is_log(file: Path) -> bool:
+def _is_log(file: Path, folder: Path) -> bool:
+    if any(part.startswith(".") for part in file.relative_to(folder).parts):
+        return False
     suffixes = [suffix for suffix in file.suffixes if suffix not in _SUFFIXES_OF_COMPRESSED]
     return file.is_file() and bool(suffixes) and suffixes[-1] in SUFFIXES
 

@@ -32,7 +32,7 @@ _FACTORS = {b"K": 1e3, b"M": 1e6, b"B": 1e9, b"G": 1e9, b"T": 1e12}
 _USUAL = 1e12
 """Times and rates between 1 / this and this; others are looked at line by line."""
 _COUNTS = {"step": (0, LARGEST), "global_batch_size": (1, LARGEST_BATCH), "skipped": (0, FEW), "nan": (0, FEW)}
-_RATES = ("step_time_s", "tflops_per_gpu", "tokens_per_s_per_gpu")
+_RATES = ("step_time_s", "tflops_per_gpu", "tokens_per_s_per_gpu", "mfu")
 
 Flags = NDArray[np.bool_]
 Read = Callable[[Lines, Ints], Floats]
@@ -44,6 +44,7 @@ _WAYS: tuple[Way, ...] = (
     lambda value, row: value,
     lambda value, row: -value,
     lambda value, row: value / 1000,  # milliseconds
+    lambda value, row: value / 100,  # percent
     lambda value, row: 1 / value,  # steps a second
     lambda value, row: (row.global_batch_size or 0) / value,  # samples a second
 )

@@ -94,7 +94,9 @@ _SIGNS: tuple[tuple[bytes, str], ...] = (
     (b"MPI_ABORT was invoked", "rank_crash"),
     (b"MPI_Abort(MPI_COMM_WORLD", "rank_crash"),
 )
-NEEDLES = tuple(words for words, _ in _SIGNS)
+IGNORED = "Exception ignored "
+"""Python's words before a traceback that ends nothing, as of a destructor at interpreter shutdown."""
+NEEDLES = (*(words for words, _ in _SIGNS), IGNORED.encode())
 _TEXTS = tuple((words.decode(), kind) for words, kind in _SIGNS)
 # enroot says only "[ERROR] No such file or directory: x.sqsh"; Python says the same words of any file.
 _ONLY_BESIDE = {
@@ -117,17 +119,23 @@ MOST = 50
 """No more than this many of one kind are kept: a thousand ranks die of one cause."""
 
 
+def rank_of(text: str) -> int | None:
+    """The rank that printed a line, where it says so."""
+    match = _RANK.search(text)
+    return int(match[match.lastindex or 0]) if match else None
+
+
 def recognise(text: str, line: int) -> Problem | None:
     """The problem that ``text`` reports, if any, with host and rank where the line names them."""
     for words, kind in _TEXTS:
         if words in text and _really(words, text):
-            host, rank = _HOST.search(text), _RANK.search(text)
+            host = _HOST.search(text)
             return Problem(
                 kind,
                 line,
                 " ".join(text.split())[:240],
                 host=host[host.lastgroup or 0] if host else None,
-                rank=int(rank[rank.lastindex or 0]) if rank else None,
+                rank=rank_of(text),
             )
     return None
 

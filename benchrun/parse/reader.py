@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import functools
+import re
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 
 from benchrun.errors import UserError
@@ -14,18 +17,19 @@ from benchrun.parse.checks import step_problems
 from benchrun.parse.deepspeed import DeepSpeed
 from benchrun.parse.dialect import Dialect
 from benchrun.parse.grams import Grams
+from benchrun.parse.grouping import Part, grouped
 from benchrun.parse.huggingface import HuggingFace
 from benchrun.parse.inputs import STDIN, Truncated, chunks, logs_in, unpacked_name
 from benchrun.parse.lines import Blocks, Hit, Line, lines_around, newlines
 from benchrun.parse.maxtext import MaxText
 from benchrun.parse.megatron import Megatron
 from benchrun.parse.megatron_bridge import MegatronBridge
-from benchrun.parse.merge import UNKNOWN, merged
+from benchrun.parse.merge import UNKNOWN, followed, merged
 from benchrun.parse.nanotron import Nanotron
 from benchrun.parse.nemo1 import Nemo1
 from benchrun.parse.nemo2 import Nemo2
 from benchrun.parse.paxml import Paxml
-from benchrun.parse.records import Log, Problem, Step
+from benchrun.parse.records import Facts, Log, Problem, Step
 from benchrun.parse.torchtitan import Torchtitan
 from benchrun.parse.worker import Worker
 
@@ -35,8 +39,10 @@ _CLASSES: tuple[type[Dialect], ...] = (
 )
 DIALECTS: dict[str, type[Dialect]] = {dialect.name: dialect for dialect in _CLASSES}
 """Framework -> what reads its lines."""
+NAMED = 4
 DENSE = 1 << 12
 """Bytes from one step line to the next, up to which it is worth the while to read the next block as a whole."""
+_DATE = re.compile(r"\b(20\d\d-\d\d-\d\d)[ T](\d\d:\d\d:\d\d)\b")
 _PROBLEM = -1
 """Owner of the words of problems."""
 
@@ -46,7 +52,53 @@ def parse_log(*paths: Path, framework: str | None = None) -> Log:
 
     UserError for what cannot be read and for a framework without a dialect.
     """
-    files = logs_in(paths)
+    return _read([found.file for found in logs_in(paths)], framework).log(_name(paths))
+
+
+def parse_logs(*paths: Path, framework: str | None = None) -> tuple[list[Log], list[Path]]:
+    """Read the logs of any number of runs: one Log a run, and the files of directories that are left out.
+
+    The logs of a run directory are one run; ``grouping`` says which others are.
+    """
+    found = logs_in(paths)
+    if len(found) == 1 or {each.run for each in found} == {paths[0]}:
+        return [parse_log(*paths, framework=framework)], []
+    runs: dict[Path, list[Path]] = {}
+    parts = []
+    for each in found:
+        if each.run is not None:
+            runs.setdefault(each.run, []).append(each.file)
+        else:
+            reader = _read([each.file], framework)
+            parts.append(Part(each, reader.log(_name([each.file])), reader.stated()))
+    if not runs and not any(len(part.log.steps) for part in parts):
+        return [_log_of(parts, _name(paths), framework)], []
+    groups, left_out = grouped(parts)
+    alone = len(groups) + len(runs) == 1
+    logs = [_log_of(group, _name(paths) if alone else None, framework) for group in groups]
+    logs += [_read(files, framework).log(_name(paths) if alone else str(run)) for run, files in runs.items()]
+    return logs, [part.source.file for part in left_out]
+
+
+def _log_of(parts: list[Part], name: str | None, framework: str | None) -> Log:
+    """One run's log. Files of one run are read again, together: what one of them states holds for the steps of all."""
+    files = [part.source.file for part in parts]
+    name = name or _name(files)
+    if len(parts) == 1:
+        return replace(parts[0].log, file=name)
+    if not all(file.is_file() for file in files):
+        raise UserError("a pipe can be read once only", where=name, hint="write it to a file first")
+    return _read(files, framework).log(name)
+
+
+def _name(paths: Sequence[Path]) -> str:
+    """What a run is called: its paths, of many the first."""
+    more = f" and {len(paths) - NAMED} more" if len(paths) > NAMED else ""
+    return ", ".join("stdin" if path == STDIN else str(path) for path in paths[:NAMED]) + more
+
+
+def _read(files: Sequence[Path], framework: str | None) -> Reader:
+    """A reader that has read the files of one run."""
     reader = Reader(framework)
     for file in files:
         reader.begin(unpacked_name(file) if len(files) > 1 else None)
@@ -56,8 +108,7 @@ def parse_log(*paths: Path, framework: str | None = None) -> Log:
         except Truncated as error:
             reader.note("truncated_file", error.message)
         reader.end()
-    name = ", ".join("stdin" if path == STDIN else str(path) for path in paths)
-    return reader.log(name)
+    return reader
 
 
 class Reader:
@@ -70,6 +121,9 @@ class Reader:
         self._dialects = [dialect() for dialect in _CLASSES]
         self._problems: list[Problem] = []
         self._counts: Counter[str] = Counter()
+        self._ignored: set[int | None] = set()
+        """Ranks whose next traceback ends nothing."""
+        self._skip_messages = 0
         self._finished: list[Log] = []
         self._source: str | None = None
         self._start()
@@ -85,6 +139,7 @@ class Reader:
         self._number = 1
         self._winner: int | None = None
         """Whose log it is, once that is known: an index of the dialects."""
+        self._began: float | None = None
         self._dense = False
         self._bulk: tuple[int, Bulk] | None = None
         numbers = range(len(_CLASSES))
@@ -155,22 +210,32 @@ class Reader:
             # does not depend on how the bytes come.
             if dialect.strong and dialect.seen:
                 self._winner = number
+                self._began = _date(line.text)
         elif self._winner == number and not is_fact:
             dialect.read(line)
 
     def _problem(self, line: Line) -> None:
+        if problems.IGNORED in line.text:
+            self._ignored.add(problems.rank_of(line.text))
         problem = problems.recognise(line.text, line.number)
-        if problem is not None:
-            self._counts[problem.kind] += 1
-            if self._counts[problem.kind] <= problems.MOST:
-                self._problems.append(problem._replace(source=self._source))
+        if problem is None:
+            return
+        self._counts[problem.kind] += 1
+        if problem.kind == "skipped_steps" and not problem.rank:
+            self._skip_messages += 1  # of rank 0, or where only one rank speaks
+        if problem.kind == "rank_crash" and problem.rank in self._ignored:
+            self._ignored.remove(problem.rank)
+            problem = problem._replace(then="steps")
+        if self._counts[problem.kind] <= problems.MOST:
+            self._problems.append(problem._replace(source=self._source))
 
     def log(self, name: str) -> Log:
         """What was read so far, of all files."""
         log = merged(name, self._finished or [self._file_log(name)])
         dialect = DIALECTS.get(log.framework)
         may_skip = dialect is not None and dialect.may_skip
-        return replace(log, problems=(*log.problems, *step_problems(log, may_skip=may_skip)))
+        found = (*log.problems, *step_problems(log, may_skip=may_skip))
+        return replace(log, problems=found, skip_messages=self._skip_messages)
 
     def _file_log(self, name: str) -> Log:
         winner = [] if self._winner is None else [self._dialects[self._winner]]
@@ -178,17 +243,32 @@ class Reader:
         if not seen:
             return Log(name, self._forced or UNKNOWN, problems=tuple(self._problems))
         chosen = seen[0]
+        rows = chosen.finish()
         return Log(
             name,
             chosen.name,
-            chosen.finish(),
+            rows,
             chosen.facts,
-            tuple(self._problems),
+            tuple(followed(self._problems, rows)),
             first_number=chosen.first_number,
             only_average=chosen.only_average,
             reached=chosen.reached,
             whole_seconds=chosen.whole_seconds,
+            began=self._began,
         )
+
+    def stated(self) -> dict[str, Facts]:
+        """Framework -> the facts that its dialect has read."""
+        return {dialect.name: dialect.facts for dialect in self._dialects}
+
+
+def _date(text: str) -> float | None:
+    """The first date on a line, in s since 1970 if it is in UTC."""
+    match = _DATE.search(text)
+    try:
+        return datetime.fromisoformat(f"{match[1]} {match[2]}+00:00").timestamp() if match else None
+    except ValueError:
+        return None
 
 
 @functools.cache

@@ -6,7 +6,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -42,6 +42,8 @@ class Step(NamedTuple):
     """As reported."""
     skipped: int = 0
     nan: int = 0
+    mfu: float | None = None
+    """As reported, a fraction."""
 
 
 class Problem(NamedTuple):
@@ -55,6 +57,8 @@ class Problem(NamedTuple):
     """Name of the file, where several were read."""
     host: str | None = None
     rank: int | None = None
+    then: Literal["", "steps", "restart"] = ""
+    """What the log shows after it: more steps, or a restart and more steps; also "steps" where no process ended."""
 
 
 @dataclass
@@ -225,6 +229,10 @@ class Log:
     """The last step that was made, where something else than a row shows it."""
     whole_seconds: bool = False
     """The times are differences of a clock that shows whole seconds."""
+    skip_messages: int = 0
+    """Messages, not rows, of steps without an update."""
+    began: float | None = None
+    """The date on the first step line, in s since 1970 by the log's own time zone."""
 
     def complete(self, planned_steps: int | None) -> bool:
         """Whether the last of ``planned_steps`` was seen."""

@@ -62,6 +62,7 @@ class Torchtitan(Dialect):
                 grad_norm=number(found.get("grad_norm")),
                 tflops_per_gpu=grouped(found.get("tflops")),
                 tokens_per_s_per_gpu=rate,
+                mfu=_percent(found.get("mfu", "")),
             ),
             averages=True,
         )
@@ -81,6 +82,12 @@ class Torchtitan(Dialect):
             facts.device = match[1]
         elif match := _VERSION.search(text):
             facts.framework_version = match[1]
+
+
+def _percent(text: str) -> float | None:
+    """``15.60%`` -> 0.156; None for ``N/A``, which is printed under FP8."""
+    value = positive(text[:-1]) if text.endswith("%") else None
+    return value / 100 if value is not None else None
 
 
 def grouped(text: str | None) -> float | None:

@@ -45,7 +45,7 @@ def summary_view(summary: Summary) -> Text:
         rows += _window_rows(summary) + _measured_rows(summary)
     rows += telemetry_rows(summary.telemetry)
     rows.append(("conditions", _conditions(summary)))
-    return Text(f"{summary.file}\n").append_text(_aligned([*rows, *problem_rows(summary.problems)]))
+    return Text(f"{summary.file}\n").append_text(_aligned([*rows, *_problems(summary)]))
 
 
 def _conditions(summary: Summary) -> str:
@@ -98,7 +98,7 @@ def metrics_rows(metrics: Metrics) -> list[tuple[str, str]]:
         rows.append(("bound", metrics.bound.sentence))
     if metrics.breakdown:
         rows.append(("breakdown", metrics.breakdown.sentence))
-    return [*rows, *problem_rows(metrics.problems)]
+    return [*rows, *_problems(metrics)]
 
 
 def telemetry_rows(found: Telemetry | None) -> list[tuple[str, str]]:
@@ -143,11 +143,15 @@ def _measured_rows(found: Summary | Metrics) -> list[tuple[str, str]]:
         rows.append(("TFLOPS/GPU", f"{_short(both.full)} full, {_short(both.causal)} causal"))
     printed = found.tflops_per_gpu_reported.median
     if printed is not None:
-        by = f"as {found.reported_convention}" if found.reported_convention else "by a convention not recognised"
-        rows.append(("  as printed", f"{_short(printed)}, counted {by}" if both else _short(printed)))
+        by = f", counted as {found.reported_convention}" if found.reported_convention else ""
+        by = by or (", counted by a convention not recognised" if both else "")
+        rows.append(("  as printed" if both else "TFLOPS printed", f"{_short(printed)}{by}"))
     for mfu in found.mfu:
         says = f"{100 * mfu.full:.1f} % full, {100 * mfu.causal:.1f} % causal, of {mfu.peak_tflops:g} ({mfu.divisor})"
         rows.append(("MFU", says))
+    if found.mfu_reported.median is not None:
+        says = f"{100 * found.mfu_reported.median:.1f} %, of a peak that the framework chose"
+        rows.append(("  as printed" if found.mfu else "MFU printed", says))
     if found.first_loss is not None and found.final_loss is not None:
         rows.append(("loss", f"{found.first_loss:.4f} -> {found.final_loss:.4f}"))
     return rows
@@ -157,7 +161,9 @@ def _step_time_rows(found: Summary | Metrics) -> list[tuple[str, str]]:
     step, interval, others = found.step_time_s, found.step_time_interval_s, found.other_windows
     if step is None:
         return [("step time", "none")]
-    sure = f", 95 % sure of {_short(interval.low)} to {_short(interval.high)}" if interval else ""
+    sure = (
+        f", {100 * interval.level:.0f} % sure of {_short(interval.low)} to {_short(interval.high)}" if interval else ""
+    )
     spread = f"mean {_short(step.mean)}, stdev {_short(step.stdev)}, p5 {_short(step.p5)}, p95 {_short(step.p95)}"
     rows = [("step time", f"{_short(step.median)} s median{sure}"), ("", spread)]
     windows = {"last 10 rows": others.last_10_rows, "steps 35 to 44": others.steps_35_to_44}
@@ -168,6 +174,12 @@ def _step_time_rows(found: Summary | Metrics) -> list[tuple[str, str]]:
         even = found.steadiness
         rows.append(("steadiness", even.detail if even.verdict == "too_short" else f"{even.verdict}: {even.detail}"))
     return rows
+
+
+def _problems(found: Summary | Metrics) -> list[tuple[str, str]]:
+    """The problems, the fatal one first."""
+    others = [entry for entry in found.problems if entry != found.fatal]
+    return problem_rows([found.fatal, *others] if found.fatal else others)
 
 
 def problem_rows(problems: Iterable[ProblemEntry]) -> list[tuple[str, str]]:

@@ -71,7 +71,9 @@ def test_render_prints_the_script_and_writes_all_files(tmp_path):
 
 
 def test_parse_begins_with_these_keys():
-    summary = document("parse", LOGS / "09-megatron-core-2026-multinode-154it.log.xz", "--warmup", "2", "--json")
+    summary = document(
+        "parse", LOGS / "09-megatron-core-2026-multinode-154it.log.xz", "--warmup", "2", "--json", code=4
+    )
     assert list(summary)[:17] == [
         "schema_version",
         "file",

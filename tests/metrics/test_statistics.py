@@ -132,10 +132,6 @@ def test_the_interval_stays_within_the_values_and_around_their_median():
     assert (same.low, same.high, same.effective_rows) == (2.0, 2.0, 50)
 
 
-def test_few_rows_have_no_interval():
-    assert confidence_interval([1.0, 1.1, 1.2, 0.9, 1.0]) is None
-
-
 STATISTICS = """
 import numpy
 from benchrun.metrics.statistics import confidence_interval, spread

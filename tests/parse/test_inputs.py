@@ -122,7 +122,7 @@ def test_what_holds_no_step_gives_none(tmp_path, data):
     path = tmp_path / "x.log"
     path.write_bytes(data)
     summary = summarise(parse_log(path))
-    assert (summary.num_steps, summary.step_time_s, summary.complete) == (0, None, False)
+    assert (summary.num_steps, summary.step_time_s, summary.complete) == (0, None, None)
 
 
 def test_a_line_of_100_mb_neither_hides_nor_makes_steps(tmp_path):

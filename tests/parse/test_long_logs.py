@@ -12,6 +12,7 @@ from benchrun.metrics import streams
 from benchrun.metrics.summary import summarise
 from benchrun.parse import Reader, parse_log
 from benchrun.parse.columns import Columns
+from benchrun.parse.records import Step
 from benchrun.report.steps import lines as dumped
 
 SMALL = 8
@@ -118,7 +119,7 @@ def test_a_full_disk_is_the_users_to_mend(small_blocks):
 def test_a_value_in_the_file_can_be_changed(small_blocks):
     columns = Columns()
     for step in range(50):
-        columns.append((step, None, 1, 0, 1, 2.0, None, None, None, None, 0, 0), 0)
+        columns.append(Step(step, None, 1, loss=2.0), 0)
     columns.put("loss", 3, None)
     columns.put("loss", 49, 7.0)
     assert (columns.values(3)[5], columns.at("step", 3), columns.values(49)[5], len(columns)) == (None, 3, 7.0, 50)
