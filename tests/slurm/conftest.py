@@ -14,6 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from .processes import of_run
+
 HERE = Path(__file__).parent
 CLUSTER = HERE / "cluster.sh"
 POINT = ("tiny-llama", "--precision=fp32", "--num-gpus=1", "--cluster=slurm-cpu")
@@ -109,6 +111,13 @@ class User:
         while not holds():
             assert time.monotonic() < end, f"not so after {deadline_s} s"
             time.sleep(0.2)
+
+    def left(self, run: str, grace_s: float = 20) -> list[str]:
+        """Processes of a run on any node, as ``NODE: COMMAND``, that live on after the grace that its end may take."""
+        end = time.monotonic() + grace_s
+        while (found := of_run(run)) and time.monotonic() < end:
+            time.sleep(0.5)
+        return found
 
     def leave(self) -> None:
         """End what a failed test left behind: launchers, and jobs that would hold the nodes."""
