@@ -6,6 +6,7 @@
 #   cluster.sh fail|restore NODE      power cut of a node, and its return
 #   cluster.sh down|up DAEMON         slurmctld or slurmdbd
 #
+# BENCHRUN_SLURM_RELEASE=trixie takes Slurm from that Debian release (24.11) in place of this machine's own.
 # Each node has network, hostname, processes and mounts of its own, so that localhost, a port or a dead machine mean
 # what they mean on a cluster. Runs as root; no systemd. Everything lies in $BENCHRUN_SLURM_DIR; then
 # `export SLURM_CONF=$BENCHRUN_SLURM_DIR/etc/slurm.conf`.
@@ -19,10 +20,13 @@ NET=10.219.$((7 + NUMBER)) # the nodes' /24; the controller is .1
 BRIDGE=brslurm$NUMBER
 NAMESPACE=benchrun$NUMBER
 PORT=$((17817 + 10 * NUMBER)) # slurmctld; slurmd +1, slurmdbd +2, MariaDB +3
-export SLURM_CONF=$DIR/etc/slurm.conf PATH=$PATH:/usr/sbin:/sbin
+RELEASE=${BENCHRUN_SLURM_RELEASE:-}
+# $DIR/bin is there only while the cluster runs another release's Slurm.
+export SLURM_CONF=$DIR/etc/slurm.conf PATH=$DIR/bin:$PATH:/usr/sbin:/sbin
+HERE=$(dirname "${BASH_SOURCE[0]}")
 
 # shellcheck source=SCRIPTDIR/daemons.sh
-. "$(dirname "${BASH_SOURCE[0]}")/daemons.sh"
+. "$HERE/daemons.sh"
 
 # -- installing and configuring ---------------------------------------------------------------------------------
 
@@ -43,6 +47,13 @@ install_packages() {
   apt-get -qq update || true
   apt-get -qq install -y --no-install-recommends "${need[@]}" >"$DIR/log/apt.out" 2>&1 ||
     die "apt-get failed: $(tail -n 5 "$DIR/log/apt.out")"
+}
+
+choose_release() {
+  rm -f "$DIR/bin"
+  [ -n "$RELEASE" ] || return 0
+  "$HERE/release.sh" "$RELEASE" "$DIR/$RELEASE" || die "no Slurm of $RELEASE"
+  ln -s "$DIR/$RELEASE/bin" "$DIR/bin"
 }
 
 configure() {
@@ -87,6 +98,11 @@ AccountingStorageTRES=gres/gpu
 GresTypes=gpu
 PartitionName=batch Nodes=ALL Default=YES MaxTime=1-00:00:00 DefaultTime=00:10:00 State=UP
 CONF
+  echo CgroupAutomount=no >"$DIR/etc/cgroup.conf"
+  if [ -n "$RELEASE" ]; then
+    echo "PluginDir=$DIR/$RELEASE/plugins" >>"$SLURM_CONF"
+    echo CgroupPlugin=disabled >"$DIR/etc/cgroup.conf" # 24.11 would not start without a cgroup of its own
+  fi
   # GPUs without a driver: character devices of a major number that nobody has. Slurm gives them out like real ones.
   for ((i = 0; i < GPUS; i++)); do
     [ -e "$DIR/dev/gpu$i" ] || mknod -m 666 "$DIR/dev/gpu$i" c 240 "$i"
@@ -102,7 +118,6 @@ CONF
   done
   # No DNS inside the nodes: a name that is not in hosts fails at once instead of after a time-out.
   { grep -v '^hosts:' /etc/nsswitch.conf; echo "hosts: files"; } >"$DIR/etc/nsswitch.conf"
-  echo CgroupAutomount=no >"$DIR/etc/cgroup.conf"
   cat >"$DIR/etc/slurmdbd.conf" <<CONF
 AuthType=auth/munge
 AuthInfo=socket=$DIR/run/munge.socket
@@ -117,6 +132,7 @@ StorageHost=127.0.0.1
 StoragePort=$((PORT + 3))
 StorageUser=slurm
 StorageLoc=slurm
+${RELEASE:+PluginDir=$DIR/$RELEASE/plugins}
 CONF
   chmod 600 "$DIR/etc/slurmdbd.conf"
 }
@@ -171,7 +187,8 @@ start_node() { # NODE: its own namespaces; the shell in them is process 1, and e
   spawn "node-$node" nsenter --net="/run/netns/$NAMESPACE-$node" \
     unshare --mount --uts --ipc --pid --fork --kill-child --mount-proc --propagation private \
     bash -c 'hostname "$1"; mount --bind "$2/etc/hosts" /etc/hosts; mount --bind "$2/etc/nsswitch.conf" /etc/nsswitch.conf
-      slurmd -D -N "$1" -f "$2/etc/slurm.conf" & wait' node "$node" "$DIR"
+      [ ! -e "$2/bin" ] || own=(-d "$2/bin/slurmstepd")
+      slurmd -D -N "$1" -f "$2/etc/slurm.conf" "${own[@]}" & wait' node "$node" "$DIR"
 }
 nodes_idle() { [ "$(sinfo -h -N -o '%N %T' | grep -Ec ' (idle|mixed|allocated|completing)$')" = "${#NODES[@]}" ]; }
 
@@ -180,13 +197,14 @@ nodes_idle() { [ "$(sinfo -h -N -o '%N %T' | grep -Ec ' (idle|mixed|allocated|co
 start() {
   [ "$(id -u)" = 0 ] || die "root is needed: namespaces, and daemons that change user"
   mkdir -p "$DIR"/{etc,run,log,state,spool,dev}
-  install_packages
-  if alive slurmctld && nodes_idle; then
+  if alive slurmctld && nodes_idle && [ "$(readlink "$DIR/bin" || true)" = "${RELEASE:+$DIR/$RELEASE/bin}" ]; then
     say "already up"
     return
   fi
   stop
   mkdir -p "$DIR"/{etc,run,log,state,spool,dev}
+  choose_release
+  install_packages
   configure
   ip link add "$BRIDGE" type bridge
   ip addr add "$NET.1/24" dev "$BRIDGE"

@@ -20,6 +20,8 @@ HERE = Path(__file__).parent
 CLUSTER = HERE / "cluster.sh"
 POINT = ("tiny-llama", "--precision=fp32", "--num-gpus=1", "--cluster=slurm-cpu")
 DIR = Path(os.environ.get("BENCHRUN_SLURM_DIR", "/var/lib/benchrun-slurm"))
+# The cluster's own Slurm first, where it runs another than this machine's.
+PATH = os.pathsep.join((str(DIR / "bin"), str(Path(sys.executable).parent), os.environ["PATH"]))
 
 
 def pytest_collection_modifyitems(items):
@@ -36,7 +38,7 @@ def slurm():
     conf = DIR / "etc" / "slurm.conf"
     ping = None
     if conf.exists():
-        env = {**os.environ, "SLURM_CONF": str(conf)}
+        env = {**os.environ, "SLURM_CONF": str(conf), "PATH": PATH}
         ping = subprocess.run(["scontrol", "ping"], env=env, capture_output=True, text=True, check=False)
     if ping is None or "UP" not in ping.stdout:
         pytest.skip("no test cluster is up: sudo tests/slurm/cluster.sh start")
@@ -47,8 +49,7 @@ class User:
     """A person at a shell with its own results folder."""
 
     def __init__(self, conf: str, results: Path) -> None:
-        path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-        self.env = {**os.environ, "SLURM_CONF": conf, "BENCHRUN_RESULTS": str(results), "PATH": path}
+        self.env = {**os.environ, "SLURM_CONF": conf, "BENCHRUN_RESULTS": str(results), "PATH": PATH}
         self.runs = results / "runs"
         self.launchers: list[subprocess.Popen[str]] = []
 
