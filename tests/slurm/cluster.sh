@@ -5,6 +5,12 @@
 #   cluster.sh stop                   end everything that start began, remove its network
 #   cluster.sh fail|restore NODE      power cut of a node, and its return
 #   cluster.sh down|up DAEMON         slurmctld or slurmdbd
+#   cluster.sh freeze|thaw DAEMON     it hangs: it takes connections and answers nothing
+#   cluster.sh full|readonly|empty    $BENCHRUN_SLURM_DIR/small, a file system that the nodes share: no space left,
+#                                     no writing; all space there again
+#
+# Beside the partition "batch" there are three on the last node: what runs in "scavenger" is cancelled for a job in
+# "urgent", and what runs in "restart" goes back to the queue.
 #
 # BENCHRUN_SLURM_RELEASE=trixie takes Slurm from that Debian release (24.11) in place of this machine's own.
 # Each node has network, hostname, processes and mounts of its own, so that localhost, a port or a dead machine mean
@@ -20,6 +26,7 @@ NET=10.219.$((7 + NUMBER)) # the nodes' /24; the controller is .1
 BRIDGE=brslurm$NUMBER
 NAMESPACE=benchrun$NUMBER
 PORT=$((17817 + 10 * NUMBER)) # slurmctld; slurmd +1, slurmdbd +2, MariaDB +3
+SMALL=$DIR/small
 RELEASE=${BENCHRUN_SLURM_RELEASE:-}
 # $DIR/bin is there only while the cluster runs another release's Slurm.
 export SLURM_CONF=$DIR/etc/slurm.conf PATH=$DIR/bin:$PATH:/usr/sbin:/sbin
@@ -96,7 +103,13 @@ AccountingStoragePort=$((PORT + 2))
 AccountingStoragePass=$DIR/run/munge.socket
 AccountingStorageTRES=gres/gpu
 GresTypes=gpu
-PartitionName=batch Nodes=ALL Default=YES MaxTime=1-00:00:00 DefaultTime=00:10:00 State=UP
+PreemptType=preempt/partition_prio
+PreemptMode=CANCEL
+PartitionName=DEFAULT MaxTime=1-00:00:00 DefaultTime=00:10:00 State=UP
+PartitionName=batch Nodes=ALL Default=YES PriorityTier=2 PreemptMode=OFF
+PartitionName=urgent Nodes=${NODES[-1]} PriorityTier=2 PreemptMode=OFF
+PartitionName=scavenger Nodes=${NODES[-1]} PriorityTier=1 PreemptMode=CANCEL
+PartitionName=restart Nodes=${NODES[-1]} PriorityTier=1 PreemptMode=REQUEUE
 CONF
   echo CgroupAutomount=no >"$DIR/etc/cgroup.conf"
   if [ -n "$RELEASE" ]; then
@@ -190,25 +203,37 @@ start_node() { # NODE: its own namespaces; the shell in them is process 1, and e
       [ ! -e "$2/bin" ] || own=(-d "$2/bin/slurmstepd")
       slurmd -D -N "$1" -f "$2/etc/slurm.conf" "${own[@]}" & wait' node "$node" "$DIR"
 }
-nodes_idle() { [ "$(sinfo -h -N -o '%N %T' | grep -Ec ' (idle|mixed|allocated|completing)$')" = "${#NODES[@]}" ]; }
+daemon() { # SIGNAL NAME
+  local pid
+  alive "$2" || die "$2 is not up"
+  read -r pid _ <"$DIR/run/$2.pid"
+  kill "-$1" "$pid"
+}
+fill() { # Blocks of one byte in the end: not even an event may fit
+  dd if=/dev/zero of="$SMALL/.fill" bs=1M 2>/dev/null || true
+  dd if=/dev/zero of="$SMALL/.fill" bs=1 oflag=append conv=notrunc 2>/dev/null || true
+}
+nodes_idle() { [ "$(sinfo -h -N -p batch -o '%N %T' | grep -Ec ' (idle|mixed|allocated|completing)$')" = "${#NODES[@]}" ]; }
 
 # -- verbs ----------------------------------------------------------------------------------------------------------
 
 start() {
   [ "$(id -u)" = 0 ] || die "root is needed: namespaces, and daemons that change user"
-  mkdir -p "$DIR"/{etc,run,log,state,spool,dev}
+  mkdir -p "$DIR"/{etc,run,log,state,spool,dev,small}
   if alive slurmctld && nodes_idle && [ "$(readlink "$DIR/bin" || true)" = "${RELEASE:+$DIR/$RELEASE/bin}" ]; then
     say "already up"
     return
   fi
   stop
-  mkdir -p "$DIR"/{etc,run,log,state,spool,dev}
+  mkdir -p "$DIR"/{etc,run,log,state,spool,dev,small}
   choose_release
   install_packages
   configure
   ip link add "$BRIDGE" type bridge
   ip addr add "$NET.1/24" dev "$BRIDGE"
   ip link set "$BRIDGE" up
+  # Before the nodes: each keeps the mounts that are there when it starts.
+  mount -t tmpfs -o size=48M,mode=1777 benchrun "$SMALL"
   start_munged
   start_mariadbd
   start_slurmdbd
@@ -228,6 +253,7 @@ stop() {
     ip netns del "$NAMESPACE-${NODES[$i]}" 2>/dev/null || true
   done
   ip link del "$BRIDGE" 2>/dev/null || true
+  umount "$SMALL" 2>/dev/null || true
   rm -rf "$DIR"/{state,spool,run,db} # the database too: job numbers begin again
 }
 
@@ -239,5 +265,10 @@ case "${1:-} ${2:-}" in
   "down slurmctld" | "down slurmdbd") end "$2" ;;
   "up slurmctld") start_slurmctld ;;
   "up slurmdbd") start_slurmdbd ;;
-  *) sed -n '2,12p' "$0" && exit 2 ;;
+  "freeze slurmctld" | "freeze slurmdbd") daemon STOP "$2" ;;
+  "thaw slurmctld" | "thaw slurmdbd") daemon CONT "$2" ;;
+  "full ") fill ;;
+  "readonly ") mount -o remount,ro "$SMALL" ;;
+  "empty ") mount -o remount,rw "$SMALL" && rm -f "$SMALL/.fill" ;;
+  *) sed -n '2,16p' "$0" && exit 2 ;;
 esac
