@@ -5,9 +5,11 @@ from __future__ import annotations
 import functools
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -67,8 +69,7 @@ class User:
 
     def script(self, text: str) -> Path:
         """A few lines of shell as a program that the nodes see."""
-        folder = self.runs.parent
-        path = folder / f"program{len(list(folder.glob('program*')))}.sh"
+        path = Path(tempfile.mkdtemp(prefix="program", dir=self.runs.parent)) / "program.sh"
         path.write_text(f"#!/bin/bash\n{text}\n")
         path.chmod(0o755)
         return path
@@ -77,19 +78,40 @@ class User:
         """Launch a point whose ranks run a few lines of shell in Python's place."""
         return self.launch(recipe, num_gpus, f"cluster.python={self.script(text)}", *sets, **env)
 
-    def follow(self, text: str) -> tuple[subprocess.Popen[str], str]:
+    def follow(self, text: str, **env: str) -> tuple[subprocess.Popen[str], str]:
         """Begin ``launch --wait`` of such a program; the launcher and the run id."""
         pipe, setting = subprocess.PIPE, f"--set=cluster.python={self.script(text)}"
         command = [sys.executable, "-m", "benchrun", "launch", *POINT, setting, "--wait"]
         # A shell starts background jobs with SIGINT ignored, and so would this be.
         heard = functools.partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
-        launcher = subprocess.Popen(command, env=self.env, stdout=pipe, stderr=pipe, text=True, preexec_fn=heard)
+        launcher = subprocess.Popen(
+            command, env={**self.env, **env}, stdout=pipe, stderr=pipe, text=True, preexec_fn=heard
+        )
         self.launchers.append(launcher)
         return launcher, launcher.stdout.readline().strip()
 
-    def status(self, run: str) -> dict:
+    def shims(self, **programs: str) -> dict[str, str]:
+        """An environment in which commands of Slurm are a few lines of shell, with the true one as ``$real``."""
+        folder = Path(tempfile.mkdtemp(prefix="shims", dir=self.runs.parent))
+        for name, text in programs.items():
+            real = shutil.which(name, path=self.env["PATH"])
+            (folder / name).write_text(f"#!/bin/bash\nreal={real}\n{text}\n")
+            (folder / name).chmod(0o755)
+        return {"PATH": f"{folder}{os.pathsep}{self.env['PATH']}"}
+
+    def status(self, run: str, **env: str) -> dict:
         """What ``benchrun status --json`` says of one run."""
-        return json.loads(self.call("status", run, "--json").stdout)[0]
+        return self.rows(run, **env)[0]
+
+    def rows(self, *runs: str, **env: str) -> list[dict]:
+        """What ``benchrun status --json`` says of several, or of the newest."""
+        return json.loads(self.call("status", *runs, "--json", **env).stdout)
+
+    def jobs(self, run: str) -> list[str]:
+        """The ids of all jobs of a run that Slurm has or remembers."""
+        past = self.slurm("sacct", "-X", "--noheader", "--parsable2", "--format=JobID", f"--name={run}")
+        queued = self.slurm("squeue", "--noheader", "--states=all", "--format=%i", f"--name={run}")
+        return sorted({*past.split(), *queued.split()})
 
     def wait(self, run: str, deadline_s: float, *states: str) -> dict:
         """Poll until the run has ended (or is in one of ``states``), at most until the deadline."""
