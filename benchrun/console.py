@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import sys
+import traceback
 from typing import Any
 
 import click
@@ -15,6 +17,8 @@ CLOSED_PIPE = 141
 
 def run(group: click.Group, name: str, argv: list[str] | None = None) -> Any:
     """Run ``group`` with the process's arguments, or ``argv``, and exit."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # names of files may be no text
     try:
         code = group.main(args=argv, prog_name=name, standalone_mode=False)
     except SystemExit:
@@ -30,5 +34,8 @@ def run(group: click.Group, name: str, argv: list[str] | None = None) -> Any:
     except OSError as error:  # a full or read-only disk, or somebody else's directory
         where = f"{error.filename}: " if error.filename else ""
         click.echo(f"error: {where}{error.strerror or error}", err=True)
+        sys.exit(MachineError.exit_code)
+    except Exception:  # a fault of this program: 1 would say that something was measured and slow
+        traceback.print_exc()
         sys.exit(MachineError.exit_code)
     sys.exit(code or 0)

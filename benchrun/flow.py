@@ -17,8 +17,9 @@ from benchrun.compare import Conditions, Verdict, conditions, judge, references_
 from benchrun.compare.measured import load_measured, measured_references
 from benchrun.errors import UserError
 from benchrun.launch.endings import End, Ending, classify, recorded
+from benchrun.launch.env import described
 from benchrun.launch.keep import kept_files, write_kept
-from benchrun.launch.launcher import Observation, backoff, launch, observe
+from benchrun.launch.launcher import Observation, backoff, done_of, launch, observe
 from benchrun.launch.rundir import ENDING, STDOUT, RunDir
 from benchrun.metrics.bound import Bound, Ceilings, bound
 from benchrun.metrics.breakdown import Breakdown
@@ -91,28 +92,38 @@ def wait(run: RunDir, progress: Progress) -> Observation:
 def end_of(observation: Observation) -> End:
     """How an ended job ended, by the scheduler's word, its own files and its log.
 
-    It is written down, because schedulers forget; where the disk is full or read-only it is found again next time.
+    What rests on evidence is written down, because schedulers forget. A guess is not, nor what was read from files that
+    may still change, nor anything where the disk is full or read-only: it is found again next time.
     """
     run = observation.run
     written = recorded(run.read_json(ENDING))
     if written is not None:
         return written
     if observation.job is None:
-        end = End(Ending.LAUNCH_FAILED, (observation.note,))
+        end = End(Ending.LAUNCH_FAILED, (observation.note,), final=observation.settled)
     else:
         log = parse_log(*run.logs) if run.logs else None
         end = classify(
             observation.job,
-            run.done(),
+            done_of(run, observation.job),
             symptoms=_symptoms(log),
             steps_seen=log.steps_made if log else 0,
             steps_planned=run.spec.training.steps,
             quiet_s=observation.quiet_s,
         )
-    document = {"schema_version": 1, "ending": end.ending.value, "evidence": end.evidence, "exit_code": end.exit_code}
-    with contextlib.suppress(OSError):
-        run.write_json(ENDING, document)
-        run.append_event("ended", ending=end.ending.value)
+        # The log of a job that completed cannot lose its steps again; any other name may still change with it.
+        whole = end.ending is Ending.COMPLETED and described(run)
+        end = replace(end, final=end.final and (whole or observation.settled))
+    if end.final:
+        document = {
+            "schema_version": 1,
+            "ending": end.ending.value,
+            "evidence": end.evidence,
+            "exit_code": end.exit_code,
+        }
+        with contextlib.suppress(OSError):
+            run.write_json(ENDING, document)
+            run.append_event("ended", ending=end.ending.value)
     return end
 
 
@@ -127,8 +138,7 @@ def metrics_of(run: RunDir, warmup: int | None = None) -> Metrics | None:
     metrics, samples = measured(run, log, warmup)
     if not run.writable:
         return metrics
-    with (run.path / "steps.jsonl").open("w") as file:
-        file.writelines(f"{line}\n" for line in lines(log.distinct, "jsonl"))
+    run.write_text("steps.jsonl", "".join(f"{line}\n" for line in lines(log.distinct, "jsonl")))
     if samples:
         run.write_json("telemetry.json", samples.model_dump(mode="json"))
     run.write_json("metrics.json", metrics.model_dump(mode="json"))

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from benchrun.cli.options import json_option, print_json, runs_named
+from benchrun.cli.options import json_option, print_json, runs_named, say
 
 
 @click.command("status")
@@ -15,21 +15,36 @@ from benchrun.cli.options import json_option, print_json, runs_named
     "--last", type=click.IntRange(min=1), default=20, show_default=True, help="Without RUNS: the newest so many."
 )
 @json_option
-def command(runs: tuple[str, ...], last: int, as_json: bool) -> None:
+def command(runs: tuple[str, ...], last: int, as_json: bool) -> int:
     """How RUNS are going (the newest ones if none is named): state, steps, and how each ended."""
     from benchrun import paths
+    from benchrun.errors import BenchrunError, UserError
     from benchrun.launch.launcher import observe
 
-    rows = [_row(observation) for observation in observe(runs_named(runs, last))]
+    rows, code = [], 0
+    readable = []
+    for run in runs_named(runs, last):
+        try:
+            run.spec  # noqa: B018
+            readable.append(run)
+        except UserError as error:
+            say(f"left out: {error}")
+            code = error.exit_code
+    for observation in observe(readable):
+        try:
+            rows.append(_row(observation))
+        except (BenchrunError, OSError) as error:
+            say(f"left out: {observation.run.run_id}: {error}")
     if as_json:
         print_json(rows)
-        return
+        return code
     if not rows:
         click.echo(f"no runs in {paths.runs_dir()}", err=True)
     for row in rows:
         steps = f"step {row['last_step']} of {row['planned_steps']}" if row["last_step"] else ""
         note = "; ".join(dict.fromkeys(filter(None, [*row["evidence"], row["note"]])))
         click.echo(f"{row['run_id']}  {row['state']:<12} {steps:<16} {note}".rstrip())
+    return code
 
 
 def _row(observation: Any) -> dict[str, Any]:
@@ -44,9 +59,10 @@ def _row(observation: Any) -> dict[str, Any]:
         "run_id": run.run_id,
         "state": end.ending.value if end else state,
         "ended": end is not None,
+        "final": end is not None and end.final,
         "evidence": list(end.evidence) if end else [],
         "exit_code": end.exit_code if end else None,
-        "job": (run.last_event("submitted") or {}).get("job"),
+        "job": run.job_id,
         "nodes": observation.job.nodes if observation.job else "",
         "last_step": log.steps.last_step if log else None,
         "planned_steps": run.spec.training.steps,

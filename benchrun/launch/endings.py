@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
+from benchrun.launch.documents import Done
 from benchrun.launch.scheduler import Job, Phase
 
 
@@ -42,14 +43,24 @@ class End:
     ending: Ending
     evidence: tuple[str, ...]
     exit_code: int | None = None
+    final: bool = True
+    """It rests on the scheduler's final state, on the job's own word, or on a refusal; otherwise it is a guess."""
+
+
+UNKNOWN_JOB = "neither queue nor accounting knows the job"
 
 
 def recorded(document: Mapping[str, Any] | None) -> End | None:
-    """The ending that ``ending.json`` holds; None where the file is missing or damaged: then it is asked for anew."""
-    try:
-        return End(Ending(document["ending"]), tuple(document["evidence"]), document["exit_code"]) if document else None
-    except (KeyError, TypeError, ValueError):
+    """The ending that ``ending.json`` holds; None where the file is missing or damaged: then it is asked for anew.
+
+    So is one that was lost: that is a guess, whoever wrote it down.
+    """
+    if document is None:
         return None
+    ending, evidence, code = document.get("ending"), document.get("evidence"), document.get("exit_code")
+    if ending not in _RECORDABLE or not isinstance(evidence, list) or not isinstance(code, int | None):
+        return None
+    return End(Ending(ending), tuple(str(each) for each in evidence), code)
 
 
 # Slurm's final states (man squeue, JOB STATE CODES, 22.05 to 26.05) that say by themselves what happened.
@@ -73,13 +84,21 @@ _SYMPTOMS = (
     ("cuda_oom", Ending.OUT_OF_MEMORY_GPU),
     ("host_oom", Ending.OUT_OF_MEMORY_HOST),
 )
+# What Slurm writes into the log of a job that it ends, where neither queue nor accounting can tell any more.
+_ENDED_BY = (
+    ("time_limit", Ending.TIMEOUT),
+    ("preempted", Ending.PREEMPTED),
+    ("node_failure", Ending.NODE_FAILURE),
+    ("cancelled", Ending.CANCELLED),
+)
+_RECORDABLE = tuple(ending.value for ending in Ending if ending is not Ending.LOST)
 SILENT_S = 600
 """A job that ends by its limit after this long without a line was hung."""
 
 
 def classify(
     job: Job,
-    done: dict[str, Any] | None,
+    done: Done | None,
     *,
     symptoms: Mapping[str, str] = MappingProxyType({}),
     steps_seen: int = 0,
@@ -92,19 +111,26 @@ def classify(
     found in its log with the first line of each, ``quiet_s`` how long the log had been silent when the job ended.
     """
     # The script's own code first: of a job that it ended itself Slurm says 0:0.
-    code = (done or {}).get("exit_code", job.exit_code)
+    code = done["exit_code"] if done else job.exit_code
     evidence = _evidence(job, done, symptoms)
     if steps_planned and 0 < steps_seen < steps_planned:
         evidence.append(f"{steps_seen} of {steps_planned} steps")
     ending = _ending(job, done, symptoms, steps_seen, steps_planned, quiet_s)
     if ending is Ending.HUNG:
         evidence.append(f"no line in its log for the last {quiet_s:.0f} s")
-    return End(ending, tuple(evidence), code)
+    return End(ending, tuple(evidence), code, final=_rests_on_evidence(job, done, ending))
+
+
+def _rests_on_evidence(job: Job, done: Done | None, ending: Ending) -> bool:
+    """Whether the scheduler or the job itself said so. A script that was sent TERM does not know why."""
+    if job.phase is Phase.GONE and done is not None:
+        return not (done.get("signal") and ending is Ending.FAILED)
+    return job.phase is Phase.ENDED
 
 
 def _ending(
     job: Job,
-    done: dict[str, Any] | None,
+    done: Done | None,
     symptoms: Mapping[str, str],
     steps_seen: int,
     steps_planned: int,
@@ -113,24 +139,24 @@ def _ending(
     by_state = _STATES.get(job.state)
     if by_state in (Ending.TIMEOUT, Ending.CANCELLED) and quiet_s >= SILENT_S:
         return Ending.HUNG
-    if by_state is not None and by_state is not Ending.CANCELLED:
+    if by_state is not None:
         return by_state
-    if by_state is Ending.CANCELLED:
-        return Ending.CANCELLED
-    if max(job.restarts, (done or {}).get("restarts", 0)) > 0:
+    if max(job.restarts, done.get("restarts", 0) if done else 0) > 0:
         return Ending.REQUEUED
     if job.phase is Phase.GONE and done is None:
         return Ending.LOST
-    failed = job.state not in ("COMPLETED", "UNKNOWN") or bool((done or {}).get("exit_code"))
+    if job.phase is Phase.GONE and done and done.get("signal"):
+        return next((ending for kind, ending in _ENDED_BY if kind in symptoms), Ending.FAILED)
+    failed = job.state not in ("COMPLETED", "UNKNOWN") or bool(done and done["exit_code"])
     if failed:
         return next((ending for kind, ending in _SYMPTOMS if kind in symptoms), Ending.FAILED)
     return Ending.COMPLETED if steps_seen >= steps_planned else Ending.INCOMPLETE
 
 
-def _evidence(job: Job, done: dict[str, Any] | None, symptoms: Mapping[str, str]) -> list[str]:
+def _evidence(job: Job, done: Done | None, symptoms: Mapping[str, str]) -> list[str]:
     says = []
     if job.phase is Phase.GONE:
-        says.append("neither queue nor accounting knows the job")
+        says.append(UNKNOWN_JOB)
     else:
         says.append(f"scheduler: {job.state}")
     if job.exit_code is not None or job.signal:

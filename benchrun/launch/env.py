@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
-import json
 import os
 import platform
 import subprocess
 from typing import Any
 
 from benchrun import __version__, paths
+from benchrun.launch.documents import as_object, read_object, read_text
 from benchrun.launch.rundir import RunDir
+
+ECHOED_WITHIN = 16 << 20
+"""Bytes of a log in which the worker's own versions are looked for."""
 
 
 def write_env(run: RunDir) -> None:
-    """Write env.json once: this tool's version and commit, the image, and what each node said of itself."""
-    if (run.path / "env.json").exists():
+    """Write env.json: this tool's version and commit, the image, and what each node said of itself.
+
+    Once all nodes are in it, it stays as it is: they may reach a shared file system after the end of the job.
+    """
+    if described(run):
         return
     run.write_json(
         "env.json",
@@ -31,30 +37,27 @@ def write_env(run: RunDir) -> None:
     )
 
 
+def described(run: RunDir) -> bool:
+    """Whether env.json is written and holds every node of the run."""
+    nodes = (run.read_json("env.json") or {}).get("nodes")
+    return isinstance(nodes, list) and len(nodes) >= run.spec.num_nodes
+
+
 def _nodes(run: RunDir) -> list[dict[str, Any]]:
-    found = []
-    for path in sorted((run.path / "probe").glob("*.json")):
-        try:
-            found.append(json.loads(path.read_text()))
-        except json.JSONDecodeError:
-            found.append({"host": path.stem, "error": "the node's own description is not valid JSON"})
-    return found
+    unreadable = "the node's own description is not valid JSON"
+    files = sorted((run.path / "probe").glob("*.json"))
+    return [read_object(path) or {"host": path.stem, "error": unreadable} for path in files]
 
 
 def _worker(run: RunDir) -> dict[str, Any] | None:
     """The versions that the worker echoed at its start (torch, megatron-core, CUDA ...)."""
     prefix = "benchrun config: "
     for log in run.logs:
-        with log.open(errors="replace") as lines:
-            for line in lines:
-                at = line.find(prefix)
-                if at >= 0:
-                    try:
-                        config = json.loads(line[at + len(prefix) :])
-                    except json.JSONDecodeError:
-                        return None
-                    versions = config.get("versions")
-                    return versions if isinstance(versions, dict) else None
+        for line in (read_text(log, ECHOED_WITHIN) or "").splitlines():
+            _, found, config = line.partition(prefix)
+            if found:
+                versions = (as_object(config) or {}).get("versions")
+                return versions if isinstance(versions, dict) else None
     return None
 
 

@@ -74,9 +74,11 @@ def _alias(hosts: Sequence[str], host: str) -> str:
 def _hosts(run: RunDir) -> list[str]:
     """Every machine that the run's files name, those that computed first."""
     env = run.read_json("env.json") or {}
-    nodes = [node.get("host") for node in env.get("nodes", [])]
-    named = [*nodes, *run.telemetry(), (run.done() or {}).get("host"), env.get("submit_host")]
-    return [host for host in dict.fromkeys(named) if host and host != "localhost"]
+    nodes = env["nodes"] if isinstance(env.get("nodes"), list) else []
+    hosts = [node.get("host") for node in nodes if isinstance(node, dict)]
+    done = run.done()
+    named = [*hosts, *run.telemetry(), done["host"] if done else None, env.get("submit_host")]
+    return list(dict.fromkeys(host for host in named if isinstance(host, str) and host not in ("", "localhost")))
 
 
 def _anonymous(document: Any) -> Any:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import calendar
 import contextlib
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchrun.errors import BenchrunError, SchedulerUnavailable
-from benchrun.launch.endings import SILENT_S, recorded
+from benchrun.errors import MachineError, SchedulerUnavailable
+from benchrun.launch.documents import Done, epoch
+from benchrun.launch.endings import SILENT_S, UNKNOWN_JOB, recorded
 from benchrun.launch.env import write_env
 from benchrun.launch.local import Local
 from benchrun.launch.rundir import ENDING, RunDir, create
@@ -19,7 +18,7 @@ from benchrun.launch.slurm import Slurm
 from benchrun.recipe.spec import RunSpec
 
 GRACE_S = 60
-"""A job that nobody knows is lost only after this long: accounting may lag behind the queue."""
+"""A job that nobody knows is called lost only after this long: accounting may lag behind the queue."""
 
 
 @dataclass(frozen=True)
@@ -30,11 +29,13 @@ class Observation:
     job: Job | None
     """None where the scheduler gave no answer, or never had the job."""
     over: bool
-    """The job has ended, one way or another."""
+    """The job has ended, one way or another, or nobody knows it any more."""
     note: str = ""
     """What stands in the way of knowing more."""
     quiet_s: float = 0.0
     """Seconds since the job's last line."""
+    settled: bool = False
+    """The run's files cannot change any more: what they say of its end is final."""
 
 
 def launch(spec: RunSpec, files: Mapping[str, str], root: Path) -> RunDir:
@@ -43,49 +44,74 @@ def launch(spec: RunSpec, files: Mapping[str, str], root: Path) -> RunDir:
     try:
         job = _scheduler(spec).submit(run)
     except SchedulerUnavailable as error:
-        # It may have taken the job all the same: whoever looks next asks for it by name.
+        # It may have taken the job all the same: whoever looks next asks for it by its directory.
         hint = f"the job may have been taken all the same; look in a minute: benchrun status {run.run_id}"
         raise SchedulerUnavailable(error.message, hint=hint) from error
-    except Exception as error:
-        run.append_event("refused", reason=error.message if isinstance(error, BenchrunError) else str(error))
+    except MachineError as error:
+        with contextlib.suppress(OSError):
+            run.append_event("refused", reason=error.message)
         raise
-    run.append_event("submitted", job=job)
+    try:
+        run.append_event("submitted", job=job)
+    except OSError as error:
+        message = f"job {job} of {run.run_id} was taken, but cannot be recorded: {error.strerror}"
+        stop = f"benchrun cancel {run.run_id}" + (f" (or scancel {job})" if job.isdigit() else "")
+        raise MachineError(message, hint=f"benchrun status finds it all the same; stop it with: {stop}") from error
     return run
 
 
 def observe(runs: Sequence[RunDir]) -> list[Observation]:
     """Ask about all ``runs``: one poll for each kind of scheduler."""
     # A run whose ending is written down is asked about no more: schedulers forget.
-    found = {run.run_id: Observation(run, None, over=True) for run in runs if recorded(run.read_json(ENDING))}
-    for kind in {run.spec.cluster.scheduler for run in runs}:
-        group = [run for run in runs if run.spec.cluster.scheduler == kind and run.run_id not in found]
-        if not group:
-            continue
+    found = {run: Observation(run, None, over=True) for run in runs if recorded(run.read_json(ENDING))}
+    for run in runs:
+        if run not in found and (refused := run.last_event("refused")):
+            found[run] = Observation(run, None, over=True, note=refused["reason"], settled=True)
+    left = [run for run in runs if run not in found]
+    for kind in {run.spec.cluster.scheduler for run in left}:
+        group = [run for run in left if run.spec.cluster.scheduler == kind]
         scheduler = _scheduler(group[0].spec)
         try:
-            jobs = {run.run_id: _job_id(run, scheduler) for run in group}
-            polled = scheduler.poll([job for job in jobs.values() if job is not None])
-        except SchedulerUnavailable as error:
+            jobs = scheduler.poll(group)
+        except MachineError as error:
             note = f"the scheduler does not answer: {error.message}"
-            found |= {run.run_id: Observation(run, None, over=False, note=note) for run in group}
+            found |= {run: Observation(run, None, over=False, note=note) for run in group}
             continue
         for run in group:
-            job = jobs[run.run_id]
-            found[run.run_id] = _observation(run, polled[job] if job is not None else None)
-    return [found[run.run_id] for run in runs]
+            found[run] = _observation(run, jobs.get(run), scheduler.lag_s)
+    return [found[run] for run in runs]
 
 
 def cancel(run: RunDir) -> bool:
-    """Ask the scheduler to stop the job; whether there was one that had not ended."""
-    if recorded(run.read_json(ENDING)):
-        return False
+    """Ask the scheduler to stop the job; whether there was one that had not ended.
+
+    MachineError where nobody can say whether there is one.
+    """
+    ended = recorded(run.read_json(ENDING)) is not None or run.last_event("refused") is not None
     scheduler = _scheduler(run.spec)
-    job = _job_id(run, scheduler)
-    if job is None:
+    try:
+        job = scheduler.poll([run]).get(run)
+    except MachineError:
+        if ended:
+            return False
+        raise
+    if job is None or job.phase is Phase.ENDED:
         return False
-    scheduler.cancel(job)
-    run.append_event("cancel_asked", job=job)
+    if job.phase is Phase.GONE:
+        if ended or done_of(run, job) is not None:
+            return False
+        hint = f"if it runs all the same: scancel {job.id}" if job.id.isdigit() else None
+        raise MachineError(f"job {job.id}: {job.unsure or UNKNOWN_JOB}", hint=hint, where=run.run_id)
+    scheduler.cancel(job.id)
+    with contextlib.suppress(OSError):
+        run.append_event("cancel_asked", job=job.id)
     return True
+
+
+def done_of(run: RunDir, job: Job) -> Done | None:
+    """done.json, where it is this job's. A job of this machine is known by its directory."""
+    done = run.done()
+    return done if done and (done["job_id"] == job.id or not job.id.isdigit()) else None
 
 
 def backoff(polls: int) -> float:
@@ -98,48 +124,35 @@ def _scheduler(spec: RunSpec) -> Scheduler:
     return Slurm() if spec.cluster.scheduler == "slurm" else Local()
 
 
-def _job_id(run: RunDir, scheduler: Scheduler) -> str | None:
-    """The id from the events; where the launcher died before it wrote one, the scheduler is asked by name."""
-    event = run.last_event("submitted")
-    if event:
-        return str(event["job"])
-    if run.last_event("refused"):
-        return None
-    job = scheduler.find(run)
-    if job is not None:
-        run.append_event("submitted", job=job, found_by="name")
-    return job
-
-
-def _observation(run: RunDir, job: Job | None) -> Observation:
+def _observation(run: RunDir, job: Job | None, lag_s: float) -> Observation:
+    clock = run.clock()
     if job is None:
-        refused = run.last_event("refused")
-        if refused:
-            return Observation(run, None, over=True, note=str(refused["reason"]))
-        over = _age_s(run.path / "events.jsonl") > GRACE_S
-        return Observation(run, None, over=over, note="the scheduler never took a job of this name")
+        created = epoch(run.last_event("created"))
+        over = clock is not None and created is not None and clock - created > GRACE_S
+        return Observation(run, None, over=over, note="the scheduler knows no job of this directory")
     _note_change(run, job)
+    settled = _unchanged_s(run, clock) >= lag_s
     if job.phase is Phase.ENDED:
-        # The last lines and done.json may reach a shared file system after the scheduler's word.
         _note_env(run)
-        return Observation(run, job, over=True, quiet_s=_quiet_s(run, job.ended_at))
+        return Observation(run, job, over=True, quiet_s=_quiet_s(run, _ended_at(run, job)), settled=settled)
     if job.phase is Phase.GONE:
-        known = run.done() is not None
-        waited = known or _waited_s(run) > GRACE_S
-        note = "" if known else "neither queue nor accounting knows the job"
-        if waited:
+        if done_of(run, job) is not None:
             _note_env(run)
-        return Observation(run, job, over=waited, note=note)
-    quiet_s = _quiet_s(run, time.time())
+            return Observation(run, job, over=True, settled=settled)
+        over = not job.unsure and _unchanged_s(run, clock) > GRACE_S
+        return Observation(run, job, over=over, note=job.unsure or UNKNOWN_JOB)
+    quiet_s = _quiet_s(run, clock)
     note = f"its log has been silent for {quiet_s:.0f} s" if quiet_s > SILENT_S else job.reason
     return Observation(run, job, over=False, note=note, quiet_s=quiet_s)
 
 
 def _note_change(run: RunDir, job: Job) -> None:
-    """Write an event when the scheduler's word is a new one. A disk that is full or read-only hides no run."""
-    last = run.last_event("state")
-    if last is None or last["state"] != job.state:
-        with contextlib.suppress(OSError):
+    """Record the job, and each new state of it. A disk that is full or read-only hides no run."""
+    with contextlib.suppress(OSError):
+        if run.job_id != job.id:
+            run.append_event("submitted", job=job.id, found_by="work directory")
+        last = run.last_event("state")
+        if last is None or last["state"] != job.state:
             run.append_event("state", state=job.state, phase=job.phase.value, reason=job.reason, nodes=job.nodes)
 
 
@@ -148,20 +161,32 @@ def _note_env(run: RunDir) -> None:
         write_env(run)
 
 
-def _waited_s(run: RunDir) -> float:
-    """Seconds since the job was first found gone."""
-    last = run.last_event("state")
-    if last is None or last["phase"] != Phase.GONE.value:
-        return 0.0
-    return time.time() - calendar.timegm(time.strptime(last["time"], "%Y-%m-%dT%H:%M:%SZ"))
+def _unchanged_s(run: RunDir, clock: float | None) -> float:
+    """Seconds since the job's state and its log changed; -1 where nobody can say."""
+    state = epoch(run.last_event("state"))
+    if clock is None or state is None:
+        return -1.0
+    return clock - max(state, *_written(run))
+
+
+def _written(run: RunDir) -> list[float]:
+    """When each log was written last, in seconds since the epoch, by the file system's clock."""
+    times = [0.0]
+    for log in run.logs:
+        with contextlib.suppress(OSError):
+            times.append(log.stat().st_mtime)
+    return times
+
+
+def _ended_at(run: RunDir, job: Job) -> float | None:
+    """When the job ended: by the clock of its files where it left done.json, else by the scheduler's."""
+    if done_of(run, job) is not None:
+        with contextlib.suppress(OSError):
+            return (run.path / "done.json").stat().st_mtime
+    return job.ended_at
 
 
 def _quiet_s(run: RunDir, until: float | None) -> float:
     """Seconds from the job's last line until then; 0 where nobody knows."""
-    if until is None or not run.logs:
-        return 0.0
-    return max(until - max(path.stat().st_mtime for path in run.logs), 0.0)
-
-
-def _age_s(path: Path) -> float:
-    return time.time() - path.stat().st_mtime if path.exists() else 0.0
+    last = max(_written(run))
+    return max(until - last, 0.0) if until and last else 0.0

@@ -35,6 +35,8 @@ TIMEOUT_CODE = 124
 class Local:
     """Jobs are known by their run directory."""
 
+    lag_s = 0.0
+
     def submit(self, run: RunDir) -> str:
         for tool in ("bash", "flock", "timeout"):
             if shutil.which(tool) is None:
@@ -53,8 +55,8 @@ class Local:
         (run.path / PID).write_text(f"{process.pid} {_start_time(process.pid)}\n")
         return str(run.path)
 
-    def poll(self, jobs: Sequence[str]) -> dict[str, Job]:
-        return {job: _job(Path(job)) for job in jobs}
+    def poll(self, runs: Sequence[RunDir]) -> dict[RunDir, Job]:
+        return {run: _job(run.path) for run in runs if run.job_id or (run.path / PID).exists()}
 
     def cancel(self, job: str) -> None:
         path = Path(job)
@@ -68,9 +70,6 @@ class Local:
                 _kill(process, number)
             if _gone(family, seconds_left=5):
                 return
-
-    def find(self, run: RunDir) -> str | None:
-        return str(run.path) if (run.path / PID).exists() else None
 
 
 def seconds(limit: str) -> int:

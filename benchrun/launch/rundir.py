@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
+import errno
 import functools
 import json
 import lzma
 import os
 import re
+import secrets
 import shutil
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
@@ -19,6 +22,7 @@ from pydantic import ValidationError
 
 from benchrun import paths
 from benchrun.errors import UserError
+from benchrun.launch.documents import Done, as_done, as_event, read_object, read_text
 from benchrun.recipe.spec import RunSpec
 
 STDOUT, STDERR = "stdout.log", "stderr.log"
@@ -46,67 +50,124 @@ class RunDir:
     def spec(self) -> RunSpec:
         """What was launched."""
         path = self.path / "spec.json"
+        if not path.is_file():
+            raise UserError("is no file", where=str(path), hint=f"move {self.path} away")
         try:
             return RunSpec.read(path)
         except ValidationError as error:
             hint = f"it was written by another version, or changed by hand; move {self.path} away"
             raise UserError(f"not a RunSpec: {error.errors()[0]['msg']}", where=str(path), hint=hint) from None
+        except (OSError, ValueError, RecursionError) as error:
+            raise UserError(f"cannot be read: {error}", where=str(path), hint=f"move {self.path} away") from None
+
+    @property
+    def owner(self) -> int | None:
+        """The user id of the directory's owner; None where the directory has vanished."""
+        try:
+            return self.path.stat().st_uid
+        except OSError:
+            return None
 
     @property
     def writable(self) -> bool:
-        """Whether files can be added: a colleague's run, or one on a file system mounted read-only, is only read."""
-        return os.access(self.path, os.W_OK)
+        """Whether files can be added: another user's run, or one on a file system mounted read-only, is only read."""
+        return self.owner == os.geteuid() and os.access(self.path, os.W_OK)
 
     @property
     def logs(self) -> tuple[Path, ...]:
         """The job's stdout and stderr, those that exist; compressed in a run that was kept."""
         names = [name + packed for name in (STDOUT, STDERR) for packed in ("", XZ)]
-        return tuple(path for name in names if (path := self.path / name).exists())
+        return tuple(path for name in names if (path := self.path / name).is_file())
 
     def telemetry(self) -> dict[str, str]:
         """What each node sampled of its GPUs, by host."""
         files = sorted((self.path / TELEMETRY).glob("*.csv*"))
         return {file.name.partition(".csv")[0]: unpacked(file).decode(errors="replace") for file in files}
 
-    def done(self) -> dict[str, Any] | None:
+    def done(self) -> Done | None:
         """What the job's EXIT trap wrote, if it ran."""
-        return self.read_json("done.json")
+        return as_done(self.read_json("done.json"))
 
     def events(self) -> list[dict[str, Any]]:
-        """All events, oldest first. A line cut by a full disk is left out."""
-        try:
-            lines = (self.path / "events.jsonl").read_text(errors="replace").splitlines()
-        except FileNotFoundError:
-            return []
-        return [event for line in lines if (event := _event(line)) is not None]
+        """All events, oldest first. A line cut by a full disk, or without its fields, is left out."""
+        lines = (read_text(self.path / "events.jsonl") or "").splitlines()
+        return [event for line in lines if (event := as_event(line)) is not None]
 
     def last_event(self, kind: str) -> dict[str, Any] | None:
         """The newest event of one kind."""
         return next((event for event in reversed(self.events()) if event["event"] == kind), None)
 
+    @property
+    def job_id(self) -> str | None:
+        """The id that the scheduler gave, once it is recorded."""
+        event = self.last_event("submitted")
+        return event["job"] if event else None
+
     def append_event(self, kind: str, **facts: Any) -> None:
-        """Add an event; whole lines only, so that two processes may write at once."""
-        line = json.dumps({"time": now(), "event": kind, **facts}) + "\n"
-        descriptor = os.open(self.path / "events.jsonl", os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+        """Add an event with the file system's time; whole lines only, so that two processes may write at once."""
+        with self._events() as file:
+            size = os.fstat(file).st_size
+            cut = size > 0 and os.pread(file, 1, size - 1) != b"\n"  # a full disk took half of the last line
+            line = json.dumps({"time": _utc(_touched(file)), "event": kind, **facts}) + "\n"
+            data = (b"\n" if cut else b"") + line.encode()
+            if os.write(file, data) < len(data):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self.path / "events.jsonl"))
+            os.fsync(file)
+
+    def clock(self) -> float | None:
+        """Seconds since the epoch by the clock that stamps this run's files; None where it cannot be asked.
+
+        Hosts and file servers may be minutes apart, so ages are measured with this one alone.
+        """
         try:
-            os.write(descriptor, line.encode())
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+            with self._events() as file:
+                return _touched(file)
+        except OSError:
+            return None
 
     def read_json(self, name: str) -> dict[str, Any] | None:
         """The object in a JSON file, or None where there is none (yet), or only the half of one."""
-        try:
-            document = json.loads((self.path / name).read_text())
-        except (FileNotFoundError, ValueError):
-            return None
-        return document if isinstance(document, dict) else None
+        return read_object(self.path / name)
 
     def write_json(self, name: str, document: Mapping[str, Any]) -> None:
         """Write a JSON file so that a reader sees the old one or the new one, never half of it."""
-        temporary = self.path / f".{name}.{os.getpid()}"
-        temporary.write_text(json.dumps(document, indent=2) + "\n")
-        temporary.replace(self.path / name)
+        self.write_text(name, json.dumps(document, indent=2) + "\n")
+
+    def write_text(self, name: str, text: str) -> None:
+        """Write a file of this run, whole or not at all; a link of that name is replaced, never followed."""
+        temporary = f".{name}.{secrets.token_hex(4)}"
+        with self._folder() as folder:
+            file = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o666, dir_fd=folder)
+            try:
+                with os.fdopen(file, "w") as stream:
+                    stream.write(text)
+                os.replace(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
+            except BaseException:
+                with contextlib.suppress(OSError):
+                    os.unlink(temporary, dir_fd=folder)
+                raise
+
+    @contextlib.contextmanager
+    def _events(self) -> Iterator[int]:
+        """events.jsonl, open for adding; OSError where it is a link or no file at all."""
+        flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK
+        with self._folder() as folder:
+            file = os.open("events.jsonl", flags, 0o644, dir_fd=folder)
+            try:
+                yield file
+            finally:
+                os.close(file)
+
+    @contextlib.contextmanager
+    def _folder(self) -> Iterator[int]:
+        """This directory, open; PermissionError where it is another user's: root must not write there either."""
+        folder = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+        try:
+            if os.fstat(folder).st_uid != os.geteuid():
+                raise PermissionError(errno.EPERM, "the run is another user's", str(self.path))
+            yield folder
+        finally:
+            os.close(folder)
 
 
 def unpacked(file: Path) -> bytes:
@@ -117,9 +178,14 @@ def unpacked(file: Path) -> bytes:
         raise UserError(f"cannot be unpacked: {error}", where=str(file)) from error
 
 
-def now() -> str:
-    """The time in UTC, to the second."""
-    return datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+def _touched(file: int) -> float:
+    """The time that the file system gives an open file now, in seconds since the epoch."""
+    os.utime(file)
+    return os.fstat(file).st_mtime
+
+
+def _utc(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def create(root: Path, spec: RunSpec, files: Mapping[str, str]) -> RunDir:
@@ -199,11 +265,3 @@ def _make(root: Path, name: str) -> Path:
 def _stamp(run: RunDir) -> str:
     match = re.search(r"\d{8}T\d{6}Z", run.run_id)
     return match[0] if match else ""
-
-
-def _event(line: str) -> dict[str, Any] | None:
-    try:
-        event = json.loads(line)
-    except json.JSONDecodeError:
-        return None
-    return event if isinstance(event, dict) and "event" in event else None

@@ -1,4 +1,4 @@
-"""What launching needs from a scheduler: four calls, the same for Slurm and for one machine."""
+"""What launching needs from a scheduler: three calls, the same for Slurm and for one machine."""
 
 from __future__ import annotations
 
@@ -34,20 +34,29 @@ class Job:
     nodes: str = ""
     restarts: int = 0
     ended_at: float | None = None
-    """Seconds since the epoch, where the scheduler says."""
+    """Seconds since the epoch by the scheduler's clock, where it says."""
+    unsure: str = ""
+    """Of a job that is gone: who could not be asked. Then it is no evidence that nobody knows the job."""
 
 
 class Scheduler(Protocol):
     """A place that runs jobs."""
 
-    def submit(self, run: RunDir) -> str:
-        """Start ``job.sh`` of ``run`` in its directory; the job's id. MachineError where it is refused."""
+    lag_s: float
+    """How long after a job's end its files may still change as they are seen from here."""
 
-    def poll(self, jobs: Sequence[str]) -> dict[str, Job]:
-        """Every job asked for. SchedulerUnavailable where there is no answer: that says nothing of the jobs."""
+    def submit(self, run: RunDir) -> str:
+        """Start ``job.sh`` of ``run`` in its directory; the job's id.
+
+        MachineError where the job was refused; SchedulerUnavailable where it may have been taken all the same.
+        """
+
+    def poll(self, runs: Sequence[RunDir]) -> dict[RunDir, Job]:
+        """The job of each run that has one, by the recorded id or, without it, by the run's directory and owner.
+
+        A job of that id in another directory is not the run's. SchedulerUnavailable where there is no answer: that
+        says nothing of the jobs.
+        """
 
     def cancel(self, job: str) -> None:
-        """Stop a job; a job that has ended already is no error."""
-
-    def find(self, run: RunDir) -> str | None:
-        """The job of a run whose launcher died before it wrote down the id."""
+        """Stop a job that ``poll`` gave; a job that has ended already is no error."""

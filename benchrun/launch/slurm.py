@@ -1,133 +1,161 @@
-"""Slurm, through its own commands. Polling is one squeue for all jobs, then one sacct for those that left it.
-
-Named fields in parsable form, because ``--json`` changes its shape between versions. Tried on 22.05.
-"""
+"""Slurm, through its own commands. Polling is one squeue for all jobs, then sacct for those that left it."""
 
 from __future__ import annotations
 
 import os
-import re
 import subprocess
-import time
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
 
 from benchrun.errors import MachineError, SchedulerUnavailable
 from benchrun.launch.rundir import RunDir
 from benchrun.launch.scheduler import Job, Phase
+from benchrun.launch.slurm_text import (
+    SACCT_FIELDS,
+    SQUEUE_FORMAT,
+    Row,
+    refused,
+    sacct_rows,
+    squeue_rows,
+    submitted,
+)
 
 TIMEOUT_S = 30
-_PENDING = frozenset({"PENDING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "SPECIAL_EXIT", "RESV_DEL_HOLD"})
-_ENDED = (
-    *("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "DEADLINE", "OUT_OF_MEMORY", "NODE_FAIL", "BOOT_FAIL"),
-    *("PREEMPTED", "REVOKED", "LAUNCH_FAILED", "RECONFIG_FAIL"),
-)
+ACCOUNTING_TIMEOUT_S = 10
+"""Accounting only adds to what the queue and done.json say, so it is not waited for longer."""
 _OPTIONS = ("SBATCH_", "SLURM_", "SALLOC_", "SRUN_", "SQUEUE_", "SACCT_", "SCANCEL_")
-_SQUEUE = "%i|%T|%r|%N"
-_SACCT = "JobID,State,ExitCode,NodeList,Reason,End,Restarts"
+_NO_ACCOUNTING = "accounting storage is disabled"
 
 
 class Slurm:
     """The cluster that this machine submits to."""
 
+    lag_s = 60.0
+    """NFS clients may keep what they know of a file for a minute (acregmax, acdirmax)."""
+
+    def __init__(self) -> None:
+        self._unsure = ""
+        """Why accounting gave no answer. It is asked no more then: a hung one is waited for once."""
+
     def submit(self, run: RunDir) -> str:
         result = _call(["sbatch", "--parsable", f"--chdir={run.path}", f"--job-name={run.run_id}", "job.sh"], run.path)
         if result.returncode != 0:
-            if _no_answer(result.stderr):
-                raise SchedulerUnavailable(_text(result))
-            raise MachineError(f"sbatch refused the job: {_text(result)}", hint=f"the script: {run.path}/job.sh")
-        return result.stdout.strip().split(";")[0]
+            if refused(result.stderr):
+                raise MachineError(f"sbatch refused the job: {_text(result)}", hint=f"the script: {run.path}/job.sh")
+            raise SchedulerUnavailable(_text(result))
+        job = submitted(result.stdout)
+        if job is None:
+            raise SchedulerUnavailable(f"sbatch gave no job id: {_text(result)}")
+        return job
 
-    def poll(self, jobs: Sequence[str]) -> dict[str, Job]:
-        if not jobs:
-            return {}
-        queued = self._squeue(jobs)
+    def poll(self, runs: Sequence[RunDir]) -> dict[RunDir, Job]:
+        queued = self._queued(runs) if runs else {}
         # squeue still lists jobs for a while after their end, but only sacct knows their exit codes.
-        left = [job for job in jobs if job not in queued or queued[job].phase is Phase.ENDED]
-        remembered = self._sacct(left) if left else {}
-        gone = {job: Job(job, Phase.GONE, "UNKNOWN") for job in left}
-        return {**gone, **queued, **remembered}
+        left = [run for run in runs if run not in queued or queued[run].phase is Phase.ENDED]
+        remembered = self._remembered(left)
+        found = {}
+        for run in runs:
+            job, row = queued.get(run), remembered.get(run)
+            if row is not None and row.phase is Phase.ENDED:
+                job = row
+            elif row is not None and job is None and not (row.phase is Phase.RUNNING and _wrote_done(run, row.id)):
+                job = replace(row, reason="accounting lists the job, the queue does not")
+            job = job or self._gone(run)
+            if job is not None:
+                found[run] = job
+        return found
 
     def cancel(self, job: str) -> None:
         result = _call(["scancel", job])
         if result.returncode != 0 and "Invalid job id" not in result.stderr:
             raise SchedulerUnavailable(_text(result))
 
-    def find(self, run: RunDir) -> str | None:
-        name = f"--name={run.run_id}"
-        queued = _call(["squeue", "--noheader", "--format=%i", "--states=all", name])
-        if queued.returncode != 0:
-            raise SchedulerUnavailable(_text(queued))
-        if ids := queued.stdout.split():
-            return ids[-1]
-        past = _call(["sacct", "-X", "--noheader", "--parsable2", "--format=JobID", "--starttime=now-7days", name])
-        ids = past.stdout.split() if past.returncode == 0 else []
-        if not ids and (done := run.done()):
-            ids = [str(done["job_id"])]  # no accounting, and the queue has forgotten it: the job itself knows
-        return ids[-1] if ids else None
+    def _gone(self, run: RunDir) -> Job | None:
+        """The job that neither queue nor accounting knows; without a recorded id the job's own file may have one."""
+        done = run.done()
+        job = run.job_id or (done["job_id"] if done else None)
+        return Job(job, Phase.GONE, "UNKNOWN", unsure=self._unsure) if job else None
 
-    def _squeue(self, jobs: Sequence[str]) -> dict[str, Job]:
+    def _queued(self, runs: Sequence[RunDir]) -> dict[RunDir, Job]:
         """Jobs that are in the queue. One forgotten id makes squeue refuse the whole list: then all jobs are listed."""
-        base = ["squeue", "--noheader", "--states=all", f"--format={_SQUEUE}"]
-        result = _call([*base, f"--jobs={','.join(jobs)}"])
-        if result.returncode != 0 and "Invalid job id" in result.stderr:
-            result = _call([*base, f"--user={os.getuid()}"])
+        base = ["squeue", "--noheader", "--all", "--states=all", f"--format={SQUEUE_FORMAT}"]
+        ids = [run.job_id for run in runs if run.job_id]
+        if len(ids) == len(runs):
+            result = _call([*base, f"--jobs={','.join(ids)}"])
+            rows = list(squeue_rows(result.stdout))
+            found = _own(runs, rows)
+            # A row that is no run's: that id is another's job now, and the run's may be in the queue under a new one.
+            if result.returncode == 0 and len(found) == len(rows):
+                return found
+            if result.returncode != 0 and "Invalid job id" not in result.stderr:
+                raise SchedulerUnavailable(_text(result))
+        result = _call(base)
         if result.returncode != 0:
             raise SchedulerUnavailable(_text(result))
-        found = dict(_squeue_job(line) for line in result.stdout.splitlines() if line.count("|") >= 3)
-        return {job: found[job] for job in jobs if job in found}
+        return _own(runs, squeue_rows(result.stdout))
 
-    def _sacct(self, jobs: Sequence[str]) -> dict[str, Job]:
-        """Jobs whose end accounting remembers; none where there is no accounting or it is down.
+    def _remembered(self, runs: Sequence[RunDir]) -> dict[RunDir, Job]:
+        """Jobs that accounting remembers; none where there is no accounting or it is down."""
+        ids = [run.job_id for run in runs if run.job_id]
+        found = _own(runs, self._sacct(f"--jobs={','.join(ids)}")) if ids else {}
+        # The name narrows the search; the directory and the owner decide.
+        if names := [run.run_id for run in runs if run not in found]:
+            found |= _own(runs, self._sacct("--starttime=now-30days", f"--name={','.join(names)}"))
+        return found
 
-        Only ends count: of a job that the queue dropped and accounting still calls running, the end was never recorded.
-        """
-        command = ["sacct", "-X", "--noheader", "--parsable2", f"--format={_SACCT}", f"--jobs={','.join(jobs)}"]
-        result = _call(command)
-        if result.returncode != 0 and "Restarts" in result.stderr:  # a field that older versions lack
-            command[4] = f"--format={_SACCT.removesuffix(',Restarts')}"
-            result = _call(command)
-        rows = dict(_sacct_jobs(result.stdout.splitlines())) if result.returncode == 0 else {}
-        return {job: row for job, row in rows.items() if row.phase is Phase.ENDED}
-
-
-def phase_of(state: str) -> Phase:
-    """The phase of a Slurm state; a word that no manual lists counts as running until the queue drops the job."""
-    word = state.split()[0].rstrip("+") if state else ""
-    if word in _PENDING:
-        return Phase.PENDING
-    # sacct cuts a word that is too long for its column: "OUT_OF_ME+".
-    return Phase.ENDED if word and any(known.startswith(word) for known in _ENDED) else Phase.RUNNING
-
-
-def _squeue_job(line: str) -> tuple[str, Job]:
-    job, state, reason, nodes = line.split("|", 3)
-    return job, Job(job, phase_of(state), state, reason="" if reason == "None" else reason, nodes=nodes)
-
-
-def _sacct_jobs(lines: Iterable[str]) -> Iterable[tuple[str, Job]]:
-    """sacct's rows; the last row of a job is its newest life."""
-    for line in lines:
-        fields = line.split("|")
-        if len(fields) < 6:
-            continue
-        job, state, code, nodes, reason, end = fields[:6]
-        restarts = int(fields[6]) if len(fields) > 6 and fields[6].isdigit() else 0
-        exit_code, signal = (int(part) for part in code.split(":")) if re.fullmatch(r"\d+:\d+", code) else (None, None)
-        says = "" if reason in ("None", "") else reason
-        if "by" in state:  # "CANCELLED by 0": the word is the state, the rest says who
-            says = state
-        yield job, Job(job, phase_of(state), state.split()[0], exit_code, signal, says, nodes, restarts, _epoch(end))
+    def _sacct(self, *which: str) -> list[Row]:
+        if self._unsure:
+            return []
+        for restarts in (True, False):  # older versions lack the field
+            fields = [*SACCT_FIELDS, *(["Restarts"] if restarts else []), "WorkDir"]
+            command = ["sacct", "-X", "--duplicates", "--noheader", "--parsable2", f"--format={','.join(fields)}"]
+            try:
+                result = _call([*command, *which], timeout_s=ACCOUNTING_TIMEOUT_S)
+            except SchedulerUnavailable as error:
+                self._unsure = error.message
+                return []
+            except MachineError:  # no sacct here: as without accounting
+                return []
+            if result.returncode == 0:
+                return list(sacct_rows(result.stdout, restarts))
+            if "Restarts" not in result.stderr:
+                break
+        self._unsure = "" if _NO_ACCOUNTING in result.stderr else _text(result)
+        return []
 
 
-def _epoch(text: str) -> float | None:
-    """Slurm's local time; ``Unknown`` while there is none."""
+def _own(runs: Iterable[RunDir], rows: Iterable[Row]) -> dict[RunDir, Job]:
+    """The job of each run among ``rows``: its recorded id in its directory, else its owner's newest job there."""
+    listed = list(rows)
+    found = {}
+    for run in runs:
+        here = [row for row in listed if _same_directory(row.work_dir, run.path)]
+        own = [row for row in here if row.job.id == run.job_id]
+        own = own or sorted((row for row in here if row.uid == run.owner), key=lambda row: int(row.job.id))
+        if own:
+            found[run] = own[-1].job
+    return found
+
+
+def _same_directory(work_dir: str, path: Path) -> bool:
+    if work_dir == str(path):
+        return True
+    # One directory may have two names: a link, or a second mount.
     try:
-        return time.mktime(time.strptime(text, "%Y-%m-%dT%H:%M:%S"))
-    except ValueError:
-        return None
+        return Path(work_dir).name == path.name and Path(work_dir).samefile(path)
+    except (OSError, ValueError):
+        return False
 
 
-def _call(command: Sequence[str], cwd: os.PathLike[str] | None = None) -> subprocess.CompletedProcess[str]:
+def _wrote_done(run: RunDir, job: str) -> bool:
+    done = run.done()
+    return done is not None and done["job_id"] == job
+
+
+def _call(
+    command: Sequence[str], cwd: os.PathLike[str] | None = None, timeout_s: float = TIMEOUT_S
+) -> subprocess.CompletedProcess[str]:
     """Run one Slurm command.
 
     Options that the shell holds for another job (SBATCH_*, SLURM_JOB_*) or that filter what is listed (SQUEUE_USERS)
@@ -136,19 +164,26 @@ def _call(command: Sequence[str], cwd: os.PathLike[str] | None = None) -> subpro
     keep = {"SLURM_CONF", "SLURM_CONF_SERVER", "SLURM_CLUSTERS"}
     env = {name: value for name, value in os.environ.items() if name in keep or not name.startswith(_OPTIONS)}
     try:
-        return subprocess.run(command, cwd=cwd, env=env, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
+        return subprocess.run(
+            command,
+            cwd=cwd,
+            env=env,
+            capture_output=True,
+            encoding="utf-8",
+            errors="replace",
+            timeout=timeout_s,
+            check=False,
+        )
     except FileNotFoundError:
         raise MachineError(
             f"{command[0]} is not on this machine",
             hint="submit from a login node, or use --cluster local",
         ) from None
+    except OSError as error:
+        raise MachineError(f"{command[0]} cannot be run: {error.strerror}") from error
     except subprocess.TimeoutExpired:
-        raise SchedulerUnavailable(f"{command[0]} gave no answer in {TIMEOUT_S} s") from None
-
-
-def _no_answer(stderr: str) -> bool:
-    return any(words in stderr for words in ("Unable to contact slurm controller", "Socket timed out", "timed out"))
+        raise SchedulerUnavailable(f"{command[0]} gave no answer in {timeout_s:g} s") from None
 
 
 def _text(result: subprocess.CompletedProcess[str]) -> str:
-    return " ".join((result.stderr or result.stdout).split()) or f"exit code {result.returncode}"
+    return " ".join((result.stderr or result.stdout).split())[:500] or f"exit code {result.returncode}"

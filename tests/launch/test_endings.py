@@ -11,7 +11,7 @@ from benchrun.launch.endings import SILENT_S, Ending, classify
 from benchrun.launch.launcher import Observation
 from benchrun.launch.rundir import create
 from benchrun.launch.scheduler import Job, Phase
-from benchrun.launch.slurm import phase_of
+from benchrun.launch.slurm_text import phase_of
 from benchrun.recipe.resolve import resolve
 from benchrun.recipe.select import Request
 from benchrun.render import render

@@ -15,6 +15,7 @@ from benchrun.launch.launcher import observe
 from benchrun.launch.rundir import create
 from benchrun.launch.scheduler import Phase
 from benchrun.launch.slurm import Slurm
+from benchrun.launch.slurm_text import sacct_rows
 from benchrun.recipe.resolve import resolve
 from benchrun.recipe.select import Request
 from benchrun.render import render
@@ -23,29 +24,6 @@ from benchrun.render import render
 def script(path, text):
     path.write_text(f"#!/bin/sh\n{text}")
     path.chmod(0o755)
-
-
-@pytest.fixture
-def says(tmp_path, monkeypatch):
-    """Give Slurm's commands a text to print, and an exit code."""
-    folder = tmp_path / "bin"
-    folder.mkdir()
-    monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
-
-    def put(command, *lines, code=0):
-        text = "".join(f"printf '%s\\n' '{line}' >&{2 if code else 1}\n" for line in lines)
-        script(folder / command, f"{text}exit {code}\n")
-
-    put("squeue")
-    put("sacct")
-    return put
-
-
-@pytest.fixture
-def run(tmp_path):
-    """A run whose launcher died before it wrote down the job's id."""
-    spec = resolve(Request("tiny-llama", "CPU", "fp32", 1, None, "slurm-cpu", ()))
-    return create(tmp_path / "runs", spec, {"spec.json": spec.model_dump_json()})
 
 
 def test_the_first_node_of_a_long_list_is_found(tmp_path, monkeypatch):
@@ -66,64 +44,88 @@ def test_srun_is_told_the_cpus_of_a_rank_as_sbatch_is():
     assert "--cpu-bind=cores" in lines[1]
 
 
-def poll(job="7"):
-    return Slurm().poll([job])[job]
+def poll(run):
+    return Slurm().poll([run])[run]
 
 
-def test_squeue_says_where_and_why(says):
-    says("squeue", "7|PENDING|Resources|", "8|RUNNING|None|n[1-2]")
-    jobs = Slurm().poll(["7", "8"])
-    assert (jobs["7"].phase, jobs["7"].reason) == (Phase.PENDING, "Resources")
-    assert (jobs["8"].phase, jobs["8"].reason, jobs["8"].nodes) == (Phase.RUNNING, "", "n[1-2]")
+def test_squeue_says_where_and_why(slurm, make):
+    first, second = make("7"), make("8")
+    slurm.queue(first, "7", state="PENDING", why="Resources", nodes="")
+    slurm.queue(second, "8", nodes="n[1-2]")
+    jobs = Slurm().poll([first, second])
+    assert (jobs[first].phase, jobs[first].reason) == (Phase.PENDING, "Resources")
+    assert (jobs[second].phase, jobs[second].reason, jobs[second].nodes) == (Phase.RUNNING, "", "n[1-2]")
 
 
-def test_sacct_gives_the_exit_code_of_a_job_that_squeue_still_lists(says):
-    says("squeue", "7|FAILED|NonZeroExitCode|n1")
-    says("sacct", "7|FAILED|3:0|n1|None|2026-01-01T10:00:00|0")
-    assert (poll().phase, poll().exit_code) == (Phase.ENDED, 3)
+def test_sacct_gives_the_exit_code_of_a_job_that_squeue_still_lists(slurm, make):
+    run = make()
+    slurm.queue(run, state="FAILED", why="NonZeroExitCode")
+    slurm.account(run, state="FAILED", code="3:0")
+    assert (poll(run).phase, poll(run).exit_code) == (Phase.ENDED, 3)
 
 
-def test_sacct_counts_the_lives_of_a_job_and_says_when_it_ended(says):
-    says("sacct", "7|CANCELLED by 1000|0:15|n1|None|2026-01-01T10:00:00|2")
-    assert (poll().state, poll().reason, poll().signal) == ("CANCELLED", "CANCELLED by 1000", 15)
-    assert poll().restarts == 2
-    assert time.localtime(poll().ended_at)[:4] == (2026, 1, 1, 10)
+def test_sacct_says_who_ended_a_job_and_when(slurm, make):
+    run = make()
+    slurm.account(run, state="CANCELLED by 1000", code="0:15", end="2026-01-01T10:00:00")
+    assert (poll(run).state, poll(run).reason, poll(run).signal) == ("CANCELLED", "CANCELLED by 1000", 15)
+    assert time.localtime(poll(run).ended_at)[:4] == (2026, 1, 1, 10)
 
 
-def test_a_state_that_no_manual_lists_is_no_end_while_the_job_is_queued(says):
-    says("squeue", "7|DANCING|None|n1")
-    assert (poll().phase, poll().state) == (Phase.RUNNING, "DANCING")
+def test_sacct_counts_the_lives_of_a_job():
+    (row,) = sacct_rows("7|COMPLETED|0:0|n1|None|2026-01-01T10:00:00|0|2|/runs/a|b\n", restarts=True)
+    assert (row.job.restarts, row.work_dir) == (2, "/runs/a|b")
 
 
-@pytest.mark.parametrize("state", ["RUNNING", "PENDING", "DANCING"])
-def test_a_job_that_the_queue_dropped_is_not_running_whatever_accounting_says(says, state):
-    says("sacct", f"7|{state}|0:0|n1|None|2026-01-01T10:00:00|0")
-    assert poll().phase is Phase.GONE
+def test_a_state_that_no_manual_lists_is_no_end_while_the_job_is_queued(slurm, make):
+    run = make()
+    slurm.queue(run, state="DANCING")
+    assert (poll(run).phase, poll(run).state) == (Phase.RUNNING, "DANCING")
 
 
-def test_accounting_that_lags_behind_does_not_undo_an_end(says):
-    says("squeue", "7|NODE_FAIL|None|n1")
-    says("sacct", "7|RUNNING|0:0|n1|None|2026-01-01T10:00:00|0")
-    assert (poll().phase, poll().state) == (Phase.ENDED, "NODE_FAIL")
+@pytest.mark.parametrize(
+    ("state", "phase"), [("RUNNING", Phase.RUNNING), ("PENDING", Phase.PENDING), ("DANCING", Phase.RUNNING)]
+)
+def test_a_job_that_accounting_calls_alive_is_alive_although_the_queue_does_not_list_it(slurm, make, state, phase):
+    run = make()
+    slurm.account(run, state=state)
+    assert poll(run).phase is phase
+    assert poll(run).reason
 
 
-def test_no_answer_is_an_outage_not_an_end(says):
-    says("squeue", "slurm_load_jobs error: Unable to contact slurm controller (connect failure)", code=1)
+def test_a_job_that_wrote_its_own_end_is_not_running_whatever_accounting_says(slurm, make):
+    run = make()
+    slurm.account(run, state="RUNNING")
+    run.write_json("done.json", {"schema_version": 1, "exit_code": 0, "signal": None, "restarts": 0, "job_id": "7"})
+    assert poll(run).phase is Phase.GONE
+
+
+def test_accounting_that_lags_behind_does_not_undo_an_end(slurm, make):
+    run = make()
+    slurm.queue(run, state="NODE_FAIL")
+    slurm.account(run, state="RUNNING")
+    assert (poll(run).phase, poll(run).state) == (Phase.ENDED, "NODE_FAIL")
+
+
+def test_no_answer_is_an_outage_not_an_end(slurm, make):
+    slurm.answer("squeue", err="slurm_load_jobs error: Unable to contact slurm controller (connect failure)", code=1)
     with pytest.raises(SchedulerUnavailable, match="Unable to contact"):
-        poll()
+        poll(make())
 
 
-def test_the_shells_own_filters_hide_no_job(says, monkeypatch, tmp_path):
+def test_the_shells_own_filters_hide_no_job(make, monkeypatch, tmp_path):
+    run = make()
     monkeypatch.setenv("SQUEUE_USERS", "somebody")
-    script(tmp_path / "bin" / "squeue", '[ -n "$SQUEUE_USERS" ] || echo "7|RUNNING|None|n1"\n')
-    assert poll().phase is Phase.RUNNING
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    script(tmp_path / "squeue", f'[ -n "$SQUEUE_USERS" ] || echo "7|RUNNING|0|None|n1|{run.path}"\n')
+    assert poll(run).phase is Phase.RUNNING
 
 
-def test_a_job_that_only_its_own_file_remembers_is_found_there(says, run):
+def test_a_job_that_only_its_own_file_remembers_is_found_there(slurm, make):
+    run = make(job=None)
     run.write_json("done.json", {"schema_version": 1, "exit_code": 0, "signal": None, "restarts": 0, "job_id": "7"})
     observation = observe([run])[0]
     assert (observation.over, observation.job.id, observation.job.phase) == (True, "7", Phase.GONE)
-    assert run.last_event("submitted")["job"] == "7"
+    assert run.job_id == "7"
 
 
 def test_a_copy_without_git_believes_what_it_is_told_of_its_commit(tmp_path, monkeypatch):

@@ -1,0 +1,122 @@
+"""What Slurm's commands print, as values. Pure: rubbish gives no rows, never an error.
+
+Named fields in parsable form, because ``--json`` changes its shape between versions. Tried on 22.05.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from benchrun.launch.scheduler import Job, Phase
+
+SQUEUE_FORMAT = "%i|%T|%U|%r|%N|%Z"
+SACCT_FIELDS = ("JobID", "State", "ExitCode", "NodeList", "Reason", "End", "UID")
+"""The work directory follows them: it comes last, because it alone may hold a ``|``."""
+_PENDING = frozenset({"PENDING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "SPECIAL_EXIT", "RESV_DEL_HOLD"})
+_ENDED = (
+    *("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "DEADLINE", "OUT_OF_MEMORY", "NODE_FAIL", "BOOT_FAIL"),
+    *("PREEMPTED", "REVOKED", "LAUNCH_FAILED", "RECONFIG_FAIL"),
+)
+_ID = re.compile(r"[0-9]{1,18}")
+_NUMBER = re.compile(r"[0-9]{1,9}")
+_SUBMITTED = re.compile(r"([0-9]{1,18})(?:;\S+)?")
+_FAILED = "Batch job submission failed: "
+# The words of slurm_errno.c for a message that was lost on its way, of all versions, and the system's own.
+_COMMUNICATION = re.compile(
+    r"connect|socket|communicat|transmi|transport|receiv|\bsend|time ?out|timed out|contact slurm|network|message"
+    r"|protocol|version|unpack|authentic|munge|shutting down|descriptor|would block|data received|TLS|HTTP",
+    re.IGNORECASE,
+)
+_SYSTEM = frozenset(os.strerror(number) for number in errno.errorcode)
+
+
+@dataclass(frozen=True)
+class Row:
+    """One job in the queue or in accounting, and what tells whose it is."""
+
+    job: Job
+    uid: int | None
+    work_dir: str
+
+
+def submitted(text: str) -> str | None:
+    """The job id in the output of ``sbatch --parsable``: the last line that is one. A site's wrapper prints others."""
+    ids = [match[1] for line in text.splitlines() if (match := _SUBMITTED.fullmatch(line.strip()))]
+    return ids[-1] if ids else None
+
+
+def refused(stderr: str) -> bool:
+    """Whether sbatch's words say that Slurm decided against the job.
+
+    After anything else, a lost connection or words that nobody knows, the job may be in the queue.
+    """
+    reasons = [line.partition(_FAILED)[2].strip() for line in stderr.splitlines() if _FAILED in line]
+    return bool(reasons) and not (reasons[-1] in _SYSTEM or _COMMUNICATION.search(reasons[-1]))
+
+
+def phase_of(state: str) -> Phase:
+    """The phase of a Slurm state; a word that no manual lists counts as running until the queue drops the job."""
+    word = _word(state)
+    if word in _PENDING:
+        return Phase.PENDING
+    # sacct cuts a word that is too long for its column: "OUT_OF_ME+".
+    return Phase.ENDED if word and any(known.startswith(word) for known in _ENDED) else Phase.RUNNING
+
+
+def squeue_rows(text: str) -> Iterator[Row]:
+    """The rows of ``squeue --format=SQUEUE_FORMAT``."""
+    for fields in _fields(text, 6):
+        job, state, uid, reason, nodes, work_dir = fields
+        yield Row(Job(job, phase_of(state), _word(state), reason=_said(reason), nodes=nodes), _number(uid), work_dir)
+
+
+def sacct_rows(text: str, restarts: bool) -> Iterator[Row]:
+    """The rows of sacct with SACCT_FIELDS, Restarts where that field exists, and WorkDir; oldest life first."""
+    for fields in _fields(text, 9 if restarts else 8):
+        job, state, code, nodes, reason, end, uid = fields[:7]
+        exit_code, _, signal = code.partition(":")
+        found = Job(
+            job,
+            phase_of(state),
+            _word(state),
+            _number(exit_code),
+            _number(signal),
+            state if " by " in state else _said(reason),  # "CANCELLED by 0": the word is the state, the rest says who
+            nodes,
+            (_number(fields[7]) or 0) if restarts else 0,
+            _epoch(end),
+        )
+        yield Row(found, _number(uid), fields[-1])
+
+
+def _fields(text: str, count: int) -> Iterator[list[str]]:
+    """The lines with a job id and a state among ``count`` fields."""
+    for line in text.splitlines():
+        fields = line.split("|", count - 1)
+        if len(fields) == count and _ID.fullmatch(fields[0]) and fields[1].strip():
+            yield fields
+
+
+def _word(state: str) -> str:
+    return (state.split() or [""])[0].rstrip("+")
+
+
+def _said(reason: str) -> str:
+    return "" if reason == "None" else reason
+
+
+def _number(text: str) -> int | None:
+    return int(text) if _NUMBER.fullmatch(text) else None
+
+
+def _epoch(text: str) -> float | None:
+    """Slurm's local time in seconds since the epoch; ``Unknown`` while there is none."""
+    try:
+        return time.mktime(time.strptime(text, "%Y-%m-%dT%H:%M:%S"))
+    except (ValueError, OverflowError):
+        return None

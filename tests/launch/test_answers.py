@@ -1,0 +1,310 @@
+"""Answers of Slurm that a healthy cluster does not give: no job is lost, none of another is touched, no guess stays."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+
+import pytest
+
+from benchrun import console, flow, paths
+from benchrun.cli import group
+from benchrun.errors import MachineError, SchedulerUnavailable
+from benchrun.launch import slurm as slurm_module
+from benchrun.launch.endings import Ending
+from benchrun.launch.launcher import cancel, launch, observe
+from benchrun.launch.rundir import find_runs
+from benchrun.recipe.resolve import resolve
+from benchrun.recipe.select import Request
+from benchrun.render import render
+
+DONE = {"schema_version": 1, "exit_code": 0, "signal": None, "restarts": 0, "job_id": "7", "host": "n1"}
+LONG_AGO = "2026-01-01T00:00:00Z"
+
+
+def long_ago(run):
+    """Let all that is recorded have been long ago."""
+    lines = [json.loads(line) for line in (run.path / "events.jsonl").read_text().splitlines()]
+    (run.path / "events.jsonl").write_text("".join(json.dumps({**line, "time": LONG_AGO}) + "\n" for line in lines))
+    for log in run.logs:
+        os.utime(log, (1, 1))
+
+
+def steps(run, count=20):
+    lines = (
+        f" iteration {n:8}/      20 | consumed samples: {n * 8:12} | elapsed time per iteration (ms): 100.0 | "
+        f"learning rate: 1.0E-03 | global batch size:     8 | lm loss: 5.0E+00 |\n"
+        for n in range(1, count + 1)
+    )
+    (run.path / "stdout.log").write_text("".join(lines))
+
+
+def end(run):
+    """How a run ended, after all that may lag has come."""
+    observe([run])
+    long_ago(run)
+    observation = observe([run])[0]
+    assert observation.over, observation
+    return flow.end_of(observation)
+
+
+def benchrun(capsys, *arguments):
+    """The exit code of a command, and what it printed."""
+    with pytest.raises(SystemExit) as ended:
+        console.run(group, "benchrun", list(arguments))
+    return ended.value.code, capsys.readouterr()
+
+
+def submit(text=""):
+    spec = resolve(Request("tiny-llama", "CPU", "fp32", 1, None, "slurm-cpu", ()))
+    return launch(spec, render(spec), paths.runs_dir())
+
+
+@pytest.mark.parametrize("job", ["7", None])
+def test_a_guess_is_not_stored_and_dropped_when_the_job_is_seen_again(slurm, make, job):
+    run = make(job)
+    guess = end(run)
+    assert (guess.ending, guess.final) == (Ending.LOST if job else Ending.LAUNCH_FAILED, False)
+    assert not (run.path / "ending.json").exists()
+    slurm.queue(run)
+    assert observe([run])[0].job.state == "RUNNING"
+    assert cancel(run)
+    assert slurm.calls("scancel") == ["scancel 7"]
+
+
+def test_a_lost_run_that_an_earlier_version_wrote_down_is_asked_for_again(slurm, make):
+    run = make()
+    run.write_json("ending.json", {"schema_version": 1, "ending": "lost", "evidence": [], "exit_code": None})
+    slurm.queue(run)
+    assert not observe([run])[0].over
+
+
+def test_cancel_asks_the_scheduler_and_not_the_ending(slurm, make):
+    run = make()
+    run.write_json("ending.json", {"schema_version": 1, "ending": "failed", "evidence": [], "exit_code": 1})
+    assert not cancel(run)
+    slurm.queue(run)
+    assert cancel(run)
+
+
+def test_cancel_does_not_claim_that_a_job_is_gone_which_nobody_knows(slurm, make, capsys):
+    run, other = make(), make("8")
+    slurm.answer("squeue", out="\n")
+    slurm.account(other, "8")
+    code, said = benchrun(capsys, "cancel", run.run_id, other.run_id)
+    assert code == 3
+    assert "scancel 7" in said.err
+    assert slurm.calls("scancel") == ["scancel 8"]
+
+
+def test_an_empty_queue_is_no_end_of_a_job_that_accounting_calls_running(slurm, make):
+    run = make()
+    slurm.queue(run)
+    observe([run])
+    slurm.answer("squeue", out="")
+    slurm.account(run)
+    long_ago(run)
+    observation = observe([run])[0]
+    assert (observation.over, observation.job.state) == (False, "RUNNING")
+
+
+@pytest.mark.parametrize("hours", [-48, 48])
+def test_the_clock_of_this_host_ends_no_run(slurm, make, monkeypatch, hours):
+    run, unknown = make(), make(None)
+    monkeypatch.setattr(time, "time", lambda now=time.time: now() + hours * 3600)
+    observe([run, unknown])
+    assert [observation.over for observation in observe([run, unknown])] == [False, False]
+    (run.path / "stdout.log").write_text("a line")
+    slurm.queue(run)
+    assert observe([run])[0].quiet_s < 60
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["7\n", "7;cluster\n", "Welcome to the cluster of 2026!\n\n7\n", "7\nYour project has 3 h left\n", "500\n7;a\n"],
+)
+def test_the_job_id_is_found_among_the_lines_of_a_wrapper(slurm, text):
+    slurm.answer("sbatch", out=text)
+    assert submit().job_id == "7"
+
+
+@pytest.mark.parametrize("text", ["", "Submitted batch job 7\n", "7.5\n"])
+def test_an_sbatch_that_names_no_job_leaves_one_that_is_found_by_its_directory(slurm, text):
+    slurm.answer("sbatch", out=text)
+    with pytest.raises(SchedulerUnavailable):
+        submit()
+    (run,) = find_runs(paths.runs_dir())
+    observe([run])
+    assert run.job_id == "7"
+
+
+def test_a_wrong_id_leads_to_no_job_of_another(slurm, make):
+    """A controller that lost its state gives ids out again, and a wrapper prints other numbers."""
+    run, other = make("7"), make("99")
+    slurm.queue(other, "7", name=run.run_id)
+    slurm.account(other, "7", name=run.run_id, state="FAILED", code="1:0")
+    observation = observe([run])[0]
+    assert (observation.over, observation.job.state) == (False, "UNKNOWN")
+    with pytest.raises(MachineError):
+        cancel(run)
+    assert not slurm.calls("scancel")
+    slurm.queue(run, "12")
+    assert (observe([run])[0].job.id, run.job_id) == ("12", "12")
+
+
+def test_a_job_of_the_same_name_is_not_the_runs(slurm, make, tmp_path):
+    run = make(None)
+    slurm.queue(run, "7", dir=str(tmp_path / "elsewhere" / run.run_id))
+    slurm.queue(run, "8", uid=os.getuid() + 1)
+    slurm.account(run, "9", dir=str(tmp_path / "elsewhere" / run.run_id))
+    assert observe([run])[0].job is None
+    assert not cancel(run)
+    assert not slurm.calls("scancel")
+    slurm.queue(run, "10")
+    assert observe([run])[0].job.id == "10"
+
+
+def test_a_directory_of_two_names_is_one(slurm, make, tmp_path):
+    run = make()
+    (tmp_path / "link").symlink_to(tmp_path / "runs")
+    slurm.queue(run, dir=str(tmp_path / "link" / run.run_id))
+    assert observe([run])[0].job.state == "RUNNING"
+
+
+def test_a_forgotten_id_hides_no_job_of_another_user(slurm, make):
+    old, theirs = make("5"), make("7")
+    slurm.queue(theirs, uid=os.getuid() + 1)
+    assert observe([old, theirs])[1].job.state == "RUNNING"
+
+
+def test_nothing_is_written_into_the_run_of_another_user(slurm, make, monkeypatch):
+    run = make()
+    steps(run)
+    slurm.queue(run, state="COMPLETED")
+    before = {path: path.stat().st_mtime_ns for path in run.path.rglob("*")}
+    monkeypatch.setattr(os, "geteuid", lambda user=os.getuid(): user + 1)
+    assert flow.end_of(observe([run])[0]).ending is Ending.COMPLETED
+    flow.metrics_of(run)
+    assert {path: path.stat().st_mtime_ns for path in run.path.rglob("*")} == before
+
+
+LOST = [
+    "sbatch: error: Batch job submission failed: Zero Bytes were transmitted or received",
+    "sbatch: error: Batch job submission failed: Connection reset by peer",
+    "sbatch: error: Batch job submission failed: Unexpected missing socket error",
+    "sbatch: error: Batch job submission failed: Communication connection failure",
+    "sbatch: error: Batch job submission failed: Message receive failure",
+    "sbatch: error: Batch job submission failed: Protocol authentication error",
+    "sbatch: error: Batch job submission failed: Unable to contact slurm controller (connect failure)",
+    "sbatch: error: Batch job submission failed: Socket timed out on send/recv operation",
+    "sbatch: error: Batch job submission failed: Transport endpoint is not connected",
+    "sbatch: error: Batch job submission failed: Broken pipe",
+    "sbatch: error: Batch job submission failed: Kernel reported delayed socket error after successful write()",
+    "sbatch-wrapper: the submission host went away",
+    "",
+]
+
+
+@pytest.mark.parametrize("text", LOST)
+def test_an_answer_that_was_lost_is_no_refusal(slurm, text):
+    slurm.answer("sbatch", err=text, code=1)
+    with pytest.raises(SchedulerUnavailable) as error:
+        submit()
+    assert error.value.exit_code == 3
+    (run,) = find_runs(paths.runs_dir())
+    assert observe([run])[0].job.state == "RUNNING"
+    assert cancel(run)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Invalid partition name specified",
+        "Requested node configuration is not available",
+        "Job violates accounting/QOS policy (job submit limit, user's size and/or time limits)",
+        "Invalid account or account/partition combination specified",
+        "Unspecified error",
+        "Requested time limit is invalid (missing or exceeds some limit)",
+    ],
+)
+def test_what_slurm_decided_is_a_refusal(slurm, text):
+    words = (
+        f"sbatch: error: a plugin asks you to contact the help desk\nsbatch: error: Batch job submission failed: {text}"
+    )
+    slurm.answer("sbatch", err=words, code=1, instead=True)
+    with pytest.raises(MachineError) as error:
+        submit()
+    assert not isinstance(error.value, SchedulerUnavailable)
+    (run,) = find_runs(paths.runs_dir())
+    refused = flow.end_of(observe([run])[0])
+    assert (refused.ending, refused.final) == (Ending.LAUNCH_FAILED, True)
+    assert (run.path / "ending.json").exists()
+
+
+def test_a_log_that_lags_behind_is_not_incomplete_for_ever(slurm, make):
+    run = make()
+    slurm.queue(run, state="COMPLETED")
+    run.write_json("done.json", DONE)
+    steps(run, 19)
+    first = flow.end_of(observe([run])[0])
+    assert (first.ending, first.final) == (Ending.INCOMPLETE, False)
+    steps(run)
+    assert flow.end_of(observe([run])[0]).ending is Ending.COMPLETED
+
+
+def test_a_log_that_stays_short_is_incomplete_in_the_end(slurm, make):
+    run = make()
+    slurm.queue(run, state="COMPLETED")
+    steps(run, 19)
+    assert (end(run).ending, end(run).final) == (Ending.INCOMPLETE, True)
+    assert json.loads((run.path / "ending.json").read_text())["ending"] == "incomplete"
+
+
+def test_the_nodes_are_described_when_they_arrive_late(slurm, make):
+    run = make()
+    slurm.queue(run, state="COMPLETED")
+    steps(run)
+    assert flow.end_of(observe([run])[0]).ending is Ending.COMPLETED
+    (run.path / "probe").mkdir()
+    (run.path / "probe" / "n1.json").write_text('{"host": "n1"}')
+    flow.end_of(observe([run])[0])
+    assert run.read_json("env.json")["nodes"] == [{"host": "n1"}]
+    assert (run.path / "ending.json").exists()
+
+
+def test_accounting_that_hangs_costs_one_wait_and_hides_no_end(slurm, make, monkeypatch):
+    monkeypatch.setattr(slurm_module, "ACCOUNTING_TIMEOUT_S", 0.5)
+    slurm.answer("sacct", sleep=5)
+    runs = [make("7"), make("8"), make(None)]
+    for run, job in zip(runs, ("7", "8", "9"), strict=True):
+        steps(run)
+        run.write_json("done.json", {**DONE, "job_id": job})
+    running = make("10")
+    ends = [flow.end_of(observation).ending for observation in observe([*runs, running])[:3]]
+    assert ends == [Ending.COMPLETED] * 3
+    assert len(slurm.calls("sacct")) == 1
+    long_ago(running)
+    assert not observe([running])[0].over  # nobody could be asked, so nobody can say that it is lost
+
+
+def test_done_json_of_another_job_is_no_end(slurm, make):
+    run = make("8")
+    run.write_json("done.json", DONE)
+    assert not observe([run])[0].over
+
+
+@pytest.mark.parametrize(
+    ("words", "ending", "final"),
+    [
+        ("slurmstepd: error: *** JOB 7 ON n1 CANCELLED AT 2026-01-01T10:00:00 ***", Ending.CANCELLED, True),
+        ("*** JOB 7 ON n1 CANCELLED AT 2026-01-01T10:00:00 DUE TO TIME LIMIT ***", Ending.TIMEOUT, True),
+        ("", Ending.FAILED, False),
+    ],
+)
+def test_a_script_that_was_ended_from_outside_does_not_know_why(slurm, make, words, ending, final):
+    run = make()
+    run.write_json("done.json", {**DONE, "exit_code": 143, "signal": "TERM"})
+    (run.path / "stderr.log").write_text(f"{words}\n")
+    found = end(run)
+    assert (found.ending, found.final) == (ending, final)
