@@ -18,7 +18,7 @@ from benchrun.compare.measured import load_measured, measured_references
 from benchrun.errors import UserError
 from benchrun.launch.endings import End, Ending, classify, recorded
 from benchrun.launch.env import described
-from benchrun.launch.keep import kept_files, write_kept
+from benchrun.launch.keep import kept_files, kept_name, write_kept
 from benchrun.launch.launcher import Observation, backoff, done_of, launch, observe
 from benchrun.launch.rundir import ENDING, STDOUT, RunDir
 from benchrun.metrics.bound import Bound, Ceilings, bound
@@ -339,7 +339,7 @@ def keep(run: RunDir, folder: Path) -> RunDir:
         said = "was not judged" if verdict is None else f"measured nothing: {verdict.reason}"
         raise UserError(f"{run.run_id} {said}", hint=f"benchrun compare {run.run_id}")
     metrics = metrics_of(run)
-    kept = write_kept(folder, run.run_id, kept_files(run))
+    kept = write_kept(folder, kept_name(run), kept_files(run))
     if measured(kept, parse_log(*kept.logs))[0] != metrics:
         shutil.rmtree(kept.path)
         raise UserError(f"{run.run_id}: without this machine's names and paths its log gives other numbers")
@@ -350,7 +350,7 @@ def repeats(runs: Sequence[RunDir]) -> list[list[RunDir]]:
     """Runs grouped by what they measure, in the order given."""
     groups: dict[str, list[RunDir]] = {}
     for run in runs:
-        groups.setdefault(f"{run.spec.recipe} {run.spec.identity()} {run.spec.cluster.name}", []).append(run)
+        groups.setdefault(run.spec.repeat_key(), []).append(run)
     return list(groups.values())
 
 

@@ -55,12 +55,12 @@ class MeasuredRun:
 
 @functools.cache
 def load_measured(folder: Path = paths.MEASURED) -> tuple[MeasuredRun, ...]:
-    """Every run kept in ``folder``, by name. UserError names the file that is not what it should be."""
-    return tuple(_read(path.parent) for path in sorted(folder.glob("*/spec.json")))
+    """Every run kept in ``folder``, oldest first. UserError names the file that is not what it should be."""
+    return tuple(_read(path) for path in sorted((spec.parent for spec in folder.glob("*/spec.json")), key=_age))
 
 
 def repeats(runs: Sequence[MeasuredRun]) -> list[list[MeasuredRun]]:
-    """Runs of one point together, in the order of their names; how many steps they took does not part them."""
+    """Runs of one point together, in the order given; how many steps they took does not part them."""
     groups: dict[str, list[MeasuredRun]] = {}
     for run in runs:
         groups.setdefault(f"{run.spec.recipe} {run.spec.step_identity()}", []).append(run)
@@ -91,6 +91,11 @@ def _reference(group: Sequence[MeasuredRun]) -> Reference:
         ),
         flags=("measured",),
     )
+
+
+def _age(path: Path) -> tuple[str, str]:
+    stamp = re.search(r"\d{8}T\d{6}Z", path.name)
+    return stamp[0] if stamp else "", path.name
 
 
 def _read(path: Path) -> MeasuredRun:

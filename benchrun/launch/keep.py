@@ -2,49 +2,75 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import lzma
 import re
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from benchrun.errors import UserError
+from benchrun.launch.redact import HIDDEN, public_env, public_image, public_spec, site_words
 from benchrun.launch.rundir import ENDING, TELEMETRY, XZ, RunDir, unpacked
 
 DOCUMENTS = (
-    *("spec.json", "env.json", "data.json", "ceilings.json", "breakdown.json", "telemetry.json"),
+    *("data.json", "ceilings.json", "breakdown.json", "telemetry.json"),
     *("metrics.json", "verdict.json", ENDING),
 )
+"""Those that say nothing of the site but in a text."""
 SYSTEM = ("bin", "dev", "etc", "lib", "lib64", "opt", "proc", "sbin", "sys", "usr")
 """Folders that say nothing of whose machine it is."""
 PATH = re.compile(rf"(?<![\w./])/(?!(?:{'|'.join(SYSTEM)})\b)[A-Za-z_.][\w.+@-]*(?:/[\w.+@=-]+)*/?")
 """An absolute path elsewhere."""
 ADDRESS = re.compile(r"\b(?:10(?:\.\d{1,3}){3}|172\.(?:1[6-9]|2\d|3[01])(?:\.\d{1,3}){2}|192\.168(?:\.\d{1,3}){2})\b")
 """An address inside a site."""
+MAIL = re.compile(r"[\w.+-]+@(?:[\w-]+\.)+[A-Za-z]{2,}\b")
 
 
 def kept_files(run: RunDir) -> dict[str, bytes]:
     """What is kept of ``run``, by name: its documents, its logs, and what was sampled beside it."""
-    hosts = _hosts(run)
-    files = {}
-    for name in DOCUMENTS:
-        document = run.read_json(name)
-        if document is not None:
-            files[name] = scrubbed(json.dumps(_anonymous(document), indent=2) + "\n", hosts).encode()
-    for log in run.logs:
-        files[log.name.removesuffix(XZ) + XZ] = _packed(unpacked(log).decode(errors="surrogateescape"), hosts)
-    for host, text in run.telemetry().items():
-        files[f"{TELEMETRY}/{_alias(hosts, host)}.csv{XZ}"] = _packed(text, hosts)
-    return files
+    hosts, words, image = _hosts(run), site_words(run.spec), run.spec.image
+    public = {image: public_image(image)} if image else {}
+
+    def clean(text: str) -> str:
+        for private, name in public.items():
+            text = text.replace(private, name or "")
+        return scrubbed(text, hosts, words)
+
+    documents = {name: document for name in DOCUMENTS if (document := run.read_json(name)) is not None}
+    documents["spec.json"] = public_spec(run.spec).model_dump(mode="json")
+    documents["env.json"] = public_env(run.read_json("env.json") or {})
+    files = {name: json.dumps(_each_text(document, clean), indent=2) + "\n" for name, document in documents.items()}
+    packed = {log.name.removesuffix(XZ): unpacked(log).decode(errors="surrogateescape") for log in run.logs}
+    packed |= {f"{TELEMETRY}/{_alias(hosts, host)}.csv": text for host, text in run.telemetry().items()}
+    return {
+        **{name: text.encode() for name, text in files.items()},
+        **{name + XZ: lzma.compress(clean(text).encode(errors="surrogateescape")) for name, text in packed.items()},
+    }
 
 
-def scrubbed(text: str, hosts: Sequence[str]) -> str:
-    """``text`` with each of ``hosts`` as node1, node2 ..., an own path as ``PATH/`` and its last part."""
-    text = PATH.sub(lambda found: f"PATH/{found[0].rstrip('/').rpartition('/')[2]}", text)
+def kept_name(run: RunDir) -> str:
+    """RECIPE-IDENTITY-STAMP-XXXX; of a run that an older version named, its time and four digits from that name."""
+    stamp = re.search(r"\d{8}T\d{6}Z(-[0-9a-f]{4}$)?", run.run_id)
+    if stamp is None:
+        return run.run_id
+    end = stamp[0] if stamp[1] else f"{stamp[0]}-{hashlib.sha256(run.run_id.encode()).hexdigest()[:4]}"
+    return f"{run.spec.recipe}-{run.spec.identity()}-{end}"
+
+
+def scrubbed(text: str, hosts: Sequence[str], words: Sequence[str] = ()) -> str:
+    """``text`` with each of ``hosts`` as node1, node2 ..., an own path as ``PATH/`` and its last part.
+
+    ``words`` of the site become ``SITE``, addresses and mail addresses ``ADDRESS``.
+    """
+    text = MAIL.sub("ADDRESS", PATH.sub(lambda found: f"PATH/{found[0].rstrip('/').rpartition('/')[2]}", text))
     for host in sorted(hosts, key=len, reverse=True):
         text = re.sub(rf"(?<![\w.-]){re.escape(host)}(?![\w-])(?:\.[A-Za-z][\w-]*)*", _alias(hosts, host), text)
+    if words:
+        any_word = "|".join(re.escape(word) for word in words)
+        text = re.sub(rf"(?<![A-Za-z0-9])(?:{any_word})[0-9]*(?![A-Za-z0-9])", HIDDEN, text)
     return ADDRESS.sub("ADDRESS", text)
 
 
@@ -63,10 +89,6 @@ def write_kept(folder: Path, name: str, files: Mapping[str, bytes]) -> RunDir:
     return RunDir(path.resolve())
 
 
-def _packed(text: str, hosts: Sequence[str]) -> bytes:
-    return lzma.compress(scrubbed(text, hosts).encode(errors="surrogateescape"))
-
-
 def _alias(hosts: Sequence[str], host: str) -> str:
     return f"node{hosts.index(host) + 1}"
 
@@ -81,8 +103,10 @@ def _hosts(run: RunDir) -> list[str]:
     return list(dict.fromkeys(host for host in named if isinstance(host, str) and host not in ("", "localhost")))
 
 
-def _anonymous(document: Any) -> Any:
-    """Without what tells one GPU from all others of its kind."""
+def _each_text(document: Any, clean: Callable[[str], str]) -> Any:
+    """``document`` with every text cleaned; keys and numbers stay."""
     if isinstance(document, dict):
-        return {key: _anonymous(value) for key, value in document.items() if key != "uuid"}
-    return [_anonymous(value) for value in document] if isinstance(document, list) else document
+        return {key: _each_text(value, clean) for key, value in document.items()}
+    if isinstance(document, list):
+        return [_each_text(value, clean) for value in document]
+    return clean(document) if isinstance(document, str) else document

@@ -191,10 +191,9 @@ def _utc(seconds: float) -> str:
 def create(root: Path, spec: RunSpec, files: Mapping[str, str]) -> RunDir:
     """Make a new run directory below ``root``. Two launches at one moment make two."""
     stamp = datetime.now(timezone.utc).strftime("%Y%m%dT%H%M%SZ")
-    name = f"{spec.recipe}-{spec.identity()}-{stamp}"
     try:
         root.mkdir(parents=True, exist_ok=True)
-        path = _make(root, name)
+        path = _make(root, f"{spec.recipe}-{spec.identity()}-{stamp}")
         write_files(path, spec, files)
     except OSError as error:
         raise UserError(
@@ -251,14 +250,11 @@ def open_runs(root: Path, names: Iterable[str]) -> list[RunDir]:
 
 
 def _make(root: Path, name: str) -> Path:
-    attempt = 1
+    """A new directory ``name-XXXX``, random, so that two results folders give no two jobs one name."""
     while True:
-        path = root / (name if attempt == 1 else f"{name}-{attempt}")
-        try:
+        path = root / f"{name}-{secrets.token_hex(2)}"
+        with contextlib.suppress(FileExistsError):
             path.mkdir()
-        except FileExistsError:
-            attempt += 1
-        else:
             return path
 
 

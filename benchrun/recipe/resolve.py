@@ -55,6 +55,8 @@ def _same_gpu(planned: Draft, point: Point) -> None:
 
 def _spec(file: RecipeFile, point: Point, planned: Draft) -> RunSpec:
     dp = data_parallel(planned, point.num_gpus)
+    own = framework_env(point.framework, point.gpu, planned.layout, point.precision, planned.training) | planned.env
+    sites = planned.cluster.env
     reduced = reductions(planned.model, file.recipe.model)
     return RunSpec(
         recipe=file.name,
@@ -78,11 +80,8 @@ def _spec(file: RecipeFile, point: Point, planned: Draft) -> RunSpec:
         layout=planned.layout,
         training=planned.training,
         data=_data(planned),
-        env={
-            **framework_env(point.framework, point.gpu, planned.layout, point.precision, planned.training),
-            **planned.env,
-            **planned.cluster.env,
-        },
+        env={**own, **sites},
+        replaced_env={name: value for name, value in own.items() if name in sites},
         cluster=planned.cluster,
     )
 

@@ -5,12 +5,25 @@ from __future__ import annotations
 import hashlib
 import json
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import ConfigDict, Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
+from pydantic import (
+    ConfigDict,
+    Field,
+    NonNegativeFloat,
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveInt,
+    SerializerFunctionWrapHandler,
+    model_serializer,
+    model_validator,
+)
 
+from benchrun.errors import UserError
 from benchrun.model import Frozen, ModelShape
 from benchrun.recipe.cluster import Cluster, EnvName, Line
+from benchrun.recipe.identity import VERSION, identity, step_identity
+from benchrun.recipe.migrate import migrated
 
 Framework = Literal["megatron-core", "megatron-lm", "nemo1", "nemo2", "megatron-bridge", "hf", "maxtext", "paxml"]
 Precision = Literal["fp32", "bf16", "fp8"]
@@ -213,7 +226,7 @@ class Data(Frozen):
 class RunSpec(Frozen):
     """One run, resolved: the only input of rendering, launching, the worker and the comparison."""
 
-    schema_version: Literal[1] = 1
+    schema_version: Literal[2] = 2
     recipe: Line
     task: Task
     proxy: bool
@@ -245,6 +258,8 @@ class RunSpec(Frozen):
     data: Data
     env: dict[EnvName, str] = Field(default_factory=dict)
     """Environment of the ranks: the framework's, the recipe's, then the cluster's; later ones win."""
+    replaced_env: dict[EnvName, str] = Field(default_factory=dict)
+    """What the framework or the recipe set before the cluster's variables of the same names took their place."""
     cluster: Cluster
 
     @property
@@ -291,20 +306,31 @@ class RunSpec(Frozen):
         return f"vocab{self.model.vocab_size}-{size}-{digest}"
 
     def identity(self) -> str:
-        """Eight hex digits that differ when what is measured differs.
-
-        Not where, nor for how long it may run, nor what is measured beside it.
-        """
-        keys = self.model_dump(mode="json", exclude={"cluster", "schema_version", "source", "derived", "reduced"})
-        del keys["training"]["ceilings"], keys["training"]["breakdown"]
-        text = json.dumps(keys, sort_keys=True)
-        return hashlib.sha256(text.encode()).hexdigest()[:8]
+        """Eight hex digits that differ when what is measured differs: not where, nor what is measured beside it."""
+        return identity(self)
 
     def step_identity(self) -> str:
-        """The same where a step is: however many of them the run takes."""
-        return self.model_copy(update={"training": self.training.model_copy(update={"steps": 1})}).identity()
+        """The same for a single step: however many of them the run takes."""
+        return step_identity(self)
+
+    def repeat_key(self) -> str:
+        """What repeats share: recipe and identity, and the site with its environment."""
+        return f"{self.recipe} {self.identity()} {self.cluster.name} {sorted(self.cluster.env.items())}"
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_any_schema(cls, document: Any) -> Any:
+        return migrated(document)
+
+    @model_serializer(mode="wrap")
+    def _with_identity(self, fields: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        stated = {"version": VERSION, "hash": identity(self)}
+        return {"schema_version": self.schema_version, "identity": stated, **fields(self)}
 
     @classmethod
     def read(cls, path: Path) -> RunSpec:
-        """Read spec.json."""
-        return cls.model_validate_json(path.read_bytes())
+        """Read spec.json, of this schema or an older one. UserError for a newer one."""
+        try:
+            return cls.model_validate_json(path.read_bytes())
+        except UserError as error:
+            raise UserError(error.message, hint=error.hint, where=str(path)) from None

@@ -26,7 +26,7 @@ def fsdp_over_3d(results: Sequence[RunResult], references: Sequence[Reference]) 
         if speed is not None:
             spec = {**dict(result.spec), "cluster": result.spec.cluster.name}
             same = tuple(spec[key] for key in SAME)
-            pairs[same][result.spec.layout.fsdp > 1].setdefault(result.spec.identity(), []).append(speed)
+            pairs[same][result.spec.layout.fsdp > 1].setdefault(result.spec.repeat_key(), []).append(speed)
     for same, sides in pairs.items():
         if sides[True] and sides[False]:
             run = dict(zip(SAME, same, strict=True))

@@ -81,7 +81,7 @@ def _row(result: RunResult) -> dict[str, Any]:
         "gbs": spec.gbs,
         "layout": f"tp{layout.tp} pp{layout.pp} cp{layout.cp} vp{layout.vp} ep{layout.ep} mbs{spec.mbs}"
         + (f" fsdp{layout.fsdp}" if layout.fsdp > 1 else ""),
-        "identity": spec.identity(),
+        "identity": spec.repeat_key(),
         "step_time_s": metrics.step_time_s.median if metrics and metrics.step_time_s else float("nan"),
         "tokens_per_s_per_gpu": _number(metrics.tokens_per_s_per_gpu.median if metrics else None),
         "tflops_per_gpu_causal": _number(metrics.tflops_per_gpu.causal if metrics and metrics.tflops_per_gpu else None),

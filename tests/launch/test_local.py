@@ -181,7 +181,7 @@ def test_a_run_that_is_not_there_names_those_that_are(tmp_path):
 def test_a_spec_of_another_version_is_one_clear_error(tmp_path):
     run = create(tmp_path, tiny(), render(tiny()))
     path = run.path / "spec.json"
-    path.write_text(path.read_text().replace('"schema_version": 1', '"schema_version": 99'))
+    path.write_text(path.read_text().replace('"schema_version": 2', '"schema_version": 99'))
     with pytest.raises(UserError, match="not a RunSpec"):
         open_run(tmp_path, run.run_id).spec  # noqa: B018
 

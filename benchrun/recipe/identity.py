@@ -1,0 +1,217 @@
+"""What makes two runs the same measurement: a canonical form of a RunSpec, with names and defaults of its own.
+
+The form is frozen. A field of RunSpec may be renamed, or its default changed: only the right-hand side below follows,
+and every id stays. A new field gets an entry and, in ``BASELINE``, the value that says what runs did without it.
+Anything else is another form, with the next ``VERSION``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from benchrun.recipe.spec import RunSpec
+
+VERSION = 1
+BASELINE: Mapping[str, Any] = {
+    **{"activation": "swiglu", "norm": "RMSNorm", "position": "rope", "rotary.base": 10000, "rotary.part": 1},
+    **{"bias": False, "tied": False},
+    **{"tp": 1, "pp": 1, "cp": 1, "vp": 1, "ep": 1, "etp": 1, "sp": False, "fsdp": 1, "even_ends": False},
+    **{"seed": 1234, "lr.warmup": 0, "decay": 0.1, "clip": 1},
+    **{"zero1": True, "overlap.grad": True, "overlap.param": True, "overlap.tp": False, "grad32": False},
+    **{"cp.comm": "p2p", "graphs": "none", "impl": "transformer_engine", "fused": True, "gc": 100},
+    **{"adam.aware": False, "adam.main": "fp32", "adam.m": "fp32", "adam.v": "fp32"},
+    **{"recompute": "none", "recompute.how": None, "recompute.layers": None, "recompute.parts": "", "remat": None},
+    **{"fp8.params": True, "fp8.attention": False, "fp8.inputs": False, "fp8.tp_amax": False},
+    **{"lora.dropout": 0, "lora.on": ""},
+    **{"experts.aux": 0.01, "experts.capacity": None, "experts.even": False, "experts.grouped": True},
+    **{"experts.permute": True, "data": "mock", "data.workers": 1, "data.learnable": False},
+}
+"""Values that are left out of the form."""
+NOT_SPEED = ("HF_HUB_OFFLINE", "HYDRA_FULL_ERROR", "TOKENIZERS_PARALLELISM", "TRANSFORMERS_OFFLINE", "VOCAB_PATH")
+"""Variables of the frameworks that change no speed."""
+OF_THE_SITE = re.compile(r"_IFNAME$|_HCA$|_NET_DEVICES$|_ADDR$|_PORT$")
+"""Variables that name a network interface or address, whoever sets them."""
+
+
+def canonical(spec: RunSpec) -> dict[str, Any]:
+    """The form of ``spec``: everything that changes the measurement; no site and no path."""
+    found = {**_size(spec), **_model(spec), **_layout(spec), **_training(spec), **_data(spec)}
+    found |= {f"env.{name}": value for name, value in workload_env(spec).items() if _counts(name, value)}
+    plain = {key: _plain(value) for key, value in found.items()}
+    return {key: value for key, value in plain.items() if key not in BASELINE or value != BASELINE[key]}
+
+
+def identity(spec: RunSpec) -> str:
+    """Eight hex digits that differ when what is measured differs."""
+    return _digest(canonical(spec))
+
+
+def step_identity(spec: RunSpec) -> str:
+    """The same for a single step: however many of them the run takes."""
+    return _digest({key: value for key, value in canonical(spec).items() if key != "steps"})
+
+
+def workload_env(spec: RunSpec) -> dict[str, str]:
+    """The variables of the framework and the recipe, before the cluster's took their place."""
+    own = {name: value for name, value in spec.env.items() if name not in spec.cluster.env}
+    return own | spec.replaced_env
+
+
+def image_name(image: str) -> str:
+    """``name:tag`` of an image, whatever its registry or path: ``nemo:25.07`` for ``/images/nvidia+nemo+25.07.sqsh``."""
+    last = re.sub(r"\.(sqsh|sif|simg|img|tar|tgz)$", "", image.rstrip("/").rpartition("/")[2].rpartition("#")[2])
+    if ":" in last or "@" in last:
+        name, _, digest = last.partition("@")
+        return name if ":" in name else f"{name}:{digest}"
+    if "+" in last:
+        return ":".join(last.split("+")[-2:])
+    versioned = re.fullmatch(r"(.+?)[-_](v?\d.*)", last)
+    return f"{versioned[1]}:{versioned[2]}" if versioned else last
+
+
+def _size(spec: RunSpec) -> dict[str, Any]:
+    return {
+        "framework": spec.framework,
+        "image": image_name(spec.image) if spec.image else None,
+        "task": spec.task,
+        "gpu": spec.gpu,
+        "gpus": spec.num_gpus,
+        "nodes": spec.num_nodes,
+        "precision": spec.precision,
+        "sequence": spec.seq_length,
+        "micro_batch": spec.mbs,
+        "batch": spec.gbs,
+        "steps": spec.training.steps,
+    }
+
+
+def _model(spec: RunSpec) -> dict[str, Any]:
+    model, moe = spec.model, spec.model.moe
+    found: dict[str, Any] = {
+        "layers": model.num_layers,
+        "width": model.hidden_size,
+        "mlp": model.ffn_hidden_size,
+        "heads": model.num_attention_heads,
+        "kv_heads": model.num_query_groups,
+        "head_width": model.kv_channels,
+        "vocabulary": model.vocab_size,
+        "activation": model.activation,
+        "norm": model.normalization,
+        "position": model.position_embedding,
+        "bias": model.bias,
+        "tied": model.tied_embeddings,
+    }
+    if model.position_embedding == "rope":
+        found |= {"rotary.base": model.rotary_base, "rotary.part": model.rotary_percent}
+    else:
+        found["positions"] = model.max_position_embeddings
+    if moe:
+        found |= {
+            "experts": moe.num_experts,
+            "experts.chosen": moe.topk,
+            "experts.mlp": moe.ffn_hidden_size,
+            "experts.aux": moe.aux_loss_coeff,
+            "experts.capacity": moe.capacity_factor,
+            "experts.even": moe.force_balance,
+            "experts.grouped": spec.training.moe_grouped_gemm,
+            "experts.permute": spec.training.moe_permute_fusion,
+        }
+    return found
+
+
+def _layout(spec: RunSpec) -> dict[str, Any]:
+    layout = spec.layout
+    return {
+        **{name: getattr(layout, name) for name in ("tp", "pp", "cp", "vp", "ep", "etp", "fsdp")},
+        "sp": layout.sequence_parallel,
+        "even_ends": layout.account_for_embedding_and_loss,
+    }
+
+
+def _training(spec: RunSpec) -> dict[str, Any]:
+    training, adam, again = spec.training, spec.training.optimizer, spec.training.recompute
+    found = {
+        "seed": training.seed,
+        "lr": training.lr,
+        "lr.end": training.min_lr,
+        "lr.warmup": training.lr_warmup_steps,
+        "decay": training.weight_decay,
+        "clip": training.clip_grad,
+        "zero1": training.distributed_optimizer,
+        "overlap.grad": training.overlap_grad_reduce,
+        "overlap.param": training.overlap_param_gather,
+        "overlap.tp": training.tp_comm_overlap,
+        "grad32": training.grad_reduce_in_fp32,
+        "cp.comm": training.cp_comm,
+        "graphs": training.cuda_graphs,
+        "impl": training.transformer_impl,
+        "fused": training.fused_kernels,
+        "gc": training.manual_gc_interval,
+        "adam.aware": adam.precision_aware,
+        "adam.main": adam.main_params,
+        "adam.m": adam.exp_avg,
+        "adam.v": adam.exp_avg_sq,
+        "recompute": again.granularity,
+        "recompute.how": again.method,
+        "recompute.layers": again.num_layers,
+        "recompute.parts": sorted(again.modules),
+        "remat": again.policy,
+    }
+    if spec.precision == "fp8":
+        fp8 = training.fp8
+        found |= {
+            "fp8": fp8.recipe,
+            "fp8.format": fp8.format,
+            "fp8.history": fp8.amax_history_len,
+            "fp8.amax": fp8.amax_compute_algo,
+            "fp8.params": fp8.param_gather,
+            "fp8.attention": fp8.dot_product_attention,
+            "fp8.inputs": fp8.store_activation_input,
+            "fp8.tp_amax": fp8.tp_only_amax_reduction,
+        }
+    if spec.task == "lora":
+        lora = training.lora
+        found |= {
+            "lora.rank": lora.rank,
+            "lora.alpha": lora.alpha,
+            "lora.dropout": lora.dropout,
+            "lora.on": sorted(lora.target_modules),
+        }
+    return found
+
+
+def _data(spec: RunSpec) -> dict[str, Any]:
+    """Only what the data of this kind have: tokens or conversations, and their number where it is not all that is read."""
+    data, tokens, talk = spec.data, spec.data.synthetic, spec.data.instructions
+    found = {"data": data.kind, "data.workers": data.num_workers}
+    if data.kind == "mock":
+        return found
+    if spec.instructed:
+        lengths = {"data.lengths": talk.lengths, "data.mean": talk.mean_length}
+        return {**found, "data.samples": talk.samples, "data.seed": talk.seed, **lengths}
+    found |= {"data.seed": tokens.seed, "data.lengths": tokens.documents, "data.mean": tokens.mean_length}
+    if tokens.tokens not in (None, spec.training.steps * spec.tokens_per_step + 1):
+        found["data.tokens"] = tokens.tokens
+    spread = {"data.tokens_by": tokens.distribution, "data.exponent": tokens.exponent}
+    return {**found, **spread, "data.learnable": tokens.learnable}
+
+
+def _counts(name: str, value: str) -> bool:
+    return name not in NOT_SPEED and not OF_THE_SITE.search(name) and "/" not in value
+
+
+def _plain(value: Any) -> Any:
+    """One spelling a value: 16.0 is 16, a list its words."""
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    return "+".join(value) if isinstance(value, Iterable) and not isinstance(value, str) else value
+
+
+def _digest(form: Mapping[str, Any]) -> str:
+    text = json.dumps({"form": VERSION, **form}, sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:8]

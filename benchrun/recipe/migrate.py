@@ -1,0 +1,53 @@
+"""spec.json of an older schema as one of today's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from benchrun.errors import UserError
+
+SCHEMA = 2
+ADDED_IN_1 = {
+    "transformer_impl": "transformer_engine",
+    "fused_kernels": True,
+    "moe_grouped_gemm": True,
+    "moe_permute_fusion": True,
+    "manual_gc_interval": 100,
+}
+"""Training options that came while the schema was 1, with what runs did before."""
+
+
+def migrated(document: Any) -> Any:
+    """``document`` in the schema of today, without the identity, which is computed. UserError for a newer schema."""
+    if not isinstance(document, dict):
+        return document
+    version = document.get("schema_version", SCHEMA)
+    if isinstance(version, int) and version > SCHEMA:
+        message = f"not a RunSpec that this version knows: its schema is {version}, the newest known is {SCHEMA}"
+        raise UserError(message, hint="use the version of benchrun that wrote it, or a newer one")
+    if version == 1:
+        document = _from_1(document)
+    return {key: value for key, value in document.items() if key != "identity"}
+
+
+def _from_1(document: dict[str, Any]) -> dict[str, Any]:
+    """Schema 1 did not say which of the cluster's variables took the place of the framework's or the recipe's.
+
+    Their order does: a variable kept its place when its value was replaced, and the cluster's own came last.
+    """
+    env, cluster, training = (_mapping(document.get(key)) for key in ("env", "cluster", "training"))
+    sites = _mapping(cluster.get("env"))
+    names = list(env)
+    while names and names[-1] in sites:
+        names.pop()
+    replaced = {name: env[name] for name in names if name in sites}
+    return {
+        **document,
+        "schema_version": SCHEMA,
+        "training": {**ADDED_IN_1, **training},
+        "replaced_env": replaced,
+    }
+
+
+def _mapping(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}

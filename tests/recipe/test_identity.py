@@ -1,0 +1,230 @@
+"""A run's identity knows what is measured and nothing else; it is the same in every version that knows its form."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from pydantic import BaseModel
+
+from benchrun import paths
+from benchrun.errors import UserError
+from benchrun.launch.rundir import RunDir, create
+from benchrun.recipe.identity import canonical, image_name
+from benchrun.recipe.resolve import resolve
+from benchrun.recipe.select import Request
+from benchrun.recipe.spec import Fp8, RunSpec, Training
+from benchrun.render import render
+
+HERE = Path(__file__).parent
+GOLDEN = [json.loads(line) for line in (HERE / "identities.jsonl").read_text().splitlines()]
+SCHEMA_1 = [json.loads(line) for line in (HERE / "schema_1.jsonl").read_text().splitlines()]
+KEPT = sorted(path.parent for path in paths.MEASURED.glob("*/spec.json"))
+POINT = Request("llama3.1-8b", "H100", "fp8", 8, "megatron-core", "dgx-h100")
+SITE = """
+description: somewhere else
+scheduler: slurm
+gpu: H100
+gpus_per_node: 8
+partition: a
+account: b
+exclusive: false
+cpus_per_task: 12
+time_limit: "02:00:00"
+python: /opt/conda/bin/python
+setup: [module load x]
+sbatch_options: [--comment=x]
+secrets: [HF_TOKEN]
+binding: {cpu_bind: none}
+env: {NCCL_NVLS_ENABLE: "1", NCCL_SOCKET_IFNAME: ib7, NCCL_DEBUG: WARN}
+container: {runtime: apptainer, image: /lustre/b/nvidia+nemo+25.07.01.sqsh, mounts: [/lustre:/data]}
+"""
+OUTSIDE = {
+    *("schema_version", "recipe", "proxy", "reduced", "source", "derived", "dp", "num_microbatches"),
+    *("training.ceilings", "training.breakdown"),
+}
+"""What the form leaves out, besides the whole of ``cluster``."""
+
+
+@pytest.mark.parametrize("case", GOLDEN, ids=lambda case: f"{case['spec']['recipe']}-{case['spec']['framework']}")
+def test_an_id_that_was_given_once_is_given_for_ever(case):
+    assert RunSpec.model_validate(case["spec"]).identity() == case["identity"]
+
+
+def test_the_ids_held_are_of_every_framework_and_task_and_all_differ():
+    specs = [RunSpec.model_validate(case["spec"]) for case in GOLDEN]
+    every = {"megatron-core", "megatron-lm", "nemo1", "nemo2", "megatron-bridge", "hf", "maxtext", "paxml"}
+    assert {spec.framework for spec in specs} == every
+    assert {spec.task for spec in specs} == {"pretrain", "sft", "lora"}
+    assert len({spec.identity() for spec in specs}) == len(specs)
+
+
+@pytest.mark.parametrize("case", GOLDEN, ids=lambda case: f"{case['spec']['recipe']}-{case['spec']['framework']}")
+def test_a_new_field_and_another_default_leave_every_id(case):
+    class LaterFp8(Fp8):
+        format: str = "e4m3"
+        another: bool = False
+
+    class LaterTraining(Training):
+        steps: int = 7
+        fp8: LaterFp8 = LaterFp8()
+        a_new_one: str = "as before"
+
+    class Later(RunSpec):
+        training: LaterTraining
+        spare_nodes: int = 0
+
+    assert Later.model_validate(case["spec"]).identity() == case["identity"]
+
+
+def test_the_form_has_names_of_its_own_and_says_what_is_not_usual():
+    spec = RunSpec.model_validate(GOLDEN[0]["spec"])
+    assert canonical(spec) == {
+        **{"framework": "megatron-core", "image": "nemo:25.07.01", "task": "pretrain", "gpu": "H100", "gpus": 64},
+        **{"nodes": 8, "precision": "fp8", "sequence": 8192, "micro_batch": 1, "batch": 1024, "steps": 50},
+        **{"layers": 32, "width": 4096, "mlp": 14336, "heads": 32, "kv_heads": 8, "head_width": 128},
+        **{"vocabulary": 128256, "rotary.base": 500000, "cp": 2, "lr": 3e-6, "lr.end": 3e-7},
+        **{"fp8": "delayed", "fp8.format": "hybrid", "fp8.history": 1024, "fp8.amax": "max"},
+        **{"env.NCCL_NVLS_ENABLE": "0", "env.PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"},
+        **{"env.OMP_NUM_THREADS": "1", "env.TORCH_NCCL_AVOID_RECORD_STREAMS": "1"},
+        "env.CUDA_DEVICE_MAX_CONNECTIONS": "1",
+    }
+
+
+def test_the_same_point_on_two_sites_has_one_identity(tmp_path):
+    mine = tmp_path / "mine.yaml"
+    mine.write_text(SITE)
+    here, there = (resolve(Request(*("llama3.1-8b", "H100", "fp8", 8, "megatron-core"), site)) for site in
+                   ("dgx-h100", str(mine)))  # fmt: skip
+    assert there.env["NCCL_NVLS_ENABLE"] == "1"
+    assert there.replaced_env == {"NCCL_NVLS_ENABLE": "0"}
+    assert here.identity() == there.identity()
+    assert here.repeat_key() != there.repeat_key()
+
+
+def leaves(model, path=()):
+    for name in type(model).model_fields:
+        value = getattr(model, name)
+        yield from leaves(value, (*path, name)) if isinstance(value, BaseModel) else [((*path, name), value)]
+
+
+def changed(model, path, value):
+    inner = value if len(path) == 1 else changed(getattr(model, path[0]), path[1:], value)
+    return model.model_copy(update={path[0]: inner})
+
+
+def other(value):
+    if isinstance(value, bool):
+        return not value
+    if isinstance(value, (int, float)):
+        return 2 * value + 1
+    if isinstance(value, dict):
+        return {**value, "ANOTHER": "1"}
+    return (*value, "another") if isinstance(value, tuple) else f"{value or ''}x"
+
+
+def test_every_field_changes_the_identity_unless_it_is_known_to_be_outside():
+    """Who adds a field decides where it belongs."""
+    chosen = ("mixtral-8x7b", "llama3-8b-sft", "llama3-70b-lora", "tiny-llama-learnable", "gpt3-5b")
+    specs = [RunSpec.model_validate(case["spec"]) for case in GOLDEN if case["spec"]["recipe"] in chosen]
+    found: dict[str, bool] = {}
+    for spec in specs:
+        for path, value in leaves(spec):
+            name = ".".join(path)
+            if name != "model.moe":
+                moved = changed(spec, path, other(value)).identity() != spec.identity()
+                found[name] = found.get(name, False) or moved
+    assert {name for name, moved in found.items() if not moved and not name.startswith("cluster.")} == OUTSIDE
+    assert not any(moved for name, moved in found.items() if name.startswith("cluster."))
+
+
+def test_steps_part_runs_and_not_their_steps():
+    short, long = (resolve(Request("tiny-llama-learnable", "CPU", "fp32", 2, overrides=(f"training.steps={n}",)))
+                   for n in (5, 9))  # fmt: skip
+    assert short.identity() != long.identity()
+    assert short.step_identity() == long.step_identity()  # also where the data set is as long as the run
+
+
+@pytest.mark.parametrize(
+    "override",
+    ["env.NCCL_SOCKET_IFNAME=ib0", "env.SOME_DIR=/lustre/me", "env.TOKENIZERS_PARALLELISM=on", "training.ceilings=true"],
+)
+def test_what_changes_no_speed_changes_no_identity(override):
+    assert resolve(Request(*_point(), overrides=(override,))).identity() == resolve(POINT).identity()
+
+
+def _point():
+    return POINT.recipe, POINT.gpu, POINT.precision, POINT.num_gpus, POINT.framework, POINT.cluster
+
+
+@pytest.mark.parametrize(
+    ("image", "name"),
+    [
+        ("nvcr.io/nvidia/nemo:25.07.01", "nemo:25.07.01"),
+        ("nvcr.io#nvidia/nemo:25.07.01", "nemo:25.07.01"),
+        ("registry.site.example:5000/team/nemo:25.07.01@sha256:ab", "nemo:25.07.01"),
+        ("docker://me/nemo@sha256:ab", "nemo:sha256:ab"),
+        ("/lustre/me/nvidia+nemo+25.07.01.sqsh", "nemo:25.07.01"),
+        ("/lustre/me/nemo_25.07.01.sif", "nemo:25.07.01"),
+        ("/images/nemo-25.07.01/", "nemo:25.07.01"),
+        ("nvidia+jax+maxtext-2024-12-09.sqsh", "jax:maxtext-2024-12-09"),
+        ("/images/train", "train"),
+    ],
+)
+def test_an_image_is_known_by_its_last_name_and_tag(image, name):
+    assert image_name(image) == image_name(image_name(image)) == name
+
+
+def test_the_identity_is_stored_in_the_spec_and_in_the_name_of_the_run(tmp_path):
+    spec = resolve(Request("tiny-llama", "CPU", "fp32", 2))
+    run = create(tmp_path, spec, render(spec))
+    document = json.loads((run.path / "spec.json").read_text())
+    assert (document["schema_version"], document["identity"]) == (2, {"version": 1, "hash": spec.identity()})
+    assert RunDir(run.path).spec == spec
+    assert re.fullmatch(rf"tiny-llama-{spec.identity()}-\d{{8}}T\d{{6}}Z-[0-9a-f]{{4}}", run.run_id)
+
+
+def test_two_runs_of_one_second_share_no_name_also_where_one_is_taken(tmp_path, monkeypatch):
+    spec = resolve(Request("tiny-llama", "CPU", "fp32", 2))
+    words = iter(["aaaa", "aaaa", "bbbb"])
+    monkeypatch.setattr("secrets.token_hex", lambda size: next(words))
+    monkeypatch.setattr("benchrun.launch.rundir.datetime", _Noon)
+    assert [create(tmp_path, spec, {}).run_id[-4:] for _ in range(2)] == ["aaaa", "bbbb"]
+
+
+class _Noon:
+    @staticmethod
+    def now(zone):
+        from datetime import datetime
+
+        return datetime(2026, 1, 1, 12, tzinfo=zone)
+
+
+@pytest.mark.parametrize("path", KEPT, ids=lambda path: path.name)
+def test_a_kept_run_is_called_by_its_identity(path):
+    spec = RunSpec.read(path / "spec.json")
+    assert re.fullmatch(rf"{re.escape(spec.recipe)}-{spec.identity()}-\d{{8}}T\d{{6}}Z-[0-9a-f]{{4}}", path.name)
+    assert json.loads((path / "spec.json").read_text()) == spec.model_dump(mode="json")
+
+
+@pytest.mark.parametrize("case", SCHEMA_1, ids=lambda case: case["kept"])
+def test_a_spec_of_schema_1_is_read_as_the_same_measurement(case, tmp_path):
+    path = tmp_path / "spec.json"
+    path.write_text(json.dumps(case["spec"]))
+    spec, kept = RunSpec.read(path), RunSpec.read(paths.MEASURED / case["kept"] / "spec.json")
+    assert spec.schema_version == 2
+    assert spec.identity() == kept.identity()
+    assert spec.replaced_env == {"NCCL_NVLS_ENABLE": "0"}  # the cluster and the framework both set it
+    assert (spec.env, spec.cluster.env) == (case["spec"]["env"], case["spec"]["cluster"]["env"])
+    assert (spec.model, spec.layout, spec.training, spec.data) == (kept.model, kept.layout, kept.training, kept.data)
+
+
+def test_a_spec_of_a_newer_schema_is_one_clear_error(tmp_path):
+    path = tmp_path / "spec.json"
+    path.write_text(json.dumps({**SCHEMA_1[0]["spec"], "schema_version": 3}))
+    with pytest.raises(UserError) as error:
+        RunSpec.read(path)
+    assert (error.value.where, error.value.exit_code) == (str(path), 2)
+    assert "its schema is 3, the newest known is 2" in error.value.message
