@@ -16,7 +16,7 @@ from benchrun.errors import UserError
 from benchrun.recipe.environment import WHY
 from benchrun.recipe.frameworks import nemo_release
 from benchrun.recipe.spec import Framework, RunSpec
-from benchrun.render.containers import image_for, inside_env
+from benchrun.render.containers import image_for, inside_env, mount_of
 
 BESIDE: dict[Framework, str] = {
     "nemo1": "nemo1.yaml",
@@ -30,13 +30,15 @@ BESIDE: dict[Framework, str] = {
 def render(spec: RunSpec) -> dict[str, str]:
     """Files by name: ``job.sh`` (submit it, or run it where the scheduler is local), ``probe.sh``, ``spec.json``.
 
-    For GPUs ``telemetry.sh``, and what the framework's command reads, where it reads a file.
+    For GPUs ``telemetry.sh``, for podman and docker ``contained.sh``, and what the framework's command reads, where it reads a file.
     """
     files = {
         "job.sh": _text(f"job-{spec.cluster.scheduler}.sh.j2", spec),
         "probe.sh": _text("probe.sh.j2", spec),
         "spec.json": spec.model_dump_json(indent=2) + "\n",
     }
+    if spec.cluster.container.runtime in ("podman", "docker"):
+        files["contained.sh"] = _text("contained.sh.j2", spec)
     if spec.gpu != "CPU":
         files["telemetry.sh"] = _text("telemetry.sh.j2", spec)
     beside = BESIDE.get(spec.framework)
@@ -49,6 +51,7 @@ def _text(template: str, spec: RunSpec) -> str:
         "cluster": spec.cluster,
         "container": spec.cluster.container,
         "image": image_for(spec),
+        "mounts": [mount_of(text) for text in spec.cluster.container.mounts],
         "inside_env": inside_env(spec),
         "nemo_release": nemo_release(spec.image),
         "why": WHY,
