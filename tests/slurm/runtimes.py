@@ -56,11 +56,11 @@ def settings(runtime: str, mounted: Path) -> list[str]:
     ]
 
 
-def containers(runtime: str, node: str) -> list[str]:
-    """What the engine itself still runs on a node; nothing for a runtime without a daemon or monitor of its own."""
+def containers(runtime: str, node: str, run: str) -> list[str]:
+    """What the engine itself still has of a run on a node; nothing for a runtime without a daemon or monitor of its own."""
     if runtime not in ("podman", "docker"):
         return []
-    listed = [ENGINES, "on", node, runtime, "ps", "--quiet", "--filter", "label=benchrun"]
+    listed = [ENGINES, "on", node, runtime, "ps", "--quiet", "--filter", f"label=benchrun={run}"]
     return subprocess.run(listed, capture_output=True, text=True, check=True).stdout.split()
 
 
