@@ -109,7 +109,14 @@ def end_of(observation: Observation) -> End:
             steps_planned=run.spec.training.steps,
             quiet_s=observation.quiet_s,
         )
-    document = {"schema_version": 1, "ending": end.ending.value, "evidence": end.evidence, "exit_code": end.exit_code}
+        end = replace(end, last_step=log.steps.last_step if log else None)
+    document = {
+        "schema_version": 1,
+        "ending": end.ending.value,
+        "evidence": end.evidence,
+        "exit_code": end.exit_code,
+        "last_step": end.last_step,
+    }
     with contextlib.suppress(OSError):
         run.write_json(ENDING, document)
         run.append_event("ended", ending=end.ending.value)

@@ -28,7 +28,7 @@ class Ending(str, enum.Enum):
     """Slurm or the runtime could not start the command."""
     IMAGE_MISSING = "image_missing"
     HUNG = "hung"
-    """It ended (by its limit or by hand) long after its log had fallen silent."""
+    """It ended by its deadline without a step; or by its limit or by hand long after its log had fallen silent."""
     INCOMPLETE = "incomplete"
     """Exit code 0, but not all planned steps."""
     LOST = "lost"
@@ -42,12 +42,17 @@ class End:
     ending: Ending
     evidence: tuple[str, ...]
     exit_code: int | None = None
+    last_step: int | None = None
+    """The number of the last step in its log."""
 
 
 def recorded(document: Mapping[str, Any] | None) -> End | None:
     """The ending that ``ending.json`` holds; None where the file is missing or damaged: then it is asked for anew."""
     try:
-        return End(Ending(document["ending"]), tuple(document["evidence"]), document["exit_code"]) if document else None
+        if not document:
+            return None
+        code, last_step = document["exit_code"], document.get("last_step")
+        return End(Ending(document["ending"]), tuple(document["evidence"]), code, last_step)
     except (KeyError, TypeError, ValueError):
         return None
 
@@ -89,15 +94,18 @@ def classify(
     """How a job that is no longer in the queue ended.
 
     ``job`` is the scheduler's last word, ``done`` what the job's EXIT trap wrote, ``symptoms`` the kinds of problems
-    found in its log with the first line of each, ``quiet_s`` how long the log had been silent when the job ended.
+    found in its log with the first line of each, ``quiet_s`` how long the log had been silent when the job was ended.
     """
     # The script's own code first: of a job that it ended itself Slurm says 0:0.
     code = (done or {}).get("exit_code", job.exit_code)
+    stalled_s = (done or {}).get("no_step_s")
     evidence = _evidence(job, done, symptoms)
     if steps_planned and 0 < steps_seen < steps_planned:
         evidence.append(f"{steps_seen} of {steps_planned} steps")
     ending = _ending(job, done, symptoms, steps_seen, steps_planned, quiet_s)
-    if ending is Ending.HUNG:
+    if stalled_s is not None:
+        evidence.append(f"no step for the last {stalled_s} s, longer than step_deadline_s allows")
+    elif ending is Ending.HUNG:
         evidence.append(f"no line in its log for the last {quiet_s:.0f} s")
     return End(ending, tuple(evidence), code)
 
@@ -111,6 +119,8 @@ def _ending(
     quiet_s: float,
 ) -> Ending:
     by_state = _STATES.get(job.state)
+    if (done or {}).get("no_step_s") is not None:
+        return Ending.HUNG
     if by_state in (Ending.TIMEOUT, Ending.CANCELLED) and quiet_s >= SILENT_S:
         return Ending.HUNG
     if by_state is not None and by_state is not Ending.CANCELLED:

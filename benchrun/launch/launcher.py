@@ -13,6 +13,7 @@ from benchrun.errors import BenchrunError, SchedulerUnavailable
 from benchrun.launch.endings import SILENT_S, recorded
 from benchrun.launch.env import write_env
 from benchrun.launch.local import Local
+from benchrun.launch.progress import progress_of
 from benchrun.launch.rundir import ENDING, RunDir, create
 from benchrun.launch.scheduler import Job, Phase, Scheduler
 from benchrun.launch.slurm import Slurm
@@ -90,7 +91,7 @@ def cancel(run: RunDir) -> bool:
 
 def backoff(polls: int) -> float:
     """Seconds to wait before the next poll: 1 s at first, 30 s in the end, so that a scheduler is never pressed."""
-    return min(1.0 * 1.3**polls, 30.0)
+    return min(1.3 ** min(polls, 100), 30.0)
 
 
 def _scheduler(spec: RunSpec) -> Scheduler:
@@ -122,7 +123,9 @@ def _observation(run: RunDir, job: Job | None) -> Observation:
     if job.phase is Phase.ENDED:
         # The last lines and done.json may reach a shared file system after the scheduler's word.
         _note_env(run)
-        return Observation(run, job, over=True, quiet_s=_quiet_s(run, job.ended_at))
+        watched = progress_of(run)  # without Slurm's own last words
+        quiet_s = max(_quiet_s(run, job.ended_at), watched.quiet_s if watched else 0.0)
+        return Observation(run, job, over=True, quiet_s=quiet_s)
     if job.phase is Phase.GONE:
         known = run.done() is not None
         waited = known or _waited_s(run) > GRACE_S
