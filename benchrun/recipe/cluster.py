@@ -79,6 +79,9 @@ class Cluster(Frozen):
     """Said to sbatch and to srun: since Slurm 22.05 srun does not take it over, and would bind a rank to one CPU."""
     time_limit: Annotated[str, StringConstraints(pattern=TIME_LIMIT)] = "00:30:00"
     """[days-]hours:minutes:seconds."""
+    step_deadline_s: PositiveInt | None = None
+    """A job that makes no step for so long is ended as hung: seconds, from its start to the first step too, with data,
+    image and compilation; for PaXML, which prints every tenth step, ten of them. None: only its time limit ends it."""
     mpi: Line | None = None
     """srun --mpi, e.g. ``pmix``."""
     sbatch_options: tuple[Annotated[str, StringConstraints(pattern=OPTION)], ...] = ()
