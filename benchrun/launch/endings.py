@@ -115,7 +115,7 @@ def classify(
     """
     # The script's own code first: of a job that it ended itself Slurm says 0:0.
     code = done["exit_code"] if done else job.exit_code
-    stalled_s = done["no_step_s"] if done else None
+    stalled_s = done.get("no_step_s") if done else None
     evidence = _evidence(job, done, symptoms)
     if steps_planned and 0 < steps_seen < steps_planned:
         evidence.append(f"{steps_seen} of {steps_planned} steps")
@@ -143,7 +143,7 @@ def _ending(
     quiet_s: float,
 ) -> Ending:
     by_state = _STATES.get(job.state)
-    if done and done["no_step_s"] is not None:
+    if done and done.get("no_step_s") is not None:
         return Ending.HUNG
     if by_state in (Ending.TIMEOUT, Ending.CANCELLED) and quiet_s >= SILENT_S:
         return Ending.HUNG
