@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from .conftest import DIR, HERE, User
+from .conftest import DIR, HERE
 
 ROOTFS = DIR / "rootfs"
 ENGINES = HERE / "engines.sh"
@@ -57,21 +57,8 @@ def settings(runtime: str, mounted: Path) -> list[str]:
 
 
 def containers(runtime: str, node: str, run: str) -> list[str]:
-    """What the engine itself still has of a run on a node; nothing for a runtime without a daemon or monitor of its own."""
+    """What the engine still has of a run on a node; nothing for a runtime without a daemon or monitor of its own."""
     if runtime not in ("podman", "docker"):
         return []
     listed = [ENGINES, "on", node, runtime, "ps", "--quiet", "--filter", f"label=benchrun={run}"]
     return subprocess.run(listed, capture_output=True, text=True, check=True).stdout.split()
-
-
-def processes(user: User, run: str) -> list[str]:
-    """Processes of a run on any node: /proc of this machine shows those of the nodes' own pid namespaces too."""
-    path, found = str(user.runs / run).encode(), []
-    for process in Path("/proc").glob("[0-9]*"):
-        try:
-            facts = (process / "environ").read_bytes() + (process / "cmdline").read_bytes()
-        except OSError:
-            continue  # it has just ended
-        if path in facts:
-            found.append(f"{process.name} {(process / 'comm').read_text().strip()}")
-    return found

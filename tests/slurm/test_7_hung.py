@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -36,18 +34,6 @@ def hung(user):
     }
 
 
-def left(user, run):
-    """Processes of the run, on whichever node: the nodes of the test cluster have their namespaces on this machine."""
-    folder, found = str(user.runs / run), []
-    for path in Path("/proc").glob("[0-9]*"):
-        try:
-            if os.readlink(path / "cwd") == folder:
-                found.append((path / "cmdline").read_bytes())
-        except OSError:
-            continue
-    return found
-
-
 @pytest.mark.parametrize(("name", "step"), [("deaf", 3), ("stopped", None)])
 def test_the_deadline_without_a_step_ends_a_hung_job_on_all_nodes(user, hung, name, step):
     row = user.wait(hung[name], 200)
@@ -58,7 +44,7 @@ def test_the_deadline_without_a_step_ends_a_hung_job_on_all_nodes(user, hung, na
     done = RunDir(folder).done()
     assert any(f"no step for the last {done['no_step_s']} s" in evidence for evidence in row["evidence"])
     assert (folder / "stderr.log").read_text().count("benchrun: no step for") == 1
-    user.until(lambda: not left(user, hung[name]))
+    assert not user.left(hung[name])
     result = user.call("compare", hung[name], "--json", check=False)
     assert result.returncode == 4
     assert '"invalid_run"' in result.stdout
@@ -67,10 +53,11 @@ def test_the_deadline_without_a_step_ends_a_hung_job_on_all_nodes(user, hung, na
 def test_slurms_last_words_do_not_hide_the_silence_before_them(user, hung, monkeypatch):
     """A minute of Slurm's shortest limit stands for the ten of a real silence."""
     run = RunDir(user.runs / hung["silent"])
-    monkeypatch.setenv("SLURM_CONF", user.env["SLURM_CONF"])
+    for name in ("SLURM_CONF", "PATH"):
+        monkeypatch.setenv(name, user.env[name])
     monkeypatch.setattr(endings, "SILENT_S", 20)
     user.until(lambda: observe([run])[0].over, 180)
     end = flow.end_of(observe([run])[0])
     assert end.ending is endings.Ending.HUNG
     assert "DUE TO TIME LIMIT" in (run.path / "stderr.log").read_text()
-    user.until(lambda: not left(user, hung["silent"]))
+    assert not user.left(hung["silent"])
