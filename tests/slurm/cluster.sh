@@ -6,8 +6,8 @@
 #   cluster.sh fail|restore NODE      power cut of a node, and its return
 #   cluster.sh down|up DAEMON         slurmctld or slurmdbd
 #   cluster.sh freeze|thaw DAEMON     it hangs: it takes connections and answers nothing
-#   cluster.sh full|readonly|empty    $BENCHRUN_SLURM_DIR/small, a file system that the nodes share: no space left,
-#                                     no writing; all space there again
+#   cluster.sh full|readonly|empty    $BENCHRUN_SLURM_DIR/small, a file system that the nodes share: no space left;
+#                                     no writing, except for the nodes; as it was
 #
 # Beside the partition "batch" there are three on the last node: what runs in "scavenger" is cancelled for a job in
 # "urgent", and what runs in "restart" goes back to the queue.
@@ -268,7 +268,7 @@ case "${1:-} ${2:-}" in
   "freeze slurmctld" | "freeze slurmdbd") daemon STOP "$2" ;;
   "thaw slurmctld" | "thaw slurmdbd") daemon CONT "$2" ;;
   "full ") fill ;;
-  "readonly ") mount -o remount,ro "$SMALL" ;;
-  "empty ") mount -o remount,rw "$SMALL" && rm -f "$SMALL/.fill" ;;
+  "readonly ") mount -o remount,bind,ro "$SMALL" ;; # the nodes have a mount of their own, and a job may be writing
+  "empty ") mount -o remount,bind,rw "$SMALL" && rm -f "$SMALL/.fill" ;;
   *) sed -n '2,16p' "$0" && exit 2 ;;
 esac

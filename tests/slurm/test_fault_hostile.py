@@ -44,7 +44,6 @@ def places(text):
         "options": {"container": {"runtime": "charliecloud", "image": "/none", "options": [text]}},
         "cpu_bind": {"binding": {"cpu_bind": text}},
         "a key": {text: "1"},
-        "a recipe's name": {"description": text, "python": "true"},
     }
     found["python"] = {"python": f"/none/{text}"}
     return found
@@ -86,17 +85,17 @@ def test_of_a_field(launched, field):
             assert said == hostile(canary)
         if field == "sbatch_options":
             job = own.status(run)["job"]
-            assert hostile(canary) in own.slurm("scontrol", "show", "job", job)
+            # sbatch itself drops a backslash from its header.
+            assert hostile(canary).replace("\\", "") in own.slurm("scontrol", "show", "job", job)
     assert not canary.exists()
 
 
-@pytest.mark.parametrize("field", FIELDS)
+# A value of the environment may have several lines: it is quoted, after the header.
+@pytest.mark.parametrize("field", sorted({*FIELDS} - {"env"}))
 @pytest.mark.parametrize("text", ["a\nb", "a\r\nb", "a\0b"], ids=["newline", "return", "nul"])
 def test_a_line_break_is_refused(field, text):
     from pydantic import ValidationError
 
-    if field == "a recipe's name":
-        pytest.skip("no field of its own")
     with pytest.raises(ValidationError):
         Cluster.model_validate({"name": "site", **SITE, **places(text)[field]})
 

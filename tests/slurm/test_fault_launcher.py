@@ -96,7 +96,8 @@ def faketime():
     if not found:
         pytest.skip("needs libfaketime: apt install faketime")
     # For benchrun alone: Slurm's commands and the job start with the true clock.
-    return lambda by: {"LD_PRELOAD": str(found[0]), "FAKETIME": by, "FAKETIME_DONT_FAKE_MONOTONIC": "1"}
+    # FAKE_UTIME: files keep the time of their file server.
+    return lambda by: {"LD_PRELOAD": str(found[0]), "FAKETIME": by, "FAKE_UTIME": "1"}
 
 
 @pytest.fixture

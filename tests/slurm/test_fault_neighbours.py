@@ -26,7 +26,8 @@ def pair(slurm, tmp_path_factory):
     users = [User(slurm, tmp_path_factory.mktemp(name)) for name in ("first", "second")]
     program = users[0].script(SLEEP)
     clock = next(iter(sorted(Path("/usr/lib").glob("*/faketime/libfaketime.so.1"))), None)
-    env = {"LD_PRELOAD": str(clock), "FAKETIME": "2026-11-22 00:00:00", "FAKETIME_DONT_FAKE_MONOTONIC": "1"}
+    env = {"LD_PRELOAD": str(clock), "FAKETIME": "2026-11-22 00:00:00", "FAKE_UTIME": "1"}
+    env |= {"FAKETIME_DONT_FAKE_MONOTONIC": "1"}  # the clock stands still, time-outs do not
     true = users[0].shims(sbatch='unset LD_PRELOAD FAKETIME; exec $real "$@"') if clock else {}
 
     def launch(user):
@@ -126,7 +127,7 @@ def test_a_colleagues_running_job_is_running_and_nothing_is_written(shared):
     before = contents(path)
     own = shared.program("tiny-llama", 1, "exit 5", HERE)
     shared.wait(own, 60)
-    (shared.runs / own / "ending.json").unlink()
+    (shared.runs / own / "ending.json").unlink(missing_ok=True)
     # One id that nobody knows: squeue refuses the list that holds it.
     events = shared.runs / own / "events.jsonl"
     events.write_text(re.sub(r'"job": "\d+"', '"job": "987654"', events.read_text()))
