@@ -34,15 +34,15 @@ def read_text(path: Path, limit: int = LIMIT) -> str | None:
     """The first ``limit`` bytes of a file; None where there is none, or something else: a directory, a pipe, a loop."""
     try:
         file = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
-    except (OSError, ValueError):
-        return None
-    with os.fdopen(file, "rb") as stream:
         try:
             if not stat.S_ISREG(os.fstat(file).st_mode):
                 return None
-            return stream.read(limit).decode(errors="replace")
-        except OSError:
-            return None
+            with os.fdopen(file, "rb", closefd=False) as stream:
+                return stream.read(limit).decode(errors="replace")
+        finally:
+            os.close(file)
+    except (OSError, ValueError):
+        return None
 
 
 def read_object(path: Path) -> dict[str, Any] | None:

@@ -127,10 +127,12 @@ class Slurm:
 
 def _own(runs: Iterable[RunDir], rows: Iterable[Row]) -> dict[RunDir, Job]:
     """The job of each run among ``rows``: its recorded id in its directory, else its owner's newest job there."""
-    listed = list(rows)
+    by_name: dict[str, list[Row]] = {}
+    for row in rows:
+        by_name.setdefault(row.work_dir.rpartition("/")[2], []).append(row)
     found = {}
     for run in runs:
-        here = [row for row in listed if _same_directory(row.work_dir, run.path)]
+        here = [row for row in by_name.get(run.run_id, []) if _same_directory(row.work_dir, run.path)]
         own = [row for row in here if row.job.id == run.job_id]
         own = own or sorted((row for row in here if row.uid == run.owner), key=lambda row: int(row.job.id))
         if own:
@@ -139,11 +141,9 @@ def _own(runs: Iterable[RunDir], rows: Iterable[Row]) -> dict[RunDir, Job]:
 
 
 def _same_directory(work_dir: str, path: Path) -> bool:
-    if work_dir == str(path):
-        return True
-    # One directory may have two names: a link, or a second mount.
+    """Whether both are one directory, which may have two names: a link, or a second mount."""
     try:
-        return Path(work_dir).name == path.name and Path(work_dir).samefile(path)
+        return work_dir == str(path) or path.samefile(work_dir)
     except (OSError, ValueError):
         return False
 

@@ -28,6 +28,9 @@ if name == "sbatch" and not (answer and answer.get("instead")):
     (here / "state.json").write_text(json.dumps(state))
     answer = answer or {"out": job["id"] + "\n"}
 if answer:
+    if answer.get("ruin"):
+        os.unlink("events.jsonl")
+        os.mkdir("events.jsonl")
     time.sleep(answer.get("sleep", 0))
     sys.stdout.buffer.write(answer.get("out", "").encode("utf-8", "surrogateescape"))
     sys.stderr.write(answer.get("err", ""))
@@ -93,7 +96,7 @@ class FakeSlurm:
     def answer(self, command, **what):
         """Let ``command`` print ``out`` and ``err`` after ``sleep`` seconds and end with ``code``; nothing: as usual.
 
-        A job that sbatch is given is taken all the same, but with ``instead``.
+        A job that sbatch is given is taken all the same, but with ``instead``. ``ruin``: nothing more can be recorded.
         """
         self._state["answers"].pop(command, None)
         if what:

@@ -56,7 +56,7 @@ def benchrun(capsys, *arguments):
     return ended.value.code, capsys.readouterr()
 
 
-def submit(text=""):
+def submit():
     spec = resolve(Request("tiny-llama", "CPU", "fp32", 1, None, "slurm-cpu", ()))
     return launch(spec, render(spec), paths.runs_dir())
 
@@ -183,7 +183,8 @@ def test_nothing_is_written_into_the_run_of_another_user(slurm, make, monkeypatc
     steps(run)
     slurm.queue(run, state="COMPLETED")
     before = {path: path.stat().st_mtime_ns for path in run.path.rglob("*")}
-    monkeypatch.setattr(os, "geteuid", lambda user=os.getuid(): user + 1)
+    stranger = os.getuid() + 1
+    monkeypatch.setattr(os, "geteuid", lambda: stranger)
     assert flow.end_of(observe([run])[0]).ending is Ending.COMPLETED
     flow.metrics_of(run)
     assert {path: path.stat().st_mtime_ns for path in run.path.rglob("*")} == before

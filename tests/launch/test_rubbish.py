@@ -1,0 +1,211 @@
+"""Whatever Slurm prints and whatever lies in a run directory: no traceback, and one broken run hides no other."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from benchrun import console
+from benchrun.cli import group
+from benchrun.launch.documents import as_done, as_event
+from benchrun.launch.rundir import find_runs
+from benchrun.launch.slurm_text import refused, sacct_rows, squeue_rows, submitted
+
+DONE = {"schema_version": 1, "exit_code": 0, "signal": None, "restarts": 0, "job_id": "7", "host": "n1"}
+POINT = ("tiny-llama", "--gpu=CPU", "--precision=fp32", "--num-gpus=1", "--cluster=slurm-cpu")
+
+
+def benchrun(capsys, *arguments):
+    """The exit code of a command, its stdout and its stderr, without a traceback."""
+    with pytest.raises(SystemExit) as ended:
+        console.run(group, "benchrun", list(arguments))
+    said = capsys.readouterr()
+    assert "Traceback" not in said.err
+    return ended.value.code, said.out, said.err
+
+
+def a_folder(path):
+    path.mkdir()
+
+
+def a_loop(path):
+    path.symlink_to(path.name)
+
+
+def a_pipe(path):
+    os.mkfifo(path)
+
+
+def text(content):
+    return lambda path: path.write_bytes(content if isinstance(content, bytes) else content.encode())
+
+
+RUBBISH = {
+    "folder": a_folder,
+    "loop": a_loop,
+    "pipe": a_pipe,
+    "nothing": text(""),
+    "bytes": text(bytes(range(256))),
+    "nested": text("[" * 100_000),
+    "objects": text('{"a":' * 100_000),
+    "number": text('{"exit_code": ' + "9" * 5000 + "}"),
+    "list": text("[1, 2]"),
+    "types": text('{"exit_code": "zero", "job_id": 7, "restarts": [], "ending": [], "evidence": 3, "nodes": 7}'),
+    "more types": text(
+        '{"exit_code": 1e999, "signal": {}, "event": {}, "time": 3, "ending": "failed", "evidence": null}'
+    ),
+    "no fields": text('{"event": "submitted"}\n{"event": "state", "time": "x"}\n{"event": "refused"}\n7\n'),
+    "no time": text(
+        '{"event": "created", "time": "9999-99-99"}\n{"event": "state", "time": "", "state": "", "phase": ""}'
+    ),
+}
+
+
+@pytest.mark.parametrize("rubbish", RUBBISH)
+@pytest.mark.parametrize("name", ["events.jsonl", "done.json", "ending.json", "env.json", "stdout.log", "probe"])
+def test_rubbish_in_a_run_is_no_traceback_and_hides_no_other(slurm, make, capsys, name, rubbish):
+    bad, good = make("7"), make("8")
+    slurm.queue(good, "8", state="PENDING")
+    slurm.queue(bad, "7", state="FAILED")
+    (bad.path / name).unlink(missing_ok=True)
+    RUBBISH[rubbish](bad.path / name)
+    for _ in range(2):
+        code, out, _ = benchrun(capsys, "status", "--json")
+        rows = {row["run_id"]: row for row in json.loads(out)}
+        assert (code, rows[good.run_id]["state"], rows[bad.run_id]["state"]) == (0, "pending", "failed")
+    code, _, err = benchrun(capsys, "cancel", bad.run_id, good.run_id)
+    assert (code, good.run_id in err) == (0, True)
+    assert slurm.calls("scancel") == ["scancel 8"]
+
+
+@pytest.mark.parametrize("rubbish", RUBBISH)
+def test_a_run_without_a_readable_spec_is_one_line(slurm, make, capsys, rubbish):
+    bad, good = make("7"), make("8")
+    slurm.queue(good, "8")
+    (bad.path / "spec.json").unlink()
+    RUBBISH[rubbish](bad.path / "spec.json")
+    code, out, err = benchrun(capsys, "status", "--json")
+    assert (code, [row["run_id"] for row in json.loads(out)]) == (0, [good.run_id])
+    assert len(err.splitlines()) <= 2
+    if (bad.path / "spec.json").is_file():
+        code, out, _ = benchrun(capsys, "status", bad.run_id, good.run_id, "--json")
+        assert (code, [row["run_id"] for row in json.loads(out)]) == (2, [good.run_id])
+        code, _, _ = benchrun(capsys, "cancel", bad.run_id, good.run_id)
+        assert (code, slurm.calls("scancel")) == (2, ["scancel 8"])
+
+
+ANSWERS = [
+    "7\n",
+    "7|\n",
+    "7||||||||\n",
+    "7| |0:0|||||\n",
+    "|||||||\n",
+    "x" * 100_000,
+    b"7|RUN\xff\xfeNING|0|None|n1|/\xff\n".decode("utf-8", "surrogateescape"),
+    f"7|FAILED|{'9' * 5000}:{'9' * 5000}|n1|None|2026-01-01T10:00:00|{'9' * 5000}|/\n",
+    f"7|COMPLETED|0:0|n1|None|9999-12-31T23:59:59|0|{'9' * 30}|/\n",
+    "<html><body>Welcome</body></html>\n",
+]
+
+
+@pytest.mark.parametrize("answer", ANSWERS)
+@pytest.mark.parametrize("command", ["squeue", "sacct"])
+def test_rubbish_from_slurm_is_no_traceback_and_no_end(slurm, make, capsys, command, answer):
+    run = make()
+    slurm.answer(command, out=answer)
+    code, out, _ = benchrun(capsys, "status", "--json")
+    assert (code, [row["ended"] for row in json.loads(out)]) == (0, [False])
+    benchrun(capsys, "cancel", run.run_id)
+    assert not slurm.calls("scancel")
+
+
+@pytest.mark.parametrize("command", ["squeue", "sacct", "scancel"])
+def test_a_command_that_cannot_be_run_is_the_machines_fault(slurm, make, capsys, command, tmp_path):
+    run = make()
+    slurm.queue(run)
+    (tmp_path / "bin" / command).unlink()
+    (tmp_path / "bin" / command).write_text("\x7fELF")
+    (tmp_path / "bin" / command).chmod(0o755)
+    assert benchrun(capsys, "status", run.run_id)[0] == 0
+    assert benchrun(capsys, "cancel", run.run_id)[0] == (0 if command == "sacct" else 3)
+
+
+@given(st.text() | st.lists(st.sampled_from("7|COMPLETED: /0\n"), max_size=40).map("".join))
+def test_reading_slurms_words_is_total(words):
+    list(squeue_rows(words))
+    list(sacct_rows(words, restarts=True))
+    list(sacct_rows(words, restarts=False))
+    submitted(words)
+    refused(words)
+    as_event(words)
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=3),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=3), inner, max_size=2),
+    max_leaves=3,
+)
+
+
+@given(st.fixed_dictionaries({}, optional=dict.fromkeys(DONE, JSON)))
+def test_what_is_read_of_done_json_has_the_right_types(document):
+    done = as_done({**DONE, **document})
+    if done is not None:
+        kinds = {key: type(value) for key, value in done.items()}
+        assert kinds.pop("signal") in (str, type(None))
+        assert kinds == {"exit_code": int, "restarts": int, "job_id": str, "host": str}
+
+
+def test_the_job_id_is_told_where_it_cannot_be_recorded(slurm, make, capsys):
+    other = make("5")
+    slurm.queue(other, "5")
+    slurm.answer("sbatch", out="7\n", ruin=True)
+    code, _, err = benchrun(capsys, "launch", *POINT)
+    assert code == 3
+    assert "job 7 " in err
+    assert "scancel 7" in err
+    code, out, _ = benchrun(capsys, "status", "--json")
+    assert (code, {row["state"] for row in json.loads(out)}) == (0, {"running"})
+    (run,) = (run for run in find_runs(other.path.parent) if run != other)
+    assert benchrun(capsys, "cancel", run.run_id)[0] == 0
+    assert slurm.calls("scancel") == ["scancel 7"]
+
+
+@pytest.mark.parametrize("name", ["events.jsonl", "env.json", "steps.jsonl", "ending.json"])
+def test_no_link_in_a_run_leads_a_writer_elsewhere(slurm, make, capsys, tmp_path, name):
+    run = make()
+    slurm.queue(run, state="FAILED")
+    target = tmp_path / "precious"
+    target.write_text("precious")
+    (run.path / name).unlink(missing_ok=True)
+    (run.path / name).symlink_to(target)
+    (run.path / "stdout.log").write_text("no step\n")
+    benchrun(capsys, "status", run.run_id)
+    benchrun(capsys, "compare", run.run_id)
+    benchrun(capsys, "cancel", run.run_id)
+    assert target.read_text() == "precious"
+
+
+def test_an_event_after_half_a_line_is_not_lost(make):
+    run = make(None)
+    with (run.path / "events.jsonl").open("a") as file:
+        file.write('{"time": "2026-')
+    run.append_event("submitted", job="7")
+    assert run.job_id == "7"
+
+
+def test_a_vanished_run_hides_no_other(slurm, make, capsys, monkeypatch):
+    from benchrun.cli import status
+
+    bad, good = make("7"), make("8")
+    slurm.queue(good, "8")
+    monkeypatch.setattr(status, "runs_named", lambda *_: [bad, good])
+    bad.spec  # noqa: B018  # read before the directory goes
+    shutil.rmtree(bad.path)
+    code, out, _ = benchrun(capsys, "status", "--json")
+    assert (code, json.loads(out)[-1]["state"]) == (0, "running")
