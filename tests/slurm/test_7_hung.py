@@ -19,6 +19,7 @@ until grep -q 'iteration        3/' stdout.log; do sleep 0.1; done
 kill -STOP $!
 wait
 """
+STOPPED = ("training.steps=100000", "cluster.step_deadline_s=50", "cluster.mem=2G")
 DEAF = "trap '' TERM; echo started; while :; do sleep 600; done"
 STEP = "iteration        3/      20 | consumed samples: 8 | elapsed time per iteration (ms): 5.0 | lm loss: 1.0E+00 |"
 
@@ -29,7 +30,7 @@ def hung(user):
     two = "cluster.gpus_per_node=1"
     return {
         "silent": user.program("tiny-llama", 1, DEAF, "cluster.time_limit=00:01:00"),
-        "stopped": user.program("tiny-llama", 2, STOPS, two, "training.steps=100000", "cluster.step_deadline_s=50"),
+        "stopped": user.program("tiny-llama", 2, STOPS, two, *STOPPED),
         "deaf": user.program("tiny-llama", 2, f"echo '{STEP}'; {DEAF}", two, "cluster.step_deadline_s=8"),
     }
 
