@@ -15,6 +15,7 @@ from benchrun.launch.local import Local
 from benchrun.launch.progress import progress_of
 from benchrun.launch.rundir import ENDING, RunDir, create
 from benchrun.launch.scheduler import Job, Phase, Scheduler
+from benchrun.launch.shell import check
 from benchrun.launch.slurm import Slurm
 from benchrun.recipe.spec import RunSpec
 
@@ -41,6 +42,7 @@ class Observation:
 
 def launch(spec: RunSpec, files: Mapping[str, str], root: Path) -> RunDir:
     """Make the run directory and submit. A refused job leaves a run whose events say why."""
+    check(spec, root)
     run = create(root, spec, files)
     try:
         job = _scheduler(spec).submit(run)

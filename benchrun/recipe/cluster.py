@@ -4,26 +4,30 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field, PositiveInt, StringConstraints
+from pydantic import AfterValidator, Field, PositiveInt, StringConstraints, model_validator
 
 from benchrun.model import Frozen
+from benchrun.recipe.slurm_options import sbatch_option, srun_option
 
 LINE = r"^[^\r\n\x00]*$"
 ENV_NAME = r"^[A-Za-z_][A-Za-z0-9_]*$"
 GRES = r"^([^\r\n\x00]*:)?[^\r\n\x00:]*[^\d\r\n\x00:][^\r\n\x00:]*$"
 OPTION = r"^-[^\r\n\x00]*$"
+MOUNT = r"^/[^\r\n\x00:,]*:/[^\r\n\x00:,]*(:r[ow])?$"
 TIME_LIMIT = r"^(\d+-)?\d{1,2}:\d{2}:\d{2}$"
 IN_WORDS = {
     LINE: "text of one line",
     ENV_NAME: "a name of letters, digits and _ that begins with no digit",
     GRES: "a resource without its count, which is gpus_per_node, e.g. gpu or gpu:h200",
     OPTION: "an option that begins with -, e.g. --segment=8",
+    MOUNT: "source:target or source:target:ro, both absolute, without ',' or another ':' in them",
     TIME_LIMIT: "[days-]hours:minutes:seconds with at most two digits of hours, e.g. 00:30:00 or 4-04:00:00",
 }
 """What each of these patterns expects."""
 
 Line = Annotated[str, StringConstraints(pattern=LINE)]
 """Text without line breaks: it ends up in one line of a script."""
+Option = Annotated[str, StringConstraints(pattern=OPTION)]
 EnvName = Annotated[str, StringConstraints(pattern=ENV_NAME)]
 Runtime = Literal["none", "pyxis", "apptainer", "singularity", "charliecloud", "podman", "docker"]
 
@@ -34,10 +38,20 @@ class Container(Frozen):
     runtime: Runtime = "none"
     image: Line | None = None
     """Used instead of the recipe's image: a local .sqsh or .sif, an unpacked directory, another registry."""
-    mounts: tuple[Line, ...] = ()
+    mounts: tuple[Annotated[str, StringConstraints(pattern=MOUNT)], ...] = ()
     """``source:target`` or ``source:target:ro``; the run directory is always mounted, and is the working directory."""
     options: tuple[Line, ...] = ()
     """More options for the runtime's command (for pyxis: for srun), one word each."""
+
+    @model_validator(mode="after")
+    def _expressible(self) -> Container:
+        if self.runtime == "pyxis":
+            for option in self.options:
+                srun_option(option)
+        writable = next((mount for mount in self.mounts if mount.endswith(":ro")), None)
+        if self.runtime == "charliecloud" and writable:
+            raise ValueError(f"charliecloud has no read-only mounts: {writable} must be {writable.removesuffix(':ro')}")
+        return self
 
 
 class Binding(Frozen):
@@ -84,10 +98,10 @@ class Cluster(Frozen):
     image and compilation; for PaXML, which prints every tenth step, ten of them. None: only its time limit ends it."""
     mpi: Line | None = None
     """srun --mpi, e.g. ``pmix``."""
-    sbatch_options: tuple[Annotated[str, StringConstraints(pattern=OPTION)], ...] = ()
+    sbatch_options: tuple[Annotated[Option, AfterValidator(sbatch_option)], ...] = ()
     """More header lines, one option each, e.g. ``--segment=8``."""
-    srun_options: tuple[Line, ...] = ()
-    """More options for srun, one word each."""
+    srun_options: tuple[Annotated[Option, AfterValidator(srun_option)], ...] = ()
+    """More options for srun, one word each, e.g. ``--distribution=block``."""
     container: Container = Container()
     binding: Binding = Binding()
     setup: tuple[Line, ...] = ()
@@ -98,3 +112,10 @@ class Cluster(Frozen):
     """Names of variables passed on from the submitting shell; their values are written nowhere."""
     python: Line = "python3"
     """Interpreter that runs the worker (inside the container, where there is one)."""
+
+    @model_validator(mode="after")
+    def _own_gpus(self) -> Cluster:
+        runtime = self.container.runtime
+        if runtime in ("podman", "docker") and self.scheduler == "slurm" and self.gpu != "CPU" and not self.exclusive:
+            raise ValueError(f"{runtime} hands every GPU of the node to the ranks: on a shared node exclusive must be true")
+        return self

@@ -48,6 +48,12 @@ def mount_of(text: str) -> Mount:
     return Mount(source, target, flags == ["ro"])
 
 
+def unmountable(runtime: str) -> str:
+    """Characters at which the runtime's own syntax for mounts would split a path."""
+    listed = {"pyxis": ":,", "apptainer": ":,", "singularity": ":,", "charliecloud": ":", "podman": ',"', "docker": ',"'}
+    return listed.get(runtime, "")
+
+
 def inside_env(spec: RunSpec) -> tuple[str, ...]:
     """Names of the variables a rank needs inside the container, sorted within their kind."""
     data = ("BENCHRUN_DATA",) if spec.data.kind == "synthetic" else ()
