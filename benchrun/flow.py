@@ -47,21 +47,26 @@ def resolve_all(request: Request) -> list[RunSpec]:
     """The runs of a point, or of a suite of that name."""
     if not catalogue.is_suite(request.recipe):
         return [resolve(request)]
-    requests = []
-    for run in catalogue.suite(request.recipe).runs:
+    suite, document = catalogue.suite_file(request.recipe)
+    specs = []
+    for index, run in enumerate(suite.runs):
         overrides = tuple(f"{key}={json.dumps(value)}" for key, value in run.set.items())
-        requests.append(
-            Request(
-                run.recipe,
-                request.gpu or run.gpu,
-                request.precision or run.precision,
-                request.num_gpus or run.num_gpus,
-                request.framework or run.framework,
-                request.cluster,
-                (*overrides, *request.overrides),
-            )
+        each = Request(
+            run.recipe,
+            request.gpu or run.gpu,
+            request.precision or run.precision,
+            request.num_gpus or run.num_gpus,
+            request.framework or run.framework,
+            request.cluster,
+            (*overrides, *request.overrides),
         )
-    return [resolve(each) for each in requests]
+        try:
+            specs.append(resolve(each))
+        except UserError as error:
+            which = f"run {index + 1} of {len(suite.runs)} ({run.recipe})"
+            message = f"{which}: {error.where}: {error.message}" if error.where else f"{which}: {error.message}"
+            raise UserError(message, hint=error.hint, where=document.where(("runs", index))) from None
+    return specs
 
 
 def start(spec: RunSpec, root: Path) -> RunDir:

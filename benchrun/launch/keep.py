@@ -61,17 +61,22 @@ def kept_name(run: RunDir) -> str:
 
 
 def scrubbed(text: str, hosts: Sequence[str], words: Sequence[str] = ()) -> str:
-    """``text`` with each of ``hosts`` as node1, node2 ..., an own path as ``PATH/`` and its last part.
+    """``text`` with each of ``hosts`` as node1, node2 ..., an own path as ``PATH/`` and its last part (a home as PATH).
 
     ``words`` of the site become ``SITE``, addresses and mail addresses ``ADDRESS``.
     """
-    text = MAIL.sub("ADDRESS", PATH.sub(lambda found: f"PATH/{found[0].rstrip('/').rpartition('/')[2]}", text))
+    text = MAIL.sub("ADDRESS", PATH.sub(lambda found: _without_folder(found[0].rstrip("/")), text))
     for host in sorted(hosts, key=len, reverse=True):
         text = re.sub(rf"(?<![\w.-]){re.escape(host)}(?![\w-])(?:\.[A-Za-z][\w-]*)*", _alias(hosts, host), text)
     if words:
         any_word = "|".join(re.escape(word) for word in words)
         text = re.sub(rf"(?<![A-Za-z0-9])(?:{any_word})[0-9]*(?![A-Za-z0-9])", HIDDEN, text)
     return ADDRESS.sub("ADDRESS", text)
+
+
+def _without_folder(path: str) -> str:
+    """The last part of a path, unless that is the name of a person."""
+    return "PATH" if re.fullmatch(r"/(?:home|Users)/[^/]+", path) else f"PATH/{path.rpartition('/')[2]}"
 
 
 def write_kept(folder: Path, name: str, files: Mapping[str, bytes]) -> RunDir:

@@ -27,9 +27,13 @@ GPU = (
 PUBLIC_IMAGES = ("nvcr.io/nvidia/", "ghcr.io/nvidia/")
 """Registries that anyone can pull from; of another image its name and tag are kept."""
 IN_LOGS = frozenset(
-    "backward batch consumed default elapsed epoch error forward global grad iteration iterations learning loss micro "
-    "nan norm number params rank rate samples scale sec seconds size skipped step steps throughput time tokens total "
-    "train training validation warning zeros pass slow inconclusive completed the model defaults".split()
+    {
+        *("backward", "batch", "completed", "consumed", "default", "defaults", "elapsed", "epoch", "error"),
+        *("forward", "global", "grad", "inconclusive", "iteration", "iterations", "learning", "loss", "micro"),
+        *("model", "nan", "norm", "number", "params", "pass", "rank", "rate", "samples", "scale", "sec"),
+        *("seconds", "size", "skipped", "slow", "step", "steps", "the", "throughput", "time", "tokens", "total"),
+        *("train", "training", "validation", "warning", "zeros"),
+    }
 )
 """Words of step lines and verdicts: a partition may be called one of them."""
 LIBRARIES = ("CUDA_", "FI_", "GLOO_", "NCCL_", "NVSHMEM_", "NVTE_", "OMPI_", "OMP_", "PYTORCH_", "TORCH_", "UCX_")

@@ -117,7 +117,13 @@ def is_suite(name: str) -> bool:
 
 def suite(name: str) -> Suite:
     """Load and check one suite."""
-    return checked(Suite, load(find(name, paths.SUITES, "suite")))
+    return suite_file(name)[0]
+
+
+def suite_file(name: str) -> tuple[Suite, Document]:
+    """The same with the document it came from, which knows the lines."""
+    document = load(find(name, paths.SUITES, "suite"))
+    return checked(Suite, document), document
 
 
 def points(recipe: Recipe) -> list[Point]:

@@ -51,7 +51,7 @@ def _explain(model: type[BaseModel], loc: Loc, problem: dict[str, Any]) -> tuple
     key = ".".join(str(part) for part in loc).removesuffix(".[key]") or "the file"
     kind, value = problem["type"], problem.get("input")
     if kind == "extra_forbidden":
-        legal = _fields(model, loc[:-1])
+        legal = fields(model, loc[:-1])
         return f"unknown key '{key}'", closest(str(loc[-1]), legal) if legal else None
     if kind == "missing":
         return f"key '{key}' is missing", None
@@ -82,7 +82,7 @@ def _without_tags(document: Document, loc: Loc) -> Loc:
     return known
 
 
-def _fields(model: type[BaseModel], loc: Loc) -> list[str]:
+def fields(model: type[BaseModel], loc: Loc) -> list[str]:
     """The keys that are legal at ``loc`` below ``model``."""
     current: Any = model
     for part in loc:

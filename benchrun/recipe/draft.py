@@ -1,4 +1,8 @@
-"""The draft of a run: recipe, point and cluster merged, then what ``--set`` changes, then checked as one."""
+"""The draft of a run: recipe, point and cluster merged, then what ``--set`` changes, then checked as one.
+
+Mappings merge, key by key; any other value takes the place of what was there, and null removes it: the default holds.
+A recompute granularity other than full also removes the method and the layers that the recipe says beside full.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +14,7 @@ from pydantic import Field, PositiveInt
 from benchrun.errors import UserError
 from benchrun.model import Frozen, ModelShape
 from benchrun.recipe.catalogue import Point, RecipeFile
-from benchrun.recipe.checked import checked, closest
+from benchrun.recipe.checked import checked, closest, fields
 from benchrun.recipe.cluster import Cluster, EnvName, Line
 from benchrun.recipe.spec import Data, Layout, Training
 from benchrun.recipe.yamlfile import Document, Loc, parse, scalar
@@ -26,7 +30,7 @@ class Draft(Frozen):
     layout: Layout
     training: Training
     data: Data
-    image: Line | None
+    image: Line | None = None
     env: dict[EnvName, str] = Field(default_factory=dict)
     cluster: Cluster
 
@@ -52,7 +56,10 @@ def draft(file: RecipeFile, point: Point, cluster: Document, overrides: tuple[st
     def merge(target: str, section: dict[str, Any], loc: Loc) -> None:
         data.setdefault(target, {})
         for path, value in leaves(section):
-            put((target, *path), value, source, (*loc, *path))
+            if value is None:
+                remove(data, (target, *path), source.where((*loc, *path)))
+            else:
+                put((target, *path), value, source, (*loc, *path))
 
     put(("model",), source.data["model"], source, ("model",))
     put(("seq_length",), group.seq_length or recipe.seq_length, source, ("seq_length",))
@@ -93,6 +100,28 @@ def set_value(data: dict[str, Any], loc: Loc, value: Any) -> None:
     data[str(loc[-1])] = value
 
 
+_RECOMPUTE: Loc = ("training", "recompute")
+
+
+def _value(data: dict[str, Any], loc: Loc) -> Any:
+    """One value of nested mappings; None where it is not there."""
+    inner: Any = data
+    for key in loc:
+        inner = inner.get(str(key)) if isinstance(inner, dict) else None
+    return inner
+
+
+def remove(data: dict[str, Any], loc: Loc, place: str) -> None:
+    """Take one value of a draft out of nested mappings. UserError for a key that a draft cannot have."""
+    for end, key in enumerate(loc):
+        if (legal := fields(Draft, loc[:end])) and key not in legal:
+            dotted = ".".join(str(part) for part in loc[: end + 1])
+            raise UserError(f"unknown key '{dotted}'", hint=closest(str(key), legal), where=place)
+    inner = _value(data, loc[:-1])
+    if isinstance(inner, dict):
+        inner.pop(str(loc[-1]), None)
+
+
 def _override(data: dict[str, Any], places: dict[Loc, str], text: str) -> None:
     """Apply one ``a.b=value``. A list, mapping or quoted value is read as YAML, anything else is one word or text."""
     key, equals, value = text.partition("=")
@@ -102,6 +131,18 @@ def _override(data: dict[str, Any], places: dict[Loc, str], text: str) -> None:
     if loc[0] not in Draft.model_fields:
         raise UserError(f"--set {text}: unknown key '{loc[0]}'", hint=closest(str(loc[0]), Draft.model_fields))
     as_yaml = value[:1] in ("[", "{", '"', "'")
-    set_value(data, loc, parse(f"value: {value}", f"--set {text}").data["value"] if as_yaml else scalar(value))
-    for end in range(1, len(loc) + 1):
-        places[loc[:end]] = f"--set {text}" if end == len(loc) else places.get(loc[:end], f"--set {text}")
+    given = parse(f"value: {value}", f"--set {text}").data["value"] if as_yaml else scalar(value)
+    if given == {}:
+        raise UserError(f"--set {text}: an empty mapping changes nothing", hint=f"{key}=null removes what is there")
+    parts = {(*loc, *path[1:]): part for path, part in leaves({"": given})}
+    if parts.get((*_RECOMPUTE, "granularity"), "full") != "full":
+        for path in ((*_RECOMPUTE, "method"), (*_RECOMPUTE, "num_layers")):
+            if not places.get(path, "").startswith("--set"):
+                remove(data, path, "")
+    for where, part in parts.items():
+        if part is None:
+            remove(data, where, f"--set {text}")
+        else:
+            set_value(data, where, part)
+        for end in range(1, len(where) + 1):
+            places[where[:end]] = f"--set {text}" if end >= len(loc) else places.get(where[:end], f"--set {text}")

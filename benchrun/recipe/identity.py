@@ -63,7 +63,7 @@ def workload_env(spec: RunSpec) -> dict[str, str]:
 
 
 def image_name(image: str) -> str:
-    """``name:tag`` of an image, whatever its registry or path: ``nemo:25.07`` for ``/images/nvidia+nemo+25.07.sqsh``."""
+    """``name:tag`` of an image in any registry or folder: ``nemo:25.07`` for ``/images/nvidia+nemo+25.07.sqsh``."""
     last = re.sub(r"\.(sqsh|sif|simg|img|tar|tgz)$", "", image.rstrip("/").rpartition("/")[2].rpartition("#")[2])
     if ":" in last or "@" in last:
         name, _, digest = last.partition("@")
@@ -159,7 +159,7 @@ def _training(spec: RunSpec) -> dict[str, Any]:
         "recompute": again.granularity,
         "recompute.how": again.method,
         "recompute.layers": again.num_layers,
-        "recompute.parts": sorted(again.modules),
+        "recompute.parts": sorted(str(name) for name in again.modules),
         "remat": again.policy,
     }
     if spec.precision == "fp8":
@@ -186,9 +186,9 @@ def _training(spec: RunSpec) -> dict[str, Any]:
 
 
 def _data(spec: RunSpec) -> dict[str, Any]:
-    """Only what the data of this kind have: tokens or conversations, and their number where it is not all that is read."""
+    """What data of this kind have, and how many tokens there are where it is not what the run reads."""
     data, tokens, talk = spec.data, spec.data.synthetic, spec.data.instructions
-    found = {"data": data.kind, "data.workers": data.num_workers}
+    found: dict[str, Any] = {"data": data.kind, "data.workers": data.num_workers}
     if data.kind == "mock":
         return found
     if spec.instructed:

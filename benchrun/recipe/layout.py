@@ -20,10 +20,26 @@ FP8_FRAMEWORKS: frozenset[Framework] = frozenset(
 LORA_FRAMEWORKS: frozenset[Framework] = frozenset({"nemo2", "megatron-bridge", "hf"})
 
 
+class Refusal(str):
+    """A broken rule in words, and what to do where the words do not say it."""
+
+    hint: str | None
+
+    def __new__(cls, text: str, hint: str | None = None) -> Refusal:
+        """``text`` with its hint."""
+        refusal = super().__new__(cls, text)
+        refusal.hint = hint
+        return refusal
+
+
+CHANGE_LAYOUT = "change the layout in the recipe or with --set"
+
+
 def refusals(draft: Draft, num_gpus: int, precision: Precision, framework: Framework, task: Task) -> list[str]:
-    """Every rule that the layout breaks; empty when it can run."""
-    found = [*_sizes(draft), *_spread(draft, num_gpus), *_experts(draft, num_gpus), *_training(draft)]
-    found += [*_precision(draft, precision, framework), *_nodes(draft, num_gpus)]
+    """Every rule that is broken, in words or as a ``Refusal``; empty when it can run."""
+    arithmetic = [*_sizes(draft), *_spread(draft, num_gpus), *_experts(draft, num_gpus), *_nodes(draft, num_gpus)]
+    found: list[str] = [Refusal(text, CHANGE_LAYOUT) for text in arithmetic]
+    found += [*_positions(draft), *_training(draft), *_precision(draft, precision, framework)]
     found += unable(draft, num_gpus, precision, framework, task)
     if framework == "hf":
         found += transformers_refusals(draft, num_gpus)
@@ -86,9 +102,6 @@ def _sizes(draft: Draft) -> Iterator[str]:
     heads, groups = model.num_attention_heads, model.num_query_groups
     yield from _divides("num_attention_heads", heads, "num_query_groups", groups)
     yield from _stages(model.num_layers, layout)
-    if draft.seq_length > model.max_position_embeddings:
-        most = model.max_position_embeddings
-        yield f"seq_length ({draft.seq_length}) must be at most max_position_embeddings ({most})"
     pieces = (2 * layout.cp if layout.cp > 1 else 1) * (layout.tp if layout.sequence_parallel else 1)
     if draft.seq_length % pieces:
         legal = nearest(draft.seq_length, lambda n: n % pieces == 0)
@@ -98,6 +111,15 @@ def _sizes(draft: Draft) -> Iterator[str]:
         )
     if layout.sequence_parallel and layout.tp == 1:
         yield "sequence_parallel splits over tensor-parallel ranks: tp is 1, so it must be false"
+
+
+def _positions(draft: Draft) -> Iterator[str]:
+    most = draft.model.max_position_embeddings
+    if draft.seq_length > most:
+        more = (
+            f"a shorter --set seq_length, or --set model.max_position_embeddings={draft.seq_length} for a longer table"
+        )
+        yield Refusal(f"seq_length ({draft.seq_length}) must be at most max_position_embeddings ({most})", more)
 
 
 def _stages(num_layers: int, layout: Layout) -> Iterator[str]:

@@ -9,7 +9,7 @@ from benchrun.recipe.catalogue import Point, RecipeFile
 from benchrun.recipe.checked import closest
 from benchrun.recipe.draft import Draft, draft
 from benchrun.recipe.environment import framework_env
-from benchrun.recipe.layout import data_parallel, refusals
+from benchrun.recipe.layout import CHANGE_LAYOUT, Refusal, data_parallel, refusals
 from benchrun.recipe.memory import impossible
 from benchrun.recipe.proxy import reductions
 from benchrun.recipe.select import Request, instead, select
@@ -37,11 +37,12 @@ def resolve_point(
         too_large = impossible(spec)
         if too_large is None:
             return spec
-        broken = [too_large]
-    hint = "change the layout in the recipe or with --set"
-    if point.scaled_from is not None:
-        hint = f"{point.num_gpus} GPUs took over the layout of {point.scaled_from}; {instead(file, point)}"
-    raise UserError("; ".join(broken), where=where, hint=hint)
+        broken = [Refusal(too_large, CHANGE_LAYOUT)]
+    hints = dict.fromkeys(hint for text in broken if (hint := getattr(text, "hint", None)))
+    if CHANGE_LAYOUT in hints and point.scaled_from is not None:
+        took = f"{point.num_gpus} GPUs took over the layout of {point.scaled_from}; {instead(file, point)}"
+        hints = {took if hint == CHANGE_LAYOUT else hint: None for hint in hints}
+    raise UserError("; ".join(broken), where=where, hint="; ".join(hints) or None)
 
 
 def _same_gpu(planned: Draft, point: Point) -> None:

@@ -40,7 +40,11 @@ def test_every_step_of_the_way_leaves_its_file(launched):
         "local.started",
         "local.exit",
     } == FILES
-    assert all(json.loads((run / name).read_text())["schema_version"] == 1 for name in FILES if name.endswith(".json"))
+    assert all(
+        json.loads((run / name).read_text())["schema_version"] == (2 if name == "spec.json" else 1)
+        for name in FILES
+        if name.endswith(".json")
+    )
     env = json.loads((run / "env.json").read_text())
     assert env["worker"]["megatron-core"]
     assert env["nodes"][0]["cpus"] == len(os.sched_getaffinity(0))  # whatever OMP_NUM_THREADS says

@@ -7,9 +7,9 @@ import json
 import pytest
 import yaml
 
-from benchrun import flow
-from benchrun.launch.keep import kept_name
-from benchrun.launch.redact import site_words
+from benchrun import flow, paths
+from benchrun.launch.keep import kept_files, kept_name, scrubbed
+from benchrun.launch.redact import public_env, public_spec, site_words
 from benchrun.launch.rundir import RunDir, create, unpacked
 from benchrun.parse import parse_log
 from benchrun.recipe.cluster import Cluster
@@ -76,12 +76,12 @@ def finished(folder):
     run = create(folder / "runs", spec, render(spec))
     rows = [
         f" iteration {n:8d}/{spec.training.steps:8d} | consumed samples: {n * spec.gbs:12d} |"
-        f" elapsed time per iteration (ms): {13000 + n % 7}.0 | global batch size: {spec.gbs:5d} | lm loss: 2.000000E+00"
+        f" elapsed time per iteration (ms): {13000 + n % 7}.0 | global batch size: {spec.gbs:5d} | lm loss: 2.0E+00"
         " | number of nan iterations:   0 |"
         for n in range(1, spec.training.steps + 1)
     ]
     talk = [f"{HOST}: NCCL INFO using '{text}' ({text}:0), {text}." for text in strings(SITE)]
-    config = json.dumps({"image": spec.image, "versions": {"megatron-core": "0.19.2", "torch": "zqfork"}})
+    config = json.dumps({"image": spec.image, "versions": {"megatron-core": "0.19.2"}})
     lines = [*talk, f"benchrun config: {config}", *rows, *talk, 'benchrun done: {"steps": 50}', ""]
     (run.path / "stdout.log").write_text("\n".join(lines))
     (run.path / "stderr.log").write_text("\n".join([*talk, "zqann@zqmail.example", "zqib0", f"on {HOST}.zqdomain.net"]))
@@ -150,12 +150,21 @@ def test_the_kept_spec_says_what_of_the_site_changes_the_speed(kept):
     }
 
 
+@pytest.mark.parametrize("path", sorted(paths.MEASURED.glob("*/spec.json")), ids=lambda path: path.parent.name)
+def test_a_committed_run_says_no_more_of_its_site(path):
+    run = RunDir(path.parent)
+    assert public_spec(run.spec) == run.spec
+    assert public_env(run.read_json("env.json")) == run.read_json("env.json")
+
+
+def test_a_home_is_a_name_too():
+    assert scrubbed("HOME=/home/ann, /home/ann/runs/x.py", []) == "HOME=PATH, PATH/x.py"
+
+
 def test_a_public_image_keeps_its_whole_name(tmp_path):
     spec = resolve(Request("llama3.1-8b", "H100", "bf16", 8, "nemo2", "dgx-h100"))
     run = create(tmp_path, spec, {})
     (run.path / "spec.json").write_text(spec.model_dump_json())
-    from benchrun.launch.keep import kept_files
-
     assert json.loads(kept_files(run)["spec.json"])["image"] == spec.image
 
 

@@ -96,8 +96,9 @@ def test_the_form_has_names_of_its_own_and_says_what_is_not_usual():
 def test_the_same_point_on_two_sites_has_one_identity(tmp_path):
     mine = tmp_path / "mine.yaml"
     mine.write_text(SITE)
-    here, there = (resolve(Request(*("llama3.1-8b", "H100", "fp8", 8, "megatron-core"), site)) for site in
-                   ("dgx-h100", str(mine)))  # fmt: skip
+    here, there = (
+        resolve(Request(*("llama3.1-8b", "H100", "fp8", 8, "megatron-core"), site)) for site in ("dgx-h100", str(mine))
+    )
     assert there.env["NCCL_NVLS_ENABLE"] == "1"
     assert there.replaced_env == {"NCCL_NVLS_ENABLE": "0"}
     assert here.identity() == there.identity()
@@ -149,7 +150,12 @@ def test_steps_part_runs_and_not_their_steps():
 
 @pytest.mark.parametrize(
     "override",
-    ["env.NCCL_SOCKET_IFNAME=ib0", "env.SOME_DIR=/lustre/me", "env.TOKENIZERS_PARALLELISM=on", "training.ceilings=true"],
+    [
+        "env.NCCL_SOCKET_IFNAME=ib0",
+        "env.SOME_DIR=/lustre/me",
+        "env.TOKENIZERS_PARALLELISM=on",
+        "training.ceilings=true",
+    ],
 )
 def test_what_changes_no_speed_changes_no_identity(override):
     assert resolve(Request(*_point(), overrides=(override,))).identity() == resolve(POINT).identity()

@@ -1,0 +1,163 @@
+"""What ``--set`` and a suite change: mappings merge, null removes, and an error says which run and what would help."""
+
+from __future__ import annotations
+
+import pytest
+
+from benchrun import flow
+from benchrun.errors import UserError
+from benchrun.recipe.layout import CHANGE_LAYOUT
+from benchrun.recipe.resolve import resolve
+from benchrun.recipe.select import Request
+
+SITE = """
+scheduler: slurm
+gpu: H100
+gpus_per_node: 8
+partition: gpu
+account: ai
+cpus_per_task: 12
+env: {NCCL_SOCKET_IFNAME: ib0, NCCL_IB_HCA: mlx5_0}
+container: {runtime: apptainer, mounts: ["/data:/data"]}
+"""
+
+
+@pytest.fixture
+def point(tmp_path):
+    site = tmp_path / "site.yaml"
+    site.write_text(SITE)
+
+    def resolved(*overrides, recipe="llama3.1-8b"):
+        return resolve(Request(recipe, "H100", "fp8", 8, "megatron-core", str(site), overrides))
+
+    resolved.site = str(site)
+    return resolved
+
+
+@pytest.mark.parametrize(
+    "override",
+    ["cluster.env={NCCL_DEBUG: INFO, NCCL_IB_HCA: mlx5_9}", "cluster={env: {NCCL_DEBUG: INFO, NCCL_IB_HCA: mlx5_9}}"],
+)
+def test_a_mapping_adds_to_what_the_site_says(point, override):
+    spec = point(override)
+    wanted = {"NCCL_SOCKET_IFNAME": "ib0", "NCCL_IB_HCA": "mlx5_9", "NCCL_DEBUG": "INFO"}
+    assert spec.cluster.env == wanted
+    assert wanted.items() <= spec.env.items()
+    assert (spec.cluster.account, spec.cluster.container.runtime) == ("ai", "apptainer")
+
+
+def test_mappings_merge_everywhere_and_lists_do_not(point):
+    optimizer = "training.optimizer={exp_avg: bf16, precision_aware: true}"
+    spec = point("cluster.container={image: /x.sif}", "training={fp8: {format: e4m3}}", optimizer)
+    assert spec.cluster.container.mounts == ("/data:/data",)
+    assert (spec.training.fp8.format, spec.training.fp8.param_gather) == ("e4m3", True)
+    assert (spec.training.optimizer.exp_avg, spec.training.optimizer.exp_avg_sq) == ("bf16", "fp32")
+    assert point("cluster.container={mounts: [/b:/b]}").cluster.container.mounts == ("/b:/b",)
+
+
+@pytest.mark.parametrize(
+    ("override", "left"),
+    [
+        ("cluster.env.NCCL_IB_HCA=null", {"NCCL_SOCKET_IFNAME": "ib0"}),
+        ("cluster.env={NCCL_IB_HCA: null, A: b}", {"NCCL_SOCKET_IFNAME": "ib0", "A": "b"}),
+        ("cluster.env=null", {}),
+        ("cluster.env.NOT_THERE=null", {"NCCL_SOCKET_IFNAME": "ib0", "NCCL_IB_HCA": "mlx5_0"}),
+    ],
+)
+def test_null_removes_a_key(point, override, left):
+    assert point(override).cluster.env == left
+
+
+def test_null_restores_the_default(point):
+    spec = point("cluster.account=null", "training.steps=7", "training.steps=null", "cluster.container.mounts=null")
+    assert (spec.cluster.account, spec.training.steps, spec.cluster.container.mounts) == (None, 50, ())
+
+
+@pytest.mark.parametrize(
+    ("override", "says"),
+    [
+        ("training.step=null", "unknown key 'training.step'"),
+        ("cluster.contaner.image=null", "unknown key 'cluster.contaner'"),
+        ("mbs=null", "key 'mbs' is missing"),
+        ("cluster.env={}", "an empty mapping changes nothing"),
+        ("training.steps={a: 1}", "'training.steps'"),
+    ],
+)
+def test_what_cannot_be_removed_or_merged_is_refused(point, override, says):
+    with pytest.raises(UserError) as error:
+        point(override)
+    assert says in error.value.message
+    assert f"--set {override}" in str(error.value)
+
+
+@pytest.mark.parametrize("override", ["training.recompute={granularity: none}", "training.recompute.granularity=none"])
+def test_no_recompute_drops_what_the_recipe_says_beside_full(override):
+    spec = resolve(Request("mistral-7b-hf", "H200", "bf16", 2, overrides=(override, "mbs=4")))
+    assert (spec.training.recompute.method, spec.training.recompute.num_layers) == (None, None)
+
+
+def test_what_was_set_beside_full_is_not_dropped():
+    overrides = ("training.recompute.num_layers=1", "training.recompute.granularity=none")
+    with pytest.raises(UserError, match="belong to granularity full"):
+        resolve(Request("mistral-7b-hf", "H200", "bf16", 2, overrides=overrides))
+
+
+def suite(folder, *runs):
+    path = folder / "mine.yaml"
+    path.write_text("description: three runs\nruns:\n" + "\n".join(runs) + "\n")
+    return path
+
+
+GOOD = "  - {recipe: llama3.1-8b, gpu: H100, precision: fp8, num_gpus: 8}"
+
+
+def test_a_suite_adds_to_the_environment_of_the_site(point, tmp_path):
+    run = "  - recipe: llama3.1-8b\n    gpu: H100\n    precision: fp8\n    num_gpus: 8\n    framework: megatron-core\n"
+    changes = "{cluster.env: {NCCL_ALGO: Ring, NCCL_IB_HCA: null}, cluster: {account: b}}"
+    path = suite(tmp_path, f"{run}    set: {changes}")
+    (spec,) = flow.resolve_all(Request(str(path), cluster=point.site))
+    assert spec.cluster.env == {"NCCL_SOCKET_IFNAME": "ib0", "NCCL_ALGO": "Ring"}
+    assert (spec.cluster.account, spec.cluster.partition) == ("b", "gpu")
+
+
+@pytest.mark.parametrize(
+    ("bad", "says"),
+    [
+        (
+            "  - {recipe: llama3.1-8b, gpu: H100, precision: fp8, num_gpus: 8, set: {layout.tp: 3}}",
+            "must be a multiple",
+        ),
+        ("  - {recipe: llama3.1-8b, gpu: H100, precision: fp8, num_gpus: 8, set: {training.step: 3}}", "unknown key"),
+        ("  - {recipe: llama3.1-9b, gpu: H100, precision: fp8, num_gpus: 8}", "no recipe is called"),
+        ("  - {recipe: llama3.1-8b, gpu: H100, num_gpus: 8}", "more than one precision"),
+    ],
+)
+def test_an_error_in_a_suite_says_which_of_its_runs(tmp_path, bad, says):
+    path = suite(tmp_path, GOOD, GOOD, bad, GOOD)
+    with pytest.raises(UserError) as error:
+        flow.resolve_all(Request(str(path)))
+    assert error.value.where == f"{path}:5"
+    assert error.value.message.startswith("run 3 of 4 (llama3.1-")
+    assert says in error.value.message
+
+
+def refused(*overrides, num_gpus=8):
+    with pytest.raises(UserError) as error:
+        resolve(Request("llama3.1-8b", "H100", "fp8", num_gpus, "megatron-core", "dgx-h100", overrides))
+    return error.value
+
+
+def test_a_hint_fits_its_cause():
+    assert refused("layout.tp=3").hint == CHANGE_LAYOUT
+    longer = refused("seq_length=32768")
+    assert "must be at most max_position_embeddings" in longer.message
+    assert "model.max_position_embeddings=32768" in longer.hint
+    assert "layout" not in longer.hint
+    assert refused("training.lr=1e-9").hint is None
+    both = refused("layout.tp=3", "seq_length=32768").hint
+    assert CHANGE_LAYOUT in both and longer.hint in both
+
+
+def test_a_hint_on_scaling_stands_only_where_the_layout_is_at_fault():
+    assert "took over the layout of" in refused("layout.tp=3", num_gpus=24).hint
+    assert "took over" not in refused("seq_length=32768", num_gpus=24).hint
