@@ -21,9 +21,13 @@ from .processes import of_run
 HERE = Path(__file__).parent
 CLUSTER = HERE / "cluster.sh"
 POINT = ("tiny-llama", "--precision=fp32", "--num-gpus=1", "--cluster=slurm-cpu")
-DIR = Path(os.environ.get("BENCHRUN_SLURM_DIR", "/var/lib/benchrun-slurm"))
-# The cluster's own Slurm first, where it runs another than this machine's.
-PATH = os.pathsep.join((str(DIR / "bin"), str(Path(sys.executable).parent), os.environ["PATH"]))
+# Each process of pytest -n has a cluster of its own, so that none takes a daemon down under another's tests. A test may
+# start one more, of the next number.
+WORKER = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+NUMBER = int(os.environ.get("BENCHRUN_SLURM_NUMBER", "0")) + 2 * WORKER
+BASE = os.environ.get("BENCHRUN_SLURM_DIR", "/var/lib/benchrun-slurm")
+DIR = Path(f"{BASE}-{WORKER}" if WORKER else BASE)
+os.environ |= {"BENCHRUN_SLURM_NUMBER": str(NUMBER), "BENCHRUN_SLURM_DIR": str(DIR)}
 
 
 def pytest_collection_modifyitems(items):
@@ -34,24 +38,37 @@ def pytest_collection_modifyitems(items):
 
 @pytest.fixture(scope="session")
 def slurm():
-    """SLURM_CONF of the running test cluster. CI starts it; elsewhere it is used only if somebody has."""
-    if os.environ.get("CI") == "true":
-        subprocess.run([CLUSTER, "start"], check=True)
-    conf = DIR / "etc" / "slurm.conf"
-    ping = None
-    if conf.exists():
-        env = {**os.environ, "SLURM_CONF": str(conf), "PATH": PATH}
-        ping = subprocess.run(["scontrol", "ping"], env=env, capture_output=True, text=True, check=False)
-    if ping is None or "UP" not in ping.stdout:
+    """SLURM_CONF of the running test cluster. CI starts it; elsewhere the tests run only if somebody has."""
+    if os.environ.get("CI") != "true" and not is_up(Path(BASE)):
         pytest.skip("no test cluster is up: sudo tests/slurm/cluster.sh start")
-    return str(conf)
+    if not is_up(DIR):
+        subprocess.run([CLUSTER, "start"], check=True)
+    yield str(DIR / "etc" / "slurm.conf")
+    if WORKER:
+        subprocess.run([CLUSTER, "stop"], check=True)
+
+
+def is_up(folder: Path) -> bool:
+    """Whether the controller of the cluster in this folder answers."""
+    conf = folder / "etc" / "slurm.conf"
+    if not conf.exists():
+        return False
+    env = {**os.environ, "SLURM_CONF": str(conf), "PATH": path_of(folder)}
+    return "UP" in subprocess.run(["scontrol", "ping"], env=env, capture_output=True, text=True, check=False).stdout
+
+
+def path_of(folder: Path) -> str:
+    """PATH of a user of the cluster in this folder: its own Slurm first, where it runs another than this machine's."""
+    return os.pathsep.join((str(folder / "bin"), str(Path(sys.executable).parent), os.environ["PATH"]))
 
 
 class User:
     """A person at a shell with its own results folder."""
 
     def __init__(self, conf: str, results: Path) -> None:
-        self.env = {**os.environ, "SLURM_CONF": conf, "BENCHRUN_RESULTS": str(results), "PATH": PATH}
+        self.cluster = Path(conf).parents[1]
+        path = path_of(self.cluster)
+        self.env = {**os.environ, "SLURM_CONF": conf, "BENCHRUN_RESULTS": str(results), "PATH": path}
         self.runs = results / "runs"
         self.launchers: list[subprocess.Popen[str]] = []
 
@@ -138,7 +155,7 @@ class User:
     def left(self, run: str, grace_s: float = 20) -> list[str]:
         """Processes of a run on any node, as ``NODE: COMMAND``, that live on after the grace that its end may take."""
         end = time.monotonic() + grace_s
-        while (found := of_run(run)) and time.monotonic() < end:
+        while (found := of_run(run, self.cluster)) and time.monotonic() < end:
             time.sleep(0.5)
         return found
 

@@ -5,18 +5,17 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-DIR = Path(os.environ.get("BENCHRUN_SLURM_DIR", "/var/lib/benchrun-slurm"))
 
+def of_run(run_id: str, cluster: Path) -> list[str]:
+    """``NODE: COMMAND`` of every process of a run on the nodes of the cluster in that folder.
 
-def of_run(run_id: str) -> list[str]:
-    """``NODE: COMMAND`` of every process that works in the run's directory or has the run's name in its environment
-    or command line: Slurm gives each process of a job its name, and a container that forgets it keeps the directory.
-
-    Processes that the test itself has started (``benchrun status RUN``) are left out. The node is ``host`` for a
-    process that a daemon of the machine started (docker's). Zombies have ended.
+    It works in the run's directory or has the run's name in its environment or command line: Slurm gives each process
+    of a job its name, and a container that forgets it keeps the directory. Processes that the test itself has started
+    (``benchrun status RUN``) are left out. The node is ``host`` for a process that a daemon of the machine started
+    (docker's). Zombies have ended.
     """
     parents = {int(folder.name): _parent(folder) for folder in Path("/proc").glob("[0-9]*")}
-    nodes = {int(file.read_text().split()[0]): file.stem[5:] for file in DIR.glob("run/node-*.pid")}
+    nodes = {int(file.read_text().split()[0]): file.stem[5:] for file in cluster.glob("run/node-*.pid")}
     found = []
     for pid in parents:
         if not _marked(Path(f"/proc/{pid}"), run_id.encode()):

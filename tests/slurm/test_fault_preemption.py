@@ -10,13 +10,14 @@ SLEEP = 'echo "life ${SLURM_RESTART_COUNT:-0}"; [ -n "$SLURM_RESTART_COUNT" ] ||
 
 @pytest.mark.parametrize("partition", ["scavenger", "restart"])
 def test_preemption(user, partition):
-    requeue = ["cluster.sbatch_options=[--requeue]"] if partition == "restart" else []
-    run = user.program("tiny-llama", 1, SLEEP, f"cluster.partition={partition}", *LAST, *requeue)
+    run = user.program("tiny-llama", 1, SLEEP, f"cluster.partition={partition}", *LAST)
     user.until(lambda: "life 0" in user.log(run))
     job = user.status(run)["job"]
+    if partition == "restart":  # a script asks for no restart; a site may bring it about all the same
+        user.slurm("scontrol", "update", f"jobid={job}", "requeue=1")
     urgent = user.program("tiny-llama", 1, "echo first; exit 5", "cluster.partition=urgent", *LAST)
     assert user.wait(urgent, 90)["state"] == "failed"
-    if requeue:
+    if partition == "restart":
         assert user.wait(run, 60, "pending")["ended"] is False
         user.slurm("scontrol", "update", f"jobid={job}", "starttime=now")
         row = user.wait(run, 180)
