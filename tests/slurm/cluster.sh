@@ -40,9 +40,9 @@ HERE=$(dirname "${BASH_SOURCE[0]}")
 install_packages() {
   local need=()
   # type wants every one of them; command -v is content with any.
-  type slurmctld slurmd sinfo slurmdbd munged mariadbd ip ch-run >/dev/null 2>&1 && return 0
+  type slurmctld slurmd sinfo slurmdbd munged mariadbd ip ch-run faketime >/dev/null 2>&1 && return 0
   need=(slurmctld slurmd slurm-client slurmdbd munge mariadb-server-core mariadb-client-core iproute2
-    charliecloud)
+    charliecloud faketime)
   say "apt-get install ${need[*]}"
   # Debian starts a daemon when it installs one, unless this file says no.
   if [ ! -e /usr/sbin/policy-rc.d ]; then

@@ -26,8 +26,8 @@ def pair(slurm, tmp_path_factory):
     users = [User(slurm, tmp_path_factory.mktemp(name)) for name in ("first", "second")]
     program = users[0].script(SLEEP)
     clock = next(iter(sorted(Path("/usr/lib").glob("*/faketime/libfaketime.so.1"))), None)
-    env = {"LD_PRELOAD": str(clock), "FAKETIME": "2026-11-22 00:00:00", "FAKE_UTIME": "1"}
-    env |= {"FAKETIME_DONT_FAKE_MONOTONIC": "1"}  # the clock stands still, time-outs do not
+    # From one moment on the clock goes so slowly that both launches fall into its first second.
+    env = {"LD_PRELOAD": str(clock), "FAKETIME": "@2026-11-22 00:00:00 x0.1", "FAKE_UTIME": "1"}
     true = users[0].shims(sbatch='unset LD_PRELOAD FAKETIME; exec $real "$@"') if clock else {}
 
     def launch(user):
