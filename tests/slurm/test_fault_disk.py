@@ -89,7 +89,7 @@ def test_while_it_runs_and_when_it_ends(small, disk, state):
     with disk(state):
         assert small.status(run)["state"] == "running"
         small.slurm("scancel", "--signal=USR1", f"{job}.1")
-        small.until(lambda: not small.slurm("squeue", "--noheader", "--states=running", f"--jobs={job}"))
+        small.until(lambda: small.status(run)["ended"])
         now = {row["run_id"]: row for row in small.rows()}
         assert now[run]["state"] == "failed"
         assert now[other]["state"] == "running"
