@@ -13,7 +13,7 @@ import re
 import secrets
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -40,6 +40,8 @@ class RunDir:
     """One run's files."""
 
     path: Path
+    read_only: bool = field(default=False, compare=False)
+    """It was opened where it is not one's own: outside the runs folder, or another user's."""
 
     @property
     def run_id(self) -> str:
@@ -71,7 +73,7 @@ class RunDir:
     @property
     def writable(self) -> bool:
         """Whether files can be added: another user's run, or one on a file system mounted read-only, is only read."""
-        return self.owner == os.geteuid() and os.access(self.path, os.W_OK)
+        return not self.read_only and self.owner == os.geteuid() and os.access(self.path, os.W_OK)
 
     @property
     def logs(self) -> tuple[Path, ...]:
@@ -105,7 +107,7 @@ class RunDir:
 
     def append_event(self, kind: str, **facts: Any) -> None:
         """Add an event with the file system's time; whole lines only, so that two processes may write at once."""
-        with self._events() as file:
+        with self._events(os.O_CREAT) as file:
             size = os.fstat(file).st_size
             cut = size > 0 and os.pread(file, 1, size - 1) != b"\n"  # a full disk took half of the last line
             line = json.dumps({"time": _utc(_touched(file)), "event": kind, **facts}) + "\n"
@@ -148,9 +150,9 @@ class RunDir:
                 raise
 
     @contextlib.contextmanager
-    def _events(self) -> Iterator[int]:
+    def _events(self, create: int = 0) -> Iterator[int]:
         """events.jsonl, open for adding; OSError where it is a link or no file at all."""
-        flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK
+        flags = os.O_RDWR | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | create
         with self._folder() as folder:
             file = os.open("events.jsonl", flags, 0o644, dir_fd=folder)
             try:
@@ -160,7 +162,9 @@ class RunDir:
 
     @contextlib.contextmanager
     def _folder(self) -> Iterator[int]:
-        """This directory, open; PermissionError where it is another user's: root must not write there either."""
+        """This directory, open; PermissionError where it is not one's own: root must not write there either."""
+        if self.read_only:
+            raise PermissionError(errno.EPERM, "the run is only read", str(self.path))
         folder = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
         try:
             if os.fstat(folder).st_uid != os.geteuid():

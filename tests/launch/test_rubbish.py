@@ -209,3 +209,35 @@ def test_a_vanished_run_hides_no_other(slurm, make, capsys, monkeypatch):
     shutil.rmtree(bad.path)
     code, out, _ = benchrun(capsys, "status", "--json")
     assert (code, json.loads(out)[-1]["state"]) == (0, "running")
+
+
+def test_names_that_are_no_text_are_printed(slurm, make, capsys):
+    run = make()
+    run.path.rename(os.fsdecode(os.fsencode(run.path) + b"-\xff"))
+    code, out, _ = benchrun(capsys, "status")
+    assert (code, len(out.splitlines())) == (0, 1)
+
+
+def test_what_is_no_run_hides_no_run(slurm, make, capsys):
+    run = make()
+    root = run.path.parent
+    a_loop(root / "loop")
+    (root / "file").write_text("")
+    (root / "empty").mkdir()
+    (root / "away").symlink_to("/none/such")
+    code, out, _ = benchrun(capsys, "status", "--json")
+    assert (code, [row["run_id"] for row in json.loads(out)]) == (0, [run.run_id])
+
+
+@pytest.mark.parametrize("error", [ValueError("x"), RecursionError(), KeyError("x"), OSError(5, "Input/output error")])
+def test_a_fault_of_this_program_does_not_look_like_a_verdict(monkeypatch, capsys, error):
+    from benchrun.cli import status
+
+    def fails(*_):
+        raise error
+
+    monkeypatch.setattr(status, "runs_named", fails)
+    with pytest.raises(SystemExit) as ended:
+        console.run(group, "benchrun", ["status"])
+    assert ended.value.code == 3
+    assert type(error).__name__ in capsys.readouterr().err or isinstance(error, OSError)
