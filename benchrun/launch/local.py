@@ -54,7 +54,7 @@ class Local:
         path = Path(job)
         pid, host = _supervisor(path)
         if host is not None:
-            raise MachineError(f"{path.name} was launched on {host}", hint=f"cancel it there: benchrun cancel {path.name}")
+            raise MachineError(f"{path.name} was launched on {host}", hint="cancel it there")
         if pid is not None:
             (path / CANCELLED).touch()
             if not (path / supervise.STARTED).exists():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from pathlib import Path
 
@@ -39,10 +38,10 @@ def hung(user):
 
 def left(user, run):
     """Processes of the run, on whichever node: the nodes of the test cluster have their namespaces on this machine."""
-    folder, found = str(user.runs / run), []
+    folder, found = user.runs / run, []
     for path in Path("/proc").glob("[0-9]*"):
         try:
-            if os.readlink(path / "cwd") == folder:
+            if (path / "cwd").readlink() == folder:
                 found.append((path / "cmdline").read_bytes())
         except OSError:
             continue
