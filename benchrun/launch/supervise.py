@@ -1,7 +1,7 @@
 """Runs one job of this machine: waits for its turn, keeps its time limit, leaves no process of it behind.
 
-A program of its own, which outlives the launcher: ``python -I -S supervise.py LOCK LIMIT_S`` in the run directory, where
-LOCK is the descriptor of the lock file. It needs the standard library alone. Every process of the run carries MARK in its
+A program of its own, which outlives the launcher: ``python -I -S supervise.py LOCK LIMIT_S`` in the run directory; LOCK
+is the descriptor of the lock file. It needs the standard library alone. Every process of the run carries MARK in its
 environment: ranks have sessions and parents of their own, but they inherit the environment.
 """
 
