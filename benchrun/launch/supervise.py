@@ -1,8 +1,8 @@
 """Runs one job of this machine: waits for its turn, keeps its time limit, leaves no process of it behind.
 
-A program of its own, which outlives the launcher: ``python -I -S supervise.py LOCK LIMIT_S``, in the run directory, with
-the open lock file LOCK. It needs nothing but the standard library. What it runs carries MARK in its environment: ranks
-have sessions and parents of their own, but they inherit that.
+A program of its own, which outlives the launcher: ``python -I -S supervise.py LOCK LIMIT_S`` in the run directory; LOCK
+is the descriptor of the lock file. It needs the standard library alone. Every process of the run carries MARK in its
+environment: ranks have sessions and parents of their own, but they inherit the environment.
 """
 
 from __future__ import annotations

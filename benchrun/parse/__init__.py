@@ -2,19 +2,7 @@
 
 from benchrun.parse.reader import DIALECTS, Reader, parse_log
 from benchrun.parse.records import Facts, Log, Problem, Rows, Step
-from benchrun.parse.tail import Tail, last_step
+from benchrun.parse.tail import Tail
 from benchrun.parse.worker import ended_at
 
-__all__ = [
-    "DIALECTS",
-    "Facts",
-    "Log",
-    "Problem",
-    "Reader",
-    "Rows",
-    "Step",
-    "Tail",
-    "ended_at",
-    "last_step",
-    "parse_log",
-]
+__all__ = ["DIALECTS", "Facts", "Log", "Problem", "Reader", "Rows", "Step", "Tail", "ended_at", "parse_log"]

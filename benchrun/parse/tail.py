@@ -11,7 +11,7 @@ from benchrun.parse.lines import LONGEST_LINE
 from benchrun.parse.reader import Reader, parse_log
 from benchrun.parse.records import Log, Step
 
-LOOKS = (1 << 20, 1 << 23, 1 << 26)
+LOOKS = (1 << 20, 1 << 25)
 """How many bytes of the end of a log are searched for a step, one after the other until there is one."""
 
 LONGEST_STEP_LINE = 1 << 14

@@ -8,12 +8,11 @@ import signal
 from pathlib import Path
 
 import pytest
+from test_local import sleeping, start, until, wait
 
 from benchrun.errors import MachineError
 from benchrun.launch.endings import Ending
 from benchrun.launch.launcher import cancel, observe
-
-from test_local import sleeping, start, until, wait
 
 RANKS = 2
 # Like torchrun: each rank has a session of its own.
@@ -44,7 +43,7 @@ def left(run):
     found = []
     for path in Path("/proc").glob("[0-9]*"):
         try:
-            stands = os.readlink(path / "cwd") == str(run.path)
+            stands = (path / "cwd").readlink() == run.path
             marked = str(run.path).encode() in (path / "environ").read_bytes()
         except OSError:
             continue

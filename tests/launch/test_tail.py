@@ -17,8 +17,9 @@ from benchrun.launch.launcher import Observation, backoff
 from benchrun.launch.progress import Progress
 from benchrun.launch.rundir import create
 from benchrun.launch.scheduler import Job, Phase
-from benchrun.parse import Tail, last_step
+from benchrun.parse import Tail
 from benchrun.parse import reader as reading
+from benchrun.parse.tail import last_step
 from benchrun.render import render
 
 MIB = 1 << 20
@@ -119,7 +120,7 @@ def test_the_last_step_is_found_without_reading_everything(tmp_path, counted, pe
         file.write(STEP % 41 + STEP % 42)
     grow(path, after)
     assert last_step(path, near) == 42
-    assert counted() < 140
+    assert counted() < 70
     assert peak() < 20
 
 
@@ -130,7 +131,7 @@ def test_a_step_beyond_what_is_read_is_not_guessed(tmp_path, counted):
         file.write(STEP % 42)
     grow(path, 100)
     assert last_step(path) is None
-    assert counted() < 140
+    assert counted() < 70
 
 
 def test_the_line_in_which_reading_begins_is_no_step(tmp_path):
@@ -161,7 +162,7 @@ def test_status_of_a_running_job_reads_the_end_of_its_log(tmp_path, monkeypatch,
     watched = Progress(checked="2026-11-22T00:00:00Z", quiet_s=1, no_step_s=9, step_file="stdout.log", step_offset=at)
     run.write_json("progress.json", watched.model_dump())
     assert asked(capsys, run)["last_step"] == 13
-    assert counted() < 2 * 140
+    assert counted() < 2 * 70
 
 
 def test_the_log_of_an_ended_run_is_read_once(tmp_path, monkeypatch, capsys, counted):

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import lzma
 import os
 import shlex
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -20,7 +22,8 @@ from benchrun.launch.progress import Progress, progress_of
 from benchrun.launch.rundir import RunDir
 from benchrun.parse import DIALECTS, parse_log
 from benchrun.recipe import catalogue
-from benchrun.recipe.resolve import resolve_point
+from benchrun.recipe.resolve import resolve, resolve_point
+from benchrun.recipe.select import Request
 from benchrun.render import render
 
 LOGS = Path(__file__).parent.parent / "logs"
@@ -42,7 +45,7 @@ def words(framework):
     """What the script's watchdog looks for."""
     (line,) = (line for line in job(framework).splitlines() if "grep -acF" in line)
     arguments = shlex.split(line[line.index("grep -acF") :].rstrip(")"))
-    return [words.encode() for option, words in zip(arguments, arguments[1:], strict=False) if option == "-e"]
+    return [words.encode() for option, words in itertools.pairwise(arguments) if option == "-e"]
 
 
 def logs():
@@ -78,7 +81,8 @@ HANG = f"for step in 1 2 3; do printf '{STEP}\\n' $step; done; "
 
 
 def test_ranks_that_stop_after_a_step_are_ended(tmp_path):
-    run = start(tmp_path, f"{DEAF}; {HANG} setsid sleep 81.5 & while :; do sleep 82.5; done", "cluster.step_deadline_s=4")
+    program = f"{DEAF}; {HANG} setsid sleep 81.5 & while :; do sleep 82.5; done"
+    run = start(tmp_path, program, "cluster.step_deadline_s=4")
     end = wait(run, 60)
     assert (end.ending, end.last_step) == (Ending.HUNG, 3)
     assert end.exit_code != 0
@@ -144,7 +148,19 @@ def test_a_script_run_by_hand_is_not_watched(tmp_path):
 
 
 def test_the_watchdog_never_fails_a_job(tmp_path):
-    run = start(tmp_path, "mkdir progress.json.tmp; rm -f progress.json; mv stdout.log away; sleep 4; exit 6", "cluster.step_deadline_s=8")
+    program = "mkdir progress.json.tmp; rm -f progress.json; mv stdout.log away; sleep 4; exit 6"
+    run = start(tmp_path, program, "cluster.step_deadline_s=8")
     assert wait(run, 40).exit_code == 6
     assert printed(run) == ""
     assert left(run) == []
+
+
+@pytest.mark.parametrize("cluster", ["local", "slurm-cpu"])
+def test_a_script_with_a_deadline_is_sound_shell(tmp_path, cluster):
+    overrides = ("cluster.step_deadline_s=600",)
+    script = tmp_path / "job.sh"
+    script.write_text(render(resolve(Request("tiny-llama", "CPU", "fp32", 2, None, cluster, overrides)))["job.sh"])
+    subprocess.run(["bash", "-n", script], check=True)
+    if shutil.which("shellcheck"):
+        result = subprocess.run(["shellcheck", script], capture_output=True, text=True, check=False)
+        assert result.returncode == 0, result.stdout
