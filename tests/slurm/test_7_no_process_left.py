@@ -16,10 +16,10 @@ NODES = ("n1", "n2", "n3")
 
 @pytest.fixture(scope="module")
 def runs(user):
-    """Run ids by runtime and by what ends them: all are submitted at once, and all that end by a signal have ranks up."""
+    """Run ids by runtime and by what ends them: all are submitted at once."""
     for runtime in RUNTIMES:
         start(runtime)
-    found = {
+    return {
         (runtime, ending): launch(user, runtime, program, *more)
         for runtime in RUNTIMES
         for ending, program, *more in (
@@ -28,7 +28,6 @@ def runs(user):
             ("failing", FAILING),
         )
     }
-    return found
 
 
 def launch(user, runtime: str, program: str, *more: str, exclude: str = "n3") -> str:
