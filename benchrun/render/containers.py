@@ -50,7 +50,14 @@ def mount_of(text: str) -> Mount:
 
 def unmountable(runtime: str) -> str:
     """Characters at which the runtime's own syntax for mounts would split a path."""
-    listed = {"pyxis": ":,", "apptainer": ":,", "singularity": ":,", "charliecloud": ":", "podman": ',"', "docker": ',"'}
+    listed = {
+        "pyxis": ":,",
+        "apptainer": ":,",
+        "singularity": ":,",
+        "charliecloud": ":",
+        "podman": ',"',
+        "docker": ',"',
+    }
     return listed.get(runtime, "")
 
 

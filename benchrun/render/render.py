@@ -30,7 +30,8 @@ BESIDE: dict[Framework, str] = {
 def render(spec: RunSpec) -> dict[str, str]:
     """Files by name: ``job.sh`` (submit it, or run it where the scheduler is local), ``probe.sh``, ``spec.json``.
 
-    For GPUs ``telemetry.sh``, for podman and docker ``contained.sh``, and what the framework's command reads, where it reads a file.
+    For GPUs ``telemetry.sh``, for podman and docker ``contained.sh``, and what the framework's command reads, where it
+    reads a file.
     """
     files = {
         "job.sh": _text(f"job-{spec.cluster.scheduler}.sh.j2", spec),
@@ -80,6 +81,7 @@ def _environment(language: str) -> jinja2.Environment:
     )
     environment.filters["comment"] = _comment
     environment.filters["flag"] = _flag
+    environment.filters["header"] = _header
     environment.filters["shell"] = Markup
     environment.globals["refuse"] = _refuse
     return environment
@@ -108,6 +110,13 @@ def _comment(value: Any) -> Markup:
 def _refuse(reason: str) -> str:
     """For a template that cannot express what the recipe says."""
     raise UserError(reason)
+
+
+def _header(value: Any, name: str = "") -> Markup:
+    """An option in a line of #SBATCH. sbatch has a reader of its own: a backslash escapes inside any quotes."""
+    option = f"--{name}={value}" if name else str(value)
+    escaped = option.replace("\\", "\\\\").replace('"', '\\"')
+    return Markup(option if shlex.quote(option) == option else f'"{escaped}"')
 
 
 def _flag(value: Any, name: str) -> Markup:

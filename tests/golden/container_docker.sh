@@ -40,11 +40,15 @@ export TORCH_NCCL_AVOID_RECORD_STREAMS=1  # frees communication buffers earlier
 export CUDA_DEVICE_MAX_CONNECTIONS=1  # kernels start in launch order, so that communication overlaps with compute
 : "${HF_TOKEN:?set it in the shell you submit from}"
 
+# In the background, because bash runs no trap while it waits for a program: ranks that ignore TERM must not keep
+# done.json from being written.
+step() { srun "$@" & wait "$!"; }
+
 MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | sed -n 1p)  # not head: it hangs up on a long list
-MASTER_PORT=$((20000 + SLURM_JOB_ID % 20000))  # another job on the node has another number
+MASTER_PORT=$((20000 + SLURM_JOB_ID % 12000))  # of this job alone, and below 32768: Linux gives those above to anybody
 export MASTER_ADDR MASTER_PORT
 
-srun --nodes=1 --ntasks=1 --ntasks-per-node=1 bash probe.sh ||
+step --nodes=1 --ntasks=1 --ntasks-per-node=1 bash probe.sh ||
   echo "benchrun: the nodes could not be described; going on" >&2
 
 # The framework's own entry point, every value stated.
@@ -65,11 +69,12 @@ srun --overlap --mem=0 --nodes=1 --ntasks=1 --ntasks-per-node=1 bash telemetry.s
   </dev/null >telemetry/errors 2>&1 &
 sampler=$!
 
-srun --kill-on-bad-exit=1 --mpi=pmix \
+step --kill-on-bad-exit=1 --mpi=pmix \
   bash -c "$rank" rank \
-  docker run --rm --network=host --ipc=host --gpus=all --ulimit=memlock=-1 \
-  --volume="$PWD:$PWD" --workdir="$PWD" \
-  --volume=/scratch:/scratch \
---env=MASTER_ADDR --env=MASTER_PORT --env=RANK --env=LOCAL_RANK --env=WORLD_SIZE --env=PYTHONPATH --env=CUDA_DEVICE_MAX_CONNECTIONS --env=NCCL_NVLS_ENABLE --env=OMP_NUM_THREADS --env=PYTORCH_CUDA_ALLOC_CONF --env=TORCH_NCCL_AVOID_RECORD_STREAMS --env=HF_TOKEN \
-  nvcr.io/nvidia/nemo:25.07.01 \
+  bash contained.sh outside \
+  docker run --rm --label="benchrun=${PWD##*/}" --network=host --ipc=host --gpus=all --ulimit=memlock=-1 \
+  --mount=type=bind,source="$PWD",target="$PWD" --workdir="$PWD" \
+  --mount=type=bind,source=/scratch,target=/scratch \
+--env=MASTER_ADDR --env=MASTER_PORT --env=RANK --env=LOCAL_RANK --env=WORLD_SIZE --env=BENCHRUN_PIPE --env=PYTHONPATH --env=CUDA_DEVICE_MAX_CONNECTIONS --env=NCCL_NVLS_ENABLE --env=OMP_NUM_THREADS --env=PYTORCH_CUDA_ALLOC_CONF --env=TORCH_NCCL_AVOID_RECORD_STREAMS --env=HF_TOKEN \
+  nvcr.io/nvidia/nemo:25.07.01 bash contained.sh inside \
   "${command[@]}"

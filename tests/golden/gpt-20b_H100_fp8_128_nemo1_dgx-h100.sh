@@ -45,11 +45,15 @@ export NVTE_DP_AMAX_REDUCE_INTERVAL=0  # the largest values of FP8 tensors are n
 export NVTE_ASYNC_AMAX_REDUCTION=1  # the largest values of FP8 tensors are gathered while the GPU computes
 export HYDRA_FULL_ERROR=1  # a wrong key of the configuration is named
 
+# In the background, because bash runs no trap while it waits for a program: ranks that ignore TERM must not keep
+# done.json from being written.
+step() { srun "$@" & wait "$!"; }
+
 MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | sed -n 1p)  # not head: it hangs up on a long list
-MASTER_PORT=$((20000 + SLURM_JOB_ID % 20000))  # another job on the node has another number
+MASTER_PORT=$((20000 + SLURM_JOB_ID % 12000))  # of this job alone, and below 32768: Linux gives those above to anybody
 export MASTER_ADDR MASTER_PORT
 
-srun --nodes=16 --ntasks=16 --ntasks-per-node=1 bash probe.sh ||
+step --nodes=16 --ntasks=16 --ntasks-per-node=1 bash probe.sh ||
   echo "benchrun: the nodes could not be described; going on" >&2
 
 # The framework's own entry point, every value stated.
@@ -72,7 +76,7 @@ srun --overlap --mem=0 --nodes=16 --ntasks=16 --ntasks-per-node=1 bash telemetry
   </dev/null >telemetry/errors 2>&1 &
 sampler=$!
 
-srun --kill-on-bad-exit=1 --mpi=pmix \
+step --kill-on-bad-exit=1 --mpi=pmix \
   '--container-image=nvcr.io#nvidia/nemo:24.09' \
   --container-mounts="$PWD:$PWD" --container-workdir="$PWD" \
   --container-env=MASTER_ADDR,MASTER_PORT,RANK,LOCAL_RANK,WORLD_SIZE,SLURM_JOB_ID,SLURM_JOB_NAME,SLURM_JOB_NODELIST,SLURM_LOCALID,SLURM_NNODES,SLURM_NODEID,SLURM_NTASKS,SLURM_NTASKS_PER_NODE,SLURM_PROCID,SLURM_STEP_NODELIST,SLURM_STEP_NUM_NODES,CUDA_DEVICE_MAX_CONNECTIONS,HYDRA_FULL_ERROR,NCCL_NVLS_ENABLE,NVTE_ASYNC_AMAX_REDUCTION,NVTE_BWD_LAYERNORM_SM_MARGIN,NVTE_DP_AMAX_REDUCE_INTERVAL,NVTE_FUSED_ATTN,NVTE_FWD_LAYERNORM_SM_MARGIN,TOKENIZERS_PARALLELISM,TORCH_NCCL_AVOID_RECORD_STREAMS,TRANSFORMERS_OFFLINE \

@@ -40,11 +40,15 @@ export ENABLE_FP8=1  # transformer-engine's FP8 in PaXML
 export VOCAB_PATH=gs://t5-data/vocabs/cc_all.32000.100extra/sentencepiece.model  # PaXML asks for one on import; synthetic tokens read none
 export XLA_PYTHON_CLIENT_MEM_FRACTION=0.9  # how much of the GPU's memory JAX takes at once
 
+# In the background, because bash runs no trap while it waits for a program: ranks that ignore TERM must not keep
+# done.json from being written.
+step() { srun "$@" & wait "$!"; }
+
 MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | sed -n 1p)  # not head: it hangs up on a long list
-MASTER_PORT=$((20000 + SLURM_JOB_ID % 20000))  # another job on the node has another number
+MASTER_PORT=$((20000 + SLURM_JOB_ID % 12000))  # of this job alone, and below 32768: Linux gives those above to anybody
 export MASTER_ADDR MASTER_PORT
 
-srun --nodes=256 --ntasks=256 --ntasks-per-node=1 bash probe.sh ||
+step --nodes=256 --ntasks=256 --ntasks-per-node=1 bash probe.sh ||
   echo "benchrun: the nodes could not be described; going on" >&2
 
 # The framework's own entry point, every value stated.
@@ -70,7 +74,7 @@ srun --overlap --mem=0 --nodes=256 --ntasks=256 --ntasks-per-node=1 bash telemet
   </dev/null >telemetry/errors 2>&1 &
 sampler=$!
 
-srun --kill-on-bad-exit=1 --mpi=pmix \
+step --kill-on-bad-exit=1 --mpi=pmix \
   '--container-image=ghcr.io#nvidia/jax:pax-2024-03-04' \
   --container-mounts="$PWD:$PWD" --container-workdir="$PWD" \
   --container-env=MASTER_ADDR,MASTER_PORT,RANK,LOCAL_RANK,WORLD_SIZE,SLURM_JOB_ID,SLURM_JOB_NAME,SLURM_JOB_NODELIST,SLURM_LOCALID,SLURM_NNODES,SLURM_NODEID,SLURM_NTASKS,SLURM_NTASKS_PER_NODE,SLURM_PROCID,SLURM_STEP_NODELIST,SLURM_STEP_NUM_NODES,ENABLE_FP8,ENABLE_TE,NVTE_FUSED_ATTN,VOCAB_PATH,XLA_FLAGS,XLA_PYTHON_CLIENT_MEM_FRACTION \

@@ -44,11 +44,15 @@ export NVTE_BWD_LAYERNORM_SM_MARGIN=16  # leaves processors of the GPU free for 
 export NVTE_FLASH_ATTN=1  # attention may be flash or cuDNN's: transformer-engine takes the faster
 export TORCH_NCCL_HIGH_PRIORITY=1  # communication kernels go first
 
+# In the background, because bash runs no trap while it waits for a program: ranks that ignore TERM must not keep
+# done.json from being written.
+step() { srun "$@" & wait "$!"; }
+
 MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | sed -n 1p)  # not head: it hangs up on a long list
-MASTER_PORT=$((20000 + SLURM_JOB_ID % 20000))  # another job on the node has another number
+MASTER_PORT=$((20000 + SLURM_JOB_ID % 12000))  # of this job alone, and below 32768: Linux gives those above to anybody
 export MASTER_ADDR MASTER_PORT
 
-srun --nodes=8 --ntasks=8 --ntasks-per-node=1 bash probe.sh ||
+step --nodes=8 --ntasks=8 --ntasks-per-node=1 bash probe.sh ||
   echo "benchrun: the nodes could not be described; going on" >&2
 
 # The framework's own entry point, every value stated.
@@ -70,7 +74,7 @@ srun --overlap --mem=0 --nodes=8 --ntasks=8 --ntasks-per-node=1 bash telemetry.s
   </dev/null >telemetry/errors 2>&1 &
 sampler=$!
 
-srun --kill-on-bad-exit=1 --mpi=pmix \
+step --kill-on-bad-exit=1 --mpi=pmix \
   '--container-image=nvcr.io#nvidia/nemo:26.04.01' \
   --container-mounts="$PWD:$PWD" --container-workdir="$PWD" \
   --container-env=MASTER_ADDR,MASTER_PORT,RANK,LOCAL_RANK,WORLD_SIZE,NCCL_NVLS_ENABLE,NVTE_BWD_LAYERNORM_SM_MARGIN,NVTE_FLASH_ATTN,NVTE_FUSED_ATTN,NVTE_FWD_LAYERNORM_SM_MARGIN,PYTORCH_CUDA_ALLOC_CONF,TOKENIZERS_PARALLELISM,TORCH_NCCL_AVOID_RECORD_STREAMS,TORCH_NCCL_HIGH_PRIORITY,TRANSFORMERS_OFFLINE \

@@ -39,11 +39,15 @@ export OMP_NUM_THREADS=1  # one CPU thread a rank: ranks share the machine
 export TORCH_NCCL_AVOID_RECORD_STREAMS=1  # frees communication buffers earlier
 export CUDA_DEVICE_MAX_CONNECTIONS=1  # kernels start in launch order, so that communication overlaps with compute
 
+# In the background, because bash runs no trap while it waits for a program: ranks that ignore TERM must not keep
+# done.json from being written.
+step() { srun "$@" & wait "$!"; }
+
 MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | sed -n 1p)  # not head: it hangs up on a long list
-MASTER_PORT=$((20000 + SLURM_JOB_ID % 20000))  # another job on the node has another number
+MASTER_PORT=$((20000 + SLURM_JOB_ID % 12000))  # of this job alone, and below 32768: Linux gives those above to anybody
 export MASTER_ADDR MASTER_PORT
 
-srun --nodes=256 --ntasks=256 --ntasks-per-node=1 bash probe.sh ||
+step --nodes=256 --ntasks=256 --ntasks-per-node=1 bash probe.sh ||
   echo "benchrun: the nodes could not be described; going on" >&2
 
 # The framework's own entry point, every value stated.
@@ -65,7 +69,7 @@ srun --overlap --mem=0 --nodes=256 --ntasks=256 --ntasks-per-node=1 bash telemet
   </dev/null >telemetry/errors 2>&1 &
 sampler=$!
 
-srun --kill-on-bad-exit=1 --mpi=pmix \
+step --kill-on-bad-exit=1 --mpi=pmix \
   '--container-image=nvcr.io#nvidia/nemo:25.07.01' \
   --container-mounts="$PWD:$PWD" --container-workdir="$PWD" \
   --container-env=MASTER_ADDR,MASTER_PORT,RANK,LOCAL_RANK,WORLD_SIZE,CUDA_DEVICE_MAX_CONNECTIONS,NCCL_NVLS_ENABLE,OMP_NUM_THREADS,PYTORCH_CUDA_ALLOC_CONF,TORCH_NCCL_AVOID_RECORD_STREAMS \

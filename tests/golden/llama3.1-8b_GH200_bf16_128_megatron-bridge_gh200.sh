@@ -44,11 +44,15 @@ export NVTE_BWD_LAYERNORM_SM_MARGIN=16  # leaves processors of the GPU free for 
 export NVTE_FLASH_ATTN=1  # attention may be flash or cuDNN's: transformer-engine takes the faster
 export TORCH_NCCL_HIGH_PRIORITY=1  # communication kernels go first
 
+# In the background, because bash runs no trap while it waits for a program: ranks that ignore TERM must not keep
+# done.json from being written.
+step() { srun "$@" & wait "$!"; }
+
 MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | sed -n 1p)  # not head: it hangs up on a long list
-MASTER_PORT=$((20000 + SLURM_JOB_ID % 20000))  # another job on the node has another number
+MASTER_PORT=$((20000 + SLURM_JOB_ID % 12000))  # of this job alone, and below 32768: Linux gives those above to anybody
 export MASTER_ADDR MASTER_PORT
 
-srun --nodes=128 --ntasks=128 --ntasks-per-node=1 bash probe.sh ||
+step --nodes=128 --ntasks=128 --ntasks-per-node=1 bash probe.sh ||
   echo "benchrun: the nodes could not be described; going on" >&2
 
 # The framework's own entry point, every value stated.
@@ -69,7 +73,7 @@ srun --overlap --mem=0 --nodes=128 --ntasks=128 --ntasks-per-node=1 bash telemet
   </dev/null >telemetry/errors 2>&1 &
 sampler=$!
 
-srun --kill-on-bad-exit=1 --mpi=pmix \
+step --kill-on-bad-exit=1 --mpi=pmix \
   bash -c "$rank" rank \
   apptainer exec --nv --bind="$PWD:$PWD" --pwd="$PWD" \
   docker://nvcr.io/nvidia/nemo:26.04.01 \

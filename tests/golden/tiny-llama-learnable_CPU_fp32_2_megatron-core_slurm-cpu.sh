@@ -30,11 +30,15 @@ trap 'signal=\"TERM\"; exit 143' TERM
 
 export OMP_NUM_THREADS=1  # one CPU thread a rank: ranks share the machine
 
+# In the background, because bash runs no trap while it waits for a program: ranks that ignore TERM must not keep
+# done.json from being written.
+step() { srun "$@" & wait "$!"; }
+
 MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | sed -n 1p)  # not head: it hangs up on a long list
-MASTER_PORT=$((20000 + SLURM_JOB_ID % 20000))  # another job on the node has another number
+MASTER_PORT=$((20000 + SLURM_JOB_ID % 12000))  # of this job alone, and below 32768: Linux gives those above to anybody
 export MASTER_ADDR MASTER_PORT
 
-srun --nodes=1 --ntasks=1 --ntasks-per-node=1 bash probe.sh ||
+step --nodes=1 --ntasks=1 --ntasks-per-node=1 bash probe.sh ||
   echo "benchrun: the nodes could not be described; going on" >&2
 
 # The data set lies beside the runs and is made once; a second run that needs it waits until it is whole.
@@ -46,7 +50,7 @@ make_data=(
   --documents lognormal --mean-length 512
   --distribution zipf --exponent 1.1 --learnable
 )
-srun --nodes=1 --ntasks=1   env PYTHONPATH="worker${PYTHONPATH:+:$PYTHONPATH}" \
+step --nodes=1 --ntasks=1   env PYTHONPATH="worker${PYTHONPATH:+:$PYTHONPATH}" \
   "${make_data[@]}"
 cp "$BENCHRUN_DATA/vocab64-tokens102401-c2668ed6/tokens.json" data.json
 
@@ -61,6 +65,6 @@ rank='export RANK=$SLURM_PROCID LOCAL_RANK=$SLURM_LOCALID WORLD_SIZE=$SLURM_NTAS
 export PYTHONPATH=worker${PYTHONPATH:+:$PYTHONPATH}
 exec "$@"'
 
-srun --kill-on-bad-exit=1 --cpus-per-task=1 \
+step --kill-on-bad-exit=1 --cpus-per-task=1 \
   bash -c "$rank" rank \
   "${command[@]}"

@@ -30,11 +30,15 @@ trap 'signal=\"TERM\"; exit 143' TERM
 
 export OMP_NUM_THREADS=1  # one CPU thread a rank: ranks share the machine
 
+# In the background, because bash runs no trap while it waits for a program: ranks that ignore TERM must not keep
+# done.json from being written.
+step() { srun "$@" & wait "$!"; }
+
 MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | sed -n 1p)  # not head: it hangs up on a long list
-MASTER_PORT=$((20000 + SLURM_JOB_ID % 20000))  # another job on the node has another number
+MASTER_PORT=$((20000 + SLURM_JOB_ID % 12000))  # of this job alone, and below 32768: Linux gives those above to anybody
 export MASTER_ADDR MASTER_PORT
 
-srun --nodes=2 --ntasks=2 --ntasks-per-node=1 bash probe.sh ||
+step --nodes=2 --ntasks=2 --ntasks-per-node=1 bash probe.sh ||
   echo "benchrun: the nodes could not be described; going on" >&2
 
 # The framework's own entry point, every value stated.
@@ -48,6 +52,6 @@ rank='export RANK=$SLURM_PROCID LOCAL_RANK=$SLURM_LOCALID WORLD_SIZE=$SLURM_NTAS
 export PYTHONPATH=worker${PYTHONPATH:+:$PYTHONPATH}
 exec "$@"'
 
-srun --kill-on-bad-exit=1 --cpus-per-task=1 \
+step --kill-on-bad-exit=1 --cpus-per-task=1 \
   bash -c "$rank" rank \
   "${command[@]}"

@@ -31,7 +31,7 @@ WORDS = [
     ("slurmstepd: error: pyxis:     enroot-mount: failed to mount: /data at /tmp/x: Permission denied", MOUNT),
     ("slurmstepd: error: pyxis:     enroot-switchroot: failed to execute: /bin/bash: No such file", LAUNCH),
     ("slurmstepd: error: pyxis: couldn't start container", LAUNCH),
-    # charliecloud (here)
+    # charliecloud, all of it (here)
     ("ch-run[82]: error: can't stat: nosuchimage: No such file or directory (ch_core.c:255 2)", IMAGE),
     ("ch-run[81]: error: unknown image type: /etc/hosts (ch_core.c:278)", IMAGE),
     ("ch-run[81]: error: can't bind: source not found: /nosuch (ch_core.c:104)", MOUNT),
@@ -49,7 +49,7 @@ WORDS = [
     ("FATAL:   container creation failed: open /etc/resolv.conf: no such file or directory", LAUNCH),
     ('FATAL:   "nopython9": executable file not found in $PATH', LAUNCH),
     ('Error for command "exec": unknown flag: --nosuch', LAUNCH),
-    # podman (here)
+    # podman, most of it (here)
     ("Error: initializing source docker://localhost/nope:1: pinging container registry localhost", IMAGE),
     ("Error: invalid reference format", IMAGE),
     ('Error: short-name "x" did not resolve to an alias and no unqualified-search registries are defined', IMAGE),
@@ -66,7 +66,7 @@ WORDS = [
     ("docker: Error response from daemon: manifest for x:1 not found: manifest unknown", IMAGE),
     ("docker: failed to register layer: write /x: no space left on device", IMAGE),
     ("docker: invalid reference format: repository name (library/Bad Ref) must be lowercase", IMAGE),
-    ('docker: Error response from daemon: invalid mount config: bind source path does not exist: /x', MOUNT),
+    ("docker: Error response from daemon: invalid mount config: bind source path does not exist: /x", MOUNT),
     ('docker: Error response from daemon: OCI runtime create failed: exec: "x": executable file not found', LAUNCH),
     ('docker: Error response from daemon: could not select device driver "" with capabilities: [[gpu]].', LAUNCH),
     ("docker: Cannot connect to the Docker daemon at unix:///x.sock. Is the docker daemon running?", LAUNCH),

@@ -1,4 +1,4 @@
-"""A site file's options and mounts: what the suite sets itself, or what breaks a run, is refused before anything runs."""
+"""A site file's options and mounts: what the suite sets itself, or what breaks a run, is refused at once."""
 
 from __future__ import annotations
 

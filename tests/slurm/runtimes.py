@@ -57,7 +57,7 @@ def settings(runtime: str, mounted: Path) -> list[str]:
 
 
 def containers(runtime: str, node: str, run: str) -> list[str]:
-    """What the engine still has of a run on a node; nothing for a runtime without a daemon or monitor of its own."""
+    """What the engine itself still runs on a node; nothing for a runtime without one."""
     if runtime not in ("podman", "docker"):
         return []
     listed = [ENGINES, "on", node, runtime, "ps", "--quiet", "--filter", f"label=benchrun={run}"]

@@ -133,8 +133,7 @@ def test_a_token_reaches_the_ranks_and_no_file(user, runs):
 def test_a_restarted_job_is_no_measurement(user, runs):
     job = user.wait(runs["requeue"], 60, "running")["job"]
     user.until(lambda: "life 0" in user.log(runs["requeue"]))
-    # A script asks for no restart; an administrator may bring it about all the same.
-    user.slurm("scontrol", "update", f"jobid={job}", "requeue=1")
+    user.slurm("scontrol", "update", f"jobid={job}", "requeue=1")  # an administrator can, whatever the script says
     user.slurm("scontrol", "requeue", job)
     user.wait(runs["requeue"], 60, "pending")
     time.sleep(2)  # Slurm waits two minutes: a node refuses a job in the second in which it was killed there

@@ -19,7 +19,7 @@ NODES = ("n1", "n2", "n3")
 
 @pytest.fixture(scope="module")
 def runs(user):
-    """Run ids by runtime and by what ends them: all are submitted at once, and what ends by a signal has ranks up."""
+    """Run ids by runtime and by what ends them: all are submitted at once."""
     for runtime in CONTAINERS:
         start(runtime)
     return {
