@@ -26,6 +26,8 @@ LOCK, PID, CANCELLED = ".local.lock", "local.pid", "local.cancelled"
 class Local:
     """Jobs are known by their run directory."""
 
+    lag_s = 0.0
+
     def submit(self, run: RunDir) -> str:
         if shutil.which("bash") is None:
             raise MachineError("bash is missing", hint="apt install bash")
@@ -47,14 +49,16 @@ class Local:
         (run.path / PID).write_text(f"{process.pid} {supervise.start_time(process.pid)} {platform.node()}\n")
         return str(run.path)
 
-    def poll(self, jobs: Sequence[str]) -> dict[str, Job]:
-        return {job: _job(Path(job)) for job in jobs}
+    def poll(self, runs: Sequence[RunDir]) -> dict[RunDir, Job]:
+        return {run: _job(run.path) for run in runs if run.job_id or (run.path / PID).exists()}
 
     def cancel(self, job: str) -> None:
         path = Path(job)
         pid, host = _supervisor(path)
         if host is not None:
-            raise MachineError(f"{path.name} was launched on {host}", hint="cancel it there")
+            raise MachineError(
+                f"{path.name} was launched on {host}", hint=f"cancel it there: benchrun cancel {path.name}"
+            )
         if pid is not None:
             (path / CANCELLED).touch()
             if not (path / supervise.STARTED).exists():
@@ -63,9 +67,6 @@ class Local:
         until = time.monotonic() + 5
         while _supervisor(path)[0] is not None and time.monotonic() < until:
             time.sleep(0.05)
-
-    def find(self, run: RunDir) -> str | None:
-        return str(run.path) if (run.path / PID).exists() else None
 
 
 def _lock(path: Path) -> int:
