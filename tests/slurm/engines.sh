@@ -22,8 +22,14 @@ on() { # NODE COMMAND...
   inner=$(cut -d" " -f1 "/proc/$outer/task/$outer/children")
   nsenter -t "$inner" --net --mount --uts --ipc --pid "${@:2}"
 }
-need() { # COMMAND PACKAGE...
-  type "$1" >/dev/null 2>&1 || apt-get -qq install -y --no-install-recommends "${@:2}" >"$DIR/log/apt-$1.out" 2>&1 ||
+install() { # PACKAGE...
+  # Debian starts a daemon when it installs one, unless this file says no.
+  if [ ! -e /usr/sbin/policy-rc.d ]; then
+    printf '#!/bin/sh\nexit 101\n' >/usr/sbin/policy-rc.d
+    chmod 755 /usr/sbin/policy-rc.d
+    trap 'rm -f /usr/sbin/policy-rc.d' EXIT
+  fi
+  apt-get -qq install -y --no-install-recommends "$@" >"$DIR/log/apt-$1.out" 2>&1 ||
     die "apt-get failed: $(tail -n 5 "$DIR/log/apt-$1.out")"
 }
 own() { # NODE: give it its directory
@@ -60,11 +66,16 @@ docker_on() {
 }
 
 case "${1:-} ${2:-}" in
-  "start podman") need podman podman runc && for node in $(nodes); do podman_on "$node"; done ;;
-  "start docker") need dockerd docker.io && for node in $(nodes); do docker_on "$node"; done ;;
+  "start podman")
+    type podman runc >/dev/null 2>&1 || install podman runc
+    for node in $(nodes); do podman_on "$node"; done
+    ;;
+  "start docker")
+    type dockerd docker >/dev/null 2>&1 || install docker.io
+    for node in $(nodes); do docker_on "$node"; done
+    ;;
   "start pyxis") # Slurm reads this file whenever it starts a step
-    need gcc gcc libc6-dev
-    [ -e /usr/include/slurm/spank.h ] || need no-such-command libslurm-dev
+    { type gcc && ls /usr/include/slurm/spank.h; } >/dev/null 2>&1 || install gcc libc6-dev libslurm-dev
     gcc -std=c11 -shared -fPIC -o "$DIR/etc/pyxis.so" "$(dirname "${BASH_SOURCE[0]}")/pyxis.c"
     echo "required $DIR/etc/pyxis.so" >"$DIR/etc/plugstack.conf"
     ;;
