@@ -117,6 +117,7 @@ def end_of(observation: Observation) -> End:
             steps_planned=run.spec.training.steps,
             quiet_s=observation.quiet_s,
         )
+        end = replace(end, last_step=log.steps.last_step if log else None)
         # The log of a job that completed cannot lose its steps again; any other name may still change with it.
         whole = end.ending is Ending.COMPLETED and described(run)
         end = replace(end, final=end.final and (whole or observation.settled))
@@ -126,6 +127,7 @@ def end_of(observation: Observation) -> End:
             "ending": end.ending.value,
             "evidence": end.evidence,
             "exit_code": end.exit_code,
+            "last_step": end.last_step,
         }
         with contextlib.suppress(OSError):
             run.write_json(ENDING, document)

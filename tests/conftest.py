@@ -11,13 +11,8 @@ def pytest_addoption(parser):
 
 @pytest.hookimpl(optionalhook=True)  # there is pytest-xdist
 def pytest_xdist_make_scheduler(config, log):
-    """A file goes whole to one process, as its tests share fixtures; so do those of the one Slurm cluster."""
-    from xdist.scheduler import LoadScopeScheduling
+    """A file goes whole to one process, as its tests share fixtures. Each process has a Slurm cluster of its own."""
+    from xdist.scheduler import LoadFileScheduling
 
-    class Files(LoadScopeScheduling):
-        def _split_scope(self, nodeid):
-            file = nodeid.partition("::")[0]
-            return "tests/slurm" if file.startswith("tests/slurm/") else file
-
-    config.option.loadscopereorder = False  # the Slurm tests, which wait, beside the training, which does not
-    return Files(config, log)
+    config.option.loadscopereorder = False  # in the order of the folders
+    return LoadFileScheduling(config, log)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+from collections import deque
 from types import TracebackType
 
 from rich.console import Console
@@ -28,7 +29,7 @@ class StepProgress:
             disable=not self._console.is_terminal,
         )
         self._task = self._bar.add_task("run", total=spec.training.steps, state="submitted", rate="")
-        self._times: list[float] = []
+        self._times: deque[float] = deque(maxlen=20)
         self._state = ""
 
     def __enter__(self) -> StepProgress:
@@ -55,6 +56,6 @@ class StepProgress:
     def _rate(self) -> str:
         if not self._times:
             return ""
-        step_s = statistics.median(self._times[-20:])
+        step_s = statistics.median(self._times)
         tokens = self._spec.tokens_per_step / step_s / self._spec.num_gpus
         return f"{step_s:.3g} s  {tokens:,.0f} tokens/s/GPU"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 import click
@@ -48,12 +49,8 @@ def command(runs: tuple[str, ...], last: int, as_json: bool) -> int:
 
 
 def _row(observation: Any) -> dict[str, Any]:
-    from benchrun import flow
-    from benchrun.parse import parse_log
-
     run = observation.run
-    end = flow.end_of(observation) if observation.over else None
-    log = parse_log(*run.logs) if run.logs else None
+    end = _end(observation) if observation.over else None
     state = observation.job.phase.value if observation.job else "unknown"
     return {
         "run_id": run.run_id,
@@ -64,8 +61,35 @@ def _row(observation: Any) -> dict[str, Any]:
         "exit_code": end.exit_code if end else None,
         "job": run.job_id,
         "nodes": observation.job.nodes if observation.job else "",
-        "last_step": log.steps.last_step if log else None,
+        "last_step": end.last_step if end and end.last_step is not None else _last_step(run),
         "planned_steps": run.spec.training.steps,
         "quiet_s": round(observation.quiet_s, 1),
         "note": observation.note,
     }
+
+
+def _end(observation: Any) -> Any:
+    """How the run ended; its log is read only if nobody has classified it yet."""
+    from benchrun.launch.endings import recorded
+    from benchrun.launch.rundir import ENDING
+
+    end = recorded(observation.run.read_json(ENDING))
+    if end is None:
+        from benchrun import flow  # it takes half a second to import
+
+        end = flow.end_of(observation)
+    return end
+
+
+def _last_step(run: Any) -> int | None:
+    """The last step in the end of the run's logs, or where its watchdog saw one."""
+    from benchrun.launch.progress import progress_of
+    from benchrun.parse.tail import last_step
+
+    progress = progress_of(run)
+    steps = []
+    for log in run.logs:
+        near = progress.step_offset if progress and progress.step_file == log.name else 0
+        with contextlib.suppress(OSError):
+            steps.append(last_step(log, near))
+    return max((step for step in steps if step is not None), default=None)

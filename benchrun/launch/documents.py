@@ -22,6 +22,8 @@ class Done(TypedDict):
     restarts: int
     job_id: str
     host: str
+    no_step_s: int | None
+    """Seconds without a step after which the job ended itself."""
 
 
 # Of these events the fields are used, so an event without them is none.
@@ -74,9 +76,12 @@ def as_done(document: dict[str, Any] | None) -> Done | None:
     job, host = document.get("job_id", ""), document.get("host", "")
     if type(code) is not int or not 0 <= code <= 255 or type(restarts) is not int or restarts < 0:
         return None
+    no_step_s = document.get("no_step_s")
+    if type(no_step_s) is not int:
+        no_step_s = None
     if not isinstance(signal, str | None) or not isinstance(job, str) or not isinstance(host, str):
         return None
-    return Done(exit_code=code, signal=signal, restarts=restarts, job_id=job, host=host)
+    return Done(exit_code=code, signal=signal, restarts=restarts, job_id=job, host=host, no_step_s=no_step_s)
 
 
 def epoch(event: dict[str, Any] | None) -> float | None:

@@ -29,7 +29,7 @@ class Ending(str, enum.Enum):
     """Slurm or the runtime could not start the command."""
     IMAGE_MISSING = "image_missing"
     HUNG = "hung"
-    """It ended (by its limit or by hand) long after its log had fallen silent."""
+    """It ended by its deadline without a step; or by its limit or by hand long after its log had fallen silent."""
     INCOMPLETE = "incomplete"
     """Exit code 0, but not all planned steps."""
     LOST = "lost"
@@ -43,6 +43,8 @@ class End:
     ending: Ending
     evidence: tuple[str, ...]
     exit_code: int | None = None
+    last_step: int | None = None
+    """The number of the last step in its log."""
     final: bool = True
     """It rests on the scheduler's final state, on the job's own word, or on a refusal; otherwise it is a guess."""
 
@@ -60,7 +62,8 @@ def recorded(document: Mapping[str, Any] | None) -> End | None:
     ending, evidence, code = document.get("ending"), document.get("evidence"), document.get("exit_code")
     if ending not in _RECORDABLE or not isinstance(evidence, list) or not isinstance(code, int | None):
         return None
-    return End(Ending(ending), tuple(str(each) for each in evidence), code)
+    step = document.get("last_step")
+    return End(Ending(ending), tuple(str(each) for each in evidence), code, step if isinstance(step, int) else None)
 
 
 # Slurm's final states (man squeue, JOB STATE CODES, 22.05 to 26.05) that say by themselves what happened.
@@ -108,15 +111,18 @@ def classify(
     """How a job that is no longer in the queue ended.
 
     ``job`` is the scheduler's last word, ``done`` what the job's EXIT trap wrote, ``symptoms`` the kinds of problems
-    found in its log with the first line of each, ``quiet_s`` how long the log had been silent when the job ended.
+    found in its log with the first line of each, ``quiet_s`` how long the log had been silent when the job was ended.
     """
     # The script's own code first: of a job that it ended itself Slurm says 0:0.
     code = done["exit_code"] if done else job.exit_code
+    stalled_s = done.get("no_step_s") if done else None
     evidence = _evidence(job, done, symptoms)
     if steps_planned and 0 < steps_seen < steps_planned:
         evidence.append(f"{steps_seen} of {steps_planned} steps")
     ending = _ending(job, done, symptoms, steps_seen, steps_planned, quiet_s)
-    if ending is Ending.HUNG:
+    if stalled_s is not None:
+        evidence.append(f"no step for the last {stalled_s} s, longer than step_deadline_s allows")
+    elif ending is Ending.HUNG:
         evidence.append(f"no line in its log for the last {quiet_s:.0f} s")
     return End(ending, tuple(evidence), code, final=_rests_on_evidence(job, done, ending))
 
@@ -137,6 +143,8 @@ def _ending(
     quiet_s: float,
 ) -> Ending:
     by_state = _STATES.get(job.state)
+    if done and done.get("no_step_s") is not None:
+        return Ending.HUNG
     if by_state in (Ending.TIMEOUT, Ending.CANCELLED) and quiet_s >= SILENT_S:
         return Ending.HUNG
     if by_state is not None:

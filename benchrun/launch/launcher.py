@@ -12,8 +12,10 @@ from benchrun.launch.documents import Done, epoch
 from benchrun.launch.endings import SILENT_S, UNKNOWN_JOB, recorded
 from benchrun.launch.env import write_env
 from benchrun.launch.local import Local
+from benchrun.launch.progress import progress_of
 from benchrun.launch.rundir import ENDING, RunDir, create
 from benchrun.launch.scheduler import Job, Phase, Scheduler
+from benchrun.launch.shell import check
 from benchrun.launch.slurm import Slurm
 from benchrun.recipe.spec import RunSpec
 
@@ -40,6 +42,7 @@ class Observation:
 
 def launch(spec: RunSpec, files: Mapping[str, str], root: Path) -> RunDir:
     """Make the run directory and submit. A refused job leaves a run whose events say why."""
+    check(spec, root)
     run = create(root, spec, files)
     try:
         job = _scheduler(spec).submit(run)
@@ -116,7 +119,7 @@ def done_of(run: RunDir, job: Job) -> Done | None:
 
 def backoff(polls: int) -> float:
     """Seconds to wait before the next poll: 1 s at first, 30 s in the end, so that a scheduler is never pressed."""
-    return min(1.0 * 1.3**polls, 30.0)
+    return min(1.3 ** min(polls, 100), 30.0)
 
 
 def _scheduler(spec: RunSpec) -> Scheduler:
@@ -134,7 +137,9 @@ def _observation(run: RunDir, job: Job | None, lag_s: float) -> Observation:
     settled = _unchanged_s(run, clock) >= lag_s
     if job.phase is Phase.ENDED:
         _note_env(run)
-        return Observation(run, job, over=True, quiet_s=_quiet_s(run, _ended_at(run, job)), settled=settled)
+        watched = progress_of(run)  # without Slurm's own last words
+        quiet_s = max(_quiet_s(run, _ended_at(run, job)), watched.quiet_s if watched else 0.0)
+        return Observation(run, job, over=True, quiet_s=quiet_s, settled=settled)
     if job.phase is Phase.GONE:
         if done_of(run, job) is not None:
             _note_env(run)

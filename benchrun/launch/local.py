@@ -5,8 +5,8 @@ Two trainings at once would measure each other, so the jobs of one results folde
 
 from __future__ import annotations
 
-import contextlib
 import os
+import platform
 import shutil
 import signal
 import subprocess
@@ -16,20 +16,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from benchrun.errors import MachineError
-from benchrun.launch.rundir import STDERR, STDOUT, RunDir
+from benchrun.launch import supervise
+from benchrun.launch.rundir import RunDir
 from benchrun.launch.scheduler import Job, Phase
 
-LOCK, PID = ".local.lock", "local.pid"
-# Waits for its turn, marks the start, runs the job under its limit, and leaves the exit code behind.
-_SUPERVISOR = r"""
-exec 9>"$1"
-flock 9
-touch local.started
-timeout --kill-after=10 "$2" bash job.sh >>"$3" 2>>"$4" 9>&-
-echo $? >local.exit.tmp && mv local.exit.tmp local.exit
-"""
-TIMEOUT_CODE = 124
-"""What timeout(1) returns when the limit ended the job."""
+LOCK, PID, CANCELLED = ".local.lock", "local.pid", "local.cancelled"
 
 
 class Local:
@@ -38,21 +29,24 @@ class Local:
     lag_s = 0.0
 
     def submit(self, run: RunDir) -> str:
-        for tool in ("bash", "flock", "timeout"):
-            if shutil.which(tool) is None:
-                raise MachineError(f"{tool} is missing", hint="apt install util-linux coreutils bash")
-        limit = str(seconds(run.spec.cluster.time_limit))
-        arguments = [str(run.path.parent / LOCK), limit, STDOUT, STDERR]
-        process = subprocess.Popen(
-            ["bash", "-c", _SUPERVISOR, "benchrun-local", *arguments],
-            cwd=run.path,
-            env={**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-        )
-        (run.path / PID).write_text(f"{process.pid} {_start_time(process.pid)}\n")
+        if shutil.which("bash") is None:
+            raise MachineError("bash is missing", hint="apt install bash")
+        lock = _lock(run.path.parent / LOCK)
+        env = {name: value for name, value in os.environ.items() if name != supervise.MARK}
+        try:
+            process = subprocess.Popen(
+                [sys.executable, "-I", "-S", supervise.__file__, str(lock), str(seconds(run.spec.cluster.time_limit))],
+                cwd=run.path,
+                env={**env, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{env.get('PATH', '')}"},
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                pass_fds=(lock,),
+                start_new_session=True,
+            )
+        finally:
+            os.close(lock)
+        (run.path / PID).write_text(f"{process.pid} {supervise.start_time(process.pid)} {platform.node()}\n")
         return str(run.path)
 
     def poll(self, runs: Sequence[RunDir]) -> dict[RunDir, Job]:
@@ -60,16 +54,29 @@ class Local:
 
     def cancel(self, job: str) -> None:
         path = Path(job)
-        pid = _alive(path)
-        if pid is None:
-            return
-        (path / "local.cancelled").touch()
-        for number in (signal.SIGTERM, signal.SIGKILL):
-            family = _family(pid)
-            for process in family:
-                _kill(process, number)
-            if _gone(family, seconds_left=5):
-                return
+        pid, host = _supervisor(path)
+        if host is not None:
+            raise MachineError(
+                f"{path.name} was launched on {host}", hint=f"cancel it there: benchrun cancel {path.name}"
+            )
+        if pid is not None:
+            (path / CANCELLED).touch()
+            if not (path / supervise.STARTED).exists():
+                os.kill(pid, signal.SIGTERM)  # it waits for its turn
+        supervise.end(job)
+        until = time.monotonic() + 5
+        while _supervisor(path)[0] is not None and time.monotonic() < until:
+            time.sleep(0.05)
+
+
+def _lock(path: Path) -> int:
+    """The open lock file. MachineError where a link stands in its place: it would lock, or make, a file elsewhere."""
+    try:
+        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)
+    except OSError as error:
+        raise MachineError(
+            f"{path} cannot be locked: {error.strerror}", hint="it must be a plain file of yours; remove it"
+        ) from error
 
 
 def seconds(limit: str) -> int:
@@ -80,68 +87,41 @@ def seconds(limit: str) -> int:
 
 
 def _job(path: Path) -> Job:
-    code = _exit_code(path)
-    if (path / "local.cancelled").exists() and _alive(path) is None:
-        return Job(str(path), Phase.ENDED, "CANCELLED", code)
-    if code is not None:
-        number = code - 128 if code > 128 else None
-        state = "COMPLETED" if code == 0 else "TIMEOUT" if code == TIMEOUT_CODE else "FAILED"
-        return Job(str(path), Phase.ENDED, state, code, number, ended_at=(path / "local.exit").stat().st_mtime)
-    if _alive(path) is None:
-        code = _exit_code(path)  # it may have ended between the two looks
-        return Job(str(path), Phase.GONE, "UNKNOWN") if code is None else _job(path)
-    started = (path / "local.started").exists()
-    return Job(str(path), Phase.RUNNING, "RUNNING") if started else Job(str(path), Phase.PENDING, "PENDING")
+    pid, host = _supervisor(path)
+    code, state = _exit(path)  # after the supervisor: it may end between the two looks
+    if state is not None:
+        if (path / CANCELLED).exists():
+            state = "CANCELLED"
+        number = code - 128 if code is not None and code > 128 else None
+        ended_at = (path / supervise.EXIT).stat().st_mtime
+        return Job(str(path), Phase.ENDED, state, code, number, ended_at=ended_at)
+    if host is not None:
+        return Job(str(path), Phase.RUNNING, "UNKNOWN", reason=f"it was launched on {host}: ask there")
+    started = (path / supervise.STARTED).exists()
+    if pid is not None:
+        return Job(str(path), Phase.RUNNING, "RUNNING") if started else Job(str(path), Phase.PENDING, "PENDING")
+    if (path / CANCELLED).exists():
+        return Job(str(path), Phase.ENDED, "CANCELLED")
+    if started:
+        supervise.end(str(path))  # nobody holds it to its limit, and the next run may start
+    return Job(str(path), Phase.GONE, "UNKNOWN")
 
 
-def _exit_code(path: Path) -> int | None:
+def _exit(path: Path) -> tuple[int | None, str | None]:
+    """The exit code and the final state, once the supervisor has written them."""
     try:
-        return int((path / "local.exit").read_text())
-    except (FileNotFoundError, ValueError):
-        return None
+        code, *state = (path / supervise.EXIT).read_text().split()
+        return int(code), state[0] if state else "FAILED" if int(code) else "COMPLETED"
+    except (OSError, ValueError):
+        return None, None
 
 
-def _alive(path: Path) -> int | None:
-    """The supervisor's pid while it lives; its start time tells it from a later process of the same number."""
+def _supervisor(path: Path) -> tuple[int | None, str | None]:
+    """The supervisor's pid while it lives; or the other host that it was started on."""
     try:
-        pid, start = (path / PID).read_text().split()
-    except (FileNotFoundError, ValueError):
-        return None
-    return int(pid) if start != "None" and str(_start_time(int(pid))) == start else None
-
-
-def _start_time(pid: int) -> int | None:
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    except (FileNotFoundError, ProcessLookupError):
-        return None
-    return None if fields[0] == "Z" else int(fields[19])
-
-
-def _family(leader: int) -> list[int]:
-    """``leader`` and every process below it. Not its session: torchrun gives each rank one of its own."""
-    children: dict[int, list[int]] = {}
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            parent = int(stat.read_text().rpartition(")")[2].split()[1])
-        except (FileNotFoundError, ProcessLookupError):
-            continue
-        children.setdefault(parent, []).append(int(stat.parent.name))
-    found = [leader]
-    for process in found:
-        found += children.get(process, [])
-    return found
-
-
-def _kill(pid: int, number: signal.Signals) -> None:
-    with contextlib.suppress(ProcessLookupError):
-        os.kill(pid, number)
-
-
-def _gone(processes: list[int], seconds_left: float) -> bool:
-    end = time.monotonic() + seconds_left
-    while time.monotonic() < end:
-        if all(_start_time(process) is None for process in processes):
-            return True
-        time.sleep(0.05)
-    return False
+        pid, start, *host = (path / PID).read_text().split()
+        if host and host[0] != platform.node():
+            return None, host[0]
+        return (int(pid) if str(supervise.start_time(int(pid))) == start else None), None
+    except (OSError, ValueError):
+        return None, None

@@ -51,7 +51,7 @@ COMPRESSED: dict[bytes, Callable[[IO[bytes]], Any]] = {
     b"\xfd7zXZ\x00": lzma.LZMAFile,
 }
 """First bytes of a file -> what unpacks it. The name of a file says nothing."""
-_SUFFIXES_OF_COMPRESSED = frozenset({".gz", ".zst", ".xz"})
+COMPRESSED_SUFFIXES = frozenset({".gz", ".zst", ".xz"})
 
 
 class Truncated(UserError):
@@ -89,13 +89,13 @@ def logs_in(paths: Sequence[Path]) -> list[LogFile]:
 
 def unpacked_name(file: Path) -> str:
     """The name of a log without what says how it was compressed: its lines are the same."""
-    return file.stem if file.suffix in _SUFFIXES_OF_COMPRESSED else file.name
+    return file.stem if file.suffix in COMPRESSED_SUFFIXES else file.name
 
 
 def _is_log(file: Path, folder: Path) -> bool:
     if any(part.startswith(".") for part in file.relative_to(folder).parts):
         return False
-    suffixes = [suffix for suffix in file.suffixes if suffix not in _SUFFIXES_OF_COMPRESSED]
+    suffixes = [suffix for suffix in file.suffixes if suffix not in COMPRESSED_SUFFIXES]
     return file.is_file() and bool(suffixes) and suffixes[-1] in SUFFIXES
 
 

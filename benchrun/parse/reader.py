@@ -29,7 +29,7 @@ from benchrun.parse.nanotron import Nanotron
 from benchrun.parse.nemo1 import Nemo1
 from benchrun.parse.nemo2 import Nemo2
 from benchrun.parse.paxml import Paxml
-from benchrun.parse.records import Facts, Log, Problem, Step
+from benchrun.parse.records import Facts, Log, Problem, Rows
 from benchrun.parse.torchtitan import Torchtitan
 from benchrun.parse.worker import Worker
 
@@ -229,6 +229,11 @@ class Reader:
         if self._counts[problem.kind] <= problems.MOST:
             self._problems.append(problem._replace(source=self._source))
 
+    @property
+    def rows(self) -> Rows:
+        """The steps read so far of this file."""
+        return self._file_log("").steps
+
     def log(self, name: str) -> Log:
         """What was read so far, of all files."""
         log = merged(name, self._finished or [self._file_log(name)])
@@ -284,32 +289,3 @@ def _search(dialects: tuple[int, ...], *, facts: bool, without: int | None = Non
         if facts:
             wanted += [(needle, 2 * number + 1) for needle in _CLASSES[number].fact_needles]
     return Grams(wanted)
-
-
-class Tail:
-    """Reads a log that is still being written; each call gives the steps that are new."""
-
-    def __init__(self, path: Path, framework: str | None = None) -> None:
-        self._path = path
-        self._offset = 0
-        self._seen = 0
-        self._reader = Reader(framework)
-
-    def read(self) -> list[Step]:
-        """Steps of the lines that were finished since the last call; none while there is no file."""
-        try:
-            with self._path.open("rb") as file:
-                file.seek(self._offset)
-                block = file.read()
-        except FileNotFoundError:
-            return []
-        self._offset += len(block)
-        self._reader.feed(block)
-        rows = self._reader.log(str(self._path)).steps
-        new = [rows[index] for index in range(self._seen, len(rows))]
-        self._seen = len(rows)
-        return new
-
-    def log(self) -> Log:
-        """Everything so far."""
-        return self._reader.log(str(self._path))

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field, PositiveInt, StringConstraints
+from pydantic import AfterValidator, Field, PositiveInt, StringConstraints, model_validator
 
 from benchrun.model import Frozen
+from benchrun.recipe.slurm_options import sbatch_option, srun_option
 
 LINE = r"^[^\r\n\x00]*$"
 ENV_NAME = r"^[A-Za-z_][A-Za-z0-9_]*$"
 GRES = r"^([^\r\n\x00]*:)?[^\r\n\x00:]*[^\d\r\n\x00:][^\r\n\x00:]*$"
 OPTION = r"^-[^\r\n\x00]*$"
 ABSOLUTE = r"^/[^\r\n\x00]*$"
+MOUNT = r"^/[^\r\n\x00:,]*:/[^\r\n\x00:,]*(:r[ow])?$"
 TIME_LIMIT = r"^(\d+-)?\d{1,2}:\d{2}:\d{2}$"
 IN_WORDS = {
     LINE: "text of one line",
@@ -20,6 +22,7 @@ IN_WORDS = {
     GRES: "a resource without its count, which is gpus_per_node, e.g. gpu or gpu:h200",
     OPTION: "an option that begins with -, e.g. --segment=8",
     ABSOLUTE: "an absolute path, e.g. /opt/megatron-lm",
+    MOUNT: "source:target or source:target:ro, both absolute, without ',' or another ':' in them",
     TIME_LIMIT: "[days-]hours:minutes:seconds with at most two digits of hours, e.g. 00:30:00 or 4-04:00:00",
 }
 """What each of these patterns expects."""
@@ -27,6 +30,7 @@ IN_WORDS = {
 Line = Annotated[str, StringConstraints(pattern=LINE)]
 """Text without line breaks: it ends up in one line of a script."""
 AbsolutePath = Annotated[str, StringConstraints(pattern=ABSOLUTE)]
+Option = Annotated[str, StringConstraints(pattern=OPTION)]
 EnvName = Annotated[str, StringConstraints(pattern=ENV_NAME)]
 Framework = Literal["megatron-core", "megatron-lm", "nemo1", "nemo2", "megatron-bridge", "hf", "maxtext", "paxml"]
 Runtime = Literal["none", "pyxis", "apptainer", "singularity", "charliecloud", "podman", "docker"]
@@ -40,10 +44,20 @@ class Container(Frozen):
     """Used instead of the recipe's image: a local .sqsh or .sif, an unpacked directory, another registry."""
     images: dict[Framework, Line] = Field(default_factory=dict)
     """The same for each framework, where one image cannot be all of theirs; before ``image``."""
-    mounts: tuple[Line, ...] = ()
+    mounts: tuple[Annotated[str, StringConstraints(pattern=MOUNT)], ...] = ()
     """``source:target`` or ``source:target:ro``; the run directory is always mounted, and is the working directory."""
     options: tuple[Line, ...] = ()
     """More options for the runtime's command (for pyxis: for srun), one word each."""
+
+    @model_validator(mode="after")
+    def _expressible(self) -> Container:
+        if self.runtime == "pyxis":
+            for option in self.options:
+                srun_option(option)
+        writable = next((mount for mount in self.mounts if mount.endswith(":ro")), None)
+        if self.runtime == "charliecloud" and writable:
+            raise ValueError(f"charliecloud has no read-only mounts: {writable} must be {writable.removesuffix(':ro')}")
+        return self
 
 
 class Binding(Frozen):
@@ -85,12 +99,15 @@ class Cluster(Frozen):
     """Said to sbatch and to srun: since Slurm 22.05 srun does not take it over, and would bind a rank to one CPU."""
     time_limit: Annotated[str, StringConstraints(pattern=TIME_LIMIT)] = "00:30:00"
     """[days-]hours:minutes:seconds."""
+    step_deadline_s: PositiveInt | None = None
+    """A job that makes no step for so long is ended as hung: seconds, from its start to the first step too, with data,
+    image and compilation; for PaXML, which prints every tenth step, ten of them. None: only its time limit ends it."""
     mpi: Line | None = None
     """srun --mpi, e.g. ``pmix``."""
-    sbatch_options: tuple[Annotated[str, StringConstraints(pattern=OPTION)], ...] = ()
+    sbatch_options: tuple[Annotated[Option, AfterValidator(sbatch_option)], ...] = ()
     """More header lines, one option each, e.g. ``--segment=8``."""
-    srun_options: tuple[Line, ...] = ()
-    """More options for srun, one word each."""
+    srun_options: tuple[Annotated[Option, AfterValidator(srun_option)], ...] = ()
+    """More options for srun, one word each, e.g. ``--distribution=block``."""
     container: Container = Container()
     binding: Binding = Binding()
     setup: tuple[Line, ...] = ()
@@ -104,3 +121,12 @@ class Cluster(Frozen):
     MaxText's checkouts); where its image has them, if not given. Without a container they must be given."""
     python: Line = "python3"
     """Interpreter that runs the worker (inside the container, where there is one)."""
+
+    @model_validator(mode="after")
+    def _own_gpus(self) -> Cluster:
+        runtime = self.container.runtime
+        if runtime in ("podman", "docker") and self.scheduler == "slurm" and self.gpu != "CPU" and not self.exclusive:
+            raise ValueError(
+                f"{runtime} hands every GPU of the node to the ranks: on a shared node exclusive must be true"
+            )
+        return self

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from benchrun.recipe.images import is_path
 from benchrun.recipe.spec import RunSpec
 
@@ -28,6 +30,33 @@ def image_for(spec: RunSpec) -> str | None:
     return f"docker://{image}" if runtime in ("apptainer", "singularity") else image
 
 
+class Mount(NamedTuple):
+    """A directory of the node inside the container."""
+
+    source: str
+    target: str
+    readonly: bool
+
+
+def mount_of(text: str) -> Mount:
+    """The parts of ``source:target`` or ``source:target:ro``."""
+    source, target, *flags = text.split(":")
+    return Mount(source, target, flags == ["ro"])
+
+
+def unmountable(runtime: str) -> str:
+    """Characters at which the runtime's own syntax for mounts would split a path."""
+    listed = {
+        "pyxis": ":,",
+        "apptainer": ":,",
+        "singularity": ":,",
+        "charliecloud": ":",
+        "podman": ',"',
+        "docker": ',"',
+    }
+    return listed.get(runtime, "")
+
+
 def inside_env(spec: RunSpec) -> tuple[str, ...]:
     """Names of the variables a rank needs inside the container, sorted within their kind."""
     data = ("BENCHRUN_DATA",) if spec.data.kind == "synthetic" else ()
@@ -36,4 +65,5 @@ def inside_env(spec: RunSpec) -> tuple[str, ...]:
     carried = spec.cluster.container.runtime != "pyxis" and bool(spec.own_worker or data)
     path = ("PYTHONPATH",) if carried else ()
     own = spec.framework in ("nemo1", "nemo2", "maxtext", "paxml") and spec.cluster.scheduler == "slurm"
-    return (*_RANK, *path, *(_SLURM if own else ()), *data, *sorted(spec.env), *spec.cluster.secrets)
+    pipe = ("BENCHRUN_PIPE",) if spec.cluster.container.runtime in ("podman", "docker") else ()
+    return (*_RANK, *pipe, *path, *(_SLURM if own else ()), *data, *sorted(spec.env), *spec.cluster.secrets)

@@ -16,7 +16,7 @@ from benchrun.errors import UserError
 from benchrun.recipe.environment import WHY
 from benchrun.recipe.images import nemo_release, source
 from benchrun.recipe.spec import Framework, RunSpec
-from benchrun.render.containers import image_for, inside_env
+from benchrun.render.containers import image_for, inside_env, mount_of
 
 BESIDE: dict[Framework, str] = {
     "nemo1": "nemo1.yaml",
@@ -30,13 +30,16 @@ BESIDE: dict[Framework, str] = {
 def render(spec: RunSpec) -> dict[str, str]:
     """Files by name: ``job.sh`` (submit it, or run it where the scheduler is local), ``probe.sh``, ``spec.json``.
 
-    For GPUs ``telemetry.sh``, and what the framework's command reads, where it reads a file.
+    For GPUs ``telemetry.sh``, for podman and docker ``contained.sh``, and what the framework's command reads, where it
+    reads a file.
     """
     files = {
         "job.sh": _text(f"job-{spec.cluster.scheduler}.sh.j2", spec),
         "probe.sh": _text("probe.sh.j2", spec),
         "spec.json": spec.model_dump_json(indent=2) + "\n",
     }
+    if spec.cluster.container.runtime in ("podman", "docker"):
+        files["contained.sh"] = _text("contained.sh.j2", spec)
     if spec.gpu != "CPU":
         files["telemetry.sh"] = _text("telemetry.sh.j2", spec)
     beside = BESIDE.get(spec.framework)
@@ -49,6 +52,7 @@ def _text(template: str, spec: RunSpec) -> str:
         "cluster": spec.cluster,
         "container": spec.cluster.container,
         "image": image_for(spec),
+        "mounts": [mount_of(text) for text in spec.cluster.container.mounts],
         "inside_env": inside_env(spec),
         "nemo_release": nemo_release(spec.image),
         "source": source(spec.cluster, spec.framework),
@@ -78,6 +82,7 @@ def _environment(language: str) -> jinja2.Environment:
     )
     environment.filters["comment"] = _comment
     environment.filters["flag"] = _flag
+    environment.filters["header"] = _header
     environment.filters["shell"] = Markup
     environment.globals["refuse"] = _refuse
     return environment
@@ -106,6 +111,13 @@ def _comment(value: Any) -> Markup:
 def _refuse(reason: str) -> str:
     """For a template that cannot express what the recipe says."""
     raise UserError(reason)
+
+
+def _header(value: Any, name: str = "") -> Markup:
+    """An option in a line of #SBATCH. sbatch has a reader of its own: a backslash escapes inside any quotes."""
+    option = f"--{name}={value}" if name else str(value)
+    escaped = option.replace("\\", "\\\\").replace('"', '\\"')
+    return Markup(option if shlex.quote(option) == option else f'"{escaped}"')
 
 
 def _flag(value: Any, name: str) -> Markup:

@@ -13,7 +13,7 @@ pytest.importorskip("megatron.core", reason="training needs pip install 'benchru
 
 FILES = {
     "spec.json", "job.sh", "probe.sh", "events.jsonl", "stdout.log", "stderr.log", "done.json", "ending.json",
-    "env.json", "steps.jsonl", "metrics.json", "verdict.json", "ceilings.json", "breakdown.json",
+    "progress.json", "env.json", "steps.jsonl", "metrics.json", "verdict.json", "ceilings.json", "breakdown.json",
 }  # fmt: skip
 
 

@@ -23,15 +23,52 @@ rm -f done.json  # of an earlier life of this job
 started=$(date -u +%FT%TZ)
 signal=null
 finish() {
-  local code=$?
+  local code=$? stalled_s
+  [ -z "${watchdog:-}" ] || kill -KILL "$watchdog" 2>/dev/null || true
+  read -r stalled_s 2>/dev/null <no_step_s || stalled_s=null  # what the watchdog ended it for
   # KILL and not TERM: srun must not wait here for a node that does not answer. Slurm ends its tasks with the job.
   if [ -n "${sampler:-}" ]; then kill -KILL "$sampler" 2>/dev/null || true; wait "$sampler" 2>/dev/null || true; fi
-  printf '{"schema_version": 1, "exit_code": %d, "signal": %s, "started": "%s", "ended": "%s", "restarts": %d, "job_id": "%s", "host": "%s"}\n' \
-    "$code" "$signal" "$started" "$(date -u +%FT%TZ)" "${SLURM_RESTART_COUNT:-0}" "${SLURM_JOB_ID:-$$}" "$(uname -n)" >done.json.tmp
+  printf '{"schema_version": 1, "exit_code": %d, "signal": %s, "started": "%s", "ended": "%s", "restarts": %d, "job_id": "%s", "host": "%s", "no_step_s": %s}\n' \
+    "$code" "$signal" "$started" "$(date -u +%FT%TZ)" "${SLURM_RESTART_COUNT:-0}" "${SLURM_JOB_ID:-$$}" "$(uname -n)" "$stalled_s" >done.json.tmp
   mv done.json.tmp done.json
 }
 trap finish EXIT
 trap 'signal=\"TERM\"; exit 143' TERM
+
+# Beside the training, on this node: every 15 s, how long no line and no step has come, for who asks how it ended.
+rm -f progress.json no_step_s  # of an earlier life of this job
+watch() {
+  set +eu +o pipefail  # nothing here may end the job
+  local pause file size from new quiet=$SECONDS stepped=$SECONDS lines=0 step_file=null step_offset=0
+  declare -A at
+  exec {pause}<> <(:)  # what never has a line: to read it is to sleep, without a process that outlives this one
+  for file in stdout.log stderr.log; do at[$file]=$(stat -c %s "$file" || echo 0); done
+  while
+    printf '{"schema_version": 1, "checked": "%s", "quiet_s": %d, "no_step_s": %d, "step_lines": %d, "step_file": %s, "step_offset": %d}\n' \
+      "$(date -u +%FT%TZ)" $((SECONDS - quiet)) $((SECONDS - stepped)) "$lines" "$step_file" "$step_offset" >progress.json.tmp &&
+      mv -f progress.json.tmp progress.json
+    read -rt 15 -u "$pause"
+    kill -0 $$
+  do
+    for file in stdout.log stderr.log; do
+      size=$(stat -c %s "$file" || echo 0)
+      [ "$size" -ne "${at[$file]}" ] || continue
+      quiet=$SECONDS
+      from=$((at[$file] > 27 && at[$file] < size ? at[$file] - 27 : 0))  # a word may have been cut
+      new=$(tail -c "+$((from + 1))" "$file" | head -c "$((size - from))" | LC_ALL=C grep -acF -e 'elapsed time per iteration (' -e 'Step Time : ')
+      at[$file]=$size
+      if [ "${new:-0}" -gt 0 ]; then
+        stepped=$SECONDS lines=$((lines + new)) step_file="\"$file\"" step_offset=$from
+      fi
+    done
+  done
+}
+# Run by hand, what it prints may go elsewhere: then there is nothing to watch.
+if [ /dev/fd/1 -ef stdout.log ]; then
+  watch 3>&2 2>/dev/null </dev/null >/dev/null &
+  watchdog=$!
+  disown "$watchdog"
+fi
 
 export NCCL_NVLS_ENABLE=0  # no NVLink SHARP: saves GPU memory, as in the published runs
 export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True  # less fragmentation of GPU memory
@@ -44,11 +81,15 @@ export NVTE_BWD_LAYERNORM_SM_MARGIN=16  # leaves processors of the GPU free for 
 export NVTE_FLASH_ATTN=1  # attention may be flash or cuDNN's: transformer-engine takes the faster
 export TORCH_NCCL_HIGH_PRIORITY=1  # communication kernels go first
 
+# In the background, because bash runs no trap while it waits for a program: ranks that ignore TERM must not keep
+# done.json from being written.
+step() { srun "$@" & wait "$!"; }
+
 MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | sed -n 1p)  # not head: it hangs up on a long list
-MASTER_PORT=$((20000 + SLURM_JOB_ID % 20000))  # another job on the node has another number
+MASTER_PORT=$((20000 + SLURM_JOB_ID % 12000))  # of this job alone, and below 32768: Linux gives those above to anybody
 export MASTER_ADDR MASTER_PORT
 
-srun --nodes=16 --ntasks=16 --ntasks-per-node=1 bash probe.sh ||
+step --nodes=16 --ntasks=16 --ntasks-per-node=1 bash probe.sh ||
   echo "benchrun: the nodes could not be described; going on" >&2
 
 # The framework's own entry point, every value stated.
@@ -70,7 +111,7 @@ srun --overlap --mem=0 --nodes=16 --ntasks=16 --ntasks-per-node=1 bash telemetry
   </dev/null >telemetry/errors 2>&1 &
 sampler=$!
 
-srun --kill-on-bad-exit=1 --mpi=pmix \
+step --kill-on-bad-exit=1 --mpi=pmix \
   '--container-image=nvcr.io#nvidia/nemo:26.04.01' \
   --container-mounts="$PWD:$PWD" --container-workdir="$PWD" \
   --container-env=MASTER_ADDR,MASTER_PORT,RANK,LOCAL_RANK,WORLD_SIZE,NCCL_NVLS_ENABLE,NVTE_BWD_LAYERNORM_SM_MARGIN,NVTE_FLASH_ATTN,NVTE_FUSED_ATTN,NVTE_FWD_LAYERNORM_SM_MARGIN,PYTORCH_CUDA_ALLOC_CONF,TOKENIZERS_PARALLELISM,TORCH_NCCL_AVOID_RECORD_STREAMS,TORCH_NCCL_HIGH_PRIORITY,TRANSFORMERS_OFFLINE \

@@ -9,13 +9,51 @@ rm -f done.json  # of an earlier life of this job
 started=$(date -u +%FT%TZ)
 signal=null
 finish() {
-  local code=$?
-  printf '{"schema_version": 1, "exit_code": %d, "signal": %s, "started": "%s", "ended": "%s", "restarts": %d, "job_id": "%s", "host": "%s"}\n' \
-    "$code" "$signal" "$started" "$(date -u +%FT%TZ)" "${SLURM_RESTART_COUNT:-0}" "${SLURM_JOB_ID:-$$}" "$(uname -n)" >done.json.tmp
+  local code=$? stalled_s
+  [ -z "${watchdog:-}" ] || kill -KILL "$watchdog" 2>/dev/null || true
+  read -r stalled_s 2>/dev/null <no_step_s || stalled_s=null  # what the watchdog ended it for
+  printf '{"schema_version": 1, "exit_code": %d, "signal": %s, "started": "%s", "ended": "%s", "restarts": %d, "job_id": "%s", "host": "%s", "no_step_s": %s}\n' \
+    "$code" "$signal" "$started" "$(date -u +%FT%TZ)" "${SLURM_RESTART_COUNT:-0}" "${SLURM_JOB_ID:-$$}" "$(uname -n)" "$stalled_s" >done.json.tmp
   mv done.json.tmp done.json
 }
 trap finish EXIT
 trap 'signal=\"TERM\"; exit 143' TERM
+
+export BENCHRUN_RUN_DIR=${BENCHRUN_RUN_DIR:-$(pwd -P)}  # the mark of every process of this run
+# Beside the training, on this node: every 15 s, how long no line and no step has come, for who asks how it ended.
+rm -f progress.json no_step_s  # of an earlier life of this job
+watch() {
+  set +eu +o pipefail  # nothing here may end the job
+  local pause file size from new quiet=$SECONDS stepped=$SECONDS lines=0 step_file=null step_offset=0
+  declare -A at
+  exec {pause}<> <(:)  # what never has a line: to read it is to sleep, without a process that outlives this one
+  for file in stdout.log stderr.log; do at[$file]=$(stat -c %s "$file" || echo 0); done
+  while
+    printf '{"schema_version": 1, "checked": "%s", "quiet_s": %d, "no_step_s": %d, "step_lines": %d, "step_file": %s, "step_offset": %d}\n' \
+      "$(date -u +%FT%TZ)" $((SECONDS - quiet)) $((SECONDS - stepped)) "$lines" "$step_file" "$step_offset" >progress.json.tmp &&
+      mv -f progress.json.tmp progress.json
+    read -rt 15 -u "$pause"
+    kill -0 $$
+  do
+    for file in stdout.log stderr.log; do
+      size=$(stat -c %s "$file" || echo 0)
+      [ "$size" -ne "${at[$file]}" ] || continue
+      quiet=$SECONDS
+      from=$((at[$file] > 27 && at[$file] < size ? at[$file] - 27 : 0))  # a word may have been cut
+      new=$(tail -c "+$((from + 1))" "$file" | head -c "$((size - from))" | LC_ALL=C grep -acF -e 'elapsed time per iteration (')
+      at[$file]=$size
+      if [ "${new:-0}" -gt 0 ]; then
+        stepped=$SECONDS lines=$((lines + new)) step_file="\"$file\"" step_offset=$from
+      fi
+    done
+  done
+}
+# Run by hand, what it prints may go elsewhere: then there is nothing to watch.
+if [ /dev/fd/1 -ef stdout.log ]; then
+  watch 3>&2 2>/dev/null </dev/null >/dev/null &
+  watchdog=$!
+  disown "$watchdog"
+fi
 
 export OMP_NUM_THREADS=1  # one CPU thread a rank: ranks share the machine
 export PYTHONPATH=worker${PYTHONPATH:+:$PYTHONPATH}

@@ -92,13 +92,6 @@ def test_a_token_reaches_the_program_and_no_file(tmp_path, monkeypatch):
     assert not [path for path in files if b"token-that-nobody-may-find" in path.read_bytes()]
 
 
-def test_a_secret_that_is_not_set_stops_the_job_with_a_word(tmp_path, monkeypatch):
-    monkeypatch.delenv("HF_TOKEN", raising=False)
-    run = start(tmp_path, "exit 0", "cluster.secrets=[HF_TOKEN]")
-    assert wait(run).ending is Ending.FAILED
-    assert "set it in the shell you submit from" in (run.path / "stderr.log").read_text()
-
-
 def test_the_sites_own_lines_may_read_what_is_not_set(tmp_path):
     run = start(tmp_path, 'echo "it is $SITE"', "cluster.setup=['export SITE=${NOWHERE_SET}here']")
     wait(run)

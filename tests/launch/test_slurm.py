@@ -40,7 +40,7 @@ def test_srun_is_told_the_cpus_of_a_rank_as_sbatch_is():
     overrides = ("cluster.cpus_per_task=14", "cluster.binding.cpu_bind=cores")
     job = render(resolve(Request("llama3.1-8b", "H100", "fp8", 8, overrides=overrides)))["job.sh"]
     lines = [line for line in job.splitlines() if "--cpus-per-task=14" in line]
-    assert [line.partition(" ")[0] for line in lines] == ["#SBATCH", "srun"]
+    assert [line.partition(" ")[0] for line in lines] == ["#SBATCH", "step"]  # which calls srun
     assert "--cpu-bind=cores" in lines[1]
 
 

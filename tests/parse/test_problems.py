@@ -27,7 +27,7 @@ SIGNS = [
     ("NCCL watchdog thread terminated with exception: CUDA error: uncorrectable ECC error encountered", "ecc"),
     ("torch.AcceleratorError: CUDA error: an illegal memory access was encountered", "cuda_error"),
     ("pyxis: failed to import docker image", "image_missing"),
-    ("slurmstepd: error: pyxis: couldn't start container", "image_missing"),
+    ("slurmstepd: error: pyxis: couldn't start container", "launch_failed"),
     ("[ERROR] No such file or directory: /images/nemo.sqsh", "image_missing"),
     ("FATAL:   could not open image /images/nemo.sif: no such file", "image_missing"),
     ("ch-run[5396]: error: can't stat: /none/such: No such file or directory (ch_core.c:255 2)", "image_missing"),

@@ -21,8 +21,8 @@ CONTAINERS = {
     "apptainer": ('--bind="$BENCHRUN_DATA:$BENCHRUN_DATA"', '"$BENCHRUN_DATA"'),
     "singularity": ('--bind="$BENCHRUN_DATA:$BENCHRUN_DATA"', '"$BENCHRUN_DATA"'),
     "charliecloud": ('--bind="$BENCHRUN_DATA:/srv"', "/srv"),
-    "podman": ('--volume="$BENCHRUN_DATA:$BENCHRUN_DATA"', '"$BENCHRUN_DATA"'),
-    "docker": ('--volume="$BENCHRUN_DATA:$BENCHRUN_DATA"', '"$BENCHRUN_DATA"'),
+    "podman": ('--mount=type=bind,source="$BENCHRUN_DATA",target="$BENCHRUN_DATA"', '"$BENCHRUN_DATA"'),
+    "docker": ('--mount=type=bind,source="$BENCHRUN_DATA",target="$BENCHRUN_DATA"', '"$BENCHRUN_DATA"'),
     "none": ("", '"$BENCHRUN_DATA"'),
 }
 

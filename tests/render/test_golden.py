@@ -90,10 +90,11 @@ def test_no_golden_file_is_left_over():
 
 
 def test_every_script_is_sound_shell(tmp_path):
-    for name, text in render(resolve(Request("llama3.1-8b", "H100", "fp8", 64))).items():
+    engine = ("cluster.container.runtime=podman", "cluster.container.options=[]")
+    for name, text in render(resolve(Request("llama3.1-8b", "H100", "fp8", 64, overrides=engine))).items():
         if name.endswith(".sh"):
             (tmp_path / name).write_text(text)
-    assert {script.name for script in tmp_path.iterdir()} == {"job.sh", "probe.sh", "telemetry.sh"}
+    assert {script.name for script in tmp_path.iterdir()} == {"job.sh", "probe.sh", "telemetry.sh", "contained.sh"}
     scripts = sorted([*GOLDEN.glob("*.sh"), *tmp_path.glob("*.sh")])
     for script in scripts:
         subprocess.run(["bash", "-n", str(script)], check=True)

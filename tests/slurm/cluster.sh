@@ -5,7 +5,14 @@
 #   cluster.sh stop                   end everything that start began, remove its network
 #   cluster.sh fail|restore NODE      power cut of a node, and its return
 #   cluster.sh down|up DAEMON         slurmctld or slurmdbd
+#   cluster.sh freeze|thaw DAEMON     it hangs: it takes connections and answers nothing
+#   cluster.sh full|readonly|empty    $BENCHRUN_SLURM_DIR/small, a file system that the nodes share: no space left;
+#                                     no writing, except for the nodes; as it was
 #
+# Beside the partition "batch" there are three on the last node: what runs in "scavenger" is cancelled for a job in
+# "urgent", and what runs in "restart" goes back to the queue.
+#
+# BENCHRUN_SLURM_RELEASE=trixie takes Slurm from that Debian release (24.11) in place of this machine's own.
 # Each node has network, hostname, processes and mounts of its own, so that localhost, a port or a dead machine mean
 # what they mean on a cluster. Runs as root; no systemd. Everything lies in $BENCHRUN_SLURM_DIR; then
 # `export SLURM_CONF=$BENCHRUN_SLURM_DIR/etc/slurm.conf`.
@@ -19,19 +26,23 @@ NET=10.219.$((7 + NUMBER)) # the nodes' /24; the controller is .1
 BRIDGE=brslurm$NUMBER
 NAMESPACE=benchrun$NUMBER
 PORT=$((17817 + 10 * NUMBER)) # slurmctld; slurmd +1, slurmdbd +2, MariaDB +3
-export SLURM_CONF=$DIR/etc/slurm.conf PATH=$PATH:/usr/sbin:/sbin
+SMALL=$DIR/small
+RELEASE=${BENCHRUN_SLURM_RELEASE:-}
+# $DIR/bin is there only while the cluster runs another release's Slurm.
+export SLURM_CONF=$DIR/etc/slurm.conf PATH=$DIR/bin:$PATH:/usr/sbin:/sbin
+HERE=$(dirname "${BASH_SOURCE[0]}")
 
 # shellcheck source=SCRIPTDIR/daemons.sh
-. "$(dirname "${BASH_SOURCE[0]}")/daemons.sh"
+. "$HERE/daemons.sh"
 
 # -- installing and configuring ---------------------------------------------------------------------------------
 
 install_packages() {
   local need=()
   # type wants every one of them; command -v is content with any.
-  type slurmctld slurmd sinfo slurmdbd munged mariadbd ip ch-run >/dev/null 2>&1 && return 0
+  type slurmctld slurmd sinfo slurmdbd munged mariadbd ip ch-run faketime >/dev/null 2>&1 && return 0
   need=(slurmctld slurmd slurm-client slurmdbd munge mariadb-server-core mariadb-client-core iproute2
-    charliecloud)
+    charliecloud faketime)
   say "apt-get install ${need[*]}"
   # Debian starts a daemon when it installs one, unless this file says no.
   if [ ! -e /usr/sbin/policy-rc.d ]; then
@@ -43,6 +54,13 @@ install_packages() {
   apt-get -qq update || true
   apt-get -qq install -y --no-install-recommends "${need[@]}" >"$DIR/log/apt.out" 2>&1 ||
     die "apt-get failed: $(tail -n 5 "$DIR/log/apt.out")"
+}
+
+choose_release() {
+  rm -f "$DIR/bin"
+  [ -n "$RELEASE" ] || return 0
+  "$HERE/release.sh" "$RELEASE" "$DIR/$RELEASE" || die "no Slurm of $RELEASE"
+  ln -s "$DIR/$RELEASE/bin" "$DIR/bin"
 }
 
 configure() {
@@ -64,7 +82,7 @@ SlurmctldPidFile=$DIR/run/slurmctld.own
 SlurmdPidFile=$DIR/run/slurmd-%n.own
 SlurmctldLogFile=$DIR/log/slurmctld.log
 SlurmdLogFile=$DIR/log/slurmd-%n.log
-SlurmdTimeout=10
+SlurmdTimeout=20
 MessageTimeout=10
 KillWait=5
 MinJobAge=${MIN_JOB_AGE:-300}
@@ -85,8 +103,19 @@ AccountingStoragePort=$((PORT + 2))
 AccountingStoragePass=$DIR/run/munge.socket
 AccountingStorageTRES=gres/gpu
 GresTypes=gpu
-PartitionName=batch Nodes=ALL Default=YES MaxTime=1-00:00:00 DefaultTime=00:10:00 State=UP
+PreemptType=preempt/partition_prio
+PreemptMode=CANCEL
+PartitionName=DEFAULT MaxTime=1-00:00:00 DefaultTime=00:10:00 State=UP
+PartitionName=batch Nodes=ALL Default=YES PriorityTier=2 PreemptMode=OFF
+PartitionName=urgent Nodes=${NODES[-1]} PriorityTier=2 PreemptMode=OFF
+PartitionName=scavenger Nodes=${NODES[-1]} PriorityTier=1 PreemptMode=CANCEL
+PartitionName=restart Nodes=${NODES[-1]} PriorityTier=1 PreemptMode=REQUEUE
 CONF
+  echo CgroupAutomount=no >"$DIR/etc/cgroup.conf"
+  if [ -n "$RELEASE" ]; then
+    echo "PluginDir=$DIR/$RELEASE/plugins" >>"$SLURM_CONF"
+    echo CgroupPlugin=disabled >"$DIR/etc/cgroup.conf" # 24.11 would not start without a cgroup of its own
+  fi
   # GPUs without a driver: character devices of a major number that nobody has. Slurm gives them out like real ones.
   for ((i = 0; i < GPUS; i++)); do
     [ -e "$DIR/dev/gpu$i" ] || mknod -m 666 "$DIR/dev/gpu$i" c 240 "$i"
@@ -102,7 +131,6 @@ CONF
   done
   # No DNS inside the nodes: a name that is not in hosts fails at once instead of after a time-out.
   { grep -v '^hosts:' /etc/nsswitch.conf; echo "hosts: files"; } >"$DIR/etc/nsswitch.conf"
-  echo CgroupAutomount=no >"$DIR/etc/cgroup.conf"
   cat >"$DIR/etc/slurmdbd.conf" <<CONF
 AuthType=auth/munge
 AuthInfo=socket=$DIR/run/munge.socket
@@ -117,6 +145,7 @@ StorageHost=127.0.0.1
 StoragePort=$((PORT + 3))
 StorageUser=slurm
 StorageLoc=slurm
+${RELEASE:+PluginDir=$DIR/$RELEASE/plugins}
 CONF
   chmod 600 "$DIR/etc/slurmdbd.conf"
 }
@@ -171,26 +200,40 @@ start_node() { # NODE: its own namespaces; the shell in them is process 1, and e
   spawn "node-$node" nsenter --net="/run/netns/$NAMESPACE-$node" \
     unshare --mount --uts --ipc --pid --fork --kill-child --mount-proc --propagation private \
     bash -c 'hostname "$1"; mount --bind "$2/etc/hosts" /etc/hosts; mount --bind "$2/etc/nsswitch.conf" /etc/nsswitch.conf
-      slurmd -D -N "$1" -f "$2/etc/slurm.conf" & wait' node "$node" "$DIR"
+      [ ! -e "$2/bin" ] || own=(-d "$2/bin/slurmstepd")
+      slurmd -D -N "$1" -f "$2/etc/slurm.conf" "${own[@]}" & wait' node "$node" "$DIR"
 }
-nodes_idle() { [ "$(sinfo -h -N -o '%N %T' | grep -Ec ' (idle|mixed|allocated|completing)$')" = "${#NODES[@]}" ]; }
+daemon() { # SIGNAL NAME
+  local pid
+  alive "$2" || die "$2 is not up"
+  read -r pid _ <"$DIR/run/$2.pid"
+  kill "-$1" "$pid"
+}
+fill() { # Blocks of one byte in the end: not even an event may fit
+  dd if=/dev/zero of="$SMALL/.fill" bs=1M 2>/dev/null || true
+  dd if=/dev/zero of="$SMALL/.fill" bs=1 oflag=append conv=notrunc 2>/dev/null || true
+}
+nodes_idle() { [ "$(sinfo -h -N -p batch -o '%N %T' | grep -Ec ' (idle|mixed|allocated|completing)$')" = "${#NODES[@]}" ]; }
 
 # -- verbs ----------------------------------------------------------------------------------------------------------
 
 start() {
   [ "$(id -u)" = 0 ] || die "root is needed: namespaces, and daemons that change user"
-  mkdir -p "$DIR"/{etc,run,log,state,spool,dev}
-  install_packages
-  if alive slurmctld && nodes_idle; then
+  mkdir -p "$DIR"/{etc,run,log,state,spool,dev,small}
+  if alive slurmctld && nodes_idle && [ "$(readlink "$DIR/bin" || true)" = "${RELEASE:+$DIR/$RELEASE/bin}" ]; then
     say "already up"
     return
   fi
   stop
-  mkdir -p "$DIR"/{etc,run,log,state,spool,dev}
+  mkdir -p "$DIR"/{etc,run,log,state,spool,dev,small}
+  choose_release
+  install_packages
   configure
   ip link add "$BRIDGE" type bridge
   ip addr add "$NET.1/24" dev "$BRIDGE"
   ip link set "$BRIDGE" up
+  # Before the nodes: each keeps the mounts that are there when it starts.
+  mount -t tmpfs -o size=48M,mode=1777 benchrun "$SMALL"
   start_munged
   start_mariadbd
   start_slurmdbd
@@ -210,6 +253,7 @@ stop() {
     ip netns del "$NAMESPACE-${NODES[$i]}" 2>/dev/null || true
   done
   ip link del "$BRIDGE" 2>/dev/null || true
+  umount "$SMALL" 2>/dev/null || true
   rm -rf "$DIR"/{state,spool,run,db} # the database too: job numbers begin again
 }
 
@@ -221,5 +265,10 @@ case "${1:-} ${2:-}" in
   "down slurmctld" | "down slurmdbd") end "$2" ;;
   "up slurmctld") start_slurmctld ;;
   "up slurmdbd") start_slurmdbd ;;
-  *) sed -n '2,12p' "$0" && exit 2 ;;
+  "freeze slurmctld" | "freeze slurmdbd") daemon STOP "$2" ;;
+  "thaw slurmctld" | "thaw slurmdbd") daemon CONT "$2" ;;
+  "full ") fill ;;
+  "readonly ") mount -o remount,bind,ro "$SMALL" ;; # the nodes have a mount of their own, and a job may be writing
+  "empty ") mount -o remount,bind,rw "$SMALL" && rm -f "$SMALL/.fill" ;;
+  *) sed -n '2,16p' "$0" && exit 2 ;;
 esac

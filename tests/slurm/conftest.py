@@ -5,19 +5,29 @@ from __future__ import annotations
 import functools
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from .processes import of_run
+
 HERE = Path(__file__).parent
 CLUSTER = HERE / "cluster.sh"
 POINT = ("tiny-llama", "--precision=fp32", "--num-gpus=1", "--cluster=slurm-cpu")
-DIR = Path(os.environ.get("BENCHRUN_SLURM_DIR", "/var/lib/benchrun-slurm"))
+# Each process of pytest -n has a cluster of its own, so that none takes a daemon down under another's tests. A test may
+# start one more, of the next number.
+WORKER = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+NUMBER = int(os.environ.get("BENCHRUN_SLURM_NUMBER", "0")) + 2 * WORKER
+BASE = os.environ.get("BENCHRUN_SLURM_DIR", "/var/lib/benchrun-slurm")
+DIR = Path(f"{BASE}-{WORKER}" if WORKER else BASE)
+os.environ |= {"BENCHRUN_SLURM_NUMBER": str(NUMBER), "BENCHRUN_SLURM_DIR": str(DIR)}
 
 
 def pytest_collection_modifyitems(items):
@@ -28,24 +38,36 @@ def pytest_collection_modifyitems(items):
 
 @pytest.fixture(scope="session")
 def slurm():
-    """SLURM_CONF of the running test cluster. CI starts it; elsewhere it is used only if somebody has."""
-    if os.environ.get("CI") == "true":
-        subprocess.run([CLUSTER, "start"], check=True)
-    conf = DIR / "etc" / "slurm.conf"
-    ping = None
-    if conf.exists():
-        env = {**os.environ, "SLURM_CONF": str(conf)}
-        ping = subprocess.run(["scontrol", "ping"], env=env, capture_output=True, text=True, check=False)
-    if ping is None or "UP" not in ping.stdout:
+    """SLURM_CONF of the running test cluster. CI starts it; elsewhere the tests run only if somebody has."""
+    if os.environ.get("CI") != "true" and not is_up(Path(BASE)):
         pytest.skip("no test cluster is up: sudo tests/slurm/cluster.sh start")
-    return str(conf)
+    if not is_up(DIR):
+        subprocess.run([CLUSTER, "start"], check=True)
+    yield str(DIR / "etc" / "slurm.conf")
+    if WORKER:
+        subprocess.run([CLUSTER, "stop"], check=True)
+
+
+def is_up(folder: Path) -> bool:
+    """Whether the controller of the cluster in this folder answers."""
+    conf = folder / "etc" / "slurm.conf"
+    if not conf.exists():
+        return False
+    env = {**os.environ, "SLURM_CONF": str(conf), "PATH": path_of(folder)}
+    return "UP" in subprocess.run(["scontrol", "ping"], env=env, capture_output=True, text=True, check=False).stdout
+
+
+def path_of(folder: Path) -> str:
+    """PATH of a user of the cluster in this folder: its own Slurm first, where it runs another than this machine's."""
+    return os.pathsep.join((str(folder / "bin"), str(Path(sys.executable).parent), os.environ["PATH"]))
 
 
 class User:
     """A person at a shell with its own results folder."""
 
     def __init__(self, conf: str, results: Path) -> None:
-        path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+        self.cluster = Path(conf).parents[1]
+        path = path_of(self.cluster)
         self.env = {**os.environ, "SLURM_CONF": conf, "BENCHRUN_RESULTS": str(results), "PATH": path}
         self.runs = results / "runs"
         self.launchers: list[subprocess.Popen[str]] = []
@@ -64,8 +86,7 @@ class User:
 
     def script(self, text: str) -> Path:
         """A few lines of shell as a program that the nodes see."""
-        folder = self.runs.parent
-        path = folder / f"program{len(list(folder.glob('program*')))}.sh"
+        path = Path(tempfile.mkdtemp(prefix="program", dir=self.runs.parent)) / "program.sh"
         path.write_text(f"#!/bin/bash\n{text}\n")
         path.chmod(0o755)
         return path
@@ -74,19 +95,40 @@ class User:
         """Launch a point whose ranks run a few lines of shell in Python's place."""
         return self.launch(recipe, num_gpus, f"cluster.python={self.script(text)}", *sets, **env)
 
-    def follow(self, text: str) -> tuple[subprocess.Popen[str], str]:
+    def follow(self, text: str, **env: str) -> tuple[subprocess.Popen[str], str]:
         """Begin ``launch --wait`` of such a program; the launcher and the run id."""
         pipe, setting = subprocess.PIPE, f"--set=cluster.python={self.script(text)}"
         command = [sys.executable, "-m", "benchrun", "launch", *POINT, setting, "--wait"]
         # A shell starts background jobs with SIGINT ignored, and so would this be.
         heard = functools.partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
-        launcher = subprocess.Popen(command, env=self.env, stdout=pipe, stderr=pipe, text=True, preexec_fn=heard)
+        launcher = subprocess.Popen(
+            command, env={**self.env, **env}, stdout=pipe, stderr=pipe, text=True, preexec_fn=heard
+        )
         self.launchers.append(launcher)
         return launcher, launcher.stdout.readline().strip()
 
-    def status(self, run: str) -> dict:
+    def shims(self, **programs: str) -> dict[str, str]:
+        """An environment in which commands of Slurm are a few lines of shell, with the true one as ``$real``."""
+        folder = Path(tempfile.mkdtemp(prefix="shims", dir=self.runs.parent))
+        for name, text in programs.items():
+            real = shutil.which(name, path=self.env["PATH"])
+            (folder / name).write_text(f"#!/bin/bash\nreal={real}\n{text}\n")
+            (folder / name).chmod(0o755)
+        return {"PATH": f"{folder}{os.pathsep}{self.env['PATH']}"}
+
+    def status(self, run: str, **env: str) -> dict:
         """What ``benchrun status --json`` says of one run."""
-        return json.loads(self.call("status", run, "--json").stdout)[0]
+        return self.rows(run, **env)[0]
+
+    def rows(self, *runs: str, **env: str) -> list[dict]:
+        """What ``benchrun status --json`` says of several, or of the newest."""
+        return json.loads(self.call("status", *runs, "--json", **env).stdout)
+
+    def jobs(self, run: str) -> list[str]:
+        """The ids of all jobs of a run that Slurm has or remembers."""
+        past = self.slurm("sacct", "-X", "--noheader", "--parsable2", "--format=JobID", f"--name={run}")
+        queued = self.slurm("squeue", "--noheader", "--states=all", "--format=%i", f"--name={run}")
+        return sorted({*past.split(), *queued.split()})
 
     def wait(self, run: str, deadline_s: float, *states: str) -> dict:
         """Poll until the run has ended (or is in one of ``states``), at most until the deadline."""
@@ -109,6 +151,13 @@ class User:
         while not holds():
             assert time.monotonic() < end, f"not so after {deadline_s} s"
             time.sleep(0.2)
+
+    def left(self, run: str, grace_s: float = 20) -> list[str]:
+        """Processes of a run on any node, as ``NODE: COMMAND``, that live on after the grace that its end may take."""
+        end = time.monotonic() + grace_s
+        while (found := of_run(run, self.cluster)) and time.monotonic() < end:
+            time.sleep(0.5)
+        return found
 
     def leave(self) -> None:
         """End what a failed test left behind: launchers, and jobs that would hold the nodes."""

@@ -15,4 +15,5 @@ mkdir -p "$dir/opt/site" # where the tests mount torch and megatron-core
 touch "$dir/etc/hosts"
 ln -s /usr/bin/python3 "$dir/opt/python" # a name that the nodes do not have
 echo "hosts: files" >"$dir/etc/nsswitch.conf"
+echo PYTHONPATH=/nowhere >"$dir/etc/environment" # what an image sets must not win over the site
 touch "$dir/.ready"

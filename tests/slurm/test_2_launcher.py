@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
-import shutil
 import signal
 from concurrent.futures import ThreadPoolExecutor
 
@@ -39,21 +37,6 @@ def test_a_launcher_killed_before_it_wrote_the_job_id_is_found_by_name(user):
     job = user.status(run)["job"]
     events.write_text(events.read_text().splitlines()[0] + "\n")
     assert user.wait(run, 60, "running")["job"] == job
-    user.call("cancel", run)
-    assert user.wait(run, 60)["state"] == "cancelled"
-
-
-def test_a_job_taken_by_an_sbatch_whose_answer_was_lost_is_found(user, tmp_path):
-    real = shutil.which("sbatch")
-    lost = "sbatch: error: Batch job submission failed: Socket timed out on send/recv operation"
-    (tmp_path / "sbatch").write_text(f'#!/bin/sh\n{real} "$@" >/dev/null\necho "{lost}" >&2\nexit 1\n')
-    (tmp_path / "sbatch").chmod(0o755)
-    script = user.script(SLEEP)
-    path = f"{tmp_path}{os.pathsep}{user.env['PATH']}"
-    result = user.call("launch", *POINT, f"--set=cluster.python={script}", check=False, PATH=path)
-    assert result.returncode == 3
-    run = re.search(r"benchrun status (\S+)", result.stderr)[1]
-    assert user.wait(run, 60, "running")["job"].isdigit()
     user.call("cancel", run)
     assert user.wait(run, 60)["state"] == "cancelled"
 

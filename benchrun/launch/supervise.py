@@ -1,0 +1,133 @@
+"""Runs one job of this machine: waits for its turn, keeps its time limit, leaves no process of it behind.
+
+A program of its own, which outlives the launcher: ``python -I -S supervise.py LOCK LIMIT_S`` in the run directory; LOCK
+is the descriptor of the lock file. It needs the standard library alone. Every process of the run carries MARK in its
+environment: ranks have sessions and parents of their own, but they inherit the environment.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+MARK = "BENCHRUN_RUN_DIR"
+"""Variable that names the run directory in every process of a run; templates/job-local.sh.j2 sets it too."""
+STARTED, EXIT = "local.started", "local.exit"
+_ROUNDS = ((signal.SIGTERM, 10, False), (signal.SIGKILL, 5, True), (signal.SIGKILL, 10, False))
+"""How a run is ended: signal, seconds until the next round, whether the job's shell is spared."""
+
+
+class Process(NamedTuple):
+    """A process; its start time tells it from a later one of the same number."""
+
+    pid: int
+    start: int
+
+
+def main(lock: int, limit_s: int) -> None:
+    """Run ``job.sh`` of this directory when the lock is free, and write its exit code and state into EXIT."""
+    run = Path.cwd()
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    end(f"{run.parent}/")  # of a job whose supervisor was killed
+    Path(STARTED).touch()
+    with open("stdout.log", "ab") as out, open("stderr.log", "ab") as err:  # noqa: PTH123
+        env = {**os.environ, MARK: str(run)}
+        command = ["bash", "job.sh"]
+        job = subprocess.Popen(
+            command, env=env, stdin=subprocess.DEVNULL, stdout=out, stderr=err, start_new_session=True
+        )
+    state = _wait(job, limit_s)
+    end(str(run))
+    code = job.wait()
+    code = code if code >= 0 else 128 - code
+    temporary = Path(f"{EXIT}.tmp")
+    temporary.write_text(f"{code} {state or ('FAILED' if code else 'COMPLETED')}\n")
+    temporary.replace(EXIT)
+
+
+def _wait(job: subprocess.Popen[bytes], limit_s: int) -> str | None:
+    """TIMEOUT where the limit came before the end."""
+
+    def over(*_: object) -> None:
+        raise TimeoutError
+
+    signal.signal(signal.SIGALRM, over)
+    try:
+        signal.alarm(limit_s)
+        job.wait()
+        signal.alarm(0)
+    except TimeoutError:
+        return "TIMEOUT"
+    return None
+
+
+def end(mark: str) -> None:
+    """End every process of the run at ``mark``, or of all runs below it where it ends with ``/``.
+
+    The job's shell is killed after the others, so that it can still write how the job ended.
+    """
+    known = processes(mark)
+    for number, seconds, spares_shell in _ROUNDS:
+        told: set[Process] = set()
+        until = time.monotonic() + seconds
+        while (known := _living(known | processes(mark))) and time.monotonic() < until:
+            for process in known - told:
+                if not (spares_shell and _is_shell(process.pid)):
+                    with contextlib.suppress(OSError):
+                        os.kill(process.pid, number)
+            told |= known
+            time.sleep(0.05)
+
+
+def processes(mark: str) -> set[Process]:
+    """Every process whose environment has ``mark``, and whatever these have started; never this one."""
+    wanted = f"\0{MARK}={mark}".encode() + (b"" if mark.endswith("/") else b"\0")
+    children: dict[int, list[Process]] = {}
+    found = []
+    for path in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):  # it has ended, or is somebody else's
+            fields = _stat(int(path.name))
+            process = Process(int(path.name), int(fields[19]))
+            if fields[0] == "Z" or process.pid == os.getpid():
+                continue
+            children.setdefault(int(fields[1]), []).append(process)
+            if wanted in b"\0" + (path / "environ").read_bytes():
+                found.append(process)
+    for process in found:
+        found += [child for child in children.get(process.pid, []) if child not in found]
+    return set(found)
+
+
+def start_time(pid: int) -> int | None:
+    """When a living process began, in ticks since the machine did; None where it has ended."""
+    try:
+        fields = _stat(pid)
+    except OSError:
+        return None
+    return None if fields[0] == "Z" else int(fields[19])
+
+
+def _stat(pid: int) -> list[str]:
+    """The fields of /proc/PID/stat from the state on."""
+    return Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
+
+
+def _living(known: set[Process]) -> set[Process]:
+    return {process for process in known if start_time(process.pid) == process.start}
+
+
+def _is_shell(pid: int) -> bool:
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/cmdline").read_bytes() == b"bash\0job.sh\0"
+    return False
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), int(sys.argv[2]))

@@ -1,0 +1,137 @@
+"""When a local job has ended, however it ended, no process of it is left on this machine."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+from pathlib import Path
+
+import pytest
+from test_local import sleeping, start, until, wait
+
+from benchrun.errors import MachineError
+from benchrun.launch.endings import Ending
+from benchrun.launch.launcher import cancel, observe
+
+RANKS = 2
+# Like torchrun: each rank has a session of its own.
+PROGRAM = """
+{trap}
+for rank in 1 2; do
+  setsid bash -c '{trap}; echo "rank is up"; while :; do sleep {nap}; done' &
+done
+while :; do wait; done
+"""
+DEAF = 'trap "" TERM'
+
+
+def ranks(tmp_path, nap, *overrides, trap=":"):
+    """A run of two ranks that sleep ``nap`` seconds at a time."""
+    run = start(tmp_path, PROGRAM.format(trap=trap, nap=nap), *overrides)
+    until(lambda: printed(run).count("rank is up") == RANKS)
+    return run
+
+
+def printed(run):
+    path = run.path / "stdout.log"
+    return path.read_text() if path.exists() else ""
+
+
+def left(run):
+    """Processes that have the run's mark, or stand in its directory."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*"):
+        try:
+            stands = (path / "cwd").readlink() == run.path
+            marked = str(run.path).encode() in (path / "environ").read_bytes()
+        except OSError:
+            continue
+        if stands or marked:
+            found.append(int(path.name))
+    return found
+
+
+def supervisor(run):
+    return int((run.path / "local.pid").read_text().split()[0])
+
+
+def test_a_job_that_ignores_the_limit_is_a_timeout_and_ends_whole(tmp_path):
+    run = ranks(tmp_path, "71.5", "cluster.time_limit=00:00:02", trap=DEAF)
+    end = wait(run, 40)
+    assert end.ending is Ending.TIMEOUT
+    assert left(run) == []
+    assert run.done()["signal"] == "TERM"
+
+
+def test_cancelled_ranks_that_ignore_it_are_killed(tmp_path):
+    run = ranks(tmp_path, "72.5", trap=DEAF)
+    assert cancel(run)
+    assert wait(run).ending is Ending.CANCELLED
+    assert left(run) == []
+
+
+@pytest.mark.parametrize("code", [0, 5])
+def test_what_a_job_leaves_in_the_background_ends_with_it(tmp_path, code):
+    run = start(tmp_path, f"setsid sleep 73.5 & exit {code}")
+    assert wait(run, 40).exit_code == code
+    assert left(run) == []
+    assert not sleeping("73.5")
+
+
+def test_the_next_run_ends_what_a_killed_supervisor_left(tmp_path):
+    first = ranks(tmp_path, "74.5")
+    os.kill(supervisor(first), signal.SIGKILL)
+    second = start(tmp_path, f'ls -d /proc/[0-9]*/cwd -l | grep -c "{first.run_id}$"; echo "looked"')
+    wait(second, 40)
+    assert re.search(r"^0\nlooked$", printed(second), re.MULTILINE)
+    assert left(first) == []
+
+
+def test_status_ends_what_a_killed_supervisor_left(tmp_path):
+    run = ranks(tmp_path, "75.5")
+    os.kill(supervisor(run), signal.SIGKILL)
+    until(lambda: observe([run])[0].job.state != "RUNNING", 40)
+    assert left(run) == []
+
+
+def test_cancel_ends_what_a_killed_supervisor_left(tmp_path):
+    run = ranks(tmp_path, "76.5")
+    os.kill(supervisor(run), signal.SIGKILL)
+    cancel(run)
+    assert left(run) == []
+
+
+def test_another_run_is_left_alone(tmp_path):
+    one, other = ranks(tmp_path / "one", "77.5"), ranks(tmp_path / "other", "77.5")
+    cancel(one)
+    assert wait(one).ending is Ending.CANCELLED
+    assert left(one) == []
+    assert len(left(other)) > RANKS
+    cancel(other)
+    assert left(other) == []
+
+
+def test_a_run_of_another_host_is_not_judged_here(tmp_path):
+    run = start(tmp_path, "sleep 78.5")
+    until(lambda: (run.path / "local.started").exists())
+    path = run.path / "local.pid"
+    mine = path.read_text()
+    path.write_text(" ".join([*mine.split()[:2], "elsewhere"]))
+    assert not observe([run])[0].over
+    with pytest.raises(MachineError):
+        cancel(run)
+    assert left(run)
+    path.write_text(mine)
+    cancel(run)
+    assert wait(run).ending is Ending.CANCELLED
+
+
+def test_a_lock_that_is_a_link_leads_nowhere(tmp_path):
+    (tmp_path / "runs").mkdir()
+    precious = tmp_path / "precious"
+    precious.write_text("not to be lost")
+    (tmp_path / "runs" / ".local.lock").symlink_to(precious)
+    with pytest.raises(MachineError):
+        start(tmp_path / "runs", "echo ran")
+    assert precious.read_text() == "not to be lost"

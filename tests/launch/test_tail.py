@@ -1,0 +1,190 @@
+"""Following and asking about a log of any size costs little: what is read, and how much memory, is counted."""
+
+from __future__ import annotations
+
+import io
+import json
+import tracemalloc
+from pathlib import Path
+
+import pytest
+from test_local import tiny
+
+from benchrun import flow
+from benchrun.cli.status import command as status
+from benchrun.launch import launcher
+from benchrun.launch.launcher import Observation, backoff
+from benchrun.launch.progress import Progress
+from benchrun.launch.rundir import create
+from benchrun.launch.scheduler import Job, Phase
+from benchrun.parse import Tail
+from benchrun.parse import reader as reading
+from benchrun.parse.tail import last_step
+from benchrun.render import render
+
+MIB = 1 << 20
+STEP = "iteration %8d/    9999 | consumed samples: 8 | elapsed time per iteration (ms): 5.0 | lm loss: 1.0E+00 |\n"
+NOISE = b"".join(b"rank %4d: a word of no consequence, as ranks have them by the thousand\n" % n for n in range(15000))
+NOISE = NOISE[: MIB - 1] + b"\n"
+
+
+def grow(path, mebibytes):
+    """About so many of noise."""
+    with path.open("ab") as file:
+        for _ in range(mebibytes):
+            file.write(NOISE)
+
+
+@pytest.fixture
+def peak():
+    """The most memory that was taken since the test began, in MiB."""
+    tracemalloc.start()
+    yield lambda: tracemalloc.get_traced_memory()[1] / MIB
+    tracemalloc.stop()
+
+
+@pytest.fixture
+def counted(monkeypatch):
+    """How many bytes were read of files called *.log, in MiB."""
+    read = [0]
+
+    class Counting(io.FileIO):
+        def readinto(self, buffer):
+            got = super().readinto(buffer)
+            read[0] += got
+            return got
+
+    real = Path.open
+
+    def opened(self, mode="r", *args, **kwargs):
+        if self.suffix == ".log" and mode == "rb":
+            return io.BufferedReader(Counting(self, "r"))
+        return real(self, mode, *args, **kwargs)
+
+    monkeypatch.setattr(Path, "open", opened)
+    return lambda: read[0] / MIB
+
+
+def test_polls_come_slower_and_never_overflow():
+    waits = [backoff(polls) for polls in (0, 1, 5, 12, 13, 2706, 10**9)]
+    assert waits == sorted(waits)
+    assert (waits[0], waits[-1]) == (1.0, 30.0)
+
+
+def test_noise_while_waiting_costs_no_memory(tmp_path, peak):
+    path = tmp_path / "stdout.log"
+    path.write_text(STEP % 1)
+    tail = Tail(path)
+    assert [row.step for row in tail.read()] == [1]
+    grow(path, 150)
+    assert tail.read() == []
+    with path.open("a") as file:
+        file.write(STEP % 2)
+    assert [row.step for row in tail.read()] == [2]
+    assert peak() < 20
+
+
+def test_each_byte_is_read_once(tmp_path, counted):
+    path = tmp_path / "stdout.log"
+    tail = Tail(path)
+    for _ in range(4):
+        grow(path, 5)
+        tail.read()
+        tail.read()
+    assert 19 < counted() < 21
+
+
+def test_waiting_makes_no_log_before_the_end(tmp_path, monkeypatch):
+    """Its problems are looked for in every row, over and over."""
+    run = create(tmp_path, tiny(), render(tiny()))
+    phases = iter([Phase.RUNNING] * 4 + [Phase.ENDED])
+
+    def seen(_):
+        phase = next(phases)
+        with (run.path / "stdout.log").open("a") as file:
+            file.write(STEP % 1)
+        return [Observation(run, Job("1", phase, phase.value), over=phase is Phase.ENDED)]
+
+    monkeypatch.setattr(flow, "observe", seen)
+    monkeypatch.setattr(flow, "backoff", lambda _: 0.0)
+    monkeypatch.setattr(reading, "step_problems", lambda *_, **__: pytest.fail("a whole log was made"))
+    flow.wait(run, lambda *_: None)
+
+
+@pytest.mark.parametrize(("before", "after", "near"), [(2, 0, 0), (1, 150, 0), (100, 100, 100 * MIB)])
+def test_the_last_step_is_found_without_reading_everything(tmp_path, counted, peak, before, after, near):
+    """At the end; at the start, before much noise; in the middle, where a watchdog saw it."""
+    path = tmp_path / "stdout.log"
+    grow(path, before)
+    with path.open("a") as file:
+        file.write(STEP % 41 + STEP % 42)
+    grow(path, after)
+    assert last_step(path, near) == 42
+    assert counted() < 70
+    assert peak() < 20
+
+
+def test_a_step_beyond_what_is_read_is_not_guessed(tmp_path, counted):
+    path = tmp_path / "stdout.log"
+    grow(path, 100)
+    with path.open("a") as file:
+        file.write(STEP % 42)
+    grow(path, 100)
+    assert last_step(path) is None
+    assert counted() < 70
+
+
+def test_the_line_in_which_reading_begins_is_no_step(tmp_path):
+    """Its head is missing: the step could be another one's."""
+    path = tmp_path / "stdout.log"
+    start = STEP % 1234
+    path.write_text(start + STEP % 7 + "x" * (MIB - len(STEP % 7) - len(start) + 20) + "\n")
+    assert path.stat().st_size - MIB < len(start)
+    assert last_step(path) == 7
+
+
+def asked(capsys, run):
+    status([str(run.path), "--json"], standalone_mode=False)
+    return json.loads(capsys.readouterr().out)[0]
+
+
+def test_status_of_a_running_job_reads_the_end_of_its_log(tmp_path, monkeypatch, capsys, counted):
+    run = create(tmp_path, tiny(), render(tiny()))
+    path = run.path / "stdout.log"
+    grow(path, 70)
+    with path.open("a") as file:
+        file.write(STEP % 13)
+    at = path.stat().st_size - 100
+    grow(path, 100)
+    seen = Observation(run, Job("1", Phase.RUNNING, "RUNNING"), over=False)
+    monkeypatch.setattr(launcher, "observe", lambda runs: [seen])
+    assert asked(capsys, run)["last_step"] is None
+    watched = Progress(checked="2026-11-22T00:00:00Z", quiet_s=1, no_step_s=9, step_file="stdout.log", step_offset=at)
+    run.write_json("progress.json", watched.model_dump())
+    assert asked(capsys, run)["last_step"] == 13
+    assert counted() < 2 * 70
+
+
+def test_the_log_of_an_ended_run_is_read_once(tmp_path, monkeypatch, capsys, counted):
+    run = create(tmp_path, tiny(), render(tiny()))
+    path = run.path / "stdout.log"
+    grow(path, 5)
+    with path.open("a") as file:
+        file.write(STEP % 20)
+    run.append_event("submitted", job=str(run.path))
+    ended = Observation(run, Job("1", Phase.ENDED, "COMPLETED", 0), over=True)
+    assert flow.end_of(ended).last_step == 20
+    read = counted()
+    assert (run.read_json("ending.json") or {})["last_step"] == 20
+    row = asked(capsys, run)
+    assert (row["state"], row["last_step"]) == ("completed", 20)
+    assert counted() == read
+
+
+def test_an_ending_of_an_older_version_still_tells_its_last_step(tmp_path, capsys):
+    run = create(tmp_path, tiny(), render(tiny()))
+    (run.path / "stdout.log").write_text(STEP % 17)
+    old = {"schema_version": 1, "ending": "failed", "evidence": ["scheduler: FAILED"], "exit_code": 1}
+    run.write_json("ending.json", old)
+    row = asked(capsys, run)
+    assert (row["state"], row["last_step"], row["exit_code"]) == ("failed", 17, 1)

@@ -1,0 +1,166 @@
+"""The watchdog of a job: it knows every framework's steps, notes how long none came, and ends what is hung."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import lzma
+import os
+import shlex
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from test_local import start, tiny, until, wait
+from test_local_family import DEAF, left, printed, ranks
+
+from benchrun import paths
+from benchrun.launch.endings import Ending
+from benchrun.launch.launcher import cancel, observe
+from benchrun.launch.progress import Progress, progress_of
+from benchrun.launch.rundir import RunDir
+from benchrun.parse import DIALECTS, parse_log
+from benchrun.recipe import catalogue
+from benchrun.recipe.resolve import resolve, resolve_point
+from benchrun.recipe.select import Request
+from benchrun.render import render
+
+LOGS = Path(__file__).parent.parent / "logs"
+FRAMEWORKS = sorted(path.name.partition(".")[0] for path in (paths.TEMPLATES / "frameworks").glob("*.sh.j2"))
+STEP = "iteration %8d/      20 | consumed samples: 8 | elapsed time per iteration (ms): 5.0 | lm loss: 1.0E+00 |"
+LEFT_OUT = ("04-", "05-", "18-", "19-", "20-", "21-")
+"""Bars alone, which the worker does not draw; torchtitan, which is only read."""
+
+
+@functools.cache
+def job(framework):
+    """The script of the first point that runs in this framework."""
+    files = (catalogue.recipe_file(name) for name in catalogue.names(paths.RECIPES))
+    points = ((file, point) for file in files for point in catalogue.points(file.recipe))
+    return next(render(resolve_point(*each))["job.sh"] for each in points if each[1].framework == framework)
+
+
+def words(framework):
+    """What the script's watchdog looks for."""
+    (line,) = (line for line in job(framework).splitlines() if "grep -acF" in line)
+    arguments = shlex.split(line[line.index("grep -acF") :].rstrip(")"))
+    return [words.encode() for option, words in itertools.pairwise(arguments) if option == "-e"]
+
+
+def logs():
+    """Real logs with rows: of the frameworks, and one of each of the workers."""
+    found = [path for path in sorted(LOGS.glob("*.log.xz")) if not path.name.startswith(LEFT_OUT)]
+    for recipe in ("llama3.1-8b-*", "mistral-7b-hf-*"):
+        found.append(sorted(paths.MEASURED.glob(f"{recipe}/stdout.log.xz"))[0])
+    return found
+
+
+def test_every_framework_that_launches_has_a_dialect_and_words():
+    assert set(FRAMEWORKS) <= set(DIALECTS)
+    for framework in FRAMEWORKS:
+        assert set(words(framework)) <= set(DIALECTS[framework].step_needles) | {b"elapsed time per iteration ("}
+
+
+@pytest.mark.parametrize("path", logs(), ids=lambda path: path.parent.name[:20] + path.name[:20])
+def test_the_watchdog_sees_each_step_that_the_dialect_reads(path):
+    log = parse_log(path)
+    lines = lzma.decompress(path.read_bytes()).split(b"\n")
+    assert len(log.steps)
+    for row in log.steps:
+        assert any(word in lines[row.line - 1] for word in words(log.framework)), lines[row.line - 1]
+
+
+def test_the_log_of_each_framework_is_among_them():
+    read = {parse_log(path).framework for path in logs()}
+    assert set(FRAMEWORKS) - read == {"paxml"}  # no log of it is public
+    assert words("paxml") == [b"steps/sec"]
+
+
+HANG = f"for step in 1 2 3; do printf '{STEP}\\n' $step; done; "
+
+
+def test_ranks_that_stop_after_a_step_are_ended(tmp_path):
+    program = f"{DEAF}; {HANG} setsid sleep 81.5 & while :; do sleep 82.5; done"
+    run = start(tmp_path, program, "cluster.step_deadline_s=4")
+    end = wait(run, 60)
+    assert (end.ending, end.last_step) == (Ending.HUNG, 3)
+    assert end.exit_code != 0
+    assert run.done()["no_step_s"] >= 4
+    assert any(f"no step for the last {run.done()['no_step_s']} s" in evidence for evidence in end.evidence)
+    assert "benchrun: no step for" in (run.path / "stderr.log").read_text()
+    assert left(run) == []
+
+
+def test_noise_is_no_step(tmp_path):
+    run = start(tmp_path, "while :; do echo noise; sleep 0.2; done", "cluster.step_deadline_s=3")
+    end = wait(run, 60)
+    assert (end.ending, end.last_step) == (Ending.HUNG, None)
+    assert left(run) == []
+
+
+def test_steps_in_time_are_left_alone(tmp_path):
+    program = f"for step in 1 2 3 4 5 6; do printf '{STEP}\\n' $step; sleep 1; done; exit 9"
+    run = start(tmp_path, program, "cluster.step_deadline_s=4")
+    end = wait(run, 60)
+    assert (end.ending, end.exit_code) == (Ending.FAILED, 9)
+    assert run.done()["no_step_s"] is None
+    assert left(run) == []
+
+
+def test_progress_says_where_the_last_step_stands(tmp_path):
+    run = start(tmp_path, f"echo before; {HANG} sleep 83.5", "cluster.step_deadline_s=20")
+    until(lambda: (seen := progress_of(run)) is not None and seen.step_lines == 3, 40)
+    seen = progress_of(run)
+    assert seen.step_file == "stdout.log"
+    assert b"elapsed" in (run.path / "stdout.log").read_bytes()[seen.step_offset :]
+    cancel(run)
+    assert left(run) == []
+
+
+@pytest.mark.parametrize("damage", [b"", b"[]", b'{"quiet_s": "x"}', b'{"half', bytes(range(256))])
+def test_progress_that_is_damaged_is_none(tmp_path, damage):
+    (tmp_path / "progress.json").write_bytes(damage)
+    assert progress_of(RunDir(tmp_path)) is None
+
+
+def test_slurms_own_last_words_do_not_hide_a_silence(tmp_path):
+    """They touch the log; what the watchdog saw before them counts."""
+    run = ranks(tmp_path, "84.5")
+    cancel(run)
+    observe([run])
+    run.write_json("progress.json", Progress(checked="2026-11-22T00:00:00Z", quiet_s=700, no_step_s=700).model_dump())
+    with (run.path / "stderr.log").open("a") as file:
+        file.write("slurmstepd: error: *** JOB 12 ON n1 CANCELLED AT 2026-11-22T00:00:00 DUE TO TIME LIMIT ***\n")
+    assert wait(run).ending is Ending.HUNG
+
+
+def test_a_script_run_by_hand_is_not_watched(tmp_path):
+    """Its output may be a terminal: a log that does not grow says nothing."""
+    spec = tiny("cluster.python=/bin/true", "cluster.step_deadline_s=1")
+    (tmp_path / "job.sh").write_text(render(spec)["job.sh"])
+    (tmp_path / "probe.sh").write_text("sleep 3")
+    env = {name: value for name, value in os.environ.items() if name != "BENCHRUN_RUN_DIR"}
+    result = subprocess.run(["bash", "job.sh"], cwd=tmp_path, env=env, capture_output=True, text=True, check=False)
+    assert result.returncode == 0
+    assert "no deadline without a step" in result.stderr
+    assert not (tmp_path / "progress.json").exists()
+
+
+def test_the_watchdog_never_fails_a_job(tmp_path):
+    program = "mkdir progress.json.tmp; rm -f progress.json; mv stdout.log away; sleep 4; exit 6"
+    run = start(tmp_path, program, "cluster.step_deadline_s=8")
+    assert wait(run, 40).exit_code == 6
+    assert printed(run) == ""
+    assert left(run) == []
+
+
+@pytest.mark.parametrize("cluster", ["local", "slurm-cpu"])
+def test_a_script_with_a_deadline_is_sound_shell(tmp_path, cluster):
+    overrides = ("cluster.step_deadline_s=600",)
+    script = tmp_path / "job.sh"
+    script.write_text(render(resolve(Request("tiny-llama", "CPU", "fp32", 2, None, cluster, overrides)))["job.sh"])
+    subprocess.run(["bash", "-n", script], check=True)
+    if shutil.which("shellcheck"):
+        result = subprocess.run(["shellcheck", script], capture_output=True, text=True, check=False)
+        assert result.returncode == 0, result.stdout

@@ -1,0 +1,85 @@
+"""A site file's options and mounts: what the suite sets itself, or what breaks a run, is refused at once."""
+
+from __future__ import annotations
+
+import pytest
+
+from benchrun.errors import UserError
+from benchrun.recipe import catalogue
+from benchrun.recipe.resolve import resolve_point
+
+
+def resolved(tmp_path, *lines: str):
+    """tiny-llama on a site of these lines."""
+    site = tmp_path / "site.yaml"
+    site.write_text("\n".join(["scheduler: slurm", "gpu: CPU", "gpus_per_node: 2", *lines]) + "\n")
+    file = catalogue.recipe_file("tiny-llama")
+    return resolve_point(file, catalogue.points(file.recipe)[0], str(site), ()).cluster
+
+
+SBATCH = (
+    *("--array=1-3", "--arr=1-3", "-a1-3", "-a 1-3", "-Ha1-3", "--output=x", "-o x", "--error=x", "-ex"),
+    *("--open-mode=truncate", "--requeue", "--wrap=true", "--parsable", "--chdir=/", "-D/", "--job-name=x", "-Jx"),
+    *("--nodes=3", "-N3", "--ntasks=9", "-n9", "--ntasks-per-node=4", "--cpus-per-task=2", "--time=1", "-t1"),
+    *("--export=NONE", "--export-file=x", "--clusters=x", "-Mx", "--wait", "-W", "--test-only", "--partition=x", "-px"),
+    *("--account=x", "--qos=x", "--gres=gpu:1", "--mem=1", "--exclusive", "--nodelist=n1", "-wn1", "--exclude=n1"),
+)
+SRUN = (
+    *("--nodes=3", "--ntasks=9", "-n9", "--output=x", "--outp=x", "--error=x", "--chdir=/", "--job-name=x"),
+    *("--kill-on-bad-exit=0", "-K0", "--cpus-per-task=2", "--mpi=none", "--cpu-bind=none", "--export=NONE"),
+    *("--container-image=x", "--container-mounts=/:/x", "--multi-prog", "--pty", "--time=1", "--", "hostname"),
+)
+
+
+@pytest.mark.parametrize("option", SBATCH)
+def test_sbatch_options_that_are_not_a_sites_own(tmp_path, option):
+    with pytest.raises(UserError) as error:
+        resolved(tmp_path, "sbatch_options:", "  - --segment=8", f"  - '{option}'")
+    assert error.value.where.endswith("site.yaml:6")
+
+
+@pytest.mark.parametrize("option", SRUN)
+def test_srun_options_that_are_not_a_sites_own(tmp_path, option):
+    with pytest.raises(UserError) as error:
+        resolved(tmp_path, "srun_options:", f"  - '{option}'")
+    assert error.value.where.endswith("site.yaml:5")
+
+
+def test_options_that_are(tmp_path):
+    sbatch = ["--segment=8", "--gpus-per-node=8", "--mem-per-cpu=3G", "-H", "--comment=array", "--threads-per-core=1"]
+    srun = ["--label", "-l", "--distribution=block:block", "--network=sn_all", "--exclusive"]
+    cluster = resolved(tmp_path, f"sbatch_options: {sbatch}", f"srun_options: {srun}")
+    assert (list(cluster.sbatch_options), list(cluster.srun_options)) == (sbatch, srun)
+
+
+@pytest.mark.parametrize("mount", ["/a", "a:/b", "/a:b", "/a:/b:/c", "/a:/b,/c:/d", "/a:/b:rx", "~/a:/b", "vol:/b"])
+def test_a_mount_that_the_runtime_would_split_elsewhere(tmp_path, mount):
+    with pytest.raises(UserError) as error:
+        resolved(tmp_path, f"container: {{runtime: docker, image: x, mounts: ['{mount}']}}")
+    assert error.value.where.endswith("site.yaml:4")
+
+
+@pytest.mark.parametrize(
+    "container",
+    [
+        "{runtime: charliecloud, image: /x, mounts: ['/a:/b:ro']}",  # it knows no read-only mounts
+        "{runtime: pyxis, image: x, options: [--container-mounts=/a:/b]}",
+        "{runtime: pyxis, image: x, options: [--output=x]}",
+    ],
+)
+def test_what_a_runtime_cannot_do(tmp_path, container):
+    with pytest.raises(UserError) as error:
+        resolved(tmp_path, f"container: {container}")
+    assert "site.yaml" in error.value.where
+
+
+@pytest.mark.parametrize("runtime", ["podman", "docker"])
+def test_an_engine_that_hands_out_every_gpu_needs_whole_nodes(tmp_path, runtime):
+    lines = ("gpus_per_node: 8", "exclusive: false", f"container: {{runtime: {runtime}, image: x}}")
+    site = tmp_path / "gpus.yaml"
+    site.write_text("\n".join(["scheduler: slurm", "gpu: H100", *lines]) + "\n")
+    file = catalogue.recipe_file("llama3.1-8b")
+    point = next(point for point in catalogue.points(file.recipe) if point.gpu == "H100")
+    with pytest.raises(UserError):
+        resolve_point(file, point, str(site), ())
+    resolve_point(file, point, str(site), ("cluster.exclusive=true",))
