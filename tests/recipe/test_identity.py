@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -213,12 +214,10 @@ def test_two_runs_of_one_second_share_no_name_also_where_one_is_taken(tmp_path, 
     assert [create(tmp_path, spec, {}).run_id[-4:] for _ in range(2)] == ["aaaa", "bbbb"]
 
 
-class _Noon:
-    @staticmethod
-    def now(zone):
-        from datetime import datetime
-
-        return datetime(2026, 1, 1, 12, tzinfo=zone)
+class _Noon(datetime):
+    @classmethod
+    def now(cls, tz=None):
+        return cls(2026, 1, 1, 12, tzinfo=tz)
 
 
 @pytest.mark.parametrize("path", KEPT, ids=lambda path: path.name)
