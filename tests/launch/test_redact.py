@@ -35,6 +35,7 @@ SITE = {
     "mem": "1337G",
     "cpus_per_task": 12,
     "time_limit": "03:33:33",
+    "step_deadline_s": 1337,
     "mpi": "zqpmix",
     "sbatch_options": ["--mail-user=zqann@zqmail.example", "--comment=zqcomment of zqwords", "--switches=1@zqtime"],
     "srun_options": ["--zqoption=zqvalue"],

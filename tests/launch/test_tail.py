@@ -172,7 +172,7 @@ def test_the_log_of_an_ended_run_is_read_once(tmp_path, monkeypatch, capsys, cou
     with path.open("a") as file:
         file.write(STEP % 20)
     run.append_event("submitted", job=str(run.path))
-    ended = Observation(run, Job("1", Phase.ENDED, "COMPLETED", 0), over=True)
+    ended = Observation(run, Job("1", Phase.ENDED, "COMPLETED", 0), over=True, settled=True)
     assert flow.end_of(ended).last_step == 20
     read = counted()
     assert (run.read_json("ending.json") or {})["last_step"] == 20
