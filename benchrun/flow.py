@@ -81,7 +81,8 @@ def wait(run: RunDir, progress: Progress) -> Observation:
     while True:
         observation = observe([run])[0]
         progress(observation, tail.read())
-        if observation.over:
+        # The last lines of a job that completed may still be on their way to this host: it is not incomplete yet.
+        if observation.over and (observation.settled or end_of(observation).ending is not Ending.INCOMPLETE):
             return observation
         done = run.done() is not None
         word = (observation.job.state if observation.job else observation.note, done)

@@ -254,6 +254,22 @@ def test_a_log_that_lags_behind_is_not_incomplete_for_ever(slurm, make):
     assert flow.end_of(observe([run])[0]).ending is Ending.COMPLETED
 
 
+def test_a_launcher_that_waits_reads_the_lines_that_come_after_the_end(slurm, make):
+    run = make()
+    slurm.queue(run, state="COMPLETED")
+    run.write_json("done.json", DONE)
+    steps(run, 19)
+    looks = []
+
+    def progress(observation, rows):
+        looks.append(observation.over)
+        if len(looks) == 2:
+            steps(run)
+
+    assert flow.end_of(flow.wait(run, progress)).ending is Ending.COMPLETED
+    assert looks[0] is True
+
+
 def test_a_log_that_stays_short_is_incomplete_in_the_end(slurm, make):
     run = make()
     slurm.queue(run, state="COMPLETED")
