@@ -25,6 +25,10 @@ _ENDED = (
 _ID = re.compile(r"[0-9]{1,18}")
 _NUMBER = re.compile(r"[0-9]{1,9}")
 _SUBMITTED = re.compile(r"([0-9]{1,18})(?:;\S+)?")
+_BAD_OPTION = re.compile(
+    r"^sbatch: (unrecognized option|invalid option|error: Invalid --\S+ specification)", re.MULTILINE
+)
+"""sbatch's own words for an option it cannot read: it ends before it asks the controller."""
 _FAILED = "Batch job submission failed: "
 # The words of slurm_errno.c for a message that was lost on its way, of all versions, and the system's own.
 _COMMUNICATION = re.compile(
@@ -51,12 +55,14 @@ def submitted(text: str) -> str | None:
 
 
 def refused(stderr: str) -> bool:
-    """Whether sbatch's words say that Slurm decided against the job.
+    """Whether sbatch's words say that it could not read its options, or that Slurm decided against the job.
 
     After anything else, a lost connection or words that nobody knows, the job may be in the queue.
     """
     reasons = [line.partition(_FAILED)[2].strip() for line in stderr.splitlines() if _FAILED in line]
-    return bool(reasons) and not (reasons[-1] in _SYSTEM or _COMMUNICATION.search(reasons[-1]))
+    if not reasons:
+        return _BAD_OPTION.search(stderr) is not None
+    return not (reasons[-1] in _SYSTEM or _COMMUNICATION.search(reasons[-1]))
 
 
 def phase_of(state: str) -> Phase:

@@ -218,6 +218,14 @@ def test_an_answer_that_was_lost_is_no_refusal(slurm, text):
     assert cancel(run)
 
 
+@pytest.mark.parametrize("bad", ["unrecognized option '--segment=8'", "error: Invalid --mem specification"])
+def test_an_option_that_sbatch_cannot_read_is_a_refusal(slurm, bad):
+    slurm.answer("sbatch", err=f'sbatch: {bad}\nTry "sbatch --help" for more information\n', code=1, instead=True)
+    with pytest.raises(MachineError) as error:
+        submit()
+    assert not isinstance(error.value, SchedulerUnavailable)
+
+
 @pytest.mark.parametrize(
     "text",
     [
