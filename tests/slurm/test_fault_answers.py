@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import time
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 
 import pytest
 
@@ -24,6 +25,42 @@ ANSWERS = {
     "without its states": '$real "$@" | sed "s/|.*/||||||/"',
     "in brackets": "head -c 100000 /dev/zero | tr '\\0' '['",
 }
+
+
+SILENT = {"squeue": "exit 0", "sacct": "exit 0"}
+SUBMITTED = {
+    # What sbatch does; whether the launcher can know the job's id from it.
+    "a banner before the id": ('echo "Welcome to cluster 7"; echo; exec $real "$@"', True),
+    "a banner in no text": (r'printf "caf\xe9 \xff\n"; exec $real "$@"', True),
+    "a cluster after the id": ('$real "$@" | sed "s/$/;benchrun/"', True),
+    "a banner after the id": ('$real "$@"; echo "Estimated start: in 2 hours"', True),
+    "a lost connection": (f'$real "$@" >/dev/null; echo "{LOST}" >&2; exit 1', False),
+    "an error in no text": (r'$real "$@" >/dev/null; printf "\xff\xfe" >&2; exit 1', False),
+    "nothing": ('$real "$@" >/dev/null', False),
+    "no id": ('$real "$@" >/dev/null; echo submitted', False),
+    "too late": ('$real "$@" >/dev/null; sleep 35', False),
+}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def waiting(user, runs):
+    """What takes long, begun before the first test and awaited by those that ask for it."""
+    slow = [user.shims(**{name: 'sleep 35; exec $real "$@"'}) for name in ("squeue", "sacct")]
+    user.status(runs[0], **user.shims(**SILENT))
+    silent_since = time.monotonic()
+
+    def launch(text):
+        sets = (f"--set=cluster.python={user.script(SLEEP)}", f"--set={HERE}")
+        result = user.call("launch", *POINT, *sets, check=False, **user.shims(sbatch=text))
+        (run,) = set(re.findall(r"tiny-llama-[0-9a-zA-Z-]+", result.stdout + result.stderr)) or [None]
+        return result, run
+
+    with ThreadPoolExecutor(3) as pool:
+        launches = {case: pool.submit(launch, text) for case, (text, _) in SUBMITTED.items()}
+        answers = [pool.submit(user.rows, *runs, **env) for env in slow]
+        yield SimpleNamespace(launches=launches, answers=answers, silent_since=silent_since)
+    for launched in launches.values():
+        user.call("cancel", launched.result()[1], check=False)
 
 
 @pytest.fixture(scope="module")
@@ -49,74 +86,15 @@ def test_what_is_no_answer_ends_no_run(user, runs, command, answer):
     (user.runs / failed / "ending.json").unlink(missing_ok=True)
 
 
-def test_both_silent_for_long_ends_no_run_that_goes_on(user, runs):
-    running, _ = runs
-    silent = user.shims(squeue="exit 0", sacct="exit 0")
-    user.status(running, **silent)
-    time.sleep(62)
-    user.status(running, **silent)
-    assert not (user.runs / running / "ending.json").exists()
-    row = user.status(running)
-    assert (row["state"], row["ended"]) == ("running", False)
-
-
 def test_a_queue_that_forgets_what_accounting_calls_running(user, runs):
     running, _ = runs
     row = user.status(running, **user.shims(squeue="exit 0"))
     assert (row["state"], row["ended"]) == ("running", False)
 
 
-def test_slow_answers(user, runs):
-    """Beyond the time that a command is given: nothing is known, and nothing has ended."""
-    running, failed = runs
-    slow = [user.shims(**{name: 'sleep 35; exec $real "$@"'}) for name in ("squeue", "sacct")]
-    with ThreadPoolExecutor() as pool:
-        for now, before in pool.map(lambda env: user.rows(running, failed, **env), slow):
-            assert (now["ended"], now["state"]) in {(False, "running"), (False, "unknown")}
-            assert before["state"] in {"failed", "unknown"}
-    assert not (user.runs / running / "ending.json").exists()
-
-
-def test_the_true_answers_give_the_true_ends(user, runs):
-    now, before = user.rows(*runs)
-    assert (now["state"], now["ended"]) == ("running", False)
-    assert (before["state"], before["exit_code"]) == ("failed", 5)
-
-
-SUBMITTED = {
-    # What sbatch does; whether the launcher can know the job's id from it.
-    "a banner before the id": ('echo "Welcome to cluster 7"; echo; exec $real "$@"', True),
-    "a banner in no text": (r'printf "caf\xe9 \xff\n"; exec $real "$@"', True),
-    "a cluster after the id": ('$real "$@" | sed "s/$/;benchrun/"', True),
-    "a banner after the id": ('$real "$@"; echo "Estimated start: in 2 hours"', True),
-    "a lost connection": (f'$real "$@" >/dev/null; echo "{LOST}" >&2; exit 1', False),
-    "an error in no text": (r'$real "$@" >/dev/null; printf "\xff\xfe" >&2; exit 1', False),
-    "nothing": ('$real "$@" >/dev/null', False),
-    "no id": ('$real "$@" >/dev/null; echo submitted', False),
-    "too late": ('$real "$@" >/dev/null; sleep 35', False),
-}
-
-
-@pytest.fixture(scope="module")
-def launches(user):
-    """All at once: (result, run id) of each launch."""
-
-    def launch(text):
-        sets = (f"--set=cluster.python={user.script(SLEEP)}", f"--set={HERE}")
-        result = user.call("launch", *POINT, *sets, check=False, **user.shims(sbatch=text))
-        (run,) = set(re.findall(r"tiny-llama-[0-9a-zA-Z-]+", result.stdout + result.stderr)) or [None]
-        return result, run
-
-    with ThreadPoolExecutor(3) as pool:
-        found = dict(zip(SUBMITTED, pool.map(launch, [text for text, _ in SUBMITTED.values()]), strict=True))
-    yield found
-    for _, run in found.values():
-        user.call("cancel", run, check=False)
-
-
 @pytest.mark.parametrize("case", SUBMITTED)
-def test_a_job_that_sbatch_has_submitted_is_found_whatever_it_answers(user, launches, case):
-    result, run = launches[case]
+def test_a_job_that_sbatch_has_submitted_is_found_whatever_it_answers(user, waiting, case):
+    result, run = waiting.launches[case].result()
     assert "Traceback" not in result.stderr
     if SUBMITTED[case][1]:
         assert result.returncode == 0, result.stderr
@@ -135,6 +113,30 @@ def test_an_sbatch_that_submits_nothing_leaves_no_job(user):
         (run,) = set(user.runs.iterdir()) - before
         assert user.status(run.name)["state"] in {"launch_failed", "unknown"}
         assert not user.jobs(run.name)
+
+
+def test_both_silent_for_long_ends_no_run_that_goes_on(user, runs, waiting):
+    running, _ = runs
+    time.sleep(max(waiting.silent_since + 62 - time.monotonic(), 0))
+    user.status(running, **user.shims(**SILENT))
+    assert not (user.runs / running / "ending.json").exists()
+    row = user.status(running)
+    assert (row["state"], row["ended"]) == ("running", False)
+
+
+def test_slow_answers(user, runs, waiting):
+    """Beyond the time that a command is given: nothing is known, and nothing has ended."""
+    for answer in waiting.answers:
+        now, before = answer.result()
+        assert (now["ended"], now["state"]) in {(False, "running"), (False, "unknown")}
+        assert before["state"] in {"failed", "unknown"}
+    assert not (user.runs / runs[0] / "ending.json").exists()
+
+
+def test_the_true_answers_give_the_true_ends(user, runs):
+    now, before = user.rows(*runs)
+    assert (now["state"], now["ended"]) == ("running", False)
+    assert (before["state"], before["exit_code"]) == ("failed", 5)
 
 
 def test_slurmdbd_that_hangs_hides_no_end(user, cluster):
