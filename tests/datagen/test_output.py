@@ -54,7 +54,7 @@ def test_killed_at_any_point_it_goes_on_and_gives_the_same_bytes(tmp_path):
     chance, kills = random.Random(7), 0
     while True:
         process = tokens(tmp_path / "cut" / "x", "--shards", 2, wait=False, start_new_session=True, **arguments)
-        moment = time.monotonic() + chance.uniform(0.1, 1.0 if kills else 0.4) * longest  # the machine may be faster now
+        moment = time.monotonic() + chance.uniform(0.1, 1.0 if kills else 0.4) * longest  # it may be faster now
         while process.poll() is None and time.monotonic() < moment and kills < 6:
             time.sleep(0.01)
         if process.poll() is None and kills < 6:
