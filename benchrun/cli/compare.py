@@ -63,7 +63,9 @@ def print_verdicts(
 
     for run in runs:
         if not run.writable:
-            say(f"warning: {run.path} cannot be written: what is found is only printed")
+            say(
+                f"warning: {run.path} is no run of yours in the runs folder: the verdict is printed, and not written there"
+            )
     results, errors = [], []
     groups = flow.repeats(runs)
     for group in groups:

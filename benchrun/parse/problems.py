@@ -141,7 +141,7 @@ _NOT_IN_DEBUG_LINES = re.compile(r"^(?!.*NCCL (INFO|TRACE))")
 _ONLY_BESIDE = {
     # An exception, or a line that says nothing else; warnings and hints name these words too.
     "CUDA out of memory": re.compile(
-        r"(error|exception)\W{1,3}CUDA out of memory|CUDA out of memory\W{1,3}Tried|^\W*(\w+\]?:\s*)?CUDA out of memory",
+        r"((error|exception)\W{1,3}|^\W*(\w+\]?:\s*)?)CUDA out of memory|CUDA out of memory\W{1,3}Tried",
         re.IGNORECASE,
     ),
     "OutOfMemoryError": re.compile(r"OutOfMemoryError([:('\")>]|\s*$)"),
