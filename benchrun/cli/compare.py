@@ -63,7 +63,7 @@ def print_verdicts(
 
     for run in runs:
         if not run.writable:
-            say(f"warning: {run.path} cannot be written: what is found is only printed")
+            say(f"warning: {run.path} is not your own run in the runs folder: the verdict is printed, not written")
     results, errors = [], []
     groups = flow.repeats(runs)
     for group in groups:

@@ -44,6 +44,9 @@ class Choice(Frozen):
     """The run has the reference's container image or version of the framework."""
     candidates: int
     """How many rows had the conditions that must agree."""
+    faster: int = 0
+    """How many of the same kind, layout and version are faster and count less: flagged, of another variant or FP8
+    recipe, or stating less of the layout."""
     by_name: bool = False
     """The user named the reference."""
 
@@ -58,6 +61,9 @@ class Choice(Frozen):
         layout = "the run's layout" if self.same_layout else "any layout"
         version = " and version" if self.same_version else ""
         kept = f"{framework[self.framework]} with {layout}{version}"
+        if self.faster:
+            less = "flagged, of another variant or FP8 recipe, or stating less of the layout"
+            return f"of {self.candidates} numbers that fit, {kept}; faster but {less}: {self.faster}"
         return f"the fastest of {kept}, among {self.candidates} numbers that fit"
 
 
@@ -100,14 +106,21 @@ def choose(entries: Sequence[Reference], ours: Conditions) -> Reference | None:
 def choice(chosen: Reference, entries: Sequence[Reference], ours: Conditions, *, by_name: bool = False) -> Choice:
     """Why ``chosen`` is the one among ``entries``."""
     kin = ("other", "family", "same")[_kinship(chosen.key, ours)]
-    candidates = sum(map(usable, entries))
+    able = [entry for entry in entries if usable(entry)]
+    kind = _kind(chosen, ours)
     return Choice(
         framework=kin,  # type: ignore[arg-type]
         same_layout=_layout(chosen.key, ours) > 0,
         same_version=any(_same_version(chosen.key, ours)),
-        candidates=candidates,
+        candidates=len(able),
+        faster=sum(rate(entry) > rate(chosen) and _kind(entry, ours) == kind for entry in able),
         by_name=by_name,
     )
+
+
+def _kind(entry: Reference, ours: Conditions) -> tuple[int, bool, bool]:
+    """What `Choice.sentence` names: the kinship, and whether layout and version are the run's."""
+    return _kinship(entry.key, ours), _layout(entry.key, ours) > 0, any(_same_version(entry.key, ours))
 
 
 def _rank(entry: Reference, ours: Conditions) -> tuple[Any, ...]:

@@ -32,6 +32,8 @@ class Dialect:
     """The number of a run's first step."""
     may_skip: ClassVar[bool] = False
     """Steps without a row mean nothing: a bar is not drawn for each."""
+    one_rank_prints: ClassVar[bool] = False
+    """Each step is printed once, by one rank: two logs of one run have the very same times."""
     one_line: ClassVar[bool] = False
     """A step is one line, which says the same whatever stood before it: many can be read at once."""
     sinks: ClassVar[tuple[str, ...]] = ("rows",)

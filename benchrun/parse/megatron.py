@@ -73,6 +73,7 @@ class Megatron(Dialect):
     step_needles: ClassVar[tuple[bytes, ...]] = (b"elapsed time per iteration (", b"elapsed_time_per_iteration_ms=")
     fact_needles: ClassVar[tuple[bytes, ...]] = (b" ...........", b"using world size:", b"> padded vocab (size:")
     closing: ClassVar[tuple[str, ...]] = ("|",)
+    one_rank_prints = True
     one_line = True
 
     def read(self, line: Line) -> None:

@@ -30,6 +30,7 @@ class MegatronBridge(Megatron):
     name = "megatron-bridge"
     step_needles = (b"Step Time : ", b"Starting training loop at iteration", *Megatron.step_needles)
     closing = ("TFLOP/s/GPU", "|")
+    one_rank_prints = False  # the first rank prints one line of a step, and the last rank the other
     sinks = ("rows", "_unnumbered")
     counted = frozenset({"_unnumbered"})
 

@@ -39,6 +39,7 @@ class Nemo1(Dialect):
     step_needles = (b"train_step_timing in s=", b'"train_step_tim', b'{"throughput": ')
     fact_needles = (b"GLOBAL_RANK: 0, MEMBER: ", b'"key": "init_start"', b'"key": "global_batch_size"')
     may_skip = True
+    one_rank_prints = True
     closing = ("]", "}")
 
     def __init__(self) -> None:

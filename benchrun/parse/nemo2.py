@@ -28,6 +28,7 @@ class Nemo2(Dialect):
     step_needles = (b"train_step_timing in s: ",)
     fact_needles = (b"GLOBAL_RANK: 0, MEMBER: ",)
     first_number = 0
+    one_rank_prints = True
     one_line = True
 
     def read(self, line: Line) -> None:

@@ -137,7 +137,20 @@ NEEDLES = (*(words for words, _ in _SIGNS), IGNORED.encode())
 _TEXTS = tuple((words.decode(), kind) for words, kind in _SIGNS)
 _UNRUNNABLE = re.compile(r": line \d+: .*(not found|No such file or directory|Permission denied|Is a directory)$")
 # enroot says only "[ERROR] No such file or directory: x.sqsh"; Python says the same words of any file.
+_NOT_IN_DEBUG_LINES = re.compile(r"^(?!.*NCCL (INFO|TRACE))")
 _ONLY_BESIDE = {
+    # An exception, or a line that says nothing else; warnings and hints name these words too.
+    "CUDA out of memory": re.compile(
+        r"((error|exception)\W{1,3}|^\W*(\w+\]?:\s*)?)CUDA out of memory|CUDA out of memory\W{1,3}Tried",
+        re.IGNORECASE,
+    ),
+    "OutOfMemoryError": re.compile(r"OutOfMemoryError([:('\")>]|\s*$)"),
+    "Out Of Memory": re.compile(r"error.*Out Of Memory|Out Of Memory\W*$"),
+    **dict.fromkeys(
+        ("ncclSystemError", "ncclInternalError", "ncclRemoteError", "ncclUnhandledCudaError"), _NOT_IN_DEBUG_LINES
+    ),
+    "mount source": re.compile(r"doesn't exist|does not exist|no such file", re.IGNORECASE),
+    "error mounting": re.compile(r'error mounting "'),
     "memory limit": re.compile(
         r"(exceeded|over) (job |step |the )?memory limit|memory limit .*exceeded", re.IGNORECASE
     ),

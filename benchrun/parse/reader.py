@@ -259,6 +259,7 @@ class Reader:
             only_average=chosen.only_average,
             reached=chosen.reached,
             whole_seconds=chosen.whole_seconds,
+            one_rank_prints=chosen.one_rank_prints,
             began=self._began,
         )
 

@@ -229,6 +229,8 @@ class Log:
     """The last step that was made, where something else than a row shows it."""
     whole_seconds: bool = False
     """The times are differences of a clock that shows whole seconds."""
+    one_rank_prints: bool = False
+    """Each step is printed by one rank: logs of one run have the very same times."""
     skip_messages: int = 0
     """Messages, not rows, of steps without an update."""
     began: float | None = None

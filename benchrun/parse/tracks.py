@@ -15,6 +15,8 @@ SAME_LOSS = 5e-4
 """Relative; some programs print four digits of a loss in one place and seven in another."""
 SAME_TIME = 1e-3
 """Relative. Two runs differ by more, unless their steps vary by less."""
+SAME_DIGITS = 1e-9
+"""Relative. By so much two floats of one printed number may differ."""
 SAME_DATE_S = 60.0
 """The ranks of a run print a step within this time."""
 
@@ -35,6 +37,8 @@ class Track(NamedTuple):
     """Date of the first step line, in s."""
     whole_seconds: bool
     """The times are differences of a clock that shows whole seconds."""
+    one_rank_prints: bool
+    """Two logs of the run have the very same times."""
 
 
 def track_of(log: Log) -> Track:
@@ -48,7 +52,8 @@ def track_of(log: Log) -> Track:
     step = rows[0]
     distance = int(np.median(np.diff(step))) if len(step) > 1 else 1
     _, loss, time, rate, batch = rows
-    return Track(int(step[0]), int(step[-1]), distance, step, loss, time, rate, batch, log.began, log.whole_seconds)
+    ends = int(step[0]), int(step[-1]), distance
+    return Track(*ends, step, loss, time, rate, batch, log.began, log.whole_seconds, log.one_rank_prints)
 
 
 def in_touch(one: Track, other: Track) -> bool:
@@ -61,7 +66,8 @@ def compatible(one: Track, other: Track) -> bool:
     """Whether nothing that both print shows two runs.
 
     A run that was resumed repeats steps with other values, but later. Otherwise the same steps have the same loss and
-    the same time: ranks time one step, so they differ by far less than the steps of a run vary.
+    the same time: the very same where one rank prints it; else ranks time one step, and differ by far less than the
+    steps of a run vary.
     """
     earlier, later = sorted((one, other), key=lambda track: track.first)
     batches = [np.unique(track.batch[track.batch != NO_COUNT]) for track in (earlier, later)]
@@ -79,6 +85,8 @@ def compatible(one: Track, other: Track) -> bool:
     times, rates = (earlier.time[ours], later.time[theirs]), (earlier.rate[ours], later.rate[theirs])
     if earlier.whole_seconds or later.whole_seconds:
         return _as_long(*times)
+    if earlier.one_rank_prints and later.one_rank_prints:
+        return _near(*times, SAME_DIGITS)
     return all(_near(a, b, max(SAME_TIME, _variation(a) / 2)) for a, b in (times, rates))
 
 

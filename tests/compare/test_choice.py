@@ -8,7 +8,7 @@ import yaml
 from benchrun import flow, paths
 from benchrun.cli.list import _rows
 from benchrun.compare import conditions, judge, load_references, matching, references_for
-from benchrun.compare.choice import choose
+from benchrun.compare.choice import choice, choose
 from benchrun.compare.references import Reference
 from benchrun.metrics.known import Known
 from benchrun.metrics.measure import measure
@@ -92,6 +92,26 @@ OURS = entry(1, key={"framework": "megatron-lm", "tp": 2, "pp": 4, "mbs": 1}).ke
 )
 def test_each_part_of_the_rule_goes_before_what_follows(better, worse):
     assert choose([better, worse], OURS) == choose([worse, better], OURS) == better
+
+
+@pytest.mark.parametrize(
+    ("others", "faster"),
+    [
+        ([entry(14)], 0),
+        ([entry(10, flags=("third_party",))], 1),
+        ([entry(10, key={"variant": "async TP"}), entry(9, flags=("rounded",))], 2),
+        ([entry(10, key={"framework": "torchtitan"})], 0),
+        ([entry(10, flags=("revised",))], 0),
+    ],
+)
+def test_faster_rows_that_were_passed_over_are_counted(others, faster):
+    ours = OURS.model_copy(update={"framework": "nemo2"})
+    best = entry(12, key={"framework": "nemo2"})
+    others = [
+        o.model_copy(update={"key": o.key.model_copy(update={"framework": o.key.framework or "nemo2"})}) for o in others
+    ]
+    assert choose([best, *others], ours) == best
+    assert choice(best, [best, *others], ours).faster == faster
 
 
 class TestTwins:
