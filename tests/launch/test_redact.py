@@ -58,7 +58,6 @@ SITE = {
     },
     "secrets": ["ZQ_API_KEY"],
     "python": "/zqopt/zqenv/bin/python",
-    "step_deadline_s": 1337,
     "sources": {"megatron-lm": "/zqsources/megatron"},
 }
 
