@@ -54,7 +54,7 @@ class Local:
         return str(run.path)
 
     def poll(self, runs: Sequence[RunDir]) -> dict[RunDir, Job]:
-        return {run: _job(run.path) for run in runs if run.job_id or (run.path / supervise.PID).exists()}
+        return {run: _job(run) for run in runs if run.job_id or (run.path / supervise.PID).exists()}
 
     def cancel(self, job: str) -> None:
         path = Path(job)
@@ -90,7 +90,8 @@ def seconds(limit: str) -> int:
     return ((int(days or 0) * 24 + hours) * 60 + minutes) * 60 + rest
 
 
-def _job(path: Path) -> Job:
+def _job(run: RunDir) -> Job:
+    path = run.path
     pid, host = _supervisor(path)
     code, state = _exit(path)  # after the supervisor: it may end between the two looks
     if state is not None:
@@ -106,7 +107,7 @@ def _job(path: Path) -> Job:
         return Job(str(path), Phase.RUNNING, "RUNNING") if started else Job(str(path), Phase.PENDING, "PENDING")
     if (path / CANCELLED).exists():
         return Job(str(path), Phase.ENDED, "CANCELLED")
-    if started:
+    if started and run.owner == os.geteuid() and (path / supervise.PID).is_file():
         supervise.end(str(path))  # nobody holds it to its limit, and the next run may start
     return Job(str(path), Phase.GONE, "UNKNOWN")
 

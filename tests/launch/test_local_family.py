@@ -101,6 +101,21 @@ def test_status_ends_what_a_killed_supervisor_left(tmp_path):
     assert left(run) == []
 
 
+@pytest.mark.parametrize("whose", ["another user's", "of no supervisor that it knows"])
+def test_status_ends_nothing_that_it_cannot_be_sure_of(tmp_path, monkeypatch, whose):
+    run = ranks(tmp_path, "75.7")
+    if whose == "another user's":
+        os.kill(supervisor(run), signal.SIGKILL)
+        monkeypatch.setattr(os, "geteuid", lambda: run.owner + 1)
+    else:
+        (run.path / "local.pid").unlink()
+    until(lambda: observe([run])[0].job.phase is Phase.GONE)
+    assert left(run)
+    monkeypatch.undo()
+    Local().cancel(str(run.path))
+    assert left(run) == []
+
+
 def test_cancel_ends_what_a_killed_supervisor_left(tmp_path):
     run = ranks(tmp_path, "76.5")
     os.kill(supervisor(run), signal.SIGKILL)
