@@ -123,6 +123,22 @@ def runs_named(names: tuple[str, ...], last: int | None = None) -> list[RunDir]:
     return readable
 
 
+def each_named(names: tuple[str, ...]) -> tuple[list[RunDir], int]:
+    """The runs called ``names`` and the exit code: what cannot be opened is named on stderr, and hides no other."""
+    from benchrun import paths
+    from benchrun.errors import BenchrunError, MachineError
+    from benchrun.launch.rundir import open_run
+
+    found, codes = [], [0]
+    for name in names:
+        try:
+            found.append(open_run(paths.runs_dir(), name))
+        except (BenchrunError, OSError) as error:
+            say(f"error: {error}")
+            codes.append(getattr(error, "exit_code", MachineError.exit_code))
+    return list(dict.fromkeys(found)), worst(codes)
+
+
 def one_run(logs: Sequence[Path]) -> None:
     """UserError for a directory of several runs: together they would be read as one."""
     for path in logs:

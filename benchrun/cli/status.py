@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from benchrun.cli.options import json_option, print_json, runs_named, say
+from benchrun.cli.options import each_named, json_option, print_json, runs_named, say, worst
 
 
 @click.command("status")
@@ -19,23 +19,24 @@ from benchrun.cli.options import json_option, print_json, runs_named, say
 def command(runs: tuple[str, ...], last: int, as_json: bool) -> int:
     """How RUNS are going (the newest ones if none is named): state, steps, and how each ended."""
     from benchrun import paths
-    from benchrun.errors import BenchrunError, UserError
+    from benchrun.errors import BenchrunError, MachineError, UserError
     from benchrun.launch.launcher import observe
 
-    rows, code = [], 0
-    readable = []
-    for run in runs_named(runs, last):
+    rows, readable = [], []
+    found, code = each_named(runs) if runs else (runs_named((), last), 0)
+    for run in found:
         try:
             run.spec  # noqa: B018
             readable.append(run)
         except UserError as error:
             say(f"left out: {error}")
-            code = error.exit_code
+            code = worst((code, error.exit_code))
     for observation in observe(readable):
         try:
             rows.append(_row(observation))
         except (BenchrunError, OSError) as error:
             say(f"left out: {observation.run.run_id}: {error}")
+            code = worst((code, getattr(error, "exit_code", MachineError.exit_code)))
     if as_json:
         print_json(rows)
         return code
@@ -44,7 +45,8 @@ def command(runs: tuple[str, ...], last: int, as_json: bool) -> int:
     for row in rows:
         steps = f"step {row['last_step']} of {row['planned_steps']}" if row["last_step"] else ""
         note = "; ".join(dict.fromkeys(filter(None, [*row["evidence"], row["note"]])))
-        click.echo(f"{row['run_id']}  {row['state']:<12} {steps:<16} {note}".rstrip())
+        line = f"{row['run_id']}  {row['state']:<12} {steps:<16} {note}".rstrip()
+        click.echo("".join(char if char.isprintable() else "?" for char in line))  # a log may hold a terminal's codes
     return code
 
 

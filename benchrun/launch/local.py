@@ -17,10 +17,11 @@ from pathlib import Path
 
 from benchrun.errors import MachineError
 from benchrun.launch import supervise
+from benchrun.launch.documents import read_text
 from benchrun.launch.rundir import RunDir
 from benchrun.launch.scheduler import Job, Phase
 
-LOCK, PID, CANCELLED = ".local.lock", "local.pid", "local.cancelled"
+LOCK, CANCELLED = ".local.lock", "local.cancelled"
 
 
 class Local:
@@ -46,11 +47,14 @@ class Local:
             )
         finally:
             os.close(lock)
-        (run.path / PID).write_text(f"{process.pid} {supervise.start_time(process.pid)} {platform.node()}\n")
+        while not (told := (run.path / supervise.PID).is_file()) and process.poll() is None:
+            time.sleep(0.01)
+        if not told:
+            raise MachineError(f"{run.path / supervise.PID} cannot be written", hint="nothing was started")
         return str(run.path)
 
     def poll(self, runs: Sequence[RunDir]) -> dict[RunDir, Job]:
-        return {run: _job(run.path) for run in runs if run.job_id or (run.path / PID).exists()}
+        return {run: _job(run) for run in runs if run.job_id or (run.path / supervise.PID).exists()}
 
     def cancel(self, job: str) -> None:
         path = Path(job)
@@ -86,7 +90,8 @@ def seconds(limit: str) -> int:
     return ((int(days or 0) * 24 + hours) * 60 + minutes) * 60 + rest
 
 
-def _job(path: Path) -> Job:
+def _job(run: RunDir) -> Job:
+    path = run.path
     pid, host = _supervisor(path)
     code, state = _exit(path)  # after the supervisor: it may end between the two looks
     if state is not None:
@@ -102,7 +107,7 @@ def _job(path: Path) -> Job:
         return Job(str(path), Phase.RUNNING, "RUNNING") if started else Job(str(path), Phase.PENDING, "PENDING")
     if (path / CANCELLED).exists():
         return Job(str(path), Phase.ENDED, "CANCELLED")
-    if started:
+    if started and run.owner == os.geteuid() and (path / supervise.PID).is_file():
         supervise.end(str(path))  # nobody holds it to its limit, and the next run may start
     return Job(str(path), Phase.GONE, "UNKNOWN")
 
@@ -110,18 +115,18 @@ def _job(path: Path) -> Job:
 def _exit(path: Path) -> tuple[int | None, str | None]:
     """The exit code and the final state, once the supervisor has written them."""
     try:
-        code, *state = (path / supervise.EXIT).read_text().split()
+        code, *state = (read_text(path / supervise.EXIT) or "").split()
         return int(code), state[0] if state else "FAILED" if int(code) else "COMPLETED"
-    except (OSError, ValueError):
+    except ValueError:
         return None, None
 
 
 def _supervisor(path: Path) -> tuple[int | None, str | None]:
     """The supervisor's pid while it lives; or the other host that it was started on."""
     try:
-        pid, start, *host = (path / PID).read_text().split()
+        pid, start, *host = (read_text(path / supervise.PID) or "").split()
         if host and host[0] != platform.node():
             return None, host[0]
         return (int(pid) if str(supervise.start_time(int(pid))) == start else None), None
-    except (OSError, ValueError):
+    except ValueError:
         return None, None

@@ -21,6 +21,8 @@ def check(spec: RunSpec, root: Path) -> None:
     slurm = spec.cluster.scheduler == "slurm"
     runtime = spec.cluster.container.runtime
     for path, variable in paths:
+        if slurm and not path.isprintable():  # its lists are read line by line, as UTF-8
+            raise UserError(f"a list of Slurm's jobs cannot hold {path!r}", hint=f"set {variable} to another place")
         # Slurm reads both in the path of a log: % as a pattern, \ as its escape.
         if bad := sorted(set(path) & set("%\\")) if slurm else []:
             raise UserError(f"Slurm would misread {bad[0]!r} in {path}", hint=f"set {variable} to another place")

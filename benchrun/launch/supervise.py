@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 MARK = "BENCHRUN_RUN_DIR"
 """Variable that names the run directory in every process of a run; templates/job-local.sh.j2 sets it too."""
-STARTED, EXIT = "local.started", "local.exit"
+PID, STARTED, EXIT = "local.pid", "local.started", "local.exit"
 _ROUNDS = ((signal.SIGTERM, 10, False), (signal.SIGKILL, 5, True), (signal.SIGKILL, 10, False))
 """How a run is ended: signal, seconds until the next round, whether the job's shell is spared."""
 
@@ -34,6 +34,8 @@ class Process(NamedTuple):
 def main(lock: int, limit_s: int) -> None:
     """Run ``job.sh`` of this directory when the lock is free, and write its exit code and state into EXIT."""
     run = Path.cwd()
+    # First of all, and not by the launcher, which may be killed: a job that nobody can find is never started.
+    _write(PID, f"{os.getpid()} {start_time(os.getpid())} {os.uname().nodename}\n")
     fcntl.flock(lock, fcntl.LOCK_EX)
     end(f"{run.parent}/")  # of a job whose supervisor was killed
     Path(STARTED).touch()
@@ -47,9 +49,14 @@ def main(lock: int, limit_s: int) -> None:
     end(str(run))
     code = job.wait()
     code = code if code >= 0 else 128 - code
-    temporary = Path(f"{EXIT}.tmp")
-    temporary.write_text(f"{code} {state or ('FAILED' if code else 'COMPLETED')}\n")
-    temporary.replace(EXIT)
+    _write(EXIT, f"{code} {state or ('FAILED' if code else 'COMPLETED')}\n")
+
+
+def _write(name: str, text: str) -> None:
+    """Write a file of this directory whole or not at all."""
+    temporary = Path(f"{name}.tmp")
+    temporary.write_text(text)
+    temporary.replace(name)
 
 
 def _wait(job: subprocess.Popen[bytes], limit_s: int) -> str | None:

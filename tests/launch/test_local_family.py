@@ -5,14 +5,20 @@ from __future__ import annotations
 import os
 import re
 import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
-from test_local import sleeping, start, until, wait
+from test_local import sleeping, start, tiny, until, wait
 
 from benchrun.errors import MachineError
 from benchrun.launch.endings import Ending
 from benchrun.launch.launcher import cancel, observe
+from benchrun.launch.local import Local
+from benchrun.launch.rundir import create, find_runs
+from benchrun.launch.scheduler import Phase
+from benchrun.render import render
 
 RANKS = 2
 # Like torchrun: each rank has a session of its own.
@@ -95,6 +101,21 @@ def test_status_ends_what_a_killed_supervisor_left(tmp_path):
     assert left(run) == []
 
 
+@pytest.mark.parametrize("whose", ["another user's", "of no supervisor that it knows"])
+def test_status_ends_nothing_that_it_cannot_be_sure_of(tmp_path, monkeypatch, whose):
+    run = ranks(tmp_path, "75.7")
+    if whose == "another user's":
+        os.kill(supervisor(run), signal.SIGKILL)
+        monkeypatch.setattr(os, "geteuid", lambda: run.owner + 1)
+    else:
+        (run.path / "local.pid").unlink()
+    until(lambda: observe([run])[0].job.phase is Phase.GONE)
+    assert left(run)
+    monkeypatch.undo()
+    Local().cancel(str(run.path))
+    assert left(run) == []
+
+
 def test_cancel_ends_what_a_killed_supervisor_left(tmp_path):
     run = ranks(tmp_path, "76.5")
     os.kill(supervisor(run), signal.SIGKILL)
@@ -135,3 +156,51 @@ def test_a_lock_that_is_a_link_leads_nowhere(tmp_path):
     with pytest.raises(MachineError):
         start(tmp_path / "runs", "echo ran")
     assert precious.read_text() == "not to be lost"
+
+
+class Killed(BaseException):
+    """The launcher is gone at this very place."""
+
+
+def test_a_job_whose_launcher_was_killed_as_it_began_is_known(tmp_path, monkeypatch):
+    real = subprocess.Popen
+
+    def popen(*args, **kwargs):
+        real(*args, **kwargs)
+        raise Killed
+
+    with monkeypatch.context() as patch, pytest.raises(Killed):
+        patch.setattr("benchrun.launch.local.subprocess.Popen", popen)
+        start(tmp_path / "runs", "sleep 79.5")
+    (run,) = find_runs(tmp_path / "runs")
+    until(lambda: sleeping("79.5"), 40)
+    assert observe([run])[0].job.phase is Phase.RUNNING
+    assert cancel(run)
+    assert wait(run).ending is Ending.CANCELLED
+    assert left(run) == []
+
+
+def test_a_job_that_cannot_be_known_is_never_started(tmp_path):
+    spec = tiny()
+    run = create(tmp_path / "runs", spec, render(spec))
+    (run.path / "local.pid").mkdir()
+    with pytest.raises(MachineError):
+        Local().submit(run)
+    assert left(run) == []
+    assert not (run.path / "local.started").exists()
+
+
+def endless(path):
+    path.symlink_to("/dev/zero")
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, endless, Path.mkdir])
+@pytest.mark.parametrize("name", ["local.exit", "local.pid"])
+def test_something_else_in_place_of_a_file_is_not_waited_for(tmp_path, name, make):
+    run = start(tmp_path, "exit 3")
+    wait(run)
+    for each in (name, "ending.json"):
+        (run.path / each).unlink()
+    make(run.path / name)
+    status = [sys.executable, "-m", "benchrun", "status", str(run.path)]
+    assert subprocess.run(status, timeout=60, check=False).returncode == 0

@@ -212,6 +212,24 @@ def test_a_vanished_run_hides_no_other(slurm, make, capsys, monkeypatch):
     assert (code, json.loads(out)[-1]["state"]) == (0, "running")
 
 
+def test_a_name_that_is_no_run_hides_no_other(slurm, make, capsys):
+    run = make("8")
+    slurm.queue(run, "8")
+    for wrong, right in (("no-such-run", 2), ("x" * 5000, 3)):
+        code, out, _ = benchrun(capsys, "status", "--json", wrong, run.run_id)
+        assert (code, [row["state"] for row in json.loads(out)]) == (right, ["running"])
+        assert benchrun(capsys, "cancel", wrong, run.run_id)[0] == right
+        assert run.last_event("cancel_asked")
+        (run.path / "events.jsonl").write_text("")
+
+
+def test_what_a_terminal_would_obey_is_not_printed(slurm, make, capsys):
+    slurm.queue(make("8"), "8", state="PENDING", why="\033[2J\a")
+    code, out, _ = benchrun(capsys, "status")
+    assert code == 0
+    assert out.strip().isprintable()
+
+
 def test_names_that_are_no_text_are_printed(slurm, make, capsys):
     run = make()
     run.path.rename(os.fsdecode(os.fsencode(run.path) + b"-\xff"))

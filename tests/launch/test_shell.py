@@ -30,7 +30,16 @@ def test_a_secret_that_is_not_set(tmp_path, monkeypatch, value):
 @pytest.mark.parametrize(
     ("runtime", "name"),
     [
-        *(("none", "a%jb"), ("none", "a\\b"), ("pyxis", "a:b"), ("pyxis", "a,b"), ("apptainer", "a:b")),
+        *(
+            ("none", "a%jb"),
+            ("none", "a\\b"),
+            ("none", "a\nb"),
+            ("none", "a\u2028b"),
+            ("none", "a\udcffb"),
+            ("pyxis", "a:b"),
+            ("pyxis", "a,b"),
+            ("apptainer", "a:b"),
+        ),
         *(("singularity", "a,b"), ("charliecloud", "a:b"), ("podman", "a,b"), ("docker", 'a"b')),
     ],
 )
