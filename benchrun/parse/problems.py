@@ -128,6 +128,11 @@ _SIGNS: tuple[tuple[bytes, str], ...] = (
     (b"(core dumped)", "rank_crash"),
     (b"Killed by signal", "rank_crash"),
     (b") received by PID ", "rank_crash"),
+    (b" Killed   ", "rank_crash"),  # a shell's word of its command
+    (b" Terminated   ", "rank_crash"),
+    (b" death signal, shutting down", "rank_crash"),
+    (b"SignalException: Process ", "rank_crash"),
+    (b"srun: Job step aborted", "rank_crash"),
     (b"MPI_ABORT was invoked", "rank_crash"),
     (b"MPI_Abort(MPI_COMM_WORLD", "rank_crash"),
 )
@@ -149,6 +154,7 @@ _ONLY_BESIDE = {
     **dict.fromkeys(
         ("ncclSystemError", "ncclInternalError", "ncclRemoteError", "ncclUnhandledCudaError"), _NOT_IN_DEBUG_LINES
     ),
+    **dict.fromkeys((" Killed   ", " Terminated   "), re.compile(r": line \d+:\s+\d+ (Killed|Terminated) ")),
     "mount source": re.compile(r"doesn't exist|does not exist|no such file", re.IGNORECASE),
     "error mounting": re.compile(r'error mounting "'),
     "memory limit": re.compile(
