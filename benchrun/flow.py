@@ -29,7 +29,7 @@ from benchrun.metrics.measure import Metrics, measure
 from benchrun.metrics.summary import Summary
 from benchrun.metrics.telemetry import Sampled, sampled
 from benchrun.model import ModelShape
-from benchrun.parse import Log, Step, Tail, ended_at, parse_log
+from benchrun.parse import DIALECTS, Log, Step, Tail, ended_at, parse_log
 from benchrun.recipe import catalogue
 from benchrun.recipe.proxy import dimensions, reductions
 from benchrun.recipe.resolve import resolve
@@ -240,7 +240,11 @@ def judge_log(
     if batch is None or num_gpus is None or gpu is None or precision is None:
         options = {"--gbs": batch, "--num-gpus": num_gpus, "--gpu": gpu, "--precision": precision}
         missing = " and ".join(option for option, value in options.items() if value is None)
-        hint = None if len(log.steps) else "it holds no step of any known framework either"
+        hint = (
+            None
+            if len(log.steps)
+            else f"it holds no step of {log.framework if log.framework in DIALECTS else 'any known framework'}"
+        )
         raise UserError(
             f"the log does not say under which conditions it was made: add {missing}", where=log.file, hint=hint
         )
@@ -284,6 +288,11 @@ def _model_of(log: Log, recipe: str, model: ModelShape) -> ModelShape:
         logged, expected = getattr(log.facts, name), getattr(model, name)
         if logged is not None and logged != expected:
             raise UserError(f"the log's model has {name} {logged}, {recipe} has {expected}", where=log.file)
+    if log.facts.gated is not None and log.facts.gated != model.gated:
+        words = ("no gate in its MLP", "a gated MLP")
+        raise UserError(
+            f"the log's model has {words[log.facts.gated]}, {recipe} has {model.activation}", where=log.file
+        )
     if model.moe is None and (log.facts.num_experts or 1) > 1:
         raise UserError(f"the log's model has {log.facts.num_experts} experts, {recipe} has none", where=log.file)
     return as_logged(model, log.facts)
@@ -294,7 +303,8 @@ def result_of(run: RunDir) -> RunResult:
     verdict = _document(run, "verdict.json", Verdict)
     warmup = verdict.warmup if verdict else None
     metrics = measured(run, parse_log(*run.logs), warmup)[0] if run.logs else None
-    return RunResult(run.run_id, run.spec, metrics, verdict)
+    end = recorded(run.read_json(ENDING))
+    return RunResult(run.run_id, run.spec, metrics, verdict, end.ending.value if end else None)
 
 
 def verdict_of(

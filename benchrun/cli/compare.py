@@ -63,7 +63,8 @@ def print_verdicts(
 
     for run in runs:
         if not run.writable:
-            say(f"warning: {run.path} is not your own run in the runs folder: the verdict is printed, not written")
+            why = " (not one of your runs)" if run.read_only else ""
+            say(f"warning: {run.path} cannot be written{why}: the verdict is only printed")
     results, errors = [], []
     groups = flow.repeats(runs)
     for group in groups:
@@ -124,6 +125,8 @@ def _judge_logs(
         conditions = dataclasses.replace(conditions, model=proxy)
     logs, results, names, errors = runs_in(files, framework), [], [], []
     for log in logs:
+        if None not in (num_layers, log.facts.num_layers) and num_layers != log.facts.num_layers:
+            say(f"--num-layers {num_layers} is not used: {_which(log, logs)} says {log.facts.num_layers}")
         stated = logged(log, Known())
         for name, value in given.items():
             found = getattr(stated, "global_batch_size" if name == "gbs" else name)

@@ -46,7 +46,7 @@ def command(runs: tuple[str, ...], form: str, keep: Path | None, as_json: bool) 
         click.echo(frame(results).to_csv(index=False), nl=False)
     elif runs and len(chosen) == 1:
         one = results[0]
-        click.echo(markdown.run_page(one.run_id, one.spec, one.metrics, one.verdict), nl=False)
+        click.echo(markdown.run_page(one), nl=False)
     else:
         click.echo(table_markdown(frame(results)), nl=False)
         for line in fsdp_over_3d(results, load_references()):

@@ -41,7 +41,7 @@ def command(runs: tuple[str, ...], last: int, as_json: bool) -> int:
         print_json(rows)
         return code
     if not rows:
-        click.echo(f"no runs in {paths.runs_dir()}", err=True)
+        click.echo(f"no runs in {paths.runs_dir().absolute()}; BENCHRUN_RESULTS names another folder", err=True)
     for row in rows:
         steps = f"step {row['last_step']} of {row['planned_steps']}" if row["last_step"] else ""
         note = "; ".join(dict.fromkeys(filter(None, [*row["evidence"], row["note"]])))

@@ -13,7 +13,15 @@ if TYPE_CHECKING:
     from benchrun.metrics.measure import Metrics
 
 Code = Literal[
-    "proxy", "own_measurement", "twin_model", "skipped_updates", "drifting", "throttled", "loss_rose", "only_average"
+    "proxy",
+    "own_measurement",
+    "twin_model",
+    "skipped_updates",
+    "few_steps",
+    "drifting",
+    "throttled",
+    "loss_rose",
+    "only_average",
 ]
 
 
@@ -41,9 +49,14 @@ def _of_conditions(ours: Conditions, checks: Sequence[Check]) -> Iterator[Label]
 
 
 def _of_runs(metrics: Sequence[Metrics]) -> Iterator[Label]:
+    from benchrun.metrics.statistics import MIN_INTERVAL_ROWS  # numpy, which a listing does without
+
     if skipping := _worst(metrics, lambda run: run.skipped_updates):
         text = f"{skipping.skipped_updates} of {skipping.steps_timed} steps without an update"
         yield Label(code="skipped_updates", text=text)
+    timed = [run.window.rows for run in metrics if run.window and not run.only_average]
+    if timed and min(timed) < MIN_INTERVAL_ROWS:
+        yield Label(code="few_steps", text=f"{min(timed)} row{'s' if min(timed) > 1 else ''} timed")
     drifts = [run.steadiness.drift_pct for run in metrics if run.drifted and run.steadiness]
     if drifts:
         yield Label(code="drifting", text=f"the step time drifts by {max(drifts, key=abs):+.1f} %")

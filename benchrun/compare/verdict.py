@@ -135,10 +135,10 @@ def _speed_reason(check: Check, runs: int) -> str:
         if check.high is None:
             return f"{says}, or better: only the mean over the whole run is known, with start-up in it"
         if check.low == check.high:
-            return f"{says}, but a single step was timed: run it with more"
+            return f"{says}, but a single step was timed: run more steps"
         if runs > 1:  # more of them would lie as far apart
             return f"{says}, but the {runs} runs lie on both sides of the edge of what passes: why do they differ?"
-        return f"{says}, but the spread reaches over the edge of what passes: run it with --repeats 3"
+        return f"{says}, but the steps vary too much to tell: launch it with --repeats 3, or take more steps"
     limit = f"up to {100 * (1 - check.band[0]):.0f} % slower or {100 * (check.band[1] - 1):.0f} % faster passes"
     return f"{says} ({limit})"
 

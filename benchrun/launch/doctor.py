@@ -34,7 +34,7 @@ class Finding:
 
 def examine() -> list[Finding]:
     """Everything a run may need, in the order in which it needs it."""
-    found = [_slurm(), _accounting()]
+    found = [_slurm(), _accounting(), _tracking()]
     found += [Finding(f"runtime {name}", _runtime(name)) for name in RUNTIMES]
     found += [_gpus(), *(_library(name) for name in ("torch", "megatron-core", "transformer-engine"))]
     return [*found, _disk(), _results()]
@@ -56,6 +56,15 @@ def _accounting() -> Finding:
     )
     hint = "" if row is not None else "endings then rest on the job's own done.json"
     return Finding("Slurm accounting", "answers" if row is not None else None, hint)
+
+
+def _tracking() -> Finding:
+    """How Slurm finds the processes of a job: only cgroups hold those that detach themselves."""
+    lines = (_output("scontrol", "show", "config") or "").splitlines()
+    values = [line.partition("=")[2].strip() for line in lines if line.startswith("ProctrackType")]
+    found = values[0] if values else None
+    hint = "" if found in (None, "proctrack/cgroup") else "daemons that a rank starts may outlive their job"
+    return Finding("Slurm process tracking", found, hint)
 
 
 def _runtime(name: str) -> str | None:

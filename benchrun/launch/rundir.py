@@ -245,7 +245,10 @@ def open_run(root: Path, name: str) -> RunDir:
     if len(close) == 1:
         return _opened(root, root / close[0])
     listing = (close or difflib.get_close_matches(name, ids, n=3, cutoff=0.3) or ids)[-5:]
-    raise UserError(f"no run is called '{name}' in {root}", hint=", ".join(listing) if listing else "there are no runs")
+    raise UserError(
+        f"no run is called '{name}' in {root}",
+        hint=f"runs here: {', '.join(listing)}" if listing else "there are no runs",
+    )
 
 
 def _opened(root: Path, path: Path) -> RunDir:

@@ -44,7 +44,7 @@ def known(log: Log, given: Known) -> Known:
         "gpu": _gpu(facts.device) if facts.device else None,
         "precision": facts.precision,
         "task": facts.task if facts.task in get_args(Task) else None,
-        "model": _model(shape(facts), given),
+        "model": _model(shape(facts, given.model), given),
         "fixed_length": False if facts.variable_length else None,
     }
     return replace(given, **{key: value for key, value in said.items() if value is not None})  # type: ignore[arg-type]
@@ -86,10 +86,15 @@ def as_logged(model: ModelShape, facts: Facts) -> ModelShape:
     return model.model_copy(update={name: value for name, value in said.items() if value})
 
 
-def shape(facts: Facts) -> ModelShape | None:
-    """The model, if the log states all that counts for its FLOPs, and nothing that is not counted here."""
+def shape(facts: Facts, given: ModelShape | None = None) -> ModelShape | None:
+    """The model, if the log states all that counts for its FLOPs, and nothing that is not counted here.
+
+    Where the log has no line about gates, ``given`` decides, and without it the program's default.
+    """
     layers, hidden, heads = facts.num_layers, facts.hidden_size, facts.num_attention_heads
-    if facts.exotic or not (layers and hidden and heads and facts.vocab_size and facts.gated is not None):
+    gates = (facts.gated, given.gated if given else None, facts.gated_default)
+    gated = next((value for value in gates if value is not None), None)
+    if facts.exotic or not (layers and hidden and heads and facts.vocab_size and gated is not None):
         return None
     moe = None
     inner = facts.ffn_hidden_size
@@ -111,6 +116,6 @@ def shape(facts: Facts) -> ModelShape | None:
         kv_channels=facts.kv_channels or max(hidden // heads, 1),
         vocab_size=facts.vocab_size,
         max_position_embeddings=facts.seq_length or 1,
-        activation="swiglu" if facts.gated else "gelu",
+        activation="swiglu" if gated else "gelu",
         moe=moe,
     )

@@ -163,5 +163,5 @@ def _read_arguments(text: str, facts: Facts) -> None:
             facts.precision = name  # fp8 comes after bf16 in the dump, and is used with it
         elif name in _EXOTIC and value not in _OFF:
             facts.exotic = name
-    if facts.num_layers and facts.gated is None:
-        facts.gated = False  # gates are said later in the dump, and in old versions not at all
+    if facts.num_layers:
+        facts.gated_default = False

@@ -87,6 +87,8 @@ class Facts:
     kv_channels: int | None = None
     vocab_size: int | None = None
     gated: bool | None = None
+    gated_default: bool | None = None
+    """What the program does where its log has no line about gates."""
     grouped: bool | None = None
     """False where ``num_query_groups`` is printed and not used."""
     exotic: str | None = None

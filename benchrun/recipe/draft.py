@@ -16,6 +16,7 @@ from benchrun.model import Frozen, ModelShape
 from benchrun.recipe.catalogue import Point, RecipeFile
 from benchrun.recipe.checked import checked, closest, fields
 from benchrun.recipe.cluster import Cluster, EnvName, Framework, Line
+from benchrun.recipe.environment import WHY
 from benchrun.recipe.images import IN_IMAGES, foreign, site_image
 from benchrun.recipe.spec import Data, Layout, Training
 from benchrun.recipe.yamlfile import Document, Loc, parse, scalar
@@ -153,6 +154,11 @@ def remove(data: dict[str, Any], loc: Loc, place: str) -> None:
             dotted = ".".join(str(part) for part in loc[: end + 1])
             raise UserError(f"unknown key '{dotted}'", hint=closest(str(key), legal), where=place)
     inner = _value(data, loc[:-1])
+    if loc[-2:-1] == ("env",) and loc[-1] in WHY and str(loc[-1]) not in (inner or {}):
+        hint = "benchrun sets it for a framework: it can be given another value, but not removed"
+        raise UserError(
+            f"no variable {loc[-1]} in {'.'.join(map(str, loc[:-1]))}: null removes nothing", hint=hint, where=place
+        )
     if isinstance(inner, dict):
         inner.pop(str(loc[-1]), None)
 

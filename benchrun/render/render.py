@@ -56,7 +56,7 @@ def _text(template: str, spec: RunSpec) -> str:
         "inside_env": inside_env(spec),
         "nemo_release": nemo_release(spec.image),
         "source": source(spec.cluster, spec.framework),
-        "why": WHY,
+        "why": {name: reason for name, reason in WHY.items() if name not in spec.cluster.env},
         "version": __version__,
     }
     language = template.removesuffix(".j2").rpartition(".")[2]

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from benchrun.compare.verdict import Verdict
-from benchrun.metrics.measure import Metrics
 from benchrun.recipe.spec import RunSpec
+from benchrun.report.runs import RunResult
 from benchrun.report.terminal import check_line, metrics_rows, reference_line
 
 
-def run_page(run_id: str, spec: RunSpec, metrics: Metrics | None, verdict: Verdict | None) -> str:
-    """Verdict, reason, numbers, conditions."""
-    lines = [f"# {run_id}", ""]
-    if verdict is not None:
+def run_page(result: RunResult) -> str:
+    """Verdict or ending, reason, numbers, conditions. A run that measured nothing has problems in place of numbers."""
+    verdict, metrics = result.verdict, result.numbers
+    lines = [f"# {result.run_id}", ""]
+    if verdict is None:
+        lines += [f"**{result.judgement}**: benchrun status {result.run_id} says how it ended", ""]
+    else:
         limits = "".join(f" ({label.text})" for label in verdict.labels)
         lines += [f"**{verdict.verdict}**{limits}: {verdict.reason}", ""]
         lines += [f"- {check_line(check)}" for check in verdict.checks]
@@ -22,19 +24,26 @@ def run_page(run_id: str, spec: RunSpec, metrics: Metrics | None, verdict: Verdi
         lines.append("")
     if metrics is not None:
         lines += ["| measured | |", "|---|---|", *_rows(metrics_rows(metrics)), ""]
-    lines += ["| conditions | |", "|---|---|", *_rows(_conditions(spec))]
+    elif result.metrics is not None:
+        lines += [f"- {problem.kind}: {problem.detail}" for problem in result.metrics.problems]
+        lines.append("")
+    lines += ["| conditions | |", "|---|---|", *_rows(_conditions(result.spec))]
     return "\n".join(lines) + "\n"
 
 
 def _conditions(spec: RunSpec) -> list[tuple[str, str]]:
     layout = spec.layout
+    nodes = f"{spec.num_nodes} node{'s' if spec.num_nodes > 1 else ''}"
     return [
         (
             "workload",
             f"{spec.recipe}, {spec.task}" + (f", proxy: {', '.join(spec.reduced)}" if spec.proxy else ""),
         ),
         ("framework", f"{spec.framework}, image {spec.container_image or 'none'}"),
-        ("hardware", f"{spec.num_gpus} x {spec.gpu} on {spec.num_nodes} nodes (cluster {spec.cluster.name})"),
+        (
+            "hardware",
+            f"{spec.num_gpus} x {spec.gpu} on {nodes} (cluster {spec.cluster.name})",
+        ),
         ("precision", spec.precision),
         ("batch", f"global {spec.gbs}, micro {spec.mbs}, sequence {spec.seq_length}"),
         ("layout", f"tp {layout.tp}, pp {layout.pp}, cp {layout.cp}, vp {layout.vp}, ep {layout.ep}, dp {spec.dp}"),

@@ -24,11 +24,24 @@ class RunResult:
     spec: RunSpec
     metrics: Metrics | None
     verdict: Verdict | None
+    ending: str | None = None
+    """How it ended, where that is recorded."""
 
     @property
     def numbers(self) -> Metrics | None:
-        """The metrics; None of a run that was judged invalid, whose speed is no measurement."""
-        return None if self.verdict and self.verdict.verdict == "invalid_run" else self.metrics
+        """The metrics; None of a run that is invalid, broken or not at its end, whose speed is no measurement."""
+        metrics = self.metrics
+        if metrics is None or (self.verdict and self.verdict.verdict == "invalid_run"):
+            return None
+        broken = self.ending not in (None, "completed") or metrics.complete is False or metrics.fatal is not None
+        return None if broken else metrics
+
+    @property
+    def judgement(self) -> str:
+        """The verdict, else how the run ended, else that it was not judged."""
+        if self.verdict:
+            return self.verdict.verdict
+        return self.ending if self.ending not in (None, "completed") else "not judged"
 
 
 def frame(results: Sequence[RunResult]) -> pandas.DataFrame:
@@ -88,14 +101,14 @@ def _row(result: RunResult) -> dict[str, Any]:
         "tflops_per_gpu_causal": _number(metrics.tflops_per_gpu.causal if metrics and metrics.tflops_per_gpu else None),
         "mfu_causal_pct": _number(100 * mfu.causal if mfu else None),
         "tokens_per_joule": _number(metrics.telemetry.tokens_per_joule if metrics and metrics.telemetry else None),
-        "verdict": result.verdict.verdict if result.verdict else "not judged",
-        "limits": " ".join(label.code for label in result.verdict.labels) if result.verdict else "",
+        "verdict": result.judgement,
+        "limits": ", ".join(label.code for label in result.verdict.labels) if result.verdict else "",
     }
 
 
 def _distinct(words: Iterable[str]) -> str:
-    """Each of the words that the rows hold, once."""
-    return " ".join(dict.fromkeys(" ".join(words).split(" "))).strip()
+    """Each of the texts that the rows hold, once."""
+    return ", ".join(dict.fromkeys(word for word in words if word))
 
 
 def _number(value: float | None) -> float:

@@ -201,7 +201,9 @@ def _steps_rows(summary: Summary) -> list[tuple[str, str]]:
     if not summary.num_steps:
         return [("steps", "none")]
     planned = f" of {summary.planned_steps} planned" if summary.planned_steps else ""
-    state = "complete" if summary.complete else "NOT complete" if summary.planned_steps else "nobody says how many"
+    state = (
+        "complete" if summary.complete else "NOT complete" if summary.planned_steps else "the log states no planned end"
+    )
     rows = [("steps", f"{summary.num_steps} rows, {summary.first_step} to {summary.last_step}{planned}: {state}")]
     if summary.segments > 1:
         rows.append(("restarts", str(summary.segments - 1)))

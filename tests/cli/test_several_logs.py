@@ -174,7 +174,10 @@ def test_a_run_of_few_steps_that_drifts_over_an_edge_is_inconclusive(tmp_path):
     rows = [megatron(n, time).replace("/      50", "/       8") + "\n" for n, time in enumerate(times, 1)]
     (tmp_path / "x.log").write_text("".join(rows))
     judged = document("compare", tmp_path / "x.log", *CONDITIONS, "--json", code=4)
-    assert (judged["verdict"], [label["code"] for label in judged["labels"]]) == ("inconclusive", ["drifting"])
+    assert (judged["verdict"], [label["code"] for label in judged["labels"]]) == (
+        "inconclusive",
+        ["few_steps", "drifting"],
+    )
     summary = document("parse", tmp_path / "x.log", "--json")
     assert summary["step_time_interval_s"] == {"low": 12.8, "high": 14.7, "level": 0.875, "effective_rows": 4.0}
 

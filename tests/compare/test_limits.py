@@ -11,6 +11,7 @@ from click.testing import CliRunner
 from benchrun import flow
 from benchrun.cli.compare import command as compare
 from benchrun.compare.verdict import Verdict
+from benchrun.errors import UserError
 from benchrun.metrics.convention import explained
 from benchrun.metrics.flops import flops_per_token
 from benchrun.metrics.known import Known
@@ -140,3 +141,37 @@ def test_what_real_logs_of_megatron_print_is_explained_by_their_models(number, i
     printed, tokens = found.tflops_per_gpu_reported.median, found.tokens_per_s_per_gpu.median
     assert explained(printed, tokens, model, found.seq_length, "megatron-lm") == is_explained
     assert not explained(1.3 * printed, tokens, model, found.seq_length, "megatron-bridge")
+
+
+ARGUMENTS = {
+    **{"num_layers": 32, "hidden_size": 4096, "num_attention_heads": 32, "ffn_hidden_size": 14336},
+    **{"num_query_groups": 8, "group_query_attention": True, "seq_length": 8192, "padded_vocab_size": 128256},
+}
+
+
+def dump(**arguments):
+    """An argument dump of Megatron-LM."""
+    return [f"  {name} {'.' * (48 - len(name))} {value}\n" for name, value in {**ARGUMENTS, **arguments}.items()]
+
+
+def test_gates_that_a_log_does_not_state_are_those_of_the_recipe(tmp_path):
+    rows = [line(n) for n in range(1, STEPS + 1)]
+    (tmp_path / "x.log").write_text("".join([*dump(), *rows]))
+    model = recipe_file(RECIPE).recipe.model
+    summary = summarise(parse_log(tmp_path / "x.log"), given=Known(**POINT, model=model))
+    full = flops_per_token(model, 8192).full * 128 * 8192 / 8 / TIME_S / 1e12
+    assert summary.tflops_per_gpu.full == pytest.approx(full, rel=1e-6)
+
+
+def test_a_log_that_states_other_gates_is_of_another_model(tmp_path):
+    rows = [line(n) for n in range(1, STEPS + 1)]
+    with pytest.raises(UserError) as error:
+        judged(tmp_path, [*dump(swiglu=False), *rows])
+    assert error.value.exit_code == 2
+    assert judged(tmp_path, [*dump(swiglu=True), *rows]).verdict == "pass"
+
+
+def test_a_few_timed_rows_are_named(tmp_path):
+    rows = [line(n).replace(f"/{STEPS:8d}", f"/{8:8d}") for n in range(1, 9)]
+    found = judged(tmp_path, rows)
+    assert (found.verdict, codes(found)) == ("pass", ["few_steps"])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 
 from benchrun.compare import conditions, judge
@@ -9,6 +11,7 @@ from benchrun.metrics.measure import measure
 from benchrun.parse import Log, Rows, Step
 from benchrun.recipe.resolve import resolve
 from benchrun.recipe.select import Request
+from benchrun.report.markdown import run_page
 from benchrun.report.runs import RunResult, frame
 
 SPEC = resolve(Request("llama3.1-8b", "H100", "fp8", 64))
@@ -41,3 +44,13 @@ def test_an_invalid_run_is_counted_and_its_speed_is_not():
 def test_the_same_point_on_two_clusters_is_two_rows():
     other = SPEC.model_copy(update={"cluster": SPEC.cluster.model_copy(update={"name": "other"})})
     assert list(frame([result(10.0), result(12.0, spec=other)]).step_time_s) == [10.0, 12.0]
+
+
+@pytest.mark.parametrize("ending", ["failed", "out_of_memory_host", "cancelled"])
+def test_a_run_that_broke_and_was_not_judged_is_counted_and_its_speed_is_not(ending):
+    broken = dataclasses.replace(result(9.0), verdict=None, ending=ending)
+    table = frame([result(10.0), broken])
+    assert (table.runs[0], table.step_time_s[0]) == (2, 10.0)
+    assert ending in table.verdict[0]
+    assert "step time" not in run_page(broken)
+    assert ending in run_page(broken)

@@ -161,3 +161,10 @@ def test_a_hint_fits_its_cause():
 def test_a_hint_on_scaling_stands_only_where_the_layout_is_at_fault():
     assert "took over the layout of" in refused("layout.tp=3", num_gpus=24).hint
     assert "took over" not in refused("seq_length=262144", num_gpus=24).hint
+
+
+@pytest.mark.parametrize("section", ["env", "cluster.env"])
+def test_what_benchrun_sets_itself_is_not_removed_without_a_word(point, section):
+    with pytest.raises(UserError) as error:
+        point(f"{section}.NCCL_NVLS_ENABLE=null")
+    assert error.value.exit_code == 2
