@@ -17,9 +17,9 @@ def command(runs: tuple[str, ...]) -> int:
     found, code = each_named(runs)
     for run in found:
         try:
-            said = "asked to stop" if cancel(run) else "no job of it is left"
+            outcome = "asked to stop" if cancel(run) else "no job of it is left"
         except (BenchrunError, OSError) as error:  # one that cannot be stopped keeps no other alive
-            said = f"error: {error}"
+            outcome = f"error: {error}"
             code = worst((code, getattr(error, "exit_code", MachineError.exit_code)))
-        say(f"{run.run_id}: {said}")
+        say(f"{run.run_id}: {outcome}")
     return code

@@ -47,9 +47,9 @@ class Local:
             )
         finally:
             os.close(lock)
-        while not (told := (run.path / supervise.PID).is_file()) and process.poll() is None:
+        while not (recorded := (run.path / supervise.PID).is_file()) and process.poll() is None:
             time.sleep(0.01)
-        if not told:
+        if not recorded:
             raise MachineError(f"{run.path / supervise.PID} cannot be written", hint="nothing was started")
         return str(run.path)
 

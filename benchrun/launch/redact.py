@@ -42,7 +42,7 @@ LIBRARIES = ("CUDA_", "FI_", "GLOO_", "NCCL_", "NVSHMEM_", "NVTE_", "OMPI_", "OM
 
 
 def public_spec(spec: RunSpec) -> RunSpec:
-    """``spec`` with its identity, and of its cluster only what says nothing about whose it is."""
+    """``spec`` with its identity, and of its cluster only the fields that do not identify the site."""
     own = {name: value for name, value in workload_env(spec).items() if not OF_THE_SITE.search(name)}
     replaced = {name: value for name, value in spec.replaced_env.items() if name in own}
     numbers = {n: value for n, value in spec.cluster.env.items() if n in CLUSTER_ENV and re.fullmatch(r"\d+", value)}

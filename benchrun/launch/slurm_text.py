@@ -41,7 +41,7 @@ _SYSTEM = frozenset(os.strerror(number) for number in errno.errorcode)
 
 @dataclass(frozen=True)
 class Row:
-    """One job in the queue or in accounting, and what tells whose it is."""
+    """One job in the queue or in accounting, with the owner and work directory that identify its run."""
 
     job: Job
     uid: int | None

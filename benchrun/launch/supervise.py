@@ -82,14 +82,14 @@ def end(mark: str) -> None:
     """
     known = processes(mark)
     for number, seconds, spares_shell in _ROUNDS:
-        told: set[Process] = set()
+        signalled: set[Process] = set()
         until = time.monotonic() + seconds
         while (known := _living(known | processes(mark))) and time.monotonic() < until:
-            for process in known - told:
+            for process in known - signalled:
                 if not (spares_shell and _is_shell(process.pid)):
                     with contextlib.suppress(OSError):
                         os.kill(process.pid, number)
-            told |= known
+            signalled |= known
             time.sleep(0.05)
 
 

@@ -72,7 +72,7 @@ PRINTS = {
     "maxtext": MODERN,
 }
 """How frameworks count any model; the forks of Megatron-LM that also count what is recomputed print its step lines.
-NeMo's callback knows a few models only, DeepSpeed and nanotron have formulas of their own: theirs is no evidence."""
+NeMo's callback knows a few models only, and DeepSpeed and nanotron use other formulas: they are left out here."""
 EXPLAINS = 0.02
 """Relative: so far from every formula, a printed TFLOPS is of another model."""
 
@@ -86,7 +86,7 @@ def explained(
     *,
     rounding: float = 0.0,
 ) -> bool:
-    """Whether a way in which ``framework`` counts pretraining makes so many TFLOPS of so many tokens/s.
+    """Whether a printed TFLOPS figure follows from the tokens/s by a formula that ``framework`` uses for pretraining.
 
     ``rounding`` is how far the printed digits may be off besides, as a fraction.
     """

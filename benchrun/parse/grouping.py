@@ -30,7 +30,7 @@ class Part:
     source: LogFile
     log: Log
     stated: Mapping[str, Facts] = field(default_factory=dict)
-    """Framework -> facts as its dialect reads them: a log without a step does not show whose it is."""
+    """Framework -> facts as its dialect reads them: a log without a step does not identify its framework."""
 
 
 @dataclass
