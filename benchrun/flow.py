@@ -82,7 +82,9 @@ def wait(run: RunDir, progress: Progress) -> Observation:
         observation = observe([run])[0]
         progress(observation, tail.read())
         # The last lines of a job that completed may still be on their way to this host: it is not incomplete yet.
-        if observation.over and (observation.settled or end_of(observation).ending is not Ending.INCOMPLETE):
+        completed = observation.job is not None and observation.job.state == "COMPLETED"
+        late = completed and not observation.settled and end_of(observation).ending is Ending.INCOMPLETE
+        if observation.over and not late:
             return observation
         done = run.done() is not None
         word = (observation.job.state if observation.job else observation.note, done)

@@ -34,7 +34,8 @@ class Label(Frozen):
 
 def labels(ours: Conditions, metrics: Sequence[Metrics], checks: Sequence[Check]) -> tuple[Label, ...]:
     """Every limit of a verdict on ``metrics`` that rests on ``checks``; of repeats the worst is named."""
-    return (*_of_conditions(ours, checks), *_of_runs(metrics))
+    timed = any(check.metric != "final_loss" for check in checks)
+    return (*_of_conditions(ours, checks), *_of_work(metrics), *(_of_times(metrics) if timed else ()))
 
 
 def _of_conditions(ours: Conditions, checks: Sequence[Check]) -> Iterator[Label]:
@@ -48,12 +49,19 @@ def _of_conditions(ours: Conditions, checks: Sequence[Check]) -> Iterator[Label]
         yield Label(code="twin_model", text=text)
 
 
-def _of_runs(metrics: Sequence[Metrics]) -> Iterator[Label]:
-    from benchrun.metrics.statistics import MIN_INTERVAL_ROWS  # numpy, which a listing does without
-
+def _of_work(metrics: Sequence[Metrics]) -> Iterator[Label]:
+    """What the steps computed."""
     if skipping := _worst(metrics, lambda run: run.skipped_updates):
         text = f"{skipping.skipped_updates} of {skipping.steps_timed} steps without an update"
         yield Label(code="skipped_updates", text=text)
+    if any(run.loss_rose for run in metrics):
+        yield Label(code="loss_rose", text="the loss rose")
+
+
+def _of_times(metrics: Sequence[Metrics]) -> Iterator[Label]:
+    """How long the steps took: of no matter where a loss alone is judged."""
+    from benchrun.metrics.statistics import MIN_INTERVAL_ROWS  # numpy, which a listing does without
+
     timed = [run.window.rows for run in metrics if run.window and not run.only_average]
     if timed and min(timed) < MIN_INTERVAL_ROWS:
         yield Label(code="few_steps", text=f"{min(timed)} row{'s' if min(timed) > 1 else ''} timed")
@@ -62,8 +70,6 @@ def _of_runs(metrics: Sequence[Metrics]) -> Iterator[Label]:
         yield Label(code="drifting", text=f"the step time drifts by {max(drifts, key=abs):+.1f} %")
     if any(run.telemetry and run.telemetry.fault for run in metrics):
         yield Label(code="throttled", text="throttled")
-    if any(run.loss_rose for run in metrics):
-        yield Label(code="loss_rose", text="the loss rose")
     if any(run.only_average for run in metrics):
         yield Label(code="only_average", text="only the mean is known")
 

@@ -147,9 +147,11 @@ def _ending(
         return Ending.HUNG
     if by_state in (Ending.TIMEOUT, Ending.CANCELLED) and quiet_s >= SILENT_S:
         return Ending.HUNG
-    if by_state is not None:
+    restarted = max(job.restarts, done.get("restarts", 0) if done else 0) > 0
+    # Of a job that was preempted and ran again, accounting may still list the first life alone.
+    if by_state is not None and not (by_state is Ending.PREEMPTED and restarted):
         return by_state
-    if max(job.restarts, done.get("restarts", 0) if done else 0) > 0:
+    if restarted:
         return Ending.REQUEUED
     if job.phase is Phase.GONE and done is None:
         return Ending.LOST

@@ -134,7 +134,7 @@ def _observation(run: RunDir, job: Job | None, lag_s: float) -> Observation:
         over = clock is not None and created is not None and clock - created > GRACE_S
         return Observation(run, None, over=over, note="the scheduler knows no job of this directory")
     _note_change(run, job)
-    settled = _unchanged_s(run, clock) >= lag_s
+    settled = not lag_s or _unchanged_s(run, clock) >= lag_s
     if job.phase is Phase.ENDED:
         _note_env(run)
         watched = progress_of(run)  # without Slurm's own last words

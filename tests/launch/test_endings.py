@@ -140,3 +140,11 @@ def test_every_combination_has_an_ending_and_evidence(state, phase, code, done, 
     if end.ending is Ending.COMPLETED:
         assert seen >= 50
         assert not (done or {}).get("exit_code")
+
+
+def test_a_job_that_was_preempted_and_ran_again_was_requeued():
+    """Accounting may still list its first life alone."""
+    job = Job("7", Phase.ENDED, "PREEMPTED", 0)
+    again = {"job_id": "7", "exit_code": 0, "signal": None, "restarts": 1}
+    assert classify(job, again, steps_seen=20, steps_planned=20).ending is Ending.REQUEUED
+    assert classify(job, {**again, "restarts": 0}).ending is Ending.PREEMPTED

@@ -99,7 +99,7 @@ def test_the_sites_own_lines_may_read_what_is_not_set(tmp_path):
 
 
 def test_the_time_limit_is_kept(tmp_path):
-    run = start(tmp_path, "echo started; sleep 60", "cluster.time_limit=00:00:01")
+    run = start(tmp_path, "echo started; sleep 60", "cluster.time_limit=00:00:03")
     assert wait(run).ending is Ending.TIMEOUT
     assert run.done()["signal"] == "TERM"
 

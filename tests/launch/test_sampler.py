@@ -90,7 +90,7 @@ def test_of_a_shared_node_the_jobs_own_gpus_are_sampled(job, tmp_path, monkeypat
 
 def test_a_sampler_that_fails_changes_nothing(job):
     run, end = job(
-        "until grep -q NVML telemetry/errors; do sleep 0.05; done", smi="echo Failed to initialize NVML >&2; exit 9"
+        "until grep -qs NVML telemetry/errors; do sleep 0.05; done", smi="echo Failed to initialize NVML >&2; exit 9"
     )
     assert (end.ending, end.exit_code) == (Ending.INCOMPLETE, 0)
     assert (run.path / "stderr.log").read_text() == ""
