@@ -232,7 +232,8 @@ def impossible(spec: RunSpec) -> str | None:
     if memory.total <= gpu.memory_gib * (1 + ESTIMATE_ERROR):
         return None
     instead = [f"{what} would need {size:.0f}" for what, size in _smaller(spec, gpu.memory_gib)]
-    advice = ", ".join([*instead, "or spread the model over more GPUs (tp, pp, cp, fsdp)"])
+    spread = "spread the model over more GPUs (tp, pp, cp, fsdp)"
+    advice = f"{', '.join(instead)}, or {spread}" if instead else spread
     return (
         f"it needs about {memory.total:.0f} GiB a GPU, and {spec.gpu} has {gpu.memory_gib:g}; the estimate is at most "
         f"{ESTIMATE_ERROR:.0%} off: {advice}"
