@@ -29,7 +29,7 @@ class Check(Frozen):
     """Between these ours lies: over the repeats, or by the spread of one run's steps. None: nobody knows how high."""
     reference: Reference
     ratio: float
-    """Speed relative to the reference (above 1 is faster); for a loss ours / theirs."""
+    """Speed over the reference's speed (above 1 is faster); for a loss, the run's over the reference's."""
     band: tuple[float, float]
     """Ratios that pass."""
     differs: tuple[Difference, ...]
@@ -38,7 +38,7 @@ class Check(Frozen):
 
 
 def countable(metrics: Sequence[Metrics], found: Sequence[Reference]) -> list[Reference]:
-    """The usable ones of ``found``; without our own count of FLOPs nothing can be said to a TFLOPS or an MFU."""
+    """The usable references. Without our own count of FLOPs those in TFLOPS or MFU are left out."""
     counted = all(run.tflops_per_gpu is not None for run in metrics)
     return [entry for entry in found if usable(entry) and (counted or entry.metric not in COUNTED)]
 

@@ -88,9 +88,10 @@ def references_for(wanted: str | None, ours: Conditions) -> tuple[Reference, ...
     if not usable(found):
         why = " ".join(found.flags) or f"{found.unit} of its own kind"
         raise UserError(f"no run is held against {wanted}: {why}", hint="see results/reference/README.md")
-    theirs = found.key
-    if theirs.gpu != ours.gpu or not same_work(theirs, ours):
-        raise UserError(f"{wanted} is of {theirs.recipe} on {theirs.gpu}, this run is of {ours.recipe} on {ours.gpu}")
+    published = found.key
+    if published.gpu != ours.gpu or not same_work(published, ours):
+        what = f"{wanted} is of {published.recipe} on {published.gpu}"
+        raise UserError(f"{what}, this run is of {ours.recipe} on {ours.gpu}")
     return (found,)
 
 
@@ -124,37 +125,38 @@ def _kind(entry: Reference, ours: Conditions) -> tuple[int, bool, bool]:
 
 
 def _rank(entry: Reference, ours: Conditions) -> tuple[Any, ...]:
-    theirs = entry.key
+    published = entry.key
     # Proxy is no flaw here: only proxies match a proxy.
     flawless = not set(entry.flags) - {"proxy"}
-    software = *_same_version(theirs, ours), _shares(theirs, ours, "fp8_recipe"), theirs.variant == ours.variant
-    return (_kinship(theirs, ours), _layout(theirs, ours), *software, flawless, rate(entry), entry.source.date)
+    versions, variant = _same_version(published, ours), published.variant == ours.variant
+    software = *versions, _shares(published, ours, "fp8_recipe"), variant
+    return (_kinship(published, ours), _layout(published, ours), *software, flawless, rate(entry), entry.source.date)
 
 
-def _kinship(theirs: Conditions, ours: Conditions) -> int:
+def _kinship(published: Conditions, ours: Conditions) -> int:
     """2 for the same framework, 1 for one of the same family, 0 for another."""
-    if theirs.framework is not None and theirs.framework == ours.framework:
+    if published.framework is not None and published.framework == ours.framework:
         return 2
-    return int(any({theirs.framework, ours.framework} <= family for family in FAMILIES))
+    return int(any({published.framework, ours.framework} <= family for family in FAMILIES))
 
 
-def _layout(theirs: Conditions, ours: Conditions) -> int:
+def _layout(published: Conditions, ours: Conditions) -> int:
     """How much of our layout they state: 0 where a degree or the micro-batch differs, or nothing is stated by both."""
-    pairs = {key: (getattr(theirs, key), getattr(ours, key)) for key in DEGREES}
+    pairs = {key: (getattr(published, key), getattr(ours, key)) for key in DEGREES}
     stated = {key: pair for key, pair in pairs.items() if None not in pair}
     if not stated or any(a != b for a, b in stated.values()):
         return 0
     return 1 + sum(1 for key, (size, _) in stated.items() if key != "mbs" and size > 1)
 
 
-def _same_version(theirs: Conditions, ours: Conditions) -> tuple[bool, bool]:
+def _same_version(published: Conditions, ours: Conditions) -> tuple[bool, bool]:
     """Whether image or version are the same, and whether at least the release is."""
-    exact = _shares(theirs, ours, "image") or _shares(theirs, ours, "framework_version")
-    return exact, _release(ours) is not None and _release(theirs) == _release(ours)
+    exact = _shares(published, ours, "image") or _shares(published, ours, "framework_version")
+    return exact, _release(ours) is not None and _release(published) == _release(ours)
 
 
-def _shares(theirs: Conditions, ours: Conditions, key: str) -> bool:
-    value = getattr(theirs, key)
+def _shares(published: Conditions, ours: Conditions, key: str) -> bool:
+    value = getattr(published, key)
     return value is not None and value == getattr(ours, key)
 
 
