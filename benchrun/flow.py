@@ -34,10 +34,10 @@ from benchrun.recipe import catalogue
 from benchrun.recipe.proxy import dimensions, reductions
 from benchrun.recipe.resolve import resolve
 from benchrun.recipe.select import Request
-from benchrun.recipe.spec import RunSpec
 from benchrun.render import render
 from benchrun.report.runs import RunResult
 from benchrun.report.steps import lines
+from benchrun.spec.runspec import RunSpec
 
 D = TypeVar("D", bound=BaseModel)
 

@@ -12,7 +12,7 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "benchrun"
-LEAVES = {"", "console", "errors", "hardware", "model", "paths"}
+LEAVES = {"", "console", "errors", "hardware", "model", "paths", "spec", "vocabulary"}
 # What each room may import besides itself and the leaves.
 MAY = {
     "recipe": set(),

@@ -11,7 +11,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from benchrun.launch.launcher import Observation
 from benchrun.parse import Step
-from benchrun.recipe.spec import RunSpec
+from benchrun.spec.runspec import RunSpec
 
 
 class StepProgress:

@@ -25,7 +25,7 @@ def command(as_json: bool, **point: Any) -> None:
 
 def _document(spec: Any) -> dict[str, Any]:
     from benchrun.compare import conditions, load_references, matching
-    from benchrun.metrics.flops import flops_per_token
+    from benchrun.model.flops import flops_per_token
     from benchrun.recipe.arithmetic import arithmetic
     from benchrun.recipe.layout import slow_links
     from benchrun.recipe.memory import estimate, warning

@@ -15,8 +15,8 @@ from benchrun.compare.conditions import DEGREES, Conditions
 from benchrun.compare.references import Reference, load_references
 from benchrun.compare.work import same_work, shipped_model
 from benchrun.errors import UserError
-from benchrun.metrics.flops import flops_per_token
 from benchrun.model import Frozen
+from benchrun.model.flops import flops_per_token
 from benchrun.recipe.frameworks import nemo_release
 
 SPEEDS = ("step_time_s", "tokens_per_s_per_gpu", "samples_per_s")

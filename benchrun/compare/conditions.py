@@ -7,7 +7,8 @@ from typing import Any
 
 from benchrun.model import Frozen, ModelShape
 from benchrun.recipe.proxy import NO_WORK, WHOLE, dimensions
-from benchrun.recipe.spec import RunSpec, Training
+from benchrun.spec.runspec import RunSpec
+from benchrun.spec.training import Training
 
 HARD = ("recipe", "task", "gpu", "num_gpus", "precision", "num_layers", "dimensions", "seq_length", "gbs")
 """These must agree; otherwise the numbers are not comparable."""

@@ -22,7 +22,7 @@ from benchrun.errors import UserError
 from benchrun.metrics.bound import Ceilings
 from benchrun.metrics.measure import Metrics
 from benchrun.parse import Log, Step, parse_log
-from benchrun.recipe.spec import RunSpec
+from benchrun.spec.runspec import RunSpec
 
 COMPARED_ROWS = 4096
 """By which a log is known again."""

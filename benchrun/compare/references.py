@@ -15,7 +15,7 @@ from benchrun.compare.conditions import Conditions, besides_recipe
 from benchrun.compare.work import same_work
 from benchrun.errors import UserError
 from benchrun.model import Frozen
-from benchrun.recipe.spec import Framework
+from benchrun.spec.cluster import Framework
 
 Metric = Literal[
     "step_time_s",

@@ -17,7 +17,7 @@ from benchrun.launch.rundir import ENDING, RunDir, create
 from benchrun.launch.scheduler import Job, Phase, Scheduler
 from benchrun.launch.shell import check
 from benchrun.launch.slurm import Slurm
-from benchrun.recipe.spec import RunSpec
+from benchrun.spec.runspec import RunSpec
 
 GRACE_S = 60
 """A job that nobody knows is called lost only after this long: accounting may lag behind the queue."""

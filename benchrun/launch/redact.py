@@ -6,10 +6,10 @@ import re
 from collections.abc import Collection, Iterator
 from typing import Any
 
-from benchrun.recipe.cluster import Binding, Cluster, Container
-from benchrun.recipe.identity import OF_THE_SITE, image_name, workload_env, workload_image
-from benchrun.recipe.images import is_path
-from benchrun.recipe.spec import RunSpec
+from benchrun.spec.cluster import Binding, Cluster, Container
+from benchrun.spec.identity import OF_THE_SITE, image_name, workload_env, workload_image
+from benchrun.spec.images import is_path
+from benchrun.spec.runspec import RunSpec
 
 HIDDEN = "SITE"
 """Stands for a text of the site."""

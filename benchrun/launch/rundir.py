@@ -23,7 +23,7 @@ from pydantic import ValidationError
 from benchrun import paths
 from benchrun.errors import UserError
 from benchrun.launch.documents import Done, as_done, as_event, read_object, read_text
-from benchrun.recipe.spec import RunSpec
+from benchrun.spec.runspec import RunSpec
 
 STDOUT, STDERR = "stdout.log", "stderr.log"
 """What the job prints; the scripts in templates/ name them too."""

@@ -6,8 +6,8 @@ import os
 from pathlib import Path
 
 from benchrun.errors import UserError
-from benchrun.recipe.spec import RunSpec
 from benchrun.render.containers import unmountable
+from benchrun.spec.runspec import RunSpec
 
 
 def check(spec: RunSpec, root: Path) -> None:

@@ -10,8 +10,9 @@ from typing import Literal
 
 from pydantic import NonNegativeFloat, PositiveFloat, PositiveInt
 
-from benchrun.metrics.flops import PASSES, Task, attention_scores
 from benchrun.model import Frozen, ModelShape
+from benchrun.model.flops import PASSES, attention_scores
+from benchrun.vocabulary import Task
 
 Pass = Literal["forward", "input_gradient", "weight_gradient"]
 Number = Literal["fp32", "bf16", "fp8"]

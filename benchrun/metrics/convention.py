@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from benchrun.metrics.flops import PASSES, attention_scores, flops_per_token, logits
 from benchrun.model import Frozen, ModelShape
+from benchrun.model.flops import PASSES, attention_scores, flops_per_token, logits
 
 TOLERANCE = 0.005
 """Relative. Published numbers have three digits or more, and a vocabulary padded to 128 * tp moves the count less."""

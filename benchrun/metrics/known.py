@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 from typing import get_args
 
 from benchrun import hardware
-from benchrun.metrics.flops import Task
 from benchrun.model import VOCAB_MULTIPLE, ModelShape, Moe
 from benchrun.parse.records import Facts, Log
+from benchrun.vocabulary import Task
 
 SAME_MODEL = 0.02
 """Relative difference of the active parameters that a padded vocabulary and small terms may make."""

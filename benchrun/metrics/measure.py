@@ -10,7 +10,6 @@ from benchrun.metrics.bound import Bound
 from benchrun.metrics.breakdown import Breakdown
 from benchrun.metrics.convention import PRINTS, explained
 from benchrun.metrics.fatal import updates
-from benchrun.metrics.flops import Task
 from benchrun.metrics.known import Known, known
 from benchrun.metrics.statistics import Interval, Spread
 from benchrun.metrics.steadiness import MIN_TREND, Steadiness
@@ -29,6 +28,7 @@ from benchrun.metrics.telemetry import Telemetry
 from benchrun.model import Frozen, ModelShape
 from benchrun.parse.columns import NO_VALUE
 from benchrun.parse.records import Log
+from benchrun.vocabulary import Task
 
 LAST_DIGIT_TFLOPS, LAST_DIGIT_S = 0.05, 0.005
 """Half of the last digit that frameworks print of TFLOPS and of a step time."""

@@ -12,10 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchrun import hardware
-from benchrun.metrics.flops import flops_per_token
 from benchrun.metrics.known import Known
 from benchrun.metrics.statistics import Floats, Ints
 from benchrun.metrics.streams import median_of
+from benchrun.model.flops import flops_per_token
 from benchrun.parse.problems import MOST
 from benchrun.parse.records import Log, Problem, Rows
 

@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from benchrun import hardware
 from benchrun.metrics.convention import identify
 from benchrun.metrics.fatal import fatal_problem, skipped_share
-from benchrun.metrics.flops import flops_per_token
 from benchrun.metrics.known import Known, known
 from benchrun.metrics.rows import Block, Measured, measured
 from benchrun.metrics.statistics import (
@@ -27,6 +26,7 @@ from benchrun.metrics.steadiness import Steadiness, steadiness
 from benchrun.metrics.streams import Stream, median_of, spread_of
 from benchrun.metrics.telemetry import Telemetry
 from benchrun.model import Frozen
+from benchrun.model.flops import flops_per_token
 from benchrun.parse.columns import NO_VALUE
 from benchrun.parse.records import Log, Problem, Rows
 

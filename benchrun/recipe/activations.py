@@ -5,7 +5,7 @@ Held to peaks that were measured on H100 and H200 in tests/recipe/test_memory.py
 
 from __future__ import annotations
 
-from benchrun.recipe.spec import RunSpec
+from benchrun.spec.runspec import RunSpec
 
 KEEPS = {
     # MaxText's remat policies and PaXML's checkpoint policies: which matrix products a layer keeps beside its input.

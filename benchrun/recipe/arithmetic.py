@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from benchrun.recipe.spec import RunSpec
+from benchrun.spec.runspec import RunSpec
 
 
 def arithmetic(spec: RunSpec) -> list[str]:

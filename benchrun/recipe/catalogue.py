@@ -10,10 +10,10 @@ from pathlib import Path
 from benchrun import paths
 from benchrun.errors import UserError
 from benchrun.recipe.checked import checked, closest
-from benchrun.recipe.cluster import Cluster
 from benchrun.recipe.schema import PointGroup, Recipe, Suite
-from benchrun.recipe.spec import Framework, Precision
 from benchrun.recipe.yamlfile import Document, load
+from benchrun.spec.cluster import Cluster, Framework
+from benchrun.vocabulary import Precision
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,8 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from benchrun.errors import UserError
-from benchrun.recipe.cluster import IN_WORDS
 from benchrun.recipe.yamlfile import Document, Loc
+from benchrun.spec.cluster import IN_WORDS
 
 M = TypeVar("M", bound=BaseModel)
 

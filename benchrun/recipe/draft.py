@@ -15,11 +15,13 @@ from benchrun.errors import UserError
 from benchrun.model import Frozen, ModelShape
 from benchrun.recipe.catalogue import Point, RecipeFile
 from benchrun.recipe.checked import checked, closest, fields
-from benchrun.recipe.cluster import Cluster, EnvName, Framework, Line
 from benchrun.recipe.environment import WHY
-from benchrun.recipe.images import IN_IMAGES, foreign, site_image
-from benchrun.recipe.spec import Data, Layout, Training
 from benchrun.recipe.yamlfile import Document, Loc, parse, scalar
+from benchrun.spec.cluster import Cluster, EnvName, Framework, Line
+from benchrun.spec.data import Data
+from benchrun.spec.images import IN_IMAGES, foreign, site_image
+from benchrun.spec.layout import Layout
+from benchrun.spec.training import Training
 
 
 class Draft(Frozen):

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from benchrun.recipe.spec import Framework, Layout, Precision, Training
+from benchrun.spec.cluster import Framework
+from benchrun.spec.layout import Layout
+from benchrun.spec.training import Training
+from benchrun.vocabulary import Precision
 
 WHY = {
     "CUDA_DEVICE_MAX_CONNECTIONS": "kernels start in launch order, so that communication overlaps with compute",

@@ -9,9 +9,12 @@ from collections.abc import Iterator
 
 from benchrun.model import Moe
 from benchrun.recipe.draft import Draft
-from benchrun.recipe.images import nemo_release as nemo_release
-from benchrun.recipe.spec import Data, Framework, Precision, Recompute, Task, Training
 from benchrun.recipe.worker import worker_only, worker_refusals
+from benchrun.spec.cluster import Framework
+from benchrun.spec.data import Data
+from benchrun.spec.images import nemo_release as nemo_release
+from benchrun.spec.training import Recompute, Training
+from benchrun.vocabulary import Precision, Task
 
 MEGATRONS: frozenset[Framework] = frozenset({"megatron-lm", "nemo1", "nemo2", "megatron-bridge"})
 """Those that train Megatron's model on GPUs, with transformer-engine."""

@@ -12,7 +12,10 @@ from benchrun import hardware
 from benchrun.recipe.draft import Draft
 from benchrun.recipe.frameworks import unable
 from benchrun.recipe.huggingface import transformers_refusals
-from benchrun.recipe.spec import Framework, Layout, Precision, RunSpec, Task
+from benchrun.spec.cluster import Framework
+from benchrun.spec.layout import Layout
+from benchrun.spec.runspec import RunSpec
+from benchrun.vocabulary import Precision, Task
 
 FP8_FRAMEWORKS: frozenset[Framework] = frozenset(
     {"megatron-core", "megatron-lm", "nemo1", "nemo2", "megatron-bridge", "maxtext", "paxml"}

@@ -11,8 +11,9 @@ from benchrun.recipe.catalogue import Point, RecipeFile
 from benchrun.recipe.checked import checked
 from benchrun.recipe.draft import leaves, set_value
 from benchrun.recipe.proxy import dimensions, reductions
-from benchrun.recipe.spec import Framework, Layout
 from benchrun.recipe.yamlfile import Document
+from benchrun.spec.cluster import Framework
+from benchrun.spec.layout import Layout
 
 DEGREES = ("tp", "pp", "cp", "vp", "ep")
 

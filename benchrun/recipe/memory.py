@@ -14,7 +14,8 @@ from typing import Any
 from benchrun import hardware
 from benchrun.recipe import activations, memory_hf
 from benchrun.recipe.frameworks import JAX
-from benchrun.recipe.spec import FP32_AT_A_TIME, Recompute, RunSpec
+from benchrun.spec.runspec import RunSpec
+from benchrun.spec.training import FP32_AT_A_TIME, Recompute
 
 GIB = 2**30
 NEARLY_FULL = 0.9

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from benchrun.model import ModelShape
 from benchrun.recipe import activations
-from benchrun.recipe.spec import RunSpec
+from benchrun.spec.runspec import RunSpec
 
 
 def fully_sharded(spec: RunSpec) -> dict[str, float]:

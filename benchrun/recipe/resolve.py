@@ -13,7 +13,8 @@ from benchrun.recipe.layout import CHANGE_LAYOUT, Refusal, data_parallel, refusa
 from benchrun.recipe.memory import impossible
 from benchrun.recipe.proxy import reductions
 from benchrun.recipe.select import Request, instead, select
-from benchrun.recipe.spec import Data, RunSpec
+from benchrun.spec.data import Data
+from benchrun.spec.runspec import RunSpec
 
 
 def resolve(request: Request) -> RunSpec:

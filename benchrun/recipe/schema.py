@@ -7,8 +7,9 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, Field, PositiveFloat, PositiveInt, model_validator
 
 from benchrun.model import Frozen, ModelShape
-from benchrun.recipe.cluster import EnvName, Line
-from benchrun.recipe.spec import Data, Framework, Precision, Task
+from benchrun.spec.cluster import EnvName, Framework, Line
+from benchrun.spec.data import Data
+from benchrun.vocabulary import Precision, Task
 
 
 def _listed(value: Any) -> Any:

@@ -10,7 +10,9 @@ from collections.abc import Iterator
 
 from benchrun import hardware
 from benchrun.recipe.draft import Draft
-from benchrun.recipe.spec import Framework, Optimizer, Precision
+from benchrun.spec.cluster import Framework
+from benchrun.spec.training import Optimizer
+from benchrun.vocabulary import Precision
 
 TOLD_OF_ADAM: tuple[Framework, ...] = ("nemo2", "megatron-bridge")
 

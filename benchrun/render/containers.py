@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from benchrun.recipe.images import is_path
-from benchrun.recipe.spec import RunSpec
+from benchrun.spec.images import is_path
+from benchrun.spec.runspec import RunSpec
 
 _RANK = ("MASTER_ADDR", "MASTER_PORT", "RANK", "LOCAL_RANK", "WORLD_SIZE")
 _SLURM = (

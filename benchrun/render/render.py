@@ -14,9 +14,10 @@ from markupsafe import Markup
 from benchrun import __version__, paths
 from benchrun.errors import UserError
 from benchrun.recipe.environment import WHY
-from benchrun.recipe.images import nemo_release, source
-from benchrun.recipe.spec import Framework, RunSpec
 from benchrun.render.containers import image_for, inside_env, mount_of
+from benchrun.spec.cluster import Framework
+from benchrun.spec.images import nemo_release, source
+from benchrun.spec.runspec import RunSpec
 
 BESIDE: dict[Framework, str] = {
     "nemo1": "nemo1.yaml",

@@ -9,10 +9,10 @@ from benchrun import hardware
 from benchrun.compare.choice import usable
 from benchrun.compare.conditions import SOFT, Conditions, Difference, conditions, differences, hard_differences
 from benchrun.compare.references import Reference
-from benchrun.metrics.flops import flops_per_token
+from benchrun.model.flops import flops_per_token
 from benchrun.recipe.catalogue import recipe_file
 from benchrun.recipe.proxy import WHOLE
-from benchrun.recipe.spec import RunSpec
+from benchrun.spec.runspec import RunSpec
 
 SAME = ("recipe", "task", "precision", "seq_length", "num_layers", "dimensions")
 """What a number must share to stand beside ours; the GPU, besides, is of the same generation."""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from benchrun.recipe.spec import RunSpec
 from benchrun.report.runs import RunResult
 from benchrun.report.terminal import check_line, metrics_rows, reference_line
+from benchrun.spec.runspec import RunSpec
 
 
 def run_page(result: RunResult) -> str:

@@ -11,9 +11,9 @@ from benchrun.compare.measured import MeasuredRun, load_measured, repeats
 from benchrun.compare.references import Reference, load_references
 from benchrun.metrics.bound import PASSES_IN_ORDER, Ceilings
 from benchrun.metrics.telemetry import percent
-from benchrun.recipe.spec import RunSpec
 from benchrun.report.beside import Beside, nearest, what_differs
 from benchrun.report.scaling import Curve, curves
+from benchrun.spec.runspec import RunSpec
 
 HEADER = """\
 # Measured

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from benchrun.compare.verdict import Verdict
 from benchrun.metrics.measure import Metrics
-from benchrun.recipe.spec import RunSpec
+from benchrun.spec.runspec import RunSpec
 
 if TYPE_CHECKING:
     import pandas

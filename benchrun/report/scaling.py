@@ -8,7 +8,7 @@ from fractions import Fraction
 from statistics import median
 
 from benchrun.compare.measured import MeasuredRun
-from benchrun.recipe.spec import RunSpec
+from benchrun.spec.runspec import RunSpec
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from benchrun.recipe.spec import RunSpec
+from benchrun.spec.runspec import RunSpec
 from benchrun.trainer import entry, ranks
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from benchrun.recipe.spec import RunSpec
+from benchrun.spec.runspec import RunSpec
 from benchrun.trainer import log, ranks
 
 FILE = "breakdown.json"

@@ -11,7 +11,7 @@ from megatron.core.extensions.transformer_engine import HAVE_TE, fused_topk_with
 from megatron.core.transformer import TransformerConfig
 
 from benchrun.errors import UserError
-from benchrun.recipe.spec import RunSpec
+from benchrun.spec.runspec import RunSpec
 from benchrun.trainer import ranks
 
 

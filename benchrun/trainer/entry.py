@@ -14,7 +14,7 @@ from typing import NoReturn
 from pydantic import ValidationError
 
 from benchrun.errors import BenchrunError, UserError
-from benchrun.recipe.spec import RunSpec
+from benchrun.spec.runspec import RunSpec
 
 
 def run(module: str, about: str | None, train: Callable[[RunSpec], None]) -> NoReturn:

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from benchrun.recipe.spec import RunSpec
+from benchrun.spec.runspec import RunSpec
 
 
 def update(spec: RunSpec, optimizer: Any, model: list[Any]) -> tuple[bool, float | None]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 
-from benchrun.recipe.spec import RunSpec
+from benchrun.spec.runspec import RunSpec
 
 
 def hold(spec: RunSpec) -> None:

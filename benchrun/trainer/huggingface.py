@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib
 import os
 
-from benchrun.recipe.spec import RunSpec
+from benchrun.spec.runspec import RunSpec
 from benchrun.trainer import entry, ranks
 
 

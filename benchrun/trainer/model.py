@@ -11,7 +11,7 @@ from megatron.core.models.gpt.gpt_layer_specs import get_gpt_decoder_block_spec
 from megatron.core.transformer import TransformerConfig
 from megatron.core.transformer.module import Float16Module
 
-from benchrun.recipe.spec import RunSpec
+from benchrun.spec.runspec import RunSpec
 from benchrun.trainer import weights
 from benchrun.trainer.layers import Attention, Norm
 

@@ -8,7 +8,8 @@ import torch
 from megatron.core.optimizer import OptimizerConfig, get_megatron_optimizer
 from megatron.core.optimizer_param_scheduler import OptimizerParamScheduler
 
-from benchrun.recipe.spec import FP32_AT_A_TIME, Optimizer, RunSpec
+from benchrun.spec.runspec import RunSpec
+from benchrun.spec.training import FP32_AT_A_TIME, Optimizer
 
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 

@@ -10,7 +10,7 @@ from datetime import timedelta
 from typing import Any
 
 from benchrun.errors import UserError
-from benchrun.recipe.spec import RunSpec
+from benchrun.spec.runspec import RunSpec
 
 TIMEOUT_S = 600
 """A collective that takes longer has lost a rank."""

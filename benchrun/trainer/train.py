@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from megatron.core.extensions.transformer_engine import HAVE_TE
 
-from benchrun.recipe.spec import RunSpec
+from benchrun.spec.runspec import RunSpec
 from benchrun.trainer import breakdown, ceiling, cpu, fp8_weights, garbage, log, ranks, weights
 from benchrun.trainer.config import refuse_impossible, transformer_config
 from benchrun.trainer.data import batches, dataset

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from benchrun.recipe.spec import RunSpec
+from benchrun.spec.runspec import RunSpec
 
 
 def start_userbuffers(spec: RunSpec) -> None:

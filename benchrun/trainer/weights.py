@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from megatron.core import parallel_state
 
-from benchrun.recipe.spec import RunSpec
+from benchrun.spec.runspec import RunSpec
 from benchrun.trainer.seed import STD, seed_of
 
 LARGEST = 100_000_000

@@ -5,7 +5,7 @@ from __future__ import annotations
 from decimal import Decimal
 from itertools import combinations
 
-from benchrun.metrics.flops import PASSES, attention_scores, flops_per_token
+from benchrun.model.flops import PASSES, attention_scores, flops_per_token
 from tests.metrics.shapes import MODELS, shape
 
 DIVISION = 0.0005

@@ -23,11 +23,11 @@ from benchrun.parse import parse_log
 from benchrun.recipe.memory import estimate
 from benchrun.recipe.resolve import resolve
 from benchrun.recipe.select import Request
-from benchrun.recipe.spec import RunSpec
 from benchrun.render import render
 from benchrun.report.beside import nearest
 from benchrun.report.measured import page
 from benchrun.report.scaling import curves
+from benchrun.spec.runspec import RunSpec
 
 ROOT = Path(__file__).parents[2]
 KEPT = [run.path for run in map(RunDir, sorted(path.parent for path in paths.MEASURED.glob("*/spec.json")))]

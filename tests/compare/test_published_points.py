@@ -10,8 +10,8 @@ from benchrun.compare import judge, load_references, matching
 from benchrun.compare.choice import choose, usable
 from benchrun.compare.conditions import HARD, must_agree
 from benchrun.compare.references import Reference
-from benchrun.metrics.flops import flops_per_token
 from benchrun.metrics.measure import measure
+from benchrun.model.flops import flops_per_token
 from benchrun.parse import Log, Rows, Step
 from tests.compare.recount import model_of
 

@@ -12,8 +12,8 @@ from benchrun import flow, paths
 from benchrun.compare import conditions, load_references, references_for
 from benchrun.compare.conditions import HARD, must_agree
 from benchrun.errors import UserError
-from benchrun.metrics.flops import flops_per_token
 from benchrun.metrics.known import Known
+from benchrun.model.flops import flops_per_token
 from benchrun.parse import Facts, Log, Rows, Step
 from benchrun.recipe import catalogue
 from benchrun.recipe.listing import listed

@@ -6,7 +6,7 @@ import pytest
 from shapes import MODELS
 
 from benchrun.metrics.bound import Ceilings, Gemm, bound
-from benchrun.metrics.flops import attention_scores
+from benchrun.model.flops import attention_scores
 
 LLAMA = MODELS["llama2-7b"]
 EVEN = {"forward": 500.0, "input_gradient": 500.0, "weight_gradient": 500.0}

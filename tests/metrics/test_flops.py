@@ -7,7 +7,7 @@ from shapes import MODELS
 
 from benchrun import hardware
 from benchrun.metrics.convention import CONVENTIONS
-from benchrun.metrics.flops import (
+from benchrun.model.flops import (
     attention_linears,
     attention_scores,
     flops_per_token,

@@ -7,8 +7,8 @@ import functools
 import pytest
 
 from benchrun import hardware, paths
-from benchrun.metrics.flops import flops_per_token
 from benchrun.model import ModelShape
+from benchrun.model.flops import flops_per_token
 from benchrun.recipe import catalogue
 from benchrun.recipe.checked import checked
 from benchrun.recipe.listing import DEGREES, listed

@@ -14,11 +14,12 @@ from benchrun import paths
 from benchrun.errors import UserError
 from benchrun.launch.redact import public_spec
 from benchrun.launch.rundir import RunDir, create
-from benchrun.recipe.identity import canonical, image_name
 from benchrun.recipe.resolve import resolve
 from benchrun.recipe.select import Request
-from benchrun.recipe.spec import Fp8, RunSpec, Training
 from benchrun.render import render
+from benchrun.spec.identity import canonical, image_name
+from benchrun.spec.runspec import RunSpec
+from benchrun.spec.training import Fp8, Training
 
 HERE = Path(__file__).parent
 GOLDEN = [json.loads(line) for line in (HERE / "identities.jsonl").read_text().splitlines()]

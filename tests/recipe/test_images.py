@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from benchrun.errors import UserError
-from benchrun.recipe.images import foreign
 from benchrun.recipe.resolve import resolve
 from benchrun.recipe.select import Request
 from benchrun.render import render
+from benchrun.spec.images import foreign
 
 SITE = """description: a site
 scheduler: slurm

@@ -10,7 +10,7 @@ import pytest
 from benchrun.compare import load_references
 from benchrun.recipe import catalogue
 from benchrun.recipe.resolve import resolve_point
-from benchrun.recipe.spec import Framework
+from benchrun.spec.cluster import Framework
 
 DEGREES = ("tp", "pp", "cp", "vp", "ep")
 JAX = ("maxtext", "paxml")

@@ -12,8 +12,8 @@ from pydantic import ValidationError
 
 from benchrun.recipe import catalogue
 from benchrun.recipe.resolve import resolve_point
-from benchrun.recipe.spec import Instructions, Synthetic
 from benchrun.render import render
+from benchrun.spec.data import Instructions, Synthetic
 from datagen import sft, tokens
 
 CONTAINERS = {

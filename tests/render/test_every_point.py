@@ -12,9 +12,9 @@ import yaml
 from benchrun import paths
 from benchrun.recipe import catalogue
 from benchrun.recipe.resolve import resolve_point
-from benchrun.recipe.spec import RunSpec
 from benchrun.render import render
 from benchrun.render.render import BESIDE
+from benchrun.spec.runspec import RunSpec
 
 LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 CHECK_EACH = 'for script; do bash -n "$script" || exit 1; done'

@@ -16,11 +16,11 @@ from benchrun import __version__, paths
 from benchrun.recipe import catalogue
 from benchrun.recipe.catalogue import Point, RecipeFile
 from benchrun.recipe.checked import checked
-from benchrun.recipe.cluster import Cluster
 from benchrun.recipe.resolve import resolve, resolve_point
 from benchrun.recipe.select import Request
 from benchrun.render import render
 from benchrun.render.render import BESIDE
+from benchrun.spec.cluster import Cluster
 
 GOLDEN = Path(__file__).parent.parent / "golden"
 EVERYWHERE = "llama3.1-8b"

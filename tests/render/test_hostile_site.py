@@ -9,10 +9,10 @@ import typing
 
 import pytest
 
-from benchrun.recipe.cluster import Runtime
 from benchrun.recipe.resolve import resolve
 from benchrun.recipe.select import Request
 from benchrun.render import render
+from benchrun.spec.cluster import Runtime
 
 NASTY = """'"; touch pwned; $(touch pwned) `touch pwned` ${IFS} #x %j \\ \\' ! * ü & | > pwned"""
 PATH = NASTY.replace(":", "").replace(",", "")

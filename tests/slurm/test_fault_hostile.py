@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 import yaml
 
-from benchrun.recipe.cluster import Cluster
+from benchrun.spec.cluster import Cluster
 
 from .conftest import POINT, User
 

@@ -6,7 +6,7 @@ import pytest
 
 pytest.importorskip("torch", reason="training needs pip install 'benchrun[train]'")
 
-from benchrun.metrics.flops import attention_linears, logits, mlp
+from benchrun.model.flops import attention_linears, logits, mlp
 from benchrun.recipe.resolve import resolve
 from benchrun.recipe.select import Request
 from benchrun.trainer.ceiling import shapes

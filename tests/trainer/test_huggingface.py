@@ -11,8 +11,8 @@ import sys
 import pytest
 
 from benchrun.errors import UserError
-from benchrun.metrics.flops import flops_per_token
 from benchrun.metrics.measure import measure
+from benchrun.model.flops import flops_per_token
 from benchrun.parse import parse_log
 from benchrun.recipe.memory_hf import adapter_params
 from benchrun.recipe.resolve import resolve

@@ -16,7 +16,7 @@ import torch
 from torch.utils.data import Dataset
 
 from benchrun.errors import UserError
-from benchrun.recipe.spec import RunSpec
+from benchrun.spec.runspec import RunSpec
 from benchrun.trainer import mock
 from benchrun.trainer.data import data_folder
 

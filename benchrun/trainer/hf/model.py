@@ -18,7 +18,7 @@ from torch.distributed.tensor import DTensor
 
 from benchrun.model import ModelShape
 from benchrun.recipe.huggingface import TARGETS
-from benchrun.recipe.spec import RunSpec
+from benchrun.spec.runspec import RunSpec
 from benchrun.trainer.seed import STD, seed_of
 
 BLOCK = 64

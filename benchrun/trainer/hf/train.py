@@ -12,7 +12,7 @@ from transformers import Trainer, TrainerCallback, TrainingArguments
 from transformers.trainer_callback import PrinterCallback
 
 from benchrun.errors import UserError
-from benchrun.recipe.spec import RunSpec
+from benchrun.spec.runspec import RunSpec
 from benchrun.trainer import breakdown, ceiling, garbage, log, ranks
 from benchrun.trainer.data import num_workers, order
 from benchrun.trainer.hf.data import dataset

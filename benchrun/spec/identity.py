@@ -13,10 +13,10 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from benchrun.recipe.images import is_path
+from benchrun.spec.images import is_path
 
 if TYPE_CHECKING:
-    from benchrun.recipe.spec import RunSpec
+    from benchrun.spec.runspec import RunSpec
 
 VERSION = 1
 BASELINE: Mapping[str, Any] = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from benchrun.recipe.cluster import Cluster, Container, Framework
+from benchrun.spec.cluster import Cluster, Container, Framework
 
 NEMO1_RELEASES = ("24.05", "24.09", "24.12")
 RELEASES: dict[Framework, tuple[str, str]] = {"nemo2": ("25.02", "25.09"), "megatron-bridge": ("25.09", "99.12")}

@@ -11,17 +11,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
 
-from benchrun.model import ModelShape
+from benchrun.model.shape import ModelShape
+from benchrun.vocabulary import Task
 
 MULTIPLY_ADD = 2
 PASSES = 3
 """Forward, gradient of the inputs, gradient of the weights; scores have two inputs in place of the weights."""
 FROZEN_PASSES = 2
 """A frozen weight still passes the gradient on to its input, but has none of its own."""
-
-Task = Literal["pretrain", "sft", "lora"]
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field, PositiveInt, StringConstraints, model_validator
 
 from benchrun.model import Frozen
-from benchrun.recipe.slurm_options import sbatch_option, srun_option
+from benchrun.spec.slurm_options import sbatch_option, srun_option
 
 LINE = r"^[^\r\n\x00]*$"
 ENV_NAME = r"^[A-Za-z_][A-Za-z0-9_]*$"

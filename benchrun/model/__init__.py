@@ -1,0 +1,5 @@
+"""A model's shape, and what one training step of it costs."""
+
+from benchrun.model.shape import VOCAB_MULTIPLE, Activation, Frozen, ModelShape, Moe
+
+__all__ = ["VOCAB_MULTIPLE", "Activation", "Frozen", "ModelShape", "Moe"]

@@ -1,0 +1,1 @@
+"""RunSpec: one run with nothing implicit, and the models of its parts."""

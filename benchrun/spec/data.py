@@ -1,0 +1,58 @@
+"""What the model is fed."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field, NonNegativeInt
+
+from benchrun.model import Frozen
+
+
+class Synthetic(Frozen):
+    """A data set that ``datagen tokens`` makes: files, so that loader, index and shuffling run as with real data.
+
+    The limits here and below are datagen's own: what it would refuse in the job is refused before.
+    """
+
+    tokens: int | None = Field(default=None, gt=0, le=10**15)
+    """Its size; as many as the run reads, if not given."""
+    seed: int = Field(default=1234, ge=0, lt=1 << 63)
+    documents: Literal["fixed", "lognormal", "zipf"] = "lognormal"
+    """How the lengths of documents are distributed."""
+    mean_length: int = Field(default=1024, gt=0, le=(2**31 - 1) // 1000)
+    """Mean length of a document, in tokens."""
+    distribution: Literal["uniform", "zipf"] = "zipf"
+    """How often each token occurs."""
+    exponent: float = Field(default=1.1, gt=0, le=8)
+    """Of the Zipf distribution of tokens."""
+    learnable: bool = False
+    """Tokens follow a rule, with a known floor of the loss: a falling loss proves that training works."""
+
+
+class Instructions(Frozen):
+    """Conversations that ``datagen sft`` makes, and ``datagen tokenizer`` the tokenizer that they are read with.
+
+    Framework hf is given their text; NeMo 2 and Megatron-Bridge are given their tokens, packed to whole sequences.
+    """
+
+    samples: int = Field(default=10_000, gt=0, le=10**10)
+    """Conversations; begun again where a run reads more."""
+    seed: int = Field(default=1234, ge=0, lt=1 << 63)
+    lengths: Literal["fixed", "lognormal", "zipf"] = "lognormal"
+    """How the lengths of conversations are distributed."""
+    mean_length: int = Field(default=256, ge=4, le=1_000_000)
+    """Mean length of a conversation: words for hf, tokens for the others."""
+
+
+class Data(Frozen):
+    """What the model is fed."""
+
+    kind: Literal["mock", "synthetic"] = "mock"
+    """``mock``: random tokens made by the framework itself; ``synthetic``: files, made before the run where missing."""
+    num_workers: NonNegativeInt = 1
+    """Data-loader processes a rank (0: in the training process)."""
+    synthetic: Synthetic = Synthetic()
+    """Only with ``kind: synthetic``."""
+    instructions: Instructions = Instructions()
+    """The same for a fine-tune, which is fed conversations."""

@@ -1,0 +1,154 @@
+"""RunSpec: one run with nothing implicit. Written as spec.json; every later step reads only this."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import (
+    Field,
+    PositiveInt,
+    SerializerFunctionWrapHandler,
+    model_serializer,
+    model_validator,
+)
+
+from benchrun.errors import UserError
+from benchrun.model import Frozen, ModelShape
+from benchrun.spec.cluster import Cluster, EnvName, Line
+from benchrun.spec.cluster import Framework as Framework
+from benchrun.spec.data import Data
+from benchrun.spec.identity import VERSION, identity, step_identity
+from benchrun.spec.layout import Layout
+from benchrun.spec.migrate import migrated
+from benchrun.spec.training import Training
+from benchrun.vocabulary import Precision, Task
+
+
+class RunSpec(Frozen):
+    """One run, resolved: the only input of rendering, launching, the worker and the comparison."""
+
+    schema_version: Literal[2] = 2
+    recipe: Line
+    task: Task
+    proxy: bool
+    """A smaller model than the recipe's: never comparable with the whole one."""
+    reduced: tuple[Line, ...] = ()
+    """What makes it one: ``num_layers 1 of 126`` for each dimension that differs."""
+    source: Line | None = None
+    """Who published this layout, where, in which version; null for a derived one."""
+    derived: Line | None = None
+    """Why this layout was derived rather than published; null for a published one."""
+    framework: Framework
+    image: Line | None
+    replaced_image: Line | None = None
+    """The recipe's image, where the site's took its place."""
+    gpu: Line
+    precision: Precision
+    num_gpus: PositiveInt
+    """Ranks: one a GPU, or CPU processes."""
+    num_nodes: PositiveInt
+    seq_length: PositiveInt
+    mbs: PositiveInt
+    """Micro-batch: sequences a data-parallel rank computes at once."""
+    gbs: PositiveInt
+    """Global batch: sequences a step, over all ranks."""
+    dp: PositiveInt
+    num_microbatches: PositiveInt
+    """gbs / (mbs * dp)."""
+    model: ModelShape
+    layout: Layout
+    training: Training
+    data: Data
+    env: dict[EnvName, str] = Field(default_factory=dict)
+    """Environment of the ranks: the framework's, the recipe's, then the cluster's; later ones win."""
+    replaced_env: dict[EnvName, str] = Field(default_factory=dict)
+    """What the framework or the recipe set before the cluster's variables of the same names took their place."""
+    cluster: Cluster
+
+    @property
+    def tokens_per_step(self) -> int:
+        """Tokens a step, over all ranks."""
+        return self.gbs * self.seq_length
+
+    @property
+    def container_image(self) -> str | None:
+        """The image that the run is in; None where the cluster runs it without a container."""
+        return None if self.cluster.container.runtime == "none" else self.image
+
+    @property
+    def transformer_engine(self) -> bool:
+        """Whether the worker's layers are transformer-engine's."""
+        worker = self.framework == "megatron-core" and self.gpu != "CPU"
+        return worker and self.training.transformer_impl == "transformer_engine"
+
+    @property
+    def bias_activation_fusion(self) -> bool:
+        """Whether megatron-core has one kernel for bias and activation of this model: it raises where it has none.
+
+        For experts that is SwiGLU alone, since the router's weight is part of the kernel (core 0.13); the cores of
+        NeMo 1 (0.7 to 0.10) compute an expert like a dense MLP.
+        """
+        model = self.model
+        if model.moe and self.framework != "nemo1":
+            return model.activation == "swiglu"
+        return model.gated or (model.activation == "gelu" and model.bias)
+
+    @property
+    def own_worker(self) -> bool:
+        """Whether this package itself trains: the run then carries a copy of it."""
+        return self.framework in ("megatron-core", "hf")
+
+    @property
+    def instructed(self) -> bool:
+        """Whether the synthetic data are conversations rather than tokens."""
+        return self.framework == "hf" or self.task != "pretrain"
+
+    @property
+    def packed(self) -> bool:
+        """Whether they come as packed sequences of tokens rather than as text."""
+        return self.instructed and self.framework != "hf"
+
+    @property
+    def data_set(self) -> str:
+        """Name of the synthetic data set: another one for other parameters."""
+        part, size = self.data.synthetic.model_dump(mode="json"), f"tokens{self.data.synthetic.tokens}"
+        if self.instructed:
+            part, size = self.data.instructions.model_dump(mode="json"), f"samples{self.data.instructions.samples}"
+        if self.packed:
+            part, size = {**part, "seq_length": self.seq_length}, f"seq{self.seq_length}-{size}"
+        keys = {"vocab_size": self.model.vocab_size, **part}
+        digest = hashlib.sha256(json.dumps(keys, sort_keys=True).encode()).hexdigest()[:8]
+        return f"vocab{self.model.vocab_size}-{size}-{digest}"
+
+    def identity(self) -> str:
+        """Eight hex digits that differ when what is measured differs: not where, nor what is measured beside it."""
+        return identity(self)
+
+    def step_identity(self) -> str:
+        """The same for a single step: however many of them the run takes."""
+        return step_identity(self)
+
+    def repeat_key(self) -> str:
+        """What repeats share: recipe and identity, and the site with its environment."""
+        return f"{self.recipe} {self.identity()} {self.cluster.name} {sorted(self.cluster.env.items())}"
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_any_schema(cls, document: Any) -> Any:
+        return migrated(document)
+
+    @model_serializer(mode="wrap")
+    def _with_identity(self, fields: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        stated = {"version": VERSION, "hash": identity(self)}
+        return {"schema_version": self.schema_version, "identity": stated, **fields(self)}
+
+    @classmethod
+    def read(cls, path: Path) -> RunSpec:
+        """Read spec.json, of this schema or an older one. UserError for a newer one."""
+        try:
+            return cls.model_validate_json(path.read_bytes())
+        except UserError as error:
+            raise UserError(error.message, hint=error.hint, where=str(path)) from None

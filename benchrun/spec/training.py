@@ -1,0 +1,132 @@
+"""What a training step computes: optimizer, recomputation, FP8, adapters."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import ConfigDict, Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
+
+from benchrun.model import Frozen
+from benchrun.spec.cluster import Line
+
+StatePrecision = Literal["fp32", "bf16", "fp16"]
+
+
+class Recompute(Frozen):
+    """Activations thrown away in the forward pass and computed again in the backward pass."""
+
+    granularity: Literal["none", "selective", "full"] = "none"
+    method: Literal["uniform", "block"] | None = None
+    """Only with ``full``."""
+    num_layers: PositiveInt | None = None
+    """Layers a unit (uniform) or a virtual stage (block); only with ``full``."""
+    modules: tuple[Literal["core_attn", "layernorm", "mlp", "moe", "moe_act"], ...] = ()
+    """What ``selective`` computes again, as megatron.core names it; attention alone when empty."""
+    policy: Line | None = None
+    """What is kept, by the name that MaxText or PaXML gives it; in place of a granularity."""
+
+
+class Fp8(Frozen):
+    """FP8 recipe, named as transformer-engine names it."""
+
+    recipe: Literal["delayed", "tensorwise", "blockwise", "mxfp8"] = "delayed"
+    format: Literal["hybrid", "e4m3"] = "hybrid"
+    amax_history_len: PositiveInt = 1024
+    amax_compute_algo: Literal["max", "most_recent"] = "max"
+    param_gather: bool = True
+    """Keep the weights in FP8 and gather them so."""
+    dot_product_attention: bool = False
+    """Attention in FP8 too, not only the linear layers."""
+    store_activation_input: bool = False
+    """What enters SwiGLU is kept in FP8 for the backward pass: a quarter of a layer's activations less."""
+    tp_only_amax_reduction: bool = False
+    """The largest values are shared by the ranks that split a tensor (tp, cp), not by the data-parallel ones."""
+
+
+FP32_AT_A_TIME = 2**28
+"""Parameters whose lower-precision moments Adam makes FP32 at once for its step, in the worker: 1 GiB each."""
+
+
+class Optimizer(Frozen):
+    """In which precision Adam keeps what belongs to a weight. Gradients: ``grad_reduce_in_fp32``."""
+
+    precision_aware: bool = False
+    """transformer-engine's Adam holds all states and reads gradients as they are: no FP32 copy of them is made."""
+    main_params: Literal["fp32", "fp16"] = "fp32"
+    """The copy of the weights that is updated."""
+    exp_avg: StatePrecision = "fp32"
+    """Adam's first moment."""
+    exp_avg_sq: StatePrecision = "fp32"
+    """Adam's second moment."""
+
+
+class Lora(Frozen):
+    """Low-rank adapters: the weights stay as they are, two thin matrices beside each are trained."""
+
+    rank: PositiveInt = 8
+    """Inner width of an adapter."""
+    alpha: PositiveFloat = 16
+    """What an adapter adds is scaled by alpha / rank."""
+    dropout: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    """Of an adapter's input."""
+    target_modules: tuple[Line, ...] = ()
+    """Which linear layers get one, as the framework names them; every one of a block when empty."""
+
+
+class Training(Frozen):
+    """What is computed a step, and how often."""
+
+    model_config = ConfigDict(allow_inf_nan=False)  # spec.json could not hold it
+
+    steps: PositiveInt = 50
+    seed: NonNegativeInt = 1234
+    lr: PositiveFloat = 3e-6
+    """As small as in the first steps of a long warm-up. Without one, wide and deep models overshoot: at 3e-5 GPT-3's
+    loss went from 13 to 40 in a step and Nemotron-4's to 31, at 3e-4 Mixtral and Llama 2 13B diverged."""
+    min_lr: NonNegativeFloat = 3e-7
+    lr_warmup_steps: NonNegativeInt = 0
+    weight_decay: NonNegativeFloat = 0.1
+    clip_grad: NonNegativeFloat = 1.0
+    """The norm to which gradients are cut; 0 cuts none."""
+    distributed_optimizer: bool = True
+    """Each data-parallel rank keeps only its part of the optimizer's states."""
+    overlap_grad_reduce: bool = True
+    overlap_param_gather: bool = True
+    grad_reduce_in_fp32: bool = False
+    tp_comm_overlap: bool = False
+    """Tensor-parallel communication overlaps with its matrix products (transformer-engine's userbuffers)."""
+    cp_comm: Literal["p2p", "a2a", "all_gather"] = "p2p"
+    """How context-parallel ranks share keys and values: in a ring, by exchange for heads, or gathered."""
+    cuda_graphs: Literal["none", "layers"] = "none"
+    """``layers``: each transformer layer is launched as one graph (of experts, the attention alone)."""
+    transformer_impl: Literal["transformer_engine", "local"] = "transformer_engine"
+    """Whose layers the worker computes on a GPU: transformer-engine's, or megatron.core's own, as on a CPU."""
+    fused_kernels: bool = True
+    """With transformer-engine one kernel for each of: an activation with its bias, RoPE, the loss, the router."""
+    moe_grouped_gemm: bool = True
+    """With transformer-engine the experts of a rank are multiplied together, not one by one (NeMo 1: never)."""
+    moe_permute_fusion: bool = True
+    """With transformer-engine tokens are sorted by their experts, and back, in one kernel (NeMo 1: never)."""
+    manual_gc_interval: NonNegativeInt = 100
+    """Steps between collections of Python's garbage; 0: when a rank finds it is time, mid-step, and the others wait."""
+    optimizer: Optimizer = Optimizer()
+    recompute: Recompute = Recompute()
+    fp8: Fp8 = Fp8()
+    """Used only where the run's precision is fp8."""
+    lora: Lora = Lora()
+    """Used only where the task is lora."""
+    ceilings: bool = False
+    """Before the first step measure what the machine reaches alone: matrix products, copies, collectives (10 s)."""
+    breakdown: bool = False
+    """After the last step profile one more: matrix products, attention, other kernels, communication, nothing."""
+
+    @property
+    def of_transformer_engine(self) -> tuple[str, ...]:
+        """The fields that ask the worker for what only transformer-engine has."""
+        asked = {
+            "optimizer.precision_aware": self.optimizer.precision_aware,
+            "cuda_graphs": self.cuda_graphs != "none",
+            "tp_comm_overlap": self.tp_comm_overlap,
+            "cp_comm": self.cp_comm != "p2p",
+        }
+        return tuple(name for name, wanted in asked.items() if wanted)
