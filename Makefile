@@ -8,7 +8,7 @@ BIN    := $(VENV)/bin
 TORCH  ?= torch==2.13.0
 MCORE  ?= megatron-core==0.16.1
 
-.PHONY: demo test check format clean
+.PHONY: demo test check format docs clean
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/.train
@@ -24,6 +24,12 @@ check: $(VENV)/.dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/codespell
+
+docs: $(VENV)/.dev
+	$(BIN)/python docs/generate.py
+	$(BIN)/mkdocs build --strict --quiet
+	@echo "the site is in build/site"
 
 format: $(VENV)/.dev
 	$(BIN)/ruff check --fix .

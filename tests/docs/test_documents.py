@@ -1,0 +1,98 @@
+"""The documents are true: links lead somewhere, commands run, generated pages are up to date."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent.parent
+PAGES = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("*/README.md"), *ROOT.glob("*/*/README.md")]
+LOG = next((ROOT / "results/measured").glob("llama3.1-8b-*")) / "stdout.log.xz"
+ANSWERS = {0, 1, 4}
+"""Exit codes of a command that was understood and carried out."""
+
+
+def commands() -> list[tuple[str, str]]:
+    """Page and command line of every benchrun and datagen call in a ``bash`` block."""
+    calls = []
+    for page in PAGES:
+        for block in re.findall(r"^```bash\n(.*?)^```", page.read_text(), re.M | re.S):
+            for line in block.replace("\\\n", " ").splitlines():
+                call = line.partition(" #")[0].strip()
+                if call.startswith(("benchrun ", "datagen ")):
+                    calls.append((str(page.relative_to(ROOT)), call))
+    return calls
+
+
+def arguments(call: str, run: str, folder: Path) -> list[str]:
+    """The call with real files and a real run in place of the page's examples; ``launch`` stops before it submits."""
+    program, *words = shlex.split(call)
+    names = {"slurm-1234.out": str(LOG), "mysite.yaml": str(folder / "mysite.yaml"), "RUN": run}
+    words = [names.get(word, word) for word in words]
+    if words[0] == "launch":
+        words = [word for word in words if word != "--wait"] + ["--dry-run"]
+    return [sys.executable, "-m", program, *words]
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """A folder with the site file of the documents, and the id of a run that was trained and judged there."""
+    folder = tmp_path_factory.mktemp("documents")
+    page = (ROOT / "docs/how-to/my-cluster.md").read_text()
+    site = re.search(r"```yaml\n# mysite.yaml\n(.*?)```", page, re.S)
+    assert site is not None
+    (folder / "mysite.yaml").write_text(site[1])
+    words = ["launch", "tiny-llama", "--precision", "fp32", "--num-gpus", "2", "--wait"]
+    result = call_in(folder, [sys.executable, "-m", "benchrun", *words])
+    assert result.returncode in ANSWERS, result.stderr
+    return folder, next(path.name for path in (folder / "results/runs").iterdir() if (path / "spec.json").exists())
+
+
+def call_in(folder: Path, words: list[str]) -> subprocess.CompletedProcess[str]:
+    """Run ``words`` in the repository, with the results in ``folder``."""
+    env = {**os.environ, "BENCHRUN_RESULTS": str(folder / "results"), "HF_TOKEN": "x"}
+    return subprocess.run(words, cwd=ROOT, env=env, capture_output=True, text=True, timeout=300)
+
+
+@pytest.mark.train
+@pytest.mark.parametrize(("page", "call"), commands(), ids=lambda value: str(value)[:60])
+def test_every_command_in_the_documents_runs(page: str, call: str, finished: tuple[Path, str], tmp_path: Path) -> None:
+    folder, run = finished
+    words = [str(tmp_path / word) if word.startswith("evidence") else word for word in arguments(call, run, folder)]
+    if "--output" in words:
+        words[words.index("--output") + 1] = str(tmp_path / "output")
+    if words[2] == "datagen":
+        pytest.skip("writes gigabytes; tests/datagen runs the same verbs on small data")
+    result = call_in(folder, words)
+    expected = ANSWERS | ({3} if "doctor" in words else set())
+    assert result.returncode in expected, f"{page}: {call}\n{result.stderr}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_and_pictures_lead_somewhere(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)#:\s]+)(?:#[^)]*)?\)", page.read_text()):
+        assert (page.parent / target).exists(), target
+
+
+def test_generated_pages_are_up_to_date() -> None:
+    result = subprocess.run([sys.executable, ROOT / "docs/generate.py", "--check"], capture_output=True, text=True)
+    assert result.returncode == 0, result.stdout + result.stderr
+
+
+def test_the_readme_is_short() -> None:
+    assert len((ROOT / "README.md").read_text().splitlines()) <= 120
+
+
+@pytest.mark.skipif(shutil.which("mkdocs", path=Path(sys.executable).parent) is None, reason="mkdocs is not installed")
+def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
+    words = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path)]
+    result = subprocess.run(words, cwd=ROOT, capture_output=True, text=True)
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert (tmp_path / "reference/commands/index.html").exists()
