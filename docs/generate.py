@@ -104,8 +104,8 @@ def command_section(title: str, command: click.Command) -> str:
 def recipe_page() -> str:
     """The models of recipe, suite and site files."""
     head = (
-        "# Recipe and site files\n\nA recipe is one YAML file in `recipes/`, a site one in `recipes/clusters/`, a suite "
-        "one in `recipes/suites/`. `recipes/README.md` explains how values are merged and overridden.\n"
+        "# Recipe and site files\n\nA recipe is one YAML file in `recipes/`, a site one in `recipes/clusters/`, a "
+        "suite one in `recipes/suites/`. `recipes/README.md` explains how values are merged and overridden.\n"
     )
     models = (Recipe, FrameworkEntry, PointGroup, Suite, SuiteRun, ModelShape, Moe, Cluster, Container, Binding)
     return "\n".join([head, *map(model_section, models)])
