@@ -76,7 +76,9 @@ case "${1:-} ${2:-}" in
     ;;
   "start pyxis") # Slurm reads this file whenever it starts a step
     { type gcc && ls /usr/include/slurm/spank.h; } >/dev/null 2>&1 || install gcc libc6-dev libslurm-dev
-    gcc -std=c11 -shared -fPIC -o "$DIR/etc/pyxis.so" "$(dirname "${BASH_SOURCE[0]}")/pyxis.c"
+    headers=/usr/include
+    [ -z "${BENCHRUN_SLURM_RELEASE:-}" ] || headers=$DIR/$BENCHRUN_SLURM_RELEASE/root/usr/include  # a plugin is of one release
+    gcc -std=c11 -shared -fPIC -I"$headers" -o "$DIR/etc/pyxis.so" "$(dirname "${BASH_SOURCE[0]}")/pyxis.c"
     echo "required $DIR/etc/pyxis.so" >"$DIR/etc/plugstack.conf"
     ;;
   "stop pyxis") rm -f "$DIR/etc/plugstack.conf" ;;

@@ -12,7 +12,7 @@ type debootstrap patchelf >/dev/null 2>&1 ||
 rm -rf "$dir"
 mkdir -p "$dir/bin"
 root=$dir/root
-debootstrap --variant=minbase --download-only --include=slurmctld,slurmd,slurm-client,slurmdbd,slurm-wlm-mysql-plugin \
+debootstrap --variant=minbase --download-only --include=slurmctld,slurmd,slurm-client,slurmdbd,slurm-wlm-mysql-plugin,libslurm-dev \
   "$codename" "$dir/download" >"$dir/debootstrap.log" 2>&1 || { tail -n 5 "$dir/debootstrap.log" >&2; exit 1; }
 for package in "$dir"/download/var/cache/apt/archives/*.deb; do dpkg-deb -x "$package" "$root"; done
 rm -rf "$dir/download"
