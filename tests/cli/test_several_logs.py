@@ -10,7 +10,8 @@ import pytest
 from test_contract import LOGS, call, document
 from test_logs import CONDITIONS, LINES, STEPS, megatron
 
-from benchrun.parse import parse_logs
+from benchrun.metrics.summary import summarise
+from benchrun.parse import parse_log, parse_logs
 
 EXPECTED = list(csv.DictReader((LOGS / "expected.csv").open()))
 
@@ -70,8 +71,8 @@ def test_two_whole_runs_are_two_objects_and_exit_code_0(both):
 
 
 def test_one_unfinished_run_among_several_is_exit_code_4(both, tmp_path):
-    write(tmp_path / "cut.log", 13.4, steps=30)
-    assert [each["complete"] for each in document("parse", tmp_path, "--json", code=4)] == [False, True, True]
+    write(tmp_path / "part.log", 13.4, steps=30)
+    assert [each["complete"] for each in document("parse", tmp_path, "--json", code=4)] == [True, False, True]
 
 
 @pytest.mark.parametrize("options", [["--steps", "csv"], ["--plot", "x.png"]])
@@ -143,6 +144,31 @@ def test_what_is_fatal_in_a_log(tmp_path, kind, parts, fatal):
     assert (summary["fatal"] and summary["fatal"]["kind"]) == fatal
 
 
+CANCELLED = "slurmstepd: error: *** JOB 7 ON node1 CANCELLED AT 2026-05-05T11:20:53"
+
+
+@pytest.mark.parametrize(
+    ("kind", "line"),
+    [
+        ("cancelled", f"{CANCELLED} ***"),
+        ("preempted", f"{CANCELLED} DUE TO PREEMPTION ***"),
+        ("node_failure", f"{CANCELLED} DUE TO NODE FAILURE, SEE SLURMCTLD LOG FOR DETAILS ***"),
+        ("cuda_oom", "torch.OutOfMemoryError: CUDA out of memory."),
+        ("host_oom", "slurmstepd: error: Detected 1 oom_kill event in StepId=7.0."),
+        ("nccl_timeout", "[rank3]: Watchdog caught collective operation timeout: WorkNCCL(SeqNum=7)"),
+        ("hang", "[rank3]: NCCL watchdog got stuck for 480 seconds"),
+        ("ecc", "RuntimeError: CUDA error: uncorrectable ECC error encountered"),
+        ("nan_loss", "found NaN in local forward loss calculation"),
+        ("image_missing", "slurmstepd: error: pyxis: failed to import docker image"),
+        ("mount_failed", "docker: Error: bind source path does not exist: /data."),
+        ("launch_failed", "slurmstepd: error: execve(): python3: No such file or directory"),
+    ],
+)
+def test_what_ends_a_log_is_fatal_also_where_no_end_was_planned(tmp_path, kind, line):
+    (tmp_path / "x.log").write_text("".join(map(unplanned, range(1, 51))) + line + "\n")
+    assert summarise(parse_log(tmp_path / "x.log")).fatal.kind == kind
+
+
 def test_a_restart_overcomes_what_ended_the_attempt_before_it(tmp_path):
     attempts = [megatron(n, 1.0) + "\n" for n in range(1, 31)] + [megatron(n, 1.2) + "\n" for n in range(21, 51)]
     attempts.insert(30, f"NCCL error: x\n{CRASH}torch.OutOfMemoryError: CUDA out of memory.\n")
@@ -178,6 +204,8 @@ def test_a_run_of_few_steps_that_drifts_over_an_edge_is_inconclusive(tmp_path):
         "inconclusive",
         ["few_steps", "drifting"],
     )
+    check = judged["checks"][0]  # the median is 13.75 s; all that was seen bounds it
+    assert [check[end] / check["ratio"] for end in ("low", "high")] == pytest.approx([13.75 / 14.7, 13.75 / 12.8])
     summary = document("parse", tmp_path / "x.log", "--json")
     assert summary["step_time_interval_s"] == {"low": 12.8, "high": 14.7, "level": 0.875, "effective_rows": 4.0}
 

@@ -16,6 +16,9 @@ from benchrun.parse import Facts, Log, Rows, Step
 from benchrun.recipe.catalogue import recipe_file
 from benchrun.recipe.resolve import resolve
 from benchrun.recipe.select import Request
+from benchrun.report.markdown import run_page
+from benchrun.report.runs import RunResult
+from benchrun.report.terminal import verdict_view
 
 STEPS = 12
 
@@ -35,6 +38,13 @@ def test_a_megatron_run_is_held_against_its_family_and_not_against_pytorch():
     found = judged("llama3-70b-lora", 14.0, 32, 8, "bf16", framework="megatron-lm")
     assert (found.verdict, found.checks[0].reference.key.framework) == ("slow", "nemo2")
     assert (found.chosen_because.framework, found.chosen_because.candidates) == ("family", 3)
+
+
+def test_why_a_row_was_chosen_is_shown_with_the_verdict_and_on_the_page_of_a_run():
+    found = judged("llama3-70b-lora", 14.0, 32, 8, "bf16", framework="megatron-lm")
+    spec = resolve(Request("llama3-70b-lora", "H100", "bf16", 8))
+    for text in (verdict_view(found, None).plain, run_page(RunResult("x", spec, None, found))):
+        assert found.chosen_because.sentence in text
 
 
 def test_a_run_of_automodel_s_family_is_held_against_automodel():

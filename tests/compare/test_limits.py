@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from test_measured import finished
 
 from benchrun import flow
 from benchrun.cli.compare import command as compare
@@ -19,6 +20,8 @@ from benchrun.model import ModelShape
 from benchrun.model.flops import flops_per_token
 from benchrun.parse import parse_log
 from benchrun.recipe.catalogue import recipe_file
+from benchrun.recipe.resolve import resolve
+from benchrun.recipe.select import Request
 from benchrun.report.terminal import verdict_view
 from tests.compare.recount import SHAPES
 
@@ -59,6 +62,14 @@ def test_a_proxy_is_named_with_what_was_cut(tmp_path):
     assert (codes(found), found.labels[0].text) == (["proxy"], "proxy: num_layers 4 of 32")
     first = verdict_view(found, None).plain.splitlines()[0]
     assert first.startswith(f"NOT_COMPARABLE (proxy: num_layers 4 of 32)  {RECIPE}, ")
+
+
+def test_a_launched_proxy_is_named_too(tmp_path):
+    spec = resolve(Request("gpt3-175b", "H200", "fp8", 2))
+    found = flow.verdict_of([finished(tmp_path, spec)])[0]
+    assert "proxy" in codes(found)
+    assert found.labels[0].text == "proxy: num_layers 2 of 96"
+    assert found.headline.startswith(f"{found.verdict.upper()} (proxy: num_layers 2 of 96")
 
 
 def test_the_whole_model_run_evenly_has_no_label(tmp_path):

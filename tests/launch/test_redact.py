@@ -164,6 +164,10 @@ def test_a_home_is_a_name_too():
     assert scrubbed("HOME=/home/ann, /home/ann/runs/x.py", []) == "HOME=PATH, PATH/x.py"
 
 
+def test_a_mail_address_is_a_name_also_where_the_profile_does_not_say_it():
+    assert scrubbed("mail to ann.b@cs.site.example, user@ and @x", []) == "mail to ADDRESS, user@ and @x"
+
+
 def test_a_public_image_keeps_its_whole_name(tmp_path):
     spec = resolve(Request("llama3.1-8b", "H100", "bf16", 8, "nemo2", "dgx-h100"))
     run = create(tmp_path, spec, {})

@@ -192,7 +192,7 @@ def test_a_log_without_steps_never_joins_two_runs(tmp_path):
 def test_texts_and_hidden_folders_of_a_checkout_are_no_part_of_a_run(tmp_path):
     words = "CUDA out of memory\n"
     found, left_out = runs_of(
-        tmp_path, train_log=text(), notes_txt=words, docs__help_txt=words, _git__x_log=text(last=9)
+        tmp_path, train_log=text(), notes_txt=words, docs__help_txt=words, _git__x_log=text(time_s=1.2)
     )
     (log,) = found
     assert (len(log.steps), log.problems) == (40, ())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 
 import pytest
 
@@ -155,3 +156,8 @@ def test_every_recipe_stands_in_the_list_of_recipes():
 )
 def test_a_model_takes_as_many_positions_as_it_was_released_with(recipe, positions):
     assert catalogue.recipe_file(recipe).recipe.model.max_position_embeddings == positions
+
+
+@pytest.mark.parametrize("name", ["llama3.1-8b", "llama3.1-70b", "llama3.1-405b"])
+def test_a_model_says_what_of_it_is_left_out(name):
+    assert re.search(r"# The rotary scaling of 3\.1 .* is left out", (paths.MODELS / f"{name}.yaml").read_text())

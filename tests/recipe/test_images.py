@@ -28,12 +28,12 @@ EACH = "images: {" + ", ".join(f"{name}: {path}" for name, path in IMAGES.items(
 
 @pytest.fixture
 def spec(tmp_path):
-    """A spec of Llama 3.1 8B at a site of these images."""
+    """A spec at a site of these images."""
 
-    def build(framework, images, *overrides, runtime="pyxis"):
+    def build(framework, images, *overrides, runtime="pyxis", point=("llama3.1-8b", "H100", "bf16", 8)):
         path = tmp_path / f"{len(list(tmp_path.iterdir()))}-site.yaml"
         path.write_text(SITE.format(images=images, runtime=runtime))
-        return resolve(Request("llama3.1-8b", "H100", "bf16", 8, framework, str(path), overrides))
+        return resolve(Request(*point, framework, str(path), overrides))
 
     return build
 
@@ -100,13 +100,14 @@ def test_an_image_that_may_be_right_is_not_refused(image, framework):
     assert foreign(image, framework) is None
 
 
-@pytest.mark.parametrize("framework", ["megatron-lm", "nemo1"])
+@pytest.mark.parametrize("framework", ["megatron-lm", "nemo1", "maxtext"])
 def test_without_a_container_the_site_says_where_scripts_lie(spec, framework):
+    more = {"point": ("llama2-70b", "H100", "fp8", 2048)} if framework == "maxtext" else {}
     with pytest.raises(UserError) as error:
-        spec(framework, "", runtime="none")
+        spec(framework, "", runtime="none", **more)
     assert error.value.where.endswith("site.yaml:6")
     assert f"cluster.sources.{framework}=" in error.value.hint
-    run = spec(framework, "", f"cluster.sources.{framework}=/home/me/a checkout", runtime="none")
+    run = spec(framework, "", f"cluster.sources.{framework}=/home/me/a checkout", runtime="none", **more)
     assert "'/home/me/a checkout'/" in render(run)["job.sh"]
 
 
