@@ -110,7 +110,7 @@ def test_status_ends_nothing_that_it_cannot_be_sure_of(tmp_path, monkeypatch, wh
     else:
         (run.path / "local.pid").unlink()
     until(lambda: observe([run])[0].job.phase is Phase.GONE)
-    assert left(run)
+    assert len(left(run)) > RANKS
     monkeypatch.undo()
     Local().cancel(str(run.path))
     assert left(run) == []

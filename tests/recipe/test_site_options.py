@@ -6,7 +6,9 @@ import pytest
 
 from benchrun.errors import UserError
 from benchrun.recipe import catalogue
-from benchrun.recipe.resolve import resolve_point
+from benchrun.recipe.resolve import resolve, resolve_point
+from benchrun.recipe.select import Request
+from benchrun.render import render
 
 
 def resolved(tmp_path, *lines: str):
@@ -57,6 +59,21 @@ def test_a_mount_that_the_runtime_would_split_elsewhere(tmp_path, mount):
     with pytest.raises(UserError) as error:
         resolved(tmp_path, f"container: {{runtime: docker, image: x, mounts: ['{mount}']}}")
     assert error.value.where.endswith("site.yaml:4")
+
+
+@pytest.mark.parametrize(
+    ("runtime", "words"),
+    [
+        *((runtime, "--mount=type=bind,source=/a,target=/b") for runtime in ("podman", "docker")),
+        *((runtime, "--bind=/a:/b") for runtime in ("apptainer", "singularity")),
+        ("pyxis", ",/a:/b"),
+    ],
+)
+def test_a_mount_is_read_only_where_the_site_says_so(runtime, words):
+    for flag, end in (("", ""), (":ro", ",readonly" if "type=bind" in words else ":ro")):
+        container = f"cluster.container={{runtime: {runtime}, image: /x.sif, mounts: ['/a:/b{flag}']}}"
+        job = render(resolve(Request("tiny-llama", "CPU", "fp32", 1, None, "slurm-cpu", (container,))))["job.sh"]
+        assert f"{words}{end} " in job
 
 
 @pytest.mark.parametrize(
