@@ -164,6 +164,11 @@ def test_a_home_is_a_name_too():
     assert scrubbed("HOME=/home/ann, /home/ann/runs/x.py", []) == "HOME=PATH, PATH/x.py"
 
 
+def test_an_address_that_no_profile_names_is_hidden():
+    said = scrubbed("ask ann.b@help.cluster.example; MASTER_ADDR=10.1.2.3 or 192.168.0.9, not 8.8.8.8", [])
+    assert said == "ask ADDRESS; MASTER_ADDR=ADDRESS or ADDRESS, not 8.8.8.8"
+
+
 def test_a_public_image_keeps_its_whole_name(tmp_path):
     spec = resolve(Request("llama3.1-8b", "H100", "bf16", 8, "nemo2", "dgx-h100"))
     run = create(tmp_path, spec, {})

@@ -200,6 +200,13 @@ def test_an_event_after_half_a_line_is_not_lost(make):
     assert run.job_id == "7"
 
 
+def test_an_event_that_a_full_disk_takes_half_of_is_an_error(make, monkeypatch):
+    run, write = make(None), os.write
+    monkeypatch.setattr(os, "write", lambda file, data: write(file, data[:9]))
+    with pytest.raises(OSError, match="No space"):
+        run.append_event("submitted", job="7")
+
+
 def test_a_vanished_run_hides_no_other(slurm, make, capsys, monkeypatch):
     from benchrun.cli import status
 
