@@ -177,6 +177,13 @@ def test_the_job_id_is_told_where_it_cannot_be_recorded(slurm, make, capsys):
     assert slurm.calls("scancel") == ["scancel 7"]
 
 
+def test_a_refusal_is_told_where_it_cannot_be_recorded(slurm, capsys):
+    words = "sbatch: error: Batch job submission failed: Invalid partition name specified"
+    slurm.answer("sbatch", err=words, code=1, instead=True, ruin=True)
+    code, _, err = benchrun(capsys, "launch", *POINT)
+    assert (code, "Invalid partition name" in err) == (3, True)
+
+
 @pytest.mark.parametrize("name", ["events.jsonl", "env.json", "steps.jsonl", "ending.json"])
 def test_no_link_in_a_run_leads_a_writer_elsewhere(slurm, make, capsys, tmp_path, name):
     run = make()
