@@ -226,6 +226,15 @@ def test_a_vanished_run_hides_no_other(slurm, make, capsys, monkeypatch):
     assert (code, json.loads(out)[-1]["state"]) == (0, "running")
 
 
+def test_a_log_that_cannot_be_read_hides_no_other(slurm, make, capsys):
+    bad, good = make("7"), make("8")
+    slurm.queue(bad, "7", state="FAILED")
+    slurm.queue(good, "8")
+    (bad.path / "stdout.log").symlink_to("/proc/self/mem")  # whose first bytes are an input/output error
+    code, out, err = benchrun(capsys, "status", "--json")
+    assert (code, [row["run_id"] for row in json.loads(out)], bad.run_id in err) == (2, [good.run_id], True)
+
+
 def test_a_name_that_is_no_run_hides_no_other(slurm, make, capsys):
     run = make("8")
     slurm.queue(run, "8")
