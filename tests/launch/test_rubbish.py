@@ -41,6 +41,10 @@ def a_pipe(path):
     os.mkfifo(path)
 
 
+def unreadable(path):
+    path.symlink_to("/proc/self/mem")  # whose first bytes are an input/output error
+
+
 def text(content):
     return lambda path: path.write_bytes(content if isinstance(content, bytes) else content.encode())
 
@@ -83,12 +87,12 @@ def test_rubbish_in_a_run_is_no_traceback_and_hides_no_other(slurm, make, capsys
     assert slurm.calls("scancel") == ["scancel 8"]
 
 
-@pytest.mark.parametrize("rubbish", RUBBISH)
-def test_a_run_without_a_readable_spec_is_one_line(slurm, make, capsys, rubbish):
+@pytest.mark.parametrize("make_spec", [*RUBBISH.values(), unreadable], ids=[*RUBBISH, "unreadable"])
+def test_a_run_without_a_readable_spec_is_one_line(slurm, make, capsys, make_spec):
     bad, good = make("7"), make("8")
     slurm.queue(good, "8")
     (bad.path / "spec.json").unlink()
-    RUBBISH[rubbish](bad.path / "spec.json")
+    make_spec(bad.path / "spec.json")
     code, out, err = benchrun(capsys, "status", "--json")
     assert (code, [row["run_id"] for row in json.loads(out)]) == (0, [good.run_id])
     assert len(err.splitlines()) <= 2
@@ -230,7 +234,7 @@ def test_a_log_that_cannot_be_read_hides_no_other(slurm, make, capsys):
     bad, good = make("7"), make("8")
     slurm.queue(bad, "7", state="FAILED")
     slurm.queue(good, "8")
-    (bad.path / "stdout.log").symlink_to("/proc/self/mem")  # whose first bytes are an input/output error
+    unreadable(bad.path / "stdout.log")
     code, out, err = benchrun(capsys, "status", "--json")
     assert (code, [row["run_id"] for row in json.loads(out)], bad.run_id in err) == (2, [good.run_id], True)
 
