@@ -111,7 +111,7 @@ ANSWERS = [
     "|||||||\n",
     "x" * 100_000,
     b"7|RUN\xff\xfeNING|0|None|n1|/\xff\n".decode("utf-8", "surrogateescape"),
-    f"7|FAILED|{'9' * 5000}:{'9' * 5000}|n1|None|2026-01-01T10:00:00|{'9' * 5000}|/\n",
+    f"7|FAILED|{'9' * 5000}:{'9' * 5000}|n1|None|2026-01-01T10:00:00|{'9' * 5000}|0|/\n",
     f"7|COMPLETED|0:0|n1|None|9999-12-31T23:59:59|0|{'9' * 30}|/\n",
     "<html><body>Welcome</body></html>\n",
 ]
@@ -129,8 +129,9 @@ def test_rubbish_from_slurm_is_no_traceback_and_no_end(slurm, make, capsys, comm
 
 
 @pytest.mark.parametrize("command", ["squeue", "sacct", "scancel"])
-def test_a_command_that_cannot_be_run_is_the_machines_fault(slurm, make, capsys, command, tmp_path):
+def test_a_command_that_cannot_be_run_is_the_machines_fault(slurm, make, capsys, command, tmp_path, monkeypatch):
     run = make()
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))  # not one of the same name that is installed here
     slurm.queue(run)
     (tmp_path / "bin" / command).unlink()
     (tmp_path / "bin" / command).write_text("\x7fELF")
