@@ -102,7 +102,6 @@ _SIGNS: tuple[tuple[bytes, str], ...] = (
     (b"error: Invalid MPI type", "launch_failed"),
     (b"Plug-in initialization failed", "launch_failed"),
     (b"Unable to create step", "launch_failed"),
-    (b"slurmstepd: error: execve()", "launch_failed"),
     (b"error: execve():", "launch_failed"),
     (b"srun: fatal:", "launch_failed"),
     (b"DUE TO TIME LIMIT", "time_limit"),
@@ -161,8 +160,7 @@ _ONLY_BESIDE = {
         r"(exceeded|over) (job |step |the )?memory limit|memory limit .*exceeded", re.IGNORECASE
     ),
     # podman tries three times, and may succeed.
-    "initializing source docker://": re.compile(r"^(?!.*retrying)", re.IGNORECASE),
-    "writing blob: ": re.compile(r"no space left", re.IGNORECASE),
+    **dict.fromkeys(("initializing source docker://", "writing blob: "), re.compile(r"^(?!.*retrying)", re.IGNORECASE)),
     # What a rank's shell says of a command that it cannot run, and not what other scripts say of theirs.
     "rank: line ": _UNRUNNABLE,
     "contained.sh: line ": _UNRUNNABLE,

@@ -238,9 +238,7 @@ def test_an_option_that_sbatch_cannot_read_is_a_refusal(slurm, bad):
     ],
 )
 def test_what_slurm_decided_is_a_refusal(slurm, text):
-    words = (
-        f"sbatch: error: a plugin asks you to contact the help desk\nsbatch: error: Batch job submission failed: {text}"
-    )
+    words = f"sbatch: error: a message of the network team\nsbatch: error: Batch job submission failed: {text}"
     slurm.answer("sbatch", err=words, code=1, instead=True)
     with pytest.raises(MachineError) as error:
         submit()

@@ -69,6 +69,7 @@ def test_what_sacct_cuts_or_adds_to_is_still_the_state():
         ("host_oom", Ending.OUT_OF_MEMORY_HOST),
         ("image_missing", Ending.IMAGE_MISSING),
         ("mount_failed", Ending.LAUNCH_FAILED),
+        ("launch_failed", Ending.LAUNCH_FAILED),
         ("rank_crash", Ending.FAILED),
     ],
 )
@@ -114,7 +115,8 @@ def test_without_accounting_the_jobs_own_word_counts():
     assert classify(gone, {"exit_code": 0}, **PLANNED).ending is Ending.COMPLETED
     assert classify(gone, {"exit_code": 7}).exit_code == 7
     assert classify(gone, {"exit_code": 7}).ending is Ending.FAILED
-    assert classify(gone, None).ending is Ending.LOST
+    lost = classify(gone, None)
+    assert (lost.ending, lost.final) == (Ending.LOST, False)
 
 
 def test_a_job_whose_limit_ended_a_long_silence_was_hung():

@@ -10,8 +10,10 @@ import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime, timezone
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -160,6 +162,18 @@ def test_launches_at_one_moment_make_directories_of_their_own(tmp_path):
     assert len({run.run_id for run in runs}) == 8
     assert len(find_runs(tmp_path)) == 8
     assert all(run.spec == spec for run in runs)
+
+
+def test_launches_in_two_folders_at_one_moment_have_names_of_their_own(tmp_path, monkeypatch):
+    """A job's name is its run's: with one name for two, one would be taken for the other."""
+    now = datetime(2026, 11, 22, tzinfo=timezone.utc)
+    monkeypatch.setattr(
+        "benchrun.launch.rundir.datetime", SimpleNamespace(now=lambda _: now, fromtimestamp=lambda *_: now)
+    )
+    spec = tiny()
+    runs = [create(tmp_path / folder, spec, render(spec)) for folder in "abcd"]
+    assert len({run.run_id[:-5] for run in runs}) == 1
+    assert len({run.run_id for run in runs}) > 1
 
 
 def test_a_run_that_is_not_there_names_those_that_are(tmp_path):

@@ -110,10 +110,10 @@ def test_status_ends_nothing_that_it_cannot_be_sure_of(tmp_path, monkeypatch, wh
     else:
         (run.path / "local.pid").unlink()
     until(lambda: observe([run])[0].job.phase is Phase.GONE)
-    assert left(run)
+    assert len(left(run)) > RANKS
     monkeypatch.undo()
     Local().cancel(str(run.path))
-    assert left(run) == []
+    until(lambda: left(run) == [])  # a supervisor that nobody knows ends after its job
 
 
 def test_cancel_ends_what_a_killed_supervisor_left(tmp_path):

@@ -168,6 +168,11 @@ def test_a_mail_address_is_a_name_also_where_the_profile_does_not_say_it():
     assert scrubbed("mail to ann.b@cs.site.example, user@ and @x", []) == "mail to ADDRESS, user@ and @x"
 
 
+def test_an_address_that_no_profile_names_is_hidden():
+    text = scrubbed("ask ann.b@help.cluster.example; MASTER_ADDR=10.1.2.3 or 192.168.0.9, not 8.8.8.8", [])
+    assert text == "ask ADDRESS; MASTER_ADDR=ADDRESS or ADDRESS, not 8.8.8.8"
+
+
 def test_a_public_image_keeps_its_whole_name(tmp_path):
     spec = resolve(Request("llama3.1-8b", "H100", "bf16", 8, "nemo2", "dgx-h100"))
     run = create(tmp_path, spec, {})

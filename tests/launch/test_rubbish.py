@@ -41,6 +41,10 @@ def a_pipe(path):
     os.mkfifo(path)
 
 
+def unreadable(path):
+    path.symlink_to("/proc/self/mem")  # whose first bytes are an input/output error
+
+
 def text(content):
     return lambda path: path.write_bytes(content if isinstance(content, bytes) else content.encode())
 
@@ -83,12 +87,12 @@ def test_rubbish_in_a_run_is_no_traceback_and_hides_no_other(slurm, make, capsys
     assert slurm.calls("scancel") == ["scancel 8"]
 
 
-@pytest.mark.parametrize("rubbish", RUBBISH)
-def test_a_run_without_a_readable_spec_is_one_line(slurm, make, capsys, rubbish):
+@pytest.mark.parametrize("make_spec", [*RUBBISH.values(), unreadable], ids=[*RUBBISH, "unreadable"])
+def test_a_run_without_a_readable_spec_is_one_line(slurm, make, capsys, make_spec):
     bad, good = make("7"), make("8")
     slurm.queue(good, "8")
     (bad.path / "spec.json").unlink()
-    RUBBISH[rubbish](bad.path / "spec.json")
+    make_spec(bad.path / "spec.json")
     code, out, err = benchrun(capsys, "status", "--json")
     assert (code, [row["run_id"] for row in json.loads(out)]) == (0, [good.run_id])
     assert len(err.splitlines()) <= 2
@@ -107,7 +111,7 @@ ANSWERS = [
     "|||||||\n",
     "x" * 100_000,
     b"7|RUN\xff\xfeNING|0|None|n1|/\xff\n".decode("utf-8", "surrogateescape"),
-    f"7|FAILED|{'9' * 5000}:{'9' * 5000}|n1|None|2026-01-01T10:00:00|{'9' * 5000}|/\n",
+    f"7|FAILED|{'9' * 5000}:{'9' * 5000}|n1|None|2026-01-01T10:00:00|{'9' * 5000}|0|/\n",
     f"7|COMPLETED|0:0|n1|None|9999-12-31T23:59:59|0|{'9' * 30}|/\n",
     "<html><body>Welcome</body></html>\n",
 ]
@@ -125,8 +129,9 @@ def test_rubbish_from_slurm_is_no_traceback_and_no_end(slurm, make, capsys, comm
 
 
 @pytest.mark.parametrize("command", ["squeue", "sacct", "scancel"])
-def test_a_command_that_cannot_be_run_is_the_machines_fault(slurm, make, capsys, command, tmp_path):
+def test_a_command_that_cannot_be_run_is_the_machines_fault(slurm, make, capsys, command, tmp_path, monkeypatch):
     run = make()
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))  # not one of the same name that is installed here
     slurm.queue(run)
     (tmp_path / "bin" / command).unlink()
     (tmp_path / "bin" / command).write_text("\x7fELF")
@@ -177,6 +182,13 @@ def test_the_job_id_is_told_where_it_cannot_be_recorded(slurm, make, capsys):
     assert slurm.calls("scancel") == ["scancel 7"]
 
 
+def test_a_refusal_is_told_where_it_cannot_be_recorded(slurm, capsys):
+    words = "sbatch: error: Batch job submission failed: Invalid partition name specified"
+    slurm.answer("sbatch", err=words, code=1, instead=True, ruin=True)
+    code, _, err = benchrun(capsys, "launch", *POINT)
+    assert (code, "Invalid partition name" in err) == (3, True)
+
+
 @pytest.mark.parametrize("name", ["events.jsonl", "env.json", "steps.jsonl", "ending.json"])
 def test_no_link_in_a_run_leads_a_writer_elsewhere(slurm, make, capsys, tmp_path, name):
     run = make()
@@ -200,6 +212,13 @@ def test_an_event_after_half_a_line_is_not_lost(make):
     assert run.job_id == "7"
 
 
+def test_an_event_that_a_full_disk_takes_half_of_is_an_error(make, monkeypatch):
+    run, write = make(None), os.write
+    monkeypatch.setattr(os, "write", lambda file, data: write(file, data[:9]))
+    with pytest.raises(OSError, match="No space"):
+        run.append_event("submitted", job="7")
+
+
 def test_a_vanished_run_hides_no_other(slurm, make, capsys, monkeypatch):
     from benchrun.cli import status
 
@@ -210,6 +229,15 @@ def test_a_vanished_run_hides_no_other(slurm, make, capsys, monkeypatch):
     shutil.rmtree(bad.path)
     code, out, _ = benchrun(capsys, "status", "--json")
     assert (code, json.loads(out)[-1]["state"]) == (0, "running")
+
+
+def test_a_log_that_cannot_be_read_hides_no_other(slurm, make, capsys):
+    bad, good = make("7"), make("8")
+    slurm.queue(bad, "7", state="FAILED")
+    slurm.queue(good, "8")
+    unreadable(bad.path / "stdout.log")
+    code, out, err = benchrun(capsys, "status", "--json")
+    assert (code, [row["run_id"] for row in json.loads(out)], bad.run_id in err) == (2, [good.run_id], True)
 
 
 def test_a_name_that_is_no_run_hides_no_other(slurm, make, capsys):

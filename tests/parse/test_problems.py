@@ -49,6 +49,8 @@ SIGNS = [
     ("./train.sh: line 12: 4711 Bus error               (core dumped) python train.py", "rank_crash"),
     ("  traceback : Signal 9 (SIGKILL) received by PID 208585", "rank_crash"),
     ("./train.sh: line 12: 4711 Killed                  python train.py", "rank_crash"),
+    ('contained.sh: line 27:  4711 Killed                  "$@" 7<&-', "rank_crash"),
+    ('rank: line 3:  4711 Terminated              numactl --cpunodebind=$node "$@"', "rank_crash"),
     ("/var/spool/slurmd/job7/slurm_script: line 9:  4711 Terminated              torchrun train.py", "rank_crash"),
     ("W0701 api.py:704] Received Signals.SIGTERM death signal, shutting down workers", "rank_crash"),
     ("torch.distributed.elastic.multiprocessing.api.SignalException: Process 12 got signal: 15", "rank_crash"),

@@ -20,6 +20,10 @@ WORDS = [
     ("/usr/bin/env: \u2018nopython9\u2019: No such file or directory", LAUNCH),
     ("env: 'ch-run': No such file or directory", LAUNCH),
     ("contained.sh: line 17: docker: command not found", LAUNCH),
+    ("srun: error: Unable to create step for job 7: Invalid generic resource (gres) specification", LAUNCH),
+    ("srun: error: Task launch for StepId=7.1 failed on node n1: Invalid job credential", LAUNCH),
+    ("srun: fatal: SLURM_MEM_PER_CPU, SLURM_MEM_PER_GPU, and SLURM_MEM_PER_NODE are mutually exclusive.", LAUNCH),
+    ("srun: error: Unable to allocate resources: Invalid partition name specified", LAUNCH),
     # pyxis and enroot
     ("slurmstepd: error: pyxis:     [ERROR] No such file or directory: /images/x.sqsh", IMAGE),
     ("slurmstepd: error: pyxis:     [ERROR] Invalid image format: /images/x.sqsh", IMAGE),
@@ -28,6 +32,7 @@ WORDS = [
     ("slurmstepd: error: pyxis: failed to import docker image: nvcr.io#x/y", IMAGE),
     ("slurmstepd: error: pyxis: failed to create container filesystem for image: x", IMAGE),
     ("slurmstepd: error: pyxis: --container-mounts: source path does not exist: /none", MOUNT),
+    ("srun: error: pyxis: --container-mounts: invalid format: :/workspace", MOUNT),
     ("slurmstepd: error: pyxis:     enroot-mount: failed to mount: /data at /tmp/x: Permission denied", MOUNT),
     ("slurmstepd: error: pyxis:     enroot-switchroot: failed to execute: /bin/bash: No such file", LAUNCH),
     ("slurmstepd: error: pyxis: couldn't start container", LAUNCH),
@@ -52,8 +57,10 @@ WORDS = [
     # podman, most of it (here)
     ("Error: initializing source docker://localhost/nope:1: pinging container registry localhost", IMAGE),
     ("Error: invalid reference format", IMAGE),
+    ("Error: localhost/nope:1: image not known", IMAGE),
     ('Error: short-name "x" did not resolve to an alias and no unqualified-search registries are defined', IMAGE),
     ("Error: writing blob: storing blob to file: no space left on device", IMAGE),
+    ('Error: writing blob: adding layer with blob "sha256:1": potentially insufficient UIDs or GIDs available', IMAGE),
     ("Error: statfs /nonexist: no such file or directory", MOUNT),
     ('Error: runc: runc create failed: exec: "x": executable file not found in $PATH: OCI runtime attempted', LAUNCH),
     ('Error: runc: runc create failed: exec: "/etc": permission denied: OCI permission denied', LAUNCH),
@@ -63,6 +70,7 @@ WORDS = [
     # docker (here, but for those that need a registry or a GPU)
     ('docker: Error response from daemon: Get "http://localhost/v2/": dial tcp: connection refused', IMAGE),
     ("docker: Error response from daemon: pull access denied for x, repository does not exist", IMAGE),
+    ("docker: Error response from daemon: denied: requested access to the resource is denied", IMAGE),
     ("docker: Error response from daemon: manifest for x:1 not found: manifest unknown", IMAGE),
     ("docker: failed to register layer: write /x: no space left on device", IMAGE),
     ("docker: invalid reference format: repository name (library/Bad Ref) must be lowercase", IMAGE),
@@ -91,10 +99,14 @@ def test_it_is_named(tmp_path, text, kind):
     [
         "Unable to find image 'nvcr.io/nvidia/nemo:25.07' locally",  # docker, before it pulls it
         'level=warning msg="Failed, retrying in 1s ... (1/3). Error: initializing source docker://x/y"',
+        'level=warning msg="Failed, retrying in 1s ... (1/3). Error: writing blob: unexpected EOF"',
         "entrypoint.sh: line 4: nvidia-smi: command not found",
         '  File "/opt/x.py", line 12, in main',
         "env: 'NCCL_DEBUG' is INFO",
         "OSError: [Errno 28] No space left on device",
+        "ls: cannot access 'checkpoints': No such file or directory",
+        "cp: cannot stat \u2018x.json\u2019: No such file or directory",
+        "make: error: can't mkdir: /cache/x: Permission denied",
     ],
 )
 def test_what_does_not_keep_it_from_starting_is_not(tmp_path, text):

@@ -111,6 +111,15 @@ def test_without_a_container_the_site_says_where_scripts_lie(spec, framework):
     assert "'/home/me/a checkout'/" in render(run)["job.sh"]
 
 
+def test_without_a_container_the_site_says_where_maxtext_lies():
+    point, bare = ("llama3-70b", "H100", "bf16", 128, "maxtext", None), "cluster.container.runtime=none"
+    with pytest.raises(UserError) as error:
+        resolve(Request(*point, (bare,)))
+    assert "cluster.sources.maxtext=" in error.value.hint
+    run = resolve(Request(*point, (bare, "cluster.sources.maxtext=/mine")))
+    assert " /mine/MaxText/train.py /mine/MaxText/configs/" in render(run)["job.sh"]
+
+
 def test_without_a_container_modules_need_no_place(spec):
     assert spec("megatron-core", "", runtime="none")
     assert spec("nemo2", "", runtime="none")

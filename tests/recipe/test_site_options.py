@@ -6,7 +6,9 @@ import pytest
 
 from benchrun.errors import UserError
 from benchrun.recipe import catalogue
-from benchrun.recipe.resolve import resolve_point
+from benchrun.recipe.resolve import resolve, resolve_point
+from benchrun.recipe.select import Request
+from benchrun.render import render
 
 
 def resolved(tmp_path, *lines: str):
@@ -17,28 +19,33 @@ def resolved(tmp_path, *lines: str):
     return resolve_point(file, catalogue.points(file.recipe)[0], str(site), ()).cluster
 
 
+BOTH = (
+    *("--nodes=3", "-N3", "--ntasks=9", "-n9", "--ntasks-per-node=4", "--ntasks-per-gpu=1", "--ntasks-per-socket=1"),
+    *("--cpus-per-task=2", "-c2", "--partition=x", "-px", "--account=x", "-Ax", "--qos=x", "-qx", "--reservation=x"),
+    *("--constraint=x", "-Cx", "--nodelist=n1", "-wn1", "--exclude=n1", "-xn1", "--time=1", "-t1", "--job-name=x"),
+    *("-Jx", "--output=x", "--outp=x", "-o x", "--error=x", "-ex", "--open-mode=truncate", "--chdir=/", "-D/"),
+    *("--export=NONE", "--export-file=x", "--clusters=x", "-Mx", "--test-only", "--help", "-h", "--usage"),
+    *("--version", "-V"),
+)
 SBATCH = (
-    *("--array=1-3", "--arr=1-3", "-a1-3", "-a 1-3", "-Ha1-3", "--output=x", "-o x", "--error=x", "-ex"),
-    *("--open-mode=truncate", "--requeue", "--wrap=true", "--parsable", "--chdir=/", "-D/", "--job-name=x", "-Jx"),
-    *("--nodes=3", "-N3", "--ntasks=9", "-n9", "--ntasks-per-node=4", "--cpus-per-task=2", "--time=1", "-t1"),
-    *("--export=NONE", "--export-file=x", "--clusters=x", "-Mx", "--wait", "-W", "--test-only", "--partition=x", "-px"),
-    *("--account=x", "--qos=x", "--gres=gpu:1", "--mem=1", "--exclusive", "--nodelist=n1", "-wn1", "--exclude=n1"),
+    *("--array=1-3", "--arr=1-3", "-a1-3", "-a 1-3", "-Ha1-3", "--requeue", "--no-requeue", "--wrap=true"),
+    *("--parsable", "--wait", "-W", "--gres=gpu:1", "--mem=1", "--exclusive", "--oversubscribe", "-s", "--share"),
 )
 SRUN = (
-    *("--nodes=3", "--ntasks=9", "-n9", "--output=x", "--outp=x", "--error=x", "--chdir=/", "--job-name=x"),
-    *("--kill-on-bad-exit=0", "-K0", "--cpus-per-task=2", "--mpi=none", "--cpu-bind=none", "--export=NONE"),
-    *("--container-image=x", "--container-mounts=/:/x", "--multi-prog", "--pty", "--time=1", "--", "hostname"),
+    *("--kill-on-bad-exit=0", "-K0", "--mpi=none", "--cpu-bind=none", "--input=x", "-ix", "--multi-prog", "--pty"),
+    *("--jobid=7", "--container-image=x", "--container-mounts=/:/x", "--container-workdir=/", "--container-env=A"),
+    *("--", "hostname"),
 )
 
 
-@pytest.mark.parametrize("option", SBATCH)
+@pytest.mark.parametrize("option", (*BOTH, *SBATCH))
 def test_sbatch_options_that_are_not_a_sites_own(tmp_path, option):
     with pytest.raises(UserError) as error:
         resolved(tmp_path, "sbatch_options:", "  - --segment=8", f"  - '{option}'")
     assert error.value.where.endswith("site.yaml:6")
 
 
-@pytest.mark.parametrize("option", SRUN)
+@pytest.mark.parametrize("option", (*BOTH, *SRUN))
 def test_srun_options_that_are_not_a_sites_own(tmp_path, option):
     with pytest.raises(UserError) as error:
         resolved(tmp_path, "srun_options:", f"  - '{option}'")
@@ -57,6 +64,21 @@ def test_a_mount_that_the_runtime_would_split_elsewhere(tmp_path, mount):
     with pytest.raises(UserError) as error:
         resolved(tmp_path, f"container: {{runtime: docker, image: x, mounts: ['{mount}']}}")
     assert error.value.where.endswith("site.yaml:4")
+
+
+@pytest.mark.parametrize(
+    ("runtime", "words"),
+    [
+        *((runtime, "--mount=type=bind,source=/a,target=/b") for runtime in ("podman", "docker")),
+        *((runtime, "--bind=/a:/b") for runtime in ("apptainer", "singularity")),
+        ("pyxis", ",/a:/b"),
+    ],
+)
+def test_a_mount_is_read_only_where_the_site_says_so(runtime, words):
+    for flag, end in (("", ""), (":ro", ",readonly" if "type=bind" in words else ":ro")):
+        container = f"cluster.container={{runtime: {runtime}, image: /x.sif, mounts: ['/a:/b{flag}']}}"
+        job = render(resolve(Request("tiny-llama", "CPU", "fp32", 1, None, "slurm-cpu", (container,))))["job.sh"]
+        assert f"{words}{end} " in job
 
 
 @pytest.mark.parametrize(

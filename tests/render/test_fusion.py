@@ -89,8 +89,8 @@ def in_yaml(text: str) -> dict[str, object]:
 def asked(tmp_path, monkeypatch):
     """kind, framework -> the keywords of TransformerConfig that a run of it asks for."""
 
-    def values(kind, framework):
-        run = spec(tmp_path, kind, framework, *MORE.get(kind, SPREAD), precision="bf16")
+    def values(kind, framework, *more):
+        run = spec(tmp_path, kind, framework, *MORE.get(kind, SPREAD), *more, precision="bf16")
         if framework == "megatron-core":
             monkeypatch.setattr(worker, "TransformerConfig", dict)  # as on a GPU: here its kernels are missing
             return worker.transformer_config(run)
@@ -138,3 +138,9 @@ def test_an_activation_is_fused_where_megatron_core_has_a_kernel_and_only_there(
     if not values["bias_activation_fusion"]:
         with pytest.raises(ValueError, match=r"fusion"):
             forward(TransformerConfig(**{**values, "bias_activation_fusion": True}), grouped)
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_biases_give_a_squared_relu_no_kernel(asked, framework):
+    values = asked("nemotron", framework, "model.bias=true")
+    assert (values["add_bias_linear"], values["bias_activation_fusion"]) == (True, False)
