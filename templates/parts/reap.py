@@ -17,7 +17,7 @@ def pass_on(number, _):
 
 
 def killed(pid):
-    """Whether it was a child of this process, by the kernel's own word, and could be killed."""
+    """Whether the kernel knows it as a child of this process and has killed it."""
     try:
         os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
         os.kill(pid, signal.SIGKILL)
