@@ -3,6 +3,7 @@
 import os
 import signal
 import sys
+import time
 from pathlib import Path
 
 SUBREAPER, DUMPABLE = 36, 4  # options of prctl(2)
@@ -17,10 +18,10 @@ def pass_on(number, _):
 
 
 def killed(pid):
-    """Whether the kernel knows it as a child of this process and has killed it."""
+    """Whether it was a child of this process, as the kernel has it; it is killed, or has ended and is forgotten."""
     try:
-        os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-        os.kill(pid, signal.SIGKILL)
+        if os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG) is None:  # it lives
+            os.kill(pid, signal.SIGKILL)
     except (ChildProcessError, PermissionError):
         return False
     return True
@@ -52,12 +53,9 @@ while True:
 for number in numbers:
     signal.signal(number, signal.SIG_IGN)
 status = os.waitpid(child, 0)[1]
-while True:
-    mine = [pid for pid in (int(path.name) for path in Path("/proc").glob("[0-9]*")) if killed(pid)]
-    if not mine:
-        break
-    for pid in mine:
-        os.waitpid(pid, 0)
+until = time.monotonic() + 30  # one that hangs in the kernel must not hide how the command ended
+while sum(killed(int(path.name)) for path in Path("/proc").glob("[0-9]*")) and time.monotonic() < until:
+    time.sleep(0.01)
 if os.WIFSIGNALED(status):
     number = os.WTERMSIG(status)
     prctl(DUMPABLE, 0, 0, 0, 0)  # one core file is enough

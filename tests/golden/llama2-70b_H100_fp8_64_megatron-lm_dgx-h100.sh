@@ -80,82 +80,14 @@ export TRANSFORMERS_OFFLINE=1  # never ask a model hub while measuring
 # done.json from being written.
 step() { srun "$@" & wait "$!"; }
 
-# Before the command of a task: what that leaves behind on its node, in whichever session, ends with it.
+# A task runs under this: what it leaves behind on its node, in whichever session and without a parent, ends with it.
 # shellcheck disable=SC2016  # expanded on the nodes
 reaped=(
   bash -c 'type -P python3 >/dev/null && exec python3 -I -S -c "$@"
 [ "${SLURM_LOCALID:-0}" != 0 ] || echo "benchrun: no python3 on $(uname -n): what detaches itself from a rank may outlive it" >&2
 shift
 exec "$@"' reaped \
-  '"""Runs a command, ends every process that it has left behind, in whichever session, and ends as the command did."""
-
-import os
-import signal
-import sys
-from pathlib import Path
-
-SUBREAPER, DUMPABLE = 36, 4  # options of prctl(2)
-PASSED_ON = "HUP", "INT", "QUIT", "USR1", "USR2", "ALRM", "TERM", "XCPU"
-command, child = sys.argv[1:], 0
-
-
-def pass_on(number, _):
-    """Slurm may send a signal to this process alone."""
-    if child:
-        os.kill(child, number)
-
-
-def killed(pid):
-    """Whether the kernel knows it as a child of this process and has killed it."""
-    try:
-        os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-        os.kill(pid, signal.SIGKILL)
-    except (ChildProcessError, PermissionError):
-        return False
-    return True
-
-
-for name in "PIPE", "XFSZ", "CHLD":  # Python ignores two of them, and who started it may ignore the third
-    signal.signal(getattr(signal, "SIG" + name), signal.SIG_DFL)
-# From now on whatever loses its parent below this process becomes its child: nothing leaves the tree.
-try:
-    import ctypes
-
-    prctl = ctypes.CDLL(None).prctl
-    failed = prctl(SUBREAPER, 1, 0, 0, 0)
-except (ImportError, OSError, AttributeError):
-    failed = True
-if failed:
-    sys.stderr.write("benchrun: no child subreaper here: what detaches itself from a rank may outlive it\n")
-    os.execvp(command[0], command)
-numbers = [getattr(signal, "SIG" + name) for name in PASSED_ON]
-for number in numbers:
-    if signal.getsignal(number) != signal.SIG_IGN:
-        signal.signal(number, pass_on)
-child = os.spawnvp(os.P_NOWAIT, command[0], command)
-while True:
-    ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOWAIT).si_pid
-    if ended == child:
-        break
-    os.waitpid(ended, 0)
-for number in numbers:
-    signal.signal(number, signal.SIG_IGN)
-status = os.waitpid(child, 0)[1]
-while True:
-    mine = [pid for pid in (int(path.name) for path in Path("/proc").glob("[0-9]*")) if killed(pid)]
-    if not mine:
-        break
-    for pid in mine:
-        os.waitpid(pid, 0)
-if os.WIFSIGNALED(status):
-    number = os.WTERMSIG(status)
-    prctl(DUMPABLE, 0, 0, 0, 0)  # one core file is enough
-    if number != signal.SIGKILL:
-        signal.signal(number, signal.SIG_DFL)
-    os.kill(os.getpid(), number)
-    sys.exit(128 + number)  # process 1 of a container gets no signal of its own
-sys.exit(os.WEXITSTATUS(status))
-'
+  REAPER
 )
 
 MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | sed -n 1p)  # not head: it hangs up on a long list

@@ -99,7 +99,8 @@ def test_it_ends_by_the_signal_that_ended_the_command(number):
 
 
 def test_it_hands_signals_on_and_outlives_them():
-    both = reap("trap 'echo heard' USR1; trap 'exit 6' TERM; echo up; while :; do sleep 0.1; done", stdout=-1, text=True)
+    script = "trap 'echo heard' USR1; trap 'exit 6' TERM; echo up; while :; do sleep 0.1; done"
+    both = reap(script, stdout=subprocess.PIPE, text=True)
     for number, word in ((signal.SIGUSR1, "up"), (signal.SIGTERM, "heard")):
         assert both.stdout.readline() == f"{word}\n"
         both.send_signal(number)
