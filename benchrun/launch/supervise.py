@@ -83,14 +83,13 @@ def end(mark: str) -> None:
     """
     known = processes(mark)
     for number, seconds, spares_shell in _ROUNDS:
-        signalled: set[Process] = set()
+        # Once: what starts later may be the shell's own, as it writes. The next round or the reaper ends the rest.
+        for process in known:
+            if not _is_spared(process.pid, spares_shell):
+                with contextlib.suppress(OSError):
+                    os.kill(process.pid, number)
         until = time.monotonic() + seconds
         while (known := _living(known | processes(mark))) and time.monotonic() < until:
-            for process in known - signalled:
-                if not _is_spared(process.pid, spares_shell):
-                    with contextlib.suppress(OSError):
-                        os.kill(process.pid, number)
-            signalled |= known
             time.sleep(0.05)
 
 

@@ -113,7 +113,7 @@ def test_status_ends_nothing_that_it_cannot_be_sure_of(tmp_path, monkeypatch, wh
     assert left(run)
     monkeypatch.undo()
     Local().cancel(str(run.path))
-    assert left(run) == []
+    until(lambda: left(run) == [])  # the supervisor, whose number nobody knows, ends after its job
 
 
 def test_cancel_ends_what_a_killed_supervisor_left(tmp_path):
