@@ -84,10 +84,11 @@ def end(mark: str) -> None:
     known = processes(mark)
     for number, seconds, spares_shell in _ROUNDS:
         # Once: what starts later may be the shell's own, as it writes. The next round or the reaper ends the rest.
-        for process in known:
-            if not _is_spared(process.pid, spares_shell):
-                with contextlib.suppress(OSError):
-                    os.kill(process.pid, number)
+        # The shell, the oldest, first: a TERM that comes as it writes how its program ended makes bash stumble.
+        signalled = [process for process in known if not _is_spared(process.pid, spares_shell)]
+        for process in sorted(signalled, key=lambda process: (process.start, process.pid)):
+            with contextlib.suppress(OSError):
+                os.kill(process.pid, number)
         until = time.monotonic() + seconds
         while (known := _living(known | processes(mark))) and time.monotonic() < until:
             time.sleep(0.05)
