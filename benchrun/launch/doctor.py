@@ -59,11 +59,15 @@ def _accounting() -> Finding:
 
 
 def _tracking() -> Finding:
-    """How Slurm finds the processes of a job: only cgroups hold those that detach themselves."""
+    """How Slurm finds the processes of a job: by itself, only a cgroup holds those that detach themselves."""
     lines = (_output("scontrol", "show", "config") or "").splitlines()
     values = [line.partition("=")[2].strip() for line in lines if line.startswith("ProctrackType")]
     found = values[0] if values else None
-    hint = "" if found in (None, "proctrack/cgroup") else "daemons that a rank starts may outlive their job"
+    left = {
+        "proctrack/linuxproc": "on a node without python3, daemons that a rank starts outlive their job",
+        "proctrack/pgid": "after a cancel or the time limit, daemons that a rank starts may outlive their job",
+    }
+    hint = left.get(found or "", "")
     return Finding("Slurm process tracking", found, hint)
 
 

@@ -15,6 +15,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from benchrun import paths
 from benchrun.errors import MachineError
 from benchrun.launch import supervise
 from benchrun.launch.documents import read_text
@@ -33,10 +34,11 @@ class Local:
         if shutil.which("bash") is None:
             raise MachineError("bash is missing", hint="apt install bash")
         lock = _lock(run.path.parent / LOCK)
+        reaper, limit_s = paths.TEMPLATES / "parts" / "reap.py", seconds(run.spec.cluster.time_limit)
         env = {name: value for name, value in os.environ.items() if name != supervise.MARK}
         try:
             process = subprocess.Popen(
-                [sys.executable, "-I", "-S", supervise.__file__, str(lock), str(seconds(run.spec.cluster.time_limit))],
+                [sys.executable, "-I", "-S", supervise.__file__, str(lock), str(limit_s), str(reaper)],
                 cwd=run.path,
                 env={**env, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{env.get('PATH', '')}"},
                 stdin=subprocess.DEVNULL,

@@ -1,8 +1,9 @@
 """Runs one job of this machine: waits for its turn, keeps its time limit, leaves no process of it behind.
 
-A program of its own, which outlives the launcher: ``python -I -S supervise.py LOCK LIMIT_S`` in the run directory; LOCK
-is the descriptor of the lock file. It needs the standard library alone. Every process of the run carries MARK in its
-environment: ranks have sessions and parents of their own, but they inherit the environment.
+A program of its own, which outlives the launcher: ``python -I -S supervise.py LOCK LIMIT_S REAPER`` in the run
+directory; LOCK is the descriptor of the lock file, REAPER is templates/parts/reap.py. It needs the standard library
+alone. The processes of the run carry MARK in their environment, whatever their sessions and parents are; one that has
+cleared it too is killed by the reaper, when the job's shell has ended.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ class Process(NamedTuple):
     start: int
 
 
-def main(lock: int, limit_s: int) -> None:
+def main(lock: int, limit_s: int, reaper: str) -> None:
     """Run ``job.sh`` of this directory when the lock is free, and write its exit code and state into EXIT."""
     run = Path.cwd()
     # First of all, and not by the launcher, which may be killed: a job that nobody can find is never started.
@@ -41,7 +42,7 @@ def main(lock: int, limit_s: int) -> None:
     Path(STARTED).touch()
     with open("stdout.log", "ab") as out, open("stderr.log", "ab") as err:  # noqa: PTH123
         env = {**os.environ, MARK: str(run)}
-        command = ["bash", "job.sh"]
+        command = [sys.executable, "-I", "-S", reaper, "bash", "job.sh"]
         job = subprocess.Popen(
             command, env=env, stdin=subprocess.DEVNULL, stdout=out, stderr=err, start_new_session=True
         )
@@ -78,18 +79,18 @@ def _wait(job: subprocess.Popen[bytes], limit_s: int) -> str | None:
 def end(mark: str) -> None:
     """End every process of the run at ``mark``, or of all runs below it where it ends with ``/``.
 
-    The job's shell is killed after the others, so that it can still write how the job ended.
+    The job's shell is killed after the others, so that it can still write how the job ended. Its reaper ends by itself.
     """
     known = processes(mark)
     for number, seconds, spares_shell in _ROUNDS:
-        signalled: set[Process] = set()
+        # Once: what starts later may be the shell's own, as it writes. The next round or the reaper ends the rest.
+        # The shell, the oldest, first: a TERM that comes as it writes how its program ended makes bash stumble.
+        signalled = [process for process in known if not _is_spared(process.pid, spares_shell)]
+        for process in sorted(signalled, key=lambda process: (process.start, process.pid)):
+            with contextlib.suppress(OSError):
+                os.kill(process.pid, number)
         until = time.monotonic() + seconds
         while (known := _living(known | processes(mark))) and time.monotonic() < until:
-            for process in known - signalled:
-                if not (spares_shell and _is_shell(process.pid)):
-                    with contextlib.suppress(OSError):
-                        os.kill(process.pid, number)
-            signalled |= known
             time.sleep(0.05)
 
 
@@ -130,11 +131,13 @@ def _living(known: set[Process]) -> set[Process]:
     return {process for process in known if start_time(process.pid) == process.start}
 
 
-def _is_shell(pid: int) -> bool:
+def _is_spared(pid: int, spares_shell: bool) -> bool:
+    """Whether it is the reaper, or the job's shell where that is spared too."""
     with contextlib.suppress(OSError):
-        return Path(f"/proc/{pid}/cmdline").read_bytes() == b"bash\0job.sh\0"
+        rest, shell, end = Path(f"/proc/{pid}/cmdline").read_bytes().rpartition(b"bash\0job.sh\0")
+        return bool(shell) and not end and (spares_shell or bool(rest))
     return False
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), int(sys.argv[2]))
+    main(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3])

@@ -59,6 +59,7 @@ def _text(template: str, spec: RunSpec) -> str:
         "source": source(spec.cluster, spec.framework),
         "why": {name: reason for name, reason in WHY.items() if name not in spec.cluster.env},
         "version": __version__,
+        "reaper": (paths.TEMPLATES / "parts" / "reap.py").read_text(),
     }
     language = template.removesuffix(".j2").rpartition(".")[2]
     return _environment(language).get_template(template).render(values)

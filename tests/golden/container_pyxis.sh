@@ -81,6 +81,16 @@ export CUDA_DEVICE_MAX_CONNECTIONS=1  # kernels start in launch order, so that c
 # done.json from being written.
 step() { srun "$@" & wait "$!"; }
 
+# A task runs under this: what it leaves behind on its node, in whichever session and without a parent, ends with it.
+# shellcheck disable=SC2016  # expanded on the nodes
+reaped=(
+  bash -c 'type -P python3 >/dev/null && exec python3 -I -S -c "$@"
+[ "${SLURM_LOCALID:-0}" != 0 ] || echo "benchrun: no python3 on $(uname -n): what detaches itself from a rank may outlive it" >&2
+shift
+exec "$@"' reaped \
+  REAPER
+)
+
 MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | sed -n 1p)  # not head: it hangs up on a long list
 MASTER_PORT=$((20000 + SLURM_JOB_ID % 12000))  # of this job alone, and below 32768: Linux gives those above to anybody
 export MASTER_ADDR MASTER_PORT
@@ -111,5 +121,5 @@ step --kill-on-bad-exit=1 --mpi=pmix \
   '--container-image=nvcr.io#nvidia/nemo:25.07.01' \
   --container-mounts="$PWD:$PWD",/scratch:/scratch --container-workdir="$PWD" \
   --container-env=MASTER_ADDR,MASTER_PORT,RANK,LOCAL_RANK,WORLD_SIZE,CUDA_DEVICE_MAX_CONNECTIONS,NCCL_NVLS_ENABLE,OMP_NUM_THREADS,PYTORCH_CUDA_ALLOC_CONF,TORCH_NCCL_AVOID_RECORD_STREAMS,HF_TOKEN \
-  bash -c "$rank" rank \
+  "${reaped[@]}" bash -c "$rank" rank \
   "${command[@]}"

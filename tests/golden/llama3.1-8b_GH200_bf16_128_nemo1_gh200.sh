@@ -83,6 +83,16 @@ export HYDRA_FULL_ERROR=1  # a wrong key of the configuration is named
 # done.json from being written.
 step() { srun "$@" & wait "$!"; }
 
+# A task runs under this: what it leaves behind on its node, in whichever session and without a parent, ends with it.
+# shellcheck disable=SC2016  # expanded on the nodes
+reaped=(
+  bash -c 'type -P python3 >/dev/null && exec python3 -I -S -c "$@"
+[ "${SLURM_LOCALID:-0}" != 0 ] || echo "benchrun: no python3 on $(uname -n): what detaches itself from a rank may outlive it" >&2
+shift
+exec "$@"' reaped \
+  REAPER
+)
+
 MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | sed -n 1p)  # not head: it hangs up on a long list
 MASTER_PORT=$((20000 + SLURM_JOB_ID % 12000))  # of this job alone, and below 32768: Linux gives those above to anybody
 export MASTER_ADDR MASTER_PORT
@@ -110,7 +120,7 @@ srun --overlap --mem=0 --nodes=128 --ntasks=128 --ntasks-per-node=1 bash telemet
 sampler=$!
 
 step --kill-on-bad-exit=1 --mpi=pmix \
-  bash -c "$rank" rank \
+  "${reaped[@]}" bash -c "$rank" rank \
   apptainer exec --nv --bind="$PWD:$PWD" --pwd="$PWD" \
   docker://nvcr.io/nvidia/nemo:24.12 \
   "${command[@]}"

@@ -86,6 +86,16 @@ export TORCH_NCCL_HIGH_PRIORITY=1  # communication kernels go first
 # done.json from being written.
 step() { srun "$@" & wait "$!"; }
 
+# A task runs under this: what it leaves behind on its node, in whichever session and without a parent, ends with it.
+# shellcheck disable=SC2016  # expanded on the nodes
+reaped=(
+  bash -c 'type -P python3 >/dev/null && exec python3 -I -S -c "$@"
+[ "${SLURM_LOCALID:-0}" != 0 ] || echo "benchrun: no python3 on $(uname -n): what detaches itself from a rank may outlive it" >&2
+shift
+exec "$@"' reaped \
+  REAPER
+)
+
 MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | sed -n 1p)  # not head: it hangs up on a long list
 MASTER_PORT=$((20000 + SLURM_JOB_ID % 12000))  # of this job alone, and below 32768: Linux gives those above to anybody
 export MASTER_ADDR MASTER_PORT
@@ -117,5 +127,5 @@ step --kill-on-bad-exit=1 --mpi=pmix \
   --container-mounts="$PWD:$PWD" --container-workdir="$PWD" \
   --container-env=MASTER_ADDR,MASTER_PORT,RANK,LOCAL_RANK,WORLD_SIZE,NCCL_NVLS_ENABLE,NCCL_P2P_NET_CHUNKSIZE,NVTE_BWD_LAYERNORM_SM_MARGIN,NVTE_FLASH_ATTN,NVTE_FUSED_ATTN,NVTE_FWD_LAYERNORM_SM_MARGIN,PYTORCH_CUDA_ALLOC_CONF,TOKENIZERS_PARALLELISM,TORCH_NCCL_AVOID_RECORD_STREAMS,TORCH_NCCL_HIGH_PRIORITY,TRANSFORMERS_OFFLINE \
   --no-container-mount-home \
-  bash -c "$rank" rank \
+  "${reaped[@]}" bash -c "$rank" rank \
   "${command[@]}"

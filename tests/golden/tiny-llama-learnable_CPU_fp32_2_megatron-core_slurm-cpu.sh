@@ -71,6 +71,16 @@ export OMP_NUM_THREADS=1  # one CPU thread a rank: ranks share the machine
 # done.json from being written.
 step() { srun "$@" & wait "$!"; }
 
+# A task runs under this: what it leaves behind on its node, in whichever session and without a parent, ends with it.
+# shellcheck disable=SC2016  # expanded on the nodes
+reaped=(
+  bash -c 'type -P python3 >/dev/null && exec python3 -I -S -c "$@"
+[ "${SLURM_LOCALID:-0}" != 0 ] || echo "benchrun: no python3 on $(uname -n): what detaches itself from a rank may outlive it" >&2
+shift
+exec "$@"' reaped \
+  REAPER
+)
+
 MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | sed -n 1p)  # not head: it hangs up on a long list
 MASTER_PORT=$((20000 + SLURM_JOB_ID % 12000))  # of this job alone, and below 32768: Linux gives those above to anybody
 export MASTER_ADDR MASTER_PORT
@@ -87,7 +97,7 @@ make_data=(
   --documents lognormal --mean-length 512
   --distribution zipf --exponent 1.1 --learnable
 )
-step --nodes=1 --ntasks=1   env PYTHONPATH="worker${PYTHONPATH:+:$PYTHONPATH}" \
+step --nodes=1 --ntasks=1   "${reaped[@]}" env PYTHONPATH="worker${PYTHONPATH:+:$PYTHONPATH}" \
   "${make_data[@]}"
 cp "$BENCHRUN_DATA/vocab64-tokens102401-c2668ed6/tokens.json" data.json
 
@@ -103,5 +113,5 @@ export PYTHONPATH=worker${PYTHONPATH:+:$PYTHONPATH}
 exec "$@"'
 
 step --kill-on-bad-exit=1 --cpus-per-task=1 \
-  bash -c "$rank" rank \
+  "${reaped[@]}" bash -c "$rank" rank \
   "${command[@]}"

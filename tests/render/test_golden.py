@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import shlex
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -24,6 +25,7 @@ from benchrun.spec.cluster import Cluster
 
 GOLDEN = Path(__file__).parent.parent / "golden"
 EVERYWHERE = "llama3.1-8b"
+REAPER = shlex.quote((paths.TEMPLATES / "parts" / "reap.py").read_text())
 
 
 def cases() -> list:
@@ -52,7 +54,7 @@ def reviewed(file: RecipeFile) -> Iterator[Point]:
 
 
 def same_or_update(request, path, text):
-    text = text.replace(f"benchrun {__version__}", "benchrun VERSION")
+    text = text.replace(f"benchrun {__version__}", "benchrun VERSION").replace(REAPER, "REAPER")
     if request.config.getoption("--update-golden"):
         path.write_text(text)
     assert path.exists(), f"no {path.name}: run pytest tests/render --update-golden and review it"

@@ -11,8 +11,14 @@ from .runtimes import RUNTIMES as CONTAINERS
 from .runtimes import containers, settings, start
 
 RUNTIMES = ("none", *CONTAINERS)
+# No parent, no session and no environment of the job is left to it: only its name says whose it is.
+DAEMON = """
+( setsid env -i bash -c 'cd /; trap "" TERM; exec -a "$0" sleep 600' "daemon-of-${SLURM_JOB_NAME:-${PWD##*/}}" \\
+  </dev/null >/dev/null 2>&1 & )
+"""
 # With a child in a session of its own, as a data loader may have.
-STUBBORN = "trap '' TERM; setsid sleep 600 & echo started; while :; do sleep 1; done"
+STUBBORN = DAEMON + "trap '' TERM; setsid sleep 600 & echo started; while :; do sleep 1; done"
+ENDING = DAEMON + "echo started"
 FAILING = '[ "$RANK" = 1 ] && { sleep 5; exit 7; }; ' + STUBBORN
 NODES = ("n1", "n2", "n3")
 
@@ -29,6 +35,8 @@ def runs(user):
             ("limit", STUBBORN, "cluster.time_limit=00:01:00"),
             ("cancelled", STUBBORN),
             ("failing", FAILING),
+            ("ending", ENDING),
+            ("hanging", STUBBORN, "cluster.step_deadline_s=10"),
         )
     }
 
@@ -68,6 +76,7 @@ def test_after_cancel(user, runs, runtime):
     # The search does find them: on both nodes, except those of a daemon that starts them for every node.
     places = {line.partition(":")[0] for line in user.left(run, grace_s=0)}
     assert {"n1", "n2"} <= places or "host" in places
+    user.until(lambda: sum(f"daemon-of-{run}" in line for line in user.left(run, grace_s=0)) == 2)
     user.call("cancel", run)
     assert user.wait(run, 90)["state"] == "cancelled"
     none_is_left(user, runtime, run)
@@ -80,6 +89,20 @@ def test_after_a_failed_rank(user, runs, runtime):
     run = runs[runtime, "failing"]
     assert user.wait(run, 120)["state"] == "failed"
     assert json.loads((user.runs / run / "done.json").read_text())["exit_code"] != 0
+    none_is_left(user, runtime, run)
+
+
+@pytest.mark.parametrize("runtime", RUNTIMES)
+def test_after_the_normal_end(user, runs, runtime):
+    run = runs[runtime, "ending"]
+    assert user.wait(run, 120)["exit_code"] == 0
+    none_is_left(user, runtime, run)
+
+
+@pytest.mark.parametrize("runtime", RUNTIMES)
+def test_after_the_deadline_without_a_step(user, runs, runtime):
+    run = runs[runtime, "hanging"]
+    assert user.wait(run, 120)["state"] == "hung"
     none_is_left(user, runtime, run)
 
 
