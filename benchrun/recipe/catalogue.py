@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchrun import paths
-from benchrun.errors import UserError
-from benchrun.recipe.checked import checked, closest
+from benchrun.errors import UserError, closest
+from benchrun.recipe.checked import checked
 from benchrun.recipe.schema import PointGroup, Recipe, Suite
 from benchrun.recipe.yamlfile import Document, load
-from benchrun.spec.cluster import Cluster, Framework
+from benchrun.spec.cluster import Cluster
 from benchrun.vocabulary import Precision
 
 
@@ -35,7 +35,7 @@ class Point:
     gpu: str
     precision: Precision
     num_gpus: int
-    framework: Framework
+    framework: str
     scaled_from: int | None = None
     """The listed number of GPUs whose layout this point took over; None for a listed point."""
 

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-import difflib
 import types
 import typing
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from benchrun.errors import UserError
+from benchrun.errors import UserError, closest
 from benchrun.recipe.yamlfile import Document, Loc
 from benchrun.spec.cluster import IN_WORDS
 
 M = TypeVar("M", bound=BaseModel)
 
 
+UNKNOWN_NAME = "unknown_name"
+"""Type of the error of a validator that knows the legal names: they are in its context."""
 _WORDS = {
     "tuple_type": "expected a list: [...]",
     "dict_type": "expected a mapping (key: value)",
@@ -39,14 +40,6 @@ def checked(model: type[M], document: Document) -> M:
         raise UserError(message, hint=hint, where=document.where(loc) or None) from None
 
 
-def closest(word: str, legal: typing.Iterable[str]) -> str:
-    """Say what would be legal, the most similar first."""
-    names = sorted(str(name) for name in legal)
-    near = difflib.get_close_matches(word, names, n=1, cutoff=0.6)
-    listing = ", ".join(names)
-    return f"did you mean '{near[0]}'? Legal: {listing}" if near else f"legal: {listing}"
-
-
 def _explain(model: type[BaseModel], loc: Loc, problem: dict[str, Any]) -> tuple[str, str | None]:
     key = ".".join(str(part) for part in loc).removesuffix(".[key]") or "the file"
     kind, value = problem["type"], problem.get("input")
@@ -55,6 +48,8 @@ def _explain(model: type[BaseModel], loc: Loc, problem: dict[str, Any]) -> tuple
         return f"unknown key '{key}'", closest(str(loc[-1]), legal) if legal else None
     if kind == "missing":
         return f"key '{key}' is missing", None
+    if kind == UNKNOWN_NAME:
+        return f"'{key}' is {value!r}", closest(str(value), problem["ctx"]["legal"])
     if kind == "literal_error":
         return f"'{key}' is {value!r}", f"legal: {problem['ctx']['expected']}"
     text = problem["msg"][:1].lower() + problem["msg"][1:]

@@ -11,15 +11,13 @@ from typing import Any
 
 from pydantic import Field, PositiveInt
 
-from benchrun.errors import UserError
+from benchrun.errors import UserError, closest
 from benchrun.model import Frozen, ModelShape
 from benchrun.recipe.catalogue import Point, RecipeFile
-from benchrun.recipe.checked import checked, closest, fields
-from benchrun.recipe.environment import WHY
+from benchrun.recipe.checked import checked, fields
 from benchrun.recipe.yamlfile import Document, Loc, parse, scalar
-from benchrun.spec.cluster import Cluster, EnvName, Framework, Line
+from benchrun.spec.cluster import Cluster, EnvName, Line
 from benchrun.spec.data import Data
-from benchrun.spec.images import IN_IMAGES, foreign, site_image
 from benchrun.spec.layout import Layout
 from benchrun.spec.training import Training
 
@@ -35,14 +33,12 @@ class Draft(Frozen):
     training: Training
     data: Data
     image: Line | None = None
-    replaced_image: Line | None = None
-    """The recipe's image, where the site's took its place."""
     env: dict[EnvName, str] = Field(default_factory=dict)
     cluster: Cluster
 
 
-def draft(file: RecipeFile, point: Point, cluster: Document, overrides: tuple[str, ...]) -> Draft:
-    """Merge and check. Errors name file:line, or the ``--set`` that brought the value."""
+def draft(file: RecipeFile, point: Point, cluster: Document, overrides: tuple[str, ...]) -> tuple[Draft, Document]:
+    """Merge and check; with the places of the values: file:line, or the ``--set`` that brought them."""
     group, recipe = point.group, file.recipe
     here: Loc = ("points", point.index)
     source = file.document
@@ -86,38 +82,7 @@ def draft(file: RecipeFile, point: Point, cluster: Document, overrides: tuple[st
     for override in overrides:
         _override(data, places, override)
     document = Document(data, places)
-    return _in_its_image(checked(Draft, document), point, document)
-
-
-def _refuse_without_scripts(cluster: Cluster, framework: Framework, document: Document) -> None:
-    if cluster.container.runtime == "none" and framework in IN_IMAGES and framework not in cluster.sources:
-        raise UserError(
-            f"without a container the site must say where the scripts of {framework} lie: cluster.sources.{framework}",
-            hint=f"--set cluster.sources.{framework}=DIR; images have them in {IN_IMAGES[framework]}",
-            where=document.where(("cluster", "container", "runtime")),
-        )
-
-
-def _in_its_image(planned: Draft, point: Point, document: Document) -> Draft:
-    """The draft with the site's image, if it names one. UserError where that is evidently another framework's."""
-    if planned.cluster.gpu != point.gpu:
-        return planned  # refused later: the cluster has another GPU
-    framework = point.framework
-    _refuse_without_scripts(planned.cluster, framework, document)
-    container = planned.cluster.container
-    named = site_image(container, framework)
-    image = named or planned.image
-    launched_in = container.runtime != "none" and named is not None
-    if framework == "nemo1" or launched_in:
-        problem = foreign(image, framework)
-        if problem is not None:
-            key = ("images", framework) if framework in container.images else ("image",)
-            raise UserError(
-                problem,
-                hint=f"name one for each framework: --set cluster.container.images.{framework}=IMAGE",
-                where=document.where(("cluster", "container", *key) if named else ("image",)),
-            )
-    return planned.model_copy(update={"image": image, "replaced_image": planned.image if named else None})
+    return checked(Draft, document), document
 
 
 def leaves(section: dict[str, Any], path: Loc = ()) -> list[tuple[Loc, Any]]:
@@ -156,11 +121,6 @@ def remove(data: dict[str, Any], loc: Loc, place: str) -> None:
             dotted = ".".join(str(part) for part in loc[: end + 1])
             raise UserError(f"unknown key '{dotted}'", hint=closest(str(key), legal), where=place)
     inner = _value(data, loc[:-1])
-    if loc[-2:-1] == ("env",) and loc[-1] in WHY and str(loc[-1]) not in (inner or {}):
-        hint = "benchrun sets it for a framework: it can be given another value, but not removed"
-        raise UserError(
-            f"no variable {loc[-1]} in {'.'.join(map(str, loc[:-1]))}: null removes nothing", hint=hint, where=place
-        )
     if isinstance(inner, dict):
         inner.pop(str(loc[-1]), None)
 

@@ -12,7 +12,6 @@ from benchrun.recipe.checked import checked
 from benchrun.recipe.draft import leaves, set_value
 from benchrun.recipe.proxy import dimensions, reductions
 from benchrun.recipe.yamlfile import Document
-from benchrun.spec.cluster import Framework
 from benchrun.spec.layout import Layout
 
 DEGREES = ("tp", "pp", "cp", "vp", "ep")
@@ -68,7 +67,7 @@ def _row(file: RecipeFile, point: Point, layout: Layout, reduced: tuple[str, ...
     }
 
 
-def _site_image(gpu: str, framework: Framework) -> str | None:
+def _site_image(gpu: str, framework: str) -> str | None:
     """The image that the default cluster of a GPU would use instead."""
     container = catalogue.cluster_document(catalogue.default_cluster(gpu)).data.get("container", {})
     image: str | None = container.get("images", {}).get(framework, container.get("image"))

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from benchrun import hardware
-from benchrun.errors import UserError
+from benchrun.errors import UserError, closest
+from benchrun.frameworks.base import Framework
+from benchrun.frameworks.registry import framework
 from benchrun.recipe import catalogue
 from benchrun.recipe.catalogue import Point, RecipeFile
-from benchrun.recipe.checked import closest
 from benchrun.recipe.draft import Draft, draft
-from benchrun.recipe.environment import framework_env
-from benchrun.recipe.layout import CHANGE_LAYOUT, Refusal, data_parallel, refusals
+from benchrun.recipe.images import image_of_run
+from benchrun.recipe.layout import CHANGE_LAYOUT, Refusal, refusals
 from benchrun.recipe.memory import impossible
 from benchrun.recipe.proxy import reductions
 from benchrun.recipe.select import Request, instead, select
+from benchrun.recipe.yamlfile import Document
 from benchrun.spec.data import Data
 from benchrun.spec.runspec import RunSpec
 
@@ -29,12 +31,12 @@ def resolve_point(
 ) -> RunSpec:
     """The RunSpec of one point."""
     profile = catalogue.cluster_document(cluster or catalogue.default_cluster(point.gpu))
-    planned = draft(file, point, profile, overrides)
-    where = file.document.where(("points", point.index))
+    planned, document = draft(file, point, profile, overrides)
     _same_gpu(planned, point)
-    broken = refusals(planned, point.num_gpus, point.precision, point.framework, file.recipe.task)
+    launched = framework(point.framework)
+    spec = _with_environment(_spec(file, point, planned, document, launched), planned.env, document)
+    broken = refusals(spec, launched)
     if not broken:
-        spec = _spec(file, point, planned)
         too_large = impossible(spec)
         if too_large is None:
             return spec
@@ -43,6 +45,7 @@ def resolve_point(
     if CHANGE_LAYOUT in hints and point.scaled_from is not None:
         took = f"{point.num_gpus} GPUs took over the layout of {point.scaled_from}; {instead(file, point)}"
         hints = {took if hint == CHANGE_LAYOUT else hint: None for hint in hints}
+    where = file.document.where(("points", point.index))
     raise UserError("; ".join(broken), where=where, hint="; ".join(hints) or None)
 
 
@@ -55,10 +58,10 @@ def _same_gpu(planned: Draft, point: Point) -> None:
         raise UserError(f"cluster {planned.cluster.name} has {theirs}, the point is for {point.gpu}", hint=hint)
 
 
-def _spec(file: RecipeFile, point: Point, planned: Draft) -> RunSpec:
-    dp = data_parallel(planned, point.num_gpus)
-    own = framework_env(point.framework, point.gpu, planned.layout, point.precision, planned.training) | planned.env
-    sites = planned.cluster.env
+def _spec(file: RecipeFile, point: Point, planned: Draft, document: Document, launched: Framework) -> RunSpec:
+    """The run, its environment apart. Where the layout leaves no data-parallel rank, dp is 1: the rules refuse that."""
+    image = image_of_run(planned.cluster, launched, planned.image, document)
+    dp = max(1, point.num_gpus // (planned.layout.tp * planned.layout.pp * planned.layout.cp))
     reduced = reductions(planned.model, file.recipe.model)
     return RunSpec(
         recipe=file.name,
@@ -68,8 +71,8 @@ def _spec(file: RecipeFile, point: Point, planned: Draft) -> RunSpec:
         source=point.group.source if point.scaled_from is None else None,
         derived=point.derived,
         framework=point.framework,
-        image=planned.image,
-        replaced_image=planned.replaced_image,
+        image=image,
+        replaced_image=planned.image if launched.site_image(planned.cluster) else None,
         gpu=point.gpu,
         precision=point.precision,
         num_gpus=point.num_gpus,
@@ -78,15 +81,27 @@ def _spec(file: RecipeFile, point: Point, planned: Draft) -> RunSpec:
         mbs=planned.mbs,
         gbs=planned.gbs,
         dp=dp,
-        num_microbatches=planned.gbs // (planned.mbs * dp),
+        num_microbatches=max(1, planned.gbs // (planned.mbs * dp)),
         model=planned.model,
         layout=planned.layout,
         training=planned.training,
         data=_data(planned),
-        env={**own, **sites},
-        replaced_env={name: value for name, value in own.items() if name in sites},
+        data_format=launched.data_format(file.recipe.task),
         cluster=planned.cluster,
     )
+
+
+def _with_environment(spec: RunSpec, recipes: dict[str, str], document: Document) -> RunSpec:
+    """The variables of the framework, the recipe and the site. UserError where null should remove the framework's."""
+    framework_env = {name: variable.value for name, variable in framework(spec.framework).environment(spec).items()}
+    sites = spec.cluster.env
+    for loc, where in document.places.items():
+        if loc[-2:-1] == ("env",) and loc[-1] in framework_env and loc[-1] not in {**recipes, **sites}:
+            hint = "benchrun sets it for the framework: it can be given another value, but not removed"
+            raise UserError(f"no variable {'.'.join(map(str, loc))}: null removes nothing", hint=hint, where=where)
+    own = framework_env | recipes
+    replaced = {name: value for name, value in own.items() if name in sites}
+    return spec.model_copy(update={"env": own | sites, "replaced_env": replaced})
 
 
 def _data(planned: Draft) -> Data:

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
-from benchrun.errors import UserError
+from benchrun.errors import UserError, closest
 from benchrun.recipe.catalogue import Point, RecipeFile, points
-from benchrun.recipe.checked import closest
 
 KEYS = ("framework", "gpu", "precision", "num_gpus")
 
@@ -116,7 +115,7 @@ def _instead(key: str, wanted: str | int, offered: list[str | int] | list[int]) 
         return f"nearest: {_list(sorted(near))}; listed: {_list(sorted(int(n) for n in offered))}"
     if key == "gpu" and _same(wanted, "CPU"):
         return f"legal: {_list(offered)}; the recipes called tiny-... train on a CPU"
-    return closest(str(wanted), (str(o) for o in offered))
+    return closest(str(wanted), offered)
 
 
 def _list(values: list[str | int] | list[int]) -> str:

@@ -32,7 +32,6 @@ Line = Annotated[str, StringConstraints(pattern=LINE)]
 AbsolutePath = Annotated[str, StringConstraints(pattern=ABSOLUTE)]
 Option = Annotated[str, StringConstraints(pattern=OPTION)]
 EnvName = Annotated[str, StringConstraints(pattern=ENV_NAME)]
-Framework = Literal["megatron-core", "megatron-lm", "nemo1", "nemo2", "megatron-bridge", "hf", "maxtext", "paxml"]
 Runtime = Literal["none", "pyxis", "apptainer", "singularity", "charliecloud", "podman", "docker"]
 
 
@@ -42,7 +41,7 @@ class Container(Frozen):
     runtime: Runtime = "none"
     image: Line | None = None
     """Used instead of the recipe's image: a local .sqsh or .sif, an unpacked directory, another registry."""
-    images: dict[Framework, Line] = Field(default_factory=dict)
+    images: dict[Line, Line] = Field(default_factory=dict)
     """The same for each framework, where one image cannot be all of theirs; before ``image``."""
     mounts: tuple[Annotated[str, StringConstraints(pattern=MOUNT)], ...] = ()
     """``source:target`` or ``source:target:ro``; the run directory is always mounted, and is the working directory."""
@@ -116,7 +115,7 @@ class Cluster(Frozen):
     """Environment of the ranks, e.g. the network interface NCCL must use."""
     secrets: tuple[EnvName, ...] = ()
     """Names of variables passed on from the submitting shell; their values are written nowhere."""
-    sources: dict[Literal["megatron-lm", "nemo1", "maxtext"], AbsolutePath] = Field(default_factory=dict)
+    sources: dict[Line, AbsolutePath] = Field(default_factory=dict)
     """Where a framework's scripts lie, as the ranks see it (the folder of Megatron-LM's ``pretrain_gpt.py``, NeMo's and
     MaxText's checkouts); where its image has them, if not given. Without a container they must be given."""
     python: Line = "python3"

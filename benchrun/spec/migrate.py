@@ -15,6 +15,8 @@ ADDED_IN_1 = {
     "manual_gc_interval": 100,
 }
 """Training options that came while the schema was 1, with what runs did before."""
+CHAT_READERS = ("hf",)
+"""Frameworks that read conversations as text, from before a document stated ``data_format``."""
 
 
 def migrated(document: Any) -> Any:
@@ -27,7 +29,15 @@ def migrated(document: Any) -> Any:
         raise UserError(message, hint="use the version of benchrun that wrote it, or a newer one")
     if version == 1:
         document = _from_1(document)
+    document = {"data_format": _data_format(document), **document}
     return {key: value for key, value in document.items() if key != "identity"}
+
+
+def _data_format(document: dict[str, Any]) -> str:
+    """What a document without ``data_format`` meant."""
+    if document.get("framework") in CHAT_READERS:
+        return "chat"
+    return "tokens" if document.get("task") == "pretrain" else "packed"
 
 
 def _from_1(document: dict[str, Any]) -> dict[str, Any]:
