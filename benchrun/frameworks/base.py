@@ -141,6 +141,10 @@ class Framework:
         """Variables of its ranks by name; the recipe's and the cluster's replace them."""
         return {}
 
+    def configured(self, spec: RunSpec) -> RunSpec:
+        """``spec``, which it can run, with what is computed from it once and stored in spec.json."""
+        return spec
+
     def configuration(self, spec: RunSpec) -> dict[str, Any]:
         """Values for its templates, by name, besides the RunSpec."""
         return {}

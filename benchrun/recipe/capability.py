@@ -6,13 +6,12 @@ A value that a framework would ignore is refused too: the run would not be what 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from functools import reduce
 from types import SimpleNamespace
-from typing import Any
 
 from benchrun.frameworks.base import DEGREES, WORKER_OPTIONS, Framework
 from benchrun.frameworks.registry import names
 from benchrun.spec.data import Data
+from benchrun.spec.identity import value_of
 from benchrun.spec.runspec import RunSpec
 from benchrun.spec.training import Training
 
@@ -97,7 +96,7 @@ def _training(spec: RunSpec, framework: Framework) -> Iterator[str]:
             yield f"{name} is launched with its default of training.{option}: only {takers} can change it"
     for field, reason in framework.fixed.items():
         if _changed(spec, field):
-            must, found = (str(_value(root, field)).lower() for root in (DEFAULTS, spec))
+            must, found = (str(value_of(root, field)).lower() for root in (DEFAULTS, spec))
             yield f"{name} {reason}: {field} must be {must}, not {found}"
 
 
@@ -124,10 +123,5 @@ def _data(spec: RunSpec, framework: Framework) -> Iterator[str]:
             yield f"{what} must be at most {most}, for {talk.lengths} lengths in sequences of {spec.seq_length}"
 
 
-def _value(root: Any, field: str) -> Any:
-    """The value of a dotted field."""
-    return reduce(getattr, field.split("."), root)
-
-
 def _changed(spec: RunSpec, field: str) -> bool:
-    return bool(_value(spec, field) != _value(DEFAULTS, field))
+    return bool(value_of(spec, field) != value_of(DEFAULTS, field))

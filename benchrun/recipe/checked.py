@@ -1,4 +1,4 @@
-"""From a YAML document to a checked model; what pydantic finds is said with file:line and a legal alternative."""
+"""From a YAML document to a checked model; pydantic's errors get file:line and a legal alternative."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _WORDS = {
     "dict_type": "expected a mapping (key: value)",
     "model_type": "expected a mapping (key: value)",
 }
-"""pydantic's words, as a person says them."""
+"""What each of these types of error expected."""
 
 
 def checked(model: type[M], document: Document) -> M:
@@ -30,7 +30,7 @@ def checked(model: type[M], document: Document) -> M:
     try:
         return model.model_validate(document.data)
     except ValidationError as error:
-        # A misspelt key is also a missing one: say the cause, not the effect.
+        # A misspelt key is also a missing one: the error names the cause, not the effect.
         problems = sorted(error.errors(include_url=False), key=lambda p: p["type"] != "extra_forbidden")
         first = problems[0]
         loc = _without_tags(document, first["loc"])
@@ -71,10 +71,10 @@ def _explain(model: type[BaseModel], loc: Loc, problem: dict[str, Any]) -> tuple
 
 def _without_tags(document: Document, loc: Loc) -> Loc:
     """pydantic adds the name of a union's member to the path; the file has no such key."""
-    known: Loc = ()
+    in_file: Loc = ()
     for part in loc:
-        known = (*known, part) if (*known, part) in document.places or part == loc[-1] else known
-    return known
+        in_file = (*in_file, part) if (*in_file, part) in document.places or part == loc[-1] else in_file
+    return in_file
 
 
 def fields(model: type[BaseModel], loc: Loc) -> list[str]:

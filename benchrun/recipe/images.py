@@ -12,14 +12,14 @@ from benchrun.spec.cluster import Cluster
 from benchrun.spec.images import last_part, nemo_release
 
 
-def image_of_run(cluster: Cluster, framework: Framework, recipes: str | None, document: Document) -> str | None:
+def image_of_run(cluster: Cluster, framework: Framework, from_recipe: str | None, document: Document) -> str | None:
     """The site's image where it names one, else the recipe's. UserError where its name is another framework's."""
     _check_names(cluster, document)
     _check_scripts(cluster, framework, document)
     container = cluster.container
-    sites = framework.site_image(cluster)
-    image = sites or recipes
-    if not framework.release_matters and (sites is None or container.runtime == "none"):
+    from_site = framework.site_image(cluster)
+    image = from_site or from_recipe
+    if not framework.release_matters and (from_site is None or container.runtime == "none"):
         return image
     problem = foreign(image, framework)
     if problem is None:
@@ -28,7 +28,7 @@ def image_of_run(cluster: Cluster, framework: Framework, recipes: str | None, do
     raise UserError(
         problem,
         hint=f"name one for each framework: --set cluster.container.images.{framework.name}=IMAGE",
-        where=document.where(("cluster", "container", *key) if sites else ("image",)),
+        where=document.where(("cluster", "container", *key) if from_site else ("image",)),
     )
 
 

@@ -7,6 +7,7 @@ megatron.core (parallel_state, TransformerConfig, schedules) and transformer-eng
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
 from benchrun import hardware
 from benchrun.frameworks.base import Framework
@@ -14,28 +15,22 @@ from benchrun.recipe.capability import incapable
 from benchrun.spec.layout import Layout
 from benchrun.spec.runspec import RunSpec
 
-
-class Refusal(str):
-    """A broken rule in words, and what to do where the words do not say it."""
-
-    hint: str | None
-
-    def __new__(cls, text: str, hint: str | None = None) -> Refusal:
-        """``text`` with its hint."""
-        refusal = super().__new__(cls, text)
-        refusal.hint = hint
-        return refusal
-
-
 CHANGE_LAYOUT = "change the layout in the recipe or with --set"
 
 
-def refusals(spec: RunSpec, framework: Framework) -> list[str]:
-    """Every rule that ``spec`` breaks, in words or as a ``Refusal``; empty when it can run."""
+class Refusal(NamedTuple):
+    """A broken rule in words, and what to do where the words do not say it."""
+
+    text: str
+    hint: str | None = None
+
+
+def refusals(spec: RunSpec, framework: Framework) -> list[Refusal]:
+    """Every rule that ``spec`` breaks; empty when it can run."""
     arithmetic = [*_sizes(spec), *_spread(spec), *_experts(spec), *_nodes(spec)]
-    broken: list[str] = [Refusal(text, CHANGE_LAYOUT) for text in arithmetic]
-    broken += [*_positions(spec), *_training(spec), *_precision(spec), *incapable(spec, framework)]
-    return [*broken, *_container(spec)]
+    others = [*_training(spec), *_precision(spec), *incapable(spec, framework), *_container(spec)]
+    broken = [Refusal(text, CHANGE_LAYOUT) for text in arithmetic]
+    return [*broken, *_positions(spec), *(Refusal(text) for text in others)]
 
 
 def _container(spec: RunSpec) -> Iterator[str]:
@@ -97,13 +92,12 @@ def _sizes(spec: RunSpec) -> Iterator[str]:
         yield "sequence_parallel splits over tensor-parallel ranks: tp is 1, so it must be false"
 
 
-def _positions(spec: RunSpec) -> Iterator[str]:
+def _positions(spec: RunSpec) -> Iterator[Refusal]:
     most = spec.model.max_position_embeddings
     if spec.seq_length > most:
-        more = (
-            f"a shorter --set seq_length, or --set model.max_position_embeddings={spec.seq_length} for a longer table"
-        )
-        yield Refusal(f"seq_length ({spec.seq_length}) must be at most max_position_embeddings ({most})", more)
+        longer = f"--set model.max_position_embeddings={spec.seq_length} for a longer table"
+        text = f"seq_length ({spec.seq_length}) must be at most max_position_embeddings ({most})"
+        yield Refusal(text, f"a shorter --set seq_length, or {longer}")
 
 
 def _stages(num_layers: int, layout: Layout) -> Iterator[str]:
@@ -111,13 +105,13 @@ def _stages(num_layers: int, layout: Layout) -> Iterator[str]:
         if layout.vp > 1:
             yield f"vp ({layout.vp}) needs a pipeline: pp is 1, so vp must be 1"
         if layout.account_for_embedding_and_loss:
-            yield "account_for_embedding_and_loss deals layers out to stages: pp is 1, so it must be false"
+            yield "account_for_embedding_and_loss is about the stages of a pipeline: pp is 1, so it must be false"
     stages, ends = layout.pp * layout.vp, 2 if layout.account_for_embedding_and_loss else 0
     if (num_layers + ends) % stages:
         legal = nearest(num_layers, lambda n: (n + ends) % stages == 0)
-        more = " with two more for embedding and output" if ends else ""
+        extra = " with two more for embedding and output" if ends else ""
         yield (
-            f"num_layers ({num_layers}){more} must be a multiple of pp * vp ({layout.pp} * {layout.vp} = {stages}): "
+            f"num_layers ({num_layers}){extra} must be a multiple of pp * vp ({layout.pp} * {layout.vp} = {stages}): "
             f"num_layers could be {legal}"
         )
 
@@ -217,7 +211,7 @@ def _precision(spec: RunSpec) -> Iterator[str]:
 
 
 def slow_links(spec: RunSpec) -> str | None:
-    """What to say of a layout that runs, but whose tensor-parallel ranks meet over the network in every layer."""
+    """A warning where tensor-parallel ranks communicate over the network in every layer; None where they do not."""
     tp, per_node = spec.layout.tp, spec.cluster.gpus_per_node
     if tp <= per_node or spec.gpu == "CPU":
         return None
@@ -239,4 +233,4 @@ def _nodes(spec: RunSpec) -> Iterator[str]:
     bound = {"cores", "threads"} & set((spec.cluster.binding.cpu_bind or "").split(","))
     if bound and spec.cluster.scheduler == "slurm" and spec.cluster.cpus_per_task is None:
         what = f"cpu_bind {bound.pop()} would leave a rank one CPU"
-        yield f"{what}: cluster.cpus_per_task must be said, a node's CPUs over its {per_node} ranks"
+        yield f"{what}: cluster.cpus_per_task must be set, to a node's CPUs over its {per_node} ranks"

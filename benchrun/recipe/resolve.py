@@ -34,33 +34,32 @@ def resolve_point(
     planned, document = draft(file, point, profile, overrides)
     _same_gpu(planned, point)
     launched = framework(point.framework)
-    spec = _with_environment(_spec(file, point, planned, document, launched), planned.env, document)
+    spec = _with_environment(_spec(file, point, planned, document, launched), launched, document)
     broken = refusals(spec, launched)
-    if not broken:
-        too_large = impossible(spec)
-        if too_large is None:
-            return spec
+    if not broken and (too_large := impossible(spec)):
         broken = [Refusal(too_large, CHANGE_LAYOUT)]
-    hints = dict.fromkeys(hint for text in broken if (hint := getattr(text, "hint", None)))
+    if not broken:
+        return launched.configured(spec)
+    hints = dict.fromkeys(refusal.hint for refusal in broken if refusal.hint)
     if CHANGE_LAYOUT in hints and point.scaled_from is not None:
-        took = f"{point.num_gpus} GPUs took over the layout of {point.scaled_from}; {instead(file, point)}"
-        hints = {took if hint == CHANGE_LAYOUT else hint: None for hint in hints}
+        origin = f"the layout on {point.num_gpus} GPUs is that of {point.scaled_from}; {instead(file, point)}"
+        hints = {origin if hint == CHANGE_LAYOUT else hint: None for hint in hints}
     where = file.document.where(("points", point.index))
-    raise UserError("; ".join(broken), where=where, hint="; ".join(hints) or None)
+    raise UserError("; ".join(refusal.text for refusal in broken), where=where, hint="; ".join(hints) or None)
 
 
 def _same_gpu(planned: Draft, point: Point) -> None:
-    theirs = planned.cluster.gpu
-    if theirs != point.gpu:
-        hint = f"choose --gpu {theirs}, or a --cluster with {point.gpu}"
-        if theirs not in (listed := [*hardware.names(), "CPU"]):
-            hint = f"its gpu is none that is listed; {closest(theirs.upper(), listed)}"
-        raise UserError(f"cluster {planned.cluster.name} has {theirs}, the point is for {point.gpu}", hint=hint)
+    gpu = planned.cluster.gpu
+    if gpu != point.gpu:
+        hint = f"choose --gpu {gpu}, or a --cluster with {point.gpu}"
+        if gpu not in (listed := [*hardware.names(), "CPU"]):
+            hint = f"the cluster's gpu is in no table; {closest(gpu.upper(), listed)}"
+        raise UserError(f"cluster {planned.cluster.name} has {gpu}, the point is for {point.gpu}", hint=hint)
 
 
 def _spec(file: RecipeFile, point: Point, planned: Draft, document: Document, launched: Framework) -> RunSpec:
-    """The run, its environment apart. Where the layout leaves no data-parallel rank, dp is 1: the rules refuse that."""
-    image = image_of_run(planned.cluster, launched, planned.image, document)
+    """The run with the recipe's environment alone. Where the layout leaves no data-parallel rank, dp is 1 here: the
+    rules refuse such a layout."""
     dp = max(1, point.num_gpus // (planned.layout.tp * planned.layout.pp * planned.layout.cp))
     reduced = reductions(planned.model, file.recipe.model)
     return RunSpec(
@@ -71,37 +70,33 @@ def _spec(file: RecipeFile, point: Point, planned: Draft, document: Document, la
         source=point.group.source if point.scaled_from is None else None,
         derived=point.derived,
         framework=point.framework,
-        image=image,
         replaced_image=planned.image if launched.site_image(planned.cluster) else None,
         gpu=point.gpu,
         precision=point.precision,
         num_gpus=point.num_gpus,
         num_nodes=-(-point.num_gpus // planned.cluster.gpus_per_node),
-        seq_length=planned.seq_length,
-        mbs=planned.mbs,
-        gbs=planned.gbs,
         dp=dp,
         num_microbatches=max(1, planned.gbs // (planned.mbs * dp)),
-        model=planned.model,
-        layout=planned.layout,
-        training=planned.training,
-        data=_data(planned),
         data_format=launched.data_format(file.recipe.task),
-        cluster=planned.cluster,
+        **{
+            **dict(planned),
+            "image": image_of_run(planned.cluster, launched, planned.image, document),
+            "data": _data(planned),
+        },
     )
 
 
-def _with_environment(spec: RunSpec, recipes: dict[str, str], document: Document) -> RunSpec:
-    """The variables of the framework, the recipe and the site. UserError where null should remove the framework's."""
-    framework_env = {name: variable.value for name, variable in framework(spec.framework).environment(spec).items()}
-    sites = spec.cluster.env
+def _with_environment(spec: RunSpec, launched: Framework, document: Document) -> RunSpec:
+    """With the framework's and the site's variables. UserError where null should remove the framework's."""
+    variables = {name: variable.value for name, variable in launched.environment(spec).items()}
+    site = spec.cluster.env
     for loc, where in document.places.items():
-        if loc[-2:-1] == ("env",) and loc[-1] in framework_env and loc[-1] not in {**recipes, **sites}:
+        if loc[-2:-1] == ("env",) and loc[-1] in variables and loc[-1] not in {**spec.env, **site}:
             hint = "benchrun sets it for the framework: it can be given another value, but not removed"
             raise UserError(f"no variable {'.'.join(map(str, loc))}: null removes nothing", hint=hint, where=where)
-    own = framework_env | recipes
-    replaced = {name: value for name, value in own.items() if name in sites}
-    return spec.model_copy(update={"env": own | sites, "replaced_env": replaced})
+    variables |= spec.env
+    replaced = {name: value for name, value in variables.items() if name in site}
+    return spec.model_copy(update={"env": variables | site, "replaced_env": replaced})
 
 
 def _data(planned: Draft) -> Data:

@@ -1,8 +1,8 @@
 """What makes two runs the same measurement: a canonical form of a RunSpec, with names and defaults of its own.
 
 The form is frozen. Where a field of RunSpec gets another name or default, only the right-hand sides below follow, and
-every id stays. A new field gets an entry and, in ``BASELINE``, the value that runs had before it. Any other change makes
-another form, with the next ``VERSION``.
+every id stays. A new field gets an entry and, in ``BASELINE``, the value that runs had before it. Any other change
+makes another form, with the next ``VERSION``.
 """
 
 from __future__ import annotations
@@ -106,13 +106,18 @@ def canonical(spec: RunSpec) -> dict[str, Any]:
     parts += [LORA] if spec.task == "lora" else []
     if spec.data.kind == "synthetic":
         parts.append(CONVERSATIONS if spec.instructed else TOKENS)
-    form = {name: reduce(getattr, field.split("."), spec) for part in parts for name, field in part.items()}
+    form = {name: value_of(spec, field) for part in parts for name, field in part.items()}
     form["image"] = workload_image(spec)
     if form.get("data.tokens") in (None, spec.training.steps * spec.tokens_per_step + 1):
         form.pop("data.tokens", None)  # the run reads them all
     form |= {f"env.{name}": value for name, value in workload_env(spec).items() if _counts(name, value)}
     plain = {key: _plain(value) for key, value in form.items()}
     return {key: value for key, value in plain.items() if key not in BASELINE or value != BASELINE[key]}
+
+
+def value_of(root: Any, field: str) -> Any:
+    """The value of a dotted field."""
+    return reduce(getattr, field.split("."), root)
 
 
 def identity(spec: RunSpec) -> str:
