@@ -1,1 +1,1 @@
-"""What benchrun knows of each framework: one file a framework, what several share, and the registry."""
+"""Frameworks that benchrun launches: one file each, what several share, and the registry."""

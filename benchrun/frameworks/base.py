@@ -124,7 +124,7 @@ class Framework:
     release_matters: ClassVar[bool] = False
     """Its configuration depends on the release that the name of the image states."""
     folder: ClassVar[Path] = paths.TEMPLATES
-    """Where its templates are; the shared ones are found from there too."""
+    """The folder of its templates; they can import the shared ones."""
     files: ClassVar[tuple[str, ...]] = ()
     """Files beside the job script that it reads; each is rendered from frameworks/NAME.j2."""
 

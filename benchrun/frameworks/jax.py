@@ -18,7 +18,7 @@ FIXED = {
 
 
 class Jax(Framework):
-    """Pretrains dense models; much that others are told is left to XLA."""
+    """Pretrains dense models; XLA decides much that other frameworks take from the RunSpec."""
 
     family = "jax"
     tasks = frozenset({"pretrain"})

@@ -45,7 +45,7 @@ class NeMo1(NeMo):
             yield from _experts(spec, spec.model.moe, release)
 
     def environment(self, spec: RunSpec) -> dict[str, Variable]:
-        """With what its releases are told of FP8."""
+        """With its releases' switches for FP8."""
         variables = super().environment(spec)
         if spec.precision == "fp8":
             what = "the largest values of FP8 tensors are"

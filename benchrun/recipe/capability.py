@@ -1,6 +1,6 @@
 """What a framework can run: its attributes as rules, before a job waits in a queue.
 
-A value that a framework would ignore is refused too: the run would not be what its spec says.
+A value that a framework would ignore is refused too: the run would not be what its spec states.
 """
 
 from __future__ import annotations
@@ -96,8 +96,8 @@ def _training(spec: RunSpec, framework: Framework) -> Iterator[str]:
             yield f"{name} is launched with its default of training.{option}: only {takers} can change it"
     for field, reason in framework.fixed.items():
         if _changed(spec, field):
-            must, found = (str(value_of(root, field)).lower() for root in (DEFAULTS, spec))
-            yield f"{name} {reason}: {field} must be {must}, not {found}"
+            default, value = (str(value_of(root, field)).lower() for root in (DEFAULTS, spec))
+            yield f"{name} {reason}: {field} must be {default}, not {value}"
 
 
 def _data(spec: RunSpec, framework: Framework) -> Iterator[str]:

@@ -1,7 +1,7 @@
 """The draft of a run: recipe, point and cluster merged, then what ``--set`` changes, then checked as one.
 
-Mappings merge, key by key; any other value takes the place of what was there, and null removes it: the default holds.
-A recompute granularity other than full also removes the method and the layers that the recipe says beside full.
+Mappings merge key by key; any other value replaces the earlier one; null removes it, so that the default holds. A
+recompute granularity other than full also removes the method and the layers that the recipe states with full.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def draft(file: RecipeFile, point: Point, cluster: Document, overrides: tuple[st
     places: dict[Loc, str] = {}
 
     def put(target: Loc, value: Any, origin: Document, loc: Loc) -> None:
-        """Set one value of the draft and remember where it and its parts came from."""
+        """Set one value of the draft and record the places of it and of its parts."""
         set_value(data, target, deepcopy(value))
         for end in range(1, len(target)):
             places.setdefault(target[:end], origin.where(loc))
@@ -86,15 +86,15 @@ def draft(file: RecipeFile, point: Point, cluster: Document, overrides: tuple[st
 
 
 def leaves(section: dict[str, Any], path: Loc = ()) -> list[tuple[Loc, Any]]:
-    """Every value of nested mappings that is none itself, with its keys."""
-    found: list[tuple[Loc, Any]] = []
+    """Every value of nested mappings that is not a mapping, with its keys."""
+    values: list[tuple[Loc, Any]] = []
     for key, value in section.items():
-        found += leaves(value, (*path, key)) if isinstance(value, dict) else [((*path, key), value)]
-    return found
+        values += leaves(value, (*path, key)) if isinstance(value, dict) else [((*path, key), value)]
+    return values
 
 
 def set_value(data: dict[str, Any], loc: Loc, value: Any) -> None:
-    """Set one value of nested mappings, which are made where there are none."""
+    """Set one value of nested mappings; missing mappings are added."""
     for key in loc[:-1]:
         inner = data.get(str(key))
         if not isinstance(inner, dict):
@@ -107,7 +107,7 @@ _RECOMPUTE: Loc = ("training", "recompute")
 
 
 def _value(data: dict[str, Any], loc: Loc) -> Any:
-    """One value of nested mappings; None where it is not there."""
+    """One value of nested mappings; None where it is missing."""
     inner: Any = data
     for key in loc:
         inner = inner.get(str(key)) if isinstance(inner, dict) else None
@@ -115,7 +115,7 @@ def _value(data: dict[str, Any], loc: Loc) -> Any:
 
 
 def remove(data: dict[str, Any], loc: Loc, place: str) -> None:
-    """Take one value of a draft out of nested mappings. UserError for a key that a draft cannot have."""
+    """Remove one value from a draft's nested mappings. UserError for a key that a draft cannot have."""
     for end, key in enumerate(loc):
         if (legal := fields(Draft, loc[:end])) and key not in legal:
             dotted = ".".join(str(part) for part in loc[: end + 1])
@@ -126,7 +126,7 @@ def remove(data: dict[str, Any], loc: Loc, place: str) -> None:
 
 
 def _override(data: dict[str, Any], places: dict[Loc, str], text: str) -> None:
-    """Apply one ``a.b=value``. A list, mapping or quoted value is read as YAML, anything else is one word or text."""
+    """Apply one ``a.b=value``. Lists, mappings and quoted values are YAML, anything else a scalar or text."""
     key, equals, value = text.partition("=")
     loc: Loc = tuple(key.split("."))
     if not equals or not all(loc):

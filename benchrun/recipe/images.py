@@ -1,4 +1,4 @@
-"""The container image of a run, and where its framework's scripts are: the site's word before the recipe's."""
+"""The container image of a run: the site's before the recipe's, and never one of another framework."""
 
 from __future__ import annotations
 

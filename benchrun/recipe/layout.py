@@ -1,4 +1,4 @@
-"""The arithmetic of a layout: what cannot work is refused before it waits in a queue.
+"""Rules of a layout: a run that cannot work is refused before it waits in a queue.
 
 Each rule gives one line: the rule, the numbers, the nearest legal value. Sources: the assertions of
 megatron.core (parallel_state, TransformerConfig, schedules) and transformer-engine's size rules for FP8.
@@ -49,7 +49,7 @@ def _container(spec: RunSpec) -> Iterator[str]:
 
 
 def _out_of_reach(spec: RunSpec) -> Iterator[str]:
-    """The daemon of docker starts the ranks, and not the process that Slurm binds."""
+    """Docker's daemon starts the ranks, so that Slurm cannot bind them."""
     binding = spec.cluster.binding
     for name, asked in (
         ("gpus_per_numa_node", binding.gpus_per_numa_node is not None),
@@ -155,8 +155,8 @@ def _experts(spec: RunSpec) -> Iterator[str]:
     if moe.topk > moe.num_experts:
         yield f"topk ({moe.topk}) must be at most num_experts ({moe.num_experts})"
     if moe.topk == 1:
-        # The softmax over the one expert that is left is 1: megatron.core raises, the router would learn nothing.
-        yield "a router that takes its softmax after the choice needs two experts a token: topk (1) must be 2 or more"
+        # The softmax over one chosen expert is 1: megatron.core raises, and the router would learn nothing.
+        yield "a router whose softmax comes after the choice needs two experts per token: topk (1) must be 2 or more"
     if spec.model.bias:
         yield "experts have no biases: model.bias must be false"
     yield from _divides("num_experts", moe.num_experts, "ep", layout.ep)
@@ -164,8 +164,8 @@ def _experts(spec: RunSpec) -> Iterator[str]:
     if layout.tp > 1 and not layout.sequence_parallel:
         yield f"experts with tp ({layout.tp}) > 1 need sequence_parallel: it must be true"
     if layout.ep == 1 and layout.etp != layout.tp:
-        # megatron.core (0.16 seen) takes experts for dense weights when ep is 1: the tensor-parallel ranks, which
-        # then hold whole experts, do not add up their gradients and drift apart.
+        # megatron.core (seen in 0.16) treats experts as dense weights when ep is 1: tensor-parallel ranks, which then
+        # hold whole experts, do not reduce their gradients and drift apart.
         yield f"experts with ep 1 need etp ({layout.etp}) equal to tp ({layout.tp}): etp must be {layout.tp}"
     block = layout.ep * layout.etp * layout.pp
     if spec.num_gpus % block:
@@ -187,7 +187,7 @@ def _training(spec: RunSpec) -> Iterator[str]:
     if recompute.granularity == "full" and not whole:
         yield "recompute.granularity full needs recompute.method and recompute.num_layers"
     if recompute.policy and recompute.granularity != "none":
-        yield f"recompute.policy takes the place of a granularity: it must be none, not {recompute.granularity}"
+        yield f"recompute.policy takes the place of a granularity, which must be none, not {recompute.granularity}"
     if recompute.granularity != "full" and (recompute.method or recompute.num_layers):
         yield f"recompute.method and num_layers belong to granularity full, not {recompute.granularity}"
     layers = spec.model.num_layers // (spec.layout.pp * spec.layout.vp)
@@ -203,7 +203,7 @@ def _precision(spec: RunSpec) -> Iterator[str]:
     if gpu is None or gpu.peak_fp8_tflops is None:
         yield f"precision fp8 needs a GPU with FP8 units: {spec.gpu} has none; use bf16"
     if spec.training.fp8.recipe == "mxfp8" and gpu is not None and gpu.arch == "Hopper":
-        yield f"fp8.recipe mxfp8 needs Blackwell: {spec.gpu} takes delayed, tensorwise or blockwise"
+        yield f"fp8.recipe mxfp8 needs Blackwell; {spec.gpu} has delayed, tensorwise and blockwise"
     inner = (spec.model.moe.ffn_hidden_size if spec.model.moe else spec.model.ffn_hidden_size) // spec.layout.tp
     for name, size in (("hidden_size", spec.model.hidden_size), ("ffn_hidden_size / tp", inner)):
         if size % 16:

@@ -1,4 +1,4 @@
-"""What ``benchrun list`` says of each point, straight from its group: thousands of points, none resolved."""
+"""The rows of ``benchrun list``, taken from the groups of a recipe: resolving thousands of points would be slow."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ DEGREES = ("tp", "pp", "cp", "vp", "ep")
 
 
 def listed(file: RecipeFile, gpu: str | None = None) -> Iterator[dict[str, Any]]:
-    """One row a point of ``file``, in its order: what `resolve_point` would say of it. Only those for ``gpu``."""
+    """One row per point of ``file``, in its order, with the values of `resolve_point`. Only those for ``gpu``."""
     groups = [(_layout(file, index), _reduced(file, index)) for index in range(len(file.recipe.points))]
     for point in catalogue.points(file.recipe):
         if gpu is None or point.gpu.lower() == gpu.lower():

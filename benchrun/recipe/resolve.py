@@ -20,7 +20,7 @@ from benchrun.spec.runspec import RunSpec
 
 
 def resolve(request: Request) -> RunSpec:
-    """The RunSpec that ``request`` names. UserError says which rule it breaks, with numbers and a legal value."""
+    """The RunSpec that ``request`` names. UserError names the rule that it breaks, with numbers and a legal value."""
     file = catalogue.recipe_file(request.recipe)
     point = select(file, request)
     return resolve_point(file, point, request.cluster, request.overrides)

@@ -12,7 +12,7 @@ _RANK = ("MASTER_ADDR", "MASTER_PORT", "RANK", "LOCAL_RANK", "WORLD_SIZE")
 
 
 def image_for(spec: RunSpec) -> str | None:
-    """The image as the cluster's runtime wants it.
+    """The image as the cluster's runtime expects it.
 
     enroot separates registry and name by ``#`` (``nvcr.io#nvidia/nemo:25.07``); apptainer and singularity take a
     ``docker://`` address; charliecloud, podman and docker take the name as it is; paths stay as they are.
@@ -57,8 +57,8 @@ def inside_env(spec: RunSpec) -> tuple[str, ...]:
     """Names of the variables a rank needs inside the container, sorted within their kind."""
     launched = framework(spec.framework)
     data = ("BENCHRUN_DATA",) if spec.data.kind == "synthetic" else ()
-    # Only where this repository's own code is told its place outside the image: an image may find its framework by the
-    # PYTHONPATH that it sets itself (NeMo's Dockerfile.ci does), and the submitting shell's would take its place.
+    # Only where this repository's own code must be found outside the image: an image may set the PYTHONPATH of its
+    # framework (NeMo's Dockerfile.ci does), and the submitting shell's would replace it.
     carried = spec.cluster.container.runtime != "pyxis" and bool(launched.own_worker or data)
     path = ("PYTHONPATH",) if carried else ()
     slurm = launched.rank_variables if spec.cluster.scheduler == "slurm" else ()

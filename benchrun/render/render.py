@@ -102,7 +102,7 @@ def _comment(value: Any) -> Markup:
 
 
 def _refuse(reason: str) -> str:
-    """For a template that cannot express what the recipe says."""
+    """For a template that cannot express what the recipe states."""
     raise UserError(reason)
 
 

@@ -1,4 +1,4 @@
-"""What makes two runs the same measurement: a canonical form of a RunSpec, with names and defaults of its own.
+"""What makes two runs the same measurement: a canonical form of a RunSpec, with its own names and defaults.
 
 The form is frozen. Where a field of RunSpec gets another name or default, only the right-hand sides below follow, and
 every id stays. A new field gets an entry and, in ``BASELINE``, the value that runs had before it. Any other change
@@ -126,7 +126,7 @@ def identity(spec: RunSpec) -> str:
 
 
 def step_identity(spec: RunSpec) -> str:
-    """The same for a single step: however many of them the run takes."""
+    """The same without the number of steps."""
     return _digest({key: value for key, value in canonical(spec).items() if key != "steps"})
 
 
@@ -149,7 +149,7 @@ def image_name(image: str) -> str:
 
 
 def workload_image(spec: RunSpec) -> str | None:
-    """``name:tag`` of the image. A file of the site counts only where its name says a release of the recipe's image."""
+    """``name:tag`` of the image. A site's file counts only where its name states a release of the recipe's image."""
     if spec.image is None:
         return None
     named, own = image_name(spec.image), spec.replaced_image and image_name(spec.replaced_image)
@@ -164,7 +164,7 @@ def _counts(name: str, value: str) -> bool:
 
 
 def _plain(value: Any) -> Any:
-    """One spelling a value: 16.0 is 16, a list its words, sorted."""
+    """One spelling per value: 16.0 is 16, a list is its words, sorted."""
     if isinstance(value, float) and value.is_integer():
         return int(value)
     return "+".join(sorted(value)) if isinstance(value, Iterable) and not isinstance(value, str) else value

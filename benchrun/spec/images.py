@@ -1,4 +1,4 @@
-"""What the name of a container image says."""
+"""What can be read from the name of a container image."""
 
 from __future__ import annotations
 

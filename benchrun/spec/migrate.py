@@ -1,4 +1,4 @@
-"""spec.json of an older schema as one of today's."""
+"""Migration of spec.json from older schemas."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def migrated(document: Any) -> Any:
         return document
     version = document.get("schema_version", SCHEMA)
     if isinstance(version, int) and version > SCHEMA:
-        message = f"not a RunSpec that this version knows: its schema is {version}, the newest known is {SCHEMA}"
+        message = f"not a RunSpec of this version: its schema is {version}, the newest known is {SCHEMA}"
         raise UserError(message, hint="use the version of benchrun that wrote it, or a newer one")
     if version == 1:
         document = _from_1(document)
@@ -41,9 +41,9 @@ def _data_format(document: dict[str, Any]) -> str:
 
 
 def _from_1(document: dict[str, Any]) -> dict[str, Any]:
-    """Schema 1 did not say which of the cluster's variables took the place of the framework's or the recipe's.
+    """Schema 1 did not record which of the cluster's variables replaced the framework's or the recipe's.
 
-    Their order does: a variable kept its place when its value was replaced, and the cluster's own came last.
+    Their order shows it: a replaced variable kept its position, and the cluster's other variables came last.
     """
     env, cluster, training = (_mapping(document.get(key)) for key in ("env", "cluster", "training"))
     sites = _mapping(cluster.get("env"))

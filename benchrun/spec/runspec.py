@@ -111,7 +111,7 @@ class RunSpec(Frozen):
 
     @property
     def data_set(self) -> str:
-        """Name of the synthetic data set: another one for other parameters."""
+        """Name of the synthetic data set, which depends on all its parameters."""
         part, size = self.data.synthetic.model_dump(mode="json"), f"tokens{self.data.synthetic.tokens}"
         if self.instructed:
             part, size = self.data.instructions.model_dump(mode="json"), f"samples{self.data.instructions.samples}"
@@ -122,15 +122,15 @@ class RunSpec(Frozen):
         return f"vocab{self.model.vocab_size}-{size}-{digest}"
 
     def identity(self) -> str:
-        """Eight hex digits that differ when what is measured differs: not where, nor what is measured beside it."""
+        """Eight hex digits that differ when what is measured differs; the site does not count."""
         return identity(self)
 
     def step_identity(self) -> str:
-        """The same for a single step: however many of them the run takes."""
+        """The same without the number of steps."""
         return step_identity(self)
 
     def repeat_key(self) -> str:
-        """What repeats share: recipe and identity, and the site with its environment."""
+        """Equal for repeats: recipe, identity, site and its environment."""
         return f"{self.recipe} {self.identity()} {self.cluster.name} {sorted(self.cluster.env.items())}"
 
     @model_validator(mode="before")
