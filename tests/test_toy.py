@@ -51,7 +51,6 @@ class Toy(Framework):
     """It trains in FP32 on one CPU."""
 
     name = "toy"
-    family = "toys"
     tasks = frozenset({"pretrain"})
     precisions = frozenset({"fp32"})
     needs_gpu = False

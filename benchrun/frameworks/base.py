@@ -76,8 +76,6 @@ class Framework:
     """One framework. A subclass states where it differs from the values here; its object has no state."""
 
     name: ClassVar[str]
-    family: ClassVar[str]
-    """Published numbers of frameworks of one family are compared before those of others."""
 
     tasks: ClassVar[frozenset[Task]] = frozenset({"pretrain", "sft", "lora"})
     precisions: ClassVar[frozenset[Precision]] = frozenset({"bf16", "fp8"})

@@ -19,7 +19,6 @@ class HuggingFace(Framework):
     """FSDP is its only parallelism, and dense models with the layers of a Llama are its only ones."""
 
     name = "hf"
-    family = "pytorch"
     precisions = frozenset({"fp32", "bf16"})
     needs_gpu = False
     degrees = ()

@@ -20,7 +20,6 @@ FIXED = {
 class Jax(Framework):
     """Pretrains dense models; XLA decides much that other frameworks take from the RunSpec."""
 
-    family = "jax"
     tasks = frozenset({"pretrain"})
     fp8_recipes = frozenset({"delayed"})
     needs_slurm = True

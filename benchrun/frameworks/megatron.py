@@ -16,7 +16,6 @@ from benchrun.spec.training import Optimizer
 class Megatron(Framework):
     """Trains Megatron's model on GPUs, with transformer-engine."""
 
-    family = "megatron"
     userbuffers = True
     expandable_segments = True
 

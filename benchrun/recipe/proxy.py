@@ -14,14 +14,16 @@ WHOLE = "the model's own"
 
 
 def dimensions(reduced: tuple[str, ...]) -> str:
-    """Those of `reductions` that are no number of layers, joined."""
+    """Those of `reductions` that are no number of layers, in words."""
     return ", ".join(text for text in reduced if not text.startswith("num_layers ")) or WHOLE
 
 
 def reductions(ours: ModelShape, whole: ModelShape) -> tuple[str, ...]:
     """``num_layers 1 of 126`` for each dimension that differs; nothing for the whole model."""
-    smaller, full = dict(_flat(ours)), dict(_flat(whole))
-    pairs = ((name, smaller.get(name), full.get(name)) for name in {**full, **smaller} if name not in NO_WORK)
+    theirs = dict(_flat(whole))
+    mine = dict(_flat(ours))
+    names = [name for name in (*theirs, *(name for name in mine if name not in theirs)) if name not in NO_WORK]
+    pairs = ((name, mine.get(name), theirs.get(name)) for name in names)
     return tuple(f"{name} {a} of {b}" for name, a, b in pairs if a != b)
 
 

@@ -27,4 +27,4 @@ class Layout(Frozen):
     fsdp: PositiveInt = 1
     """Weights, gradients and optimizer states cut over so many data-parallel ranks (1: every rank holds them whole)."""
     account_for_embedding_and_loss: bool = False
-    """Embedding and output layer count as one layer each when layers are divided among the stages of a pipeline."""
+    """Embedding and output layer count as one layer each when layers are dealt out to the stages of a pipeline."""
