@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 
 class BenchrunError(Exception):
     """Base of all expected errors; the command line prints it without a traceback.
@@ -34,3 +36,13 @@ class MachineError(BenchrunError):
 
 class SchedulerUnavailable(MachineError):
     """The scheduler does not answer. Says nothing about the jobs: keep their state, ask again."""
+
+
+def closest(word: str, legal: Iterable[object]) -> str:
+    """A hint with what would be legal, the most similar to ``word`` first."""
+    import difflib
+
+    names = sorted(str(name) for name in legal)
+    near = difflib.get_close_matches(word, names, n=1, cutoff=0.6)
+    listing = ", ".join(names)
+    return f"did you mean '{near[0]}'? Legal: {listing}" if near else f"legal: {listing}"

@@ -17,7 +17,7 @@ from benchrun.compare.work import same_work, shipped_model
 from benchrun.errors import UserError
 from benchrun.model import Frozen
 from benchrun.model.flops import flops_per_token
-from benchrun.recipe.frameworks import nemo_release
+from benchrun.spec.images import nemo_release
 
 SPEEDS = ("step_time_s", "tokens_per_s_per_gpu", "samples_per_s")
 COUNTED = ("tflops_per_gpu", "mfu_percent")

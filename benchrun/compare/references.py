@@ -6,7 +6,7 @@ import csv
 import functools
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 from pydantic import NonNegativeFloat, PositiveFloat, ValidationError, model_validator
 
@@ -14,8 +14,8 @@ from benchrun import paths
 from benchrun.compare.conditions import Conditions, besides_recipe
 from benchrun.compare.work import same_work
 from benchrun.errors import UserError
+from benchrun.frameworks.registry import FRAMEWORKS as LAUNCHED
 from benchrun.model import Frozen
-from benchrun.spec.cluster import Framework
 
 Metric = Literal[
     "step_time_s",
@@ -41,7 +41,7 @@ BETTER: dict[str, Better] = {"step_time_s": "lower", "final_loss": "equal"}
 Flag = Literal["rounded", "revised", "proxy", "misprint", "side_misprint", "inferred", "third_party", "measured"]
 Convention = Literal["full", "causal", "causal_two_thirds", "packed", "lora_packed", "own"]
 """See results/reference/README.md."""
-FRAMEWORKS = frozenset({*get_args(Framework), "torchtitan", "automodel"})
+FRAMEWORKS = frozenset({*LAUNCHED, "torchtitan", "automodel"})
 SLOW = 0.05
 """More than this much slower than a reference is slow (published revisions of one number differ by up to 6 %)."""
 FAST = 0.20

@@ -22,6 +22,7 @@ from pydantic import ValidationError
 
 from benchrun import paths
 from benchrun.errors import UserError
+from benchrun.frameworks.registry import framework
 from benchrun.launch.documents import Done, as_done, as_event, read_object, read_text
 from benchrun.spec.runspec import RunSpec
 
@@ -219,7 +220,7 @@ def write_files(path: Path, spec: RunSpec, files: Mapping[str, str]) -> None:
         (path / name).write_text(text)
         if name.endswith(".sh"):
             (path / name).chmod(0o755)
-    if spec.own_worker or spec.data.kind == "synthetic":
+    if framework(spec.framework).own_worker or spec.data.kind == "synthetic":
         # The run carries the worker it ran: later edits do not reach it, and nodes need only the shared directory.
         ignore = shutil.ignore_patterns("__pycache__", "_data", "*.pyc")
         shutil.copytree(paths.PACKAGE, path / "worker" / "benchrun", ignore=ignore)

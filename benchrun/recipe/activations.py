@@ -5,19 +5,8 @@ Held to peaks that were measured on H100 and H200 in tests/recipe/test_memory.py
 
 from __future__ import annotations
 
+from benchrun.frameworks.registry import framework
 from benchrun.spec.runspec import RunSpec
-
-KEEPS = {
-    # MaxText's remat policies and PaXML's checkpoint policies: which matrix products a layer keeps beside its input.
-    "full": (),
-    "save_qkv_proj": ("qkv",),
-    "save_dot_except_mlp": ("qkv", "out"),
-    "save_dot_except_mlpwi": ("qkv", "out", "down"),
-    "SAVE_NOTHING": (),
-    "SAVE_QKV_OUT_PROJ": ("qkv", "out"),
-    "SAVE_DOT_ONLY": ("qkv", "out", "up", "down"),
-    "SAVE_DOT_WITH_NO_BATCH_DIM": ("qkv", "out", "up", "down"),
-}
 
 
 def stage_layers(spec: RunSpec) -> float:
@@ -46,7 +35,8 @@ def kept(spec: RunSpec, first: bool, more: float = 0.0) -> float:
 
 def logits(spec: RunSpec) -> float:
     """Logits in two bytes and their softmax in four; transformer-engine's loss writes the gradient over the logits."""
-    in_place = spec.transformer_engine and spec.training.fused_kernels
+    worker = framework(spec.framework).memory.unfused_gates
+    in_place = worker and spec.transformer_engine and spec.training.fused_kernels
     return _tokens(spec) * spec.model.vocab_size / spec.layout.tp * (2 if in_place else 6)
 
 
@@ -76,15 +66,16 @@ def _input(spec: RunSpec) -> float:
 def _kept_by_policy(spec: RunSpec, policy: str) -> float:
     """Bytes a token and layer under a named policy of MaxText or PaXML; an unknown one is taken to keep it all."""
     model, tp = spec.model, spec.layout.tp
-    if policy not in KEEPS:
+    products = framework(spec.framework).memory.policies.get(policy)
+    if products is None:
         return layer(spec)
     sizes = {
         "qkv": model.kv_channels * (model.num_attention_heads + 2 * model.num_query_groups) / tp,
-        "out": model.hidden_size,
-        "up": (2 if model.gated else 1) * model.ffn_hidden_size / tp,
-        "down": model.hidden_size,
+        "proj": model.hidden_size,
+        "fc1": (2 if model.gated else 1) * model.ffn_hidden_size / tp,
+        "fc2": model.hidden_size,
     }
-    return _input(spec) + 2 * sum(sizes[name] for name in KEEPS[policy])
+    return _input(spec) + 2 * sum(sizes[name] for name in products)
 
 
 def _gated_in_steps(spec: RunSpec) -> int:
@@ -94,7 +85,11 @@ def _gated_in_steps(spec: RunSpec) -> int:
     kernel for SwiGLU alone.
     """
     model, fused = spec.model, spec.transformer_engine and spec.training.fused_kernels
-    if spec.framework != "megatron-core" or not model.gated or "moe_act" in spec.training.recompute.modules:
+    if (
+        not framework(spec.framework).memory.unfused_gates
+        or not model.gated
+        or "moe_act" in spec.training.recompute.modules
+    ):
         return 0
     if model.moe is None:
         return 0 if fused else 2

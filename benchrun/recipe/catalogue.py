@@ -1,4 +1,4 @@
-"""Finding recipes, models, clusters and suites: by name among the shipped ones, or by the path of one's own file."""
+"""Recipes, models, clusters and suites: shipped ones by name, the user's own by path."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchrun import paths
-from benchrun.errors import UserError
-from benchrun.recipe.checked import checked, closest
+from benchrun.errors import UserError, closest
+from benchrun.recipe.checked import checked
 from benchrun.recipe.schema import PointGroup, Recipe, Suite
 from benchrun.recipe.yamlfile import Document, load
-from benchrun.spec.cluster import Cluster, Framework
+from benchrun.spec.cluster import Cluster
 from benchrun.vocabulary import Precision
 
 
 @dataclass(frozen=True)
 class RecipeFile:
-    """A checked recipe and the document it came from, which knows the lines."""
+    """A checked recipe and its document, with the line of every value."""
 
     name: str
     recipe: Recipe
@@ -35,9 +35,9 @@ class Point:
     gpu: str
     precision: Precision
     num_gpus: int
-    framework: Framework
+    framework: str
     scaled_from: int | None = None
-    """The listed number of GPUs whose layout this point took over; None for a listed point."""
+    """The listed number of GPUs whose layout this point has; None for a listed point."""
 
     @property
     def derived(self) -> str | None:
@@ -49,7 +49,7 @@ class Point:
 
 
 def find(name: str, folder: Path, kind: str) -> Path:
-    """The file of ``name`` (a shipped name, or a path). UserError lists the names there are."""
+    """The file of ``name``: a shipped name or a path. UserError lists the legal names."""
     if name.endswith((".yaml", ".yml")) or "/" in name:
         path = Path(name)
         if not path.is_file():
@@ -121,7 +121,7 @@ def suite(name: str) -> Suite:
 
 
 def suite_file(name: str) -> tuple[Suite, Document]:
-    """The same with the document it came from, which knows the lines."""
+    """The same with its document, for the line of every value."""
     document = load(find(name, paths.SUITES, "suite"))
     return checked(Suite, document), document
 

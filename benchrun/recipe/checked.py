@@ -1,27 +1,28 @@
-"""From a YAML document to a checked model; what pydantic finds is said with file:line and a legal alternative."""
+"""From a YAML document to a checked model; pydantic's errors get file:line and a legal alternative."""
 
 from __future__ import annotations
 
-import difflib
 import types
 import typing
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from benchrun.errors import UserError
+from benchrun.errors import UserError, closest
 from benchrun.recipe.yamlfile import Document, Loc
 from benchrun.spec.cluster import IN_WORDS
 
 M = TypeVar("M", bound=BaseModel)
 
 
+UNKNOWN_NAME = "unknown_name"
+"""Type of the error of a validator that knows the legal names: they are in its context."""
 _WORDS = {
     "tuple_type": "expected a list: [...]",
     "dict_type": "expected a mapping (key: value)",
     "model_type": "expected a mapping (key: value)",
 }
-"""pydantic's words, as a person says them."""
+"""What each of these types of error expected."""
 
 
 def checked(model: type[M], document: Document) -> M:
@@ -29,7 +30,7 @@ def checked(model: type[M], document: Document) -> M:
     try:
         return model.model_validate(document.data)
     except ValidationError as error:
-        # A misspelt key is also a missing one: say the cause, not the effect.
+        # A misspelt key is also a missing one: the error names the cause, not the effect.
         problems = sorted(error.errors(include_url=False), key=lambda p: p["type"] != "extra_forbidden")
         first = problems[0]
         loc = _without_tags(document, first["loc"])
@@ -37,14 +38,6 @@ def checked(model: type[M], document: Document) -> M:
         if len(problems) > 1:
             message += f" (and {len(problems) - 1} more)"
         raise UserError(message, hint=hint, where=document.where(loc) or None) from None
-
-
-def closest(word: str, legal: typing.Iterable[str]) -> str:
-    """Say what would be legal, the most similar first."""
-    names = sorted(str(name) for name in legal)
-    near = difflib.get_close_matches(word, names, n=1, cutoff=0.6)
-    listing = ", ".join(names)
-    return f"did you mean '{near[0]}'? Legal: {listing}" if near else f"legal: {listing}"
 
 
 def _explain(model: type[BaseModel], loc: Loc, problem: dict[str, Any]) -> tuple[str, str | None]:
@@ -55,6 +48,8 @@ def _explain(model: type[BaseModel], loc: Loc, problem: dict[str, Any]) -> tuple
         return f"unknown key '{key}'", closest(str(loc[-1]), legal) if legal else None
     if kind == "missing":
         return f"key '{key}' is missing", None
+    if kind == UNKNOWN_NAME:
+        return f"'{key}' is {value!r}", closest(str(value), problem["ctx"]["legal"])
     if kind == "literal_error":
         return f"'{key}' is {value!r}", f"legal: {problem['ctx']['expected']}"
     text = problem["msg"][:1].lower() + problem["msg"][1:]
@@ -76,10 +71,10 @@ def _explain(model: type[BaseModel], loc: Loc, problem: dict[str, Any]) -> tuple
 
 def _without_tags(document: Document, loc: Loc) -> Loc:
     """pydantic adds the name of a union's member to the path; the file has no such key."""
-    known: Loc = ()
+    in_file: Loc = ()
     for part in loc:
-        known = (*known, part) if (*known, part) in document.places or part == loc[-1] else known
-    return known
+        in_file = (*in_file, part) if (*in_file, part) in document.places or part == loc[-1] else in_file
+    return in_file
 
 
 def fields(model: type[BaseModel], loc: Loc) -> list[str]:

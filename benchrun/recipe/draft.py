@@ -1,7 +1,7 @@
 """The draft of a run: recipe, point and cluster merged, then what ``--set`` changes, then checked as one.
 
-Mappings merge, key by key; any other value takes the place of what was there, and null removes it: the default holds.
-A recompute granularity other than full also removes the method and the layers that the recipe says beside full.
+Mappings merge key by key; any other value replaces the earlier one; null removes it, so that the default holds. A
+recompute granularity other than full also removes the method and the layers that the recipe states with full.
 """
 
 from __future__ import annotations
@@ -11,15 +11,13 @@ from typing import Any
 
 from pydantic import Field, PositiveInt
 
-from benchrun.errors import UserError
+from benchrun.errors import UserError, closest
 from benchrun.model import Frozen, ModelShape
 from benchrun.recipe.catalogue import Point, RecipeFile
-from benchrun.recipe.checked import checked, closest, fields
-from benchrun.recipe.environment import WHY
+from benchrun.recipe.checked import checked, fields
 from benchrun.recipe.yamlfile import Document, Loc, parse, scalar
-from benchrun.spec.cluster import Cluster, EnvName, Framework, Line
+from benchrun.spec.cluster import Cluster, EnvName, Line
 from benchrun.spec.data import Data
-from benchrun.spec.images import IN_IMAGES, foreign, site_image
 from benchrun.spec.layout import Layout
 from benchrun.spec.training import Training
 
@@ -35,14 +33,12 @@ class Draft(Frozen):
     training: Training
     data: Data
     image: Line | None = None
-    replaced_image: Line | None = None
-    """The recipe's image, where the site's took its place."""
     env: dict[EnvName, str] = Field(default_factory=dict)
     cluster: Cluster
 
 
-def draft(file: RecipeFile, point: Point, cluster: Document, overrides: tuple[str, ...]) -> Draft:
-    """Merge and check. Errors name file:line, or the ``--set`` that brought the value."""
+def draft(file: RecipeFile, point: Point, cluster: Document, overrides: tuple[str, ...]) -> tuple[Draft, Document]:
+    """Merge and check; with the places of the values: file:line, or the ``--set`` that brought them."""
     group, recipe = point.group, file.recipe
     here: Loc = ("points", point.index)
     source = file.document
@@ -50,7 +46,7 @@ def draft(file: RecipeFile, point: Point, cluster: Document, overrides: tuple[st
     places: dict[Loc, str] = {}
 
     def put(target: Loc, value: Any, origin: Document, loc: Loc) -> None:
-        """Set one value of the draft and remember where it and its parts came from."""
+        """Set one value of the draft and record the places of it and of its parts."""
         set_value(data, target, deepcopy(value))
         for end in range(1, len(target)):
             places.setdefault(target[:end], origin.where(loc))
@@ -86,50 +82,19 @@ def draft(file: RecipeFile, point: Point, cluster: Document, overrides: tuple[st
     for override in overrides:
         _override(data, places, override)
     document = Document(data, places)
-    return _in_its_image(checked(Draft, document), point, document)
-
-
-def _refuse_without_scripts(cluster: Cluster, framework: Framework, document: Document) -> None:
-    if cluster.container.runtime == "none" and framework in IN_IMAGES and framework not in cluster.sources:
-        raise UserError(
-            f"without a container the site must say where the scripts of {framework} lie: cluster.sources.{framework}",
-            hint=f"--set cluster.sources.{framework}=DIR; images have them in {IN_IMAGES[framework]}",
-            where=document.where(("cluster", "container", "runtime")),
-        )
-
-
-def _in_its_image(planned: Draft, point: Point, document: Document) -> Draft:
-    """The draft with the site's image, if it names one. UserError where that is evidently another framework's."""
-    if planned.cluster.gpu != point.gpu:
-        return planned  # refused later: the cluster has another GPU
-    framework = point.framework
-    _refuse_without_scripts(planned.cluster, framework, document)
-    container = planned.cluster.container
-    named = site_image(container, framework)
-    image = named or planned.image
-    launched_in = container.runtime != "none" and named is not None
-    if framework == "nemo1" or launched_in:
-        problem = foreign(image, framework)
-        if problem is not None:
-            key = ("images", framework) if framework in container.images else ("image",)
-            raise UserError(
-                problem,
-                hint=f"name one for each framework: --set cluster.container.images.{framework}=IMAGE",
-                where=document.where(("cluster", "container", *key) if named else ("image",)),
-            )
-    return planned.model_copy(update={"image": image, "replaced_image": planned.image if named else None})
+    return checked(Draft, document), document
 
 
 def leaves(section: dict[str, Any], path: Loc = ()) -> list[tuple[Loc, Any]]:
-    """Every value of nested mappings that is none itself, with its keys."""
-    found: list[tuple[Loc, Any]] = []
+    """Every value of nested mappings that is not a mapping, with its keys."""
+    values: list[tuple[Loc, Any]] = []
     for key, value in section.items():
-        found += leaves(value, (*path, key)) if isinstance(value, dict) else [((*path, key), value)]
-    return found
+        values += leaves(value, (*path, key)) if isinstance(value, dict) else [((*path, key), value)]
+    return values
 
 
 def set_value(data: dict[str, Any], loc: Loc, value: Any) -> None:
-    """Set one value of nested mappings, which are made where there are none."""
+    """Set one value of nested mappings; missing mappings are added."""
     for key in loc[:-1]:
         inner = data.get(str(key))
         if not isinstance(inner, dict):
@@ -142,7 +107,7 @@ _RECOMPUTE: Loc = ("training", "recompute")
 
 
 def _value(data: dict[str, Any], loc: Loc) -> Any:
-    """One value of nested mappings; None where it is not there."""
+    """One value of nested mappings; None where it is missing."""
     inner: Any = data
     for key in loc:
         inner = inner.get(str(key)) if isinstance(inner, dict) else None
@@ -150,23 +115,18 @@ def _value(data: dict[str, Any], loc: Loc) -> Any:
 
 
 def remove(data: dict[str, Any], loc: Loc, place: str) -> None:
-    """Take one value of a draft out of nested mappings. UserError for a key that a draft cannot have."""
+    """Remove one value from a draft's nested mappings. UserError for a key that a draft cannot have."""
     for end, key in enumerate(loc):
         if (legal := fields(Draft, loc[:end])) and key not in legal:
             dotted = ".".join(str(part) for part in loc[: end + 1])
             raise UserError(f"unknown key '{dotted}'", hint=closest(str(key), legal), where=place)
     inner = _value(data, loc[:-1])
-    if loc[-2:-1] == ("env",) and loc[-1] in WHY and str(loc[-1]) not in (inner or {}):
-        hint = "benchrun sets it for a framework: it can be given another value, but not removed"
-        raise UserError(
-            f"no variable {loc[-1]} in {'.'.join(map(str, loc[:-1]))}: null removes nothing", hint=hint, where=place
-        )
     if isinstance(inner, dict):
         inner.pop(str(loc[-1]), None)
 
 
 def _override(data: dict[str, Any], places: dict[Loc, str], text: str) -> None:
-    """Apply one ``a.b=value``. A list, mapping or quoted value is read as YAML, anything else is one word or text."""
+    """Apply one ``a.b=value``. Lists, mappings and quoted values are YAML, anything else a scalar or text."""
     key, equals, value = text.partition("=")
     loc: Loc = tuple(key.split("."))
     if not equals or not all(loc):

@@ -1,4 +1,4 @@
-"""The arithmetic of a layout: what cannot work is refused before it waits in a queue.
+"""Rules of a layout: a run that cannot work is refused before it waits in a queue.
 
 Each rule gives one line: the rule, the numbers, the nearest legal value. Sources: the assertions of
 megatron.core (parallel_state, TransformerConfig, schedules) and transformer-engine's size rules for FP8.
@@ -7,80 +7,56 @@ megatron.core (parallel_state, TransformerConfig, schedules) and transformer-eng
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
 from benchrun import hardware
-from benchrun.recipe.draft import Draft
-from benchrun.recipe.frameworks import unable
-from benchrun.recipe.huggingface import transformers_refusals
-from benchrun.spec.cluster import Framework
+from benchrun.frameworks.base import Framework
+from benchrun.recipe.capability import incapable
 from benchrun.spec.layout import Layout
 from benchrun.spec.runspec import RunSpec
-from benchrun.vocabulary import Precision, Task
-
-FP8_FRAMEWORKS: frozenset[Framework] = frozenset(
-    {"megatron-core", "megatron-lm", "nemo1", "nemo2", "megatron-bridge", "maxtext", "paxml"}
-)
-LORA_FRAMEWORKS: frozenset[Framework] = frozenset({"nemo2", "megatron-bridge", "hf"})
-
-
-class Refusal(str):
-    """A broken rule in words, and what to do where the words do not say it."""
-
-    hint: str | None
-
-    def __new__(cls, text: str, hint: str | None = None) -> Refusal:
-        """``text`` with its hint."""
-        refusal = super().__new__(cls, text)
-        refusal.hint = hint
-        return refusal
-
 
 CHANGE_LAYOUT = "change the layout in the recipe or with --set"
 
 
-def refusals(draft: Draft, num_gpus: int, precision: Precision, framework: Framework, task: Task) -> list[str]:
-    """Every rule that is broken, in words or as a ``Refusal``; empty when it can run."""
-    arithmetic = [*_sizes(draft), *_spread(draft, num_gpus), *_experts(draft, num_gpus), *_nodes(draft, num_gpus)]
-    found: list[str] = [Refusal(text, CHANGE_LAYOUT) for text in arithmetic]
-    found += [*_positions(draft), *_training(draft), *_precision(draft, precision, framework)]
-    found += unable(draft, num_gpus, precision, framework, task)
-    if framework == "hf":
-        found += transformers_refusals(draft, num_gpus)
-    if task == "lora" and framework not in LORA_FRAMEWORKS:
-        legal = ", ".join(sorted(LORA_FRAMEWORKS))
-        found.append(f"framework {framework} has no adapters and would train every weight; LoRA needs one of {legal}")
-    if draft.cluster.container.runtime != "none":
-        found += _container(draft)
-    return found
+class Refusal(NamedTuple):
+    """A broken rule in words, and what to do where the words do not say it."""
+
+    text: str
+    hint: str | None = None
 
 
-def _container(draft: Draft) -> Iterator[str]:
-    container = draft.cluster.container
+def refusals(spec: RunSpec, framework: Framework) -> list[Refusal]:
+    """Every rule that ``spec`` breaks; empty when it can run."""
+    arithmetic = [*_sizes(spec), *_spread(spec), *_experts(spec), *_nodes(spec)]
+    others = [*_training(spec), *_precision(spec), *incapable(spec, framework), *_container(spec)]
+    broken = [Refusal(text, CHANGE_LAYOUT) for text in arithmetic]
+    return [*broken, *_positions(spec), *(Refusal(text) for text in others)]
+
+
+def _container(spec: RunSpec) -> Iterator[str]:
+    container = spec.cluster.container
     runtime = container.runtime
-    if not draft.image:
+    if runtime == "none":
+        return
+    if not spec.image:
         yield f"container runtime {runtime} needs an image: set cluster.container.image, or image in the recipe"
     for option in container.options:
         if runtime != "pyxis" and option.startswith(("--container-", "--no-container-")):
             instead = f"name {runtime}'s own in cluster.container.options, or none ([])"
             yield f"{option} is an option of pyxis, which {runtime} does not know: {instead}"
     if runtime == "docker":
-        yield from _out_of_reach(draft)
+        yield from _out_of_reach(spec)
 
 
-def _out_of_reach(draft: Draft) -> Iterator[str]:
-    """The daemon of docker starts the ranks, and not the process that Slurm binds."""
-    binding = draft.cluster.binding
+def _out_of_reach(spec: RunSpec) -> Iterator[str]:
+    """Docker's daemon starts the ranks, so that Slurm cannot bind them."""
+    binding = spec.cluster.binding
     for name, asked in (
         ("gpus_per_numa_node", binding.gpus_per_numa_node is not None),
         ("cpu_bind", binding.cpu_bind not in (None, "none")),
     ):
-        if asked and draft.cluster.scheduler == "slurm":
+        if asked and spec.cluster.scheduler == "slurm":
             yield f"docker's daemon starts the ranks, out of reach of cluster.binding.{name}: it must be null"
-
-
-def data_parallel(draft: Draft, num_gpus: int) -> int:
-    """Data-parallel ranks left over by tp, pp and cp."""
-    return num_gpus // (draft.layout.tp * draft.layout.pp * draft.layout.cp)
 
 
 def nearest(value: int, legal: Callable[[int], bool]) -> str:
@@ -97,8 +73,8 @@ def _divides(what: str, total: int, by: str, part: int) -> Iterator[str]:
         yield f"{what} ({total}) must be a multiple of {by} ({part}): {by} could be {legal}"
 
 
-def _sizes(draft: Draft) -> Iterator[str]:
-    model, layout = draft.model, draft.layout
+def _sizes(spec: RunSpec) -> Iterator[str]:
+    model, layout = spec.model, spec.layout
     yield from _divides("num_attention_heads", model.num_attention_heads, "tp", layout.tp)
     yield from _divides("num_query_groups", model.num_query_groups, "tp", layout.tp)
     yield from _divides("ffn_hidden_size", model.ffn_hidden_size, "tp", layout.tp)
@@ -106,23 +82,22 @@ def _sizes(draft: Draft) -> Iterator[str]:
     yield from _divides("num_attention_heads", heads, "num_query_groups", groups)
     yield from _stages(model.num_layers, layout)
     pieces = (2 * layout.cp if layout.cp > 1 else 1) * (layout.tp if layout.sequence_parallel else 1)
-    if draft.seq_length % pieces:
-        legal = nearest(draft.seq_length, lambda n: n % pieces == 0)
+    if spec.seq_length % pieces:
+        legal = nearest(spec.seq_length, lambda n: n % pieces == 0)
         yield (
-            f"seq_length ({draft.seq_length}) must be a multiple of {pieces} (2 * cp where cp > 1, "
+            f"seq_length ({spec.seq_length}) must be a multiple of {pieces} (2 * cp where cp > 1, "
             f"times tp with sequence parallelism): seq_length could be {legal}"
         )
     if layout.sequence_parallel and layout.tp == 1:
         yield "sequence_parallel splits over tensor-parallel ranks: tp is 1, so it must be false"
 
 
-def _positions(draft: Draft) -> Iterator[str]:
-    most = draft.model.max_position_embeddings
-    if draft.seq_length > most:
-        more = (
-            f"a shorter --set seq_length, or --set model.max_position_embeddings={draft.seq_length} for a longer table"
-        )
-        yield Refusal(f"seq_length ({draft.seq_length}) must be at most max_position_embeddings ({most})", more)
+def _positions(spec: RunSpec) -> Iterator[Refusal]:
+    most = spec.model.max_position_embeddings
+    if spec.seq_length > most:
+        longer = f"--set model.max_position_embeddings={spec.seq_length} for a longer table"
+        text = f"seq_length ({spec.seq_length}) must be at most max_position_embeddings ({most})"
+        yield Refusal(text, f"a shorter --set seq_length, or {longer}")
 
 
 def _stages(num_layers: int, layout: Layout) -> Iterator[str]:
@@ -130,49 +105,49 @@ def _stages(num_layers: int, layout: Layout) -> Iterator[str]:
         if layout.vp > 1:
             yield f"vp ({layout.vp}) needs a pipeline: pp is 1, so vp must be 1"
         if layout.account_for_embedding_and_loss:
-            yield "account_for_embedding_and_loss deals layers out to stages: pp is 1, so it must be false"
+            yield "account_for_embedding_and_loss is about the stages of a pipeline: pp is 1, so it must be false"
     stages, ends = layout.pp * layout.vp, 2 if layout.account_for_embedding_and_loss else 0
     if (num_layers + ends) % stages:
         legal = nearest(num_layers, lambda n: (n + ends) % stages == 0)
-        more = " with two more for embedding and output" if ends else ""
+        extra = " with two more for embedding and output" if ends else ""
         yield (
-            f"num_layers ({num_layers}){more} must be a multiple of pp * vp ({layout.pp} * {layout.vp} = {stages}): "
+            f"num_layers ({num_layers}){extra} must be a multiple of pp * vp ({layout.pp} * {layout.vp} = {stages}): "
             f"num_layers could be {legal}"
         )
 
 
-def _spread(draft: Draft, num_gpus: int) -> Iterator[str]:
-    layout = draft.layout
+def _spread(spec: RunSpec) -> Iterator[str]:
+    layout = spec.layout
     block = layout.tp * layout.pp * layout.cp
-    if num_gpus % block:
-        legal = nearest(num_gpus, lambda n: n % block == 0)
+    if spec.num_gpus % block:
+        legal = nearest(spec.num_gpus, lambda n: n % block == 0)
         yield (
-            f"number of GPUs ({num_gpus}) must be a multiple of tp * pp * cp "
+            f"number of GPUs ({spec.num_gpus}) must be a multiple of tp * pp * cp "
             f"({layout.tp} * {layout.pp} * {layout.cp} = {block}): it could be {legal}"
         )
         return
-    dp = num_gpus // block
+    dp = spec.num_gpus // block
     if layout.fsdp > 1 and layout.pp > 1:
         yield f"fsdp ({layout.fsdp}) excludes a pipeline: pp is {layout.pp}, so fsdp must be 1, or pp 1"
     elif (dp * layout.cp) % layout.fsdp:
         ranks = dp * layout.cp
         legal = nearest(layout.fsdp, lambda n: ranks % n == 0)
         yield f"dp * cp ({dp} * {layout.cp} = {ranks}) must be a multiple of fsdp ({layout.fsdp}): it could be {legal}"
-    unit = draft.mbs * dp
-    if draft.gbs % unit:
-        legal = nearest(draft.gbs, lambda n: n % unit == 0)
-        yield f"gbs ({draft.gbs}) must be a multiple of mbs * dp ({draft.mbs} * {dp} = {unit}): gbs could be {legal}"
-    elif layout.vp > 1 and (draft.gbs // unit) % layout.pp:
-        microbatches = draft.gbs // unit
-        legal = nearest(draft.gbs, lambda n: n % (unit * layout.pp) == 0)
+    unit = spec.mbs * dp
+    if spec.gbs % unit:
+        legal = nearest(spec.gbs, lambda n: n % unit == 0)
+        yield f"gbs ({spec.gbs}) must be a multiple of mbs * dp ({spec.mbs} * {dp} = {unit}): gbs could be {legal}"
+    elif layout.vp > 1 and (spec.gbs // unit) % layout.pp:
+        microbatches = spec.gbs // unit
+        legal = nearest(spec.gbs, lambda n: n % (unit * layout.pp) == 0)
         yield (
             f"micro-batches a step ({microbatches}) must be a multiple of pp ({layout.pp}) when stages interleave "
             f"(vp {layout.vp}): gbs could be {legal}"
         )
 
 
-def _experts(draft: Draft, num_gpus: int) -> Iterator[str]:
-    layout, moe = draft.layout, draft.model.moe
+def _experts(spec: RunSpec) -> Iterator[str]:
+    layout, moe = spec.layout, spec.model.moe
     if moe is None:
         if layout.ep > 1 or layout.etp > 1:
             yield f"ep ({layout.ep}) and etp ({layout.etp}) need experts: this model is dense, so both must be 1"
@@ -180,30 +155,30 @@ def _experts(draft: Draft, num_gpus: int) -> Iterator[str]:
     if moe.topk > moe.num_experts:
         yield f"topk ({moe.topk}) must be at most num_experts ({moe.num_experts})"
     if moe.topk == 1:
-        # The softmax over the one expert that is left is 1: megatron.core raises, the router would learn nothing.
-        yield "a router that takes its softmax after the choice needs two experts a token: topk (1) must be 2 or more"
-    if draft.model.bias:
-        yield "megatron-core's experts have no biases: model.bias must be false"
+        # The softmax over one chosen expert is 1: megatron.core raises, and the router would learn nothing.
+        yield "a router whose softmax comes after the choice needs two experts per token: topk (1) must be 2 or more"
+    if spec.model.bias:
+        yield "experts have no biases: model.bias must be false"
     yield from _divides("num_experts", moe.num_experts, "ep", layout.ep)
     yield from _divides("moe.ffn_hidden_size", moe.ffn_hidden_size, "etp", layout.etp)
     if layout.tp > 1 and not layout.sequence_parallel:
         yield f"experts with tp ({layout.tp}) > 1 need sequence_parallel: it must be true"
     if layout.ep == 1 and layout.etp != layout.tp:
-        # megatron.core (0.16 seen) takes experts for dense weights when ep is 1: the tensor-parallel ranks, which
-        # then hold whole experts, do not add up their gradients and drift apart.
+        # megatron.core (seen in 0.16) treats experts as dense weights when ep is 1: tensor-parallel ranks, which then
+        # hold whole experts, do not reduce their gradients and drift apart.
         yield f"experts with ep 1 need etp ({layout.etp}) equal to tp ({layout.tp}): etp must be {layout.tp}"
     block = layout.ep * layout.etp * layout.pp
-    if num_gpus % block:
-        ranks = num_gpus // layout.pp // layout.etp
+    if spec.num_gpus % block:
+        ranks = spec.num_gpus // layout.pp // layout.etp
         legal = nearest(layout.ep, lambda n: ranks % n == 0 and moe.num_experts % n == 0)
         yield (
             f"ep * etp * pp ({layout.ep} * {layout.etp} * {layout.pp} = {block}) must divide the number of GPUs "
-            f"({num_gpus}): ep could be {legal}"
+            f"({spec.num_gpus}): ep could be {legal}"
         )
 
 
-def _training(draft: Draft) -> Iterator[str]:
-    training, recompute = draft.training, draft.training.recompute
+def _training(spec: RunSpec) -> Iterator[str]:
+    training, recompute = spec.training, spec.training.recompute
     if training.min_lr > training.lr:
         yield f"min_lr ({training.min_lr:g}) must be at most lr ({training.lr:g}): the rate falls to it"
     if training.overlap_param_gather and not (training.distributed_optimizer and training.overlap_grad_reduce):
@@ -212,34 +187,31 @@ def _training(draft: Draft) -> Iterator[str]:
     if recompute.granularity == "full" and not whole:
         yield "recompute.granularity full needs recompute.method and recompute.num_layers"
     if recompute.policy and recompute.granularity != "none":
-        yield f"recompute.policy takes the place of a granularity: it must be none, not {recompute.granularity}"
+        yield f"recompute.policy takes the place of a granularity, which must be none, not {recompute.granularity}"
     if recompute.granularity != "full" and (recompute.method or recompute.num_layers):
         yield f"recompute.method and num_layers belong to granularity full, not {recompute.granularity}"
-    layers = draft.model.num_layers // (draft.layout.pp * draft.layout.vp)
+    layers = spec.model.num_layers // (spec.layout.pp * spec.layout.vp)
     if recompute.num_layers is not None and recompute.num_layers > max(layers, 1):
         stage = f"the layers of a (virtual) stage ({layers})"
         yield f"recompute.num_layers ({recompute.num_layers}) must be at most {stage}"
 
 
-def _precision(draft: Draft, precision: Precision, framework: Framework) -> Iterator[str]:
-    if precision != "fp8":
+def _precision(spec: RunSpec) -> Iterator[str]:
+    if spec.precision != "fp8":
         return
-    gpu = hardware.gpu(draft.cluster.gpu)
+    gpu = hardware.gpu(spec.gpu)
     if gpu is None or gpu.peak_fp8_tflops is None:
-        yield f"precision fp8 needs a GPU with FP8 units: {draft.cluster.gpu} has none; use bf16"
-    if framework not in FP8_FRAMEWORKS:
-        legal = ", ".join(sorted(FP8_FRAMEWORKS))
-        yield f"framework {framework} does not train in fp8; use bf16, or one of {legal}"
-    if draft.training.fp8.recipe == "mxfp8" and gpu is not None and gpu.arch == "Hopper":
-        yield f"fp8.recipe mxfp8 needs Blackwell: {draft.cluster.gpu} takes delayed, tensorwise or blockwise"
-    inner = (draft.model.moe.ffn_hidden_size if draft.model.moe else draft.model.ffn_hidden_size) // draft.layout.tp
-    for name, size in (("hidden_size", draft.model.hidden_size), ("ffn_hidden_size / tp", inner)):
+        yield f"precision fp8 needs a GPU with FP8 units: {spec.gpu} has none; use bf16"
+    if spec.training.fp8.recipe == "mxfp8" and gpu is not None and gpu.arch == "Hopper":
+        yield f"fp8.recipe mxfp8 needs Blackwell; {spec.gpu} has delayed, tensorwise and blockwise"
+    inner = (spec.model.moe.ffn_hidden_size if spec.model.moe else spec.model.ffn_hidden_size) // spec.layout.tp
+    for name, size in (("hidden_size", spec.model.hidden_size), ("ffn_hidden_size / tp", inner)):
         if size % 16:
             yield f"{name} ({size}) must be a multiple of 16 in fp8: {nearest(size, lambda n: n % 16 == 0)}"
 
 
 def slow_links(spec: RunSpec) -> str | None:
-    """What to say of a layout that runs, but whose tensor-parallel ranks meet over the network in every layer."""
+    """A warning where tensor-parallel ranks communicate over the network in every layer; None where they do not."""
     tp, per_node = spec.layout.tp, spec.cluster.gpus_per_node
     if tp <= per_node or spec.gpu == "CPU":
         return None
@@ -249,16 +221,16 @@ def slow_links(spec: RunSpec) -> str | None:
     )
 
 
-def _nodes(draft: Draft, num_gpus: int) -> Iterator[str]:
-    per_node, tp = draft.cluster.gpus_per_node, draft.layout.tp
-    if draft.training.tp_comm_overlap and tp > per_node:
-        where = f"a node of {per_node} (cluster {draft.cluster.name})"
+def _nodes(spec: RunSpec) -> Iterator[str]:
+    per_node, tp = spec.cluster.gpus_per_node, spec.layout.tp
+    if spec.training.tp_comm_overlap and tp > per_node:
+        where = f"a node of {per_node} (cluster {spec.cluster.name})"
         yield f"tp_comm_overlap needs tp ({tp}) inside {where}: it must be false"
-    if num_gpus > per_node and num_gpus % per_node:
-        legal = nearest(num_gpus, lambda n: n % per_node == 0)
-        where = f"nodes of {per_node} (cluster {draft.cluster.name})"
-        yield f"number of GPUs ({num_gpus}) must fill {where}: it could be {legal}"
-    bound = {"cores", "threads"} & set((draft.cluster.binding.cpu_bind or "").split(","))
-    if bound and draft.cluster.scheduler == "slurm" and draft.cluster.cpus_per_task is None:
+    if spec.num_gpus > per_node and spec.num_gpus % per_node:
+        legal = nearest(spec.num_gpus, lambda n: n % per_node == 0)
+        where = f"nodes of {per_node} (cluster {spec.cluster.name})"
+        yield f"number of GPUs ({spec.num_gpus}) must fill {where}: it could be {legal}"
+    bound = {"cores", "threads"} & set((spec.cluster.binding.cpu_bind or "").split(","))
+    if bound and spec.cluster.scheduler == "slurm" and spec.cluster.cpus_per_task is None:
         what = f"cpu_bind {bound.pop()} would leave a rank one CPU"
-        yield f"{what}: cluster.cpus_per_task must be said, a node's CPUs over its {per_node} ranks"
+        yield f"{what}: cluster.cpus_per_task must be set, to a node's CPUs over its {per_node} ranks"

@@ -1,4 +1,4 @@
-"""What ``benchrun list`` says of each point, straight from its group: thousands of points, none resolved."""
+"""The rows of ``benchrun list``, taken from the groups of a recipe: resolving thousands of points would be slow."""
 
 from __future__ import annotations
 
@@ -12,14 +12,13 @@ from benchrun.recipe.checked import checked
 from benchrun.recipe.draft import leaves, set_value
 from benchrun.recipe.proxy import dimensions, reductions
 from benchrun.recipe.yamlfile import Document
-from benchrun.spec.cluster import Framework
 from benchrun.spec.layout import Layout
 
 DEGREES = ("tp", "pp", "cp", "vp", "ep")
 
 
 def listed(file: RecipeFile, gpu: str | None = None) -> Iterator[dict[str, Any]]:
-    """One row a point of ``file``, in its order: what `resolve_point` would say of it. Only those for ``gpu``."""
+    """One row per point of ``file``, in its order, with the values of `resolve_point`. Only those for ``gpu``."""
     groups = [(_layout(file, index), _reduced(file, index)) for index in range(len(file.recipe.points))]
     for point in catalogue.points(file.recipe):
         if gpu is None or point.gpu.lower() == gpu.lower():
@@ -68,7 +67,7 @@ def _row(file: RecipeFile, point: Point, layout: Layout, reduced: tuple[str, ...
     }
 
 
-def _site_image(gpu: str, framework: Framework) -> str | None:
+def _site_image(gpu: str, framework: str) -> str | None:
     """The image that the default cluster of a GPU would use instead."""
     container = catalogue.cluster_document(catalogue.default_cluster(gpu)).data.get("container", {})
     image: str | None = container.get("images", {}).get(framework, container.get("image"))

@@ -12,10 +12,10 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from benchrun import hardware
+from benchrun.frameworks.registry import framework
 from benchrun.recipe import activations, memory_hf
-from benchrun.recipe.frameworks import JAX
 from benchrun.spec.runspec import RunSpec
-from benchrun.spec.training import FP32_AT_A_TIME, Recompute
+from benchrun.spec.training import Recompute
 
 GIB = 2**30
 NEARLY_FULL = 0.9
@@ -57,7 +57,7 @@ class Memory:
 
 def estimate(spec: RunSpec) -> Memory:
     """Memory a GPU of ``spec`` on the stage that needs most, in GiB."""
-    if spec.framework == "hf":
+    if framework(spec.framework).memory.fully_sharded:
         return Memory(**{part: size / GIB for part, size in memory_hf.fully_sharded(spec).items()})
     stages = (True, False) if spec.layout.pp > 1 else (True,)
     return max((_stage(spec, first) for first in stages), key=lambda memory: memory.total)
@@ -113,7 +113,7 @@ def _placeholders(spec: RunSpec, output: bool) -> float:
 
     Source: get_dummy_wgrad in transformer-engine 2.11, which megatron.core's own linear layers call as well.
     """
-    if spec.task == "lora" or spec.framework in JAX or spec.gpu == "CPU":
+    if spec.task == "lora" or framework(spec.framework).memory.planned_by_xla or spec.gpu == "CPU":
         return 0.0
     return 2 * sum(_matrices(spec, output))
 
@@ -136,13 +136,14 @@ def _matrices(spec: RunSpec, output: bool) -> list[float]:
 
 def _gradient_copy(spec: RunSpec) -> int:
     """Bytes a trained parameter: megatron.core's Adam takes gradients in FP32, unless it is the precision-aware one."""
-    as_they_are = spec.framework in JAX or (spec.training.optimizer.precision_aware and not _fp8_by_core(spec))
+    xla = framework(spec.framework).memory.planned_by_xla
+    as_they_are = xla or (spec.training.optimizer.precision_aware and not _fp8_by_core(spec))
     return 0 if _gradient_bytes(spec) == 4 or as_they_are else 4
 
 
 def _weight_copy(spec: RunSpec) -> int:
     """The same of an FP8 weight, which transformer-engine makes of a BF16 copy, all at a time."""
-    if not _fp8_weights(spec) or spec.task == "lora" or spec.framework in JAX:
+    if not _fp8_weights(spec) or spec.task == "lora" or framework(spec.framework).memory.planned_by_xla:
         return 0
     return 2 if not spec.training.optimizer.precision_aware or _fp8_by_core(spec) else 0
 
@@ -152,11 +153,11 @@ def _moments_at_a_time(spec: RunSpec, states: float) -> float:
 
     Source: FusedAdam.get_unscaled_state in transformer-engine 2.11. Not counted for frameworks that were not measured.
     """
-    optimizer = spec.training.optimizer
-    if not optimizer.precision_aware or spec.framework != "megatron-core":
+    optimizer, at_a_time = spec.training.optimizer, framework(spec.framework).memory.moments_at_a_time
+    if not optimizer.precision_aware or not at_a_time:
         return 0.0
     lower = 2 - [optimizer.exp_avg, optimizer.exp_avg_sq].count("fp32")
-    return 4 * lower * min(max(FP32_AT_A_TIME, *_matrices(spec, output=True)), states)
+    return 4 * lower * min(max(at_a_time, *_matrices(spec, output=True)), states)
 
 
 def _fp8_weights(spec: RunSpec) -> bool:
@@ -247,7 +248,7 @@ def _smaller(spec: RunSpec, room: float) -> Iterator[tuple[str, float]]:
     changes: list[tuple[str, dict[str, Any]]] = [
         ("full recompute", {"training": spec.training.model_copy(update={"recompute": full})}),
     ]
-    if spec.framework != "paxml":  # which has no micro-batches
+    if framework(spec.framework).memory.micro_batches:
         smaller = [mbs for mbs in range(spec.mbs // 2, 0, -1) if spec.mbs % mbs == 0]
         more = {mbs: spec.num_microbatches * spec.mbs // mbs for mbs in smaller}
         changes += [(f"mbs {mbs}", {"mbs": mbs, "num_microbatches": more[mbs]}) for mbs in smaller]

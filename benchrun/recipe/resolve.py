@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 from benchrun import hardware
-from benchrun.errors import UserError
+from benchrun.errors import UserError, closest
+from benchrun.frameworks.base import Framework
+from benchrun.frameworks.registry import framework
 from benchrun.recipe import catalogue
 from benchrun.recipe.catalogue import Point, RecipeFile
-from benchrun.recipe.checked import closest
 from benchrun.recipe.draft import Draft, draft
-from benchrun.recipe.environment import framework_env
-from benchrun.recipe.layout import CHANGE_LAYOUT, Refusal, data_parallel, refusals
+from benchrun.recipe.images import image_of_run
+from benchrun.recipe.layout import CHANGE_LAYOUT, Refusal, refusals
 from benchrun.recipe.memory import impossible
 from benchrun.recipe.proxy import reductions
 from benchrun.recipe.select import Request, instead, select
+from benchrun.recipe.yamlfile import Document
 from benchrun.spec.data import Data
 from benchrun.spec.runspec import RunSpec
 
 
 def resolve(request: Request) -> RunSpec:
-    """The RunSpec that ``request`` names. UserError says which rule it breaks, with numbers and a legal value."""
+    """The RunSpec that ``request`` names. UserError names the rule that it breaks, with numbers and a legal value."""
     file = catalogue.recipe_file(request.recipe)
     point = select(file, request)
     return resolve_point(file, point, request.cluster, request.overrides)
@@ -29,36 +31,36 @@ def resolve_point(
 ) -> RunSpec:
     """The RunSpec of one point."""
     profile = catalogue.cluster_document(cluster or catalogue.default_cluster(point.gpu))
-    planned = draft(file, point, profile, overrides)
-    where = file.document.where(("points", point.index))
+    planned, document = draft(file, point, profile, overrides)
     _same_gpu(planned, point)
-    broken = refusals(planned, point.num_gpus, point.precision, point.framework, file.recipe.task)
-    if not broken:
-        spec = _spec(file, point, planned)
-        too_large = impossible(spec)
-        if too_large is None:
-            return spec
+    launched = framework(point.framework)
+    spec = _with_environment(_spec(file, point, planned, document, launched), launched, document)
+    broken = refusals(spec, launched)
+    if not broken and (too_large := impossible(spec)):
         broken = [Refusal(too_large, CHANGE_LAYOUT)]
-    hints = dict.fromkeys(hint for text in broken if (hint := getattr(text, "hint", None)))
+    if not broken:
+        return launched.configured(spec)
+    hints = dict.fromkeys(refusal.hint for refusal in broken if refusal.hint)
     if CHANGE_LAYOUT in hints and point.scaled_from is not None:
-        took = f"{point.num_gpus} GPUs took over the layout of {point.scaled_from}; {instead(file, point)}"
-        hints = {took if hint == CHANGE_LAYOUT else hint: None for hint in hints}
-    raise UserError("; ".join(broken), where=where, hint="; ".join(hints) or None)
+        origin = f"the layout on {point.num_gpus} GPUs is that of {point.scaled_from}; {instead(file, point)}"
+        hints = {origin if hint == CHANGE_LAYOUT else hint: None for hint in hints}
+    where = file.document.where(("points", point.index))
+    raise UserError("; ".join(refusal.text for refusal in broken), where=where, hint="; ".join(hints) or None)
 
 
 def _same_gpu(planned: Draft, point: Point) -> None:
-    theirs = planned.cluster.gpu
-    if theirs != point.gpu:
-        hint = f"choose --gpu {theirs}, or a --cluster with {point.gpu}"
-        if theirs not in (listed := [*hardware.names(), "CPU"]):
-            hint = f"its gpu is none that is listed; {closest(theirs.upper(), listed)}"
-        raise UserError(f"cluster {planned.cluster.name} has {theirs}, the point is for {point.gpu}", hint=hint)
+    gpu = planned.cluster.gpu
+    if gpu != point.gpu:
+        hint = f"choose --gpu {gpu}, or a --cluster with {point.gpu}"
+        if gpu not in (listed := [*hardware.names(), "CPU"]):
+            hint = f"the cluster's gpu is in no table; {closest(gpu.upper(), listed)}"
+        raise UserError(f"cluster {planned.cluster.name} has {gpu}, the point is for {point.gpu}", hint=hint)
 
 
-def _spec(file: RecipeFile, point: Point, planned: Draft) -> RunSpec:
-    dp = data_parallel(planned, point.num_gpus)
-    own = framework_env(point.framework, point.gpu, planned.layout, point.precision, planned.training) | planned.env
-    sites = planned.cluster.env
+def _spec(file: RecipeFile, point: Point, planned: Draft, document: Document, launched: Framework) -> RunSpec:
+    """The run with the recipe's environment alone. Where the layout leaves no data-parallel rank, dp is 1 here: the
+    rules refuse such a layout."""
+    dp = max(1, point.num_gpus // (planned.layout.tp * planned.layout.pp * planned.layout.cp))
     reduced = reductions(planned.model, file.recipe.model)
     return RunSpec(
         recipe=file.name,
@@ -68,25 +70,33 @@ def _spec(file: RecipeFile, point: Point, planned: Draft) -> RunSpec:
         source=point.group.source if point.scaled_from is None else None,
         derived=point.derived,
         framework=point.framework,
-        image=planned.image,
-        replaced_image=planned.replaced_image,
+        replaced_image=planned.image if launched.site_image(planned.cluster) else None,
         gpu=point.gpu,
         precision=point.precision,
         num_gpus=point.num_gpus,
         num_nodes=-(-point.num_gpus // planned.cluster.gpus_per_node),
-        seq_length=planned.seq_length,
-        mbs=planned.mbs,
-        gbs=planned.gbs,
         dp=dp,
-        num_microbatches=planned.gbs // (planned.mbs * dp),
-        model=planned.model,
-        layout=planned.layout,
-        training=planned.training,
-        data=_data(planned),
-        env={**own, **sites},
-        replaced_env={name: value for name, value in own.items() if name in sites},
-        cluster=planned.cluster,
+        num_microbatches=max(1, planned.gbs // (planned.mbs * dp)),
+        data_format=launched.data_format(file.recipe.task),
+        **{
+            **dict(planned),
+            "image": image_of_run(planned.cluster, launched, planned.image, document),
+            "data": _data(planned),
+        },
     )
+
+
+def _with_environment(spec: RunSpec, launched: Framework, document: Document) -> RunSpec:
+    """With the framework's and the site's variables. UserError where null should remove the framework's."""
+    variables = {name: variable.value for name, variable in launched.environment(spec).items()}
+    site = spec.cluster.env
+    for loc, where in document.places.items():
+        if loc[-2:-1] == ("env",) and loc[-1] in variables and loc[-1] not in {**spec.env, **site}:
+            hint = "benchrun sets it for the framework: it can be given another value, but not removed"
+            raise UserError(f"no variable {'.'.join(map(str, loc))}: null removes nothing", hint=hint, where=where)
+    variables |= spec.env
+    replaced = {name: value for name, value in variables.items() if name in site}
+    return spec.model_copy(update={"env": variables | site, "replaced_env": replaced})
 
 
 def _data(planned: Draft) -> Data:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, Field, PositiveFloat, PositiveInt, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, PositiveFloat, PositiveInt, model_validator
+from pydantic_core import PydanticCustomError
 
+from benchrun.frameworks.registry import FRAMEWORKS
 from benchrun.model import Frozen, ModelShape
-from benchrun.spec.cluster import EnvName, Framework, Line
+from benchrun.recipe.checked import UNKNOWN_NAME
+from benchrun.spec.cluster import EnvName, Line
 from benchrun.spec.data import Data
 from benchrun.vocabulary import Precision, Task
 
@@ -16,8 +19,15 @@ def _listed(value: Any) -> Any:
     return value if isinstance(value, list) else [value]
 
 
+def _registered(name: str) -> str:
+    if name not in FRAMEWORKS:
+        raise PydanticCustomError(UNKNOWN_NAME, "no framework of this name", {"legal": tuple(FRAMEWORKS)})
+    return name
+
+
+FrameworkName = Annotated[Line, AfterValidator(_registered)]
 Names = Annotated[tuple[Line, ...], BeforeValidator(_listed), Field(min_length=1)]
-Frameworks = Annotated[tuple[Framework, ...], BeforeValidator(_listed), Field(min_length=1)]
+Frameworks = Annotated[tuple[FrameworkName, ...], BeforeValidator(_listed), Field(min_length=1)]
 Precisions = Annotated[tuple[Precision, ...], BeforeValidator(_listed), Field(min_length=1)]
 Counts = Annotated[tuple[PositiveInt, ...], BeforeValidator(_listed), Field(min_length=1)]
 Section = dict[str, Any]
@@ -91,7 +101,7 @@ class Recipe(Frozen):
     training: Section = Field(default_factory=dict)
     data: Data = Data()
     env: dict[EnvName, str] = Field(default_factory=dict)
-    frameworks: dict[Framework, FrameworkEntry] = Field(min_length=1)
+    frameworks: dict[FrameworkName, FrameworkEntry] = Field(min_length=1)
     """When none is asked for, the first one that has the point is used."""
     points: tuple[PointGroup, ...] = Field(min_length=1)
 
@@ -111,7 +121,7 @@ class SuiteRun(Frozen):
     gpu: Line | None = None
     precision: Precision | None = None
     num_gpus: PositiveInt | None = None
-    framework: Framework | None = None
+    framework: FrameworkName | None = None
     set: dict[Line, Any] = Field(default_factory=dict)
     """``key: value`` as with ``--set``."""
 

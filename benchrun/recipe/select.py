@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
-from benchrun.errors import UserError
+from benchrun.errors import UserError, closest
 from benchrun.recipe.catalogue import Point, RecipeFile, points
-from benchrun.recipe.checked import closest
 
 KEYS = ("framework", "gpu", "precision", "num_gpus")
 
@@ -44,16 +43,16 @@ def select(file: RecipeFile, request: Request) -> Point:
 
 def _set_apart(file: RecipeFile, left: list[Point], overrides: tuple[str, ...]) -> Point:
     """Of points that differ in batch or sequence: the one that ``--set`` names, else the first."""
-    said = dict(override.split("=", 1) for override in overrides if "=" in override)
-    named = [point for point in left if all(said.get(key, value) == value for key, value in _told_by(file, point))]
-    same = [point for point in left if _told_by(file, point) == _told_by(file, (named or left)[0])]
+    values = dict(override.split("=", 1) for override in overrides if "=" in override)
+    named = [point for point in left if all(values.get(key, value) == value for key, value in _sizes(file, point))]
+    same = [point for point in left if _sizes(file, point) == _sizes(file, (named or left)[0])]
     if len(same) > 1:
         raise UserError(f"several points have {_common(left)} and layouts of their own", where=file.name)
     return same[0]
 
 
-def _told_by(file: RecipeFile, point: Point) -> tuple[tuple[str, str], ...]:
-    """What tells points apart that a request does not: keys of ``--set`` with their values."""
+def _sizes(file: RecipeFile, point: Point) -> tuple[tuple[str, str], ...]:
+    """Batch and sequence length, in which points may differ that a request does not: keys and values of ``--set``."""
     seq_length = point.group.seq_length or file.recipe.seq_length
     return (("gbs", str(point.group.batch(point.num_gpus))), ("seq_length", str(seq_length)))
 
@@ -100,9 +99,9 @@ def _keep(recipe: str, left: list[Point], key: str, wanted: str | int | None) ->
         if len(offered) > 1:
             raise UserError(f"{recipe} has points for more than one {key}", hint=f"add {option}: {_list(offered)}")
         return left
-    kept = [point for point in left if _same(getattr(point, key), wanted)]
-    if kept:
-        return kept
+    matching = [point for point in left if _same(getattr(point, key), wanted)]
+    if matching:
+        return matching
     raise UserError(f"{recipe} has no point with {option} {wanted}", hint=_instead(key, wanted, offered))
 
 
@@ -116,7 +115,7 @@ def _instead(key: str, wanted: str | int, offered: list[str | int] | list[int]) 
         return f"nearest: {_list(sorted(near))}; listed: {_list(sorted(int(n) for n in offered))}"
     if key == "gpu" and _same(wanted, "CPU"):
         return f"legal: {_list(offered)}; the recipes called tiny-... train on a CPU"
-    return closest(str(wanted), (str(o) for o in offered))
+    return closest(str(wanted), offered)
 
 
 def _list(values: list[str | int] | list[int]) -> str:

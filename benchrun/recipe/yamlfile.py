@@ -1,4 +1,4 @@
-"""YAML with a memory: every value knows the file and line it came from, so that errors can say where.
+"""YAML with the file and line of every value, for errors.
 
 Stricter than YAML 1.1 where it surprises: a key given twice is refused, ``on`` and ``no`` are text,
 ``1e9`` is a number, ``00:30:00`` is not one.

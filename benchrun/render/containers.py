@@ -4,19 +4,15 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from benchrun.frameworks.registry import framework
 from benchrun.spec.images import is_path
 from benchrun.spec.runspec import RunSpec
 
 _RANK = ("MASTER_ADDR", "MASTER_PORT", "RANK", "LOCAL_RANK", "WORLD_SIZE")
-_SLURM = (
-    *("SLURM_JOB_ID", "SLURM_JOB_NAME", "SLURM_JOB_NODELIST", "SLURM_LOCALID", "SLURM_NNODES", "SLURM_NODEID"),
-    *("SLURM_NTASKS", "SLURM_NTASKS_PER_NODE", "SLURM_PROCID", "SLURM_STEP_NODELIST", "SLURM_STEP_NUM_NODES"),
-)
-"""Where Lightning (NeMo) and jax.distributed look for who they are."""
 
 
 def image_for(spec: RunSpec) -> str | None:
-    """The image as the cluster's runtime wants it.
+    """The image as the cluster's runtime expects it.
 
     enroot separates registry and name by ``#`` (``nvcr.io#nvidia/nemo:25.07``); apptainer and singularity take a
     ``docker://`` address; charliecloud, podman and docker take the name as it is; paths stay as they are.
@@ -59,11 +55,12 @@ def unmountable(runtime: str) -> str:
 
 def inside_env(spec: RunSpec) -> tuple[str, ...]:
     """Names of the variables a rank needs inside the container, sorted within their kind."""
+    launched = framework(spec.framework)
     data = ("BENCHRUN_DATA",) if spec.data.kind == "synthetic" else ()
-    # Only where this repository's own code is told its place outside the image: an image may find its framework by the
-    # PYTHONPATH that it sets itself (NeMo's Dockerfile.ci does), and the submitting shell's would take its place.
-    carried = spec.cluster.container.runtime != "pyxis" and bool(spec.own_worker or data)
+    # Only where this repository's own code must be found outside the image: an image may set the PYTHONPATH of its
+    # framework (NeMo's Dockerfile.ci does), and the submitting shell's would replace it.
+    carried = spec.cluster.container.runtime != "pyxis" and bool(launched.own_worker or data)
     path = ("PYTHONPATH",) if carried else ()
-    own = spec.framework in ("nemo1", "nemo2", "maxtext", "paxml") and spec.cluster.scheduler == "slurm"
+    slurm = launched.rank_variables if spec.cluster.scheduler == "slurm" else ()
     pipe = ("BENCHRUN_PIPE",) if spec.cluster.container.runtime in ("podman", "docker") else ()
-    return (*_RANK, *pipe, *path, *(_SLURM if own else ()), *data, *sorted(spec.env), *spec.cluster.secrets)
+    return (*_RANK, *pipe, *path, *slurm, *data, *sorted(spec.env), *spec.cluster.secrets)

@@ -6,6 +6,7 @@ import functools
 import json
 import shlex
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import jinja2
@@ -13,19 +14,9 @@ from markupsafe import Markup
 
 from benchrun import __version__, paths
 from benchrun.errors import UserError
-from benchrun.recipe.environment import WHY
+from benchrun.frameworks.registry import framework
 from benchrun.render.containers import image_for, inside_env, mount_of
-from benchrun.spec.cluster import Framework
-from benchrun.spec.images import nemo_release, source
 from benchrun.spec.runspec import RunSpec
-
-BESIDE: dict[Framework, str] = {
-    "nemo1": "nemo1.yaml",
-    "nemo2": "train_nemo2.py",
-    "megatron-bridge": "train_megatron_bridge.py",
-    "paxml": "paxml_point.py",
-}
-"""The file of a framework that takes its values from one rather than from its command line."""
 
 
 def render(spec: RunSpec) -> dict[str, str]:
@@ -43,30 +34,31 @@ def render(spec: RunSpec) -> dict[str, str]:
         files["contained.sh"] = _text("contained.sh.j2", spec)
     if spec.gpu != "CPU":
         files["telemetry.sh"] = _text("telemetry.sh.j2", spec)
-    beside = BESIDE.get(spec.framework)
-    return {**files, beside: _text(f"frameworks/{beside}.j2", spec)} if beside else files
+    return files | {name: _text(f"frameworks/{name}.j2", spec) for name in framework(spec.framework).files}
 
 
 def _text(template: str, spec: RunSpec) -> str:
+    launched = framework(spec.framework)
     values = {
+        **launched.configuration(spec),
         "spec": spec,
         "cluster": spec.cluster,
         "container": spec.cluster.container,
         "image": image_for(spec),
         "mounts": [mount_of(text) for text in spec.cluster.container.mounts],
         "inside_env": inside_env(spec),
-        "nemo_release": nemo_release(spec.image),
-        "source": source(spec.cluster, spec.framework),
-        "why": {name: reason for name, reason in WHY.items() if name not in spec.cluster.env},
+        "framework": launched,
+        "source": launched.source(spec.cluster),
+        "why": {name: var.why for name, var in launched.environment(spec).items() if name not in spec.cluster.env},
         "version": __version__,
         "reaper": (paths.TEMPLATES / "parts" / "reap.py").read_text(),
     }
     language = template.removesuffix(".j2").rpartition(".")[2]
-    return _environment(language).get_template(template).render(values)
+    return _environment(language, launched.folder).get_template(template).render(values)
 
 
 @functools.cache
-def _environment(language: str) -> jinja2.Environment:
+def _environment(language: str, folder: Path) -> jinja2.Environment:
     """Jinja with every ``{{ value }}`` written as the language of the file has it, unless a template built it itself.
 
     Autoescape marks what macros and includes give back as Markup; ``finalize`` sees each value before that
@@ -74,7 +66,7 @@ def _environment(language: str) -> jinja2.Environment:
     """
     literal = _LITERAL[language]
     environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(paths.TEMPLATES),
+        loader=jinja2.FileSystemLoader([paths.TEMPLATES, folder]),
         undefined=jinja2.StrictUndefined,
         autoescape=True,
         finalize=lambda value: value if isinstance(value, (Markup, jinja2.Undefined)) else Markup(literal(value)),
@@ -111,7 +103,7 @@ def _comment(value: Any) -> Markup:
 
 
 def _refuse(reason: str) -> str:
-    """For a template that cannot express what the recipe says."""
+    """For a template that cannot express what the recipe states."""
     raise UserError(reason)
 
 

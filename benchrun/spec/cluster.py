@@ -32,7 +32,6 @@ Line = Annotated[str, StringConstraints(pattern=LINE)]
 AbsolutePath = Annotated[str, StringConstraints(pattern=ABSOLUTE)]
 Option = Annotated[str, StringConstraints(pattern=OPTION)]
 EnvName = Annotated[str, StringConstraints(pattern=ENV_NAME)]
-Framework = Literal["megatron-core", "megatron-lm", "nemo1", "nemo2", "megatron-bridge", "hf", "maxtext", "paxml"]
 Runtime = Literal["none", "pyxis", "apptainer", "singularity", "charliecloud", "podman", "docker"]
 
 
@@ -42,12 +41,12 @@ class Container(Frozen):
     runtime: Runtime = "none"
     image: Line | None = None
     """Used instead of the recipe's image: a local .sqsh or .sif, an unpacked directory, another registry."""
-    images: dict[Framework, Line] = Field(default_factory=dict)
-    """The same for each framework, where one image cannot be all of theirs; before ``image``."""
+    images: dict[Line, Line] = Field(default_factory=dict)
+    """The same per framework, where one image does not have them all; before ``image``."""
     mounts: tuple[Annotated[str, StringConstraints(pattern=MOUNT)], ...] = ()
     """``source:target`` or ``source:target:ro``; the run directory is always mounted, and is the working directory."""
     options: tuple[Line, ...] = ()
-    """More options for the runtime's command (for pyxis: for srun), one word each."""
+    """More options of the runtime's command (with pyxis: of srun), one word each."""
 
     @model_validator(mode="after")
     def _expressible(self) -> Container:
@@ -73,7 +72,7 @@ class Binding(Frozen):
 
 
 class Cluster(Frozen):
-    """A site's profile. Everything about the place, nothing about the workload."""
+    """A site's profile: everything about the machine, nothing about the workload."""
 
     name: Line
     description: Line = ""
@@ -96,12 +95,12 @@ class Cluster(Frozen):
     mem: Line | None = None
     """sbatch --mem, e.g. ``0`` for all of the node's memory."""
     cpus_per_task: PositiveInt | None = None
-    """Said to sbatch and to srun: since Slurm 22.05 srun does not take it over, and would bind a rank to one CPU."""
+    """Given to sbatch and to srun: since Slurm 22.05 srun does not inherit it, and would bind a rank to one CPU."""
     time_limit: Annotated[str, StringConstraints(pattern=TIME_LIMIT)] = "00:30:00"
     """[days-]hours:minutes:seconds."""
     step_deadline_s: PositiveInt | None = None
-    """A job that makes no step for so long is ended as hung: seconds, from its start to the first step too, with data,
-    image and compilation; for PaXML, which prints every tenth step, ten of them. None: only its time limit ends it."""
+    """A job without a step for so many seconds is ended as hung. The time to the first step counts too, with data,
+    image and compilation; PaXML prints every tenth step. None: only the time limit ends a job."""
     mpi: Line | None = None
     """srun --mpi, e.g. ``pmix``."""
     sbatch_options: tuple[Annotated[Option, AfterValidator(sbatch_option)], ...] = ()
@@ -116,9 +115,9 @@ class Cluster(Frozen):
     """Environment of the ranks, e.g. the network interface NCCL must use."""
     secrets: tuple[EnvName, ...] = ()
     """Names of variables passed on from the submitting shell; their values are written nowhere."""
-    sources: dict[Literal["megatron-lm", "nemo1", "maxtext"], AbsolutePath] = Field(default_factory=dict)
-    """Where a framework's scripts lie, as the ranks see it (the folder of Megatron-LM's ``pretrain_gpt.py``, NeMo's and
-    MaxText's checkouts); where its image has them, if not given. Without a container they must be given."""
+    sources: dict[Line, AbsolutePath] = Field(default_factory=dict)
+    """Folders of frameworks' scripts, as the ranks see them: of Megatron-LM's ``pretrain_gpt.py``, of NeMo's and
+    MaxText's checkouts. Default: their place in the image; without a container they must be given."""
     python: Line = "python3"
     """Interpreter that runs the worker (inside the container, where there is one)."""
 

@@ -12,7 +12,7 @@ from benchrun.model import Frozen
 class Synthetic(Frozen):
     """A data set that ``datagen tokens`` makes: files, so that loader, index and shuffling run as with real data.
 
-    The limits here and below are datagen's own: what it would refuse in the job is refused before.
+    The limits here and below are datagen's own, so that a value is refused before the job and not in it.
     """
 
     tokens: int | None = Field(default=None, gt=0, le=10**15)
@@ -27,17 +27,17 @@ class Synthetic(Frozen):
     exponent: float = Field(default=1.1, gt=0, le=8)
     """Of the Zipf distribution of tokens."""
     learnable: bool = False
-    """Tokens follow a rule, with a known floor of the loss: a falling loss proves that training works."""
+    """Tokens follow a rule, so that the lowest possible loss is known: a falling loss proves that training works."""
 
 
 class Instructions(Frozen):
-    """Conversations that ``datagen sft`` makes, and ``datagen tokenizer`` the tokenizer that they are read with.
+    """Conversations that ``datagen sft`` makes; ``datagen tokenizer`` makes their tokenizer.
 
-    Framework hf is given their text; NeMo 2 and Megatron-Bridge are given their tokens, packed to whole sequences.
+    Framework hf reads their text; NeMo 2 and Megatron-Bridge read their tokens, packed to whole sequences.
     """
 
     samples: int = Field(default=10_000, gt=0, le=10**10)
-    """Conversations; begun again where a run reads more."""
+    """Number of conversations; a run that reads more starts again with the first."""
     seed: int = Field(default=1234, ge=0, lt=1 << 63)
     lengths: Literal["fixed", "lognormal", "zipf"] = "lognormal"
     """How the lengths of conversations are distributed."""

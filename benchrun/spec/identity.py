@@ -1,8 +1,8 @@
-"""What makes two runs the same measurement: a canonical form of a RunSpec, with names and defaults of its own.
+"""What makes two runs the same measurement: a canonical form of a RunSpec, with its own names and defaults.
 
-The form is frozen. A field of RunSpec may be renamed, or its default changed: only the right-hand side below follows,
-and every id stays. A new field gets an entry and, in ``BASELINE``, the value that says what runs did without it.
-Anything else is another form, with the next ``VERSION``.
+The form is frozen. Where a field of RunSpec gets another name or default, only the right-hand sides below follow, and
+every id stays. A new field gets an entry and, in ``BASELINE``, the value that runs had before it. Any other change
+makes another form, with the next ``VERSION``.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import hashlib
 import json
 import re
 from collections.abc import Iterable, Mapping
+from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 from benchrun.spec.images import is_path
@@ -34,6 +35,64 @@ BASELINE: Mapping[str, Any] = {
     **{"experts.permute": True, "data": "mock", "data.workers": 1, "data.learnable": False},
 }
 """Values that are left out of the form."""
+ALWAYS = {
+    **{"framework": "framework", "task": "task", "gpu": "gpu", "gpus": "num_gpus", "nodes": "num_nodes"},
+    **{"precision": "precision", "sequence": "seq_length", "micro_batch": "mbs", "batch": "gbs"},
+    **{"layers": "model.num_layers", "width": "model.hidden_size", "mlp": "model.ffn_hidden_size"},
+    **{"heads": "model.num_attention_heads", "kv_heads": "model.num_query_groups", "head_width": "model.kv_channels"},
+    **{"vocabulary": "model.vocab_size", "activation": "model.activation", "norm": "model.normalization"},
+    **{"position": "model.position_embedding", "bias": "model.bias", "tied": "model.tied_embeddings"},
+    **{name: f"layout.{name}" for name in ("tp", "pp", "cp", "vp", "ep", "etp", "fsdp")},
+    **{"sp": "layout.sequence_parallel", "even_ends": "layout.account_for_embedding_and_loss"},
+    **{"steps": "training.steps", "seed": "training.seed", "lr": "training.lr", "lr.end": "training.min_lr"},
+    **{"lr.warmup": "training.lr_warmup_steps", "decay": "training.weight_decay", "clip": "training.clip_grad"},
+    **{"zero1": "training.distributed_optimizer", "overlap.grad": "training.overlap_grad_reduce"},
+    **{"overlap.param": "training.overlap_param_gather", "overlap.tp": "training.tp_comm_overlap"},
+    **{"grad32": "training.grad_reduce_in_fp32", "cp.comm": "training.cp_comm", "graphs": "training.cuda_graphs"},
+    **{"impl": "training.transformer_impl", "fused": "training.fused_kernels", "gc": "training.manual_gc_interval"},
+    **{"adam.aware": "training.optimizer.precision_aware", "adam.main": "training.optimizer.main_params"},
+    **{"adam.m": "training.optimizer.exp_avg", "adam.v": "training.optimizer.exp_avg_sq"},
+    **{"recompute": "training.recompute.granularity", "recompute.how": "training.recompute.method"},
+    **{"recompute.layers": "training.recompute.num_layers", "recompute.parts": "training.recompute.modules"},
+    **{"remat": "training.recompute.policy", "data": "data.kind", "data.workers": "data.num_workers"},
+}
+"""Name in the form -> field of RunSpec; below, the same for fields that only some runs have."""
+ROPE = {"rotary.base": "model.rotary_base", "rotary.part": "model.rotary_percent"}
+LEARNED = {"positions": "model.max_position_embeddings"}
+MOE = {
+    **{
+        "experts": "model.moe.num_experts",
+        "experts.chosen": "model.moe.topk",
+        "experts.mlp": "model.moe.ffn_hidden_size",
+    },
+    **{"experts.aux": "model.moe.aux_loss_coeff", "experts.capacity": "model.moe.capacity_factor"},
+    **{"experts.even": "model.moe.force_balance", "experts.grouped": "training.moe_grouped_gemm"},
+    **{"experts.permute": "training.moe_permute_fusion"},
+}
+FP8 = {
+    **{
+        "fp8": "training.fp8.recipe",
+        "fp8.format": "training.fp8.format",
+        "fp8.history": "training.fp8.amax_history_len",
+    },
+    **{"fp8.amax": "training.fp8.amax_compute_algo", "fp8.params": "training.fp8.param_gather"},
+    **{"fp8.attention": "training.fp8.dot_product_attention", "fp8.inputs": "training.fp8.store_activation_input"},
+    **{"fp8.tp_amax": "training.fp8.tp_only_amax_reduction"},
+}
+LORA = {
+    **{"lora.rank": "training.lora.rank", "lora.alpha": "training.lora.alpha", "lora.dropout": "training.lora.dropout"},
+    **{"lora.on": "training.lora.target_modules"},
+}
+TOKENS = {
+    **{"data.seed": "data.synthetic.seed", "data.lengths": "data.synthetic.documents"},
+    **{"data.mean": "data.synthetic.mean_length", "data.tokens": "data.synthetic.tokens"},
+    **{"data.tokens_by": "data.synthetic.distribution", "data.exponent": "data.synthetic.exponent"},
+    **{"data.learnable": "data.synthetic.learnable"},
+}
+CONVERSATIONS = {
+    **{"data.lengths": "data.instructions.lengths", "data.mean": "data.instructions.mean_length"},
+    **{"data.samples": "data.instructions.samples", "data.seed": "data.instructions.seed"},
+}
 NOT_SPEED = ("HF_HUB_OFFLINE", "HYDRA_FULL_ERROR", "TOKENIZERS_PARALLELISM", "TRANSFORMERS_OFFLINE", "VOCAB_PATH")
 """Variables of the frameworks that change no speed."""
 OF_THE_SITE = re.compile(r"_IFNAME$|_HCA$|_NET_DEVICES$|_ADDR$|_PORT$")
@@ -42,10 +101,23 @@ OF_THE_SITE = re.compile(r"_IFNAME$|_HCA$|_NET_DEVICES$|_ADDR$|_PORT$")
 
 def canonical(spec: RunSpec) -> dict[str, Any]:
     """The form of ``spec``: everything that changes the measurement; no site and no path."""
-    found = {**_size(spec), **_model(spec), **_layout(spec), **_training(spec), **_data(spec)}
-    found |= {f"env.{name}": value for name, value in workload_env(spec).items() if _counts(name, value)}
-    plain = {key: _plain(value) for key, value in found.items()}
+    parts = [ALWAYS, ROPE if spec.model.position_embedding == "rope" else LEARNED]
+    parts += [part for part, holds in ((MOE, spec.model.moe), (FP8, spec.precision == "fp8")) if holds]
+    parts += [LORA] if spec.task == "lora" else []
+    if spec.data.kind == "synthetic":
+        parts.append(CONVERSATIONS if spec.instructed else TOKENS)
+    form = {name: value_of(spec, field) for part in parts for name, field in part.items()}
+    form["image"] = workload_image(spec)
+    if form.get("data.tokens") in (None, spec.training.steps * spec.tokens_per_step + 1):
+        form.pop("data.tokens", None)  # the run reads them all
+    form |= {f"env.{name}": value for name, value in workload_env(spec).items() if _counts(name, value)}
+    plain = {key: _plain(value) for key, value in form.items()}
     return {key: value for key, value in plain.items() if key not in BASELINE or value != BASELINE[key]}
+
+
+def value_of(root: Any, field: str) -> Any:
+    """The value of a dotted field."""
+    return reduce(getattr, field.split("."), root)
 
 
 def identity(spec: RunSpec) -> str:
@@ -54,7 +126,7 @@ def identity(spec: RunSpec) -> str:
 
 
 def step_identity(spec: RunSpec) -> str:
-    """The same for a single step: however many of them the run takes."""
+    """The same without the number of steps."""
     return _digest({key: value for key, value in canonical(spec).items() if key != "steps"})
 
 
@@ -76,24 +148,8 @@ def image_name(image: str) -> str:
     return f"{versioned[1]}:{versioned[2]}" if versioned else last
 
 
-def _size(spec: RunSpec) -> dict[str, Any]:
-    return {
-        "framework": spec.framework,
-        "image": workload_image(spec),
-        "task": spec.task,
-        "gpu": spec.gpu,
-        "gpus": spec.num_gpus,
-        "nodes": spec.num_nodes,
-        "precision": spec.precision,
-        "sequence": spec.seq_length,
-        "micro_batch": spec.mbs,
-        "batch": spec.gbs,
-        "steps": spec.training.steps,
-    }
-
-
 def workload_image(spec: RunSpec) -> str | None:
-    """``name:tag`` of the image. A file of the site counts only where its name says a release of the recipe's image."""
+    """``name:tag`` of the image. A site's file counts only where its name states a release of the recipe's image."""
     if spec.image is None:
         return None
     named, own = image_name(spec.image), spec.replaced_image and image_name(spec.replaced_image)
@@ -103,126 +159,15 @@ def workload_image(spec: RunSpec) -> str | None:
     return named if tag and name.endswith((own or name).partition(":")[0]) else own
 
 
-def _model(spec: RunSpec) -> dict[str, Any]:
-    model, moe = spec.model, spec.model.moe
-    found: dict[str, Any] = {
-        "layers": model.num_layers,
-        "width": model.hidden_size,
-        "mlp": model.ffn_hidden_size,
-        "heads": model.num_attention_heads,
-        "kv_heads": model.num_query_groups,
-        "head_width": model.kv_channels,
-        "vocabulary": model.vocab_size,
-        "activation": model.activation,
-        "norm": model.normalization,
-        "position": model.position_embedding,
-        "bias": model.bias,
-        "tied": model.tied_embeddings,
-    }
-    if model.position_embedding == "rope":
-        found |= {"rotary.base": model.rotary_base, "rotary.part": model.rotary_percent}
-    else:
-        found["positions"] = model.max_position_embeddings
-    if moe:
-        found |= {
-            "experts": moe.num_experts,
-            "experts.chosen": moe.topk,
-            "experts.mlp": moe.ffn_hidden_size,
-            "experts.aux": moe.aux_loss_coeff,
-            "experts.capacity": moe.capacity_factor,
-            "experts.even": moe.force_balance,
-            "experts.grouped": spec.training.moe_grouped_gemm,
-            "experts.permute": spec.training.moe_permute_fusion,
-        }
-    return found
-
-
-def _layout(spec: RunSpec) -> dict[str, Any]:
-    layout = spec.layout
-    return {
-        **{name: getattr(layout, name) for name in ("tp", "pp", "cp", "vp", "ep", "etp", "fsdp")},
-        "sp": layout.sequence_parallel,
-        "even_ends": layout.account_for_embedding_and_loss,
-    }
-
-
-def _training(spec: RunSpec) -> dict[str, Any]:
-    training, adam, again = spec.training, spec.training.optimizer, spec.training.recompute
-    found = {
-        "seed": training.seed,
-        "lr": training.lr,
-        "lr.end": training.min_lr,
-        "lr.warmup": training.lr_warmup_steps,
-        "decay": training.weight_decay,
-        "clip": training.clip_grad,
-        "zero1": training.distributed_optimizer,
-        "overlap.grad": training.overlap_grad_reduce,
-        "overlap.param": training.overlap_param_gather,
-        "overlap.tp": training.tp_comm_overlap,
-        "grad32": training.grad_reduce_in_fp32,
-        "cp.comm": training.cp_comm,
-        "graphs": training.cuda_graphs,
-        "impl": training.transformer_impl,
-        "fused": training.fused_kernels,
-        "gc": training.manual_gc_interval,
-        "adam.aware": adam.precision_aware,
-        "adam.main": adam.main_params,
-        "adam.m": adam.exp_avg,
-        "adam.v": adam.exp_avg_sq,
-        "recompute": again.granularity,
-        "recompute.how": again.method,
-        "recompute.layers": again.num_layers,
-        "recompute.parts": sorted(str(name) for name in again.modules),
-        "remat": again.policy,
-    }
-    if spec.precision == "fp8":
-        fp8 = training.fp8
-        found |= {
-            "fp8": fp8.recipe,
-            "fp8.format": fp8.format,
-            "fp8.history": fp8.amax_history_len,
-            "fp8.amax": fp8.amax_compute_algo,
-            "fp8.params": fp8.param_gather,
-            "fp8.attention": fp8.dot_product_attention,
-            "fp8.inputs": fp8.store_activation_input,
-            "fp8.tp_amax": fp8.tp_only_amax_reduction,
-        }
-    if spec.task == "lora":
-        lora = training.lora
-        found |= {
-            "lora.rank": lora.rank,
-            "lora.alpha": lora.alpha,
-            "lora.dropout": lora.dropout,
-            "lora.on": sorted(lora.target_modules),
-        }
-    return found
-
-
-def _data(spec: RunSpec) -> dict[str, Any]:
-    """What data of this kind have, and how many tokens there are where it is not what the run reads."""
-    data, tokens, talk = spec.data, spec.data.synthetic, spec.data.instructions
-    found: dict[str, Any] = {"data": data.kind, "data.workers": data.num_workers}
-    if data.kind == "mock":
-        return found
-    if spec.instructed:
-        lengths = {"data.lengths": talk.lengths, "data.mean": talk.mean_length}
-        return {**found, "data.samples": talk.samples, "data.seed": talk.seed, **lengths}
-    found |= {"data.seed": tokens.seed, "data.lengths": tokens.documents, "data.mean": tokens.mean_length}
-    if tokens.tokens not in (None, spec.training.steps * spec.tokens_per_step + 1):
-        found["data.tokens"] = tokens.tokens
-    spread = {"data.tokens_by": tokens.distribution, "data.exponent": tokens.exponent}
-    return {**found, **spread, "data.learnable": tokens.learnable}
-
-
 def _counts(name: str, value: str) -> bool:
     return name not in NOT_SPEED and not OF_THE_SITE.search(name) and "/" not in value
 
 
 def _plain(value: Any) -> Any:
-    """One spelling a value: 16.0 is 16, a list its words."""
+    """One spelling per value: 16.0 is 16, a list is its words, sorted."""
     if isinstance(value, float) and value.is_integer():
         return int(value)
-    return "+".join(value) if isinstance(value, Iterable) and not isinstance(value, str) else value
+    return "+".join(sorted(value)) if isinstance(value, Iterable) and not isinstance(value, str) else value
 
 
 def _digest(form: Mapping[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""spec.json of an older schema as one of today's."""
+"""Migration of spec.json from older schemas."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ ADDED_IN_1 = {
     "manual_gc_interval": 100,
 }
 """Training options that came while the schema was 1, with what runs did before."""
+CHAT_READERS = ("hf",)
+"""Frameworks that read conversations as text, from before a document stated ``data_format``."""
 
 
 def migrated(document: Any) -> Any:
@@ -23,17 +25,25 @@ def migrated(document: Any) -> Any:
         return document
     version = document.get("schema_version", SCHEMA)
     if isinstance(version, int) and version > SCHEMA:
-        message = f"not a RunSpec that this version knows: its schema is {version}, the newest known is {SCHEMA}"
+        message = f"not a RunSpec of this version: its schema is {version}, the newest known is {SCHEMA}"
         raise UserError(message, hint="use the version of benchrun that wrote it, or a newer one")
     if version == 1:
         document = _from_1(document)
+    document = {"data_format": _data_format(document), **document}
     return {key: value for key, value in document.items() if key != "identity"}
 
 
-def _from_1(document: dict[str, Any]) -> dict[str, Any]:
-    """Schema 1 did not say which of the cluster's variables took the place of the framework's or the recipe's.
+def _data_format(document: dict[str, Any]) -> str:
+    """What a document without ``data_format`` meant."""
+    if document.get("framework") in CHAT_READERS:
+        return "chat"
+    return "tokens" if document.get("task") == "pretrain" else "packed"
 
-    Their order does: a variable kept its place when its value was replaced, and the cluster's own came last.
+
+def _from_1(document: dict[str, Any]) -> dict[str, Any]:
+    """Schema 1 did not record which of the cluster's variables replaced the framework's or the recipe's.
+
+    Their order shows it: a replaced variable kept its position, and the cluster's other variables came last.
     """
     env, cluster, training = (_mapping(document.get(key)) for key in ("env", "cluster", "training"))
     sites = _mapping(cluster.get("env"))

@@ -18,13 +18,15 @@ from pydantic import (
 from benchrun.errors import UserError
 from benchrun.model import Frozen, ModelShape
 from benchrun.spec.cluster import Cluster, EnvName, Line
-from benchrun.spec.cluster import Framework as Framework
 from benchrun.spec.data import Data
 from benchrun.spec.identity import VERSION, identity, step_identity
 from benchrun.spec.layout import Layout
 from benchrun.spec.migrate import migrated
 from benchrun.spec.training import Training
 from benchrun.vocabulary import Precision, Task
+
+DataFormat = Literal["tokens", "chat", "packed"]
+"""Of synthetic data: plain tokens, conversations as text, or conversations as packed sequences of tokens."""
 
 
 class RunSpec(Frozen):
@@ -41,7 +43,7 @@ class RunSpec(Frozen):
     """Who published this layout, where, in which version; null for a derived one."""
     derived: Line | None = None
     """Why this layout was derived rather than published; null for a published one."""
-    framework: Framework
+    framework: Line
     image: Line | None
     replaced_image: Line | None = None
     """The recipe's image, where the site's took its place."""
@@ -62,6 +64,8 @@ class RunSpec(Frozen):
     layout: Layout
     training: Training
     data: Data
+    data_format: DataFormat
+    """The form of synthetic data that the framework reads in this task."""
     env: dict[EnvName, str] = Field(default_factory=dict)
     """Environment of the ranks: the framework's, the recipe's, then the cluster's; later ones win."""
     replaced_env: dict[EnvName, str] = Field(default_factory=dict)
@@ -80,9 +84,8 @@ class RunSpec(Frozen):
 
     @property
     def transformer_engine(self) -> bool:
-        """Whether the worker's layers are transformer-engine's."""
-        worker = self.framework == "megatron-core" and self.gpu != "CPU"
-        return worker and self.training.transformer_impl == "transformer_engine"
+        """Whether the layers of Megatron's model are transformer-engine's."""
+        return self.gpu != "CPU" and self.training.transformer_impl == "transformer_engine"
 
     @property
     def bias_activation_fusion(self) -> bool:
@@ -97,23 +100,18 @@ class RunSpec(Frozen):
         return model.gated or (model.activation == "gelu" and model.bias)
 
     @property
-    def own_worker(self) -> bool:
-        """Whether this package itself trains: the run then carries a copy of it."""
-        return self.framework in ("megatron-core", "hf")
-
-    @property
     def instructed(self) -> bool:
         """Whether the synthetic data are conversations rather than tokens."""
-        return self.framework == "hf" or self.task != "pretrain"
+        return self.data_format != "tokens"
 
     @property
     def packed(self) -> bool:
         """Whether they come as packed sequences of tokens rather than as text."""
-        return self.instructed and self.framework != "hf"
+        return self.data_format == "packed"
 
     @property
     def data_set(self) -> str:
-        """Name of the synthetic data set: another one for other parameters."""
+        """Name of the synthetic data set, which depends on all its parameters."""
         part, size = self.data.synthetic.model_dump(mode="json"), f"tokens{self.data.synthetic.tokens}"
         if self.instructed:
             part, size = self.data.instructions.model_dump(mode="json"), f"samples{self.data.instructions.samples}"
@@ -124,15 +122,15 @@ class RunSpec(Frozen):
         return f"vocab{self.model.vocab_size}-{size}-{digest}"
 
     def identity(self) -> str:
-        """Eight hex digits that differ when what is measured differs: not where, nor what is measured beside it."""
+        """Eight hex digits that differ when what is measured differs; the site does not count."""
         return identity(self)
 
     def step_identity(self) -> str:
-        """The same for a single step: however many of them the run takes."""
+        """The same without the number of steps."""
         return step_identity(self)
 
     def repeat_key(self) -> str:
-        """What repeats share: recipe and identity, and the site with its environment."""
+        """Equal for repeats: recipe, identity, site and its environment."""
         return f"{self.recipe} {self.identity()} {self.cluster.name} {sorted(self.cluster.env.items())}"
 
     @model_validator(mode="before")

@@ -13,7 +13,7 @@ StatePrecision = Literal["fp32", "bf16", "fp16"]
 
 
 class Recompute(Frozen):
-    """Activations thrown away in the forward pass and computed again in the backward pass."""
+    """Activations that are dropped in the forward pass and computed again in the backward pass."""
 
     granularity: Literal["none", "selective", "full"] = "none"
     method: Literal["uniform", "block"] | None = None
@@ -23,7 +23,7 @@ class Recompute(Frozen):
     modules: tuple[Literal["core_attn", "layernorm", "mlp", "moe", "moe_act"], ...] = ()
     """What ``selective`` computes again, as megatron.core names it; attention alone when empty."""
     policy: Line | None = None
-    """What is kept, by the name that MaxText or PaXML gives it; in place of a granularity."""
+    """MaxText's or PaXML's name for what is kept; in place of a granularity."""
 
 
 class Fp8(Frozen):
@@ -38,7 +38,7 @@ class Fp8(Frozen):
     dot_product_attention: bool = False
     """Attention in FP8 too, not only the linear layers."""
     store_activation_input: bool = False
-    """What enters SwiGLU is kept in FP8 for the backward pass: a quarter of a layer's activations less."""
+    """The input of SwiGLU is kept in FP8 for the backward pass: a quarter less activations in a layer."""
     tp_only_amax_reduction: bool = False
     """The largest values are shared by the ranks that split a tensor (tp, cp), not by the data-parallel ones."""
 
@@ -48,10 +48,10 @@ FP32_AT_A_TIME = 2**28
 
 
 class Optimizer(Frozen):
-    """In which precision Adam keeps what belongs to a weight. Gradients: ``grad_reduce_in_fp32``."""
+    """Precision of Adam's states. That of gradients is ``grad_reduce_in_fp32``."""
 
     precision_aware: bool = False
-    """transformer-engine's Adam holds all states and reads gradients as they are: no FP32 copy of them is made."""
+    """transformer-engine's Adam keeps all states and reads gradients in their precision, without an FP32 copy."""
     main_params: Literal["fp32", "fp16"] = "fp32"
     """The copy of the weights that is updated."""
     exp_avg: StatePrecision = "fp32"
@@ -60,8 +60,12 @@ class Optimizer(Frozen):
     """Adam's second moment."""
 
 
+LLAMA_LINEARS = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
+"""The linear layers of a Llama's block, as transformers names them."""
+
+
 class Lora(Frozen):
-    """Low-rank adapters: the weights stay as they are, two thin matrices beside each are trained."""
+    """Low-rank adapters: the weights are frozen, and two thin matrices beside each are trained."""
 
     rank: PositiveInt = 8
     """Inner width of an adapter."""
@@ -96,7 +100,7 @@ class Training(Frozen):
     tp_comm_overlap: bool = False
     """Tensor-parallel communication overlaps with its matrix products (transformer-engine's userbuffers)."""
     cp_comm: Literal["p2p", "a2a", "all_gather"] = "p2p"
-    """How context-parallel ranks share keys and values: in a ring, by exchange for heads, or gathered."""
+    """How context-parallel ranks share keys and values: in a ring, exchanged for heads, or gathered."""
     cuda_graphs: Literal["none", "layers"] = "none"
     """``layers``: each transformer layer is launched as one graph (of experts, the attention alone)."""
     transformer_impl: Literal["transformer_engine", "local"] = "transformer_engine"
@@ -108,7 +112,7 @@ class Training(Frozen):
     moe_permute_fusion: bool = True
     """With transformer-engine tokens are sorted by their experts, and back, in one kernel (NeMo 1: never)."""
     manual_gc_interval: NonNegativeInt = 100
-    """Steps between collections of Python's garbage; 0: when a rank finds it is time, mid-step, and the others wait."""
+    """Steps between collections of Python's garbage; 0: automatic, which may stall one rank mid-step."""
     optimizer: Optimizer = Optimizer()
     recompute: Recompute = Recompute()
     fp8: Fp8 = Fp8()
@@ -116,13 +120,13 @@ class Training(Frozen):
     lora: Lora = Lora()
     """Used only where the task is lora."""
     ceilings: bool = False
-    """Before the first step measure what the machine reaches alone: matrix products, copies, collectives (10 s)."""
+    """Before the first step measure the machine: matrix products, copies, collectives (10 s)."""
     breakdown: bool = False
-    """After the last step profile one more: matrix products, attention, other kernels, communication, nothing."""
+    """After the last step profile one more: time in matrix products, attention, other kernels, communication, idle."""
 
     @property
     def of_transformer_engine(self) -> tuple[str, ...]:
-        """The fields that ask the worker for what only transformer-engine has."""
+        """The fields that ask the worker for something that only transformer-engine has."""
         asked = {
             "optimizer.precision_aware": self.optimizer.precision_aware,
             "cuda_graphs": self.cuda_graphs != "none",

@@ -6,8 +6,8 @@ import pytest
 
 from benchrun.errors import UserError
 from benchrun.recipe import catalogue
-from benchrun.recipe.frameworks import nemo_release
 from benchrun.recipe.resolve import resolve_point
+from benchrun.spec.images import nemo_release
 
 DENSE = """{num_layers: 32, hidden_size: 4096, ffn_hidden_size: 14336, num_attention_heads: 32, num_query_groups: 8,
   kv_channels: 128, vocab_size: 32000, max_position_embeddings: 4096}"""
@@ -67,7 +67,7 @@ def test_what_a_framework_can_run_is_not_refused(tmp_path, framework, overrides,
         ("hf", (*TP, "training.tp_comm_overlap=true"), DENSE, "hf has no userbuffers"),
         ("megatron-lm", (FSDP,), DENSE, "megatron-lm is launched without FSDP"),
         ("megatron-lm", ("training.tp_comm_overlap=true",), DENSE, "tp_comm_overlap needs tp (1) > 1"),
-        ("nemo2", ("training.recompute.policy=full",), DENSE, "nemo2 knows no recompute.policy (full)"),
+        ("nemo2", ("training.recompute.policy=full",), DENSE, "nemo2 has no recompute.policy 'full'"),
         ("nemo2", ("layout.fsdp=8",), DENSE, "fsdp (8) must be 1 or dp * cp (64)"),
         ("nemo1", ("model.moe.force_balance=true", "layout.ep=8"), EXPERTS, "cannot force equal load"),
         ("nemo1", (*TP, "layout.ep=8"), EXPERTS, "etp (1) must be tp (2)"),
@@ -77,12 +77,12 @@ def test_what_a_framework_can_run_is_not_refused(tmp_path, framework, overrides,
         ("nemo1", (*TP, OVERLAP, "cluster.mpi=null"), DENSE, "NeMo 24.09 starts userbuffers over MPI: cluster.mpi"),
         ("nemo1", ("image=nvcr.io/nvidia/nemo:25.07.01",), DENSE, "must hold one of 24.05, 24.09, 24.12"),
         ("nemo1", ("image=nemo:24.05", "layout.ep=8", "layout.cp=2"), EXPERTS, "NeMo 24.05 has no context parallelism"),
-        ("maxtext", TP, DENSE, "maxtext is launched with data parallelism and FSDP alone: tp (2) must be 1"),
+        ("maxtext", TP, DENSE, "maxtext is launched without this kind of parallelism: tp (2) must be 1"),
         ("maxtext", ("layout.pp=4",), DENSE, "pp (4) must be 1"),
         ("maxtext", (FSDP, "model.activation=geglu"), DENSE, "activation must be swiglu, not geglu"),
         ("maxtext", (FSDP, "data.kind=synthetic"), DENSE, "data.kind must be mock"),
         ("maxtext", (FSDP,), EXPERTS, "maxtext is launched for dense models"),
-        ("maxtext", (FSDP, "training.recompute.policy=save_all"), DENSE, "maxtext has no policy 'save_all'"),
+        ("maxtext", (FSDP, "training.recompute.policy=save_all"), DENSE, "maxtext has no recompute.policy 'save_all'"),
         ("maxtext", (FSDP, "training.recompute.granularity=selective"), DENSE, "has no selective recompute"),
         ("maxtext", (FSDP, BLOCKS), DENSE, "recompute.method (block) must be uniform, num_layers (2) 1"),
         ("maxtext", ("layout.fsdp=24",), DENSE, "fsdp (24) must"),
@@ -90,12 +90,12 @@ def test_what_a_framework_can_run_is_not_refused(tmp_path, framework, overrides,
         ("paxml", ("training.overlap_param_gather=false",), GPT, "training.overlap_param_gather must be true"),
         ("paxml", ("training.steps=45",), GPT, "training.steps (45) must be a multiple"),
         ("nemo2", ("training.seed=7",), DENSE, "training.seed must be 1234"),
-        ("maxtext", (FSDP, "data.num_workers=2"), DENSE, "data.num_workers (2) must be left at 1"),
-        ("paxml", ("data.num_workers=0",), GPT, "data.num_workers (0) must be left at 1"),
+        ("maxtext", (FSDP, "data.num_workers=2"), DENSE, "data.num_workers must be 1, not 2"),
+        ("paxml", ("data.num_workers=0",), GPT, "data.num_workers must be 1, not 0"),
         ("nemo2", ("seq_length=1024",), GPT, "max_position_embeddings (2048) must be seq_length (1024)"),
-        ("nemo1", ("seq_length=1024",), GPT, "nemo1 learns a position for each token of a sequence"),
-        ("megatron-bridge", ("seq_length=1024",), GPT, "megatron-bridge learns a position"),
-        ("paxml", ("seq_length=1024",), GPT, "paxml learns a position"),
+        ("nemo1", ("seq_length=1024",), GPT, "nemo1 learns one position for each token"),
+        ("megatron-bridge", ("seq_length=1024",), GPT, "megatron-bridge learns one position"),
+        ("paxml", ("seq_length=1024",), GPT, "paxml learns one position"),
         ("paxml", (FSDP,), DENSE, "activation must be gelu, not swiglu"),
         ("paxml", (FSDP, "mbs=1"), GPT, "gbs (128) must be mbs * GPUs (1 * 64)"),
     ],
@@ -118,7 +118,7 @@ SYNTHETIC = ("data.kind=synthetic", "mbs=1")
 @pytest.mark.parametrize(
     ("framework", "overrides", "said"),
     [
-        ("megatron-lm", (), "megatron-lm reads no conversations: take nemo2, megatron-bridge or hf for sft"),
+        ("megatron-lm", (), "megatron-lm reads no conversations: take hf, megatron-bridge or nemo2 for sft"),
         ("megatron-core", (), "megatron-core reads no conversations"),
         ("nemo2", ("mbs=2",), "nemo2 takes packed sequences one at a time: mbs (2) must be 1"),
         ("megatron-bridge", ("mbs=2",), "megatron-bridge takes packed sequences one at a time: mbs (2) must be 1"),
@@ -165,7 +165,7 @@ def test_jax_cannot_be_told_where_weights_become_fp8(tmp_path, framework, model)
 
 def test_the_experts_of_nemo_24_05_have_no_weights_in_fp8(tmp_path):
     spread = ("layout.ep=8", "model.num_layers=2")
-    with pytest.raises(UserError, match=r"knows no FP8 weights: fp8\.param_gather must be false"):
+    with pytest.raises(UserError, match=r"keeps no experts in FP8: fp8\.param_gather must be false"):
         resolved(tmp_path, "nemo1", *spread, model=EXPERTS, precision="fp8", image="nemo:24.05")
     assert resolved(tmp_path, "nemo1", *spread, model=EXPERTS, precision="fp8")
 

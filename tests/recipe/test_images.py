@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 
 from benchrun.errors import UserError
+from benchrun.frameworks.registry import framework as registered
+from benchrun.recipe.images import foreign
 from benchrun.recipe.resolve import resolve
 from benchrun.recipe.select import Request
 from benchrun.render import render
-from benchrun.spec.images import foreign
 
 SITE = """description: a site
 scheduler: slurm
@@ -97,7 +98,7 @@ def test_images_of_an_unknown_framework_are_refused_at_their_line(spec):
     ],
 )
 def test_an_image_that_may_be_right_is_not_refused(image, framework):
-    assert foreign(image, framework) is None
+    assert foreign(image, registered(framework)) is None
 
 
 @pytest.mark.parametrize("framework", ["megatron-lm", "nemo1", "maxtext"])

@@ -159,8 +159,8 @@ def test_a_hint_fits_its_cause():
 
 
 def test_a_hint_on_scaling_stands_only_where_the_layout_is_at_fault():
-    assert "took over the layout of" in refused("layout.tp=3", num_gpus=24).hint
-    assert "took over" not in refused("seq_length=262144", num_gpus=24).hint
+    assert "the layout on 24 GPUs is that of" in refused("layout.tp=3", num_gpus=24).hint
+    assert "the layout on 24 GPUs" not in refused("seq_length=262144", num_gpus=24).hint
 
 
 @pytest.mark.parametrize("section", ["env", "cluster.env"])

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import get_args
 
 import pytest
 
 from benchrun.compare import load_references
+from benchrun.frameworks.registry import FRAMEWORKS
 from benchrun.recipe import catalogue
 from benchrun.recipe.resolve import resolve_point
-from benchrun.spec.cluster import Framework
 
 DEGREES = ("tp", "pp", "cp", "vp", "ep")
 JAX = ("maxtext", "paxml")
@@ -25,7 +24,7 @@ FULL = "{granularity: full, method: uniform, num_layers: 1}"
 def whole(key):
     """Whether everything that the arithmetic of a layout needs was published, of a framework that is launched here."""
     said = (key.num_gpus, key.gbs, key.seq_length, key.num_layers, key.tp)
-    ours = key.framework in (None, *get_args(Framework)) and (key.framework not in JAX or key.task == "pretrain")
+    ours = key.framework in (None, *FRAMEWORKS) and (key.framework not in JAX or key.task == "pretrain")
     return key.gpu in ("H100", "H200") and key.precision in ("bf16", "fp8") and ours and None not in said
 
 

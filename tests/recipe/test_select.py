@@ -36,7 +36,7 @@ class TestScaling:
     def test_is_refused_where_the_layout_does_not_fit_with_the_nearest_listed_ones(self):
         error = refused("llama3.1-8b", "H100", "fp8", 63, "nemo1")
         assert "number of GPUs (63) must be a multiple of tp * pp * cp (1 * 1 * 2 = 2)" in error.message
-        assert "took over the layout of 64; nearest: 32, 64" in error.hint
+        assert "GPUs is that of 64; nearest: 32, 64" in error.hint
 
     def test_is_refused_where_the_experts_do_not_fit(self):
         error = refused("grok1-314b", "H100", "bf16", 192, "nemo1")
@@ -199,7 +199,7 @@ def test_a_large_recipe_on_a_cpu_is_refused_with_the_recipes_that_run_there():
 
 def test_a_cluster_whose_gpu_is_misspelt_is_told_the_name():
     error = refused("llama3.1-8b", "H100", "fp8", 8, overrides=("cluster.gpu=h100",))
-    assert "its gpu is none that is listed; did you mean 'H100'?" in error.hint
+    assert "the cluster's gpu is in no table; did you mean 'H100'?" in error.hint
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ import pytest
 import yaml
 from kinds import SPREAD, spec
 
-from benchrun.recipe.frameworks import REMAT
+from benchrun.frameworks.registry import framework as registered
 from benchrun.render import render
 
 ACCEPTED = Path(__file__).parent / "accepted"
@@ -272,8 +272,10 @@ def test_paxml_has_every_constant_and_flag(tmp_path, precision):
 
 @pytest.mark.parametrize("framework", ["maxtext", "paxml"])
 def test_policies_are_offered_that_the_memory_estimate_may_not_know(framework):
-    assert all(re.fullmatch(r"\w+", name) for name in REMAT[framework])
-    assert list(REMAT[framework]) == sorted(REMAT[framework])
+    policies = registered(framework).memory.policies
+    assert all(re.fullmatch(r"\w+", name) for name in policies)
+    assert list(policies) == sorted(policies)
+    assert None in policies.values()
 
 
 @pytest.mark.parametrize(

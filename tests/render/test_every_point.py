@@ -10,10 +10,10 @@ import pytest
 import yaml
 
 from benchrun import paths
+from benchrun.frameworks.registry import FRAMEWORKS
 from benchrun.recipe import catalogue
 from benchrun.recipe.resolve import resolve_point
 from benchrun.render import render
-from benchrun.render.render import BESIDE
 from benchrun.spec.runspec import RunSpec
 
 LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -27,8 +27,8 @@ def kinds(name: str) -> dict[str, dict[str, str]]:
         spec = resolve_point(file, point)
         files = render(spec)
         assert RunSpec.model_validate_json(files.pop("spec.json")) == spec
-        sampler = "telemetry.sh" if spec.gpu != "CPU" else None
-        assert set(files) == {"job.sh", "probe.sh", *filter(None, [sampler, BESIDE.get(point.framework)])}
+        sampler = ["telemetry.sh"] if spec.gpu != "CPU" else []
+        assert set(files) == {"job.sh", "probe.sh", *sampler, *FRAMEWORKS[point.framework].files}
         found[re.sub(r"\d+", "0", "".join(files.values()))] = files
     return found
 

@@ -14,13 +14,13 @@ from pathlib import Path
 import pytest
 
 from benchrun import __version__, paths
+from benchrun.frameworks.registry import FRAMEWORKS
 from benchrun.recipe import catalogue
 from benchrun.recipe.catalogue import Point, RecipeFile
 from benchrun.recipe.checked import checked
 from benchrun.recipe.resolve import resolve, resolve_point
 from benchrun.recipe.select import Request
 from benchrun.render import render
-from benchrun.render.render import BESIDE
 from benchrun.spec.cluster import Cluster
 
 GOLDEN = Path(__file__).parent.parent / "golden"
@@ -64,10 +64,9 @@ def same_or_update(request, path, text):
 @pytest.mark.parametrize(("file", "point", "cluster"), cases())
 def test_the_script_is_the_reviewed_one(request, file, point, cluster):
     files = render(resolve_point(file, point, cluster))
-    for name in ("job.sh", BESIDE.get(point.framework)):
-        if name:
-            suffix = name.rpartition(".")[2]
-            same_or_update(request, GOLDEN / f"{request.node.callspec.id}.{suffix}", files[name])
+    for name in ("job.sh", *FRAMEWORKS[point.framework].files):
+        suffix = name.rpartition(".")[2]
+        same_or_update(request, GOLDEN / f"{request.node.callspec.id}.{suffix}", files[name])
 
 
 @pytest.mark.parametrize("runtime", ["pyxis", "apptainer", "singularity", "charliecloud", "podman", "docker", "none"])

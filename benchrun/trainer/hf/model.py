@@ -17,8 +17,8 @@ from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor import DTensor
 
 from benchrun.model import ModelShape
-from benchrun.recipe.huggingface import TARGETS
 from benchrun.spec.runspec import RunSpec
+from benchrun.spec.training import LLAMA_LINEARS
 from benchrun.trainer.seed import STD, seed_of
 
 BLOCK = 64
@@ -79,7 +79,7 @@ def _with_adapters(spec: RunSpec, model: Any, dtype: torch.dtype) -> Any:
         r=lora.rank,
         lora_alpha=lora.alpha,
         lora_dropout=lora.dropout,
-        target_modules=list(lora.target_modules or TARGETS),
+        target_modules=list(lora.target_modules or LLAMA_LINEARS),
         bias="none",
         task_type="CAUSAL_LM",
     )

@@ -1,0 +1,61 @@
+"""hf: the fine-tune of this repository (benchrun/trainer/hf) with transformers, peft and FSDP.
+
+It builds a Llama of transformers and shards it with FSDP over all ranks. Mistral is the same model there but for a
+sliding window, which is longer than the sequences of the recipes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from benchrun.frameworks.base import LLAMA, SHARDING, Framework, MemoryFacts, Variable
+from benchrun.frameworks.pytorch import EXPANDABLE_SEGMENTS, NO_NVLS, ONE_THREAD, communication
+from benchrun.spec.runspec import DataFormat, RunSpec
+from benchrun.spec.training import LLAMA_LINEARS
+from benchrun.vocabulary import Task
+
+
+class HuggingFace(Framework):
+    """FSDP is its only parallelism, and dense models with the layers of a Llama are its only ones."""
+
+    name = "hf"
+    precisions = frozenset({"fp32", "bf16"})
+    needs_gpu = False
+    degrees = ()
+    experts = False
+    model_values = LLAMA
+    conversations = "chat"
+    fixed = dict.fromkeys(SHARDING, "leaves it to FSDP")
+    own_worker = True
+    memory = MemoryFacts(fully_sharded=True)
+    step_lines = ("'loss':",)
+
+    def data_format(self, task: Task) -> DataFormat:
+        """Conversations, whatever the task: it is made for fine-tunes."""
+        return "chat"
+
+    def refusals(self, spec: RunSpec) -> Iterator[str]:
+        """Limits of FSDP, of recompute, and of the layers that adapters can be beside."""
+        model, layout, recompute = spec.model, spec.layout, spec.training.recompute
+        if layout.fsdp not in (1, spec.num_gpus):
+            yield f"hf shards over all ranks: fsdp ({layout.fsdp}) must be {spec.num_gpus}, or 1, which means the same"
+        if recompute.granularity == "selective":
+            yield "hf recomputes whole layers: recompute.granularity must be none or full, not selective"
+        if recompute.method == "uniform" and recompute.num_layers != 1:
+            yield f"hf recomputes layer by layer: recompute.num_layers ({recompute.num_layers}) must be 1 with uniform"
+        if unknown := [name for name in spec.training.lora.target_modules if name not in LLAMA_LINEARS]:
+            legal = f"lora.target_modules could be {', '.join(LLAMA_LINEARS)}"
+            yield f"no layer of a Llama is called {', '.join(unknown)}; {legal}"
+        if model.hidden_size % model.num_attention_heads:
+            what = f"hidden_size ({model.hidden_size}) to be a multiple of num_attention_heads"
+            yield f"transformers needs {what} ({model.num_attention_heads})"
+
+    def environment(self, spec: RunSpec) -> dict[str, Variable]:
+        """Without a model hub; on GPUs as the worker."""
+        hub = {
+            "HF_HUB_OFFLINE": Variable("1", "never ask a model hub while measuring"),
+            "TOKENIZERS_PARALLELISM": Variable("false", "data-loader processes are forked after the tokenizer has run"),
+        }
+        if spec.gpu == "CPU":
+            return ONE_THREAD | hub
+        return hub | NO_NVLS | EXPANDABLE_SEGMENTS | ONE_THREAD | communication(spec)

@@ -1,0 +1,62 @@
+"""What MaxText and PaXML share: XLA, and launches with data parallelism and FSDP alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from benchrun.frameworks.base import SHARDING, SLURM_VARIABLES, Framework, Variable
+from benchrun.frameworks.nemo import FUSED_ATTENTION
+from benchrun.spec.runspec import RunSpec
+from benchrun.spec.training import Fp8
+
+MIB = 1 << 20
+FIXED = {
+    **dict.fromkeys((*SHARDING, "training.grad_reduce_in_fp32"), "leaves it to XLA"),
+    "training.manual_gc_interval": "leaves garbage to Python",
+    "data.num_workers": "starts no process for its data",
+}
+
+
+class Jax(Framework):
+    """Pretrains dense models; XLA decides much that other frameworks take from the RunSpec."""
+
+    tasks = frozenset({"pretrain"})
+    fp8_recipes = frozenset({"delayed"})
+    needs_slurm = True
+    degrees = ()
+    experts = False
+    synthetic_data = False
+    fixed = FIXED
+    rank_variables = SLURM_VARIABLES
+    numactl = False
+
+    def refusals(self, spec: RunSpec) -> Iterator[str]:
+        """FSDP by node, recompute by policy, one FP8 recipe."""
+        layout, per_node = spec.layout, min(spec.num_gpus, spec.cluster.gpus_per_node)
+        if per_node % layout.fsdp and (layout.fsdp % per_node or spec.num_gpus % layout.fsdp):
+            what = f"fsdp ({layout.fsdp}) must divide a node's {per_node} GPUs"
+            yield f"{what}, or be a multiple that divides {spec.num_gpus}"
+        recompute, fp8 = spec.training.recompute, spec.training.fp8
+        if recompute.granularity == "selective":
+            yield f"{self.name} has no selective recompute: name a recompute.policy, or take none or full"
+        if recompute.granularity == "full" and (recompute.method, recompute.num_layers) != ("uniform", 1):
+            how = f"recompute.method ({recompute.method}) must be uniform, num_layers ({recompute.num_layers}) 1"
+            yield f"{self.name} recomputes every layer on its own: {how}"
+        for name in ("format", "amax_history_len", "amax_compute_algo", "param_gather"):
+            if spec.precision == "fp8" and getattr(fp8, name) != (default := getattr(Fp8(), name)):
+                yield f"{self.name}'s FP8 is fixed: training.fp8.{name} must be {str(default).lower()}"
+
+    def xla(self, flags: str, combined_mib: tuple[int, int, int]) -> dict[str, Variable]:
+        """``XLA_FLAGS``; ``combined_mib``: from which size another all-reduce, all-gather, reduce-scatter starts."""
+        names = ("all_reduce", "all_gather", "reduce_scatter")
+        sizes = (f"{name}_combine_threshold_bytes={size * MIB}" for name, size in zip(names, combined_mib, strict=True))
+        value = " ".join(f"--xla_gpu_{flag}" for flag in (*flags.split(), *sizes))
+        why = "communication overlaps with compute and is gathered into large pieces, as in the published runs"
+        return FUSED_ATTENTION | {
+            "XLA_FLAGS": Variable(f"{value} --xla_disable_hlo_passes=rematerialization", why),
+        }
+
+
+def gpu_memory(share: str) -> dict[str, Variable]:
+    """How much of the GPU's memory JAX takes, as a fraction."""
+    return {"XLA_PYTHON_CLIENT_MEM_FRACTION": Variable(share, "how much of the GPU's memory JAX takes at once")}

@@ -1,0 +1,45 @@
+"""What the frameworks on megatron.core share.
+
+Sources: the checks of megatron.core 0.16.1 and 0.19.2 (OptimizerConfig, TransformerConfig, Megatron-LM's arguments).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from benchrun.frameworks.base import Framework, Variable
+from benchrun.frameworks.pytorch import EXPANDABLE_SEGMENTS, NO_NVLS, communication
+from benchrun.spec.runspec import RunSpec
+from benchrun.spec.training import Optimizer
+
+
+class Megatron(Framework):
+    """Trains Megatron's model on GPUs, with transformer-engine."""
+
+    userbuffers = True
+    expandable_segments = True
+
+    def refusals(self, spec: RunSpec) -> Iterator[str]:
+        """FP8 weights; under LoRA no optimizer changes them."""
+        training = spec.training
+        fp8_weights = spec.precision == "fp8" and training.fp8.param_gather
+        if fp8_weights and not training.distributed_optimizer and spec.task != "lora":
+            yield "fp8.param_gather needs distributed_optimizer: change one of the two"
+
+    def environment(self, spec: RunSpec) -> dict[str, Variable]:
+        """Of Megatron-LM and NeMo; the releases of NeMo 1 were published without segments that grow."""
+        offline = {"TRANSFORMERS_OFFLINE": Variable("1", "never ask a model hub while measuring")}
+        return NO_NVLS | (EXPANDABLE_SEGMENTS if self.expandable_segments else {}) | communication(spec) | offline
+
+
+def optimizer_refusals(spec: RunSpec) -> Iterator[str]:
+    """Where megatron.core cannot keep Adam's states as ``spec.training.optimizer`` asks."""
+    optimizer = spec.training.optimizer
+    if not optimizer.precision_aware:
+        if optimizer != Optimizer():
+            yield "optimizer states below FP32 need optimizer.precision_aware: it must be true"
+        return
+    if spec.gpu == "CPU" or spec.precision == "fp32":
+        yield "optimizer.precision_aware is transformer-engine's Adam: it needs a GPU, and bf16 or fp8"
+    if not spec.training.distributed_optimizer:
+        yield "optimizer.precision_aware needs distributed_optimizer: it must be true"

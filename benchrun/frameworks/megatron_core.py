@@ -1,0 +1,126 @@
+"""megatron-core: the worker of this repository (benchrun/trainer), on megatron.core and transformer-engine.
+
+Sources of the refusals: megatron.core 0.16.1 and 0.19.2, transformer-engine 2.11.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from benchrun import hardware
+from benchrun.frameworks.base import WORKER_OPTIONS, MemoryFacts, Variable
+from benchrun.frameworks.megatron import Megatron, optimizer_refusals
+from benchrun.frameworks.pytorch import EXPANDABLE_SEGMENTS, NO_NVLS, ONE_THREAD, communication
+from benchrun.spec.runspec import RunSpec
+from benchrun.spec.training import FP32_AT_A_TIME
+
+
+class MegatronCore(Megatron):
+    """The worker reads every value of the RunSpec, and also trains on CPUs."""
+
+    name = "megatron-core"
+    tasks = frozenset({"pretrain", "sft"})
+    precisions = frozenset({"fp32", "bf16", "fp8"})
+    needs_gpu = False
+    fsdp = False
+    options = WORKER_OPTIONS
+    own_worker = True
+    memory = MemoryFacts(moments_at_a_time=FP32_AT_A_TIME, unfused_gates=True)
+    step_lines = ("elapsed time per iteration (",)
+
+    def refusals(self, spec: RunSpec) -> Iterator[str]:
+        """What megatron.core and transformer-engine would raise for, and what would do nothing."""
+        yield from super().refusals(spec)
+        yield from _without_transformer_engine(spec)
+        yield from optimizer_refusals(spec)
+        yield from _recompute(spec)
+        yield from _experts(spec)
+        yield from _attention(spec)
+        training = spec.training
+        if training.tp_comm_overlap and spec.gpu == "CPU":
+            yield "tp_comm_overlap is between GPUs: it must be false"
+        if training.cuda_graphs != "none" and (spec.gpu == "CPU" or training.recompute.granularity == "full"):
+            yield "cuda_graphs need a GPU, and no full recompute: they must be none"
+        if spec.precision == "fp8":
+            yield from _fp8(spec)
+
+    def environment(self, spec: RunSpec) -> dict[str, Variable]:
+        """Memory that other processes map (userbuffers) cannot be in segments that grow."""
+        if spec.gpu == "CPU":
+            return ONE_THREAD
+        variables = NO_NVLS | ({} if spec.training.tp_comm_overlap else EXPANDABLE_SEGMENTS) | ONE_THREAD
+        if spec.training.tp_comm_overlap:
+            why = "userbuffers over CUDA IPC, not over NVLink multicast, which not every machine allows"
+            variables |= {"UB_SKIPMC": Variable("1", why)}
+        if spec.training.cuda_graphs != "none":
+            why = "CUDA graphs and memory segments that grow: registered buffers would move"
+            variables |= {"NCCL_GRAPH_REGISTER": Variable("0", why)}
+        return variables | communication(spec)
+
+
+def _without_transformer_engine(spec: RunSpec) -> Iterator[str]:
+    if spec.training.transformer_impl == "transformer_engine":
+        return
+    names = [*spec.training.of_transformer_engine]
+    if spec.precision == "fp8":
+        names.append("precision fp8")
+    if spec.layout.cp > 1 and spec.gpu != "CPU":  # megatron.core's own attention would hold a mask of S x S
+        names.append("layout.cp above 1")
+    for name in names:
+        yield f"{name} is transformer-engine's: transformer_impl must be transformer_engine"
+
+
+def _recompute(spec: RunSpec) -> Iterator[str]:
+    recompute, training, experts = spec.training.recompute, spec.training, spec.model.moe is not None
+    if recompute.modules and recompute.granularity != "selective":
+        yield f"recompute.modules belong to granularity selective, not {recompute.granularity}"
+    for name in recompute.modules:
+        if name in ("moe", "moe_act") and not experts:
+            yield f"recompute.modules names {name}, and the model has no experts"
+        if name == "mlp" and experts:
+            yield "recompute.modules names mlp, and every layer has experts: it is moe there"
+        if name in ("layernorm", "moe_act") and not spec.transformer_engine:
+            # megatron.core asks transformer-engine how far its FP8 is before it drops an output.
+            yield f"recompute.modules {name} needs transformer-engine, on a GPU: leave it out"
+        elif name == "layernorm" and not experts:
+            # Both norms of a dense layer are part of a product: megatron.core finds none to compute again.
+            yield "recompute.modules layernorm does nothing without experts: norms are in transformer-engine's products"
+        if name == "moe_act" and not training.moe_grouped_gemm:
+            yield "recompute.modules moe_act needs moe_grouped_gemm: it must be true"
+        if name in ("layernorm", "moe_act") and spec.precision == "fp8" and training.fp8.recipe == "delayed":
+            yield f"{name} cannot be computed again under delayed scaling: take fp8.recipe tensorwise or blockwise"
+
+
+def _experts(spec: RunSpec) -> Iterator[str]:
+    for name in ("moe_grouped_gemm", "moe_permute_fusion"):
+        if spec.model.moe is None and not getattr(spec.training, name):
+            yield f"{name} is about experts, and the model has none: it must be true"
+
+
+def _attention(spec: RunSpec) -> Iterator[str]:
+    layout, model, comm = spec.layout, spec.model, spec.training.cp_comm
+    if comm == "p2p":
+        return
+    if layout.cp == 1 or spec.gpu == "CPU":
+        yield f"cp_comm {comm} is transformer-engine's, between GPUs: cp {layout.cp} on {spec.gpu} takes p2p"
+    elif comm == "a2a":
+        for name, count in (("heads", model.num_attention_heads), ("query groups", model.num_query_groups)):
+            if count // layout.tp % layout.cp:
+                yield f"cp_comm a2a spreads {name}: {count} / tp {layout.tp} must be a multiple of cp {layout.cp}"
+
+
+def _fp8(spec: RunSpec) -> Iterator[str]:
+    fp8, training, layout = spec.training.fp8, spec.training, spec.layout
+    if fp8.dot_product_attention and fp8.recipe == "blockwise":
+        yield "fp8.dot_product_attention needs delayed or tensorwise scaling, not blockwise"
+    gpu, width = hardware.gpu(spec.gpu), spec.model.kv_channels
+    if fp8.dot_product_attention and gpu and gpu.arch == "Hopper" and width != 128:
+        yield f"fp8.dot_product_attention trains on Hopper with heads of 128 channels alone: kv_channels is {width}"
+    if fp8.store_activation_input and spec.model.activation != "swiglu":
+        yield f"fp8.store_activation_input is for swiglu, not for {spec.model.activation}: it must be false"
+    tokens = spec.mbs * spec.seq_length // layout.cp // (layout.tp if layout.sequence_parallel else 1)
+    if tokens % 16:
+        yield f"mbs * seq_length / cp (/ tp with sequence_parallel) = {tokens} must be a multiple of 16 in fp8"
+    if fp8.tp_only_amax_reduction and training.optimizer.precision_aware and fp8.param_gather:
+        # Adam then finds the largest value of its own shard only, and nothing else shares it.
+        yield "fp8.tp_only_amax_reduction with optimizer.precision_aware would leave ranks with different FP8 weights"

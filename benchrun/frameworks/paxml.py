@@ -1,0 +1,71 @@
+"""paxml: PaXML, in NVIDIA's JAX containers. Source of the environment: dgxc-benchmarking v24.11.1."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from benchrun.frameworks.base import ImageFamily, MemoryFacts, Variable
+from benchrun.frameworks.jax import Jax, gpu_memory
+from benchrun.spec.runspec import RunSpec
+
+SUMMARY_STEPS = 10
+"""SUMMARY_INTERVAL_STEPS in templates/frameworks/paxml_point.py.j2."""
+GPT = {"activation": "gelu", "normalization": "LayerNorm", "position_embedding": "learned", "bias": True}
+XLA_FLAGS = (
+    "enable_latency_hiding_scheduler=true enable_triton_gemm=false simplify_all_fp_conversions "
+    "enable_async_all_gather=true enable_async_reduce_scatter=true enable_highest_priority_async_stream=true "
+    "enable_triton_softmax_fusion=false graph_level=0 enable_async_all_reduce=true "
+    "enable_pipelined_all_gather=true enable_pipelined_reduce_scatter=true enable_pipelined_all_reduce=true "
+    "enable_while_loop_double_buffering=false enable_xla_runtime_executable=false "
+    "enable_reduce_scatter_combine_by_dim=false enable_all_gather_combine_by_dim=false enable_cudnn_fmha=false"
+)
+
+
+class PaXML(Jax):
+    """Launched for GPT-3's kind of model, without micro-batches."""
+
+    name = "paxml"
+    model_values = GPT
+    positions_per_sequence = True
+    # Source of the policies: AutodiffCheckpointType in praxis.
+    memory = MemoryFacts(
+        planned_by_xla=True,
+        micro_batches=False,
+        policies={
+            **{"SAVE_CONTEXT": None, "SAVE_CONTEXT_AND_OUT_PROJ": None, "SAVE_DOT_EXCEPT_LOGITS": None},
+            **{"SAVE_DOT_EXCEPT_LOGITS_FFN1": None, "SAVE_DOT_ONLY": ("qkv", "proj", "fc1", "fc2")},
+            **{"SAVE_DOT_WITH_NO_BATCH_DIM": ("qkv", "proj", "fc1", "fc2"), "SAVE_EVERYTHING": None},
+            **{"SAVE_NOTHING": (), "SAVE_OUT_PROJ": None, "SAVE_QKV_OUT_PROJ": ("qkv", "proj")},
+            **{"SAVE_QKV_OUT_PROJ_SEPARATE": None},
+        },
+    )
+    step_lines = ("steps/sec",)
+    stderr_steps = True
+    images = ImageFamily("paxml", r"(?<![a-z])pax")
+    files = ("paxml_point.py",)
+
+    def refusals(self, spec: RunSpec) -> Iterator[str]:
+        """Limits of its model, of its log and of its batch."""
+        yield from super().refusals(spec)
+        model, steps = spec.model, spec.training.steps
+        if model.num_query_groups != model.num_attention_heads:
+            what = f"num_query_groups must be {model.num_attention_heads}, not {model.num_query_groups}"
+            yield f"paxml is launched without grouped queries: {what}"
+        if model.kv_channels * model.num_attention_heads != model.hidden_size:
+            yield f"paxml needs kv_channels ({model.kv_channels}) to be hidden_size / num_attention_heads"
+        if steps % SUMMARY_STEPS:
+            what = f"training.steps ({steps}) must be a multiple of {SUMMARY_STEPS}"
+            yield f"paxml logs its throughput every {SUMMARY_STEPS} steps: {what}"
+        if spec.gbs != spec.mbs * spec.num_gpus:
+            yield f"paxml has no micro-batches: gbs ({spec.gbs}) must be mbs * GPUs ({spec.mbs} * {spec.num_gpus})"
+
+    def environment(self, spec: RunSpec) -> dict[str, Variable]:
+        """XLA's flags as published, up to 63 nodes."""
+        vocabulary = "gs://t5-data/vocabs/cc_all.32000.100extra/sentencepiece.model"
+        return {
+            **self.xla(XLA_FLAGS, (512, 512, 8)),
+            "ENABLE_TE": Variable("1", "transformer-engine's layers in PaXML, fused attention among them"),
+            "ENABLE_FP8": Variable("1" if spec.precision == "fp8" else "0", "transformer-engine's FP8 in PaXML"),
+            "VOCAB_PATH": Variable(vocabulary, "PaXML asks for one on import; synthetic tokens read none"),
+            **gpu_memory("0.9"),
+        }

@@ -1,0 +1,41 @@
+"""Every framework that benchrun can launch, by name. To add one: its file, its template, one line here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from benchrun.errors import UserError, closest
+from benchrun.frameworks.base import Framework
+from benchrun.frameworks.hf import HuggingFace
+from benchrun.frameworks.maxtext import MaxText
+from benchrun.frameworks.megatron_bridge import MegatronBridge
+from benchrun.frameworks.megatron_core import MegatronCore
+from benchrun.frameworks.megatron_lm import MegatronLM
+from benchrun.frameworks.nemo1 import NeMo1
+from benchrun.frameworks.nemo2 import NeMo2
+from benchrun.frameworks.paxml import PaXML
+
+FRAMEWORKS: dict[str, Framework] = {}
+
+
+def register(framework: Framework) -> None:
+    """Add ``framework``, or replace the one of its name."""
+    FRAMEWORKS[framework.name] = framework
+
+
+for _framework in (
+    *(MegatronCore(), MegatronLM(), NeMo1(), NeMo2(), MegatronBridge(), HuggingFace(), MaxText(), PaXML()),
+):
+    register(_framework)
+
+
+def framework(name: str) -> Framework:
+    """The framework called ``name``. UserError with the closest names where there is none."""
+    if name not in FRAMEWORKS:
+        raise UserError(f"no framework is called '{name}'", hint=closest(name, FRAMEWORKS))
+    return FRAMEWORKS[name]
+
+
+def names(can: Callable[[Framework], bool] = lambda framework: True) -> list[str]:
+    """The names of the frameworks for which ``can`` holds, sorted."""
+    return sorted(name for name, framework in FRAMEWORKS.items() if can(framework))

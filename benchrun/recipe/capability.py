@@ -1,0 +1,127 @@
+"""What a framework can run: its attributes as rules, before a job waits in a queue.
+
+A value that a framework would ignore is refused too: the run would not be what its spec states.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from types import SimpleNamespace
+
+from benchrun.frameworks.base import DEGREES, WORKER_OPTIONS, Framework
+from benchrun.frameworks.registry import names
+from benchrun.spec.data import Data
+from benchrun.spec.identity import value_of
+from benchrun.spec.runspec import RunSpec
+from benchrun.spec.training import Training
+
+DEFAULTS = SimpleNamespace(training=Training(), data=Data())
+
+
+def incapable(spec: RunSpec, framework: Framework) -> Iterator[str]:
+    """Every reason why ``framework`` cannot run ``spec``."""
+    yield from _workload(spec, framework)
+    yield from _layout(spec, framework)
+    yield from _model(spec, framework)
+    yield from _training(spec, framework)
+    yield from _data(spec, framework)
+    yield from framework.refusals(spec)
+
+
+def _or(words: Iterable[str]) -> str:
+    *first, last = sorted(words)
+    return f"{', '.join(first)} or {last}" if first else last
+
+
+def _others(can: Callable[[Framework], bool]) -> str:
+    """The frameworks for which ``can`` holds, as advice in brackets."""
+    return f" ({_or(listed)} can)" if (listed := names(can)) else ""
+
+
+def _workload(spec: RunSpec, framework: Framework) -> Iterator[str]:
+    name, task, precision = framework.name, spec.task, spec.precision
+    if task not in framework.tasks:
+        yield f"{name} is not launched for {task}{_others(lambda other: task in other.tasks)}"
+    if precision not in framework.precisions:
+        others = _others(lambda other: precision in other.precisions)
+        yield f"{name} is launched in {_or(framework.precisions)}, not in {precision}{others}"
+    if spec.gpu == "CPU" and framework.needs_gpu:
+        yield f"{name} needs GPUs: take {_or(names(lambda other: not other.needs_gpu))} on a CPU"
+    if framework.needs_slurm and spec.cluster.scheduler != "slurm":
+        yield f"{name} learns from Slurm which rank it is: cluster.scheduler must be slurm"
+
+
+def _layout(spec: RunSpec, framework: Framework) -> Iterator[str]:
+    name, layout = framework.name, spec.layout
+    for degree in DEGREES:
+        if degree not in framework.degrees and getattr(layout, degree) > 1:
+            yield f"{name} is launched without this kind of parallelism: {degree} ({getattr(layout, degree)}) must be 1"
+    if layout.fsdp > 1 and not framework.fsdp:
+        yield f"{name} is launched without FSDP: fsdp ({layout.fsdp}) must be 1{_others(lambda other: other.fsdp)}"
+    if spec.training.tp_comm_overlap:
+        if not framework.userbuffers:
+            yield f"{name} has no userbuffers: tp_comm_overlap must be false"
+        elif layout.tp == 1 or not layout.sequence_parallel:
+            yield f"tp_comm_overlap needs tp ({layout.tp}) > 1 and sequence_parallel"
+
+
+def _model(spec: RunSpec, framework: Framework) -> Iterator[str]:
+    name, model = framework.name, spec.model
+    if model.moe is not None and not framework.experts:
+        yield f"{name} is launched for dense models: this one has experts"
+    for field, value in framework.model_values.items():
+        if getattr(model, field) != value:
+            wrong = f"{field} must be {value}, not {getattr(model, field)}"
+            yield f"{name} is launched for another kind of model: {wrong}"
+    longest = model.max_position_embeddings
+    if framework.positions_per_sequence and model.position_embedding == "learned" and longest != spec.seq_length:
+        what = f"max_position_embeddings ({longest}) must be seq_length ({spec.seq_length})"
+        yield f"{name} learns one position for each token of a sequence: {what}"
+
+
+def _training(spec: RunSpec, framework: Framework) -> Iterator[str]:
+    name, training = framework.name, spec.training
+    policy, policies = training.recompute.policy, framework.memory.policies
+    if policy is not None and policy not in policies:
+        legal = f"it could be {', '.join(policies)}" if policies else "recompute.policy must be null"
+        yield f"{name} has no recompute.policy '{policy}': {legal}"
+    for what in ("ceilings", "breakdown"):
+        if getattr(training, what) and not framework.own_worker:
+            yield f"{name} measures no {what}: training.{what} must be false{_others(lambda other: other.own_worker)}"
+    if spec.precision == "fp8" and training.fp8.recipe not in framework.fp8_recipes:
+        yield f"{name}: fp8.recipe must be {_or(framework.fp8_recipes)}, not {training.fp8.recipe}"
+    for option in WORKER_OPTIONS:
+        if option not in framework.options and _changed(spec, f"training.{option}"):
+            takers = _or(names(lambda other, option=option: option in other.options))  # type: ignore[misc]
+            yield f"{name} is launched with its default of training.{option}: only {takers} can change it"
+    for field, reason in framework.fixed.items():
+        if _changed(spec, field):
+            default, value = (str(value_of(root, field)).lower() for root in (DEFAULTS, spec))
+            yield f"{name} {reason}: {field} must be {default}, not {value}"
+
+
+def _data(spec: RunSpec, framework: Framework) -> Iterator[str]:
+    """Conversations are packed for one rank and one micro-batch of one sequence."""
+    name, data = framework.name, spec.data
+    if data.kind == "mock":
+        return
+    if not framework.synthetic_data:
+        yield f"{name} makes its own tokens: data.kind must be mock, not {data.kind}"
+    elif spec.task != "pretrain" and spec.task in framework.tasks and framework.conversations is None:
+        readers = _or(names(lambda other: other.conversations is not None and spec.task in other.tasks))
+        yield f"{name} reads no conversations: take {readers} for {spec.task}, or data.kind mock"
+    elif spec.packed:
+        if spec.mbs > 1:
+            yield f"{name} takes packed sequences one at a time: mbs ({spec.mbs}) must be 1, or data.kind mock"
+        if spec.layout.cp > 1:
+            yield f"conversations are packed for one rank each: cp ({spec.layout.cp}) must be 1, or data.kind mock"
+        talk = data.instructions
+        # datagen's own limit: near the end of a sequence there is no room for the longer half of a distribution.
+        most = spec.seq_length if talk.lengths == "fixed" else spec.seq_length // 2
+        if talk.mean_length > most:
+            what = f"data.instructions.mean_length ({talk.mean_length})"
+            yield f"{what} must be at most {most}, for {talk.lengths} lengths in sequences of {spec.seq_length}"
+
+
+def _changed(spec: RunSpec, field: str) -> bool:
+    return bool(value_of(spec, field) != value_of(DEFAULTS, field))

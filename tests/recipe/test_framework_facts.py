@@ -1,0 +1,63 @@
+"""What the files of the frameworks state is complete and agrees with specs that were written before they stated it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchrun.errors import UserError
+from benchrun.frameworks.base import DEGREES, WORKER_OPTIONS, Framework
+from benchrun.frameworks.registry import FRAMEWORKS, framework, names
+from benchrun.recipe.capability import DEFAULTS
+from benchrun.spec.identity import value_of
+from benchrun.spec.runspec import RunSpec
+
+GOLDEN = [json.loads(line)["spec"] for line in (Path(__file__).parent / "identities.jsonl").read_text().splitlines()]
+EACH = pytest.mark.parametrize("each", FRAMEWORKS.values(), ids=lambda each: each.name)
+
+
+@pytest.mark.parametrize("document", GOLDEN, ids=lambda document: f"{document['recipe']}-{document['framework']}")
+def test_every_variable_has_its_value_and_a_reason(document: dict[str, Any]) -> None:
+    spec = RunSpec.model_validate(document)
+    variables = framework(spec.framework).environment(spec)
+    assert {name: variable.value for name, variable in variables.items()}.items() <= (
+        spec.env | spec.replaced_env
+    ).items()
+    assert all(variable.why and "\n" not in variable.why for variable in variables.values())
+
+
+@pytest.mark.parametrize("document", GOLDEN, ids=lambda document: f"{document['recipe']}-{document['framework']}")
+def test_a_document_without_its_data_format_gets_the_frameworks(document: dict[str, Any]) -> None:
+    assert "data_format" not in document
+    spec = RunSpec.model_validate(document)
+    assert spec.data_format == framework(spec.framework).data_format(spec.task)
+
+
+@EACH
+def test_the_fields_that_a_framework_names_exist(each: Framework) -> None:
+    for field in each.fixed:
+        value_of(DEFAULTS, field)
+    for option in WORKER_OPTIONS:
+        value_of(DEFAULTS.training, option)
+    assert set(each.options) <= set(WORKER_OPTIONS)
+    assert set(each.degrees) <= set(DEGREES)
+
+
+@EACH
+def test_its_templates_exist(each: Framework) -> None:
+    for template in (each.template, *(f"frameworks/{name}.j2" for name in each.files)):
+        assert (each.folder / template).is_file()
+
+
+def test_a_name_that_is_none_is_refused_with_the_closest() -> None:
+    with pytest.raises(UserError) as error:
+        framework("nemo3")
+    assert "did you mean 'nemo" in str(error.value.hint)
+
+
+def test_names_are_those_for_which_a_condition_holds() -> None:
+    assert names() == sorted(FRAMEWORKS)
+    assert names(lambda each: each.own_worker) == ["hf", "megatron-core"]

@@ -1,0 +1,72 @@
+"""A fact stands in one place: no framework's name is a literal outside its file, its template, data and tests."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from benchrun import paths
+from benchrun.frameworks.registry import FRAMEWORKS
+
+ROOT = Path(__file__).parent.parent
+EXEMPT = {
+    # Documents of versions that are long out do not change any more.
+    "benchrun/spec/migrate.py": {"hf"},
+    # The worker is this framework; its dependencies carry the same name as packages.
+    "benchrun/trainer/__main__.py": {"megatron-core"},
+    "benchrun/trainer/huggingface.py": {"hf"},
+    "benchrun/trainer/train.py": {"megatron-core"},
+    # The package megatron-core, not the framework.
+    "benchrun/launch/doctor.py": {"megatron-core"},
+    "benchrun/compare/measured.py": {"megatron-core"},
+    # To be emptied when the other rooms are merged.
+    "benchrun/spec/runspec.py": {"nemo1"},
+    "benchrun/compare/choice.py": set(FRAMEWORKS),
+    "benchrun/metrics/convention.py": set(FRAMEWORKS),
+    "benchrun/metrics/rows.py": {"hf"},
+    **{
+        f"benchrun/parse/{path.name}": set(FRAMEWORKS)
+        for path in (paths.PACKAGE / "parse").glob("*.py")
+        if path.name != "__init__.py"
+    },
+}
+SOURCES = [
+    path
+    for folder in (paths.PACKAGE, paths.DATAGEN)
+    for path in sorted(folder.rglob("*.py"))
+    if paths.PACKAGE / "frameworks" not in path.parents
+]
+TEMPLATES = [path for path in sorted(paths.TEMPLATES.rglob("*.j2")) if path.parent.name != "frameworks"]
+
+
+def literals(path: Path) -> Iterator[str]:
+    """Every text constant of a Python file, every quoted word of a template."""
+    text = path.read_text()
+    if path.suffix == ".j2":
+        yield from re.findall(r"[\"']([\w.-]+)[\"']", text)
+        return
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield node.value
+
+
+@pytest.mark.parametrize("path", [*SOURCES, *TEMPLATES], ids=lambda path: str(path.relative_to(ROOT)))
+def test_no_framework_is_named_outside_its_own_files(path: Path) -> None:
+    exempt = EXEMPT.get(str(path.relative_to(ROOT)), set())
+    assert set(literals(path)) & set(FRAMEWORKS) <= exempt
+
+
+def test_every_exemption_is_needed() -> None:
+    for name, exempt in EXEMPT.items():
+        if exempt != set(FRAMEWORKS):
+            assert exempt <= set(literals(ROOT / name)), name
+
+
+def test_every_template_is_of_a_registered_framework() -> None:
+    templates = {path.name.removesuffix(".j2") for path in (paths.TEMPLATES / "frameworks").glob("*.j2")}
+    named = {name for framework in FRAMEWORKS.values() for name in (*framework.files, f"{framework.name}.sh")}
+    assert templates == named
