@@ -28,7 +28,7 @@ def _document(spec: Any) -> dict[str, Any]:
     from benchrun.model.flops import flops_per_token
     from benchrun.recipe.arithmetic import arithmetic
     from benchrun.recipe.layout import slow_links
-    from benchrun.recipe.memory import estimate, warning
+    from benchrun.memory import estimate, warning
 
     flops = flops_per_token(spec.model, spec.seq_length, task=spec.task)
     found = matching(conditions(spec), load_references())

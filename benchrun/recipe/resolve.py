@@ -10,7 +10,7 @@ from benchrun.recipe.checked import closest
 from benchrun.recipe.draft import Draft, draft
 from benchrun.recipe.environment import framework_env
 from benchrun.recipe.layout import CHANGE_LAYOUT, Refusal, data_parallel, refusals
-from benchrun.recipe.memory import impossible
+from benchrun.memory import impossible
 from benchrun.recipe.proxy import reductions
 from benchrun.recipe.select import Request, instead, select
 from benchrun.spec.data import Data

@@ -20,7 +20,7 @@ from benchrun.launch.rundir import RunDir, create, unpacked
 from benchrun.metrics.measure import Metrics
 from benchrun.metrics.telemetry import COLUMNS
 from benchrun.parse import parse_log
-from benchrun.recipe.memory import estimate
+from benchrun.memory import estimate
 from benchrun.recipe.resolve import resolve
 from benchrun.recipe.select import Request
 from benchrun.render import render

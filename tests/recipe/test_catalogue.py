@@ -12,7 +12,7 @@ from benchrun.model.flops import flops_per_token
 from benchrun.recipe import catalogue
 from benchrun.recipe.checked import checked
 from benchrun.recipe.listing import DEGREES, listed
-from benchrun.recipe.memory import estimate
+from benchrun.memory import estimate
 from benchrun.recipe.proxy import dimensions
 from benchrun.recipe.resolve import resolve_point
 from benchrun.recipe.yamlfile import load

@@ -1,0 +1,362 @@
+"""The one list of what a decoder-only transformer computes and communicates on one GPU.
+
+Parameters (`ModelShape`), FLOPs (`flops`), memory (`benchrun.memory`), the products that the worker times before its
+first step (`trainer.ceiling`) and the bound of a step (`metrics.bound`) are computed from this list.
+
+Units: elements and bytes. An operator is that of one micro-batch on one GPU, the mean over pipeline stages: a stage has
+num_layers / pp layers, and 1 / pp of the embedding, the final norm and the output layer. With the layout ``Layout()``
+and one token the list describes the whole model, per token.
+
+Sources: Shoeybi et al. 2019 (arXiv:1909.08053) for tensor parallelism, Korthikanti et al. 2022 (arXiv:2205.05198) for
+sequence parallelism, Narayanan et al. 2021 (arXiv:2104.04473) for pipelines; Megatron-LM core 0.13 to 0.19 for the rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from benchrun.model.layout import Layout
+from benchrun.vocabulary import Task
+
+if TYPE_CHECKING:
+    from benchrun.model.shape import ModelShape
+
+MULTIPLY_ADD = 2
+"""FLOPs."""
+Pass = Literal["forward", "input_gradient", "weight_gradient"]
+PASSES: tuple[Pass, ...] = ("forward", "input_gradient", "weight_gradient")
+"""Training computes each product three times; attention scores have two inputs in place of input and weight."""
+WHOLE = Layout()
+
+
+def weight_passes(task: Task) -> tuple[Pass, ...]:
+    """The passes over a weight matrix: a frozen one passes the gradient on to its input, but has none of its own."""
+    return PASSES[:2] if task == "lora" else PASSES
+
+
+@dataclass(frozen=True)
+class Product:
+    """A linear layer: (m x k) times (k x n) in the forward pass."""
+
+    name: str
+    """qkv, proj, fc1, fc2 or logits."""
+    rows: float
+    """Tokens that enter the layer; with experts, the copies of tokens that enter all experts of this GPU."""
+    outputs: tuple[float, ...]
+    """Widths of the matrices that are multiplied as one: Q, K and V; gate and up-projection."""
+    k: float
+    """Inputs."""
+    layers: float
+    matrices: float = 1
+    """Experts of this GPU in a layer; 1 in dense layers."""
+    expert: bool = False
+    bias: bool = False
+    tied: bool = False
+    """The matrix is the embedding's, and counts there."""
+    low_precision: bool = True
+    """FP8 training computes it in FP8; the output layer stays in BF16."""
+    passes: tuple[Pass, ...] = PASSES
+
+    @property
+    def n(self) -> float:
+        """Outputs."""
+        return sum(self.outputs)
+
+    @property
+    def m(self) -> float:
+        """Rows of one product; experts have an even share of the tokens."""
+        return self.rows / self.matrices
+
+    @property
+    def count(self) -> float:
+        """How often a GPU computes it in one pass of a micro-batch."""
+        return self.layers * self.matrices
+
+    @property
+    def weights(self) -> float:
+        """Elements of one matrix."""
+        return self.n * self.k
+
+    @property
+    def params(self) -> float:
+        """Parameters on this GPU."""
+        return 0.0 if self.tied else self.count * (self.weights + (self.n if self.bias else 0))
+
+    @property
+    def flops(self) -> float:
+        """FLOPs of the forward pass."""
+        return MULTIPLY_ADD * self.layers * self.rows * self.n * self.k
+
+
+@dataclass(frozen=True)
+class Attention:
+    """Q K^T and scores times V of every layer, after the split of heads over tp and of tokens over cp."""
+
+    tokens: float
+    seq_length: float
+    """Positions that a token is scored against."""
+    heads: float
+    groups: float
+    """Heads of keys and values."""
+    kv_channels: int
+    """Width of one head."""
+    layers: float
+
+    @property
+    def flops(self) -> float:
+        """FLOPs of the forward pass over the whole score matrix; causal attention needs half of them."""
+        return MULTIPLY_ADD * 2 * self.layers * self.heads * self.kv_channels * self.tokens * self.seq_length
+
+
+@dataclass(frozen=True)
+class MemoryBound:
+    """An operator whose time is that of its bytes: each input read once, each output written once, by one kernel."""
+
+    name: str
+    forward_bytes: float = 0.0
+    """Of all ``count`` of them, read and written."""
+    backward_bytes: float = 0.0
+    step_bytes: float = 0.0
+    """Once a step, not a micro-batch."""
+    params: float = 0.0
+    """Parameters on this GPU."""
+
+
+@dataclass(frozen=True)
+class Collective:
+    """Communication among the ranks of a group."""
+
+    name: Literal["all_reduce", "all_gather", "reduce_scatter", "all_to_all", "send"]
+    group: Literal["tp", "cp", "pp", "ep", "etp", "dp", "expert_dp", "fsdp", "expert_fsdp"]
+    ranks: float
+    bytes: float
+    """The whole tensor, as nccl-tests counts: what an all-gather ends with, a reduce-scatter begins with, a rank of an
+    all-to-all sends to all ranks and itself; the message of a send."""
+    forward: float = 0.0
+    """How often in the forward passes of a micro-batch."""
+    backward: float = 0.0
+    step: float = 0.0
+    """How often a step."""
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Bytes an element."""
+
+    activation: float = 2
+    weight: float = 2
+    """As data-parallel ranks gather it: 1 for FP8 weights."""
+    gradient: float = 2
+    states: float = 12
+    """What Adam keeps of a parameter."""
+
+
+@dataclass(frozen=True)
+class Operators:
+    """Everything that one GPU computes and communicates for a micro-batch, and for the end of a step."""
+
+    products: tuple[Product, ...]
+    attention: Attention
+    memory_bound: tuple[MemoryBound, ...]
+    collectives: tuple[Collective, ...]
+
+    def product(self, name: str) -> Product:
+        """The product called ``name``."""
+        return next(product for product in self.products if product.name == name)
+
+    @property
+    def block(self) -> tuple[Product, ...]:
+        """The products of a transformer layer: all but the output layer."""
+        return self.products[:-1]
+
+    @property
+    def params(self) -> float:
+        """Parameters on this GPU, the mean over pipeline stages."""
+        return sum(each.params for each in (*self.products, *self.memory_bound))
+
+
+def operators(
+    model: ModelShape,
+    tokens: float = 1,
+    seq_length: float = 1,
+    layout: Layout = WHOLE,
+    *,
+    task: Task = "pretrain",
+    dp: int = 1,
+    sizes: Sizes = Sizes(),
+    distributed_optimizer: bool = True,
+    cp_comm: str = "p2p",
+) -> Operators:
+    """The list for one GPU and micro-batch.
+
+    ``tokens``: mbs * seq_length / cp, before sequence parallelism. ``seq_length``: the positions that a token is scored
+    against. The options after ``task`` matter for memory-bound operators and collectives alone.
+    """
+    products = _products(model, tokens, layout, task)
+    layers = model.num_layers / layout.pp
+    heads, groups = model.num_attention_heads / layout.tp, model.num_query_groups / layout.tp
+    attention = Attention(tokens, seq_length, heads, groups, model.kv_channels, layers)
+    memory_bound = tuple(_memory_bound(model, layout, products, attention, sizes))
+    collectives = [*_tensor_parallel(model, layout, attention, sizes), *_experts(model, layout, products, sizes)]
+    collectives += [*_context_parallel(layout, attention, sizes, cp_comm), *_pipeline(model, layout, attention, sizes)]
+    if task != "lora":  # the adapters' own communication, below 1 %, is left out
+        small = sum(each.params for each in memory_bound)
+        dense = small + sum(product.params for product in products if not product.expert)
+        experts = sum(product.params for product in products if product.expert)
+        collectives += _data_parallel(layout, dp, dense, experts, sizes, distributed_optimizer)
+        memory_bound += (_adam(layout, dp, dense, experts, sizes, distributed_optimizer),)
+    return Operators(products, attention, memory_bound, tuple(each for each in collectives if each.ranks > 1))
+
+
+def _products(model: ModelShape, tokens: float, layout: Layout, task: Task) -> tuple[Product, ...]:
+    hidden, layers, tp = model.hidden_size, model.num_layers / layout.pp, layout.tp
+    queries, keys = model.num_attention_heads * model.kv_channels / tp, model.num_query_groups * model.kv_channels / tp
+    rows, inner, matrices = tokens, model.ffn_hidden_size / tp, 1.0
+    if model.moe:
+        # Each tp rank routes its part of the sequence; an expert that is split over etp ranks sees the tokens of all.
+        rows = tokens * model.moe.topk * layout.etp / tp
+        inner, matrices = model.moe.ffn_hidden_size / layout.etp, model.moe.num_experts / layout.ep
+    expert, passes, bias = model.moe is not None, weight_passes(task), model.bias
+    gate_and_up = (inner, inner) if model.gated else (inner,)
+    vocabulary, tied = (model.vocab_size / tp,), model.tied_embeddings
+    return (
+        Product("qkv", tokens, (queries, keys, keys), hidden, layers, bias=bias, passes=passes),
+        Product("proj", tokens, (hidden,), queries, layers, bias=bias, passes=passes),
+        Product("fc1", rows, gate_and_up, hidden, layers, matrices, expert=expert, bias=bias, passes=passes),
+        Product("fc2", rows, (hidden,), inner, layers, matrices, expert=expert, bias=bias, passes=passes),
+        Product("logits", tokens, vocabulary, hidden, 1 / layout.pp, tied=tied, low_precision=False, passes=passes),
+    )
+
+
+def _memory_bound(
+    model: ModelShape, layout: Layout, products: tuple[Product, ...], attention: Attention, sizes: Sizes
+) -> Iterator[MemoryBound]:
+    """Fused kernels, as transformer-engine has them."""
+    qkv, _, fc1, fc2, logits = products
+    size, ends, layers = sizes.activation, 1 / layout.pp, attention.layers
+    hidden = attention.tokens / _sequence_split(layout) * model.hidden_size * size  # bytes of one tensor
+    norm = model.hidden_size * (1 if model.normalization == "RMSNorm" else 2)
+    norms = 2 * layers + ends
+    yield MemoryBound("norm", 2 * norms * hidden, 3 * norms * hidden, params=norms * norm)
+    yield MemoryBound("residual", 2 * layers * 3 * hidden, 2 * layers * 3 * hidden)
+    if model.position_embedding == "rope":
+        rotated = 2 * layers * qkv.rows * (qkv.outputs[0] + qkv.outputs[1]) * size
+        yield MemoryBound("rope", rotated, rotated)
+    gate, product = layers * fc1.rows * fc1.n * size, layers * fc2.rows * fc2.k * size
+    yield MemoryBound("activation", gate + product, 2 * gate + product)
+    if model.moe:
+        copies = layers * (1 + model.moe.topk) * hidden
+        yield MemoryBound("router", layers * hidden, 2 * layers * hidden, params=layers * _router(model))
+        yield MemoryBound("permute", 2 * copies, 2 * copies)  # to the experts and back
+    table = ends * model.vocab_size / layout.tp * model.hidden_size
+    yield MemoryBound("embedding", ends * 2 * hidden, ends * 3 * hidden, params=table)
+    if model.position_embedding == "learned":
+        yield MemoryBound("positions", params=ends * model.max_position_embeddings * model.hidden_size)
+    # Maximum and sum of the logits, then the gradient in their place.
+    scores = logits.layers * logits.rows * logits.n * size
+    yield MemoryBound("loss", 3 * scores, 2 * scores)
+
+
+def _router(model: ModelShape) -> int:
+    return model.hidden_size * model.moe.num_experts if model.moe else 0
+
+
+def _adam(
+    layout: Layout, dp: int, dense: float, experts: float, sizes: Sizes, distributed_optimizer: bool
+) -> MemoryBound:
+    """Gradients read, states read and written, weights written, of this rank's share."""
+    ranks, expert_ranks = _replicas(layout, dp)
+    if layout.fsdp > 1:
+        ranks, expert_ranks = layout.fsdp, max(1.0, layout.fsdp / layout.ep)
+    elif not distributed_optimizer:
+        ranks = expert_ranks = 1.0
+    share = dense / ranks + experts / expert_ranks
+    return MemoryBound("adam", step_bytes=share * (sizes.gradient + 2 * sizes.states + sizes.weight))
+
+
+def _tensor_parallel(model: ModelShape, layout: Layout, attention: Attention, sizes: Sizes) -> Iterator[Collective]:
+    """Around attention and around a dense MLP, at the embedding and at the output layer.
+
+    With sequence parallelism a gather before and a reduce-scatter after each; backward the same, and the inputs are
+    gathered once more for the gradients of the weights. Without it, an all-reduce forward and one backward.
+    """
+    tokens = attention.tokens
+    size, ends = tokens * model.hidden_size * sizes.activation, 1 / layout.pp
+    halves = attention.layers * (1 if model.moe else 2)
+    if layout.sequence_parallel:
+        yield Collective("all_gather", "tp", layout.tp, size, halves + ends, 2 * halves + 2 * ends)
+        yield Collective("reduce_scatter", "tp", layout.tp, size, halves + ends, halves + ends)
+    else:
+        yield Collective("all_reduce", "tp", layout.tp, size, halves + ends, halves + ends)
+    # The loss over a divided vocabulary: maximum, the label's logit, sum of exponentials; in FP32.
+    yield Collective("all_reduce", "tp", layout.tp, 4 * tokens, 3 * ends)
+
+
+def _experts(
+    model: ModelShape, layout: Layout, products: tuple[Product, ...], sizes: Sizes
+) -> Iterator[Collective]:
+    """Tokens go to their experts and come back, forward and backward."""
+    if model.moe is None:
+        return
+    fc1 = products[2]
+    size = fc1.rows * model.hidden_size * sizes.activation
+    yield Collective("all_to_all", "ep", layout.ep, size / layout.etp, 2 * fc1.layers, 2 * fc1.layers)
+    for name in ("all_gather", "reduce_scatter"):
+        yield Collective(name, "etp", layout.etp, size, fc1.layers, fc1.layers)
+
+
+def _context_parallel(layout: Layout, attention: Attention, sizes: Sizes, how: str) -> Iterator[Collective]:
+    """Keys and values in a ring, gathered, or exchanged for heads."""
+    layers, cp = attention.layers, layout.cp
+    head = attention.tokens * attention.kv_channels * sizes.activation
+    pair = 2 * attention.groups * head  # keys and values
+    if how == "p2p":
+        yield Collective("send", "cp", cp, pair, layers * (cp - 1), 2 * layers * (cp - 1))
+    elif how == "a2a":
+        yield Collective("all_to_all", "cp", cp, pair + 2 * attention.heads * head, layers, layers)
+    else:
+        yield Collective("all_gather", "cp", cp, cp * pair, layers, layers)
+        yield Collective("reduce_scatter", "cp", cp, cp * pair, backward=layers)
+
+
+def _pipeline(model: ModelShape, layout: Layout, attention: Attention, sizes: Sizes) -> Iterator[Collective]:
+    """A tensor at each border between (virtual) stages, forward and backward."""
+    size = attention.tokens / _sequence_split(layout) * model.hidden_size * sizes.activation
+    borders = (layout.pp * layout.vp - 1) / layout.pp
+    yield Collective("send", "pp", layout.pp, size, borders, borders)
+
+
+def _data_parallel(
+    layout: Layout, dp: int, dense: float, experts: float, sizes: Sizes, distributed_optimizer: bool
+) -> Iterator[Collective]:
+    """Gradients are reduced and weights gathered once a step; with FSDP in every micro-batch."""
+    shards = (float(layout.fsdp), max(1.0, layout.fsdp / layout.ep))
+    names: tuple[tuple[Literal["dp", "expert_dp"], Literal["fsdp", "expert_fsdp"]], ...]
+    names = (("dp", "fsdp"), ("expert_dp", "expert_fsdp"))
+    for (group, within), params, ranks, cut in zip(
+        names, (dense, experts), _replicas(layout, dp), shards, strict=True
+    ):
+        if not params:
+            continue
+        weights, gradients = params * sizes.weight, params * sizes.gradient
+        if layout.fsdp > 1:
+            yield Collective("all_gather", within, cut, weights, 1, 1)
+            yield Collective("reduce_scatter", within, cut, gradients, backward=1)
+            yield Collective("all_reduce", group, ranks / cut, gradients / cut, step=1)
+        elif distributed_optimizer:
+            yield Collective("reduce_scatter", group, ranks, gradients, step=1)
+            yield Collective("all_gather", group, ranks, weights, step=1)
+        else:
+            yield Collective("all_reduce", group, ranks, gradients, step=1)
+
+
+def _replicas(layout: Layout, dp: int) -> tuple[float, float]:
+    """Ranks that hold the same dense weights, and the same experts."""
+    ranks = float(dp * layout.cp)
+    return ranks, layout.tp * ranks / (layout.ep * layout.etp)
+
+
+def _sequence_split(layout: Layout) -> int:
+    return layout.tp if layout.sequence_parallel else 1
