@@ -30,7 +30,7 @@ class Memory:
     activations: float
     logits: float
     placeholders: float
-    """Gradients that autograd is given where the real ones are accumulated elsewhere: one matrix a shape, never freed."""
+    """Gradients that autograd is given where the real ones are added up elsewhere: one matrix a shape, never freed."""
     step: float
     """Temporary memory of the optimizer step, beyond what freed activations and logits cover."""
 
@@ -77,11 +77,11 @@ def _stage(spec: RunSpec, first: bool) -> Memory:
     kept, logits = activations.kept(spec, first), activations.logits(spec) if output else 0.0
     step = states * _gradient_copy(spec) + (states - ends / ranks) * _weight_copy(spec)
     step += _moments_at_a_time(spec, listed, states)
-    gathered = (layer + expert_layer) * (2 * _weight_bytes(spec) + (0 if spec.task == "lora" else _gradient_bytes(spec)))
+    gathered_bytes = 2 * _weight_bytes(spec) + (0 if spec.task == "lora" else _gradient_bytes(spec))
     return _in_gib(
         {
             "weights": own * _weight_bytes(spec) + 2 * fp8_copies,
-            "gathered": gathered if spec.layout.fsdp > 1 else 0.0,
+            "gathered": (layer + expert_layer) * gathered_bytes if spec.layout.fsdp > 1 else 0.0,
             "gradients": trained * _gradient_bytes(spec),
             "optimizer": states * _state_bytes(spec),
             "activations": kept,

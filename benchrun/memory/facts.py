@@ -19,7 +19,7 @@ class MemoryFacts:
     micro_batches: bool = True
     """False: a rank computes its part of the global batch at once."""
     moments_at_a_time: int = 0
-    """Parameters whose lower-precision moments Adam makes FP32 at once for its step. 0: not measured, so not counted."""
+    """Parameters whose lower-precision moments Adam makes FP32 at once in its step. 0: not measured, not counted."""
     unfused_gates: bool = False
     """An MLP without a fused kernel for its activation gates by plain operations, which keep their results."""
     policies: Mapping[str, tuple[str, ...]] = field(default_factory=dict)

@@ -22,7 +22,7 @@ TRANSFORMERS: Names = {
 def adapted(model: ModelShape, names: Names, targets: Collection[str]) -> Iterator[tuple[float, float]]:
     """(inputs, outputs) of each adapted layer of a block; of all of them where ``targets`` names none."""
     whole = operators(model)
-    widths = {}
+    widths: dict[str, tuple[float, float]] = {}
     for product, layers in names.items():
         parts = whole.product(product).outputs
         outputs = parts if len(layers) > 1 else (sum(parts),)

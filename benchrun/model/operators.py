@@ -6,9 +6,6 @@ first step (`trainer.ceiling`) and the bound of a step (`metrics.bound`) are com
 Units: elements and bytes. An operator is that of one micro-batch on one GPU, the mean over pipeline stages: a stage has
 num_layers / pp layers, and 1 / pp of the embedding, the final norm and the output layer. With the layout ``Layout()``
 and one token the list describes the whole model, per token.
-
-Sources: Shoeybi et al. 2019 (arXiv:1909.08053) for tensor parallelism, Korthikanti et al. 2022 (arXiv:2205.05198) for
-sequence parallelism, Narayanan et al. 2021 (arXiv:2104.04473) for pipelines; Megatron-LM core 0.13 to 0.19 for the rest.
 """
 
 from __future__ import annotations
@@ -17,6 +14,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from benchrun.model import communication
+from benchrun.model.communication import Collective, Sizes
 from benchrun.model.layout import Layout
 from benchrun.vocabulary import Task
 
@@ -28,7 +27,7 @@ MULTIPLY_ADD = 2
 Pass = Literal["forward", "input_gradient", "weight_gradient"]
 PASSES: tuple[Pass, ...] = ("forward", "input_gradient", "weight_gradient")
 """Training computes each product three times; attention scores have two inputs in place of input and weight."""
-WHOLE = Layout()
+WHOLE, USUAL_SIZES = Layout(), Sizes()
 
 
 def weight_passes(task: Task) -> tuple[Pass, ...]:
@@ -116,41 +115,12 @@ class MemoryBound:
 
     name: str
     forward_bytes: float = 0.0
-    """Of all ``count`` of them, read and written."""
+    """Read and written in the forward pass of a micro-batch, all layers together."""
     backward_bytes: float = 0.0
     step_bytes: float = 0.0
     """Once a step, not a micro-batch."""
     params: float = 0.0
     """Parameters on this GPU."""
-
-
-@dataclass(frozen=True)
-class Collective:
-    """Communication among the ranks of a group."""
-
-    name: Literal["all_reduce", "all_gather", "reduce_scatter", "all_to_all", "send"]
-    group: Literal["tp", "cp", "pp", "ep", "etp", "dp", "expert_dp", "fsdp", "expert_fsdp"]
-    ranks: float
-    bytes: float
-    """The whole tensor, as nccl-tests counts: what an all-gather ends with, a reduce-scatter begins with, a rank of an
-    all-to-all sends to all ranks and itself; the message of a send."""
-    forward: float = 0.0
-    """How often in the forward passes of a micro-batch."""
-    backward: float = 0.0
-    step: float = 0.0
-    """How often a step."""
-
-
-@dataclass(frozen=True)
-class Sizes:
-    """Bytes an element."""
-
-    activation: float = 2
-    weight: float = 2
-    """As data-parallel ranks gather it: 1 for FP8 weights."""
-    gradient: float = 2
-    states: float = 12
-    """What Adam keeps of a parameter."""
 
 
 @dataclass(frozen=True)
@@ -174,7 +144,7 @@ class Operators:
     @property
     def params(self) -> float:
         """Parameters on this GPU, the mean over pipeline stages."""
-        return sum(each.params for each in (*self.products, *self.memory_bound))
+        return sum(each.params for each in self.products) + sum(each.params for each in self.memory_bound)
 
 
 def operators(
@@ -185,7 +155,7 @@ def operators(
     *,
     task: Task = "pretrain",
     dp: int = 1,
-    sizes: Sizes = Sizes(),
+    sizes: Sizes = USUAL_SIZES,
     distributed_optimizer: bool = True,
     cp_comm: str = "p2p",
 ) -> Operators:
@@ -199,15 +169,15 @@ def operators(
     heads, groups = model.num_attention_heads / layout.tp, model.num_query_groups / layout.tp
     attention = Attention(tokens, seq_length, heads, groups, model.kv_channels, layers)
     memory_bound = tuple(_memory_bound(model, layout, products, attention, sizes))
-    collectives = [*_tensor_parallel(model, layout, attention, sizes), *_experts(model, layout, products, sizes)]
-    collectives += [*_context_parallel(layout, attention, sizes, cp_comm), *_pipeline(model, layout, attention, sizes)]
-    if task != "lora":  # the adapters' own communication, below 1 %, is left out
-        small = sum(each.params for each in memory_bound)
-        dense = small + sum(product.params for product in products if not product.expert)
+    routed = products[2].rows if model.moe else 0.0
+    collectives = [*communication.of_a_micro_batch(model, layout, tokens, routed, sizes, cp_comm)]
+    if task != "lora":  # the adapters' own gradients, below 1 %, are left out
         experts = sum(product.params for product in products if product.expert)
-        collectives += _data_parallel(layout, dp, dense, experts, sizes, distributed_optimizer)
+        dense = Operators(products, attention, memory_bound, ()).params - experts
+        collectives += communication.of_data_parallel_ranks(layout, dp, dense, experts, sizes, distributed_optimizer)
         memory_bound += (_adam(layout, dp, dense, experts, sizes, distributed_optimizer),)
-    return Operators(products, attention, memory_bound, tuple(each for each in collectives if each.ranks > 1))
+    needed = tuple(each for each in collectives if each.ranks > 1 and each.bytes)
+    return Operators(products, attention, memory_bound, needed)
 
 
 def _products(model: ModelShape, tokens: float, layout: Layout, task: Task) -> tuple[Product, ...]:
@@ -236,7 +206,7 @@ def _memory_bound(
     """Fused kernels, as transformer-engine has them."""
     qkv, _, fc1, fc2, logits = products
     size, ends, layers = sizes.activation, 1 / layout.pp, attention.layers
-    hidden = attention.tokens / _sequence_split(layout) * model.hidden_size * size  # bytes of one tensor
+    hidden = attention.tokens / communication.sequence_split(layout) * model.hidden_size * size  # bytes of one tensor
     norm = model.hidden_size * (1 if model.normalization == "RMSNorm" else 2)
     norms = 2 * layers + ends
     yield MemoryBound("norm", 2 * norms * hidden, 3 * norms * hidden, params=norms * norm)
@@ -248,9 +218,11 @@ def _memory_bound(
     yield MemoryBound("activation", gate + product, 2 * gate + product)
     if model.moe:
         copies = layers * (1 + model.moe.topk) * hidden
-        yield MemoryBound("router", layers * hidden, 2 * layers * hidden, params=layers * _router(model))
+        yield MemoryBound(
+            "router", layers * hidden, 2 * layers * hidden, params=layers * model.hidden_size * model.moe.num_experts
+        )
         yield MemoryBound("permute", 2 * copies, 2 * copies)  # to the experts and back
-    table = ends * model.vocab_size / layout.tp * model.hidden_size
+    table = ends * logits.weights  # of the same size as the output layer
     yield MemoryBound("embedding", ends * 2 * hidden, ends * 3 * hidden, params=table)
     if model.position_embedding == "learned":
         yield MemoryBound("positions", params=ends * model.max_position_embeddings * model.hidden_size)
@@ -259,104 +231,14 @@ def _memory_bound(
     yield MemoryBound("loss", 3 * scores, 2 * scores)
 
 
-def _router(model: ModelShape) -> int:
-    return model.hidden_size * model.moe.num_experts if model.moe else 0
-
-
 def _adam(
     layout: Layout, dp: int, dense: float, experts: float, sizes: Sizes, distributed_optimizer: bool
 ) -> MemoryBound:
     """Gradients read, states read and written, weights written, of this rank's share."""
-    ranks, expert_ranks = _replicas(layout, dp)
+    ranks, expert_ranks = communication.replicas(layout, dp)
     if layout.fsdp > 1:
         ranks, expert_ranks = layout.fsdp, max(1.0, layout.fsdp / layout.ep)
     elif not distributed_optimizer:
         ranks = expert_ranks = 1.0
     share = dense / ranks + experts / expert_ranks
     return MemoryBound("adam", step_bytes=share * (sizes.gradient + 2 * sizes.states + sizes.weight))
-
-
-def _tensor_parallel(model: ModelShape, layout: Layout, attention: Attention, sizes: Sizes) -> Iterator[Collective]:
-    """Around attention and around a dense MLP, at the embedding and at the output layer.
-
-    With sequence parallelism a gather before and a reduce-scatter after each; backward the same, and the inputs are
-    gathered once more for the gradients of the weights. Without it, an all-reduce forward and one backward.
-    """
-    tokens = attention.tokens
-    size, ends = tokens * model.hidden_size * sizes.activation, 1 / layout.pp
-    halves = attention.layers * (1 if model.moe else 2)
-    if layout.sequence_parallel:
-        yield Collective("all_gather", "tp", layout.tp, size, halves + ends, 2 * halves + 2 * ends)
-        yield Collective("reduce_scatter", "tp", layout.tp, size, halves + ends, halves + ends)
-    else:
-        yield Collective("all_reduce", "tp", layout.tp, size, halves + ends, halves + ends)
-    # The loss over a divided vocabulary: maximum, the label's logit, sum of exponentials; in FP32.
-    yield Collective("all_reduce", "tp", layout.tp, 4 * tokens, 3 * ends)
-
-
-def _experts(
-    model: ModelShape, layout: Layout, products: tuple[Product, ...], sizes: Sizes
-) -> Iterator[Collective]:
-    """Tokens go to their experts and come back, forward and backward."""
-    if model.moe is None:
-        return
-    fc1 = products[2]
-    size = fc1.rows * model.hidden_size * sizes.activation
-    yield Collective("all_to_all", "ep", layout.ep, size / layout.etp, 2 * fc1.layers, 2 * fc1.layers)
-    for name in ("all_gather", "reduce_scatter"):
-        yield Collective(name, "etp", layout.etp, size, fc1.layers, fc1.layers)
-
-
-def _context_parallel(layout: Layout, attention: Attention, sizes: Sizes, how: str) -> Iterator[Collective]:
-    """Keys and values in a ring, gathered, or exchanged for heads."""
-    layers, cp = attention.layers, layout.cp
-    head = attention.tokens * attention.kv_channels * sizes.activation
-    pair = 2 * attention.groups * head  # keys and values
-    if how == "p2p":
-        yield Collective("send", "cp", cp, pair, layers * (cp - 1), 2 * layers * (cp - 1))
-    elif how == "a2a":
-        yield Collective("all_to_all", "cp", cp, pair + 2 * attention.heads * head, layers, layers)
-    else:
-        yield Collective("all_gather", "cp", cp, cp * pair, layers, layers)
-        yield Collective("reduce_scatter", "cp", cp, cp * pair, backward=layers)
-
-
-def _pipeline(model: ModelShape, layout: Layout, attention: Attention, sizes: Sizes) -> Iterator[Collective]:
-    """A tensor at each border between (virtual) stages, forward and backward."""
-    size = attention.tokens / _sequence_split(layout) * model.hidden_size * sizes.activation
-    borders = (layout.pp * layout.vp - 1) / layout.pp
-    yield Collective("send", "pp", layout.pp, size, borders, borders)
-
-
-def _data_parallel(
-    layout: Layout, dp: int, dense: float, experts: float, sizes: Sizes, distributed_optimizer: bool
-) -> Iterator[Collective]:
-    """Gradients are reduced and weights gathered once a step; with FSDP in every micro-batch."""
-    shards = (float(layout.fsdp), max(1.0, layout.fsdp / layout.ep))
-    names: tuple[tuple[Literal["dp", "expert_dp"], Literal["fsdp", "expert_fsdp"]], ...]
-    names = (("dp", "fsdp"), ("expert_dp", "expert_fsdp"))
-    for (group, within), params, ranks, cut in zip(
-        names, (dense, experts), _replicas(layout, dp), shards, strict=True
-    ):
-        if not params:
-            continue
-        weights, gradients = params * sizes.weight, params * sizes.gradient
-        if layout.fsdp > 1:
-            yield Collective("all_gather", within, cut, weights, 1, 1)
-            yield Collective("reduce_scatter", within, cut, gradients, backward=1)
-            yield Collective("all_reduce", group, ranks / cut, gradients / cut, step=1)
-        elif distributed_optimizer:
-            yield Collective("reduce_scatter", group, ranks, gradients, step=1)
-            yield Collective("all_gather", group, ranks, weights, step=1)
-        else:
-            yield Collective("all_reduce", group, ranks, gradients, step=1)
-
-
-def _replicas(layout: Layout, dp: int) -> tuple[float, float]:
-    """Ranks that hold the same dense weights, and the same experts."""
-    ranks = float(dp * layout.cp)
-    return ranks, layout.tp * ranks / (layout.ep * layout.etp)
-
-
-def _sequence_split(layout: Layout) -> int:
-    return layout.tp if layout.sequence_parallel else 1

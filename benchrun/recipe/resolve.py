@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from benchrun import hardware
 from benchrun.errors import UserError
+from benchrun.memory import impossible
 from benchrun.recipe import catalogue
 from benchrun.recipe.catalogue import Point, RecipeFile
 from benchrun.recipe.checked import closest
 from benchrun.recipe.draft import Draft, draft
 from benchrun.recipe.environment import framework_env
 from benchrun.recipe.layout import CHANGE_LAYOUT, Refusal, data_parallel, refusals
-from benchrun.memory import impossible
 from benchrun.recipe.proxy import reductions
 from benchrun.recipe.select import Request, instead, select
 from benchrun.spec.data import Data
