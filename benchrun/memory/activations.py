@@ -36,7 +36,8 @@ def kept(spec: RunSpec, first: bool, more: float = 0.0) -> float:
 
 def logits(spec: RunSpec) -> float:
     """Logits in two bytes and their softmax in four; transformer-engine's loss writes the gradient over the logits."""
-    in_place = spec.transformer_engine and spec.training.fused_kernels
+    worker = facts_of(spec.framework).unfused_gates
+    in_place = worker and spec.transformer_engine and spec.training.fused_kernels
     return _tokens(spec) * spec.model.vocab_size / spec.layout.tp * (2 if in_place else 6)
 
 
@@ -65,10 +66,11 @@ def _input(spec: RunSpec) -> float:
 
 def _kept_by_policy(spec: RunSpec, policy: str) -> float:
     """Bytes a token and layer under a policy that the framework names; one that is not listed is taken to keep all."""
-    policies, listed = facts_of(spec.framework).policies, operators(spec.model, layout=spec.layout)
-    if policy not in policies:
+    outputs = facts_of(spec.framework).policies.get(policy)
+    if outputs is None:
         return layer(spec)
-    return _input(spec) + 2 * sum(listed.product(name).n for name in policies[policy])
+    listed = operators(spec.model, layout=spec.layout)
+    return _input(spec) + 2 * sum(listed.product(name).n for name in outputs)
 
 
 def _unfused_gate_bytes(spec: RunSpec) -> int:

@@ -22,8 +22,8 @@ class MemoryFacts:
     """Parameters whose lower-precision moments Adam makes FP32 at once in its step. 0: not measured, not counted."""
     unfused_gates: bool = False
     """An MLP without a fused kernel for its activation gates by plain operations, which keep their results."""
-    policies: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """Recompute policy -> the products whose outputs a layer keeps beside its input."""
+    policies: Mapping[str, tuple[str, ...] | None] = field(default_factory=dict)
+    """Recompute policy -> the products whose outputs a layer keeps beside its input; None: taken to be all."""
 
 
 MEMORY_FACTS: Mapping[str, MemoryFacts] = {

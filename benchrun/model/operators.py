@@ -74,6 +74,14 @@ class Product:
         return self.layers * self.matrices
 
     @property
+    def sizes(self) -> dict[Pass, tuple[int, int, int]]:
+        """(m, n, k) of the product in each pass, in whole numbers."""
+        m, n, k = (max(int(size), 1) for size in (self.m, self.n, self.k))
+        every: dict[Pass, tuple[int, int, int]]
+        every = {"forward": (m, n, k), "input_gradient": (m, k, n), "weight_gradient": (n, k, m)}
+        return {name: every[name] for name in self.passes}
+
+    @property
     def weights(self) -> float:
         """Elements of one matrix."""
         return self.n * self.k
