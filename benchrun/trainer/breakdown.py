@@ -35,12 +35,11 @@ def measure(spec: RunSpec, step: Callable[[], Any]) -> None:
     gpu = spec.gpu != "CPU"
     activity = torch.profiler.ProfilerActivity.CUDA if gpu else torch.profiler.ProfilerActivity.CPU
     device = torch.autograd.DeviceType.CUDA if gpu else torch.autograd.DeviceType.CPU
-    _wait(gpu)
+    ranks.synchronised()
     with torch.profiler.profile(activities=[activity]) as profiler:
         started = time.perf_counter()
         step()
-        _wait(gpu)
-        seconds = time.perf_counter() - started
+        seconds = ranks.synchronised() - started
     kernels = [
         (kind(event.name), event.time_range.start, event.time_range.end)
         for event in profiler.events()
@@ -80,14 +79,8 @@ def split(kernels: Iterable[tuple[str, float, float]]) -> dict[str, float]:
     return {**{f"{name}_s": value for name, value in spent.items()}, "hidden_s": hidden}
 
 
-def _wait(gpu: bool) -> None:
-    if gpu:
-        torch.cuda.synchronize()
-    torch.distributed.barrier()
-
-
 def _mean(values: list[float], device: str) -> list[float]:
-    """Over all ranks."""
+    """The mean over all ranks."""
     total = torch.tensor(values, dtype=torch.float64, device=device)
     torch.distributed.all_reduce(total)
     mean: list[float] = (total / torch.distributed.get_world_size()).tolist()

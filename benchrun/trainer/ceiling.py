@@ -67,14 +67,14 @@ class _Bench:
         self.numbers: tuple[Number, ...] = on_gpu if self.gpu else ("fp32", "bf16")
 
     def random(self, *size: int, dtype: Any = torch.bfloat16) -> Any:
-        """Normal random numbers: zeros would draw less power, and so run faster."""
+        """Normal random numbers: zeros would need less power and run faster."""
         return torch.randn(*size, generator=self._random, device=self.device, dtype=dtype)
 
     def seconds(self, function: Callable[[], Any]) -> float:
         """Median time of ``function``, on the slowest rank."""
         for _ in range(2):
             function()
-        # All ranks repeat equally often, or a collective would wait for ever.
+        # All ranks repeat equally often, or a collective would hang.
         once = self._slowest(statistics.median(self._times(function, 3)))
         repeats = min(max(int(SECONDS_EACH[self.device.type] / once), MIN_REPEATS), MAX_REPEATS)
         return self._slowest(statistics.median(self._times(function, repeats)))
@@ -130,9 +130,9 @@ def _gemm(bench: _Bench, product: Product) -> Gemm:
 
 
 def _product(bench: _Bench, number: Number, name: Pass, m: int, n: int, k: int) -> Callable[[], Any]:
-    """(m x k) times (k x n), each laid out as it lies in memory in that pass."""
+    """(m x k) times (k x n), with the memory layout of that pass."""
     if number == "fp8":
-        # transformer-engine transposes while it casts, so that both lie along k, and adds up fast in the forward pass.
+        # As transformer-engine: both matrices contiguous along k, and fast accumulation in the forward pass.
         left, right = (bench.random(rows, k).to(torch.float8_e4m3fn) for rows in (m, n))
         one, fast = torch.ones((), device=bench.device), name == "forward"
         return lambda: torch._scaled_mm(
