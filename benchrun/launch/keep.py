@@ -14,21 +14,13 @@ from typing import Any
 from benchrun.errors import UserError
 from benchrun.launch.redact import HIDDEN, public_env, public_image, public_spec, site_words
 from benchrun.launch.rundir import RunDir, unpacked
-from benchrun.spec.artifacts import (
-    BREAKDOWN,
-    CEILINGS,
-    DATA,
-    ENDING,
-    ENV,
-    METRICS,
-    SPEC,
-    TELEMETRY,
-    TELEMETRY_SUMMARY,
-    VERDICT,
-    XZ,
-)
+from benchrun.spec import artifacts
+from benchrun.spec.artifacts import ENV, SPEC, TELEMETRY, XZ
 
-DOCUMENTS = (DATA, CEILINGS, BREAKDOWN, TELEMETRY_SUMMARY, METRICS, VERDICT, ENDING)
+DOCUMENTS = (
+    *(artifacts.DATA, artifacts.CEILINGS, artifacts.BREAKDOWN, artifacts.TELEMETRY_SUMMARY),
+    *(artifacts.METRICS, artifacts.VERDICT, artifacts.ENDING),
+)
 """Those that can name the site only inside a text."""
 SYSTEM = ("bin", "dev", "etc", "lib", "lib64", "opt", "proc", "sbin", "sys", "usr")
 """Folders that every machine has."""

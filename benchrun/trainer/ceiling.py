@@ -115,18 +115,11 @@ def _gemm(bench: _Bench, product: Product) -> Gemm:
         if number == "fp8" and (not product.low_precision or any(size % 16 for size in (m, n, k))):
             continue
         tflops[number] = {
-            name: round(MULTIPLY_ADD * m * n * k / bench.seconds(_product(bench, number, name, *size)) / 1e12, 6)
-            for name, size in product.sizes.items()
+            each: round(MULTIPLY_ADD * m * n * k / bench.seconds(_product(bench, number, each, *size)) / 1e12, 6)
+            for each, size in product.sizes.items()
         }
-    return Gemm(
-        name=product.name,
-        m=m,
-        n=n,
-        k=k,
-        count=product.count,
-        low_precision=product.low_precision,
-        tflops=tflops,
-    )
+    name, count, low_precision = product.name, product.count, product.low_precision
+    return Gemm(name=name, m=m, n=n, k=k, count=count, low_precision=low_precision, tflops=tflops)
 
 
 def _product(bench: _Bench, number: Number, name: Pass, m: int, n: int, k: int) -> Callable[[], Any]:
@@ -161,16 +154,11 @@ def _collectives(bench: _Bench, groups: dict[str, Any]) -> Iterator[CollectiveRa
         part_size = bench.sizes["collective"] // dtype.itemsize // count
         whole, part = bench.random(part_size * count, dtype=dtype), bench.random(part_size, dtype=dtype)
         size = whole.numel() * dtype.itemsize
+        size_mib = round(size / 2**20, 3)
         for name, factor, function in _calls(whole, part, group, (count - 1) / count):
-            seconds = bench.seconds(function)
+            rate = round(factor * size / bench.seconds(function) / 1e9, 6)
             whole.fill_(1.0)  # sums of sums would become infinite
-            yield CollectiveRate(
-                name=name,
-                group=group_name,
-                ranks=count,
-                size_mib=round(size / 2**20, 3),
-                bus_gb_per_s=round(factor * size / seconds / 1e9, 6),
-            )
+            yield CollectiveRate(name=name, group=group_name, ranks=count, size_mib=size_mib, bus_gb_per_s=rate)
 
 
 def _calls(whole: Any, part: Any, group: Any, share: float) -> list[tuple[str, float, Callable[[], Any]]]:

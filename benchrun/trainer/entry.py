@@ -41,12 +41,12 @@ def _attempt(spec: Path, train: Callable[[RunSpec], None]) -> int:
 
 
 @contextmanager
-def packages(framework: str, hint: str) -> Iterator[None]:
+def packages(spec: RunSpec, hint: str) -> Iterator[None]:
     """Turn an ImportError inside into a UserError that names the missing package."""
     try:
         yield
     except ImportError as error:
-        raise UserError(f"framework {framework}: {error}", hint=hint) from error
+        raise UserError(f"framework {spec.framework}: {error}", hint=hint) from error
 
 
 def _read(path: Path) -> RunSpec:

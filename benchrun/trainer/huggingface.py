@@ -17,7 +17,7 @@ def main(spec: RunSpec) -> None:
     """Train one rank's part."""
     ranks.prepare_process(spec)
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
-    with entry.packages("hf", "pip install 'benchrun[hf]', or an image with transformers, peft and accelerate"):
+    with entry.packages(spec, "pip install 'benchrun[hf]', or an image with transformers, peft and accelerate"):
         if spec.task == "lora":
             importlib.import_module("peft")  # before the ranks wait for each other
         from benchrun.trainer.hf.train import train

@@ -6,9 +6,8 @@ import os
 import sys
 import time
 import warnings
-from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
 from benchrun.errors import UserError
 from benchrun.spec.runspec import RunSpec
@@ -17,8 +16,7 @@ TIMEOUT_S = 600
 """Of a collective."""
 
 
-@dataclass(frozen=True)
-class Place:
+class Place(NamedTuple):
     """The rank of a process."""
 
     rank: int
