@@ -67,7 +67,7 @@ def scrubbed(text: str, hosts: Sequence[str], words: Sequence[str] = ()) -> str:
 
     ``words`` of the site become ``SITE``, addresses and mail addresses ``ADDRESS``.
     """
-    text = MAIL.sub("ADDRESS", PATH.sub(lambda found: _without_folder(found[0].rstrip("/")), text))
+    text = MAIL.sub("ADDRESS", PATH.sub(lambda match: _without_folder(match[0].rstrip("/")), text))
     for host in sorted(hosts, key=len, reverse=True):
         text = re.sub(rf"(?<![\w.-]){re.escape(host)}(?![\w-])(?:\.[A-Za-z][\w-]*)*", _alias(hosts, host), text)
     if words:

@@ -47,7 +47,7 @@ VERDICT = "verdict.json"
 XZ = ".xz"
 """Suffix of a file that is kept compressed."""
 LOCAL_LOCK = ".local.lock"
-"""Beside the run directories: held by the one job that runs on this machine."""
+"""Beside the run directories: the job that runs on this machine locks it."""
 
 FILES = {
     SPEC: "the run, resolved",
@@ -137,7 +137,7 @@ class Progress(Frozen):
     step_lines: NonNegativeInt = 0
     """Lines of steps so far."""
     step_file: Literal["stdout.log", "stderr.log"] | None = None
-    """Where the last of them was found; None before the first."""
+    """The log with the last of them; None before the first."""
     step_offset: NonNegativeInt = 0
     """From which byte on."""
 

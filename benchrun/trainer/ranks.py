@@ -69,12 +69,9 @@ def _prepare_cpu() -> None:
     os.environ.setdefault("TORCHDYNAMO_DISABLE", "1")
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     # Missing packages, which the log's versions show; a default of megatron.core 0.16.
-    for message in (
-        r".*(Apex|Transformer Engine).*not installed",
-        "full scope is deprecated",
-        r"The \.grad attribute of a Tensor that is not a leaf",
-    ):
-        warnings.filterwarnings("ignore", message=message)
+    warnings.filterwarnings("ignore", message=r".*(Apex|Transformer Engine).*not installed")
+    warnings.filterwarnings("ignore", message="full scope is deprecated")
+    warnings.filterwarnings("ignore", message=r"The \.grad attribute of a Tensor that is not a leaf")
     warnings.filterwarnings("ignore", category=FutureWarning, module=r"torch\.distributed")
 
 

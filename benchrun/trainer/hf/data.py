@@ -36,17 +36,13 @@ Messages = list[dict[str, str]]
 def dataset(spec: RunSpec) -> Dataset:
     """The samples of a run: ``input_ids`` and ``labels``, [seq_length] each."""
     if spec.data.kind == "mock":
-        return Mock(spec)
+        return Mock(spec.training.seed, spec.seq_length - 1, spec.model.vocab_size)
     folder = data_folder(spec)
     return Packed(folder / "sft.jsonl", folder / "tokenizer", spec)
 
 
-class Mock(Dataset):
-    """Endless mock tokens; sample i depends on the seed alone."""
-
-    def __init__(self, spec: RunSpec) -> None:
-        self._seed = spec.training.seed
-        self._arguments = (spec.seq_length - 1, spec.model.vocab_size)
+class Mock(mock.MockDataset):
+    """Endless mock tokens; labels are not shifted."""
 
     def __getitem__(self, index: int) -> dict[str, torch.Tensor]:
         tokens = mock.sample(self._seed, index, *self._arguments)
