@@ -8,4 +8,5 @@ from pydantic import BaseModel, ConfigDict
 class Frozen(BaseModel):
     """A pydantic model that refuses unknown keys and never changes."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    # Validators are built when a model is first used: a command builds those that it needs.
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)

@@ -34,7 +34,7 @@ def build_model(spec: RunSpec, config: TransformerConfig) -> list[Any]:
         use_distributed_optimizer=training.distributed_optimizer,
         fp8_param_gather=spec.precision == "fp8" and training.fp8.param_gather,
     )
-    # Only the first chunk's backward pass ends the step: buckets would delay the others' communication.
+    # Only the first chunk's backward ends the step: bucketing the others would delay their communication.
     return [
         DistributedDataParallel(config, ddp, chunk, disable_bucketing=position > 0)
         for position, chunk in enumerate(chunks)
@@ -42,7 +42,7 @@ def build_model(spec: RunSpec, config: TransformerConfig) -> list[Any]:
 
 
 def aligned(spec: RunSpec) -> bool:
-    """Whether the schedule gathers the weights, instead of each layer: with interleaved stages."""
+    """Whether the schedule, not each layer, starts the gathering of weights: so do all stages of an interleaved one."""
     return spec.training.overlap_param_gather and spec.layout.vp > 1
 
 

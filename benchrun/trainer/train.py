@@ -74,15 +74,15 @@ def _let_the_schedule_communicate(spec: RunSpec, config: Any, model: list[Any]) 
     Megatron-LM's defaults (megatron/training/training.py), with --align-param-gather for interleaved stages.
     """
 
-    def of_chunks(name: str) -> Any:
+    def each(name: str) -> Any:
         functions = [getattr(chunk, name) for chunk in model]
         return functions if len(functions) > 1 else functions[0]
 
     if spec.training.overlap_grad_reduce:
-        config.no_sync_func = of_chunks("no_sync")
-        config.grad_sync_func = of_chunks("start_grad_sync")
+        config.no_sync_func = each("no_sync")
+        config.grad_sync_func = each("start_grad_sync")
     if aligned(spec):
-        config.param_sync_func = of_chunks("start_param_sync")
+        config.param_sync_func = each("start_param_sync")
 
 
 def _configuration(spec: RunSpec) -> str:

@@ -137,7 +137,7 @@ def initialise(seed: int, model: Any) -> None:
         elif parameter.dim() == 1:
             local.fill_(1)
         else:
-            # The standard deviation of peft's adapters, which are uniform; here normal.
+            # Adapters begin as peft's do: uniform, with this standard deviation; here normal.
             std = 1 / math.sqrt(3 * parameter.shape[1]) if "lora_A" in name else STD
             for rows, drawn in _drawn(seed_of(seed, name), _first_row(parameter), local):
                 local[rows] = drawn * std
