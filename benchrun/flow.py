@@ -21,9 +21,8 @@ from benchrun.launch.endings import End, Ending, classify, recorded
 from benchrun.launch.env import described
 from benchrun.launch.keep import kept_files, kept_name, write_kept
 from benchrun.launch.launcher import Observation, backoff, done_of, launch, observe
-from benchrun.launch.rundir import ENDING, STDOUT, RunDir
-from benchrun.metrics.bound import Bound, Ceilings, bound
-from benchrun.metrics.breakdown import Breakdown
+from benchrun.launch.rundir import RunDir
+from benchrun.metrics.bound import Bound, bound
 from benchrun.metrics.known import Known, as_logged, known
 from benchrun.metrics.measure import Metrics, measure
 from benchrun.metrics.summary import Summary
@@ -37,6 +36,7 @@ from benchrun.recipe.select import Request
 from benchrun.render import render
 from benchrun.report.runs import RunResult
 from benchrun.report.steps import lines
+from benchrun.spec.artifacts import ENDING, STDOUT, Breakdown, Ceilings
 from benchrun.spec.runspec import RunSpec
 
 D = TypeVar("D", bound=BaseModel)

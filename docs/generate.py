@@ -20,10 +20,10 @@ from pydantic.fields import FieldInfo
 from benchrun import paths
 from benchrun.cli import group as benchrun
 from benchrun.model import ModelShape, Moe
+from benchrun.model.layout import Layout
 from benchrun.recipe.schema import FrameworkEntry, PointGroup, Recipe, Suite, SuiteRun
 from benchrun.spec.cluster import Binding, Cluster, Container
 from benchrun.spec.data import Data, Instructions, Synthetic
-from benchrun.spec.layout import Layout
 from benchrun.spec.runspec import RunSpec
 from benchrun.spec.training import Fp8, Lora, Optimizer, Recompute, Training
 from datagen.cli import group as datagen

@@ -17,15 +17,16 @@ LEAVES = {"", "console", "errors", "hardware", "model", "paths", "spec", "vocabu
 MAY = {
     "parse": set(),
     "frameworks": {"parse"},
-    "recipe": {"frameworks"},
-    "render": {"frameworks"},
+    "memory": {"frameworks"},
+    "recipe": {"frameworks", "memory"},
+    "render": {"frameworks", "recipe"},
     "launch": {"frameworks", "recipe", "render"},
     "metrics": {"parse"},
     "compare": {"frameworks", "recipe", "metrics", "parse"},
     "report": {"recipe", "metrics", "parse", "compare"},
     "trainer": set(),
     "flow": {"recipe", "render", "launch", "parse", "metrics", "compare", "report"},
-    "cli": {"recipe", "render", "launch", "parse", "metrics", "compare", "report", "flow"},
+    "cli": {"memory", "recipe", "render", "launch", "parse", "metrics", "compare", "report", "flow"},
 }
 SOURCES = sorted(PACKAGE.rglob("*.py"))
 DATAGEN = sorted((ROOT / "datagen").rglob("*.py"))

@@ -17,8 +17,8 @@ from benchrun.cli.options import point_options, request, say
 def command(repeats: int, wait: bool, dry_run: bool, **point: Any) -> int:
     """Run RECIPE (a recipe or a suite) and print the run ids."""
     from benchrun import flow, paths
+    from benchrun.memory import warning
     from benchrun.recipe.layout import slow_links
-    from benchrun.recipe.memory import warning
     from benchrun.render import render
 
     specs = flow.resolve_all(request(**point))

@@ -25,10 +25,10 @@ def command(as_json: bool, **point: Any) -> None:
 
 def _document(spec: Any) -> dict[str, Any]:
     from benchrun.compare import conditions, load_references, matching
+    from benchrun.memory import estimate, warning
     from benchrun.model.flops import flops_per_token
     from benchrun.recipe.arithmetic import arithmetic
     from benchrun.recipe.layout import slow_links
-    from benchrun.recipe.memory import estimate, warning
 
     flops = flops_per_token(spec.model, spec.seq_length, task=spec.task)
     found = matching(conditions(spec), load_references())

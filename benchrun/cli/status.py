@@ -73,7 +73,7 @@ def _row(observation: Any) -> dict[str, Any]:
 def _end(observation: Any) -> Any:
     """How the run ended; its log is read only if nobody has classified it yet."""
     from benchrun.launch.endings import recorded
-    from benchrun.launch.rundir import ENDING
+    from benchrun.spec.artifacts import ENDING
 
     end = recorded(observation.run.read_json(ENDING))
     if end is None:

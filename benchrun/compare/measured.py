@@ -19,9 +19,9 @@ from benchrun.compare.conditions import Conditions, besides_recipe, conditions
 from benchrun.compare.references import Reference, Source
 from benchrun.compare.verdict import Verdict
 from benchrun.errors import UserError
-from benchrun.metrics.bound import Ceilings
 from benchrun.metrics.measure import Metrics
 from benchrun.parse import Log, Step, parse_log
+from benchrun.spec.artifacts import CEILINGS, ENV, METRICS, SPEC, VERDICT, Ceilings
 from benchrun.spec.runspec import RunSpec
 
 COMPARED_ROWS = 4096
@@ -62,7 +62,7 @@ class MeasuredRun:
 @functools.cache
 def load_measured(folder: Path = paths.MEASURED) -> tuple[MeasuredRun, ...]:
     """Every run kept in ``folder``, oldest first. UserError names the file that is not what it should be."""
-    return tuple(_read(path) for path in sorted((spec.parent for spec in folder.glob("*/spec.json")), key=_age))
+    return tuple(_read(path) for path in sorted((spec.parent for spec in folder.glob(f"*/{SPEC}")), key=_age))
 
 
 def repeats(runs: Sequence[MeasuredRun]) -> list[list[MeasuredRun]]:
@@ -130,15 +130,15 @@ def _age(path: Path) -> tuple[str, str]:
 def _read(path: Path) -> MeasuredRun:
     file = path
     try:
-        file = path / "spec.json"
+        file = path / SPEC
         spec = RunSpec.read(file)
-        file = path / "metrics.json"
+        file = path / METRICS
         metrics = Metrics.model_validate_json(file.read_text())
-        file = path / "verdict.json"
+        file = path / VERDICT
         verdict = Verdict.model_validate_json(file.read_text())
-        file = path / "env.json"
+        file = path / ENV
         env = json.loads(file.read_text())
-        file = path / "ceilings.json"
+        file = path / CEILINGS
         ceilings = Ceilings.model_validate_json(file.read_text()) if file.exists() else None
     except OSError as error:
         raise UserError(f"cannot be read: {error.strerror}", where=str(file)) from error

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 
 from benchrun.frameworks.base import LLAMA, SHARDING, Framework, MemoryFacts, Variable
 from benchrun.frameworks.pytorch import EXPANDABLE_SEGMENTS, NO_NVLS, ONE_THREAD, communication
+from benchrun.model.adapters import LLAMA_LINEARS
 from benchrun.spec.runspec import DataFormat, RunSpec
-from benchrun.spec.training import LLAMA_LINEARS
 from benchrun.vocabulary import Task
 
 

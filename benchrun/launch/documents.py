@@ -1,4 +1,4 @@
-"""The small files that a job and the launcher leave, as typed values. Whatever stands in a file, reading is total."""
+"""Reading the small files that a job and the launcher leave. Rubbish in a file is None, never an exception."""
 
 from __future__ import annotations
 
@@ -8,25 +8,17 @@ import os
 import stat
 import time
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any
+
+from pydantic import ValidationError
+
+from benchrun.spec.artifacts import Done
 
 LIMIT = 64 << 20
 """Bytes of a document that are read; those of a run are far below."""
 
 
-class Done(TypedDict):
-    """done.json: what the job's EXIT trap wrote."""
-
-    exit_code: int
-    signal: str | None
-    restarts: int
-    job_id: str
-    host: str
-    no_step_s: int | None
-    """Seconds without a step after which the job ended itself."""
-
-
-# Of these events the fields are used, so an event without them is none.
+# Fields that are read: an event without them is ignored.
 _FIELDS = {"submitted": ("job",), "refused": ("reason",), "state": ("state", "phase")}
 
 
@@ -69,19 +61,13 @@ def as_event(line: str) -> dict[str, Any] | None:
 
 
 def as_done(document: dict[str, Any] | None) -> Done | None:
-    """done.json with the right types; None where it says no exit code, or what is no such file's."""
+    """done.json; None where it has no exit code, or something that the job does not write."""
     if document is None:
         return None
-    code, signal, restarts = document.get("exit_code"), document.get("signal"), document.get("restarts", 0)
-    job, host = document.get("job_id", ""), document.get("host", "")
-    if type(code) is not int or not 0 <= code <= 255 or type(restarts) is not int or restarts < 0:
+    try:
+        return Done.model_validate(document)
+    except ValidationError:
         return None
-    no_step_s = document.get("no_step_s")
-    if type(no_step_s) is not int:
-        no_step_s = None
-    if not isinstance(signal, str | None) or not isinstance(job, str) or not isinstance(host, str):
-        return None
-    return Done(exit_code=code, signal=signal, restarts=restarts, job_id=job, host=host, no_step_s=no_step_s)
 
 
 def epoch(event: dict[str, Any] | None) -> float | None:

@@ -1,4 +1,4 @@
-"""A run's files as they are kept and published: compressed, and without the names and paths of the machine."""
+"""A run's files as they are kept and published: compressed, without the names and paths of the machine."""
 
 from __future__ import annotations
 
@@ -13,15 +13,17 @@ from typing import Any
 
 from benchrun.errors import UserError
 from benchrun.launch.redact import HIDDEN, public_env, public_image, public_spec, site_words
-from benchrun.launch.rundir import ENDING, TELEMETRY, XZ, RunDir, unpacked
+from benchrun.launch.rundir import RunDir, unpacked
+from benchrun.spec import artifacts
+from benchrun.spec.artifacts import ENV, SPEC, TELEMETRY, XZ
 
 DOCUMENTS = (
-    *("data.json", "ceilings.json", "breakdown.json", "telemetry.json"),
-    *("metrics.json", "verdict.json", ENDING),
+    *(artifacts.DATA, artifacts.CEILINGS, artifacts.BREAKDOWN, artifacts.TELEMETRY_SUMMARY),
+    *(artifacts.METRICS, artifacts.VERDICT, artifacts.ENDING),
 )
-"""Those that say nothing of the site but in a text."""
+"""Those that can name the site only inside a text."""
 SYSTEM = ("bin", "dev", "etc", "lib", "lib64", "opt", "proc", "sbin", "sys", "usr")
-"""Folders that say nothing of whose machine it is."""
+"""Folders that every machine has."""
 PATH = re.compile(rf"(?<![\w./])/(?!(?:{'|'.join(SYSTEM)})\b)[A-Za-z_.][\w.+@-]*(?:/[\w.+@=-]+)*/?")
 """An absolute path elsewhere."""
 ADDRESS = re.compile(r"\b(?:10(?:\.\d{1,3}){3}|172\.(?:1[6-9]|2\d|3[01])(?:\.\d{1,3}){2}|192\.168(?:\.\d{1,3}){2})\b")
@@ -30,7 +32,7 @@ MAIL = re.compile(r"[\w.+-]+@(?:[\w-]+\.)+[A-Za-z]{2,}\b")
 
 
 def kept_files(run: RunDir) -> dict[str, bytes]:
-    """What is kept of ``run``, by name: its documents, its logs, and what was sampled beside it."""
+    """The files that are kept of ``run``, by name: its documents, its logs, its telemetry."""
     hosts, words, image = _hosts(run), site_words(run.spec), run.spec.image
     public = {image: public_image(image)} if image else {}
 
@@ -40,8 +42,8 @@ def kept_files(run: RunDir) -> dict[str, bytes]:
         return scrubbed(text, hosts, words)
 
     documents = {name: document for name in DOCUMENTS if (document := run.read_json(name)) is not None}
-    documents["spec.json"] = public_spec(run.spec).model_dump(mode="json")
-    documents["env.json"] = public_env(run.read_json("env.json") or {})
+    documents[SPEC] = public_spec(run.spec).model_dump(mode="json")
+    documents[ENV] = public_env(run.read_json(ENV) or {})
     files = {name: json.dumps(_each_text(document, clean), indent=2) + "\n" for name, document in documents.items()}
     packed = {log.name.removesuffix(XZ): unpacked(log).decode(errors="surrogateescape") for log in run.logs}
     packed |= {f"{TELEMETRY}/{_alias(hosts, host)}.csv": text for host, text in run.telemetry().items()}
@@ -65,7 +67,7 @@ def scrubbed(text: str, hosts: Sequence[str], words: Sequence[str] = ()) -> str:
 
     ``words`` of the site become ``SITE``, addresses and mail addresses ``ADDRESS``.
     """
-    text = MAIL.sub("ADDRESS", PATH.sub(lambda found: _without_folder(found[0].rstrip("/")), text))
+    text = MAIL.sub("ADDRESS", PATH.sub(lambda match: _without_folder(match[0].rstrip("/")), text))
     for host in sorted(hosts, key=len, reverse=True):
         text = re.sub(rf"(?<![\w.-]){re.escape(host)}(?![\w-])(?:\.[A-Za-z][\w-]*)*", _alias(hosts, host), text)
     if words:
@@ -100,11 +102,11 @@ def _alias(hosts: Sequence[str], host: str) -> str:
 
 def _hosts(run: RunDir) -> list[str]:
     """Every machine that the run's files name, those that computed first."""
-    env = run.read_json("env.json") or {}
+    env = run.read_json(ENV) or {}
     nodes = env["nodes"] if isinstance(env.get("nodes"), list) else []
     hosts = [node.get("host") for node in nodes if isinstance(node, dict)]
     done = run.done()
-    named = [*hosts, *run.telemetry(), done["host"] if done else None, env.get("submit_host")]
+    named = [*hosts, *run.telemetry(), done.host if done else None, env.get("submit_host")]
     return list(dict.fromkeys(host for host in named if isinstance(host, str) and host not in ("", "localhost")))
 
 

@@ -8,15 +8,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchrun.errors import MachineError, SchedulerUnavailable
-from benchrun.launch.documents import Done, epoch
+from benchrun.launch.documents import epoch
 from benchrun.launch.endings import SILENT_S, UNKNOWN_JOB, recorded
 from benchrun.launch.env import write_env
 from benchrun.launch.local import Local
 from benchrun.launch.progress import progress_of
-from benchrun.launch.rundir import ENDING, RunDir, create
+from benchrun.launch.rundir import RunDir, create
 from benchrun.launch.scheduler import Job, Phase, Scheduler
 from benchrun.launch.shell import check
 from benchrun.launch.slurm import Slurm
+from benchrun.spec.artifacts import DONE, ENDING, Done
 from benchrun.spec.runspec import RunSpec
 
 GRACE_S = 60
@@ -114,7 +115,7 @@ def cancel(run: RunDir) -> bool:
 def done_of(run: RunDir, job: Job) -> Done | None:
     """done.json, where it is this job's. A job of this machine is known by its directory."""
     done = run.done()
-    return done if done and (done["job_id"] == job.id or not job.id.isdigit()) else None
+    return done if done and (done.job_id == job.id or not job.id.isdigit()) else None
 
 
 def backoff(polls: int) -> float:
@@ -187,7 +188,7 @@ def _ended_at(run: RunDir, job: Job) -> float | None:
     """When the job ended: by the clock of its files where it left done.json, else by the scheduler's."""
     if done_of(run, job) is not None:
         with contextlib.suppress(OSError):
-            return (run.path / "done.json").stat().st_mtime
+            return (run.path / DONE).stat().st_mtime
     return job.ended_at
 
 

@@ -21,8 +21,7 @@ from benchrun.launch import supervise
 from benchrun.launch.documents import read_text
 from benchrun.launch.rundir import RunDir
 from benchrun.launch.scheduler import Job, Phase
-
-LOCK, CANCELLED = ".local.lock", "local.cancelled"
+from benchrun.spec.artifacts import LOCAL_CANCELLED, LOCAL_LOCK
 
 
 class Local:
@@ -33,8 +32,8 @@ class Local:
     def submit(self, run: RunDir) -> str:
         if shutil.which("bash") is None:
             raise MachineError("bash is missing", hint="apt install bash")
-        lock = _lock(run.path.parent / LOCK)
         reaper, limit_s = paths.TEMPLATES / "parts" / "reap.py", seconds(run.spec.cluster.time_limit)
+        lock = _lock(run.path.parent / LOCAL_LOCK)
         env = {name: value for name, value in os.environ.items() if name != supervise.MARK}
         try:
             process = subprocess.Popen(
@@ -66,7 +65,7 @@ class Local:
                 f"{path.name} was launched on {host}", hint=f"cancel it there: benchrun cancel {path.name}"
             )
         if pid is not None:
-            (path / CANCELLED).touch()
+            (path / LOCAL_CANCELLED).touch()
             if not (path / supervise.STARTED).exists():
                 os.kill(pid, signal.SIGTERM)  # it waits for its turn
         supervise.end(job)
@@ -97,7 +96,7 @@ def _job(run: RunDir) -> Job:
     pid, host = _supervisor(path)
     code, state = _exit(path)  # after the supervisor: it may end between the two looks
     if state is not None:
-        if (path / CANCELLED).exists():
+        if (path / LOCAL_CANCELLED).exists():
             state = "CANCELLED"
         number = code - 128 if code is not None and code > 128 else None
         ended_at = (path / supervise.EXIT).stat().st_mtime
@@ -107,7 +106,7 @@ def _job(run: RunDir) -> Job:
     started = (path / supervise.STARTED).exists()
     if pid is not None:
         return Job(str(path), Phase.RUNNING, "RUNNING") if started else Job(str(path), Phase.PENDING, "PENDING")
-    if (path / CANCELLED).exists():
+    if (path / LOCAL_CANCELLED).exists():
         return Job(str(path), Phase.ENDED, "CANCELLED")
     if started and run.owner == os.geteuid() and (path / supervise.PID).is_file():
         supervise.end(str(path))  # nobody holds it to its limit, and the next run may start

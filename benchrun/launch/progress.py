@@ -1,33 +1,11 @@
-"""What the watchdog of a job writes beside its log: how long no line and no step came."""
+"""The last look of a job's watchdog at its log."""
 
 from __future__ import annotations
 
-from typing import Literal
-
-from pydantic import NonNegativeInt, ValidationError
+from pydantic import ValidationError
 
 from benchrun.launch.rundir import RunDir
-from benchrun.model import Frozen
-
-PROGRESS = "progress.json"
-
-
-class Progress(Frozen):
-    """The last look of the job's watchdog at its log (templates/parts/watchdog.sh.j2)."""
-
-    schema_version: Literal[1] = 1
-    checked: str
-    """When it looked, UTC."""
-    quiet_s: NonNegativeInt
-    """Seconds since the log last grew. Slurm's own words at the end come after the last look."""
-    no_step_s: NonNegativeInt
-    """Seconds since a step was last seen, or since the job began."""
-    step_lines: NonNegativeInt = 0
-    """Lines of steps so far."""
-    step_file: Literal["stdout.log", "stderr.log"] | None = None
-    """Where the last of them was found; None before the first."""
-    step_offset: NonNegativeInt = 0
-    """From which byte on."""
+from benchrun.spec.artifacts import PROGRESS, Progress
 
 
 def progress_of(run: RunDir) -> Progress | None:

@@ -1,4 +1,4 @@
-"""The run directory: every step of the way leaves one file in it, and nothing is ever overwritten."""
+"""The run directory: each step from launch to verdict writes its own file (benchrun/spec/artifacts.py)."""
 
 from __future__ import annotations
 
@@ -23,17 +23,9 @@ from pydantic import ValidationError
 from benchrun import paths
 from benchrun.errors import UserError
 from benchrun.frameworks.registry import framework
-from benchrun.launch.documents import Done, as_done, as_event, read_object, read_text
+from benchrun.launch.documents import as_done, as_event, read_object, read_text
+from benchrun.spec.artifacts import DONE, EVENTS, SPEC, STDERR, STDOUT, TELEMETRY, WORKER, XZ, Done
 from benchrun.spec.runspec import RunSpec
-
-STDOUT, STDERR = "stdout.log", "stderr.log"
-"""What the job prints; the scripts in templates/ name them too."""
-TELEMETRY = "telemetry"
-"""Where its nodes write what they sample."""
-XZ = ".xz"
-"""On the name of a file that is kept compressed."""
-ENDING = "ending.json"
-"""How it ended; once written it stands."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +34,7 @@ class RunDir:
 
     path: Path
     read_only: bool = field(default=False, compare=False)
-    """It was opened where it is not one's own: outside the runs folder, or another user's."""
+    """Outside the runs folder, or another user's."""
 
     @property
     def run_id(self) -> str:
@@ -52,7 +44,7 @@ class RunDir:
     @functools.cached_property
     def spec(self) -> RunSpec:
         """What was launched."""
-        path = self.path / "spec.json"
+        path = self.path / SPEC
         if not path.is_file():
             raise UserError("is no file", where=str(path), hint=f"move {self.path} away")
         try:
@@ -83,17 +75,17 @@ class RunDir:
         return tuple(path for name in names if (path := self.path / name).is_file())
 
     def telemetry(self) -> dict[str, str]:
-        """What each node sampled of its GPUs, by host."""
+        """The samples of each node's GPUs, by host: CSV."""
         files = sorted((self.path / TELEMETRY).glob("*.csv*"))
         return {file.name.partition(".csv")[0]: unpacked(file).decode(errors="replace") for file in files}
 
     def done(self) -> Done | None:
         """What the job's EXIT trap wrote, if it ran."""
-        return as_done(self.read_json("done.json"))
+        return as_done(self.read_json(DONE))
 
     def events(self) -> list[dict[str, Any]]:
         """All events, oldest first. A line cut by a full disk, or without its fields, is left out."""
-        lines = (read_text(self.path / "events.jsonl") or "").splitlines()
+        lines = (read_text(self.path / EVENTS) or "").splitlines()
         return [event for line in lines if (event := as_event(line)) is not None]
 
     def last_event(self, kind: str) -> dict[str, Any] | None:
@@ -114,7 +106,7 @@ class RunDir:
             line = json.dumps({"time": _utc(_touched(file)), "event": kind, **facts}) + "\n"
             data = (b"\n" if cut else b"") + line.encode()
             if os.write(file, data) < len(data):
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self.path / "events.jsonl"))
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self.path / EVENTS))
             os.fsync(file)
 
     def clock(self) -> float | None:
@@ -155,7 +147,7 @@ class RunDir:
         """events.jsonl, open for adding; OSError where it is a link or no file at all."""
         flags = os.O_RDWR | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | create
         with self._folder() as folder:
-            file = os.open("events.jsonl", flags, 0o644, dir_fd=folder)
+            file = os.open(EVENTS, flags, 0o644, dir_fd=folder)
             try:
                 yield file
             finally:
@@ -223,15 +215,15 @@ def write_files(path: Path, spec: RunSpec, files: Mapping[str, str]) -> None:
     if framework(spec.framework).own_worker or spec.data.kind == "synthetic":
         # The run carries the worker it ran: later edits do not reach it, and nodes need only the shared directory.
         ignore = shutil.ignore_patterns("__pycache__", "_data", "*.pyc")
-        shutil.copytree(paths.PACKAGE, path / "worker" / "benchrun", ignore=ignore)
+        shutil.copytree(paths.PACKAGE, path / WORKER / "benchrun", ignore=ignore)
         if spec.data.kind == "synthetic":
-            shutil.copytree(paths.DATAGEN, path / "worker" / "datagen", ignore=ignore)
+            shutil.copytree(paths.DATAGEN, path / WORKER / "datagen", ignore=ignore)
 
 
 def find_runs(root: Path) -> list[RunDir]:
     """All runs below ``root``, oldest first."""
-    found = [_opened(root, spec.parent) for spec in root.glob("*/spec.json")]
-    return sorted(found, key=lambda run: (_stamp(run), run.run_id))
+    runs = [_opened(root, spec.parent) for spec in root.glob(f"*/{SPEC}")]
+    return sorted(runs, key=lambda run: (_stamp(run), run.run_id))
 
 
 def open_run(root: Path, name: str) -> RunDir:
@@ -239,7 +231,7 @@ def open_run(root: Path, name: str) -> RunDir:
     if not name:
         raise UserError("the name of a run is empty", hint="an unset variable? benchrun status lists the runs")
     for path in (root / name, Path(name)):
-        if (path / "spec.json").is_file():
+        if (path / SPEC).is_file():
             return _opened(root, path)
     ids = [run.run_id for run in find_runs(root)]
     close = [run_id for run_id in ids if run_id.startswith(name)]

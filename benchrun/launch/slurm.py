@@ -20,6 +20,7 @@ from benchrun.launch.slurm_text import (
     squeue_rows,
     submitted,
 )
+from benchrun.spec.artifacts import JOB
 
 TIMEOUT_S = 30
 ACCOUNTING_TIMEOUT_S = 10
@@ -39,10 +40,10 @@ class Slurm:
         """Why accounting gave no answer. It is asked no more then: a hung one is waited for once."""
 
     def submit(self, run: RunDir) -> str:
-        result = _call(["sbatch", "--parsable", f"--chdir={run.path}", f"--job-name={run.run_id}", "job.sh"], run.path)
+        result = _call(["sbatch", "--parsable", f"--chdir={run.path}", f"--job-name={run.run_id}", JOB], run.path)
         if result.returncode != 0:
             if refused(result.stderr):
-                raise MachineError(f"sbatch refused the job: {_text(result)}", hint=f"the script: {run.path}/job.sh")
+                raise MachineError(f"sbatch refused the job: {_text(result)}", hint=f"the script: {run.path}/{JOB}")
             raise SchedulerUnavailable(_text(result))
         job = submitted(result.stdout)
         if job is None:
@@ -74,7 +75,7 @@ class Slurm:
     def _gone(self, run: RunDir) -> Job | None:
         """The job that neither queue nor accounting knows; without a recorded id the job's own file may have one."""
         done = run.done()
-        job = run.job_id or (done["job_id"] if done else None)
+        job = run.job_id or (done.job_id if done else None)
         return Job(job, Phase.GONE, "UNKNOWN", unsure=self._unsure) if job else None
 
     def _queued(self, runs: Sequence[RunDir]) -> dict[RunDir, Job]:
@@ -150,7 +151,7 @@ def _same_directory(work_dir: str, path: Path) -> bool:
 
 def _wrote_done(run: RunDir, job: str) -> bool:
     done = run.done()
-    return done is not None and done["job_id"] == job
+    return done is not None and done.job_id == job
 
 
 def _call(

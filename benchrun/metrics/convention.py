@@ -1,7 +1,7 @@
-"""Which FLOPs convention a reported TFLOPS used: TFLOPS over tokens/s, held to every known way to count.
+"""The FLOPs convention of a reported TFLOPS: TFLOPS over tokens/s, compared with every known way to count.
 
 Programs that train equally fast report TFLOPS up to a third apart because they count differently, so a reported TFLOPS
-means nothing until its convention is known.
+means nothing without its convention.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Match(Frozen):
 
 
 def _megatron_05(model: ModelShape, seq_length: float) -> float:
-    """60 L h^2 (1 + g/5n + s/5h + V/10Lh): takes the MLP as 4 h wide, without gate or experts; wrong for Llama."""
+    """60 L h^2 (1 + g/5n + s/5h + V/10Lh): assumes an MLP of width 4 h without gate or experts; wrong for Llama."""
     layers, hidden = model.num_layers, model.hidden_size
     groups = model.num_query_groups / model.num_attention_heads
     terms = 1 + groups / 5 + seq_length / (5 * hidden) + model.vocab_size / (10 * layers * hidden)
@@ -41,7 +41,7 @@ def _six_n(model: ModelShape) -> float:
 CONVENTIONS: dict[str, Callable[[ModelShape, float], float]] = {
     "full": lambda model, s: flops_per_token(model, s).full,
     "causal": lambda model, s: flops_per_token(model, s).causal,
-    # Megatron-DeepSpeed counts the forward pass that recomputation repeats: four passes for three.
+    # Megatron-DeepSpeed counts the recomputed forward pass: four passes instead of three.
     "full_with_recompute": lambda model, s: flops_per_token(model, s).full * 4 / 3,
     # Megatron-LM core 0.5.
     "megatron_0.5": _megatron_05,
@@ -50,11 +50,11 @@ CONVENTIONS: dict[str, Callable[[ModelShape, float], float]] = {
     # PaLM, appendix B: 6N + 12 L H Q T.
     "palm": lambda model, s: _six_n(model) + PASSES * attention_scores(model, s),
     "causal_no_logits": lambda model, s: flops_per_token(model, s).causal - PASSES * logits(model),
-    # Fine-tuning of adapters, counted honestly; Megatron-Bridge charges most LoRA runs as `causal` all the same.
+    # Adapters alone are trained; Megatron-Bridge reports most LoRA runs as `causal` all the same.
     "lora_full": lambda model, s: flops_per_token(model, s, task="lora").full,
     "lora_causal": lambda model, s: flops_per_token(model, s, task="lora").causal,
 }
-"""Name -> FLOPs a token of a model at a sequence length (see `flops_per_token`); the plain ones first."""
+"""Name -> FLOPs a token of a model at a sequence length (see `flops_per_token`); the usual ones first."""
 
 
 MODERN = ("full", "causal")
@@ -118,18 +118,16 @@ def identify(
     *,
     tolerance: float = TOLERANCE,
 ) -> Match | None:
-    """The convention under which so many tokens/s make so many TFLOPS; None where none does within ``tolerance``.
+    """The convention that turns the tokens/s into the TFLOPS; None where none does within ``tolerance``.
 
-    The nearest wins, unless a plainer one lies within ``tolerance`` of it too: the report cannot tell them apart.
+    It is the nearest one, or an earlier one within ``tolerance`` of it: the report cannot tell them apart.
     """
     if tflops_per_gpu <= 0 or tokens_per_s_per_gpu <= 0:
         return None
     implied = tflops_per_gpu * 1e12 / tokens_per_s_per_gpu
-    found = [
-        Match(convention=name, flops_per_token=count, error=implied / count - 1)
-        for name, count in ((name, counted(model, seq_length)) for name, counted in CONVENTIONS.items())
-    ]
-    fitting = [match for match in found if abs(match.error) <= tolerance]
+    counts = ((name, counted(model, seq_length)) for name, counted in CONVENTIONS.items())
+    matches = [Match(convention=name, flops_per_token=n, error=implied / n - 1) for name, n in counts]
+    fitting = [match for match in matches if abs(match.error) <= tolerance]
     if not fitting:
         return None
     nearest = min(fitting, key=lambda match: abs(match.error))

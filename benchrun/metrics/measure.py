@@ -7,7 +7,6 @@ from typing import Literal
 
 from benchrun import hardware
 from benchrun.metrics.bound import Bound
-from benchrun.metrics.breakdown import Breakdown
 from benchrun.metrics.convention import PRINTS, explained
 from benchrun.metrics.fatal import updates
 from benchrun.metrics.known import Known, known
@@ -28,6 +27,7 @@ from benchrun.metrics.telemetry import Telemetry
 from benchrun.model import Frozen, ModelShape
 from benchrun.parse.columns import NO_VALUE
 from benchrun.parse.records import Log
+from benchrun.spec.artifacts import Breakdown
 from benchrun.vocabulary import Task
 
 LAST_DIGIT_TFLOPS, LAST_DIGIT_S = 0.05, 0.005

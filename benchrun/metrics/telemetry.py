@@ -1,7 +1,6 @@
-"""What the GPUs did while the steps were measured: telemetry/<host>.csv -> clocks, power, temperature, energy.
+"""The GPUs during the measured steps: telemetry/<host>.csv -> clocks, power, temperature, energy.
 
-The samples are nvidia-smi's, one a second and GPU. Energy is that of the GPUs' boards alone: without hosts, network
-and cooling.
+nvidia-smi samples each GPU once a second. Energy is that of the GPUs' boards alone, without hosts, network and cooling.
 """
 
 from __future__ import annotations
@@ -27,15 +26,15 @@ REASONS = {
     0x80: "power_brake",
     0x100: "display_clocks",
 }
-"""NVML's clocks event reasons by bit (nvml.h, nvmlClocksEventReason*), by names that a person can read."""
+"""NVML's clocks event reasons by bit (nvml.h, nvmlClocksEventReason*) -> readable names."""
 THROTTLES = ("hw_slowdown", "sw_thermal", "hw_thermal", "power_brake")
-"""Those that mean a fault of cooling or supply. ``power_cap`` is none: a GPU at full load runs at its power limit."""
+"""Reasons that are faults of cooling or supply. ``power_cap`` is not: a GPU at full load runs at its power limit."""
 UNDER_LOAD = 0.5
-"""A sample of this share of the largest draw and more is one under load."""
+"""A GPU that draws at least this share of the largest power is under load."""
 EDGE_S = 2.0
-"""So near the window's ends a sample must be: the power is taken to have been the same before and after it."""
+"""The first and the last sample must be this near the ends of the window; the power is constant beyond them."""
 GAP_S = 10.0
-"""Over a longer gap between two samples nobody knows what the GPU drew."""
+"""Longer gaps between two samples make the energy unknown."""
 COLUMNS = (
     *("sm_clock_mhz", "memory_clock_mhz", "power_w", "power_limit_w", "temperature_c", "utilisation_percent"),
     "memory_mib",
@@ -43,12 +42,12 @@ COLUMNS = (
 
 
 def percent(share: float) -> str:
-    """Whole percent; what was seen at all is not said to be in 0 %."""
+    """Whole percent, ``under 1 %`` in place of 0."""
     return f"{100 * share:.0f} %" if share > 0.005 else "under 1 %"
 
 
 class Readings(Frozen):
-    """Samples of the window in numbers; None is what the GPU does not tell."""
+    """The samples of the window; None where the GPU reports no value."""
 
     samples: int
     sm_clock_mhz: float | None
@@ -67,7 +66,7 @@ class Readings(Frozen):
     memory_gib: float | None
     """The highest, of one GPU."""
     reasons: dict[str, float]
-    """Why a clock was not at its highest: share of the samples, 0 to 1."""
+    """Why a clock was below its maximum: share of the samples, 0 to 1."""
     throttled: float
     """Share of the samples with one of THROTTLES."""
 
@@ -89,16 +88,16 @@ class Telemetry(Readings):
     window: tuple[str, str]
     """UTC."""
     ends: Literal["log", "load"]
-    """Where the window's end comes from: the log, or the last sample under load."""
+    """What defines the window's end: the log, or the last sample under load."""
     energy_j: float | None
     """Of all GPUs in the window; None unless every GPU of the run was sampled throughout."""
     tokens_per_joule: float | None
 
     @property
     def fault(self) -> str | None:
-        """What slowed the clocks down and must not, in words."""
-        named = [f"{name} in {percent(self.reasons[name])}" for name in THROTTLES if self.reasons.get(name)]
-        return f"throttled: {', '.join(named)} of the samples" if named else None
+        """The faults that lowered clocks, in words."""
+        faults = [f"{name} in {percent(self.reasons[name])}" for name in THROTTLES if self.reasons.get(name)]
+        return f"throttled: {', '.join(faults)} of the samples" if faults else None
 
 
 class Sampled(Frozen):
@@ -111,7 +110,7 @@ class Sampled(Frozen):
 
 @dataclass(frozen=True)
 class Trace:
-    """One GPU's samples in the order of time; NaN is what it does not tell."""
+    """One GPU's samples in the order of time; NaN where it reports no value."""
 
     host: str
     gpu: int
@@ -130,8 +129,8 @@ class Trace:
     def energy_j(self, start: float, end: float) -> float | None:
         """The power's integral, by trapezoids; None where samples are missing between ``start`` and ``end``."""
         power = self.columns["power_w"]
-        known = ~np.isnan(power)
-        time, power = self.time[known], power[known]
+        valid = ~np.isnan(power)
+        time, power = self.time[valid], power[valid]
         if not len(time) or time[0] > start + EDGE_S or time[-1] < end - EDGE_S:
             return None
         inside = (time > start) & (time < end)
@@ -145,11 +144,11 @@ class Trace:
 def sampled(
     files: Mapping[str, str], *, num_gpus: int, seconds: float, tokens: float, until: float | None = None
 ) -> Sampled | None:
-    """The window's telemetry from the text of each host's file; None where nothing was sampled in it of the run alone.
+    """The window's telemetry from the text of each host's file; None without samples of the run's own GPUs in it.
 
-    The window is the ``seconds`` before ``until`` (seconds since 1970: when the last step was made, by the log), or
-    before the last sample under load; ``tokens`` were trained in it. Of more GPUs than the run had, those under
-    load in it: where others were too, nobody knows which were the run's.
+    The window is the ``seconds`` before ``until`` (when the last step ended by the log, in seconds since 1970), or
+    before the last sample under load; ``tokens`` were trained in it. Where more GPUs were sampled than the run had,
+    those under load in it are the run's; None if these are too many as well.
     """
     traces = [trace for host, text in sorted(files.items()) for trace in read(host, text)]
     end = until if until is not None else _load_ends(traces)
@@ -164,15 +163,15 @@ def sampled(
     if not any(len(trace.time) for trace in inside):
         return None
     energies = [trace.energy_j(start, end) for trace in traces]
-    known = [energy for energy in energies if energy is not None]
-    total = sum(known) if len(known) == num_gpus else None
+    measured = [energy for energy in energies if energy is not None]
+    total = sum(measured) if len(measured) == num_gpus else None
     gpus = tuple(
         GpuReadings(host=trace.host, gpu=trace.gpu, energy_j=energy, **_readings([trace]))
         for trace, energy in zip(inside, energies, strict=True)
         if len(trace.time)
     )
     over_all = Telemetry(
-        gpus=len(known),
+        gpus=len(measured),
         window=(_utc(start), _utc(end)),
         ends="load" if until is None else "log",
         energy_j=total,
@@ -183,7 +182,7 @@ def sampled(
 
 
 def read(host: str, text: str) -> list[Trace]:
-    """The GPUs of one host's file. A line cut short, or of another form, is left out."""
+    """The GPUs of one host's file. Truncated and malformed lines are left out."""
     rows: dict[int, list[tuple[float, list[float], int]]] = {}
     for line in text.splitlines():
         try:
@@ -192,7 +191,7 @@ def read(host: str, text: str) -> list[Trace]:
                 rows.setdefault(int(gpu), []).append((_seconds(time), [_number(v) for v in values], _bits(reasons)))
         except ValueError:
             continue  # the header, or half a line
-    return [_trace(host, gpu, sorted(found)) for gpu, found in sorted(rows.items())]
+    return [_trace(host, gpu, sorted(samples)) for gpu, samples in sorted(rows.items())]
 
 
 def _trace(host: str, gpu: int, rows: Sequence[tuple[float, list[float], int]]) -> Trace:
@@ -204,39 +203,39 @@ def _trace(host: str, gpu: int, rows: Sequence[tuple[float, list[float], int]]) 
 def _readings(traces: Sequence[Trace]) -> dict[str, Any]:
     """The fields of Readings, over the samples of all ``traces``."""
     columns = {name: np.concatenate([trace.columns[name] for trace in traces]) for name in COLUMNS}
-    told = {name: values[~np.isnan(values)] for name, values in columns.items()}
+    valid = {name: values[~np.isnan(values)] for name, values in columns.items()}
     bits = [bits for trace in traces for bits in trace.reasons]
-    named = {name: sum(bool(each & bit) for each in bits) / len(bits) for bit, name in REASONS.items()}
+    shares = {name: sum(bool(each & bit) for each in bits) / len(bits) for bit, name in REASONS.items()}
     fault = sum(bit for bit, name in REASONS.items() if name in THROTTLES)
 
-    def one(name: str, reduce: Callable[[Floats], Any]) -> float | None:
-        return float(reduce(told[name])) if len(told[name]) else None
+    def reduced(name: str, reduce: Callable[[Floats], Any]) -> float | None:
+        return float(reduce(valid[name])) if len(valid[name]) else None
 
-    memory = one("memory_mib", np.max)
+    memory = reduced("memory_mib", np.max)
     return {
         "samples": len(bits),
-        "sm_clock_mhz": one("sm_clock_mhz", np.median),
-        "sm_clock_min_mhz": one("sm_clock_mhz", np.min),
-        "memory_clock_mhz": one("memory_clock_mhz", np.median),
-        "power_w": one("power_w", np.mean),
-        "power_limit_w": one("power_limit_w", np.min),
-        "temperature_c": one("temperature_c", np.max),
-        "utilisation_percent": one("utilisation_percent", np.mean),
+        "sm_clock_mhz": reduced("sm_clock_mhz", np.median),
+        "sm_clock_min_mhz": reduced("sm_clock_mhz", np.min),
+        "memory_clock_mhz": reduced("memory_clock_mhz", np.median),
+        "power_w": reduced("power_w", np.mean),
+        "power_limit_w": reduced("power_limit_w", np.min),
+        "temperature_c": reduced("temperature_c", np.max),
+        "utilisation_percent": reduced("utilisation_percent", np.mean),
         "memory_gib": None if memory is None else memory / 1024,
-        "reasons": {name: share for name, share in named.items() if share},
+        "reasons": {name: share for name, share in shares.items() if share},
         "throttled": sum(bool(each & fault) for each in bits) / len(bits),
     }
 
 
 def _under_load(traces: Sequence[Trace], start: float, end: float) -> list[Trace]:
-    """Those that drew at least a share of the largest mean from ``start`` to ``end``."""
+    """GPUs whose mean power from ``start`` to ``end`` is at least UNDER_LOAD of the largest."""
     power = [trace.within(start, end).columns["power_w"] for trace in traces]
     means = [float(np.nansum(watts)) / max(len(watts), 1) for watts in power]
     return [trace for trace, mean in zip(traces, means, strict=True) if mean >= UNDER_LOAD * max(means)]
 
 
 def _load_ends(traces: Sequence[Trace]) -> float | None:
-    """When the last GPU that was under load drew much for the last time."""
+    """The time of the last sample under load, over all GPUs."""
     largest = max((float(np.nanmax(t.columns["power_w"], initial=0)) for t in traces), default=0.0)
     ends = [t.time[t.columns["power_w"] >= UNDER_LOAD * largest] for t in traces] if largest else []
     return max((float(times[-1]) for times in ends if len(times)), default=None)

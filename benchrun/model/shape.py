@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, PositiveFloat, PositiveInt
+from pydantic import PositiveFloat, PositiveInt
+
+from benchrun.model.base import Frozen
+from benchrun.model.operators import operators
 
 Activation = Literal["swiglu", "geglu", "gelu", "squared-relu"]
 GATED: frozenset[Activation] = frozenset({"swiglu", "geglu"})
 VOCAB_MULTIPLE = 128
 """Megatron-LM pads a vocabulary to a multiple of this, by default of this times tp."""
-
-
-class Frozen(BaseModel):
-    """Base of every model that crosses an edge: unknown keys are refused, values never change."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 class Moe(Frozen):
@@ -71,40 +68,14 @@ class ModelShape(Frozen):
         return -(-self.vocab_size // VOCAB_MULTIPLE) * VOCAB_MULTIPLE
 
     @property
-    def attention_params(self) -> int:
-        """Weights of one layer's attention: Q, K, V and the output projection."""
-        width = self.kv_channels * (2 * self.num_attention_heads + 2 * self.num_query_groups)
-        return self.hidden_size * width
-
-    @property
-    def mlp_params(self) -> int:
-        """Weights of one MLP (of one expert in a mixture of experts)."""
-        inner = self.moe.ffn_hidden_size if self.moe else self.ffn_hidden_size
-        return (3 if self.gated else 2) * self.hidden_size * inner
-
-    def _params(self, experts: int) -> int:
-        """Parameters when ``experts`` MLPs a layer count."""
-        norms = 2 * self.hidden_size * (1 if self.normalization == "RMSNorm" else 2)
-        router = self.hidden_size * self.moe.num_experts if self.moe else 0
-        layer = self.attention_params + experts * self.mlp_params + router + norms
-        layer += self._bias_params(experts) if self.bias else 0
-        embedding = self.vocab_size * self.hidden_size * (1 if self.tied_embeddings else 2)
-        if self.position_embedding == "learned":
-            embedding += self.max_position_embeddings * self.hidden_size
-        return self.num_layers * layer + embedding + norms // 2
-
-    def _bias_params(self, experts: int) -> int:
-        qkv = self.kv_channels * (self.num_attention_heads + 2 * self.num_query_groups)
-        inner = self.moe.ffn_hidden_size if self.moe else self.ffn_hidden_size
-        mlp = (2 if self.gated else 1) * inner + self.hidden_size
-        return qkv + self.hidden_size + experts * mlp
-
-    @property
     def params_total(self) -> int:
         """All parameters, with the unpadded vocabulary."""
-        return self._params(self.moe.num_experts if self.moe else 1)
+        return int(operators(self).params)
 
     @property
     def params_active(self) -> int:
         """Parameters that one token meets; equal to ``params_total`` in a dense model."""
-        return self._params(self.moe.topk if self.moe else 1)
+        if self.moe is None:
+            return self.params_total
+        experts = int(sum(product.params for product in operators(self).products if product.expert))
+        return self.params_total - experts // self.moe.num_experts * (self.moe.num_experts - self.moe.topk)

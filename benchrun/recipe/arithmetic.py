@@ -1,4 +1,4 @@
-"""The arithmetic of a layout in lines that a person can check: what is cut by what, and what is left."""
+"""The arithmetic of a layout, in lines that a person can check."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from benchrun.spec.runspec import RunSpec
 
 
 def arithmetic(spec: RunSpec) -> list[str]:
-    """One line a rule, with its numbers, for a spec that breaks none."""
+    """One line for each division of the model, the batch and the GPUs, with its numbers."""
     return [*_ranks(spec), *_layers(spec), *_widths(spec)]
 
 

@@ -13,12 +13,12 @@ from pydantic import Field, PositiveInt
 
 from benchrun.errors import UserError, closest
 from benchrun.model import Frozen, ModelShape
+from benchrun.model.layout import Layout
 from benchrun.recipe.catalogue import Point, RecipeFile
 from benchrun.recipe.checked import checked, fields
 from benchrun.recipe.yamlfile import Document, Loc, parse, scalar
 from benchrun.spec.cluster import Cluster, EnvName, Line
 from benchrun.spec.data import Data
-from benchrun.spec.layout import Layout
 from benchrun.spec.training import Training
 
 

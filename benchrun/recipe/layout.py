@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 from benchrun import hardware
 from benchrun.frameworks.base import Framework
+from benchrun.model.layout import Layout
 from benchrun.recipe.capability import incapable
-from benchrun.spec.layout import Layout
 from benchrun.spec.runspec import RunSpec
 
 CHANGE_LAYOUT = "change the layout in the recipe or with --set"

@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from typing import Any
 
 from benchrun.model import ModelShape
+from benchrun.model.layout import Layout
 from benchrun.recipe import catalogue
 from benchrun.recipe.catalogue import Point, RecipeFile
 from benchrun.recipe.checked import checked
 from benchrun.recipe.draft import leaves, set_value
 from benchrun.recipe.proxy import dimensions, reductions
 from benchrun.recipe.yamlfile import Document
-from benchrun.spec.layout import Layout
 
 DEGREES = ("tp", "pp", "cp", "vp", "ep")
 

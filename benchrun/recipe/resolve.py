@@ -6,12 +6,12 @@ from benchrun import hardware
 from benchrun.errors import UserError, closest
 from benchrun.frameworks.base import Framework
 from benchrun.frameworks.registry import framework
+from benchrun.memory import impossible
 from benchrun.recipe import catalogue
 from benchrun.recipe.catalogue import Point, RecipeFile
 from benchrun.recipe.draft import Draft, draft
 from benchrun.recipe.images import image_of_run
 from benchrun.recipe.layout import CHANGE_LAYOUT, Refusal, refusals
-from benchrun.recipe.memory import impossible
 from benchrun.recipe.proxy import reductions
 from benchrun.recipe.select import Request, instead, select
 from benchrun.recipe.yamlfile import Document

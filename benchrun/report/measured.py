@@ -9,10 +9,11 @@ import click
 
 from benchrun.compare.measured import MeasuredRun, load_measured, repeats
 from benchrun.compare.references import Reference, load_references
-from benchrun.metrics.bound import PASSES_IN_ORDER, Ceilings
 from benchrun.metrics.telemetry import percent
+from benchrun.model.operators import PASSES
 from benchrun.report.beside import Beside, nearest, what_differs
 from benchrun.report.scaling import Curve, curves
+from benchrun.spec.artifacts import Ceilings
 from benchrun.spec.runspec import RunSpec
 
 HEADER = """\
@@ -203,10 +204,7 @@ def _ceiling_row(group: Sequence[MeasuredRun]) -> list[str] | None:
 def _product(ceilings: Ceilings, name: str) -> str:
     """The rate over all three passes, which have equally many FLOPs, in each precision."""
     gemm = next(gemm for gemm in ceilings.gemms if gemm.name == name)
-    rates = {
-        number: len(PASSES_IN_ORDER) / sum(1 / by[each] for each in PASSES_IN_ORDER)
-        for number, by in gemm.tflops.items()
-    }
+    rates = {number: len(PASSES) / sum(1 / by[each] for each in PASSES) for number, by in gemm.tflops.items()}
     return ", ".join(f"{number} {rate:,.0f}" for number, rate in rates.items())
 
 

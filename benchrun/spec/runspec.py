@@ -17,10 +17,10 @@ from pydantic import (
 
 from benchrun.errors import UserError
 from benchrun.model import Frozen, ModelShape
+from benchrun.model.layout import Layout
 from benchrun.spec.cluster import Cluster, EnvName, Line
 from benchrun.spec.data import Data
 from benchrun.spec.identity import VERSION, identity, step_identity
-from benchrun.spec.layout import Layout
 from benchrun.spec.migrate import migrated
 from benchrun.spec.training import Training
 from benchrun.vocabulary import Precision, Task

@@ -60,10 +60,6 @@ class Optimizer(Frozen):
     """Adam's second moment."""
 
 
-LLAMA_LINEARS = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
-"""The linear layers of a Llama's block, as transformers names them."""
-
-
 class Lora(Frozen):
     """Low-rank adapters: the weights are frozen, and two thin matrices beside each are trained."""
 

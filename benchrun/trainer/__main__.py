@@ -9,7 +9,7 @@ from benchrun.trainer import entry, ranks
 def main(spec: RunSpec) -> None:
     """Train one rank's part."""
     ranks.prepare_process(spec)
-    with entry.packages("megatron-core", "pip install 'benchrun[train]', or an image with megatron-core"):
+    with entry.packages(spec, "pip install 'benchrun[train]', or an image with megatron-core"):
         from benchrun.trainer import shims
 
         shims.install()

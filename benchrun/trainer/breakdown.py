@@ -1,11 +1,10 @@
 """Where the time of a step goes: one more step after the last is profiled, its kernels sorted by what they do.
 
-The result is breakdown.json (benchrun/metrics/breakdown.py reads it) and a line of the log.
+The result is breakdown.json and a line of the log.
 """
 
 from __future__ import annotations
 
-import json
 import re
 import time
 from collections.abc import Callable, Iterable
@@ -14,60 +13,59 @@ from typing import Any
 
 import torch
 
+from benchrun.spec.artifacts import BREAKDOWN, Breakdown
 from benchrun.spec.runspec import RunSpec
 from benchrun.trainer import log, ranks
 
-FILE = "breakdown.json"
 KINDS = {
-    # The first that fits. Of NCCL, transformer-engine's userbuffers, cuDNN, cuBLAS and CUTLASS; of torch on CPUs.
+    # The first match counts. NCCL, transformer-engine's userbuffers, cuDNN, cuBLAS and CUTLASS; of torch on CPUs.
     "communication": re.compile(r"nccl|userbuffers|gloo:"),
     "attention": re.compile(r"attention|flash|fmha|sdpa"),
     "matmul": re.compile(r"gemm|nvjet|cutlass|xmma|splitk|aten::(mm|addmm|bmm|baddbmm)$"),
     "other": re.compile(""),
 }
 FIRST = ("matmul", "attention", "other", "communication")
-"""Whose time it is where kernels overlap: communication is hidden by any other."""
+"""The order of priority where kernels overlap: any other kernel hides communication."""
 
 
 def measure(spec: RunSpec, step: Callable[[], Any]) -> None:
-    """Profile ``step``, which every rank makes, where the run asks for it."""
+    """Profile ``step`` where the run asks for it. Every rank calls this."""
     if not spec.training.breakdown:
         return
     gpu = spec.gpu != "CPU"
     activity = torch.profiler.ProfilerActivity.CUDA if gpu else torch.profiler.ProfilerActivity.CPU
     device = torch.autograd.DeviceType.CUDA if gpu else torch.autograd.DeviceType.CPU
-    _wait(gpu)
+    ranks.synchronised()
     with torch.profiler.profile(activities=[activity]) as profiler:
         started = time.perf_counter()
         step()
-        _wait(gpu)
-        seconds = time.perf_counter() - started
+        seconds = ranks.synchronised() - started
     kernels = [
         (kind(event.name), event.time_range.start, event.time_range.end)
         for event in profiler.events()
         if event.device_type == device
     ]
-    found = {"step_s": seconds, **{name: microseconds / 1e6 for name, microseconds in split(kernels).items()}}
-    *mean, saw = _mean([*found.values(), float(bool(kernels))], "cuda" if gpu else "cpu")
-    document = {name: round(value, 6) for name, value in zip(found, mean, strict=True)}
-    busy = sum(document[f"{name}_s"] for name in FIRST)
-    document["idle_s"] = round(max(document["step_s"] - busy, 0.0), 6)
+    parts = {name: microseconds / 1e6 for name, microseconds in split(kernels).items()}
+    step_s, *means, share_of_ranks = _mean([seconds, *parts.values(), float(bool(kernels))], "cuda" if gpu else "cpu")
     if ranks.place().rank != 0:
         return
-    if saw < 1:  # the step would seem to have waited for nothing
+    if share_of_ranks < 1:  # the whole step would be called idle
         log.say("benchrun: no breakdown, the profiler saw no kernel; another one may hold the GPU's counters")
         return
-    Path(FILE).write_text(json.dumps({"schema_version": 1, **document}, indent=2) + "\n")
-    log.say(f"benchrun breakdown: {json.dumps(document)}")
+    mean = {"step_s": round(step_s, 6)} | {name: round(value, 6) for name, value in zip(parts, means, strict=True)}
+    busy = sum(mean[f"{name}_s"] for name in FIRST)
+    breakdown = Breakdown.model_validate({**mean, "idle_s": round(max(mean["step_s"] - busy, 0.0), 6)})
+    Path(BREAKDOWN).write_text(breakdown.model_dump_json(indent=2) + "\n")
+    log.say(f"benchrun breakdown: {breakdown.model_dump_json(exclude={'schema_version'})}")
 
 
 def kind(name: str) -> str:
-    """What a kernel of this name does."""
+    """The kind of a kernel, by its name."""
     return next(kind for kind, pattern in KINDS.items() if pattern.search(name.lower()))
 
 
 def split(kernels: Iterable[tuple[str, float, float]]) -> dict[str, float]:
-    """Time of each kind that runs first of those that run, and of communication under others; (kind, start, end)."""
+    """Time of each kind by priority, and of hidden communication, in the unit of ``kernels``: (kind, start, end)."""
     marks = sorted(mark for name, start, end in kernels for mark in ((start, name, 1), (end, name, -1)))
     running = dict.fromkeys(FIRST, 0)
     spent, hidden, before = dict.fromkeys(FIRST, 0.0), 0.0, 0.0
@@ -81,14 +79,8 @@ def split(kernels: Iterable[tuple[str, float, float]]) -> dict[str, float]:
     return {**{f"{name}_s": value for name, value in spent.items()}, "hidden_s": hidden}
 
 
-def _wait(gpu: bool) -> None:
-    if gpu:
-        torch.cuda.synchronize()
-    torch.distributed.barrier()
-
-
 def _mean(values: list[float], device: str) -> list[float]:
-    """Over all ranks."""
+    """The mean over all ranks."""
     total = torch.tensor(values, dtype=torch.float64, device=device)
     torch.distributed.all_reduce(total)
     mean: list[float] = (total / torch.distributed.get_world_size()).tolist()

@@ -1,95 +1,56 @@
-"""What this machine reaches alone, measured before the first step: matrix products, copies, collectives.
+"""The ceilings of this machine, measured before the first step: matrix products, copies, collectives.
 
 The products have the model's shapes. All ranks measure at once, as they train; the slowest one counts. Random data, the
-median of repeats. The result is ceilings.json (benchrun/metrics/bound.py reads it) and a few lines of the log.
+median of repeats. The result is ceilings.json and a few lines of the log.
 """
 
 from __future__ import annotations
 
-import json
 import statistics
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from benchrun.model.operators import MULTIPLY_ADD, Pass, Product, operators
+from benchrun.spec.artifacts import CEILINGS, Ceilings, CollectiveRate, Gemm, Number
 from benchrun.spec.runspec import RunSpec
 from benchrun.trainer import log, ranks
 
-FILE = "ceilings.json"
 GPU_SIZES = {"copy": 2**30, "collective": 2**28}
 CPU_SIZES = {"copy": 2**24, "collective": 2**20}
-"""Bytes: far larger than a cache, and of a size at which a link is busy."""
-ENOUGH_S = {"cuda": 0.2, "cpu": 0.005}
-"""A measurement repeats until so much time is spent: some 8 s in all on a GPU."""
-FEWEST, MOST = 5, 500
+"""Bytes: far larger than a cache, and large enough to saturate a link."""
+SECONDS_EACH = {"cuda": 0.2, "cpu": 0.005}
+"""A measurement repeats for this long: about 8 s in all on a GPU."""
+MIN_REPEATS, MAX_REPEATS = 5, 500
 
 
-@dataclass(frozen=True)
-class Shape:
-    """A linear layer of this rank's part: m tokens, n outputs, k inputs."""
-
-    name: str
-    m: int
-    n: int
-    k: int
-    count: float
-    """Times a micro-batch, the mean over pipeline stages."""
-    low_precision: bool = True
-
-    @property
-    def passes(self) -> dict[str, tuple[int, int, int]]:
-        """(m, n, k) of each product that training makes with it."""
-        m, n, k = self.m, self.n, self.k
-        return {"forward": (m, n, k), "input_gradient": (m, k, n), "weight_gradient": (n, k, m)}
-
-
-def shapes(spec: RunSpec) -> list[Shape]:
-    """The matrix products of one rank and micro-batch; experts with an even share of the tokens."""
-    model, layout = spec.model, spec.layout
-    tokens = spec.mbs * spec.seq_length // layout.cp
-    hidden, heads = model.hidden_size, model.kv_channels * model.num_attention_heads
-    layers = model.num_layers / layout.pp
-    qkv = heads + 2 * model.kv_channels * model.num_query_groups
-    rows, inner, copies = tokens, model.ffn_hidden_size // layout.tp, layers
-    if model.moe:
-        # Each tp rank routes its part of the sequence; an expert that is split over etp ranks sees the tokens of all.
-        routed = tokens * model.moe.topk * layout.etp // layout.tp
-        rows = max(routed * layout.ep // model.moe.num_experts, 1)
-        inner = model.moe.ffn_hidden_size // layout.etp
-        copies = layers * model.moe.num_experts / layout.ep
-    vocabulary = model.padded_vocab_size // layout.tp
-    return [
-        Shape("qkv", tokens, qkv // layout.tp, hidden, layers),
-        Shape("proj", tokens, hidden, heads // layout.tp, layers),
-        Shape("fc1", rows, inner * (2 if model.gated else 1), hidden, copies),
-        Shape("fc2", rows, hidden, inner, copies),
-        Shape("logits", tokens, vocabulary, hidden, 1 / layout.pp, low_precision=False),
-    ]
+def products(spec: RunSpec) -> tuple[Product, ...]:
+    """The matrix products of one rank and micro-batch, with the worker's own vocabulary."""
+    model = spec.model.model_copy(update={"vocab_size": spec.model.padded_vocab_size})
+    tokens = spec.mbs * spec.seq_length / spec.layout.cp
+    return operators(model, tokens, spec.seq_length, spec.layout).products
 
 
 def measure(spec: RunSpec, groups: dict[str, Any]) -> None:
-    """Measure where the run asks for it; the first rank writes FILE. ``groups``: the process groups by name."""
+    """Measure where the run asks for it; the first rank writes ceilings.json. ``groups``: process groups by name."""
     if not spec.training.ceilings:
         return
     started, bench = time.perf_counter(), _Bench(spec)
-    gemms = [_gemm(bench, shape) for shape in shapes(spec)]
-    found = {
-        "schema_version": 1,
-        "device": torch.cuda.get_device_name() if bench.gpu else "cpu",
-        "gemms": gemms,
-        "copy_gb_per_s": _copy(bench),
-        "collectives": _collectives(bench, groups),
-        "seconds": round(time.perf_counter() - started, 2),
-    }
+    ceilings = Ceilings(
+        device=torch.cuda.get_device_name() if bench.gpu else "cpu",
+        gemms=tuple(_gemm(bench, product) for product in products(spec)),
+        copy_gb_per_s=_copy(bench),
+        collectives=tuple(_collectives(bench, groups)),
+        seconds=round(time.perf_counter() - started, 2),
+    )
     bench.free()
     if ranks.place().rank == 0:
-        Path(FILE).write_text(json.dumps(found, indent=2) + "\n")
-        for line in _lines(found):
+        Path(CEILINGS).write_text(ceilings.model_dump_json(indent=2) + "\n")
+        for line in _lines(ceilings):
             log.say(line)
 
 
@@ -102,19 +63,20 @@ class _Bench:
         self.sizes = GPU_SIZES if self.gpu else CPU_SIZES
         self._random = torch.Generator(self.device).manual_seed(1)  # not the training's
         fp8 = self.gpu and torch.cuda.get_device_capability() >= (8, 9)
-        self.precisions = (["bf16", "fp8"] if fp8 else ["bf16"]) if self.gpu else ["fp32", "bf16"]
+        on_gpu: tuple[Number, ...] = ("bf16", "fp8") if fp8 else ("bf16",)
+        self.numbers: tuple[Number, ...] = on_gpu if self.gpu else ("fp32", "bf16")
 
     def random(self, *size: int, dtype: Any = torch.bfloat16) -> Any:
-        """Normal random numbers: zeros would draw less power, and so run faster."""
+        """Normal random numbers: zeros would need less power and run faster."""
         return torch.randn(*size, generator=self._random, device=self.device, dtype=dtype)
 
     def seconds(self, function: Callable[[], Any]) -> float:
         """Median time of ``function``, on the slowest rank."""
         for _ in range(2):
             function()
-        # All ranks repeat equally often, or a collective would wait for ever.
+        # All ranks repeat equally often, or a collective would hang.
         once = self._slowest(statistics.median(self._times(function, 3)))
-        repeats = min(max(int(ENOUGH_S[self.device.type] / once), FEWEST), MOST)
+        repeats = min(max(int(SECONDS_EACH[self.device.type] / once), MIN_REPEATS), MAX_REPEATS)
         return self._slowest(statistics.median(self._times(function, repeats)))
 
     def _times(self, function: Callable[[], Any], repeats: int) -> list[float]:
@@ -138,39 +100,38 @@ class _Bench:
         return max(float(value), 1e-9)
 
     def free(self) -> None:
-        """Leave the memory as it was found."""
+        """Free the memory and reset its peak."""
         if self.gpu:
             torch.cuda.synchronize()
             torch.cuda.empty_cache()
             torch.cuda.reset_peak_memory_stats()
 
 
-def _gemm(bench: _Bench, shape: Shape) -> dict[str, Any]:
-    tflops: dict[str, dict[str, float]] = {}
-    for precision in bench.precisions:
+def _gemm(bench: _Bench, product: Product) -> Gemm:
+    m, n, k = product.sizes["forward"]
+    tflops: dict[Number, dict[Pass, float]] = {}
+    for number in bench.numbers:
         # FP8's units take multiples of 16 only.
-        if precision == "fp8" and (not shape.low_precision or any(n % 16 for n in (shape.m, shape.n, shape.k))):
+        if number == "fp8" and (not product.low_precision or any(size % 16 for size in (m, n, k))):
             continue
-        tflops[precision] = {
-            name: round(2 * m * n * k / bench.seconds(_product(bench, precision, name, m, n, k)) / 1e12, 6)
-            for name, (m, n, k) in shape.passes.items()
+        tflops[number] = {
+            each: round(MULTIPLY_ADD * m * n * k / bench.seconds(_product(bench, number, each, *size)) / 1e12, 6)
+            for each, size in product.sizes.items()
         }
-    return {
-        **{name: getattr(shape, name) for name in ("name", "m", "n", "k", "count", "low_precision")},
-        "tflops": tflops,
-    }
+    name, count, low_precision = product.name, product.count, product.low_precision
+    return Gemm(name=name, m=m, n=n, k=k, count=count, low_precision=low_precision, tflops=tflops)
 
 
-def _product(bench: _Bench, precision: str, name: str, m: int, n: int, k: int) -> Callable[[], Any]:
-    """(m x k) times (k x n), each laid out as it lies in memory in that pass."""
-    if precision == "fp8":
-        # transformer-engine transposes while it casts, so that both lie along k, and adds up fast in the forward pass.
+def _product(bench: _Bench, number: Number, name: Pass, m: int, n: int, k: int) -> Callable[[], Any]:
+    """(m x k) times (k x n), with the memory layout of that pass."""
+    if number == "fp8":
+        # As transformer-engine: both matrices contiguous along k, and fast accumulation in the forward pass.
         left, right = (bench.random(rows, k).to(torch.float8_e4m3fn) for rows in (m, n))
         one, fast = torch.ones((), device=bench.device), name == "forward"
         return lambda: torch._scaled_mm(
             left, right.t(), scale_a=one, scale_b=one, out_dtype=torch.bfloat16, use_fast_accum=fast
         )
-    dtype = torch.float32 if precision == "fp32" else torch.bfloat16
+    dtype = torch.float32 if number == "fp32" else torch.bfloat16
     left = bench.random(k, m, dtype=dtype).t() if name == "weight_gradient" else bench.random(m, k, dtype=dtype)
     right = bench.random(n, k, dtype=dtype).t() if name == "forward" else bench.random(k, n, dtype=dtype)
     return lambda: torch.mm(left, right)
@@ -182,9 +143,8 @@ def _copy(bench: _Bench) -> float:
     return round(2 * bench.sizes["copy"] / bench.seconds(lambda: target.copy_(source)) / 1e9, 3)
 
 
-def _collectives(bench: _Bench, groups: dict[str, Any]) -> list[dict[str, Any]]:
-    """Bus bandwidth as nccl-tests count it: that of the links, whatever the number of ranks."""
-    found = []
+def _collectives(bench: _Bench, groups: dict[str, Any]) -> Iterator[CollectiveRate]:
+    """Bus bandwidth as nccl-tests counts it: that of the links, whatever the number of ranks."""
     for group_name, group in groups.items():
         count = group.size()
         if count == 1:
@@ -193,21 +153,12 @@ def _collectives(bench: _Bench, groups: dict[str, Any]) -> list[dict[str, Any]]:
         dtype = torch.bfloat16 if bench.gpu else torch.float32
         part_size = bench.sizes["collective"] // dtype.itemsize // count
         whole, part = bench.random(part_size * count, dtype=dtype), bench.random(part_size, dtype=dtype)
-        share = (count - 1) / count
-        for name, factor, function in _calls(whole, part, group, share):
-            seconds = bench.seconds(function)
+        size = whole.numel() * dtype.itemsize
+        size_mib = round(size / 2**20, 3)
+        for name, factor, function in _calls(whole, part, group, (count - 1) / count):
+            rate = round(factor * size / bench.seconds(function) / 1e9, 6)
             whole.fill_(1.0)  # sums of sums would become infinite
-            size = whole.numel() * dtype.itemsize
-            found.append(
-                {
-                    "name": name,
-                    "group": group_name,
-                    "ranks": count,
-                    "size_mib": round(size / 2**20, 3),
-                    "bus_gb_per_s": round(factor * size / seconds / 1e9, 6),
-                }
-            )
-    return found
+            yield CollectiveRate(name=name, group=group_name, ranks=count, size_mib=size_mib, bus_gb_per_s=rate)
 
 
 def _calls(whole: Any, part: Any, group: Any, share: float) -> list[tuple[str, float, Callable[[], Any]]]:
@@ -219,17 +170,14 @@ def _calls(whole: Any, part: Any, group: Any, share: float) -> list[tuple[str, f
     ]
 
 
-def _lines(found: dict[str, Any]) -> list[str]:
-    """What a person wants to see in the log."""
-    lines = [f"benchrun ceilings: on {found['device']}, measured in {found['seconds']} s, the slowest rank of each"]
-    for gemm in found["gemms"]:
-        rates = [
-            f"{number} {' / '.join(f'{rate:.4g}' for rate in by.values())}" for number, by in gemm["tflops"].items()
-        ]
-        size = f"{gemm['m']} x {gemm['n']} x {gemm['k']}"
-        lines.append(f"  {gemm['name']} {size}: {', '.join(rates)} TFLOPS (forward / input / weight gradient)")
-    lines.append(f"  copy: {found['copy_gb_per_s']:.4g} GB/s read and written")
-    for each in found["collectives"]:
-        over = f"{each['ranks']} ranks of {each['group']}, {each['size_mib']:g} MiB"
-        lines.append(f"  {each['name']} over {over}: {each['bus_gb_per_s']:.4g} GB/s bus bandwidth")
-    return lines
+def _lines(ceilings: Ceilings) -> Iterator[str]:
+    """The summary in the log."""
+    yield f"benchrun ceilings: on {ceilings.device}, measured in {ceilings.seconds} s, the slowest rank of each"
+    for gemm in ceilings.gemms:
+        rates = [f"{number} {' / '.join(f'{rate:.4g}' for rate in by.values())}" for number, by in gemm.tflops.items()]
+        size = f"{gemm.m} x {gemm.n} x {gemm.k}"
+        yield f"  {gemm.name} {size}: {', '.join(rates)} TFLOPS (forward / input / weight gradient)"
+    yield f"  copy: {ceilings.copy_gb_per_s:.4g} GB/s read and written"
+    for each in ceilings.collectives:
+        over = f"{each.ranks} ranks of {each.group}, {each.size_mib:g} MiB"
+        yield f"  {each.name} over {over}: {each.bus_gb_per_s:.4g} GB/s bus bandwidth"

@@ -1,7 +1,7 @@
-"""megatron.core without a GPU: it names CUDA devices in many places where a CPU would do as well.
+"""megatron.core without a GPU: calls that name a CUDA device get the CPU instead.
 
-A stand-in answers in their place. It changes names in ``torch.cuda`` for the whole process, so it is installed in the
-worker only, and only where there is no GPU; the log then says ``device cpu``, so that no CPU number passes for a GPU's.
+It changes ``torch.cuda`` for the whole process, so it is installed in the worker alone, and only for runs on CPUs; the
+log then says ``device cpu``.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _CUDA, _TYPE = torch.Tensor.cuda, torch.Tensor.type
 
 
 def install() -> None:
-    """Put the stand-in in place. Once, before megatron.core is used."""
+    """Replace the calls. Once, before megatron.core is used."""
     nothing = _Nothing()
     torch.cuda.current_device = lambda: CPU  # type: ignore[assignment,return-value]
     torch.cuda.synchronize = lambda *_: None  # type: ignore[assignment]
@@ -32,7 +32,7 @@ def install() -> None:
 
 
 def _patch_megatron() -> None:
-    """Three places that ask for CUDA by other ways than a device argument."""
+    """Three places that need CUDA without naming it as a device."""
     from megatron.core.tensor_parallel import random
     from megatron.core.transformer.moe import moe_utils, token_dispatcher
 
@@ -44,12 +44,12 @@ def _patch_megatron() -> None:
 
 
 def _to_numpy(tensor: Any, as_numpy: bool = False, record_stream: bool = False) -> Any:
-    """Split sizes become numbers only for CUDA tensors there; gloo's all-to-all needs numbers too."""
+    """Split sizes as numbers, which gloo's all-to-all needs; megatron.core converts CUDA tensors alone."""
     return tensor.numpy() if as_numpy and torch.is_tensor(tensor) else tensor
 
 
 def _all_gather(parts: list[Any], tensor: Any, group: Any) -> None:
-    """Gloo gathers equal sizes only; the ranks that share an expert hold as many tokens as were routed to each."""
+    """All-gather of different sizes, which gloo lacks: ranks that share an expert hold different numbers of tokens."""
     for rank, part in enumerate(parts):
         if rank == group.rank():
             part.copy_(tensor)
@@ -57,7 +57,7 @@ def _all_gather(parts: list[Any], tensor: Any, group: Any) -> None:
 
 
 def _reduce_scatter(output: Any, parts: list[Any], group: Any) -> None:
-    """The way back of ``_all_gather``: sizes may differ here too."""
+    """Reduce-scatter of different sizes."""
     for rank, part in enumerate(parts):
         mine = part.clone()
         torch.distributed.reduce(mine, group=group, group_dst=rank)
@@ -66,7 +66,7 @@ def _reduce_scatter(output: Any, parts: list[Any], group: Any) -> None:
 
 
 class _Nothing:
-    """A stream, an event, a context: whatever is asked of it, it does nothing."""
+    """A stream, an event, a context manager without effect."""
 
     def __call__(self, *_: Any, **__: Any) -> _Nothing:
         return self

@@ -1,4 +1,4 @@
-"""What the model is fed: mock tokens, or an indexed data set read as Megatron reads any other."""
+"""The training data: mock tokens, or an indexed data set that megatron-core reads."""
 
 from __future__ import annotations
 
@@ -14,11 +14,9 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 from benchrun.errors import UserError
+from benchrun.spec.artifacts import DATA_INDEX
 from benchrun.spec.runspec import RunSpec
 from benchrun.trainer.mock import MockDataset
-
-INDEX_CACHE = "data-index"
-"""Where megatron-core keeps its shuffled order, in the run directory."""
 
 
 def dataset(spec: RunSpec) -> Dataset:
@@ -32,8 +30,8 @@ def batches(spec: RunSpec, samples: Dataset, dp_rank: int, positions: Tensor) ->
     """Micro-batches of one data-parallel rank: tokens, labels and positions, [mbs, sequence] each.
 
     Micro-batch j of a step goes to data-parallel rank j mod dp, so a step holds the same micro-batches in every
-    layout. ``positions`` are those of the sequence that this context-parallel rank holds. On a GPU, tokens and labels
-    come in pinned memory and positions on the device: a copy from other memory would wait for the GPU's queue.
+    layout. ``positions``: those of this context-parallel rank. For a GPU, tokens and labels are in pinned memory and
+    positions on the device: a copy from other memory would wait for the GPU's queue.
     """
     gpu = spec.gpu != "CPU"
     position_ids = positions.expand(spec.mbs, -1)
@@ -43,32 +41,32 @@ def batches(spec: RunSpec, samples: Dataset, dp_rank: int, positions: Tensor) ->
         batch_sampler=order(spec, dp_rank),
         num_workers=num_workers(spec),
         pin_memory=gpu,
-        collate_fn=partial(_held, positions),
+        collate_fn=partial(_collated, positions),
     )
     for batch in loader:
         yield {**batch, "position_ids": position_ids}
 
 
 def num_workers(spec: RunSpec) -> int:
-    """Loader processes of a rank. Mock tokens cost less than handing them over between processes."""
+    """Loader processes of a rank; none for mock tokens, which are cheaper to make than to pass between processes."""
     return spec.data.num_workers if spec.data.kind != "mock" else 0
 
 
 def data_folder(spec: RunSpec) -> Path:
-    """Where the job has put the run's data set."""
+    """The folder of the run's data set."""
     return Path(os.environ.get("BENCHRUN_DATA", "../../data")) / spec.data_set
 
 
-def _held(positions: Tensor, samples: list[dict[str, Tensor]]) -> dict[str, Tensor]:
-    """A micro-batch of the positions that this rank holds; made before the loader pins it."""
+def _collated(positions: Tensor, samples: list[dict[str, Tensor]]) -> dict[str, Tensor]:
+    """A micro-batch of this rank's positions."""
     return {name: torch.stack([sample[name][positions] for sample in samples]) for name in ("tokens", "labels")}
 
 
 def order(spec: RunSpec, dp_rank: int) -> list[range]:
     """The samples of each micro-batch of this rank, over the whole run.
 
-    A step that is profiled after the last reads those of the first again: a data set for one step more would be
-    shuffled in another order, and the run would train on something else.
+    The step that is profiled after the last reads the samples of the first again: a data set for one more step would
+    be shuffled in another order.
     """
     total = _samples(spec)
     starts = range(dp_rank * spec.mbs, total + spec.training.breakdown * spec.gbs, spec.dp * spec.mbs)
@@ -88,7 +86,7 @@ def _indexed(spec: RunSpec) -> Dataset:
         sequence_length=spec.seq_length,
         blend=([str(_prefix(spec))], None),
         split="1,0,0",
-        path_to_cache=INDEX_CACHE,
+        path_to_cache=DATA_INDEX,
         tokenizer=_Tokens(spec.model.vocab_size),
         reset_position_ids=False,
         reset_attention_mask=False,
@@ -101,21 +99,21 @@ def _indexed(spec: RunSpec) -> Dataset:
 
 
 def _prefix(spec: RunSpec) -> Path:
-    """Where the data set lies, without suffix. UserError if it is not the one that the spec names."""
+    """The path of the data set, without suffix. UserError where its vocabulary is not the model's."""
     prefix = data_folder(spec) / "tokens"
     manifest = prefix.with_suffix(".json")
     try:
-        said: dict[str, Any] = json.loads(manifest.read_text())
+        content: dict[str, Any] = json.loads(manifest.read_text())
     except (OSError, ValueError) as error:
         raise UserError(f"no data set: {error}", where=str(manifest), hint="datagen tokens makes it") from error
-    vocab_size = said.get("parameters", said).get("vocab_size")
+    vocab_size = content.get("parameters", content).get("vocab_size")
     if vocab_size != spec.model.vocab_size:
         raise UserError(f"vocab_size {vocab_size}, the model has {spec.model.vocab_size}", where=str(manifest))
     return prefix
 
 
 class _Tokens:
-    """All that megatron-core asks of a tokenizer when the tokens are there already."""
+    """The attributes of a tokenizer that megatron-core reads for data that are tokens already."""
 
     pad = None
 

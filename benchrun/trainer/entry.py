@@ -1,4 +1,4 @@
-"""How one rank begins and ends, whatever trains. Exit code 0: all steps made; 2: what cannot be had; 1: it failed."""
+"""The start and the end of one rank. Exit code 0: all steps; 2: the user's input is wrong; 1: it failed."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from benchrun.spec.runspec import RunSpec
 
 
 def run(module: str, about: str | None, train: Callable[[RunSpec], None]) -> NoReturn:
-    """Be ``python -m module --spec spec.json``: train this rank's part and end the process."""
+    """The command ``python -m module --spec spec.json``: train this rank's part and end the process."""
     parser = argparse.ArgumentParser(prog=f"python -m {module}", description=about)
     parser.add_argument("--spec", type=Path, required=True, help="spec.json of the run")
     code = _attempt(parser.parse_args().spec, train)
     sys.stdout.flush()
-    # Not sys.exit: a rank that failed must not wait at exit for ranks that wait for it.
+    # Not sys.exit: it would wait for ranks that wait for this one.
     os._exit(code)
 
 
 def _attempt(spec: Path, train: Callable[[RunSpec], None]) -> int:
-    """The exit code. A library that calls sys.exit, with whatever code, has not made all steps."""
+    """The exit code; 1 where a library calls sys.exit, with any code: not all steps are done."""
     try:
         train(_read(spec))
     except BenchrunError as error:
@@ -41,12 +41,12 @@ def _attempt(spec: Path, train: Callable[[RunSpec], None]) -> int:
 
 
 @contextmanager
-def packages(framework: str, hint: str) -> Iterator[None]:
-    """What is imported inside trains; a UserError names what this machine or image lacks of it."""
+def packages(spec: RunSpec, hint: str) -> Iterator[None]:
+    """Turn an ImportError inside into a UserError that names the missing package."""
     try:
         yield
     except ImportError as error:
-        raise UserError(f"framework {framework}: {error}", hint=hint) from error
+        raise UserError(f"framework {spec.framework}: {error}", hint=hint) from error
 
 
 def _read(path: Path) -> RunSpec:

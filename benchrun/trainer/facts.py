@@ -1,4 +1,4 @@
-"""What ran, read off the model and the optimizer after the first step: not what was asked for."""
+"""What really ran, read from the model and the optimizer after the first step."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from megatron.core.transformer.transformer_block import TransformerBlock
 from benchrun.trainer import shims
 from benchrun.trainer.optimizer import parts
 
-# What a layer of megatron.core has decided to compute again, by the name that a recipe gives it.
+# Attributes of megatron.core's layers that recompute -> the names in a recipe.
 RECOMPUTED = {
     "recompute_mlp": "mlp",
     "recompute_input_layernorm": "layernorm",
@@ -28,7 +28,7 @@ def in_use(model: list[Any], optimizer: Any) -> dict[str, Any]:
     """Facts about this rank: kinds of weights and layers, FP8 scaling at work, the optimizer and its states."""
     modules = [module for chunk in model for module in chunk.modules()]
     parameters = [parameter for chunk in model for parameter in chunk.parameters()]
-    # Attention says so too, but its products are in FP8 only where the recipe has fp8_dpa.
+    # Attention modules are marked too, but compute in FP8 only with fp8_dpa.
     fp8 = [m for m in modules if getattr(m, "fp8", False) and any(True for _ in m.parameters(recurse=False))]
     recipes = [module.fp8_meta["recipe"] for module in fp8]
     first = parts(optimizer)[0]
@@ -60,36 +60,36 @@ def _kind(parameter: torch.Tensor) -> str:
 
 
 def _recipe(recipe: Any) -> str:
-    """transformer-engine's name of it: megatron.core may have a class of its own below."""
+    """transformer-engine's name of an FP8 recipe; megatron.core may derive its own class."""
     names = (kind.__name__ for kind in type(recipe).__mro__ if kind.__module__.startswith("transformer_engine"))
     return next(names, type(recipe).__name__)
 
 
 def _recomputed(modules: list[Any]) -> Counter[str]:
-    """Layers, or parts of them, by what of them is computed again: mlp asked of experts, for one, is nowhere."""
+    """How many layers recompute what."""
     blocks = [module for module in modules if isinstance(module, TransformerBlock)]
     whole = Counter(full=sum(len(b.layers) for b in blocks if b.config.recompute_granularity == "full"))
-    rest = (m for m in modules if m not in blocks)  # a block has its layers' flag for attention as well
+    rest = (m for m in modules if m not in blocks)  # a block repeats its layers' flag for attention
     return whole + Counter(name for m in rest for flag, name in RECOMPUTED.items() if getattr(m, flag, False))
 
 
 def _overlaps(module: Any) -> bool:
-    """Whether a linear layer of transformer-engine has its communication under its product, or its gradient's."""
+    """Whether a linear layer of transformer-engine overlaps communication with its products."""
     return any(value is True for name, value in vars(module).items() if name.startswith(("ub_overlap", "ub_bulk")))
 
 
 def _output_layer_gradient(modules: list[Any]) -> str:
     module = sys.modules.get(shims.WGRAD)
     fused = any(getattr(getattr(m, "config", None), "gradient_accumulation_fusion", False) for m in modules)
-    if module is None or not fused:  # the kernel may be there for layers that do not ask for it
+    if module is None or not fused:
         return "autograd"
     return "torch.addmm" if module.wgrad_gemm_accum_fp32 is shims.wgrad_fp32 else "APEX"
 
 
 def _states(optimizer: Any) -> dict[str, str]:
-    """Precision of what the optimizer keeps for one weight (int16: the bits that a BF16 weight lacks of FP32)."""
-    kept: dict[str, Any] = next((state for state in optimizer.state.values() if state), {})
-    return {name: _kind(value) for name, value in kept.items() if torch.is_tensor(value)}
+    """Precision of the optimizer's states of one weight (int16: the bits that a BF16 weight lacks of FP32)."""
+    first: dict[str, Any] = next((state for state in optimizer.state.values() if state), {})
+    return {name: _kind(value) for name, value in first.items() if torch.is_tensor(value)}
 
 
 def _name(dtype: torch.dtype) -> str:

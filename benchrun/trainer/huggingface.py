@@ -1,7 +1,7 @@
-"""A Hugging Face fine-tune, whole or LoRA: transformers' Trainer and peft over FSDP, on GPUs (NCCL) and CPUs (gloo).
+"""A Hugging Face fine-tune, full or LoRA: transformers' Trainer and peft over FSDP, on GPUs (NCCL) and CPUs (gloo).
 
-One process a rank, as the other worker: ``python -m benchrun.trainer.huggingface --spec spec.json``. The model is made
-from its dimensions with random weights, so that nothing is downloaded; the steps are timed here, one by one.
+One process a rank: ``python -m benchrun.trainer.huggingface --spec spec.json``. The model has random weights, so that
+nothing is downloaded; each step is timed here.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ def main(spec: RunSpec) -> None:
     """Train one rank's part."""
     ranks.prepare_process(spec)
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
-    with entry.packages("hf", "pip install 'benchrun[hf]', or an image with transformers, peft and accelerate"):
+    with entry.packages(spec, "pip install 'benchrun[hf]', or an image with transformers, peft and accelerate"):
         if spec.task == "lora":
-            importlib.import_module("peft")  # needed where the model is built, when all ranks have met
+            importlib.import_module("peft")  # before the ranks wait for each other
         from benchrun.trainer.hf.train import train
     train(spec)
 

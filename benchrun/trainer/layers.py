@@ -1,5 +1,5 @@
-"""Two layers that megatron.core has only with transformer-engine: norms under sequence parallelism, and
-attention under context parallelism. Plain torch, the same mathematics."""
+"""Two layers that megatron.core has only with transformer-engine, in plain torch: norms under sequence parallelism
+and attention under context parallelism."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch import Tensor
 
 
 class Norm(torch.nn.Module):
-    """RMSNorm or LayerNorm over the last dimension; its weights know of sequence parallelism."""
+    """RMSNorm or LayerNorm over the last dimension, for sequence parallelism too."""
 
     def __init__(self, config: Any, hidden_size: int, eps: float = 1e-5, **_: Any) -> None:
         super().__init__()
@@ -22,11 +22,11 @@ class Norm(torch.nn.Module):
         if config.normalization == "LayerNorm":
             self.bias = torch.nn.Parameter(torch.zeros(hidden_size, dtype=config.params_dtype))
         for parameter in self.parameters():
-            # megatron.core then sums their gradients over the tensor-parallel ranks.
+            # megatron.core sums the gradients of marked weights over the tensor-parallel ranks.
             parameter.sequence_parallel = config.sequence_parallel  # type: ignore[attr-defined]
 
     def forward(self, x: Tensor) -> Tensor:
-        """Any shape that ends in hidden_size; the same shape comes back."""
+        """Input and output: [..., hidden_size]."""
         weight = self.weight + self.offset
         if self.bias is None:
             return torch.nn.functional.rms_norm(x, self.weight.shape, weight, self.eps)
@@ -34,10 +34,10 @@ class Norm(torch.nn.Module):
 
 
 class Attention(torch.nn.Module):
-    """Causal attention over torch's own kernel, with grouped queries and context parallelism.
+    """Causal attention by torch's own kernel, with grouped queries and context parallelism.
 
-    Under context parallelism rank r of c holds the chunks r and 2c-1-r of the sequence, so that all have equal work;
-    keys and values are gathered, queries stay.
+    Context-parallel rank r of c has the chunks r and 2c-1-r of the sequence, so that all have equal work; keys and
+    values are gathered.
     """
 
     def __init__(self, config: Any, layer_number: int, attn_mask_type: Any, attention_type: str, **_: Any) -> None:
@@ -45,7 +45,7 @@ class Attention(torch.nn.Module):
         self.cp = config.context_parallel_size
 
     def forward(self, query: Tensor, key: Tensor, value: Tensor, *_: Any, **__: Any) -> Tensor:
-        """[sequence, batch, heads, width] each (fewer heads in key and value); [sequence, batch, heads * width]."""
+        """From [sequence, batch, heads, width] (fewer heads in key and value) to [sequence, batch, heads * width]."""
         mask = None
         if self.cp > 1:
             key, value = (_whole_sequence(x, self.cp) for x in (key, value))
@@ -60,7 +60,7 @@ class Attention(torch.nn.Module):
 
 
 def chunk_positions(seq_length: int, cp: int, rank: int) -> Tensor:
-    """Positions in the sequence that context-parallel ``rank`` of ``cp`` holds, in its order."""
+    """Positions in the sequence of context-parallel ``rank`` of ``cp``, in its order."""
     chunks = torch.arange(seq_length).chunk(2 * cp)
     return torch.cat([chunks[rank], chunks[2 * cp - 1 - rank]])
 
@@ -73,7 +73,7 @@ def _whole_sequence(x: Tensor, cp: int) -> Tensor:
 
 
 class _Gather(torch.autograd.Function):
-    """All-gather over the context-parallel ranks; backward sums what every rank gave for our part."""
+    """All-gather over the context-parallel ranks; backward sums the gradients of this rank's part."""
 
     @staticmethod
     def forward(_: Any, x: Tensor) -> Tensor:

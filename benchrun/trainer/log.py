@@ -1,9 +1,10 @@
-"""What the worker prints: its configuration once, Megatron-LM's line a step, what it used at the end."""
+"""The worker's log: its configuration once, Megatron-LM's line for each step, the memory used at the end."""
 
 from __future__ import annotations
 
 import importlib.metadata
 import json
+import math
 import platform
 import resource
 from dataclasses import dataclass
@@ -18,7 +19,7 @@ from benchrun.spec.runspec import RunSpec
 def configuration(spec: RunSpec, layers: str, initial_weights: str, packages: dict[str, str | None]) -> str:
     """The resolved configuration: a block for people, one line of JSON for programs.
 
-    ``layers`` and ``initial_weights`` say where these come from, ``packages`` the versions of what trains.
+    ``layers`` and ``initial_weights``: where these come from. ``packages``: the versions of what trains.
     """
     gpu = spec.gpu != "CPU"
     versions = {
@@ -68,8 +69,8 @@ class StepResult:
 
 
 def step_line(spec: RunSpec, result: StepResult) -> str:
-    """Megatron-LM's step line, as core 0.17 and later print it. A loss that is not a number is left out and counted."""
-    finite = result.loss == result.loss and abs(result.loss) != float("inf")
+    """Megatron-LM's step line, as core 0.17 and later print it: a NaN loss is left out, and counted instead."""
+    finite = math.isfinite(result.loss)
     fields = [
         f" [{datetime.now():%Y-%m-%d %H:%M:%S.%f}] iteration {result.step:8d}/{spec.training.steps:8d}",
         f" consumed samples: {result.step * spec.gbs:12d}",
@@ -86,12 +87,12 @@ def step_line(spec: RunSpec, result: StepResult) -> str:
 
 
 def say(text: str) -> None:
-    """Print at once: somebody may be reading the log as it grows."""
+    """Print and flush: the log may be read while it grows."""
     print(text, flush=True)  # noqa: T201
 
 
 def usage(spec: RunSpec) -> str:
-    """Peak memory of this rank, and when the last step was made: what was sampled beside the training has UTC too."""
+    """Peak memory of this rank, and the UTC time of the last step, by which telemetry finds the measured steps."""
     ended = datetime.now(timezone.utc).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     if spec.gpu != "CPU":
         used = {"peak_memory_gib": round(torch.cuda.max_memory_allocated() / 2**30, 2)}

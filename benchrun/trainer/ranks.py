@@ -1,24 +1,23 @@
-"""Who this process is among the ranks, and the groups they form."""
+"""The rank of this process, and the groups that ranks form."""
 
 from __future__ import annotations
 
 import os
 import sys
+import time
 import warnings
-from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
 from benchrun.errors import UserError
 from benchrun.spec.runspec import RunSpec
 
 TIMEOUT_S = 600
-"""A collective that takes longer has lost a rank."""
+"""Of a collective."""
 
 
-@dataclass(frozen=True)
-class Place:
-    """One process among all."""
+class Place(NamedTuple):
+    """The rank of a process."""
 
     rank: int
     world_size: int
@@ -26,10 +25,10 @@ class Place:
 
 
 def place() -> Place:
-    """From torchrun's variables, else from srun's, else alone."""
+    """From torchrun's variables, else from srun's; without either a single rank."""
     for rank, size, local in (
         ("RANK", "WORLD_SIZE", "LOCAL_RANK"),
-        # Not SLURM_NTASKS: a batch script has that too, and is no rank of its job.
+        # Not SLURM_NTASKS: a batch script has it too, without being a rank.
         ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID"),
     ):
         if rank in os.environ and size in os.environ:
@@ -38,7 +37,7 @@ def place() -> Place:
 
 
 def prepare_process(spec: RunSpec) -> None:
-    """What must be set before torch and megatron.core are imported."""
+    """Set the variables that torch and megatron.core read when they are imported. UserError for wrong ranks."""
     here = place()
     if here.world_size != spec.num_gpus:
         raise UserError(
@@ -46,37 +45,38 @@ def prepare_process(spec: RunSpec) -> None:
             hint="start it through its job.sh, or with as many ranks by srun or torchrun",
         )
     if spec.num_nodes > 1 and "MASTER_ADDR" not in os.environ:
-        # Else each node's ranks would wait for the first one on their own node, until the timeout.
+        # Otherwise the ranks of each node wait for rank 0 on their own node, until the timeout.
         hint = "start it through its job.sh, or export the first node's name as MASTER_ADDR"
         raise UserError(
             f"the run has {spec.num_nodes} nodes, and MASTER_ADDR does not say where its ranks meet", hint=hint
         )
-    # Whoever sets no local rank fills the nodes one after the other: on each the ranks count up.
-    said = {"LOCAL_RANK", "SLURM_LOCALID"} & os.environ.keys()
-    local = here.local_rank if said else here.rank % spec.cluster.gpus_per_node
+    # A launcher that sets no local rank fills the nodes in order.
+    is_set = {"LOCAL_RANK", "SLURM_LOCALID"} & os.environ.keys()
+    local = here.local_rank if is_set else here.rank % spec.cluster.gpus_per_node
     os.environ.update(RANK=str(here.rank), WORLD_SIZE=str(here.world_size), LOCAL_RANK=str(local))
     os.environ.setdefault("MASTER_ADDR", "127.0.0.1")
-    # Alone any free port will do, so that two such runs on one machine do not meet.
+    # A single rank takes any free port, so that two such runs on one machine do not collide.
     os.environ.setdefault("MASTER_PORT", "0" if here.world_size == 1 else "29500")
     if spec.gpu == "CPU":
-        # On a machine with GPUs megatron.core and the log would otherwise take this for a GPU run.
-        os.environ["CUDA_VISIBLE_DEVICES"] = ""
-        # Nor take an Adam or a norm from packages whose kernels run on GPUs alone.
-        for package in ("transformer_engine", "transformer_engine_torch", "apex", "amp_C"):
-            sys.modules[package] = None  # type: ignore[assignment]
-        # megatron.core compiles small functions by torch.compile, which on a CPU needs a C++ compiler.
-        os.environ.setdefault("TORCHDYNAMO_DISABLE", "1")
-        os.environ.setdefault("OMP_NUM_THREADS", "1")
-        # Each rank would say four times that it has neither Apex nor transformer-engine; the log says it once.
-        warnings.filterwarnings("ignore", message=r".*(Apex|Transformer Engine).*not installed")
-        # megatron.core 0.16 says so of its own default.
-        warnings.filterwarnings("ignore", message="full scope is deprecated")
-        warnings.filterwarnings("ignore", category=FutureWarning, module=r"torch\.distributed")
-        warnings.filterwarnings("ignore", message=r"The \.grad attribute of a Tensor that is not a leaf")
+        _prepare_cpu()
+
+
+def _prepare_cpu() -> None:
+    os.environ["CUDA_VISIBLE_DEVICES"] = ""  # megatron.core would use the GPUs of the machine
+    for package in ("transformer_engine", "transformer_engine_torch", "apex", "amp_C"):
+        sys.modules[package] = None  # type: ignore[assignment]  # their Adam and norms run on GPUs alone
+    # megatron.core compiles small functions by torch.compile, which on a CPU needs a C++ compiler.
+    os.environ.setdefault("TORCHDYNAMO_DISABLE", "1")
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    # Missing packages, which the log's versions show; a default of megatron.core 0.16.
+    warnings.filterwarnings("ignore", message=r".*(Apex|Transformer Engine).*not installed")
+    warnings.filterwarnings("ignore", message="full scope is deprecated")
+    warnings.filterwarnings("ignore", message=r"The \.grad attribute of a Tensor that is not a leaf")
+    warnings.filterwarnings("ignore", category=FutureWarning, module=r"torch\.distributed")
 
 
 def refuse_without_gpu(spec: RunSpec) -> None:
-    """A run for GPUs on a node that has none, or too few: two ranks on one would be refused by NCCL, at length."""
+    """UserError where a run for GPUs has none for this rank: NCCL's own error comes late and is long."""
     import torch
 
     if spec.gpu == "CPU":
@@ -84,7 +84,7 @@ def refuse_without_gpu(spec: RunSpec) -> None:
     if not torch.cuda.is_available():
         raise UserError(f"the run is for {spec.gpu}, and this node has no usable GPU")
     local, visible = place().local_rank, torch.cuda.device_count()
-    # A rank that sees one GPU may have been given one of its own: by srun, while torchrun shows its ranks all of them.
+    # srun may show each rank only its own GPU; torchrun shows all of them to each.
     if local >= visible and (visible > 1 or "LOCAL_WORLD_SIZE" in os.environ):
         raise UserError(
             f"local rank {local} has no GPU: {visible} can be seen on this node",
@@ -93,15 +93,15 @@ def refuse_without_gpu(spec: RunSpec) -> None:
 
 
 def start_process_group(spec: RunSpec) -> Any:
-    """Join all ranks; the device that this one computes on."""
+    """Join all ranks; returns this rank's device."""
     import torch
 
-    gpu = spec.gpu != "CPU"
     device = torch.device("cpu")
-    if gpu:
+    if spec.gpu != "CPU":
         device = torch.device("cuda", place().local_rank % torch.cuda.device_count())
         torch.cuda.set_device(device)
-    torch.distributed.init_process_group("nccl" if gpu else "gloo", timeout=timedelta(seconds=TIMEOUT_S))
+    backend = "nccl" if device.type == "cuda" else "gloo"
+    torch.distributed.init_process_group(backend, timeout=timedelta(seconds=TIMEOUT_S))
     return device
 
 
@@ -124,15 +124,25 @@ def start_groups(spec: RunSpec) -> None:
 
 
 def groups() -> dict[str, Any]:
-    """The groups whose communication a step may wait for, by name."""
+    """The groups whose collectives are measured before the first step, by name."""
     from megatron.core import parallel_state
 
     data = parallel_state.get_data_parallel_group(with_context_parallel=True)
     return {"dp": data, "tp": parallel_state.get_tensor_model_parallel_group()}
 
 
+def synchronised() -> float:
+    """The time when every rank has finished what it had to do, by `time.perf_counter`."""
+    import torch
+
+    if torch.distributed.get_backend() == "nccl":
+        torch.cuda.synchronize()
+    torch.distributed.barrier()
+    return time.perf_counter()
+
+
 def leave_groups() -> None:
-    """Leave in order, so that no rank sees a closed connection."""
+    """Leave together, so that no rank sees a closed connection."""
     import torch
     from megatron.core import parallel_state
 

@@ -1,7 +1,7 @@
 """Two gaps between megatron.core 0.19 and transformer-engine 2.11, closed before megatron.core is imported.
 
-Each would cost speed without a word: gradients of the output layer written out and added by another kernel, and the
-gradient norm taken tensor by tensor with a wait for the GPU at each.
+Each would cost speed silently: the output layer's gradients would be added by a kernel of their own, and the gradient
+norm computed tensor by tensor, waiting for the GPU at each.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ WGRAD = "fused_weight_gradient_mlp_cuda"
 
 
 def install() -> None:
-    """Close the gaps that are there. Nothing to do without a GPU or without transformer-engine."""
+    """Close the gaps. Without a GPU or transformer-engine there are none."""
     if not torch.cuda.is_available() or importlib.util.find_spec("transformer_engine") is None:
         return
     if importlib.util.find_spec(WGRAD) is None:
@@ -29,8 +29,8 @@ def install() -> None:
         sys.modules[WGRAD] = module
     optimizers = importlib.import_module("transformer_engine.pytorch.optimizers")
     if not hasattr(optimizers, "multi_tensor_scale_tensor"):
-        # megatron.core 0.19 imports this name with the others, and takes its slow forms of all where one is missing.
-        # It knows None, from APEX, which never had it.
+        # megatron.core 0.19 imports this name together with others and, if one is missing, uses slow versions of all.
+        # It accepts None, because APEX lacks it as well.
         optimizers.multi_tensor_scale_tensor = None  # type: ignore[attr-defined]
 
 

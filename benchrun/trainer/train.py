@@ -69,9 +69,9 @@ def train(spec: RunSpec) -> None:
 
 
 def _let_the_schedule_communicate(spec: RunSpec, config: Any, model: list[Any]) -> None:
-    """Gradients are reduced in the last micro-batch alone, weights gathered as the stages reach them.
+    """Reduce gradients in the last micro-batch alone, and gather weights as the stages reach them.
 
-    As megatron/training/training.py does, with its defaults; --align-param-gather where stages interleave.
+    Megatron-LM's defaults (megatron/training/training.py), with --align-param-gather for interleaved stages.
     """
 
     def each(name: str) -> Any:
@@ -89,7 +89,7 @@ def _configuration(spec: RunSpec) -> str:
     te = spec.transformer_engine
     packages = {
         "megatron-core": log.version("megatron-core"),
-        # Where it is there, megatron.core takes Adam and the gradients' norm from it for its own layers too.
+        # megatron.core takes Adam and the gradients' norm from it even for its own layers.
         "transformer-engine": log.version("transformer-engine") if HAVE_TE else None,
     }
     return log.configuration(
@@ -114,14 +114,14 @@ def _loop(spec: RunSpec, model: list[Any], optimizer: Any, scheduler: Any, step:
         losses = step()
         return losses, *fp8_weights.update(spec, optimizer, model)
 
-    started = _synchronised()
+    started = ranks.synchronised()
     for number in range(1, spec.training.steps + 1):
         losses, updated, grad_norm = one()
         lr = optimizer.param_groups[0]["lr"] if optimizer.param_groups else 0.0
         if updated:
             scheduler.step(increment=spec.gbs)
         loss = _mean_loss(losses)
-        # Reading the loss has waited for all that this rank was given to do: where a step ends, the next begins.
+        # Reading the loss waits for the GPU: a step ends here, and the next begins.
         ended = time.perf_counter()
         result = log.StepResult(number, ended - started, lr, loss, grad_norm, skipped=not updated)
         started = ended
@@ -143,17 +143,17 @@ def _forward_step(iterator: Iterator[dict[str, Any]], model: Any) -> tuple[Any, 
 
 
 def _loss(output: Any) -> tuple[Any, Any, dict[str, Any]]:
-    """Sum of the losses and number of tokens, on the last stage. The schedules divide; ranks add up exactly."""
+    """Sum of the losses and number of tokens on the last stage; the schedules divide them."""
     total = output.float().sum()
-    # Filled on the device: a number sent there would first wait for all that the GPU still has to do.
+    # Filled on the device: copying a number there would wait for the GPU's queue.
     tokens = torch.full((), output.numel(), dtype=torch.int, device=output.device)
     return total, tokens, {"lm loss": torch.stack([total.detach(), tokens.float()])}
 
 
 def _mean_loss(losses: list[dict[str, Any]]) -> float:
-    """Mean over every token of the global batch; NaN, at once, on the ranks that hold no last stage.
+    """Mean over every token of the global batch; NaN on ranks without a last stage.
 
-    Called after the optimizer's step, on the stream that made it: the number is there when the step is done.
+    Called after the optimizer's step, on its stream: reading the number waits for the step.
     """
     from megatron.core import parallel_state
 
@@ -162,10 +162,3 @@ def _mean_loss(losses: list[dict[str, Any]]) -> float:
     total = torch.stack([entry["lm loss"] for entry in losses]).sum(0)
     torch.distributed.all_reduce(total, group=parallel_state.get_data_parallel_group(with_context_parallel=True))
     return float(total[0] / total[1])
-
-
-def _synchronised() -> float:
-    """The time when every rank has finished what it had to do."""
-    torch.cuda.synchronize()
-    torch.distributed.barrier()
-    return time.perf_counter()

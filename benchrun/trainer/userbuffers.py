@@ -1,4 +1,4 @@
-"""Buffers through which tensor-parallel ranks exchange pieces while matrix products run (transformer-engine)."""
+"""transformer-engine's userbuffers: tensor-parallel communication while matrix products run."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from benchrun.spec.runspec import RunSpec
 
 
 def start_userbuffers(spec: RunSpec) -> None:
-    """Allocate them, once, before the model is built; every rank calls this."""
-    # CUDA IPC does the same as NVLink multicast, which not every machine allows.
+    """Allocate the buffers: once, on every rank, before the model is built."""
+    # Use CUDA IPC instead of NVLink multicast, which not every machine allows.
     os.environ.setdefault("UB_SKIPMC", "1")
     from transformer_engine.pytorch.module import base
 

@@ -1,4 +1,4 @@
-"""Initial weights that do not depend on the layout, so that every layout of one model starts from the same point."""
+"""Initial weights that do not depend on the layout, so that all layouts of a model start from the same point."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from benchrun.spec.runspec import RunSpec
 from benchrun.trainer.seed import STD, seed_of
 
 LARGEST = 100_000_000
-"""Parameters. Every rank makes each weight whole and keeps its part, which only a small model can afford."""
+"""Parameters: every rank draws each whole weight and keeps its part, which is affordable for small models alone."""
 
 
 def layout_independent(spec: RunSpec) -> bool:
-    """Whether the model is small enough."""
+    """Whether the model is small enough for such weights."""
     return spec.model.params_total <= LARGEST
 
 
@@ -35,7 +35,7 @@ def initialise(spec: RunSpec, chunks: list[Any]) -> None:
 
 
 def _weight(spec: RunSpec, chunk: Any, name: str, parameter: torch.Tensor) -> torch.Tensor:
-    """This rank's part of one matrix, drawn whole from a generator that knows only seed and name."""
+    """This rank's part of one matrix, whose seed is made of the run's seed and the name."""
     known = _global_name(spec, chunk, name)
     part, of = _tensor_parallel(known)
     dim = getattr(parameter, "partition_dim", -1) if getattr(parameter, "tensor_model_parallel", False) else -1

@@ -8,6 +8,8 @@ import os
 import pytest
 from test_contract import call, document
 
+from benchrun.spec import artifacts
+
 pytestmark = pytest.mark.train
 pytest.importorskip("megatron.core", reason="training needs pip install 'benchrun[train]'")
 
@@ -45,6 +47,7 @@ def test_every_step_of_the_way_leaves_its_file(launched):
         for name in FILES
         if name.endswith(".json")
     )
+    assert {path.name for path in run.iterdir()} <= set(artifacts.FILES)
     env = json.loads((run / "env.json").read_text())
     assert env["worker"]["megatron-core"]
     assert env["nodes"][0]["cpus"] == len(os.sched_getaffinity(0))  # whatever OMP_NUM_THREADS says

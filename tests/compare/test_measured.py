@@ -17,10 +17,10 @@ from benchrun.compare.measured import load_measured, measured_references, repeat
 from benchrun.errors import UserError
 from benchrun.launch.keep import PATH, scrubbed
 from benchrun.launch.rundir import RunDir, create, unpacked
+from benchrun.memory import estimate
 from benchrun.metrics.measure import Metrics
 from benchrun.metrics.telemetry import COLUMNS
 from benchrun.parse import parse_log
-from benchrun.recipe.memory import estimate
 from benchrun.recipe.resolve import resolve
 from benchrun.recipe.select import Request
 from benchrun.render import render

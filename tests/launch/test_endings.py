@@ -15,6 +15,7 @@ from benchrun.launch.slurm_text import phase_of
 from benchrun.recipe.resolve import resolve
 from benchrun.recipe.select import Request
 from benchrun.render import render
+from benchrun.spec.artifacts import Done
 
 # JOB STATE CODES of man squeue and man sacct, Slurm 22.05 to 26.05.
 FINAL = {
@@ -107,14 +108,14 @@ def test_where_a_framework_counts_from_0_the_last_step_is_one_less_than_planned(
 
 def test_a_restarted_job_is_requeued_whoever_says_so():
     assert classify(job("COMPLETED", restarts=1), None, **PLANNED).ending is Ending.REQUEUED
-    assert classify(job("COMPLETED"), {"exit_code": 0, "restarts": 1}, **PLANNED).ending is Ending.REQUEUED
+    assert classify(job("COMPLETED"), Done(exit_code=0, restarts=1), **PLANNED).ending is Ending.REQUEUED
 
 
 def test_without_accounting_the_jobs_own_word_counts():
     gone = job("UNKNOWN", Phase.GONE)
-    assert classify(gone, {"exit_code": 0}, **PLANNED).ending is Ending.COMPLETED
-    assert classify(gone, {"exit_code": 7}).exit_code == 7
-    assert classify(gone, {"exit_code": 7}).ending is Ending.FAILED
+    assert classify(gone, Done(exit_code=0), **PLANNED).ending is Ending.COMPLETED
+    assert classify(gone, Done(exit_code=7)).exit_code == 7
+    assert classify(gone, Done(exit_code=7)).ending is Ending.FAILED
     lost = classify(gone, None)
     assert (lost.ending, lost.final) == (Ending.LOST, False)
 
@@ -131,7 +132,7 @@ def test_a_job_whose_limit_ended_a_long_silence_was_hung():
     ),
     phase=st.sampled_from(Phase),
     code=st.none() | st.integers(0, 255),
-    done=st.none() | st.fixed_dictionaries({"exit_code": st.integers(0, 255), "restarts": st.integers(0, 2)}),
+    done=st.none() | st.builds(Done, exit_code=st.integers(0, 255), restarts=st.integers(0, 2)),
     symptoms=st.dictionaries(st.sampled_from(["cuda_oom", "host_oom", "xid", "nan_loss"]), st.text(max_size=5)),
     seen=st.integers(0, 50),
 )
@@ -141,12 +142,12 @@ def test_every_combination_has_an_ending_and_evidence(state, phase, code, done, 
     assert end.evidence
     if end.ending is Ending.COMPLETED:
         assert seen >= 50
-        assert not (done or {}).get("exit_code")
+        assert not (done and done.exit_code)
 
 
 def test_a_job_that_was_preempted_and_ran_again_was_requeued():
     """Accounting may still list its first life alone."""
     job = Job("7", Phase.ENDED, "PREEMPTED", 0)
-    again = {"job_id": "7", "exit_code": 0, "signal": None, "restarts": 1}
+    again = Done(job_id="7", exit_code=0, restarts=1)
     assert classify(job, again, steps_seen=20, steps_planned=20).ending is Ending.REQUEUED
-    assert classify(job, {**again, "restarts": 0}).ending is Ending.PREEMPTED
+    assert classify(job, again.model_copy(update={"restarts": 0})).ending is Ending.PREEMPTED

@@ -70,7 +70,7 @@ def test_a_failing_program_gives_its_own_exit_code(tmp_path):
 def test_a_killed_program_is_failed_with_its_signal(tmp_path):
     run = start(tmp_path, "kill -KILL $$")
     assert wait(run).ending is Ending.FAILED
-    assert run.done()["exit_code"] == 137
+    assert run.done().exit_code == 137
 
 
 def test_success_without_a_step_is_incomplete(tmp_path):
@@ -103,7 +103,7 @@ def test_the_sites_own_lines_may_read_what_is_not_set(tmp_path):
 def test_the_time_limit_is_kept(tmp_path):
     run = start(tmp_path, "echo started; sleep 60", "cluster.time_limit=00:00:03")
     assert wait(run).ending is Ending.TIMEOUT
-    assert run.done()["signal"] == "TERM"
+    assert run.done().signal == "TERM"
 
 
 def test_cancel_ends_every_process_of_the_run(tmp_path):

@@ -67,7 +67,7 @@ def test_a_job_that_ignores_the_limit_is_a_timeout_and_ends_whole(tmp_path):
     end = wait(run, 40)
     assert end.ending is Ending.TIMEOUT
     assert left(run) == []
-    assert run.done()["signal"] == "TERM"
+    assert run.done().signal == "TERM"
 
 
 def test_cancelled_ranks_that_ignore_it_are_killed(tmp_path):

@@ -161,7 +161,7 @@ JSON = st.recursive(
 def test_what_is_read_of_done_json_has_the_right_types(document):
     done = as_done({**DONE, **document})
     if done is not None:
-        kinds = {key: type(value) for key, value in done.items()}
+        kinds = {key: type(value) for key, value in done}
         assert kinds.pop("signal") in (str, type(None))
         assert kinds.pop("no_step_s") in (int, type(None))
         assert kinds == {"exit_code": int, "restarts": int, "job_id": str, "host": str}

@@ -14,13 +14,13 @@ from benchrun import flow
 from benchrun.cli.status import command as status
 from benchrun.launch import launcher
 from benchrun.launch.launcher import Observation, backoff
-from benchrun.launch.progress import Progress
 from benchrun.launch.rundir import create
 from benchrun.launch.scheduler import Job, Phase
 from benchrun.parse import Tail
 from benchrun.parse import reader as reading
 from benchrun.parse.tail import last_step
 from benchrun.render import render
+from benchrun.spec.artifacts import Progress
 
 MIB = 1 << 20
 STEP = "iteration %8d/    9999 | consumed samples: 8 | elapsed time per iteration (ms): 5.0 | lm loss: 1.0E+00 |\n"

@@ -18,13 +18,14 @@ from test_local_family import DEAF, left, printed, ranks
 from benchrun import paths
 from benchrun.launch.endings import Ending
 from benchrun.launch.launcher import cancel, observe
-from benchrun.launch.progress import Progress, progress_of
+from benchrun.launch.progress import progress_of
 from benchrun.launch.rundir import RunDir
 from benchrun.parse import DIALECTS, parse_log
 from benchrun.recipe import catalogue
 from benchrun.recipe.resolve import resolve, resolve_point
 from benchrun.recipe.select import Request
 from benchrun.render import render
+from benchrun.spec.artifacts import Progress
 
 LOGS = Path(__file__).parent.parent / "logs"
 FRAMEWORKS = sorted(path.name.partition(".")[0] for path in (paths.TEMPLATES / "frameworks").glob("*.sh.j2"))
@@ -86,8 +87,8 @@ def test_ranks_that_stop_after_a_step_are_ended(tmp_path):
     end = wait(run, 60)
     assert (end.ending, end.last_step) == (Ending.HUNG, 3)
     assert end.exit_code != 0
-    assert run.done()["no_step_s"] >= 4
-    assert any(f"no step for the last {run.done()['no_step_s']} s" in evidence for evidence in end.evidence)
+    assert run.done().no_step_s >= 4
+    assert any(f"no step for the last {run.done().no_step_s} s" in evidence for evidence in end.evidence)
     assert "benchrun: no step for" in (run.path / "stderr.log").read_text()
     assert left(run) == []
 
@@ -104,7 +105,7 @@ def test_steps_in_time_are_left_alone(tmp_path):
     run = start(tmp_path, program, "cluster.step_deadline_s=4")
     end = wait(run, 60)
     assert (end.ending, end.exit_code) == (Ending.FAILED, 9)
-    assert run.done()["no_step_s"] is None
+    assert run.done().no_step_s is None
     assert left(run) == []
 
 

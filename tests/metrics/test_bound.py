@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 from shapes import MODELS
 
-from benchrun.metrics.bound import Ceilings, Gemm, bound
+from benchrun.metrics.bound import bound
 from benchrun.model.flops import attention_scores
+from benchrun.spec.artifacts import Ceilings, Gemm
 
 LLAMA = MODELS["llama2-7b"]
 EVEN = {"forward": 500.0, "input_gradient": 500.0, "weight_gradient": 500.0}

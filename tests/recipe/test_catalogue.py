@@ -8,12 +8,12 @@ import re
 import pytest
 
 from benchrun import hardware, paths
+from benchrun.memory import estimate
 from benchrun.model import ModelShape
 from benchrun.model.flops import flops_per_token
 from benchrun.recipe import catalogue
 from benchrun.recipe.checked import checked
 from benchrun.recipe.listing import DEGREES, listed
-from benchrun.recipe.memory import estimate
 from benchrun.recipe.proxy import dimensions
 from benchrun.recipe.resolve import resolve_point
 from benchrun.recipe.yamlfile import load

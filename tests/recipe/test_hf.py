@@ -6,8 +6,8 @@ import pytest
 
 from benchrun import paths
 from benchrun.errors import UserError
-from benchrun.recipe.memory import ESTIMATE_ERROR, estimate
-from benchrun.recipe.memory_hf import adapter_params
+from benchrun.memory import ESTIMATE_ERROR, estimate
+from benchrun.memory.fully_sharded import adapter_params
 from benchrun.recipe.resolve import resolve
 from benchrun.recipe.select import Request
 

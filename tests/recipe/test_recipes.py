@@ -8,8 +8,8 @@ import pytest
 
 from benchrun import paths
 from benchrun.errors import UserError
+from benchrun.memory import warning
 from benchrun.recipe import catalogue
-from benchrun.recipe.memory import warning
 from benchrun.recipe.resolve import resolve
 from benchrun.recipe.select import Request
 

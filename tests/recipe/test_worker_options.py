@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from benchrun.errors import UserError
-from benchrun.recipe.memory import estimate
+from benchrun.memory import estimate
 from benchrun.recipe.resolve import resolve
 from benchrun.recipe.select import Request
 

@@ -43,7 +43,7 @@ def test_the_deadline_without_a_step_ends_a_hung_job_on_all_nodes(user, hung, na
     assert row["last_step"] >= 3 if step is None else row["last_step"] == step
     folder = user.runs / hung[name]
     done = RunDir(folder).done()
-    assert any(f"no step for the last {done['no_step_s']} s" in evidence for evidence in row["evidence"])
+    assert any(f"no step for the last {done.no_step_s} s" in evidence for evidence in row["evidence"])
     assert (folder / "stderr.log").read_text().count("benchrun: no step for") == 1
     assert not user.left(hung[name])
     result = user.call("compare", hung[name], "--json", check=False)

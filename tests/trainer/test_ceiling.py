@@ -9,7 +9,7 @@ pytest.importorskip("torch", reason="training needs pip install 'benchrun[train]
 from benchrun.model.flops import attention_linears, logits, mlp
 from benchrun.recipe.resolve import resolve
 from benchrun.recipe.select import Request
-from benchrun.trainer.ceiling import shapes
+from benchrun.trainer.ceiling import products
 
 
 @pytest.mark.parametrize(
@@ -27,7 +27,7 @@ from benchrun.trainer.ceiling import shapes
 def test_together_they_are_the_linear_flops_of_a_step(recipe, gpus, overrides):
     tiny = recipe.startswith("tiny")
     spec = resolve(Request(recipe, "CPU" if tiny else "H100", "fp32" if tiny else "bf16", gpus, overrides=overrides))
-    found = shapes(spec)
+    found = products(spec)
     one_pass = sum(2 * s.m * s.n * s.k * s.count for s in found) * spec.num_microbatches * spec.num_gpus
     model = spec.model
     padded = model.model_copy(update={"vocab_size": -(-model.vocab_size // 128) * 128})
@@ -35,8 +35,8 @@ def test_together_they_are_the_linear_flops_of_a_step(recipe, gpus, overrides):
 
 
 def test_a_product_and_its_gradients_have_the_sizes_of_their_matrices():
-    qkv = shapes(resolve(Request("llama3.1-8b", "H100", "bf16", 8, overrides=("layout.tp=1", "layout.cp=1"))))[0]
-    tokens, outputs, inputs = qkv.passes["forward"]
+    qkv = products(resolve(Request("llama3.1-8b", "H100", "bf16", 8, overrides=("layout.tp=1", "layout.cp=1"))))[0]
+    tokens, outputs, inputs = qkv.sizes["forward"]
     assert (outputs, inputs) == (6144, 4096)
-    assert qkv.passes["input_gradient"] == (tokens, inputs, outputs)
-    assert qkv.passes["weight_gradient"] == (outputs, inputs, tokens)
+    assert qkv.sizes["input_gradient"] == (tokens, inputs, outputs)
+    assert qkv.sizes["weight_gradient"] == (outputs, inputs, tokens)

@@ -22,9 +22,9 @@ if not torch.cuda.is_available():
 pytest.importorskip("transformer_engine", reason="the GPU path needs transformer-engine")
 
 from benchrun.model import ModelShape, Moe  # noqa: E402
+from benchrun.model.layout import Layout  # noqa: E402
 from benchrun.spec.cluster import Cluster  # noqa: E402
 from benchrun.spec.data import Data  # noqa: E402
-from benchrun.spec.layout import Layout  # noqa: E402
 from benchrun.spec.runspec import RunSpec  # noqa: E402
 from benchrun.spec.training import Training  # noqa: E402
 

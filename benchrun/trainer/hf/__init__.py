@@ -1,1 +1,1 @@
-"""What `benchrun.trainer.huggingface` is made of: the model, its data, what it prints."""
+"""The parts of `benchrun.trainer.huggingface`: the model, its data, the training loop."""

@@ -1,6 +1,6 @@
-"""What is fine-tuned on: mock tokens, or conversations in JSON lines, tokenised and packed to whole sequences.
+"""The data of a fine-tune: mock tokens, or conversations in JSON lines, tokenised and packed to whole sequences.
 
-transformers shifts the labels itself, so they stand at the position of their own token here; -100 is not trained.
+transformers shifts the labels itself: here a label has the position of its own token. -100 is not trained.
 """
 
 from __future__ import annotations
@@ -21,32 +21,28 @@ from benchrun.trainer import mock
 from benchrun.trainer.data import data_folder
 
 IGNORED = -100
-"""A label that no loss is taken of."""
+"""A label without a loss."""
 AT_ONCE = 256
-"""Conversations handed to the tokenizer together."""
+"""Conversations a call of the tokenizer."""
 CHATML = (
     "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\n' }}{% if message['role'] == 'assistant' %}"
     "{% generation %}{{ message['content'] + '<|im_end|>\n' }}{% endgeneration %}"
     "{% else %}{{ message['content'] + '<|im_end|>\n' }}{% endif %}{% endfor %}"
 )
-"""For a tokenizer without a template of its own, or whose template does not say what the assistant says."""
+"""For a tokenizer without a template, or whose template does not mark the assistant's words."""
 Messages = list[dict[str, str]]
 
 
 def dataset(spec: RunSpec) -> Dataset:
     """The samples of a run: ``input_ids`` and ``labels``, [seq_length] each."""
     if spec.data.kind == "mock":
-        return Mock(spec)
+        return Mock(spec.training.seed, spec.seq_length - 1, spec.model.vocab_size)
     folder = data_folder(spec)
     return Packed(folder / "sft.jsonl", folder / "tokenizer", spec)
 
 
-class Mock(Dataset):
-    """The worker's mock tokens, endlessly; sample i depends on the seed alone."""
-
-    def __init__(self, spec: RunSpec) -> None:
-        self._seed = spec.training.seed
-        self._arguments = (spec.seq_length - 1, spec.model.vocab_size)
+class Mock(mock.MockDataset):
+    """Endless mock tokens; labels are not shifted."""
 
     def __getitem__(self, index: int) -> dict[str, torch.Tensor]:
         tokens = mock.sample(self._seed, index, *self._arguments)
@@ -54,11 +50,10 @@ class Mock(Dataset):
 
 
 class Packed(Dataset):
-    """Conversations one after the other, cut into sequences; begun again when they are used up.
+    """Conversations one after the other, cut into sequences; they repeat when they are used up.
 
-    No sequence is padded, and none knows where a conversation in it ends: as trl packs, and as the published runs did.
-    Only what the assistant says is trained; a sequence without a word of it is left out. Every rank tokenises the file,
-    as far as the run will read it.
+    Sequences are neither padded nor masked between conversations, as trl packs and as the published runs did. Only the
+    assistant's words are trained; sequences without any are left out. Every rank tokenises as much as the run reads.
     """
 
     def __init__(self, file: Path, tokenizer: Path, spec: RunSpec) -> None:
@@ -70,8 +65,8 @@ class Packed(Dataset):
         self._tokens, self._labels = (array[: whole * length].reshape(whole, length) for array in (tokens, labels))
         self._useful = numpy.flatnonzero((self._labels[:, 1:] != IGNORED).any(axis=1))
         if len(self._useful) == 0:
-            said = f"{len(tokens)} tokens hold no sequence of {length} with an answer in it"
-            raise UserError(said, where=str(file), hint="make more conversations, or shorter ones")
+            message = f"{len(tokens)} tokens hold no sequence of {length} with an answer in it"
+            raise UserError(message, where=str(file), hint="make more conversations, or shorter ones")
 
     def __getitem__(self, index: int) -> dict[str, torch.Tensor]:
         row = self._useful[index % len(self._useful)]
@@ -79,7 +74,7 @@ class Packed(Dataset):
 
 
 def _sample(tokens: numpy.ndarray, labels: numpy.ndarray) -> dict[str, torch.Tensor]:
-    """The first token is nobody's next one: versions of transformers disagree whether to count it."""
+    """The first label is ignored: versions of transformers disagree whether to count it."""
     labels = labels.copy()
     labels[0] = IGNORED
     return {"input_ids": torch.from_numpy(tokens), "labels": torch.from_numpy(labels)}
@@ -107,9 +102,9 @@ def _packed(file: Path, tokenizer: Any, wanted: int) -> tuple[numpy.ndarray, num
     tokens: list[int] = []
     trained: list[int] = []
     conversations = _conversations(file)
-    while len(tokens) < wanted and (some := list(islice(conversations, AT_ONCE))):
+    while len(tokens) < wanted and (batch := list(islice(conversations, AT_ONCE))):
         encoded = tokenizer.apply_chat_template(
-            some, chat_template=template, return_dict=True, return_assistant_tokens_mask=True
+            batch, chat_template=template, return_dict=True, return_assistant_tokens_mask=True
         )
         for ids, mask in zip(encoded["input_ids"], encoded["assistant_masks"], strict=True):
             tokens += ids
@@ -134,15 +129,15 @@ def _conversations(file: Path) -> Iterator[Messages]:
 def _messages(line: str, where: str) -> Messages:
     """One conversation: ``messages``, or dolly's instruction, context and response."""
     try:
-        said = json.loads(line)
-        if "messages" in said:
-            found = [(message["role"], message["content"]) for message in said["messages"]]
+        record = json.loads(line)
+        if "messages" in record:
+            turns = [(message["role"], message["content"]) for message in record["messages"]]
         else:
-            context = f"\n\n{said['context']}" if said.get("context") else ""
-            found = [("user", said["instruction"] + context), ("assistant", said["response"])]
-        if not found or not all(isinstance(part, str) for message in found for part in message):
+            context = f"\n\n{record['context']}" if record.get("context") else ""
+            turns = [("user", record["instruction"] + context), ("assistant", record["response"])]
+        if not turns or not all(isinstance(part, str) for turn in turns for part in turn):
             raise TypeError("a message is no text")
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         hint = 'expected {"messages": [{"role": ..., "content": ...}, ...]} or {"instruction": ..., "response": ...}'
         raise UserError(f"not a conversation: {error}", where=where, hint=hint) from None
-    return [{"role": role, "content": content} for role, content in found]
+    return [{"role": role, "content": content} for role, content in turns]

@@ -1,8 +1,8 @@
-"""RunSpec -> a Llama of transformers with random weights, sharded over all ranks; only its shards ever exist.
+"""RunSpec -> a Llama of transformers with random weights, sharded over all ranks.
 
-Made without memory (meta), sharded, then filled in place: 70 billion parameters start on a node whose host memory
-could not hold them once a rank. Frozen weights are BF16, trained ones FP32 with their gradients and Adam's states; all
-are gathered in BF16 for the computation, as accelerate's FSDP does for Trainer with ``bf16``.
+It is built without memory (meta), sharded, then filled in place: the whole weights never exist, on no rank. Frozen
+weights are BF16, trained ones FP32 with their gradients and Adam's states; all are gathered in BF16 for the
+computation, as accelerate's FSDP does for Trainer with ``bf16``.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor import DTensor
 
 from benchrun.model import ModelShape
+from benchrun.model.adapters import LLAMA_LINEARS
 from benchrun.spec.runspec import RunSpec
-from benchrun.spec.training import LLAMA_LINEARS
 from benchrun.trainer.seed import STD, seed_of
 
 BLOCK = 64
-"""Rows that are drawn at once. A shard begins anywhere, so each draws at most two blocks that it needs in part."""
+"""Rows that are drawn with one seed, so that every shard gets the same numbers."""
 
 
 def llama_config(model: ModelShape) -> Any:
@@ -64,7 +64,7 @@ def build_model(spec: RunSpec, device: torch.device) -> Any:
     model.to_empty(device=device)
     if spec.model.tied_embeddings:
         model.tie_weights()
-    # Its frequencies are computed when it is made, and were lost with the memory that it did not have.
+    # Its frequencies are computed when it is built, which meta memory did not keep.
     llama.rotary_emb = type(llama.rotary_emb)(config).to(device)
     initialise(spec.training.seed, model)
     return model
@@ -99,7 +99,7 @@ def checkpoint_layers(spec: RunSpec, llama: Any) -> None:
         return
     count = recompute.num_layers if recompute.method == "block" else len(llama.layers)
     for index in range(count or 0):
-        # Around the layer and inside its shard, so that its weights are gathered once for both passes backward.
+        # Inside the layer's shard, so that its weights are gathered once for recomputation and backward pass.
         llama.layers[index] = checkpoint_wrapper(llama.layers[index])
 
 
@@ -111,7 +111,7 @@ def shard(spec: RunSpec, model: Any, llama: Any, device: torch.device) -> None:
         "mp_policy": MixedPrecisionPolicy(
             param_dtype=narrow,
             reduce_dtype=torch.float32 if narrow else None,
-            # The number of trained tokens is an input too, and would be rounded to three digits.
+            # The number of trained tokens is an input too, and BF16 would round it.
             cast_forward_inputs=False,
         ),
     }
@@ -119,7 +119,7 @@ def shard(spec: RunSpec, model: Any, llama: Any, device: torch.device) -> None:
         fully_shard(layer, **options)
     if not spec.model.tied_embeddings:
         fully_shard(llama.embed_tokens, **options)
-        # The last unit forward is the first one backward: freed in between, it would be gathered at once again.
+        # The last unit forward is the first one backward: it stays gathered.
         fully_shard([llama.norm, model.get_output_embeddings()], **options, reshard_after_forward=False)
     fully_shard(model, **options)
 
@@ -144,7 +144,7 @@ def initialise(seed: int, model: Any) -> None:
 
 
 def _first_row(parameter: Any) -> int:
-    """Which row of the whole matrix this rank's shard begins with: FSDP gives each rank ceil(rows / ranks) of them."""
+    """The first row of this rank's shard: FSDP gives each rank ceil(rows / ranks) rows."""
     if not isinstance(parameter, DTensor):
         return 0
     mesh = parameter.device_mesh
@@ -153,7 +153,7 @@ def _first_row(parameter: Any) -> int:
 
 
 def _drawn(seed: int, first: int, local: Any) -> Iterator[tuple[slice, Any]]:
-    """Normal numbers for the rows of a shard, block after block; each block of the whole matrix has its own seed."""
+    """Normal numbers for the rows of a shard; each block of the whole matrix has its own seed."""
     generator = torch.Generator(device=local.device)
     end = first + local.shape[0]
     for start in range(first // BLOCK * BLOCK, end, BLOCK):

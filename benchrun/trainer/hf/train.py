@@ -1,4 +1,4 @@
-"""One rank's training: transformers' Trainer, fed and timed."""
+"""The training loop of one rank: transformers' Trainer, timed."""
 
 from __future__ import annotations
 
@@ -49,15 +49,15 @@ def train(spec: RunSpec) -> None:
 def _refuse_impossible(spec: RunSpec) -> None:
     ranks.refuse_without_gpu(spec)
     if spec.gpu == "CPU" and spec.num_gpus > 1 and tuple(map(int, torch.__version__.split(".")[:2])) < (2, 11):
-        # Seen with 2.8 over gloo: the gradients' sum where their mean belongs. 2.11 and 2.13 are right.
+        # torch 2.8 over gloo sums the gradients instead of averaging them; 2.11 and 2.13 are right.
         raise UserError(f"several CPU ranks need torch 2.11 or newer, this is {torch.__version__}")
 
 
 def _arguments(spec: RunSpec) -> Any:
-    """The Trainer's arguments: everything that changes speed or result is stated."""
+    """The Trainer's arguments: all that change speed or result."""
     training, cpu = spec.training, spec.gpu == "CPU"
     return TrainingArguments(
-        output_dir=".",  # nothing is written there
+        output_dir=".",  # required; nothing is written
         max_steps=training.steps,
         per_device_train_batch_size=spec.mbs,
         gradient_accumulation_steps=spec.num_microbatches,
@@ -82,22 +82,22 @@ def _arguments(spec: RunSpec) -> Any:
 
 
 class _Trainer(Trainer):
-    """The Trainer, for a model that is sharded already, and with this repository's order of samples."""
+    """The Trainer for a sharded model, with the worker's order of samples."""
 
     spec: RunSpec
 
     def create_accelerator_and_postprocess(self) -> None:
-        """accelerate takes the model as it is: it would wrap it in DistributedDataParallel."""
+        """Keep accelerate from wrapping the model in DistributedDataParallel."""
         super().create_accelerator_and_postprocess()
         self.accelerator.prepare_model = lambda model, **_: model
         self.accelerator.clip_grad_norm_ = _clip
 
     def get_train_dataloader(self) -> DataLoader:
-        """The micro-batches of this rank, in order: a step holds the same samples at every number of ranks."""
+        """This rank's micro-batches; a step has the same samples at every number of ranks."""
         return self._loader(slice(0, self.spec.training.steps * self.spec.num_microbatches))
 
     def once_more(self) -> None:
-        """A step as ``train`` makes them, after its last: to be profiled."""
+        """One more step like those of ``train``, to be profiled."""
         for batch in self._loader(slice(-self.spec.num_microbatches, None)):
             self.training_step(self.model, batch)
         self.accelerator.clip_grad_norm_(self.model.parameters(), self.args.max_grad_norm)
@@ -115,31 +115,31 @@ class _Trainer(Trainer):
 
 
 def _clip(parameters: Any, max_norm: float, norm_type: float = 2) -> Any:
-    """Clip the gradients; their norm over all ranks, which torch gives by its parts for a sharded model."""
+    """Clip the gradients; returns their norm over all ranks."""
     norm = torch.nn.utils.clip_grad_norm_(parameters, max_norm, norm_type)
     return norm.full_tensor() if isinstance(norm, DTensor) else norm
 
 
 class _Timed(TrainerCallback):
-    """Prints a dictionary a step, as the Trainer does, with the step's number and its measured time."""
+    """Prints a dictionary for each step, as the Trainer does, with the step's number and time."""
 
     def __init__(self, spec: RunSpec) -> None:
         self._spec = spec
         self._last = self._step_time_s = 0.0
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """The first step begins."""
+        """Start the clock."""
         garbage.hold(self._spec)
         self._last = _now(self._spec)
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """A step is over when its weights are updated; what comes between two steps counts too."""
+        """The time since the last step ended: what comes between two steps counts too."""
         now = _now(self._spec)
         self._step_time_s, self._last = now - self._last, now
         garbage.collect(self._spec, state.global_step)
 
     def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **_: Any) -> None:
-        """A step's numbers, and at the end the Trainer's own summary."""
+        """Print a step's numbers, and at the end the Trainer's own summary."""
         if not state.is_world_process_zero:
             return
         row = {name: value for name, value in (logs or {}).items() if name != "total_flos"}

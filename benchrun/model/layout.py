@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import PositiveInt
 
-from benchrun.model import Frozen
+from benchrun.model.base import Frozen
 
 
 class Layout(Frozen):

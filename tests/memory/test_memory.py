@@ -7,7 +7,7 @@ import re
 import pytest
 
 from benchrun.errors import UserError
-from benchrun.recipe.memory import ESTIMATE_ERROR, estimate, impossible, warning
+from benchrun.memory import ESTIMATE_ERROR, estimate, impossible, warning
 from benchrun.recipe.resolve import resolve
 from benchrun.recipe.select import Request
 

@@ -1,11 +1,12 @@
 """Bytes that a GPU keeps from the forward to the backward pass: the part of the memory that is an estimate.
 
-Held to peaks that were measured on H100 and H200 in tests/recipe/test_memory.py.
+Compared with peaks that were measured on H100 and H200 in tests/memory/test_memory.py.
 """
 
 from __future__ import annotations
 
 from benchrun.frameworks.registry import framework
+from benchrun.model.operators import operators
 from benchrun.spec.runspec import RunSpec
 
 
@@ -26,7 +27,7 @@ def kept(spec: RunSpec, first: bool, more: float = 0.0) -> float:
         per_token = layers * _kept_by_policy(spec, recompute.policy) + whole
     elif recompute.granularity == "full":
         again = layers if recompute.method == "uniform" else min((recompute.num_layers or 0) * spec.layout.vp, layers)
-        # What is recomputed keeps its input, and one layer at a time its whole.
+        # A recomputed layer keeps its input; one at a time has all of its activations.
         per_token = (layers - again) * whole + again * _input(spec) + whole / max(in_flight, 1)
     else:
         per_token = layers * whole
@@ -64,25 +65,19 @@ def _input(spec: RunSpec) -> float:
 
 
 def _kept_by_policy(spec: RunSpec, policy: str) -> float:
-    """Bytes a token and layer under a named policy of MaxText or PaXML; an unknown one is taken to keep it all."""
-    model, tp = spec.model, spec.layout.tp
-    products = framework(spec.framework).memory.policies.get(policy)
-    if products is None:
+    """Bytes a token and layer under a policy that the framework names; one that is not listed is taken to keep all."""
+    outputs = framework(spec.framework).memory.policies.get(policy)
+    if outputs is None:
         return layer(spec)
-    sizes = {
-        "qkv": model.kv_channels * (model.num_attention_heads + 2 * model.num_query_groups) / tp,
-        "proj": model.hidden_size,
-        "fc1": (2 if model.gated else 1) * model.ffn_hidden_size / tp,
-        "fc2": model.hidden_size,
-    }
-    return _input(spec) + 2 * sum(sizes[name] for name in products)
+    listed = operators(spec.model, layout=spec.layout)
+    return _input(spec) + 2 * sum(listed.product(name).n for name in outputs)
 
 
-def _gated_in_steps(spec: RunSpec) -> int:
-    """Bytes per width of the MLP that the worker keeps more where it gates by plain operations.
+def _unfused_gate_bytes(spec: RunSpec) -> int:
+    """Bytes per width of the MLP that are kept where no fused kernel computes the gate.
 
-    Of every MLP the gate; of an expert's also its product before a token's weight. For experts megatron.core has one
-    kernel for SwiGLU alone.
+    The gate itself, and of an expert also its product before it is weighted. megatron.core has a fused kernel for
+    experts with SwiGLU alone.
     """
     model, fused = spec.model, spec.transformer_engine and spec.training.fused_kernels
     if (
@@ -101,22 +96,19 @@ def layer(spec: RunSpec) -> float:
 
     Modules that are computed again keep their input, which the norm before them keeps anyway.
     """
-    model, layout = spec.model, spec.layout
-    operand = 1 if spec.precision == "fp8" else 2
+    qkv, proj, fc1, fc2, _ = operators(spec.model, layout=spec.layout).products
+    fp8, again = spec.precision == "fp8", spec.training.recompute.modules
+    operand = 1 if fp8 else 2
     norms = (2 * _input(spec)) + operand * _input(spec)  # two norms' inputs and outputs
-    heads = model.num_attention_heads
-    attention = 2 * (2 * heads + 2 * model.num_query_groups)  # Q, K, V and the output
-    attention += heads if spec.precision == "fp8" else 0  # the output once more, for the projection
-    again = spec.training.recompute.modules
-    stored = 1 if spec.precision == "fp8" and spec.training.fp8.store_activation_input else 2
-    mlp = stored * (2 if model.gated else 1) + (0 if "moe_act" in again else operand) + _gated_in_steps(spec)
-    kept = norms + attention * model.kv_channels / layout.tp
-    moe = model.moe
+    attention = 2 * (qkv.n + proj.k) + (proj.k if fp8 else 0)  # in FP8 the output once more, for the projection
     if "mlp" in again or "moe" in again:
-        return kept - operand * _input(spec) / 2
+        return norms + attention - operand * _input(spec) / 2
+    stored = 1 if fp8 and spec.training.fp8.store_activation_input else 2
+    mlp = stored * fc1.n + ((0 if "moe_act" in again else operand) + _unfused_gate_bytes(spec)) * fc2.k
+    moe = spec.model.moe
     if moe is None:
-        return kept + mlp * model.ffn_hidden_size / layout.tp
+        return norms + attention + mlp
     # Each token is copied to topk experts: input, up-projection, activation, output. The ranks of an expert's own
     # tensor parallelism see the same tokens.
-    expert = 4 * model.hidden_size + mlp * moe.ffn_hidden_size / layout.etp
-    return kept + moe.topk * (moe.capacity_factor or 1) * expert * layout.etp / _split(spec)
+    expert = 4 * spec.model.hidden_size + mlp
+    return norms + attention + moe.topk * (moe.capacity_factor or 1) * expert * spec.layout.etp / _split(spec)

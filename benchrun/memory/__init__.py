@@ -1,0 +1,6 @@
+"""The memory a GPU needs for a run, estimated before the job waits in a queue."""
+
+from benchrun.memory.estimate import Memory, estimate
+from benchrun.memory.limits import ESTIMATE_ERROR, impossible, warning
+
+__all__ = ["ESTIMATE_ERROR", "Memory", "estimate", "impossible", "warning"]

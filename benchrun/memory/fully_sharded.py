@@ -1,0 +1,60 @@
+"""Memory of a fine-tune by transformers: FSDP over all ranks, trained weights in FP32, the whole output layer.
+
+Compared with peaks that were measured on H200 in tests/recipe/test_hf.py.
+"""
+
+from __future__ import annotations
+
+from benchrun.memory import activations
+from benchrun.model.adapters import TRANSFORMERS, adapted
+from benchrun.model.adapters import adapter_params as layer_adapters
+from benchrun.model.operators import operators
+from benchrun.spec.runspec import RunSpec
+
+
+def parts(spec: RunSpec) -> dict[str, float]:
+    """Bytes a GPU by part: its share of everything, and what is gathered for the computation at work."""
+    listed, total = operators(spec.model), spec.model.params_total
+    trained = adapter_params(spec) if spec.task == "lora" else total
+    frozen = total if spec.task == "lora" else 0
+    narrow = 4 if spec.precision == "fp32" else 2
+    layer = sum(product.weights for product in listed.block)
+    # Two layers (one computes, the next arrives), and the output layer from its forward to its backward pass.
+    gathered = 2 * layer + listed.product("logits").weights
+    return {
+        "weights": (frozen * narrow + trained * 4) / spec.num_gpus,
+        "gathered": gathered * narrow,
+        "gradients": trained * 4 / spec.num_gpus + (0 if frozen else layer * narrow),
+        "optimizer": trained * 8 / spec.num_gpus,
+        "activations": activations.kept(spec, first=True, more=_eager_bytes(spec)),
+        "logits": _logits(spec, narrow),
+        "placeholders": 0.0,
+        "step": 0.0,
+    }
+
+
+def adapter_params(spec: RunSpec) -> int:
+    """Parameters of all adapters of the model."""
+    lora = spec.training.lora
+    return spec.model.num_layers * int(layer_adapters(spec.model, TRANSFORMERS, lora.target_modules, lora.rank))
+
+
+def _logits(spec: RunSpec, narrow: int) -> float:
+    """transformers keeps them as computed, in FP32 and as a gradient in FP32; freed when a layer is recomputed."""
+    tokens = spec.mbs * spec.seq_length
+    logits = float(tokens * spec.model.vocab_size * (narrow + 8))
+    if spec.training.recompute.granularity != "full":
+        return logits
+    return max(logits - tokens * (activations.layer(spec) + _eager_bytes(spec)), 0.0)
+
+
+def _eager_bytes(spec: RunSpec) -> float:
+    """Bytes a token and layer that transformers keeps on top, having no fused kernels."""
+    lora, qkv = spec.training.lora, operators(spec.model).product("qkv")
+    rotated = 2 * (qkv.outputs[0] + qkv.outputs[1])
+    extra = 2 * 4 * spec.model.hidden_size + rotated  # both norms compute in FP32
+    if spec.task == "lora" and lora.dropout:
+        # Each adapter keeps its own dropped copy and a mask; the frozen layer keeps nothing of its input.
+        extra += 3 * sum(inputs for inputs, _ in adapted(spec.model, TRANSFORMERS, lora.target_modules))
+        extra -= 2 * (2 * spec.model.hidden_size + spec.model.ffn_hidden_size)
+    return extra

@@ -1,0 +1,137 @@
+"""The collectives of one GPU, by group: how many bytes, how often in a micro-batch and in a step.
+
+Sources: Shoeybi et al. 2019 (arXiv:1909.08053) for tensor parallelism, Korthikanti et al. 2022 (arXiv:2205.05198) for
+sequence parallelism, Narayanan et al. 2021 (arXiv:2104.04473) for pipelines, Megatron-LM core 0.19 for the rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from benchrun.model.layout import Layout
+
+if TYPE_CHECKING:
+    from benchrun.model.shape import ModelShape
+
+Name = Literal["all_reduce", "all_gather", "reduce_scatter", "all_to_all", "send"]
+Group = Literal["tp", "cp", "pp", "ep", "etp", "dp", "expert_dp", "fsdp", "expert_fsdp"]
+
+
+@dataclass(frozen=True)
+class Collective:
+    """Communication among the ranks of a group."""
+
+    name: Name
+    group: Group
+    ranks: float
+    bytes: float
+    """The whole tensor, as nccl-tests counts: the result of an all-gather, the input of a reduce-scatter, what a rank
+    of an all-to-all sends to all ranks and itself; the message of a send."""
+    forward: float = 0.0
+    """How often in the forward pass of a micro-batch."""
+    backward: float = 0.0
+    step: float = 0.0
+    """How often a step."""
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Bytes an element."""
+
+    activation: float = 2
+    weight: float = 2
+    """As data-parallel ranks gather it: 1 for FP8 weights."""
+    gradient: float = 2
+    states: float = 12
+    """What Adam keeps of a parameter."""
+
+
+def of_a_micro_batch(
+    model: ModelShape, layout: Layout, tokens: float, routed: float, sizes: Sizes, cp_comm: str
+) -> Iterator[Collective]:
+    """All but those of data-parallel ranks. ``routed``: tokens that enter the experts of this GPU, a layer."""
+    layers, ends = model.num_layers / layout.pp, 1 / layout.pp
+    yield from _tensor_parallel(layout, tokens, model.hidden_size * sizes.activation, layers, ends, bool(model.moe))
+    yield from _context_parallel(model, layout, tokens, sizes, cp_comm, layers)
+    if model.moe:
+        # Tokens go to their experts and come back, forward and backward.
+        size = routed * model.hidden_size * sizes.activation
+        yield Collective("all_to_all", "ep", layout.ep, size / layout.etp, 2 * layers, 2 * layers)
+        yield Collective("all_gather", "etp", layout.etp, size, layers, layers)
+        yield Collective("reduce_scatter", "etp", layout.etp, size, layers, layers)
+    # A tensor crosses each border between (virtual) stages, forward and backward.
+    size = tokens / sequence_split(layout) * model.hidden_size * sizes.activation
+    borders = (layout.pp * layout.vp - 1) / layout.pp
+    yield Collective("send", "pp", layout.pp, size, borders, borders)
+
+
+def _tensor_parallel(
+    layout: Layout, tokens: float, width_bytes: float, layers: float, ends: float, moe: bool
+) -> Iterator[Collective]:
+    """Around attention and around a dense MLP, at the embedding and at the output layer.
+
+    With sequence parallelism a gather before and a reduce-scatter after each; backward the same, and the inputs are
+    gathered once more for the gradients of the weights. Without it, an all-reduce forward and one backward.
+    """
+    size, halves = tokens * width_bytes, layers * (1 if moe else 2)
+    if layout.sequence_parallel:
+        yield Collective("all_gather", "tp", layout.tp, size, halves + ends, 2 * halves + 2 * ends)
+        yield Collective("reduce_scatter", "tp", layout.tp, size, halves + ends, halves + ends)
+    else:
+        yield Collective("all_reduce", "tp", layout.tp, size, halves + ends, halves + ends)
+    # The loss over a divided vocabulary: maximum, the label's logit, sum of exponentials; in FP32.
+    yield Collective("all_reduce", "tp", layout.tp, 4 * tokens, 3 * ends)
+
+
+def _context_parallel(
+    model: ModelShape, layout: Layout, tokens: float, sizes: Sizes, how: str, layers: float
+) -> Iterator[Collective]:
+    """Keys and values in a ring (p2p), gathered, or exchanged for heads together with queries and outputs (a2a)."""
+    cp, head = layout.cp, tokens * model.kv_channels * sizes.activation / layout.tp
+    pair = 2 * model.num_query_groups * head
+    if how == "p2p":
+        yield Collective("send", "cp", cp, pair, layers * (cp - 1), 2 * layers * (cp - 1))
+    elif how == "a2a":
+        yield Collective("all_to_all", "cp", cp, pair + 2 * model.num_attention_heads * head, layers, layers)
+    else:
+        yield Collective("all_gather", "cp", cp, cp * pair, layers, layers)
+        yield Collective("reduce_scatter", "cp", cp, cp * pair, backward=layers)
+
+
+def of_data_parallel_ranks(
+    layout: Layout, dp: int, dense: float, experts: float, sizes: Sizes, distributed_optimizer: bool
+) -> Iterator[Collective]:
+    """Gradients are reduced and weights gathered once a step; with FSDP in every micro-batch.
+
+    ``dense`` and ``experts``: parameters on this GPU before FSDP.
+    """
+    ranks, expert_ranks = replicas(layout, dp)
+    cut, expert_cut = layout.fsdp, max(1.0, layout.fsdp / layout.ep)
+    groups: tuple[tuple[Group, Group, float, float, float], ...] = (
+        ("dp", "fsdp", dense, ranks, cut),
+        ("expert_dp", "expert_fsdp", experts, expert_ranks, expert_cut),
+    )
+    for group, shards, params, size, shard_size in groups:
+        weights, gradients = params * sizes.weight, params * sizes.gradient
+        if layout.fsdp > 1:
+            yield Collective("all_gather", shards, shard_size, weights, 1, 1)
+            yield Collective("reduce_scatter", shards, shard_size, gradients, backward=1)
+            yield Collective("all_reduce", group, size / shard_size, gradients / shard_size, step=1)
+        elif distributed_optimizer:
+            yield Collective("reduce_scatter", group, size, gradients, step=1)
+            yield Collective("all_gather", group, size, weights, step=1)
+        else:
+            yield Collective("all_reduce", group, size, gradients, step=1)
+
+
+def replicas(layout: Layout, dp: int) -> tuple[float, float]:
+    """Ranks that hold the same dense weights, and ranks that hold the same experts."""
+    ranks = float(dp * layout.cp)
+    return ranks, layout.tp * ranks / (layout.ep * layout.etp)
+
+
+def sequence_split(layout: Layout) -> int:
+    """Parts into which sequence parallelism cuts what tensor parallelism leaves whole."""
+    return layout.tp if layout.sequence_parallel else 1

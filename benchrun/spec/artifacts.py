@@ -1,0 +1,246 @@
+"""Every file of a run directory: its name, who writes it, and the models of those that the job and the host share.
+
+The files below ``worker/`` are a copy of this package, those of FRAMEWORK_FILES a framework's own. The models of
+steps.jsonl, telemetry.json, metrics.json and verdict.json stand where these are computed: only the host uses them.
+Imports nothing but pydantic and the standard library: the worker reads this inside the training image.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
+
+from benchrun.model.base import Frozen
+from benchrun.model.operators import Pass
+
+# Written before the job starts.
+SPEC = "spec.json"
+JOB = "job.sh"
+PROBE_SCRIPT = "probe.sh"
+TELEMETRY_SCRIPT = "telemetry.sh"
+CONTAINER_SCRIPT = "contained.sh"
+WORKER = "worker"
+EVENTS = "events.jsonl"
+# Written by the job.
+STDOUT, STDERR = "stdout.log", "stderr.log"
+PROBE = "probe"
+TELEMETRY = "telemetry"
+DATA = "data.json"
+DATA_INDEX = "data-index"
+CEILINGS = "ceilings.json"
+BREAKDOWN = "breakdown.json"
+PROGRESS = "progress.json"
+NO_STEP = "no_step_s"
+DONE = "done.json"
+LOCAL_PID, LOCAL_STARTED, LOCAL_EXIT = "local.pid", "local.started", "local.exit"
+LOCAL_CANCELLED = "local.cancelled"
+# Written by the host afterwards.
+ENDING = "ending.json"
+ENV = "env.json"
+STEPS = "steps.jsonl"
+TELEMETRY_SUMMARY = "telemetry.json"
+METRICS = "metrics.json"
+VERDICT = "verdict.json"
+
+XZ = ".xz"
+"""Suffix of a file that is kept compressed."""
+LOCAL_LOCK = ".local.lock"
+"""Beside the run directories: the job that runs on this machine locks it."""
+
+FILES = {
+    SPEC: "the run, resolved",
+    JOB: "the job script: sbatch job.sh, or bash job.sh on this machine",
+    PROBE_SCRIPT: "describes a node",
+    TELEMETRY_SCRIPT: "samples the GPUs of a node",
+    CONTAINER_SCRIPT: "runs a rank inside podman or docker",
+    WORKER: "a folder: the copy of benchrun and datagen that this run uses",
+    EVENTS: "what the launcher did and saw, one JSON object a line",
+    STDOUT: "what the job printed",
+    STDERR: "its errors and warnings",
+    PROBE: "a folder: <host>.json, hardware and driver of each node",
+    TELEMETRY: "a folder: <host>.csv, clocks, power and temperature of each GPU, once a second",
+    DATA: "what datagen wrote about the data set",
+    DATA_INDEX: "a folder: megatron-core's shuffled order of the samples",
+    CEILINGS: "matrix products, copies and collectives, measured alone before the first step",
+    BREAKDOWN: "one profiled step after the last",
+    PROGRESS: "the last look of the job's watchdog at its log",
+    NO_STEP: "seconds without a step after which the watchdog ended the job",
+    DONE: "exit code, signal and restarts, written by the job's EXIT trap",
+    LOCAL_PID: "process, start time and host of the supervisor of a local job",
+    LOCAL_STARTED: "exists once a local job has had its turn",
+    LOCAL_EXIT: "exit code and state of a local job",
+    LOCAL_CANCELLED: "exists once a local job was cancelled",
+    ENDING: "how the job ended, with the evidence",
+    ENV: "versions, image and nodes",
+    STEPS: "the parsed steps, one a line",
+    TELEMETRY_SUMMARY: "clocks, power and energy over the measured steps",
+    METRICS: "what was measured",
+    VERDICT: "how that compares with a reference",
+}
+"""Name -> what is in it."""
+
+
+class Ending(str, enum.Enum):
+    """How a job ended."""
+
+    COMPLETED = "completed"
+    FAILED = "failed"
+    TIMEOUT = "timeout"
+    OUT_OF_MEMORY_HOST = "out_of_memory_host"
+    OUT_OF_MEMORY_GPU = "out_of_memory_gpu"
+    NODE_FAILURE = "node_failure"
+    PREEMPTED = "preempted"
+    CANCELLED = "cancelled"
+    REQUEUED = "requeued"
+    """It ran more than once: what it measured is not one measurement."""
+    LAUNCH_FAILED = "launch_failed"
+    """Slurm or the runtime could not start the command."""
+    IMAGE_MISSING = "image_missing"
+    HUNG = "hung"
+    """Its deadline without a step ended it; or its limit or a person did, long after its log had fallen silent."""
+    INCOMPLETE = "incomplete"
+    """Exit code 0, but not all planned steps."""
+    LOST = "lost"
+    """Neither queue nor accounting nor the job's own files record how it ended."""
+
+
+class Tolerant(BaseModel):
+    """A document of the job: exact types, and further keys are ignored."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True, strict=True)
+
+
+class Done(Tolerant):
+    """done.json (templates/parts/done.sh.j2)."""
+
+    exit_code: Annotated[int, Field(ge=0, le=255)]
+    signal: str | None = None
+    restarts: NonNegativeInt = 0
+    job_id: str = ""
+    host: str = ""
+    no_step_s: int | None = None
+    """Seconds without a step after which the job ended itself."""
+
+
+class Progress(Frozen):
+    """progress.json (templates/parts/watchdog.sh.j2)."""
+
+    schema_version: Literal[1] = 1
+    checked: str
+    """When the watchdog looked, UTC."""
+    quiet_s: NonNegativeInt
+    """Seconds since the log last grew. Slurm's own words at the end come after the last look."""
+    no_step_s: NonNegativeInt
+    """Seconds since a step was last seen, or since the job began."""
+    step_lines: NonNegativeInt = 0
+    """Lines of steps so far."""
+    step_file: Literal["stdout.log", "stderr.log"] | None = None
+    """The log with the last of them; None before the first."""
+    step_offset: NonNegativeInt = 0
+    """From which byte on."""
+
+
+class EndingRecord(Frozen):
+    """ending.json: written once, and only where it rests on evidence."""
+
+    schema_version: Literal[1] = 1
+    ending: Ending
+    evidence: tuple[str, ...]
+    exit_code: int | None = None
+    last_step: int | None = None
+    """The number of the last step in the log."""
+
+
+class Environment(Frozen):
+    """env.json: where and with what a run ran."""
+
+    schema_version: Literal[1] = 1
+    benchrun: str
+    """This package's version."""
+    commit: str | None
+    image: str | None
+    submit_host: str
+    python: str
+    worker: dict[str, Any] | None
+    """Versions that the worker printed at its start, by package."""
+    nodes: tuple[dict[str, Any], ...]
+    """probe/<host>.json of each node."""
+
+
+Number = Literal["fp32", "bf16", "fp8"]
+
+
+class Gemm(Frozen):
+    """A matrix product of the model: (m x k) times (k x n) in the forward pass."""
+
+    name: str
+    m: PositiveInt
+    n: PositiveInt
+    k: PositiveInt
+    count: PositiveFloat
+    """How often a GPU computes it a micro-batch, the mean over pipeline stages."""
+    low_precision: bool
+    """FP8 training computes it in FP8; the output layer stays in BF16."""
+    tflops: dict[Number, dict[Pass, PositiveFloat]]
+    """By precision and pass."""
+
+
+class CollectiveRate(Frozen):
+    """A collective among the ranks of a group."""
+
+    name: str
+    group: str
+    ranks: PositiveInt
+    size_mib: PositiveFloat
+    bus_gb_per_s: PositiveFloat
+    """By the convention of nccl-tests: 10^9 bytes/s, times 2 (n - 1) / n for all-reduce, (n - 1) / n for the others."""
+
+
+class Ceilings(Frozen):
+    """ceilings.json: the slowest rank of each, all ranks measuring at once."""
+
+    schema_version: Literal[1] = 1
+    device: str
+    gemms: tuple[Gemm, ...]
+    copy_gb_per_s: PositiveFloat
+    """Device to device, bytes read and written."""
+    collectives: tuple[CollectiveRate, ...]
+    seconds: NonNegativeFloat
+    """How long measuring took."""
+
+
+class Breakdown(Frozen):
+    """breakdown.json: a step after the measured ones, in s, the mean over ranks.
+
+    The parts but ``hidden_s`` add up to the step. Where kernels overlap, the time belongs to the first of: matrix
+    products, attention, other kernels, communication.
+    """
+
+    schema_version: Literal[1] = 1
+    step_s: PositiveFloat
+    """Under the profiler."""
+    matmul_s: NonNegativeFloat
+    attention_s: NonNegativeFloat
+    other_s: NonNegativeFloat
+    """Norms, activations, casts, copies, the optimizer."""
+    communication_s: NonNegativeFloat
+    """Communication that no other kernel hides: also waiting for other ranks, and the bubble of a pipeline."""
+    idle_s: NonNegativeFloat
+    """Without any kernel."""
+    hidden_s: NonNegativeFloat
+    """Communication beside other kernels."""
+
+    @property
+    def sentence(self) -> str:
+        """One line for a person."""
+        parts = {
+            "matmul": self.matmul_s,
+            "attention": self.attention_s,
+            "other kernels": self.other_s,
+            "communication alone": self.communication_s,
+            "nothing": self.idle_s,
+        }
+        shares = ", ".join(f"{name} {100 * part / self.step_s:.1f} %" for name, part in parts.items())
+        return f"{shares} of a profiled step of {self.step_s:.4g} s; {self.hidden_s:.3g} s of communication were hidden"
