@@ -1,6 +1,8 @@
-"""The errors a person sees: one line that says what is wrong, one that says what would be right."""
+"""The errors that the command line prints: one line says what is wrong, a hint says what would be right."""
 
 from __future__ import annotations
+
+from benchrun.vocabulary import Exit
 
 
 class BenchrunError(Exception):
@@ -9,7 +11,7 @@ class BenchrunError(Exception):
     ``where`` is a place such as ``recipes/x.yaml:12``; ``hint`` says what would be right.
     """
 
-    exit_code = 2
+    exit_code = Exit.USER
 
     def __init__(self, message: str, *, hint: str | None = None, where: str | None = None) -> None:
         super().__init__(message)
@@ -29,8 +31,13 @@ class UserError(BenchrunError):
 class MachineError(BenchrunError):
     """Slurm or the machine refused or failed (exit code 3)."""
 
-    exit_code = 3
+    exit_code = Exit.MACHINE
 
 
 class SchedulerUnavailable(MachineError):
-    """The scheduler does not answer. Says nothing about the jobs: keep their state, ask again."""
+    """The scheduler does not answer. The state of the jobs is unknown: ask again later."""
+
+
+def exit_code(error: Exception) -> Exit:
+    """The exit code of a command that ended by ``error``: of any unexpected one that of the machine."""
+    return error.exit_code if isinstance(error, BenchrunError) else Exit.MACHINE

@@ -1,4 +1,4 @@
-"""The command line: verbs only. Each verb is a file beside this one, imported when it is called."""
+"""The command line: one file a verb, imported when it is called. A verb calls `benchrun.app` and formats the result."""
 
 from __future__ import annotations
 

@@ -9,13 +9,11 @@ from types import TracebackType
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from benchrun.launch.launcher import Observation
-from benchrun.parse import Step
-from benchrun.spec.runspec import RunSpec
+from benchrun.app import Observation, RunSpec, Step
 
 
 class StepProgress:
-    """Draws a bar on a terminal; elsewhere one line a change of state, so that a log stays readable."""
+    """A bar on a terminal; elsewhere one line per change of state, so that a log stays readable."""
 
     def __init__(self, spec: RunSpec) -> None:
         self._spec = spec

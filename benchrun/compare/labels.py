@@ -10,7 +10,7 @@ from benchrun.compare.conditions import Conditions
 from benchrun.model import Frozen
 
 if TYPE_CHECKING:
-    from benchrun.metrics.measure import Metrics
+    from benchrun.metrics.model import Metrics
 
 Code = Literal[
     "proxy",

@@ -20,12 +20,14 @@ from benchrun.compare.references import Reference, Source
 from benchrun.compare.verdict import Verdict
 from benchrun.errors import UserError
 from benchrun.metrics.bound import Ceilings
-from benchrun.metrics.measure import Metrics
+from benchrun.metrics.model import Metrics
 from benchrun.parse import Log, Step, parse_log
 from benchrun.spec.runspec import RunSpec
 
 COMPARED_ROWS = 4096
-"""By which a log is known again."""
+"""Rows by which a copy of a log is recognised."""
+OF_THE_SYSTEM = frozenset({"python", "cuda", "nccl", "peft", "accelerate"})
+"""Versions in env.json that a description of the machine leaves out."""
 
 
 @dataclass(frozen=True)
@@ -48,14 +50,14 @@ class MeasuredRun:
 
     @property
     def machine(self) -> str:
-        """GPU and driver as the node named them, and what trained."""
+        """GPU and driver as the node named them, and the versions of what trained."""
         node: dict[str, Any] = next(iter(self.env.get("nodes") or []), {})
         gpus: list[dict[str, str]] = node.get("gpus") or [{}]
         gpu = gpus[0].get("name") or node.get("cpu") or self.spec.gpu
         driver = f", driver {node['driver']}" if node.get("driver") else ""
-        packages = ("megatron-core", "transformer-engine", "transformers", "torch")
-        worker = self.env.get("worker") or {}
-        versions = "".join(f", {name} {worker[name]}" for name in packages if worker.get(name))
+        worker: dict[str, str] = self.env.get("worker") or {}
+        packages = sorted((name for name in worker if name not in OF_THE_SYSTEM), key=lambda name: name == "torch")
+        versions = "".join(f", {name} {worker[name]}" for name in packages if worker[name])
         return f"{gpu}{driver}{versions}"
 
 
@@ -81,7 +83,7 @@ def copies(logs: Sequence[Log], runs: Sequence[MeasuredRun], ours: Conditions) -
 
 
 def _mostly(rows: Set[Step], kept: Set[Step]) -> bool:
-    """Whether more than half of the shorter one's rows stand in the other: times and losses never agree by chance."""
+    """Whether more than half of the shorter one's rows are in the other: times and losses never agree by chance."""
     return 2 * len(rows & kept) > min(len(rows), len(kept))
 
 

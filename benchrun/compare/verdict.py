@@ -12,9 +12,10 @@ from benchrun.compare.labels import Label, labels
 from benchrun.compare.references import Reference, matching
 from benchrun.compare.sanity import BEYOND_PEAK, beyond_peak, broken
 from benchrun.model import Frozen
+from benchrun.vocabulary import Exit
 
 if TYPE_CHECKING:
-    from benchrun.metrics.measure import Metrics
+    from benchrun.metrics.model import Metrics
 
 
 class Verdict(Frozen):
@@ -34,14 +35,14 @@ class Verdict(Frozen):
     labels: tuple[Label, ...] = ()
     """What limits the verdict, shown in its first line."""
     chosen_because: Choice | None = None
-    """Why the speed was held against that reference and not another."""
+    """Why the speed was compared with that reference and not another."""
     warmup: int | None = None
     """Rows that were dropped as warm-up because the user said so; None for the usual number."""
 
     @property
-    def exit_code(self) -> int:
-        """0 pass; 1 slow; 4 whatever else: no number to act on, or one that needs a look first."""
-        return {"pass": 0, "slow": 1}.get(self.verdict, 4)
+    def exit_code(self) -> Exit:
+        """OK and SLOW; any other verdict gives no number to act on, or one that needs a look first."""
+        return {"pass": Exit.OK, "slow": Exit.SLOW}.get(self.verdict, Exit.INCONCLUSIVE)
 
     @property
     def headline(self) -> str:
@@ -95,7 +96,7 @@ def _incredible(
     ending: str | None,
     checks: tuple[Check, ...],
 ) -> Verdict:
-    """Faster than the GPU: no number, but where there is a reference more can be said of what may be wrong."""
+    """Verdict on steps faster than the GPU's peak; a reference, where there is one, hints at what may be wrong."""
     reason = f"beyond the GPU's peak, so not to be believed: {beyond}"
     if reference := choose(matching(ours, references), ours):
         return _verdict("faster_than_expected", reason, ours, metrics, ending, checks, nearest=reference)
@@ -118,13 +119,13 @@ def _without_reference(
         same, key=lambda e: (len(hard_differences(e.key, ours)), e.key.num_gpus != ours.num_gpus, bool(e.flags))
     )
     differs = hard_differences(nearest.key, ours)
-    named = [f"{d.key}: reference {_said(d.theirs)}, this run {_said(d.ours)}" for d in differs]
+    named = [f"{d.key}: reference {_stated(d.theirs)}, this run {_stated(d.ours)}" for d in differs]
     # Nothing differs, and still it was not chosen: it is a TFLOPS or an MFU, and ours cannot be counted.
     reason = "; ".join(named) or "the reference counts FLOPs, and those of this run are not known"
     return _verdict("not_comparable", reason, ours, metrics, ending, (), differs, nearest)
 
 
-def _said(value: object) -> str:
+def _stated(value: object) -> str:
     return "not stated" if value is None else str(value)
 
 
@@ -144,7 +145,7 @@ def _speed_reason(check: Check, runs: int) -> str:
 
 
 def _as_fast_as(speed: Check, ours: Conditions, metrics: Sequence[Metrics], fitting: Sequence[Reference]) -> str:
-    """Where a slow run is as fast as another release, or variant, was published to be: which one."""
+    """The release or variant that a slow run is as fast as, as a clause; empty where there is none."""
     if speed.verdict != "slow":
         return ""
     same = choose([e for e in fitting if speed_check(e, ours, metrics).verdict == "pass"], ours)
@@ -156,9 +157,9 @@ def _as_fast_as(speed: Check, ours: Conditions, metrics: Sequence[Metrics], fitt
 
 
 def _remarks(metrics: Sequence[Metrics]) -> str:
-    """A throttled GPU, a loss that rose: the number stays comparable, and the reader is told."""
+    """Remarks on a throttled GPU or a loss that rose: the number stays comparable."""
     throttled = [fault for run in metrics if run.telemetry and (fault := run.telemetry.fault)]
-    rose = [said for run in metrics if (said := run.loss_rose)]
+    rose = [sentence for run in metrics if (sentence := run.loss_rose)]
     runs = len(metrics)
     return "".join(
         f"; {found[0]}" + (f", in {len(found)} of {runs} runs" if runs > 1 else "")

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from benchrun import flow
+from benchrun import app
 from benchrun.cli.compare import command as compare
 from benchrun.compare.verdict import Verdict
 from benchrun.errors import UserError
 from benchrun.metrics.convention import explained
-from benchrun.metrics.known import Known
+from benchrun.metrics.setting import Setting
 from benchrun.metrics.summary import summarise
 from benchrun.model import ModelShape
 from benchrun.model.flops import flops_per_token
@@ -45,8 +45,8 @@ def judged(tmp_path, rows, recipe=RECIPE, **given):
     log = tmp_path / "x.log"
     log.write_text("".join(rows))
     model = recipe_file(recipe).recipe.model
-    known = Known(**{**POINT, "model": model, **given})
-    return flow.judge_log(parse_log(log), recipe, known)[0]
+    setting = Setting(**{**POINT, "model": model, **given})
+    return app.judge_log(parse_log(log), recipe, setting)[0]
 
 
 def codes(verdict):
@@ -108,7 +108,7 @@ def test_a_printed_tflops_of_another_model_gives_no_verdict(tmp_path, printed):
 
 def test_a_batch_that_was_typed_in_may_be_what_is_wrong(tmp_path):
     rows = [line(n, tflops=100.0, gbs=None) for n in range(1, STEPS + 1)]
-    assert judged(tmp_path, rows, global_batch_size=128).verdict == "pass"
+    assert judged(tmp_path, rows, gbs=128).verdict == "pass"
 
 
 def test_what_nemo_s_callback_prints_is_no_evidence(tmp_path):
@@ -158,7 +158,7 @@ def test_gates_that_a_log_does_not_state_are_those_of_the_recipe(tmp_path):
     rows = [line(n) for n in range(1, STEPS + 1)]
     (tmp_path / "x.log").write_text("".join([*dump(), *rows]))
     model = recipe_file(RECIPE).recipe.model
-    summary = summarise(parse_log(tmp_path / "x.log"), given=Known(**POINT, model=model))
+    summary = summarise(parse_log(tmp_path / "x.log"), given=Setting(**POINT, model=model))
     full = flops_per_token(model, 8192).full * 128 * 8192 / 8 / TIME_S / 1e12
     assert summary.tflops_per_gpu.full == pytest.approx(full, rel=1e-6)
 
