@@ -51,8 +51,8 @@ if TYPE_CHECKING:
     from benchrun.app.runs import result_of as result_of
     from benchrun.app.status import RunStatus as RunStatus
     from benchrun.app.status import statuses as statuses
-    from benchrun.compare import Verdict as Verdict
     from benchrun.compare.result import RunResult as RunResult
+    from benchrun.compare.verdict import Verdict as Verdict
     from benchrun.launch.doctor import examine as examine
     from benchrun.launch.launcher import Observation as Observation
     from benchrun.launch.launcher import cancel as cancel
@@ -80,8 +80,8 @@ _MODULES = {
     "app.points": "describe resolve resolve_point warnings write_files",
     "app.runs": "newest_runs open_run open_runs result_of",
     "app.status": "RunStatus statuses",
-    "compare": "Verdict",
     "compare.result": "RunResult",
+    "compare.verdict": "Verdict",
     "launch.doctor": "examine",
     "launch.launcher": "Observation cancel observe",
     "launch.rundir": "RunDir",

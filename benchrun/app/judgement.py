@@ -7,8 +7,10 @@ from dataclasses import dataclass
 
 from benchrun.app.ending import end_of, record_end
 from benchrun.app.measurement import RunMeasurement, measure_run, store_measurement
-from benchrun.compare import Conditions, Verdict, conditions, judge, references_for
+from benchrun.compare.choice import references_for
+from benchrun.compare.conditions import Conditions, conditions
 from benchrun.compare.measured import copies, load_measured, measured_references
+from benchrun.compare.verdict import Verdict, judge
 from benchrun.errors import UserError
 from benchrun.launch.endings import Ending
 from benchrun.launch.launcher import Observation, observe

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from benchrun.app.measurement import measure_run, store_measurement
 from benchrun.app.runs import document_of
-from benchrun.compare import Verdict
+from benchrun.compare.verdict import Verdict
 from benchrun.errors import UserError
 from benchrun.launch.keep import kept_files, kept_name, write_kept
 from benchrun.launch.rundir import RunDir

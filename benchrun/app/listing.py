@@ -27,8 +27,12 @@ def list_points(recipes: Sequence[str] = (), gpu: str | None = None) -> list[dic
     if not rows:
         having = sorted({point.gpu for file in files for point in catalogue.points(file.recipe)})
         raise UserError(f"no point is for --gpu {gpu}", hint=f"there are points for {', '.join(having)}")
+    counts: dict[tuple[Any, ...], int] = {}
     for row in rows:
-        ours = Conditions(**{name: row[name] for name in HARD})
-        row["reference"] = len(matching(ours, published[besides_recipe(ours)]))
+        key = tuple(row[name] for name in HARD)
+        if key not in counts:
+            entries = published.get(key[1:])
+            counts[key] = len(matching(Conditions(**dict(zip(HARD, key, strict=True))), entries)) if entries else 0
+        row["reference"] = counts[key]
         del row["num_layers"], row["dimensions"]
     return rows

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from benchrun.app.judgement import verdict_on
-from benchrun.compare import Conditions, Verdict
-from benchrun.compare.conditions import shape_of
+from benchrun.compare.conditions import Conditions, shape_of
+from benchrun.compare.verdict import Verdict
 from benchrun.errors import UserError
 from benchrun.metrics.measure import measure
 from benchrun.metrics.model import Metrics

@@ -7,7 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from benchrun.compare import conditions, load_references, matching
+from benchrun.compare.conditions import conditions
+from benchrun.compare.references import load_references, matching
 from benchrun.errors import UserError
 from benchrun.launch import rundir
 from benchrun.model.flops import flops_per_token

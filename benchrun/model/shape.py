@@ -15,7 +15,8 @@ VOCAB_MULTIPLE = 128
 class Frozen(BaseModel):
     """Base of every model that crosses an edge: unknown keys are refused, values never change."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    # Validators are built when a model is first used: a command builds those that it needs.
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
 
 class Moe(Frozen):

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from pydantic import ValidationError
+
 from benchrun.model import ModelShape
 from benchrun.recipe import catalogue
 from benchrun.recipe.catalogue import Point, RecipeFile
@@ -30,8 +32,11 @@ def _layout(file: RecipeFile, index: int) -> Layout:
     if not file.recipe.points[index].layout:
         return Layout()
     loc = ("points", index, "layout")
-    part = file.document.at(*loc)
-    return checked(Layout, Document(part.data, {(): file.document.where(loc), **part.places}))
+    try:
+        return Layout.model_validate(file.recipe.points[index].layout)
+    except ValidationError:  # once more, for an error that names the line
+        part = file.document.at(*loc)
+        return checked(Layout, Document(part.data, {(): file.document.where(loc), **part.places}))
 
 
 def _reduced(file: RecipeFile, index: int) -> tuple[str, ...]:

@@ -84,7 +84,9 @@ def aligned(lines: Iterable[Sequence[str]]) -> list[tuple[str, ...]]:
 def plain(table: Table, *, heading: bool = True) -> str:
     """The table as aligned text, for terminals and grep."""
     lines = [*([table.titles()] if heading else []), *table.cells()]
-    return "".join("  ".join(line).rstrip() + "\n" for line in aligned(lines))
+    widths = (max(map(len, cells)) for cells in zip(*lines, strict=True))
+    line_of = "  ".join(f"{{:<{width}}}" for width in widths).format
+    return "".join(line_of(*line).rstrip() + "\n" for line in lines)
 
 
 def rounded(value: Any) -> Any:

@@ -6,9 +6,10 @@ import pytest
 import yaml
 
 from benchrun import app, paths
-from benchrun.compare import conditions, judge, load_references, matching, references_for
-from benchrun.compare.choice import choice, choose
-from benchrun.compare.references import Reference
+from benchrun.compare.choice import choice, choose, references_for
+from benchrun.compare.conditions import conditions
+from benchrun.compare.references import Reference, load_references, matching
+from benchrun.compare.verdict import judge
 from benchrun.metrics.measure import measure
 from benchrun.metrics.setting import Setting, setting_of
 from benchrun.parse import Facts, Log, Rows, Step

@@ -13,7 +13,7 @@ import sys
 import pytest
 
 from benchrun import app, hardware, paths
-from benchrun.compare import load_references
+from benchrun.compare.references import load_references
 from benchrun.metrics.setting import Setting
 from benchrun.model.flops import flops_per_token
 from benchrun.parse import parse_log

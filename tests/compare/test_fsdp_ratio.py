@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from benchrun import app
-from benchrun.compare import conditions, judge, load_references
+from benchrun.compare.conditions import conditions
+from benchrun.compare.references import load_references
 from benchrun.compare.result import RunResult
+from benchrun.compare.verdict import judge
 from benchrun.metrics.measure import measure
 from benchrun.metrics.setting import setting_of
 from benchrun.parse import Log, Rows, Step

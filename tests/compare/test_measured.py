@@ -13,8 +13,8 @@ import pytest
 from benchrun import app, paths
 from benchrun.app import judgement
 from benchrun.cli.compare import command as compare
-from benchrun.compare import load_references
 from benchrun.compare.measured import load_measured, measured_references, repeats
+from benchrun.compare.references import load_references
 from benchrun.errors import UserError
 from benchrun.launch.keep import PATH, scrubbed
 from benchrun.launch.rundir import RunDir, create, unpacked

@@ -6,10 +6,10 @@ import functools
 
 import pytest
 
-from benchrun.compare import judge, load_references, matching
 from benchrun.compare.choice import choose, usable
 from benchrun.compare.conditions import HARD, must_agree
-from benchrun.compare.references import Reference
+from benchrun.compare.references import Reference, load_references, matching
+from benchrun.compare.verdict import judge
 from benchrun.metrics.measure import measure
 from benchrun.metrics.setting import Setting
 from benchrun.model.flops import flops_per_token

@@ -9,8 +9,9 @@ from dataclasses import replace
 import pytest
 
 from benchrun import app, paths
-from benchrun.compare import conditions, load_references, references_for
-from benchrun.compare.conditions import HARD, must_agree
+from benchrun.compare.choice import references_for
+from benchrun.compare.conditions import HARD, conditions, must_agree
+from benchrun.compare.references import load_references
 from benchrun.errors import UserError
 from benchrun.metrics.setting import Setting
 from benchrun.model.flops import flops_per_token

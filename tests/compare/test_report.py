@@ -6,8 +6,9 @@ import dataclasses
 
 import pytest
 
-from benchrun.compare import conditions, judge
+from benchrun.compare.conditions import conditions
 from benchrun.compare.result import RunResult
+from benchrun.compare.verdict import judge
 from benchrun.metrics.measure import measure
 from benchrun.metrics.setting import setting_of
 from benchrun.parse import Log, Rows, Step

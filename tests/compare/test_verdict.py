@@ -7,8 +7,10 @@ import json
 import pytest
 
 from benchrun.cli.compare import print_results
-from benchrun.compare import conditions, judge, load_references
+from benchrun.compare.conditions import conditions
+from benchrun.compare.references import load_references
 from benchrun.compare.references import load_references as load
+from benchrun.compare.verdict import judge
 from benchrun.errors import UserError
 from benchrun.metrics.measure import measure
 from benchrun.metrics.setting import setting_of

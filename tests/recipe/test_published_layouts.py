@@ -7,7 +7,7 @@ from typing import get_args
 
 import pytest
 
-from benchrun.compare import load_references
+from benchrun.compare.references import load_references
 from benchrun.recipe import catalogue
 from benchrun.recipe.resolve import resolve_point
 from benchrun.spec.cluster import Framework

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from benchrun import paths
-from benchrun.compare import conditions
+from benchrun.compare.conditions import conditions
 from benchrun.errors import UserError
 from benchrun.recipe.resolve import resolve
 from benchrun.recipe.select import Request
