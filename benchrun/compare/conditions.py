@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from operator import attrgetter
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import PlainSerializer, PlainValidator
 
 from benchrun.model import Frozen, ModelShape
-from benchrun.recipe.proxy import NO_WORK, WHOLE, dimensions
+from benchrun.recipe.proxy import NO_WORK, dimensions
+from benchrun.spec.reduction import Reduced, Reduction, reduced
 from benchrun.spec.runspec import RunSpec
 from benchrun.spec.training import Training
 
@@ -14,10 +17,12 @@ HARD = ("recipe", "task", "gpu", "num_gpus", "precision", "num_layers", "dimensi
 """These must agree; otherwise the numbers are not comparable."""
 must_agree = attrgetter(*HARD)
 besides_recipe = attrgetter(*HARD[1:])
+WHOLE = "the model's own"
+"""In JSON: nothing but the number of layers was reduced."""
 DEGREES = ("mbs", "tp", "pp", "cp", "vp", "ep")
 LAYOUT = (*DEGREES, "fp8_recipe", "options")
 SOFT = ("framework", "image", "framework_version", "variant", *LAYOUT)
-"""These are named where they differ: another layout or framework is a fair, and telling, comparison."""
+"""These may differ, and are named where they do: another layout or framework is a fair comparison."""
 NOT_OPTIONS = (
     *("steps", "seed", "lr", "fp8.recipe"),
     *("min_lr", "lr_warmup_steps", "weight_decay", "ceilings", "breakdown"),
@@ -27,8 +32,20 @@ LOSS = ("steps", "seed", "lr", "data")
 """These decide the loss, and so must agree too where losses are compared."""
 
 
+def _dimensions(value: Any) -> tuple[Reduced, ...]:
+    texts = [] if value == WHOLE else value.split(", ") if isinstance(value, str) else value
+    return tuple(map(reduced, texts))
+
+
+def _text(value: tuple[Reduced, ...]) -> str:
+    return ", ".join(map(str, value)) or WHOLE
+
+
+Dimensions = Annotated[tuple[Reduced, ...], PlainValidator(_dimensions), PlainSerializer(_text)]
+
+
 class Conditions(Frozen):
-    """The key of a measurement; None is what nobody said. A published one may lack even what must agree."""
+    """The key of a measurement; None is what was not stated. A published one may lack even what must agree."""
 
     recipe: str
     task: str
@@ -38,8 +55,8 @@ class Conditions(Frozen):
     num_layers: int | None
     seq_length: int | None
     gbs: int | None
-    dimensions: str = WHOLE
-    """What else of the model was cut, e.g. ``vocab_size 32000 of 128256``."""
+    dimensions: Dimensions = ()
+    """What else of the model was reduced; in JSON e.g. ``vocab_size 32000 of 128256``."""
     framework: str | None = None
     image: str | None = None
     """Container image, as ``registry/name:tag``: the version of everything in it."""
@@ -64,8 +81,8 @@ class Conditions(Frozen):
     """``mock``, or the name of the synthetic data set."""
     shape: str | None = None
     """The whole model as `shape_of` writes it; None where the recipe's name stands for it."""
-    reduced: tuple[str, ...] = ()
-    """What a proxy has less of, e.g. ``num_layers 4 of 96``."""
+    reduced: tuple[Reduction, ...] = ()
+    """What a proxy has less of; in JSON e.g. ``num_layers 4 of 96``."""
 
 
 class Difference(Frozen):
@@ -138,13 +155,18 @@ def _flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def hard_differences(theirs: Conditions, ours: Conditions) -> tuple[Difference, ...]:
-    """The conditions that must agree and do not, of two recipes for one model. What a source leaves out differs."""
+    """The conditions that must agree and do not, of two recipes for one model; an unstated one differs."""
     pairs = ((key, getattr(theirs, key), getattr(ours, key)) for key in HARD[1:])
-    return tuple(Difference(key=key, theirs=a, ours=b) for key, a, b in pairs if a != b)
+    return tuple(Difference(key=key, theirs=_shown(a), ours=_shown(b)) for key, a, b in pairs if a != b)
+
+
+def _shown(value: Any) -> str | int | float | None:
+    shown: str | int | float | None = _text(value) if isinstance(value, tuple) else value
+    return shown
 
 
 def differences(theirs: Conditions, ours: Conditions, keys: tuple[str, ...]) -> tuple[Difference, ...]:
-    """The ``keys`` on which both say something, and not the same."""
+    """The ``keys`` that both state, with different values."""
     pairs = ((key, getattr(theirs, key), getattr(ours, key)) for key in keys)
     return tuple(
         Difference(key=key, theirs=a, ours=b) for key, a, b in pairs if a is not None and b is not None and a != b

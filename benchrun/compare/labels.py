@@ -40,7 +40,7 @@ def labels(ours: Conditions, metrics: Sequence[Metrics], checks: Sequence[Check]
 
 def _of_conditions(ours: Conditions, checks: Sequence[Check]) -> Iterator[Label]:
     if ours.reduced:
-        yield Label(code="proxy", text=f"proxy: {', '.join(ours.reduced)}")
+        yield Label(code="proxy", text=f"proxy: {', '.join(map(str, ours.reduced))}")
     if any("measured" in check.reference.flags for check in checks):
         yield Label(code="own_measurement", text="against our own measurement")
     others = {check.reference.key.recipe for check in checks} - {ours.recipe}

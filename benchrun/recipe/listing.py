@@ -16,6 +16,7 @@ from benchrun.recipe.proxy import dimensions, reductions
 from benchrun.recipe.yamlfile import Document
 from benchrun.spec.cluster import Framework
 from benchrun.spec.layout import Layout
+from benchrun.spec.reduction import Reduced
 
 DEGREES = ("tp", "pp", "cp", "vp", "ep")
 
@@ -39,11 +40,11 @@ def _layout(file: RecipeFile, index: int) -> Layout:
         return checked(Layout, Document(part.data, {(): file.document.where(loc), **part.places}))
 
 
-def _reduced(file: RecipeFile, index: int) -> tuple[str, ...]:
+def _reduced(file: RecipeFile, index: int) -> tuple[Reduced, ...]:
     group, whole = file.recipe.points[index], file.recipe.model
     if not group.model:
         fewer = group.num_layers not in (None, whole.num_layers)
-        return (f"num_layers {group.num_layers} of {whole.num_layers}",) if fewer else ()
+        return (Reduced("num_layers", group.num_layers, whole.num_layers),) if fewer else ()
     loc = ("points", index, "model")
     part, shape = file.document.at(*loc), whole.model_dump()
     for path, value in [*leaves(part.data), (("num_layers",), group.num_layers or whole.num_layers)]:
@@ -52,7 +53,7 @@ def _reduced(file: RecipeFile, index: int) -> tuple[str, ...]:
     return reductions(checked(ModelShape, Document(shape, places)), whole)
 
 
-def _row(file: RecipeFile, point: Point, layout: Layout, reduced: tuple[str, ...]) -> dict[str, Any]:
+def _row(file: RecipeFile, point: Point, layout: Layout, reduced: tuple[Reduced, ...]) -> dict[str, Any]:
     recipe, group = file.recipe, point.group
     return {
         "recipe": file.name,

@@ -11,7 +11,6 @@ from benchrun.compare.conditions import SOFT, Conditions, Difference, conditions
 from benchrun.compare.references import Reference
 from benchrun.model.flops import flops_per_token
 from benchrun.recipe.catalogue import recipe_file
-from benchrun.recipe.proxy import WHOLE
 from benchrun.spec.runspec import RunSpec
 
 SAME = ("recipe", "task", "precision", "seq_length", "num_layers", "dimensions")
@@ -43,7 +42,7 @@ def nearest(spec: RunSpec, published: Sequence[Reference]) -> Beside | None:
     if entry := _nearest(ours, published):
         return Beside(entry, entry.tokens_per_s_per_gpu, None)
     model = recipe_file(spec.recipe).recipe.model
-    whole = ours.model_copy(update={"num_layers": model.num_layers, "dimensions": WHOLE})
+    whole = ours.model_copy(update={"num_layers": model.num_layers, "dimensions": ()})
     if not spec.proxy or not (entry := _nearest(whole, published)):
         return None
     rate = entry.tokens_per_s_per_gpu

@@ -16,11 +16,11 @@ import pytest
 from test_contract import call, document
 
 from benchrun import app, paths
+from benchrun.compare.conditions import WHOLE
 from benchrun.errors import UserError
 from benchrun.metrics.setting import Setting
 from benchrun.parse import parse_log
 from benchrun.recipe.catalogue import recipe_file
-from benchrun.recipe.proxy import WHOLE
 
 LOGS = Path(__file__).parent.parent / "logs"
 STEPS = 50
@@ -163,7 +163,7 @@ def test_a_log_of_a_model_with_another_dimension_is_a_proxy(tmp_path, recipe, di
     file.write_text(worker(recipe, **differs))
     log = parse_log(file)
     verdict, _ = app.judge_log(log, recipe, Setting(gbs=128))
-    assert verdict.conditions.dimensions == (", ".join(said) or WHOLE)
+    assert verdict.conditions.model_dump(mode="json")["dimensions"] == (", ".join(said) or WHOLE)
     if recipe == "llama3.1-8b":
         assert verdict.verdict == ("not_comparable" if said else "pass")
 

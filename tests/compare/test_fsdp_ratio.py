@@ -15,6 +15,7 @@ from benchrun.parse import Log, Rows, Step
 from benchrun.recipe.select import Request
 from benchrun.report.fsdp import fsdp_over_3d
 from benchrun.report.runs import ratio_line
+from benchrun.spec.reduction import Reduced
 
 SUITE = app.resolve(Request("fsdp-against-3d"))
 SLOWLY = 16
@@ -60,7 +61,7 @@ def test_an_invalid_run_is_no_side_of_it():
 
 
 def test_what_nobody_published_is_said():
-    (line,) = lines([spec.model_copy(update={"reduced": ("num_layers 2 of 44",)}) for spec in SUITE[:2]], 4.0)
+    (line,) = lines([spec.model_copy(update={"reduced": (Reduced("num_layers", 2, 44),)}) for spec in SUITE[:2]], 4.0)
     assert line.startswith("FSDP reached 0.50") and line.endswith("no ratio was published")
 
 
