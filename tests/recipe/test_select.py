@@ -10,6 +10,7 @@ from benchrun.errors import UserError
 from benchrun.recipe.resolve import resolve
 from benchrun.recipe.select import Request
 from benchrun.render import render
+from benchrun.spec.reduction import Reduced
 
 
 def refused(*request, **more):
@@ -95,7 +96,7 @@ class TestProxies:
 
     def test_any_dimension_makes_one_but_those_that_are_no_work(self):
         spec = resolve(Request("llama3.1-8b", "H100", "bf16", 8, overrides=("model.hidden_size=2048",)))
-        assert (spec.proxy, conditions(spec).dimensions) == (True, "hidden_size 2048 of 4096")
+        assert (spec.proxy, conditions(spec).dimensions) == (True, (Reduced("hidden_size", 2048, 4096),))
         more = resolve(Request("llama3.1-8b", "H100", "bf16", 8, overrides=("model.max_position_embeddings=16384",)))
         assert (more.proxy, conditions(more)) == (
             False,
