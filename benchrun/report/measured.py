@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterable, Sequence
 from statistics import median
 from typing import Any
 
 import click
 
+from benchrun import paths
 from benchrun.compare.measured import MeasuredRun, load_measured, repeats
 from benchrun.compare.references import Reference, load_references
 from benchrun.metrics.bound import PASSES_IN_ORDER, Ceilings, Collective
@@ -22,58 +24,9 @@ from benchrun.spec.runspec import RunSpec
 
 Group = Sequence[MeasuredRun]
 """Repeats of one point."""
-HEADER = """\
-# Measured
-
-Made from [results/measured](../results/measured) by `python -m benchrun.report.measured`; do not edit it here. Every
-run was launched by `benchrun launch`, and its log lies there: `benchrun parse` gives these numbers again.
-"""
+TEXT = paths.TEMPLATES / "reports" / "measured.md"
+"""The page, with a placeholder for the table of each section; a section without rows is left out."""
 EMPTY = "\nNothing is kept there yet.\n"
-SPEEDS = """
-## Speed
-
-Medians over the runs of a row; `batch` is the global one in sequences, with the micro-batch (mbs) and the learning rate
-(lr), `spread` from the slowest to the fastest. TFLOPS and MFU count the causal half of the scores; MFU divides by the
-dense peak of the run's precision. Tokens a joule count the GPUs' boards alone. The loss is that of the first and of the
-last step, on synthetic tokens, without a warm-up. Beside ours the published number that shares most conditions, of
-those with the same model, precision, sequence and GPU generation. Where that had eight GPUs or more, ours have a GPU's
-share of it on fewer.
-A proxy that nobody published stands beside the whole model, and TFLOPS are compared.
-"""
-SCALING = """
-## More and more GPUs
-
-Within a node, with the same layout and training. Weak: the same number of sequences a GPU; strong: the same global
-batch. Efficiency is tokens/s/GPU over that of the fewest GPUs. Points can be of different machines of a kind (the day
-and hour stand in a run's name). On more GPUs than a row names it was not measured.
-"""
-CEILINGS = """
-## Ceilings
-
-What the machine reached alone, before the first step, on all GPUs at once: matrix products at the model's own shapes in
-TFLOPS (over forward, input gradient and weight gradient), copies on the device (read + written), collectives in bus
-bandwidth as nccl-tests count it; in GB/s (10^9).
-"""
-BOUNDS = """
-## What bounds a run
-
-Of a step: its matrix products if they all ran at the ceiling, attention at the speed of the fastest product (no kernel
-reaches it), and what is left: slower attention, what is computed again, memory-bound kernels, exposed communication,
-optimizer, gaps. A ceiling is that of one product after the other, at the power limit: between other kernels a product
-may be faster, and then the step spends less on them than it says here, and more on the rest.
-"""
-BREAKDOWNS = """
-## Where a step's time goes
-
-One more step after the measured ones, seen by the profiler of torch; the mean over ranks. Where kernels overlap, the
-time is the first's. Communication alone is also waiting for other ranks. Nothing: the GPU waited for the CPU.
-"""
-STATE = """
-## The GPUs meanwhile
-
-Sampled once a second over the measured steps. A GPU at its power limit lowers its clock (`power_cap`): that is how it
-works at full load. *Throttled* is one that its temperature or its supply slowed down.
-"""
 PRODUCTS = ("qkv", "proj", "fc1", "fc2", "logits")
 """The matrix products that have ceilings."""
 NOTHING = "-"
@@ -124,24 +77,27 @@ STATE_COLUMNS = (
     *(column("memory GiB", ".1f"), Column("reasons", text=_reasons), column("state")),
 )
 CONDITION_COLUMNS = tuple(map(column, ("run", "batch and layout", "machine", "where")))
-CONDITIONS = "\n## Conditions\n"
 
 
 def page(runs: Sequence[MeasuredRun], published: Sequence[Reference]) -> str:
     """The whole page, in Markdown."""
+    header, *sections = re.split(r"\n(?=## )", TEXT.read_text())
     if not runs:
-        return HEADER + EMPTY
+        return header + EMPTY
     groups = sorted(repeats(runs), key=lambda group: _order(group[0].spec))
-    sections = (
-        (SPEEDS, Table(_speed_columns(), [_speed_row(group, published) for group in groups], NOTHING)),
-        (SCALING, Table(SCALING_COLUMNS, [_scaling_row(curve) for curve in curves(groups)])),
-        (CEILINGS, Table(CEILING_COLUMNS, _rows(groups, _ceiling_row), NOTHING)),
-        (BOUNDS, Table(BOUND_COLUMNS, _rows(groups, _bound_row))),
-        (BREAKDOWNS, Table(BREAKDOWN_COLUMNS, _rows(groups, _breakdown_row))),
-        (STATE, Table(STATE_COLUMNS, _rows(groups, _state_row), NOTHING)),
-        (CONDITIONS, Table(CONDITION_COLUMNS, [_condition_row(group) for group in groups])),
-    )
-    return HEADER + "".join(f"{text}\n{markdown(table)}" for text, table in sections if table.rows)
+    tables = {
+        "speeds": Table(_speed_columns(), [_speed_row(group, published) for group in groups], NOTHING),
+        "scaling": Table(SCALING_COLUMNS, [_scaling_row(curve) for curve in curves(groups)]),
+        "ceilings": Table(CEILING_COLUMNS, _rows(groups, _ceiling_row), NOTHING),
+        "bounds": Table(BOUND_COLUMNS, _rows(groups, _bound_row)),
+        "breakdowns": Table(BREAKDOWN_COLUMNS, _rows(groups, _breakdown_row)),
+        "state": Table(STATE_COLUMNS, _rows(groups, _state_row), NOTHING),
+        "conditions": Table(CONDITION_COLUMNS, [_condition_row(group) for group in groups]),
+    }
+    for text, table in zip(sections, tables.values(), strict=True):
+        if table.rows:
+            header += "\n" + text.partition("$")[0] + markdown(table)
+    return header
 
 
 def _rows(groups: Sequence[Group], row: Callable[[Group], list[Any] | None]) -> list[list[Any]]:
