@@ -95,32 +95,18 @@ class Difference(Frozen):
 
 def conditions(spec: RunSpec) -> Conditions:
     """The conditions of a run."""
+    same = ("recipe", "task", "gpu", "num_gpus", "precision", "seq_length", "gbs", "framework", "mbs", "reduced")
     return Conditions(
-        recipe=spec.recipe,
-        task=spec.task,
-        gpu=spec.gpu,
-        num_gpus=spec.num_gpus,
-        precision=spec.precision,
+        **{name: getattr(spec, name) for name in same},
+        **{name: getattr(spec.layout, name) for name in DEGREES if name != "mbs"},
+        **{name: getattr(spec.training, name) for name in ("steps", "seed", "lr")},
         num_layers=spec.model.num_layers,
         dimensions=dimensions(spec.reduced),
-        seq_length=spec.seq_length,
-        gbs=spec.gbs,
-        framework=spec.framework,
         image=spec.container_image,
         fp8_recipe=spec.training.fp8.recipe if spec.precision == "fp8" else None,
-        mbs=spec.mbs,
-        tp=spec.layout.tp,
-        pp=spec.layout.pp,
-        cp=spec.layout.cp,
-        vp=spec.layout.vp,
-        ep=spec.layout.ep,
         options=_options(spec),
-        steps=spec.training.steps,
-        seed=spec.training.seed,
-        lr=spec.training.lr,
         data="mock" if spec.data.kind == "mock" else spec.data_set,
         shape=None if spec.reduced else shape_of(spec.model),
-        reduced=spec.reduced,
     )
 
 

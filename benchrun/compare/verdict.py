@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from benchrun.compare.checks import Check, Name, countable, loss_check, speed_check
 from benchrun.compare.choice import Choice, choice, choose, usable
@@ -63,66 +63,81 @@ def judge(
 
     ``ending`` is how the job ended, where a job was launched. ``by_name``: the user named the one reference.
     """
-    why_broken = broken(metrics, ending)
-    if why_broken:
-        return _verdict("invalid_run", why_broken, ours, metrics, ending)
-    found = matching(ours, references)
-    fitting = countable(metrics, found)
-    loss = loss_check(ours, metrics, found)
+    case = _Case(ours, metrics, references, ending)
+    if why := broken(metrics, ending):
+        return case.verdict("invalid_run", why)
+    comparable = matching(ours, references)
+    fitting = countable(metrics, comparable)
+    loss = loss_check(ours, metrics, comparable)
     beyond = next((detail for run in metrics if (detail := beyond_peak(run))), None)
     best = None if beyond else choose(fitting, ours)
     speed = speed_check(best, ours, metrics) if best else None
     checks = tuple(check for check in (speed, loss) if check)
     if loss and loss.verdict != "pass":
         reason = f"the final loss is {loss.value:.4f}, not {loss.reference.value:.4f}: this run computed something else"
-        return _verdict("invalid_run", reason, ours, metrics, ending, checks)
+        return case.verdict("invalid_run", reason, checks=checks)
     if beyond:
-        return _incredible(beyond, ours, metrics, references, ending, checks)
+        return _incredible(case, beyond, checks)
     if speed:
         reason = _speed_reason(speed, len(metrics)) + _as_fast_as(speed, ours, metrics, fitting)
         because = choice(speed.reference, fitting, ours, by_name=by_name)
-        return _verdict(speed.verdict, reason, ours, metrics, ending, checks, because=because)
+        return case.verdict(speed.verdict, reason, checks=checks, chosen_because=because)
     if loss:
         reason = f"the final loss agrees; nobody published a speed for {ours.recipe} on {ours.num_gpus} x {ours.gpu}"
-        return _verdict("pass", reason, ours, metrics, ending, checks)
-    return _without_reference(ours, metrics, references, ending)
+        return case.verdict("pass", reason, checks=checks)
+    return _without_reference(case)
 
 
-def _incredible(
-    beyond: str,
-    ours: Conditions,
-    metrics: Sequence[Metrics],
-    references: Sequence[Reference],
-    ending: str | None,
-    checks: tuple[Check, ...],
-) -> Verdict:
+class _Case(NamedTuple):
+    """What is judged."""
+
+    ours: Conditions
+    metrics: Sequence[Metrics]
+    references: Sequence[Reference]
+    ending: str | None
+
+    def verdict(self, name: Name, reason: str, *, checks: tuple[Check, ...] = (), **more: Any) -> Verdict:
+        """The verdict ``name``; ``more`` are further fields of it."""
+        return Verdict(
+            verdict=name,
+            reason=reason + _remarks(self.metrics),
+            ending=self.ending,
+            runs=len(self.metrics),
+            checks=checks,
+            conditions=self.ours,
+            labels=labels(self.ours, self.metrics, checks),
+            warmup=self.metrics[0].warmup if self.metrics else None,
+            **{"differs": (), "nearest": None, **more},
+        )
+
+
+def _incredible(case: _Case, beyond: str, checks: tuple[Check, ...]) -> Verdict:
     """Verdict on steps faster than the GPU's peak; a reference, where there is one, hints at what may be wrong."""
     reason = f"beyond the GPU's peak, so not to be believed: {beyond}"
-    if reference := choose(matching(ours, references), ours):
-        return _verdict("faster_than_expected", reason, ours, metrics, ending, checks, nearest=reference)
-    other = _without_reference(ours, metrics, references, ending)
+    if reference := choose(matching(case.ours, case.references), case.ours):
+        return case.verdict("faster_than_expected", reason, checks=checks, nearest=reference)
+    other = _without_reference(case)
     if other.differs:
         # A condition that is not what was run, a sequence twice as long, makes any speed impossible.
         return other.model_copy(update={"reason": f"{other.reason}; {reason}", "checks": checks})
-    return _verdict("invalid_run", f"{BEYOND_PEAK}: {beyond}", ours, metrics, ending, checks)
+    return case.verdict("invalid_run", f"{BEYOND_PEAK}: {beyond}", checks=checks)
 
 
-def _without_reference(
-    ours: Conditions, metrics: Sequence[Metrics], references: Sequence[Reference], ending: str | None
-) -> Verdict:
-    same = [e for e in references if e.key.recipe == ours.recipe and e.key.gpu == ours.gpu and usable(e)]
+def _without_reference(case: _Case) -> Verdict:
+    """Verdict where no reference agrees: what differs from the nearest one."""
+    ours = case.ours
+    same = [e for e in case.references if e.key.recipe == ours.recipe and e.key.gpu == ours.gpu and usable(e)]
     if not same:
-        reason = f"no published number for {ours.recipe} on {ours.gpu}"
-        return _verdict("no_reference", reason, ours, metrics, ending)
-    # Of equally near ones the one at our scale: a person can change a batch more easily than a cluster.
+        return case.verdict("no_reference", f"no published number for {ours.recipe} on {ours.gpu}")
+    # Ties go to the one at our scale: a person can change a batch more easily than a cluster.
     nearest = min(
         same, key=lambda e: (len(hard_differences(e.key, ours)), e.key.num_gpus != ours.num_gpus, bool(e.flags))
     )
     differs = hard_differences(nearest.key, ours)
     named = [f"{d.key}: reference {_stated(d.theirs)}, this run {_stated(d.ours)}" for d in differs]
-    # Nothing differs, and still it was not chosen: it is a TFLOPS or an MFU, and ours cannot be counted.
+    # Where nothing differs the reference is a TFLOPS or an MFU, and our FLOPs cannot be counted.
     reason = "; ".join(named) or "the reference counts FLOPs, and those of this run are not known"
-    return _verdict("not_comparable", reason, ours, metrics, ending, (), differs, nearest)
+    return case.verdict("not_comparable", reason, differs=differs, nearest=nearest)
 
 
 def _stated(value: object) -> str:
@@ -165,30 +180,4 @@ def _remarks(metrics: Sequence[Metrics]) -> str:
         f"; {found[0]}" + (f", in {len(found)} of {runs} runs" if runs > 1 else "")
         for found in (throttled, rose)
         if found
-    )
-
-
-def _verdict(
-    name: Name,
-    reason: str,
-    ours: Conditions,
-    metrics: Sequence[Metrics],
-    ending: str | None,
-    checks: tuple[Check, ...] = (),
-    differs: tuple[Difference, ...] = (),
-    nearest: Reference | None = None,
-    because: Choice | None = None,
-) -> Verdict:
-    return Verdict(
-        verdict=name,
-        reason=reason + _remarks(metrics),
-        ending=ending,
-        runs=len(metrics),
-        checks=checks,
-        differs=differs,
-        nearest=nearest,
-        conditions=ours,
-        labels=labels(ours, metrics, checks),
-        chosen_because=because,
-        warmup=metrics[0].warmup if metrics else None,
     )
