@@ -40,7 +40,7 @@ class StepProgress:
         self._bar.stop()
 
     def update(self, observation: Observation, steps: list[Step]) -> None:
-        """Show what is new."""
+        """Show the state and the new steps."""
         state = observation.job.phase.value if observation.job else "unknown"
         if observation.note and not observation.over:
             state = f"{state} ({observation.note})"

@@ -31,7 +31,7 @@ class Choice(Frozen):
     """Why one row was the reference, and not another that fits."""
 
     framework: Literal["same", "family", "other"]
-    """Of the reference, beside the run's."""
+    """The reference's framework relative to the run's."""
     same_layout: bool
     """The run has the layout that the reference states."""
     same_version: bool
@@ -82,7 +82,7 @@ def references_for(wanted: str | None, ours: Conditions) -> tuple[Reference, ...
         raise UserError(f"no reference is called '{wanted}'", hint=hint)
     if not usable(found):
         why = " ".join(found.flags) or f"{found.unit} of its own kind"
-        raise UserError(f"no run is held against {wanted}: {why}", hint="see results/reference/README.md")
+        raise UserError(f"no run is compared with {wanted}: {why}", hint="see results/reference/README.md")
     published = found.key
     if published.gpu != ours.gpu or not same_work(published, ours):
         what = f"{wanted} is of {published.recipe} on {published.gpu}"
@@ -160,7 +160,7 @@ def _release(conditions: Conditions) -> str | None:
 
 
 def rate(entry: Reference) -> float:
-    """Tokens/s/GPU that a usable entry states or means; 0 where the model is not known whose FLOPs it counts."""
+    """Tokens/s/GPU of a usable entry, stated or derived; 0 where it counts the FLOPs of an unknown model."""
     model, seq_length = shipped_model(entry.key.recipe), entry.key.seq_length
     if not METRICS[entry.metric].counts_flops:
         return entry.tokens_per_s_per_gpu

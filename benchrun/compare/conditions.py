@@ -27,7 +27,7 @@ NOT_OPTIONS = (
     *("steps", "seed", "lr", "fp8.recipe"),
     *("min_lr", "lr_warmup_steps", "weight_decay", "ceilings", "breakdown"),
 )
-"""Of ``training``: what has a key of its own, and what does not decide the speed."""
+"""Fields of ``training`` that have their own key here or do not affect the speed."""
 LOSS = ("steps", "seed", "lr", "data")
 """These decide the loss, and so must agree too where losses are compared."""
 
@@ -61,9 +61,9 @@ class Conditions(Frozen):
     image: str | None = None
     """Container image, as ``registry/name:tag``: the version of everything in it."""
     framework_version: str | None = None
-    """Where no image says it."""
+    """Where no image states it."""
     variant: str | None = None
-    """What sets a number apart from another one of the same source, e.g. ``without Transformer Engine``."""
+    """What distinguishes numbers of one source, e.g. ``without Transformer Engine``."""
     fp8_recipe: str | None = None
     """delayed, tensorwise, blockwise or mxfp8, with precision fp8."""
     mbs: int | None = None
@@ -73,7 +73,7 @@ class Conditions(Frozen):
     vp: int | None = None
     ep: int | None = None
     options: str | None = None
-    """How it was trained where that is not the default: ``cuda_graphs=layers``. No published number says all of it."""
+    """Training options other than the defaults: ``cuda_graphs=layers``. Published numbers never state all of them."""
     steps: int | None = None
     seed: int | None = None
     lr: float | None = None
@@ -118,7 +118,7 @@ def shape_of(model: ModelShape) -> str:
 
 
 def _options(spec: RunSpec) -> str:
-    """What of ``training`` decides the speed, is not the default, and has no key of its own."""
+    """Training options that affect the speed, differ from the default and have no key of their own."""
     default = _flat(Training().model_dump())
     used = {"fp8": spec.precision == "fp8", "lora": spec.task == "lora"}
     changed = [

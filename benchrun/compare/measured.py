@@ -1,4 +1,4 @@
-"""Our own measurements, kept in results/measured: a directory a run. They are references where nobody published one."""
+"""Our own measurements in results/measured, one directory per run: references where none is published."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ OF_THE_SYSTEM = frozenset({"python", "cuda", "nccl", "peft", "accelerate"})
 
 @dataclass(frozen=True)
 class MeasuredRun:
-    """One kept run. It was judged valid when it was kept."""
+    """One kept run, judged valid when it was kept."""
 
     name: str
     spec: RunSpec
@@ -76,7 +76,7 @@ def repeats(runs: Sequence[MeasuredRun]) -> list[list[MeasuredRun]]:
 
 
 def copies(logs: Sequence[Log], runs: Sequence[MeasuredRun], ours: Conditions) -> set[str]:
-    """Names of the kept ``runs`` under our conditions whose steps are those of one of ``logs``, whatever its name."""
+    """Names of the kept ``runs`` under our conditions whose steps equal those of one of ``logs``."""
     same = [run for run in runs if besides_recipe(conditions(run.spec)) == besides_recipe(ours)]
     judged = [_rows(log) for log in logs] if same else []
     return {run.name for run in same for rows in judged if _mostly(rows, _kept_rows(run.path))}
@@ -99,7 +99,7 @@ def _kept_rows(path: Path) -> frozenset[Step]:
 
 
 def measured_references(runs: Sequence[MeasuredRun], without: Collection[str] = ()) -> tuple[Reference, ...]:
-    """One reference a point: the median step time of its repeats, without those named (a run is not its own)."""
+    """One reference per point: the median step time of its repeats, without those named (a run is not its own)."""
     timed = [run for run in runs if run.name not in without and run.metrics.step_time_s]
     return tuple(_reference(group) for group in repeats(timed))
 

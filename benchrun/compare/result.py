@@ -25,7 +25,7 @@ class RunResult:
 
     @property
     def numbers(self) -> Metrics | None:
-        """The metrics; None of a run that is invalid, broken or incomplete, whose speed is no measurement."""
+        """The metrics; None for an invalid, broken or incomplete run: its speed is no measurement."""
         metrics = self.metrics
         if metrics is None or (self.verdict and self.verdict.verdict == "invalid_run"):
             return None

@@ -30,7 +30,7 @@ class Setting:
     model: ModelShape | None = None
     task: Task = "pretrain"
     fixed_length: bool = True
-    """Every sample has ``seq_length`` tokens; otherwise a batch says nothing about tokens."""
+    """Every sample has ``seq_length`` tokens; otherwise a batch does not give the number of tokens."""
 
 
 def setting_of(spec: RunSpec) -> Setting:

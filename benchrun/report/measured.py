@@ -1,4 +1,4 @@
-"""docs/measured.md: what we measured, beside what was published. ``python -m benchrun.report.measured`` prints it."""
+"""docs/measured.md: our measurements beside published numbers. ``python -m benchrun.report.measured`` prints it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""docs/published.md: what has been published, by workload. ``python -m benchrun.report.published`` prints it."""
+"""docs/published.md: published numbers by workload. ``python -m benchrun.report.published`` prints it."""
 
 from __future__ import annotations
 
