@@ -42,13 +42,8 @@ def record_end(observation: Observation) -> End:
     run = observation.run
     end = end_of(observation)
     if end.final and recorded(run.read_json(ENDING)) is None:
-        document = {
-            "schema_version": 1,
-            "ending": end.ending.value,
-            "evidence": end.evidence,
-            "exit_code": end.exit_code,
-            "last_step": end.last_step,
-        }
+        fields = ("evidence", "exit_code", "last_step")
+        document = {"schema_version": 1, "ending": end.ending.value, **{name: getattr(end, name) for name in fields}}
         with contextlib.suppress(OSError):
             run.write_json(ENDING, document)
             run.append_event("ended", ending=end.ending.value)

@@ -94,18 +94,6 @@ def values_of(measurement: Measurement) -> dict[str, float | None]:
     return {entry.key: entry.read(measurement, OURS) for entry in tabled()}
 
 
-def _step_time(run: Measurement, _: Basis) -> float | None:
-    return run.step_time_s.median if run.step_time_s else None
-
-
-def _tokens(run: Measurement, _: Basis) -> float | None:
-    return run.tokens_per_s_per_gpu.median
-
-
-def _samples(run: Measurement, basis: Basis) -> float | None:
-    return basis.gbs / run.step_time_s.median if run.step_time_s and basis.gbs else None
-
-
 def _tflops(run: Measurement, basis: Basis) -> float | None:
     value: float | None = getattr(run.tflops_per_gpu, basis.convention, None)
     return value
@@ -118,21 +106,21 @@ def _mfu_percent(run: Measurement, basis: Basis) -> float | None:
     return None if tflops is None else tflops / (basis.peak_tflops / 100)
 
 
-def _tokens_per_joule(run: Measurement, _: Basis) -> float | None:
-    return run.telemetry.tokens_per_joule if run.telemetry else None
-
-
-def _final_loss(run: Measurement, _: Basis) -> float | None:
-    return run.final_loss
-
-
-def _of_two_runs(_: Measurement, __: Basis) -> float | None:
-    return None
+def _samples(run: Measurement, basis: Basis) -> float | None:
+    return basis.gbs / run.step_time_s.median if run.step_time_s and basis.gbs else None
 
 
 for _entry in (
-    Metric("step_time_s", "s", "lower", _step_time, "step time s"),
-    Metric("tokens_per_s_per_gpu", "tokens/s/GPU", "higher", _tokens, "tokens/s/GPU", ",.0f"),
+    Metric(
+        *("step_time_s", "s", "lower"),
+        lambda run, _: run.step_time_s.median if run.step_time_s else None,
+        "step time s",
+    ),
+    Metric(
+        *("tokens_per_s_per_gpu", "tokens/s/GPU", "higher"),
+        lambda run, _: run.tokens_per_s_per_gpu.median,
+        *("tokens/s/GPU", ",.0f"),
+    ),
     Metric("samples_per_s", "sequences/s", "higher", _samples, tabled=False),
     Metric(
         *("tflops_per_gpu", "TFLOPS/GPU", "higher", _tflops, "TFLOPS/GPU", ".0f"),
@@ -144,8 +132,14 @@ for _entry in (
         column="mfu_causal_pct",
         counts_flops=True,
     ),
-    Metric("tokens_per_joule", "tokens/J", "higher", _tokens_per_joule, "tokens/J", ".3g", comparable=False),
-    Metric("final_loss", "nats", "equal", _final_loss, tabled=False, comparable=False),
-    Metric("fsdp_over_3d", "x", "higher", _of_two_runs, tabled=False, comparable=False),
+    Metric(
+        *("tokens_per_joule", "tokens/J", "higher"),
+        lambda run, _: run.telemetry.tokens_per_joule if run.telemetry else None,
+        *("tokens/J", ".3g"),
+        comparable=False,
+    ),
+    Metric("final_loss", "nats", "equal", lambda run, _: run.final_loss, tabled=False, comparable=False),
+    # Of two runs: no measurement has it.
+    Metric("fsdp_over_3d", "x", "higher", lambda *_: None, tabled=False, comparable=False),
 ):
     register(_entry)
