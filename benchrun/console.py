@@ -1,4 +1,4 @@
-"""How a command of this product ends: expected errors are one message and an exit code, never a traceback."""
+"""Run a command group: an expected error becomes one message and an exit code, never a traceback."""
 
 from __future__ import annotations
 
@@ -9,33 +9,31 @@ from typing import Any
 
 import click
 
-from benchrun.errors import BenchrunError, MachineError
-
-CLOSED_PIPE = 141
-"""What a shell gives for a program whose reader went away, as ``head`` does."""
+from benchrun.errors import BenchrunError, exit_code
+from benchrun.vocabulary import Exit
 
 
 def run(group: click.Group, name: str, argv: list[str] | None = None) -> Any:
     """Run ``group`` with the process's arguments, or ``argv``, and exit."""
     if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="backslashreplace")  # names of files may be no text
+        sys.stdout.reconfigure(errors="backslashreplace")  # a file name may hold bytes that are no text
     try:
         code = group.main(args=argv, prog_name=name, standalone_mode=False)
     except SystemExit:
-        sys.exit(CLOSED_PIPE)  # click and rich end so, with 1, where nobody reads any more: that is no verdict
+        sys.exit(Exit.CLOSED_PIPE)  # click and rich exit with 1 on a closed pipe, which would mean "slow"
     except click.exceptions.Abort:
-        sys.exit(130)
+        sys.exit(Exit.INTERRUPTED)
     except click.ClickException as error:
         error.show()
-        sys.exit(2)
+        sys.exit(Exit.USER)
     except BenchrunError as error:
         click.echo(f"error: {error}", err=True)
         sys.exit(error.exit_code)
     except OSError as error:  # a full or read-only disk, or somebody else's directory
         where = f"{error.filename}: " if error.filename else ""
         click.echo(f"error: {where}{error.strerror or error}", err=True)
-        sys.exit(MachineError.exit_code)
-    except Exception:  # a fault of this program: 1 would say that something was measured and slow
+        sys.exit(Exit.MACHINE)
+    except Exception as error:  # a defect of this program: Python's own exit code 1 would mean "slow"
         traceback.print_exc()
-        sys.exit(MachineError.exit_code)
-    sys.exit(code or 0)
+        sys.exit(exit_code(error))
+    sys.exit(code or Exit.OK)

@@ -1,8 +1,10 @@
-"""The errors a person sees: one line that says what is wrong, one that says what would be right."""
+"""The errors that the command line prints: one line says what is wrong, a hint says what would be right."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+
+from benchrun.vocabulary import Exit
 
 
 class BenchrunError(Exception):
@@ -11,7 +13,7 @@ class BenchrunError(Exception):
     ``where`` is a place such as ``recipes/x.yaml:12``; ``hint`` says what would be right.
     """
 
-    exit_code = 2
+    exit_code = Exit.USER
 
     def __init__(self, message: str, *, hint: str | None = None, where: str | None = None) -> None:
         super().__init__(message)
@@ -31,11 +33,11 @@ class UserError(BenchrunError):
 class MachineError(BenchrunError):
     """Slurm or the machine refused or failed (exit code 3)."""
 
-    exit_code = 3
+    exit_code = Exit.MACHINE
 
 
 class SchedulerUnavailable(MachineError):
-    """The scheduler does not answer. Says nothing about the jobs: keep their state, ask again."""
+    """The scheduler does not answer. The state of the jobs is unknown: ask again later."""
 
 
 def closest(word: str, legal: Iterable[object]) -> str:
@@ -46,3 +48,8 @@ def closest(word: str, legal: Iterable[object]) -> str:
     near = difflib.get_close_matches(word, names, n=1, cutoff=0.6)
     listing = ", ".join(names)
     return f"did you mean '{near[0]}'? Legal: {listing}" if near else f"legal: {listing}"
+
+
+def exit_code(error: Exception) -> Exit:
+    """The exit code of a command that ended by ``error``: of any unexpected one that of the machine."""
+    return error.exit_code if isinstance(error, BenchrunError) else Exit.MACHINE

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from enum import IntEnum
 from typing import Literal
 
 Precision = Literal["fp32", "bf16", "fp8"]
 Task = Literal["pretrain", "sft", "lora"]
+Better = Literal["lower", "higher", "equal"]
+"""Direction of a metric."""
 
 
 class Exit(IntEnum):
@@ -21,3 +24,14 @@ class Exit(IntEnum):
     """Slurm or the machine failed."""
     INCONCLUSIVE = 4
     """Finished but inconclusive, incomplete, broken or not comparable."""
+    INTERRUPTED = 130
+    """A shell's code for a program that Ctrl-C ended."""
+    CLOSED_PIPE = 141
+    """A shell's code for a program whose reader went away, as ``head`` does."""
+
+
+def worst(codes: Iterable[int]) -> Exit:
+    """The exit code of several results; OK of none."""
+    present = set(codes)
+    order = (Exit.USER, Exit.MACHINE, Exit.SLOW, Exit.INCONCLUSIVE)
+    return next((code for code in order if code in present), Exit.OK)

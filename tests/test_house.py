@@ -23,10 +23,10 @@ MAY = {
     "launch": {"frameworks", "recipe", "render"},
     "metrics": {"parse"},
     "compare": {"frameworks", "recipe", "metrics", "parse"},
-    "report": {"recipe", "metrics", "parse", "compare"},
     "trainer": set(),
-    "flow": {"recipe", "render", "launch", "parse", "metrics", "compare", "report"},
-    "cli": {"memory", "recipe", "render", "launch", "parse", "metrics", "compare", "report", "flow"},
+    "app": {"frameworks", "memory", "recipe", "render", "launch", "parse", "metrics", "compare"},
+    "report": {"recipe", "metrics", "parse", "compare", "app"},
+    "cli": {"app", "report"},
 }
 SOURCES = sorted(PACKAGE.rglob("*.py"))
 DATAGEN = sorted((ROOT / "datagen").rglob("*.py"))

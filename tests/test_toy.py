@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from benchrun import flow
+from benchrun import app
 from benchrun.errors import UserError
 from benchrun.frameworks.base import Framework, Variable
 from benchrun.frameworks.registry import FRAMEWORKS, register
@@ -96,7 +96,7 @@ def ended(run: RunDir, deadline_s: float = 60) -> Ending:
     while time.monotonic() < end:
         observation = observe([run])[0]
         if observation.over:
-            return flow.end_of(observation).ending
+            return app.end_of(observation).ending
         time.sleep(0.1)
     raise AssertionError(f"{run.run_id} has not ended")
 
@@ -107,14 +107,15 @@ def test_a_framework_of_one_file_goes_from_recipe_to_verdict(tmp_path: Path, rec
     files = render(spec)
     assert {"job.sh", "toy.py"} <= set(files)
     assert "export TOY=on  # it plays only when it is on" in files["job.sh"]
-    run = flow.start(spec, tmp_path / "runs")
+    run = app.start(spec, tmp_path / "runs")
     assert ended(run) is Ending.COMPLETED, (run.path / "stderr.log").read_text()
     assert RunDir(run.path).spec == spec
-    metrics = flow.metrics_of(run)
+    judgement = app.judge_runs([run])
+    metrics = judgement.metrics
     assert metrics is not None
+    assert metrics.step_time_s is not None
     assert metrics.step_time_s.median == pytest.approx(0.0101, rel=0.02)
-    verdict, _ = flow.verdict_of([run])
-    assert verdict.verdict == "no_reference"
+    assert judgement.verdict.verdict == "no_reference"
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
+
 import click
 
+from benchrun import app
 from benchrun.cli.options import json_option, print_json
 
 
@@ -11,13 +14,13 @@ from benchrun.cli.options import json_option, print_json
 @json_option
 def command(as_json: bool) -> None:
     """What this machine can do: Slurm, accounting, container runtimes, GPUs, the worker's libraries, disk."""
-    from benchrun.launch.doctor import examine
+    from benchrun.report.table import aligned
 
-    findings = examine()
+    findings = app.examine()
     if as_json:
-        print_json([{"what": f.what, "found": f.found, "hint": f.hint} for f in findings])
+        print_json([asdict(finding) for finding in findings])
         return
-    width = max(len(finding.what) for finding in findings)
-    for finding in findings:
-        hint = f"  ({finding.hint})" if finding.hint else ""
-        click.echo(f"{finding.what:<{width}}  {finding.found or 'no'}{hint}")
+    hints = [f"  ({finding.hint})" if finding.hint else "" for finding in findings]
+    cells = [(f.what, f"{f.found or 'no'}{hint}") for f, hint in zip(findings, hints, strict=True)]
+    for line in aligned(cells):
+        click.echo("  ".join(line))

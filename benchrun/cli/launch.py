@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from benchrun.cli.options import point_options, request, say
+from benchrun import app, paths
+from benchrun.cli.options import point_options, say
+from benchrun.vocabulary import Exit
+
+if TYPE_CHECKING:
+    from benchrun.app import RunDir
 
 
 @click.command("launch")
@@ -16,44 +22,35 @@ from benchrun.cli.options import point_options, request, say
 @click.option("--dry-run", is_flag=True, help="Check everything and print the scripts; launch nothing.")
 def command(repeats: int, wait: bool, dry_run: bool, **point: Any) -> int:
     """Run RECIPE (a recipe or a suite) and print the run ids."""
-    from benchrun import flow, paths
-    from benchrun.memory import warning
-    from benchrun.recipe.layout import slow_links
-    from benchrun.render import render
-
-    specs = flow.resolve_all(request(**point))
+    specs = app.resolve(app.Request(**point))
     for spec in specs:
-        for note in filter(None, (warning(spec), slow_links(spec))):
-            say(f"warning: {note}")
+        for warning in app.warnings(spec):
+            say(f"warning: {warning}")
     if dry_run:
         for spec in specs:
-            click.echo(render(spec)["job.sh"], nl=False)
-        return 0
-    root = paths.runs_dir()
+            click.echo(app.render(spec)["job.sh"], nl=False)
+        return Exit.OK
     runs = []
-    for spec in specs:
-        for _ in range(repeats):
-            run = flow.start(spec, root)
-            click.echo(run.run_id)
-            runs.append(run)
-    if not wait:
-        say(f"follow them with: benchrun status; files in {root}")
-        return 0
-    return _wait(runs)
+    for spec in (spec for spec in specs for _ in range(repeats)):
+        runs.append(app.start(spec))
+        click.echo(runs[-1].run_id)
+    if wait:
+        return _wait(runs)
+    say(f"follow them with: benchrun status; files in {paths.runs_dir()}")
+    return Exit.OK
 
 
-def _wait(runs: list[Any]) -> int:
-    from benchrun import flow
+def _wait(runs: Sequence[RunDir]) -> Exit:
     from benchrun.cli.compare import print_verdicts
     from benchrun.cli.progress import StepProgress
 
     for index, run in enumerate(runs):
         try:
             with StepProgress(run.spec) as progress:
-                flow.wait(run, progress.update)
+                app.wait(run, progress.update)
         except KeyboardInterrupt:
             left = " ".join(each.run_id for each in runs[index:])
-            goes_on = "The job goes on" if run is runs[-1] else "The jobs go on"
-            say(f"\n{goes_on}. Come back with: benchrun status; stop with: benchrun cancel {left}")
-            return 130
+            still = "The job runs on" if run is runs[-1] else "The jobs run on"
+            say(f"\n{still}. Come back with: benchrun status; stop with: benchrun cancel {left}")
+            return Exit.INTERRUPTED
     return print_verdicts(runs)

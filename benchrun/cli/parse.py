@@ -3,24 +3,39 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from benchrun.cli.options import json_option, known, known_options, one_run, print_json, runs_in, say
+from benchrun import app
+from benchrun.cli.options import (
+    json_option,
+    log_framework_option,
+    print_json,
+    print_views,
+    read_logs,
+    say,
+    setting_options,
+    warmup_option,
+)
 from benchrun.errors import UserError
+from benchrun.vocabulary import Exit, worst
+
+if TYPE_CHECKING:
+    from benchrun.app import Log, Rows, Summary
 
 FOLLOW_S = 1.0
-"""How often a growing log is looked at."""
+"""How often a growing log is read."""
 
 
 @click.command("parse")
 @click.argument("logs", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="LOG...")
-@click.option("--warmup", type=click.IntRange(min=0), metavar="ROWS", help="Rows to drop; 5 or a tenth if not given.")
-@click.option("--framework", help="Whose log it is; found out if not given.")
+@warmup_option
+@log_framework_option
 @click.option("--recipe", help="What was trained, for TFLOPS and MFU, where the log does not say.")
-@known_options
+@setting_options
 @click.option("--steps", metavar="csv|jsonl|FILE", help="The rows instead: csv or jsonl on stdout, or a file of these.")
 @click.option("--plot", type=click.Path(path_type=Path), metavar="FILE", help="Draw step time over steps.")
 @click.option("--follow", is_flag=True, help="Print steps as a growing log gets them, until the last planned one.")
@@ -29,7 +44,6 @@ def command(
     logs: tuple[Path, ...],
     warmup: int | None,
     framework: str | None,
-    recipe: str | None,
     steps: str | None,
     plot: Path | None,
     follow: bool,
@@ -42,62 +56,41 @@ def command(
     state are one run: of ranks, nodes, stdout and stderr, before and after a requeue. Others are runs of their own, and
     --json gives an array. What a log does not hold is null. Exit code 4: no step, an early end, or a fatal problem.
     """
-    from benchrun.metrics.rows import measured
-    from benchrun.metrics.summary import summarise
-
-    one_run(logs)
-    conditions = known(recipe, **given)
+    setting = app.setting(**given)
     form, target = _steps_target(steps)
     if form and target is None and as_json:
         raise UserError("--json and --steps both want stdout", hint="--steps FILE.csv")
-    found = [_follow(logs, framework)] if follow else runs_in(logs, framework)
-    summaries = [_with_telemetry(summarise(log, warmup=warmup, given=conditions), logs) for log in found]
+    found = [_follow(logs, framework)] if follow else read_logs(logs, framework)
+    summaries = [app.summarise_log(log, setting, logs, warmup) for log in found]
     if len(found) > 1 and (form or plot):
         names = "; ".join(log.file for log in found)
         raise UserError(f"{'--steps' if form else '--plot'} takes one run, these are {len(found)}: {names}")
     if form:
-        _dump_steps(found[0].steps, form, target)
+        _print_steps(found[0].steps, form, target)
     if plot and summaries[0].num_steps:
-        from benchrun.metrics import known as logged
         from benchrun.report.plot import plot_steps
 
-        plot_steps(measured(found[0], logged.known(found[0], conditions)), summaries[0], plot)
+        plot_steps(app.rows_of(found[0], setting), summaries[0], plot)
     if as_json:
         documents = [summary.model_dump(mode="json") for summary in summaries]
         print_json(documents if len(documents) > 1 else documents[0])
     elif not form or target:
-        from rich.console import Console
-
         from benchrun.report.terminal import summary_view
 
-        for summary in summaries:
-            Console().print(summary_view(summary), soft_wrap=True)
-    return max(_exit_code(summary) for summary in summaries)
+        print_views(*map(summary_view, summaries))
+    return worst(map(_exit_code, summaries))
 
 
-def _exit_code(summary: Any) -> int:
-    """4 where a log gives no number to rely on, and why on stderr if nothing else says so."""
+def _exit_code(summary: Summary) -> Exit:
+    """INCONCLUSIVE where a log gives no number to rely on; a log without steps is named on stderr."""
     if not summary.num_steps:
-        from benchrun.parse import DIALECTS
-
-        say(f"{summary.file}: no step of any known framework ({', '.join(sorted(DIALECTS))})")
-    return 4 if not summary.num_steps or summary.complete is False or summary.fatal else 0
-
-
-def _with_telemetry(summary: Any, paths: tuple[Path, ...]) -> Any:
-    """The summary, for a run directory with what was sampled beside the training."""
-    run = next((path for path in paths if str(path) == summary.file and (path / "spec.json").is_file()), None)
-    if run is None:
-        return summary
-    from benchrun import flow
-    from benchrun.launch.rundir import RunDir
-
-    samples = flow.samples_of(RunDir(run), summary)
-    return summary.model_copy(update={"telemetry": samples.over_all if samples else None})
+        say(f"{summary.file}: no step of any known framework ({', '.join(app.read_frameworks())})")
+    unreliable = not summary.num_steps or summary.complete is False or summary.fatal
+    return Exit.INCONCLUSIVE if unreliable else Exit.OK
 
 
 def _steps_target(steps: str | None) -> tuple[str | None, Path | None]:
-    """What ``--steps`` says -> (format, file; None for stdout)."""
+    """The format and the file of ``--steps``; no file for stdout."""
     from benchrun.report.steps import FORMATS
 
     if steps is None or steps in FORMATS:
@@ -108,7 +101,7 @@ def _steps_target(steps: str | None) -> tuple[str | None, Path | None]:
     return form, Path(steps)
 
 
-def _dump_steps(rows: Any, form: str, target: Path | None) -> None:
+def _print_steps(rows: Rows, form: str, target: Path | None) -> None:
     from benchrun.report.steps import lines
 
     if target is None:
@@ -122,15 +115,13 @@ def _dump_steps(rows: Any, form: str, target: Path | None) -> None:
         raise UserError(f"cannot be written: {error.strerror}", where=str(target)) from error
 
 
-def _follow(logs: tuple[Path, ...], framework: str | None) -> Any:
-    """Read one growing log until it is complete, or until the reader is interrupted."""
-    from benchrun.parse import Tail
-
+def _follow(logs: Sequence[Path], framework: str | None) -> Log:
+    """Print the steps of one growing log until it is complete or the user interrupts."""
     if len(logs) != 1 or logs[0].is_dir() or str(logs[0]) == "-":
         raise UserError("--follow takes one file", hint="benchrun parse --follow run/stdout.log")
     if not logs[0].exists():
         say(f"{logs[0]} is not there yet; waiting for it")
-    tail = Tail(logs[0], framework)
+    tail = app.follow(logs[0], framework)
     try:
         while True:
             for row in tail.read():

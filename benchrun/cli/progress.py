@@ -9,13 +9,11 @@ from types import TracebackType
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from benchrun.launch.launcher import Observation
-from benchrun.parse import Step
-from benchrun.spec.runspec import RunSpec
+from benchrun.app import Observation, RunSpec, Step
 
 
 class StepProgress:
-    """Draws a bar on a terminal; elsewhere one line a change of state, so that a log stays readable."""
+    """A bar on a terminal; elsewhere one line per change of state, so that a log stays readable."""
 
     def __init__(self, spec: RunSpec) -> None:
         self._spec = spec
@@ -42,7 +40,7 @@ class StepProgress:
         self._bar.stop()
 
     def update(self, observation: Observation, steps: list[Step]) -> None:
-        """Show what is new."""
+        """Show the state and the new steps."""
         state = observation.job.phase.value if observation.job else "unknown"
         if observation.note and not observation.over:
             state = f"{state} ({observation.note})"

@@ -7,8 +7,8 @@ from typing import Any
 
 import click
 
-from benchrun.cli.options import point_options, request, say
-from benchrun.errors import UserError
+from benchrun import app
+from benchrun.cli.options import point_options, say
 
 
 @click.command("render")
@@ -16,17 +16,8 @@ from benchrun.errors import UserError
 @click.option("--output", type=click.Path(path_type=Path), metavar="DIR", help="Write all files into DIR.")
 def command(output: Path | None, **point: Any) -> None:
     """The script that would be submitted, on stdout; with --output everything that belongs to it."""
-    from benchrun.launch.rundir import write_files
-    from benchrun.recipe.resolve import resolve
-    from benchrun.render import render
-
-    spec = resolve(request(**point))
-    files = render(spec)
+    spec = app.resolve_point(app.Request(**point))
     if output is None:
-        click.echo(files["job.sh"], nl=False)
-        return
-    try:
-        write_files(output, spec, files)
-    except OSError as error:
-        raise UserError(f"cannot be written: {error.strerror}", where=str(output)) from error
-    say(f"wrote {', '.join(sorted(files))} to {output}")
+        click.echo(app.render(spec)["job.sh"], nl=False)
+    else:
+        say(f"wrote {', '.join(app.write_files(output, spec))} to {output}")

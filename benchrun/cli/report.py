@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import click
 
-from benchrun.cli.options import json_option, print_json, runs_named, say, worst
+from benchrun import app
+from benchrun.cli.options import json_option, newest, print_json, say
 from benchrun.errors import UserError
+from benchrun.vocabulary import worst
+
+if TYPE_CHECKING:
+    from benchrun.app import RunDir, RunResult
 
 
 @click.command("report")
@@ -17,51 +23,42 @@ from benchrun.errors import UserError
 @click.option("--keep", type=click.Path(path_type=Path), metavar="DIR", help="Keep what the RUNS measured in DIR.")
 @json_option
 def command(runs: tuple[str, ...], form: str, keep: Path | None, as_json: bool) -> int:
-    """One RUN as a page, or several (all, if none is named) as a table with a row a point.
+    """One RUN as a page, or several (all, if none is named) as a table with a row per point.
 
     With --keep each run gets a directory in DIR (results/measured): spec, environment, metrics, verdict and the
     compressed logs, without this machine's names and paths. Nothing is overwritten.
 
     The exit code is that of the worst verdict, as with compare; a run that was not judged does not count.
     """
-    import json
+    from benchrun.report.runs import runs_page, table
+    from benchrun.report.table import as_csv
 
-    from benchrun import flow
-    from benchrun.compare import load_references
-    from benchrun.report import markdown
-    from benchrun.report.fsdp import fsdp_over_3d
-    from benchrun.report.runs import frame
-    from benchrun.report.runs import markdown as table_markdown
-
-    chosen = runs_named(runs)
+    chosen = app.open_runs(runs) if runs else newest()
     if keep:
         if not runs:
             raise UserError("--keep wants the RUNS named: not everything is worth keeping")
         for run in chosen:
-            say(f"kept {flow.keep(run, keep).path}")
-    results = [flow.result_of(run) for run in chosen] if runs else _readable(chosen)
+            say(f"kept {app.keep(run, keep).path}")
+    results = [app.result_of(run) for run in chosen] if runs else _readable(chosen)
     if as_json:
-        print_json(json.loads(frame(results).to_json(orient="records")))
+        print_json(table(results).records())
     elif form == "csv":
-        click.echo(frame(results).to_csv(index=False), nl=False)
+        click.echo(as_csv(table(results)), nl=False)
     elif runs and len(chosen) == 1:
-        one = results[0]
-        click.echo(markdown.run_page(one), nl=False)
+        from benchrun.report.markdown import run_page
+
+        click.echo(run_page(results[0]), nl=False)
     else:
-        click.echo(table_markdown(frame(results)), nl=False)
-        for line in fsdp_over_3d(results, load_references()):
-            click.echo(f"\n{line}")
+        click.echo(runs_page(results), nl=False)
     return worst(result.verdict.exit_code for result in results if result.verdict)
 
 
-def _readable(chosen: list[Any]) -> list[Any]:
-    """What is known of each run; one whose files cannot be read is left out with a word."""
-    from benchrun import flow
-
+def _readable(chosen: Sequence[RunDir]) -> list[RunResult]:
+    """The result of each run; one whose files cannot be read is named on stderr."""
     results = []
     for run in chosen:
         try:
-            results.append(flow.result_of(run))
+            results.append(app.result_of(run))
         except UserError as error:
             say(f"left out: {error}")
     return results

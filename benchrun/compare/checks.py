@@ -7,26 +7,27 @@ import statistics
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal
 
-from benchrun.compare.choice import COUNTED, usable
+from benchrun.compare.choice import usable
 from benchrun.compare.conditions import LOSS, SOFT, Conditions, Difference, differences
-from benchrun.compare.references import Metric, Reference
+from benchrun.compare.references import Reference
+from benchrun.metrics.registry import METRICS, Basis
 from benchrun.model import Frozen
 
 if TYPE_CHECKING:
-    from benchrun.metrics.measure import Metrics
+    from benchrun.metrics.model import Metrics
 
 Name = Literal["pass", "slow", "faster_than_expected", "inconclusive", "not_comparable", "no_reference", "invalid_run"]
 
 
 class Check(Frozen):
-    """One number held against one reference entry."""
+    """One number beside one reference entry."""
 
-    metric: Metric
+    metric: str
     value: float
     """Ours: the median over the window, over the repeats."""
     low: float
     high: float | None
-    """Between these ours lies: over the repeats, or by the spread of one run's steps. None: nobody knows how high."""
+    """Our value lies between these: over the repeats, or by the spread of one run's steps. None: no upper end."""
     reference: Reference
     ratio: float
     """Speed over the reference's speed (above 1 is faster); for a loss, the run's over the reference's."""
@@ -37,14 +38,14 @@ class Check(Frozen):
     verdict: Name
 
 
-def countable(metrics: Sequence[Metrics], found: Sequence[Reference]) -> list[Reference]:
+def countable(metrics: Sequence[Metrics], references: Sequence[Reference]) -> list[Reference]:
     """The usable references. Without our own count of FLOPs those in TFLOPS or MFU are left out."""
     counted = all(run.tflops_per_gpu is not None for run in metrics)
-    return [entry for entry in found if usable(entry) and (counted or entry.metric not in COUNTED)]
+    return [entry for entry in references if usable(entry) and (counted or not METRICS[entry.metric].counts_flops)]
 
 
 def speed_check(best: Reference, ours: Conditions, metrics: Sequence[Metrics]) -> Check:
-    """Our speed, over the repeats, held against ``best``."""
+    """Our speed, over the repeats, relative to ``best``."""
     speeds = [_speed(run, best, ours) for run in metrics]
     middle = statistics.median([speed[1] for speed in speeds])
     # Repeats speak for themselves; a single run's median is as sure as its steps are steady.
@@ -67,7 +68,7 @@ def speed_check(best: Reference, ours: Conditions, metrics: Sequence[Metrics]) -
 
 
 def _one_step(metrics: Sequence[Metrics]) -> bool:
-    """Whether all that was timed is one step, which says nothing of the next."""
+    """Whether a single step was timed, which does not predict the next."""
     if len(metrics) > 1 or metrics[0].only_average or (window := metrics[0].window) is None:
         return False
     return window.rows == 1 and window.first_step == window.last_step
@@ -84,10 +85,10 @@ def _in_band(low: float, middle: float, high: float, band: tuple[float, float]) 
 def _speed(run: Metrics, reference: Reference, ours: Conditions) -> tuple[float, float, float]:
     """Low, middle and high of a run's speed relative to the reference.
 
-    The bounds are those of the median with 95 % confidence. A run of which only the mean is known, start-up included,
-    was at least so fast, and nobody knows how much faster.
+    The bounds are those of the median with 95 % confidence. Where only the mean is known, start-up included, the true
+    speed has no upper bound.
     """
-    assert run.step_time_s is not None  # what is broken never comes here
+    assert run.step_time_s is not None  # `broken` refused such a run
     time = run.step_time_s.mean if run.whole_seconds else run.step_time_s.median
     middle = _at_median(run, reference, ours) * run.step_time_s.median / time
     if run.only_average:
@@ -99,24 +100,19 @@ def _speed(run: Metrics, reference: Reference, ours: Conditions) -> tuple[float,
 
 
 def _at_median(run: Metrics, reference: Reference, ours: Conditions) -> float:
-    """Our speed, taken from the median step time, relative to the reference's, in its own metric and convention."""
-    assert run.step_time_s is not None
-    if reference.metric == "step_time_s":
-        return reference.value / run.step_time_s.median
-    if reference.metric == "tokens_per_s_per_gpu":
-        return (run.tokens_per_s_per_gpu.median or 0.0) / reference.value
-    if reference.metric == "samples_per_s":
-        return (ours.gbs or 0) / run.step_time_s.median / reference.value
-    counted: float = getattr(run.tflops_per_gpu, reference.convention or "")
-    share = (reference.peak_tflops or 0.0) / 100 if reference.metric == "mfu_percent" else 1.0
-    return counted / (reference.value * share)
+    """Our speed, at the median step time, relative to the reference's, in its own metric and convention."""
+    basis = Basis(reference.convention or "causal", reference.peak_tflops, ours.gbs)
+    value = METRICS[reference.metric].read(run, basis) or 0.0
+    if reference.better == "lower":
+        return reference.value / value if value else 0.0
+    return value / reference.value
 
 
-def loss_check(ours: Conditions, metrics: Sequence[Metrics], found: Sequence[Reference]) -> Check | None:
-    """Our final loss held against a known one; None where nobody knows it."""
+def loss_check(ours: Conditions, metrics: Sequence[Metrics], references: Sequence[Reference]) -> Check | None:
+    """Our final loss beside a known one; None where none is known."""
     if ours.seed is None or ours.lr is None:
         return None  # a bare log: another seed gives another loss
-    entries = [e for e in found if e.metric == "final_loss" and not differences(e.key, ours, (*LOSS, *SOFT))]
+    entries = [e for e in references if e.metric == "final_loss" and not differences(e.key, ours, (*LOSS, *SOFT))]
     losses = [run.final_loss for run in metrics if run.final_loss is not None]
     if not entries or not losses:
         return None

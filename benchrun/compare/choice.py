@@ -1,7 +1,7 @@
-"""Which of several published numbers a run is held against.
+"""Which of several published numbers a run is compared with.
 
 Of the rows whose must-agree conditions agree, those of the run's own framework count, else those of its family
-(FAMILIES), else all. Of these the ones with the run's own layout count, those first that state most of it; then
+(families.csv), else all. Of these the ones with the run's own layout count, those first that state most of it; then
 the ones with its image or version, FP8 recipe and variant, where a run states them; then those without a flag. Of what
 is left the fastest is the reference.
 """
@@ -12,23 +12,17 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 from benchrun.compare.conditions import DEGREES, Conditions
+from benchrun.compare.families import related
 from benchrun.compare.references import Reference, load_references
 from benchrun.compare.work import same_work, shipped_model
 from benchrun.errors import UserError
+from benchrun.metrics.registry import METRICS
 from benchrun.model import Frozen
 from benchrun.model.flops import flops_per_token
 from benchrun.spec.images import nemo_release
 
-SPEEDS = ("step_time_s", "tokens_per_s_per_gpu", "samples_per_s")
-COUNTED = ("tflops_per_gpu", "mfu_percent")
-"""Comparable only under a convention that we count too."""
 CONVENTIONS = ("full", "causal")
-FAMILIES = (
-    frozenset({"megatron-core", "megatron-lm", "nemo1", "nemo2", "megatron-bridge"}),
-    frozenset({"hf", "torchtitan", "automodel"}),
-    frozenset({"maxtext", "paxml"}),
-)
-"""Frameworks built on Megatron-core, on PyTorch's FSDP, on JAX."""
+"""Under these a TFLOPS or an MFU is comparable: we count by them too."""
 NOT_IN_FORCE = frozenset({"misprint", "revised"})
 """Flags of numbers that their own source contradicts: in the same row, or later for the same framework and image."""
 
@@ -37,7 +31,7 @@ class Choice(Frozen):
     """Why one row was the reference, and not another that fits."""
 
     framework: Literal["same", "family", "other"]
-    """Of the reference, beside the run's."""
+    """The reference's framework relative to the run's."""
     same_layout: bool
     """The run has the layout that the reference states."""
     same_version: bool
@@ -60,22 +54,23 @@ class Choice(Frozen):
         framework = {"same": "the same framework", "family": "the same family of frameworks", "other": "any framework"}
         layout = "the run's layout" if self.same_layout else "any layout"
         version = " and version" if self.same_version else ""
-        kept = f"{framework[self.framework]} with {layout}{version}"
+        basis = f"{framework[self.framework]} with {layout}{version}"
         if self.faster:
             less = "flagged, of another variant or FP8 recipe, or stating less of the layout"
-            return f"of {self.candidates} numbers that fit, {kept}; faster but {less}: {self.faster}"
-        return f"the fastest of {kept}, among {self.candidates} numbers that fit"
+            return f"of {self.candidates} numbers that fit, {basis}; faster but {less}: {self.faster}"
+        return f"the fastest of {basis}, among {self.candidates} numbers that fit"
 
 
 def usable(entry: Reference) -> bool:
-    """Whether a run can be held against ``entry`` at all."""
+    """Whether a run can be compared with ``entry`` at all."""
     if NOT_IN_FORCE & set(entry.flags):
         return False
-    return entry.metric in SPEEDS or (entry.metric in COUNTED and entry.convention in CONVENTIONS)
+    metric = METRICS[entry.metric]
+    return metric.comparable and (not metric.counts_flops or entry.convention in CONVENTIONS)
 
 
 def references_for(wanted: str | None, ours: Conditions) -> tuple[Reference, ...]:
-    """Every published number, or the one whose id is ``wanted``. UserError where ``ours`` cannot be held against it."""
+    """Every published number, or the one with id ``wanted``. UserError where ``ours`` cannot be compared with it."""
     entries = load_references()
     if wanted is None:
         return entries
@@ -87,7 +82,7 @@ def references_for(wanted: str | None, ours: Conditions) -> tuple[Reference, ...
         raise UserError(f"no reference is called '{wanted}'", hint=hint)
     if not usable(found):
         why = " ".join(found.flags) or f"{found.unit} of its own kind"
-        raise UserError(f"no run is held against {wanted}: {why}", hint="see results/reference/README.md")
+        raise UserError(f"no run is compared with {wanted}: {why}", hint="see results/reference/README.md")
     published = found.key
     if published.gpu != ours.gpu or not same_work(published, ours):
         what = f"{wanted} is of {published.recipe} on {published.gpu}"
@@ -100,21 +95,21 @@ def choose(entries: Sequence[Reference], ours: Conditions) -> Reference | None:
 
     Of equally fast ones the newest, and of these the last in its file.
     """
-    able = [entry for entry in entries if usable(entry)]
-    return max(reversed(able), key=lambda entry: _rank(entry, ours), default=None)
+    candidates = [entry for entry in entries if usable(entry)]
+    return max(reversed(candidates), key=lambda entry: _rank(entry, ours), default=None)
 
 
 def choice(chosen: Reference, entries: Sequence[Reference], ours: Conditions, *, by_name: bool = False) -> Choice:
     """Why ``chosen`` is the one among ``entries``."""
     kin = ("other", "family", "same")[_kinship(chosen.key, ours)]
-    able = [entry for entry in entries if usable(entry)]
+    candidates = [entry for entry in entries if usable(entry)]
     kind = _kind(chosen, ours)
     return Choice(
         framework=kin,  # type: ignore[arg-type]
         same_layout=_layout(chosen.key, ours) > 0,
         same_version=any(_same_version(chosen.key, ours)),
-        candidates=len(able),
-        faster=sum(rate(entry) > rate(chosen) and _kind(entry, ours) == kind for entry in able),
+        candidates=len(candidates),
+        faster=sum(rate(entry) > rate(chosen) and _kind(entry, ours) == kind for entry in candidates),
         by_name=by_name,
     )
 
@@ -137,11 +132,11 @@ def _kinship(published: Conditions, ours: Conditions) -> int:
     """2 for the same framework, 1 for one of the same family, 0 for another."""
     if published.framework is not None and published.framework == ours.framework:
         return 2
-    return int(any({published.framework, ours.framework} <= family for family in FAMILIES))
+    return int(related(published.framework, ours.framework))
 
 
 def _layout(published: Conditions, ours: Conditions) -> int:
-    """How much of our layout they state: 0 where a degree or the micro-batch differs, or nothing is stated by both."""
+    """How much of our layout is published: 0 where a degree or the micro-batch differs, or none is stated by both."""
     pairs = {key: (getattr(published, key), getattr(ours, key)) for key in DEGREES}
     stated = {key: pair for key, pair in pairs.items() if None not in pair}
     if not stated or any(a != b for a, b in stated.values()):
@@ -165,9 +160,9 @@ def _release(conditions: Conditions) -> str | None:
 
 
 def rate(entry: Reference) -> float:
-    """Tokens/s/GPU that a usable entry states or means; 0 where the model is not known whose FLOPs it counts."""
+    """Tokens/s/GPU of a usable entry, stated or derived; 0 where it counts the FLOPs of an unknown model."""
     model, seq_length = shipped_model(entry.key.recipe), entry.key.seq_length
-    if entry.metric not in COUNTED:
+    if not METRICS[entry.metric].counts_flops:
         return entry.tokens_per_s_per_gpu
     if model is None or not seq_length:
         return 0.0

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from operator import attrgetter
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import PlainSerializer, PlainValidator
 
 from benchrun.model import Frozen, ModelShape
-from benchrun.recipe.proxy import NO_WORK, WHOLE, dimensions
+from benchrun.recipe.proxy import NO_WORK, dimensions
+from benchrun.spec.reduction import Reduced, Reduction, reduced
 from benchrun.spec.runspec import RunSpec
 from benchrun.spec.training import Training
 
@@ -14,21 +17,35 @@ HARD = ("recipe", "task", "gpu", "num_gpus", "precision", "num_layers", "dimensi
 """These must agree; otherwise the numbers are not comparable."""
 must_agree = attrgetter(*HARD)
 besides_recipe = attrgetter(*HARD[1:])
+WHOLE = "the model's own"
+"""In JSON: nothing but the number of layers was reduced."""
 DEGREES = ("mbs", "tp", "pp", "cp", "vp", "ep")
 LAYOUT = (*DEGREES, "fp8_recipe", "options")
 SOFT = ("framework", "image", "framework_version", "variant", *LAYOUT)
-"""These are named where they differ: another layout or framework is a fair, and telling, comparison."""
+"""These may differ, and are named where they do: another layout or framework is a fair comparison."""
 NOT_OPTIONS = (
     *("steps", "seed", "lr", "fp8.recipe"),
     *("min_lr", "lr_warmup_steps", "weight_decay", "ceilings", "breakdown"),
 )
-"""Of ``training``: what has a key of its own, and what does not decide the speed."""
+"""Fields of ``training`` that have their own key here or do not affect the speed."""
 LOSS = ("steps", "seed", "lr", "data")
 """These decide the loss, and so must agree too where losses are compared."""
 
 
+def _dimensions(value: Any) -> tuple[Reduced, ...]:
+    texts = [] if value == WHOLE else value.split(", ") if isinstance(value, str) else value
+    return tuple(map(reduced, texts))
+
+
+def _text(value: tuple[Reduced, ...]) -> str:
+    return ", ".join(map(str, value)) or WHOLE
+
+
+Dimensions = Annotated[tuple[Reduced, ...], PlainValidator(_dimensions), PlainSerializer(_text)]
+
+
 class Conditions(Frozen):
-    """The key of a measurement; None is what nobody said. A published one may lack even what must agree."""
+    """The key of a measurement; None is what was not stated. A published one may lack even what must agree."""
 
     recipe: str
     task: str
@@ -38,15 +55,15 @@ class Conditions(Frozen):
     num_layers: int | None
     seq_length: int | None
     gbs: int | None
-    dimensions: str = WHOLE
-    """What else of the model was cut, e.g. ``vocab_size 32000 of 128256``."""
+    dimensions: Dimensions = ()
+    """What else of the model was reduced; in JSON e.g. ``vocab_size 32000 of 128256``."""
     framework: str | None = None
     image: str | None = None
     """Container image, as ``registry/name:tag``: the version of everything in it."""
     framework_version: str | None = None
-    """Where no image says it."""
+    """Where no image states it."""
     variant: str | None = None
-    """What sets a number apart from another one of the same source, e.g. ``without Transformer Engine``."""
+    """What distinguishes numbers of one source, e.g. ``without Transformer Engine``."""
     fp8_recipe: str | None = None
     """delayed, tensorwise, blockwise or mxfp8, with precision fp8."""
     mbs: int | None = None
@@ -56,7 +73,7 @@ class Conditions(Frozen):
     vp: int | None = None
     ep: int | None = None
     options: str | None = None
-    """How it was trained where that is not the default: ``cuda_graphs=layers``. No published number says all of it."""
+    """Training options other than the defaults: ``cuda_graphs=layers``. Published numbers never state all of them."""
     steps: int | None = None
     seed: int | None = None
     lr: float | None = None
@@ -64,8 +81,8 @@ class Conditions(Frozen):
     """``mock``, or the name of the synthetic data set."""
     shape: str | None = None
     """The whole model as `shape_of` writes it; None where the recipe's name stands for it."""
-    reduced: tuple[str, ...] = ()
-    """What a proxy has less of, e.g. ``num_layers 4 of 96``."""
+    reduced: tuple[Reduction, ...] = ()
+    """What a proxy has less of; in JSON e.g. ``num_layers 4 of 96``."""
 
 
 class Difference(Frozen):
@@ -78,32 +95,18 @@ class Difference(Frozen):
 
 def conditions(spec: RunSpec) -> Conditions:
     """The conditions of a run."""
+    same = ("recipe", "task", "gpu", "num_gpus", "precision", "seq_length", "gbs", "framework", "mbs", "reduced")
     return Conditions(
-        recipe=spec.recipe,
-        task=spec.task,
-        gpu=spec.gpu,
-        num_gpus=spec.num_gpus,
-        precision=spec.precision,
+        **{name: getattr(spec, name) for name in same},
+        **{name: getattr(spec.layout, name) for name in DEGREES if name != "mbs"},
+        **{name: getattr(spec.training, name) for name in ("steps", "seed", "lr")},
         num_layers=spec.model.num_layers,
         dimensions=dimensions(spec.reduced),
-        seq_length=spec.seq_length,
-        gbs=spec.gbs,
-        framework=spec.framework,
         image=spec.container_image,
         fp8_recipe=spec.training.fp8.recipe if spec.precision == "fp8" else None,
-        mbs=spec.mbs,
-        tp=spec.layout.tp,
-        pp=spec.layout.pp,
-        cp=spec.layout.cp,
-        vp=spec.layout.vp,
-        ep=spec.layout.ep,
         options=_options(spec),
-        steps=spec.training.steps,
-        seed=spec.training.seed,
-        lr=spec.training.lr,
         data="mock" if spec.data.kind == "mock" else spec.data_set,
         shape=None if spec.reduced else shape_of(spec.model),
-        reduced=spec.reduced,
     )
 
 
@@ -115,7 +118,7 @@ def shape_of(model: ModelShape) -> str:
 
 
 def _options(spec: RunSpec) -> str:
-    """What of ``training`` decides the speed, is not the default, and has no key of its own."""
+    """Training options that affect the speed, differ from the default and have no key of their own."""
     default = _flat(Training().model_dump())
     used = {"fp8": spec.precision == "fp8", "lora": spec.task == "lora"}
     changed = [
@@ -138,13 +141,18 @@ def _flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def hard_differences(theirs: Conditions, ours: Conditions) -> tuple[Difference, ...]:
-    """The conditions that must agree and do not, of two recipes for one model. What a source leaves out differs."""
+    """The conditions that must agree and do not, of two recipes for one model; an unstated one differs."""
     pairs = ((key, getattr(theirs, key), getattr(ours, key)) for key in HARD[1:])
-    return tuple(Difference(key=key, theirs=a, ours=b) for key, a, b in pairs if a != b)
+    return tuple(Difference(key=key, theirs=_shown(a), ours=_shown(b)) for key, a, b in pairs if a != b)
+
+
+def _shown(value: Any) -> str | int | float | None:
+    shown: str | int | float | None = _text(value) if isinstance(value, tuple) else value
+    return shown
 
 
 def differences(theirs: Conditions, ours: Conditions, keys: tuple[str, ...]) -> tuple[Difference, ...]:
-    """The ``keys`` on which both say something, and not the same."""
+    """The ``keys`` that both state, with different values."""
     pairs = ((key, getattr(theirs, key), getattr(ours, key)) for key in keys)
     return tuple(
         Difference(key=key, theirs=a, ours=b) for key, a, b in pairs if a is not None and b is not None and a != b

@@ -1,4 +1,4 @@
-"""What limits a verdict, in a few words each: they stand in its first line."""
+"""Limits of a verdict, in a few words each, for its first line."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from benchrun.compare.conditions import Conditions
 from benchrun.model import Frozen
 
 if TYPE_CHECKING:
-    from benchrun.metrics.measure import Metrics
+    from benchrun.metrics.model import Metrics
 
 Code = Literal[
     "proxy",
@@ -40,7 +40,7 @@ def labels(ours: Conditions, metrics: Sequence[Metrics], checks: Sequence[Check]
 
 def _of_conditions(ours: Conditions, checks: Sequence[Check]) -> Iterator[Label]:
     if ours.reduced:
-        yield Label(code="proxy", text=f"proxy: {', '.join(ours.reduced)}")
+        yield Label(code="proxy", text=f"proxy: {', '.join(map(str, ours.reduced))}")
     if any("measured" in check.reference.flags for check in checks):
         yield Label(code="own_measurement", text="against our own measurement")
     others = {check.reference.key.recipe for check in checks} - {ours.recipe}
@@ -50,7 +50,7 @@ def _of_conditions(ours: Conditions, checks: Sequence[Check]) -> Iterator[Label]
 
 
 def _of_work(metrics: Sequence[Metrics]) -> Iterator[Label]:
-    """What the steps computed."""
+    """Limits of the work that the steps did."""
     if skipping := _worst(metrics, lambda run: run.skipped_updates):
         text = f"{skipping.skipped_updates} of {skipping.steps_timed} steps without an update"
         yield Label(code="skipped_updates", text=text)
@@ -59,7 +59,7 @@ def _of_work(metrics: Sequence[Metrics]) -> Iterator[Label]:
 
 
 def _of_times(metrics: Sequence[Metrics]) -> Iterator[Label]:
-    """How long the steps took: of no matter where a loss alone is judged."""
+    """Limits of the step times, which do not concern a verdict on a loss alone."""
     from benchrun.metrics.statistics import MIN_INTERVAL_ROWS  # numpy, which a listing does without
 
     timed = [run.window.rows for run in metrics if run.window and not run.only_average]

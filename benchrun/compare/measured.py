@@ -1,4 +1,4 @@
-"""Our own measurements, kept in results/measured: a directory a run. They are references where nobody published one."""
+"""Our own measurements in results/measured, one directory per run: references where none is published."""
 
 from __future__ import annotations
 
@@ -19,18 +19,20 @@ from benchrun.compare.conditions import Conditions, besides_recipe, conditions
 from benchrun.compare.references import Reference, Source
 from benchrun.compare.verdict import Verdict
 from benchrun.errors import UserError
-from benchrun.metrics.measure import Metrics
+from benchrun.metrics.model import Metrics
 from benchrun.parse import Log, Step, parse_log
 from benchrun.spec.artifacts import CEILINGS, ENV, METRICS, SPEC, VERDICT, Ceilings
 from benchrun.spec.runspec import RunSpec
 
 COMPARED_ROWS = 4096
-"""By which a log is known again."""
+"""Rows by which a copy of a log is recognised."""
+OF_THE_SYSTEM = frozenset({"python", "cuda", "nccl", "peft", "accelerate"})
+"""Versions in env.json that a description of the machine leaves out."""
 
 
 @dataclass(frozen=True)
 class MeasuredRun:
-    """One kept run. It was judged valid when it was kept."""
+    """One kept run, judged valid when it was kept."""
 
     name: str
     spec: RunSpec
@@ -48,14 +50,14 @@ class MeasuredRun:
 
     @property
     def machine(self) -> str:
-        """GPU and driver as the node named them, and what trained."""
+        """GPU and driver as the node named them, and the versions of what trained."""
         node: dict[str, Any] = next(iter(self.env.get("nodes") or []), {})
         gpus: list[dict[str, str]] = node.get("gpus") or [{}]
         gpu = gpus[0].get("name") or node.get("cpu") or self.spec.gpu
         driver = f", driver {node['driver']}" if node.get("driver") else ""
-        packages = ("megatron-core", "transformer-engine", "transformers", "torch")
-        worker = self.env.get("worker") or {}
-        versions = "".join(f", {name} {worker[name]}" for name in packages if worker.get(name))
+        worker: dict[str, str] = self.env.get("worker") or {}
+        packages = sorted((name for name in worker if name not in OF_THE_SYSTEM), key=lambda name: name == "torch")
+        versions = "".join(f", {name} {worker[name]}" for name in packages if worker[name])
         return f"{gpu}{driver}{versions}"
 
 
@@ -74,14 +76,14 @@ def repeats(runs: Sequence[MeasuredRun]) -> list[list[MeasuredRun]]:
 
 
 def copies(logs: Sequence[Log], runs: Sequence[MeasuredRun], ours: Conditions) -> set[str]:
-    """Names of the kept ``runs`` under our conditions whose steps are those of one of ``logs``, whatever its name."""
+    """Names of the kept ``runs`` under our conditions whose steps equal those of one of ``logs``."""
     same = [run for run in runs if besides_recipe(conditions(run.spec)) == besides_recipe(ours)]
     judged = [_rows(log) for log in logs] if same else []
     return {run.name for run in same for rows in judged if _mostly(rows, _kept_rows(run.path))}
 
 
 def _mostly(rows: Set[Step], kept: Set[Step]) -> bool:
-    """Whether more than half of the shorter one's rows stand in the other: times and losses never agree by chance."""
+    """Whether more than half of the shorter one's rows are in the other: times and losses never agree by chance."""
     return 2 * len(rows & kept) > min(len(rows), len(kept))
 
 
@@ -97,7 +99,7 @@ def _kept_rows(path: Path) -> frozenset[Step]:
 
 
 def measured_references(runs: Sequence[MeasuredRun], without: Collection[str] = ()) -> tuple[Reference, ...]:
-    """One reference a point: the median step time of its repeats, without those named (a run is not its own)."""
+    """One reference per point: the median step time of its repeats, without those named (a run is not its own)."""
     timed = [run for run in runs if run.name not in without and run.metrics.step_time_s]
     return tuple(_reference(group) for group in repeats(timed))
 

@@ -1,4 +1,4 @@
-"""The reference store: CSV files in results/reference, one row a number, read like code is reviewed."""
+"""The reference store: CSV files in results/reference, one number a row."""
 
 from __future__ import annotations
 
@@ -12,40 +12,20 @@ from pydantic import NonNegativeFloat, PositiveFloat, ValidationError, model_val
 
 from benchrun import paths
 from benchrun.compare.conditions import Conditions, besides_recipe
+from benchrun.compare.families import families
 from benchrun.compare.work import same_work
 from benchrun.errors import UserError
-from benchrun.frameworks.registry import FRAMEWORKS as LAUNCHED
+from benchrun.metrics.registry import METRICS
 from benchrun.model import Frozen
+from benchrun.vocabulary import Better
 
-Metric = Literal[
-    "step_time_s",
-    "tokens_per_s_per_gpu",
-    "samples_per_s",
-    "tflops_per_gpu",
-    "mfu_percent",
-    "final_loss",
-    "fsdp_over_3d",
-]
-UNITS: dict[str, str] = {
-    "step_time_s": "s",
-    "tokens_per_s_per_gpu": "tokens/s/GPU",
-    "samples_per_s": "sequences/s",
-    "tflops_per_gpu": "TFLOPS/GPU",
-    "mfu_percent": "% MFU",
-    "final_loss": "nats",
-    "fsdp_over_3d": "x",
-}
-Better = Literal["lower", "higher", "equal"]
-BETTER: dict[str, Better] = {"step_time_s": "lower", "final_loss": "equal"}
-"""The others are better when higher."""
 Flag = Literal["rounded", "revised", "proxy", "misprint", "side_misprint", "inferred", "third_party", "measured"]
 Convention = Literal["full", "causal", "causal_two_thirds", "packed", "lora_packed", "own"]
 """See results/reference/README.md."""
-FRAMEWORKS = frozenset({*LAUNCHED, "torchtitan", "automodel"})
 SLOW = 0.05
-"""More than this much slower than a reference is slow (published revisions of one number differ by up to 6 %)."""
+"""A run is slow from this fraction below its reference on (published revisions of one number differ by up to 6 %)."""
 FAST = 0.20
-"""More than this much faster needs a look: it is usually skipped work."""
+"""A run this fraction above its reference needs a look: usually it skipped work."""
 
 
 class Source(Frozen):
@@ -72,7 +52,8 @@ class Reference(Frozen):
     """One published number."""
 
     id: str
-    metric: Metric
+    metric: str
+    """Name in the registry of metrics."""
     value: PositiveFloat
     better: Better
     tolerance_low: NonNegativeFloat = SLOW
@@ -95,7 +76,7 @@ class Reference(Frozen):
     @property
     def unit(self) -> str:
         """The unit of the value."""
-        return UNITS[self.metric]
+        return METRICS[self.metric].unit
 
     @functools.cached_property
     def agreed(self) -> tuple[Any, ...]:
@@ -117,8 +98,10 @@ class Reference(Frozen):
 
     @model_validator(mode="after")
     def _complete(self) -> Reference:
-        if self.key.framework is not None and self.key.framework not in FRAMEWORKS:
-            raise ValueError(f"framework {self.key.framework} is none of {', '.join(sorted(FRAMEWORKS))}")
+        if self.metric not in METRICS:
+            raise ValueError(f"metric {self.metric} is none of {', '.join(METRICS)}")
+        if self.key.framework is not None and self.key.framework not in families():
+            raise ValueError(f"framework {self.key.framework} is none of {', '.join(sorted(families()))}")
         mfu = self.metric == "mfu_percent" or self.printed.mfu_percent
         if mfu and not (self.peak_tflops and self.convention):
             raise ValueError("an MFU needs its convention and peak_tflops, by which it is divided")
@@ -143,18 +126,18 @@ def load_references(folder: Path = paths.REFERENCE) -> tuple[Reference, ...]:
 
 
 def _entry(row: dict[str, Any], where: str, name: str) -> Reference:
-    """One row; an empty cell is what the source does not say."""
-    said = {key: value for key, value in row.items() if value not in ("", None)}
-    metric = said.get("metric", "")
+    """One row; an empty cell is what the source does not state."""
+    stated = {key: value for key, value in row.items() if value not in ("", None)}
+    metric = METRICS.get(stated.get("metric", ""))
     document = {
-        "better": BETTER.get(metric, "higher"),
+        "better": metric.better if metric else "higher",
         "id": name,
-        "source": {key: said.pop(key, None) for key in Source.model_fields},
+        "source": {key: stated.pop(key, None) for key in Source.model_fields},
         # The must-agree part of a key is never left out by chance: it is empty, and then None.
-        "key": {key: said.pop(key, None) for key in Conditions.model_fields if key in row},
-        "printed": {key: said.pop(key) for key in Printed.model_fields if key in said},
-        "flags": tuple(said.pop("flags", "").split()),
-        **said,
+        "key": {key: stated.pop(key, None) for key in Conditions.model_fields if key in row},
+        "printed": {key: stated.pop(key) for key in Printed.model_fields if key in stated},
+        "flags": tuple(stated.pop("flags", "").split()),
+        **stated,
     }
     try:
         return Reference.model_validate(document)
@@ -165,7 +148,7 @@ def _entry(row: dict[str, Any], where: str, name: str) -> Reference:
 
 
 def matching(ours: Conditions, references: Sequence[Reference]) -> list[Reference]:
-    """The entries that agree with ``ours`` on everything that must agree; what a source does not say does not.
+    """The entries that agree with ``ours`` on every condition that must agree; an unstated one does not agree.
 
     A loss belongs to its own recipe alone: data and seeds are the recipe's.
     """

@@ -1,4 +1,4 @@
-"""What makes a run no measurement, however fast it was."""
+"""What makes a run invalid, however fast it was."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from benchrun.metrics.measure import Metrics
+    from benchrun.metrics.model import Metrics
 
 
 FATAL_PROBLEMS = frozenset({"missing_loss", "missing_steps", "other_conditions", "unexplained_tflops"})
@@ -15,7 +15,7 @@ BEYOND_PEAK = "impossible_rate"
 
 
 def broken(metrics: Sequence[Metrics], ending: str | None) -> str | None:
-    """Why these runs give no number at all."""
+    """Why these runs give no number; None where they do."""
     if ending not in (None, "completed"):
         return f"the job ended as {ending}"
     for run in metrics:
@@ -36,5 +36,5 @@ def broken(metrics: Sequence[Metrics], ending: str | None) -> str | None:
 
 
 def beyond_peak(run: Metrics) -> str | None:
-    """What says that a run was faster than its GPU can be; such a run has no step time."""
+    """The problem of a run that was faster than its GPU can be, in words; such a run has no step time."""
     return next((problem.detail for problem in run.problems if problem.kind == BEYOND_PEAK), None)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from benchrun.compare.checks import Check, Name, countable, loss_check, speed_check
 from benchrun.compare.choice import Choice, choice, choose, usable
@@ -12,9 +12,10 @@ from benchrun.compare.labels import Label, labels
 from benchrun.compare.references import Reference, matching
 from benchrun.compare.sanity import BEYOND_PEAK, beyond_peak, broken
 from benchrun.model import Frozen
+from benchrun.vocabulary import Exit
 
 if TYPE_CHECKING:
-    from benchrun.metrics.measure import Metrics
+    from benchrun.metrics.model import Metrics
 
 
 class Verdict(Frozen):
@@ -34,14 +35,14 @@ class Verdict(Frozen):
     labels: tuple[Label, ...] = ()
     """What limits the verdict, shown in its first line."""
     chosen_because: Choice | None = None
-    """Why the speed was held against that reference and not another."""
+    """Why the speed was compared with that reference and not another."""
     warmup: int | None = None
     """Rows that were dropped as warm-up because the user said so; None for the usual number."""
 
     @property
-    def exit_code(self) -> int:
-        """0 pass; 1 slow; 4 whatever else: no number to act on, or one that needs a look first."""
-        return {"pass": 0, "slow": 1}.get(self.verdict, 4)
+    def exit_code(self) -> Exit:
+        """OK and SLOW; any other verdict gives no number to act on, or one that needs a look first."""
+        return {"pass": Exit.OK, "slow": Exit.SLOW}.get(self.verdict, Exit.INCONCLUSIVE)
 
     @property
     def headline(self) -> str:
@@ -62,69 +63,84 @@ def judge(
 
     ``ending`` is how the job ended, where a job was launched. ``by_name``: the user named the one reference.
     """
-    why_broken = broken(metrics, ending)
-    if why_broken:
-        return _verdict("invalid_run", why_broken, ours, metrics, ending)
-    found = matching(ours, references)
-    fitting = countable(metrics, found)
-    loss = loss_check(ours, metrics, found)
+    case = _Case(ours, metrics, references, ending)
+    if why := broken(metrics, ending):
+        return case.verdict("invalid_run", why)
+    comparable = matching(ours, references)
+    fitting = countable(metrics, comparable)
+    loss = loss_check(ours, metrics, comparable)
     beyond = next((detail for run in metrics if (detail := beyond_peak(run))), None)
     best = None if beyond else choose(fitting, ours)
     speed = speed_check(best, ours, metrics) if best else None
     checks = tuple(check for check in (speed, loss) if check)
     if loss and loss.verdict != "pass":
         reason = f"the final loss is {loss.value:.4f}, not {loss.reference.value:.4f}: this run computed something else"
-        return _verdict("invalid_run", reason, ours, metrics, ending, checks)
+        return case.verdict("invalid_run", reason, checks=checks)
     if beyond:
-        return _incredible(beyond, ours, metrics, references, ending, checks)
+        return _incredible(case, beyond, checks)
     if speed:
         reason = _speed_reason(speed, len(metrics)) + _as_fast_as(speed, ours, metrics, fitting)
         because = choice(speed.reference, fitting, ours, by_name=by_name)
-        return _verdict(speed.verdict, reason, ours, metrics, ending, checks, because=because)
+        return case.verdict(speed.verdict, reason, checks=checks, chosen_because=because)
     if loss:
         reason = f"the final loss agrees; nobody published a speed for {ours.recipe} on {ours.num_gpus} x {ours.gpu}"
-        return _verdict("pass", reason, ours, metrics, ending, checks)
-    return _without_reference(ours, metrics, references, ending)
+        return case.verdict("pass", reason, checks=checks)
+    return _without_reference(case)
 
 
-def _incredible(
-    beyond: str,
-    ours: Conditions,
-    metrics: Sequence[Metrics],
-    references: Sequence[Reference],
-    ending: str | None,
-    checks: tuple[Check, ...],
-) -> Verdict:
-    """Faster than the GPU: no number, but where there is a reference more can be said of what may be wrong."""
+class _Case(NamedTuple):
+    """What is judged."""
+
+    ours: Conditions
+    metrics: Sequence[Metrics]
+    references: Sequence[Reference]
+    ending: str | None
+
+    def verdict(self, name: Name, reason: str, *, checks: tuple[Check, ...] = (), **more: Any) -> Verdict:
+        """The verdict ``name``; ``more`` are further fields of it."""
+        return Verdict(
+            verdict=name,
+            reason=reason + _remarks(self.metrics),
+            ending=self.ending,
+            runs=len(self.metrics),
+            checks=checks,
+            conditions=self.ours,
+            labels=labels(self.ours, self.metrics, checks),
+            warmup=self.metrics[0].warmup if self.metrics else None,
+            **{"differs": (), "nearest": None, **more},
+        )
+
+
+def _incredible(case: _Case, beyond: str, checks: tuple[Check, ...]) -> Verdict:
+    """Verdict on steps faster than the GPU's peak; a reference, where there is one, hints at what may be wrong."""
     reason = f"beyond the GPU's peak, so not to be believed: {beyond}"
-    if reference := choose(matching(ours, references), ours):
-        return _verdict("faster_than_expected", reason, ours, metrics, ending, checks, nearest=reference)
-    other = _without_reference(ours, metrics, references, ending)
+    if reference := choose(matching(case.ours, case.references), case.ours):
+        return case.verdict("faster_than_expected", reason, checks=checks, nearest=reference)
+    other = _without_reference(case)
     if other.differs:
         # A condition that is not what was run, a sequence twice as long, makes any speed impossible.
         return other.model_copy(update={"reason": f"{other.reason}; {reason}", "checks": checks})
-    return _verdict("invalid_run", f"{BEYOND_PEAK}: {beyond}", ours, metrics, ending, checks)
+    return case.verdict("invalid_run", f"{BEYOND_PEAK}: {beyond}", checks=checks)
 
 
-def _without_reference(
-    ours: Conditions, metrics: Sequence[Metrics], references: Sequence[Reference], ending: str | None
-) -> Verdict:
-    same = [e for e in references if e.key.recipe == ours.recipe and e.key.gpu == ours.gpu and usable(e)]
+def _without_reference(case: _Case) -> Verdict:
+    """Verdict where no reference agrees: what differs from the nearest one."""
+    ours = case.ours
+    same = [e for e in case.references if e.key.recipe == ours.recipe and e.key.gpu == ours.gpu and usable(e)]
     if not same:
-        reason = f"no published number for {ours.recipe} on {ours.gpu}"
-        return _verdict("no_reference", reason, ours, metrics, ending)
-    # Of equally near ones the one at our scale: a person can change a batch more easily than a cluster.
+        return case.verdict("no_reference", f"no published number for {ours.recipe} on {ours.gpu}")
+    # Ties go to the one at our scale: a person can change a batch more easily than a cluster.
     nearest = min(
         same, key=lambda e: (len(hard_differences(e.key, ours)), e.key.num_gpus != ours.num_gpus, bool(e.flags))
     )
     differs = hard_differences(nearest.key, ours)
-    named = [f"{d.key}: reference {_said(d.theirs)}, this run {_said(d.ours)}" for d in differs]
-    # Nothing differs, and still it was not chosen: it is a TFLOPS or an MFU, and ours cannot be counted.
+    named = [f"{d.key}: reference {_stated(d.theirs)}, this run {_stated(d.ours)}" for d in differs]
+    # Where nothing differs the reference is a TFLOPS or an MFU, and our FLOPs cannot be counted.
     reason = "; ".join(named) or "the reference counts FLOPs, and those of this run are not known"
-    return _verdict("not_comparable", reason, ours, metrics, ending, (), differs, nearest)
+    return case.verdict("not_comparable", reason, differs=differs, nearest=nearest)
 
 
-def _said(value: object) -> str:
+def _stated(value: object) -> str:
     return "not stated" if value is None else str(value)
 
 
@@ -144,7 +160,7 @@ def _speed_reason(check: Check, runs: int) -> str:
 
 
 def _as_fast_as(speed: Check, ours: Conditions, metrics: Sequence[Metrics], fitting: Sequence[Reference]) -> str:
-    """Where a slow run is as fast as another release, or variant, was published to be: which one."""
+    """The release or variant that a slow run is as fast as, as a clause; empty where there is none."""
     if speed.verdict != "slow":
         return ""
     same = choose([e for e in fitting if speed_check(e, ours, metrics).verdict == "pass"], ours)
@@ -156,38 +172,12 @@ def _as_fast_as(speed: Check, ours: Conditions, metrics: Sequence[Metrics], fitt
 
 
 def _remarks(metrics: Sequence[Metrics]) -> str:
-    """A throttled GPU, a loss that rose: the number stays comparable, and the reader is told."""
+    """Remarks on a throttled GPU or a loss that rose: the number stays comparable."""
     throttled = [fault for run in metrics if run.telemetry and (fault := run.telemetry.fault)]
-    rose = [said for run in metrics if (said := run.loss_rose)]
+    rose = [sentence for run in metrics if (sentence := run.loss_rose)]
     runs = len(metrics)
     return "".join(
         f"; {found[0]}" + (f", in {len(found)} of {runs} runs" if runs > 1 else "")
         for found in (throttled, rose)
         if found
-    )
-
-
-def _verdict(
-    name: Name,
-    reason: str,
-    ours: Conditions,
-    metrics: Sequence[Metrics],
-    ending: str | None,
-    checks: tuple[Check, ...] = (),
-    differs: tuple[Difference, ...] = (),
-    nearest: Reference | None = None,
-    because: Choice | None = None,
-) -> Verdict:
-    return Verdict(
-        verdict=name,
-        reason=reason + _remarks(metrics),
-        ending=ending,
-        runs=len(metrics),
-        checks=checks,
-        differs=differs,
-        nearest=nearest,
-        conditions=ours,
-        labels=labels(ours, metrics, checks),
-        chosen_because=because,
-        warmup=metrics[0].warmup if metrics else None,
     )

@@ -1,4 +1,4 @@
-"""Which recipes compute the same: a number of one is a number of the other at the same sequence length."""
+"""Which recipes train the same model: their numbers are comparable at the same sequence length."""
 
 from __future__ import annotations
 

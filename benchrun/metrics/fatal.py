@@ -1,4 +1,4 @@
-"""What makes a log's numbers count for nothing: the one list, for ``parse`` and for the verdict."""
+"""The problems that invalidate a log's numbers, for ``parse`` and for the verdict."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from benchrun.parse.records import Log, Problem
 
 ALWAYS = frozenset({"nan_loss", "xid", "ecc", "early_end"})
 UNTIL_RESTARTED = frozenset({"cuda_oom", "host_oom", "cuda_error", "nccl_error", "nccl_timeout", "hang"})
-"""Fatal, also where steps follow; but not where a restart repeated the work."""
+"""Fatal even where steps follow, unless a restart repeated the work."""
 UNTIL_CONTINUED = frozenset(
     {"image_missing", "mount_failed", "launch_failed", "cancelled", "time_limit", "preempted", "node_failure"}
 )
-"""Fatal unless steps follow, of a second attempt or of a job that was queued again."""
+"""Fatal unless steps follow: of a second attempt or of a requeued job."""
 CRASH = "rank_crash"
-"""The same, and not fatal after the last planned step: programs fail while they shut down."""
+"""Fatal unless steps follow or the last planned step was seen: programs fail while they shut down."""
 FATAL_KINDS = ALWAYS | UNTIL_RESTARTED | UNTIL_CONTINUED | {CRASH, "skipped_steps"}
 MOST_SKIPPED = 0.1
-"""Share of the steps without an update above which a run did other work than training."""
+"""Above this share of steps without an update a run did not train."""
 
 
 def fatal_problem(log: Log, problems: Iterable[Problem], planned_steps: int | None) -> Problem | None:
-    """The first problem that is fatal, or that too many steps had no update; None for a sound log."""
+    """The first fatal problem, or one about too many steps without an update; None for a sound log."""
     complete = log.complete(planned_steps)
     found = next((problem for problem in problems if _is_fatal(problem, complete)), None)
     share = skipped_share(log)
@@ -45,9 +45,9 @@ def skipped_share(log: Log) -> float:
 
 
 def updates(log: Log) -> tuple[int, int]:
-    """Steps that the rows stand for, and how many of them made no update.
+    """Number of steps that the rows stand for, and how many of them made no update.
 
-    The rows count them; where they do not, messages do. One message is the usual search for a loss scale.
+    Counted by the rows, else by messages; a single message is the usual search for a loss scale.
     """
     skipped = steps = 0
     for left_out, interval in log.distinct.columns.blocks("skipped", "interval"):

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchrun import hardware
-from benchrun.metrics.known import Known
+from benchrun.metrics.setting import Setting
 from benchrun.metrics.statistics import Floats, Ints
 from benchrun.metrics.streams import median_of
 from benchrun.model.flops import flops_per_token
@@ -58,7 +58,7 @@ class Measured:
     """The rows of a log, completed where the conditions are known."""
 
     rows: Rows
-    known: Known
+    known: Setting
     peak_rate: float = inf
     """Tokens/s of one GPU above which a row is impossible."""
     of_time: bool = True
@@ -74,7 +74,7 @@ class Measured:
             *names, "tflops_per_gpu", "mfu", "global_batch_size"
         ):
             time, rate, batch = _positive(times), _positive(rates), _positive(batches)
-            batch[np.isnan(batch)] = known.global_batch_size or np.nan
+            batch[np.isnan(batch)] = known.gbs or np.nan
             if known.seq_length and known.num_gpus and known.fixed_length:
                 tokens = known.seq_length * batch / known.num_gpus
                 time = np.where(np.isnan(time), tokens / rate, time)
@@ -109,7 +109,7 @@ class Measured:
         return islice(left_out, MOST)
 
 
-def measured(log: Log, known: Known) -> Measured:
+def measured(log: Log, known: Setting) -> Measured:
     """Times from rates, and rates from times, where the log gives only one of them."""
     values = Measured(log.distinct, known)
     values = replace(values, of_time=any(not np.isnan(block.step_time_s).all() for block in values.blocks()))
@@ -135,7 +135,7 @@ def _positive(column: NDArray[Any]) -> Floats:
     return values
 
 
-def _peak_rate(known: Known) -> float:
+def _peak_rate(known: Setting) -> float:
     """Tokens/s that need the GPU's peak (the highest, of unknown precision) even by the convention that counts less."""
     gpu = hardware.gpu(known.gpu) if known.gpu else None
     highest = "fp8" if gpu and gpu.peak_fp8_tflops else "bf16"

@@ -1,10 +1,10 @@
-"""What a log tells, with what the caller adds: the document that ``benchrun parse --json`` prints."""
+"""A log -> its summary: the numbers that the log alone, completed by the caller's setting, gives."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,8 +12,20 @@ from numpy.typing import NDArray
 from benchrun import hardware
 from benchrun.metrics.convention import identify
 from benchrun.metrics.fatal import fatal_problem, skipped_share
-from benchrun.metrics.known import Known, known
+from benchrun.metrics.model import (
+    NO_WINDOWS,
+    NOTHING,
+    Conventions,
+    Layout,
+    MeanMedian,
+    Mfu,
+    OtherWindows,
+    ProblemEntry,
+    Summary,
+    Window,
+)
 from benchrun.metrics.rows import Block, Measured, measured
+from benchrun.metrics.setting import Setting, stated
 from benchrun.metrics.statistics import (
     MIN_INTERVAL_ROWS,
     Floats,
@@ -24,8 +36,6 @@ from benchrun.metrics.statistics import (
 )
 from benchrun.metrics.steadiness import Steadiness, steadiness
 from benchrun.metrics.streams import Stream, median_of, spread_of
-from benchrun.metrics.telemetry import Telemetry
-from benchrun.model import Frozen
 from benchrun.model.flops import flops_per_token
 from benchrun.parse.columns import NO_VALUE
 from benchrun.parse.records import Log, Problem, Rows
@@ -40,134 +50,12 @@ ENOUGH_ROWS = 20_000
 """Of a longer run the last so many rows say how steady and how sure it is; its spread is that of all."""
 
 
-class MeanMedian(Frozen):
-    """The two middles of one quantity over the window."""
-
-    mean: float | None
-    median: float | None
-
-
-class ProblemEntry(Frozen):
-    """One problem found in the log."""
-
-    kind: str
-    line: int | None
-    detail: str
-    host: str | None = None
-    rank: int | None = None
-
-
-class Window(Frozen):
-    """The rows that the statistics cover."""
-
-    first_step: int
-    last_step: int
-    rows: int
-    """Without those that are impossible or have no time."""
-
-
-class OtherWindows(Frozen):
-    """What the mean step time, in s, would be by the windows that others use. None where the log has no such rows."""
-
-    last_10_rows: float | None
-    """Of many scripts."""
-    steps_35_to_44: float | None
-    """NVIDIA's DGX Cloud Benchmarking Recipes, whose steps count from 0."""
-
-
-NOTHING = MeanMedian(mean=None, median=None)
-NO_WINDOWS = OtherWindows(last_10_rows=None, steps_35_to_44=None)
-
-
-class Conventions(Frozen):
-    """One quantity under both FLOPs conventions."""
-
-    full: float
-    causal: float
-
-
-class Mfu(Frozen):
-    """Model FLOPs utilisation: fractions of a named peak, not percent."""
-
-    divisor: str
-    """Whose peak divides, e.g. ``H100 fp8 dense``."""
-    peak_tflops: float
-    full: float
-    causal: float
-
-
-class Layout(Frozen):
-    """How the model was split."""
-
-    tp: int | None
-    pp: int | None
-    cp: int | None
-    vp: int | None
-    ep: int | None
-
-
-class Summary(Frozen):
-    """A log in numbers. What the log does not hold is null."""
-
-    schema_version: Literal[1] = 1
-    file: str
-    framework: str
-    segments: int
-    first_step: int | None
-    last_step: int | None
-    planned_steps: int | None
-    num_steps: int
-    """Distinct step rows of the file."""
-    complete: bool | None
-    """The last planned step was seen; None where the log does not say how many were planned."""
-    warmup_rows_dropped: int
-    step_time_s: Spread | None
-    tokens_per_s_per_gpu: MeanMedian
-    tflops_per_gpu_reported: MeanMedian
-    seq_length: int | None
-    global_batch_size: int | None
-    num_gpus: int | None
-    problems: tuple[ProblemEntry, ...]
-    window: Window | None
-    step_time_interval_s: Interval | None
-    """Where the true median lies, with 95 % confidence; for 2 to 5 rows all that was seen, at its own level."""
-    steadiness: Steadiness | None
-    other_windows: OtherWindows
-    tflops_per_gpu: Conventions | None
-    """Our own count, from the median tokens/s."""
-    reported_convention: str | None
-    """How the framework counted its FLOPs, found from its own TFLOPS and tokens/s."""
-    mfu: tuple[Mfu, ...]
-    """One, over the dense peak of the run's precision (of BF16 where nobody says it); none without a listed peak."""
-    first_loss: float | None
-    final_loss: float | None
-    run_time_s: float | None
-    """Of the whole training, where the framework prints it."""
-    framework_version: str | None
-    micro_batch_size: int | None
-    gpu: str | None
-    precision: str | None
-    layout: Layout
-    model: dict[str, Any] | None
-    """The dimensions, where the log states them all."""
-    bf16_peak_ratio: Conventions | None = None
-    """TFLOPS over the dense BF16 peak, of a run in another precision; it may be above 1."""
-    mfu_reported: MeanMedian = NOTHING
-    """As the framework prints it, a fraction of a peak that it chose."""
-    fatal: ProblemEntry | None = None
-    """The first problem that makes the numbers count for nothing."""
-    skipped_share: float = 0.0
-    """Steps without an update over all steps."""
-    telemetry: Telemetry | None = None
-    """What the GPUs did in the window, where the log lies in a run directory that holds it."""
-
-
 FASTER_THAN_LISTED = frozenset({"nvfp4"})
 """Precisions that may exceed every listed peak: no speed of theirs can be called impossible."""
 
 
 def summarise(
-    log: Log, *, warmup: int | None = None, given: Known | None = None, planned_steps: int | None = None
+    log: Log, *, warmup: int | None = None, given: Setting | None = None, planned_steps: int | None = None
 ) -> Summary:
     """Reduce ``log``; ``warmup`` rows are dropped (the default rule where None). The log wins over ``given``.
 
@@ -175,7 +63,7 @@ def summarise(
 
     A rate above the GPU's peak is impossible: it becomes a problem and gives no number.
     """
-    conditions = known(log, given or Known())
+    conditions = stated(log, given or Setting())
     planned = log.planned_steps if planned_steps is None else planned_steps
     values = measured(log, conditions)
     count = len(values.rows)
@@ -231,7 +119,7 @@ def summarise(
         final_loss=final_loss,
         run_time_s=log.facts.run_time_s,
         seq_length=conditions.seq_length,
-        global_batch_size=conditions.global_batch_size,
+        global_batch_size=conditions.gbs,
         micro_batch_size=log.facts.micro_batch_size,
         num_gpus=conditions.num_gpus,
         gpu=conditions.gpu,
@@ -346,14 +234,14 @@ def _middles(stream: Stream) -> MeanMedian:
     return MeanMedian(mean=found.mean if found else None, median=found.median if found else None)
 
 
-def _tflops(tokens: float | None, conditions: Known) -> Conventions | None:
+def _tflops(tokens: float | None, conditions: Setting) -> Conventions | None:
     if tokens is None or conditions.model is None or not conditions.seq_length:
         return None
     flops = flops_per_token(conditions.model, conditions.seq_length, task=conditions.task)
     return Conventions(full=tokens * flops.full / 1e12, causal=tokens * flops.causal / 1e12)
 
 
-def _mfu(conditions: Known, tflops: Conventions | None, precision: str) -> Mfu | None:
+def _mfu(conditions: Setting, tflops: Conventions | None, precision: str) -> Mfu | None:
     """TFLOPS over the dense peak of this precision; None for a GPU without a listed one."""
     gpu = hardware.gpu(conditions.gpu) if conditions.gpu else None
     peak = gpu.peak_tflops(precision) if gpu else None
@@ -363,7 +251,7 @@ def _mfu(conditions: Known, tflops: Conventions | None, precision: str) -> Mfu |
     return Mfu(divisor=f"{gpu.name} {precision} dense", peak_tflops=peak, full=full, causal=causal)
 
 
-def _convention(tflops: float | None, tokens: float | None, conditions: Known) -> str | None:
+def _convention(tflops: float | None, tokens: float | None, conditions: Setting) -> str | None:
     if tflops is None or tokens is None or conditions.model is None or not conditions.seq_length:
         return None
     match = identify(tflops, tokens, conditions.model, conditions.seq_length)

@@ -68,10 +68,17 @@ def names(folder: Path) -> list[str]:
 
 def recipe_file(name: str) -> RecipeFile:
     """Load and check one recipe."""
-    suites = difflib.get_close_matches(name, names(paths.SUITES), n=1, cutoff=0.8)
-    if suites and name not in names(paths.RECIPES):
-        raise UserError(f"no recipe is called '{name}'", hint=f"there is a suite: benchrun launch {suites[0]}")
+    if not (paths.RECIPES / f"{name}.yaml").is_file():
+        suites = difflib.get_close_matches(name, names(paths.SUITES), n=1, cutoff=0.8)
+        if suites:
+            raise UserError(f"no recipe is called '{name}'", hint=f"there is a suite: benchrun launch {suites[0]}")
     path = find(name, paths.RECIPES, "recipe")
+    return _recipe_file(path, path.stat().st_mtime_ns)
+
+
+@functools.cache
+def _recipe_file(path: Path, changed_ns: int) -> RecipeFile:
+    """The recipe in ``path``, read again only where the file changed."""
     document = _with_model(load(path))
     return RecipeFile(path.stem, checked(Recipe, document), document)
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from pydantic import ValidationError
+
 from benchrun.model import ModelShape
 from benchrun.model.layout import Layout
 from benchrun.recipe import catalogue
@@ -13,6 +15,7 @@ from benchrun.recipe.checked import checked
 from benchrun.recipe.draft import leaves, set_value
 from benchrun.recipe.proxy import dimensions, reductions
 from benchrun.recipe.yamlfile import Document
+from benchrun.spec.reduction import Reduced
 
 DEGREES = ("tp", "pp", "cp", "vp", "ep")
 
@@ -29,15 +32,18 @@ def _layout(file: RecipeFile, index: int) -> Layout:
     if not file.recipe.points[index].layout:
         return Layout()
     loc = ("points", index, "layout")
-    part = file.document.at(*loc)
-    return checked(Layout, Document(part.data, {(): file.document.where(loc), **part.places}))
+    try:
+        return Layout.model_validate(file.recipe.points[index].layout)
+    except ValidationError:  # once more, for an error that names the line
+        part = file.document.at(*loc)
+        return checked(Layout, Document(part.data, {(): file.document.where(loc), **part.places}))
 
 
-def _reduced(file: RecipeFile, index: int) -> tuple[str, ...]:
+def _reduced(file: RecipeFile, index: int) -> tuple[Reduced, ...]:
     group, whole = file.recipe.points[index], file.recipe.model
     if not group.model:
         fewer = group.num_layers not in (None, whole.num_layers)
-        return (f"num_layers {group.num_layers} of {whole.num_layers}",) if fewer else ()
+        return (Reduced("num_layers", group.num_layers, whole.num_layers),) if fewer else ()
     loc = ("points", index, "model")
     part, shape = file.document.at(*loc), whole.model_dump()
     for path, value in [*leaves(part.data), (("num_layers",), group.num_layers or whole.num_layers)]:
@@ -46,7 +52,7 @@ def _reduced(file: RecipeFile, index: int) -> tuple[str, ...]:
     return reductions(checked(ModelShape, Document(shape, places)), whole)
 
 
-def _row(file: RecipeFile, point: Point, layout: Layout, reduced: tuple[str, ...]) -> dict[str, Any]:
+def _row(file: RecipeFile, point: Point, layout: Layout, reduced: tuple[Reduced, ...]) -> dict[str, Any]:
     recipe, group = file.recipe, point.group
     return {
         "recipe": file.name,

@@ -19,7 +19,16 @@ from benchrun.errors import UserError
 Loc = tuple[str | int, ...]
 """Keys and list positions from the top of a document to a value."""
 
-_Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_Base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+class _Loader(_Base):  # type: ignore[misc]
+    """Leaves YAML's own types out: `scalar` reads every value."""
+
+    def resolve(self, *_: Any) -> str:
+        return ""
+
+
 _INT = re.compile(r"[-+]?[0-9][0-9_]*$")
 _FLOAT = re.compile(r"[-+]?([0-9]+\.[0-9]*|\.[0-9]+|[0-9]+)([eE][-+]?[0-9]+)?$")
 _WORDS = {"": None, "~": None, "null": None, "true": True, "false": False}

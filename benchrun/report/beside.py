@@ -1,4 +1,4 @@
-"""The published speed that a measured one is shown beside, and how the two compare."""
+"""The published speed to show beside a measured one, and how the two compare."""
 
 from __future__ import annotations
 
@@ -11,11 +11,10 @@ from benchrun.compare.conditions import SOFT, Conditions, Difference, conditions
 from benchrun.compare.references import Reference
 from benchrun.model.flops import flops_per_token
 from benchrun.recipe.catalogue import recipe_file
-from benchrun.recipe.proxy import WHOLE
 from benchrun.spec.runspec import RunSpec
 
 SAME = ("recipe", "task", "precision", "seq_length", "num_layers", "dimensions")
-"""What a number must share to stand beside ours; the GPU, besides, is of the same generation."""
+"""Conditions that a published number shares with ours; its GPU is of the same generation."""
 
 
 @dataclass(frozen=True)
@@ -25,7 +24,7 @@ class Beside:
     entry: Reference
     tokens_per_s: float
     whole_tflops: float | None
-    """Causal, if only the whole model of our proxy was published: a token of it costs more, so FLOPs are compared."""
+    """Causal TFLOPS/GPU, where only the whole model was published: a token of it costs more, so FLOPs are compared."""
 
     def ratio(self, tokens_per_s: float | None, tflops: float | None) -> float | None:
         """Ours over theirs, given our tokens/s/GPU and causal TFLOPS/GPU."""
@@ -35,15 +34,15 @@ class Beside:
 
 
 def nearest(spec: RunSpec, published: Sequence[Reference]) -> Beside | None:
-    """What shares most conditions, one node or several among them, and of equals the best.
+    """The number with most matching conditions; ties go to the fastest.
 
-    For a proxy that nobody published it is the whole model's speed.
+    For a proxy without a published number it is the whole model's.
     """
     ours = conditions(spec)
     if entry := _nearest(ours, published):
         return Beside(entry, entry.tokens_per_s_per_gpu, None)
     model = recipe_file(spec.recipe).recipe.model
-    whole = ours.model_copy(update={"num_layers": model.num_layers, "dimensions": WHOLE})
+    whole = ours.model_copy(update={"num_layers": model.num_layers, "dimensions": ()})
     if not spec.proxy or not (entry := _nearest(whole, published)):
         return None
     rate = entry.tokens_per_s_per_gpu
@@ -52,7 +51,7 @@ def nearest(spec: RunSpec, published: Sequence[Reference]) -> Beside | None:
 
 def _nearest(ours: Conditions, published: Sequence[Reference]) -> Reference | None:
     arch = _arch(ours.gpu)
-    able = [
+    candidates = [
         entry
         for entry in published
         if usable(entry)
@@ -68,7 +67,7 @@ def _nearest(ours: Conditions, published: Sequence[Reference]) -> Reference | No
         other_network = _one_node(entry.key) != _one_node(ours)
         return len(hard), other_gpu, flawed, other_network, soft, -entry.tokens_per_s_per_gpu
 
-    return min(able, key=rank, default=None)
+    return min(candidates, key=rank, default=None)
 
 
 def _one_node(where: Conditions) -> bool | None:
@@ -82,10 +81,10 @@ def _arch(gpu: str) -> str | None:
 
 
 def what_differs(entry: Reference, spec: RunSpec) -> str:
-    """Every condition, theirs -> ours."""
+    """Every differing condition, theirs -> ours."""
     ours = conditions(spec)
-    found: list[Difference] = [*hard_differences(entry.key, ours), *differences(entry.key, ours, SOFT)]
-    named = [f"{d.key} {'-' if d.theirs is None else d.theirs} -> {d.ours}" for d in found]
+    differing: list[Difference] = [*hard_differences(entry.key, ours), *differences(entry.key, ours, SOFT)]
+    named = [f"{d.key} {'-' if d.theirs is None else d.theirs} -> {d.ours}" for d in differing]
     if entry.key.image and not ours.image:
         named.append(f"image {entry.key.image} -> none")
     return ", ".join(named) or "nothing that is stated"

@@ -2,42 +2,55 @@
 
 from __future__ import annotations
 
-import statistics
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from statistics import median
 
 from benchrun.compare.references import Reference
-from benchrun.report.runs import RunResult
-from benchrun.report.terminal import reference_line
+from benchrun.compare.result import RunResult
+from benchrun.spec.runspec import RunSpec
 
-SAME = ("recipe", "framework", "image", "gpu", "num_gpus", "precision", "seq_length", "gbs", "reduced", "cluster")
-"""What both sides must share; layout and micro-batch are what each side tunes: its fastest point counts."""
-
-
-_Points = dict[str, list[float]]
-"""Speeds of the repeats of each point."""
+SAME = ("recipe", "framework", "image", "gpu", "num_gpus", "precision", "seq_length", "gbs", "reduced")
+"""Besides the cluster what both sides share; layout and micro-batch are tuned: the fastest point of a side counts."""
+PUBLISHED = ("recipe", "gpu", "num_gpus", "precision", "seq_length", "gbs")
+"""What a published ratio shares with the runs."""
 
 
-def fsdp_over_3d(results: Sequence[RunResult], references: Sequence[Reference]) -> Iterator[str]:
-    """A line for each pair of sides that were measured: speed with FSDP over speed without, medians of repeats."""
-    pairs: dict[tuple[object, ...], dict[bool, _Points]] = defaultdict(lambda: {True: {}, False: {}})
+@dataclass(frozen=True)
+class Ratio:
+    """Speed with FSDP over speed without, of one workload."""
+
+    spec: RunSpec
+    """Of one of the runs."""
+    value: float
+    published: Reference | None
+
+
+def fsdp_over_3d(results: Sequence[RunResult], references: Sequence[Reference]) -> Iterator[Ratio]:
+    """One ratio for each workload measured with and without FSDP; the speed of a point is the median of its repeats."""
+    workloads: dict[tuple[object, ...], list[RunResult]] = defaultdict(list)
     for result in results:
-        speed = result.numbers.tokens_per_s_per_gpu.median if result.numbers else None
-        if speed is not None:
-            spec = {**dict(result.spec), "cluster": result.spec.cluster.name}
-            same = tuple(spec[key] for key in SAME)
-            pairs[same][result.spec.layout.fsdp > 1].setdefault(result.spec.repeat_key(), []).append(speed)
-    for same, sides in pairs.items():
-        if sides[True] and sides[False]:
-            run = dict(zip(SAME, same, strict=True))
-            with_fsdp, without = (max(map(statistics.median, sides[side].values())) for side in (True, False))
-            what = f"{run['recipe']}, {run['precision']}, {run['num_gpus']} x {run['gpu']}, {run['framework']}"
-            said = f"FSDP reached {with_fsdp / without:.2f} of the speed of 3D parallelism ({what})"
-            yield f"{said}; {_published(run, references)}"
+        if result.numbers and result.numbers.tokens_per_s_per_gpu.median is not None:
+            same = (*(getattr(result.spec, key) for key in SAME), result.spec.cluster.name)
+            workloads[same].append(result)
+    for runs in workloads.values():
+        with_fsdp, without = (
+            _fastest([run for run in runs if (run.spec.layout.fsdp > 1) is side]) for side in (True, False)
+        )
+        if with_fsdp and without:
+            yield Ratio(runs[0].spec, with_fsdp / without, _published(runs[0].spec, references))
 
 
-def _published(run: dict[str, object], references: Sequence[Reference]) -> str:
-    names = ("recipe", "gpu", "num_gpus", "precision", "seq_length", "gbs")
-    ratios = () if run["reduced"] else (entry for entry in references if entry.metric == "fsdp_over_3d")
-    found = next((e for e in ratios if all(getattr(e.key, name) == run[name] for name in names)), None)
-    return f"published: {reference_line(found)}" if found else "no ratio was published"
+def _fastest(runs: Sequence[RunResult]) -> float | None:
+    """Tokens/s/GPU of the fastest point."""
+    points: dict[str, list[float]] = defaultdict(list)
+    for run in runs:
+        if run.numbers and run.numbers.tokens_per_s_per_gpu.median is not None:
+            points[run.spec.repeat_key()].append(run.numbers.tokens_per_s_per_gpu.median)
+    return max(map(median, points.values()), default=None)
+
+
+def _published(spec: RunSpec, references: Sequence[Reference]) -> Reference | None:
+    ratios = () if spec.reduced else (entry for entry in references if entry.metric == "fsdp_over_3d")
+    return next((e for e in ratios if all(getattr(e.key, key) == getattr(spec, key) for key in PUBLISHED)), None)

@@ -1,125 +1,108 @@
-"""docs/measured.md: what we measured, beside what was published. ``python -m benchrun.report.measured`` prints it."""
+"""docs/measured.md: our measurements beside published numbers. ``python -m benchrun.report.measured`` prints it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
+import re
+from collections.abc import Callable, Iterable, Sequence
 from statistics import median
+from typing import Any
 
 import click
 
+from benchrun import paths
 from benchrun.compare.measured import MeasuredRun, load_measured, repeats
 from benchrun.compare.references import Reference, load_references
+from benchrun.metrics.registry import Metric, tabled
 from benchrun.metrics.telemetry import percent
 from benchrun.model.operators import PASSES
 from benchrun.report.beside import Beside, nearest, what_differs
+from benchrun.report.runs import proxy
 from benchrun.report.scaling import Curve, curves
-from benchrun.spec.artifacts import Ceilings
+from benchrun.report.table import Column, Table, column, markdown
+from benchrun.spec.artifacts import Ceilings, CollectiveRate
 from benchrun.spec.runspec import RunSpec
 
-HEADER = """\
-# Measured
-
-Made from [results/measured](../results/measured) by `python -m benchrun.report.measured`; do not edit it here. Every
-run was launched by `benchrun launch`, and its log lies there: `benchrun parse` gives these numbers again.
-"""
+Group = Sequence[MeasuredRun]
+"""Repeats of one point."""
+TEXT = paths.TEMPLATES / "reports" / "measured.md"
+"""The page, with a placeholder for the table of each section; a section without rows is left out."""
 EMPTY = "\nNothing is kept there yet.\n"
-COLUMNS = (
-    *(
-        "workload",
-        "precision",
-        "GPUs",
-        "batch",
-        "runs",
-        "step time s",
-        "spread",
-        "tokens/s/GPU",
-        "TFLOPS/GPU",
-        "MFU",
-        "tokens/J",
-        "loss",
-    ),
-    *("published tokens/s/GPU", "ours / theirs", "what differs: theirs -> ours"),
-)
-CEILING_COLUMNS = ("run", "qkv", "proj", "fc1", "fc2", "logits", "copy", "collectives")
-SCALING_COLUMNS = ("workload", "scaling", "global batch", "GPUs: tokens/s/GPU", "efficiency")
-BOUND_COLUMNS = ("run", "step s", "matmul", "attention at least", "rest")
-BREAKDOWN_COLUMNS = (
-    *("run", "step s", "matmul", "attention", "other kernels", "communication alone", "nothing"),
-    "communication hidden s",
-)
-STATE_COLUMNS = ("run", "clock MHz", "lowest", "W", "limit W", "hottest C", "memory GiB", "reasons", "state")
-SPEEDS = """
-## Speed
-
-Medians over the runs of a row; `batch` is the global one in sequences, with the micro-batch (mbs) and the learning rate
-(lr), `spread` from the slowest to the fastest. TFLOPS and MFU count the causal half of the scores; MFU divides by the
-dense peak of the run's precision. Tokens a joule count the GPUs' boards alone. The loss is that of the first and of the
-last step, on synthetic tokens, without a warm-up. Beside ours the published number that shares most conditions, of
-those with the same model, precision, sequence and GPU generation. Where that had eight GPUs or more, ours have a GPU's
-share of it on fewer.
-A proxy that nobody published stands beside the whole model, and TFLOPS are compared.
-"""
-SCALING = """
-## More and more GPUs
-
-Within a node, with the same layout and training. Weak: the same number of sequences a GPU; strong: the same global
-batch. Efficiency is tokens/s/GPU over that of the fewest GPUs. Points can be of different machines of a kind (the day
-and hour stand in a run's name). On more GPUs than a row names it was not measured.
-"""
-CEILINGS = """
-## Ceilings
-
-What the machine reached alone, before the first step, on all GPUs at once: matrix products at the model's own shapes in
-TFLOPS (over forward, input gradient and weight gradient), copies on the device (read + written), collectives in bus
-bandwidth as nccl-tests count it; in GB/s (10^9).
-"""
-BOUNDS = """
-## What bounds a run
-
-Of a step: its matrix products if they all ran at the ceiling, attention at the speed of the fastest product (no kernel
-reaches it), and what is left: slower attention, what is computed again, memory-bound kernels, exposed communication,
-optimizer, gaps. A ceiling is that of one product after the other, at the power limit: between other kernels a product
-may be faster, and then the step spends less on them than it says here, and more on the rest.
-"""
-BREAKDOWNS = """
-## Where a step's time goes
-
-One more step after the measured ones, seen by the profiler of torch; the mean over ranks. Where kernels overlap, the
-time is the first's. Communication alone is also waiting for other ranks. Nothing: the GPU waited for the CPU.
-"""
-STATE = """
-## The GPUs meanwhile
-
-Sampled once a second over the measured steps. A GPU at its power limit lowers its clock (`power_cap`): that is how it
-works at full load. *Throttled* is one that its temperature or its supply slowed down.
-"""
+PRODUCTS = ("qkv", "proj", "fc1", "fc2", "logits")
+"""The matrix products that have ceilings."""
 NOTHING = "-"
 
 
+def _rates(rates: dict[str, float]) -> str:
+    return ", ".join(f"{number} {rate:,.0f}" for number, rate in rates.items())
+
+
+def _collectives(collectives: Sequence[CollectiveRate]) -> str:
+    return ", ".join(f"{c.name} {c.bus_gb_per_s:.4g} ({c.ranks} of {c.group})" for c in collectives)
+
+
+def _part(part: tuple[float, float]) -> str:
+    return f"{part[0]:.3g} s, {part[1]:.0f} %"
+
+
+def _reasons(reasons: dict[str, float]) -> str:
+    return ", ".join(f"{name} {percent(share)}" for name, share in reasons.items()) or "none"
+
+
+def _list(form: str) -> Callable[[Iterable[float]], str]:
+    return lambda values: ", ".join(form.format(value) for value in values)
+
+
+CEILING_COLUMNS = (
+    *(column("run"), *(Column(name, text=_rates) for name in PRODUCTS)),
+    *(column("copy", ",.0f"), Column("collectives", text=_collectives)),
+)
+SCALING_COLUMNS = (
+    *map(column, ("workload", "scaling")),
+    Column("global batch", text=_list("{:,}")),
+    Column("GPUs: tokens/s/GPU", text=lambda rates: ", ".join(f"{n}: {rate:,.0f}" for n, rate in rates.items())),
+    Column("efficiency", text=_list("{:.1f} %")),
+)
+BOUND_COLUMNS = (
+    *(column("run"), column("step s", ".4g")),
+    *(Column(name, text=_part) for name in ("matmul", "attention at least", "rest")),
+)
+BREAKDOWN_COLUMNS = (
+    *(column("run"), column("step s", ".4g")),
+    *(column(n, ".1f", " %") for n in ("matmul", "attention", "other kernels", "communication alone", "nothing")),
+    column("communication hidden s", ".3g"),
+)
+STATE_COLUMNS = (
+    column("run"),
+    *(column(name, ".0f") for name in ("clock MHz", "lowest", "W", "limit W", "hottest C")),
+    *(column("memory GiB", ".1f"), Column("reasons", text=_reasons), column("state")),
+)
+CONDITION_COLUMNS = tuple(map(column, ("run", "batch and layout", "machine", "where")))
+
+
 def page(runs: Sequence[MeasuredRun], published: Sequence[Reference]) -> str:
-    """The whole page."""
+    """The whole page, in Markdown."""
+    header, *sections = re.split(r"\n(?=## )", TEXT.read_text())
     if not runs:
-        return HEADER + EMPTY
+        return header + EMPTY
     groups = sorted(repeats(runs), key=lambda group: _order(group[0].spec))
-    speeds = _table(COLUMNS, [_speed_row(group, published) for group in groups])
-    ceilings = [row for group in groups if (row := _ceiling_row(group))]
-    bounds = [row for group in groups if (row := _bound_row(group))]
-    breakdowns = [row for group in groups if (row := _breakdown_row(group))]
-    states = [row for group in groups if (row := _state_row(group))]
-    parts = [HEADER, SPEEDS, "\n", speeds]
-    if scaling := [_scaling_row(curve) for curve in curves(groups)]:
-        parts += [SCALING, "\n", _table(SCALING_COLUMNS, scaling)]
-    if ceilings:
-        parts += [CEILINGS, "\n", _table(CEILING_COLUMNS, ceilings)]
-    if bounds:
-        parts += [BOUNDS, "\n", _table(BOUND_COLUMNS, bounds)]
-    if breakdowns:
-        parts += [BREAKDOWNS, "\n", _table(BREAKDOWN_COLUMNS, breakdowns)]
-    if states:
-        parts += [STATE, "\n", _table(STATE_COLUMNS, states)]
-    return "".join(
-        [*parts, "\n## Conditions\n\n", _table(("run", "batch and layout", "machine", "where"), _facts(groups))]
-    )
+    tables = {
+        "speeds": Table(_speed_columns(), [_speed_row(group, published) for group in groups], NOTHING),
+        "scaling": Table(SCALING_COLUMNS, [_scaling_row(curve) for curve in curves(groups)]),
+        "ceilings": Table(CEILING_COLUMNS, _rows(groups, _ceiling_row), NOTHING),
+        "bounds": Table(BOUND_COLUMNS, _rows(groups, _bound_row)),
+        "breakdowns": Table(BREAKDOWN_COLUMNS, _rows(groups, _breakdown_row)),
+        "state": Table(STATE_COLUMNS, _rows(groups, _state_row), NOTHING),
+        "conditions": Table(CONDITION_COLUMNS, [_condition_row(group) for group in groups]),
+    }
+    for text, table in zip(sections, tables.values(), strict=True):
+        if table.rows:
+            header += "\n" + text.partition("$")[0] + markdown(table)
+    return header
+
+
+def _rows(groups: Sequence[Group], row: Callable[[Group], list[Any] | None]) -> list[list[Any]]:
+    return [found for group in groups if (found := row(group))]
 
 
 def _order(spec: RunSpec) -> tuple[str, int, str, str, int, int, float]:
@@ -131,152 +114,124 @@ def _label(spec: RunSpec) -> str:
 
 
 def _workload(spec: RunSpec) -> str:
-    proxy = f" (proxy: {', '.join(spec.reduced)})" if spec.proxy else ""
-    return spec.recipe + proxy + (", attention in FP8" if spec.training.fp8.dot_product_attention else "")
+    return proxy(spec) + (", attention in FP8" if spec.training.fp8.dot_product_attention else "")
 
 
 def _batch(spec: RunSpec) -> str:
     return f"{spec.gbs} (mbs {spec.mbs}, lr {spec.training.lr:g})"
 
 
-def _speed_row(group: Sequence[MeasuredRun], published: Sequence[Reference]) -> list[str]:
-    spec = group[0].spec
-    times = _values(group, lambda run: run.metrics.step_time_s.median if run.metrics.step_time_s else None)
-    rate = _middle(_values(group, lambda run: run.metrics.tokens_per_s_per_gpu.median))
-    tflops = _middle(
-        _values(group, lambda run: run.metrics.tflops_per_gpu.causal if run.metrics.tflops_per_gpu else None)
+def _speed_columns() -> tuple[Column, ...]:
+    first, *others = (column(metric.title or metric.key, metric.format, metric.suffix) for metric in tabled())
+    return (
+        *map(column, ("workload", "precision", "GPUs", "batch", "runs")),
+        *(first, Column("spread", text=_spread), *others, Column("loss", text=_losses)),
+        *(Column("published tokens/s/GPU", text=_published), Column("ours / theirs", text=_ratio)),
+        column("what differs: theirs -> ours"),
     )
-    mfu = _middle(_values(group, lambda run: run.metrics.mfu[0].causal if run.metrics.mfu else None))
-    joule = _middle(
-        _values(group, lambda run: run.metrics.telemetry.tokens_per_joule if run.metrics.telemetry else None)
+
+
+def _speed_row(group: Group, published: Sequence[Reference]) -> list[Any]:
+    spec, first = group[0].spec, group[0].metrics
+    values = {metric.name: _values(group, metric) for metric in tabled()}
+    time, *others = (median(found) if found else None for found in values.values())
+    times = values["step_time_s"]
+    near = nearest(spec, published)
+    tflops, rate = (
+        median(values[name]) if values[name] else None for name in ("tflops_per_gpu", "tokens_per_s_per_gpu")
     )
-    time = _middle(times)
-    theirs = nearest(spec, published)
     return [
         _workload(spec) + (", throttled" if any(_fault(run) for run in group) else ""),
-        spec.precision,
-        f"{spec.num_gpus} x {spec.gpu}",
-        _batch(spec),
-        str(len(group)),
-        _said(time, ".4g"),
-        f"{100 * (max(times) - min(times)) / time:.1f} %" if time and len(times) > 1 else "one run",
-        _said(rate, ",.0f"),
-        _said(tflops, ".0f"),
-        f"{100 * mfu:.1f} %" if mfu else NOTHING,
-        _said(joule, ".3g"),
-        f"{_said(group[0].metrics.first_loss, '.4g')} -> {_said(group[0].metrics.final_loss, '.4g')}",
-        *(_published(theirs, rate, tflops, spec) if theirs else [NOTHING] * 3),
+        *(spec.precision, f"{spec.num_gpus} x {spec.gpu}", _batch(spec), len(group)),
+        *(time, 100 * (max(times) - min(times)) / time if time and len(times) > 1 else math.nan, *others),
+        (first.first_loss, first.final_loss),
+        *((near, (near, near.ratio(rate, tflops)), what_differs(near.entry, spec)) if near else (None, None, None)),
     ]
 
 
-def _published(theirs: Beside, rate: float | None, tflops: float | None, spec: RunSpec) -> list[str]:
-    """Their number, ours over it, and what differs."""
-    source = f"({theirs.entry.source.who} {theirs.entry.source.date})"
-    ratio = _said(theirs.ratio(rate, tflops), ".2f")
-    if theirs.whole_tflops is None:
-        return [f"{theirs.tokens_per_s:,.0f} {source}", ratio, what_differs(theirs.entry, spec)]
-    number = f"{theirs.tokens_per_s:,.0f} of the whole model: {theirs.whole_tflops:.0f} TFLOPS {source}"
-    return [number, f"{ratio} in TFLOPS", what_differs(theirs.entry, spec)]
+def _spread(percent: float) -> str:
+    return "one run" if math.isnan(percent) else f"{percent:.1f} %"
 
 
-def _scaling_row(curve: Curve) -> list[str]:
+def _losses(both: tuple[float | None, float | None]) -> str:
+    return " -> ".join(NOTHING if loss is None else f"{loss:.4g}" for loss in both)
+
+
+def _published(near: Beside) -> str:
+    """Their number."""
+    whole = "" if near.whole_tflops is None else f" of the whole model: {near.whole_tflops:.0f} TFLOPS"
+    return f"{near.tokens_per_s:,.0f}{whole} ({near.entry.source.who} {near.entry.source.date})"
+
+
+def _ratio(beside: tuple[Beside, float | None]) -> str:
+    near, value = beside
+    return (NOTHING if value is None else f"{value:.2f}") + ("" if near.whole_tflops is None else " in TFLOPS")
+
+
+def _scaling_row(curve: Curve) -> list[Any]:
     spec, base = curve.spec, curve.rates[min(curve.rates)]
-    return [
-        f"{_workload(spec)} {spec.precision} {spec.gpu}",
-        curve.kind,
-        ", ".join(f"{batch:,}" for batch in curve.batches),
-        ", ".join(f"{count}: {rate:,.0f}" for count, rate in curve.rates.items()),
-        ", ".join(f"{100 * rate / base:.1f} %" for rate in curve.rates.values()),
-    ]
+    efficiency = [100 * rate / base for rate in curve.rates.values()]
+    return [f"{_workload(spec)} {spec.precision} {spec.gpu}", curve.kind, curve.batches, curve.rates, efficiency]
 
 
-def _ceiling_row(group: Sequence[MeasuredRun]) -> list[str] | None:
+def _ceiling_row(group: Group) -> list[Any] | None:
     """Of the first run that measured them."""
-    found = next((run for run in group if run.ceilings), None)
-    if found is None or found.ceilings is None:
+    run = next((run for run in group if run.ceilings), None)
+    if run is None or run.ceilings is None:
         return None
-    ceilings = found.ceilings
-    collectives = [f"{c.name} {c.bus_gb_per_s:.4g} ({c.ranks} of {c.group})" for c in ceilings.collectives]
-    products = [_product(ceilings, name) for name in ("qkv", "proj", "fc1", "fc2", "logits")]
-    return [_label(found.spec), *products, f"{ceilings.copy_gb_per_s:,.0f}", ", ".join(collectives) or NOTHING]
+    rates = [_product(run.ceilings, name) for name in PRODUCTS]
+    return [_label(run.spec), *rates, run.ceilings.copy_gb_per_s, run.ceilings.collectives or None]
 
 
-def _product(ceilings: Ceilings, name: str) -> str:
-    """The rate over all three passes, which have equally many FLOPs, in each precision."""
+def _product(ceilings: Ceilings, name: str) -> dict[str, float]:
+    """TFLOPS over all three passes, which have equally many FLOPs, in each precision."""
     gemm = next(gemm for gemm in ceilings.gemms if gemm.name == name)
-    rates = {number: len(PASSES) / sum(1 / by[each] for each in PASSES) for number, by in gemm.tflops.items()}
-    return ", ".join(f"{number} {rate:,.0f}" for number, rate in rates.items())
+    return {number: len(PASSES) / sum(1 / by[each] for each in PASSES) for number, by in gemm.tflops.items()}
 
 
-def _bound_row(group: Sequence[MeasuredRun]) -> list[str] | None:
-    found = next((run for run in group if run.metrics.bound), None)
-    if found is None or found.metrics.bound is None:
+def _bound_row(group: Group) -> list[Any] | None:
+    run = next((run for run in group if run.metrics.bound), None)
+    if run is None or run.metrics.bound is None:
         return None
-    bound = found.metrics.bound
+    bound = run.metrics.bound
     parts = (bound.matmul_s, bound.attention_s, bound.rest_s)
-    shares = [f"{part:.3g} s, {100 * part / bound.step_s:.0f} %" for part in parts]
-    return [_label(found.spec), f"{bound.step_s:.4g}", *shares]
+    return [_label(run.spec), bound.step_s, *((part, 100 * part / bound.step_s) for part in parts)]
 
 
-def _breakdown_row(group: Sequence[MeasuredRun]) -> list[str] | None:
+def _breakdown_row(group: Group) -> list[Any] | None:
     found = next((run.metrics.breakdown for run in group if run.metrics.breakdown), None)
     if found is None:
         return None
     parts = (found.matmul_s, found.attention_s, found.other_s, found.communication_s, found.idle_s)
-    shares = [f"{100 * part / found.step_s:.1f} %" for part in parts]
-    return [_label(group[0].spec), f"{found.step_s:.4g}", *shares, f"{found.hidden_s:.3g}"]
+    return [_label(group[0].spec), found.step_s, *(100 * part / found.step_s for part in parts), found.hidden_s]
 
 
-def _state_row(group: Sequence[MeasuredRun]) -> list[str] | None:
+def _state_row(group: Group) -> list[Any] | None:
     found = next((run.metrics.telemetry for run in group if run.metrics.telemetry), None)
     if found is None:
         return None
     worst = next((fault for run in group if (fault := _fault(run))), "not throttled")
     numbers = (found.sm_clock_mhz, found.sm_clock_min_mhz, found.power_w, found.power_limit_w, found.temperature_c)
-    reasons = ", ".join(f"{name} {percent(share)}" for name, share in found.reasons.items())
-    shown = [_said(value, ".0f") for value in numbers]
-    return [_label(group[0].spec), *shown, _said(found.memory_gib, ".1f"), reasons or "none", worst]
+    return [_label(group[0].spec), *numbers, found.memory_gib, found.reasons, worst]
 
 
-def _facts(groups: Sequence[Sequence[MeasuredRun]]) -> list[list[str]]:
-    rows = []
-    for group in groups:
-        spec, layout = group[0].spec, group[0].spec.layout
-        cut = f"tp {layout.tp}, pp {layout.pp}, cp {layout.cp}, vp {layout.vp}, ep {layout.ep}, dp {spec.dp}"
-        batch = f"sequence {spec.seq_length}, global batch {spec.gbs}, micro-batch {spec.mbs}; {cut}"
-        if spec.training.optimizer.precision_aware:
-            batch += f"; moments of Adam in {spec.training.optimizer.exp_avg}, {spec.training.optimizer.exp_avg_sq}"
-        links = " ".join(f"[{n}](../results/measured/{run.name})" for n, run in enumerate(group, start=1))
-        rows.append(
-            [
-                _label(spec),
-                batch,
-                f"{group[0].machine}; {spec.framework}, image {spec.container_image or 'none'}",
-                links,
-            ]
-        )
-    return rows
+def _condition_row(group: Group) -> list[Any]:
+    spec, layout = group[0].spec, group[0].spec.layout
+    cut = f"tp {layout.tp}, pp {layout.pp}, cp {layout.cp}, vp {layout.vp}, ep {layout.ep}, dp {spec.dp}"
+    batch = f"sequence {spec.seq_length}, global batch {spec.gbs}, micro-batch {spec.mbs}; {cut}"
+    if spec.training.optimizer.precision_aware:
+        batch += f"; moments of Adam in {spec.training.optimizer.exp_avg}, {spec.training.optimizer.exp_avg_sq}"
+    links = " ".join(f"[{n}](../results/measured/{run.name})" for n, run in enumerate(group, start=1))
+    machine = f"{group[0].machine}; {spec.framework}, image {spec.container_image or 'none'}"
+    return [_label(spec), batch, machine, links]
 
 
 def _fault(run: MeasuredRun) -> str | None:
     return run.metrics.telemetry.fault if run.metrics.telemetry else None
 
 
-def _values(group: Sequence[MeasuredRun], value: Callable[[MeasuredRun], float | None]) -> list[float]:
-    return [found for run in group if (found := value(run)) is not None]
-
-
-def _middle(values: Sequence[float]) -> float | None:
-    return median(values) if values else None
-
-
-def _said(value: float | None, form: str) -> str:
-    return NOTHING if value is None else format(value, form)
-
-
-def _table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    lines = [columns, ["---"] * len(columns), *rows]
-    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+def _values(group: Group, metric: Metric) -> list[float]:
+    return [value for run in group if (value := run.metrics.metrics[metric.key]) is not None]
 
 
 if __name__ == "__main__":

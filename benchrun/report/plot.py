@@ -7,8 +7,9 @@ from pathlib import Path
 import numpy as np
 
 from benchrun.errors import UserError
+from benchrun.metrics.model import Summary
+from benchrun.metrics.registry import METRICS, OURS
 from benchrun.metrics.rows import Measured
-from benchrun.metrics.summary import Summary
 
 
 def plot_steps(values: Measured, summary: Summary, path: Path) -> None:
@@ -22,23 +23,23 @@ def plot_steps(values: Measured, summary: Summary, path: Path) -> None:
     rows = values.whole()
     steps, left_out = rows.step, rows.impossible
     timed = not np.isnan(rows.step_time_s).all()
+    metric = METRICS["step_time_s" if timed else "tokens_per_s_per_gpu"]
     shown = rows.step_time_s if timed else rows.tokens_per_s_per_gpu
     axes.plot(steps[~left_out], shown[~left_out], ".-", linewidth=0.8, markersize=4, label="each row")
-    axes.plot(
-        steps[left_out], shown[left_out], "x", color="red", label="impossible, left out"
-    ) if left_out.any() else None
+    if left_out.any():
+        axes.plot(steps[left_out], shown[left_out], "x", color="red", label="impossible, left out")
     if summary.window is not None and summary.warmup_rows_dropped:
         axes.axvspan(steps[0], summary.window.first_step, color="0.9", label="warm-up, dropped")
-    middle = summary.step_time_s.median if summary.step_time_s else summary.tokens_per_s_per_gpu.median
+    middle = metric.read(summary, OURS)
     if middle is not None:
         axes.axhline(middle, color="0.4", linestyle="--", label=f"median {middle:.4g}")
-        # A first step of compilation would press all others to the ground.
+        # The axis leaves the warm-up out: a first step with compilation would flatten all others.
         inside = shown[(steps >= summary.window.first_step) & ~left_out] if summary.window else shown
         low, high = float(np.nanmin(inside)), float(np.nanmax(inside))
         room = max(high - low, 0.02 * middle)
         axes.set_ylim(max(low - room, 0), high + room)
     axes.set_xlabel("step")
-    axes.set_ylabel("step time (s)" if timed else "tokens/s/GPU")
+    axes.set_ylabel("step time (s)" if timed else metric.unit)
     axes.set_title(f"{summary.file}  ({summary.framework})", fontsize=10)
     axes.legend(loc="upper right", fontsize=9)
     try:

@@ -1,4 +1,4 @@
-"""How speed holds on more and more GPUs: measured runs that differ in nothing but their number, and in the batch."""
+"""Scaling curves: measured runs that differ only in their number of GPUs, and in the batch."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Curve:
 
 
 def curves(groups: Sequence[Sequence[MeasuredRun]]) -> list[Curve]:
-    """Every curve there is among ``groups`` of repeats."""
+    """Every curve among ``groups`` of repeats."""
     found: dict[tuple[str, Fraction, str], dict[int, Sequence[MeasuredRun]]] = {}
     for group in groups:
         spec = group[0].spec
@@ -38,7 +38,7 @@ def curves(groups: Sequence[Sequence[MeasuredRun]]) -> list[Curve]:
 
 
 def _same(spec: RunSpec) -> str:
-    """What does not change along a curve: all that makes a point but its size; how many steps it took is no matter."""
+    """What stays the same along a curve: everything but the size and the number of steps."""
     size = {"num_gpus": 1, "dp": 1, "gbs": 1, "num_microbatches": 1}
     return spec.model_copy(update=size).step_identity()
 

@@ -12,7 +12,7 @@ FORMATS = ("csv", "jsonl")
 
 
 def lines(rows: Rows, form: str) -> Iterator[str]:
-    """Each row in the order of the log, as ``form`` (csv or jsonl); what is not known is empty, or null."""
+    """Each row in the order of the log, as ``form`` (csv or jsonl); an unknown value is empty or null."""
     if form == "csv":
         yield ",".join(Step._fields)
         for row in rows:

@@ -1,17 +1,17 @@
-"""Metrics and verdicts for a person at a terminal; plain lines where it is none."""
+"""Metrics and verdicts for a terminal; plain lines where output is no terminal."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from rich.text import Text
 
-from benchrun.compare.checks import Check
-from benchrun.compare.references import Reference
 from benchrun.compare.verdict import Verdict
-from benchrun.metrics.measure import Metrics
-from benchrun.metrics.summary import ProblemEntry, Summary
+from benchrun.metrics.model import Measurement, Metrics, ProblemEntry, Summary
+from benchrun.metrics.registry import METRICS, OURS
 from benchrun.metrics.telemetry import Telemetry, percent
+from benchrun.report.references import check_line, reference_line
+from benchrun.report.table import aligned
 
 _COLOURS = {"pass": "green", "slow": "red", "invalid_run": "red"}
 SHOWN_PROBLEMS = 5
@@ -38,7 +38,7 @@ def verdict_view(verdict: Verdict, metrics: Metrics | None) -> Text:
 
 
 def summary_view(summary: Summary) -> Text:
-    """What a log alone tells."""
+    """The numbers of a log."""
     version = f" {summary.framework_version}" if summary.framework_version else ""
     rows = [("framework", f"{summary.framework}{version}"), *_steps_rows(summary)]
     if summary.num_steps:
@@ -49,40 +49,18 @@ def summary_view(summary: Summary) -> Text:
 
 
 def _conditions(summary: Summary) -> str:
-    """What is known of how the run was made."""
+    """Setting and layout, as far as they are known."""
     named = {
         "sequence": summary.seq_length,
         "global batch": summary.global_batch_size,
         "micro batch": summary.micro_batch_size,
         **{name: size for name, size in summary.layout if size is not None},
     }
-    said = [f"{name} {value}" for name, value in named.items() if value is not None]
+    sizes = [f"{name} {value}" for name, value in named.items() if value is not None]
     gpus = f"{summary.num_gpus} x {summary.gpu or 'GPU'}" if summary.num_gpus else summary.gpu
     model = summary.model
     shape = f"{model['num_layers']} layers of width {model['hidden_size']}" if model else None
-    return ", ".join(filter(None, [gpus, summary.precision, shape, *said])) or "none that the log states"
-
-
-def check_line(check: Check) -> str:
-    """One number beside the reference it was held against."""
-    if check.metric == "final_loss":
-        return f"final loss {check.value:.4f}, reference {reference_line(check.reference)}"
-    digits = 4 if check.value < 1 else 3
-    value = f"{check.value:.0f}" if check.value >= 100 else f"{check.value:.{digits}g}"
-    line = f"{value} {check.reference.unit}, reference {reference_line(check.reference)}"
-    if check.differs:
-        line += "; differs: " + ", ".join(f"{d.key} {d.theirs} -> {d.ours}" for d in check.differs)
-    return line
-
-
-def reference_line(entry: Reference) -> str:
-    """A reference with its source."""
-    flags = f" [{', '.join(entry.flags)}]" if entry.flags else ""
-    by = filter(None, (entry.key.framework_version or entry.key.image, entry.key.variant))
-    version = "".join(f", {text}" for text in by)
-    return (
-        f"{entry.value:g} {entry.unit} ({entry.source.who} {entry.source.date}{version}; {entry.source.where}){flags}"
-    )
+    return ", ".join(filter(None, [gpus, summary.precision, shape, *sizes])) or "none that the log states"
 
 
 def metrics_rows(metrics: Metrics) -> list[tuple[str, str]]:
@@ -102,10 +80,10 @@ def metrics_rows(metrics: Metrics) -> list[tuple[str, str]]:
 
 
 def telemetry_rows(found: Telemetry | None) -> list[tuple[str, str]]:
-    """What the GPUs did: one line of their state, one of their energy."""
+    """One line of the GPUs' state, one of their energy."""
     if found is None:
         return []
-    told = {
+    readings = {
         "clock {} MHz": found.sm_clock_mhz,
         "lowest {} MHz": found.sm_clock_min_mhz,
         "{} W": found.power_w,
@@ -113,15 +91,15 @@ def telemetry_rows(found: Telemetry | None) -> list[tuple[str, str]]:
         "hottest {} C": found.temperature_c,
         "memory {} GiB": found.memory_gib,
     }
-    said = [words.format(_short(value)) for words, value in told.items() if value is not None]
-    said += [f"{name} in {percent(share)} of the samples" for name, share in found.reasons.items()]
-    rows = [("GPUs", f"{', '.join(said)}; {found.fault or 'not throttled'}")]
+    state = [words.format(_short(value)) for words, value in readings.items() if value is not None]
+    state += [f"{name} in {percent(share)} of the samples" for name, share in found.reasons.items()]
+    rows = [("GPUs", f"{', '.join(state)}; {found.fault or 'not throttled'}")]
     if found.energy_j and found.tokens_per_joule:
         rows.append(("energy", f"{_short(found.tokens_per_joule)} tokens/J, {found.energy_j / 1000:,.0f} kJ of GPUs"))
     return rows
 
 
-def _window_rows(found: Summary | Metrics) -> list[tuple[str, str]]:
+def _window_rows(found: Measurement) -> list[tuple[str, str]]:
     window, dropped = found.window, found.warmup_rows_dropped
     if window is None:
         return (
@@ -132,32 +110,50 @@ def _window_rows(found: Summary | Metrics) -> list[tuple[str, str]]:
     return [("window", f"steps {window.first_step} to {window.last_step}{of}, {window.rows} rows ({warmup})")]
 
 
-def _measured_rows(found: Summary | Metrics) -> list[tuple[str, str]]:
-    """Every number, each with what qualifies it."""
-    rows = _step_time_rows(found)
+def _measured_rows(found: Measurement) -> list[tuple[str, str]]:
+    """Every metric that has a value, in the order of the registry; those in DETAILS with what qualifies them."""
+    rows = []
+    for entry in METRICS.values():
+        if entry.name in DETAILS:
+            rows += DETAILS[entry.name](found)
+        elif entry.tabled and (value := entry.read(found, OURS)) is not None:
+            rows.append((entry.title or entry.key, entry.text(value)))
+    return rows
+
+
+def _tokens_rows(found: Measurement) -> list[tuple[str, str]]:
     tokens = found.tokens_per_s_per_gpu.median
-    if tokens is not None:
-        rows.append(("tokens/s/GPU", f"{tokens:,.0f}" if tokens >= 100 else _short(tokens)))
-    both = found.tflops_per_gpu
-    if both:
-        rows.append(("TFLOPS/GPU", f"{_short(both.full)} full, {_short(both.causal)} causal"))
-    printed = found.tflops_per_gpu_reported.median
+    return [] if tokens is None else [("tokens/s/GPU", f"{tokens:,.0f}" if tokens >= 100 else _short(tokens))]
+
+
+def _tflops_rows(found: Measurement) -> list[tuple[str, str]]:
+    both, printed = found.tflops_per_gpu, found.tflops_per_gpu_reported.median
+    rows = [("TFLOPS/GPU", f"{_short(both.full)} full, {_short(both.causal)} causal")] if both else []
     if printed is not None:
         by = f", counted as {found.reported_convention}" if found.reported_convention else ""
         by = by or (", counted by a convention not recognised" if both else "")
         rows.append(("  as printed" if both else "TFLOPS printed", f"{_short(printed)}{by}"))
-    for mfu in found.mfu:
-        says = f"{100 * mfu.full:.1f} % full, {100 * mfu.causal:.1f} % causal, of {mfu.peak_tflops:g} ({mfu.divisor})"
-        rows.append(("MFU", says))
-    if found.mfu_reported.median is not None:
-        says = f"{100 * found.mfu_reported.median:.1f} %, of a peak that the framework chose"
-        rows.append(("  as printed" if found.mfu else "MFU printed", says))
-    if found.first_loss is not None and found.final_loss is not None:
-        rows.append(("loss", f"{found.first_loss:.4f} -> {found.final_loss:.4f}"))
     return rows
 
 
-def _step_time_rows(found: Summary | Metrics) -> list[tuple[str, str]]:
+def _mfu_rows(found: Measurement) -> list[tuple[str, str]]:
+    rows = [
+        ("MFU", f"{100 * mfu.full:.1f} % full, {100 * mfu.causal:.1f} % causal, of {mfu.peak_tflops:g} ({mfu.divisor})")
+        for mfu in found.mfu
+    ]
+    if found.mfu_reported.median is not None:
+        printed = f"{100 * found.mfu_reported.median:.1f} %, of a peak that the framework chose"
+        rows.append(("  as printed" if found.mfu else "MFU printed", printed))
+    return rows
+
+
+def _loss_rows(found: Measurement) -> list[tuple[str, str]]:
+    if found.first_loss is None or found.final_loss is None:
+        return []
+    return [("loss", f"{found.first_loss:.4f} -> {found.final_loss:.4f}")]
+
+
+def _step_time_rows(found: Measurement) -> list[tuple[str, str]]:
     step, interval, others = found.step_time_s, found.step_time_interval_s, found.other_windows
     if step is None:
         return [("step time", "none")]
@@ -176,7 +172,18 @@ def _step_time_rows(found: Summary | Metrics) -> list[tuple[str, str]]:
     return rows
 
 
-def _problems(found: Summary | Metrics) -> list[tuple[str, str]]:
+DETAILS: dict[str, Callable[[Measurement], list[tuple[str, str]]]] = {
+    "step_time_s": _step_time_rows,
+    "tokens_per_s_per_gpu": _tokens_rows,
+    "tflops_per_gpu": _tflops_rows,
+    "mfu_percent": _mfu_rows,
+    "tokens_per_joule": lambda _: [],  # in the line of the GPUs' energy
+    "final_loss": _loss_rows,
+}
+"""Metrics that take more than their value."""
+
+
+def _problems(found: Measurement) -> list[tuple[str, str]]:
     """The problems, the fatal one first."""
     others = [entry for entry in found.problems if entry != found.fatal]
     return problem_rows([found.fatal, *others] if found.fatal else others)
@@ -192,8 +199,8 @@ def problem_rows(problems: Iterable[ProblemEntry]) -> list[tuple[str, str]]:
 
 def _place(entry: ProblemEntry) -> str:
     """Where a problem was seen: line, host, rank."""
-    known = {"line": entry.line, "host": entry.host, "rank": entry.rank}
-    named = [f"{name} {value}" for name, value in known.items() if value is not None]
+    places = {"line": entry.line, "host": entry.host, "rank": entry.rank}
+    named = [f"{name} {value}" for name, value in places.items() if value is not None]
     return f"{', '.join(named)}: " if named else ""
 
 
@@ -216,7 +223,5 @@ def _short(value: float) -> str:
 
 
 def _aligned(rows: Iterable[tuple[str, str]]) -> Text:
-    """Two columns. Lines are not wrapped: a pipe wants them whole, and a terminal wraps by itself."""
-    listed = list(rows)
-    width = max((len(name) for name, _ in listed), default=0)
-    return Text("\n").join(Text.assemble((f"  {name:<{width}}  ", "dim"), value) for name, value in listed)
+    """Two columns of unwrapped lines."""
+    return Text("\n").join(Text.assemble((f"  {name}  ", "dim"), value) for name, value in aligned(rows))

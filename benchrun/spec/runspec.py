@@ -22,6 +22,7 @@ from benchrun.spec.cluster import Cluster, EnvName, Line
 from benchrun.spec.data import Data
 from benchrun.spec.identity import VERSION, identity, step_identity
 from benchrun.spec.migrate import migrated
+from benchrun.spec.reduction import Reduction
 from benchrun.spec.training import Training
 from benchrun.vocabulary import Precision, Task
 
@@ -37,7 +38,7 @@ class RunSpec(Frozen):
     task: Task
     proxy: bool
     """A smaller model than the recipe's: never comparable with the whole one."""
-    reduced: tuple[Line, ...] = ()
+    reduced: tuple[Reduction, ...] = ()
     """What makes it one: ``num_layers 1 of 126`` for each dimension that differs."""
     source: Line | None = None
     """Who published this layout, where, in which version; null for a derived one."""

@@ -15,12 +15,12 @@ from pathlib import Path
 import pytest
 from test_contract import call, document
 
-from benchrun import flow, paths
+from benchrun import app, paths
+from benchrun.compare.conditions import WHOLE
 from benchrun.errors import UserError
-from benchrun.metrics.known import Known
+from benchrun.metrics.setting import Setting
 from benchrun.parse import parse_log
 from benchrun.recipe.catalogue import recipe_file
-from benchrun.recipe.proxy import WHOLE
 
 LOGS = Path(__file__).parent.parent / "logs"
 STEPS = 50
@@ -162,8 +162,8 @@ def test_a_log_of_a_model_with_another_dimension_is_a_proxy(tmp_path, recipe, di
     file = tmp_path / "x.log"
     file.write_text(worker(recipe, **differs))
     log = parse_log(file)
-    verdict, _ = flow.judge_log(log, recipe, Known(global_batch_size=128))
-    assert verdict.conditions.dimensions == (", ".join(said) or WHOLE)
+    verdict, _ = app.judge_log(log, recipe, Setting(gbs=128))
+    assert verdict.conditions.model_dump(mode="json")["dimensions"] == (", ".join(said) or WHOLE)
     if recipe == "llama3.1-8b":
         assert verdict.verdict == ("not_comparable" if said else "pass")
 
@@ -172,7 +172,7 @@ def test_a_log_of_experts_is_no_dense_model(tmp_path):
     file = tmp_path / "x.log"
     file.write_text(worker("mixtral-8x7b"))
     with pytest.raises(UserError, match="has 8 experts"):
-        flow.judge_log(parse_log(file), "llama3.1-8b", Known(global_batch_size=128))
+        app.judge_log(parse_log(file), "llama3.1-8b", Setting(gbs=128))
 
 
 def test_the_table_says_everything_with_its_convention_and_divisor(tmp_path):

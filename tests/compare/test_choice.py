@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 import yaml
 
-from benchrun import flow, paths
-from benchrun.cli.list import _rows
-from benchrun.compare import conditions, judge, load_references, matching, references_for
-from benchrun.compare.choice import choice, choose
-from benchrun.compare.references import Reference
-from benchrun.metrics.known import Known
+from benchrun import app, paths
+from benchrun.compare.choice import choice, choose, references_for
+from benchrun.compare.conditions import conditions
+from benchrun.compare.references import Reference, load_references, matching
+from benchrun.compare.verdict import judge
 from benchrun.metrics.measure import measure
+from benchrun.metrics.setting import Setting, setting_of
 from benchrun.parse import Facts, Log, Rows, Step
 from benchrun.recipe.catalogue import recipe_file
 from benchrun.recipe.resolve import resolve
@@ -29,8 +29,8 @@ def log(time_s, framework="megatron-lm", **facts):
 
 
 def judged(recipe, time_s, gbs, gpus, precision, **facts):
-    known = Known(None, gbs, gpus, "H100", precision, recipe_file(recipe).recipe.model)
-    return flow.judge_log(log(time_s, **facts), recipe, known)[0]
+    known = Setting(None, gbs, gpus, "H100", precision, recipe_file(recipe).recipe.model)
+    return app.judge_log(log(time_s, **facts), recipe, known)[0]
 
 
 def test_a_megatron_run_is_held_against_its_family_and_not_against_pytorch():
@@ -144,8 +144,8 @@ class TestTwins:
             e for e in load_references() if (e.key.recipe, e.key.framework) == ("llama3-8b", "nemo1") and not e.flags
         )
         key = row.key
-        known = Known(key.seq_length, key.gbs, key.num_gpus, key.gpu, key.precision)
-        found, _ = flow.judge_log(log(row.value, "nemo1"), "llama3.1-8b", known, reference=row.id)
+        known = Setting(key.seq_length, key.gbs, key.num_gpus, key.gpu, key.precision)
+        found, _ = app.judge_log(log(row.value, "nemo1"), "llama3.1-8b", known, reference=row.id)
         assert (found.checks[0].reference, found.chosen_because.by_name) == (row, True)
         assert "twin_model" in [label.code for label in found.labels]
         named = next(d for d in found.checks[0].differs)
@@ -163,10 +163,8 @@ class TestTwins:
         for name, layers in (("mine", 32), ("fewer", 31)):
             document["model"]["num_layers"] = layers
             (tmp_path / f"{name}.yaml").write_text(yaml.safe_dump(document))
-        known = Known(8192, 128, 8, "H100", "bf16")
-        found = {
-            name: flow.judge_log(log(12.3), str(tmp_path / f"{name}.yaml"), known)[0] for name in ("mine", "fewer")
-        }
+        known = Setting(8192, 128, 8, "H100", "bf16")
+        found = {name: app.judge_log(log(12.3), str(tmp_path / f"{name}.yaml"), known)[0] for name in ("mine", "fewer")}
         assert (found["mine"].verdict, found["fewer"].verdict) == ("pass", "no_reference")
         assert found["mine"].checks[0].reference.key.recipe == "llama3.1-8b"
 
@@ -179,7 +177,7 @@ class TestTwins:
         assert row not in matching(row.key.model_copy(update={"recipe": "tiny-llama-learnable"}), load_references())
 
     def test_list_and_show_count_the_same_rows(self):
-        rows = [row for row in _rows(("llama3.1-8b",), "H100") if not row["proxy"]]
+        rows = [row for row in app.list_points(("llama3.1-8b",), "H100") if not row["proxy"]]
         for row in rows:
             point = ("llama3.1-8b", "H100", row["precision"], row["num_gpus"], row["framework"])
             spec = resolve(Request(*point, overrides=(f"gbs={row['gbs']}", f"seq_length={row['seq_length']}")))
@@ -189,7 +187,6 @@ class TestTwins:
 def test_a_run_of_this_choice_is_judged_by_its_own_numbers():
     spec = resolve(Request("llama3.1-8b", "H100", "bf16", 8))
     rows = Rows(Step(step=i, step_time_s=10.0, line=i, loss=2.0) for i in range(1, STEPS + 1))
-    names = ("model", "seq_length", "gbs", "num_gpus", "gpu", "precision")
-    metrics = measure(Log("x", "megatron-lm", rows), planned_steps=STEPS, **{n: getattr(spec, n) for n in names})
+    metrics = measure(Log("x", "megatron-lm", rows), setting_of(spec), planned_steps=STEPS)
     found = judge(conditions(spec), [metrics], [entry(10.0), entry(11.0)])
     assert (found.chosen_because.candidates, found.checks[0].ratio) == (2, 1.0)

@@ -12,9 +12,9 @@ import sys
 
 import pytest
 
-from benchrun import flow, hardware, paths
-from benchrun.compare import load_references
-from benchrun.metrics.known import Known
+from benchrun import app, hardware, paths
+from benchrun.compare.references import load_references
+from benchrun.metrics.setting import Setting
 from benchrun.model.flops import flops_per_token
 from benchrun.parse import parse_log
 from benchrun.recipe import catalogue
@@ -148,8 +148,8 @@ def write(folder, row, share, dialect, layout):
 def judged(log, row):
     key = row.key
     model = catalogue.recipe_file(key.recipe).recipe.model.model_copy(update={"num_layers": key.num_layers})
-    given = Known(key.seq_length, key.gbs, key.num_gpus, key.gpu, key.precision, model)
-    return flow.judge_log(parse_log(log), key.recipe, given)[0]
+    given = Setting(key.seq_length, key.gbs, key.num_gpus, key.gpu, key.precision, model)
+    return app.judge_log(parse_log(log), key.recipe, given)[0]
 
 
 def expected(ratio, chosen):

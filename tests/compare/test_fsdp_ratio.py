@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from benchrun import flow
-from benchrun.compare import conditions, judge, load_references
+from benchrun import app
+from benchrun.compare.conditions import conditions
+from benchrun.compare.references import load_references
+from benchrun.compare.result import RunResult
+from benchrun.compare.verdict import judge
 from benchrun.metrics.measure import measure
+from benchrun.metrics.setting import setting_of
 from benchrun.parse import Log, Rows, Step
 from benchrun.recipe.select import Request
 from benchrun.report.fsdp import fsdp_over_3d
-from benchrun.report.runs import RunResult
+from benchrun.report.runs import ratio_line
+from benchrun.spec.reduction import Reduced
 
-SUITE = flow.resolve_all(Request("fsdp-against-3d"))
+SUITE = app.resolve(Request("fsdp-against-3d"))
 SLOWLY = 16
 """So that no step is faster than 8 GPUs can be."""
 PUBLISHED = {8: 0.78, 16: 0.88, 32: 0.89, 64: 0.86, 128: 0.96}
@@ -20,13 +25,12 @@ PUBLISHED = {8: 0.78, 16: 0.88, 32: 0.89, 64: 0.86, 128: 0.96}
 
 def result(spec, step_time_s):
     rows = Rows(Step(step=i, step_time_s=SLOWLY * step_time_s, line=i, loss=2.0) for i in range(1, 13))
-    model = {key: getattr(spec, key) for key in ("model", "seq_length", "gbs", "num_gpus", "gpu", "precision")}
-    return RunResult("x", spec, measure(Log("x.log", "nemo2", rows), planned_steps=12, **model), None)
+    return RunResult("x", spec, measure(Log("x.log", "nemo2", rows), setting_of(spec), planned_steps=12), None)
 
 
 def lines(specs, fsdp_s, other_s=2.0):
     results = [result(spec, fsdp_s if spec.layout.fsdp > 1 else other_s) for spec in specs]
-    return list(fsdp_over_3d(results, load_references()))
+    return [ratio_line(ratio) for ratio in fsdp_over_3d(results, load_references())]
 
 
 def test_each_scale_has_its_ratio_beside_the_published_one():
@@ -46,8 +50,8 @@ def test_the_fastest_layout_of_a_side_counts_by_the_median_of_its_repeats():
     other, fsdp = sorted(SUITE[:2], key=lambda spec: spec.layout.fsdp)
     slower = other.model_copy(update={"mbs": 2 * other.mbs})
     runs = [(fsdp, 2.0), (other, 1.8), (other, 2.0), (other, 2.2), (slower, 8.0), (slower, 8.0)]
-    (line,) = fsdp_over_3d([result(*run) for run in runs], ())
-    assert line.startswith("FSDP reached 1.00 of")
+    (ratio,) = fsdp_over_3d([result(*run) for run in runs], ())
+    assert round(ratio.value, 2) == 1.0
 
 
 def test_an_invalid_run_is_no_side_of_it():
@@ -57,7 +61,7 @@ def test_an_invalid_run_is_no_side_of_it():
 
 
 def test_what_nobody_published_is_said():
-    (line,) = lines([spec.model_copy(update={"reduced": ("num_layers 2 of 44",)}) for spec in SUITE[:2]], 4.0)
+    (line,) = lines([spec.model_copy(update={"reduced": (Reduced("num_layers", 2, 44),)}) for spec in SUITE[:2]], 4.0)
     assert line.startswith("FSDP reached 0.50") and line.endswith("no ratio was published")
 
 

@@ -9,12 +9,12 @@ import pytest
 from click.testing import CliRunner
 from test_measured import finished
 
-from benchrun import flow
+from benchrun import app
 from benchrun.cli.compare import command as compare
 from benchrun.compare.verdict import Verdict
 from benchrun.errors import UserError
 from benchrun.metrics.convention import explained
-from benchrun.metrics.known import Known
+from benchrun.metrics.setting import Setting
 from benchrun.metrics.summary import summarise
 from benchrun.model import ModelShape
 from benchrun.model.flops import flops_per_token
@@ -48,8 +48,8 @@ def judged(tmp_path, rows, recipe=RECIPE, **given):
     log = tmp_path / "x.log"
     log.write_text("".join(rows))
     model = recipe_file(recipe).recipe.model
-    known = Known(**{**POINT, "model": model, **given})
-    return flow.judge_log(parse_log(log), recipe, known)[0]
+    setting = Setting(**{**POINT, "model": model, **given})
+    return app.judge_log(parse_log(log), recipe, setting)[0]
 
 
 def codes(verdict):
@@ -66,7 +66,7 @@ def test_a_proxy_is_named_with_what_was_cut(tmp_path):
 
 def test_a_launched_proxy_is_named_too(tmp_path):
     spec = resolve(Request("gpt3-175b", "H200", "fp8", 2))
-    found = flow.verdict_of([finished(tmp_path, spec)])[0]
+    found = app.judge_runs([finished(tmp_path, spec)]).verdict
     assert "proxy" in codes(found)
     assert found.labels[0].text == "proxy: num_layers 2 of 96"
     assert found.headline.startswith(f"{found.verdict.upper()} (proxy: num_layers 2 of 96")
@@ -119,7 +119,7 @@ def test_a_printed_tflops_of_another_model_gives_no_verdict(tmp_path, printed):
 
 def test_a_batch_that_was_typed_in_may_be_what_is_wrong(tmp_path):
     rows = [line(n, tflops=100.0, gbs=None) for n in range(1, STEPS + 1)]
-    assert judged(tmp_path, rows, global_batch_size=128).verdict == "pass"
+    assert judged(tmp_path, rows, gbs=128).verdict == "pass"
 
 
 def test_what_nemo_s_callback_prints_is_no_evidence(tmp_path):
@@ -169,7 +169,7 @@ def test_gates_that_a_log_does_not_state_are_those_of_the_recipe(tmp_path):
     rows = [line(n) for n in range(1, STEPS + 1)]
     (tmp_path / "x.log").write_text("".join([*dump(), *rows]))
     model = recipe_file(RECIPE).recipe.model
-    summary = summarise(parse_log(tmp_path / "x.log"), given=Known(**POINT, model=model))
+    summary = summarise(parse_log(tmp_path / "x.log"), given=Setting(**POINT, model=model))
     full = flops_per_token(model, 8192).full * 128 * 8192 / 8 / TIME_S / 1e12
     assert summary.tflops_per_gpu.full == pytest.approx(full, rel=1e-6)
 

@@ -10,17 +10,17 @@ from pathlib import Path
 
 import pytest
 
-from benchrun import flow, paths
+from benchrun import app, paths
+from benchrun.app import judgement
 from benchrun.cli.compare import command as compare
-from benchrun.compare import load_references
 from benchrun.compare.measured import load_measured, measured_references, repeats
+from benchrun.compare.references import load_references
 from benchrun.errors import UserError
 from benchrun.launch.keep import PATH, scrubbed
 from benchrun.launch.rundir import RunDir, create, unpacked
 from benchrun.memory import estimate
-from benchrun.metrics.measure import Metrics
+from benchrun.metrics.model import Metrics
 from benchrun.metrics.telemetry import COLUMNS
-from benchrun.parse import parse_log
 from benchrun.recipe.resolve import resolve
 from benchrun.recipe.select import Request
 from benchrun.render import render
@@ -98,15 +98,22 @@ def ceilings(spec):
     }
 
 
+def judged(runs: list[RunDir]) -> app.Judgement:
+    """Judge runs and store what came out, as the command does."""
+    found = app.judge_runs(runs)
+    app.store_judgement(found)
+    return found
+
+
 @pytest.fixture(scope="module")
 def kept(tmp_path_factory):
     """Two repeats, judged together before any other was kept, and kept."""
     root = tmp_path_factory.mktemp("here")
     runs = [finished(root / "runs", spec_of(), time) for time in (10.0, 10.2)]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(flow, "load_measured", lambda: [])
-        verdict, metrics = flow.verdict_of(runs)
-    return [flow.keep(run, root / "measured") for run in runs], runs, verdict, metrics
+        patch.setattr(judgement, "load_measured", lambda: [])
+        found = judged(runs)
+    return [app.keep(run, root / "measured") for run in runs], runs, found.verdict, found.metrics
 
 
 def text_of(path):
@@ -136,7 +143,7 @@ def test_runs_of_one_point_are_repeats_however_many_steps_they_took(kept):
 
 def test_what_is_kept_gives_the_same_numbers(kept):
     for run, before in zip(*kept[:2], strict=True):
-        again, _ = flow.measured(run, parse_log(*run.logs))
+        again = app.measure_run(run).metrics
         assert again.model_dump(mode="json") == run.read_json("metrics.json") == before.read_json("metrics.json")
         assert run.spec.identity() == before.spec.identity()
 
@@ -159,14 +166,14 @@ def test_speeds_and_fractions_are_no_paths():
 def test_nothing_kept_is_overwritten_and_nothing_broken_is_kept(kept, tmp_path):
     _, (run, _), _, _ = kept
     with pytest.raises(UserError, match="exists"):
-        flow.keep(run, kept[0][0].path.parent)
+        app.keep(run, kept[0][0].path.parent)
     unjudged = finished(tmp_path, spec_of())
     with pytest.raises(UserError, match="was not judged"):
-        flow.keep(unjudged, tmp_path / "measured")
+        app.keep(unjudged, tmp_path / "measured")
     unjudged.write_json("ending.json", {"ending": "failed", "evidence": [], "exit_code": 1})
-    flow.verdict_of([unjudged])
+    judged([unjudged])
     with pytest.raises(UserError, match="measured nothing: the job ended as failed"):
-        flow.keep(unjudged, tmp_path / "measured")
+        app.keep(unjudged, tmp_path / "measured")
 
 
 def test_repeats_are_one_reference_and_a_run_is_never_its_own(kept):
@@ -184,12 +191,12 @@ def test_repeats_are_one_reference_and_a_run_is_never_its_own(kept):
 
 def test_a_measured_run_judges_where_nothing_published_does(kept, tmp_path, monkeypatch):
     runs = load_measured(kept[0][0].path.parent)
-    monkeypatch.setattr(flow, "load_measured", lambda: runs)
+    monkeypatch.setattr(judgement, "load_measured", lambda: runs)
     assert kept[2].verdict == "no_reference"
-    slower, _ = flow.verdict_of([finished(tmp_path, spec_of(), 11.0)])
+    slower = judged([finished(tmp_path, spec_of(), 11.0)]).verdict
     assert slower.verdict == "slow"
     assert slower.checks[0].reference.flags == ("measured",)
-    published, _ = flow.verdict_of([finished(tmp_path, resolve(Request("llama3.1-8b", "H100", "bf16", 8)), 13.0)])
+    published = judged([finished(tmp_path, resolve(Request("llama3.1-8b", "H100", "bf16", 8)), 13.0)]).verdict
     assert published.checks[0].reference.flags != ("measured",)
 
 
@@ -206,7 +213,7 @@ def test_a_measured_run_judges_where_nothing_published_does(kept, tmp_path, monk
 )
 def test_a_run_under_other_conditions_than_it_was_to_have_is_invalid(tmp_path, otherwise, says):
     spec = resolve(Request("llama3.1-8b", "H100", "bf16", 8))
-    verdict, _ = flow.verdict_of([finished(tmp_path, spec, 13.0, **otherwise)])
+    verdict = judged([finished(tmp_path, spec, 13.0, **otherwise)]).verdict
     assert (verdict.verdict, says in verdict.reason) == ("invalid_run", True)
 
 
@@ -214,26 +221,26 @@ def test_of_repeats_the_one_that_failed_is_named(tmp_path):
     spec = resolve(Request("llama3.1-8b", "H100", "bf16", 8))
     good, bad = finished(tmp_path, spec, 13.0), finished(tmp_path, spec, 13.0)
     bad.write_json("ending.json", {"ending": "timeout", "evidence": [], "exit_code": None})
-    assert flow.verdict_of([good, bad])[0].reason == f"the job ended as timeout ({bad.run_id})"
+    assert judged([good, bad]).verdict.reason == f"the job ended as timeout ({bad.run_id})"
 
 
 def test_a_card_with_more_memory_is_the_same_gpu(tmp_path):
     spec = resolve(Request("llama3.1-8b", "GH200", "bf16", 8))
-    verdict, _ = flow.verdict_of([finished(tmp_path, spec, 20.0, device="NVIDIA GH200 144G HBM3e")])
+    verdict = judged([finished(tmp_path, spec, 20.0, device="NVIDIA GH200 144G HBM3e")]).verdict
     assert verdict.verdict != "invalid_run"
 
 
 def test_a_run_of_uneven_steps_trained_no_more_tokens_a_joule(tmp_path):
     spec = spec_of()
     run = finished(tmp_path, spec, uneven=0.1)
-    metrics, _ = flow.measured(run, parse_log(*run.logs))
+    metrics = app.measure_run(run).metrics
     joules = 650 * spec.num_gpus * metrics.step_time_s.mean
     assert metrics.telemetry.tokens_per_joule == pytest.approx(spec.gbs * spec.seq_length / joules, rel=1e-3)
 
 
 def test_a_throttled_run_is_labelled_and_stays_comparable(tmp_path):
     spec = resolve(Request("llama3.1-8b", "H100", "bf16", 8))
-    verdict, _ = flow.verdict_of([finished(tmp_path, spec, 20.0, reasons="0x0000000000000040")])
+    verdict = judged([finished(tmp_path, spec, 20.0, reasons="0x0000000000000040")]).verdict
     assert verdict.verdict == "slow"
     assert verdict.reason.endswith("; throttled: hw_thermal in 100 % of the samples")
 
@@ -248,16 +255,16 @@ def test_a_run_that_may_only_be_read_is_judged_and_left_as_it_is(tmp_path, monke
     assert f"warning: {run.path} cannot be written" in printed.err
     assert "step time" in printed.out
     assert set(text_of(run.path)) - set(before) <= {"ending.json", "events.jsonl"}
-    verdict, metrics = flow.verdict_of([run])
-    assert verdict.verdict in printed.out.lower()
-    assert metrics
+    found = judged([run])
+    assert found.verdict.verdict in printed.out.lower()
+    assert found.metrics
     assert (run.path / "verdict.json").exists()
 
 
 @pytest.mark.parametrize(("growth", "says"), [(0.05, ""), (2.0, "; the loss rose from 2.08 to 6")])
 def test_a_loss_that_rose_is_said_with_the_speed(tmp_path, growth, says):
     spec = resolve(Request("llama3.1-8b", "H100", "bf16", 8))
-    verdict, _ = flow.verdict_of([finished(tmp_path, spec, 20.0, growth=growth)])
+    verdict = judged([finished(tmp_path, spec, 20.0, growth=growth)]).verdict
     assert verdict.verdict == "slow"
     assert verdict.reason.endswith(says)
     assert ("the loss rose" in verdict.reason) == bool(says)
@@ -348,7 +355,7 @@ def test_a_committed_log_gives_the_committed_metrics_to_the_digit(path):
     committed = Metrics.model_validate(run.read_json("metrics.json"))
     # Counted since later versions only: what older files do not say is not compared.
     since = {"steps_timed", "skipped_updates"} - committed.model_fields_set
-    again = flow.measured(run, parse_log(*run.logs), committed.warmup)[0]
+    again = app.measure_run(run, committed.warmup).metrics
     assert again.model_dump(exclude=since) == committed.model_dump(exclude=since)
 
 

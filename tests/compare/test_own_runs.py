@@ -9,7 +9,8 @@ import pytest
 from click.testing import CliRunner
 from test_measured import finished, spec_of
 
-from benchrun import flow
+from benchrun import app
+from benchrun.app import judgement
 from benchrun.cli.compare import command as compare
 from benchrun.cli.report import command as report
 from benchrun.compare.measured import load_measured
@@ -25,7 +26,7 @@ PUBLISHED_S = 12.27
 def here(tmp_path, monkeypatch):
     """A results folder of one's own with nothing kept."""
     monkeypatch.setenv("BENCHRUN_RESULTS", str(tmp_path / "results"))
-    monkeypatch.setattr(flow, "load_measured", lambda: load_measured(tmp_path / "measured"))
+    monkeypatch.setattr(judgement, "load_measured", lambda: load_measured(tmp_path / "measured"))
     load_measured.cache_clear()
     yield tmp_path
     load_measured.cache_clear()
@@ -45,7 +46,7 @@ def run_of(here, time_s, *, published=False, **otherwise):
 
 def keep(here, run):
     call(compare, run.run_id)
-    kept = flow.keep(run, here / "measured")
+    kept = app.keep(run, here / "measured")
     load_measured.cache_clear()
     return kept
 
@@ -147,9 +148,9 @@ class TestWarmup:
         call(compare, run.run_id, "--warmup", 17)
         judged = {name: json.loads((run.path / name).read_text()) for name in ("verdict.json", "metrics.json")}
         assert [document["warmup"] for document in judged.values()] == [17, 17]
-        kept = flow.keep(run, here / "measured")
+        kept = app.keep(run, here / "measured")
         assert {name: json.loads((kept.path / name).read_text()) for name in judged} == judged
-        assert flow.result_of(kept).metrics.model_dump(mode="json") == judged["metrics.json"]
+        assert app.result_of(kept).metrics.model_dump(mode="json") == judged["metrics.json"]
         call(compare, run.run_id)
         assert json.loads((run.path / "metrics.json").read_text())["warmup"] is None
 

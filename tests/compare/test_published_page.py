@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from benchrun.compare import load_references
+from benchrun.compare.references import load_references
 from benchrun.report.published import page
 
 PAGE = Path(__file__).parents[2] / "docs" / "published.md"

@@ -6,11 +6,12 @@ import functools
 
 import pytest
 
-from benchrun.compare import judge, load_references, matching
 from benchrun.compare.choice import choose, usable
 from benchrun.compare.conditions import HARD, must_agree
-from benchrun.compare.references import Reference
+from benchrun.compare.references import Reference, load_references, matching
+from benchrun.compare.verdict import judge
 from benchrun.metrics.measure import measure
+from benchrun.metrics.setting import Setting
 from benchrun.model.flops import flops_per_token
 from benchrun.parse import Log, Rows, Step
 from tests.compare.recount import model_of
@@ -33,14 +34,8 @@ def run(entry, step_time_s):
     rows = Rows(Step(step=i, step_time_s=step_time_s, line=i, loss=2.0) for i in range(1, STEPS + 1))
     return measure(
         Log("x.log", "megatron-lm", rows),
-        model=model_of(entry),
-        seq_length=key.seq_length,
-        gbs=key.gbs,
-        num_gpus=key.num_gpus,
-        gpu=key.gpu,
-        precision=key.precision,
+        Setting(key.seq_length, key.gbs, key.num_gpus, key.gpu, key.precision, model_of(entry), key.task),
         planned_steps=STEPS,
-        task=key.task,
     )
 
 

@@ -8,11 +8,12 @@ from dataclasses import replace
 
 import pytest
 
-from benchrun import flow, paths
-from benchrun.compare import conditions, load_references, references_for
-from benchrun.compare.conditions import HARD, must_agree
+from benchrun import app, paths
+from benchrun.compare.choice import references_for
+from benchrun.compare.conditions import HARD, conditions, must_agree
+from benchrun.compare.references import load_references
 from benchrun.errors import UserError
-from benchrun.metrics.known import Known
+from benchrun.metrics.setting import Setting
 from benchrun.model.flops import flops_per_token
 from benchrun.parse import Facts, Log, Rows, Step
 from benchrun.recipe import catalogue
@@ -42,10 +43,10 @@ def judged(entry, step_time_s, reference="its own", **other):
     """A log that says nothing of its conditions, and options that say what was published, and which number is meant."""
     key = entry.key
     model = catalogue.recipe_file(key.recipe).recipe.model.model_copy(update={"num_layers": key.num_layers})
-    given = Known(key.seq_length, key.gbs, key.num_gpus, key.gpu, key.precision, model)
+    given = Setting(key.seq_length, key.gbs, key.num_gpus, key.gpu, key.precision, model)
     given = replace(given, **other)
     reference = entry.id if reference else None
-    return flow.judge_log(log(key.framework, step_time_s), key.recipe, given, reference=reference)[0]
+    return app.judge_log(log(key.framework, step_time_s), key.recipe, given, reference=reference)[0]
 
 
 def test_every_published_workload_has_a_recipe():

@@ -7,14 +7,18 @@ import json
 import pytest
 
 from benchrun.cli.compare import print_results
-from benchrun.compare import conditions, judge, load_references
+from benchrun.compare.conditions import conditions
+from benchrun.compare.references import load_references
 from benchrun.compare.references import load_references as load
+from benchrun.compare.verdict import judge
 from benchrun.errors import UserError
 from benchrun.metrics.measure import measure
+from benchrun.metrics.setting import setting_of
 from benchrun.parse import Log, Problem, Rows, Step
 from benchrun.recipe.resolve import resolve
 from benchrun.recipe.select import Request
-from benchrun.report.terminal import check_line, verdict_view
+from benchrun.report.references import check_line
+from benchrun.report.terminal import verdict_view
 
 STEPS = 50
 
@@ -27,12 +31,7 @@ def run(spec, step_time_s, *, steps=STEPS, jitter=0.0, problems=(), loss=2.0, ev
     )
     return measure(
         Log("x.log", "megatron-lm", rows, problems=problems, only_average=average),
-        model=spec.model,
-        seq_length=spec.seq_length,
-        gbs=spec.gbs,
-        num_gpus=spec.num_gpus,
-        gpu=spec.gpu,
-        precision=spec.precision,
+        setting_of(spec),
         planned_steps=STEPS,
         warmup=warmup,
     )
@@ -262,7 +261,7 @@ class TestLoss:
 def test_of_several_verdicts_one_slow_one_is_exit_code_1(capsys):
     slow, unknown = verdict(llama(), run(llama(), 12.0)), verdict(llama(96), run(llama(96), 10.0))
     assert (slow.exit_code, unknown.exit_code) == (1, 4)
-    assert print_results([(slow, None), (unknown, None)], as_json=True) == 1
+    assert print_results([(slow, None), (unknown, None)], as_json=True, several=True) == 1
     assert print_results([(unknown, None)], as_json=True) == 4
 
 

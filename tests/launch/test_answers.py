@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from benchrun import console, flow, paths
+from benchrun import app, console, paths
 from benchrun.cli import group
 from benchrun.errors import MachineError, SchedulerUnavailable
 from benchrun.launch import slurm as slurm_module
@@ -46,7 +46,7 @@ def end(run):
     long_ago(run)
     observation = observe([run])[0]
     assert observation.over, observation
-    return flow.end_of(observation)
+    return app.record_end(observation)
 
 
 def benchrun(capsys, *arguments):
@@ -185,8 +185,8 @@ def test_nothing_is_written_into_the_run_of_another_user(slurm, make, monkeypatc
     before = {path: path.stat().st_mtime_ns for path in run.path.rglob("*")}
     stranger = os.getuid() + 1
     monkeypatch.setattr(os, "geteuid", lambda: stranger)
-    assert flow.end_of(observe([run])[0]).ending is Ending.COMPLETED
-    flow.metrics_of(run)
+    assert app.record_end(observe([run])[0]).ending is Ending.COMPLETED
+    app.store_measurement(app.measure_run(run))
     assert {path: path.stat().st_mtime_ns for path in run.path.rglob("*")} == before
 
 
@@ -244,7 +244,7 @@ def test_what_slurm_decided_is_a_refusal(slurm, text):
         submit()
     assert not isinstance(error.value, SchedulerUnavailable)
     (run,) = find_runs(paths.runs_dir())
-    refused = flow.end_of(observe([run])[0])
+    refused = app.record_end(observe([run])[0])
     assert (refused.ending, refused.final) == (Ending.LAUNCH_FAILED, True)
     assert (run.path / "ending.json").exists()
 
@@ -254,10 +254,10 @@ def test_a_log_that_lags_behind_is_not_incomplete_for_ever(slurm, make):
     slurm.queue(run, state="COMPLETED")
     run.write_json("done.json", DONE)
     steps(run, 19)
-    first = flow.end_of(observe([run])[0])
+    first = app.record_end(observe([run])[0])
     assert (first.ending, first.final) == (Ending.INCOMPLETE, False)
     steps(run)
-    assert flow.end_of(observe([run])[0]).ending is Ending.COMPLETED
+    assert app.record_end(observe([run])[0]).ending is Ending.COMPLETED
 
 
 def test_a_launcher_that_waits_reads_the_lines_that_come_after_the_end(slurm, make):
@@ -272,7 +272,7 @@ def test_a_launcher_that_waits_reads_the_lines_that_come_after_the_end(slurm, ma
         if len(looks) == 2:
             steps(run)
 
-    assert flow.end_of(flow.wait(run, progress)).ending is Ending.COMPLETED
+    assert app.record_end(app.wait(run, progress)).ending is Ending.COMPLETED
     assert looks[0] is True
 
 
@@ -288,10 +288,10 @@ def test_the_nodes_are_described_when_they_arrive_late(slurm, make):
     run = make()
     slurm.queue(run, state="COMPLETED")
     steps(run)
-    assert flow.end_of(observe([run])[0]).ending is Ending.COMPLETED
+    assert app.record_end(observe([run])[0]).ending is Ending.COMPLETED
     (run.path / "probe").mkdir()
     (run.path / "probe" / "n1.json").write_text('{"host": "n1"}')
-    flow.end_of(observe([run])[0])
+    app.record_end(observe([run])[0])
     assert run.read_json("env.json")["nodes"] == [{"host": "n1"}]
     assert (run.path / "ending.json").exists()
 
@@ -304,7 +304,7 @@ def test_accounting_that_hangs_costs_one_wait_and_hides_no_end(slurm, make, monk
         steps(run)
         run.write_json("done.json", {**DONE, "job_id": job})
     running = make("10")
-    ends = [flow.end_of(observation).ending for observation in observe([*runs, running])[:3]]
+    ends = [app.record_end(observation).ending for observation in observe([*runs, running])[:3]]
     assert ends == [Ending.COMPLETED] * 3
     assert len(slurm.calls("sacct")) == 1
     long_ago(running)

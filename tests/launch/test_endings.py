@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchrun import flow
+from benchrun import app
 from benchrun.launch.endings import SILENT_S, Ending, classify
 from benchrun.launch.launcher import Observation
 from benchrun.launch.rundir import create
@@ -101,7 +101,7 @@ def test_where_a_framework_counts_from_0_the_last_step_is_one_less_than_planned(
         for n in range(20 - cut)
     ]
     (run.path / "stdout.log").write_text("".join(rows))
-    end = flow.end_of(Observation(run, job("COMPLETED", exit_code=0), over=True))
+    end = app.record_end(Observation(run, job("COMPLETED", exit_code=0), over=True))
     assert end.ending is ending
     assert ("19 of 20 steps" in end.evidence) == bool(cut)
 

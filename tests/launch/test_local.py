@@ -17,9 +17,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from benchrun import flow
+from benchrun import app
 from benchrun.cli.launch import command as launch_command
-from benchrun.cli.options import runs_named
+from benchrun.cli.options import newest
 from benchrun.cli.report import command as report
 from benchrun.errors import UserError
 from benchrun.launch.endings import Ending
@@ -50,7 +50,7 @@ def wait(run, deadline_s=20):
     while time.monotonic() < end:
         observation = observe([run])[0]
         if observation.over:
-            return flow.end_of(observation)
+            return app.record_end(observation)
         time.sleep(0.1)
     raise AssertionError(f"{run.run_id} has not ended")
 
@@ -197,10 +197,10 @@ def test_a_run_that_cannot_be_read_hides_no_other(tmp_path, monkeypatch, capsys)
     monkeypatch.setenv("BENCHRUN_RESULTS", str(tmp_path))
     good, bad = (create(tmp_path / "runs", tiny(), render(tiny())) for _ in range(2))
     (bad.path / "spec.json").write_text("{}")
-    assert runs_named(()) == runs_named((), last=2) == [good]
+    assert newest() == newest(last=2) == [good]
     assert f"left out: {bad.path}/spec.json: not a RunSpec" in capsys.readouterr().err
     with pytest.raises(UserError, match="not a RunSpec"):
-        runs_named((bad.run_id,))[0].spec  # noqa: B018
+        app.open_runs((bad.run_id,))[0].spec  # noqa: B018
 
 
 def test_a_disk_that_takes_nothing_more_hides_no_run(tmp_path, monkeypatch):
@@ -236,7 +236,7 @@ def test_an_ending_that_cannot_be_read_is_asked_for_anew(tmp_path, damage):
 def test_a_damaged_file_of_a_run_is_read_as_missing_or_is_one_clear_error(tmp_path, name, damage):
     run = create(tmp_path, tiny(), render(tiny()))
     (run.path / name).write_bytes(damage)
-    for step in (flow.result_of, partial(flow.keep, folder=tmp_path / "kept")):
+    for step in (app.result_of, partial(app.keep, folder=tmp_path / "kept")):
         with contextlib.suppress(UserError):
             step(RunDir(run.path))
 
@@ -287,8 +287,8 @@ def test_ctrl_c_names_every_run_that_goes_on(tmp_path, monkeypatch, capsys):
     def interrupted(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(flow, "start", lambda *_: runs.pop(0))
-    monkeypatch.setattr(flow, "wait", interrupted)
+    monkeypatch.setattr(app, "start", lambda *_: runs.pop(0))
+    monkeypatch.setattr(app, "wait", interrupted)
     ids = " ".join(run.run_id for run in runs)
     point = ["tiny-llama", "--gpu", "CPU", "--precision", "fp32", "--num-gpus", "1", "--repeats", "2", "--wait"]
     assert launch_command(point, standalone_mode=False) == 130

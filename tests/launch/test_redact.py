@@ -7,11 +7,10 @@ import json
 import pytest
 import yaml
 
-from benchrun import flow, paths
+from benchrun import app, paths
 from benchrun.launch.keep import kept_files, kept_name, scrubbed
 from benchrun.launch.redact import public_env, public_spec, site_words
 from benchrun.launch.rundir import RunDir, create, unpacked
-from benchrun.parse import parse_log
 from benchrun.recipe.resolve import resolve
 from benchrun.recipe.select import Request
 from benchrun.render import render
@@ -103,8 +102,8 @@ def finished(folder):
 def kept(tmp_path_factory):
     root = tmp_path_factory.mktemp("zqhere")
     run = finished(root)
-    flow.verdict_of([run])
-    return run, flow.keep(run, root / "measured")
+    app.store_judgement(app.judge_runs([run]))
+    return run, app.keep(run, root / "measured")
 
 
 def test_every_field_of_a_profile_is_filled():
@@ -127,7 +126,7 @@ def test_what_is_kept_is_the_same_measurement(kept):
     before, after = kept
     assert after.spec.identity() == before.spec.identity()
     assert after.run_id == before.run_id
-    again, _ = flow.measured(after, parse_log(*after.logs))
+    again = app.measure_run(after).metrics
     assert again.model_dump(mode="json") == after.read_json("metrics.json") == before.read_json("metrics.json")
     verdict = (before.path / "verdict.json").read_text()
     assert before.spec.image in verdict

@@ -224,7 +224,7 @@ def test_a_vanished_run_hides_no_other(slurm, make, capsys, monkeypatch):
 
     bad, good = make("7"), make("8")
     slurm.queue(good, "8")
-    monkeypatch.setattr(status, "runs_named", lambda *_: [bad, good])
+    monkeypatch.setattr(status, "newest", lambda *_: [bad, good])
     bad.spec  # noqa: B018  # read before the directory goes
     shutil.rmtree(bad.path)
     code, out, _ = benchrun(capsys, "status", "--json")
@@ -283,7 +283,7 @@ def test_a_fault_of_this_program_does_not_look_like_a_verdict(monkeypatch, capsy
     def fails(*_):
         raise error
 
-    monkeypatch.setattr(status, "runs_named", fails)
+    monkeypatch.setattr(status, "newest", fails)
     with pytest.raises(SystemExit) as ended:
         console.run(group, "benchrun", ["status"])
     assert ended.value.code == 3

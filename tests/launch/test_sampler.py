@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from benchrun import flow
+from benchrun import app
 from benchrun.launch.endings import Ending
 from benchrun.launch.launcher import launch
 from benchrun.metrics.telemetry import COLUMNS, read
@@ -49,8 +49,8 @@ def job(tmp_path, monkeypatch):
         site = (*site, "cluster.sources.megatron-lm=/opt/megatron-lm")
         spec = resolve(Request("llama3.1-8b", "H100", "bf16", 8, cluster="dgx-h100", overrides=site))
         started = launch(spec, render(spec), tmp_path / "runs")
-        observation = flow.wait(started, lambda *_: None)
-        return started, flow.end_of(observation)
+        observation = app.wait(started, lambda *_: None)
+        return started, app.record_end(observation)
 
     return run
 

@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 from test_local import tiny
 
-from benchrun import flow
+from benchrun import app
+from benchrun.app import jobs
+from benchrun.app import status as state
 from benchrun.cli.status import command as status
-from benchrun.launch import launcher
 from benchrun.launch.launcher import Observation, backoff
 from benchrun.launch.rundir import create
 from benchrun.launch.scheduler import Job, Phase
@@ -105,10 +106,10 @@ def test_waiting_makes_no_log_before_the_end(tmp_path, monkeypatch):
             file.write(STEP % 1)
         return [Observation(run, Job("1", phase, phase.value), over=phase is Phase.ENDED)]
 
-    monkeypatch.setattr(flow, "observe", seen)
-    monkeypatch.setattr(flow, "backoff", lambda _: 0.0)
+    monkeypatch.setattr(jobs, "observe", seen)
+    monkeypatch.setattr(jobs, "backoff", lambda _: 0.0)
     monkeypatch.setattr(reading, "step_problems", lambda *_, **__: pytest.fail("a whole log was made"))
-    flow.wait(run, lambda *_: None)
+    app.wait(run, lambda *_: None)
 
 
 @pytest.mark.parametrize(("before", "after", "near"), [(2, 0, 0), (1, 150, 0), (100, 100, 100 * MIB)])
@@ -157,7 +158,7 @@ def test_status_of_a_running_job_reads_the_end_of_its_log(tmp_path, monkeypatch,
     at = path.stat().st_size - 100
     grow(path, 100)
     seen = Observation(run, Job("1", Phase.RUNNING, "RUNNING"), over=False)
-    monkeypatch.setattr(launcher, "observe", lambda runs: [seen])
+    monkeypatch.setattr(state, "observe", lambda runs: [seen])
     assert asked(capsys, run)["last_step"] is None
     watched = Progress(checked="2026-11-22T00:00:00Z", quiet_s=1, no_step_s=9, step_file="stdout.log", step_offset=at)
     run.write_json("progress.json", watched.model_dump())
@@ -173,7 +174,7 @@ def test_the_log_of_an_ended_run_is_read_once(tmp_path, monkeypatch, capsys, cou
         file.write(STEP % 20)
     run.append_event("submitted", job=str(run.path))
     ended = Observation(run, Job("1", Phase.ENDED, "COMPLETED", 0), over=True, settled=True)
-    assert flow.end_of(ended).last_step == 20
+    assert app.record_end(ended).last_step == 20
     read = counted()
     assert (run.read_json("ending.json") or {})["last_step"] == 20
     row = asked(capsys, run)

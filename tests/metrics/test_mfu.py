@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from benchrun.metrics.known import Known
+from benchrun.metrics.setting import Setting
 from benchrun.metrics.summary import summarise
 from benchrun.parse import parse_log
 from benchrun.recipe.catalogue import recipe_file
@@ -28,7 +28,7 @@ def log_of(path, time_s):
 )
 def test_one_mfu_of_the_runs_own_precision(tmp_path, precision, divisor):
     model = recipe_file("llama3.1-8b").recipe.model
-    given = Known(8192, 128, 8, "H100", precision, model)
+    given = Setting(8192, 128, 8, "H100", precision, model)
     found = summarise(log_of(tmp_path / "x.log", 7.9), given=given)
     assert [mfu.divisor for mfu in found.mfu] == [divisor]
     ratio = found.bf16_peak_ratio
@@ -40,7 +40,7 @@ def test_one_mfu_of_the_runs_own_precision(tmp_path, precision, divisor):
 
 
 def test_a_precision_without_a_listed_peak_has_no_mfu(tmp_path):
-    given = Known(8192, 128, 8, "H100", "fp32", recipe_file("llama3.1-8b").recipe.model)
+    given = Setting(8192, 128, 8, "H100", "fp32", recipe_file("llama3.1-8b").recipe.model)
     found = summarise(log_of(tmp_path / "x.log", 12.3), given=given)
     assert (found.mfu, found.bf16_peak_ratio is None) == ((), False)
 
@@ -63,5 +63,5 @@ def test_an_mfu_that_is_not_printed_is_none(tmp_path):
 
 def test_the_dips_of_a_run_whose_rows_are_ten_steps_have_their_period():
     """About every 65 steps by eye: rows 330, 390, 450 ... 2440 are slow, 33 periods apart."""
-    found = summarise(parse_log(TITAN), given=Known(seq_length=2048, global_batch_size=32)).steadiness
+    found = summarise(parse_log(TITAN), given=Setting(seq_length=2048, gbs=32)).steadiness
     assert (found.verdict, found.period) == ("periodic", pytest.approx((2440 - 330) / 33, abs=0.5))

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from benchrun import hardware
-from benchrun.metrics.known import Known, known, shape
+from benchrun.metrics.setting import Setting, shape, stated
 from benchrun.metrics.summary import summarise
 from benchrun.model import ModelShape
 from benchrun.parse import Facts, Log, Rows, Step
@@ -32,7 +32,7 @@ def log(times, *, facts=None, framework="megatron-lm", **columns):
     return Log("x.log", framework, rows, facts or Facts(planned_steps=len(times)))
 
 
-GIVEN = Known(seq_length=8192, global_batch_size=128, num_gpus=8, gpu="H100", precision="bf16", model=LLAMA31_8B)
+GIVEN = Setting(seq_length=8192, gbs=128, num_gpus=8, gpu="H100", precision="bf16", model=LLAMA31_8B)
 """12.91 s was published for this point: 10153 tokens/s/GPU."""
 
 
@@ -109,9 +109,9 @@ def test_a_slow_step_every_tenth_and_a_drift_are_named():
 
 def test_the_log_is_believed_before_the_caller():
     facts = Facts(seq_length=4096, num_gpus=16, device="NVIDIA H200", precision="fp8")
-    found = known(log([1.0] * 5, facts=facts, global_batch_size=[64] * 5), GIVEN)
+    found = stated(log([1.0] * 5, facts=facts, global_batch_size=[64] * 5), GIVEN)
     assert (found.seq_length, found.num_gpus, found.gpu, found.precision) == (4096, 16, "H200", "fp8")
-    assert (found.global_batch_size, found.model) == (64, LLAMA31_8B)
+    assert (found.gbs, found.model) == (64, LLAMA31_8B)
 
 
 @pytest.mark.parametrize("device", ["NVIDIA L40S", "NVIDIA H100 80GB HBM3 MIG 3g.40gb"])

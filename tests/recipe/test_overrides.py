@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from benchrun import flow
+from benchrun import app
 from benchrun.errors import UserError
 from benchrun.recipe.layout import CHANGE_LAYOUT
 from benchrun.recipe.resolve import resolve
@@ -115,7 +115,7 @@ def test_a_suite_adds_to_the_environment_of_the_site(point, tmp_path):
     run = "  - recipe: llama3.1-8b\n    gpu: H100\n    precision: fp8\n    num_gpus: 8\n    framework: megatron-core\n"
     changes = "{cluster.env: {NCCL_ALGO: Ring, NCCL_IB_HCA: null}, cluster: {account: b}}"
     path = suite(tmp_path, f"{run}    set: {changes}")
-    (spec,) = flow.resolve_all(Request(str(path), cluster=point.site))
+    (spec,) = app.resolve(Request(str(path), cluster=point.site))
     assert spec.cluster.env == {"NCCL_SOCKET_IFNAME": "ib0", "NCCL_ALGO": "Ring"}
     assert (spec.cluster.account, spec.cluster.partition) == ("b", "gpu")
 
@@ -135,7 +135,7 @@ def test_a_suite_adds_to_the_environment_of_the_site(point, tmp_path):
 def test_an_error_in_a_suite_says_which_of_its_runs(tmp_path, bad, says):
     path = suite(tmp_path, GOOD, GOOD, bad, GOOD)
     with pytest.raises(UserError) as error:
-        flow.resolve_all(Request(str(path)))
+        app.resolve(Request(str(path)))
     assert error.value.where == f"{path}:5"
     assert error.value.message.startswith("run 3 of 4 (llama3.1-")
     assert says in error.value.message

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from benchrun.compare import load_references
+from benchrun.compare.references import load_references
 from benchrun.frameworks.registry import FRAMEWORKS
 from benchrun.recipe import catalogue
 from benchrun.recipe.resolve import resolve_point

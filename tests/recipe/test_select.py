@@ -5,11 +5,12 @@ from __future__ import annotations
 import pytest
 
 from benchrun import paths
-from benchrun.compare import conditions
+from benchrun.compare.conditions import conditions
 from benchrun.errors import UserError
 from benchrun.recipe.resolve import resolve
 from benchrun.recipe.select import Request
 from benchrun.render import render
+from benchrun.spec.reduction import Reduced
 
 
 def refused(*request, **more):
@@ -88,14 +89,14 @@ class TestProxies:
 
     def test_names_what_was_cut(self):
         spec = resolve(Request("llama3.1-405b", "H100", "bf16", 1))
-        assert spec.reduced == ("num_layers 1 of 126", "vocab_size 16032 of 128256")
+        assert tuple(map(str, spec.reduced)) == ("num_layers 1 of 126", "vocab_size 16032 of 128256")
         grok = resolve(Request("grok1-314b", "GH200", "fp8", 1))
-        assert grok.reduced == ("num_layers 1 of 64", "moe.num_experts 2 of 8")
+        assert tuple(map(str, grok.reduced)) == ("num_layers 1 of 64", "moe.num_experts 2 of 8")
         assert "PROXY: num_layers 1 of 64, moe.num_experts 2 of 8" in render(grok)["job.sh"]
 
     def test_any_dimension_makes_one_but_those_that_are_no_work(self):
         spec = resolve(Request("llama3.1-8b", "H100", "bf16", 8, overrides=("model.hidden_size=2048",)))
-        assert (spec.proxy, conditions(spec).dimensions) == (True, "hidden_size 2048 of 4096")
+        assert (spec.proxy, conditions(spec).dimensions) == (True, (Reduced("hidden_size", 2048, 4096),))
         more = resolve(Request("llama3.1-8b", "H100", "bf16", 8, overrides=("model.max_position_embeddings=16384",)))
         assert (more.proxy, conditions(more)) == (
             False,

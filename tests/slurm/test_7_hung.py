@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from benchrun import flow
+from benchrun import app
 from benchrun.launch import endings
 from benchrun.launch.launcher import observe
 from benchrun.launch.rundir import RunDir
@@ -58,7 +58,7 @@ def test_slurms_last_words_do_not_hide_the_silence_before_them(user, hung, monke
         monkeypatch.setenv(name, user.env[name])
     monkeypatch.setattr(endings, "SILENT_S", 20)
     user.until(lambda: observe([run])[0].over, 180)
-    end = flow.end_of(observe([run])[0])
+    end = app.record_end(observe([run])[0])
     assert end.ending is endings.Ending.HUNG
     assert "DUE TO TIME LIMIT" in (run.path / "stderr.log").read_text()
     assert not user.left(hung["silent"])

@@ -13,6 +13,7 @@ import pytest
 from benchrun.errors import UserError
 from benchrun.memory.fully_sharded import adapter_params
 from benchrun.metrics.measure import measure
+from benchrun.metrics.setting import Setting
 from benchrun.model.flops import flops_per_token
 from benchrun.parse import parse_log
 from benchrun.recipe.resolve import resolve
@@ -159,15 +160,8 @@ class TestLog:
 
     def test_its_flops_are_those_of_lora(self, lora):
         spec = spec_for("tiny-llama-lora", 1)
-        conditions = {
-            "seq_length": 64,
-            "gbs": 8,
-            "num_gpus": 1,
-            "gpu": "CPU",
-            "precision": "fp32",
-            "planned_steps": STEPS,
-        }
-        metrics = measure(parse_log(lora[2]), model=spec.model, task="lora", warmup=1, **conditions)
+        setting = Setting(64, 8, 1, "CPU", "fp32", spec.model, "lora")
+        metrics = measure(parse_log(lora[2]), setting, planned_steps=STEPS, warmup=1)
         flops = flops_per_token(spec.model, 64, task="lora").causal
         rate = 8 * 64 / metrics.step_time_s.median
         assert metrics.tflops_per_gpu.causal == pytest.approx(rate * flops / 1e12)

@@ -1,4 +1,4 @@
-"""Under which conditions a log was made: what it says itself, and what the caller adds."""
+"""The setting of a log: what it states itself, completed by what the caller states."""
 
 from __future__ import annotations
 
@@ -8,20 +8,21 @@ from typing import get_args
 from benchrun import hardware
 from benchrun.model import VOCAB_MULTIPLE, ModelShape, Moe
 from benchrun.parse.records import Facts, Log
+from benchrun.spec.runspec import RunSpec
 from benchrun.vocabulary import Task
 
 SAME_MODEL = 0.02
-"""Relative difference of the active parameters that a padded vocabulary and small terms may make."""
+"""Relative difference of the active parameters up to which two models count as one: a padded vocabulary makes some."""
 MOST_TP = 8
-"""Tensor-parallel ranks of a log that does not say them, at most: Megatron-LM pads a vocabulary to a multiple of tp."""
+"""Largest tp assumed of a log that does not state it: Megatron-LM pads a vocabulary to a multiple of 128 tp."""
 
 
 @dataclass(frozen=True)
-class Known:
-    """Conditions of a run; None is what nobody said."""
+class Setting:
+    """What turns step times into rates, TFLOPS and MFU. A field is None where neither log nor caller states it."""
 
     seq_length: int | None = None
-    global_batch_size: int | None = None
+    gbs: int | None = None
     num_gpus: int | None = None
     gpu: str | None = None
     """Name in benchrun/hardware.csv; the driver's for one that is not listed."""
@@ -29,17 +30,22 @@ class Known:
     model: ModelShape | None = None
     task: Task = "pretrain"
     fixed_length: bool = True
-    """Every sample has ``seq_length`` tokens; otherwise a batch says nothing about tokens."""
+    """Every sample has ``seq_length`` tokens; otherwise a batch does not give the number of tokens."""
 
 
-def known(log: Log, given: Known) -> Known:
-    """What the log says, and where it says nothing, what is given. A batch printed with the steps is the surest."""
+def setting_of(spec: RunSpec) -> Setting:
+    """The setting that a run was launched with."""
+    return Setting(spec.seq_length, spec.gbs, spec.num_gpus, spec.gpu, spec.precision, spec.model, spec.task)
+
+
+def stated(log: Log, given: Setting) -> Setting:
+    """What the log states, completed by ``given``. A batch printed with the steps wins over one in the header."""
     facts = log.facts
     blocks = (batch[batch > 0][-1:].tolist() for (batch,) in log.steps.columns.blocks("global_batch_size"))
     printed = [batch for last in blocks for batch in last]
-    said = {
+    values = {
         "seq_length": facts.seq_length,
-        "global_batch_size": printed[-1] if printed else facts.global_batch_size,
+        "gbs": printed[-1] if printed else facts.global_batch_size,
         "num_gpus": facts.num_gpus,
         "gpu": _gpu(facts.device) if facts.device else None,
         "precision": facts.precision,
@@ -47,16 +53,16 @@ def known(log: Log, given: Known) -> Known:
         "model": _model(shape(facts, given.model), given),
         "fixed_length": False if facts.variable_length else None,
     }
-    return replace(given, **{key: value for key, value in said.items() if value is not None})  # type: ignore[arg-type]
+    return replace(given, **{key: value for key, value in values.items() if value is not None})  # type: ignore[arg-type]
 
 
 def _gpu(device: str) -> str:
-    """An unlisted one keeps its own name: it is not the GPU that the caller expects, and has no peak."""
+    """The listed name of a device; an unlisted one keeps the driver's name and has no peak."""
     return "CPU" if device == "cpu" else hardware.name_of(device) or device
 
 
-def _model(logged: ModelShape | None, given: Known) -> ModelShape | None:
-    """The given model where the log's is the same one: its vocabulary is not padded."""
+def _model(logged: ModelShape | None, given: Setting) -> ModelShape | None:
+    """The given model where the log's is the same one, since its vocabulary is not padded; else the log's."""
     if logged is None or given.model is None:
         return logged or given.model
     same = abs(logged.params_active / given.model.params_active - 1) < SAME_MODEL
@@ -64,12 +70,12 @@ def _model(logged: ModelShape | None, given: Known) -> ModelShape | None:
 
 
 def as_logged(model: ModelShape, facts: Facts) -> ModelShape:
-    """``model`` with each dimension that the log says otherwise. A vocabulary that was padded is the same one."""
+    """``model`` with each dimension that the log states otherwise. A padded vocabulary counts as the model's own."""
     groups = facts.num_attention_heads if facts.grouped is False else facts.num_query_groups
     inner, vocabulary = facts.ffn_hidden_size, facts.vocab_size
     if vocabulary is not None and 0 <= vocabulary - model.vocab_size < VOCAB_MULTIPLE * (facts.tp or MOST_TP):
         vocabulary = None
-    said: dict[str, object] = {
+    logged: dict[str, object] = {
         "num_layers": facts.num_layers,
         "ffn_hidden_size": None if model.moe else inner,
         "num_query_groups": groups,
@@ -82,12 +88,12 @@ def as_logged(model: ModelShape, facts: Facts) -> ModelShape:
             "topk": facts.moe_router_topk,
             "ffn_hidden_size": facts.moe_ffn_hidden_size or inner,
         }
-        said["moe"] = model.moe.model_copy(update={name: size for name, size in experts.items() if size})
-    return model.model_copy(update={name: value for name, value in said.items() if value})
+        logged["moe"] = model.moe.model_copy(update={name: size for name, size in experts.items() if size})
+    return model.model_copy(update={name: value for name, value in logged.items() if value})
 
 
 def shape(facts: Facts, given: ModelShape | None = None) -> ModelShape | None:
-    """The model, if the log states all that counts for its FLOPs, and nothing that is not counted here.
+    """The model, where the log states every dimension that our FLOPs count needs and no part that it lacks.
 
     Where the log has no line about gates, ``given`` decides, and without it the program's default.
     """

@@ -1,0 +1,85 @@
+"""From a request to RunSpecs, and from a RunSpec to files."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from benchrun.compare.conditions import conditions
+from benchrun.compare.references import load_references, matching
+from benchrun.errors import UserError
+from benchrun.launch import rundir
+from benchrun.memory import estimate, warning
+from benchrun.model.flops import flops_per_token
+from benchrun.recipe import catalogue
+from benchrun.recipe import resolve as points
+from benchrun.recipe.arithmetic import arithmetic
+from benchrun.recipe.layout import slow_links
+from benchrun.recipe.select import Request
+from benchrun.render import render
+from benchrun.spec.runspec import RunSpec
+
+
+def resolve_point(request: Request) -> RunSpec:
+    """The one run of a point. UserError for a suite, and for a point that does not exist or breaks a rule."""
+    return points.resolve(request)
+
+
+def resolve(request: Request) -> list[RunSpec]:
+    """The run of a point, or every run of the suite of that name.
+
+    UserError for a point that does not exist or breaks a rule; of a suite it names the run.
+    """
+    if not catalogue.is_suite(request.recipe):
+        return [resolve_point(request)]
+    suite, document = catalogue.suite_file(request.recipe)
+    specs = []
+    for index, run in enumerate(suite.runs):
+        overrides = tuple(f"{key}={json.dumps(value)}" for key, value in run.set.items())
+        chosen = {key: getattr(request, key) or getattr(run, key) for key in ("gpu", "precision", "num_gpus")}
+        framework = request.framework or run.framework
+        every = (*overrides, *request.overrides)
+        try:
+            specs.append(
+                resolve_point(replace(request, recipe=run.recipe, framework=framework, overrides=every, **chosen))
+            )
+        except UserError as error:
+            which = f"run {index + 1} of {len(suite.runs)} ({run.recipe})"
+            message = f"{which}: {error.where}: {error.message}" if error.where else f"{which}: {error.message}"
+            raise UserError(message, hint=error.hint, where=document.where(("runs", index))) from None
+    return specs
+
+
+def warnings(spec: RunSpec) -> list[str]:
+    """Sentences about what may go wrong with ``spec``: memory, slow links; empty where nothing is known to."""
+    return [text for text in (warning(spec), slow_links(spec)) if text]
+
+
+def describe(spec: RunSpec) -> dict[str, Any]:
+    """spec.json with what follows from it: parameters, FLOPs per token, arithmetic, memory in GiB, references."""
+    flops = flops_per_token(spec.model, spec.seq_length, task=spec.task)
+    document: dict[str, Any] = spec.model_dump(mode="json")
+    document["model"] |= {"params_total": spec.model.params_total, "params_active": spec.model.params_active}
+    return document | {
+        "flops_per_token": {"full": flops.full, "causal": flops.causal},
+        "arithmetic": arithmetic(spec),
+        "memory_gib": estimate(spec).parts(),
+        "memory_warning": warning(spec),
+        "layout_warning": slow_links(spec),
+        "references": [entry.model_dump(mode="json") for entry in matching(conditions(spec), load_references())],
+    }
+
+
+def write_files(folder: Path, spec: RunSpec) -> list[str]:
+    """Write everything that the job of ``spec`` needs into ``folder``; returns the file names.
+
+    UserError where a file exists or cannot be written.
+    """
+    files = render(spec)
+    try:
+        rundir.write_files(folder, spec, files)
+    except OSError as error:
+        raise UserError(f"cannot be written: {error.strerror}", where=str(folder)) from error
+    return sorted(files)

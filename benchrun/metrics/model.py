@@ -1,0 +1,215 @@
+"""The documents of a measurement: `Metrics` of a launched run (metrics.json), `Summary` of a log (``parse --json``)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from pydantic import SerializerFunctionWrapHandler, computed_field, model_serializer, model_validator
+
+from benchrun.metrics.bound import Bound
+from benchrun.metrics.registry import values_of
+from benchrun.metrics.statistics import Interval, Spread
+from benchrun.metrics.steadiness import MIN_TREND, Steadiness
+from benchrun.metrics.telemetry import Telemetry
+from benchrun.model import Frozen
+from benchrun.spec.artifacts import Breakdown
+
+ROSE = 1.1
+"""A final loss above this multiple of the first is no noise: the run diverged."""
+
+
+class MeanMedian(Frozen):
+    """Mean and median of one quantity over the window."""
+
+    mean: float | None
+    median: float | None
+
+
+class ProblemEntry(Frozen):
+    """One problem found in the log."""
+
+    kind: str
+    line: int | None
+    detail: str
+    host: str | None = None
+    rank: int | None = None
+
+
+class Window(Frozen):
+    """The rows that the statistics cover."""
+
+    first_step: int
+    last_step: int
+    rows: int
+    """Without impossible rows and rows without a time."""
+
+
+class OtherWindows(Frozen):
+    """Mean step time, in s, over the windows that others use; None where the log has no such rows."""
+
+    last_10_rows: float | None
+    """Of many scripts."""
+    steps_35_to_44: float | None
+    """NVIDIA's DGX Cloud Benchmarking Recipes, whose steps count from 0."""
+
+
+NOTHING = MeanMedian(mean=None, median=None)
+NO_WINDOWS = OtherWindows(last_10_rows=None, steps_35_to_44=None)
+
+
+class Conventions(Frozen):
+    """One quantity under both FLOPs conventions."""
+
+    full: float
+    causal: float
+
+
+class Mfu(Frozen):
+    """Model FLOPs utilisation: fractions of a named peak, not percent."""
+
+    divisor: str
+    """GPU, precision and kind of the peak, e.g. ``H100 fp8 dense``."""
+    peak_tflops: float
+    full: float
+    causal: float
+
+
+class Layout(Frozen):
+    """How the model was split."""
+
+    tp: int | None
+    pp: int | None
+    cp: int | None
+    vp: int | None
+    ep: int | None
+
+
+class Measurement(Frozen):
+    """What both documents hold. A number is null where the log does not give it."""
+
+    schema_version: Literal[1] = 1
+    framework: str
+    complete: bool | None
+    """The last planned step was seen; None where no number of planned steps is stated."""
+    planned_steps: int | None
+    num_steps: int
+    """Distinct step rows of the log."""
+    warmup_rows_dropped: int
+    window: Window | None
+    step_time_s: Spread | None
+    step_time_interval_s: Interval | None
+    """95 % confidence interval of the median; for 2 to 5 rows their range, at its own level."""
+    steadiness: Steadiness | None
+    other_windows: OtherWindows
+    tokens_per_s_per_gpu: MeanMedian
+    tflops_per_gpu: Conventions | None
+    """From the median tokens/s and our own count of FLOPs."""
+    tflops_per_gpu_reported: MeanMedian
+    reported_convention: str | None
+    """How the framework counted its FLOPs, found from its own TFLOPS and tokens/s."""
+    mfu: tuple[Mfu, ...]
+    """One, over the dense peak of the run's precision (BF16 where none is stated); empty without a listed peak."""
+    first_loss: float | None
+    final_loss: float | None
+    problems: tuple[ProblemEntry, ...]
+    bf16_peak_ratio: Conventions | None = None
+    """TFLOPS over the dense BF16 peak, of a run in another precision; it may be above 1."""
+    mfu_reported: MeanMedian = NOTHING
+    """As the framework prints it, a fraction of a peak that it chose."""
+    fatal: ProblemEntry | None = None
+    """The first problem that makes the numbers invalid."""
+    skipped_share: float = 0.0
+    """Steps without an update over all steps, 0 to 1."""
+    telemetry: Telemetry | None = None
+    """State of the GPUs in the window; None where nothing was sampled."""
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def metrics(self) -> dict[str, float | None]:
+        """Every metric of the registry, by name: the value that is compared, tabled and plotted."""
+        return values_of(self)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_computed(cls, document: Any) -> Any:
+        """The fields of a written document: ``metrics`` follows from them."""
+        if isinstance(document, Mapping):
+            return {name: value for name, value in document.items() if name != "metrics"}
+        return document
+
+    def shared(self) -> dict[str, Any]:
+        """The fields of `Measurement`, to build the other document from."""
+        return {name: getattr(self, name) for name in Measurement.model_fields}
+
+
+class Metrics(Measurement):
+    """Measurement of one launched run."""
+
+    gpu: str
+    precision: str
+    num_gpus: int
+    only_average: bool
+    """The step time is a mean over the whole run, start-up included."""
+    whole_seconds: bool
+    """Step times are known to a second only: the mean says more than the median."""
+    warmup: int | None = None
+    """Rows to drop as warm-up, where the caller said how many."""
+    steps_timed: int = 0
+    """Steps that the rows stand for, the warm-up's included."""
+    skipped_updates: int = 0
+    """Of those: steps without an update of the weights."""
+    bound: Bound | None = None
+    """The step beside the ceilings that the machine reached alone; None where they were not measured."""
+    breakdown: Breakdown | None = None
+    """Where the time of a step went; None where none was profiled."""
+
+    @property
+    def loss_rose(self) -> str | None:
+        """A sentence about a run that diverged: its speed counts, but experts and clocks may have done other work."""
+        if not self.first_loss or self.final_loss is None or self.final_loss <= ROSE * self.first_loss:
+            return None
+        return f"the loss rose from {self.first_loss:.4g} to {self.final_loss:.4g}"
+
+    @property
+    def drifted(self) -> str | None:
+        """A sentence about steps whose time drifted so far within the window that its median describes none of them."""
+        found = self.steadiness
+        if found is None or found.verdict != "drifting" or abs(found.drift_pct) < 100 * MIN_TREND:
+            return None
+        return found.detail
+
+
+class Summary(Measurement):
+    """A log in numbers."""
+
+    file: str
+    segments: int
+    """Uninterrupted parts: one more than restarts."""
+    first_step: int | None
+    last_step: int | None
+    seq_length: int | None
+    global_batch_size: int | None
+    num_gpus: int | None
+    run_time_s: float | None
+    """Of the whole training, where the framework prints it."""
+    framework_version: str | None
+    micro_batch_size: int | None
+    gpu: str | None
+    precision: str | None
+    layout: Layout
+    model: dict[str, Any] | None
+    """The dimensions, where the log states them all."""
+
+    @model_serializer(mode="wrap")
+    def _contract_first(self, fields: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        document: dict[str, Any] = fields(self)
+        return {name: document[name] for name in dict.fromkeys((*CONTRACT, *document)) if name in document}
+
+
+CONTRACT = (
+    *("schema_version", "file", "framework", "segments", "first_step", "last_step", "planned_steps", "num_steps"),
+    *("complete", "warmup_rows_dropped", "step_time_s", "tokens_per_s_per_gpu", "tflops_per_gpu_reported"),
+    *("seq_length", "global_batch_size", "num_gpus", "problems"),
+)
+"""Keys that ``parse --json`` begins with."""

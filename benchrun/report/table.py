@@ -1,0 +1,94 @@
+"""One table of values, written as Markdown, CSV, JSON or aligned text. Values are formatted here and nowhere before."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+DIGITS = 4
+"""Decimal places of a number in CSV and JSON."""
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column."""
+
+    name: str
+    """Key in CSV and JSON."""
+    title: str = ""
+    """Heading for readers; ``name`` where empty."""
+    text: Callable[[Any], str] = str
+    """A value for readers."""
+
+
+def number(form: str, suffix: str = "") -> Callable[[float], str]:
+    """A formatter of numbers: ``number(".1f", " %")``."""
+    return lambda value: f"{value:{form}}{suffix}"
+
+
+def column(title: str, form: str = "", suffix: str = "") -> Column:
+    """A column for readers alone."""
+    return Column(title, title, number(form, suffix) if form else str)
+
+
+@dataclass(frozen=True)
+class Table:
+    """Columns, and rows of values in their order; None is what was not measured."""
+
+    columns: tuple[Column, ...]
+    rows: Sequence[Sequence[Any]]
+    missing: str = ""
+    """In place of None, for readers."""
+
+    def titles(self) -> list[str]:
+        """Headings for readers."""
+        return [column.title or column.name for column in self.columns]
+
+    def cells(self) -> Iterator[list[str]]:
+        """Rows for readers."""
+        for row in self.rows:
+            pairs = zip(self.columns, row, strict=True)
+            yield [self.missing if value is None else column.text(value) for column, value in pairs]
+
+    def records(self) -> list[dict[str, Any]]:
+        """Rows for JSON: one object each."""
+        names = [column.name for column in self.columns]
+        return [dict(zip(names, map(rounded, row), strict=True)) for row in self.rows]
+
+
+def markdown(table: Table) -> str:
+    """The table in Markdown."""
+    lines = [table.titles(), ["---"] * len(table.columns), *table.cells()]
+    return "".join(f"| {' | '.join(cell.replace('|', '&#124;') for cell in line)} |\n" for line in lines)
+
+
+def as_csv(table: Table) -> str:
+    """The table as CSV; an empty cell is what was not measured."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(column.name for column in table.columns)
+    writer.writerows(record.values() for record in table.records())
+    return text.getvalue()
+
+
+def aligned(lines: Iterable[Sequence[str]]) -> list[tuple[str, ...]]:
+    """Cells padded to the width of their columns, but for the last one: terminals and pipes want lines unwrapped."""
+    listed = [tuple(line) for line in lines]
+    widths = [max(map(len, cells)) for cells in zip(*listed, strict=True)][:-1]
+    return [(*(cell.ljust(width) for cell, width in zip(line, widths, strict=False)), line[-1]) for line in listed]
+
+
+def plain(table: Table, *, heading: bool = True) -> str:
+    """The table as aligned text, for terminals and grep."""
+    lines = [*([table.titles()] if heading else []), *table.cells()]
+    widths = (max(map(len, cells)) for cells in zip(*lines, strict=True))
+    line_of = "  ".join(f"{{:<{width}}}" for width in widths).format
+    return "".join(line_of(*line).rstrip() + "\n" for line in lines)
+
+
+def rounded(value: Any) -> Any:
+    """A float rounded to DIGITS places; ties are those of the product, as NumPy and pandas round."""
+    return round(value * 10**DIGITS) / 10**DIGITS if isinstance(value, float) else value

@@ -1,0 +1,27 @@
+"""`benchrun.app` is the documented Python API: what it lists exists, has a docstring, and is imported when used."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from benchrun import app
+
+
+@pytest.mark.parametrize("name", app.__all__)
+def test_every_name_of_the_api_is_documented(name: str) -> None:
+    assert (getattr(app, name).__doc__ or "").strip()
+
+
+def test_the_api_imports_nothing_before_it_is_used() -> None:
+    code = "import sys, benchrun.app\n"
+    code += "print(sorted({'pydantic', 'yaml', 'numpy', 'click', 'benchrun.launch'} & set(sys.modules)))"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert result.stdout.strip() == "[]"
+
+
+def test_a_name_that_it_lacks_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError):
+        app.no_such_use_case  # noqa: B018

@@ -1,0 +1,88 @@
+"""A metric is one entry of the registry: it then appears in JSON, every table and the references."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterator
+
+import pytest
+
+from benchrun.compare.conditions import conditions
+from benchrun.compare.references import Reference, Source
+from benchrun.compare.result import RunResult
+from benchrun.compare.verdict import judge
+from benchrun.errors import UserError
+from benchrun.metrics.measure import measure
+from benchrun.metrics.model import Measurement, Metrics
+from benchrun.metrics.registry import METRICS, Basis, Metric, metric, register
+from benchrun.metrics.setting import setting_of
+from benchrun.metrics.summary import summarise
+from benchrun.parse import Log, Rows, Step
+from benchrun.recipe.resolve import resolve
+from benchrun.recipe.select import Request
+from benchrun.report.runs import table
+from benchrun.report.table import as_csv, markdown
+from benchrun.report.terminal import metrics_rows, summary_view
+
+SPEC = resolve(Request("llama3.1-8b", "H100", "bf16", 8))
+LOG = Log("x.log", "megatron-lm", Rows(Step(step=i, step_time_s=12.5, line=i, loss=2.0) for i in range(1, 51)))
+
+
+def steps_per_hour(run: Measurement, _: Basis) -> float | None:
+    return 3600 / run.step_time_s.median if run.step_time_s else None
+
+
+@pytest.fixture
+def toy() -> Iterator[Metric]:
+    entry = Metric("steps_per_hour", "steps/h", "higher", steps_per_hour, "steps an hour", ".1f")
+    register(entry)
+    yield entry
+    del METRICS[entry.name]
+
+
+def measured() -> Metrics:
+    return measure(LOG, setting_of(SPEC), planned_steps=50)
+
+
+def test_a_toy_metric_appears_in_json(toy: Metric) -> None:
+    document = measured().model_dump(mode="json")
+    assert document["metrics"]["steps_per_hour"] == 288.0
+    assert summarise(LOG).model_dump(mode="json")["metrics"]["steps_per_hour"] == 288.0
+    assert Metrics.model_validate(document) == measured()  # what follows from the fields is not read back
+
+
+def test_a_toy_metric_appears_in_every_table(toy: Metric) -> None:
+    runs = table([RunResult("x", SPEC, measured(), None)])
+    (row,) = csv.DictReader(io.StringIO(as_csv(runs)))
+    assert row["steps_per_hour"] == "288.0"
+    assert runs.records()[0]["steps_per_hour"] == 288.0
+    assert "| steps_per_hour |" in markdown(runs)
+    assert ("steps an hour", "288.0") in metrics_rows(measured())
+    assert "steps an hour" in summary_view(summarise(LOG)).plain
+
+
+def test_a_run_is_judged_by_a_published_toy_metric(toy: Metric) -> None:
+    source = Source(who="somebody", where="here", date="2026")
+    key = conditions(SPEC)
+    entry = Reference(id="x:2", metric=toy.name, value=300, better="higher", key=key, source=source)
+    verdict = judge(key, [measured()], [entry])
+    assert (verdict.verdict, verdict.checks[0].reference.unit) == ("pass", "steps/h")
+    assert (verdict.checks[0].value, verdict.checks[0].ratio) == pytest.approx((288.0, 0.96))
+
+
+def test_an_entry_is_registered_once(toy: Metric) -> None:
+    with pytest.raises(ValueError, match="registered already"):
+        register(toy)
+
+
+def test_an_unknown_metric_is_an_error_that_lists_the_known_ones() -> None:
+    with pytest.raises(UserError) as refused:
+        metric("steps_per_day")
+    assert "step_time_s" in (refused.value.hint or "")
+
+
+def test_what_no_version_wrote_is_still_refused() -> None:
+    document = measured().model_dump(mode="json")
+    with pytest.raises(ValueError, match="Extra inputs"):
+        Metrics.model_validate({**document, "speed": 1})
