@@ -17,15 +17,12 @@ EXEMPT = {
     # Documents of versions that are long out do not change any more.
     "benchrun/spec/migrate.py": {"hf"},
     # The worker is this framework; its dependencies carry the same name as packages.
-    "benchrun/trainer/__main__.py": {"megatron-core"},
-    "benchrun/trainer/huggingface.py": {"hf"},
     "benchrun/trainer/train.py": {"megatron-core"},
     # The package megatron-core, not the framework.
     "benchrun/launch/doctor.py": {"megatron-core"},
     "benchrun/compare/measured.py": {"megatron-core"},
     # To be emptied when the other rooms are merged.
     "benchrun/spec/runspec.py": {"nemo1"},
-    "benchrun/compare/choice.py": set(FRAMEWORKS),
     "benchrun/metrics/convention.py": set(FRAMEWORKS),
     "benchrun/metrics/rows.py": {"hf"},
     **{

@@ -17,6 +17,7 @@ from benchrun.launch.launcher import Observation, observe
 from benchrun.launch.rundir import RunDir
 from benchrun.metrics.model import Metrics
 from benchrun.parse import Log
+from benchrun.spec.artifacts import VERDICT
 
 
 @dataclass(frozen=True)
@@ -78,7 +79,7 @@ def store_judgement(judgement: Judgement) -> None:
         store_measurement(measurement)
     for observation in judgement.observations:
         if observation.run.writable:
-            observation.run.write_json("verdict.json", judgement.verdict.model_dump(mode="json"))
+            observation.run.write_json(VERDICT, judgement.verdict.model_dump(mode="json"))
 
 
 def verdict_on(

@@ -11,6 +11,7 @@ from benchrun.compare.verdict import Verdict
 from benchrun.errors import UserError
 from benchrun.launch.keep import kept_files, kept_name, write_kept
 from benchrun.launch.rundir import RunDir
+from benchrun.spec.artifacts import VERDICT
 
 
 def keep(run: RunDir, folder: Path) -> RunDir:
@@ -19,7 +20,7 @@ def keep(run: RunDir, folder: Path) -> RunDir:
     UserError where the run has no valid verdict, where it is kept already, and where the redacted files would give
     other numbers.
     """
-    verdict = document_of(run, "verdict.json", Verdict)
+    verdict = document_of(run, VERDICT, Verdict)
     if verdict is None or verdict.verdict == "invalid_run":
         why = "was not judged" if verdict is None else f"measured nothing: {verdict.reason}"
         raise UserError(f"{run.run_id} {why}", hint=f"benchrun compare {run.run_id}")

@@ -16,6 +16,7 @@ from benchrun.metrics.setting import Setting, stated
 from benchrun.metrics.summary import summarise
 from benchrun.parse import DIALECTS, Log, Tail, parse_logs
 from benchrun.recipe.catalogue import recipe_file
+from benchrun.spec.artifacts import SPEC
 
 
 def read_frameworks() -> list[str]:
@@ -59,7 +60,7 @@ def read_logs(files: Sequence[Path], framework: str | None = None) -> tuple[list
 def one_run(files: Sequence[Path]) -> None:
     """UserError for a directory of several runs."""
     for path in files:
-        runs = sorted(spec.parent for spec in path.glob("*/spec.json")) if path.is_dir() else []
+        runs = sorted(spec.parent for spec in path.glob(f"*/{SPEC}")) if path.is_dir() else []
         if len(runs) > 1:
             raise UserError(f"holds {len(runs)} runs", where=str(path), hint=f"name one of them, e.g. {runs[-1]}")
 
@@ -72,7 +73,7 @@ def follow(file: Path, framework: str | None = None) -> Tail:
 def summarise_log(log: Log, given: Setting, files: Sequence[Path] = (), warmup: int | None = None) -> Summary:
     """Numbers of one log; what it states wins over ``given``. Of a run directory among ``files`` with its telemetry."""
     summary = summarise(log, warmup=warmup, given=given)
-    run = next((path for path in files if str(path) == log.file and (path / "spec.json").is_file()), None)
+    run = next((path for path in files if str(path) == log.file and (path / SPEC).is_file()), None)
     samples = samples_of(RunDir(run), summary, summary.num_gpus) if run else None
     return summary.model_copy(update={"telemetry": samples.over_all}) if samples else summary
 

@@ -13,7 +13,7 @@ from benchrun.metrics.setting import setting_of
 from benchrun.metrics.telemetry import Sampled, sampled
 from benchrun.parse import Log, ended_at, parse_log
 from benchrun.report.steps import lines
-from benchrun.spec.artifacts import Breakdown, Ceilings
+from benchrun.spec.artifacts import BREAKDOWN, CEILINGS, METRICS, STEPS, TELEMETRY_SUMMARY, Breakdown, Ceilings
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ def measure_run(run: RunDir, warmup: int | None = None) -> RunMeasurement | None
     beside = {
         "telemetry": samples.over_all if samples else None,
         "bound": _bound(run, metrics),
-        "breakdown": document_of(run, "breakdown.json", Breakdown),
+        "breakdown": document_of(run, BREAKDOWN, Breakdown),
     }
     return RunMeasurement(run, log, metrics.model_copy(update=beside), samples)
 
@@ -50,10 +50,10 @@ def store_measurement(measurement: RunMeasurement) -> None:
     run = measurement.run
     if not run.writable:
         return
-    run.write_text("steps.jsonl", "".join(f"{line}\n" for line in lines(measurement.log.distinct, "jsonl")))
+    run.write_text(STEPS, "".join(f"{line}\n" for line in lines(measurement.log.distinct, "jsonl")))
     if measurement.samples:
-        run.write_json("telemetry.json", measurement.samples.model_dump(mode="json"))
-    run.write_json("metrics.json", measurement.metrics.model_dump(mode="json"))
+        run.write_json(TELEMETRY_SUMMARY, measurement.samples.model_dump(mode="json"))
+    run.write_json(METRICS, measurement.metrics.model_dump(mode="json"))
 
 
 def samples_of(run: RunDir, measured: Measurement, num_gpus: int | None) -> Sampled | None:
@@ -70,7 +70,7 @@ def samples_of(run: RunDir, measured: Measurement, num_gpus: int | None) -> Samp
 
 def _bound(run: RunDir, metrics: Metrics) -> Bound | None:
     """The step beside the ceilings that the run measured before it."""
-    ceilings, spec = document_of(run, "ceilings.json", Ceilings), run.spec
+    ceilings, spec = document_of(run, CEILINGS, Ceilings), run.spec
     if ceilings is None or metrics.step_time_s is None:
         return None
     return bound(

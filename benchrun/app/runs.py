@@ -12,7 +12,7 @@ from benchrun.errors import UserError
 from benchrun.launch import rundir
 from benchrun.launch.endings import recorded
 from benchrun.launch.rundir import RunDir
-from benchrun.spec.artifacts import ENDING
+from benchrun.spec.artifacts import ENDING, VERDICT
 
 if TYPE_CHECKING:
     from benchrun.compare.result import RunResult
@@ -49,7 +49,7 @@ def result_of(run: RunDir) -> RunResult:
     from benchrun.compare.result import RunResult
     from benchrun.compare.verdict import Verdict
 
-    verdict = document_of(run, "verdict.json", Verdict)
+    verdict = document_of(run, VERDICT, Verdict)
     measurement = measure_run(run, verdict.warmup if verdict else None)
     end = recorded(run.read_json(ENDING))
     metrics = measurement.metrics if measurement else None

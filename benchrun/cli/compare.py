@@ -22,6 +22,7 @@ from benchrun.cli.options import (
     warmup_option,
 )
 from benchrun.errors import BenchrunError, UserError
+from benchrun.spec.artifacts import SPEC
 from benchrun.vocabulary import Exit, worst
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ def command(
     if recipe is None:
         raise UserError("a log needs the recipe that it ran", hint="add --recipe NAME; benchrun list shows them")
     root = paths.runs_dir()
-    run = next((f for f in files if any((path / "spec.json").is_file() for path in (f, root / f))), None)
+    run = next((f for f in files if any((path / SPEC).is_file() for path in (f, root / f))), None)
     if run is not None:
         raise UserError(f"{run} is a run, which knows what it ran", hint="compare it alone, without --recipe")
     return _judge_logs(files, recipe, framework, given, warmup, reference, as_json)

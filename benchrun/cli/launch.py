@@ -9,6 +9,7 @@ import click
 
 from benchrun import app, paths
 from benchrun.cli.options import point_options, say
+from benchrun.spec.artifacts import JOB
 from benchrun.vocabulary import Exit
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ def command(repeats: int, wait: bool, dry_run: bool, **point: Any) -> int:
             say(f"warning: {warning}")
     if dry_run:
         for spec in specs:
-            click.echo(app.render(spec)["job.sh"], nl=False)
+            click.echo(app.render(spec)[JOB], nl=False)
         return Exit.OK
     runs = []
     for spec in (spec for spec in specs for _ in range(repeats)):

@@ -21,6 +21,7 @@ from benchrun.cli.options import (
     warmup_option,
 )
 from benchrun.errors import UserError
+from benchrun.spec.artifacts import STDOUT
 from benchrun.vocabulary import Exit, worst
 
 if TYPE_CHECKING:
@@ -118,7 +119,7 @@ def _print_steps(rows: Rows, form: str, target: Path | None) -> None:
 def _follow(logs: Sequence[Path], framework: str | None) -> Log:
     """Print the steps of one growing log until it is complete or the user interrupts."""
     if len(logs) != 1 or logs[0].is_dir() or str(logs[0]) == "-":
-        raise UserError("--follow takes one file", hint="benchrun parse --follow run/stdout.log")
+        raise UserError("--follow takes one file", hint=f"benchrun parse --follow run/{STDOUT}")
     if not logs[0].exists():
         say(f"{logs[0]} is not there yet; waiting for it")
     tail = app.follow(logs[0], framework)

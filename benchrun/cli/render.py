@@ -9,6 +9,7 @@ import click
 
 from benchrun import app
 from benchrun.cli.options import point_options, say
+from benchrun.spec.artifacts import JOB
 
 
 @click.command("render")
@@ -18,6 +19,6 @@ def command(output: Path | None, **point: Any) -> None:
     """The script that would be submitted, on stdout; with --output everything that belongs to it."""
     spec = app.resolve_point(app.Request(**point))
     if output is None:
-        click.echo(app.render(spec)["job.sh"], nl=False)
+        click.echo(app.render(spec)[JOB], nl=False)
     else:
         say(f"wrote {', '.join(app.write_files(output, spec))} to {output}")

@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import IO, Any, NamedTuple
 
 from benchrun.errors import UserError
+from benchrun.spec.artifacts import SPEC
 
 CHUNK, FIRST_CHUNKS = 1 << 20, 1 << 16
 STDIN = Path("-")
-SPEC = "spec.json"
+SPEC = SPEC
 """What makes a directory that of a run."""
 SUFFIXES = frozenset({".log", ".out", ".err", ".txt", ".stdout", ".stderr"})
 """What is a log in a directory, with or without a suffix of COMPRESSED."""

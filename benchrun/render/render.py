@@ -16,6 +16,7 @@ from benchrun import __version__, paths
 from benchrun.errors import UserError
 from benchrun.frameworks.registry import framework
 from benchrun.render.containers import image_for, inside_env, mount_of
+from benchrun.spec.artifacts import CONTAINER_SCRIPT, JOB, PROBE_SCRIPT, SPEC, TELEMETRY_SCRIPT
 from benchrun.spec.runspec import RunSpec
 
 
@@ -26,14 +27,14 @@ def render(spec: RunSpec) -> dict[str, str]:
     reads a file.
     """
     files = {
-        "job.sh": _text(f"job-{spec.cluster.scheduler}.sh.j2", spec),
-        "probe.sh": _text("probe.sh.j2", spec),
-        "spec.json": spec.model_dump_json(indent=2) + "\n",
+        JOB: _text(f"job-{spec.cluster.scheduler}.sh.j2", spec),
+        PROBE_SCRIPT: _text("probe.sh.j2", spec),
+        SPEC: spec.model_dump_json(indent=2) + "\n",
     }
     if spec.cluster.container.runtime in ("podman", "docker"):
-        files["contained.sh"] = _text("contained.sh.j2", spec)
+        files[CONTAINER_SCRIPT] = _text("contained.sh.j2", spec)
     if spec.gpu != "CPU":
-        files["telemetry.sh"] = _text("telemetry.sh.j2", spec)
+        files[TELEMETRY_SCRIPT] = _text("telemetry.sh.j2", spec)
     return files | {name: _text(f"frameworks/{name}.j2", spec) for name in framework(spec.framework).files}
 
 
