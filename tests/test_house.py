@@ -15,8 +15,9 @@ PACKAGE = ROOT / "benchrun"
 LEAVES = {"", "console", "errors", "hardware", "model", "paths", "spec", "vocabulary"}
 # What each room may import besides itself and the leaves.
 MAY = {
-    "recipe": set(),
-    "render": {"recipe"},
+    "frameworks": {"parse"},
+    "recipe": {"frameworks"},
+    "render": {"recipe", "frameworks"},
     "launch": {"recipe", "render"},
     "parse": set(),
     "metrics": {"parse"},

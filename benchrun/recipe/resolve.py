@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from benchrun import hardware
 from benchrun.errors import UserError
+from benchrun.frameworks.megatron_config import configured
 from benchrun.recipe import catalogue
 from benchrun.recipe.catalogue import Point, RecipeFile
 from benchrun.recipe.checked import closest
@@ -60,7 +61,7 @@ def _spec(file: RecipeFile, point: Point, planned: Draft) -> RunSpec:
     own = framework_env(point.framework, point.gpu, planned.layout, point.precision, planned.training) | planned.env
     sites = planned.cluster.env
     reduced = reductions(planned.model, file.recipe.model)
-    return RunSpec(
+    spec = RunSpec(
         recipe=file.name,
         task=file.recipe.task,
         proxy=bool(reduced),
@@ -87,6 +88,7 @@ def _spec(file: RecipeFile, point: Point, planned: Draft) -> RunSpec:
         replaced_env={name: value for name, value in own.items() if name in sites},
         cluster=planned.cluster,
     )
+    return configured(spec)
 
 
 def _data(planned: Draft) -> Data:

@@ -14,7 +14,7 @@ pytest.importorskip("megatron.core", reason="training needs pip install 'benchru
 from benchrun.errors import UserError  # noqa: E402
 from benchrun.recipe.resolve import resolve  # noqa: E402
 from benchrun.recipe.select import Request  # noqa: E402
-from benchrun.spec.runspec import Optimizer  # noqa: E402
+from benchrun.spec.training import Optimizer  # noqa: E402
 from benchrun.trainer import config, facts, garbage, log, optimizer, shims, train  # noqa: E402
 
 
