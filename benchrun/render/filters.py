@@ -56,9 +56,9 @@ def _chosen(groups: Groups, names: tuple[str, ...], renamed: dict[str, str]) -> 
     values: dict[str, Any] = {}
     for group in [groups] if isinstance(groups, Values) else groups:
         values |= group.values if group else {}
-    if names == ("*",) or not (names or renamed):
-        names = tuple(name for name in values if name not in renamed.values())
-    return {new: values[old] for new, old in [*zip(names, names, strict=True), *renamed.items()]}
+    new_names = {old: new for new, old in renamed.items()}
+    everything = names == ("*",) or not (names or renamed)
+    return {new_names.get(old, old): values[old] for old in (values if everything else (*names, *new_names))}
 
 
 def _python(name: str, value: Any) -> str:
