@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from benchrun.model import VOCAB_MULTIPLE
 from benchrun.spec import megatron
+from benchrun.spec.images import nemo_release
 from benchrun.spec.megatron import Dtype, Megatron
 from benchrun.spec.runspec import RunSpec
 
@@ -195,8 +196,9 @@ def _fusion(spec: RunSpec) -> megatron.Fusion:
         apply_rope_fusion=rope,
         persist_layer_norm=True,
         gradient_accumulation_fusion=spec.layout.fsdp == 1,
-        # NeMo's and Megatron-Bridge's own LoRA recipes turn this one off.
-        cross_entropy_loss_fusion=spec.task != "lora",
+        # NeMo's and Megatron-Bridge's own LoRA recipes turn this one off; NeMo 24.05 (core 0.7) has none.
+        cross_entropy_loss_fusion=spec.task != "lora"
+        and not (spec.framework == "nemo1" and nemo_release(spec.image) == "24.05"),
         cross_entropy_fusion_impl="te",
     )
 
