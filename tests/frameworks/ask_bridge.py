@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 import typing
 from typing import Any
@@ -21,6 +22,7 @@ import megatron.core.transformer  # noqa: E402, F401
 from megatron.bridge.training.config import runtime_config_update  # noqa: E402
 
 standins.transformer_engine("2.11.0")
+os.environ["WORLD_SIZE"] = "512"
 GROUPS = ("model", "mixed_precision", "train", "optimizer", "scheduler", "ddp", "comm_overlap", "dataset")
 
 
@@ -31,6 +33,7 @@ def made(driver: str) -> dict[str, Any]:
         exec(compile(driver, "train_megatron_bridge.py", "exec"), names)
         names["pretrain"] = lambda config, step: trained.append(config)
         names["main"]()
+        # What the real pretrain does first; it ends with ConfigContainer.validate.
         runtime_config_update(trained[0])
         return {name: standins.plain(getattr(trained[0], name)) for name in GROUPS}
     except Exception as error:

@@ -7,6 +7,7 @@ here is imported by a framework's modules and never entered by its configuration
 from __future__ import annotations
 
 import abc
+import importlib
 import importlib.abc
 import importlib.machinery
 import sys
@@ -101,6 +102,13 @@ def old_packages() -> None:
     sys.modules.setdefault("pkg_resources", legacy)
 
 
+class FusedAdam:
+    """With the arguments of transformer-engine's, of which megatron-core asks whether it has them."""
+
+    def __init__(self, master_weight_dtype: Any, exp_avg_dtype: Any, exp_avg_sq_dtype: Any, use_decoupled_grad: bool):
+        raise NotImplementedError
+
+
 def transformer_engine(version: str) -> None:
     """Answer megatron-core, once imported, that this version is there, with its kernels for RoPE and permutation."""
     import packaging.version
@@ -121,6 +129,7 @@ def transformer_engine(version: str) -> None:
     ):
         setattr(moe_utils, f"fused_{work}", object())
     stand_in_for("transformer_engine")
+    importlib.import_module("transformer_engine.pytorch.optimizers").FusedAdam = FusedAdam  # type: ignore[attr-defined]
 
 
 def plain(config: Any) -> dict[str, Any]:

@@ -76,11 +76,10 @@ def of_nemo1(core: Megatron) -> Expected:
         yield "transformer", {"ffn_hidden_size": core.experts.moe_ffn_hidden_size}
 
 
-def of_drivers(core: Megatron, model: str, parallel: str, precision: str, overlap: str, schedule: str) -> Expected:
+def of_drivers(core: Megatron, model: str, precision: str, overlap: str, schedule: str) -> Expected:
     """The objects in a driver, of NeMo 2 or Megatron-Bridge, under that framework's names for them."""
     groups = (core.transformer, core.gpt, core.experts, core.fusion, core.recompute)
     yield from ((model, group.values) for group in groups if group)
-    yield parallel, core.parallel.values
     yield precision, core.precision.values | {"grad_reduce_in_fp32": core.ddp.grad_reduce_in_fp32}
     if core.fp8:
         names = ("fp8", "fp8_recipe", "fp8_amax_history_len", "fp8_amax_compute_algo")
@@ -93,17 +92,20 @@ def of_drivers(core: Megatron, model: str, parallel: str, precision: str, overla
 
 def of_nemo2(core: Megatron) -> Expected:
     """NeMo 2's GPTConfig, MegatronStrategy, precision, overlap callback and scheduler."""
-    yield from of_drivers(core, "transformer", "parallel", "precision", "communication", "schedule")
+    yield from of_drivers(core, "transformer", "precision", "communication", "schedule")
+    yield "parallel", core.parallel.values
     yield "schedule", {"warmup_steps": core.schedule.lr_warmup_iters}
 
 
 def of_bridge(core: Megatron) -> Expected:
     """Megatron-Bridge's ConfigContainer."""
-    yield from of_drivers(core, "model", "model", "mixed_precision", "comm_overlap", "optimizer")
+    yield from of_drivers(core, "model", "mixed_precision", "comm_overlap", "optimizer")
+    yield "model", whole_parallel(core)
     yield "scheduler", core.schedule.values
 
 
 def whole_parallel(core: Megatron) -> dict[str, Any]:
+    """The layout, once megatron-core has filled in what follows from the rest."""
     values = core.parallel.values
     tensor = values["expert_tensor_parallel_size"] or values["tensor_model_parallel_size"]
     return values | {"expert_tensor_parallel_size": tensor}
