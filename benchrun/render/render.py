@@ -13,6 +13,7 @@ from markupsafe import Markup
 from benchrun import __version__, paths
 from benchrun.errors import UserError
 from benchrun.frameworks.megatron_config import megatron_config
+from benchrun.frameworks.mesh import mesh
 from benchrun.recipe.environment import WHY
 from benchrun.render import filters
 from benchrun.render.containers import image_for, inside_env, mount_of
@@ -52,6 +53,7 @@ def _text(template: str, spec: RunSpec) -> str:
     values = {
         "spec": spec,
         "megatron": spec.megatron or megatron_config(spec),
+        "mesh": mesh(spec),
         "cluster": spec.cluster,
         "container": spec.cluster.container,
         "image": image_for(spec),

@@ -30,7 +30,16 @@ def fetched(requirement: str, python: str | None = None) -> Path:
         return folder
     CACHE.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=CACHE) as scratch:
-        command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary=:all:"]
+        command = [
+            sys.executable,
+            "-m",
+            "pip",
+            "download",
+            "--quiet",
+            "--no-deps",
+            "--only-binary=:all:",
+            "--retries=1",
+        ]
         command += [f"--python-version={python}"] if python else []
         done = subprocess.run([*command, "--dest", scratch, requirement], capture_output=True, text=True, timeout=300)
         wheels = list(Path(scratch).glob("*.whl"))
