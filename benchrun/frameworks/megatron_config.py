@@ -5,7 +5,9 @@ Where frameworks differ, or a release of one of them, the rule says which and wh
 
 from __future__ import annotations
 
-from benchrun.model import VOCAB_MULTIPLE
+from typing import Literal
+
+from benchrun.model import VOCAB_MULTIPLE, Activation
 from benchrun.spec import megatron
 from benchrun.spec.images import nemo_release
 from benchrun.spec.megatron import Dtype, Megatron
@@ -19,6 +21,17 @@ FRAMEWORKS = (WORKER, "megatron-lm", "nemo1", *DRIVERS)
 BUCKET_SIZE = 128 * 1024 * 1024
 """Parameters a bucket of gradients, in NeMo's own recipes."""
 DTYPES: dict[str, Dtype] = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
+ACTIVATIONS: dict[Activation, Literal["silu", "gelu", "squared_relu"]] = {
+    "swiglu": "silu",
+    "geglu": "gelu",
+    "gelu": "gelu",
+    "squared-relu": "squared_relu",
+}
+SAME_IN_MODEL = (
+    *("num_layers", "hidden_size", "ffn_hidden_size", "num_attention_heads", "num_query_groups", "kv_channels"),
+    *("layernorm_epsilon", "init_method_std"),
+)
+"""Arguments of TransformerConfig that are fields of ModelShape."""
 
 
 def configured(spec: RunSpec) -> RunSpec:
@@ -67,23 +80,12 @@ def bias_activation_fusion(spec: RunSpec) -> bool:
 def _transformer(spec: RunSpec) -> megatron.Transformer:
     model = spec.model
     return megatron.Transformer(
-        num_layers=model.num_layers,
-        hidden_size=model.hidden_size,
-        ffn_hidden_size=model.ffn_hidden_size,
-        num_attention_heads=model.num_attention_heads,
-        num_query_groups=model.num_query_groups,
-        kv_channels=model.kv_channels,
-        activation_func="silu"
-        if model.activation == "swiglu"
-        else "squared_relu"
-        if model.activation == "squared-relu"
-        else "gelu",
+        **{name: getattr(model, name) for name in SAME_IN_MODEL},
+        activation_func=ACTIVATIONS[model.activation],
         gated_linear_unit=model.gated,
         add_bias_linear=model.bias,
         normalization="RMSNorm" if model.normalization == "RMSNorm" else "LayerNorm",
         layernorm_zero_centered_gamma=model.normalization == "LayerNorm1p",
-        layernorm_epsilon=model.layernorm_epsilon,
-        init_method_std=model.init_method_std,
         attention_dropout=0.0,
         hidden_dropout=0.0,
     )

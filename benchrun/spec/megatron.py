@@ -23,6 +23,15 @@ class Values(Frozen):
         return {name: getattr(self, name) for name in type(self).model_fields}
 
 
+class Sparse(Values):
+    """A group in which None leaves an argument to megatron-core's default."""
+
+    @property
+    def values(self) -> dict[str, Any]:
+        """Argument by name, without those that keep megatron-core's default."""
+        return {name: value for name, value in super().values.items() if value is not None}
+
+
 class Transformer(Values):
     """TransformerConfig: dimensions and kinds of the layers."""
 
@@ -143,8 +152,8 @@ class Recompute(Values):
     recompute_num_layers: int | None
 
 
-class Optimizer(Values):
-    """OptimizerConfig. None: megatron-core's default."""
+class Optimizer(Sparse):
+    """OptimizerConfig."""
 
     optimizer: Literal["adam"] = "adam"
     lr: float
@@ -165,11 +174,6 @@ class Optimizer(Values):
     fp8_recipe: Literal["delayed", "tensorwise", "blockwise", "mxfp8"] | None = None
     store_param_remainders: bool | None = None
     """16 bits beside a BF16 weight make its FP32 copy. An FP8 weight calls itself BF16, and has no such bits."""
-
-    @property
-    def values(self) -> dict[str, Any]:
-        """Argument by name, without those that keep megatron-core's default."""
-        return {name: value for name, value in super().values.items() if value is not None}
 
 
 class Schedule(Values):
@@ -204,8 +208,8 @@ class Sharding(Values):
     data_parallel_sharding_strategy: Literal["no_shard", "optim_grads_params"]
 
 
-class Worker(Values):
-    """TransformerConfig: what the worker of this repository states beyond the others. None: megatron-core's default."""
+class Worker(Sparse):
+    """TransformerConfig: what the worker of this repository states beyond the others."""
 
     transformer_impl: Literal["transformer_engine", "local"]
     use_cpu_initialization: bool
@@ -217,11 +221,6 @@ class Worker(Values):
     cuda_graph_impl: Literal["local"] | None
     cuda_graph_modules: tuple[str, ...] | None
     use_te_rng_tracker: bool | None
-
-    @property
-    def values(self) -> dict[str, Any]:
-        """Argument by name, without those that keep megatron-core's default."""
-        return {name: value for name, value in super().values.items() if value is not None}
 
 
 class Megatron(Frozen):
