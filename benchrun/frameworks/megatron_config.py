@@ -111,7 +111,7 @@ def _experts(spec: RunSpec) -> megatron.Experts | None:
     moe, training = spec.model.moe, spec.training
     if moe is None:
         return None
-    te = spec.transformer_engine or spec.framework not in (WORKER, "nemo1")
+    te = spec.transformer_engine if spec.framework == WORKER else spec.framework != "nemo1"
     return megatron.Experts(
         num_moe_experts=moe.num_experts,
         moe_router_topk=moe.topk,
