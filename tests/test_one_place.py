@@ -22,7 +22,6 @@ EXEMPT = {
     "benchrun/launch/doctor.py": {"megatron-core"},
     "benchrun/compare/measured.py": {"megatron-core"},
     # To be emptied when the other rooms are merged.
-    "benchrun/spec/runspec.py": {"nemo1"},
     "benchrun/metrics/convention.py": set(FRAMEWORKS),
     "benchrun/metrics/rows.py": {"hf"},
     **{

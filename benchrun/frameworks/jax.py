@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from benchrun.frameworks.base import SHARDING, SLURM_VARIABLES, Framework, Variable
-from benchrun.frameworks.nemo import FUSED_ATTENTION
+from benchrun.frameworks.mesh import mesh
+from benchrun.frameworks.variables import FUSED_ATTENTION
 from benchrun.spec.runspec import RunSpec
 from benchrun.spec.training import Fp8
 
@@ -45,6 +47,10 @@ class Jax(Framework):
         for name in ("format", "amax_history_len", "amax_compute_algo", "param_gather"):
             if spec.precision == "fp8" and getattr(fp8, name) != (default := getattr(Fp8(), name)):
                 yield f"{self.name}'s FP8 is fixed: training.fp8.{name} must be {str(default).lower()}"
+
+    def configuration(self, spec: RunSpec) -> dict[str, Any]:
+        """The mesh of its devices."""
+        return {"mesh": mesh(spec)}
 
     def xla(self, flags: str, combined_mib: tuple[int, int, int]) -> dict[str, Variable]:
         """``XLA_FLAGS``; ``combined_mib``: from which size another all-reduce, all-gather, reduce-scatter starts."""

@@ -6,9 +6,11 @@ Sources: the checks of megatron.core 0.16.1 and 0.19.2 (OptimizerConfig, Transfo
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from benchrun.frameworks.base import Framework, Variable
-from benchrun.frameworks.pytorch import EXPANDABLE_SEGMENTS, NO_NVLS, communication
+from benchrun.frameworks.megatron_config import megatron_config
+from benchrun.frameworks.variables import EXPANDABLE_SEGMENTS, NO_HUB, NO_NVLS, communication
 from benchrun.spec.runspec import RunSpec
 from benchrun.spec.training import Optimizer
 
@@ -26,9 +28,17 @@ class Megatron(Framework):
         if fp8_weights and not training.distributed_optimizer and spec.task != "lora":
             yield "fp8.param_gather needs distributed_optimizer: change one of the two"
 
+    def configured(self, spec: RunSpec) -> RunSpec:
+        """With the Megatron configuration."""
+        return spec.model_copy(update={"megatron": megatron_config(spec)})
+
+    def configuration(self, spec: RunSpec) -> dict[str, Any]:
+        """The same for its templates, computed anew for a spec that was written without it."""
+        return {"megatron": spec.megatron or megatron_config(spec)}
+
     def environment(self, spec: RunSpec) -> dict[str, Variable]:
         """Of Megatron-LM and NeMo; the releases of NeMo 1 were published without segments that grow."""
-        offline = {"TRANSFORMERS_OFFLINE": Variable("1", "never ask a model hub while measuring")}
+        offline = {"TRANSFORMERS_OFFLINE": Variable("1", NO_HUB)}
         return NO_NVLS | (EXPANDABLE_SEGMENTS if self.expandable_segments else {}) | communication(spec) | offline
 
 

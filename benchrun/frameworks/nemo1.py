@@ -57,7 +57,7 @@ class NeMo1(NeMo):
 
     def configuration(self, spec: RunSpec) -> dict[str, Any]:
         """The release, on which the keys of its YAML depend."""
-        return {"nemo_release": nemo_release(spec.image)}
+        return super().configuration(spec) | {"nemo_release": nemo_release(spec.image)}
 
     def wrong_release(self, image: str | None, release: str | None) -> str | None:
         """Only releases whose keys are known."""

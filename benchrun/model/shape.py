@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import PositiveFloat, PositiveInt
 
@@ -35,6 +35,9 @@ class Moe(Frozen):
 class ModelShape(Frozen):
     """Dimensions of a decoder-only transformer, named as Megatron-LM names them."""
 
+    init_method_std: ClassVar[float] = 0.02
+    """Standard deviation of a matrix, as GPT-2 and Llama begin."""
+    layernorm_epsilon: ClassVar[float] = 1e-5
     num_layers: PositiveInt
     hidden_size: PositiveInt
     ffn_hidden_size: PositiveInt

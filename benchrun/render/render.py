@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import json
 import shlex
 from collections.abc import Callable
 from pathlib import Path
@@ -15,6 +14,7 @@ from markupsafe import Markup
 from benchrun import __version__, paths
 from benchrun.errors import UserError
 from benchrun.frameworks.registry import framework
+from benchrun.render import filters
 from benchrun.render.containers import image_for, inside_env, mount_of
 from benchrun.spec.artifacts import CONTAINER_SCRIPT, JOB, PROBE_SCRIPT, SPEC, TELEMETRY_SCRIPT
 from benchrun.spec.runspec import RunSpec
@@ -79,21 +79,15 @@ def _environment(language: str, folder: Path) -> jinja2.Environment:
     environment.filters["flag"] = _flag
     environment.filters["header"] = _header
     environment.filters["shell"] = Markup
+    for write in (filters.flags, filters.kwargs, filters.yaml):
+        environment.filters[write.__name__] = write
     environment.globals["refuse"] = _refuse
     return environment
 
 
-def _yaml(value: Any) -> str:
-    """JSON, which YAML reads too, but for one thing: to YAML 1.1 a number like 1e-05 is text, and 1.0e-05 is not."""
-    if isinstance(value, float):
-        mantissa, exponent, power = repr(value).partition("e")
-        return f"{mantissa}.0e{power}" if exponent and "." not in mantissa else repr(value)
-    return json.dumps(value)
-
-
 _LITERAL: dict[str, Callable[[Any], str]] = {
     "sh": lambda value: shlex.quote(str(value)),
-    "yaml": _yaml,
+    "yaml": filters.yaml_literal,
     "py": repr,
 }
 

@@ -21,6 +21,7 @@ from benchrun.model.layout import Layout
 from benchrun.spec.cluster import Cluster, EnvName, Line
 from benchrun.spec.data import Data
 from benchrun.spec.identity import VERSION, identity, step_identity
+from benchrun.spec.megatron import Megatron
 from benchrun.spec.migrate import migrated
 from benchrun.spec.reduction import Reduction
 from benchrun.spec.training import Training
@@ -72,11 +73,18 @@ class RunSpec(Frozen):
     replaced_env: dict[EnvName, str] = Field(default_factory=dict)
     """What the framework or the recipe set before the cluster's variables of the same names took their place."""
     cluster: Cluster
+    megatron: Megatron | None = None
+    """Follows from the other fields; null where the framework trains no Megatron model, and in files of 0.1."""
 
     @property
     def tokens_per_step(self) -> int:
         """Tokens a step, over all ranks."""
         return self.gbs * self.seq_length
+
+    @property
+    def ranks_per_node(self) -> int:
+        """Ranks of a node; of a run that needs less than one node, all of them."""
+        return min(self.num_gpus, self.cluster.gpus_per_node)
 
     @property
     def container_image(self) -> str | None:
@@ -87,18 +95,6 @@ class RunSpec(Frozen):
     def transformer_engine(self) -> bool:
         """Whether the layers of Megatron's model are transformer-engine's."""
         return self.gpu != "CPU" and self.training.transformer_impl == "transformer_engine"
-
-    @property
-    def bias_activation_fusion(self) -> bool:
-        """Whether megatron-core has one kernel for bias and activation of this model: it raises where it has none.
-
-        For experts that is SwiGLU alone, since the router's weight is part of the kernel (core 0.13); the cores of
-        NeMo 1 (0.7 to 0.10) compute an expert like a dense MLP.
-        """
-        model = self.model
-        if model.moe and self.framework != "nemo1":
-            return model.activation == "swiglu"
-        return model.gated or (model.activation == "gelu" and model.bias)
 
     @property
     def instructed(self) -> bool:

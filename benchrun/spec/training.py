@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import ConfigDict, Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
@@ -78,6 +78,8 @@ class Training(Frozen):
 
     model_config = ConfigDict(allow_inf_nan=False)  # spec.json could not hold it
 
+    adam_betas: ClassVar[tuple[float, float]] = (0.9, 0.95)
+    adam_eps: ClassVar[float] = 1e-8
     steps: PositiveInt = 50
     seed: NonNegativeInt = 1234
     lr: PositiveFloat = 3e-6

@@ -11,6 +11,7 @@ from megatron.core.extensions.transformer_engine import HAVE_TE, fused_topk_with
 from megatron.core.transformer import TransformerConfig
 
 from benchrun.errors import UserError
+from benchrun.spec.megatron import Megatron
 from benchrun.spec.runspec import RunSpec
 from benchrun.trainer import ranks
 
@@ -41,113 +42,36 @@ def refuse_impossible(spec: RunSpec) -> None:
         )
 
 
+def configuration(spec: RunSpec) -> Megatron:
+    """The Megatron configuration of ``spec``. UserError where an older version wrote spec.json without one."""
+    if spec.megatron is None:
+        raise UserError("spec.json holds no Megatron configuration", hint="an older version wrote it: render it again")
+    return spec.megatron
+
+
 def transformer_config(spec: RunSpec) -> TransformerConfig:
     """The configuration of megatron.core for ``spec``."""
-    model, layout, training = spec.model, spec.layout, spec.training
-    gpu, te = spec.gpu != "CPU", spec.transformer_engine
-    fused = te and training.fused_kernels
-    dtype = torch.float32 if spec.precision == "fp32" else torch.bfloat16
-    recompute = training.recompute
-    values: dict[str, Any] = {
-        "num_layers": model.num_layers,
-        "hidden_size": model.hidden_size,
-        "ffn_hidden_size": model.ffn_hidden_size,
-        "num_attention_heads": model.num_attention_heads,
-        "num_query_groups": model.num_query_groups,
-        "kv_channels": model.kv_channels,
-        "normalization": "RMSNorm" if model.normalization == "RMSNorm" else "LayerNorm",
-        "layernorm_zero_centered_gamma": model.normalization == "LayerNorm1p",
-        "gated_linear_unit": model.gated,
-        "activation_func": _ACTIVATIONS[model.activation],
-        "add_bias_linear": model.bias,
-        "attention_dropout": 0.0,
-        "hidden_dropout": 0.0,
-        "tensor_model_parallel_size": layout.tp,
-        "sequence_parallel": layout.sequence_parallel,
-        "pipeline_model_parallel_size": layout.pp,
-        "virtual_pipeline_model_parallel_size": layout.vp if layout.vp > 1 else None,
-        "account_for_embedding_in_pipeline_split": layout.account_for_embedding_and_loss,
-        "account_for_loss_in_pipeline_split": layout.account_for_embedding_and_loss,
-        "context_parallel_size": layout.cp,
-        "expert_model_parallel_size": layout.ep,
-        "expert_tensor_parallel_size": layout.etp,
-        "params_dtype": dtype,
-        "pipeline_dtype": dtype,
-        "bf16": spec.precision != "fp32",
-        "transformer_impl": "transformer_engine" if te else "local",
-        "use_cpu_initialization": not gpu,
-        "recompute_granularity": None if recompute.granularity == "none" else recompute.granularity,
-        "recompute_method": recompute.method,
-        "recompute_num_layers": recompute.num_layers,
-        "recompute_modules": list(recompute.modules) or None,
-        # Interleaved stages send while they compute; then one message at a time, each with its own handle.
-        "overlap_p2p_comm": gpu and layout.vp > 1,
-        "batch_p2p_comm": gpu and layout.vp == 1,
-        "batch_p2p_sync": gpu,
-        "deallocate_pipeline_outputs": gpu and layout.pp > 1,
-        "tp_comm_overlap": te and training.tp_comm_overlap,
-        "masked_softmax_fusion": False,
-        "gradient_accumulation_fusion": te,
-        "bias_activation_fusion": fused and spec.bias_activation_fusion,
-        "bias_dropout_fusion": fused,
-        "apply_rope_fusion": fused and model.position_embedding == "rope",
-        "persist_layer_norm": te,
-        "cross_entropy_loss_fusion": fused,
-        "cross_entropy_fusion_impl": "te" if fused else "native",
-    }
-    if layout.cp > 1:
-        values["cp_comm_type"] = training.cp_comm
-    values |= _moe_values(spec) | _fp8_values(spec) | _graph_values(spec)
-    return TransformerConfig(**values)
+    core = configuration(spec)
+    of_layers = (core.transformer, core.experts, core.parallel, core.precision, core.fp8, core.fusion, core.recompute)
+    values: dict[str, Any] = {}
+    for group in (*of_layers, core.worker):
+        values |= group.values if group else {}
+    for name in ("tp_comm_overlap", "overlap_p2p_comm", "batch_p2p_comm"):
+        values[name] = getattr(core.communication, name)
+    values["activation_func"] = _ACTIVATIONS[values["activation_func"]]
+    if values.get("moe_router_fusion"):
+        values["moe_router_fusion"] = fused_topk_with_score_function is not None
+    return TransformerConfig(**of_torch(values))
 
 
-def _moe_values(spec: RunSpec) -> dict[str, Any]:
-    moe, training, te = spec.model.moe, spec.training, spec.transformer_engine
-    if moe is None:
-        return {}
-    return {
-        "num_moe_experts": moe.num_experts,
-        "moe_router_topk": moe.topk,
-        "moe_ffn_hidden_size": moe.ffn_hidden_size,
-        "moe_router_load_balancing_type": "aux_loss",
-        "moe_aux_loss_coeff": moe.aux_loss_coeff,
-        "moe_expert_capacity_factor": moe.capacity_factor,
-        "moe_pad_expert_input_to_capacity": moe.capacity_factor is not None,
-        "moe_router_force_load_balancing": moe.force_balance,
-        "moe_token_dispatcher_type": "alltoall",
-        "moe_grouped_gemm": te and training.moe_grouped_gemm,
-        "moe_permute_fusion": te and training.moe_permute_fusion,
-        "moe_router_fusion": te and training.fused_kernels and fused_topk_with_score_function is not None,
-    }
-
-
-def _fp8_values(spec: RunSpec) -> dict[str, Any]:
-    if spec.precision != "fp8":
-        return {}
-    fp8 = spec.training.fp8
-    return {
-        "fp8": fp8.format,
-        "fp8_recipe": fp8.recipe,
-        "fp8_amax_history_len": fp8.amax_history_len,
-        "fp8_amax_compute_algo": fp8.amax_compute_algo,
-        "fp8_param": fp8.param_gather,
-        "fp8_dot_product_attention": fp8.dot_product_attention,
-        "activation_func_fp8_input_store": fp8.store_activation_input,
-        "tp_only_amax_red": fp8.tp_only_amax_reduction,
-    }
-
-
-def _graph_values(spec: RunSpec) -> dict[str, Any]:
-    """One graph a layer, captured by megatron.core after the first step. An expert's tokens vary: no graph there."""
-    if spec.training.cuda_graphs == "none":
-        return {}
-    modules = ["attn"] if spec.model.moe else []
-    return {"cuda_graph_impl": "local", "cuda_graph_modules": modules, "use_te_rng_tracker": True}
+def of_torch(values: dict[str, Any]) -> dict[str, Any]:
+    """``values`` with torch's own types for their names, and lists for tuples, as megatron.core changes some."""
+    torch_types = {name: getattr(torch, value) for name, value in values.items() if name.endswith("_dtype")}
+    return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()} | torch_types
 
 
 _ACTIVATIONS = {
-    "swiglu": torch.nn.functional.silu,
-    "geglu": torch.nn.functional.gelu,
+    "silu": torch.nn.functional.silu,
     "gelu": torch.nn.functional.gelu,
-    "squared-relu": squared_relu,
+    "squared_relu": squared_relu,
 }

@@ -13,6 +13,7 @@ from megatron.core.transformer.module import Float16Module
 
 from benchrun.spec.runspec import RunSpec
 from benchrun.trainer import weights
+from benchrun.trainer.config import configuration
 from benchrun.trainer.layers import Attention, Norm
 
 
@@ -25,15 +26,7 @@ def build_model(spec: RunSpec, config: TransformerConfig) -> list[Any]:
         chunks = [chunk.cuda() for chunk in chunks]
     if spec.precision != "fp32":
         chunks = [Float16Module(config, chunk) for chunk in chunks]
-    training = spec.training
-    ddp = DistributedDataParallelConfig(
-        grad_reduce_in_fp32=training.grad_reduce_in_fp32,
-        overlap_grad_reduce=training.overlap_grad_reduce,
-        overlap_param_gather=training.overlap_param_gather,
-        align_param_gather=aligned(spec),
-        use_distributed_optimizer=training.distributed_optimizer,
-        fp8_param_gather=spec.precision == "fp8" and training.fp8.param_gather,
-    )
+    ddp = DistributedDataParallelConfig(**configuration(spec).ddp.values)
     # Only the first chunk's backward ends the step: bucketing the others would delay their communication.
     return [
         DistributedDataParallel(config, ddp, chunk, disable_bucketing=position > 0)
@@ -41,28 +34,23 @@ def build_model(spec: RunSpec, config: TransformerConfig) -> list[Any]:
     ]
 
 
-def aligned(spec: RunSpec) -> bool:
-    """Whether the schedule, not each layer, starts the gathering of weights: so do all stages of an interleaved one."""
-    return spec.training.overlap_param_gather and spec.layout.vp > 1
-
-
 def _chunk(spec: RunSpec, config: TransformerConfig, stage: int) -> GPTModel:
     vp_stage = stage if spec.layout.vp > 1 else None
     pre = parallel_state.is_pipeline_first_stage(ignore_virtual=False, vp_stage=vp_stage)
     post = parallel_state.is_pipeline_last_stage(ignore_virtual=False, vp_stage=vp_stage)
-    model = spec.model
+    gpt = configuration(spec).gpt
     return GPTModel(
         config=config,
         transformer_layer_spec=_layer_spec(spec, config, vp_stage),
-        vocab_size=model.padded_vocab_size,
-        max_sequence_length=model.max_position_embeddings,
+        vocab_size=gpt.vocab_size,
+        max_sequence_length=spec.model.max_position_embeddings,
         pre_process=pre,
         post_process=post,
         parallel_output=True,
-        share_embeddings_and_output_weights=model.tied_embeddings,
-        position_embedding_type="rope" if model.position_embedding == "rope" else "learned_absolute",
-        rotary_percent=model.rotary_percent,
-        rotary_base=model.rotary_base,
+        share_embeddings_and_output_weights=gpt.share_embeddings_and_output_weights,
+        position_embedding_type=gpt.position_embedding_type,
+        rotary_percent=gpt.rotary_percent,
+        rotary_base=gpt.rotary_base,
         vp_stage=vp_stage,
     )
 

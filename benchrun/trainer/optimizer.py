@@ -4,46 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
 from megatron.core.optimizer import OptimizerConfig, get_megatron_optimizer
 from megatron.core.optimizer_param_scheduler import OptimizerParamScheduler
 
 from benchrun.spec.runspec import RunSpec
 from benchrun.spec.training import FP32_AT_A_TIME, Optimizer
-
-DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
+from benchrun.trainer.config import configuration, of_torch
 
 
 def build_optimizer(spec: RunSpec, model: list[Any]) -> Any:
     """Adam, its states as ``training.optimizer`` says."""
-    training = spec.training
-    states, fp8 = training.optimizer, spec.precision == "fp8"
-    values: dict[str, Any] = {}
-    if states.precision_aware:
-        values = {
-            "use_precision_aware_optimizer": True,
-            "main_grads_dtype": torch.float32 if training.grad_reduce_in_fp32 else torch.bfloat16,
-            "main_params_dtype": DTYPES[states.main_params],
-            "exp_avg_dtype": DTYPES[states.exp_avg],
-            "exp_avg_sq_dtype": DTYPES[states.exp_avg_sq],
-            # 16 bits beside a BF16 weight make its FP32 copy. An FP8 weight calls itself BF16, and has no such bits.
-            "store_param_remainders": not (fp8 and training.fp8.param_gather),
-        }
-    config = OptimizerConfig(
-        optimizer="adam",
-        lr=training.lr,
-        min_lr=training.min_lr,
-        weight_decay=training.weight_decay,
-        adam_beta1=0.9,
-        adam_beta2=0.95,
-        clip_grad=training.clip_grad,
-        bf16=spec.precision != "fp32",
-        fp8_recipe=training.fp8.recipe if fp8 else None,
-        params_dtype=torch.float32 if spec.precision == "fp32" else torch.bfloat16,
-        use_distributed_optimizer=training.distributed_optimizer,
-        overlap_param_gather=training.overlap_param_gather,
-        **values,
-    )
+    core, states = configuration(spec), spec.training.optimizer
+    config = OptimizerConfig(**of_torch(core.optimizer.values), overlap_param_gather=core.ddp.overlap_param_gather)
     optimizer = get_megatron_optimizer(config, model, use_gloo_process_groups=False)
     if states != Optimizer(precision_aware=True) and states.precision_aware:
         for part in parts(optimizer):
@@ -81,17 +53,17 @@ def _forget_initial_values(model: list[Any]) -> None:
 
 def build_scheduler(spec: RunSpec, optimizer: Any) -> Any:
     """Cosine from lr to min_lr over the run, counted in samples."""
-    training = spec.training
+    training, schedule = spec.training, configuration(spec).schedule
     return OptimizerParamScheduler(
         optimizer,
-        init_lr=0.0,
+        init_lr=schedule.lr_warmup_init,
         max_lr=training.lr,
         min_lr=training.min_lr,
-        lr_warmup_steps=training.lr_warmup_steps * spec.gbs,
-        lr_decay_steps=max(training.steps, training.lr_warmup_steps + 1) * spec.gbs,
-        lr_decay_style="cosine",
-        start_wd=training.weight_decay,
-        end_wd=training.weight_decay,
+        lr_warmup_steps=schedule.lr_warmup_iters * spec.gbs,
+        lr_decay_steps=schedule.lr_decay_iters * spec.gbs,
+        lr_decay_style=schedule.lr_decay_style,
+        start_wd=schedule.start_weight_decay,
+        end_wd=schedule.end_weight_decay,
         wd_incr_steps=training.steps * spec.gbs,
-        wd_incr_style="constant",
+        wd_incr_style=schedule.weight_decay_incr_style,
     )

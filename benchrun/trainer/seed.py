@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import hashlib
 
-STD = 0.02
-"""Standard deviation of a matrix, as GPT-2 and Llama begin."""
-
 
 def seed_of(seed: int, name: str) -> int:
     """The seed of one matrix, below 2**56."""

@@ -13,11 +13,11 @@ from megatron.core.extensions.transformer_engine import HAVE_TE
 
 from benchrun.spec.runspec import RunSpec
 from benchrun.trainer import breakdown, ceiling, cpu, fp8_weights, garbage, log, ranks, weights
-from benchrun.trainer.config import refuse_impossible, transformer_config
+from benchrun.trainer.config import configuration, refuse_impossible, transformer_config
 from benchrun.trainer.data import batches, dataset
 from benchrun.trainer.facts import in_use
 from benchrun.trainer.layers import chunk_positions
-from benchrun.trainer.model import aligned, build_model
+from benchrun.trainer.model import build_model
 from benchrun.trainer.optimizer import build_optimizer, build_scheduler
 from benchrun.trainer.userbuffers import start_userbuffers
 
@@ -81,7 +81,7 @@ def _let_the_schedule_communicate(spec: RunSpec, config: Any, model: list[Any]) 
     if spec.training.overlap_grad_reduce:
         config.no_sync_func = each("no_sync")
         config.grad_sync_func = each("start_grad_sync")
-    if aligned(spec):
+    if configuration(spec).ddp.align_param_gather:
         config.param_sync_func = each("start_param_sync")
 
 

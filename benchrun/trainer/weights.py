@@ -10,7 +10,7 @@ import torch
 from megatron.core import parallel_state
 
 from benchrun.spec.runspec import RunSpec
-from benchrun.trainer.seed import STD, seed_of
+from benchrun.trainer.seed import seed_of
 
 LARGEST = 100_000_000
 """Parameters: every rank draws each whole weight and keeps its part, which is affordable for small models alone."""
@@ -43,7 +43,7 @@ def _weight(spec: RunSpec, chunk: Any, name: str, parameter: torch.Tensor) -> to
     if of > 1 and dim >= 0:
         shape[dim] *= of
     generator = torch.Generator().manual_seed(seed_of(spec.training.seed, known))
-    std = STD
+    std = spec.model.init_method_std
     if known.endswith(("linear_proj.weight", "linear_fc2.weight")):
         std /= math.sqrt(2 * spec.model.num_layers)  # the layers that write into the residual stream
     whole = torch.empty(shape).normal_(0, std, generator=generator)

@@ -46,7 +46,7 @@ container: {runtime: apptainer, image: /lustre/b/nvidia+nemo+25.07.01.sqsh, moun
 """
 OUTSIDE = {
     *("schema_version", "recipe", "proxy", "reduced", "source", "derived", "dp", "num_microbatches", "replaced_image"),
-    *("training.ceilings", "training.breakdown"),
+    *("training.ceilings", "training.breakdown", "megatron"),
 }
 """What the form leaves out, besides the whole of ``cluster``."""
 

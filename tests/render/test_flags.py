@@ -5,16 +5,26 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-GOLDEN = Path(__file__).parent.parent / "golden"
+import pytest
+
+from benchrun import paths
+from benchrun.recipe import catalogue
+from benchrun.recipe.resolve import resolve_point
+from benchrun.render import render
+
 # Every --flag that megatron/training/arguments.py adds at the tag core_v0.13.0.
 FLAGS = set((Path(__file__).parent / "megatron_lm_core_v0.13.0_flags.txt").read_text().split())
+FILES = [catalogue.recipe_file(name) for name in catalogue.names(paths.RECIPES)]
 
 
-def test_every_flag_exists_in_the_release_the_image_carries():
-    scripts = list(GOLDEN.glob("*_megatron-lm_*.sh"))
-    assert scripts
-    for script in scripts:
-        command = script.read_text().split("command=(")[1].split("\n)\n")[0]
+@pytest.mark.parametrize("file", [f for f in FILES if "megatron-lm" in f.recipe.frameworks], ids=lambda file: file.name)
+def test_every_flag_exists_in_the_release_the_image_carries(file: catalogue.RecipeFile) -> None:
+    commands = {
+        render(resolve_point(file, point))["job.sh"].split("command=(")[1].split("\n)\n")[0]
+        for point in catalogue.points(file.recipe)
+        if point.framework == "megatron-lm"
+    }
+    for command in commands:
         used = set(re.findall(r"\s(--[a-z0-9-]+)", command))
         assert "--num-layers" in used
-        assert used <= FLAGS, (script.name, used - FLAGS)
+        assert used <= FLAGS, used - FLAGS

@@ -86,6 +86,12 @@ def test_nothing_of_transformer_engine_is_asked_for_where_the_spec_says_local(co
     assert not any(found[name] for name in fused)
 
 
+def test_a_spec_of_an_older_version_is_refused_by_the_worker() -> None:
+    spec = resolve(Request("llama2-7b", "H200", "bf16", 8, "megatron-core"))
+    with pytest.raises(UserError):
+        config.transformer_config(spec.model_copy(update={"megatron": None}))
+
+
 def on_a_gpu(monkeypatch, has_transformer_engine, **training):
     """The worker's own check of a run that nobody resolved."""
     monkeypatch.setattr(config, "HAVE_TE", has_transformer_engine)

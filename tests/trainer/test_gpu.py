@@ -21,6 +21,7 @@ if not torch.cuda.is_available():
     pytest.skip("no GPU", allow_module_level=True)
 pytest.importorskip("transformer_engine", reason="the GPU path needs transformer-engine")
 
+from benchrun.frameworks.megatron_config import configured  # noqa: E402
 from benchrun.model import ModelShape, Moe  # noqa: E402
 from benchrun.model.layout import Layout  # noqa: E402
 from benchrun.spec.cluster import Cluster  # noqa: E402
@@ -99,7 +100,7 @@ def spec(family, precision, training, layout, gpus=1, gpu="H200"):
     layers = {"num_layers": 4} if "vp" in layout else {}
     spread = Layout(**layout)
     dp = gpus // (spread.tp * spread.pp * spread.cp)
-    return RunSpec(
+    spec = RunSpec(
         recipe=family,
         task="pretrain",
         proxy=False,
@@ -120,6 +121,7 @@ def spec(family, precision, training, layout, gpus=1, gpu="H200"):
         data=Data(),
         cluster=Cluster(name="here", scheduler="local", gpu=gpu, gpus_per_node=gpus),
     )
+    return configured(spec)
 
 
 def train(folder, name, wanted):

@@ -13,6 +13,7 @@ import sys
 
 import pytest
 
+from benchrun.frameworks.megatron_config import configured
 from benchrun.recipe.resolve import resolve
 from benchrun.recipe.select import Request
 
@@ -41,9 +42,8 @@ def spec_for(recipe, ranks, *overrides, precision="fp32", **layout):
     base = resolve(Request(recipe, "CPU", precision, 1, overrides=(*SMALL, *overrides)))
     spread = base.layout.model_copy(update=layout)
     dp = ranks // (spread.tp * spread.pp * spread.cp)
-    return base.model_copy(
-        update={"layout": spread, "num_gpus": ranks, "dp": dp, "num_microbatches": base.gbs // (base.mbs * dp)}
-    )
+    update = {"layout": spread, "num_gpus": ranks, "dp": dp, "num_microbatches": base.gbs // (base.mbs * dp)}
+    return configured(base.model_copy(update=update))
 
 
 def run(tmp_path, spec, **env):

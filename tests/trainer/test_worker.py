@@ -11,6 +11,7 @@ import sys
 
 import pytest
 
+from benchrun.frameworks.megatron_config import configured
 from benchrun.recipe.resolve import resolve
 from benchrun.recipe.select import Request
 
@@ -28,7 +29,7 @@ def spec_for(ranks, *overrides, **layout):
     spread = base.layout.model_copy(update=layout)
     dp = ranks // (spread.tp * spread.pp * spread.cp)
     update = {"layout": spread, "num_gpus": ranks, "dp": dp, "num_microbatches": base.gbs // (base.mbs * dp)}
-    return base.model_copy(update=update)
+    return configured(base.model_copy(update=update))
 
 
 def start(path, **env):

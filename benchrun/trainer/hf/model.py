@@ -19,7 +19,7 @@ from torch.distributed.tensor import DTensor
 from benchrun.model import ModelShape
 from benchrun.model.adapters import LLAMA_LINEARS
 from benchrun.spec.runspec import RunSpec
-from benchrun.trainer.seed import STD, seed_of
+from benchrun.trainer.seed import seed_of
 
 BLOCK = 64
 """Rows that are drawn with one seed, so that every shard gets the same numbers."""
@@ -42,7 +42,7 @@ def llama_config(model: ModelShape) -> Any:
         attention_bias=model.bias,
         mlp_bias=model.bias,
         tie_word_embeddings=model.tied_embeddings,
-        initializer_range=STD,
+        initializer_range=model.init_method_std,
         attn_implementation="sdpa",
         use_cache=False,
     )
@@ -138,7 +138,7 @@ def initialise(seed: int, model: Any) -> None:
             local.fill_(1)
         else:
             # Adapters begin as peft's do: uniform, with this standard deviation; here normal.
-            std = 1 / math.sqrt(3 * parameter.shape[1]) if "lora_A" in name else STD
+            std = 1 / math.sqrt(3 * parameter.shape[1]) if "lora_A" in name else ModelShape.init_method_std
             for rows, drawn in _drawn(seed_of(seed, name), _first_row(parameter), local):
                 local[rows] = drawn * std
 

@@ -1,0 +1,281 @@
+"""RunSpec -> the Megatron configuration: every rule about megatron-core's arguments stands here, once.
+
+Where frameworks differ, or a release of one of them, the rule says which and why.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from benchrun.model import VOCAB_MULTIPLE, Activation
+from benchrun.spec import megatron
+from benchrun.spec.images import nemo_release
+from benchrun.spec.megatron import Dtype, Megatron
+from benchrun.spec.runspec import RunSpec
+
+WORKER = "megatron-core"
+DRIVERS = ("nemo2", "megatron-bridge")
+"""Frameworks that a Python file drives through NeMo's or Megatron-Bridge's own configuration classes."""
+FRAMEWORKS = (WORKER, "megatron-lm", "nemo1", *DRIVERS)
+"""Those that train Megatron's model."""
+BUCKET_SIZE = 128 * 1024 * 1024
+"""Parameters a bucket of gradients, in NeMo's own recipes."""
+DTYPES: dict[str, Dtype] = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
+ACTIVATIONS: dict[Activation, Literal["silu", "gelu", "squared_relu"]] = {
+    "swiglu": "silu",
+    "geglu": "gelu",
+    "gelu": "gelu",
+    "squared-relu": "squared_relu",
+}
+SAME_IN_MODEL = (
+    *("num_layers", "hidden_size", "ffn_hidden_size", "num_attention_heads", "num_query_groups", "kv_channels"),
+    *("layernorm_epsilon", "init_method_std"),
+)
+"""Arguments of TransformerConfig that are fields of ModelShape."""
+
+
+def configured(spec: RunSpec) -> RunSpec:
+    """``spec`` with its Megatron configuration computed anew."""
+    return spec.model_copy(update={"megatron": megatron_config(spec)})
+
+
+def megatron_config(spec: RunSpec) -> Megatron | None:
+    """The Megatron configuration of ``spec``; None where its framework trains no Megatron model."""
+    if spec.framework not in FRAMEWORKS:
+        return None
+    dtype = DTYPES["fp32" if spec.precision == "fp32" else "bf16"]
+    return Megatron(
+        transformer=_transformer(spec),
+        gpt=_gpt(spec),
+        experts=_experts(spec),
+        parallel=_parallel(spec),
+        communication=_communication(spec),
+        precision=megatron.Precision(bf16=spec.precision != "fp32", params_dtype=dtype, pipeline_dtype=dtype),
+        fp8=_fp8(spec),
+        fusion=_fusion(spec),
+        recompute=_recompute(spec),
+        optimizer=_optimizer(spec, dtype),
+        schedule=_schedule(spec),
+        ddp=_data_parallel(spec),
+        sharding=megatron.Sharding(
+            average_in_collective=spec.layout.fsdp == 1,
+            data_parallel_sharding_strategy="optim_grads_params" if spec.layout.fsdp > 1 else "no_shard",
+        ),
+        worker=_worker(spec) if spec.framework == WORKER else None,
+    )
+
+
+def bias_activation_fusion(spec: RunSpec) -> bool:
+    """Whether megatron-core has one kernel for bias and activation of this model: it raises where it has none.
+
+    For experts that is SwiGLU alone, since the router's weight is part of the kernel (core 0.13); the cores of
+    NeMo 1 (0.7 to 0.10) compute an expert like a dense MLP.
+    """
+    model = spec.model
+    if model.moe and spec.framework != "nemo1":
+        return model.activation == "swiglu"
+    return model.gated or (model.activation == "gelu" and model.bias)
+
+
+def _transformer(spec: RunSpec) -> megatron.Transformer:
+    model = spec.model
+    return megatron.Transformer(
+        **{name: getattr(model, name) for name in SAME_IN_MODEL},
+        activation_func=ACTIVATIONS[model.activation],
+        gated_linear_unit=model.gated,
+        add_bias_linear=model.bias,
+        normalization="RMSNorm" if model.normalization == "RMSNorm" else "LayerNorm",
+        layernorm_zero_centered_gamma=model.normalization == "LayerNorm1p",
+        attention_dropout=0.0,
+        hidden_dropout=0.0,
+    )
+
+
+def _gpt(spec: RunSpec) -> megatron.Gpt:
+    """The worker pads the vocabulary alike in every layout, so that layouts stay comparable; Megatron-LM by tp too."""
+    model = spec.model
+    multiple = VOCAB_MULTIPLE * (1 if spec.framework == WORKER else spec.layout.tp)
+    return megatron.Gpt(
+        seq_length=spec.seq_length,
+        vocab_size=-(-model.vocab_size // multiple) * multiple,
+        make_vocab_size_divisible_by=VOCAB_MULTIPLE,
+        position_embedding_type="rope" if model.position_embedding == "rope" else "learned_absolute",
+        rotary_base=model.rotary_base,
+        rotary_percent=model.rotary_percent,
+        share_embeddings_and_output_weights=model.tied_embeddings,
+    )
+
+
+def _experts(spec: RunSpec) -> megatron.Experts | None:
+    """NeMo 1's own Mixtral has neither kernel: megatron-core 0.7 groups no experts in FP8."""
+    moe, training = spec.model.moe, spec.training
+    if moe is None:
+        return None
+    te = spec.transformer_engine if spec.framework == WORKER else spec.framework != "nemo1"
+    return megatron.Experts(
+        num_moe_experts=moe.num_experts,
+        moe_router_topk=moe.topk,
+        moe_ffn_hidden_size=moe.ffn_hidden_size,
+        moe_router_load_balancing_type="aux_loss",
+        moe_aux_loss_coeff=moe.aux_loss_coeff,
+        moe_router_force_load_balancing=moe.force_balance,
+        moe_expert_capacity_factor=moe.capacity_factor,
+        moe_pad_expert_input_to_capacity=moe.capacity_factor is not None,
+        moe_token_dispatcher_type="alltoall",
+        moe_grouped_gemm=te and training.moe_grouped_gemm,
+        moe_permute_fusion=te and training.moe_permute_fusion,
+    )
+
+
+def _parallel(spec: RunSpec) -> megatron.Parallel:
+    layout = spec.layout
+    return megatron.Parallel(
+        tensor_model_parallel_size=layout.tp,
+        pipeline_model_parallel_size=layout.pp,
+        virtual_pipeline_model_parallel_size=layout.vp if layout.vp > 1 else None,
+        context_parallel_size=layout.cp,
+        expert_model_parallel_size=layout.ep,
+        expert_tensor_parallel_size=layout.etp if spec.model.moe or spec.framework == WORKER else None,
+        sequence_parallel=layout.sequence_parallel,
+        account_for_embedding_in_pipeline_split=layout.account_for_embedding_and_loss,
+        account_for_loss_in_pipeline_split=layout.account_for_embedding_and_loss,
+    )
+
+
+def _communication(spec: RunSpec) -> megatron.Communication:
+    """Interleaved stages send while they compute; then one message at a time, each with its own handle.
+
+    The drivers batch only where there is a pipeline, and overlap with data-parallel ranks only where there are any.
+    """
+    layout, training, gpu = spec.layout, spec.training, spec.gpu != "CPU"
+    ranks = training.distributed_optimizer and spec.dp * layout.cp > 1
+    return megatron.Communication(
+        tp_comm_overlap=training.tp_comm_overlap and (spec.transformer_engine or spec.framework != WORKER),
+        overlap_p2p_comm=gpu and layout.vp > 1,
+        batch_p2p_comm=gpu and layout.vp == 1 and (layout.pp > 1 or spec.framework not in DRIVERS),
+        overlap_grad_reduce=training.overlap_grad_reduce and ranks,
+        overlap_param_gather=training.overlap_param_gather and ranks,
+        align_param_gather=layout.vp > 1 and ranks,
+        bucket_size=BUCKET_SIZE if ranks else None,
+    )
+
+
+def _fp8(spec: RunSpec) -> megatron.Fp8 | None:
+    if spec.precision != "fp8":
+        return None
+    fp8 = spec.training.fp8
+    return megatron.Fp8(
+        fp8=fp8.format,
+        fp8_recipe=fp8.recipe,
+        fp8_amax_history_len=fp8.amax_history_len,
+        fp8_amax_compute_algo=fp8.amax_compute_algo,
+        fp8_param=fp8.param_gather,
+        fp8_dot_product_attention=fp8.dot_product_attention,
+        activation_func_fp8_input_store=fp8.store_activation_input,
+        tp_only_amax_red=fp8.tp_only_amax_reduction,
+    )
+
+
+def _fusion(spec: RunSpec) -> megatron.Fusion:
+    """The worker fuses where transformer-engine is and the recipe wants it; the others always."""
+    rope = spec.model.position_embedding == "rope"
+    if spec.framework == WORKER:
+        te, fused = spec.transformer_engine, spec.transformer_engine and spec.training.fused_kernels
+        return megatron.Fusion(
+            bias_activation_fusion=fused and bias_activation_fusion(spec),
+            bias_dropout_fusion=fused,
+            masked_softmax_fusion=False,
+            apply_rope_fusion=fused and rope,
+            persist_layer_norm=te,
+            gradient_accumulation_fusion=te,
+            cross_entropy_loss_fusion=fused,
+            cross_entropy_fusion_impl="te" if fused else "native",
+        )
+    return megatron.Fusion(
+        bias_activation_fusion=bias_activation_fusion(spec),
+        bias_dropout_fusion=True,
+        masked_softmax_fusion=True,
+        apply_rope_fusion=rope,
+        persist_layer_norm=True,
+        gradient_accumulation_fusion=spec.layout.fsdp == 1,
+        # NeMo's and Megatron-Bridge's own LoRA recipes turn this one off; NeMo 24.05 (core 0.7) has none.
+        cross_entropy_loss_fusion=spec.task != "lora"
+        and not (spec.framework == "nemo1" and nemo_release(spec.image) == "24.05"),
+        cross_entropy_fusion_impl="te",
+    )
+
+
+def _recompute(spec: RunSpec) -> megatron.Recompute:
+    recompute = spec.training.recompute
+    return megatron.Recompute(
+        recompute_granularity=None if recompute.granularity == "none" else recompute.granularity,
+        recompute_method=recompute.method,
+        recompute_num_layers=recompute.num_layers,
+    )
+
+
+def _optimizer(spec: RunSpec, dtype: Dtype) -> megatron.Optimizer:
+    """Adam. What only a precision-aware one reads is stated for it alone; the worker states the FP8 recipe always."""
+    training, states = spec.training, spec.training.optimizer
+    aware, fp8, worker = states.precision_aware, spec.precision == "fp8", spec.framework == WORKER
+    beta1, beta2 = training.adam_betas
+    return megatron.Optimizer(
+        lr=training.lr,
+        min_lr=training.min_lr,
+        weight_decay=training.weight_decay,
+        adam_beta1=beta1,
+        adam_beta2=beta2,
+        adam_eps=training.adam_eps,
+        clip_grad=training.clip_grad,
+        bf16=spec.precision != "fp32",
+        params_dtype=dtype,
+        use_distributed_optimizer=training.distributed_optimizer,
+        use_precision_aware_optimizer=aware,
+        main_grads_dtype=DTYPES["fp32" if training.grad_reduce_in_fp32 else "bf16"] if aware else None,
+        main_params_dtype=DTYPES[states.main_params] if aware else None,
+        exp_avg_dtype=DTYPES[states.exp_avg] if aware else None,
+        exp_avg_sq_dtype=DTYPES[states.exp_avg_sq] if aware else None,
+        fp8_recipe=training.fp8.recipe if fp8 and (aware or worker) else None,
+        store_param_remainders=not (fp8 and training.fp8.param_gather) if aware else None,
+    )
+
+
+def _schedule(spec: RunSpec) -> megatron.Schedule:
+    training = spec.training
+    return megatron.Schedule(
+        lr_decay_iters=max(training.steps, training.lr_warmup_steps + 1),
+        lr_warmup_iters=training.lr_warmup_steps,
+        start_weight_decay=training.weight_decay,
+        end_weight_decay=training.weight_decay,
+    )
+
+
+def _data_parallel(spec: RunSpec) -> megatron.DataParallel:
+    training, interleaved = spec.training, spec.layout.vp > 1
+    return megatron.DataParallel(
+        use_distributed_optimizer=training.distributed_optimizer,
+        grad_reduce_in_fp32=training.grad_reduce_in_fp32,
+        overlap_grad_reduce=training.overlap_grad_reduce,
+        overlap_param_gather=training.overlap_param_gather,
+        align_param_gather=interleaved and (training.overlap_param_gather or spec.framework in DRIVERS),
+        fp8_param_gather=spec.precision == "fp8" and training.fp8.param_gather,
+    )
+
+
+def _worker(spec: RunSpec) -> megatron.Worker:
+    """An expert's tokens vary, so where there are experts only the attention of a layer is one graph."""
+    layout, training, gpu, te = spec.layout, spec.training, spec.gpu != "CPU", spec.transformer_engine
+    graphs = training.cuda_graphs != "none"
+    return megatron.Worker(
+        transformer_impl="transformer_engine" if te else "local",
+        use_cpu_initialization=not gpu,
+        batch_p2p_sync=gpu,
+        deallocate_pipeline_outputs=gpu and layout.pp > 1,
+        recompute_modules=training.recompute.modules or None,
+        cp_comm_type=training.cp_comm if layout.cp > 1 else None,
+        moe_router_fusion=te and training.fused_kernels if spec.model.moe else None,
+        # megatron-core captures a graph after the first step.
+        cuda_graph_impl="local" if graphs else None,
+        cuda_graph_modules=(("attn",) if spec.model.moe else ()) if graphs else None,
+        use_te_rng_tracker=True if graphs else None,
+    )

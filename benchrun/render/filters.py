@@ -1,0 +1,69 @@
+"""Jinja filters that write groups of the Megatron configuration as flags, Python keywords or YAML."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Iterable
+from typing import Any
+
+from markupsafe import Markup
+
+from benchrun.spec.megatron import Values
+
+Groups = Values | Iterable[Values | None]
+LONGEST_LINE = 110
+"""Columns of a line of flags."""
+
+
+def flags(groups: Groups, *names: str, **renamed: str) -> Markup:
+    """Command-line flags: ``--num-layers 32``. True is the flag alone, false and None are nothing."""
+    lines = [""]
+    for name, value in _chosen(groups, names, renamed).items():
+        if value is None or value is False:
+            continue
+        flag = f"--{name.replace('_', '-')}" + ("" if value is True else f" {shlex.quote(str(value))}")
+        if lines[-1] and len(lines[-1]) + len(flag) > LONGEST_LINE:
+            lines.append("")
+        lines[-1] += f" {flag}" if lines[-1] else flag
+    return Markup("\n  ".join(lines))
+
+
+def kwargs(groups: Groups, *names: str, **renamed: str) -> Markup:
+    """Python keyword arguments, one a line, each with its comma."""
+    return Markup(
+        "\n".join(f"{name}={_python(name, value)}," for name, value in _chosen(groups, names, renamed).items())
+    )
+
+
+def yaml(groups: Groups, *names: str, **renamed: str) -> Markup:
+    """Keys of a YAML mapping, one a line."""
+    return Markup(
+        "\n".join(f"{name}: {yaml_literal(value)}" for name, value in _chosen(groups, names, renamed).items())
+    )
+
+
+def yaml_literal(value: Any) -> str:
+    """JSON, which YAML reads too, but for one thing: to YAML 1.1 a number like 1e-05 is text, and 1.0e-05 is not."""
+    if isinstance(value, float):
+        mantissa, exponent, power = repr(value).partition("e")
+        return f"{mantissa}.0e{power}" if exponent and "." not in mantissa else repr(value)
+    return json.dumps(value)
+
+
+def _chosen(groups: Groups, names: tuple[str, ...], renamed: dict[str, str]) -> dict[str, Any]:
+    """The values that are named, ``new="old"`` under a new name; with ``*`` or no name at all, all others too."""
+    values: dict[str, Any] = {}
+    for group in [groups] if isinstance(groups, Values) else groups:
+        values |= group.values if group else {}
+    new_names = {old: new for new, old in renamed.items()}
+    everything = names == ("*",) or not (names or renamed)
+    return {new_names.get(old, old): values[old] for old in (values if everything else (*names, *new_names))}
+
+
+def _python(name: str, value: Any) -> str:
+    if name.endswith("_dtype"):
+        return f"torch.{value}"
+    if name == "activation_func":
+        return str(value) if value == "squared_relu" else f"torch.nn.functional.{value}"
+    return repr(value)

@@ -1,0 +1,78 @@
+"""argv: NeMo 2; stdin: train_nemo2.py by case; stdout: the objects that it makes of NeMo's classes."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any
+
+import standins
+
+NEMO = sys.argv[1]
+# Lightning and what NeMo imports beside it: no configuration enters them.
+standins.stand_in_for(
+    *("lightning", "lightning_fabric", "lightning_utilities", "pytorch_lightning", "torchmetrics", "nemo_run"),
+    *("omegaconf", "hydra", "fiddle", "libcst", "cloudpickle", "wrapt", "datasets", "einops", "sentencepiece"),
+    *("transformers", "wget", "nemo.core", "nemo.collections.nlp", "nemo.collections.common", "nemo.utils.exp_manager"),
+    "nemo.collections.llm.modelopt",
+)
+standins.bare(
+    NEMO,
+    *(
+        "nemo",
+        "nemo.utils",
+        "nemo.collections",
+        "nemo.collections.llm",
+        "nemo.collections.llm.fn",
+        "nemo.collections.llm.gpt",
+    ),
+    *(
+        "nemo.collections.llm.gpt.model",
+        "nemo.collections.llm.gpt.data",
+        "nemo.collections.llm.recipes",
+        "nemo.lightning",
+        "nemo.lightning.io",
+    ),
+    *("nemo.lightning.pytorch", "nemo.lightning.pytorch.plugins", "nemo.lightning.pytorch.strategies"),
+    *("nemo.lightning.pytorch.callbacks", "nemo.lightning.pytorch.optim"),
+)
+
+from nemo.collections import llm  # noqa: E402
+from nemo.collections.llm.gpt.model.base import GPTConfig  # noqa: E402
+from nemo.lightning.pytorch import optim, plugins  # noqa: E402
+from nemo.lightning.pytorch.optim.lr_scheduler import CosineAnnealingScheduler  # noqa: E402
+from nemo.lightning.pytorch.optim.megatron import MegatronOptimizerModule  # noqa: E402
+from nemo.lightning.pytorch.plugins.mixed_precision import MegatronMixedPrecision  # noqa: E402
+from nemo.lightning.pytorch.strategies.megatron_strategy import MegatronStrategy  # noqa: E402
+
+from nemo import lightning  # isort: skip  # noqa: E402
+
+llm.GPTConfig, lightning.MegatronStrategy, plugins.MegatronMixedPrecision = (
+    GPTConfig,
+    MegatronStrategy,
+    MegatronMixedPrecision,
+)
+optim.MegatronOptimizerModule, optim.CosineAnnealingScheduler = MegatronOptimizerModule, CosineAnnealingScheduler
+standins.transformer_engine("2.5.0")
+
+
+def made(driver: str) -> dict[str, Any]:
+    names: dict[str, Any] = {"__name__": "driver"}
+    try:
+        exec(compile(driver, "train_nemo2.py", "exec"), names)
+        strategy, optimizer = names["strategy"](), names["optimizer"]()
+        overlap = names["callbacks"]()[-1]
+        return {
+            "transformer": standins.plain(names["config"]()),
+            "precision": standins.plain(names["precision"]().dtype_config),
+            "parallel": standins.plain(strategy.parallelism),
+            "ddp": standins.plain(strategy.ddp_config),
+            "communication": standins.plain(overlap.user_comm_overlap_cfg),
+            "optimizer": standins.plain(optimizer.config),
+            "schedule": standins.plain(optimizer.lr_scheduler),
+        }
+    except Exception as error:
+        return {"error": f"{type(error).__name__}: {error}"}
+
+
+json.dump({case: made(driver) for case, driver in json.load(sys.stdin).items()}, sys.stdout)

@@ -1,0 +1,153 @@
+#!/bin/bash
+# llama3.1-8b: pretrain, fp8, megatron-lm, 128 x H100
+# tp 1, pp 1, cp 2, vp 1, ep 1, dp 64; global batch 2048 = micro-batch 1 x dp 64 x 32 micro-batches
+# Rendered by benchrun VERSION. By hand: cd into this directory, then sbatch job.sh
+#SBATCH --job-name=llama3.1-8b
+#SBATCH --nodes=16
+#SBATCH --ntasks=128
+#SBATCH --ntasks-per-node=8
+#SBATCH --gres=gpu:8
+#SBATCH --partition=batch
+#SBATCH --mem=0
+#SBATCH --exclusive
+#SBATCH --time=00:30:00
+#SBATCH --output=stdout.log
+#SBATCH --error=stderr.log
+#SBATCH --open-mode=append
+# A run that Slurm restarts is not one measurement.
+#SBATCH --no-requeue
+set -euo pipefail
+
+# Whatever happens, leave word of how this job ended: the only witness where there is no accounting.
+rm -f done.json  # of an earlier life of this job
+started=$(date -u +%FT%TZ)
+signal=null
+finish() {
+  local code=$? stalled_s
+  [ -z "${watchdog:-}" ] || kill -KILL "$watchdog" 2>/dev/null || true
+  read -r stalled_s 2>/dev/null <no_step_s || stalled_s=null  # what the watchdog ended it for
+  # KILL and not TERM: srun must not wait here for a node that does not answer. Slurm ends its tasks with the job.
+  if [ -n "${sampler:-}" ]; then kill -KILL "$sampler" 2>/dev/null || true; wait "$sampler" 2>/dev/null || true; fi
+  printf '{"schema_version": 1, "exit_code": %d, "signal": %s, "started": "%s", "ended": "%s", "restarts": %d, "job_id": "%s", "host": "%s", "no_step_s": %s}\n' \
+    "$code" "$signal" "$started" "$(date -u +%FT%TZ)" "${SLURM_RESTART_COUNT:-0}" "${SLURM_JOB_ID:-$$}" "$(uname -n)" "$stalled_s" >done.json.tmp
+  mv done.json.tmp done.json
+}
+trap finish EXIT
+trap 'signal=\"TERM\"; exit 143' TERM
+
+# Beside the training, on this node: every 15 s, how long no line and no step has come, for who asks how it ended.
+rm -f progress.json no_step_s  # of an earlier life of this job
+watch() {
+  set +eu +o pipefail  # nothing here may end the job
+  local pause file size from new quiet=$SECONDS stepped=$SECONDS lines=0 step_file=null step_offset=0
+  declare -A at
+  exec {pause}<> <(:)  # what never has a line: to read it is to sleep, without a process that outlives this one
+  for file in stdout.log stderr.log; do at[$file]=$(stat -c %s "$file" || echo 0); done
+  while
+    printf '{"schema_version": 1, "checked": "%s", "quiet_s": %d, "no_step_s": %d, "step_lines": %d, "step_file": %s, "step_offset": %d}\n' \
+      "$(date -u +%FT%TZ)" $((SECONDS - quiet)) $((SECONDS - stepped)) "$lines" "$step_file" "$step_offset" >progress.json.tmp &&
+      mv -f progress.json.tmp progress.json
+    read -rt 15 -u "$pause"
+    kill -0 $$
+  do
+    for file in stdout.log stderr.log; do
+      size=$(stat -c %s "$file" || echo 0)
+      [ "$size" -ne "${at[$file]}" ] || continue
+      quiet=$SECONDS
+      from=$((at[$file] > 27 && at[$file] < size ? at[$file] - 27 : 0))  # a word may have been cut
+      new=$(tail -c "+$((from + 1))" "$file" | head -c "$((size - from))" | LC_ALL=C grep -acF -e 'elapsed time per iteration (')
+      at[$file]=$size
+      if [ "${new:-0}" -gt 0 ]; then
+        stepped=$SECONDS lines=$((lines + new)) step_file="\"$file\"" step_offset=$from
+      fi
+    done
+  done
+}
+# Run by hand, what it prints may go elsewhere: then there is nothing to watch.
+if [ /dev/fd/1 -ef stdout.log ]; then
+  watch 3>&2 2>/dev/null </dev/null >/dev/null &
+  watchdog=$!
+  disown "$watchdog"
+fi
+
+export NCCL_NVLS_ENABLE=0  # no NVLink SHARP: saves GPU memory, as in the published runs
+export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True  # less fragmentation of GPU memory
+export TORCH_NCCL_AVOID_RECORD_STREAMS=1  # frees communication buffers earlier
+export CUDA_DEVICE_MAX_CONNECTIONS=1  # kernels start in launch order, so that communication overlaps with compute
+export TRANSFORMERS_OFFLINE=1  # never ask a model hub while measuring
+
+# In the background, because bash runs no trap while it waits for a program: ranks that ignore TERM must not keep
+# done.json from being written.
+step() { srun "$@" & wait "$!"; }
+
+# A task runs under this: what it leaves behind on its node, in whichever session and without a parent, ends with it.
+# shellcheck disable=SC2016  # expanded on the nodes
+reaped=(
+  bash -c 'type -P python3 >/dev/null && exec python3 -I -S -c "$@"
+[ "${SLURM_LOCALID:-0}" != 0 ] || echo "benchrun: no python3 on $(uname -n): what detaches itself from a rank may outlive it" >&2
+shift
+exec "$@"' reaped \
+  REAPER
+)
+
+MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | sed -n 1p)  # not head: it hangs up on a long list
+MASTER_PORT=$((20000 + SLURM_JOB_ID % 12000))  # of this job alone, and below 32768: Linux gives those above to anybody
+export MASTER_ADDR MASTER_PORT
+
+step --nodes=16 --ntasks=16 --ntasks-per-node=1 bash probe.sh ||
+  echo "benchrun: the nodes could not be described; going on" >&2
+
+# The framework's own entry point, every value stated.
+command=(
+  python3 -u /opt/megatron-lm/pretrain_gpt.py
+  # model
+  --transformer-impl transformer_engine
+  --num-layers 32 --hidden-size 4096 --ffn-hidden-size 14336 --num-attention-heads 32 --kv-channels 128
+  --group-query-attention --num-query-groups 8
+  --seq-length 8192 --position-embedding-type rope --max-position-embeddings 131072
+  --rotary-base 500000 --rotary-percent 1.0
+  --swiglu
+  --disable-bias-linear
+  --untie-embeddings-and-output-weights
+  --normalization RMSNorm --attention-dropout 0.0 --hidden-dropout 0.0 --init-method-std 0.02
+  # layout
+  --tensor-model-parallel-size 1 --pipeline-model-parallel-size 1 --context-parallel-size 2
+  --use-distributed-optimizer --overlap-grad-reduce --overlap-param-gather
+  # precision
+  --bf16 --grad-reduce-in-bf16
+  --fp8-recipe delayed --fp8-amax-history-len 1024 --fp8-amax-compute-algo max --fp8-param-gather
+  --fp8-format hybrid
+  --attention-backend auto --cross-entropy-loss-fusion --cross-entropy-fusion-impl te
+  # training
+  --micro-batch-size 1 --global-batch-size 2048 --train-iters 50
+  --lr 3e-06 --min-lr 3e-07 --weight-decay 0.1 --clip-grad 1.0 --adam-beta1 0.9 --adam-beta2 0.95
+  --lr-decay-style cosine --lr-warmup-iters 0 --lr-decay-iters 50 --seed 1234
+  # data: made by Megatron itself; its null tokenizer adds one token to the vocabulary
+  --mock-data
+  --tokenizer-type NullTokenizer --vocab-size 128255 --make-vocab-size-divisible-by 128
+  --num-workers 1 --no-create-attention-mask-in-dataloader --no-mmap-bin-files
+  # logging: every step, nothing else in the measured time
+  --log-interval 1 --log-throughput --eval-iters 0 --eval-interval 51
+  --manual-gc --manual-gc-interval 100 --distributed-timeout-minutes 30
+)
+
+# What each rank does: give PyTorch the names it expects, then run the command.
+# shellcheck disable=SC2016  # expanded by each rank, not here
+rank='export RANK=$SLURM_PROCID LOCAL_RANK=$SLURM_LOCALID WORLD_SIZE=$SLURM_NTASKS
+node=$((SLURM_LOCALID / 4))  # the NUMA node beside this rank'"'"'s GPU
+exec numactl --cpunodebind=$node --membind=$node "$@"'
+
+# Beside the training, on every node: clocks, power, temperature. Without it the run is the same. The memory is the
+# training's already, and this takes none of it away (--mem=0).
+mkdir -p telemetry || true
+srun --overlap --mem=0 --nodes=16 --ntasks=16 --ntasks-per-node=1 bash telemetry.sh \
+  </dev/null >telemetry/errors 2>&1 &
+sampler=$!
+
+step --kill-on-bad-exit=1 --mpi=pmix \
+  '--container-image=nvcr.io#nvidia/nemo:25.07.01' \
+  --container-mounts="$PWD:$PWD" --container-workdir="$PWD" \
+  --container-env=MASTER_ADDR,MASTER_PORT,RANK,LOCAL_RANK,WORLD_SIZE,CUDA_DEVICE_MAX_CONNECTIONS,NCCL_NVLS_ENABLE,PYTORCH_CUDA_ALLOC_CONF,TORCH_NCCL_AVOID_RECORD_STREAMS,TRANSFORMERS_OFFLINE \
+  --no-container-mount-home \
+  "${reaped[@]}" bash -c "$rank" rank \
+  "${command[@]}"
