@@ -165,4 +165,4 @@ class Framework:
         if release is None or first <= release <= (last or release):
             return None
         carried = f"{first} to {last}" if last else f"{first} and later"
-        return f"image {image} is NeMo {release}; {self.name} needs NeMo {carried}"
+        return f"image {image} is NeMo {release}, and {self.name} needs NeMo {carried}"

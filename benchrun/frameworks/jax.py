@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from benchrun.frameworks.base import SHARDING, SLURM_VARIABLES, Framework, Variable
-from benchrun.frameworks.nemo import FUSED_ATTENTION
+from benchrun.frameworks.variables import FUSED_ATTENTION
 from benchrun.spec.runspec import RunSpec
 from benchrun.spec.training import Fp8
 

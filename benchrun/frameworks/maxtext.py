@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from benchrun.frameworks.base import LLAMA, ImageFamily, MemoryFacts, Variable
 from benchrun.frameworks.jax import Jax, gpu_memory
+from benchrun.frameworks.variables import LAUNCH_ORDER
 from benchrun.spec.runspec import RunSpec
 
 LLAMA_WITHOUT_BIAS = {**LLAMA, "bias": False}
@@ -37,7 +38,5 @@ class MaxText(Jax):
 
     def environment(self, spec: RunSpec) -> dict[str, Variable]:
         """XLA's flags as published, up to 63 nodes."""
-        why = "kernels start in launch order, so that communication overlaps with compute"
         combined_mib = (1024, 512, 8) if spec.precision == "fp8" else (2048, 2048, 32)
-        variables = self.xla(XLA_FLAGS, combined_mib)
-        return variables | {"CUDA_DEVICE_MAX_CONNECTIONS": Variable("1", why)} | gpu_memory("0.94")
+        return self.xla(XLA_FLAGS, combined_mib) | LAUNCH_ORDER | gpu_memory("0.94")

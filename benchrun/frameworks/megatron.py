@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from benchrun.frameworks.base import Framework, Variable
-from benchrun.frameworks.pytorch import EXPANDABLE_SEGMENTS, NO_NVLS, communication
+from benchrun.frameworks.variables import EXPANDABLE_SEGMENTS, NO_HUB, NO_NVLS, communication
 from benchrun.spec.runspec import RunSpec
 from benchrun.spec.training import Optimizer
 
@@ -28,7 +28,7 @@ class Megatron(Framework):
 
     def environment(self, spec: RunSpec) -> dict[str, Variable]:
         """Of Megatron-LM and NeMo; the releases of NeMo 1 were published without segments that grow."""
-        offline = {"TRANSFORMERS_OFFLINE": Variable("1", "never ask a model hub while measuring")}
+        offline = {"TRANSFORMERS_OFFLINE": Variable("1", NO_HUB)}
         return NO_NVLS | (EXPANDABLE_SEGMENTS if self.expandable_segments else {}) | communication(spec) | offline
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from benchrun import hardware
 from benchrun.frameworks.base import WORKER_OPTIONS, MemoryFacts, Variable
 from benchrun.frameworks.megatron import Megatron, optimizer_refusals
-from benchrun.frameworks.pytorch import EXPANDABLE_SEGMENTS, NO_NVLS, ONE_THREAD, communication
+from benchrun.frameworks.variables import EXPANDABLE_SEGMENTS, NO_NVLS, ONE_THREAD, communication
 from benchrun.spec.runspec import RunSpec
 from benchrun.spec.training import FP32_AT_A_TIME
 

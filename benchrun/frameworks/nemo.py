@@ -9,9 +9,8 @@ from collections.abc import Iterator
 
 from benchrun.frameworks.base import Variable
 from benchrun.frameworks.megatron import Megatron, optimizer_refusals
+from benchrun.frameworks.variables import FORKED, FUSED_ATTENTION
 from benchrun.spec.runspec import RunSpec
-
-FUSED_ATTENTION = {"NVTE_FUSED_ATTN": Variable("1", "cuDNN's fused attention, the faster one on Hopper")}
 
 
 class NeMo(Megatron):
@@ -26,7 +25,7 @@ class NeMo(Megatron):
         margin = Variable(self.margin, "leaves processors of the GPU free for communication")
         variables = super().environment(spec) | FUSED_ATTENTION
         variables |= {
-            "TOKENIZERS_PARALLELISM": Variable("False", "data-loader processes are forked after the tokenizer has run"),
+            "TOKENIZERS_PARALLELISM": Variable("False", FORKED),
             "NVTE_FWD_LAYERNORM_SM_MARGIN": margin,
             "NVTE_BWD_LAYERNORM_SM_MARGIN": margin,
         }
