@@ -23,10 +23,8 @@ def register(framework: Framework) -> None:
     FRAMEWORKS[framework.name] = framework
 
 
-for _framework in (
-    *(MegatronCore(), MegatronLM(), NeMo1(), NeMo2(), MegatronBridge(), HuggingFace(), MaxText(), PaXML()),
-):
-    register(_framework)
+for _kind in (MegatronCore, MegatronLM, NeMo1, NeMo2, MegatronBridge, HuggingFace, MaxText, PaXML):
+    register(_kind())
 
 
 def framework(name: str) -> Framework:
