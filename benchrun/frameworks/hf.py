@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from benchrun.frameworks.base import LLAMA, SHARDING, Framework, MemoryFacts, Variable
-from benchrun.frameworks.pytorch import EXPANDABLE_SEGMENTS, NO_NVLS, ONE_THREAD, communication
+from benchrun.frameworks.variables import EXPANDABLE_SEGMENTS, FORKED, NO_HUB, NO_NVLS, ONE_THREAD, communication
 from benchrun.model.adapters import LLAMA_LINEARS
 from benchrun.spec.runspec import DataFormat, RunSpec
 from benchrun.vocabulary import Task
@@ -53,8 +53,8 @@ class HuggingFace(Framework):
     def environment(self, spec: RunSpec) -> dict[str, Variable]:
         """Without a model hub; on GPUs as the worker."""
         hub = {
-            "HF_HUB_OFFLINE": Variable("1", "never ask a model hub while measuring"),
-            "TOKENIZERS_PARALLELISM": Variable("false", "data-loader processes are forked after the tokenizer has run"),
+            "HF_HUB_OFFLINE": Variable("1", NO_HUB),
+            "TOKENIZERS_PARALLELISM": Variable("false", FORKED),
         }
         if spec.gpu == "CPU":
             return ONE_THREAD | hub

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import shlex
 import shutil
 import subprocess
 from pathlib import Path
@@ -12,11 +13,13 @@ from typing import NamedTuple
 
 import pytest
 
-from benchrun import __version__
+from benchrun import __version__, paths
 from benchrun.recipe.resolve import resolve
 from benchrun.recipe.select import Request
 from benchrun.render import render
 
+REAPER = shlex.quote((paths.TEMPLATES / "parts" / "reap.py").read_text())
+"""The text of the reaper as the script has it; the goldens name it."""
 GOLDEN = Path(__file__).parent.parent / "golden"
 RUNTIMES = ("pyxis", "apptainer", "singularity", "charliecloud", "podman", "docker", "none")
 
@@ -64,7 +67,7 @@ CASES = {
 
 def same_or_update(request: pytest.FixtureRequest, name: str, text: str) -> None:
     path = GOLDEN / name
-    text = text.replace(f"benchrun {__version__}", "benchrun VERSION")
+    text = text.replace(f"benchrun {__version__}", "benchrun VERSION").replace(REAPER, "REAPER")
     if request.config.getoption("--update-golden"):
         path.write_text(text)
     assert path.exists(), f"no {path.name}: run pytest tests/render --update-golden and review it"
