@@ -17,6 +17,7 @@ from benchrun.compare import Conditions, Verdict, conditions, judge, references_
 from benchrun.compare.conditions import shape_of
 from benchrun.compare.measured import copies, load_measured, measured_references
 from benchrun.errors import UserError
+from benchrun.frameworks.logs import DIALECTS, Tail, ended_at, parse_log
 from benchrun.launch.endings import End, Ending, classify, recorded
 from benchrun.launch.env import described
 from benchrun.launch.keep import kept_files, kept_name, write_kept
@@ -29,7 +30,7 @@ from benchrun.metrics.measure import Metrics, measure
 from benchrun.metrics.summary import Summary
 from benchrun.metrics.telemetry import Sampled, sampled
 from benchrun.model import ModelShape
-from benchrun.parse import DIALECTS, Log, Step, Tail, ended_at, parse_log
+from benchrun.parse import Log, Step
 from benchrun.recipe import catalogue
 from benchrun.recipe.proxy import dimensions, reductions
 from benchrun.recipe.resolve import resolve

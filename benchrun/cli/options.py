@@ -155,7 +155,7 @@ def worst(codes: Iterable[int]) -> int:
 
 def runs_in(logs: Sequence[Path], framework: str | None) -> list[Any]:
     """One log for each run in these files and directories; what is left out is named on stderr."""
-    from benchrun.parse import parse_logs
+    from benchrun.frameworks.logs import parse_logs
 
     found, left_out = parse_logs(*logs, framework=framework)
     if left_out:

@@ -78,7 +78,7 @@ def command(
 def _exit_code(summary: Any) -> int:
     """4 where a log gives no number to rely on, and why on stderr if nothing else says so."""
     if not summary.num_steps:
-        from benchrun.parse import DIALECTS
+        from benchrun.frameworks.logs import DIALECTS
 
         say(f"{summary.file}: no step of any known framework ({', '.join(sorted(DIALECTS))})")
     return 4 if not summary.num_steps or summary.complete is False or summary.fatal else 0
@@ -124,7 +124,7 @@ def _dump_steps(rows: Any, form: str, target: Path | None) -> None:
 
 def _follow(logs: tuple[Path, ...], framework: str | None) -> Any:
     """Read one growing log until it is complete, or until the reader is interrupted."""
-    from benchrun.parse import Tail
+    from benchrun.frameworks.logs import Tail
 
     if len(logs) != 1 or logs[0].is_dir() or str(logs[0]) == "-":
         raise UserError("--follow takes one file", hint="benchrun parse --follow run/stdout.log")

@@ -85,8 +85,8 @@ def _end(observation: Any) -> Any:
 
 def _last_step(run: Any) -> int | None:
     """The last step in the end of the run's logs, or where its watchdog saw one."""
+    from benchrun.frameworks.logs import last_step
     from benchrun.launch.progress import progress_of
-    from benchrun.parse.tail import last_step
 
     progress = progress_of(run)
     steps = []

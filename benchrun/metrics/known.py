@@ -35,11 +35,11 @@ class Known:
 def known(log: Log, given: Known) -> Known:
     """What the log says, and where it says nothing, what is given. A batch printed with the steps is the surest."""
     facts = log.facts
-    blocks = (batch[batch > 0][-1:].tolist() for (batch,) in log.steps.columns.blocks("global_batch_size"))
-    printed = [batch for last in blocks for batch in last]
+    batches = log.steps.columns.column("global_batch_size")
+    printed = batches[batches > 0][-1:].tolist()
     said = {
         "seq_length": facts.seq_length,
-        "global_batch_size": printed[-1] if printed else facts.global_batch_size,
+        "global_batch_size": printed[0] if printed else facts.global_batch_size,
         "num_gpus": facts.num_gpus,
         "gpu": _gpu(facts.device) if facts.device else None,
         "precision": facts.precision,

@@ -8,7 +8,7 @@ from typing import Literal
 from benchrun import hardware
 from benchrun.metrics.bound import Bound
 from benchrun.metrics.breakdown import Breakdown
-from benchrun.metrics.convention import PRINTS, explained
+from benchrun.metrics.convention import explained
 from benchrun.metrics.fatal import updates
 from benchrun.metrics.known import Known, known
 from benchrun.metrics.statistics import Interval, Spread
@@ -148,11 +148,12 @@ def _unexplained(log: Log, summary: Summary, given: Known) -> Iterator[ProblemEn
     step = summary.step_time_s
     if not (printed and tokens and step and summary.seq_length and _states_tokens(log)):
         return
-    if log.framework not in PRINTS or given.task != "pretrain" or log.facts.exotic:
+    if not log.printed_conventions or given.task != "pretrain" or log.facts.exotic:
         return
     rounding = LAST_DIGIT_TFLOPS / printed + LAST_DIGIT_S / step.median
     models = [model for model in (given.model, known(log, given).model) if model]
-    if any(explained(printed, tokens, model, summary.seq_length, log.framework, rounding=rounding) for model in models):
+    ways = log.printed_conventions
+    if any(explained(printed, tokens, model, summary.seq_length, ways, rounding=rounding) for model in models):
         return
     counted = summary.tflops_per_gpu
     ours = f", our own count is {counted.full:.4g} (full) or {counted.causal:.4g} (causal)" if counted else ""
@@ -162,8 +163,8 @@ def _unexplained(log: Log, summary: Summary, given: Known) -> Iterator[ProblemEn
 
 def _states_tokens(log: Log) -> bool:
     """Whether the log itself gives a batch or a rate."""
-    rates = log.steps.columns.blocks("tokens_per_s_per_gpu")
-    return known(log, Known()).global_batch_size is not None or any((rate != NO_VALUE).any() for (rate,) in rates)
+    rates = log.steps.columns.column("tokens_per_s_per_gpu")
+    return known(log, Known()).global_batch_size is not None or bool((rates != NO_VALUE).any())
 
 
 def _otherwise(log: Log, given: Known) -> Iterator[ProblemEntry]:

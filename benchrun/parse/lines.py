@@ -16,6 +16,7 @@ LONGEST_LINE = 1 << 22
 """Of a longer line only the end is kept: it is no record of anything."""
 BEFORE_HIT, AFTER_HIT = 1 << 12, 1 << 14
 """Of a line longer than these together only so much around a hit is read."""
+LONGEST_WHOLE = BEFORE_HIT + AFTER_HIT
 FAR = 1 << 12
 _ANSI = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]")
 
@@ -92,7 +93,7 @@ def lines_around(block: bytes, hits: list[Hit], number: int, *, terminated: bool
             line_start, line_end = start, block.find(b"\n", at)
             line_end = len(block) if line_end < 0 else line_end
         first, end = _piece(block, line_start, at, line_end) if carriage else (line_start, line_end)
-        if end - first > BEFORE_HIT + AFTER_HIT:
+        if end - first > LONGEST_WHOLE:
             first, end = max(first, at - BEFORE_HIT), min(end, at + AFTER_HIT)
         owners = set()
         while index < len(hits) and hits[index].at < end:

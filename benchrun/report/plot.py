@@ -19,10 +19,9 @@ def plot_steps(values: Measured, summary: Summary, path: Path) -> None:
         raise UserError("matplotlib is not installed", hint="pip install 'benchrun[plot]'") from None
     figure = Figure(figsize=(10, 5), layout="constrained")
     axes = figure.add_subplot()
-    rows = values.whole()
-    steps, left_out = rows.step, rows.impossible
-    timed = not np.isnan(rows.step_time_s).all()
-    shown = rows.step_time_s if timed else rows.tokens_per_s_per_gpu
+    steps, left_out = values.step, values.impossible
+    timed = not np.isnan(values.step_time_s).all()
+    shown = values.step_time_s if timed else values.tokens_per_s_per_gpu
     axes.plot(steps[~left_out], shown[~left_out], ".-", linewidth=0.8, markersize=4, label="each row")
     axes.plot(
         steps[left_out], shown[left_out], "x", color="red", label="impossible, left out"

@@ -17,8 +17,8 @@ from test_contract import call, document
 
 from benchrun import flow, paths
 from benchrun.errors import UserError
+from benchrun.frameworks.logs import parse_log
 from benchrun.metrics.known import Known
-from benchrun.parse import parse_log
 from benchrun.recipe.catalogue import recipe_file
 from benchrun.recipe.proxy import WHOLE
 

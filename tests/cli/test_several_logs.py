@@ -10,7 +10,7 @@ import pytest
 from test_contract import LOGS, call, document
 from test_logs import CONDITIONS, LINES, STEPS, megatron
 
-from benchrun.parse import parse_logs
+from benchrun.frameworks.logs import parse_logs
 
 EXPECTED = list(csv.DictReader((LOGS / "expected.csv").open()))
 

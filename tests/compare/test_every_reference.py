@@ -14,9 +14,9 @@ import pytest
 
 from benchrun import flow, hardware, paths
 from benchrun.compare import load_references
+from benchrun.frameworks.logs import parse_log
 from benchrun.metrics.known import Known
 from benchrun.model.flops import flops_per_token
-from benchrun.parse import parse_log
 from benchrun.recipe import catalogue
 from tests.compare.recount import model_of
 

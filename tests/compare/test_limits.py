@@ -12,12 +12,12 @@ from benchrun import flow
 from benchrun.cli.compare import command as compare
 from benchrun.compare.verdict import Verdict
 from benchrun.errors import UserError
+from benchrun.frameworks.logs import parse_log
 from benchrun.metrics.convention import explained
 from benchrun.metrics.known import Known
 from benchrun.metrics.summary import summarise
 from benchrun.model import ModelShape
 from benchrun.model.flops import flops_per_token
-from benchrun.parse import parse_log
 from benchrun.recipe.catalogue import recipe_file
 from benchrun.report.terminal import verdict_view
 from tests.compare.recount import SHAPES

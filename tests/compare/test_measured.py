@@ -15,11 +15,11 @@ from benchrun.cli.compare import command as compare
 from benchrun.compare import load_references
 from benchrun.compare.measured import load_measured, measured_references, repeats
 from benchrun.errors import UserError
+from benchrun.frameworks.logs import parse_log
 from benchrun.launch.keep import PATH, scrubbed
 from benchrun.launch.rundir import RunDir, create, unpacked
 from benchrun.metrics.measure import Metrics
 from benchrun.metrics.telemetry import COLUMNS
-from benchrun.parse import parse_log
 from benchrun.recipe.memory import estimate
 from benchrun.recipe.resolve import resolve
 from benchrun.recipe.select import Request

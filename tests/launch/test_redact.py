@@ -8,10 +8,10 @@ import pytest
 import yaml
 
 from benchrun import flow, paths
+from benchrun.frameworks.logs import parse_log
 from benchrun.launch.keep import kept_files, kept_name, scrubbed
 from benchrun.launch.redact import public_env, public_spec, site_words
 from benchrun.launch.rundir import RunDir, create, unpacked
-from benchrun.parse import parse_log
 from benchrun.recipe.resolve import resolve
 from benchrun.recipe.select import Request
 from benchrun.render import render

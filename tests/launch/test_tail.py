@@ -12,14 +12,13 @@ from test_local import tiny
 
 from benchrun import flow
 from benchrun.cli.status import command as status
+from benchrun.frameworks.logs import Tail, last_step
 from benchrun.launch import launcher
 from benchrun.launch.launcher import Observation, backoff
 from benchrun.launch.progress import Progress
 from benchrun.launch.rundir import create
 from benchrun.launch.scheduler import Job, Phase
-from benchrun.parse import Tail
 from benchrun.parse import reader as reading
-from benchrun.parse.tail import last_step
 from benchrun.render import render
 
 MIB = 1 << 20

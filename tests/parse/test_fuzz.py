@@ -16,8 +16,9 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from benchrun.errors import UserError
+from benchrun.frameworks.logs import DIALECTS, parse_log
 from benchrun.metrics.summary import summarise
-from benchrun.parse import DIALECTS, Reader, bulk, parse_log, reader
+from benchrun.parse import Reader, bulk, reader
 from benchrun.parse.inputs import COMPRESSED
 from tests.parse.test_dialects import LINES
 

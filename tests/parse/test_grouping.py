@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from benchrun.errors import UserError
+from benchrun.frameworks.logs import parse_log, parse_logs
 from benchrun.metrics.summary import summarise
-from benchrun.parse import Reader, parse_log, parse_logs
+from benchrun.parse import Reader
 from benchrun.parse.grouping import Part, grouped
 from benchrun.parse.inputs import LogFile, chunks
 

@@ -8,9 +8,10 @@ from unittest.mock import patch
 
 import pytest
 
+from benchrun.frameworks.logs import parse_log
 from benchrun.metrics import streams
 from benchrun.metrics.summary import summarise
-from benchrun.parse import Reader, parse_log
+from benchrun.parse import Reader
 from benchrun.parse.columns import Columns
 from benchrun.parse.records import Step
 from benchrun.report.steps import lines as dumped

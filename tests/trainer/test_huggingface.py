@@ -11,9 +11,9 @@ import sys
 import pytest
 
 from benchrun.errors import UserError
+from benchrun.frameworks.logs import parse_log
 from benchrun.metrics.measure import measure
 from benchrun.model.flops import flops_per_token
-from benchrun.parse import parse_log
 from benchrun.recipe.memory_hf import adapter_params
 from benchrun.recipe.resolve import resolve
 from benchrun.recipe.select import Request

@@ -16,9 +16,9 @@ import json
 import re
 from typing import Any
 
-from benchrun.parse.dialect import Dialect, count, fields, number, positive
+from benchrun.parse.dialect import Dialect, count, fields, number, positive, seconds
 from benchrun.parse.lines import Line
-from benchrun.parse.records import Rows, Step
+from benchrun.parse.rows import Rows, Step
 
 _BAR = re.compile(
     r"Epoch (\d{1,9})\s?:[\s:]{0,8}(?:\d{1,3}%\|[^|]{0,400}\|)?\s{0,8}(\d{1,15})(?:/(\d{1,15})|it)\s?"
@@ -69,7 +69,7 @@ class Nemo1(Dialect):
                 self._bar(bar, line.number)
 
     def _bar(self, bar: re.Match[str], line: int) -> None:
-        found = fields(bar[5], ", ", "=")
+        found = {name: piece.text for name, piece in fields(bar[5], 0, len(bar[5]), ", ", "=").items()}
         time_s = positive(found.get(_TIMES[0]))
         if time_s is None:
             return
@@ -129,12 +129,8 @@ class Nemo1(Dialect):
         batch = self.facts.global_batch_size
         if batch and advance % batch == 0:
             self.facts.seq_length = advance // batch
-        counted = Rows()
-        counted.segments = self.rows.segments
-        for row in self.rows:
-            rate = advance / (row.step_time_s or 1) / self.facts.num_gpus
-            counted.columns.append(row._replace(tokens_per_s_per_gpu=rate), row.segment)
-        return counted
+        times = self.rows.columns.column("step_time_s")
+        return self.rows.replaced(tokens_per_s_per_gpu=advance / times / self.facts.num_gpus)
 
 
 def _json(text: str) -> dict[str, Any]:
@@ -149,11 +145,3 @@ def _json(text: str) -> dict[str, Any]:
 def _plain(value: Any, read: Any) -> Any:
     """A JSON value as the number that its text is: booleans and strings are none."""
     return read(str(value)) if type(value) in (int, float) else None
-
-
-def seconds(clock: str) -> int:
-    """``1:02:03`` as tqdm prints it -> seconds; 0 for anything else."""
-    total = 0
-    for part in clock.split(":")[-4:]:
-        total = total * 60 + (int(part) if part.isdigit() and len(part) < 9 else 0)
-    return total

@@ -11,10 +11,10 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from benchrun.parse.dialect import LARGEST
+from benchrun.frameworks.dialects.megatron import Megatron
+from benchrun.parse.dialect import LARGEST, Dialect
 from benchrun.parse.inputs import chunks
 from benchrun.parse.lines import Line
-from benchrun.parse.megatron import Megatron
 from benchrun.parse.records import Facts
 
 CONFIG = "benchrun config: {"
@@ -32,10 +32,12 @@ class Worker(Megatron):
     name = "megatron-core"
     fact_needles = (CONFIG.encode(),)
 
+    printed_conventions = ("full", "causal")
+
     def read(self, line: Line) -> None:
         """A step line, or the configuration; without that it is another program's log."""
-        if not configure(self.facts, line.text, "megatron-core") and self.facts.framework_version is not None:
-            self.step_line(line)
+        if not configure(self.facts, line.text, self.name) and self.facts.framework_version is not None:
+            Dialect.read(self, line)
 
 
 def configure(facts: Facts, text: str, package: str) -> bool:

@@ -11,10 +11,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from benchrun.parse.dialect import LARGEST
-from benchrun.parse.nemo1 import seconds
-from benchrun.parse.printed import usual_distance
-from benchrun.parse.records import Rows, Step
+from benchrun.frameworks.dialects.printed import usual_distance
+from benchrun.parse.dialect import LARGEST, seconds
+from benchrun.parse.rows import Rows, Step
 
 _BAR = re.compile(r"(?<!\d)\d{1,3}%\|[^|]*\|\s*(\d{1,12})/(\d{1,12}) \[(\d[\d:]*)<")
 # Nothing but what a launcher writes stands before a training bar: a rank, a host, a time, the stream. "Loading

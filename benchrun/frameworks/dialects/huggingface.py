@@ -18,14 +18,16 @@ from array import array
 from collections.abc import Iterator
 from math import ceil, floor
 from statistics import median
+from typing import Any
 
-from benchrun.parse.bars import MOST, Bars, differences
-from benchrun.parse.dialect import Dialect, asked_of, count, number, positive
+import numpy as np
+
+from benchrun.frameworks.dialects.bars import MOST, Bars, differences
+from benchrun.frameworks.dialects.printed import Printed, timed
+from benchrun.frameworks.dialects.worker import CONFIG, configure
+from benchrun.parse.dialect import COUNT, Dialect, Piece, Reading, Record, Value, count, number, positive, seconds
 from benchrun.parse.lines import Line
-from benchrun.parse.nemo1 import seconds
-from benchrun.parse.printed import Printed, timed
-from benchrun.parse.records import Rows, Step
-from benchrun.parse.worker import CONFIG, configure
+from benchrun.parse.rows import Rows, Step
 
 _DICT = re.compile(r"\{[^{}]{0,4000}?['\"](?:loss|train_runtime)['\"]\s*:[^{}]*\}")
 _PAIR = re.compile(r"['\"]([^'\"]+)['\"]\s*:\s*(?:'([^']*)'|\"([^\"]*)\"|([^,{}'\"]+))")
@@ -61,8 +63,7 @@ class HuggingFace(Dialect):
     )
     may_skip = True
     closing = ("}", "]")
-    one_line = True
-    sinks = ("_printed",)
+    varying_length = True
 
     def __init__(self) -> None:
         super().__init__()
@@ -86,54 +87,58 @@ class HuggingFace(Dialect):
             if self._told in (None, total):
                 self._step_of_bar = step
                 self._printed.followed(step)
-        found = _DICT.findall(line.text) if self.whole(line) else []
-        for text in found:
-            self._dictionary(text, line.number)
-        if not found:
+        dictionaries = list(_DICT.finditer(line.text)) if self.whole(line) else []
+        for match in dictionaries:
+            self._dictionary(_pairs(line.text, match), line.number)
+        if not dictionaries:
             self._fact(line.text)
+
+    def records(self, text: str) -> Iterator[Record]:
+        """The dictionary of a step that is alone on its line."""
+        dictionaries = [_pairs(text, match) for match in _DICT.finditer(text)]
+        if "%|" not in text and all("loss" in pairs for pairs in dictionaries):
+            yield from map(_record, dictionaries)
 
     @property
     def seen(self) -> bool:
         """Bars alone may be another program's."""
         return bool(len(self._printed) or self._summaries)
 
-    @property
-    def plain(self) -> bool:
-        """Bars and summaries are kept."""
-        return not (self._bars or self._summaries)
-
-    def follow(self, text: bytes) -> None:
-        """The next dictionary is compared with this one."""
-        self._last = asked_of(self, self.facts, text)[0]._last
-
-    def _dictionary(self, text: str, line: int) -> None:
-        found = {pair[1]: pair[2] or pair[3] or pair[4] or "" for pair in _PAIR.finditer(text)}
-        if "loss" not in found:
-            runtime = positive(found.get("train_runtime"))
+    def _dictionary(self, pairs: dict[str, Piece], line: int) -> None:
+        texts = {name: piece.text for name, piece in pairs.items()}
+        if "loss" not in texts:
+            runtime = positive(texts.get("train_runtime"))
             if runtime is not None:
-                self._summaries.append((runtime, positive(found.get("train_steps_per_second"))))
+                self._summaries.append((runtime, positive(texts.get("train_steps_per_second"))))
             return
-        before, self._last = self._last, found
-        if _same_record(before, found):
-            return
-        clock = positive(found.get("train_runtime")) or _duration(found.get("elapsed_time", ""))
-        step, _, planned = (found.get("global_step/max_steps") or found.get("iteration", "")).partition("/")
-        if count(planned):
-            self.facts.planned_steps = count(planned)
-        number_of_step = count(step) if step else count(found.get("current_steps"))
-        self._printed.numbered(number_of_step is not None)
-        self._printed.add(
-            Step(
-                number_of_step or self._step_of_bar,
-                clock,
-                line,
-                interval=0,
-                loss=number(found["loss"]),
-                grad_norm=number(found.get("grad_norm")),
-                tflops_per_gpu=positive(found.get("step_time_s")),
-                tokens_per_s_per_gpu=number(found.get("epoch")) or 0.0,
-            )
+        before, self._last = self._last, texts
+        if not _same_record(before, texts):
+            self.add(_record(pairs), line)
+
+    def keep(self, sink: str, values: dict[str, Any]) -> None:
+        """A dictionary; one without a step is of the step of the bar before it."""
+        numbered = values.get("step") is not None
+        step = values.get("step") or self._step_of_bar
+        self._printed.add(values | {"step": step}, numbered=numbered)
+
+    def take(self, sink: str, columns: dict[str, Any], ends: tuple[str, str]) -> bool:
+        """The same for many, where each is a record of its own."""
+        first, last = ({n: p.text for n, p in _pairs(end, _DICT.search(end)).items()} for end in ends)
+        forms, lines = columns.pop("form"), columns.pop("line")
+        repeated = np.ones(len(lines) - 1, bool)
+        for column in columns.values():
+            repeated &= np.isclose(column[1:], column[:-1], rtol=0, atol=0, equal_nan=True)
+        if (forms != forms[0]).any() or repeated.any() or _same_record(self._last, first):
+            return False
+        self._last = last
+        if (planned := columns.pop("planned_steps", None)) is not None:
+            self.facts.planned_steps = int(planned[-1])
+        step = columns.get("step", np.zeros(len(lines), np.int64))
+        self._printed.extend(
+            {**columns, "step": np.where(step == 0, self._step_of_bar, step), "line": lines},
+            numbered="step" in columns,
         )
+        return True
 
     def _fact(self, text: str) -> None:
         if configure(self.facts, text, "transformers"):
@@ -236,6 +241,37 @@ class HuggingFace(Dialect):
         return not (len(self._bars.of(self._total())[0]) or self._printed.clocked)
 
 
+def _pairs(text: str, match: re.Match[str] | None) -> dict[str, Piece]:
+    """The names and values of a dictionary on a line."""
+    pairs = {}
+    for pair in _PAIR.finditer(text, *match.span()) if match else ():
+        group = pair.lastindex or 4
+        kept = pair[group].strip()
+        pairs[pair[1]] = Piece(kept, pair.start(group) + pair[group].index(kept))
+    return pairs
+
+
+def _record(pairs: dict[str, Piece]) -> Record:
+    """A dictionary of a step."""
+    values = [pairs["loss"].value("loss")]
+    for name, column in (("grad_norm", "grad_norm"), ("step_time_s", "step_time_s"), ("epoch", "epoch")):
+        if name in pairs:
+            values.append(pairs[name].value(column))
+    if "train_runtime" in pairs and positive(pairs["train_runtime"].text):
+        values.append(pairs["train_runtime"].value("clock_s"))
+    elif "elapsed_time" in pairs:
+        values.append(pairs["elapsed_time"].value("clock_s", _CLOCK))
+    both = pairs.get("global_step/max_steps") or pairs.get("iteration")
+    if both and both.text:
+        step, slash, planned = both.text.partition("/")
+        values.append(Value("step", step, both.start, COUNT))
+        if slash:
+            values.append(Value("planned_steps", planned, both.start + len(step) + 1, COUNT))
+    elif "current_steps" in pairs:
+        values.append(pairs["current_steps"].value("step", COUNT))
+    return Record(values, "_printed", needs=None)
+
+
 def _same_record(one: dict[str, str], other: dict[str, str]) -> bool:
     """Whether two dictionaries in a row are one: several launchers print it, and some loggers in two forms.
 
@@ -262,6 +298,9 @@ def _duration(text: str) -> float | None:
     parts: Iterator[re.Match[str]] = _DURATION.finditer(text)
     values = [int(part[1][:9]) * _UNIT[part[2]] for part in parts]
     return float(sum(values)) if values else None
+
+
+_CLOCK = Reading(_duration, r"[\d:dhms ]+", plain=False)
 
 
 def _whole(text: str) -> int:

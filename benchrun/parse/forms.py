@@ -1,0 +1,184 @@
+"""Blocks of step lines, read by regexes of whole lines.
+
+Where a dialect has read a line, the line becomes a regex: the values in it become groups, all other numbers may change,
+the rest is literal. So every line that matches says what the dialect would read in it, and one ``findall`` reads a
+block. What matches no regex, or holds a value that no step usually has, is left to the dialect.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from itertools import compress, pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from benchrun.parse.columns import NO_COUNT, NO_VALUE, Column
+from benchrun.parse.dialect import LIMITS, Dialect, Reading, Record
+
+LONGEST = 2048
+"""Bytes of a line that is worth learning."""
+MOST_FORMS, MOST_TRIES = 8, 16
+MOST_ODD = 0.1
+"""Of the step lines of a block so many may be left to the dialect; if more are, all are."""
+_TOKEN = re.compile(r"(\d+(?:\.\d+)?(?:[eE][-+]?\d+)?)|( +)", re.ASCII)
+
+
+class _Form:
+    """How the lines that differ in their numbers only are read."""
+
+    def __init__(self, text: str, record: Record) -> None:
+        values = sorted(record.values, key=lambda value: value.start)
+        self.sink = record.sink
+        self.readings: list[tuple[str, Reading]] = [(value.column, value.reading) for value in values]
+        pattern, end = "", 0
+        for value in values:
+            pattern += _literal(text[end : value.start]) + f"({value.reading.pattern})"
+            end = value.start + len(value.text)
+        self.pattern = pattern + _literal(text[end:]) + r"\r?"
+
+    def read(self, texts: Sequence[Sequence[str]]) -> tuple[Column, dict[str, Column], Column]:
+        """Lines of this form, the columns of their values, and which of the lines are usual; groups in, one a column.
+
+        Lines of other forms have empty texts.
+        """
+        present = np.fromiter(map(bool, texts[0]), bool, len(texts[0]))
+        if not present.all():
+            texts = [list(compress(column, present)) for column in texts]
+        lines = np.flatnonzero(present)
+        usual = np.ones(len(lines), bool)
+        columns = {}
+        for (name, (parse, _, plain, scale)), column in zip(self.readings, texts, strict=True):
+            read: Any = float if plain else parse
+            values = np.array(list(map(read, column)), np.float64)
+            values = values if scale is None else scale(values)
+            if not plain:
+                usual &= ~np.isnan(values)
+            if name in LIMITS:
+                low, high, whole = LIMITS[name]
+                usual &= (values >= low) & (values <= high)
+                if whole:
+                    usual &= values == np.floor(values)
+                    values = np.where(usual, values, 0).astype(np.int64)
+            columns[name] = values
+        return lines, columns, usual
+
+
+class _Part(NamedTuple):
+    """Rows of one form."""
+
+    sink: str
+    lines: Column
+    columns: dict[str, Column]
+
+    def between(self, first: int, end: int) -> _Part:
+        """The rows of the lines after ``first`` and before ``end``."""
+        inside = slice(*np.searchsorted(self.lines, [first + 1, end]))
+        return _Part(self.sink, self.lines[inside], {name: column[inside] for name, column in self.columns.items()})
+
+
+class Forms:
+    """The forms of one dialect's lines."""
+
+    def __init__(self, dialect: Dialect) -> None:
+        self._dialect = dialect
+        self._needles = tuple(needle.decode() for needle in dialect.step_needles)
+        self._forms: list[_Form] = []
+        self._useless = 0
+        """Blocks in a row that had to be left to the dialect."""
+
+    def read(self, text: str, number: int, by_line: Callable[[str, int], None]) -> int:
+        """Take all step lines of a block of whole lines, whose first line has this number.
+
+        How many there were; 0, and nothing is taken, where they must be read one by one. ``by_line`` reads one line.
+        """
+        if self._useless > MOST_TRIES:
+            return 0
+        lines = text.split("\n")
+        table = self._matches(text)
+        if self._learn(lines, table):
+            table = self._matches(text)
+        if not table or len(table[0]) != len(lines):
+            return 0
+        odd = {at for at, line in enumerate(table[-1]) if line and self._is_step(line)}
+        parts, first = [], 0
+        for order, form in enumerate(self._forms):
+            at, columns, usual = form.read(table[first : first + len(form.readings)])
+            first += len(form.readings)
+            odd.update(at[~usual].tolist())
+            columns = {name: column[usual] for name, column in columns.items()}
+            parts.append(_Part(form.sink, at[usual], columns | {"form": np.full(int(usual.sum()), order)}))
+        steps = len(odd) + sum(len(part.lines) for part in parts)
+        self._useless = self._useless + 1 if len(odd) > MOST_ODD * steps else 0
+        if self._useless:
+            return 0
+        for before, end in pairwise((-1, *sorted(odd), len(lines))):
+            self._take([part.between(before, end) for part in parts], lines, number, by_line)
+            if end < len(lines):
+                by_line(lines[end], number + end)
+        return steps
+
+    def _take(self, parts: list[_Part], lines: list[str], number: int, by_line: Callable[[str, int], None]) -> None:
+        """Rows of lines between two that the dialect reads itself."""
+        parts = [part for part in parts if len(part.lines)]
+        for sink in dict.fromkeys(part.sink for part in parts):
+            at, columns = _joined([part for part in parts if part.sink == sink])
+            ends = lines[at[0]], lines[at[-1]]
+            if not self._dialect.take(sink, {**columns, "line": at + number}, ends):
+                for line in at.tolist():
+                    by_line(lines[line], number + line)
+
+    def _matches(self, text: str) -> list[tuple[str, ...]]:
+        """For each line the groups of all forms, and what matches none, column by column."""
+        if not self._forms:
+            return []
+        pattern = "|".join(form.pattern for form in self._forms)
+        return list(zip(*re.compile(f"^(?:{pattern}|(.*))$", re.MULTILINE | re.ASCII).findall(text), strict=True))
+
+    def _learn(self, lines: list[str], table: list[tuple[str, ...]]) -> bool:
+        """Whether there are new forms."""
+        known, tries = len(self._forms), 0
+        for line in table[-1] if table else lines:
+            if line and self._is_step(line) and len(self._forms) < MOST_FORMS and tries < MOST_TRIES:
+                if any(re.fullmatch(form.pattern, line, re.ASCII) for form in self._forms[known:]):
+                    continue
+                tries += 1
+                line = line.removesuffix("\r")
+                records = list(self._dialect.records(line)) if len(line) <= LONGEST and "\r" not in line else []
+                if len(records) == 1 and _teaches(records[0]):
+                    self._forms.append(_Form(line, records[0]))
+        return len(self._forms) > known
+
+    def _is_step(self, line: str) -> bool:
+        return any(needle in line for needle in self._needles)
+
+
+def _teaches(record: Record) -> bool:
+    """Whether the lines like this one are rows."""
+    return record.usual and record.needs in (None, *(value.column for value in record.values))
+
+
+def _joined(parts: list[_Part]) -> tuple[Column, dict[str, Column]]:
+    """The rows of several forms in the order of their lines."""
+    if len(parts) == 1:
+        return parts[0].lines, dict(parts[0].columns)
+    at = np.concatenate([part.lines for part in parts])
+    order = np.argsort(at)
+    columns = {}
+    for name in dict.fromkeys(name for part in parts for name in part.columns):
+        floats = any(part.columns.get(name, at).dtype.kind == "f" for part in parts)
+        none = 0 if name in ("skipped", "nan") else NO_VALUE if floats else NO_COUNT
+        each = [part.columns.get(name, np.full(len(part.lines), none)) for part in parts]
+        columns[name] = np.concatenate(each)[order]
+    return at[order], columns
+
+
+def _literal(text: str) -> str:
+    """A regex of this text with any other numbers, and any blanks where it has some."""
+    pattern, end = "", 0
+    for match in _TOKEN.finditer(text):
+        pattern += re.escape(text[end : match.start()])
+        pattern += r"\d+(?:\.\d+)?(?:[eE][-+]?\d+)?" if match[1] else " +"
+        end = match.end()
+    return pattern + re.escape(text[end:])
