@@ -19,12 +19,13 @@ MAY = {
     "render": {"recipe"},
     "launch": {"recipe", "render"},
     "parse": set(),
+    "frameworks": {"parse"},
     "metrics": {"parse"},
-    "compare": {"recipe", "metrics", "parse"},
-    "report": {"recipe", "metrics", "parse", "compare"},
+    "compare": {"recipe", "metrics", "parse", "frameworks"},
+    "report": {"recipe", "metrics", "parse", "frameworks", "compare"},
     "trainer": {"recipe"},
-    "flow": {"recipe", "render", "launch", "parse", "metrics", "compare", "report"},
-    "cli": {"recipe", "render", "launch", "parse", "metrics", "compare", "report", "flow"},
+    "flow": {"recipe", "render", "launch", "parse", "frameworks", "metrics", "compare", "report"},
+    "cli": {"recipe", "render", "launch", "parse", "frameworks", "metrics", "compare", "report", "flow"},
 }
 SOURCES = sorted(PACKAGE.rglob("*.py"))
 DATAGEN = sorted((ROOT / "datagen").rglob("*.py"))

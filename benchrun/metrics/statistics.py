@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from itertools import chain
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -59,7 +60,7 @@ def warmup_rows(rows: int) -> int:
     return min(max(MIN_WARMUP_ROWS, math.ceil(WARMUP_FRACTION * rows)), rows // 2)
 
 
-def spread(values: Values, weights: Sequence[int] | Ints | None = None) -> Spread:
+def spread(values: Values, weights: Sequence[int] | NDArray[np.integer[Any]] | None = None) -> Spread:
     """Statistics of ``values``; a value of weight w counts as w equal ones (a row that averages w steps).
 
     Weights that are all the same say nothing, so they count as 1.

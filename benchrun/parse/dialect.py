@@ -40,12 +40,14 @@ def number(text: str | None) -> float | None:
 
 def positive(text: str | None) -> float | None:
     """A time or a rate: a number above 0, of credible size."""
-    return credible("step_time_s", number(text))
+    value: float | None = credible("step_time_s", number(text))
+    return value
 
 
 def count(text: str | None) -> int | None:
     """A whole number, not negative, of credible size."""
-    return credible("step", number(text))
+    value: int | None = credible("step", number(text))
+    return value
 
 
 def credible(column: str, value: float | None) -> Any:

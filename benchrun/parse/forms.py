@@ -8,7 +8,7 @@ block. What matches no regex, or holds a value that no step usually has, is left
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import compress, pairwise
 from typing import Any, NamedTuple
 
@@ -16,13 +16,20 @@ import numpy as np
 
 from benchrun.parse.columns import NO_COUNT, NO_VALUE, Column
 from benchrun.parse.dialect import LIMITS, Dialect, Reading, Record
+from benchrun.parse.lines import windows
 
 LONGEST = 2048
 """Bytes of a line that is worth learning."""
 MOST_FORMS, MOST_TRIES = 8, 16
+"""Forms of one log; lines of a block that are tried."""
+MOST_USELESS = 8
+"""Blocks in a row without use, after which forms are given up."""
 MOST_ODD = 0.1
 """Of the step lines of a block so many may be left to the dialect; if more are, all are."""
-_TOKEN = re.compile(r"(\d+(?:\.\d+)?(?:[eE][-+]?\d+)?)|( +)", re.ASCII)
+_TOKEN = re.compile(r"(\d+(?:\.\d+)?(?:[eE][-+]?\d+)?)|( +)|((?<=%)\|[^|]*\|)", re.ASCII)
+
+_TOKENS = ("", r"\d+(?:\.\d+)?(?:[eE][-+]?\d+)?", " +", r"\|[^|\n]*\|")
+"""A number, blanks, or the picture of a progress bar: what stands for each in a regex."""
 
 
 class _Form:
@@ -36,7 +43,7 @@ class _Form:
         for value in values:
             pattern += _literal(text[end : value.start]) + f"({value.reading.pattern})"
             end = value.start + len(value.text)
-        self.pattern = pattern + _literal(text[end:]) + r"\r?"
+        self.pattern = pattern + _literal(text[end:])
 
     def read(self, texts: Sequence[Sequence[str]]) -> tuple[Column, dict[str, Column], Column]:
         """Lines of this form, the columns of their values, and which of the lines are usual; groups in, one a column.
@@ -88,19 +95,34 @@ class Forms:
         self._useless = 0
         """Blocks in a row that had to be left to the dialect."""
 
-    def read(self, text: str, number: int, by_line: Callable[[str, int], None]) -> int:
-        """Take all step lines of a block of whole lines, whose first line has this number.
-
-        How many there were; 0, and nothing is taken, where they must be read one by one. ``by_line`` reads one line.
-        """
-        if self._useless > MOST_TRIES:
-            return 0
+    def read(self, text: str, number: int) -> int:
+        """Take all step lines of a block of whole lines, whose first line has this number; how many there were."""
+        text, numbers = _split(text, number)
         lines = text.split("\n")
         table = self._matches(text)
         if self._learn(lines, table):
             table = self._matches(text)
-        if not table or len(table[0]) != len(lines):
-            return 0
+        if table:
+            odd, parts = self._parts(table)
+            steps = len(odd) + sum(len(part.lines) for part in parts)
+            if len(odd) <= MOST_ODD * steps:
+                self._useless = 0
+                for before, end in pairwise((-1, *sorted(odd), len(lines))):
+                    self._take([part.between(before, end) for part in parts], lines, numbers)
+                    self._by_line(range(end, min(end + 1, len(lines))), lines, numbers)
+                return steps
+        self._useless += 1
+        steps_at = [at for at, line in enumerate(lines) if self._is_step(line)]
+        self._by_line(steps_at, lines, numbers)
+        return len(steps_at)
+
+    def _by_line(self, chosen: Iterable[int], lines: list[str], numbers: Column) -> None:
+        for at in chosen:
+            for line in windows(lines[at], int(numbers[at]), self._needles):
+                self._dialect.read(line)
+
+    def _parts(self, table: list[tuple[str, ...]]) -> tuple[set[int], list[_Part]]:
+        """The step lines that are left to the dialect, and the rows of each form."""
         odd = {at for at, line in enumerate(table[-1]) if line and self._is_step(line)}
         parts, first = [], 0
         for order, form in enumerate(self._forms):
@@ -109,29 +131,19 @@ class Forms:
             odd.update(at[~usual].tolist())
             columns = {name: column[usual] for name, column in columns.items()}
             parts.append(_Part(form.sink, at[usual], columns | {"form": np.full(int(usual.sum()), order)}))
-        steps = len(odd) + sum(len(part.lines) for part in parts)
-        self._useless = self._useless + 1 if len(odd) > MOST_ODD * steps else 0
-        if self._useless:
-            return 0
-        for before, end in pairwise((-1, *sorted(odd), len(lines))):
-            self._take([part.between(before, end) for part in parts], lines, number, by_line)
-            if end < len(lines):
-                by_line(lines[end], number + end)
-        return steps
+        return odd, parts
 
-    def _take(self, parts: list[_Part], lines: list[str], number: int, by_line: Callable[[str, int], None]) -> None:
+    def _take(self, parts: list[_Part], lines: list[str], numbers: Column) -> None:
         """Rows of lines between two that the dialect reads itself."""
         parts = [part for part in parts if len(part.lines)]
         for sink in dict.fromkeys(part.sink for part in parts):
             at, columns = _joined([part for part in parts if part.sink == sink])
-            ends = lines[at[0]], lines[at[-1]]
-            if not self._dialect.take(sink, {**columns, "line": at + number}, ends):
-                for line in at.tolist():
-                    by_line(lines[line], number + line)
+            if not self._dialect.take(sink, {**columns, "line": numbers[at]}, (lines[at[0]], lines[at[-1]])):
+                self._by_line(at.tolist(), lines, numbers)
 
     def _matches(self, text: str) -> list[tuple[str, ...]]:
         """For each line the groups of all forms, and what matches none, column by column."""
-        if not self._forms:
+        if not self._forms or self._useless > MOST_USELESS:
             return []
         pattern = "|".join(form.pattern for form in self._forms)
         return list(zip(*re.compile(f"^(?:{pattern}|(.*))$", re.MULTILINE | re.ASCII).findall(text), strict=True))
@@ -140,18 +152,28 @@ class Forms:
         """Whether there are new forms."""
         known, tries = len(self._forms), 0
         for line in table[-1] if table else lines:
-            if line and self._is_step(line) and len(self._forms) < MOST_FORMS and tries < MOST_TRIES:
+            if len(self._forms) == MOST_FORMS or tries == MOST_TRIES or self._useless > MOST_USELESS:
+                break
+            if line and self._is_step(line):
                 if any(re.fullmatch(form.pattern, line, re.ASCII) for form in self._forms[known:]):
                     continue
                 tries += 1
-                line = line.removesuffix("\r")
-                records = list(self._dialect.records(line)) if len(line) <= LONGEST and "\r" not in line else []
+                records = list(self._dialect.records(line)) if len(line) <= LONGEST else []
                 if len(records) == 1 and _teaches(records[0]):
                     self._forms.append(_Form(line, records[0]))
         return len(self._forms) > known
 
     def _is_step(self, line: str) -> bool:
         return any(needle in line for needle in self._needles)
+
+
+def _split(text: str, number: int) -> tuple[str, Column]:
+    """The text with a line feed wherever a line, or a piece between carriage returns, ends; and the number of each."""
+    text = text.replace("\r\n", "\n")
+    if "\r" not in text:
+        return text, number + np.arange(text.count("\n") + 1)
+    ends = np.frombuffer(re.sub(r"[^\r\n]+", "", text).encode(), np.uint8) == 10
+    return text.replace("\r", "\n"), number + np.append(0, np.cumsum(ends))
 
 
 def _teaches(record: Record) -> bool:
@@ -179,6 +201,6 @@ def _literal(text: str) -> str:
     pattern, end = "", 0
     for match in _TOKEN.finditer(text):
         pattern += re.escape(text[end : match.start()])
-        pattern += r"\d+(?:\.\d+)?(?:[eE][-+]?\d+)?" if match[1] else " +"
+        pattern += _TOKENS[match.lastindex or 0]
         end = match.end()
     return pattern + re.escape(text[end:])

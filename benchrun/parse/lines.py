@@ -7,7 +7,7 @@ strings, which runs at memory speed, and only the lines around the hits are cut 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -106,6 +106,16 @@ def _piece(block: bytes, start: int, at: int, end: int) -> tuple[int, int]:
     """The part of a line between carriage returns."""
     stop = block.find(b"\r", at, end)
     return max(start, block.rfind(b"\r", start, at) + 1), end if stop < 0 else stop
+
+
+def windows(piece: str, number: int, needles: Sequence[str]) -> Iterator[Line]:
+    """A whole piece of line as ``lines_around`` gives it: of a very long one only what is near the needles."""
+    if len(piece) <= LONGEST_WHOLE:
+        yield Line(number, piece, terminated=True)
+        return
+    block = piece.encode()
+    hits = [hit for needle in needles for hit in find_all(block, needle.encode(), 0)]
+    yield from (line for line, _ in lines_around(block, hits, number, terminated=True))
 
 
 def clean(raw: bytes) -> str:

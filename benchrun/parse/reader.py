@@ -14,7 +14,7 @@ from benchrun.parse.checks import step_problems
 from benchrun.parse.dialect import Dialect
 from benchrun.parse.forms import Forms
 from benchrun.parse.grams import Grams
-from benchrun.parse.lines import LONGEST_WHOLE, Blocks, Hit, Line, clean, lines_around, newlines
+from benchrun.parse.lines import Blocks, Hit, Line, clean, lines_around, newlines
 from benchrun.parse.merge import UNKNOWN, followed, merged
 from benchrun.parse.records import Facts, Log, Problem
 from benchrun.parse.rows import Rows
@@ -120,18 +120,7 @@ class Reader:
             return 0, []  # line by line, needles are looked for in what is not cleaned
         if self._forms is None or self._forms[0] != owner:
             self._forms = owner, Forms(self._dialects[owner])
-        return self._forms[1].read(text, self._number, functools.partial(self._read_line, owner)), hits
-
-    def _read_line(self, owner: int, text: str, number: int) -> None:
-        """One whole line of one dialect."""
-        text = text.removesuffix("\r")
-        if "\r" not in text and len(text) <= LONGEST_WHOLE:
-            self._dialects[owner].read(Line(number, text, terminated=True))
-            return
-        block = f"{text}\n".encode()
-        hits = [hit for hit in self._search((owner,), facts=False).find(block) if hit.owner != _PROBLEM]
-        for line, _ in lines_around(block, hits, number, terminated=True):
-            self._dialects[owner].read(line)
+        return self._forms[1].read(text, self._number), hits
 
     def _read_as(self, owner: int, line: Line) -> None:
         """Hand a line to the dialect that has a needle in it; a fact only before the first step."""

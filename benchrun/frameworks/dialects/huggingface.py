@@ -25,7 +25,7 @@ import numpy as np
 from benchrun.frameworks.dialects.bars import MOST, Bars, differences
 from benchrun.frameworks.dialects.printed import Printed, timed
 from benchrun.frameworks.dialects.worker import CONFIG, configure
-from benchrun.parse.dialect import COUNT, Dialect, Piece, Reading, Record, Value, count, number, positive, seconds
+from benchrun.parse.dialect import COUNT, Dialect, Piece, Reading, Record, Value, number, positive, seconds
 from benchrun.parse.lines import Line
 from benchrun.parse.rows import Rows, Step
 

@@ -27,6 +27,7 @@ _BAR = re.compile(
 _TIMES = ("train_step_timing in s", "train_step_timing", "train_step_time")
 _LOSSES = ("reduced_train_loss", "train_loss")
 _RANKS = re.compile(r"MEMBER: \d{1,9}/(\d{1,9})\b")
+_DECODER = json.JSONDecoder()
 MLLOG, DLLOGGER = ":::MLLOG ", "DLLL "
 MOST_SAMPLES = 1 << 17
 """A step that advances by this much counts tokens: nobody has a batch of so many samples."""
@@ -136,7 +137,7 @@ class Nemo1(Dialect):
 def _json(text: str) -> dict[str, Any]:
     """The object that ``text`` begins with; empty if there is none."""
     try:
-        event = json.JSONDecoder().raw_decode(text)[0]
+        event = _DECODER.raw_decode(text)[0]
     except (ValueError, RecursionError):
         return {}
     return event if isinstance(event, dict) else {}
