@@ -25,11 +25,12 @@ class Columns:
         self.types = dict(types)
         self.none = {name: _NONE.get(code, 0) for name, code in self.types.items()}
         self._arrays: dict[str, array[Any]] = {name: array(code) for name, code in self.types.items()}
+        self._first = next(iter(self._arrays.values()))
         self._absent = [_NONE.get(code) for code in self.types.values()]
         self._push = [(column.append, self.none[name]) for name, column in self._arrays.items()]
 
     def __len__(self) -> int:
-        return len(next(iter(self._arrays.values())))
+        return len(self._first)
 
     def append(self, row: Iterable[Any]) -> None:
         """Add one row: a value for each column."""

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, ClassVar, NamedTuple
 
+from benchrun.parse.columns import Column
 from benchrun.parse.lines import Line
 from benchrun.parse.records import Facts
 from benchrun.parse.rows import Rows, Step
@@ -99,6 +100,19 @@ class Record(NamedTuple):
     """Column without which it is no row."""
     usual: bool = True
     """Lines like this one may be read alike."""
+
+
+class Table(NamedTuple):
+    """Steps of many lines, column by column."""
+
+    sink: str
+    columns: dict[str, Any]
+    at: Column
+    """Where each stands among the lines of the block."""
+    form: Column
+    """A number for each way of printing."""
+    ends: tuple[str, str]
+    """The first and the last line."""
 
 
 class Piece(NamedTuple):
@@ -198,18 +212,22 @@ class Dialect:
         row = Step(**{"step_time_s": None, **{name: value for name, value in values.items() if value is not None}})
         getattr(self, sink).add(row, averages=sink in self.averages)
 
-    def take(self, sink: str, columns: dict[str, Any], ends: tuple[str, str]) -> bool:
-        """Add many rows, column by column; ``ends``: their first and last line. False, and nothing is added, if unsure.
+    def take(self, tables: Sequence[Table]) -> bool:
+        """Add many rows, of each sink a table. False, and nothing is added, where they must be read one by one.
 
-        ``form`` is a number for each way of printing; text that stands for no value differs in its numbers only.
+        Text that stands for no value differs in its numbers only, in all lines of one form.
         """
+        for table in tables:
+            self.take_rows(table.sink, table.columns)
+        return True
+
+    def take_rows(self, sink: str, columns: dict[str, Any]) -> None:
+        """Add the rows of one sink."""
         self.complete(columns)
-        del columns["form"]
         planned = columns.pop("planned_steps", None)
         if planned is not None and planned[-1] >= 0:
             self.facts.planned_steps = int(planned[-1])
         getattr(self, sink).extend(columns, averages=sink in self.averages)
-        return True
 
     @property
     def seen(self) -> bool:

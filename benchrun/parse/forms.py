@@ -15,13 +15,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from benchrun.parse.columns import NO_COUNT, NO_VALUE, Column
-from benchrun.parse.dialect import LIMITS, Dialect, Reading, Record
+from benchrun.parse.dialect import LIMITS, Dialect, Reading, Record, Table, Value
 from benchrun.parse.lines import windows
 
 LONGEST = 2048
 """Bytes of a line that is worth learning."""
-MOST_FORMS, MOST_TRIES = 8, 16
+MOST_FORMS, MOST_TRIES = 16, 16
 """Forms of one log; lines of a block that are tried."""
+_FORM = "form"
 MOST_USELESS = 8
 """Blocks in a row without use, after which forms are given up."""
 MOST_ODD = 0.1
@@ -35,18 +36,17 @@ _TOKENS = ("", r"\d+(?:\.\d+)?(?:[eE][-+]?\d+)?", " +", r"\|[^|\n]*\|")
 class _Form:
     """How the lines that differ in their numbers only are read."""
 
-    def __init__(self, text: str, record: Record) -> None:
-        values = sorted(record.values, key=lambda value: value.start)
-        self.sink = record.sink
-        self.readings: list[tuple[str, Reading]] = [(value.column, value.reading) for value in values]
+    def __init__(self, text: str, records: Sequence[Record]) -> None:
+        values = sorted(((value, record.sink) for record in records for value in record.values), key=_place)
+        self.readings: list[tuple[str, str, Reading]] = [(sink, value.column, value.reading) for value, sink in values]
         pattern, end = "", 0
-        for value in values:
+        for value, _ in values:
             pattern += _literal(text[end : value.start]) + f"({value.reading.pattern})"
             end = value.start + len(value.text)
         self.pattern = pattern + _literal(text[end:])
 
-    def read(self, texts: Sequence[Sequence[str]]) -> tuple[Column, dict[str, Column], Column]:
-        """Lines of this form, the columns of their values, and which of the lines are usual; groups in, one a column.
+    def read(self, texts: Sequence[Sequence[str]]) -> tuple[Column, dict[str, dict[str, Column]], Column]:
+        """Lines of this form, the columns of each sink, and which of the lines are usual; groups in, one a column.
 
         Lines of other forms have empty texts.
         """
@@ -55,8 +55,8 @@ class _Form:
             texts = [list(compress(column, present)) for column in texts]
         lines = np.flatnonzero(present)
         usual = np.ones(len(lines), bool)
-        columns = {}
-        for (name, (parse, _, plain, scale)), column in zip(self.readings, texts, strict=True):
+        columns: dict[str, dict[str, Column]] = {}
+        for (sink, name, (parse, _, plain, scale)), column in zip(self.readings, texts, strict=True):
             read: Any = float if plain else parse
             values = np.array(list(map(read, column)), np.float64)
             values = values if scale is None else scale(values)
@@ -68,7 +68,7 @@ class _Form:
                 if whole:
                     usual &= values == np.floor(values)
                     values = np.where(usual, values, 0).astype(np.int64)
-            columns[name] = values
+            columns.setdefault(sink, {})[name] = values
         return lines, columns, usual
 
 
@@ -126,20 +126,26 @@ class Forms:
         odd = {at for at, line in enumerate(table[-1]) if line and self._is_step(line)}
         parts, first = [], 0
         for order, form in enumerate(self._forms):
-            at, columns, usual = form.read(table[first : first + len(form.readings)])
+            at, of_each, usual = form.read(table[first : first + len(form.readings)])
             first += len(form.readings)
             odd.update(at[~usual].tolist())
-            columns = {name: column[usual] for name, column in columns.items()}
-            parts.append(_Part(form.sink, at[usual], columns | {"form": np.full(int(usual.sum()), order)}))
+            numbers = np.full(int(usual.sum()), order)
+            for sink, columns in of_each.items():
+                usual_columns = {name: column[usual] for name, column in columns.items()}
+                parts.append(_Part(sink, at[usual], usual_columns | {_FORM: numbers}))
         return odd, parts
 
     def _take(self, parts: list[_Part], lines: list[str], numbers: Column) -> None:
         """Rows of lines between two that the dialect reads itself."""
         parts = [part for part in parts if len(part.lines)]
+        tables = []
         for sink in dict.fromkeys(part.sink for part in parts):
             at, columns = _joined([part for part in parts if part.sink == sink])
-            if not self._dialect.take(sink, {**columns, "line": numbers[at]}, (lines[at[0]], lines[at[-1]])):
-                self._by_line(at.tolist(), lines, numbers)
+            form = columns.pop(_FORM)
+            ends = lines[at[0]], lines[at[-1]]
+            tables.append(Table(sink, {**columns, "line": numbers[at]}, at, form, ends))
+        if not self._dialect.take(tables):
+            self._by_line(sorted({at for table in tables for at in table.at.tolist()}), lines, numbers)
 
     def _matches(self, text: str) -> list[tuple[str, ...]]:
         """For each line the groups of all forms, and what matches none, column by column."""
@@ -159,8 +165,8 @@ class Forms:
                     continue
                 tries += 1
                 records = list(self._dialect.records(line)) if len(line) <= LONGEST else []
-                if len(records) == 1 and _teaches(records[0]):
-                    self._forms.append(_Form(line, records[0]))
+                if _teach(records):
+                    self._forms.append(_Form(line, records))
         return len(self._forms) > known
 
     def _is_step(self, line: str) -> bool:
@@ -176,9 +182,14 @@ def _split(text: str, number: int) -> tuple[str, Column]:
     return text.replace("\r", "\n"), number + np.append(0, np.cumsum(ends))
 
 
-def _teaches(record: Record) -> bool:
-    """Whether the lines like this one are rows."""
-    return record.usual and record.needs in (None, *(value.column for value in record.values))
+def _teach(records: Sequence[Record]) -> bool:
+    """Whether the lines like this one hold these steps, of each sink one."""
+    rows = all(r.usual and r.needs in (None, *(value.column for value in r.values)) for r in records)
+    return rows and 0 < len(records) == len({record.sink for record in records})
+
+
+def _place(value: tuple[Value, str]) -> int:
+    return value[0].start
 
 
 def _joined(parts: list[_Part]) -> tuple[Column, dict[str, Column]]:

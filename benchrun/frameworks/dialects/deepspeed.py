@@ -10,10 +10,10 @@ deepspeed/utils/timer.py and deepspeed/runtime/pipe/engine.py, and logs.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
-from benchrun.parse.dialect import COUNT, DECIMAL, Dialect, Record, Value, positive
+from benchrun.parse.dialect import COUNT, DECIMAL, Dialect, Record, Table, Value, positive
 from benchrun.parse.lines import Line
 
 _PIPE = re.compile(
@@ -65,6 +65,7 @@ class DeepSpeed(Dialect):
         if rate is not None and batch:
             values |= {"step_time_s": batch / rate, "global_batch_size": batch}
 
-    def take(self, sink: str, columns: dict[str, Any], ends: tuple[str, str]) -> bool:
-        """Lines of one of the two forms."""
-        return not {"samples_per_s", "step_time_s"} <= columns.keys() and super().take(sink, columns, ends)
+    def take(self, tables: Sequence[Table]) -> bool:
+        """Lines of one of the two kinds."""
+        both = any({"samples_per_s", "step_time_s"} <= table.columns.keys() for table in tables)
+        return not both and super().take(tables)

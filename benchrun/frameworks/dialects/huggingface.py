@@ -15,17 +15,29 @@ from __future__ import annotations
 
 import re
 from array import array
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from math import ceil, floor
 from statistics import median
 from typing import Any
 
 import numpy as np
 
-from benchrun.frameworks.dialects.bars import MOST, Bars, differences
+from benchrun.frameworks.dialects.bars import BAR_COLUMNS, MOST, Bars, bars_on, differences
 from benchrun.frameworks.dialects.printed import Printed, timed
 from benchrun.frameworks.dialects.worker import CONFIG, configure
-from benchrun.parse.dialect import COUNT, Dialect, Piece, Reading, Record, Value, number, positive, seconds
+from benchrun.parse.dialect import (
+    COUNT,
+    LARGEST,
+    Dialect,
+    Piece,
+    Reading,
+    Record,
+    Table,
+    Value,
+    number,
+    positive,
+    seconds,
+)
 from benchrun.parse.lines import Line
 from benchrun.parse.rows import Rows, Step
 
@@ -87,16 +99,19 @@ class HuggingFace(Dialect):
             if self._told in (None, total):
                 self._step_of_bar = step
                 self._printed.followed(step)
-        dictionaries = list(_DICT.finditer(line.text)) if self.whole(line) else []
+        dictionaries = list(_DICT.finditer(line.text)) if "{" in line.text and self.whole(line) else []
         for match in dictionaries:
             self._dictionary(_pairs(line.text, match), line.number)
-        if not dictionaries:
+        if not dictionaries and _may_be_fact(line.text):
             self._fact(line.text)
 
     def records(self, text: str) -> Iterator[Record]:
-        """The dictionary of a step that is alone on its line."""
-        dictionaries = [_pairs(text, match) for match in _DICT.finditer(text)]
-        if "%|" not in text and all("loss" in pairs for pairs in dictionaries):
+        """The bars of a line, and the dictionary of a step."""
+        dictionaries = [_pairs(text, match) for match in _DICT.finditer(text)] if "{" in text else []
+        if all("loss" in pairs for pairs in dictionaries) and (dictionaries or not _may_be_fact(text)):
+            for bar in bars_on(text):
+                values = zip(BAR_COLUMNS, (COUNT, COUNT, _BAR_CLOCK), (1, 2, 3), strict=True)
+                yield Record([Value(name, bar[n], bar.start(n), how) for name, how, n in values], "_bars", needs=None)
             yield from map(_record, dictionaries)
 
     @property
@@ -121,24 +136,46 @@ class HuggingFace(Dialect):
         step = values.get("step") or self._step_of_bar
         self._printed.add(values | {"step": step}, numbered=numbered)
 
-    def take(self, sink: str, columns: dict[str, Any], ends: tuple[str, str]) -> bool:
-        """The same for many, where each is a record of its own."""
-        first, last = ({n: p.text for n, p in _pairs(end, _DICT.search(end)).items()} for end in ends)
-        forms, lines = columns.pop("form"), columns.pop("line")
-        repeated = np.ones(len(lines) - 1, bool)
-        for column in columns.values():
-            repeated &= np.isclose(column[1:], column[:-1], rtol=0, atol=0, equal_nan=True)
-        if (forms != forms[0]).any() or repeated.any() or _same_record(self._last, first):
+    def take(self, tables: Sequence[Table]) -> bool:
+        """Many bars and dictionaries, where each dictionary is a record of its own."""
+        sinks = {table.sink: table for table in tables}
+        bars, printed = sinks.get("_bars"), sinks.get("_printed")
+        if printed is not None and not self._are_records(printed):
             return False
-        self._last = last
-        if (planned := columns.pop("planned_steps", None)) is not None:
-            self.facts.planned_steps = int(planned[-1])
-        step = columns.get("step", np.zeros(len(lines), np.int64))
-        self._printed.extend(
-            {**columns, "step": np.where(step == 0, self._step_of_bar, step), "line": lines},
-            numbered="step" in columns,
-        )
+        planned = printed.columns.pop("planned_steps", None) if printed is not None else None
+        if bars is not None and planned is not None and (planned != (self._told or 0)).any():
+            return False
+        at, steps = np.empty(0, np.int64), np.empty(0, np.int64)
+        if bars is not None:
+            drawn = np.array([bars.columns[name] for name in BAR_COLUMNS], np.int64)
+            self._bars.extend(drawn[0], drawn[1], drawn[2], bars.columns["line"])
+            own = drawn[1] == self._told if self._told is not None else np.ones(len(bars.at), bool)
+            at, steps = bars.at[own], drawn[0][own]
+        if len(at) and (printed is None or at[0] <= printed.at[0]):
+            self._printed.followed(int(steps[0]))
+        if printed is not None:
+            if planned is not None:
+                self.facts.planned_steps = int(planned[-1])
+            self._last = _texts(printed.ends[1])
+            before = np.searchsorted(at, printed.at, side="right")
+            step = np.append(self._step_of_bar, steps)[before]
+            after, next_at = np.append(steps, 0)[before], np.append(at, LARGEST)[before]
+            follows = next_at <= np.append(printed.at[1:], LARGEST - 1)
+            numbered = "step" in printed.columns
+            own_step = printed.columns.get("step", np.zeros(len(step), np.int64))
+            columns = {**printed.columns, "step": np.where(own_step == 0, step, own_step)}
+            self._printed.extend(columns, np.where(follows, after, 0), numbered=numbered, followed=bool(follows[-1]))
+        self._step_of_bar = int(steps[-1]) if len(steps) else self._step_of_bar
         return True
+
+    def _are_records(self, printed: Table) -> bool:
+        """Whether no dictionary can be the one before it, printed again."""
+        repeated = np.ones(len(printed.at) - 1, bool)
+        for name, column in printed.columns.items():
+            if name != "line":
+                repeated &= np.isclose(column[1:], column[:-1], rtol=0, atol=0, equal_nan=True)
+        one_form = bool((printed.form == printed.form[0]).all())
+        return one_form and not repeated.any() and not _same_record(self._last, _texts(printed.ends[0]))
 
     def _fact(self, text: str) -> None:
         if configure(self.facts, text, "transformers"):
@@ -241,6 +278,15 @@ class HuggingFace(Dialect):
         return not (len(self._bars.of(self._total())[0]) or self._printed.clocked)
 
 
+def _may_be_fact(text: str) -> bool:
+    return " = " in text or ": " in text or " ..." in text
+
+
+def _texts(line: str) -> dict[str, str]:
+    """The texts of the dictionary on a line."""
+    return {name: piece.text for name, piece in _pairs(line, _DICT.search(line)).items()}
+
+
 def _pairs(text: str, match: re.Match[str] | None) -> dict[str, Piece]:
     """The names and values of a dictionary on a line."""
     pairs = {}
@@ -300,6 +346,7 @@ def _duration(text: str) -> float | None:
     return float(sum(values)) if values else None
 
 
+_BAR_CLOCK = Reading(lambda text: float(seconds(text)), r"\d[\d:]*", plain=False)
 _CLOCK = Reading(_duration, r"[\d:dhms ]+", plain=False)
 
 

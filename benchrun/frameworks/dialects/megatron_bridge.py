@@ -74,13 +74,13 @@ class MegatronBridge(Megatron):
             values["step"] = self._step
         super().keep(sink, values)
 
-    def take(self, sink: str, columns: dict[str, Any], ends: tuple[str, str]) -> bool:
+    def take_rows(self, sink: str, columns: dict[str, Any]) -> None:
         """The same for many."""
         if sink == "_unnumbered":
             rows = len(columns["line"])
             columns["step"] = self._step + 1 + np.arange(rows)
             self._step += rows
-        return super().take(sink, columns, ends)
+        super().take_rows(sink, columns)
 
     @property
     def seen(self) -> bool:

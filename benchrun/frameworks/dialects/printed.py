@@ -70,18 +70,25 @@ class Printed:
         self._runs += epoch < self._epoch
         self._epoch = epoch
         self.all_numbered = self.all_numbered and numbered
-        self.columns.append((values | {"bar_after": 0, "epoch": epoch, "run": self._runs}).get(name) for name in TYPES)
+        given = values.get
+        self.columns.append(
+            (
+                *(given("step"), 0, given("clock_s"), given("step_time_s"), epoch, self._runs, given("line")),
+                *(given("loss"), given("grad_norm")),
+            )
+        )
         self._followed = False
 
-    def extend(self, columns: dict[str, Any], *, numbered: bool) -> None:
-        """Take many."""
+    def extend(self, columns: dict[str, Any], after: Column, *, numbered: bool, followed: bool) -> None:
+        """Take many; ``after``: the step of the bar that follows each, or 0. ``followed``: one follows the last."""
         rows = len(columns["line"])
         epochs = np.broadcast_to(columns.get("epoch", 0.0), rows)
         runs = self._runs + np.cumsum(np.diff(epochs, prepend=self._epoch) < 0)
         self._runs, self._epoch = int(runs[-1]), float(epochs[-1])
         self.all_numbered = self.all_numbered and numbered
-        self.columns.extend({**columns, "bar_after": 0, "epoch": epochs, "run": runs}, rows)
-        self._followed = False
+        after = np.where(after <= LONGEST_INTERVAL, after, 0)
+        self.columns.extend({**columns, "bar_after": after, "epoch": epochs, "run": runs}, rows)
+        self._followed = followed
 
     def followed(self, step: int) -> None:
         """A bar at this step; the first one after a dictionary is redrawn below it."""
