@@ -27,10 +27,10 @@ MOST_USELESS = 8
 """Blocks in a row without use, after which forms are given up."""
 MOST_ODD = 0.1
 """Of the step lines of a block so many may be left to the dialect; if more are, all are."""
-_TOKEN = re.compile(r"(\d+(?:\.\d+)?(?:[eE][-+]?\d+)?)|( +)|((?<=%)\|[^|]*\|)", re.ASCII)
+_TOKEN = re.compile(r"(\d+(?=%))|(\d+(?:\.\d+)?(?:[eE][-+]?\d+)?)|( +)|((?<=%)\|[^|]*\|)", re.ASCII)
 
-_TOKENS = ("", r"\d+(?:\.\d+)?(?:[eE][-+]?\d+)?", " +", r"\|[^|\n]*\|")
-"""A number, blanks, or the picture of a progress bar: what stands for each in a regex."""
+_TOKENS = ("", r"\d{1,3}", r"\d{1,15}(?:\.\d+)?(?:[eE][-+]?\d+)?", " +", r"\|[^|\n]*\|")
+"""A percentage, another number, blanks, or the picture of a progress bar: what stands for each in a regex."""
 
 
 class _Form:

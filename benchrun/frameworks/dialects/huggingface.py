@@ -300,9 +300,10 @@ def _pairs(text: str, match: re.Match[str] | None) -> dict[str, Piece]:
 def _record(pairs: dict[str, Piece]) -> Record:
     """A dictionary of a step."""
     values = [pairs["loss"].value("loss")]
-    for name, column in (("grad_norm", "grad_norm"), ("step_time_s", "step_time_s"), ("epoch", "epoch")):
+    # No row holds the learning rate; it tells two dictionaries apart.
+    for name in ("grad_norm", "step_time_s", "epoch", "learning_rate"):
         if name in pairs:
-            values.append(pairs[name].value(column))
+            values.append(pairs[name].value(name))
     if "train_runtime" in pairs and positive(pairs["train_runtime"].text):
         values.append(pairs["train_runtime"].value("clock_s"))
     elif "elapsed_time" in pairs:

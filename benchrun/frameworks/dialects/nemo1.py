@@ -16,7 +16,7 @@ import json
 import re
 from typing import Any
 
-from benchrun.parse.dialect import Dialect, count, fields, number, positive, seconds
+from benchrun.parse.dialect import Dialect, count, number, positive, seconds
 from benchrun.parse.lines import Line
 from benchrun.parse.rows import Rows, Step
 
@@ -70,7 +70,8 @@ class Nemo1(Dialect):
                 self._bar(bar, line.number)
 
     def _bar(self, bar: re.Match[str], line: int) -> None:
-        found = {name: piece.text for name, piece in fields(bar[5], 0, len(bar[5]), ", ", "=").items()}
+        pairs = (part.partition("=") for part in bar[5].split(", "))
+        found = {name.strip(): value for name, equals, value in pairs if equals}
         time_s = positive(found.get(_TIMES[0]))
         if time_s is None:
             return
