@@ -276,7 +276,7 @@ def judge_log(
         gbs=batch,
         framework=log.framework if len(log.steps) else None,
         framework_version=facts.framework_version,
-        mbs=facts.micro_batch_size,
+        mbs=facts.mbs,
         **{name: getattr(facts, name) for name in ("tp", "pp", "cp", "vp", "ep")},
         steps=log.planned_steps,
         shape=shape_of(workload.model),

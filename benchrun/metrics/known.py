@@ -39,7 +39,7 @@ def known(log: Log, given: Known) -> Known:
     printed = batches[batches > 0][-1:].tolist()
     said = {
         "seq_length": facts.seq_length,
-        "global_batch_size": printed[0] if printed else facts.global_batch_size,
+        "global_batch_size": printed[0] if printed else facts.gbs,
         "num_gpus": facts.num_gpus,
         "gpu": _gpu(facts.device) if facts.device else None,
         "precision": facts.precision,
@@ -79,7 +79,7 @@ def as_logged(model: ModelShape, facts: Facts) -> ModelShape:
     if model.moe:
         experts = {
             "num_experts": facts.num_experts,
-            "topk": facts.moe_router_topk,
+            "topk": facts.topk,
             "ffn_hidden_size": facts.moe_ffn_hidden_size or inner,
         }
         said["moe"] = model.moe.model_copy(update={name: size for name, size in experts.items() if size})
@@ -100,9 +100,9 @@ def shape(facts: Facts, given: ModelShape | None = None) -> ModelShape | None:
     inner = facts.ffn_hidden_size
     if facts.num_experts:
         expert = facts.moe_ffn_hidden_size or inner
-        if not (facts.moe_router_topk and expert):
+        if not (facts.topk and expert):
             return None
-        moe = Moe(num_experts=facts.num_experts, topk=facts.moe_router_topk, ffn_hidden_size=expert)
+        moe = Moe(num_experts=facts.num_experts, topk=facts.topk, ffn_hidden_size=expert)
         inner = expert
     if not inner:
         return None

@@ -228,7 +228,7 @@ def summarise(
         run_time_s=log.facts.run_time_s,
         seq_length=conditions.seq_length,
         global_batch_size=conditions.global_batch_size,
-        micro_batch_size=log.facts.micro_batch_size,
+        micro_batch_size=log.facts.mbs,
         num_gpus=conditions.num_gpus,
         gpu=conditions.gpu,
         precision=conditions.precision,

@@ -29,8 +29,8 @@ class Facts:
 
     framework_version: str | None = None
     seq_length: int | None = None
-    global_batch_size: int | None = None
-    micro_batch_size: int | None = None
+    gbs: int | None = None
+    mbs: int | None = None
     num_gpus: int | None = None
     tp: int | None = None
     pp: int | None = None
@@ -58,7 +58,7 @@ class Facts:
     variable_length: bool | None = None
     """``seq_length`` is a limit, not what every sample has."""
     num_experts: int | None = None
-    moe_router_topk: int | None = None
+    topk: int | None = None
     moe_ffn_hidden_size: int | None = None
     run_time_s: float | None = None
     """Of the whole training, where the framework prints it: with start-up, evaluation and checkpoints."""

@@ -148,7 +148,7 @@ class TestLog:
         assert (log.framework, log.planned_steps, len(log.steps)) == ("hf", STEPS, STEPS)
         assert log.complete(STEPS)
         facts = log.facts
-        assert (facts.seq_length, facts.global_batch_size, facts.micro_batch_size, facts.num_gpus) == (64, 8, 2, 1)
+        assert (facts.seq_length, facts.gbs, facts.mbs, facts.num_gpus) == (64, 8, 2, 1)
         assert (facts.task, facts.precision, facts.device, facts.num_layers) == ("lora", "fp32", "cpu", 2)
         assert not log.whole_seconds
         assert not log.only_average

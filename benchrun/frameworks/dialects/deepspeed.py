@@ -39,9 +39,9 @@ class DeepSpeed(Dialect):
         if not self.whole(line):
             return
         if match := _BATCH.search(line.text):
-            self.facts.global_batch_size = int(match[1]) or None
+            self.facts.gbs = int(match[1]) or None
         elif match := _MICRO.search(line.text):
-            self.facts.micro_batch_size = int(match[1])
+            self.facts.mbs = int(match[1])
         else:
             super().read(line)
 
@@ -61,7 +61,7 @@ class DeepSpeed(Dialect):
 
     def complete(self, values: dict[str, Any]) -> None:
         """A time instead of the samples a second."""
-        rate, batch = values.pop("samples_per_s", None), self.facts.global_batch_size
+        rate, batch = values.pop("samples_per_s", None), self.facts.gbs
         if rate is not None and batch:
             values |= {"step_time_s": batch / rate, "global_batch_size": batch}
 

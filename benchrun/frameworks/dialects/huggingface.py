@@ -192,8 +192,8 @@ class HuggingFace(Dialect):
         if match := _LENGTH.search(text):
             self.facts.seq_length = int(match[1] or match[2])
             self.facts.variable_length = True
-        self.facts.global_batch_size = self._batch.get("total", self.facts.global_batch_size)
-        self.facts.micro_batch_size = self._batch.get("device", self.facts.micro_batch_size)
+        self.facts.gbs = self._batch.get("total", self.facts.gbs)
+        self.facts.mbs = self._batch.get("device", self.facts.mbs)
         ranks = self._batch.get("total", 0) / max(1, self._batch.get("device", 0) * self._batch.get("accumulation", 0))
         if self.facts.num_gpus is None and ranks >= 1 and ranks == int(ranks) and len(self._batch) == 3:
             self.facts.num_gpus = int(ranks)

@@ -29,7 +29,7 @@ _DEVICES = re.compile(r"Num_devices: (\d{1,9}),")
 _PARAMETERS = {
     "steps": "planned_steps",
     "max_target_length": "seq_length",
-    "global_batch_size_to_train_on": "global_batch_size",
+    "global_batch_size_to_train_on": "gbs",
     "num_decoder_layers": "num_layers",
     "emb_dim": "hidden_size",
     "mlp_dim": "ffn_hidden_size",

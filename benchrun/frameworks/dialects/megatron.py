@@ -40,8 +40,8 @@ _WORLD = re.compile(r"using world size: (\d{1,9})\b")
 
 _ARGUMENTS = {
     "seq_length": "seq_length",
-    "global_batch_size": "global_batch_size",
-    "micro_batch_size": "micro_batch_size",
+    "global_batch_size": "gbs",
+    "micro_batch_size": "mbs",
     "world_size": "num_gpus",
     "tensor_model_parallel_size": "tp",
     "pipeline_model_parallel_size": "pp",
@@ -56,11 +56,11 @@ _ARGUMENTS = {
     "kv_channels": "kv_channels",
     "padded_vocab_size": "vocab_size",
     "num_experts": "num_experts",
-    "moe_router_topk": "moe_router_topk",
+    "moe_router_topk": "topk",
     "moe_ffn_hidden_size": "moe_ffn_hidden_size",
     "train_iters": "planned_steps",
     # GPT-NeoX
-    "train_batch_size": "global_batch_size",
+    "train_batch_size": "gbs",
     "global_num_gpus": "num_gpus",
     "pipe_parallel_size": "pp",
 }

@@ -68,5 +68,5 @@ class Nanotron(Dialect):
         settings = {name: int(value) for name, value in _SETTING.findall(text)}
         facts = self.facts
         facts.seq_length = settings.get("sequence_length", facts.seq_length)
-        facts.micro_batch_size = settings.get("micro_batch_size", facts.micro_batch_size)
+        facts.mbs = settings.get("micro_batch_size", facts.mbs)
         facts.tp, facts.pp = settings.get("tp", facts.tp), settings.get("pp", facts.pp)

@@ -99,7 +99,7 @@ class Nemo1(Dialect):
         if event.get("key") == "init_start":
             self._ranks += 1  # every rank says so
         elif event.get("key") == "global_batch_size" and type(value) is int and 0 < value < MOST_SAMPLES:
-            self.facts.global_batch_size = value
+            self.facts.gbs = value
         elif isinstance(metadata, dict):
             self._timing(value, metadata.get("step"), line)
 
@@ -108,7 +108,7 @@ class Nemo1(Dialect):
         if not isinstance(value, dict) or number_of_step is None:
             return
         time_s = next((_plain(value[name], positive) for name in _TIMES if name in value), None)
-        rate, batch = _plain(value.get("throughput"), positive), self.facts.global_batch_size
+        rate, batch = _plain(value.get("throughput"), positive), self.facts.gbs
         if time_s is None and rate and batch and (self._by_rate or not len(self.rows)):
             time_s, self._by_rate = batch / rate, True
         if time_s is not None:
@@ -128,7 +128,7 @@ class Nemo1(Dialect):
         advance = self.rows[1].step - self.rows[0].step
         if advance < MOST_SAMPLES:
             return self.rows
-        batch = self.facts.global_batch_size
+        batch = self.facts.gbs
         if batch and advance % batch == 0:
             self.facts.seq_length = advance // batch
         times = self.rows.columns.column("step_time_s")

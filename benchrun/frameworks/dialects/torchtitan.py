@@ -77,7 +77,7 @@ class Torchtitan(Dialect):
     def _fact(self, text: str) -> None:
         facts = self.facts
         if match := _START.search(text):
-            facts.micro_batch_size, facts.global_batch_size = int(match[1]), int(match[2])
+            facts.mbs, facts.gbs = int(match[1]), int(match[2])
             facts.seq_length, facts.planned_steps = int(match[3]), int(match[4])
         elif "with parallelism: " in text:
             sizes = {name: int(size) for name, size in _MESH.findall(text)}
