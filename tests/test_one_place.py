@@ -20,14 +20,6 @@ EXEMPT = {
     "benchrun/trainer/train.py": {"megatron-core"},
     # The package megatron-core, not the framework.
     "benchrun/launch/doctor.py": {"megatron-core"},
-    # To be emptied when the other rooms are merged.
-    "benchrun/metrics/convention.py": set(FRAMEWORKS),
-    "benchrun/metrics/rows.py": {"hf"},
-    **{
-        f"benchrun/parse/{path.name}": set(FRAMEWORKS)
-        for path in (paths.PACKAGE / "parse").glob("*.py")
-        if path.name != "__init__.py"
-    },
 }
 SOURCES = [
     path

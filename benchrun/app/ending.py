@@ -5,10 +5,10 @@ from __future__ import annotations
 import contextlib
 from dataclasses import replace
 
+from benchrun.frameworks.logs import parse_log
 from benchrun.launch.endings import End, Ending, classify, record, recorded
 from benchrun.launch.env import described
 from benchrun.launch.launcher import Observation, done_of
-from benchrun.parse import parse_log
 from benchrun.spec.artifacts import ENDING
 
 

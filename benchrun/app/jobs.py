@@ -8,10 +8,11 @@ from pathlib import Path
 
 from benchrun import paths
 from benchrun.app.ending import end_of
+from benchrun.frameworks.logs import Tail
 from benchrun.launch.endings import Ending
 from benchrun.launch.launcher import Observation, backoff, launch, observe
 from benchrun.launch.rundir import RunDir
-from benchrun.parse import Step, Tail
+from benchrun.parse import Step
 from benchrun.render import render
 from benchrun.spec.artifacts import STDOUT
 from benchrun.spec.runspec import RunSpec

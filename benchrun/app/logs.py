@@ -9,12 +9,13 @@ from typing import Any
 from benchrun import hardware
 from benchrun.app.measurement import samples_of
 from benchrun.errors import UserError
+from benchrun.frameworks.logs import DIALECTS, Tail, parse_logs
 from benchrun.launch.rundir import RunDir
 from benchrun.metrics.model import Summary
 from benchrun.metrics.rows import Measured, measured
 from benchrun.metrics.setting import Setting, stated
 from benchrun.metrics.summary import summarise
-from benchrun.parse import DIALECTS, Log, Tail, parse_logs
+from benchrun.parse import Log
 from benchrun.recipe.catalogue import recipe_file
 from benchrun.spec.artifacts import SPEC
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from benchrun.app.runs import document_of
+from benchrun.frameworks.logs import ended_at, parse_log
 from benchrun.launch.rundir import RunDir
 from benchrun.metrics.bound import Bound, bound
 from benchrun.metrics.measure import measure
 from benchrun.metrics.model import Measurement, Metrics
 from benchrun.metrics.setting import setting_of
 from benchrun.metrics.telemetry import Sampled, sampled
-from benchrun.parse import Log, ended_at, parse_log
+from benchrun.parse import Log
 from benchrun.report.steps import lines
 from benchrun.spec.artifacts import BREAKDOWN, CEILINGS, METRICS, STEPS, TELEMETRY_SUMMARY, Breakdown, Ceilings
 

@@ -8,11 +8,12 @@ from benchrun.app.judgement import verdict_on
 from benchrun.compare.conditions import Conditions, shape_of
 from benchrun.compare.verdict import Verdict
 from benchrun.errors import UserError
+from benchrun.frameworks.logs import DIALECTS
 from benchrun.metrics.measure import measure
 from benchrun.metrics.model import Metrics
 from benchrun.metrics.setting import Setting, as_logged, stated
 from benchrun.model import ModelShape
-from benchrun.parse import DIALECTS, Log
+from benchrun.parse import Log
 from benchrun.recipe import catalogue
 from benchrun.recipe.proxy import dimensions, reductions
 from benchrun.recipe.schema import Recipe
@@ -61,7 +62,7 @@ def _conditions(log: Log, recipe: str, workload: Recipe, setting: Setting, model
         num_layers=model.num_layers,
         dimensions=dimensions(reduced),
         framework=log.framework if len(log.steps) else None,
-        mbs=facts.micro_batch_size,
+        mbs=facts.mbs,
         steps=log.planned_steps,
         shape=shape_of(workload.model),
         reduced=reduced,

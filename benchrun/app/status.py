@@ -72,7 +72,7 @@ def _status(observation: Observation) -> RunStatus:
 
 def _last_step(run: RunDir) -> int | None:
     """The last step at the end of the run's logs, or where its watchdog saw one."""
-    from benchrun.parse.tail import last_step
+    from benchrun.frameworks.logs import last_step
 
     progress = progress_of(run)
     steps = []

@@ -19,8 +19,9 @@ from benchrun.compare.conditions import Conditions, besides_recipe, conditions
 from benchrun.compare.references import Reference, Source
 from benchrun.compare.verdict import Verdict
 from benchrun.errors import UserError
+from benchrun.frameworks.logs import parse_log
 from benchrun.metrics.model import Metrics
-from benchrun.parse import Log, Step, parse_log
+from benchrun.parse import Log, Step
 from benchrun.spec.artifacts import CEILINGS, ENV, METRICS, SPEC, VERDICT, Ceilings
 from benchrun.spec.runspec import RunSpec
 

@@ -6,7 +6,7 @@ means nothing without its convention.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from benchrun.model import Frozen, ModelShape
 from benchrun.model.flops import PASSES, attention_scores, flops_per_token, logits
@@ -57,22 +57,6 @@ CONVENTIONS: dict[str, Callable[[ModelShape, float], float]] = {
 """Name -> FLOPs a token of a model at a sequence length (see `flops_per_token`); the usual ones first."""
 
 
-MODERN = ("full", "causal")
-PRINTS = {
-    "megatron-lm": (
-        *MODERN,
-        "full_with_recompute",
-        "full_with_recomputed_scores",
-        "megatron_0.5",
-        "megatron_deepspeed",
-    ),
-    "megatron-core": MODERN,
-    "megatron-bridge": MODERN,
-    "torchtitan": MODERN,
-    "maxtext": MODERN,
-}
-"""How frameworks count any model; the forks of Megatron-LM that also count what is recomputed print its step lines.
-NeMo's callback knows a few models only, and DeepSpeed and nanotron use other formulas: they are left out here."""
 EXPLAINS = 0.02
 """Relative: so far from every formula, a printed TFLOPS is of another model."""
 
@@ -82,21 +66,21 @@ def explained(
     tokens_per_s_per_gpu: float,
     model: ModelShape,
     seq_length: float,
-    framework: str,
+    conventions: Iterable[str],
     *,
     rounding: float = 0.0,
 ) -> bool:
-    """Whether a printed TFLOPS figure follows from the tokens/s by a formula that ``framework`` uses for pretraining.
+    """Whether a printed TFLOPS figure follows from the tokens/s by one of the framework's ``conventions``.
 
     ``rounding`` is how far the printed digits may be off besides, as a fraction.
     """
     implied = tflops_per_gpu * 1e12 / tokens_per_s_per_gpu
-    counts = [_printed(name, model, seq_length) for name in PRINTS[framework]]
+    counts = [_printed(name, model, seq_length) for name in conventions]
     return any(abs(implied / count - 1) <= EXPLAINS + rounding for count in counts)
 
 
 def _printed(name: str, model: ModelShape, seq_length: float) -> float:
-    """FLOPs a token by a convention of PRINTS."""
+    """FLOPs a token by a convention that a dialect names."""
     if name == "full_with_recomputed_scores":
         return CONVENTIONS["full"](model, seq_length) + attention_scores(model, seq_length)
     if name == "megatron_deepspeed":

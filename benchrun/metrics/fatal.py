@@ -49,10 +49,8 @@ def updates(log: Log) -> tuple[int, int]:
 
     Counted by the rows, else by messages; a single message is the usual search for a loss scale.
     """
-    skipped = steps = 0
-    for left_out, interval in log.distinct.columns.blocks("skipped", "interval"):
-        skipped += int(left_out.sum())
-        steps += int(interval.sum())
+    left_out, intervals = log.distinct.columns.columns("skipped", "interval")
+    skipped, steps = int(left_out.sum()), int(intervals.sum())
     if not skipped and log.skip_messages > 1:
         skipped = log.skip_messages
     return steps, min(skipped, steps)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from benchrun import hardware
-from benchrun.metrics.convention import PRINTS, explained
+from benchrun.metrics.convention import explained
 from benchrun.metrics.fatal import updates
 from benchrun.metrics.model import Metrics, ProblemEntry, Summary
 from benchrun.metrics.setting import Setting, stated
@@ -46,11 +46,12 @@ def _unexplained(log: Log, summary: Summary, setting: Setting) -> Iterator[Probl
     step = summary.step_time_s
     if not (printed and tokens and step and summary.seq_length and _states_tokens(log)):
         return
-    if log.framework not in PRINTS or setting.task != "pretrain" or log.facts.exotic:
+    if not log.printed_conventions or setting.task != "pretrain" or log.facts.exotic:
         return
     rounding = LAST_DIGIT_TFLOPS / printed + LAST_DIGIT_S / step.median
     models = [model for model in (setting.model, stated(log, setting).model) if model]
-    if any(explained(printed, tokens, model, summary.seq_length, log.framework, rounding=rounding) for model in models):
+    ways = log.printed_conventions
+    if any(explained(printed, tokens, model, summary.seq_length, ways, rounding=rounding) for model in models):
         return
     counted = summary.tflops_per_gpu
     ours = f", our own count is {counted.full:.4g} (full) or {counted.causal:.4g} (causal)" if counted else ""
@@ -60,8 +61,8 @@ def _unexplained(log: Log, summary: Summary, setting: Setting) -> Iterator[Probl
 
 def _states_tokens(log: Log) -> bool:
     """Whether the log itself gives a batch or a rate."""
-    rates = log.steps.columns.blocks("tokens_per_s_per_gpu")
-    return stated(log, Setting()).gbs is not None or any((rate != NO_VALUE).any() for (rate,) in rates)
+    rates = log.steps.columns.column("tokens_per_s_per_gpu")
+    return stated(log, Setting()).gbs is not None or bool((rates != NO_VALUE).any())
 
 
 def _other_conditions(log: Log, setting: Setting) -> Iterator[ProblemEntry]:

@@ -41,11 +41,11 @@ def setting_of(spec: RunSpec) -> Setting:
 def stated(log: Log, given: Setting) -> Setting:
     """What the log states, completed by ``given``. A batch printed with the steps wins over one in the header."""
     facts = log.facts
-    blocks = (batch[batch > 0][-1:].tolist() for (batch,) in log.steps.columns.blocks("global_batch_size"))
-    printed = [batch for last in blocks for batch in last]
+    batches = log.steps.columns.column("global_batch_size")
+    printed = batches[batches > 0][-1:].tolist()
     values = {
         "seq_length": facts.seq_length,
-        "gbs": printed[-1] if printed else facts.global_batch_size,
+        "gbs": printed[0] if printed else facts.gbs,
         "num_gpus": facts.num_gpus,
         "gpu": _gpu(facts.device) if facts.device else None,
         "precision": facts.precision,
@@ -85,7 +85,7 @@ def as_logged(model: ModelShape, facts: Facts) -> ModelShape:
     if model.moe:
         experts = {
             "num_experts": facts.num_experts,
-            "topk": facts.moe_router_topk,
+            "topk": facts.topk,
             "ffn_hidden_size": facts.moe_ffn_hidden_size or inner,
         }
         logged["moe"] = model.moe.model_copy(update={name: size for name, size in experts.items() if size})
@@ -106,9 +106,9 @@ def shape(facts: Facts, given: ModelShape | None = None) -> ModelShape | None:
     inner = facts.ffn_hidden_size
     if facts.num_experts:
         expert = facts.moe_ffn_hidden_size or inner
-        if not (facts.moe_router_topk and expert):
+        if not (facts.topk and expert):
             return None
-        moe = Moe(num_experts=facts.num_experts, topk=facts.moe_router_topk, ffn_hidden_size=expert)
+        moe = Moe(num_experts=facts.num_experts, topk=facts.topk, ffn_hidden_size=expert)
         inner = expert
     if not inner:
         return None

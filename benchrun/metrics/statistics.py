@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from itertools import chain
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +21,9 @@ NORMAL_95 = 1.96
 """Half width, in standard deviations, that holds 95 % of a normal distribution."""
 NORMAL_MAD = 1.4826
 """Standard deviation of a normal distribution over its median absolute deviation."""
+
+_AT_ONCE = 1 << 16
+"""Values that are turned into Python's floats at once."""
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -56,7 +60,7 @@ def warmup_rows(rows: int) -> int:
     return min(max(MIN_WARMUP_ROWS, math.ceil(WARMUP_FRACTION * rows)), rows // 2)
 
 
-def spread(values: Values, weights: Sequence[int] | Ints | None = None) -> Spread:
+def spread(values: Values, weights: Sequence[int] | NDArray[np.integer[Any]] | None = None) -> Spread:
     """Statistics of ``values``; a value of weight w counts as w equal ones (a row that averages w steps).
 
     Weights that are all the same say nothing, so they count as 1.
@@ -74,8 +78,8 @@ def spread(values: Values, weights: Sequence[int] | Ints | None = None) -> Sprea
     # Moments about the median: equal values then give exactly their value and a deviation of exactly 0.
     deviations = ordered - median
     total = int(upto[-1])
-    shift = exact_sum([counts * deviations]) / total
-    squares = exact_sum([counts * (deviations - shift) ** 2])
+    shift = exact_sum(counts * deviations) / total
+    squares = exact_sum(counts * (deviations - shift) ** 2)
     return Spread(
         mean=median + shift,
         median=median,
@@ -90,17 +94,18 @@ def _plain_spread(ordered: Floats) -> Spread:
     p5, median, p95 = (float(value) for value in np.quantile(ordered, [0.05, 0.5, 0.95]))
     rows = ordered.size
     ordered -= median
-    shift = exact_sum([ordered]) / rows
+    shift = exact_sum(ordered) / rows
     ordered -= shift
     ordered *= ordered
-    squares = exact_sum([ordered])
+    squares = exact_sum(ordered)
     stdev = math.sqrt(squares / (rows - 1)) if rows > 1 else 0.0
     return Spread(mean=median + shift, median=median, stdev=stdev, p5=p5, p95=p95)
 
 
-def exact_sum(parts: Iterable[Floats]) -> float:
+def exact_sum(values: Floats) -> float:
     """Sum of all values, rounded once: BLAS adds in another order on another CPU, and the last digits differ."""
-    return math.fsum(chain.from_iterable(part.tolist() for part in parts))
+    parts = (values[first : first + _AT_ONCE].tolist() for first in range(0, len(values), _AT_ONCE))
+    return math.fsum(chain.from_iterable(parts))
 
 
 def _quantile(ordered: Floats, upto: Ints, fraction: float) -> float:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -24,7 +22,7 @@ from benchrun.metrics.model import (
     Summary,
     Window,
 )
-from benchrun.metrics.rows import Block, Measured, measured
+from benchrun.metrics.rows import Measured, measured
 from benchrun.metrics.setting import Setting, stated
 from benchrun.metrics.statistics import (
     MIN_INTERVAL_ROWS,
@@ -32,15 +30,13 @@ from benchrun.metrics.statistics import (
     Interval,
     Spread,
     confidence_interval,
+    spread,
     warmup_rows,
 )
 from benchrun.metrics.steadiness import Steadiness, steadiness
-from benchrun.metrics.streams import Stream, median_of, spread_of
 from benchrun.model.flops import flops_per_token
 from benchrun.parse.columns import NO_VALUE
-from benchrun.parse.records import Log, Problem, Rows
-
-Blocks = Callable[[], Iterator[Block]]
+from benchrun.parse.records import Log, Problem
 
 COARSE_S = 10.0
 """A row shorter than this, by a clock of whole seconds, is more than 5 % uncertain: only the mean over many is good."""
@@ -66,16 +62,16 @@ def summarise(
     conditions = stated(log, given or Setting())
     planned = log.planned_steps if planned_steps is None else planned_steps
     values = measured(log, conditions)
-    count = len(values.rows)
+    count = len(values.step)
     dropped = warmup_rows(count) if warmup is None else min(warmup, count)
-    inside = partial(_inside, values, dropped)
-    timed = partial(_timed, inside)
-    coarse = log.whole_seconds and (_middle_span(timed) or COARSE_S) < COARSE_S
+    inside = values.chosen((np.arange(count) >= dropped) & ~values.impossible)
+    timed = inside.chosen(~np.isnan(inside.step_time_s))
+    coarse = log.whole_seconds and _middle_span(timed) < COARSE_S
     step_time, interval, even, notes = _times(log, timed, coarse=coarse)
-    tokens = _middles(lambda: ((block.tokens_per_s_per_gpu, block.interval) for block in inside()))
+    tokens = _middles(inside.tokens_per_s_per_gpu, inside.interval)
     if log.only_average or coarse:
         tokens = MeanMedian(mean=tokens.mean, median=_mean_rate(timed, tokens))
-    reported = _middles(lambda: ((block.tflops_per_gpu, block.interval) for block in inside()))
+    reported = _middles(inside.tflops_per_gpu, inside.interval)
     tflops = _tflops(tokens.median, conditions)
     mfu = _mfu(conditions, tflops, conditions.precision or "bf16")
     bf16 = _mfu(conditions, tflops, "bf16")
@@ -89,7 +85,7 @@ def summarise(
         detail = f"{limit.causal:.2f} of the peak of {limit.divisor}: the steps cannot have been this fast"
         notes.append(Problem("impossible_rate", None, detail))
         step_time, interval, even, tokens, tflops, mfu, ratio = None, None, None, NOTHING, None, None, None
-    first_loss, final_loss = _losses(values.rows)
+    first_loss, final_loss = _losses(log)
     problems = (*log.problems, *values.problems(), *notes)
     fatal = fatal_problem(log, problems, planned)
     return Summary(
@@ -97,8 +93,8 @@ def summarise(
         framework=log.framework,
         framework_version=log.facts.framework_version,
         segments=log.segments,
-        first_step=values.rows.columns.at("step", 0) if count else None,
-        last_step=values.rows.columns.at("step", count - 1) if count else None,
+        first_step=int(values.step[0]) if count else None,
+        last_step=int(values.step[-1]) if count else None,
         planned_steps=planned,
         num_steps=count,
         complete=log.complete(planned) if planned is not None else None,
@@ -114,13 +110,13 @@ def summarise(
         tflops_per_gpu=tflops,
         mfu=(mfu,) if mfu else (),
         bf16_peak_ratio=ratio,
-        mfu_reported=_middles(lambda: ((block.mfu, block.interval) for block in inside())),
+        mfu_reported=_middles(inside.mfu, inside.interval),
         first_loss=first_loss,
         final_loss=final_loss,
         run_time_s=log.facts.run_time_s,
         seq_length=conditions.seq_length,
         global_batch_size=conditions.gbs,
-        micro_batch_size=log.facts.micro_batch_size,
+        micro_batch_size=log.facts.mbs,
         num_gpus=conditions.num_gpus,
         gpu=conditions.gpu,
         precision=conditions.precision,
@@ -132,29 +128,13 @@ def summarise(
     )
 
 
-def _inside(values: Measured, dropped: int) -> Iterator[Block]:
-    """The rows after the first ``dropped`` that are possible."""
-    first = 0
-    for block in values.blocks():
-        chosen = (np.arange(first, first + len(block.step)) >= dropped) & ~block.impossible
-        first += len(block.step)
-        yield block.chosen(chosen)
-
-
-def _timed(inside: Blocks) -> Iterator[Block]:
-    """Those of them that have a time."""
-    for block in inside():
-        chosen = ~np.isnan(block.step_time_s)
-        yield block.chosen(chosen)
-
-
 def _times(
-    log: Log, timed: Blocks, *, coarse: bool
+    log: Log, timed: Measured, *, coarse: bool
 ) -> tuple[Spread | None, Interval | None, Steadiness | None, list[Problem]]:
     """Spread, confidence and steadiness of the step time, and what makes them worth less."""
-    found = spread_of(lambda: ((block.step_time_s, block.interval) for block in timed()))
-    if found is None:
+    if not len(timed.step):
         return None, None, None, []
+    found = spread(timed.step_time_s, timed.interval)
     if log.only_average:
         detail = f"only the mean over the whole run is known ({found.mean:.4g} s): start-up and evaluation are in it"
         return found, None, None, [Problem("only_average", None, detail)]
@@ -162,10 +142,7 @@ def _times(
         detail = "the log's clock has whole seconds, so the mean stands for the median"
         mean = found.model_copy(update={"median": found.mean})
         return mean, None, None, [Problem("coarse_clock", None, detail)]
-    steps, last = np.empty(0, np.int64), np.empty(0)
-    for block in timed():
-        steps = np.concatenate([steps, block.step])[-ENOUGH_ROWS:]
-        last = np.concatenate([last, block.step_time_s])[-ENOUGH_ROWS:]
+    steps, last = timed.step[-ENOUGH_ROWS:], timed.step_time_s[-ENOUGH_ROWS:]
     # Differences of whole seconds jump by one; their means over a few rows do not.
     resolution_s = 1 / float(np.median(np.diff(steps))) if log.whole_seconds and len(steps) > 1 else 0.0
     smooth = last[: len(last) // 5 * 5].reshape(-1, 5).mean(axis=1) if log.whole_seconds else last
@@ -173,49 +150,39 @@ def _times(
     return found, sure, steadiness(last, steps=steps, resolution_s=resolution_s), []
 
 
-def _middle_span(timed: Blocks) -> float | None:
-    """Median time that a row stands for."""
-    return median_of(lambda: ((block.step_time_s * block.interval, block.interval) for block in timed()))
+def _middle_span(timed: Measured) -> float:
+    """Median time in s that a row stands for; COARSE_S without a row."""
+    return float(np.median(timed.step_time_s * timed.interval)) if len(timed.step) else COARSE_S
 
 
-def _mean_rate(timed: Blocks, tokens: MeanMedian) -> float | None:
+def _mean_rate(timed: Measured, tokens: MeanMedian) -> float | None:
     """Tokens over time, where single rows are too uncertain for a median."""
-    made = spent = 0.0
-    for block in timed():
-        usable = ~np.isnan(block.tokens_per_s_per_gpu)
-        spans = block.step_time_s[usable] * block.interval[usable]
-        made += float(np.sum(block.tokens_per_s_per_gpu[usable] * spans))
-        spent += float(np.sum(spans))
-    return made / spent if spent else tokens.median
+    usable = timed.chosen(~np.isnan(timed.tokens_per_s_per_gpu))
+    spans = usable.step_time_s * usable.interval
+    spent = float(np.sum(spans))
+    return float(np.sum(usable.tokens_per_s_per_gpu * spans)) / spent if spent else tokens.median
 
 
-def _losses(rows: Rows) -> tuple[float | None, float | None]:
+def _losses(log: Log) -> tuple[float | None, float | None]:
     """The first and the last that was printed."""
-    found: list[float] = []
-    for (losses,) in rows.columns.blocks("loss"):
-        printed = losses[losses != NO_VALUE]
-        found = [*found, *printed[:1], *printed[-1:]]
-        found = [found[0], found[-1]] if found else []
-    return (_finite(found[0]), _finite(found[1])) if found else (None, None)
+    losses = log.distinct.columns.column("loss")
+    printed = losses[losses != NO_VALUE]
+    return (_finite(printed[0]), _finite(printed[-1])) if len(printed) else (None, None)
 
 
-def _window(rows: Blocks) -> Window | None:
-    ends = [(int(block.step[0]), int(block.step[-1]), len(block.step)) for block in rows() if len(block.step)]
-    if not ends:
+def _window(rows: Measured) -> Window | None:
+    if not len(rows.step):
         return None
-    return Window(first_step=ends[0][0], last_step=ends[-1][1], rows=sum(rows for _, _, rows in ends))
+    return Window(first_step=int(rows.step[0]), last_step=int(rows.step[-1]), rows=len(rows.step))
 
 
 def _other_windows(values: Measured) -> OtherWindows:
-    last, early, reached = np.empty(0), np.empty(0), False
-    for block in values.blocks():
-        last = np.concatenate([last, block.step_time_s])[-10:]
-        alone = block.interval == 1  # the mean of several steps may be of others too
-        early = np.append(early, block.step_time_s[alone & (block.step >= 35) & (block.step <= 44)])
-        reached = bool(block.step[-1] >= 44)
+    last, step = values.step_time_s[-10:], values.step
+    # The mean of several steps may be of others too.
+    early = values.step_time_s[(values.interval == 1) & (step >= 35) & (step <= 44)]
     return OtherWindows(
         last_10_rows=_mean(last) if len(last) == 10 else None,
-        steps_35_to_44=_mean(early) if len(early) and reached else None,
+        steps_35_to_44=_mean(early) if len(early) and step[-1] >= 44 else None,
     )
 
 
@@ -224,14 +191,12 @@ def _mean(times: Floats) -> float | None:
     return float(usable.mean()) if len(usable) else None
 
 
-def _middles(stream: Stream) -> MeanMedian:
-    def usable() -> Iterator[tuple[Floats, NDArray[Any]]]:
-        for values, weights in stream():
-            chosen = ~np.isnan(values)
-            yield values[chosen], weights[chosen]
-
-    found = spread_of(usable)
-    return MeanMedian(mean=found.mean if found else None, median=found.median if found else None)
+def _middles(values: Floats, weights: NDArray[Any]) -> MeanMedian:
+    usable = ~np.isnan(values)
+    if not usable.any():
+        return NOTHING
+    found = spread(values[usable], weights[usable])
+    return MeanMedian(mean=found.mean, median=found.median)
 
 
 def _tflops(tokens: float | None, conditions: Setting) -> Conventions | None:

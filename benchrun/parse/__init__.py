@@ -1,20 +1,7 @@
-"""Bytes of a log -> step records. Knows nothing of recipes."""
+"""Bytes of a log -> step records. Knows no framework: the dialects are an argument (frameworks/logs.py binds them)."""
 
-from benchrun.parse.reader import DIALECTS, Reader, parse_log, parse_logs
-from benchrun.parse.records import Facts, Log, Problem, Rows, Step
-from benchrun.parse.tail import Tail
-from benchrun.parse.worker import ended_at
+from benchrun.parse.reader import Reader
+from benchrun.parse.records import Facts, Log, Problem
+from benchrun.parse.rows import Rows, Step
 
-__all__ = [
-    "DIALECTS",
-    "Facts",
-    "Log",
-    "Problem",
-    "Reader",
-    "Rows",
-    "Step",
-    "Tail",
-    "ended_at",
-    "parse_log",
-    "parse_logs",
-]
+__all__ = ["Facts", "Log", "Problem", "Reader", "Rows", "Step"]

@@ -1,21 +1,148 @@
-"""What a dialect is: one framework's way of printing its steps, and the small grammar that all of them share."""
+"""Base class of the dialects: one framework's way of printing its steps, and the grammar that all of them share."""
 
 from __future__ import annotations
 
 import re
-from typing import Any, ClassVar, NamedTuple, TypeVar
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, ClassVar, NamedTuple
 
-from benchrun.parse.lines import Line, clean
-from benchrun.parse.records import Facts, Rows, Step
+from benchrun.parse.columns import Column
+from benchrun.parse.lines import Line
+from benchrun.parse.records import Facts
+from benchrun.parse.rows import Rows, Step
 
 LARGEST = 10**15
-"""A larger number of steps, samples or tokens is no count of anything, and no time or rate either."""
+"""Steps, samples, tokens, times and rates above this are damaged numbers."""
 LARGEST_BATCH = (1 << 31) - 1
 FEW = (1 << 16) - 1
 """The most skipped steps of a row that are counted."""
 
+_RATE = (1 / LARGEST, LARGEST, False)
+LIMITS: dict[str, tuple[float, float, bool]] = {
+    **dict.fromkeys(("step_time_s", "tflops_per_gpu", "tokens_per_s_per_gpu", "mfu", "samples_per_s"), _RATE),
+    "clock_s": (0, LARGEST, False),
+    "step": (0, LARGEST, True),
+    "planned_steps": (1, LARGEST, True),
+    **dict.fromkeys(("skipped", "nan"), (0, FEW, True)),
+    "global_batch_size": (1, LARGEST_BATCH, True),
+}
+"""Column -> the lowest and highest credible value, and whether it must be a whole number."""
 
-D = TypeVar("D", bound="Dialect")
+_NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?|[-+]?nan|[-+]?inf(?:inity)?", re.IGNORECASE)
+_PLAIN = r"[-+]?\d+\.?\d*(?:[eE][-+]?\d+)?|[-+]?(?:nan|NaN|inf)"
+
+
+def number(text: str | None) -> float | None:
+    """The number that ``text`` is, as a whole; None if it is anything else."""
+    if text is None or not _NUMBER.fullmatch(text := text.strip()):
+        return None
+    return float(text)
+
+
+def positive(text: str | None) -> float | None:
+    """A time or a rate: a number above 0, of credible size."""
+    value: float | None = credible("step_time_s", number(text))
+    return value
+
+
+def count(text: str | None) -> int | None:
+    """A whole number, not negative, of credible size."""
+    value: int | None = credible("step", number(text))
+    return value
+
+
+def credible(column: str, value: float | None) -> Any:
+    """``value`` as a row may hold it in this column; None beyond the LIMITS."""
+    if value is None or column not in LIMITS:
+        return value
+    low, high, whole = LIMITS[column]
+    if not low <= value <= high or (whole and value != int(value)):
+        return None
+    return int(value) if whole else value
+
+
+class Reading(NamedTuple):
+    """How the text of a value becomes a number."""
+
+    parse: Callable[[str], float | None] = number
+    """None for any other text."""
+    pattern: str = _PLAIN
+    """Regex of the usual texts, each of which is a value wherever another one is."""
+    plain: bool = True
+    """``float`` reads the usual texts as ``parse`` does."""
+    scale: Callable[[Any], Any] | None = None
+    """From the printed unit to the column's, for one number or an array."""
+
+
+NUMBER = Reading()
+COUNT = Reading(count, r"\d{1,15}")
+DECIMAL = Reading(pattern=r"\d+\.\d+")
+THOUSANDTHS = Reading(scale=lambda value: value / 1000)
+PERCENT = Reading(scale=lambda value: value / 100)
+
+
+class Value(NamedTuple):
+    """The text of one value, and where on the line it starts."""
+
+    column: str
+    text: str
+    start: int
+    reading: Reading = NUMBER
+
+
+class Record(NamedTuple):
+    """One step as a line prints it."""
+
+    values: Sequence[Value]
+    sink: str = "rows"
+    """Attribute of the dialect that takes the row."""
+    needs: str | None = "step_time_s"
+    """Column without which it is no row."""
+    usual: bool = True
+    """Lines like this one may be read alike."""
+
+
+class Table(NamedTuple):
+    """Steps of many lines, column by column."""
+
+    sink: str
+    columns: dict[str, Any]
+    at: Column
+    """Where each stands among the lines of the block."""
+    form: Column
+    """A number for each way of printing."""
+    ends: tuple[str, str]
+    """The first and the last line."""
+
+
+class Piece(NamedTuple):
+    """A stretch of a line without the blanks around it."""
+
+    text: str
+    start: int
+
+    def value(self, column: str, reading: Reading = NUMBER) -> Value:
+        """This text as the value of a column."""
+        return Value(column, self.text, self.start, reading)
+
+
+def headed(pattern: re.Pattern[str], text: str) -> Iterator[tuple[re.Match[str], int]]:
+    """The heads of the records on a line, and where each record ends: two ranks may have shared one."""
+    heads = list(pattern.finditer(text))
+    for position, head in enumerate(heads, 1):
+        yield head, heads[position].start() if position < len(heads) else len(text)
+
+
+def fields(text: str, start: int, end: int, separator: str, colon: str = ":") -> dict[str, Piece]:
+    """``name: value | name: value`` between two places -> {name: value}; a later one of the same name wins."""
+    pieces = {}
+    for part in text[start:end].split(separator):
+        name, found, value = part.partition(colon)
+        if found:
+            kept = value.lstrip()
+            pieces[name.strip()] = Piece(kept.rstrip(), start + len(part) - len(kept))
+        start += len(part) + len(separator)
+    return pieces
 
 
 class Dialect:
@@ -25,7 +152,7 @@ class Dialect:
     step_needles: ClassVar[tuple[bytes, ...]]
     """Bytes of which a step line holds at least one."""
     fact_needles: ClassVar[tuple[bytes, ...]] = ()
-    """The same for what is said of the run before its first step."""
+    """Bytes of lines that describe the run before its first step."""
     strong: ClassVar[bool] = True
     """False for lines that other frameworks print as well: they count only where nothing better is found."""
     first_number: ClassVar[int] = 1
@@ -34,45 +161,73 @@ class Dialect:
     """Steps without a row mean nothing: a bar is not drawn for each."""
     one_rank_prints: ClassVar[bool] = False
     """Each step is printed once, by one rank: two logs of one run have the very same times."""
-    one_line: ClassVar[bool] = False
-    """A step is one line, which says the same whatever stood before it: many can be read at once."""
-    sinks: ClassVar[tuple[str, ...]] = ("rows",)
-    """The attributes that take rows."""
-    counted: ClassVar[frozenset[str]] = frozenset()
-    """Those of them whose rows have no number of their own."""
+    averages: ClassVar[tuple[str, ...]] = ()
+    """Sinks whose rows are means over the steps since the row before."""
     closing: ClassVar[tuple[str, ...]] = ()
     """How a step line ends that has no line end yet; without it a cut-off line is no row."""
+    varying_length: ClassVar[bool] = False
+    """The samples may have any length: a short step is no mistake."""
+    printed_conventions: ClassVar[tuple[str, ...]] = ()
+    """How it counts the FLOPs of any model that it prints: names of ``metrics/convention.py``."""
 
     def __init__(self) -> None:
         self.rows = Rows()
         self.facts = Facts()
 
     def continued(self) -> Dialect:
-        """Who reads the next file of the same run: what was said of the run still holds."""
+        """The reader of the run's next file: the facts still hold."""
         following = type(self)()
         following.facts = self.facts
         return following
 
     def read(self, line: Line) -> None:
         """Take a line with one of the needles."""
-        raise NotImplementedError
+        if self.whole(line):
+            for record in self.records(line.text):
+                self.add(record, line.number)
 
-    def numbered(self, sink: str, found: dict[str, Any]) -> dict[str, Any]:
-        """Rows that were read by the block, column by column, with their step numbers."""
-        return found
+    def records(self, text: str) -> Iterator[Record]:
+        """The steps on a whole line, where each is on a line of its own whose meaning depends on nothing else."""
+        return iter(())
 
-    def take(self, sink: str, found: dict[str, Any], *, averages: bool) -> None:
-        """Add such rows, which go on."""
-        getattr(self, sink).extend(found, averages=averages)
+    def add(self, record: Record, line: int) -> None:
+        """Keep one step, if it has what it needs."""
+        values: dict[str, Any] = {"line": line}
+        for column, text, _, (parse, _, _, scale) in record.values:
+            value = parse(text)
+            values[column] = credible(column, value if scale is None or value is None else scale(value))
+        self.complete(values)
+        if record.needs is not None and values.get(record.needs) is None:
+            return
+        planned = values.pop("planned_steps", None)
+        if planned is not None:
+            self.facts.planned_steps = planned
+        self.keep(record.sink, values)
 
-    def follow(self, text: bytes) -> None:
-        """Be as if this line had been read, but for its row."""
-        asked_of(self, self.facts, text)
+    def complete(self, values: dict[str, Any]) -> None:
+        """Turn what the framework prints into a row's columns; for one row, or for arrays of many."""
 
-    @property
-    def plain(self) -> bool:
-        """Whether it has kept nothing but rows and facts of what it read."""
+    def keep(self, sink: str, values: dict[str, Any]) -> None:
+        """Add one row."""
+        row = Step(**{"step_time_s": None, **{name: value for name, value in values.items() if value is not None}})
+        getattr(self, sink).add(row, averages=sink in self.averages)
+
+    def take(self, tables: Sequence[Table]) -> bool:
+        """Add many rows, of each sink a table. False, and nothing is added, where they must be read one by one.
+
+        Text that stands for no value differs in its numbers only, in all lines of one form.
+        """
+        for table in tables:
+            self.take_rows(table.sink, table.columns)
         return True
+
+    def take_rows(self, sink: str, columns: dict[str, Any]) -> None:
+        """Add the rows of one sink."""
+        self.complete(columns)
+        planned = columns.pop("planned_steps", None)
+        if planned is not None and planned[-1] >= 0:
+            self.facts.planned_steps = int(planned[-1])
+        getattr(self, sink).extend(columns, averages=sink in self.averages)
 
     @property
     def seen(self) -> bool:
@@ -103,75 +258,9 @@ class Dialect:
         return line.terminated or line.text.rstrip().endswith(self.closing)
 
 
-class Caught(NamedTuple):
-    """A row on its way into a sink."""
-
-    sink: str
-    averages: bool
-    row: Step
-
-
-class _Sink:
-    """Stands where rows are collected, and says who was to take them."""
-
-    def __init__(self, name: str, caught: list[Caught]) -> None:
-        self._name, self._caught = name, caught
-
-    def __len__(self) -> int:
-        return 1  # no row is the first
-
-    def add(self, row: Step, *, averages: bool = False) -> None:
-        self._caught.append(Caught(self._name, averages, row))
-
-    def numbered(self, said: bool) -> None:
-        pass
-
-    def new_segment(self) -> None:
-        self._caught += 2 * [Caught(self._name, False, Step(0, None, 0))]  # more than a row
-
-
-def asked_of(dialect: D, facts: Facts, text: bytes) -> tuple[D, list[Caught]]:
-    """Another such ``dialect`` that has read this line, without its end; its rows; and into ``facts`` what it says."""
-    asked = type(dialect)()
-    asked.facts = facts
-    caught: list[Caught] = []
-    for name in asked.sinks:
-        setattr(asked, name, _Sink(name, caught))
-    asked.read(Line(0, clean(text.removesuffix(b"\r")), terminated=True))
-    return asked, caught if asked.plain else []
-
-
-_NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?|[-+]?nan|[-+]?inf(?:inity)?", re.IGNORECASE)
-
-
-def number(text: str | None) -> float | None:
-    """The number that ``text`` is, as a whole; None if it is anything else."""
-    if text is None or not _NUMBER.fullmatch(text := text.strip()):
-        return None
-    return float(text)
-
-
-def positive(text: str | None) -> float | None:
-    """A time or a rate: a number above 0, of credible size."""
-    value = number(text)
-    return value if value is not None and 1 / LARGEST < value < LARGEST else None
-
-
-def count(text: str | None) -> int | None:
-    """A whole number, not negative, of credible size."""
-    value = number(text)
-    if value is None or not 0 <= value <= LARGEST or value != int(value):
-        return None
-    return int(value)
-
-
-def batch(text: str | None) -> int | None:
-    """Samples a step; None where there are none."""
-    value = count(text)
-    return value if value is not None and 0 < value <= LARGEST_BATCH else None
-
-
-def fields(text: str, separator: str, colon: str = ":") -> dict[str, str]:
-    """``name: value | name: value`` -> {name: value}; a later one of the same name wins."""
-    pairs = (part.partition(colon) for part in text.split(separator))
-    return {name.strip(): value.strip() for name, found, value in pairs if found}
+def seconds(clock: str) -> int:
+    """``1:02:03`` as tqdm prints it -> seconds; 0 for anything else."""
+    total = 0
+    for part in clock.split(":")[-4:]:
+        total = total * 60 + (int(part) if part.isdigit() and len(part) < 9 else 0)
+    return total

@@ -7,7 +7,7 @@ strings, which runs at memory speed, and only the lines around the hits are cut 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -16,6 +16,7 @@ LONGEST_LINE = 1 << 22
 """Of a longer line only the end is kept: it is no record of anything."""
 BEFORE_HIT, AFTER_HIT = 1 << 12, 1 << 14
 """Of a line longer than these together only so much around a hit is read."""
+LONGEST_WHOLE = BEFORE_HIT + AFTER_HIT
 FAR = 1 << 12
 _ANSI = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]")
 
@@ -92,7 +93,7 @@ def lines_around(block: bytes, hits: list[Hit], number: int, *, terminated: bool
             line_start, line_end = start, block.find(b"\n", at)
             line_end = len(block) if line_end < 0 else line_end
         first, end = _piece(block, line_start, at, line_end) if carriage else (line_start, line_end)
-        if end - first > BEFORE_HIT + AFTER_HIT:
+        if end - first > LONGEST_WHOLE:
             first, end = max(first, at - BEFORE_HIT), min(end, at + AFTER_HIT)
         owners = set()
         while index < len(hits) and hits[index].at < end:
@@ -105,6 +106,16 @@ def _piece(block: bytes, start: int, at: int, end: int) -> tuple[int, int]:
     """The part of a line between carriage returns."""
     stop = block.find(b"\r", at, end)
     return max(start, block.rfind(b"\r", start, at) + 1), end if stop < 0 else stop
+
+
+def windows(piece: str, number: int, needles: Sequence[str]) -> Iterator[Line]:
+    """A whole piece of line as ``lines_around`` gives it: of a very long one only what is near the needles."""
+    if len(piece) <= LONGEST_WHOLE:
+        yield Line(number, piece, terminated=True)
+        return
+    block = piece.encode()
+    hits = [hit for needle in needles for hit in find_all(block, needle.encode(), 0)]
+    yield from (line for line, _ in lines_around(block, hits, number, terminated=True))
 
 
 def clean(raw: bytes) -> str:

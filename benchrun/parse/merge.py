@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import reduce
 
 import numpy as np
 
-from benchrun.parse.order import by_segment
-from benchrun.parse.records import Facts, Log, Problem, Rows
+from benchrun.parse.columns import Columns
+from benchrun.parse.records import Facts, Log, Problem
+from benchrun.parse.rows import Rows
 
 UNKNOWN = "unknown"
 """The framework of a log without a step."""
@@ -16,13 +18,9 @@ UNKNOWN = "unknown"
 
 def followed(problems: Sequence[Problem], rows: Rows) -> Iterator[Problem]:
     """The problems of one file, each with what its rows show after it."""
-    begins: dict[int, int] = {}
-    ends = 0
-    for segments, lines in rows.columns.blocks("segment", "line") if problems else ():
-        numbers, firsts = np.unique(segments, return_index=True)
-        begins = {**dict(zip(numbers.tolist(), lines[firsts].tolist(), strict=True)), **begins}
-        ends = max(ends, int(lines.max()))
-    restarted = max((line for segment, line in begins.items() if segment), default=0)
+    segments, lines = rows.columns.columns("segment", "line")
+    firsts = lines[np.unique(segments, return_index=True)[1]]
+    restarted, ends = firsts[1:].max(initial=0), lines.max(initial=0)
     for problem in problems:
         line = problem.line or 0
         if line and line < restarted:
@@ -51,5 +49,25 @@ def merged(name: str, logs: Sequence[Log]) -> Log:
         facts.fill(log.facts)
     rows = longest.steps
     if len(same) > 1:
-        rows = Rows.of(by_segment([log.steps.columns for log in same]), max(log.segments for log in same))
+        rows = Rows.of(reduce(_filled, (log.steps.columns for log in same)), max(log.segments for log in same))
     return replace(longest, file=name, steps=rows, facts=facts, problems=problems)
+
+
+def _filled(earlier: Columns, later: Columns) -> Columns:
+    """The rows of two files in the order of segment and step; one that both have is the later's, filled up."""
+    both = Columns(later.types)
+    for part in (earlier, later):
+        both.extend({name: part.column(name) for name in part.types}, len(part))
+    segment, step = both.columns("segment", "step")
+    order = np.lexsort((step, segment))
+    doubled = (np.diff(step[order]) == 0) & (np.diff(segment[order]) == 0)
+    kept = np.append(~doubled, True)
+    columns = {}
+    for name, none in both.none.items():
+        column = both.column(name)[order]
+        missing = np.flatnonzero(doubled & (column[1:] == none))
+        column[missing + 1] = column[missing]
+        columns[name] = column[kept]
+    merged = Columns(both.types)
+    merged.extend(columns, int(kept.sum()))
+    return merged

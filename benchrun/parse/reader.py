@@ -1,124 +1,46 @@
-"""Logs -> one Log: find the lines that matter, hand them to the dialects, keep the one whose log it is."""
+"""Bytes -> one Log: find the lines that matter, hand them to the dialects, keep the one whose log it is."""
 
 from __future__ import annotations
 
 import functools
 import re
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
-from pathlib import Path
 
 from benchrun.errors import UserError
 from benchrun.parse import problems
-from benchrun.parse.bulk import Bulk
 from benchrun.parse.checks import step_problems
-from benchrun.parse.deepspeed import DeepSpeed
 from benchrun.parse.dialect import Dialect
+from benchrun.parse.forms import Forms
 from benchrun.parse.grams import Grams
-from benchrun.parse.grouping import Part, grouped
-from benchrun.parse.huggingface import HuggingFace
-from benchrun.parse.inputs import STDIN, Truncated, chunks, logs_in, unpacked_name
-from benchrun.parse.lines import Blocks, Hit, Line, lines_around, newlines
-from benchrun.parse.maxtext import MaxText
-from benchrun.parse.megatron import Megatron
-from benchrun.parse.megatron_bridge import MegatronBridge
+from benchrun.parse.lines import Blocks, Hit, Line, clean, lines_around, newlines
 from benchrun.parse.merge import UNKNOWN, followed, merged
-from benchrun.parse.nanotron import Nanotron
-from benchrun.parse.nemo1 import Nemo1
-from benchrun.parse.nemo2 import Nemo2
-from benchrun.parse.paxml import Paxml
-from benchrun.parse.records import Facts, Log, Problem, Rows
-from benchrun.parse.torchtitan import Torchtitan
-from benchrun.parse.worker import Worker
+from benchrun.parse.records import Facts, Log, Problem
+from benchrun.parse.rows import Rows
 
-# The first whose log it is wins: those that print another's lines beside their own stand before it.
-_CLASSES: tuple[type[Dialect], ...] = (
-    *(Worker, MegatronBridge, Megatron, Nemo2, Nemo1, Torchtitan, MaxText, Nanotron, Paxml, HuggingFace, DeepSpeed),
-)
-DIALECTS: dict[str, type[Dialect]] = {dialect.name: dialect for dialect in _CLASSES}
-"""Framework -> what reads its lines."""
-NAMED = 4
 DENSE = 1 << 12
 """Bytes from one step line to the next, up to which it is worth the while to read the next block as a whole."""
 _DATE = re.compile(r"\b(20\d\d-\d\d-\d\d)[ T](\d\d:\d\d:\d\d)\b")
 _PROBLEM = -1
 """Owner of the words of problems."""
-
-
-def parse_log(*paths: Path, framework: str | None = None) -> Log:
-    """Read one run's log: a file, ``-`` for stdin, a directory, or several (of ranks, nodes, stdout and stderr).
-
-    UserError for what cannot be read and for a framework without a dialect.
-    """
-    return _read([found.file for found in logs_in(paths)], framework).log(_name(paths))
-
-
-def parse_logs(*paths: Path, framework: str | None = None) -> tuple[list[Log], list[Path]]:
-    """Read the logs of any number of runs: one Log a run, and the files of directories that are left out.
-
-    The logs of a run directory are one run; ``grouping`` says which others are.
-    """
-    found = logs_in(paths)
-    if len(found) == 1 or {each.run for each in found} == {paths[0]}:
-        return [parse_log(*paths, framework=framework)], []
-    runs: dict[Path, list[Path]] = {}
-    parts = []
-    for each in found:
-        if each.run is not None:
-            runs.setdefault(each.run, []).append(each.file)
-        else:
-            reader = _read([each.file], framework)
-            parts.append(Part(each, reader.log(_name([each.file])), reader.stated()))
-    if not runs and not any(len(part.log.steps) for part in parts):
-        return [_log_of(parts, _name(paths), framework)], []
-    groups, left_out = grouped(parts)
-    alone = len(groups) + len(runs) == 1
-    logs = [_log_of(group, _name(paths) if alone else None, framework) for group in groups]
-    logs += [_read(files, framework).log(_name(paths) if alone else str(run)) for run, files in runs.items()]
-    return logs, [part.source.file for part in left_out]
-
-
-def _log_of(parts: list[Part], name: str | None, framework: str | None) -> Log:
-    """One run's log. Files of one run are read again, together: what one of them states holds for the steps of all."""
-    files = [part.source.file for part in parts]
-    name = name or _name(files)
-    if len(parts) == 1:
-        return replace(parts[0].log, file=name)
-    if not all(file.is_file() for file in files):
-        raise UserError("a pipe can be read once only", where=name, hint="write it to a file first")
-    return _read(files, framework).log(name)
-
-
-def _name(paths: Sequence[Path]) -> str:
-    """What a run is called: its paths, of many the first."""
-    more = f" and {len(paths) - NAMED} more" if len(paths) > NAMED else ""
-    return ", ".join("stdin" if path == STDIN else str(path) for path in paths[:NAMED]) + more
-
-
-def _read(files: Sequence[Path], framework: str | None) -> Reader:
-    """A reader that has read the files of one run."""
-    reader = Reader(framework)
-    for file in files:
-        reader.begin(unpacked_name(file) if len(files) > 1 else None)
-        try:
-            for chunk in chunks(file):
-                reader.feed(chunk)
-        except Truncated as error:
-            reader.note("truncated_file", error.message)
-        reader.end()
-    return reader
+Dialects = tuple[type[Dialect], ...]
 
 
 class Reader:
     """Takes bytes as they come, and gives the Log so far at any time."""
 
-    def __init__(self, framework: str | None = None) -> None:
-        if framework is not None and framework not in DIALECTS:
-            raise UserError(f"no dialect for framework '{framework}'", hint=f"legal: {', '.join(sorted(DIALECTS))}")
+    def __init__(self, dialects: Dialects, framework: str | None = None) -> None:
+        """``dialects``: of several that find a step the first wins. With ``framework`` only its lines are read.
+
+        UserError for a framework without a dialect.
+        """
+        names = [dialect.name for dialect in dialects]
+        if framework is not None and framework not in names:
+            raise UserError(f"no dialect for framework '{framework}'", hint=f"legal: {', '.join(sorted(names))}")
         self._forced = framework
-        self._dialects = [dialect() for dialect in _CLASSES]
+        self._classes = dialects
+        self._dialects = [dialect() for dialect in dialects]
         self._problems: list[Problem] = []
         self._counts: Counter[str] = Counter()
         self._ignored: set[int | None] = set()
@@ -141,10 +63,11 @@ class Reader:
         """Whose log it is, once that is known: an index of the dialects."""
         self._began: float | None = None
         self._dense = False
-        self._bulk: tuple[int, Bulk] | None = None
-        numbers = range(len(_CLASSES))
-        self._numbers = tuple(n for n in numbers if self._forced in (None, _CLASSES[n].name))
-        self._wanted = _search(self._numbers, facts=True)
+        self._forms: tuple[int, Forms] | None = None
+        self._numbers = tuple(
+            number for number, dialect in enumerate(self._classes) if self._forced in (None, dialect.name)
+        )
+        self._wanted = self._search(self._numbers, facts=True)
 
     def feed(self, chunk: bytes) -> None:
         """The next bytes of the file."""
@@ -176,29 +99,28 @@ class Reader:
             if _PROBLEM in owners:
                 self._problem(line)
         if self._winner is not None:
-            self._wanted = _search((self._winner,), facts=False)
+            self._wanted = self._search((self._winner,), facts=False)
 
     def _read_at_once(self, block: bytes) -> tuple[int, list[Hit]]:
         """How many steps were taken, and where problems stand; 0 where the block must be read line by line."""
-        weak = [number for number in self._numbers if not _CLASSES[number].strong and self._dialects[number].seen]
+        weak = [number for number in self._numbers if not self._classes[number].strong and self._dialects[number].seen]
         owner = self._winner if self._winner is not None or not weak else weak[0]
-        if owner is None or not _CLASSES[owner].one_line:
+        if owner is None:
             return 0, []
         if self._winner is None:
             # It is not its log as soon as anybody else finds something.
-            hits = _search(self._numbers, facts=True, without=owner).find(block)
+            hits = self._search(self._numbers, facts=True, without=owner).find(block)
             if any(hit.owner != _PROBLEM for hit in hits):
                 return 0, []
         else:
-            hits = _search((), facts=False).find(block)
-        if self._bulk is None or self._bulk[0] != owner:
-            self._bulk = owner, Bulk(self._dialects[owner], functools.partial(self._read_lines, owner))
-        return self._bulk[1].read(block, self._number), hits
-
-    def _read_lines(self, owner: int, block: bytes, number: int) -> None:
-        hits = [hit for hit in _search((owner,), facts=False).find(block) if hit.owner != _PROBLEM]
-        for line, _ in lines_around(block, hits, number, terminated=True):
-            self._dialects[owner].read(line)
+            hits = self._search((), facts=False).find(block)
+        text = clean(block)
+        needles = self._classes[owner].step_needles
+        if (b"\x1b" in block or b"\x00" in block) and any(block.count(n) != text.count(n.decode()) for n in needles):
+            return 0, []  # line by line, needles are looked for in what is not cleaned
+        if self._forms is None or self._forms[0] != owner:
+            self._forms = owner, Forms(self._dialects[owner])
+        return self._forms[1].read(text, self._number), hits
 
     def _read_as(self, owner: int, line: Line) -> None:
         """Hand a line to the dialect that has a needle in it; a fact only before the first step."""
@@ -237,8 +159,7 @@ class Reader:
     def log(self, name: str) -> Log:
         """What was read so far, of all files."""
         log = merged(name, self._finished or [self._file_log(name)])
-        dialect = DIALECTS.get(log.framework)
-        may_skip = dialect is not None and dialect.may_skip
+        may_skip = any(dialect.may_skip for dialect in self._classes if dialect.name == log.framework)
         found = (*log.problems, *step_problems(log, may_skip=may_skip))
         return replace(log, problems=found, skip_messages=self._skip_messages)
 
@@ -260,8 +181,13 @@ class Reader:
             reached=chosen.reached,
             whole_seconds=chosen.whole_seconds,
             one_rank_prints=chosen.one_rank_prints,
+            varying_length=chosen.varying_length,
+            printed_conventions=chosen.printed_conventions,
             began=self._began,
         )
+
+    def _search(self, numbers: tuple[int, ...], *, facts: bool, without: int | None = None) -> Grams:
+        return _search(self._classes, numbers, facts=facts, without=without)
 
     def stated(self) -> dict[str, Facts]:
         """Framework -> the facts that its dialect has read."""
@@ -278,15 +204,15 @@ def _date(text: str) -> float | None:
 
 
 @functools.cache
-def _search(dialects: tuple[int, ...], *, facts: bool, without: int | None = None) -> Grams:
-    """The search for what these of _CLASSES, and problems, have to say. A hit's owner: 2 x dialect, + 1 for a fact.
+def _search(classes: Dialects, numbers: tuple[int, ...], *, facts: bool, without: int | None = None) -> Grams:
+    """The search for the lines of these dialects, and for problems. A hit's owner: 2 x dialect, + 1 for a fact.
 
     ``without``: whose steps are not looked for.
     """
     wanted: list[tuple[bytes, int]] = [(words, _PROBLEM) for words in problems.NEEDLES]
-    for number in dialects:
+    for number in numbers:
         if number != without:
-            wanted += [(needle, 2 * number) for needle in _CLASSES[number].step_needles]
+            wanted += [(needle, 2 * number) for needle in classes[number].step_needles]
         if facts:
-            wanted += [(needle, 2 * number + 1) for needle in _CLASSES[number].fact_needles]
+            wanted += [(needle, 2 * number + 1) for needle in classes[number].fact_needles]
     return Grams(wanted)

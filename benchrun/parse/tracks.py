@@ -43,12 +43,10 @@ class Track(NamedTuple):
 
 def track_of(log: Log) -> Track:
     """The steps of a log that has some."""
-    rows: Column = np.empty((5, 0))
     names = "step", "loss", "step_time_s", "tokens_per_s_per_gpu", "global_batch_size"
-    for block in log.distinct.columns.blocks(*names):
-        rows = np.concatenate([rows, np.array(block, np.float64)], axis=1)
-        if rows.shape[1] > 2 * SAMPLE:
-            rows = np.concatenate([rows[:, :SAMPLE], rows[:, -SAMPLE:]], axis=1)
+    rows = np.array(log.distinct.columns.columns(*names), np.float64)
+    if rows.shape[1] > 2 * SAMPLE:
+        rows = np.concatenate([rows[:, :SAMPLE], rows[:, -SAMPLE:]], axis=1)
     step = rows[0]
     distance = int(np.median(np.diff(step))) if len(step) > 1 else 1
     _, loss, time, rate, batch = rows

@@ -20,11 +20,10 @@ def plot_steps(values: Measured, summary: Summary, path: Path) -> None:
         raise UserError("matplotlib is not installed", hint="pip install 'benchrun[plot]'") from None
     figure = Figure(figsize=(10, 5), layout="constrained")
     axes = figure.add_subplot()
-    rows = values.whole()
-    steps, left_out = rows.step, rows.impossible
-    timed = not np.isnan(rows.step_time_s).all()
+    steps, left_out = values.step, values.impossible
+    timed = not np.isnan(values.step_time_s).all()
     metric = METRICS["step_time_s" if timed else "tokens_per_s_per_gpu"]
-    shown = rows.step_time_s if timed else rows.tokens_per_s_per_gpu
+    shown = values.step_time_s if timed else values.tokens_per_s_per_gpu
     axes.plot(steps[~left_out], shown[~left_out], ".-", linewidth=0.8, markersize=4, label="each row")
     if left_out.any():
         axes.plot(steps[left_out], shown[left_out], "x", color="red", label="impossible, left out")

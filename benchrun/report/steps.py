@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 from math import isfinite
 
-from benchrun.parse.records import Rows, Step
+from benchrun.parse.rows import Rows, Step
 
 FORMATS = ("csv", "jsonl")
 

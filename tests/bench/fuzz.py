@@ -40,15 +40,14 @@ NUMBERS = (
     *(b"999999999999999", b"2147483648", b"65536", b"1_000", b"1,000", b"\xd9\xa3", b"1.2.3", b"5K", b"0x10", b""),
 )
 PIECES = (b"\r", b"\r\n", b"\x00", b"\x1b[32m", b"\xff\xfe", b"\n", b" | ", b"[rank3]: ", b"}", b"]", b"\xef\xbb\xbf")
-SIMPLE = [
-    *("benchrun.parse.columns", "benchrun.parse.digits", "benchrun.parse.grams", "benchrun.parse.layout"),
-    *("benchrun.parse.order", "benchrun.metrics.rows"),
-]
+SIMPLE = ["benchrun.parse.columns", "benchrun.parse.grams", "benchrun.metrics.rows"]
 """Arithmetic on arrays: few branches to find, and atheris 3.0 keeps some memory of every comparison of arrays."""
 
-with atheris.instrument_imports(include=["benchrun.parse", "benchrun.metrics"], exclude=SIMPLE):
+with atheris.instrument_imports(include=["benchrun.parse", "benchrun.frameworks", "benchrun.metrics"], exclude=SIMPLE):
+    from benchrun.frameworks.logs import DIALECTS
+    from benchrun.frameworks.logs import reader as new_reader
     from benchrun.metrics import summary
-    from benchrun.parse import bulk, problems, reader
+    from benchrun.parse import Log, forms, problems, reader
 
 
 class Hang(BaseException):
@@ -78,7 +77,7 @@ def seeds() -> list[bytes]:
 def needles() -> set[bytes]:
     """All that the reader looks for."""
     words = set(problems.NEEDLES)
-    for dialect in reader.DIALECTS.values():
+    for dialect in DIALECTS.values():
         words |= {*dialect.step_needles, *dialect.fact_needles}
     return words
 
@@ -129,16 +128,16 @@ class Mutator:
         return data[:at] + chance.choice((chance.choice(PIECES), chance.choice(self._words))) + data[at:]
 
 
-def read(*chunks: bytes) -> reader.Log:
+def read(*chunks: bytes) -> Log:
     """One file that comes in these chunks."""
-    reading = reader.Reader()
+    reading = new_reader()
     for chunk in chunks:
         reading.feed(chunk)
     reading.end()
     return reading.log("x")
 
 
-def told(log: reader.Log) -> str:
+def told(log: Log) -> str:
     """All that a log says, as text: a NaN equals itself there."""
     return repr((log.framework, list(log.steps), log.segments, vars(log.facts), log.problems))
 
@@ -147,7 +146,7 @@ def same_in_blocks(data: bytes) -> None:
     """Read in blocks of a few lines, whole where that is possible, it says what it says line by line."""
     lines = data.splitlines(keepends=True)
     size = 2 + len(lines) % 7
-    bulk.OFTEN, bulk.MOST_ALONE = 1, 1.0  # a few lines are a block here
+    forms.MOST_ODD = 1.0  # a few lines are a block here
     blocks = [b"".join(lines[at : at + size]) for at in range(0, len(lines), size)]
     usual, texts = reader.DENSE, []
     for dense in (1 << 30, 0):

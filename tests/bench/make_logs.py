@@ -7,7 +7,8 @@ noise   500 Megatron-LM core 0.16 steps in the chatter of 64 ranks under ``srun 
 ranks   the same of 2304 ranks: 4 GB
 steps   Megatron step lines and nothing else: 200 MB
 titan, nemo2, hf    the step lines of torchtitan (with colours), NeMo 2 and the Hugging Face Trainer: 50 MB
-bridge, maxtext, paxml, nanotron, deepspeed    of those: 50 MB
+bars    the Trainer's bars with dictionaries between them, which have no clock: 50 MB
+bridge, maxtext, paxml, nanotron, deepspeed, nemo1, dllogger    of those: 50 MB
 
 A tenth of the chatter stands before the first step, as NCCL and the checkpoint loader are loudest then. Lines are made
 once with numbers of their own, a few MB of them, and then drawn again and again: the parser cannot tell.
@@ -35,9 +36,13 @@ OTHERS = {
     b" time_per_iteration_ms: %.2fK | tokens_per_sec: 182K | tokens_per_sec_per_gpu: %.0f | global_batch_size: 1.6M |"
     b" lm_loss: 2.04 | lr: 0.0003 | model_tflops_per_gpu: 15.4 | grad_norm: 0.41 | hd_total_memory_tb: 28T\n",
     "deepspeed": b"v100x16-1: steps: %d loss: %.4f iter time (s): %.3f samples/sec: 0.250\n",
+    "nemo1": b"Epoch 0: :  47%%|####7     | %d/99999999 [06:19<07:13, v_num=gjbq, reduced_train_loss=%.2f,"
+    b" global_step=5.000, consumed_samples=12288.0, train_step_timing in s=%.2f, val_loss=6.250]\n",
+    "dllogger": b'DLLL {"timestamp": "1727486904.6", "type": "LOG", "step": %d, "data": {"reduced_train_loss": %.1f,'
+    b' "train_backward_timing in s": 5.9e-05, "train_step_timing in s": %.13f, "epoch": 0}}\n',
 }
 """Each takes a step number and then numbers from 10 to 20."""
-SIZES = {"noise": 278e6, "ranks": 4e9, "steps": 200e6, "titan": 50e6, "nemo2": 50e6, "hf": 50e6}
+SIZES = {"noise": 278e6, "ranks": 4e9, "steps": 200e6, "titan": 50e6, "nemo2": 50e6, "hf": 50e6, "bars": 50e6}
 SIZES |= dict.fromkeys(OTHERS, 50e6)
 KINDS = tuple(SIZES)
 
@@ -201,9 +206,18 @@ def hf(count: int, chance: Random) -> Iterator[bytes]:
         yield HF % (2 + 9 / step, (bits >> 10) / 1e6, 1e-5 / step, 3 * step / count, step, count, told)
 
 
+def bars(count: int, chance: Random) -> Iterator[bytes]:
+    """The Trainer, whose bars are drawn over each other."""
+    for step in range(1, count + 1):
+        clock = b"%d:%02d:%02d" % (step // 3600, step // 60 % 60, step % 60)
+        values = 2 + 9 / step, chance.getrandbits(20) / 1e6, 1e-5 / step, 3 * step / count
+        yield b"\r  6%%|6         | %d/%d [%s<9:41:07,  1.02s/it]\n" % (step, count, clock)
+        yield b"{'loss': %.4f, 'grad_norm': %.6f, 'learning_rate': %.4g, 'epoch': %.4f}\n" % values
+
+
 def other(kind: str, count: int, chance: Random) -> Iterator[bytes]:
     """One of OTHERS."""
-    numbers = OTHERS[kind].count(b"%") - 1
+    numbers = OTHERS[kind].replace(b"%%", b"").count(b"%") - 1
     for step in range(1, count + 1):
         yield OTHERS[kind] % (step, *(10 + 10 * chance.random() for _ in range(numbers)))
 
@@ -214,7 +228,13 @@ def log(kind: str, size: float, seed: int) -> Iterator[bytes]:
     if kind in RANKS:
         return noise(RANKS[kind], size, chance)
     made = {name: partial(other, name) for name in OTHERS}
-    made |= {"steps": lambda count, chance: megatron(1, count, chance), "titan": titan, "nemo2": nemo2, "hf": hf}
+    made |= {
+        "steps": lambda count, chance: megatron(1, count, chance),
+        "titan": titan,
+        "nemo2": nemo2,
+        "hf": hf,
+        "bars": bars,
+    }
     lines = made[kind]
     length = mean(map(len, lines(1000, Random(seed))))
     return lines(round(size / length), chance)

@@ -29,7 +29,7 @@ GREP = ("grep", "-c", "elapsed time per iteration")
 TIMED = """
 import json, sys, time
 from pathlib import Path
-from benchrun.parse import parse_log
+from benchrun.frameworks.logs import parse_log
 start = time.perf_counter()
 log = parse_log(Path(sys.argv[1]))
 print(json.dumps([time.perf_counter() - start, len(log.steps)]))

@@ -18,8 +18,8 @@ from test_contract import call, document
 from benchrun import app, paths
 from benchrun.compare.conditions import WHOLE
 from benchrun.errors import UserError
+from benchrun.frameworks.logs import parse_log
 from benchrun.metrics.setting import Setting
-from benchrun.parse import parse_log
 from benchrun.recipe.catalogue import recipe_file
 
 LOGS = Path(__file__).parent.parent / "logs"

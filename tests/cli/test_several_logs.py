@@ -10,8 +10,8 @@ import pytest
 from test_contract import LOGS, call, document
 from test_logs import CONDITIONS, LINES, STEPS, megatron
 
+from benchrun.frameworks.logs import parse_log, parse_logs
 from benchrun.metrics.summary import summarise
-from benchrun.parse import parse_log, parse_logs
 
 EXPECTED = list(csv.DictReader((LOGS / "expected.csv").open()))
 

@@ -14,9 +14,9 @@ import pytest
 
 from benchrun import app, hardware, paths
 from benchrun.compare.references import load_references
+from benchrun.frameworks.logs import parse_log
 from benchrun.metrics.setting import Setting
 from benchrun.model.flops import flops_per_token
-from benchrun.parse import parse_log
 from benchrun.recipe import catalogue
 from tests.compare.recount import model_of
 

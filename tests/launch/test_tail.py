@@ -14,12 +14,11 @@ from benchrun import app
 from benchrun.app import jobs
 from benchrun.app import status as state
 from benchrun.cli.status import command as status
+from benchrun.frameworks.logs import Tail, last_step
 from benchrun.launch.launcher import Observation, backoff
 from benchrun.launch.rundir import create
 from benchrun.launch.scheduler import Job, Phase
-from benchrun.parse import Tail
 from benchrun.parse import reader as reading
-from benchrun.parse.tail import last_step
 from benchrun.render import render
 from benchrun.spec.artifacts import Progress
 

@@ -16,11 +16,11 @@ from test_local import start, tiny, until, wait
 from test_local_family import DEAF, left, printed, ranks
 
 from benchrun import paths
+from benchrun.frameworks.logs import DIALECTS, parse_log
 from benchrun.launch.endings import Ending
 from benchrun.launch.launcher import cancel, observe
 from benchrun.launch.progress import progress_of
 from benchrun.launch.rundir import RunDir
-from benchrun.parse import DIALECTS, parse_log
 from benchrun.recipe import catalogue
 from benchrun.recipe.resolve import resolve, resolve_point
 from benchrun.recipe.select import Request

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from benchrun.frameworks.logs import parse_log
 from benchrun.metrics.setting import Setting
 from benchrun.metrics.summary import summarise
-from benchrun.parse import parse_log
 from benchrun.recipe.catalogue import recipe_file
 from benchrun.report.terminal import summary_view
 

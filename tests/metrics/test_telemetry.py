@@ -6,8 +6,8 @@ from datetime import datetime, timezone
 
 import pytest
 
+from benchrun.frameworks.dialects import worker
 from benchrun.metrics.telemetry import COLUMNS, THROTTLES, sampled
-from benchrun.parse import worker
 
 START = datetime(2026, 3, 1, 12, 0, 0, tzinfo=timezone.utc).timestamp()
 HEADER = f"time,gpu,{','.join(COLUMNS)},reasons"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from benchrun.frameworks.logs import DIALECTS, parse_log
 from benchrun.metrics.summary import summarise
-from benchrun.parse import DIALECTS, parse_log
 
 MEGATRON_2020 = (
     " iteration        7/     100 | elapsed time per iteration (ms): 1234.5 | learning rate: 1.000E-04 |"

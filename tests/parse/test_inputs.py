@@ -13,8 +13,8 @@ import pytest
 import zstandard
 
 from benchrun.errors import UserError
+from benchrun.frameworks.logs import Tail, parse_log
 from benchrun.metrics.summary import summarise
-from benchrun.parse import Tail, parse_log
 
 
 def line(step, ms=1000.0, *, planned=20, loss=2.0):

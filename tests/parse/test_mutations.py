@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from benchrun.frameworks.logs import parse_log
 from benchrun.metrics.summary import summarise
-from benchrun.parse import parse_log
 
 LOGS = Path(__file__).parent.parent / "logs"
 FILES = [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from benchrun.parse import parse_log
+from benchrun.frameworks.logs import parse_log
 
 SIGNS = [
     ("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.", "cuda_oom"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from benchrun.parse import parse_log
+from benchrun.frameworks.logs import parse_log
 
 IMAGE, MOUNT, LAUNCH = "image_missing", "mount_failed", "launch_failed"
 WORDS = [

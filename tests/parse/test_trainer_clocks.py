@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from benchrun.frameworks.logs import parse_log
 from benchrun.metrics.summary import summarise
-from benchrun.parse import parse_log
 
 PREFIXES = [
     *("", "[rank0]:", "[rank0]: ", "[default3]:", " 5: ", "node-2: ", "trainer-1  | ", "(Worker pid=71, ip=10.1.2.3) "),

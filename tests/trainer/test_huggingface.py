@@ -11,11 +11,11 @@ import sys
 import pytest
 
 from benchrun.errors import UserError
+from benchrun.frameworks.logs import parse_log
 from benchrun.memory.fully_sharded import adapter_params
 from benchrun.metrics.measure import measure
 from benchrun.metrics.setting import Setting
 from benchrun.model.flops import flops_per_token
-from benchrun.parse import parse_log
 from benchrun.recipe.resolve import resolve
 from benchrun.recipe.select import Request
 
@@ -149,7 +149,7 @@ class TestLog:
         assert (log.framework, log.planned_steps, len(log.steps)) == ("hf", STEPS, STEPS)
         assert log.complete(STEPS)
         facts = log.facts
-        assert (facts.seq_length, facts.global_batch_size, facts.micro_batch_size, facts.num_gpus) == (64, 8, 2, 1)
+        assert (facts.seq_length, facts.gbs, facts.mbs, facts.num_gpus) == (64, 8, 2, 1)
         assert (facts.task, facts.precision, facts.device, facts.num_layers) == ("lora", "fp32", "cpu", 2)
         assert not log.whole_seconds
         assert not log.only_average

@@ -10,11 +10,11 @@ after ``validate step:``. Source: pytorch/torchtitan torchtitan/components/metri
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from math import prod
 
-from benchrun.parse.dialect import Dialect, number, positive
+from benchrun.parse.dialect import COUNT, PERCENT, Dialect, Piece, Reading, Record, Value, number
 from benchrun.parse.lines import Line
-from benchrun.parse.records import Step
 
 _STEP = re.compile(r"(?<!validate )\bstep:\s*(\d{1,15})\s+(loss:.{0,400})")
 _FIELD = re.compile(r"\b(\w{1,20}):\s{1,4}(\S{1,40})(?=\s|$)")
@@ -28,6 +28,15 @@ _DEVICE = re.compile(r"(?:CUDA|XPU|HIP) capacity: (.{1,80}?) with ")
 _VERSION = re.compile(r"torchtitan version: (\d[\w.+]*)")
 
 
+def grouped(text: str) -> float | None:
+    """``1,234.56`` -> 1234.56; None unless the groups are whole."""
+    # Small numbers are printed without groups, and so is every number of some forks.
+    return number(text.replace(",", "") if _THOUSANDS.fullmatch(text) else text)
+
+
+_GROUPED = Reading(grouped, r"\d{1,3}(?:,\d{3})*(?:\.\d+)?", plain=False)
+
+
 class Torchtitan(Dialect):
     """torchtitan since 2024."""
 
@@ -35,42 +44,40 @@ class Torchtitan(Dialect):
     step_needles = (b"tps: ", b"wps: ")
     fact_needles = (b"Training starts at step", b"with parallelism: ", b" capacity: ", b"torchtitan version: ")
     closing = ("%", "N/A")
-    one_line = True
+    averages = ("rows",)
+    printed_conventions = ("full", "causal")
 
     def read(self, line: Line) -> None:
         """A step line, or what it says of the run before the first."""
-        match = _STEP.search(line.text)
-        if match is None:
+        if _STEP.search(line.text):
+            super().read(line)
+        else:
             self._fact(line.text)
-        elif self.whole(line):
-            self._row(int(match[1]), match[2], line.number)
 
-    def _row(self, step: int, body: str, line: int) -> None:
-        matches = list(_FIELD.finditer(body))
-        found = {match[1]: match[2] for match in matches}
-        last = matches[-1][1] if matches else ""
-        rate = grouped(found.get("tps", found.get("wps")))
+    def records(self, text: str) -> Iterator[Record]:
+        """The step of a line."""
+        match = _STEP.search(text)
+        matches = list(_FIELD.finditer(text, match.start(2), match.end(2))) if match else []
         # Other fields follow the rate: where none does, the line is damaged, and the number may be too.
-        if rate is None or last in ("tps", "wps"):
+        if match is None or not matches or matches[-1][1] in ("tps", "wps"):
             return
-        self.rows.add(
-            Step(
-                step,
-                None,
-                line,
-                loss=number(found.get("loss")),
-                grad_norm=number(found.get("grad_norm")),
-                tflops_per_gpu=grouped(found.get("tflops")),
-                tokens_per_s_per_gpu=rate,
-                mfu=_percent(found.get("mfu", "")),
-            ),
-            averages=True,
-        )
+        found = {field[1]: Piece(field[2], field.start(2)) for field in matches}
+        values = [Value("step", match[1], match.start(1), COUNT)]
+        values += [found[name].value(name) for name in ("loss", "grad_norm") if name in found]
+        rate = found.get("tps", found.get("wps"))
+        if rate is not None:
+            values.append(rate.value("tokens_per_s_per_gpu", _GROUPED))
+        if "tflops" in found:
+            values.append(found["tflops"].value("tflops_per_gpu", _GROUPED))
+        share = found.get("mfu")  # N/A under FP8
+        if share is not None and share.text.endswith("%"):
+            values.append(Value("mfu", share.text[:-1], share.start, PERCENT))
+        yield Record(values, needs="tokens_per_s_per_gpu")
 
     def _fact(self, text: str) -> None:
         facts = self.facts
         if match := _START.search(text):
-            facts.micro_batch_size, facts.global_batch_size = int(match[1]), int(match[2])
+            facts.mbs, facts.gbs = int(match[1]), int(match[2])
             facts.seq_length, facts.planned_steps = int(match[3]), int(match[4])
         elif "with parallelism: " in text:
             sizes = {name: int(size) for name, size in _MESH.findall(text)}
@@ -82,17 +89,3 @@ class Torchtitan(Dialect):
             facts.device = match[1]
         elif match := _VERSION.search(text):
             facts.framework_version = match[1]
-
-
-def _percent(text: str) -> float | None:
-    """``15.60%`` -> 0.156; None for ``N/A``, which is printed under FP8."""
-    value = positive(text[:-1]) if text.endswith("%") else None
-    return value / 100 if value is not None else None
-
-
-def grouped(text: str | None) -> float | None:
-    """``1,234.56`` -> 1234.56; None unless the groups are whole."""
-    if text is None or not _THOUSANDS.fullmatch(text):
-        # Small numbers are printed without groups, and so is every number of some forks.
-        return positive(text)
-    return positive(text.replace(",", ""))

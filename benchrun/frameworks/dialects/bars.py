@@ -11,10 +11,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from benchrun.parse.dialect import LARGEST
-from benchrun.parse.nemo1 import seconds
-from benchrun.parse.printed import usual_distance
-from benchrun.parse.records import Rows, Step
+from benchrun.frameworks.dialects.printed import usual_distance
+from benchrun.parse.columns import Column
+from benchrun.parse.dialect import LARGEST, seconds
+from benchrun.parse.rows import Rows, Step
 
 _BAR = re.compile(r"(?<!\d)\d{1,3}%\|[^|]*\|\s*(\d{1,12})/(\d{1,12}) \[(\d[\d:]*)<")
 # Nothing but what a launcher writes stands before a training bar: a rank, a host, a time, the stream. "Loading
@@ -22,11 +22,20 @@ _BAR = re.compile(r"(?<!\d)\d{1,3}%\|[^|]*\|\s*(\d{1,12})/(\d{1,12}) \[(\d[\d:]*
 _BEFORE_BAR = re.compile(
     r"(?:[\]>]:?|\d:|[)|}]|:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?\s|\bstd(?:out|err)(?::| [FP])|\bTrain:)\s*$"
 )
+BAR_COLUMNS = "bar_step", "bar_total", "bar_clock_s"
 LONGEST_LABEL = 80
 MOST = 1 << 20
 
 Drawn = tuple["array[int]", "array[int]", "array[int]"]
 """Step, clock in whole seconds, and line of each bar, as they were drawn."""
+
+
+def bars_on(text: str) -> Iterator[re.Match[str]]:
+    """The bars of a line that may be the training's: step, total and clock."""
+    for bar in _BAR.finditer(text) if "%|" in text else ():
+        before = text[max(bar.start() - LONGEST_LABEL, 0) : bar.start()]
+        if not before.strip() or _BEFORE_BAR.search(before):
+            yield bar
 
 
 class Bars:
@@ -40,18 +49,24 @@ class Bars:
 
     def read(self, text: str, line: int) -> Iterator[tuple[int, int]]:
         """Keep the bars of a line; step and total of each."""
-        for bar in _BAR.finditer(text) if "%|" in text else ():
-            before = text[max(bar.start() - LONGEST_LABEL, 0) : bar.start()]
-            if not before.strip() or _BEFORE_BAR.search(before):
-                self._keep(int(bar[1]), int(bar[2]), seconds(bar[3]), line)
-                yield int(bar[1]), int(bar[2])
+        for bar in bars_on(text):
+            step, total = int(bar[1]), int(bar[2])
+            steps, clocks, lines = self._drawn.setdefault(total, _none())
+            if 0 < step <= total and len(steps) < MOST and (not steps or steps[-1] != step):
+                steps.append(step)
+                clocks.append(seconds(bar[3]))
+                lines.append(line)
+            yield step, total
 
-    def _keep(self, step: int, total: int, clock: int, line: int) -> None:
-        steps, clocks, lines = self._drawn.setdefault(total, _none())
-        if 0 < step <= total and len(steps) < MOST and (not steps or steps[-1] != step):
-            steps.append(step)
-            clocks.append(clock)
-            lines.append(line)
+    def extend(self, step: Column, total: Column, clock: Column, line: Column) -> None:
+        """Keep many bars."""
+        for each in dict.fromkeys(total.tolist()):
+            drawn = self._drawn.setdefault(each, _none())
+            chosen = np.flatnonzero((total == each) & (step > 0) & (step <= each))
+            anew = np.diff(step[chosen], prepend=drawn[0][-1] if drawn[0] else 0) != 0
+            chosen = chosen[anew][: MOST - len(drawn[0])]
+            for column, values in zip(drawn, (step, clock, line), strict=True):
+                column.frombytes(values[chosen].astype(np.int64).tobytes())
 
     def of(self, total: int) -> Drawn:
         """Those with this total."""

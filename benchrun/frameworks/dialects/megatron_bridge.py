@@ -9,14 +9,16 @@ Source: NVIDIA-NeMo/Megatron-Bridge src/megatron/bridge/training/utils/train_uti
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
-from benchrun.parse.dialect import positive
+from benchrun.frameworks.dialects.megatron import Megatron
+from benchrun.parse.columns import NO_VALUE
+from benchrun.parse.dialect import DECIMAL, Record, Value
 from benchrun.parse.lines import Line
-from benchrun.parse.megatron import Megatron
-from benchrun.parse.records import Rows, Step
+from benchrun.parse.rows import Rows
 
 _STEP_TIME = re.compile(
     r"Step Time\s*:\s*(\d+\.?\d*)s\s+GPU utilization:\s*(\d+\.?\d*|nan|inf)\s*(?:MODEL_)?TFLOP/s/GPU"
@@ -31,8 +33,7 @@ class MegatronBridge(Megatron):
     step_needles = (b"Step Time : ", b"Starting training loop at iteration", *Megatron.step_needles)
     closing = ("TFLOP/s/GPU", "|")
     one_rank_prints = False  # the first rank prints one line of a step, and the last rank the other
-    sinks = ("rows", "_unnumbered")
-    counted = frozenset({"_unnumbered"})
+    printed_conventions = ("full", "causal")
 
     def __init__(self) -> None:
         super().__init__()
@@ -42,32 +43,44 @@ class MegatronBridge(Megatron):
         """The number of the last one: where training started, and one more each time."""
 
     def read(self, line: Line) -> None:
-        """Either line of a step, or a fact. The second form alone is plain Megatron."""
+        """Either line of a step, or a fact."""
         if match := _START.search(line.text):
             self._step = int(match[1])
             self._unnumbered.new_segment()
-        elif matches := list(_STEP_TIME.finditer(line.text)):
-            for match in matches:
-                self._unnumbered_row(match, line.number)
+        elif _STEP_TIME.search(line.text):
+            for record in self.records(line.text):
+                self.add(record, line.number)
         elif "elapsed" not in line.text or len(self._unnumbered):
             super().read(line)
 
-    def _unnumbered_row(self, match: re.Match[str], line: int) -> None:
-        time_s = positive(match[1])
-        if time_s is not None:
-            self._step += 1
-            self._unnumbered.add(Step(self._step, time_s, line, tflops_per_gpu=positive(match[2])))
+    def records(self, text: str) -> Iterator[Record]:
+        """The lines of rank 0, else those of the last rank; these alone are plain Megatron's."""
+        if "Starting training loop at iteration" in text:
+            return
+        matches = list(_STEP_TIME.finditer(text))
+        for match in matches:
+            values = [
+                Value("step_time_s", match[1], match.start(1), DECIMAL),
+                Value("tflops_per_gpu", match[2], match.start(2), DECIMAL),
+            ]
+            yield Record(values, "_unnumbered")
+        if not matches and len(self._unnumbered):
+            yield from super().records(text)
 
-    def numbered(self, sink: str, found: dict[str, Any]) -> dict[str, Any]:
+    def keep(self, sink: str, values: dict[str, Any]) -> None:
         """Rank 0's rows are counted."""
-        steps = {"step": self._step + 1 + np.arange(len(found["line"]))} if sink == "_unnumbered" else {}
-        return {**found, **steps}
-
-    def take(self, sink: str, found: dict[str, Any], *, averages: bool) -> None:
-        """Rows of rank 0, or of the last one."""
         if sink == "_unnumbered":
-            self._step = int(found["step"][-1])
-        super().take(sink, found, averages=averages)
+            self._step += 1
+            values["step"] = self._step
+        super().keep(sink, values)
+
+    def take_rows(self, sink: str, columns: dict[str, Any]) -> None:
+        """The same for many."""
+        if sink == "_unnumbered":
+            rows = len(columns["line"])
+            columns["step"] = self._step + 1 + np.arange(rows)
+            self._step += rows
+        super().take_rows(sink, columns)
 
     @property
     def seen(self) -> bool:
@@ -82,9 +95,5 @@ class MegatronBridge(Megatron):
         if len(numbered) != len(timed):
             return numbered
         # As many of the one as of the other: then they belong together in order.
-        both = Rows()
-        both.segments = numbered.segments
-        for row, other in zip(numbered, timed, strict=True):
-            tflops = row.tflops_per_gpu if row.tflops_per_gpu is not None else other.tflops_per_gpu
-            both.columns.append(row._replace(tflops_per_gpu=tflops), row.segment)
-        return both
+        tflops, other = (rows.columns.column("tflops_per_gpu") for rows in (numbered, timed))
+        return numbered.replaced(tflops_per_gpu=np.where(tflops == NO_VALUE, other, tflops))

@@ -10,10 +10,11 @@ deepspeed/utils/timer.py and deepspeed/runtime/pipe/engine.py, and logs.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Sequence
+from typing import Any
 
-from benchrun.parse.dialect import Dialect, number, positive
+from benchrun.parse.dialect import COUNT, DECIMAL, Dialect, Record, Table, Value, positive
 from benchrun.parse.lines import Line
-from benchrun.parse.records import Step
 
 _PIPE = re.compile(
     r"\bsteps: (\d{1,15}) loss: (\S+) (?:[\w ]{1,40}: \S+ ){0,9}iter time \(s\): (\d+\.\d+) samples/sec: \d"
@@ -32,21 +33,39 @@ class DeepSpeed(Dialect):
     step_needles = (b" iter time (s): ", b"CurrSamplesPerSec=")
     fact_needles = (b"train_batch_size ...", b"train_micro_batch_size_per_gpu ...")
     strong = False
-    one_line = True
 
     def read(self, line: Line) -> None:
         """A step line of either form, or the batch that turns samples a second into a time."""
         if not self.whole(line):
             return
-        facts = self.facts
         if match := _BATCH.search(line.text):
-            facts.global_batch_size = int(match[1]) or None
+            self.facts.gbs = int(match[1]) or None
         elif match := _MICRO.search(line.text):
-            facts.micro_batch_size = int(match[1])
-        elif match := _PIPE.search(line.text):
-            time_s = positive(match[3])
-            if time_s is not None:
-                self.rows.add(Step(int(match[1]), time_s, line.number, loss=number(match[2])))
-        elif (match := _TIMER.search(line.text)) and (rate := positive(match[2])):
-            batch = facts.global_batch_size
-            self.rows.add(Step(int(match[1]), batch / rate if batch else None, line.number, global_batch_size=batch))
+            self.facts.mbs = int(match[1])
+        else:
+            super().read(line)
+
+    def records(self, text: str) -> Iterator[Record]:
+        """The pipeline engine's step, else the timer's."""
+        if match := _PIPE.search(text):
+            yield Record(
+                [
+                    Value("step", match[1], match.start(1), COUNT),
+                    Value("loss", match[2], match.start(2)),
+                    Value("step_time_s", match[3], match.start(3), DECIMAL),
+                ]
+            )
+        elif (match := _TIMER.search(text)) and positive(match[2]):
+            step = Value("step", match[1], match.start(1), COUNT)
+            yield Record([step, Value("samples_per_s", match[2], match.start(2), DECIMAL)], needs="step")
+
+    def complete(self, values: dict[str, Any]) -> None:
+        """A time instead of the samples a second."""
+        rate, batch = values.pop("samples_per_s", None), self.facts.gbs
+        if rate is not None and batch:
+            values |= {"step_time_s": batch / rate, "global_batch_size": batch}
+
+    def take(self, tables: Sequence[Table]) -> bool:
+        """Lines of one of the two kinds."""
+        both = any({"samples_per_s", "step_time_s"} <= table.columns.keys() for table in tables)
+        return not both and super().take(tables)

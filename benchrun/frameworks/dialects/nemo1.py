@@ -16,9 +16,9 @@ import json
 import re
 from typing import Any
 
-from benchrun.parse.dialect import Dialect, count, fields, number, positive
+from benchrun.parse.dialect import Dialect, count, number, positive, seconds
 from benchrun.parse.lines import Line
-from benchrun.parse.records import Rows, Step
+from benchrun.parse.rows import Rows, Step
 
 _BAR = re.compile(
     r"Epoch (\d{1,9})\s?:[\s:]{0,8}(?:\d{1,3}%\|[^|]{0,400}\|)?\s{0,8}(\d{1,15})(?:/(\d{1,15})|it)\s?"
@@ -27,6 +27,7 @@ _BAR = re.compile(
 _TIMES = ("train_step_timing in s", "train_step_timing", "train_step_time")
 _LOSSES = ("reduced_train_loss", "train_loss")
 _RANKS = re.compile(r"MEMBER: \d{1,9}/(\d{1,9})\b")
+_DECODER = json.JSONDecoder()
 MLLOG, DLLOGGER = ":::MLLOG ", "DLLL "
 MOST_SAMPLES = 1 << 17
 """A step that advances by this much counts tokens: nobody has a batch of so many samples."""
@@ -69,7 +70,8 @@ class Nemo1(Dialect):
                 self._bar(bar, line.number)
 
     def _bar(self, bar: re.Match[str], line: int) -> None:
-        found = fields(bar[5], ", ", "=")
+        pairs = (part.partition("=") for part in bar[5].split(", "))
+        found = {name.strip(): value for name, equals, value in pairs if equals}
         time_s = positive(found.get(_TIMES[0]))
         if time_s is None:
             return
@@ -97,7 +99,7 @@ class Nemo1(Dialect):
         if event.get("key") == "init_start":
             self._ranks += 1  # every rank says so
         elif event.get("key") == "global_batch_size" and type(value) is int and 0 < value < MOST_SAMPLES:
-            self.facts.global_batch_size = value
+            self.facts.gbs = value
         elif isinstance(metadata, dict):
             self._timing(value, metadata.get("step"), line)
 
@@ -106,7 +108,7 @@ class Nemo1(Dialect):
         if not isinstance(value, dict) or number_of_step is None:
             return
         time_s = next((_plain(value[name], positive) for name in _TIMES if name in value), None)
-        rate, batch = _plain(value.get("throughput"), positive), self.facts.global_batch_size
+        rate, batch = _plain(value.get("throughput"), positive), self.facts.gbs
         if time_s is None and rate and batch and (self._by_rate or not len(self.rows)):
             time_s, self._by_rate = batch / rate, True
         if time_s is not None:
@@ -126,21 +128,17 @@ class Nemo1(Dialect):
         advance = self.rows[1].step - self.rows[0].step
         if advance < MOST_SAMPLES:
             return self.rows
-        batch = self.facts.global_batch_size
+        batch = self.facts.gbs
         if batch and advance % batch == 0:
             self.facts.seq_length = advance // batch
-        counted = Rows()
-        counted.segments = self.rows.segments
-        for row in self.rows:
-            rate = advance / (row.step_time_s or 1) / self.facts.num_gpus
-            counted.columns.append(row._replace(tokens_per_s_per_gpu=rate), row.segment)
-        return counted
+        times = self.rows.columns.column("step_time_s")
+        return self.rows.replaced(tokens_per_s_per_gpu=advance / times / self.facts.num_gpus)
 
 
 def _json(text: str) -> dict[str, Any]:
     """The object that ``text`` begins with; empty if there is none."""
     try:
-        event = json.JSONDecoder().raw_decode(text)[0]
+        event = _DECODER.raw_decode(text)[0]
     except (ValueError, RecursionError):
         return {}
     return event if isinstance(event, dict) else {}
@@ -149,11 +147,3 @@ def _json(text: str) -> dict[str, Any]:
 def _plain(value: Any, read: Any) -> Any:
     """A JSON value as the number that its text is: booleans and strings are none."""
     return read(str(value)) if type(value) in (int, float) else None
-
-
-def seconds(clock: str) -> int:
-    """``1:02:03`` as tqdm prints it -> seconds; 0 for anything else."""
-    total = 0
-    for part in clock.split(":")[-4:]:
-        total = total * 60 + (int(part) if part.isdigit() and len(part) < 9 else 0)
-    return total

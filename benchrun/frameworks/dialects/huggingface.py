@@ -15,17 +15,31 @@ from __future__ import annotations
 
 import re
 from array import array
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from math import ceil, floor
 from statistics import median
+from typing import Any
 
-from benchrun.parse.bars import MOST, Bars, differences
-from benchrun.parse.dialect import Dialect, asked_of, count, number, positive
+import numpy as np
+
+from benchrun.frameworks.dialects.bars import BAR_COLUMNS, MOST, Bars, bars_on, differences
+from benchrun.frameworks.dialects.printed import Printed, timed
+from benchrun.frameworks.dialects.worker import CONFIG, configure
+from benchrun.parse.dialect import (
+    COUNT,
+    LARGEST,
+    Dialect,
+    Piece,
+    Reading,
+    Record,
+    Table,
+    Value,
+    number,
+    positive,
+    seconds,
+)
 from benchrun.parse.lines import Line
-from benchrun.parse.nemo1 import seconds
-from benchrun.parse.printed import Printed, timed
-from benchrun.parse.records import Rows, Step
-from benchrun.parse.worker import CONFIG, configure
+from benchrun.parse.rows import Rows, Step
 
 _DICT = re.compile(r"\{[^{}]{0,4000}?['\"](?:loss|train_runtime)['\"]\s*:[^{}]*\}")
 _PAIR = re.compile(r"['\"]([^'\"]+)['\"]\s*:\s*(?:'([^']*)'|\"([^\"]*)\"|([^,{}'\"]+))")
@@ -61,8 +75,7 @@ class HuggingFace(Dialect):
     )
     may_skip = True
     closing = ("}", "]")
-    one_line = True
-    sinks = ("_printed",)
+    varying_length = True
 
     def __init__(self) -> None:
         super().__init__()
@@ -86,54 +99,83 @@ class HuggingFace(Dialect):
             if self._told in (None, total):
                 self._step_of_bar = step
                 self._printed.followed(step)
-        found = _DICT.findall(line.text) if self.whole(line) else []
-        for text in found:
-            self._dictionary(text, line.number)
-        if not found:
+        dictionaries = list(_DICT.finditer(line.text)) if "{" in line.text and self.whole(line) else []
+        for match in dictionaries:
+            self._dictionary(_pairs(line.text, match), line.number)
+        if not dictionaries and _may_be_fact(line.text):
             self._fact(line.text)
+
+    def records(self, text: str) -> Iterator[Record]:
+        """The bars of a line, and the dictionary of a step."""
+        dictionaries = [_pairs(text, match) for match in _DICT.finditer(text)] if "{" in text else []
+        if all("loss" in pairs for pairs in dictionaries) and (dictionaries or not _may_be_fact(text)):
+            for bar in bars_on(text):
+                values = zip(BAR_COLUMNS, (COUNT, COUNT, _BAR_CLOCK), (1, 2, 3), strict=True)
+                yield Record([Value(name, bar[n], bar.start(n), how) for name, how, n in values], "_bars", needs=None)
+            yield from map(_record, dictionaries)
 
     @property
     def seen(self) -> bool:
         """Bars alone may be another program's."""
         return bool(len(self._printed) or self._summaries)
 
-    @property
-    def plain(self) -> bool:
-        """Bars and summaries are kept."""
-        return not (self._bars or self._summaries)
-
-    def follow(self, text: bytes) -> None:
-        """The next dictionary is compared with this one."""
-        self._last = asked_of(self, self.facts, text)[0]._last
-
-    def _dictionary(self, text: str, line: int) -> None:
-        found = {pair[1]: pair[2] or pair[3] or pair[4] or "" for pair in _PAIR.finditer(text)}
-        if "loss" not in found:
-            runtime = positive(found.get("train_runtime"))
+    def _dictionary(self, pairs: dict[str, Piece], line: int) -> None:
+        texts = {name: piece.text for name, piece in pairs.items()}
+        if "loss" not in texts:
+            runtime = positive(texts.get("train_runtime"))
             if runtime is not None:
-                self._summaries.append((runtime, positive(found.get("train_steps_per_second"))))
+                self._summaries.append((runtime, positive(texts.get("train_steps_per_second"))))
             return
-        before, self._last = self._last, found
-        if _same_record(before, found):
-            return
-        clock = positive(found.get("train_runtime")) or _duration(found.get("elapsed_time", ""))
-        step, _, planned = (found.get("global_step/max_steps") or found.get("iteration", "")).partition("/")
-        if count(planned):
-            self.facts.planned_steps = count(planned)
-        number_of_step = count(step) if step else count(found.get("current_steps"))
-        self._printed.numbered(number_of_step is not None)
-        self._printed.add(
-            Step(
-                number_of_step or self._step_of_bar,
-                clock,
-                line,
-                interval=0,
-                loss=number(found["loss"]),
-                grad_norm=number(found.get("grad_norm")),
-                tflops_per_gpu=positive(found.get("step_time_s")),
-                tokens_per_s_per_gpu=number(found.get("epoch")) or 0.0,
-            )
-        )
+        before, self._last = self._last, texts
+        if not _same_record(before, texts):
+            self.add(_record(pairs), line)
+
+    def keep(self, sink: str, values: dict[str, Any]) -> None:
+        """A dictionary; one without a step is of the step of the bar before it."""
+        numbered = values.get("step") is not None
+        step = values.get("step") or self._step_of_bar
+        self._printed.add(values | {"step": step}, numbered=numbered)
+
+    def take(self, tables: Sequence[Table]) -> bool:
+        """Many bars and dictionaries, where each dictionary is a record of its own."""
+        sinks = {table.sink: table for table in tables}
+        bars, printed = sinks.get("_bars"), sinks.get("_printed")
+        if printed is not None and not self._are_records(printed):
+            return False
+        planned = printed.columns.pop("planned_steps", None) if printed is not None else None
+        if bars is not None and planned is not None and (planned != (self._told or 0)).any():
+            return False
+        at, steps = np.empty(0, np.int64), np.empty(0, np.int64)
+        if bars is not None:
+            drawn = np.array([bars.columns[name] for name in BAR_COLUMNS], np.int64)
+            self._bars.extend(drawn[0], drawn[1], drawn[2], bars.columns["line"])
+            own = drawn[1] == self._told if self._told is not None else np.ones(len(bars.at), bool)
+            at, steps = bars.at[own], drawn[0][own]
+        if len(at) and (printed is None or at[0] <= printed.at[0]):
+            self._printed.followed(int(steps[0]))
+        if printed is not None:
+            if planned is not None:
+                self.facts.planned_steps = int(planned[-1])
+            self._last = _texts(printed.ends[1])
+            before = np.searchsorted(at, printed.at, side="right")
+            step = np.append(self._step_of_bar, steps)[before]
+            after, next_at = np.append(steps, 0)[before], np.append(at, LARGEST)[before]
+            follows = next_at <= np.append(printed.at[1:], LARGEST - 1)
+            numbered = "step" in printed.columns
+            own_step = printed.columns.get("step", np.zeros(len(step), np.int64))
+            columns = {**printed.columns, "step": np.where(own_step == 0, step, own_step)}
+            self._printed.extend(columns, np.where(follows, after, 0), numbered=numbered, followed=bool(follows[-1]))
+        self._step_of_bar = int(steps[-1]) if len(steps) else self._step_of_bar
+        return True
+
+    def _are_records(self, printed: Table) -> bool:
+        """Whether no dictionary can be the one before it, printed again."""
+        repeated = np.ones(len(printed.at) - 1, bool)
+        for name, column in printed.columns.items():
+            if name != "line":
+                repeated &= np.isclose(column[1:], column[:-1], rtol=0, atol=0, equal_nan=True)
+        one_form = bool((printed.form == printed.form[0]).all())
+        return one_form and not repeated.any() and not _same_record(self._last, _texts(printed.ends[0]))
 
     def _fact(self, text: str) -> None:
         if configure(self.facts, text, "transformers"):
@@ -150,8 +192,8 @@ class HuggingFace(Dialect):
         if match := _LENGTH.search(text):
             self.facts.seq_length = int(match[1] or match[2])
             self.facts.variable_length = True
-        self.facts.global_batch_size = self._batch.get("total", self.facts.global_batch_size)
-        self.facts.micro_batch_size = self._batch.get("device", self.facts.micro_batch_size)
+        self.facts.gbs = self._batch.get("total", self.facts.gbs)
+        self.facts.mbs = self._batch.get("device", self.facts.mbs)
         ranks = self._batch.get("total", 0) / max(1, self._batch.get("device", 0) * self._batch.get("accumulation", 0))
         if self.facts.num_gpus is None and ranks >= 1 and ranks == int(ranks) and len(self._batch) == 3:
             self.facts.num_gpus = int(ranks)
@@ -236,6 +278,47 @@ class HuggingFace(Dialect):
         return not (len(self._bars.of(self._total())[0]) or self._printed.clocked)
 
 
+def _may_be_fact(text: str) -> bool:
+    return " = " in text or ": " in text or " ..." in text
+
+
+def _texts(line: str) -> dict[str, str]:
+    """The texts of the dictionary on a line."""
+    return {name: piece.text for name, piece in _pairs(line, _DICT.search(line)).items()}
+
+
+def _pairs(text: str, match: re.Match[str] | None) -> dict[str, Piece]:
+    """The names and values of a dictionary on a line."""
+    pairs = {}
+    for pair in _PAIR.finditer(text, *match.span()) if match else ():
+        group = pair.lastindex or 4
+        kept = pair[group].strip()
+        pairs[pair[1]] = Piece(kept, pair.start(group) + pair[group].index(kept))
+    return pairs
+
+
+def _record(pairs: dict[str, Piece]) -> Record:
+    """A dictionary of a step."""
+    values = [pairs["loss"].value("loss")]
+    # No row holds the learning rate; it tells two dictionaries apart.
+    for name in ("grad_norm", "step_time_s", "epoch", "learning_rate"):
+        if name in pairs:
+            values.append(pairs[name].value(name))
+    if "train_runtime" in pairs and positive(pairs["train_runtime"].text):
+        values.append(pairs["train_runtime"].value("clock_s"))
+    elif "elapsed_time" in pairs:
+        values.append(pairs["elapsed_time"].value("clock_s", _CLOCK))
+    both = pairs.get("global_step/max_steps") or pairs.get("iteration")
+    if both and both.text:
+        step, slash, planned = both.text.partition("/")
+        values.append(Value("step", step, both.start, COUNT))
+        if slash:
+            values.append(Value("planned_steps", planned, both.start + len(step) + 1, COUNT))
+    elif "current_steps" in pairs:
+        values.append(pairs["current_steps"].value("step", COUNT))
+    return Record(values, "_printed", needs=None)
+
+
 def _same_record(one: dict[str, str], other: dict[str, str]) -> bool:
     """Whether two dictionaries in a row are one: several launchers print it, and some loggers in two forms.
 
@@ -262,6 +345,10 @@ def _duration(text: str) -> float | None:
     parts: Iterator[re.Match[str]] = _DURATION.finditer(text)
     values = [int(part[1][:9]) * _UNIT[part[2]] for part in parts]
     return float(sum(values)) if values else None
+
+
+_BAR_CLOCK = Reading(lambda text: float(seconds(text)), r"\d[\d:]*", plain=False)
+_CLOCK = Reading(_duration, r"[\d:dhms ]+", plain=False)
 
 
 def _whole(text: str) -> int:

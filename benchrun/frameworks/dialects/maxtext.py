@@ -10,19 +10,26 @@ and 2025.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
-from benchrun.parse.dialect import Dialect, count, fields, number, positive
+from benchrun.parse.dialect import COUNT, Dialect, Reading, Record, Value, count, fields, headed
 from benchrun.parse.lines import Line
-from benchrun.parse.records import Step
 
 _STEP = re.compile(r"completed step: (\d{1,15}),\s*(?=seconds: )")
-_LAST = re.compile(r"(loss|lm_loss): (-?\d+\.\d{3}|nan)")
+_LAST = re.compile(r"\s*(loss|lm_loss): (-?\d+\.\d{3}|nan)\s*")
+_CLOSED = Reading(pattern=r"-?\d+\.\d{3}")
+_COLUMNS = {
+    "step_time_s": ("seconds",),
+    "loss": ("loss", "lm_loss"),
+    "tflops_per_gpu": ("TFLOP/s/device", "TFLOP/s"),
+    "tokens_per_s_per_gpu": ("Tokens/s/device",),
+}
 _PARAMETER = re.compile(r"Config param (\w+): (\S+)")
 _DEVICES = re.compile(r"Num_devices: (\d{1,9}),")
 _PARAMETERS = {
     "steps": "planned_steps",
     "max_target_length": "seq_length",
-    "global_batch_size_to_train_on": "global_batch_size",
+    "global_batch_size_to_train_on": "gbs",
     "num_decoder_layers": "num_layers",
     "emb_dim": "hidden_size",
     "mlp_dim": "ffn_hidden_size",
@@ -40,37 +47,29 @@ class MaxText(Dialect):
     step_needles = (b"completed step: ",)
     fact_needles = (b"Config param ", b"Num_devices: ")
     first_number = 0
-    one_line = True
+    printed_conventions = ("full", "causal")
 
     def read(self, line: Line) -> None:
         """A step line, or a parameter."""
-        heads = list(_STEP.finditer(line.text))
-        if not heads:
+        if _STEP.search(line.text):
+            super().read(line)
+        else:
             self._fact(line.text)
-        elif self.whole(line):
-            for head, following in zip(heads, (*heads[1:], None), strict=True):
-                end = following.start() if following else len(line.text)
-                self._row(int(head[1]), line.text[head.end() : end], line.number)
 
-    def _row(self, step: int, body: str, line: int) -> None:
-        # Every number but the last is closed by a comma; the last is a loss, with three decimals.
-        closed, _, last = body.rpartition(",")
-        found = fields(closed, ",")
-        time_s = positive(found.get("seconds"))
-        if time_s is None:
-            return
-        if loss := _LAST.fullmatch(last.strip()):
-            found.setdefault(loss[1], loss[2])
-        self.rows.add(
-            Step(
-                step,
-                time_s,
-                line,
-                loss=number(found.get("loss", found.get("lm_loss"))),
-                tflops_per_gpu=positive(found.get("TFLOP/s/device", found.get("TFLOP/s"))),
-                tokens_per_s_per_gpu=positive(found.get("Tokens/s/device")),
-            )
-        )
+    def records(self, text: str) -> Iterator[Record]:
+        """Every record of a line."""
+        for head, end in headed(_STEP, text):
+            # Every number but the last is closed by a comma; the last is a loss, with three decimals.
+            closed = max(text.rfind(",", head.end(), end), head.end())
+            found = fields(text, head.end(), closed, ",")
+            values = [Value("step", head[1], head.start(1), COUNT)]
+            for column, names in _COLUMNS.items():
+                values += [found[name].value(column) for name in names if name in found][:1]
+            last = _LAST.fullmatch(text, closed + 1, end)
+            if last and (last[1] == "loss" or "lm_loss" not in found) and "loss" not in found:
+                values = [value for value in values if value.column != "loss"]
+                values.append(Value("loss", last[2], last.start(2), _CLOSED))
+            yield Record(values)
 
     def _fact(self, text: str) -> None:
         if devices := _DEVICES.search(text):

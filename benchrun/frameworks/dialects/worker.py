@@ -11,19 +11,21 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from benchrun.parse.dialect import LARGEST
+from benchrun.frameworks.dialects.megatron import Megatron
+from benchrun.parse.dialect import LARGEST, Dialect
 from benchrun.parse.inputs import chunks
 from benchrun.parse.lines import Line
-from benchrun.parse.megatron import Megatron
 from benchrun.parse.records import Facts
 
 CONFIG = "benchrun config: {"
 DONE = b"benchrun done: {"
-_NUMBERS = (
-    *("seq_length", "global_batch_size", "micro_batch_size", "num_gpus", "tp", "pp", "cp", "vp", "ep"),
-    *("planned_steps", "num_layers", "hidden_size", "ffn_hidden_size", "num_attention_heads", "num_query_groups"),
-    *("kv_channels", "vocab_size"),
+_SAME = (
+    *("seq_length", "num_gpus", "tp", "pp", "cp", "vp", "ep", "planned_steps", "num_layers", "hidden_size"),
+    *("ffn_hidden_size", "num_attention_heads", "num_query_groups", "kv_channels", "vocab_size"),
 )
+_NUMBERS = {**{name: name for name in _SAME}, "global_batch_size": "gbs", "micro_batch_size": "mbs"}
+_EXPERTS = {"num_experts": "num_experts", "topk": "topk", "ffn_hidden_size": "moe_ffn_hidden_size"}
+"""Key of the configuration -> field of Facts."""
 
 
 class Worker(Megatron):
@@ -32,10 +34,12 @@ class Worker(Megatron):
     name = "megatron-core"
     fact_needles = (CONFIG.encode(),)
 
+    printed_conventions = ("full", "causal")
+
     def read(self, line: Line) -> None:
         """A step line, or the configuration; without that it is another program's log."""
-        if not configure(self.facts, line.text, "megatron-core") and self.facts.framework_version is not None:
-            self.step_line(line)
+        if not configure(self.facts, line.text, self.name) and self.facts.framework_version is not None:
+            Dialect.read(self, line)
 
 
 def configure(facts: Facts, text: str, package: str) -> bool:
@@ -56,28 +60,24 @@ def configure(facts: Facts, text: str, package: str) -> bool:
 
 def _take(facts: Facts, config: dict[str, Any]) -> None:
     model = _mapping(config.get("model"))
-    said = {**model, **config}
-    for name in _NUMBERS:
-        if type(value := said.get(name)) is int and 0 < value <= LARGEST:
-            setattr(facts, name, value)
+    values = {**model, **config}
     for name in ("precision", "device", "task"):
-        if isinstance(value := said.get(name), str):
+        if isinstance(value := values.get(name), str):
             setattr(facts, name, value)
     if "activation" in model:
         facts.gated = model["activation"] in ("swiglu", "geglu")
-    moe = _mapping(model.get("moe"))
-    names = {"num_experts": "num_experts", "topk": "moe_router_topk", "ffn_hidden_size": "moe_ffn_hidden_size"}
-    for theirs, ours in names.items():
-        if type(value := moe.get(theirs)) is int and 0 < value <= LARGEST:
-            setattr(facts, ours, value)
+    for source, names in ((values, _NUMBERS), (_mapping(model.get("moe")), _EXPERTS)):
+        for key, field in names.items():
+            if type(value := source.get(key)) is int and 0 < value <= LARGEST:
+                setattr(facts, field, value)
 
 
 def ended_at(*logs: Path) -> float | None:
     """When the worker says that it had made its last step, in seconds since 1970; None where it does not say so."""
     for line in _lines_with(DONE, logs):
         try:
-            said = json.loads(line[line.index(DONE) + len(DONE) - 1 :])["ended"]
-            return datetime.fromisoformat(said.replace("Z", "+00:00")).timestamp()
+            ended = json.loads(line[line.index(DONE) + len(DONE) - 1 :])["ended"]
+            return datetime.fromisoformat(ended.replace("Z", "+00:00")).timestamp()
         except (ValueError, KeyError, AttributeError, TypeError):
             continue
     return None

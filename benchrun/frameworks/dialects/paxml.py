@@ -12,10 +12,10 @@ paxml/summary_utils.py; no public log of it was found.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
-from benchrun.parse.dialect import Dialect, number, positive
+from benchrun.parse.dialect import COUNT, Dialect, Reading, Record, Value, positive
 from benchrun.parse.lines import Line
-from benchrun.parse.records import Step
 
 # Six decimals, so that a number which is cut at the end of its line is still right, or none.
 _STATUS = re.compile(r"\bstep = (\d{1,15}), loss= ?(\S+), steps/sec (\d+\.\d{6,})(?=\s|$)")
@@ -23,29 +23,38 @@ _RATE = re.compile(r"\bsteps/sec: (\d+\.\d{6})(?=\s|$)")
 _STEP = re.compile(r"Metrics values at step (\d{1,15}):")
 
 
+def _inverse(text: str) -> float | None:
+    rate = positive(text)
+    return None if rate is None else 1 / rate
+
+
+_PER_S = Reading(_inverse, r"\d+\.\d{6,}", plain=False)
+
+
 class Paxml(Dialect):
     """PaXML on Praxis."""
 
     name = "paxml"
     step_needles = (b"steps/sec", b"Metrics values at step")
-    one_line = True
+    averages = ("rows",)
 
     def __init__(self) -> None:
         super().__init__()
-        self._rate: float | None = None
+        self._rate: Value | None = None
 
     def read(self, line: Line) -> None:
         """A rate, then the step that it belongs to; or both at once."""
-        if not self.whole(line):
-            return
-        if status := _STATUS.search(line.text):
-            self._row(int(status[1]), positive(status[3]), line.number, number(status[2]))
+        if not self.whole(line) or _STATUS.search(line.text):
+            super().read(line)
         elif rate := _RATE.search(line.text):
-            self._rate = positive(rate[1])
+            self._rate = Value("step_time_s", rate[1], 0, _PER_S)
         elif step := _STEP.search(line.text):
-            self._row(int(step[1]), self._rate, line.number, None)
+            if self._rate is not None:
+                self.add(Record([Value("step", step[1], 0), self._rate]), line.number)
             self._rate = None
 
-    def _row(self, step: int, rate: float | None, line: int, loss: float | None) -> None:
-        if rate is not None:
-            self.rows.add(Step(step, 1 / rate, line, loss=loss), averages=True)
+    def records(self, text: str) -> Iterator[Record]:
+        """The step of a status line."""
+        if status := _STATUS.search(text):
+            step, loss = Value("step", status[1], status.start(1), COUNT), Value("loss", status[2], status.start(2))
+            yield Record([step, loss, Value("step_time_s", status[3], status.start(3), _PER_S)])

@@ -10,23 +10,38 @@ is a mean over the steps since the previous line. Source of the forms: NVIDIA/Me
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import ClassVar
 
-from benchrun.parse.dialect import FEW, LARGEST, Dialect, batch, count, number
-from benchrun.parse.lines import Line
-from benchrun.parse.records import Facts, Step
+import numpy as np
 
-TIME_MS, TIME_S = "elapsed time per iteration (ms)", "elapsed time per iteration (s)"
+from benchrun.parse.dialect import (
+    COUNT,
+    FEW,
+    NUMBER,
+    THOUSANDTHS,
+    Dialect,
+    Piece,
+    Reading,
+    Record,
+    Value,
+    count,
+    headed,
+)
+from benchrun.parse.lines import Line
+from benchrun.parse.records import Facts
+
 _HEAD = re.compile(r"\biteration[\s=]\s*(\d{1,15})\s*/\s*(\d{1,15}|infinity)\s*\|")
-_CURRENT = re.compile(r"\s*([^\s/(]+?)(?:TFLOPS)?\s*(?:/([^/(]+)|\(avg ([^/()]+)\)\s*)?")
+# ``current``, ``current/average`` and ``current (avg average)``, with a unit in GPT-NeoX.
+_CURRENT = re.compile(r"([^\s/(]+?)(?:TFLOPS)?\s*(?:/([^/(]+)|\(avg ([^/()]+)\))?")
 _ARGUMENT = re.compile(r"(?<!\w)(\w{1,80}) \.{4,80} (\S{1,200}?)(?:\.{2,80}(?:updated|default))?(?!\S)")
 _VOCABULARY = re.compile(r"> padded vocab \(size: (\d{1,9})\)")
 _WORLD = re.compile(r"using world size: (\d{1,9})\b")
 
 _ARGUMENTS = {
     "seq_length": "seq_length",
-    "global_batch_size": "global_batch_size",
-    "micro_batch_size": "micro_batch_size",
+    "global_batch_size": "gbs",
+    "micro_batch_size": "mbs",
     "world_size": "num_gpus",
     "tensor_model_parallel_size": "tp",
     "pipeline_model_parallel_size": "pp",
@@ -41,11 +56,11 @@ _ARGUMENTS = {
     "kv_channels": "kv_channels",
     "padded_vocab_size": "vocab_size",
     "num_experts": "num_experts",
-    "moe_router_topk": "moe_router_topk",
+    "moe_router_topk": "topk",
     "moe_ffn_hidden_size": "moe_ffn_hidden_size",
     "train_iters": "planned_steps",
     # GPT-NeoX
-    "train_batch_size": "global_batch_size",
+    "train_batch_size": "gbs",
     "global_num_gpus": "num_gpus",
     "pipe_parallel_size": "pp",
 }
@@ -55,15 +70,33 @@ _OFF = frozenset({"None", "False", "0", "1"})
 _EXOTIC = frozenset(
     {"moe_shared_expert_intermediate_size", "moe_layer_freq", "multi_latent_attention", "mtp_num_layers"}
 )
-_LOSSES = ("lm loss", "loss", "lm_loss", "lm-loss", "reduced_train_loss")
-_TOKENS = (
-    "tokens per GPU (tokens/s/GPU)",
-    "tokens/s/GPU inst/harmonic mean",
-    "tokens per gpu per second (tgs)",
-    "tokens per gpu per second tgs",
-    "tokens-per-second-per-gpu",
-)
-_TFLOPS = ("throughput per GPU (TFLOP/s/GPU)", "compute per GPU (TFLOP/s/GPU)", "TFLOPs", "approx flops per GPU")
+
+_FEW = Reading(count, r"\d{1,15}", scale=lambda value: np.minimum(value, FEW))
+_COLUMNS: dict[str, tuple[str, Reading]] = {
+    "elapsed time per iteration (ms)": ("step_time_s", THOUSANDTHS),
+    "elapsed time per iteration ms": ("step_time_s", THOUSANDTHS),
+    "elapsed time per iteration (s)": ("step_time_s", NUMBER),
+    **dict.fromkeys(("lm loss", "loss", "lm_loss", "lm-loss", "reduced_train_loss"), ("loss", NUMBER)),
+    "grad norm": ("grad_norm", NUMBER),
+    "global batch size": ("global_batch_size", COUNT),
+    **dict.fromkeys(
+        (
+            *("throughput per GPU (TFLOP/s/GPU)", "compute per GPU (TFLOP/s/GPU)", "TFLOPs"),
+            "approx flops per GPU",
+        ),
+        ("tflops_per_gpu", NUMBER),
+    ),
+    **dict.fromkeys(
+        (
+            *("tokens per GPU (tokens/s/GPU)", "tokens/s/GPU inst/harmonic mean"),
+            *("tokens per gpu per second (tgs)", "tokens per gpu per second tgs", "tokens-per-second-per-gpu"),
+        ),
+        ("tokens_per_s_per_gpu", NUMBER),
+    ),
+    "number of skipped iterations": ("skipped", _FEW),
+    "number of nan iterations": ("nan", _FEW),
+}
+"""What the line calls a value -> column; of several names of one column the first counts."""
 
 
 class Megatron(Dialect):
@@ -74,76 +107,59 @@ class Megatron(Dialect):
     fact_needles: ClassVar[tuple[bytes, ...]] = (b" ...........", b"using world size:", b"> padded vocab (size:")
     closing: ClassVar[tuple[str, ...]] = ("|",)
     one_rank_prints = True
-    one_line = True
+    averages = ("rows",)
+    # The forks that also count what is recomputed print its step lines.
+    printed_conventions: ClassVar[tuple[str, ...]] = (
+        *("full", "causal", "full_with_recompute", "full_with_recomputed_scores"),
+        *("megatron_0.5", "megatron_deepspeed"),
+    )
 
     def read(self, line: Line) -> None:
         """A step line, or one of the argument dump."""
         if _HEAD.search(line.text):
-            self.step_line(line)
+            super().read(line)
         else:
             _read_arguments(line.text, self.facts)
 
-    def step_line(self, line: Line) -> None:
+    def records(self, text: str) -> Iterator[Record]:
         """Every record of a step line; two ranks may have shared one."""
-        if not self.whole(line):
-            return
-        heads = list(_HEAD.finditer(line.text))
-        for position, head in enumerate(heads):
-            end = heads[position + 1].start() if position + 1 < len(heads) else len(line.text)
-            body = line.text[head.end() : end]
-            row = _row(int(head[1]), body, line.number)
-            if row is None:
-                continue
+        for head, end in headed(_HEAD, text):
+            values = [Value("step", head[1], head.start(1), COUNT)]
             if head[2] != "infinity":
-                self.facts.planned_steps = int(head[2])
-            self.rows.add(row, averages=True)
+                values.append(Value("planned_steps", head[2], head.start(2), COUNT))
+            yield Record([*values, *_values(_fields(text, head.end(), end))])
 
 
-def _row(step: int, body: str, line: int) -> Step | None:
-    """One record; None if its time is not there, or not closed by the bar that follows every field."""
-    found: dict[str, str] = {}
-    for part in body.split("|")[:-1]:
+def _fields(text: str, start: int, end: int) -> dict[str, Piece]:
+    """The fields that are closed by the bar which follows each."""
+    pieces = {}
+    for part in text[start:end].split("|")[:-1]:
         name, colon, value = part.partition(":")
         if not colon:  # a fork of Megatron-DeepSpeed writes elapsed_time_per_iteration_ms=3415.3
-            name, _, value = part.replace("_", " ").partition("=")
-        found[name.replace("\ufffd", "").strip()] = value
-    time_s = _first(found, (TIME_MS, "elapsed time per iteration ms"))
-    time_s = time_s / 1000 if time_s is not None else _first(found, (TIME_S,))
-    time_s = _credible(time_s)
-    if time_s is None:
-        return None
-    return Step(
-        step,
-        time_s,
-        line,
-        loss=_first(found, _LOSSES),
-        grad_norm=_first(found, ("grad norm",)),
-        global_batch_size=batch(found.get("global batch size")),
-        tflops_per_gpu=_credible(_first(found, _TFLOPS)),
-        tokens_per_s_per_gpu=_credible(_first(found, _TOKENS)),
-        skipped=_few(found.get("number of skipped iterations")),
-        nan=_few(found.get("number of nan iterations")),
-    )
+            name, _, value = part.partition("=")
+            name = name.replace("_", " ")
+            value = value.replace("_", " ")
+        kept = value.lstrip()
+        pieces[name.replace("\ufffd", "").strip()] = Piece(kept.rstrip(), start + len(part) - len(kept))
+        start += len(part) + 1
+    return pieces
 
 
-def _first(found: dict[str, str], names: tuple[str, ...]) -> float | None:
-    """The first of ``names`` that is there; of ``current/average`` and ``current (avg average)`` the current value."""
-    for name in names:
-        if name in found:
-            both = _CURRENT.fullmatch(found[name])
-            values = [number(value) for value in both.groups() if value] if both else [None]
-            return None if None in values else values[0]
-    return None
-
-
-def _credible(value: float | None) -> float | None:
-    """A time or a rate; None for what is not above 0, or beyond all bounds."""
-    return value if value is not None and 1 / LARGEST < value < LARGEST else None
-
-
-def _few(text: str | None) -> int:
-    """A count of iterations; 0 where there is none."""
-    return min(count(text) or 0, FEW)
+def _values(pieces: dict[str, Piece]) -> Iterator[Value]:
+    """One value for each column."""
+    columns = set()
+    for name, (column, reading) in _COLUMNS.items():
+        if name not in pieces or column in columns:
+            continue
+        columns.add(column)
+        text, start = pieces[name]
+        if reading is NUMBER or reading is THOUSANDTHS:
+            both = _CURRENT.fullmatch(text)
+            averages = [] if both is None else [average for average in both.groups()[1:] if average]
+            if both is None or None in map(NUMBER.parse, averages):
+                continue
+            text = both[1]
+        yield Value(column, text, start, reading)
 
 
 def _read_arguments(text: str, facts: Facts) -> None:

@@ -1,0 +1,67 @@
+"""NeMo 2: one line a step, from its ProgressPrinter.
+
+    Training epoch 0, iteration 3/99 | lr: 1e-06 | global_batch_size: 128 | global_step: 3 | reduced_train_loss: 11.03
+    | train_step_timing in s: 12.64 | TFLOPS_per_GPU: 712.3 | consumed_samples: 512         (on one line)
+
+Steps count from 0, the iteration within an epoch, the denominator is the last iteration; four significant digits. The
+order of the fields changes after a restart and after a validation. Source: NVIDIA/NeMo
+nemo/lightning/pytorch/callbacks/progress_printer.py.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from benchrun.parse.dialect import COUNT, NUMBER, Dialect, Reading, Record, Value, count, fields, headed
+from benchrun.parse.lines import Line
+
+_HEAD = re.compile(r"Training epoch (\d{1,9}), iteration (\d{1,15})/(\d{1,15}) \| ")
+_TIME = "train_step_timing in s"
+_RANKS = re.compile(r"MEMBER: \d{1,9}/(\d{1,9})\b")
+_LAST = Reading(count, r"\d{1,15}", scale=lambda value: value + 1)
+_COLUMNS = {
+    _TIME: "step_time_s",
+    "reduced_train_loss": "loss",
+    "grad_norm": "grad_norm",
+    "global_batch_size": "global_batch_size",
+    "TFLOPS_per_GPU": "tflops_per_gpu",
+    "tokens_per_sec_per_gpu": "tokens_per_s_per_gpu",
+}
+
+
+class Nemo2(Dialect):
+    """NeMo 2.x."""
+
+    name = "nemo2"
+    step_needles = (b"train_step_timing in s: ",)
+    fact_needles = (b"GLOBAL_RANK: 0, MEMBER: ",)
+    first_number = 0
+    one_rank_prints = True
+    averages = ("rows",)
+
+    def read(self, line: Line) -> None:
+        """A step line; or how many ranks there are."""
+        if ranks := _RANKS.search(line.text):
+            self.facts.num_gpus = int(ranks[1])
+        super().read(line)
+
+    def records(self, text: str) -> Iterator[Record]:
+        """Every record of a line."""
+        for head, end in headed(_HEAD, text):
+            # At the end of a line a number may be cut, so the last field does not count. But after a restart the time
+            # stands there by right, behind the samples; and in a run's first row, whose time has start-up in it anyway.
+            closed = max(text.rfind(" | ", head.end(), end), head.end())
+            found = fields(text, head.end(), closed, " | ")
+            last = text.startswith(_TIME, closed + 3 if closed > head.end() else closed)
+            if last and "consumed_samples" in found:
+                found |= fields(text, closed + 3, end, " | ")
+            first = last and not len(self.rows)
+            step = found.get("global_step")
+            if step is None or count(step.text) is None:
+                values = [Value("step", head[2], head.start(2), COUNT)]
+            else:
+                values = [step.value("step", COUNT)]
+            values.append(Value("planned_steps", head[3], head.start(3), _LAST))
+            values += [found[name].value(column, NUMBER) for name, column in _COLUMNS.items() if name in found]
+            yield Record(values, needs="step" if first else "step_time_s", usual=not first)

@@ -1,0 +1,185 @@
+"""Step rows: one step as a tuple, and the rows of a log as columns."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from benchrun.parse.columns import Column, Columns
+
+SAME_STEP = 0.1
+"""Two rows of one step and one loss that differ by less than this in time are the same work, seen by two ranks."""
+LARGEST_STEP = 1 << 62
+LONGEST_INTERVAL = (1 << 31) - 1
+
+
+class Step(NamedTuple):
+    """One step row. Times and rates are means over ``interval`` steps where the framework prints means."""
+
+    step: int
+    """As printed; MLPerf's NeMo logs count tokens."""
+    step_time_s: float | None
+    """None where the log gives a rate only (torchtitan) or none at all."""
+    line: int
+    segment: int = 0
+    """Counts restarts within one log."""
+    interval: int = 1
+    """Steps that this row stands for."""
+    loss: float | None = None
+    grad_norm: float | None = None
+    global_batch_size: int | None = None
+    tflops_per_gpu: float | None = None
+    """As reported, under whatever convention the framework uses."""
+    tokens_per_s_per_gpu: float | None = None
+    """As reported."""
+    skipped: int = 0
+    nan: int = 0
+    mfu: float | None = None
+    """As reported, a fraction."""
+
+
+TYPES = {
+    "step": "q",
+    "step_time_s": "d",
+    "line": "I",
+    "segment": "i",
+    "interval": "i",
+    "loss": "d",
+    "grad_norm": "d",
+    "global_batch_size": "i",
+    "tflops_per_gpu": "d",
+    "tokens_per_s_per_gpu": "d",
+    "skipped": "H",
+    "nan": "H",
+    "mfu": "d",
+}
+"""The fields of a Step, in its order, and the type code of each column."""
+
+
+class Rows:
+    """Step rows in the order of the log, in columns.
+
+    A step printed again keeps its last row. A step number that falls opens a segment (a restart), unless the row
+    only repeats one that is known: other ranks and nodes may print the same step a little later. So the rows are in
+    the order of (segment, step).
+    """
+
+    def __init__(self, rows: Iterable[Step] = ()) -> None:
+        self.columns = Columns(TYPES)
+        self.segments = 0
+        """How often training (re)started; 0 without a row."""
+        self._start = 0
+        self._last = -1
+        self._repeated = -1
+        """Index of the row that was last printed again: its successor often is the next one."""
+        for row in rows:
+            self.add(row)
+
+    def add(self, row: Step, *, averages: bool = False) -> None:
+        """Take one row. With ``averages`` it stands for all the steps since the row before it."""
+        number = row.step
+        if number > LARGEST_STEP:
+            return
+        interval, segment = min(row.interval, LONGEST_INTERVAL), self.segments
+        if number > self._last and segment:
+            segment -= 1
+            if averages:
+                interval = min(number - self._last, LONGEST_INTERVAL)
+                # The first row of a segment stands for as many steps as the next one, where so many were made.
+                if len(self) == self._start + 1 and self._last >= interval:
+                    self.columns.put("interval", self._start, interval)
+        elif segment and (index := self._repeats(row)) is not None:
+            row = row._replace(interval=self.columns.at("interval", index), segment=segment - 1)
+            for name, value in row._asdict().items():
+                self.columns.put(name, index, value)
+            return
+        else:
+            self._start = len(self)
+            self.segments += 1
+        self.columns.append((*row[:3], segment, interval, *row[5:]))
+        self._last = number
+
+    def extend(self, values: Mapping[str, Any], *, averages: bool = False) -> None:
+        """Take many rows, column by column; ``step`` and ``line`` are arrays, what all rows share may be one value."""
+        steps = values["step"]
+        rows = len(steps)
+        # Two rows settle the segment and its first interval; the others only continue it.
+        alone = min(rows, 2) if self._goes_on(steps) else rows
+        none = self.columns.none
+        first = {name: np.broadcast_to(column, rows)[:alone].tolist() for name, column in values.items()}
+        for row in zip(*first.values(), strict=True):
+            given = {name: v for name, v in zip(first, row, strict=True) if v != none[name] or not none[name]}
+            self.add(Step(**{"step_time_s": None, **given}), averages=averages)
+        if alone < rows:
+            rest = {name: np.broadcast_to(column, rows)[alone:] for name, column in values.items()}
+            if averages:
+                rest["interval"] = np.diff(steps[alone:], prepend=self._last)
+            self.columns.extend({"interval": 1, **rest, "segment": self.segments - 1}, rows - alone)
+            self._last = int(steps[-1])
+
+    def _goes_on(self, steps: Column) -> bool:
+        """Whether these steps only rise, from the last row on."""
+        gaps = np.diff(steps, prepend=self._last)
+        return bool((gaps > 0).all() and (gaps <= LONGEST_INTERVAL).all() and steps[-1] <= LARGEST_STEP)
+
+    def new_segment(self) -> None:
+        """What follows is another run, whatever its step numbers."""
+        if self.segments and self._last >= 0:
+            self._start, self._last = len(self), LARGEST_STEP
+
+    def _repeats(self, row: Step) -> int | None:
+        """Index of this segment's row that ``row`` repeats; None if ``row`` starts a new segment."""
+        if row.step == self._last:
+            return len(self) - 1
+        steps = partial(self.columns.at, "step")
+        index = self._repeated + 1
+        if not self._start <= index < len(self) or steps(index) != row.step:
+            index = bisect_left(range(len(self)), row.step, self._start, key=steps)
+        if index == len(self):
+            return None
+        self._repeated = index
+        known = self[index]
+        if known.step != row.step or known.loss != row.loss:
+            return None
+        new, old = (r.step_time_s or r.tokens_per_s_per_gpu for r in (row, known))
+        return index if new and old and abs(new / old - 1) < SAME_STEP else None
+
+    def __len__(self) -> int:
+        return len(self.columns)
+
+    def __getitem__(self, index: int) -> Step:
+        return Step(*self.columns.row(index))
+
+    def __iter__(self) -> Iterator[Step]:
+        return map(Step._make, self.columns.rows())
+
+    @classmethod
+    def of(cls, columns: Columns, segments: int) -> Rows:
+        """Rows that are complete."""
+        rows = cls()
+        rows.columns, rows.segments = columns, segments
+        return rows
+
+    def replaced(self, **columns: Column) -> Rows:
+        """The same rows with other values in some columns."""
+        table = Columns(TYPES)
+        table.extend({name: self.columns.column(name) for name in TYPES} | columns, len(self))
+        return Rows.of(table, self.segments)
+
+    def distinct(self) -> Rows:
+        """One row per step number, the last one of the log, in the order of the numbers: the work that was kept."""
+        if self.segments <= 1:
+            return self
+        steps = self.columns.column("step")
+        order = np.argsort(steps, kind="stable")
+        last = np.append(np.diff(steps[order]) != 0, True)
+        return Rows.of(self.columns.chosen(order[last]), self.segments)
+
+    @property
+    def last_step(self) -> int | None:
+        """The largest step number; None without a row."""
+        return int(self.columns.column("step").max()) if len(self) else None

@@ -1,0 +1,54 @@
+"""A dialect that a test adds through the registry is read like any other."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from unittest.mock import patch
+
+import pytest
+
+from benchrun.errors import UserError
+from benchrun.frameworks.logs import DIALECTS, parse_log, register_dialect
+from benchrun.metrics.summary import summarise
+from benchrun.parse.dialect import COUNT, DECIMAL, Dialect, Record, Value
+
+_STEP = re.compile(r"toy step (\d{1,15}) took (\d+\.\d+) s")
+
+
+class Toy(Dialect):
+    """One line a step."""
+
+    name = "toy"
+    step_needles = (b"toy step ",)
+
+    def records(self, text: str) -> Iterator[Record]:
+        """The step of a line."""
+        if match := _STEP.search(text):
+            step = Value("step", match[1], match.start(1), COUNT)
+            yield Record([step, Value("step_time_s", match[2], match.start(2), DECIMAL)])
+
+
+@pytest.fixture
+def registered() -> Iterator[None]:
+    with patch.dict(DIALECTS):
+        register_dialect(Toy)
+        yield
+
+
+@pytest.mark.usefixtures("registered")
+def test_a_registered_dialect_is_found_by_its_lines(tmp_path: Path) -> None:
+    (tmp_path / "x.log").write_text("".join(f"toy step {n} took {2 + n % 3 / 10:.1f} s\n" for n in range(1, 41)))
+    log = parse_log(tmp_path / "x.log")
+    assert (log.framework, len(log.steps), log.steps[39].step_time_s) == ("toy", 40, 2.1)
+    spread = summarise(log).step_time_s
+    assert spread is not None
+    assert spread.median == 2.1
+
+
+def test_without_it_the_log_is_nobodys(tmp_path: Path) -> None:
+    (tmp_path / "x.log").write_text("toy step 1 took 2.0 s\n")
+    assert parse_log(tmp_path / "x.log").framework == "unknown"
+    with pytest.raises(UserError):
+        parse_log(tmp_path / "x.log", framework="toy")
