@@ -1,4 +1,4 @@
-"""What is in instruction data as JSON lines, whoever made it; and in what only its manifest describes."""
+"""Inspect instruction data: JSON lines from any source, and files that only their manifest describes."""
 
 from __future__ import annotations
 
@@ -13,46 +13,34 @@ import numpy
 
 from benchrun.errors import UserError
 from datagen.output import beside
-from datagen.summary import entropy, histogram, length, manifest_beside, prefix_of
-
-HEAD_WORDS = 16
+from datagen.summary import HEAD, check_manifest, no_document, prefix_of, report
 
 
 def inspect_lines(path: Path, document: int = 0) -> dict[str, Any]:
-    """Records and the words of their texts. UserError names the line that is no record."""
-    digest, words, sizes, shown = hashlib.sha256(), Counter[str](), [], None
+    """The report of the records in ``path`` and the words in their texts. UserError names a line that is no record."""
+    digest, counts, sizes, shown = hashlib.sha256(), Counter[str](), [], None
     with path.open("rb") as file:
         for number, line in enumerate(file):
             digest.update(line)
-            spoken = " ".join(_texts(_record(line, f"{path}:{number + 1}"))).split()
-            words.update(spoken)
-            sizes.append(len(spoken))
+            words = " ".join(_texts(_record(line, f"{path}:{number + 1}"))).split()
+            counts.update(words)
+            sizes.append(len(words))
             if number == document:
-                shown = {"number": number, "length": len(spoken), "head": spoken[:HEAD_WORDS]}
+                shown = {"number": number, "length": len(words), "head": words[:HEAD]}
     if shown is None and document:
-        raise UserError(f"there is no document {document}", where=str(path), hint=f"they are 0 to {len(sizes) - 1}")
-    lengths = numpy.array(sizes, dtype=numpy.int64)
-    return {
-        "schema_version": 1,
-        "unit": "words",
-        "files": [{"file": str(path), "sha256": digest.hexdigest()}],
-        "documents": len(sizes),
-        "words": int(lengths.sum()),
-        "distinct_words": len(words),
-        "entropy_bits": entropy(numpy.array(list(words.values()), dtype=numpy.int64)),
-        "length": length(lengths),
-        "histogram": histogram(lengths),
-        "document": shown,
-        **manifest_beside(prefix_of(path)),
-    }
+        raise no_document(document, len(sizes), path)
+    numbers = {"documents": len(sizes), "words": sum(sizes), "distinct_words": len(counts)}
+    frequencies, lengths = (numpy.array(list(values), numpy.int64) for values in (counts.values(), sizes))
+    files = [(path, digest.hexdigest())]
+    return report("words", files, numbers, frequencies, lengths, shown, check_manifest(prefix_of(path)))
 
 
 def inspect_manifest(prefix: Path) -> dict[str, Any]:
-    """The manifest and whether its files are still so: of packed data and tokenizers, which nothing here decodes."""
-    said = manifest_beside(prefix)
-    if said["manifest"] is None:
+    """The report of packed data and tokenizers: the manifest, and whether its files are intact."""
+    checked = check_manifest(prefix)
+    if checked["manifest"] is None:
         raise UserError("no data set", where=str(prefix), hint="give the PREFIX of its files, or a tokenizer directory")
-    return {"schema_version": 1, "unit": None, "files": [], **said}
+    return {"schema_version": 1, "unit": None, "files": [], **checked}
 
 
 def _record(line: bytes, where: str) -> Any:
@@ -65,15 +53,15 @@ def _record(line: bytes, where: str) -> Any:
     return record
 
 
-def _texts(value: Any) -> Iterator[str]:
-    """Every text in a record, once: what ``messages`` hold, or else the fields."""
-    if isinstance(value, dict) and isinstance(value.get("messages"), list):
-        yield from (str(message.get("content", "")) for message in value["messages"] if isinstance(message, dict))
-    elif isinstance(value, dict):
-        yield from (text for key, text in value.items() if isinstance(text, str) and key != "category")
+def _texts(record: dict[str, Any]) -> Iterator[str]:
+    """Every text in a record, once: the contents of ``messages`` if it has them, else its fields."""
+    if isinstance(record.get("messages"), list):
+        yield from (str(message.get("content", "")) for message in record["messages"] if isinstance(message, dict))
+    else:
+        yield from (text for key, text in record.items() if isinstance(text, str) and key != "category")
 
 
 def lines_of(path: Path) -> Path | None:
-    """The JSON lines that ``path`` names, if it names some."""
+    """The JSON lines at ``path``, which is a PREFIX or a file name; None if there are none."""
     lines = beside(prefix_of(path), ".jsonl")
     return lines if lines.is_file() else None

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import click
 
 from datagen.cli.options import (
-    Count,
+    LENGTHS,
+    choice_option,
+    count_option,
     json_option,
+    make_and_print,
     output_option,
     parameter_errors,
-    progress_bar,
-    say_made,
     seed_option,
     workers_option,
 )
@@ -23,56 +24,38 @@ from datagen.sft_files import make_sft
 from datagen.tokenizing import load_tokenizer, tokenizer_sum
 
 SEQ_LENGTH, VOCAB_SIZE = 4096, 32000
+FORMATS = ["dolly", "chat", "packed"]
 
 
 @click.command("sft")
 @output_option
-@click.option("--samples", type=Count(), default=10_000, show_default=True)
-@click.option(
-    "--format",
-    type=click.Choice(["dolly", "chat", "packed"]),
-    default="dolly",
-    show_default=True,
-    help="JSON lines with the fields of dolly-15k, or with messages, or tokens packed for NeMo.",
+@count_option("--samples", "Number of samples.", default=10_000)
+@choice_option(
+    "--format", FORMATS, "dolly", "JSON lines with dolly-15k's fields or messages, or tokens packed for NeMo."
 )
-@click.option("--seq-length", type=Count(), help=f"packed: inputs to a sequence.  [default: {SEQ_LENGTH}]")
-@click.option(
+@count_option("--seq-length", f"packed: inputs per sequence.  [default: {SEQ_LENGTH}]")
+@count_option(
     "--vocab-size",
-    type=Count(),
-    help=f"packed: draw tokens without a tokenizer; the end of text is the last one.  [default: {VOCAB_SIZE}]",
+    f"packed: draw tokens without a tokenizer; the last one ends a text.  [default: {VOCAB_SIZE}]",
 )
 @click.option(
     "--tokenizer",
     type=click.Path(path_type=Path, file_okay=False),
     metavar="DIR",
-    help="packed: the text of dolly through this tokenizer, instead of --vocab-size.",
+    help="packed: encode the text of dolly with this tokenizer, instead of --vocab-size.",
 )
-@click.option(
-    "--lengths",
-    type=click.Choice(["fixed", "lognormal", "zipf"]),
-    default="lognormal",
-    show_default=True,
-    help="How the lengths of samples are distributed.",
-)
-@click.option(
+@choice_option("--lengths", LENGTHS, "lognormal", "Distribution of the lengths of samples.")
+@count_option(
     "--mean-length",
-    type=Count(),
+    "Mean length of a sample, prompt and answer, in words; in tokens with --vocab-size.",
     default=256,
-    show_default=True,
-    help="Of a sample, prompt and answer: words, or tokens with --vocab-size.",
 )
-@seed_option
-@click.option(
-    "--language",
-    type=click.IntRange(0, 2**63 - 1),
-    default=1,
-    show_default=True,
-    help="The --seed of the tokenizer; the same for training and validation data.",
-)
+@seed_option("--seed", "Seed of the samples.")
+@seed_option("--language", "Seed of the language, the tokenizer's --seed; the same for training and validation data.")
 @workers_option
 @json_option
 def command(output: Path, tokenizer: Path | None, workers: int, as_json: bool, **parameters: Any) -> None:
-    """Write PREFIX.jsonl, or PREFIX.npy and PREFIX.metadata.json, and the manifest PREFIX.json: instruction data.
+    """Make instruction data: PREFIX.jsonl, or PREFIX.npy and PREFIX.metadata.json, and the manifest PREFIX.json.
 
     \b
     datagen sft --output data/training --samples 10000 --format chat
@@ -84,8 +67,5 @@ def command(output: Path, tokenizer: Path | None, workers: int, as_json: bool, *
     with parameter_errors():
         chosen = Parameters(tokenizer=tokenizer_sum(tokenizer) if tokenizer else None, **parameters)
     if tokenizer:
-        load_tokenizer(tokenizer)  # what is wrong with it is said before anything is written
-    start = time.perf_counter()
-    with progress_bar(output.name) as progress:
-        manifest, new = make_sft(output, chosen, tokenizer, workers, progress)
-    say_made(output, manifest, new, time.perf_counter() - start, as_json=as_json)
+        load_tokenizer(tokenizer)  # report its errors before anything is written
+    make_and_print(output, partial(make_sft, output, chosen, tokenizer, workers), as_json=as_json)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +10,13 @@ import click
 
 from benchrun.errors import UserError
 from datagen.cli.options import (
-    Count,
+    LENGTHS,
+    choice_option,
+    count_option,
     json_option,
+    make_and_print,
     output_option,
     parameter_errors,
-    progress_bar,
-    say_made,
     seed_option,
     workers_option,
 )
@@ -25,25 +26,17 @@ from datagen.tokens import Parameters
 
 @click.command("tokens")
 @output_option
-@click.option("--tokens", type=Count(), help="How many, e.g. 1e9.")
-@click.option("--samples", type=Count(), help="Instead of --tokens, with --seq-length: so many training samples.")
-@click.option("--seq-length", type=Count(), help="Of a sample.")
-@click.option("--vocab-size", type=Count(), required=True, help="With the end-of-document token, which is the last.")
-@seed_option
-@click.option(
-    "--documents",
-    type=click.Choice(["fixed", "lognormal", "zipf"]),
-    default="lognormal",
-    show_default=True,
-    help="How the lengths of documents are distributed.",
-)
-@click.option("--mean-length", type=Count(), default=1024, show_default=True, help="Of a document, in tokens.")
-@click.option("--distribution", type=click.Choice(["uniform", "zipf"]), default="zipf", show_default=True)
-@click.option(
-    "--exponent", type=float, default=1.1, show_default=True, help="Token t is as frequent as (t + 1)^-exponent."
-)
+@count_option("--tokens", "Number of tokens, e.g. 1e9.")
+@count_option("--samples", "Number of training samples, with --seq-length instead of --tokens.")
+@count_option("--seq-length", "Tokens per sample.")
+@count_option("--vocab-size", "Includes the end-of-document token, which is the last one.", required=True)
+@seed_option("--seed", "Seed of the tokens and lengths.")
+@choice_option("--documents", LENGTHS, "lognormal", "Distribution of the lengths of documents.")
+@count_option("--mean-length", "Mean length of a document, in tokens.", default=1024)
+@choice_option("--distribution", ["uniform", "zipf"], "zipf", "Distribution of the tokens.")
+@click.option("--exponent", type=float, default=1.1, show_default=True, help="zipf: P(token t) ~ (t + 1)^-exponent.")
 @click.option("--learnable", is_flag=True, help="Tokens follow a rule: a falling loss proves that training works.")
-@click.option("--shards", type=Count(), default=1, show_default=True, help="PREFIX_00000.bin and so on.")
+@count_option("--shards", "Number of files: PREFIX_00000.bin and so on.", default=1)
 @workers_option
 @json_option
 def command(
@@ -55,21 +48,22 @@ def command(
     as_json: bool,
     **parameters: Any,
 ) -> None:
-    """Write PREFIX.bin, PREFIX.idx and the manifest PREFIX.json: a data set that Megatron reads.
+    """Make a data set for Megatron: PREFIX.bin, PREFIX.idx and the manifest PREFIX.json.
 
     \b
     datagen tokens --output data/llama --tokens 1e9 --vocab-size 128256
     """
     with parameter_errors():
         chosen = Parameters(tokens=_tokens(tokens, samples, seq_length), **parameters)
-    start = time.perf_counter()
-    with progress_bar(output.name) as progress:
-        manifest, new = make_tokens(output, chosen, workers, progress)
-    say_made(output, manifest, new, time.perf_counter() - start, as_json=as_json)
+    make_and_print(output, partial(make_tokens, output, chosen, workers), as_json=as_json)
 
 
 def _tokens(tokens: int | None, samples: int | None, seq_length: int | None) -> int:
-    if (tokens is None) == (samples is None) or (samples is None) != (seq_length is None):
-        raise UserError("how much data?", hint="give --tokens, or --samples and --seq-length")
-    # One more than the samples hold: the label of the last token.
-    return tokens if tokens is not None else samples * seq_length + 1  # type: ignore[operator]
+    """The number of tokens; UserError unless the options give exactly one size."""
+    if tokens is not None and samples is None and seq_length is None:
+        return tokens
+    if tokens is None and samples is not None and seq_length is not None:
+        return samples * seq_length + 1  # one more token, the label of the last one
+    raise UserError(
+        "the size of the data set is missing or ambiguous", hint="give --tokens, or --samples and --seq-length"
+    )
