@@ -89,32 +89,26 @@ class Files:
     """One file opened twice: for direct writes where they are possible, and for ordinary writes."""
 
     def __init__(self, path: Path) -> None:
-        self._plain = os.open(path, os.O_WRONLY | os.O_CREAT, 0o644)
-        try:
-            self._direct: int | None = os.open(path, os.O_WRONLY | os.O_DIRECT)
-        except (OSError, AttributeError):  # missing in this file system or operating system
-            self._direct = None
+        self._plain = self._direct = os.open(path, os.O_WRONLY | os.O_CREAT, 0o644)
+        with suppress(OSError, AttributeError):  # missing in this file system or operating system
+            self._direct = os.open(path, os.O_WRONLY | os.O_DIRECT)
 
     def write(self, data: memoryview, place: int) -> None:
         """Write all of ``data``; the end of a file is seldom aligned and is written through the cache."""
         while data:  # a write may be short
             whole = len(data) // ALIGNED * ALIGNED
-            direct = self._direct if whole else None
+            file = self._direct if whole else self._plain
             try:
-                if direct is None:
-                    written = os.pwrite(self._plain, data, place)
-                else:
-                    written = os.pwrite(direct, data[:whole], place)
+                written = os.pwrite(file, data[: whole or None], place)
             except OSError as error:
-                if error.errno != errno.EINVAL or direct is None:
+                if error.errno != errno.EINVAL or file == self._plain:
                     raise
-                os.close(direct)
-                self._direct = None
-                continue
-            data, place = data[written:], place + written
+                os.close(file)
+                self._direct = self._plain
+            else:
+                data, place = data[written:], place + written
 
     def close(self) -> None:
         """Close both."""
-        os.close(self._plain)
-        if self._direct is not None:
-            os.close(self._direct)
+        for file in {self._plain, self._direct}:
+            os.close(file)

@@ -28,11 +28,6 @@ DOCUMENT_BYTES = 4 + 8 + 8
 """Bytes of an index per document."""
 
 
-def dtype_of(vocab_size: int) -> str:
-    """The dtype that Megatron chooses for a vocabulary of this size."""
-    return "uint16" if vocab_size < 65500 else "int32"
-
-
 def write_index(path: Path, dtype: str, documents: int, lengths: Callable[[], Iterable[Ints]]) -> None:
     """Write the index of ``documents`` documents; ``lengths`` is called once per table and yields blocks of lengths."""
     code = next(code for code, name in CODES.items() if name == dtype)

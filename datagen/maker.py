@@ -11,7 +11,7 @@ from pathlib import Path
 from datagen.indexed import write_index
 from datagen.manifest import Manifest
 from datagen.output import Journal, Progress, Result, beside, file_entry, make_once, partial
-from datagen.tokens import Parameters, Part, Shard, facts, lengths, make, parts, plan, prefix_of
+from datagen.tokens import Parameters, Part, Shard, lengths, make, parts, plan, shard_prefix
 from datagen.workers import in_order
 
 AT_ONCE = 4
@@ -20,7 +20,7 @@ AT_ONCE = 4
 
 def make_tokens(prefix: Path, parameters: Parameters, workers: int, progress: Progress) -> tuple[Manifest, bool]:
     """The manifest of the data set at ``prefix``, and whether it had to be made; raises as :func:`make_once`."""
-    names = [prefix_of(prefix, parameters, number) for number in range(parameters.shards)]
+    names = [shard_prefix(prefix, parameters, number) for number in range(parameters.shards)]
     outputs = [beside(name, suffix) for name in names for suffix in (".bin", ".idx")]
     size = parameters.bytes + parameters.index_bytes
     return make_once(
@@ -41,12 +41,19 @@ def _make(prefix: Path, parameters: Parameters, workers: int, progress: Progress
 
     files = []
     for shard in shards:
-        name = prefix_of(prefix, parameters, shard.number)
+        name = shard_prefix(prefix, parameters, shard.number)
         index = beside(name, ".idx")
         write_index(partial(index), parameters.dtype, shard.documents, bind(lengths, parameters, shard))
         files.append(file_entry(beside(name, ".bin"), [sums[part] for part in parts(parameters, shard)]))
         files.append(file_entry(index))
-    return facts(parameters, shards), files
+    facts = {
+        "dtype": parameters.dtype,
+        "eod": parameters.vocab_size - 1,
+        "documents": sum(shard.documents for shard in shards),
+        "bytes": parameters.bytes,
+        "floor_loss": round(parameters.floor_loss(), 6),
+    }
+    return facts, files
 
 
 def _make_parts(

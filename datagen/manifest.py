@@ -67,26 +67,16 @@ def checksums(path: Path, part_bytes: int) -> tuple[str, ...]:
         return tuple(f"{crc32(part):08x}" for part in iter(lambda: file.read(part_bytes), b""))
 
 
-def damage(manifest: Manifest, folder: Path) -> str | None:
-    """The first difference between ``manifest`` and its files, None if there is none; reads every byte."""
+def damage(manifest: Manifest, folder: Path, *, read: bool = True) -> str | None:
+    """The first difference between ``manifest`` and its files, None if there is none; without ``read``, of sizes."""
     for file in manifest.files:
         path = folder / file.name
-        if fault := _wrong_size(path, file):
-            return fault
-        pairs = zip_longest(checksums(path, manifest.part_bytes), file.crc32)
-        for number, (actual, expected) in enumerate(pairs):
+        if not path.is_file():
+            return f"{path} is missing"
+        if (size := path.stat().st_size) != file.bytes:
+            return f"{path} has {size} bytes, its manifest has {file.bytes}"
+        sums = checksums(path, manifest.part_bytes) if read else file.crc32
+        for number, (actual, expected) in enumerate(zip_longest(sums, file.crc32)):
             if actual != expected:
                 return f"{path}: wrong checksum in the part that starts at byte {number * manifest.part_bytes}"
     return None
-
-
-def missing(manifest: Manifest, folder: Path) -> str | None:
-    """The first file that is missing or has another size, None if there is none; reads no data."""
-    return next((fault for file in manifest.files if (fault := _wrong_size(folder / file.name, file))), None)
-
-
-def _wrong_size(path: Path, file: File) -> str | None:
-    if not path.is_file():
-        return f"{path} is missing"
-    size = path.stat().st_size
-    return None if size == file.bytes else f"{path} has {size} bytes, its manifest has {file.bytes}"

@@ -20,7 +20,7 @@ from typing import Any, Literal
 
 from benchrun.errors import MachineError, UserError
 from datagen import __version__
-from datagen.manifest import PART_BYTES, File, Frozen, Manifest, checksums, load, missing
+from datagen.manifest import PART_BYTES, File, Frozen, Manifest, checksums, damage, load
 
 PARTIAL = ".partial"
 _WRONG_PLACE = {
@@ -67,7 +67,7 @@ def make_once(
         if manifest := _finished(prefix, kind, values, fixed or {}):
             return manifest, False
         if size:
-            _check_room(prefix, size - _written(outputs))
+            _check_room(prefix, size, outputs)
         journal = Journal(prefix, {"kind": kind, "version": __version__, **values, **(fixed or {})}, outputs)
         facts, files = make(journal)
         manifest = Manifest(kind=kind, version=__version__, parameters=values, facts=facts, files=tuple(files))
@@ -138,7 +138,7 @@ def _finished(prefix: Path, kind: str, parameters: dict[str, Any], fixed: dict[s
         names = sorted(name for name in {*present, *wanted} if present.get(name) != wanted.get(name))
         differences = ", ".join(f"{name} {present.get(name)} instead of {wanted.get(name)}" for name in names)
         raise UserError(f"another data set: {differences}", where=str(path), hint=hint)
-    if fault := missing(manifest, path.parent):
+    if fault := damage(manifest, path.parent, read=False):
         raise UserError(f"damaged: {fault}", where=str(path), hint=hint)
     return manifest
 
@@ -190,17 +190,13 @@ class Journal:
         self._path.unlink()
 
 
-def _written(outputs: list[Path]) -> int:
-    """Bytes on the disk from an earlier process, under final or partial names."""
+def _check_room(prefix: Path, size: int, outputs: list[Path]) -> None:
+    """MachineError if ``size`` bytes do not fit beside ``prefix``; ``outputs`` of an earlier process have room."""
     paths = [name for path in outputs for name in (path, partial(path))]
-    return sum(path.stat().st_blocks * 512 for path in paths if path.exists())
-
-
-def _check_room(prefix: Path, size: int) -> None:
-    """MachineError if ``size`` more bytes do not fit beside ``prefix``."""
+    needed = size - sum(path.stat().st_blocks * 512 for path in paths if path.exists())
     free = shutil.disk_usage(prefix.parent).free
-    if size + RESERVE > free:
-        message = f"{size / 1e9:.2f} GB do not fit: {free / 1e9:.2f} GB are free"
+    if needed + RESERVE > free:
+        message = f"{needed / 1e9:.2f} GB do not fit: {free / 1e9:.2f} GB are free"
         raise MachineError(message, where=str(prefix.parent), hint="make less data, or choose another --output")
 
 

@@ -107,8 +107,8 @@ def token_table(kind: str, exponent: float, count: int) -> TokenTable:
     next_donor = numpy.append(large[1:], large[-1:])
     other[large] = numpy.where(overdrawn, next_donor, large)
     # A full bucket would need the threshold ``capacity``, which has one bit too many; its other token is its own, so
-    # any threshold works. TokenDrawer compares (high bits, bucket) with (threshold, other) as one number, so a tie goes to
-    # the bucket if it is below other: its threshold is then one lower.
+    # any threshold works. TokenDrawer compares (high bits, bucket) with (threshold, other) as one number, so a tie
+    # goes to the bucket if it is below other: its threshold is then one lower.
     threshold = own % capacity - (numpy.arange(buckets) < other)
     return TokenTable((threshold << bits | other).astype(numpy.uint32), share[:count] / 2.0**32)
 

@@ -42,18 +42,23 @@ WITHOUT_CONTEXT = 5
 class Parameters(Frozen):
     """Parameters that define the bytes of a data set."""
 
-    format: Literal["dolly", "chat", "packed"]
-    samples: int = Field(gt=0, le=10**10)
-    seed: Seed = 1
-    language: Seed = 1
-    lengths: Lengths = "lognormal"
-    mean_length: int = Field(default=256, ge=LEAST, le=1_000_000)
-    seq_length: int | None = Field(default=None, ge=LEAST, le=1 << 24)
-    """Inputs per packed sequence; only with ``packed``, like the next two."""
-    vocab_size: int | None = Field(default=None, ge=3, le=1 << 24)
-    """Includes the end-of-document token, which is the last one. Null with a tokenizer."""
-    tokenizer: str | None = None
-    """CRC-32 of its tokenizer.json."""
+    format: Literal["dolly", "chat", "packed"] = Field(default="dolly", description="JSON lines, or packed for NeMo.")
+    samples: int = Field(default=10_000, gt=0, le=10**10, description="Number of samples.")
+    seed: Seed = Field(default=1, description="Seed of the samples.")
+    language: Seed = Field(
+        default=1, description="Seed of the language: the tokenizer's --seed, the same for all data."
+    )
+    lengths: Lengths = Field(default="lognormal", description="Distribution of the lengths of samples.")
+    mean_length: int = Field(
+        default=256, ge=LEAST, le=1_000_000, description="Mean words (or drawn tokens) per sample."
+    )
+    seq_length: int | None = Field(
+        default=None, ge=LEAST, le=1 << 24, description="packed: inputs per sequence.  [default: 4096]"
+    )
+    vocab_size: int | None = Field(
+        default=None, ge=3, le=1 << 24, description="packed: draw tokens; the last one ends a text.  [default: 32000]"
+    )
+    tokenizer: str | None = Field(default=None, description="packed: CRC-32 of tokenizer.json.")
 
     @model_validator(mode="after")
     def _fits(self) -> Parameters:
@@ -87,13 +92,6 @@ class Tokens(NamedTuple):
     """[samples]: whether the sample was cut because it was longer than a sequence."""
 
 
-class _Draw(NamedTuple):
-    raw: Callable[[int], Ints]
-    sizes: Ints
-    bits: Ints
-    """[samples] uint64: random bits for the other properties of a sample."""
-
-
 def lines(parameters: Parameters, number: int) -> bytes:
     """Block ``number`` as JSON lines, in the format ``dolly`` or ``chat``."""
     records = _dolly(parameters, number) if parameters.format == "dolly" else _chat(parameters, number)
@@ -109,11 +107,13 @@ def tokens(parameters: Parameters, number: int, tokenizer: Tokenizer | None) -> 
     return Tokens(sizes, block.prompts[:count], block.tokens[: int(sizes.sum())], block.cut[:count])
 
 
-def _draw(parameters: Parameters, number: int) -> _Draw:
-    """The draws of a whole block, so that a smaller data set is the beginning of a larger one."""
+def _draw(parameters: Parameters, number: int) -> tuple[Callable[[int], Ints], Ints, Ints]:
+    """The stream of a block, the size of each sample, and 64 random bits for the other properties of each.
+
+    The block is always whole, so that a smaller data set is the beginning of a larger one.
+    """
     raw = stream(parameters.seed, SAMPLES, number)
-    sizes = draw_lengths(parameters.length_table(), raw, BLOCK)
-    return _Draw(raw, sizes, raw(BLOCK))
+    return raw, draw_lengths(parameters.length_table(), raw, BLOCK), raw(BLOCK)
 
 
 def _answers(sizes: Ints, bits: Ints, least: int, most: Ints) -> Ints:

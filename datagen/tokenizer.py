@@ -36,10 +36,8 @@ CHAT_TEMPLATE = (
 class TokenizerParameters(Frozen):
     """Parameters that define the bytes of a tokenizer."""
 
-    vocab_size: int = Field(ge=LEAST, le=1 << 20)
-    """Includes the special tokens."""
-    seed: Seed = 1
-    """Seed of the language."""
+    vocab_size: int = Field(ge=LEAST, le=1 << 20, description=f"Includes the special tokens; at least {LEAST}.")
+    seed: Seed = Field(default=1, description="Seed of the language: --language of the data.")
 
 
 def make_tokenizer(folder: Path, parameters: TokenizerParameters) -> tuple[Manifest, bool]:
@@ -58,10 +56,12 @@ def make_tokenizer(folder: Path, parameters: TokenizerParameters) -> tuple[Manif
 
 def files(parameters: TokenizerParameters) -> dict[str, Any]:
     """Name and JSON content of each file for Hugging Face's AutoTokenizer and NeMo."""
+    ids = _special_ids(parameters.vocab_size)
     roles = {"bos_token": BOS, "eos_token": EOS, "pad_token": PAD, "unk_token": UNK}
-    added = [_added(token, number) for token, number in _special_ids(parameters.vocab_size).items()]
+    plain = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
+    added = {number: {"content": token, **plain, "special": True} for token, number in ids.items()}
     config = {
-        "added_tokens_decoder": {str(token.pop("id")): token for token in map(dict, added)},
+        "added_tokens_decoder": {str(number): token for number, token in added.items()},
         **roles,
         "chat_template": CHAT_TEMPLATE,
         "clean_up_tokenization_spaces": False,
@@ -72,7 +72,7 @@ def files(parameters: TokenizerParameters) -> dict[str, Any]:
         "version": "1.0",
         "truncation": None,
         "padding": None,
-        "added_tokens": added,
+        "added_tokens": [{"id": number, **token} for number, token in added.items()],
         "normalizer": None,
         "pre_tokenizer": byte_level,
         "post_processor": None,
@@ -126,8 +126,3 @@ def _byte_names() -> list[str]:
 
 def _special_ids(vocab_size: int) -> dict[str, int]:
     return {token: vocab_size - len(SPECIAL) + i for i, token in enumerate(SPECIAL)}
-
-
-def _added(token: str, number: int) -> dict[str, Any]:
-    plain = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
-    return {"id": number, "content": token, **plain, "special": True}

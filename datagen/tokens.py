@@ -12,14 +12,14 @@ from collections.abc import Iterator
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy
 from pydantic import Field, model_validator
 
 from datagen.checksum import crc32
 from datagen.direct import DirectWriter
-from datagen.indexed import DOCUMENT_BYTES, LONGEST, dtype_of
+from datagen.indexed import DOCUMENT_BYTES, LONGEST
 from datagen.learnable import floor_loss, follow, jumps
 from datagen.manifest import PART_BYTES, Frozen, Lengths, Seed
 from datagen.output import beside, partial
@@ -31,25 +31,22 @@ ROWS = 16
 """Rows of ``CHUNK`` tokens in each of the two tables of a stream of bits; a block has one chunk per pair of rows."""
 LENGTHS = 1 << 16
 """Documents per stream of bits."""
-READ_BYTES = 1 << 22
-"""Bytes read at a time when a part is checked."""
 TOKENS, JUMPS, DOCUMENTS = range(3)
 """Purposes of streams of bits."""
 
 
 class Parameters(Frozen):
-    """Parameters that define the bytes of a data set."""
+    """Parameters that define the bytes of a data set; the command line has an option for each."""
 
-    tokens: int = Field(gt=0, le=10**15)
-    vocab_size: int = Field(ge=3, le=1 << 24)
-    """Includes the end-of-document token, which is the last one."""
-    seed: Seed = 1
-    documents: Lengths = "lognormal"
-    mean_length: int = Field(default=1024, gt=0, le=LONGEST // 1000)
-    distribution: Literal["uniform", "zipf"] = "zipf"
-    exponent: float = Field(default=1.1, ge=0, le=8)
-    learnable: bool = False
-    shards: int = Field(default=1, gt=0, le=100_000)
+    tokens: int = Field(gt=0, le=10**15, description="Number of tokens, e.g. 1e9.")
+    vocab_size: int = Field(ge=3, le=1 << 24, description="Includes the end-of-document token, which is the last one.")
+    seed: Seed = Field(default=1, description="Seed of the tokens and lengths.")
+    documents: Lengths = Field(default="lognormal", description="Distribution of the lengths of documents.")
+    mean_length: int = Field(default=1024, gt=0, le=LONGEST // 1000, description="Mean tokens per document.")
+    distribution: Literal["uniform", "zipf"] = Field(default="zipf", description="Distribution of the tokens.")
+    exponent: float = Field(default=1.1, ge=0, le=8, description="zipf: P(token t) ~ (t + 1)^-exponent.")
+    learnable: bool = Field(default=False, description="Tokens follow a rule, which a model can learn.")
+    shards: int = Field(default=1, gt=0, le=100_000, description="Number of files: PREFIX_00000.bin and so on.")
 
     @model_validator(mode="after")
     def _enough(self) -> Parameters:
@@ -60,7 +57,7 @@ class Parameters(Frozen):
     @property
     def dtype(self) -> str:
         """Name of the dtype of a token in the file."""
-        return dtype_of(self.vocab_size)
+        return "uint16" if self.vocab_size < 65500 else "int32"  # as Megatron chooses
 
     @property
     def bytes(self) -> int:
@@ -106,7 +103,7 @@ class Part(NamedTuple):
         return f"{self.shard}:{self.number}"
 
 
-def prefix_of(prefix: Path, parameters: Parameters, shard: int) -> Path:
+def shard_prefix(prefix: Path, parameters: Parameters, shard: int) -> Path:
     """The prefix of a shard: ``prefix`` itself if there is only one."""
     return prefix if parameters.shards == 1 else beside(prefix, f"_{shard:05d}")
 
@@ -218,7 +215,7 @@ def make(
     """
     shard, jobs = task
     dtype = numpy.dtype(parameters.dtype)
-    path = partial(beside(prefix_of(prefix, parameters, shard.number), ".bin"))
+    path = partial(beside(shard_prefix(prefix, parameters, shard.number), ".bin"))
 
     def fill_bytes(place: int, memory: memoryview) -> None:
         fill(parameters, shard, place // dtype.itemsize, numpy.frombuffer(memory, dtype))
@@ -233,22 +230,9 @@ def make(
     return results
 
 
-def _checksum_on_disk(path: Path, start: int, size: int) -> int:
-    """CRC-32 of ``size`` bytes from ``start`` on; 0 if there is no file."""
-    checksum = 0
+def _checksum_on_disk(path: Path, start: int, size: int) -> int | None:
+    """CRC-32 of ``size`` bytes from ``start`` on; None if there is no file."""
     with suppress(FileNotFoundError), path.open("rb") as file:
         file.seek(start)
-        for place in range(0, size, READ_BYTES):
-            checksum = crc32(file.read(min(READ_BYTES, size - place)), checksum)
-    return checksum
-
-
-def facts(parameters: Parameters, shards: list[Shard]) -> dict[str, Any]:
-    """The facts of the manifest."""
-    return {
-        "dtype": parameters.dtype,
-        "eod": parameters.vocab_size - 1,
-        "documents": sum(shard.documents for shard in shards),
-        "bytes": parameters.bytes,
-        "floor_loss": round(parameters.floor_loss(), 6),
-    }
+        return crc32(file.read(size))
+    return None

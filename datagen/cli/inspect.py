@@ -10,8 +10,7 @@ import click
 
 from benchrun.errors import UserError
 from datagen.cli.options import Place
-from datagen.inspection import inspect_tokens
-from datagen.inspection_lines import inspect_lines, inspect_manifest, lines_of
+from datagen.inspection import inspect_lines, inspect_manifest, inspect_tokens
 from datagen.output import beside
 from datagen.summary import prefix_of
 
@@ -39,7 +38,7 @@ def _inspect(path: Path, document: int) -> dict[str, Any]:
         return inspect_manifest(path / "manifest")
     prefix = prefix_of(path)
     try:
-        if lines := lines_of(path):
+        if (lines := beside(prefix, ".jsonl")).is_file():
             return inspect_lines(lines, document)
         return inspect_manifest(prefix) if beside(prefix, ".npy").exists() else inspect_tokens(path, document)
     except UserError as error:

@@ -8,21 +8,29 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar, get_args
 
 import click
+from annotated_types import Ge
 from pydantic import ValidationError
+from pydantic.fields import FieldInfo
 
 from benchrun.errors import UserError
 from datagen.maker import default_workers
-from datagen.manifest import Manifest
+from datagen.manifest import Frozen, Manifest
 from datagen.output import Progress
+
+Command = Callable[..., Any]
+Model = TypeVar("Model", bound=Frozen)
 
 
 class Count(click.ParamType):  # type: ignore[type-arg,unused-ignore]
-    """A whole number above 0, also written as 1e9."""
+    """A whole number, also written as 1e9."""
 
     name = "count"
+
+    def __init__(self, least: int = 1) -> None:
+        self._least = least
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
         if isinstance(value, int):
@@ -32,8 +40,8 @@ class Count(click.ParamType):  # type: ignore[type-arg,unused-ignore]
             whole = int(number)
         except (ValueError, OverflowError):
             self.fail(f"{value!r} is not a number, such as 1000000 or 1e9", param, ctx)
-        if number != whole or whole <= 0:
-            self.fail(f"{value} is not a whole number above 0", param, ctx)
+        if number != whole or whole < self._least:
+            self.fail(f"{value} is not a whole number from {self._least} on", param, ctx)
         return whole
 
 
@@ -56,22 +64,34 @@ class Place(click.Path):
         return super().convert(value, param, ctx)
 
 
-def count_option(name: str, help: str, **options: Any) -> Callable[..., Any]:
-    """An option that takes a :class:`Count`; the help shows its default if it has one."""
-    return click.option(name, type=Count(), help=help, show_default="default" in options, **options)
+def parameter_options(model: type[Frozen], *skipped: str) -> Callable[[Command], Command]:
+    """An option for each field of ``model`` except ``skipped``, with its description, choices and default."""
+
+    def decorate(command: Command) -> Command:
+        for name, field in reversed(model.model_fields.items()):
+            if name not in skipped:
+                command = _option(name, field)(command)
+        return command
+
+    return decorate
 
 
-def choice_option(name: str, choices: list[str], default: str, help: str) -> Callable[..., Any]:
-    """An option that takes one of ``choices``."""
-    return click.option(name, type=click.Choice(choices), default=default, show_default=True, help=help)
+def _option(name: str, field: FieldInfo) -> Callable[[Command], Command]:
+    choices = [choice for choice in get_args(field.annotation) if isinstance(choice, str)]
+    settings: dict[str, Any] = {"help": field.description}
+    if field.annotation is bool:
+        settings |= {"is_flag": True}
+    elif choices or field.annotation is float:
+        settings |= {"type": click.Choice(choices) if choices else float}
+    else:
+        settings |= {"type": Count(0 if Ge(0) in field.metadata else 1)}
+    if field.is_required():
+        settings |= {"required": True}
+    elif field.default not in (None, False):
+        settings |= {"default": field.default, "show_default": True}
+    return click.option(f"--{name.replace('_', '-')}", **settings)
 
 
-def seed_option(name: str, help: str) -> Callable[..., Any]:
-    """An option that takes a seed."""
-    return click.option(name, type=click.IntRange(0, 2**63 - 1), default=1, show_default=True, help=help)
-
-
-LENGTHS = ["fixed", "lognormal", "zipf"]
 output_option = click.option("--output", type=Place(named=True), required=True, metavar="PREFIX")
 workers_option = click.option(
     "--workers",
@@ -82,11 +102,10 @@ workers_option = click.option(
 json_option = click.option("--json", "as_json", is_flag=True, help="Print the manifest.")
 
 
-@contextmanager
-def parameter_errors() -> Iterator[None]:
-    """Turn a ValidationError of parameters into a UserError that names the option."""
+def parse(model: type[Model], **values: Any) -> Model:
+    """The parameters from the values of the options. UserError names the option of an invalid value."""
     try:
-        yield
+        return model(**values)
     except ValidationError as error:
         first = error.errors()[0]
         option = f"--{str(first['loc'][0]).replace('_', '-')}: " if first["loc"] else ""
