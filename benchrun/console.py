@@ -1,4 +1,4 @@
-"""How a command of this product ends: expected errors are one message and an exit code, never a traceback."""
+"""Run a command line: an expected error becomes a message and an exit code, without a traceback."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ import click
 from benchrun.errors import BenchrunError, MachineError
 
 CLOSED_PIPE = 141
-"""What a shell gives for a program whose reader went away, as ``head`` does."""
+"""Exit code that a shell reports for a broken pipe, for example into ``head``."""
 
 
 def run(group: click.Group, name: str, argv: list[str] | None = None) -> Any:
-    """Run ``group`` with the process's arguments, or ``argv``, and exit."""
+    """Run ``group`` with ``argv``, or the arguments of the process, and exit."""
     if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="backslashreplace")  # names of files may be no text
+        sys.stdout.reconfigure(errors="backslashreplace")  # file names may be invalid UTF-8
     try:
         code = group.main(args=argv, prog_name=name, standalone_mode=False)
     except SystemExit:
-        sys.exit(CLOSED_PIPE)  # click and rich end so, with 1, where nobody reads any more: that is no verdict
+        sys.exit(CLOSED_PIPE)  # click and rich exit with 1 on a broken pipe, but 1 is the exit code of a verdict
     except click.exceptions.Abort:
         sys.exit(130)
     except click.ClickException as error:
@@ -31,11 +31,11 @@ def run(group: click.Group, name: str, argv: list[str] | None = None) -> Any:
     except BenchrunError as error:
         click.echo(f"error: {error}", err=True)
         sys.exit(error.exit_code)
-    except OSError as error:  # a full or read-only disk, or somebody else's directory
+    except OSError as error:  # a full or read-only disk, or missing permission
         where = f"{error.filename}: " if error.filename else ""
         click.echo(f"error: {where}{error.strerror or error}", err=True)
         sys.exit(MachineError.exit_code)
-    except Exception:  # a fault of this program: 1 would say that something was measured and slow
+    except Exception:  # a bug: not 1, which is the exit code of a slow result
         traceback.print_exc()
         sys.exit(MachineError.exit_code)
     sys.exit(code or 0)

@@ -42,21 +42,28 @@ WITHOUT_CONTEXT = 5
 class Parameters(Frozen):
     """Parameters that define the bytes of a data set."""
 
-    format: Literal["dolly", "chat", "packed"] = Field(default="dolly", description="JSON lines, or packed for NeMo.")
+    format: Literal["dolly", "chat", "packed"] = Field(
+        default="dolly",
+        description="JSON lines with the fields of dolly-15k, with messages, or tokens packed for NeMo.",
+    )
     samples: int = Field(default=10_000, gt=0, le=10**10, description="Number of samples.")
     seed: Seed = Field(default=1, description="Seed of the samples.")
-    language: Seed = Field(
-        default=1, description="Seed of the language: the tokenizer's --seed, the same for all data."
-    )
+    language: Seed = Field(default=1, description="The tokenizer's --seed; the same for training and validation.")
     lengths: Lengths = Field(default="lognormal", description="Distribution of the lengths of samples.")
     mean_length: int = Field(
-        default=256, ge=LEAST, le=1_000_000, description="Mean words (or drawn tokens) per sample."
+        default=256,
+        ge=LEAST,
+        le=1_000_000,
+        description="Mean words per sample, prompt and answer; tokens with --vocab-size.",
     )
     seq_length: int | None = Field(
         default=None, ge=LEAST, le=1 << 24, description="packed: inputs per sequence.  [default: 4096]"
     )
     vocab_size: int | None = Field(
-        default=None, ge=3, le=1 << 24, description="packed: draw tokens; the last one ends a text.  [default: 32000]"
+        default=None,
+        ge=3,
+        le=1 << 24,
+        description="packed: draw tokens; the last id ends each sample.  [default: 32000]",
     )
     tokenizer: str | None = Field(default=None, description="packed: CRC-32 of tokenizer.json.")
 

@@ -45,7 +45,7 @@ class Parameters(Frozen):
     mean_length: int = Field(default=1024, gt=0, le=LONGEST // 1000, description="Mean tokens per document.")
     distribution: Literal["uniform", "zipf"] = Field(default="zipf", description="Distribution of the tokens.")
     exponent: float = Field(default=1.1, ge=0, le=8, description="zipf: P(token t) ~ (t + 1)^-exponent.")
-    learnable: bool = Field(default=False, description="Tokens follow a rule, which a model can learn.")
+    learnable: bool = Field(default=False, description="Tokens follow a rule: the loss must fall to a known floor.")
     shards: int = Field(default=1, gt=0, le=100_000, description="Number of files: PREFIX_00000.bin and so on.")
 
     @model_validator(mode="after")

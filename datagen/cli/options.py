@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import reduce
 from pathlib import Path
 from typing import Any, TypeVar, get_args
 
@@ -66,14 +67,8 @@ class Place(click.Path):
 
 def parameter_options(model: type[Frozen], *skipped: str) -> Callable[[Command], Command]:
     """An option for each field of ``model`` except ``skipped``, with its description, choices and default."""
-
-    def decorate(command: Command) -> Command:
-        for name, field in reversed(model.model_fields.items()):
-            if name not in skipped:
-                command = _option(name, field)(command)
-        return command
-
-    return decorate
+    options = [_option(name, field) for name, field in model.model_fields.items() if name not in skipped]
+    return lambda command: reduce(lambda decorated, option: option(decorated), reversed(options), command)
 
 
 def _option(name: str, field: FieldInfo) -> Callable[[Command], Command]:

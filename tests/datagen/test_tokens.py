@@ -16,7 +16,7 @@ from datagen import tokens as tokens_module
 from datagen.indexed import read_index
 from datagen.learnable import floor_loss
 from datagen.maker import make_tokens
-from datagen.manifest import damaged
+from datagen.manifest import damage
 from datagen.sampling import TokenDrawer, draw_lengths, length_table, row_pairs, stream, token_table
 from datagen.tokens import Parameters, fill, lengths, plan
 
@@ -93,7 +93,7 @@ def test_counts_and_ranges_hold_for_any_parameters(tmp_path_factory, tokens, sha
     folder = tmp_path_factory.mktemp("any")
     shards = min(shards, tokens)
     manifest = make(folder / "x", tokens=tokens, shards=shards, **parameters)
-    assert damaged(manifest, folder) is None
+    assert damage(manifest, folder) is None
     prefixes = [folder / "x"] if shards == 1 else [folder / f"x_{i:05d}" for i in range(shards)]
     found = [read(prefix) for prefix in prefixes]
     assert sum(len(data) for _, data in found) == tokens == sum(index.tokens for index, _ in found)
