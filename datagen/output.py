@@ -65,6 +65,8 @@ def make_once(
     values = parameters.model_dump(mode="json")
     with machine_errors(prefix), locked(prefix):
         if manifest := _finished(prefix, kind, values, fixed or {}):
+            with suppress(OSError):  # a process that was killed after its last rename left its journal
+                beside(prefix, ".journal").unlink()
             return manifest, False
         if size:
             _check_room(prefix, size, outputs)

@@ -57,7 +57,7 @@ def make_sft(
 def _append(
     path: Path, journal: Journal, blocks: int, function: Callable[[int], bytes], workers: int, progress: Progress
 ) -> None:
-    """Append every block in order; the intact blocks of an interrupted command are kept."""
+    """Append every block in order, after the intact blocks of an interrupted command."""
     with path.open("r+b" if path.exists() else "w+b") as file:
         first = _keep_intact(file, journal)
         for number, data in enumerate(in_order(function, range(first, blocks), workers), first):
