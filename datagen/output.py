@@ -63,14 +63,15 @@ def make_once(
     data do not fit or cannot be written.
     """
     values = parameters.model_dump(mode="json")
+    identity = {"kind": kind, "version": __version__, **values, **(fixed or {})}
     with machine_errors(prefix), locked(prefix):
-        if manifest := _finished(prefix, kind, values, fixed or {}):
+        if manifest := _finished(prefix, identity):
             with suppress(OSError):  # a process that was killed after its last rename left its journal
                 beside(prefix, ".journal").unlink()
             return manifest, False
         if size:
             _check_room(prefix, size, outputs)
-        journal = Journal(prefix, {"kind": kind, "version": __version__, **values, **(fixed or {})}, outputs)
+        journal = Journal(prefix, identity, outputs)
         facts, files = make(journal)
         manifest = Manifest(kind=kind, version=__version__, parameters=values, facts=facts, files=tuple(files))
         _finish(prefix, manifest)
@@ -88,10 +89,10 @@ def machine_errors(prefix: Path) -> Iterator[None]:
         if error.errno in _WRONG_PLACE:
             hint = "--output is a name in a folder that you may write to"
             raise UserError(message, where=where, hint=hint) from error
-        hint = "solve the problem and repeat the command: it resumes"
+        hint = "repeat the command when the machine works again: it resumes"
         if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
             hint = (
-                f"make room and repeat the command: it resumes; or remove {beside(prefix, '.journal')} and *{PARTIAL}"
+                f"make room and repeat the command: it resumes. Or remove {beside(prefix, '.journal')} and *{PARTIAL}"
             )
         raise MachineError(message, where=where, hint=hint) from error
 
@@ -123,22 +124,18 @@ def locked(prefix: Path) -> Iterator[None]:
         yield
 
 
-def _finished(prefix: Path, kind: str, parameters: dict[str, Any], fixed: dict[str, Any]) -> Manifest | None:
+def _finished(prefix: Path, identity: dict[str, Any]) -> Manifest | None:
     """The manifest of the complete data set at ``prefix``, None if there is none. UserError if it is another one."""
     path = beside(prefix, ".json")
     if not path.exists():
         return None
     manifest = load(path)
+    present = {**manifest.facts, **manifest.parameters, "kind": manifest.kind, "version": manifest.version}
+    names = sorted(identity) if manifest.kind == identity["kind"] else ["kind"]  # other kinds have other parameters
+    different = [name for name in names if present.get(name) != identity[name]]
     hint = f"choose another --output, or remove {path} and its files"
-    present: dict[str, Any] = {"kind": manifest.kind}
-    wanted: dict[str, Any] = {"kind": kind}
-    if manifest.kind == kind:  # other kinds have other parameters
-        facts = {name: manifest.facts.get(name) for name in fixed}
-        present |= {"version": manifest.version, **manifest.parameters, **facts}
-        wanted |= {"version": __version__, **parameters, **fixed}
-    if present != wanted:
-        names = sorted(name for name in {*present, *wanted} if present.get(name) != wanted.get(name))
-        differences = ", ".join(f"{name} {present.get(name)} instead of {wanted.get(name)}" for name in names)
+    if different:
+        differences = ", ".join(f"{name} {present.get(name)} instead of {identity[name]}" for name in different)
         raise UserError(f"another data set: {differences}", where=str(path), hint=hint)
     if fault := damage(manifest, path.parent, read=False):
         raise UserError(f"damaged: {fault}", where=str(path), hint=hint)

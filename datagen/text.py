@@ -43,11 +43,8 @@ def words(language: int, count: int) -> list[str]:
 
 
 def _spell(number: int, syllables: int) -> str:
-    text = ""
-    for _ in range(syllables):
-        number, last = divmod(number, len(SYLLABLES))
-        text = SYLLABLES[last] + text
-    return text
+    rest, last = divmod(number, len(SYLLABLES))
+    return _spell(rest, syllables - 1) + SYLLABLES[last] if syllables else ""
 
 
 @lru_cache(maxsize=4)

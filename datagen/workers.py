@@ -56,3 +56,9 @@ def _watch_parent() -> None:
     if parent is not None:
         parent.join()
         os._exit(1)
+
+
+def default_workers() -> int:
+    """The number of cores that this process may use, at most eight: more would wait for the disk."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return min(cores, 8)

@@ -17,9 +17,9 @@ from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 
 from benchrun.errors import UserError
-from datagen.maker import default_workers
 from datagen.manifest import Frozen, Manifest
 from datagen.output import Progress
+from datagen.workers import default_workers
 
 Command = Callable[..., Any]
 Model = TypeVar("Model", bound=Frozen)
