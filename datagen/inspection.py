@@ -13,12 +13,38 @@ import numpy
 
 from benchrun.errors import UserError
 from datagen.indexed import Index, read_index, token_blocks
+from datagen.manifest import damage, load
 from datagen.output import beside
 from datagen.sampling import Ints
-from datagen.summary import HEAD, check_manifest, no_document, prefix_of, report
 
+SUFFIXES = (".bin", ".idx", ".json", ".jsonl", ".npy")
 LARGEST_TOKEN = 1 << 24
 """Larger numbers are not tokens of any vocabulary."""
+HEAD = 16
+"""Tokens or words of a document in a report."""
+
+
+def prefix_of(path: Path) -> Path:
+    """The PREFIX of a file of a data set, or ``path`` if it is the PREFIX itself."""
+    if path.suffix not in SUFFIXES or any(beside(path, suffix).exists() for suffix in (".json", ".idx")):
+        return path
+    return path.with_name(path.name.removesuffix(path.suffix))
+
+
+def check_manifest(*prefixes: Path) -> dict[str, Any]:
+    """The manifest of the first prefix that has one, whether its files are intact, and the first fault."""
+    path = next((path for path in (beside(prefix, ".json") for prefix in prefixes) if path.exists()), None)
+    if path is None:
+        return {"manifest": None, "intact": None, "fault": None}
+    manifest = load(path)
+    fault = damage(manifest, path.parent)
+    return {"manifest": manifest.model_dump(mode="json", exclude={"files"}), "intact": fault is None, "fault": fault}
+
+
+def no_document(number: int, documents: int, path: Path) -> UserError:
+    """The error for a document number that is too large."""
+    hint = f"the last document is {documents - 1}" if documents else "the data set is empty"
+    return UserError(f"no document {number}", where=str(path), hint=hint)
 
 
 def prefixes(path: Path) -> list[Path]:
@@ -43,17 +69,23 @@ def inspect_tokens(path: Path, document: int = 0) -> dict[str, Any]:
     indices = [_index(prefix) for prefix in names]
     counts, digests = _count(names, indices)
     lengths = numpy.concatenate([index.lengths for index in indices])
-    numbers = {
+    return {
+        "schema_version": 1,
+        "unit": "tokens",
+        "files": [
+            {"file": str(beside(prefix, ".bin")), "sha256": digest}
+            for prefix, digest in zip(names, digests, strict=True)
+        ],
         "dtype": str(indices[0].dtype),
         "documents": sum(index.documents for index in indices),
         "sequences": len(lengths),
         "tokens": int(counts.sum()),
         "largest_token": int(numpy.flatnonzero(counts)[-1]) if counts.any() else None,
         "distinct_tokens": int((counts > 0).sum()),
+        **_statistics(counts, lengths),
+        "document": _document(names, indices, document),
+        **check_manifest(prefix_of(path), names[0]),
     }
-    files = zip([beside(prefix, ".bin") for prefix in names], digests, strict=True)
-    head = _document(names, indices, document)
-    return report("tokens", files, numbers, counts, lengths, head, check_manifest(prefix_of(path), names[0]))
 
 
 def _index(prefix: Path) -> Index:
@@ -115,10 +147,17 @@ def inspect_lines(path: Path, document: int = 0) -> dict[str, Any]:
                 shown = {"number": number, "length": len(words), "head": words[:HEAD]}
     if shown is None and document:
         raise no_document(document, len(sizes), path)
-    numbers = {"documents": len(sizes), "words": sum(sizes), "distinct_words": len(counts)}
-    frequencies, lengths = (numpy.array(list(values), numpy.int64) for values in (counts.values(), sizes))
-    files = [(path, digest.hexdigest())]
-    return report("words", files, numbers, frequencies, lengths, shown, check_manifest(prefix_of(path)))
+    return {
+        "schema_version": 1,
+        "unit": "words",
+        "files": [{"file": str(path), "sha256": digest.hexdigest()}],
+        "documents": len(sizes),
+        "words": sum(sizes),
+        "distinct_words": len(counts),
+        **_statistics(numpy.array(list(counts.values()), numpy.int64), numpy.array(sizes, numpy.int64)),
+        "document": shown,
+        **check_manifest(prefix_of(path)),
+    }
 
 
 def inspect_manifest(prefix: Path) -> dict[str, Any]:
@@ -145,3 +184,22 @@ def _texts(record: dict[str, Any]) -> Iterator[str]:
         yield from (str(message.get("content", "")) for message in record["messages"] if isinstance(message, dict))
     else:
         yield from (text for key, text in record.items() if isinstance(text, str) and key != "category")
+
+
+def _statistics(counts: Ints, lengths: Ints) -> dict[str, Any]:
+    """Entropy of a single unit in bits, from the count of each; quantiles and histogram of the lengths of documents."""
+    share = counts[counts > 0] / max(counts.sum(), 1)
+    entropy = round(float(-(share * numpy.log2(share)).sum()) + 0.0, 4)
+    if not len(lengths):
+        return {"entropy_bits": entropy, "length": None, "histogram": []}
+    p5, median, p95 = numpy.percentile(lengths, [5, 50, 95]).tolist()
+    mean, least, most = round(float(lengths.mean()), 2), int(lengths.min()), int(lengths.max())
+    powers = numpy.frexp(numpy.maximum(lengths, 1).astype(float))[1] - 1
+    return {
+        "entropy_bits": entropy,
+        "length": {"mean": mean, "min": least, "p5": p5, "median": median, "p95": p95, "max": most},
+        "histogram": [
+            {"from": 1 << power, "to": (2 << power) - 1, "documents": int((powers == power).sum())}
+            for power in range(powers.min(), powers.max() + 1)
+        ],
+    }

@@ -25,18 +25,9 @@ SAMPLES = 103
 """Purpose of a stream of bits."""
 LEAST = 4
 """The shortest sample: two words of instruction, one of context, one of answer."""
-CATEGORIES = (
-    "brainstorming",
-    "classification",
-    "creative_writing",
-    "general_qa",
-    "open_qa",
-    "closed_qa",
-    "information_extraction",
-    "summarization",
-)
+WITHOUT_CONTEXT = ("brainstorming", "classification", "creative_writing", "general_qa", "open_qa")
+CATEGORIES = (*WITHOUT_CONTEXT, "closed_qa", "information_extraction", "summarization")
 """Categories of dolly-15k; the last three have a context."""
-WITHOUT_CONTEXT = 5
 
 
 class Parameters(Frozen):
@@ -134,7 +125,7 @@ def _fields(parameters: Parameters, number: int) -> tuple[Ints, list[str]]:
     raw, sizes, bits = _draw(parameters, number)
     category = bits.astype(numpy.int64) & 7
     answers = _answers(sizes, bits, 1, sizes - 2)
-    context = numpy.where(category >= WITHOUT_CONTEXT, (sizes - answers) * 3 // 4, 0)
+    context = numpy.where(category >= len(WITHOUT_CONTEXT), (sizes - answers) * 3 // 4, 0)
     words = numpy.stack([sizes - answers - context, context, answers], axis=1).ravel()
     return category, write(speak(raw, sizes, parameters.language, LEXICON), words, parameters.language)
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import partial as bind
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import IO, Any
 
 import numpy
 from numpy.typing import NDArray
@@ -88,65 +88,52 @@ def _spooled(parameters: Parameters, tokenizer: Path | None, number: int) -> byt
     return numpy.concatenate(columns).astype(numpy.int32).tobytes()
 
 
-class _Spool(NamedTuple):
-    data: NDArray[numpy.int32]
-    sizes: Ints
-    prompts: Ints
-    cut: Ints
-    places: Ints
-    """[samples]: index of the first token of each sample in ``data``."""
-
-
-def _read(path: Path) -> _Spool:
+def _read(path: Path) -> tuple[NDArray[numpy.int32], Ints, Ints, Ints, Ints]:
+    """The spool, and for each sample its size, prompt size, cut flag and the place of its first token in the spool."""
     data = numpy.memmap(path, dtype=numpy.int32, mode="r")
-    heads: list[tuple[Ints, ...]] = []
+    blocks: list[tuple[Ints, ...]] = []
     place = 0
     while place < len(data):
         count = int(data[place])
         sizes, prompts, cut = numpy.array(data[place + 1 : place + 1 + 3 * count]).reshape(3, count)
-        starts = place + 1 + 3 * count + numpy.cumsum(sizes, dtype=numpy.int64) - sizes
-        heads.append((sizes, prompts, cut, starts))
-        place = int(starts[-1] + sizes[-1])
-    return _Spool(data, *(numpy.concatenate(column) for column in zip(*heads, strict=True)))
+        places = place + 1 + 3 * count + numpy.cumsum(sizes, dtype=numpy.int64) - sizes
+        blocks.append((sizes, prompts, cut, places))
+        place = int(places[-1] + sizes[-1])
+    sizes, prompts, cut, places = (numpy.concatenate(column) for column in zip(*blocks, strict=True))
+    return data, sizes, prompts, cut, places
 
 
-def _pack(rows: Path, outputs: list[Path], parameters: Parameters, tokenizer: Path | None) -> dict[str, Any]:
+def _pack(spool: Path, outputs: list[Path], parameters: Parameters, tokenizer: Path | None) -> dict[str, Any]:
     """Write the packed sequences and NeMo's metadata; returns the facts of the manifest."""
     assert parameters.seq_length is not None
-    spool = _read(rows)
+    data, sizes, prompts, cut, places = _read(spool)
+
+    def sequence(samples: Ints) -> dict[str, list[int]]:
+        rows = zip(*(column[samples].tolist() for column in (places, sizes, prompts)), strict=True)
+        return packed((data[place : place + size].tolist(), prompt) for place, size, prompt in rows)
+
     # A sample of n tokens has n - 1 inputs, each with the next token as its label.
-    packs = first_fit_decreasing(spool.sizes - 1, parameters.seq_length)
-    members = numpy.split(numpy.argsort(packs, kind="stable"), numpy.cumsum(numpy.bincount(packs))[:-1])
+    packs = first_fit_decreasing(sizes - 1, parameters.seq_length)
+    counts, filled = numpy.bincount(packs), numpy.bincount(packs, weights=sizes - 1)
+    members = numpy.split(numpy.argsort(packs, kind="stable"), numpy.cumsum(counts)[:-1])
     # First fit puts long samples into the first packs: shuffle, for readers that do not.
     order = numpy.argsort(stream(parameters.seed, ORDER)(len(members)), kind="stable")
     with partial(outputs[0]).open("wb") as file:
-        save(file, len(members), (_sequence(spool, members[pack]) for pack in order))
-    metadata = _metadata(spool, packs, parameters.seq_length)
+        save(file, len(members), (sequence(members[pack]) for pack in order))
+    metadata = {  # the keys that NeMo's own preparation writes; lengths in inputs, efficiency in percent
+        "dataset_max_seqlen": int(sizes.max()) - 1,
+        "max_samples_per_bin": int(counts.max()),
+        "packing_factor": round(len(packs) / len(filled), 2),
+        "packing_efficiency": round(float(filled.mean()) / parameters.seq_length * 100, 2),
+        "pack_size": parameters.seq_length,
+        "min_packed_seqlen": int(filled.min()),
+    }
     partial(outputs[1]).write_text(json.dumps([metadata]) + "\n")
     return {
         "sequences": len(members),
-        "tokens": int(spool.sizes.sum()),
-        "answer_tokens": int(spool.sizes.sum() - spool.prompts.sum()),
-        "cut_samples": int(spool.cut.sum()),
+        "tokens": int(sizes.sum()),
+        "answer_tokens": int(sizes.sum() - prompts.sum()),
+        "cut_samples": int(cut.sum()),
         "eod": load_tokenizer(tokenizer).eos if tokenizer else (parameters.vocab_size or 0) - 1,
         **metadata,
-    }
-
-
-def _sequence(spool: _Spool, samples: Ints) -> dict[str, list[int]]:
-    columns = (column[samples].tolist() for column in (spool.places, spool.sizes, spool.prompts))
-    rows = zip(*columns, strict=True)
-    return packed((spool.data[place : place + size].tolist(), prompt) for place, size, prompt in rows)
-
-
-def _metadata(spool: _Spool, packs: Ints, seq_length: int) -> dict[str, Any]:
-    """The keys that NeMo's own preparation writes; lengths in inputs, efficiency in percent."""
-    filled = numpy.bincount(packs, weights=spool.sizes - 1)
-    return {
-        "dataset_max_seqlen": int(spool.sizes.max()) - 1,
-        "max_samples_per_bin": int(numpy.bincount(packs).max()),
-        "packing_factor": round(len(packs) / len(filled), 2),
-        "packing_efficiency": round(float(filled.mean()) / seq_length * 100, 2),
-        "pack_size": seq_length,
-        "min_packed_seqlen": int(filled.min()),
     }

@@ -88,10 +88,7 @@ def _model(parameters: TokenizerParameters) -> dict[str, Any]:
     tokens = [*_byte_names(), *(first + second for first, second in merges), *SPECIAL]
     return {
         "type": "BPE",
-        "dropout": None,
-        "unk_token": None,
-        "continuing_subword_prefix": None,
-        "end_of_word_suffix": None,
+        **dict.fromkeys(("dropout", "unk_token", "continuing_subword_prefix", "end_of_word_suffix")),
         "fuse_unk": False,
         "vocab": {token: number for number, token in enumerate(tokens)},
         "merges": [f"{first} {second}" for first, second in merges],

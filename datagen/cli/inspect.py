@@ -10,9 +10,8 @@ import click
 
 from benchrun.errors import UserError
 from datagen.cli.options import Place
-from datagen.inspection import inspect_lines, inspect_manifest, inspect_tokens
+from datagen.inspection import inspect_lines, inspect_manifest, inspect_tokens, prefix_of
 from datagen.output import beside
-from datagen.summary import prefix_of
 
 BAR = 40
 """Characters of the longest bar of the histogram."""

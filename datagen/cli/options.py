@@ -73,18 +73,14 @@ def parameter_options(model: type[Frozen], *skipped: str) -> Callable[[Command],
 
 def _option(name: str, field: FieldInfo) -> Callable[[Command], Command]:
     choices = [choice for choice in get_args(field.annotation) if isinstance(choice, str)]
-    settings: dict[str, Any] = {"help": field.description}
-    if field.annotation is bool:
-        settings |= {"is_flag": True}
-    elif choices or field.annotation is float:
-        settings |= {"type": click.Choice(choices) if choices else float}
-    else:
-        settings |= {"type": Count(0 if Ge(0) in field.metadata else 1)}
-    if field.is_required():
-        settings |= {"required": True}
-    elif field.default not in (None, False):
-        settings |= {"default": field.default, "show_default": True}
-    return click.option(f"--{name.replace('_', '-')}", **settings)
+    kind: Any = click.Choice(choices) if choices else Count(0 if Ge(0) in field.metadata else 1)
+    if field.annotation in (bool, float):
+        kind = field.annotation
+    settings: dict[str, Any] = {"required": True} if field.is_required() else {}
+    if not field.is_required() and field.default is not None:
+        settings = {"default": field.default, "show_default": field.default is not False}
+    flag = f"--{name.replace('_', '-')}"
+    return click.option(flag, type=kind, is_flag=kind is bool, help=field.description, **settings)
 
 
 output_option = click.option("--output", type=Place(named=True), required=True, metavar="PREFIX")

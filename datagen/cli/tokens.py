@@ -22,21 +22,14 @@ from datagen.tokens import Parameters
 @options.parameter_options(Parameters, "tokens")
 @options.workers_option
 @options.json_option
-def command(
-    output: Path,
-    tokens: int | None,
-    samples: int | None,
-    seq_length: int | None,
-    workers: int,
-    as_json: bool,
-    **parameters: Any,
-) -> None:
+def command(output: Path, workers: int, as_json: bool, **parameters: Any) -> None:
     """Make a data set for Megatron: PREFIX.bin, PREFIX.idx and the manifest PREFIX.json.
 
     \b
     datagen tokens --output data/llama --tokens 1e9 --vocab-size 128256
     """
-    chosen = options.parse(Parameters, tokens=_tokens(tokens, samples, seq_length), **parameters)
+    size = [parameters.pop(name) for name in ("tokens", "samples", "seq_length")]
+    chosen = options.parse(Parameters, tokens=_tokens(*size), **parameters)
     options.make_and_print(output, partial(make_tokens, output, chosen, workers), as_json=as_json)
 
 
