@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -72,10 +71,7 @@ def inspect_tokens(path: Path, document: int = 0) -> dict[str, Any]:
     return {
         "schema_version": 1,
         "unit": "tokens",
-        "files": [
-            {"file": str(beside(prefix, ".bin")), "sha256": digest}
-            for prefix, digest in zip(names, digests, strict=True)
-        ],
+        "files": [{"file": str(beside(name, ".bin")), "sha256": digests[name]} for name in names],
         "dtype": str(indices[0].dtype),
         "documents": sum(index.documents for index in indices),
         "sequences": len(lengths),
@@ -103,9 +99,9 @@ def _index(prefix: Path) -> Index:
     return index
 
 
-def _count(names: list[Path], indices: list[Index]) -> tuple[Ints, list[str]]:
+def _count(names: list[Path], indices: list[Index]) -> tuple[Ints, dict[Path, str]]:
     """The number of occurrences of each token [largest token + 1], and the SHA-256 of each ``.bin``."""
-    counts, digests = numpy.zeros(0, dtype=numpy.int64), []
+    counts, digests = numpy.zeros(0, dtype=numpy.int64), {}
     for prefix, index in zip(names, indices, strict=True):
         digest = hashlib.sha256()
         for tokens in token_blocks(beside(prefix, ".bin"), index.dtype):
@@ -115,7 +111,7 @@ def _count(names: list[Path], indices: list[Index]) -> tuple[Ints, list[str]]:
             block = numpy.bincount(tokens, minlength=len(counts))
             block[: len(counts)] += counts
             counts = block
-        digests.append(digest.hexdigest())
+        digests[prefix] = digest.hexdigest()
     return counts, digests
 
 
@@ -140,7 +136,7 @@ def inspect_lines(path: Path, document: int = 0) -> dict[str, Any]:
     with path.open("rb") as file:
         for number, line in enumerate(file):
             digest.update(line)
-            words = " ".join(_texts(_record(line, f"{path}:{number + 1}"))).split()
+            words = _words(line, f"{path}:{number + 1}")
             counts.update(words)
             sizes.append(len(words))
             if number == document:
@@ -168,22 +164,18 @@ def inspect_manifest(prefix: Path) -> dict[str, Any]:
     return {"schema_version": 1, "unit": None, "files": [], **checked}
 
 
-def _record(line: bytes, where: str) -> Any:
+def _words(line: bytes, where: str) -> list[str]:
+    """The words of a record: of its ``messages`` if it has them, else of its fields. UserError if it is malformed."""
     try:
         record = json.loads(line)
     except ValueError as error:
         raise UserError(f"not JSON: {error}", where=where) from error
     if not isinstance(record, dict):
         raise UserError("not a JSON object", where=where)
-    return record
-
-
-def _texts(record: dict[str, Any]) -> Iterator[str]:
-    """Every text in a record, once: the contents of ``messages`` if it has them, else its fields."""
+    texts = [text for key, text in record.items() if isinstance(text, str) and key != "category"]
     if isinstance(record.get("messages"), list):
-        yield from (str(message.get("content", "")) for message in record["messages"] if isinstance(message, dict))
-    else:
-        yield from (text for key, text in record.items() if isinstance(text, str) and key != "category")
+        texts = [str(message.get("content", "")) for message in record["messages"] if isinstance(message, dict)]
+    return " ".join(texts).split()
 
 
 def _statistics(counts: Ints, lengths: Ints) -> dict[str, Any]:

@@ -11,7 +11,6 @@ from collections.abc import Callable
 from typing import Any, Literal, NamedTuple, cast
 
 import numpy
-from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from datagen.manifest import Frozen, Lengths, Seed
@@ -34,27 +33,20 @@ class Parameters(Frozen):
     """Parameters that define the bytes of a data set."""
 
     format: Literal["dolly", "chat", "packed"] = Field(
-        default="dolly",
-        description="JSON lines with the fields of dolly-15k, with messages, or tokens packed for NeMo.",
+        default="dolly", description="JSON lines with dolly-15k's fields or messages, or tokens packed for NeMo."
     )
     samples: int = Field(default=10_000, gt=0, le=10**10, description="Number of samples.")
     seed: Seed = Field(default=1, description="Seed of the samples.")
     language: Seed = Field(default=1, description="The tokenizer's --seed; the same for training and validation.")
     lengths: Lengths = Field(default="lognormal", description="Distribution of the lengths of samples.")
     mean_length: int = Field(
-        default=256,
-        ge=LEAST,
-        le=1_000_000,
-        description="Mean words per sample, prompt and answer; tokens with --vocab-size.",
+        default=256, ge=LEAST, le=1_000_000, description="Mean words per sample; tokens with --vocab-size."
     )
     seq_length: int | None = Field(
         default=None, ge=LEAST, le=1 << 24, description="packed: inputs per sequence.  [default: 4096]"
     )
     vocab_size: int | None = Field(
-        default=None,
-        ge=3,
-        le=1 << 24,
-        description="packed: draw tokens; the last id ends each sample.  [default: 32000]",
+        default=None, ge=3, le=1 << 24, description="packed: draw tokens; the last ends a sample.  [default: 32000]"
     )
     tokenizer: str | None = Field(default=None, description="packed: CRC-32 of tokenizer.json.")
 
@@ -80,13 +72,13 @@ class Parameters(Frozen):
 class Tokens(NamedTuple):
     """Samples as tokens."""
 
-    sizes: NDArray[numpy.int32]
+    sizes: Ints
     """[samples]: number of tokens, with the end-of-document token."""
-    prompts: NDArray[numpy.int32]
+    prompts: Ints
     """[samples]: number of these tokens that belong to the prompt."""
-    tokens: NDArray[numpy.int32]
+    tokens: Ints
     """[sum of sizes]."""
-    cut: NDArray[numpy.bool_]
+    cut: Ints
     """[samples]: whether the sample was cut because it was longer than a sequence."""
 
 
@@ -173,7 +165,7 @@ def _ids(parameters: Parameters, number: int) -> Tokens:
     inside[numpy.cumsum(sizes) - 1] = False
     ids[inside] = speak(raw, sizes - 1, parameters.language, eos)
     prompts = sizes - _answers(sizes, bits, 2, sizes - 1)
-    return Tokens(sizes.astype(numpy.int32), prompts.astype(numpy.int32), ids, numpy.zeros(BLOCK, dtype=bool))
+    return Tokens(sizes, prompts, ids, numpy.zeros(BLOCK, dtype=bool))
 
 
 def _encoded(parameters: Parameters, number: int, tokenizer: Tokenizer) -> Tokens:
@@ -189,5 +181,5 @@ def _encoded(parameters: Parameters, number: int, tokenizer: Tokenizer) -> Token
         prompt = prompt[: parameters.seq_length - len(answer)]
         samples.append(numpy.array(prompt + answer, dtype=numpy.int32))
         prompt_sizes.append(len(prompt))
-    sizes = numpy.array([len(sample) for sample in samples], dtype=numpy.int32)
-    return Tokens(sizes, numpy.array(prompt_sizes, dtype=numpy.int32), numpy.concatenate(samples), numpy.array(cut))
+    sizes = numpy.array([len(sample) for sample in samples])
+    return Tokens(sizes, numpy.array(prompt_sizes), numpy.concatenate(samples), numpy.array(cut))

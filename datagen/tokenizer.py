@@ -24,6 +24,8 @@ SPECIAL = (UNK, PAD, "<|system|>", "<|user|>", "<|assistant|>", BOS, EOS)
 LEAST = 256 + len(SPECIAL)
 """The smallest vocabulary: every byte is a token, so that any text can be encoded."""
 
+FILES = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json")
+"""The files that Hugging Face's AutoTokenizer and NeMo read."""
 # Hugging Face and NeMo compute the loss on the tokens between the generation marks: those of the assistant.
 CHAT_TEMPLATE = (
     "{{ bos_token }}{% for message in messages %}{% if message['role'] == 'assistant' %}{{ '<|assistant|>\\n' }}"
@@ -42,20 +44,20 @@ class TokenizerParameters(Frozen):
 
 def make_tokenizer(folder: Path, parameters: TokenizerParameters) -> tuple[Manifest, bool]:
     """The manifest of the tokenizer in ``folder``, and whether it had to be made; raises as :func:`make_once`."""
-    contents = {folder / name: content for name, content in files(parameters).items()}
+    outputs = [folder / name for name in FILES]
 
     def make(journal: Journal) -> Result:
-        for path, content in contents.items():
+        for path, content in zip(outputs, files(parameters), strict=True):
             partial(path).write_text(json.dumps(content, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
         ids = _special_ids(parameters.vocab_size)
         facts = {"bos": ids[BOS], "eos": ids[EOS], "pad": ids[PAD], "unk": ids[UNK]}
-        return facts, [file_entry(path) for path in contents]
+        return facts, [file_entry(path) for path in outputs]
 
-    return make_once(folder / "manifest", "tokenizer", parameters, list(contents), make)
+    return make_once(folder / "manifest", "tokenizer", parameters, outputs, make)
 
 
-def files(parameters: TokenizerParameters) -> dict[str, Any]:
-    """Name and JSON content of each file for Hugging Face's AutoTokenizer and NeMo."""
+def files(parameters: TokenizerParameters) -> tuple[dict[str, Any], ...]:
+    """The JSON content of each of ``FILES``."""
     ids = _special_ids(parameters.vocab_size)
     roles = {"bos_token": BOS, "eos_token": EOS, "pad_token": PAD, "unk_token": UNK}
     plain = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
@@ -79,7 +81,7 @@ def files(parameters: TokenizerParameters) -> dict[str, Any]:
         "decoder": byte_level,
         "model": _model(parameters),
     }
-    return {"tokenizer.json": tokenizer, "tokenizer_config.json": config, "special_tokens_map.json": roles}
+    return tokenizer, config, roles
 
 
 def _model(parameters: TokenizerParameters) -> dict[str, Any]:
@@ -104,14 +106,8 @@ def _merges(language: int, count: int) -> Iterator[tuple[str, str]]:
     yield from ((onset + vowel, coda) for coda in CODAS if coda for onset in ONSETS for vowel in VOWELS)
     space = _byte_names()[ord(" ")]
     for word in words(language, count):
-        last = _last_syllable(word)
-        yield space + word.removesuffix(last), last
-
-
-def _last_syllable(word: str) -> str:
-    """The part of a word from its last onset on; an onset is a consonant before a vowel."""
-    start = max(i for i in range(len(word) - 1) if word[i] in ONSETS and word[i + 1] in VOWELS)
-    return word[start:]
+        onset = max(i for i in range(len(word) - 1) if word[i] in ONSETS and word[i + 1] in VOWELS)  # the last one
+        yield space + word[:onset], word[onset:]
 
 
 def _byte_names() -> list[str]:

@@ -35,7 +35,7 @@ def opened(tmp_path_factory):
 
 @pytest.mark.parametrize("size", SIZES)
 def test_the_vocabulary_has_exactly_the_requested_size(size):
-    vocab = files(TokenizerParameters(vocab_size=size))["tokenizer.json"]["model"]["vocab"]
+    vocab = files(TokenizerParameters(vocab_size=size))[0]["model"]["vocab"]
     assert sorted(vocab.values()) == list(range(size))
     assert [*vocab][-len(SPECIAL) :] == list(SPECIAL)
     assert vocab[EOS] == size - 1
