@@ -1,4 +1,4 @@
-"""Megatron indexed data sets of random or learnable tokens: the parameters, and how the parts are made.
+"""Random or learnable tokens of Megatron indexed data sets: the parameters, and the content of any part of a file.
 
 The tokens of a shard are one long sequence, made in independent chunks. The lengths of its documents are made in
 blocks; the last token of each document is the end-of-document token. So any process can make any part of a file at any
@@ -9,20 +9,15 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator
-from contextlib import suppress
 from functools import lru_cache
-from pathlib import Path
 from typing import Literal, NamedTuple
 
 import numpy
 from pydantic import Field, model_validator
 
-from datagen.checksum import crc32
-from datagen.direct import DirectWriter
 from datagen.indexed import DOCUMENT_BYTES, LONGEST
 from datagen.learnable import floor_loss, follow, jumps
-from datagen.manifest import PART_BYTES, Frozen, Lengths, Seed
-from datagen.output import beside, partial
+from datagen.manifest import Frozen, Lengths, Seed
 from datagen.sampling import Ints, TokenDrawer, TokenTable, draw_lengths, length_table, row_pairs, stream, token_table
 
 CHUNK = 1 << 16
@@ -60,9 +55,14 @@ class Parameters(Frozen):
         return "uint16" if self.vocab_size < 65500 else "int32"  # as Megatron chooses
 
     @property
+    def token_bytes(self) -> int:
+        """Bytes of a token in the file."""
+        return numpy.dtype(self.dtype).itemsize
+
+    @property
     def bytes(self) -> int:
         """Bytes of the tokens of all shards."""
-        return self.tokens * numpy.dtype(self.dtype).itemsize
+        return self.tokens * self.token_bytes
 
     @property
     def index_bytes(self) -> int:
@@ -87,25 +87,6 @@ class Shard(NamedTuple):
     documents: int
     starts: tuple[int, ...]
     """The first token of each block of lengths."""
-
-
-class Part(NamedTuple):
-    """The range of a ``.bin`` that one checksum covers."""
-
-    shard: int
-    number: int
-    size: int
-    """Bytes."""
-
-    @property
-    def name(self) -> str:
-        """The name of the part in the journal."""
-        return f"{self.shard}:{self.number}"
-
-
-def shard_prefix(prefix: Path, parameters: Parameters, shard: int) -> Path:
-    """The prefix of a shard: ``prefix`` itself if there is only one."""
-    return prefix if parameters.shards == 1 else beside(prefix, f"_{shard:05d}")
 
 
 def plan(parameters: Parameters) -> list[Shard]:
@@ -197,42 +178,3 @@ def fill(parameters: Parameters, shard: Shard, first: int, out: Ints) -> None:
         drawer.draw(bits.view(numpy.uint32)[: len(drawn)], drawn)
         follow(drawn, places, eod, here)
     out[_ends(parameters, shard, first, first + len(out)) - first] = eod
-
-
-def parts(parameters: Parameters, shard: Shard) -> list[Part]:
-    """The parts of one shard."""
-    size = shard.tokens * numpy.dtype(parameters.dtype).itemsize
-    starts = range(0, size, PART_BYTES)
-    return [Part(shard.number, number, min(PART_BYTES, size - start)) for number, start in enumerate(starts)]
-
-
-def make(
-    prefix: Path, parameters: Parameters, task: tuple[Shard, list[tuple[Part, int | None]]]
-) -> list[tuple[Part, int]]:
-    """Write parts of a shard, except those that are on the disk with their checksum; returns each with its CRC-32.
-
-    ``task`` names the shard, and each part with its checksum, None if it was not made before.
-    """
-    shard, jobs = task
-    dtype = numpy.dtype(parameters.dtype)
-    path = partial(beside(shard_prefix(prefix, parameters, shard.number), ".bin"))
-
-    def fill_bytes(place: int, memory: memoryview) -> None:
-        fill(parameters, shard, place // dtype.itemsize, numpy.frombuffer(memory, dtype))
-
-    results = []
-    with DirectWriter(path) as writer:
-        for part, checksum in jobs:
-            start = part.number * PART_BYTES
-            if checksum is None or _checksum_on_disk(path, start, part.size) != checksum:
-                checksum = writer.write(start, part.size, fill_bytes)
-            results.append((part, checksum))
-    return results
-
-
-def _checksum_on_disk(path: Path, start: int, size: int) -> int | None:
-    """CRC-32 of ``size`` bytes from ``start`` on; None if there is no file."""
-    with suppress(FileNotFoundError), path.open("rb") as file:
-        file.seek(start)
-        return crc32(file.read(size))
-    return None

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from datagen import direct
+from datagen import maker as maker_module
 from datagen import manifest as manifest_module
 from datagen import output as output_module
 from datagen import tokens as tokens_module
@@ -41,7 +42,7 @@ def read(prefix: Path):
 @pytest.fixture
 def small_parts(monkeypatch):
     """Parts and blocks of a few KB, so that small data sets have many of them."""
-    for module in (tokens_module, manifest_module, output_module):
+    for module in (maker_module, manifest_module, output_module):
         monkeypatch.setattr(module, "PART_BYTES", 1 << 14)
     monkeypatch.setattr(direct, "BUFFER", 1 << 13)
     monkeypatch.setattr(tokens_module, "CHUNK", 1 << 9)
