@@ -58,7 +58,7 @@ class Parameters(Frozen):
             return self
         if self.seq_length is None or (self.vocab_size is None) == (self.tokenizer is None):
             raise ValueError("packed needs a seq_length, and either a vocab_size or a tokenizer")
-        # Less than half of a sequence, so that the longer lengths of the distribution fit.
+        # At most half of a sequence, so that the longer lengths of the distribution fit.
         most = self.seq_length if self.lengths == "fixed" else self.seq_length // 2
         if self.vocab_size and self.mean_length > most:
             raise ValueError(f"mean_length {self.mean_length}: with seq_length {self.seq_length} at most {most}")

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any, TypeVar, get_args
 
 import click
-from annotated_types import Ge
 from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 
@@ -42,7 +41,7 @@ class Count(click.ParamType):  # type: ignore[type-arg,unused-ignore]
         except (ValueError, OverflowError):
             self.fail(f"{value!r} is not a number, such as 1000000 or 1e9", param, ctx)
         if number != whole or whole < self._least:
-            self.fail(f"{value} is not a whole number from {self._least} on", param, ctx)
+            self.fail(f"{value} is not a whole number of at least {self._least}", param, ctx)
         return whole
 
 
@@ -50,7 +49,7 @@ class Place(click.Path):
     """A path in UTF-8, which can be printed and written into a manifest."""
 
     def __init__(self, *, named: bool = False) -> None:
-        """``named``: the last part must be a name, to which suffixes are appended."""
+        """With ``named``, the last part must be a name, to which suffixes are appended."""
         super().__init__(path_type=Path)
         self._named = named
 
@@ -73,7 +72,8 @@ def parameter_options(model: type[Frozen], *skipped: str) -> Callable[[Command],
 
 def _option(name: str, field: FieldInfo) -> Callable[[Command], Command]:
     choices = [choice for choice in get_args(field.annotation) if isinstance(choice, str)]
-    kind: Any = click.Choice(choices) if choices else Count(0 if Ge(0) in field.metadata else 1)
+    from_zero = any(getattr(limit, "ge", None) == 0 for limit in field.metadata)
+    kind: Any = click.Choice(choices) if choices else Count(0 if from_zero else 1)
     if field.annotation in (bool, float):
         kind = field.annotation
     settings: dict[str, Any] = {"required": True} if field.is_required() else {}
