@@ -1,4 +1,4 @@
-"""Run a command group: an expected error becomes one message and an exit code, never a traceback."""
+"""Run a command line: an expected error becomes a message and an exit code, without a traceback."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from benchrun.vocabulary import Exit
 
 
 def run(group: click.Group, name: str, argv: list[str] | None = None) -> Any:
-    """Run ``group`` with the process's arguments, or ``argv``, and exit."""
+    """Run ``group`` with ``argv``, or the arguments of the process, and exit."""
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # a file name may hold bytes that are no text
     try:
@@ -29,7 +29,7 @@ def run(group: click.Group, name: str, argv: list[str] | None = None) -> Any:
     except BenchrunError as error:
         click.echo(f"error: {error}", err=True)
         sys.exit(error.exit_code)
-    except OSError as error:  # a full or read-only disk, or somebody else's directory
+    except OSError as error:  # a full or read-only disk, or missing permission
         where = f"{error.filename}: " if error.filename else ""
         click.echo(f"error: {where}{error.strerror or error}", err=True)
         sys.exit(Exit.MACHINE)

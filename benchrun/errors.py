@@ -1,4 +1,4 @@
-"""The errors that the command line prints: one line says what is wrong, a hint says what would be right."""
+"""Expected errors: each has a message and may have a hint that shows the correction."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from benchrun.vocabulary import Exit
 
 
 class BenchrunError(Exception):
-    """Base of all expected errors; the command line prints it without a traceback.
+    """Base of all expected errors, which the command line prints without a traceback.
 
-    ``where`` is a place such as ``recipes/x.yaml:12``; ``hint`` says what would be right.
+    ``where`` is a place such as ``recipes/x.yaml:12``; ``hint`` describes the correction.
     """
 
     exit_code = Exit.USER
@@ -27,11 +27,11 @@ class BenchrunError(Exception):
 
 
 class UserError(BenchrunError):
-    """The input is wrong: a recipe, a cluster profile, an option, a log file (exit code 2)."""
+    """Wrong input: a recipe, a cluster profile, an option, a log file (exit code 2)."""
 
 
 class MachineError(BenchrunError):
-    """Slurm or the machine refused or failed (exit code 3)."""
+    """Slurm or the machine refuses or fails (exit code 3)."""
 
     exit_code = Exit.MACHINE
 

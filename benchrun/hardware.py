@@ -1,4 +1,4 @@
-"""The one table of GPUs: memory and dense peaks, each with its source. What is not in it has no peak and no MFU."""
+"""The table of GPUs: memory and dense peaks with their sources. A GPU that it does not list has no MFU."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ class Gpu:
     name: str
     arch: str
     memory_gib: float
-    """As sold: 80 GB of HBM are 80 GiB; driver and ECC leave about 1 % less. B300 and GB300 as nvidia-smi prints it:
-    their 288 GB are no GiB."""
+    """The nominal size: 80 GB of HBM are 80 GiB, minus about 1 % for driver and ECC. For B300 and GB300 the size that
+    nvidia-smi prints, because their 288 GB are not GiB."""
     peak_bf16_tflops: float
     peak_fp8_tflops: float | None
-    """None where the GPU has no FP8 units."""
+    """None if the GPU has no FP8 units."""
     gpus_per_node: int
     cpu_arch: str
     source: str
 
     def peak_tflops(self, precision: str) -> float | None:
-        """Dense peak at ``precision``; None where there is none to divide by (FP32 training has no agreed peak)."""
+        """Dense peak at ``precision`` in TFLOPS; None if there is none (FP32 training has no agreed peak)."""
         if precision in ("bf16", "fp16"):
             return self.peak_bf16_tflops
         return self.peak_fp8_tflops if precision == "fp8" else None
 
 
 def gpu(name: str) -> Gpu | None:
-    """The GPU called ``name``, or None: never a guess. SXM unless the name says otherwise."""
+    """The GPU called ``name``, None if it is not listed. A name without a form factor means SXM."""
     return _gpus().get(name)
 
 
@@ -58,21 +58,21 @@ def _gpu(row: dict[str, str]) -> Gpu:
 
 
 def name_of(device: str) -> str | None:
-    """The table's name of a device as the driver calls it (``NVIDIA H100 80GB HBM3``); None if it is not listed."""
+    """The name in the table for a device name of the driver (``NVIDIA H100 80GB HBM3``); None if it is not listed."""
     words = device.replace("-", " ").upper().split()
-    if "MIG" in words:  # a part of a GPU, without a peak of its own
+    if "MIG" in words:  # a slice of a GPU has no listed peak
         return None
     words += [f"{word}B" for word in words if word.endswith("G")]
     form = next((form for form in ("PCIE", "NVL") if form in words), "")
-    fitting = {}
+    matches = {}
     for name in _gpus():
         chip, _, variant = name.upper().partition("-")
-        # A variant is another form of the card, or another memory, which the usual one does not name.
+        # A variant is another form factor or memory size; names of the usual variant contain neither.
         if chip in words and (variant == form or (not form and variant in words)):
-            fitting[variant] = name
-    return fitting[max(fitting, key=len)] if fitting else None
+            matches[variant] = name
+    return matches[max(matches, key=len)] if matches else None
 
 
 def names() -> list[str]:
-    """Every GPU of the table."""
+    """The names of all GPUs in the table."""
     return list(_gpus())

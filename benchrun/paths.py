@@ -1,4 +1,4 @@
-"""Where the data beside the code lies: in a checkout at the top, in a wheel under ``benchrun/_data``."""
+"""Paths of the data files: at the top of a checkout, under ``benchrun/_data`` in a wheel."""
 
 from __future__ import annotations
 
@@ -19,5 +19,5 @@ MEASURED = DATA / "results" / "measured"
 
 
 def runs_dir() -> Path:
-    """Where runs are written: ``$BENCHRUN_RESULTS/runs``, or ``results/runs`` under the current directory."""
+    """The folder of the runs: ``$BENCHRUN_RESULTS/runs``, or ``results/runs`` in the current directory."""
     return Path(os.environ.get("BENCHRUN_RESULTS", "results")) / "runs"

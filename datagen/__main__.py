@@ -1,4 +1,4 @@
-"""``python -m datagen``."""
+"""Run ``python -m datagen``."""
 
 from datagen.cli import main
 

@@ -1,6 +1,6 @@
-"""Writing past the page cache: large files at the speed of the disk, and without taking the machine's memory.
+"""Direct writes, which bypass the page cache: large files at the speed of the disk, without filling the memory.
 
-Where the file system has no direct writes (tmpfs, some network ones) the same bytes go the ordinary way.
+On file systems without direct writes (tmpfs, some network file systems) the same bytes are written through the cache.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from pathlib import Path
 from datagen.checksum import crc32
 
 BUFFER = 1 << 24
-"""Bytes; a power of two. A larger write wakes its thread less often, which takes time where all cores are at work."""
+"""Bytes per write, a power of two. Larger writes wake their thread less often, which helps when all cores are busy."""
 FILLED = 1 << 22
-"""Bytes that are made, and then summed, at a time: still in a cache."""
+"""Bytes that are made and then summed at a time, so that the checksum reads them from a cache."""
 BUFFERS = 3
 ALIGNED = 4096
-"""Of place, length and memory, for a direct write."""
+"""Alignment in bytes of place, length and memory of a direct write."""
 
 
 class DirectWriter:
-    """Writes what is made in its buffers: one is filled while the disk takes the others.
+    """Writes a file from several buffers: one is filled while the disk takes the others.
 
-    Leave it, as a context, to know that everything is written.
+    Leaving it as a context waits until everything is written.
     """
 
     def __init__(self, path: Path) -> None:
@@ -40,9 +40,9 @@ class DirectWriter:
         self._buffers = cycle(_buffers(BUFFER))
 
     def write(self, place: int, size: int, fill: Callable[[int, memoryview], None]) -> int:
-        """Write ``size`` bytes from ``place`` on, a multiple of ``BUFFER``; their CRC-32.
+        """Write ``size`` bytes from ``place`` on, a multiple of ``BUFFER``, and return their CRC-32.
 
-        ``fill`` is called with a place and the memory for the bytes from there on.
+        ``fill`` receives a place in the file and the memory for the bytes from there on.
         """
         checksum = 0
         for start in range(place, place + size, BUFFER):
@@ -68,52 +68,47 @@ class DirectWriter:
 
 @lru_cache(maxsize=1)
 def _buffers(size: int) -> list[mmap.mmap]:
-    """``BUFFERS`` of them, kept: fresh memory costs a page fault every 4 KB."""
+    """``BUFFERS`` buffers, reused: fresh memory costs a page fault every 4 KB."""
     return [buffer(size) for _ in range(BUFFERS)]
 
 
 def buffer(size: int) -> mmap.mmap:
-    """Memory on a page boundary, in pages of 2 MB where the system has them.
+    """Memory of ``size`` bytes on a page boundary, in pages of 2 MB where the system has them.
 
-    From such pages two processes wrote 1.75 and 1.98 GB/s to a disk that took 1.50 from those of 4 KB, probably because
-    a request to it holds a limited number of pages.
+    From such pages two processes wrote 1.75 and 1.98 GB/s to a disk that took 1.50 from pages of 4 KB, probably because
+    a request to the disk holds a limited number of pages.
     """
-    # Private: a process that is forked from this one has its own.
+    # Private: a forked process gets its own copy.
     memory = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE)
-    with suppress(OSError, AttributeError):  # not in this kernel, or this operating system
+    with suppress(OSError, AttributeError):  # missing in this kernel or operating system
         memory.madvise(mmap.MADV_HUGEPAGE)
     return memory
 
 
 class Files:
-    """One file opened twice: for direct writes where they are possible, and for the others."""
+    """One file opened twice: for direct writes where they are possible, and for ordinary writes."""
 
     def __init__(self, path: Path) -> None:
-        self._plain = os.open(path, os.O_WRONLY | os.O_CREAT, 0o644)
-        try:
-            self._direct: int | None = os.open(path, os.O_WRONLY | os.O_DIRECT)
-        except (OSError, AttributeError):  # not on this file system, or this operating system
-            self._direct = None
+        self._plain = self._direct = os.open(path, os.O_WRONLY | os.O_CREAT, 0o644)
+        with suppress(OSError, AttributeError):  # missing in this file system or operating system
+            self._direct = os.open(path, os.O_WRONLY | os.O_DIRECT)
 
     def write(self, data: memoryview, place: int) -> None:
-        """All of ``data``; the end of a file, which seldom is a multiple of anything, goes the ordinary way."""
-        while data:  # a write may take less than it was given
+        """Write all of ``data``; the end of a file is seldom aligned and is written through the cache."""
+        while data:  # a write may be short
             whole = len(data) // ALIGNED * ALIGNED
-            direct = self._direct if whole else None
+            file = self._direct if whole else self._plain
             try:
-                written = (
-                    os.pwrite(self._plain, data, place) if direct is None else os.pwrite(direct, data[:whole], place)
-                )
+                written = os.pwrite(file, data[: whole or None], place)
             except OSError as error:
-                if error.errno != errno.EINVAL or direct is None:
+                if error.errno != errno.EINVAL or file == self._plain:
                     raise
-                os.close(direct)
-                self._direct = None
-                continue
-            data, place = data[written:], place + written
+                os.close(file)
+                self._direct = self._plain
+            else:
+                data, place = data[written:], place + written
 
     def close(self) -> None:
-        """Both."""
-        os.close(self._plain)
-        if self._direct is not None:
-            os.close(self._direct)
+        """Close both."""
+        for file in {self._plain, self._direct}:
+            os.close(file)

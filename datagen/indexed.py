@@ -1,9 +1,9 @@
-"""Megatron's indexed data set: ``.bin`` holds tokens and nothing else, ``.idx`` says where documents begin.
+"""Megatron's indexed data set: ``.bin`` holds the tokens, ``.idx`` the lengths and places of the documents.
 
-The format is that of megatron-core's ``megatron/core/datasets/indexed_dataset.py`` (0.16): little-endian; a magic
-number, a version, the code of the dtype, how many sequences, how many documents plus one; then the length of each
-sequence (int32), its offset in bytes (int64), and the first sequence of each document (int64). Here every document is
-one sequence.
+The format is that of megatron-core's ``megatron/core/datasets/indexed_dataset.py`` (0.16), little-endian: a magic
+number, a version, the code of the dtype, the number of sequences, the number of documents plus one; then the length of
+each sequence (int32), its offset in bytes (int64), and the first sequence of each document (int64). Data sets written
+here have one sequence per document.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 import numpy
 
@@ -22,19 +22,14 @@ MAGIC = b"MMIDIDX\x00\x00"
 HEAD = struct.Struct("<9sQBQQ")
 CODES = {1: "uint8", 2: "int8", 3: "int16", 4: "int32", 5: "int64", 6: "float64", 7: "float32", 8: "uint16"}
 LONGEST = 2**31 - 1
-"""A length is an int32."""
+"""The largest length, an int32."""
 
 DOCUMENT_BYTES = 4 + 8 + 8
-"""Of an index, for each document."""
-
-
-def dtype_of(vocab_size: int) -> str:
-    """The dtype that Megatron takes for so many tokens."""
-    return "uint16" if vocab_size < 65500 else "int32"
+"""Bytes of an index per document."""
 
 
 def write_index(path: Path, dtype: str, documents: int, lengths: Callable[[], Iterable[Ints]]) -> None:
-    """Write an index of ``documents`` whose lengths come in blocks; ``lengths`` is called once for each table."""
+    """Write the index of ``documents`` documents; ``lengths`` is called once per table and yields blocks of lengths."""
     code = next(code for code, name in CODES.items() if name == dtype)
     with path.open("wb") as file:
         file.write(HEAD.pack(MAGIC, 1, code, documents, documents + 1))
@@ -50,53 +45,48 @@ def write_index(path: Path, dtype: str, documents: int, lengths: Callable[[], It
 
 
 class Index(NamedTuple):
-    """What an ``.idx`` says; the tables are read from the file where they are used."""
+    """An ``.idx``; its tables are mapped into memory and read where they are used."""
 
     dtype: Any
     lengths: Ints
-    """[sequences] int32."""
+    """[sequences] int32, in tokens."""
     offsets: Ints
-    """[sequences] int64, bytes."""
+    """[sequences] int64, in bytes."""
     documents: int
 
     @property
     def tokens(self) -> int:
-        """Of all sequences."""
+        """The number of tokens of all sequences."""
         return int(self.lengths.sum(dtype=numpy.int64))
 
 
 def read_index(path: Path) -> Index:
-    """The index in ``path``. UserError if it is none, or not whole."""
+    """The index in ``path``. UserError if the file is not an index or not complete."""
     try:
         size = path.stat().st_size
         with path.open("rb") as file:
-            head = _head(file, path)
+            head = file.read(HEAD.size)
     except OSError as error:
         raise UserError(f"cannot read: {error.strerror}", where=str(path)) from error
-    code, sequences, bounds = head
-    expected = HEAD.size + 12 * sequences + 8 * bounds
-    if size != expected:
-        message = f"{size} bytes, but {sequences} sequences and {bounds - 1} documents need {expected}"
-        raise UserError(message, where=str(path), hint="the file was cut, or is of a multimodal data set")
-    if not sequences:
-        return Index(numpy.dtype(CODES[code]), numpy.empty(0, "<i4"), numpy.empty(0, "<i8"), bounds - 1)
-    lengths = numpy.memmap(path, "<i4", "r", HEAD.size, (sequences,))
-    offsets = numpy.memmap(path, "<i8", "r", HEAD.size + 4 * sequences, (sequences,))
-    return Index(numpy.dtype(CODES[code]), cast("Ints", lengths), cast("Ints", offsets), bounds - 1)
-
-
-def _head(file: BinaryIO, path: Path) -> tuple[int, int, int]:
-    head = file.read(HEAD.size)
     if len(head) < HEAD.size or not head.startswith(MAGIC):
         raise UserError("not the index of a Megatron data set", where=str(path))
     _, version, code, sequences, bounds = HEAD.unpack(head)
     if version != 1 or code not in CODES or bounds < 1:
-        raise UserError(f"an index of version {version}, dtype {code}, which nobody writes", where=str(path))
-    return code, sequences, bounds
+        raise UserError(f"unknown index: version {version}, dtype {code}", where=str(path))
+    expected = HEAD.size + 12 * sequences + 8 * bounds
+    if size != expected:
+        message = f"{size} bytes, but {sequences} sequences and {bounds - 1} documents need {expected}"
+        raise UserError(message, where=str(path), hint="the file is truncated, or belongs to a multimodal data set")
+    dtype = numpy.dtype(CODES[code])
+    if not sequences:
+        return Index(dtype, numpy.empty(0, "<i4"), numpy.empty(0, "<i8"), bounds - 1)
+    lengths = numpy.memmap(path, "<i4", "r", HEAD.size, (sequences,))
+    offsets = numpy.memmap(path, "<i8", "r", HEAD.size + 4 * sequences, (sequences,))
+    return Index(dtype, cast("Ints", lengths), cast("Ints", offsets), bounds - 1)
 
 
-def blocks_of(path: Path, dtype: Any, count: int = 1 << 20) -> Iterator[Ints]:
-    """The tokens of a ``.bin``, so many at a time."""
+def token_blocks(path: Path, dtype: Any, count: int = 1 << 20) -> Iterator[Ints]:
+    """The tokens of a ``.bin``, in blocks of ``count``."""
     with path.open("rb") as file:
         while data := file.read(count * dtype.itemsize):
             yield numpy.frombuffer(data, dtype)

@@ -1,98 +1,103 @@
-"""Make a data set of tokens: parts on several processes, the indices, the names, the manifest."""
+"""Make a data set of tokens: parts on several processes, then the indices and the manifest."""
 
 from __future__ import annotations
 
-import functools
-import os
-from collections.abc import Callable, Iterator
-from itertools import chain
+from collections.abc import Iterator
+from contextlib import suppress
+from functools import partial as bind
 from pathlib import Path
+from typing import NamedTuple
 
-from datagen import __version__
+import numpy
+
+from datagen.checksum import crc32
+from datagen.direct import DirectWriter
 from datagen.indexed import write_index
-from datagen.manifest import Manifest
-from datagen.output import Journal, beside, file_of, finish, locked, machine_errors, made, partial, room_for
-from datagen.tokens import Made, Parameters, Part, Shard, facts, lengths, make, parts, plan, prefix_of
+from datagen.manifest import PART_BYTES, Manifest
+from datagen.output import Journal, Progress, Result, beside, file_entry, make_once, partial
+from datagen.tokens import Parameters, Shard, fill, lengths, plan
 from datagen.workers import in_order
 
-Progress = Callable[[int, int], None]
-"""Called with the bytes that are done and the bytes there will be."""
 AT_ONCE = 4
-"""Parts that a process makes without waiting for the disk: 256 MiB, of which an interrupted one loses as much."""
+"""Parts that a process makes without waiting for the disk: 256 MiB, which an interrupted process loses."""
+
+
+class Batch(NamedTuple):
+    """Consecutive parts of a shard, which one process makes."""
+
+    path: Path
+    shard: Shard
+    first: int
+    """Number of the first part."""
+    sums: list[int | None]
+    """CRC-32 of each part that an interrupted command made, None for the others."""
 
 
 def make_tokens(prefix: Path, parameters: Parameters, workers: int, progress: Progress) -> tuple[Manifest, bool]:
-    """The data set at ``prefix``, and whether it had to be made; what an earlier process left unfinished is finished.
+    """The manifest of the data set at ``prefix``, and whether it had to be made; raises as :func:`make_once`."""
+    suffixes = [""] if parameters.shards == 1 else [f"_{number:05d}" for number in range(parameters.shards)]
+    paths = [(beside(prefix, f"{suffix}.bin"), beside(prefix, f"{suffix}.idx")) for suffix in suffixes]
 
-    UserError if something else is there; MachineError if the machine does not let it be written.
-    """
-    said = parameters.model_dump(mode="json")
-    with machine_errors(prefix), locked(prefix):
-        if there := made(prefix, "tokens", said):
-            return there, False
-        return _make(prefix, parameters, workers, progress), True
+    def make(journal: Journal) -> Result:
+        parameters.token_table()  # cached before the processes are forked
+        shards = plan(parameters)
+        pairs = zip(paths, shards, strict=True)
+        batches = [batch for (data, _), shard in pairs for batch in _batches(data, parameters, shard, journal)]
+        sums: list[list[int]] = [[] for _ in shards]
+        done = 0
+        for batch, results in zip(batches, in_order(bind(_write, parameters), batches, workers), strict=True):
+            for number, (old, new) in enumerate(zip(batch.sums, results, strict=True), batch.first):
+                if new != old:
+                    journal.add(f"{batch.shard.number}:{number}", new)
+            sums[batch.shard.number] += results
+            rest = batch.shard.tokens * parameters.token_bytes - batch.first * PART_BYTES
+            done += min(len(results) * PART_BYTES, rest)
+            progress(done, parameters.bytes)
+        files = []
+        for shard, (data, index) in zip(shards, paths, strict=True):
+            write_index(partial(index), parameters.dtype, shard.documents, bind(lengths, parameters, shard))
+            files += [file_entry(data, sums[shard.number]), file_entry(index)]
+        facts = {
+            "dtype": parameters.dtype,
+            "eod": parameters.vocab_size - 1,
+            "documents": sum(shard.documents for shard in shards),
+            "bytes": parameters.bytes,
+            "floor_loss": round(parameters.floor_loss(), 6),
+        }
+        return facts, files
 
-
-def _make(prefix: Path, parameters: Parameters, workers: int, progress: Progress) -> Manifest:
-    names = [prefix_of(prefix, parameters, number) for number in range(parameters.shards)]
-    outputs = [beside(name, suffix) for name in names for suffix in (".bin", ".idx")]
-    room_for(prefix, parameters.bytes + parameters.index_bytes - _written(outputs))
-    shards = plan(parameters)
-    said = facts(parameters, shards)
-    journal = Journal(prefix, "tokens", parameters.model_dump(mode="json"), outputs)
-
-    sums: dict[Part, int] = {}
-    done = 0
-    for part, checksum, size in _all(prefix, parameters, shards, journal.done, workers):
-        if journal.done.get(part.name) != checksum:
-            journal.add(part.name, checksum)
-        sums[part] = checksum
-        done += size
-        progress(done, said["bytes"])
-
-    files = []
-    for shard, name in zip(shards, names, strict=True):
-        index = beside(name, ".idx")
-        write_index(partial(index), parameters.dtype, shard.documents, functools.partial(lengths, parameters, shard))
-        files.append(file_of(beside(name, ".bin"), [sums[part] for part in parts(parameters, shard)]))
-        files.append(file_of(index))
-    manifest = Manifest(
-        kind="tokens",
-        version=__version__,
-        parameters=parameters.model_dump(mode="json"),
-        facts=said,
-        files=tuple(files),
-    )
-    finish(prefix, manifest)
-    journal.end()
-    return manifest
+    outputs = [path for pair in paths for path in pair]
+    size = parameters.bytes + parameters.index_bytes
+    return make_once(prefix, "tokens", parameters, outputs, make, size=size)
 
 
-def _written(outputs: list[Path]) -> int:
-    """Bytes that an earlier process left on the disk; one that was killed while it gave the names, under either."""
-    both = [name for path in outputs for name in (path, partial(path))]
-    return sum(path.stat().st_blocks * 512 for path in both if path.exists())
+def _batches(path: Path, parameters: Parameters, shard: Shard, journal: Journal) -> Iterator[Batch]:
+    count = -(-shard.tokens * parameters.token_bytes // PART_BYTES)
+    for first in range(0, count, AT_ONCE):
+        numbers = range(first, min(first + AT_ONCE, count))
+        yield Batch(partial(path), shard, first, [journal.done.get(f"{shard.number}:{number}") for number in numbers])
 
 
-def _all(
-    prefix: Path, parameters: Parameters, shards: list[Shard], known: dict[str, int], workers: int
-) -> Iterator[Made]:
-    """Every part made."""
-    parameters.token_table()  # once, before processes are forked
-    tasks = (
-        (shard, [(part, known.get(part.name)) for part in some])
-        for shard in shards
-        for some in _in_turn(parts(parameters, shard))
-    )
-    return chain.from_iterable(in_order(functools.partial(make, prefix, parameters), tasks, workers))
+def _write(parameters: Parameters, batch: Batch) -> list[int]:
+    """Write the parts of a batch, except those that are intact on the disk; returns the CRC-32 of each."""
+    size = batch.shard.tokens * parameters.token_bytes
+
+    def fill_bytes(place: int, memory: memoryview) -> None:
+        fill(parameters, batch.shard, place // parameters.token_bytes, numpy.frombuffer(memory, parameters.dtype))
+
+    sums = []
+    with DirectWriter(batch.path) as writer:
+        for number, checksum in enumerate(batch.sums, batch.first):
+            start, length = number * PART_BYTES, min(PART_BYTES, size - number * PART_BYTES)
+            if checksum is None or _checksum_on_disk(batch.path, start, length) != checksum:
+                checksum = writer.write(start, length, fill_bytes)
+            sums.append(checksum)
+    return sums
 
 
-def _in_turn(every: list[Part]) -> Iterator[list[Part]]:
-    """What one process makes at a time."""
-    return (every[start : start + AT_ONCE] for start in range(0, len(every), AT_ONCE))
-
-
-def default_workers() -> int:
-    """The cores that this process may use, at most eight: more of them wait for the disk."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return min(cores, 8)
+def _checksum_on_disk(path: Path, start: int, size: int) -> int | None:
+    """CRC-32 of ``size`` bytes from ``start`` on; None if there is no file."""
+    with suppress(FileNotFoundError), path.open("rb") as file:
+        file.seek(start)
+        return crc32(file.read(size))
+    return None

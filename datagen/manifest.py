@@ -1,9 +1,10 @@
-"""What stands beside every data set: how it was made, how much it holds, and checksums to see that it is still so."""
+"""The manifest of a data set: its parameters, facts about its content, and the checksums of its files."""
 
 from __future__ import annotations
 
+from itertools import zip_longest
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -11,83 +12,71 @@ from benchrun.errors import UserError
 from datagen.checksum import crc32
 
 PART_BYTES = 1 << 26
-"""A checksum covers so many bytes: 10 GB are 150 of them, and two cores check them side by side."""
+"""Bytes per checksum: 10 GB have 150 parts, which several processes can make side by side."""
+
+Seed = Annotated[int, Field(ge=0, lt=1 << 63)]
+Lengths = Literal["fixed", "lognormal", "zipf"]
 
 
-class File(BaseModel):
+class Frozen(BaseModel):
+    """Base of all models: immutable, without unknown fields."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class File(Frozen):
     """One file of a data set."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
     name: str
-    """Relative to the manifest."""
+    """Path relative to the manifest."""
     bytes: int
     crc32: tuple[str, ...]
-    """Of each part of ``part_bytes``, eight hex digits each."""
+    """CRC-32 of each part of ``part_bytes``, as eight hex digits."""
 
 
-class Manifest(BaseModel):
-    """``PREFIX.json``."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
+class Manifest(Frozen):
+    """Content of ``PREFIX.json``."""
 
     schema_version: Literal[1] = 1
     kind: Literal["tokens", "sft", "tokenizer"]
     version: str
-    """Of the generator: the same version and parameters give the same bytes."""
+    """Version of the generator: the same version and parameters give the same bytes."""
     parameters: dict[str, Any]
     facts: dict[str, Any]
-    """What came of them: documents, tokens, dtype and so on."""
+    """Properties of the result: documents, tokens, dtype and so on."""
     part_bytes: int = Field(default_factory=lambda: PART_BYTES)
     files: tuple[File, ...]
 
 
 def load(path: Path) -> Manifest:
-    """The manifest in ``path``. UserError if there is none, or if it is something else."""
+    """The manifest in ``path``. UserError if the file is missing or not a manifest."""
     try:
         return Manifest.model_validate_json(path.read_bytes())
     except OSError as error:
         raise UserError(f"no manifest: {error.strerror}", where=str(path)) from error
     except ValidationError as error:
         first = error.errors()[0]
-        place = ".".join(map(str, first["loc"])) or "it"
-        hint = "the manifest of a data set has this name: give another PREFIX, or move away what is there"
+        place = ".".join(map(str, first["loc"])) or "content"
+        hint = "datagen writes its manifest under this name: give another PREFIX, or move this file away"
         raise UserError(f"not a manifest of datagen: {place}: {first['msg']}", where=str(path), hint=hint) from error
 
 
-def describe(path: Path) -> File:
-    """Size and checksums of a file, read from its start to its end."""
-    sums = []
+def checksums(path: Path, part_bytes: int) -> tuple[str, ...]:
+    """CRC-32 of each part of a file, as eight hex digits; reads the whole file."""
     with path.open("rb") as file:
-        while part := file.read(PART_BYTES):
-            sums.append(f"{crc32(part):08x}")
-    return File(name=path.name, bytes=path.stat().st_size, crc32=tuple(sums))
+        return tuple(f"{crc32(part):08x}" for part in iter(lambda: file.read(part_bytes), b""))
 
 
-def damaged(manifest: Manifest, folder: Path) -> str | None:
-    """What is wrong with the files of ``manifest``, all of whose bytes are read; None if nothing is."""
+def damage(manifest: Manifest, folder: Path, *, read: bool = True) -> str | None:
+    """The first difference between ``manifest`` and its files, None if there is none; without ``read``, of sizes."""
     for file in manifest.files:
         path = folder / file.name
-        if (fault := _size(path, file)) or (fault := _sums(path, file, manifest.part_bytes)):
-            return fault
-    return None
-
-
-def missing(manifest: Manifest, folder: Path) -> str | None:
-    """As :func:`damaged`, by the sizes only: quick, however large the files are."""
-    return next((fault for file in manifest.files if (fault := _size(folder / file.name, file))), None)
-
-
-def _size(path: Path, file: File) -> str | None:
-    if not path.is_file():
-        return f"{path} is missing"
-    size = path.stat().st_size
-    return None if size == file.bytes else f"{path} has {size} bytes, its manifest says {file.bytes}"
-
-
-def _sums(path: Path, file: File, part_bytes: int) -> str | None:
-    with path.open("rb") as stream:
-        for number, expected in enumerate(file.crc32):
-            if f"{crc32(stream.read(part_bytes)):08x}" != expected:
-                return f"{path}: bytes from {number * part_bytes} on are not what they were when it was made"
+        if not path.is_file():
+            return f"{path} is missing"
+        if (size := path.stat().st_size) != file.bytes:
+            return f"{path} has {size} bytes, its manifest has {file.bytes}"
+        sums = checksums(path, manifest.part_bytes) if read else file.crc32
+        for number, (actual, expected) in enumerate(zip_longest(sums, file.crc32)):
+            if actual != expected:
+                return f"{path}: wrong checksum in the part that starts at byte {number * manifest.part_bytes}"
     return None

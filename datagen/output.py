@@ -1,8 +1,8 @@
-"""Files that are whole or not there: written under another name, resumed if interrupted, renamed at the end.
+"""Atomic output: a data set is complete or absent, interrupted commands resume, and nothing is overwritten.
 
-A data set at PREFIX is whole when its manifest ``PREFIX.json`` is there: that is renamed last. Until then everything is
-called ``*.partial``, and ``PREFIX.journal`` lists the parts that are done. One process at a time works on a prefix; the
-others wait for the lock and find it made.
+A data set at PREFIX is complete when its manifest ``PREFIX.json`` exists: the manifest is renamed last. Until then all
+files are called ``*.partial``, and ``PREFIX.journal`` lists the finished parts. One process at a time works on a
+prefix; the others wait for the lock and then find the finished data set.
 """
 
 from __future__ import annotations
@@ -13,57 +13,95 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from benchrun.errors import MachineError, UserError
 from datagen import __version__
-from datagen.manifest import File, Manifest, describe, load, missing
+from datagen.manifest import PART_BYTES, File, Frozen, Manifest, checksums, damage, load
 
 PARTIAL = ".partial"
-_NO_PLACE = {
+_WRONG_PLACE = {
     *(errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOENT, errno.EEXIST),
     *(errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG),
 }
 RESERVE = 1 << 20
-"""Bytes that must stay free beside the data: journal, manifest, and what an index has more than its documents."""
+"""Bytes that must stay free beside the data, for the journal, the manifest and the estimate of the index."""
+
+Progress = Callable[[int, int], None]
+"""Called with the bytes done so far and the bytes in total."""
+Result = tuple[dict[str, Any], list[File]]
+"""Facts and files of a data set."""
 
 
 def beside(prefix: Path, suffix: str) -> Path:
-    """``prefix`` with ``suffix`` behind it, whatever dots are in its name."""
+    """``prefix`` with ``suffix`` appended; dots in the name of ``prefix`` do not matter."""
     return prefix.with_name(prefix.name + suffix)
 
 
 def partial(path: Path) -> Path:
-    """The name of ``path`` until it is whole."""
+    """The name of ``path`` until its data set is complete."""
     return beside(path, PARTIAL)
+
+
+def make_once(
+    prefix: Path,
+    kind: Literal["tokens", "sft", "tokenizer"],
+    parameters: Frozen,
+    outputs: list[Path],
+    make: Callable[[Journal], Result],
+    *,
+    size: int = 0,
+    fixed: dict[str, Any] | None = None,
+) -> tuple[Manifest, bool]:
+    """The manifest of the data set at ``prefix``, and whether ``make`` had to make it.
+
+    ``make`` writes the partial name of each of ``outputs``, about ``size`` bytes in total. ``fixed`` holds facts that
+    are known in advance and must agree like parameters. UserError if ``prefix`` holds other data; MachineError if the
+    data do not fit or cannot be written.
+    """
+    values = parameters.model_dump(mode="json")
+    identity = {"kind": kind, "version": __version__, **values, **(fixed or {})}
+    with machine_errors(prefix), locked(prefix):
+        if manifest := _finished(prefix, identity):
+            with suppress(OSError):  # a process that was killed after its last rename left its journal
+                beside(prefix, ".journal").unlink()
+            return manifest, False
+        if size:
+            _check_room(prefix, size, outputs)
+        journal = Journal(prefix, identity, outputs)
+        facts, files = make(journal)
+        manifest = Manifest(kind=kind, version=__version__, parameters=values, facts=facts, files=tuple(files))
+        _finish(prefix, manifest)
+        journal.end()
+        return manifest, True
 
 
 @contextmanager
 def machine_errors(prefix: Path) -> Iterator[None]:
-    """What the file system refuses, as one clear error: a full disk is the machine's, a wrong folder the user's."""
+    """Turn an OSError into a MachineError (full or failing disk) or a UserError (wrong folder)."""
     try:
         yield
     except OSError as error:
-        again = "the same command goes on from where it stopped"
-        where = str(error.filename or prefix)
+        message, where = f"cannot write: {error.strerror}", str(error.filename or prefix)
+        if error.errno in _WRONG_PLACE:
+            hint = "--output is a name in a folder that you may write to"
+            raise UserError(message, where=where, hint=hint) from error
+        hint = "repeat the command when the machine works again: it resumes"
         if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-            hint = f"make room and {again}, or remove {beside(prefix, '.journal')} and its *{PARTIAL}"
-            raise MachineError(f"cannot write: {error.strerror}", where=where, hint=hint) from error
-        if error.errno in _NO_PLACE:
-            hint = "--output is a folder you may write to, and a name"
-            raise UserError(f"cannot write: {error.strerror}", where=where, hint=hint) from error
-        hint = f"when the machine is well again, {again}"
-        raise MachineError(f"cannot write: {error.strerror}", where=where, hint=hint) from error
+            hint = (
+                f"make room and repeat the command: it resumes. Or remove {beside(prefix, '.journal')} and *{PARTIAL}"
+            )
+        raise MachineError(message, where=where, hint=hint) from error
 
 
 @contextmanager
 def locked(prefix: Path) -> Iterator[None]:
-    """Alone with ``prefix``, on whatever node of a shared file system the others are.
+    """Hold the lock of ``prefix``, which also excludes processes on other nodes of a shared file system.
 
-    Without a lock where none can be had beside a data set that is whole: another user's, or on a read-only file system.
+    A complete data set in a folder that cannot be written needs no lock.
     """
     path = beside(prefix, ".lock")
     try:
@@ -81,64 +119,56 @@ def locked(prefix: Path) -> Iterator[None]:
             sys.stderr.write(f"{prefix}: another process is making it; waiting\n")
             fcntl.flock(file, fcntl.LOCK_EX)
         except OSError:
-            # Two makers would write the same bytes to the same places; but the first to end renames the other's files.
-            sys.stderr.write(f"{path}: this file system has no locks; let nothing else make it at the same time\n")
+            # Two processes would write equal bytes, but the first to finish would rename the other's files.
+            sys.stderr.write(f"{path}: this file system has no locks; run only one process per data set\n")
         yield
 
 
-def made(prefix: Path, kind: str, parameters: Mapping[str, Any]) -> Manifest | None:
-    """The manifest of the whole data set at ``prefix``; None if there is none yet.
-
-    UserError if something else is there, which is never overwritten.
-    """
+def _finished(prefix: Path, identity: dict[str, Any]) -> Manifest | None:
+    """The manifest of the complete data set at ``prefix``, None if there is none. UserError if it is another one."""
     path = beside(prefix, ".json")
     if not path.exists():
         return None
-    there = load(path)
-    if there.kind != kind or there.version != __version__ or there.parameters != dict(parameters):
-        ours = {"kind": kind, "version": __version__, **parameters}
-        theirs = {"kind": there.kind, "version": there.version, **there.parameters}
-        # Parameters of another kind have other names.
-        names = {*ours, *theirs} if there.kind == kind else {"kind"}
-        keys = sorted(key for key in names if ours.get(key) != theirs.get(key))
-        differ = ", ".join(f"{key} {theirs.get(key)} instead of {ours.get(key)}" for key in keys)
-        hint = f"choose another --output, or remove {path} and what it lists"
-        raise UserError(f"another data set: {differ}", where=str(path), hint=hint)
-    if fault := missing(there, path.parent):
-        raise UserError(
-            f"damaged: {fault}", where=str(path), hint=f"remove {path} and what it lists, then make it again"
-        )
-    return there
+    manifest = load(path)
+    present = {**manifest.facts, **manifest.parameters, "kind": manifest.kind, "version": manifest.version}
+    names = sorted(identity) if manifest.kind == identity["kind"] else ["kind"]  # other kinds have other parameters
+    different = [name for name in names if present.get(name) != identity[name]]
+    hint = f"choose another --output, or remove {path} and its files"
+    if different:
+        differences = ", ".join(f"{name} {present.get(name)} instead of {identity[name]}" for name in different)
+        raise UserError(f"another data set: {differences}", where=str(path), hint=hint)
+    if fault := damage(manifest, path.parent, read=False):
+        raise UserError(f"damaged: {fault}", where=str(path), hint=hint)
+    return manifest
 
 
 class Journal:
-    """The parts of a data set that are written, so that an interrupted process is resumed.
+    """The finished parts of a data set, each a name and a checksum, so that an interrupted command resumes.
 
-    A part is any name and a checksum. The caller checks what is on the disk against the checksum: a part of which the
-    machine lost something is made again.
+    The caller compares the data on the disk with the checksum, and makes a part again if the machine lost some of it.
     """
 
-    def __init__(self, prefix: Path, kind: str, parameters: Mapping[str, Any], outputs: list[Path]) -> None:
+    def __init__(self, prefix: Path, identity: dict[str, Any], outputs: list[Path]) -> None:
         self.done: dict[str, int] = {}
         self._path = beside(prefix, ".journal")
-        head = json.dumps({"kind": kind, "version": __version__, **parameters}, sort_keys=True)
+        head = json.dumps(identity, sort_keys=True)
         lines = self._path.read_bytes().split(b"\n")[:-1] if self._path.exists() else []
         if lines and lines[0] != head.encode():
-            hint = "choose another --output, repeat the parameters in it, or remove it to begin anew"
+            hint = "choose another --output, repeat the parameters in this file, or remove it to start again"
             raise UserError("an unfinished data set with other parameters", where=str(self._path), hint=hint)
-        # Renamed by a process that ended before the last rename: then its other name is free.
+        # The last process may have ended between its renames: then a file with its final name has no partial one.
         renamed = bool(lines) and partial(beside(prefix, ".json")).exists()
         for path in (*outputs, beside(prefix, ".json")):
-            # A link to what cannot be reached now is there, too.
+            # lexists: a link to a place that is not mounted counts, too.
             if os.path.lexists(path) and (not renamed or partial(path).exists()):
                 hint = "choose another --output, or move it away"
-                raise UserError("is there already, without a manifest", where=str(path), hint=hint)
+                raise UserError("exists already, without a manifest", where=str(path), hint=hint)
         if not lines:
-            for path in outputs:  # left by a process whose journal is lost: perhaps of another size
+            for path in outputs:  # left by a process without a journal: the size may differ
                 partial(path).unlink(missing_ok=True)
             self._path.write_text(head + "\n")
         for line in lines[1:]:
-            with suppress(ValueError):  # what a full disk left of a line
+            with suppress(ValueError):  # a full disk may have cut the line
                 name, crc = line.decode().rsplit(" ", 1)
                 self.done[name] = int(crc, 16)
         for path in outputs:
@@ -149,43 +179,43 @@ class Journal:
         self._file.seek(0, os.SEEK_END)
 
     def add(self, name: str, crc: int) -> None:
-        """This part is written."""
+        """Record that this part is written."""
         self._file.write(f"{name} {crc:08x}\n")
         self._file.flush()
 
     def end(self) -> None:
-        """Everything is whole and has its name."""
+        """Remove the journal, once the data set is complete."""
         self._file.close()
         self._path.unlink()
 
 
-def room_for(prefix: Path, needed: int) -> None:
-    """MachineError if ``needed`` bytes more do not fit beside ``prefix``."""
+def _check_room(prefix: Path, size: int, outputs: list[Path]) -> None:
+    """MachineError if ``size`` bytes do not fit beside ``prefix``; ``outputs`` of an earlier process have room."""
+    paths = [name for path in outputs for name in (path, partial(path))]
+    needed = size - sum(path.stat().st_blocks * 512 for path in paths if path.exists())
     free = shutil.disk_usage(prefix.parent).free
     if needed + RESERVE > free:
         message = f"{needed / 1e9:.2f} GB do not fit: {free / 1e9:.2f} GB are free"
-        raise MachineError(message, where=str(prefix.parent), hint="make less, or choose another --output")
+        raise MachineError(message, where=str(prefix.parent), hint="make less data, or choose another --output")
 
 
-def finish(prefix: Path, manifest: Manifest) -> None:
-    """Bring everything to the disk, give the files their names, the manifest last."""
-    folder = prefix.parent
-    for file in manifest.files:
-        _sync(partial(folder / file.name))
+def file_entry(path: Path, sums: list[int] | None = None) -> File:
+    """The manifest's entry for ``path``, which still has its partial name; without ``sums`` it is read."""
+    data = partial(path)
+    crc32 = checksums(data, PART_BYTES) if sums is None else tuple(f"{crc:08x}" for crc in sums)
+    return File(name=path.name, bytes=data.stat().st_size, crc32=crc32)
+
+
+def _finish(prefix: Path, manifest: Manifest) -> None:
+    """Sync all files to the disk and rename them, the manifest last."""
     path = beside(prefix, ".json")
     partial(path).write_text(manifest.model_dump_json(indent=1) + "\n")
-    _sync(partial(path))
-    for file in manifest.files:
-        partial(folder / file.name).rename(folder / file.name)
-    partial(path).rename(path)
-    _sync(folder)
-
-
-def file_of(path: Path, crc32: list[int] | None = None) -> File:
-    """The manifest's entry of the file that will be ``path``; it is read unless its checksums are known."""
-    if crc32 is None:
-        return describe(partial(path)).model_copy(update={"name": path.name})
-    return File(name=path.name, bytes=partial(path).stat().st_size, crc32=tuple(f"{crc:08x}" for crc in crc32))
+    paths = [*(prefix.parent / file.name for file in manifest.files), path]
+    for path in paths:
+        _sync(partial(path))
+    for path in paths:
+        partial(path).rename(path)
+    _sync(prefix.parent)
 
 
 def _sync(path: Path) -> None:

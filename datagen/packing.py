@@ -1,4 +1,4 @@
-"""Packed sequences in the form that NeMo reads: which samples share a sequence, and the file they are written to."""
+"""Packed sequences for NeMo: which samples share a sequence, and the file format."""
 
 from __future__ import annotations
 
@@ -9,17 +9,15 @@ from typing import IO, Any
 import numpy
 from numpy.typing import NDArray
 
-Places = NDArray[numpy.int64]
-
 PROTOCOL = 3
-"""Of pickle: the newest whose parts can be put behind each other."""
+"""Protocol of pickle: the newest without frames, so that pickled parts can be concatenated."""
 
 
-def first_fit_decreasing(sizes: NDArray[Any], capacity: int) -> Places:
-    """[samples]: the pack of each sample, so that no pack's sizes add up to more than ``capacity``.
+def first_fit_decreasing(sizes: NDArray[Any], capacity: int) -> NDArray[numpy.int64]:
+    """[samples]: the pack of each sample, such that the sizes in a pack sum to at most ``capacity``.
 
-    The longest sample first, each into the first pack with room for it. Samples of one size are placed at once: first
-    fit fills the first pack with as many as go in, then the next. No size may exceed ``capacity``.
+    Takes the longest sample first and puts each into the first pack with room for it. Samples of one size are placed
+    together: first fit fills the first pack as far as it can, then the next. No size may exceed ``capacity``.
     """
     packs = numpy.empty(len(sizes), dtype=numpy.int64)
     order = numpy.argsort(-sizes.astype(numpy.int64), kind="stable")
@@ -27,11 +25,11 @@ def first_fit_decreasing(sizes: NDArray[Any], capacity: int) -> Places:
     room = numpy.empty(0, dtype=numpy.int64)
     done = 0
     for size, count in zip(distinct[::-1].tolist(), counts[::-1].tolist(), strict=True):
-        wanted = numpy.minimum(numpy.cumsum(room // size), count)
-        left = count - (int(wanted[-1]) if len(wanted) else 0)
-        each = capacity // size
-        new = [each] * (left // each) + ([left % each] if left % each else [])
-        taken = numpy.concatenate([numpy.diff(wanted, prepend=0), numpy.array(new, dtype=numpy.int64)])
+        placed = numpy.minimum(numpy.cumsum(room // size), count)
+        unplaced = count - (int(placed[-1]) if len(placed) else 0)
+        per_pack = capacity // size
+        new = [per_pack] * (unplaced // per_pack) + ([unplaced % per_pack] if unplaced % per_pack else [])
+        taken = numpy.concatenate([numpy.diff(placed, prepend=0), numpy.array(new, dtype=numpy.int64)])
         room = numpy.concatenate([room, numpy.full(len(new), capacity)]) - taken * size
         packs[order[done : done + count]] = numpy.repeat(numpy.arange(len(room)), taken)
         done += count
@@ -39,11 +37,11 @@ def first_fit_decreasing(sizes: NDArray[Any], capacity: int) -> Places:
 
 
 def packed(samples: Iterable[tuple[list[int], int]]) -> dict[str, list[int]]:
-    """One packed sequence of samples, each its tokens and how many of them are the prompt.
+    """One packed sequence; each sample has its tokens and the number of tokens in its prompt.
 
-    ``loss_mask`` stands over the labels, as NeMo from 2.2 on and Megatron-Bridge read it: entry i is 1 if the token
-    after token i is of the answer; they do not read the entry of a sample's last token. NeMo 2.1 and older read it as
-    standing over the tokens, so there the last token of a prompt counts with the answer.
+    ``loss_mask`` refers to the labels, as NeMo 2.2 and later and Megatron-Bridge read it: entry i is 1 if the token
+    after token i belongs to the answer; they ignore the entry of a sample's last token. NeMo 2.1 and older apply it to
+    the tokens, so there the last token of a prompt counts as part of the answer.
     """
     sequence: dict[str, list[int]] = {"input_ids": [], "loss_mask": [], "seq_start_id": []}
     for tokens, prompt in samples:
@@ -54,27 +52,27 @@ def packed(samples: Iterable[tuple[list[int], int]]) -> dict[str, list[int]]:
 
 
 def save(file: IO[bytes], count: int, sequences: Iterable[dict[str, list[int]]]) -> None:
-    """Write what ``numpy.save`` would of an array of ``count`` such dicts, holding only one of them at a time.
+    """Write the bytes of ``numpy.save`` for an array of ``count`` such dicts, with only one of them in memory.
 
-    The array's own part of the pickle is spelled out, so that it is the same from every numpy: numpy 1 and 2 both know
-    these names, and Megatron-Bridge from 0.4 on refuses a file with any other.
+    The pickle of the array is written by hand, so that it is the same with every numpy: numpy 1 and 2 both accept these
+    names, and Megatron-Bridge 0.4 and later refuses a file with any other.
     """
     header = {"descr": "|O", "fortran_order": False, "shape": (count,)}
     numpy.lib.format.write_array_header_1_0(file, header)
-    array = (_named("numpy.core.multiarray", "_reconstruct"), _named("numpy", "ndarray"), _plain((0,)), _plain(b"b"))
-    dtype = (_named("numpy", "dtype"), _plain(("O",)), pickle.REDUCE)
+    array = (_global("numpy.core.multiarray", "_reconstruct"), _global("numpy", "ndarray"), _plain((0,)), _plain(b"b"))
+    dtype = (_global("numpy", "dtype"), _plain(("O",)), pickle.REDUCE)
     file.write(pickle.PROTO + bytes([PROTOCOL]) + b"".join(array) + pickle.TUPLE3 + pickle.REDUCE)
-    # Its state: version, shape, dtype, whether in Fortran's order, and the list of what it holds.
+    # The state of the array: version, shape, dtype, Fortran order, list of elements.
     file.write(pickle.MARK + _plain(1) + _plain((count,)) + b"".join(dtype) + pickle.NEWFALSE + pickle.EMPTY_LIST)
     for sequence in sequences:
         file.write(_plain(sequence) + pickle.APPEND)
     file.write(pickle.TUPLE + pickle.BUILD + pickle.STOP)
 
 
-def _named(module: str, name: str) -> bytes:
+def _global(module: str, name: str) -> bytes:
     return pickle.GLOBAL + f"{module}\n{name}\n".encode()
 
 
 def _plain(value: object) -> bytes:
-    """A value of Python's own types as a part of a pickle: without the protocol before it and the stop behind it."""
+    """The pickle of a value of a built-in type, without the leading protocol and the final stop."""
     return pickle.dumps(value, PROTOCOL)[2:-1]

@@ -1,7 +1,7 @@
-"""Random draws that are fast, and the same everywhere: integer tables made once, then raw bits of SFC64.
+"""Fast, reproducible random draws: raw bits of SFC64 select from integer tables.
 
-A stream of bits is named by numbers (seed, shard, purpose, block), so any block can be made by itself, in any order, by
-any process. Floating point only makes the tables; what is drawn from them are integers.
+The name of a stream of bits is a tuple of numbers (seed, shard, purpose, block), so any process can make any block in
+any order. Floating point is used for the tables only; the draws are integers.
 """
 
 from __future__ import annotations
@@ -19,24 +19,24 @@ Ints = NDArray[Any]
 
 QUANTILES = 1 << 16
 LOGNORMAL_SIGMA = 1.0
-"""Of the logarithm of a length: most documents are short, one in fifty is eight times the median."""
+"""Standard deviation of the logarithm of a length: most documents are short, one in fifty exceeds 8 medians."""
 ZIPF_LENGTHS_EXPONENT = 1.5
-"""The chance of a document longer than x falls as x to the power of minus this."""
+"""Exponent a of P(length > x) ~ x^-a."""
 
 
 def stream(seed: int, *name: int) -> Callable[[int], Ints]:
-    """A function that gives the next ``n`` raw 64-bit words of the stream of this name."""
-    # A published algorithm, kept stable by numpy; SFC64 is its fastest generator.
+    """A function that returns the next ``n`` raw 64-bit words of the stream of this name."""
+    # numpy guarantees the output of SeedSequence and SFC64; SFC64 is its fastest generator.
     raw = numpy.random.SFC64(numpy.random.SeedSequence(seed, spawn_key=name)).random_raw
     return cast("Callable[[int], Ints]", raw)
 
 
 def row_pairs(seed: int, *name: int, rows: int, words: int) -> tuple[Ints, Ints]:
-    """Two tables of raw words [rows, words]: a row of one XOR a row of the other, in all pairs, are rows * rows rows.
+    """Two tables of raw words [rows, words]; the XOR of a row of each gives rows * rows random rows.
 
-    Simple tabulation (Zobrist 1970; Patrascu and Thorup, "The Power of Simple Tabulation Hashing", 2012), because an
-    XOR takes a tenth of the time of a raw word. Words at different places in their rows are independent, so all of one
-    row are. At one place any three are, but not four at the crossings of two rows of each table: their XOR is 0.
+    This is simple tabulation (Zobrist 1970; Patrascu and Thorup, "The Power of Simple Tabulation Hashing", 2012), ten
+    times as fast as raw words. Words at different places in their rows are independent, so all words of a row are. At
+    one place any three words are independent; four that combine two rows of each table have XOR 0.
     """
     both = stream(seed, *name)(2 * rows * words).reshape(2, rows, words)
     return both[0], both[1]
@@ -44,9 +44,9 @@ def row_pairs(seed: int, *name: int, rows: int, words: int) -> tuple[Ints, Ints]
 
 @lru_cache(maxsize=4)
 def length_table(kind: str, mean: int, least: int = 1, most: int | None = None) -> Ints:
-    """65536 equally likely lengths, int64, from ``least`` to ``most``, whose mean is ``mean`` (to its rounding).
+    """65536 equally likely lengths, int64, clipped to ``least`` and ``most``, with the mean ``mean`` (up to rounding).
 
-    What the distribution has beyond a bound is put there. ``most``, if given, is at least twice the mean, or ``fixed``.
+    ``most``, if given, is at least twice the mean, unless ``kind`` is ``fixed``.
     """
     if kind == "fixed":
         return numpy.full(QUANTILES, mean, dtype=numpy.int64)
@@ -68,55 +68,53 @@ def length_table(kind: str, mean: int, least: int = 1, most: int | None = None) 
 
 
 def draw_lengths(table: Ints, raw: Callable[[int], Ints], count: int) -> Ints:
-    """``count`` lengths (a multiple of four)."""
+    """``count`` random lengths from ``table``; ``count`` is a multiple of four."""
     lengths: Ints = table[raw(count // 4).view(numpy.uint16)]
     return lengths
 
 
 class TokenTable(NamedTuple):
-    """Walker's alias method: a bucket each, and in each bucket two tokens, of which a threshold decides.
+    """Table of Walker's alias method: a bucket holds its own token, another token and a threshold.
 
-    A token takes 32 random bits: the low ones choose the bucket, whose own token has its number; where the high ones
-    reach the threshold, the bucket's other token is taken.
+    A draw takes 32 random bits. The low bits choose the bucket, whose number is its own token. If the high bits reach
+    the threshold, the draw is the bucket's other token.
     """
 
-    bits: int
-    """That choose a bucket."""
     packed: NDArray[numpy.uint32]
-    """[buckets]: threshold in the high bits, other token in the low ones. One small table stays in the cache."""
+    """[buckets]: threshold in the high bits, other token in the low bits; one small table stays in the cache."""
     probabilities: NDArray[numpy.float64]
-    """[tokens]: what is really drawn, in steps of 2^-32."""
+    """[tokens]: exact probabilities of the draws, multiples of 2^-32."""
 
 
 @lru_cache(maxsize=2)
 def token_table(kind: str, exponent: float, count: int) -> TokenTable:
-    """For tokens 0 to ``count`` - 1; in ``zipf``, token t is drawn as often as (t + 1) ** -exponent says."""
+    """The table for tokens 0 to ``count`` - 1, ``uniform`` or ``zipf``: P(t) ~ (t + 1) ** -exponent."""
     bits = max(1, (count - 1).bit_length())
     buckets, capacity = 1 << bits, 1 << (32 - bits)
     weights = [1.0] * count if kind == "uniform" else [math.pow(rank, -exponent) for rank in range(1, count + 1)]
-    left = numpy.zeros(buckets, numpy.int64)
-    left[:count] = _integer_weights(numpy.array(weights))
-    probabilities = left[:count] / 2.0**32
-    # Buckets with too little, from the last to the first, each take what they lack from the donor whose turn it is: the
-    # last of those with too much, until it has given that away, then the one before. A donor that has given more than
-    # that takes the difference from the next donor. Sums of all that is lacking and of all that is given say who meets.
+    share = numpy.zeros(buckets, numpy.int64)
+    share[:count] = _integer_weights(numpy.array(weights))
+    # Each bucket below capacity, from the last to the first, takes what it lacks from the current donor: the last
+    # bucket above capacity, until its excess is used up, then the one before it. A donor that gave more than its excess
+    # takes the difference from the next donor. The cumulative sums of lacks and excesses match takers with donors.
     own, other = numpy.full(buckets, capacity), numpy.arange(buckets)
-    small, large = numpy.flatnonzero(left < capacity)[::-1], numpy.flatnonzero(left > capacity)[::-1]
-    lacking, given = (capacity - left[small]).cumsum(), (left[large] - capacity).cumsum()
-    own[small] = left[small]
-    other[small] = large[numpy.searchsorted(given, lacking - (capacity - left[small]), side="right")]
-    too_much = lacking[numpy.searchsorted(lacking, given)] - given
-    own[large] -= too_much
+    small, large = numpy.flatnonzero(share < capacity)[::-1], numpy.flatnonzero(share > capacity)[::-1]
+    lack, excess = (capacity - share[small]).cumsum(), (share[large] - capacity).cumsum()
+    own[small] = share[small]
+    other[small] = large[numpy.searchsorted(excess, lack - (capacity - share[small]), side="right")]
+    overdrawn = lack[numpy.searchsorted(lack, excess)] - excess
+    own[large] -= overdrawn
     next_donor = numpy.append(large[1:], large[-1:])
-    other[large] = numpy.where(too_much, next_donor, large)
-    # A full bucket needs a threshold of ``capacity``, one too many: its other token is its own, and any will do. Random
-    # bits (high, b) are compared with (threshold, other) as one number: b < other wins a tie, and so gets one less.
+    other[large] = numpy.where(overdrawn, next_donor, large)
+    # A full bucket would need the threshold ``capacity``, which has one bit too many; its other token is its own, so
+    # any threshold works. TokenDrawer compares (high bits, bucket) with (threshold, other) as one number, so a tie
+    # goes to the bucket if it is below other: its threshold is then one lower.
     threshold = own % capacity - (numpy.arange(buckets) < other)
-    return TokenTable(bits, (threshold << bits | other).astype(numpy.uint32), probabilities)
+    return TokenTable((threshold << bits | other).astype(numpy.uint32), share[:count] / 2.0**32)
 
 
 def _integer_weights(weights: NDArray[numpy.float64]) -> NDArray[numpy.int64]:
-    """Whole numbers in proportion to ``weights``, at least 1, whose sum is 2^32."""
+    """Whole numbers proportional to ``weights``, each at least 1, with the sum 2^32."""
     exact = weights / weights.sum() * 2.0**32
     whole: NDArray[numpy.int64] = numpy.floor(exact).astype(numpy.int64)
     missing = (1 << 32) - int(whole.sum())
@@ -127,22 +125,22 @@ def _integer_weights(weights: NDArray[numpy.float64]) -> NDArray[numpy.int64]:
 
 
 class TokenDrawer:
-    """Draws tokens from a table. Its buffers stay: fresh memory costs a page fault every 4 KB, as long as the draws."""
+    """Draws tokens from a table. Its buffers are reused: page faults of fresh memory take as long as the draws."""
 
     def __init__(self, table: TokenTable, most: int) -> None:
-        """``most`` tokens at a time."""
+        """``most`` is the largest number of tokens per draw."""
         self._table = table.packed
         self._mask = numpy.uint32(len(table.packed) - 1)
         self._buckets = numpy.empty(most, numpy.intp)
         self._other = numpy.empty(most, numpy.uint32)
 
     def draw(self, bits: NDArray[numpy.uint32], out: Ints) -> None:
-        """A token for each of ``bits`` [n] into ``out`` [n], integers of any size that the tokens fit."""
+        """Put a token for each of ``bits`` [n] into ``out`` [n], integers of any size that holds the tokens."""
         buckets, target = self._buckets[: len(bits)], out.view(f"u{out.itemsize}")
         other = target if out.itemsize == 4 else self._other[: len(bits)]
         numpy.bitwise_and(bits, self._mask, out=buckets)
-        # Every index is in range; of the ways to say so, "wrap" is checked the fastest.
+        # Every index is in range; "wrap" is the fastest mode.
         self._table.take(buckets, mode="wrap", out=other)
-        # Whichever is smaller has the token in its low bits: no branch, which would be mispredicted half of the time.
+        # The smaller number has the token in its low bits. A branch would be mispredicted half of the time.
         numpy.minimum(bits, other, out=other)
         numpy.bitwise_and(other, self._mask, out=target, casting="unsafe")

@@ -1,7 +1,7 @@
-"""Instruction data: what a sample is, and blocks of samples that know nothing of each other.
+"""Instruction data: the parameters, and independent blocks of samples.
 
-A sample is one text cut in two: the prompt and its answer. Lengths are in words, or in tokens where tokens are made
-without a tokenizer; in ``chat`` they are those of all its turns together.
+A sample is a prompt and its answer, two parts of one text. Lengths are in words, or in tokens where tokens are drawn
+without a tokenizer; a ``chat`` sample has this length over all turns.
 """
 
 from __future__ import annotations
@@ -11,49 +11,44 @@ from collections.abc import Callable
 from typing import Any, Literal, NamedTuple, cast
 
 import numpy
-from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
+from datagen.manifest import Frozen, Lengths, Seed
 from datagen.sampling import Ints, draw_lengths, length_table, stream
 from datagen.text import LEXICON, speak, write
+from datagen.tokenizing import Tokenizer
 
 BLOCK = 256
-"""Samples of a stream of bits."""
+"""Samples per stream of bits."""
 SAMPLES = 103
-"""What a stream of bits is for."""
+"""Purpose of a stream of bits."""
 LEAST = 4
-"""The shortest sample: two words asked, one given as context, one answered."""
-CATEGORIES = (
-    "brainstorming",
-    "classification",
-    "creative_writing",
-    "general_qa",
-    "open_qa",
-    "closed_qa",
-    "information_extraction",
-    "summarization",
-)
-"""Of dolly-15k; the last three give a text as context."""
-WITHOUT_CONTEXT = 5
+"""The shortest sample: two words of instruction, one of context, one of answer."""
+WITHOUT_CONTEXT = ("brainstorming", "classification", "creative_writing", "general_qa", "open_qa")
+CATEGORIES = (*WITHOUT_CONTEXT, "closed_qa", "information_extraction", "summarization")
+"""Categories of dolly-15k; the last three have a context."""
 
 
-class Parameters(BaseModel):
-    """What defines the bytes of a data set."""
+class Parameters(Frozen):
+    """Parameters that define the bytes of a data set."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    format: Literal["dolly", "chat", "packed"]
-    samples: int = Field(gt=0, le=10**10)
-    seed: int = Field(default=1, ge=0, lt=1 << 63)
-    language: int = Field(default=1, ge=0, lt=1 << 63)
-    lengths: Literal["fixed", "lognormal", "zipf"] = "lognormal"
-    mean_length: int = Field(default=256, ge=LEAST, le=1_000_000)
-    seq_length: int | None = Field(default=None, ge=LEAST, le=1 << 24)
-    """Inputs to a packed sequence; only with ``packed``, like the next two."""
-    vocab_size: int | None = Field(default=None, ge=3, le=1 << 24)
-    """With the end-of-document token, which is the last one. Null with a tokenizer."""
-    tokenizer: str | None = None
-    """CRC-32 of its tokenizer.json."""
+    format: Literal["dolly", "chat", "packed"] = Field(
+        default="dolly", description="JSON lines with dolly-15k's fields or messages, or tokens packed for NeMo."
+    )
+    samples: int = Field(default=10_000, gt=0, le=10**10, description="Number of samples.")
+    seed: Seed = Field(default=1, description="Seed of the samples.")
+    language: Seed = Field(default=1, description="The tokenizer's --seed; the same for training and validation.")
+    lengths: Lengths = Field(default="lognormal", description="Distribution of the lengths of samples.")
+    mean_length: int = Field(
+        default=256, ge=LEAST, le=1_000_000, description="Mean words per sample; tokens with --vocab-size."
+    )
+    seq_length: int | None = Field(
+        default=None, ge=LEAST, le=1 << 24, description="packed: inputs per sequence.  [default: 4096]"
+    )
+    vocab_size: int | None = Field(
+        default=None, ge=3, le=1 << 24, description="packed: draw tokens; the last ends a sample.  [default: 32000]"
+    )
+    tokenizer: str | None = Field(default=None, description="packed: CRC-32 of tokenizer.json.")
 
     @model_validator(mode="after")
     def _fits(self) -> Parameters:
@@ -63,90 +58,81 @@ class Parameters(BaseModel):
             return self
         if self.seq_length is None or (self.vocab_size is None) == (self.tokenizer is None):
             raise ValueError("packed needs a seq_length, and either a vocab_size or a tokenizer")
-        # Towards the end of the sequence there is no room for the longer half of a distribution.
+        # At most half of a sequence, so that the longer lengths of the distribution fit.
         most = self.seq_length if self.lengths == "fixed" else self.seq_length // 2
         if self.vocab_size and self.mean_length > most:
             raise ValueError(f"mean_length {self.mean_length}: with seq_length {self.seq_length} at most {most}")
         return self
 
     def length_table(self) -> Ints:
-        """What lengths are drawn from. Tokens without a tokenizer never exceed the sequence; words are not bounded."""
+        """The table that lengths are drawn from; drawn tokens are limited to ``seq_length``, words are not."""
         return length_table(self.lengths, self.mean_length, LEAST, self.seq_length if self.vocab_size else None)
-
-
-class Tokenizer(NamedTuple):
-    """Text to token ids."""
-
-    encode: Callable[[list[str]], list[list[int]]]
-    eos: int
 
 
 class Tokens(NamedTuple):
     """Samples as tokens."""
 
-    sizes: NDArray[numpy.int32]
-    """[samples]: tokens of each, with the end-of-document token."""
-    prompts: NDArray[numpy.int32]
-    """[samples]: of those, the tokens of the prompt."""
-    tokens: NDArray[numpy.int32]
-    """[sum of sizes]."""
-    cut: NDArray[numpy.bool_]
-    """[samples]: whether it was longer than a sequence."""
-
-
-class _Drawn(NamedTuple):
-    raw: Callable[[int], Ints]
     sizes: Ints
-    bits: Ints
-    """[samples] uint64: what else is decided of each."""
+    """[samples]: number of tokens, with the end-of-document token."""
+    prompts: Ints
+    """[samples]: number of these tokens that belong to the prompt."""
+    tokens: Ints
+    """[sum of sizes]."""
+    cut: Ints
+    """[samples]: whether the sample was cut because it was longer than a sequence."""
 
 
 def lines(parameters: Parameters, number: int) -> bytes:
     """Block ``number`` as JSON lines, in the format ``dolly`` or ``chat``."""
     records = _dolly(parameters, number) if parameters.format == "dolly" else _chat(parameters, number)
-    left = parameters.samples - number * BLOCK
-    return "".join(json.dumps(record) + "\n" for record in records[:left]).encode()
+    count = parameters.samples - number * BLOCK
+    return "".join(json.dumps(record) + "\n" for record in records[:count]).encode()
 
 
 def tokens(parameters: Parameters, number: int, tokenizer: Tokenizer | None) -> Tokens:
-    """Block ``number`` for packing: ids drawn from the vocabulary, or the text of ``dolly`` through a tokenizer."""
-    made = _encoded(parameters, number, tokenizer) if tokenizer else _ids(parameters, number)
-    left = min(parameters.samples - number * BLOCK, BLOCK)
-    return Tokens(made.sizes[:left], made.prompts[:left], made.tokens[: int(made.sizes[:left].sum())], made.cut[:left])
+    """Block ``number`` for packing: drawn tokens, or the text of ``dolly`` encoded by ``tokenizer``."""
+    block = _encoded(parameters, number, tokenizer) if tokenizer else _ids(parameters, number)
+    count = min(parameters.samples - number * BLOCK, BLOCK)
+    sizes = block.sizes[:count]
+    return Tokens(sizes, block.prompts[:count], block.tokens[: int(sizes.sum())], block.cut[:count])
 
 
-def _draw(parameters: Parameters, number: int) -> _Drawn:
-    """Always whole blocks: the first samples of a larger data set are those of a smaller one."""
+def _draw(parameters: Parameters, number: int) -> tuple[Callable[[int], Ints], Ints, Ints]:
+    """The stream of a block, the size of each sample, and 64 random bits for the other properties of each.
+
+    The block is always whole, so that a smaller data set is the beginning of a larger one.
+    """
     raw = stream(parameters.seed, SAMPLES, number)
-    sizes = draw_lengths(parameters.length_table(), raw, BLOCK)
-    return _Drawn(raw, sizes, raw(BLOCK))
+    return raw, draw_lengths(parameters.length_table(), raw, BLOCK), raw(BLOCK)
 
 
 def _answers(sizes: Ints, bits: Ints, least: int, most: Ints) -> Ints:
-    """How much of each sample is the answer: a quarter to three quarters, evenly spread."""
+    """The length of each answer: a quarter to three quarters of the sample, uniformly distributed."""
     share = 16 + (bits >> numpy.uint64(8)).astype(numpy.int64) % 33
     return cast("Ints", numpy.clip(sizes * share // 64, least, most))
 
 
 def _fields(parameters: Parameters, number: int) -> tuple[Ints, list[str]]:
-    """The categories of a block, and three texts a sample: instruction, context (or none), answer."""
+    """The category of each sample, and its three texts: instruction, context (may be empty), answer."""
     raw, sizes, bits = _draw(parameters, number)
     category = bits.astype(numpy.int64) & 7
     answers = _answers(sizes, bits, 1, sizes - 2)
-    context = numpy.where(category >= WITHOUT_CONTEXT, (sizes - answers) * 3 // 4, 0)
+    context = numpy.where(category >= len(WITHOUT_CONTEXT), (sizes - answers) * 3 // 4, 0)
     words = numpy.stack([sizes - answers - context, context, answers], axis=1).ravel()
     return category, write(speak(raw, sizes, parameters.language, LEXICON), words, parameters.language)
 
 
 def _dolly(parameters: Parameters, number: int) -> list[dict[str, Any]]:
     categories, texts = _fields(parameters, number)
-    names = [CATEGORIES[category] for category in categories.tolist()]
-    fields = zip(texts[0::3], texts[1::3], texts[2::3], names, strict=True)
-    return [dict(zip(("instruction", "context", "response", "category"), values, strict=True)) for values in fields]
+    columns = zip(texts[0::3], texts[1::3], texts[2::3], categories.tolist(), strict=True)
+    return [
+        {"instruction": instruction, "context": context, "response": response, "category": CATEGORIES[category]}
+        for instruction, context, response, category in columns
+    ]
 
 
 def _chat(parameters: Parameters, number: int) -> list[dict[str, Any]]:
-    """One to three exchanges a sample, of equal length."""
+    """Conversations of one to three exchanges of equal length."""
     raw, sizes, bits = _draw(parameters, number)
     turns = numpy.minimum(1 + (bits >> numpy.uint64(16)).astype(numpy.int64) % 3, sizes // LEAST)
     last = numpy.cumsum(turns) - 1
@@ -160,13 +146,12 @@ def _chat(parameters: Parameters, number: int) -> list[dict[str, Any]]:
 
 
 def _conversation(texts: list[str]) -> dict[str, Any]:
-    """``messages`` for Hugging Face, and for NeMo where it uses the tokenizer's template; the rest for NeMo's own."""
-    roles = ("user", "assistant") * (len(texts) // 2)
-    said = list(zip(roles, texts, strict=True))
+    """``messages`` for Hugging Face, and for NeMo with the tokenizer's template; the rest for NeMo's own template."""
+    turns = list(zip(("user", "assistant") * (len(texts) // 2), texts, strict=True))
     return {
-        "messages": [{"role": role, "content": text} for role, text in said],
+        "messages": [{"role": role, "content": text} for role, text in turns],
         "system": "",
-        "conversations": [{"from": role.capitalize(), "value": text} for role, text in said],
+        "conversations": [{"from": role.capitalize(), "value": text} for role, text in turns],
         "mask": "User",
     }
 
@@ -175,26 +160,26 @@ def _ids(parameters: Parameters, number: int) -> Tokens:
     assert parameters.vocab_size is not None
     raw, sizes, bits = _draw(parameters, number)
     eos = parameters.vocab_size - 1
-    made = numpy.full(int(sizes.sum()), eos, dtype=numpy.int32)
-    inside = numpy.ones(len(made), dtype=bool)
+    ids = numpy.full(int(sizes.sum()), eos, dtype=numpy.int32)
+    inside = numpy.ones(len(ids), dtype=bool)
     inside[numpy.cumsum(sizes) - 1] = False
-    made[inside] = speak(raw, sizes - 1, parameters.language, eos)
+    ids[inside] = speak(raw, sizes - 1, parameters.language, eos)
     prompts = sizes - _answers(sizes, bits, 2, sizes - 1)
-    return Tokens(sizes.astype(numpy.int32), prompts.astype(numpy.int32), made, numpy.zeros(BLOCK, dtype=bool))
+    return Tokens(sizes, prompts, ids, numpy.zeros(BLOCK, dtype=bool))
 
 
 def _encoded(parameters: Parameters, number: int, tokenizer: Tokenizer) -> Tokens:
     assert parameters.seq_length is not None
     _, texts = _fields(parameters, number)
-    asked = [f"{a}\n\n{b}" if b else a for a, b in zip(texts[0::3], texts[1::3], strict=True)]
-    prompts, answers = tokenizer.encode(asked), tokenizer.encode([" " + text for text in texts[2::3]])
-    samples, firsts, cut = [], [], []
+    questions = [f"{a}\n\n{b}" if b else a for a, b in zip(texts[0::3], texts[1::3], strict=True)]
+    prompts, answers = tokenizer.encode(questions), tokenizer.encode([" " + text for text in texts[2::3]])
+    samples, prompt_sizes, cut = [], [], []
     for prompt, answer in zip(prompts, answers, strict=True):
         cut.append(len(prompt) + len(answer) + 1 > parameters.seq_length)
-        # As NeMo does: the end of the prompt goes first.
+        # NeMo also cuts the end of the prompt first.
         answer = [*answer[: parameters.seq_length - 2], tokenizer.eos]
         prompt = prompt[: parameters.seq_length - len(answer)]
         samples.append(numpy.array(prompt + answer, dtype=numpy.int32))
-        firsts.append(len(prompt))
-    sizes = numpy.array([len(sample) for sample in samples], dtype=numpy.int32)
-    return Tokens(sizes, numpy.array(firsts, dtype=numpy.int32), numpy.concatenate(samples), numpy.array(cut))
+        prompt_sizes.append(len(prompt))
+    sizes = numpy.array([len(sample) for sample in samples])
+    return Tokens(sizes, numpy.array(prompt_sizes), numpy.concatenate(samples), numpy.array(cut))

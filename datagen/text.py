@@ -1,8 +1,8 @@
-"""A language that nobody speaks: pronounceable words, common ones short, and each with a word that likes to follow it.
+"""An invented language: pronounceable words, frequent ones short, each with a preferred successor.
 
-A word has a rank, and how often it is drawn falls as 1 / rank (Zipf). Half of the words of a text are drawn so, each
-other one is the successor of the word before it. So a model that learns frequencies lowers its loss, and one that
-learns successors lowers it further.
+The probability of a word is proportional to 1 / rank (Zipf). Half of the words of a text are drawn from this
+distribution, the others are the preferred successor of the word before. So a model that learns the frequencies lowers
+its loss, and a model that learns the successors lowers it further.
 """
 
 from __future__ import annotations
@@ -18,46 +18,43 @@ from datagen.sampling import Ints, TokenDrawer, stream, token_table
 
 ONSETS, VOWELS, CODAS = "bdfgjklmnprstvwz", "aeiou", ("", "n", "r", "l", "s")
 SYLLABLES = tuple(onset + vowel + coda for coda in CODAS for onset in ONSETS for vowel in VOWELS)
-"""A syllable begins with its only onset, so a word is read in one way."""
+"""A syllable begins with its only onset, so a word has one division into syllables."""
 LEXICON = 1 << 16
-"""Words that texts are made of; the language has more."""
+"""Number of words used in texts; the language has more."""
 SENTENCE = 12
-"""Words to a full stop."""
+"""Words per sentence."""
 WORDS, FOLLOWERS = 101, 102
-"""What a stream of bits is for."""
+"""Purposes of streams of bits."""
 
 
 def words(language: int, count: int) -> list[str]:
-    """The ``count`` most frequent words: all of one syllable, then of two, then of three, shuffled by the language."""
+    """The ``count`` most frequent words: those of one syllable, then two, then three; ``language`` is the seed."""
     raw = stream(language, WORDS)
-    found: list[str] = []
+    spelled: list[str] = []
     for syllables in (1, 2, 3):
         size = len(SYLLABLES) ** syllables
         start, step = (int(word) % size for word in raw(2))
         while gcd(step, size) > 1:
             step += 1
-        # step and size have no common factor, so this meets every word once without a list of them all.
-        several = min(size, count - len(found))
-        found.extend(_spell((start + rank * step) % size, syllables) for rank in range(several))
-    return found
+        # step and size have no common factor, so this visits every word once without a list of all words.
+        ranks = range(min(size, count - len(spelled)))
+        spelled.extend(_spell((start + rank * step) % size, syllables) for rank in ranks)
+    return spelled
 
 
 def _spell(number: int, syllables: int) -> str:
-    text = ""
-    for _ in range(syllables):
-        number, last = divmod(number, len(SYLLABLES))
-        text = SYLLABLES[last] + text
-    return text
+    rest, last = divmod(number, len(SYLLABLES))
+    return _spell(rest, syllables - 1) + SYLLABLES[last] if syllables else ""
 
 
 @lru_cache(maxsize=4)
 def followers(language: int, count: int) -> NDArray[numpy.int64]:
-    """[count]: the rank that likes to follow each of ``count`` ranks; each follows one, of about the same frequency."""
+    """[count]: the preferred successor of each rank, a permutation within ranks of about the same frequency."""
     follow = numpy.zeros(count, dtype=numpy.int64)
     raw = stream(language, FOLLOWERS)
     low, high = 0, min(count, 16)
     while low < count:
-        # An octave of ranks, turned by a number of places that is never none.
+        # An octave of ranks, rotated by at least one place.
         shift = 1 + int(raw(1)[0]) % max(high - low - 1, 1)
         follow[low:high] = low + (numpy.arange(high - low) + shift) % (high - low)
         low, high = high, min(count, 2 * high)
@@ -65,7 +62,7 @@ def followers(language: int, count: int) -> NDArray[numpy.int64]:
 
 
 def speak(raw: Callable[[int], Ints], sizes: Ints, language: int, count: int) -> Ints:
-    """The ranks of texts of ``sizes`` words, one after the other, out of the ``count`` most frequent words."""
+    """[sum of sizes]: the ranks of the words of consecutive texts, from the ``count`` most frequent words."""
     total = int(sizes.sum())
     drawn = numpy.empty(total, dtype=numpy.int64)
     bits = raw(total // 2 + total % 2).view(numpy.uint32)[:total]
@@ -83,12 +80,12 @@ def speak(raw: Callable[[int], Ints], sizes: Ints, language: int, count: int) ->
 
 @lru_cache(maxsize=2)
 def _lexicon(language: int) -> NDArray[numpy.uint64]:
-    """[LEXICON]: each word in eight bytes: a space, up to six letters, and a last one that is left for a full stop."""
+    """[LEXICON]: each word in eight bytes: a space, up to six letters, and room for a full stop."""
     return numpy.array([f" {word}".encode() for word in words(language, LEXICON)], dtype="S8").view(numpy.uint64)
 
 
 def write(ranks: Ints, sizes: Ints, language: int) -> list[str]:
-    """Ranks below ``LEXICON`` as texts of ``sizes`` words. A text ends with a full stop; one without words is empty."""
+    """Texts of ``sizes`` words from ranks below ``LEXICON``. A text ends with a full stop, unless it has no words."""
     ends = numpy.cumsum(sizes)
     place = numpy.arange(len(ranks)) - numpy.repeat(ends - sizes, sizes)
     stop = (place % SENTENCE == SENTENCE - 1) | (place == numpy.repeat(sizes, sizes) - 1)

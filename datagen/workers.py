@@ -1,4 +1,4 @@
-"""Work on several processes, its results in the order of the tasks, with no more of them in memory than are in work."""
+"""Parallel map over processes: results in the order of the tasks, with a bounded number of them in memory."""
 
 from __future__ import annotations
 
@@ -20,32 +20,32 @@ Result = TypeVar("Result")
 
 
 def in_order(function: Callable[[Task], Result], tasks: Iterable[Task], workers: int) -> Iterator[Result]:
-    """``map(function, tasks)``, on ``workers`` processes if they are more than one.
+    """``map(function, tasks)``, on ``workers`` processes if there is more than one.
 
-    MachineError if a process is killed. What ``function`` raises is raised here.
+    MachineError if a process is killed. Exceptions of ``function`` are raised here.
     """
     if workers == 1:
         yield from map(function, tasks)
         return
-    left = iter(tasks)
-    with ProcessPoolExecutor(workers, initializer=_end_in_silence) as pool:
-        running: deque[Future[Result]] = deque(pool.submit(function, task) for task in islice(left, 2 * workers))
+    remaining = iter(tasks)
+    with ProcessPoolExecutor(workers, initializer=_follow_parent) as pool:
+        running: deque[Future[Result]] = deque(pool.submit(function, task) for task in islice(remaining, 2 * workers))
         try:
             while running:
                 result = running.popleft().result()
-                running.extend(pool.submit(function, task) for task in islice(left, 1))
+                running.extend(pool.submit(function, task) for task in islice(remaining, 1))
                 yield result
         except BrokenProcessPool as error:
-            hint = "was it killed for its memory? The same command goes on from where it stopped"
+            hint = "was it killed for its memory? Repeat the command: it resumes"
             raise MachineError("a worker process ended", hint=hint) from error
         finally:
             pool.shutdown(cancel_futures=True)
 
 
-def _end_in_silence() -> None:
-    """With the parent: killed alone, it would leave workers that wait for a task for ever, and keep its lock.
+def _follow_parent() -> None:
+    """Make a worker end with its parent: if the parent alone is killed, its workers would wait forever with its lock.
 
-    Ctrl-C is the parent's: a worker that ended of it first would look as if it had been killed for its memory.
+    Workers ignore Ctrl-C, which the parent handles: a worker that ended first would look as if it had been killed.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     Thread(target=_watch_parent, daemon=True).start()
@@ -56,3 +56,9 @@ def _watch_parent() -> None:
     if parent is not None:
         parent.join()
         os._exit(1)
+
+
+def default_workers() -> int:
+    """The number of cores that this process may use, at most eight: more would wait for the disk."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return min(cores, 8)

@@ -1,4 +1,4 @@
-"""The command line: each verb is imported when it is called."""
+"""The command line; the module of a verb is imported when the verb is called."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ import click
 from benchrun.console import run
 
 VERBS = {
-    "tokens": "A Megatron indexed data set (.bin, .idx).",
-    "sft": "Instruction data: JSONL, or packed for NeMo.",
-    "tokenizer": "A local tokenizer directory.",
-    "inspect": "What is in a file, and whether it is still so.",
+    "tokens": "Make a Megatron indexed data set (.bin, .idx).",
+    "sft": "Make instruction data: JSONL, or packed for NeMo.",
+    "tokenizer": "Make a local tokenizer directory.",
+    "inspect": "Show the content of a data set and check it.",
 }
 
 
 class Verbs(click.Group):
-    """Lists verbs without importing them."""
+    """A group that lists its verbs without importing them."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(VERBS)
@@ -36,13 +36,13 @@ class Verbs(click.Group):
 
 @click.group(cls=Verbs, context_settings={"help_option_names": ["-h", "--help"]})
 def group() -> None:
-    """Synthetic training data, without a download.
+    """Make synthetic training data, without a download.
 
-    The same parameters give the same bytes, with any number of workers. PREFIX.json says what was made and how; an
-    interrupted command, repeated, goes on from where it stopped.
+    The same parameters give the same bytes, with any number of workers. The manifest PREFIX.json lists parameters,
+    content and checksums. An interrupted command resumes when it is repeated.
     """
 
 
 def main(argv: list[str] | None = None) -> Any:
-    """Entry point."""
+    """Run the command line with ``argv``, or the arguments of the process, and exit."""
     return run(group, "datagen", argv)

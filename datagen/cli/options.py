@@ -1,27 +1,36 @@
-"""Options and talk that the verbs share."""
+"""Options and output that the verbs share."""
 
 from __future__ import annotations
 
 import json
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import reduce
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar, get_args
 
 import click
 from pydantic import ValidationError
+from pydantic.fields import FieldInfo
 
 from benchrun.errors import UserError
-from datagen.maker import Progress, default_workers
-from datagen.manifest import Manifest
+from datagen.manifest import Frozen, Manifest
+from datagen.output import Progress
+from datagen.workers import default_workers
+
+Command = Callable[..., Any]
+Model = TypeVar("Model", bound=Frozen)
 
 
 class Count(click.ParamType):  # type: ignore[type-arg,unused-ignore]
-    """A whole number, also as 1e9."""
+    """A whole number, also written as 1e9."""
 
     name = "count"
+
+    def __init__(self, least: int = 1) -> None:
+        self._least = least
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
         if isinstance(value, int):
@@ -31,16 +40,16 @@ class Count(click.ParamType):  # type: ignore[type-arg,unused-ignore]
             whole = int(number)
         except (ValueError, OverflowError):
             self.fail(f"{value!r} is not a number, such as 1000000 or 1e9", param, ctx)
-        if number != whole or whole <= 0:
-            self.fail(f"{value} is not a whole number above 0", param, ctx)
+        if number != whole or whole < self._least:
+            self.fail(f"{value} is not a whole number of at least {self._least}", param, ctx)
         return whole
 
 
 class Place(click.Path):
-    """A path that can be printed, and written into a manifest."""
+    """A path in UTF-8, which can be printed and written into a manifest."""
 
     def __init__(self, *, named: bool = False) -> None:
-        """``named``: its last part is a name, to which suffixes are put."""
+        """With ``named``, the last part must be a name, to which suffixes are appended."""
         super().__init__(path_type=Path)
         self._named = named
 
@@ -55,32 +64,66 @@ class Place(click.Path):
         return super().convert(value, param, ctx)
 
 
+def parameter_options(model: type[Frozen], *skipped: str) -> Callable[[Command], Command]:
+    """An option for each field of ``model`` except ``skipped``, with its description, choices and default."""
+    options = [_option(name, field) for name, field in model.model_fields.items() if name not in skipped]
+    return lambda command: reduce(lambda decorated, option: option(decorated), reversed(options), command)
+
+
+def _option(name: str, field: FieldInfo) -> Callable[[Command], Command]:
+    choices = [choice for choice in get_args(field.annotation) if isinstance(choice, str)]
+    from_zero = any(getattr(limit, "ge", None) == 0 for limit in field.metadata)
+    kind: Any = click.Choice(choices) if choices else Count(0 if from_zero else 1)
+    if field.annotation in (bool, float):
+        kind = field.annotation
+    settings: dict[str, Any] = {"required": True} if field.is_required() else {}
+    if not field.is_required() and field.default is not None:
+        settings = {"default": field.default, "show_default": field.default is not False}
+    flag = f"--{name.replace('_', '-')}"
+    return click.option(flag, type=kind, is_flag=kind is bool, help=field.description, **settings)
+
+
 output_option = click.option("--output", type=Place(named=True), required=True, metavar="PREFIX")
-seed_option = click.option("--seed", type=click.IntRange(0, 2**63 - 1), default=1, show_default=True)
 workers_option = click.option(
     "--workers",
     type=click.IntRange(1, 256),
     default=default_workers,
-    help="Processes; the bytes do not depend on it.  [default: the cores, at most 8]",
+    help="Number of processes; the bytes do not depend on it.  [default: the cores, at most 8]",
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print the manifest.")
 
 
-@contextmanager
-def parameter_errors() -> Iterator[None]:
-    """A value that the model of the parameters refuses is an error of its option."""
+def parse(model: type[Model], **values: Any) -> Model:
+    """The parameters from the values of the options. UserError names the option of an invalid value."""
     try:
-        yield
+        return model(**values)
     except ValidationError as error:
         first = error.errors()[0]
         option = f"--{str(first['loc'][0]).replace('_', '-')}: " if first["loc"] else ""
-        given = f" (it is {first['input']})" if first["loc"] else ""
-        raise UserError(f"{option}{first['msg'].removeprefix('Value error, ')}{given}") from error
+        value = f" (it is {first['input']})" if first["loc"] else ""
+        raise UserError(f"{option}{first['msg'].removeprefix('Value error, ')}{value}") from error
+
+
+def make_and_print(prefix: Path, make: Callable[[Progress], tuple[Manifest, bool]], *, as_json: bool) -> None:
+    """Call ``make`` with a progress bar, then print the manifest, or a summary of two lines."""
+    start = time.perf_counter()
+    with _progress_bar(prefix.name) as progress:
+        manifest, new = make(progress)
+    seconds = time.perf_counter() - start
+    if as_json:
+        click.echo(json.dumps(manifest.model_dump(mode="json"), indent=1))
+        return
+    size = sum(file.bytes for file in manifest.files)
+    state = f"made in {seconds:.1f} s, {_human(size / seconds)}/s" if new else "was there already"
+    facts = (
+        f"{key} {value:,}" if isinstance(value, int) else f"{key} {value}" for key, value in manifest.facts.items()
+    )
+    click.echo(f"{prefix}: {_human(size)} in {len(manifest.files)} files, {state}\n  {', '.join(facts)}")
 
 
 @contextmanager
-def progress_bar(label: str) -> Iterator[Progress]:
-    """On a terminal, how far it is, how fast, and how much longer; nothing in a log."""
+def _progress_bar(label: str) -> Iterator[Progress]:
+    """A progress bar with rate and remaining time on a terminal; no output elsewhere."""
     if not sys.stderr.isatty():
         yield lambda done, total: None
         return
@@ -96,20 +139,6 @@ def progress_bar(label: str) -> Iterator[Progress]:
         yield progress
 
 
-def say_made(prefix: Path, manifest: Manifest, new: bool, seconds: float, *, as_json: bool) -> None:
-    """What there is now: the manifest, or a line or two for a person."""
-    if as_json:
-        click.echo(json.dumps(manifest.model_dump(mode="json"), indent=1))
-        return
-    size = sum(file.bytes for file in manifest.files)
-    what = ", ".join(
-        f"{key} {value:,}" if isinstance(value, int) else f"{key} {value}" for key, value in manifest.facts.items()
-    )
-    how = f"made in {seconds:.1f} s, {_human(size / seconds)}/s" if new else "was there already"
-    click.echo(f"{prefix}: {_human(size)} in {len(manifest.files)} files, {how}")
-    click.echo(f"  {what}")
-
-
 def _human(size: float) -> str:
-    """Bytes as MB or GB."""
+    """Bytes in MB or GB."""
     return f"{size / 1e9:.2f} GB" if size >= 1e8 else f"{size / 1e6:.2f} MB"

@@ -1,4 +1,4 @@
-"""``datagen`` as a process of its own."""
+"""Run ``datagen`` as a process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The checksum is zlib's, whatever the length and whatever stood before."""
+"""The checksum equals zlib's for every length and start value."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from datagen.checksum import FAR, NEAR, PIECE, crc32
 
 
 @pytest.mark.parametrize("bits", [0x01, 0x80, 0xFF])
-def test_a_byte_flipped_at_three_places_changes_no_checksum(bits):
-    """The one fact that the rest is built on."""
+def test_the_same_flip_at_three_places_keeps_the_checksum(bits):
+    """The property of the polynomial on which the module depends."""
     flipped = bytearray(FAR + 1)
     flipped[0] = flipped[NEAR] = flipped[FAR] = bits
     assert zlib.crc32(flipped) == zlib.crc32(bytes(FAR + 1))
@@ -24,7 +24,7 @@ def test_a_byte_flipped_at_three_places_changes_no_checksum(bits):
     [0, 1, 3 * FAR - 1, 3 * FAR, 3 * FAR + 1, FAR + 4 * NEAR - 1, FAR + 4 * NEAR, PIECE, PIECE + 1, 3 * PIECE - 7],
 )
 @pytest.mark.parametrize("start", [0, 1, 0xDEADBEEF, 0xFFFFFFFF])
-def test_it_is_that_of_zlib(size, start):
+def test_checksum_equals_zlib(size, start):
     data = random.Random(size).randbytes(size)
     assert crc32(data, start) == zlib.crc32(data, start)
 

@@ -1,4 +1,4 @@
-"""Whole or not there: killed anywhere, on a full or forbidden disk, beside another process, with wrong parameters."""
+"""A data set is complete or absent: after kills, on full or read-only disks, with other processes, wrong parameters."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def state(folder):
     return {path.name: path.read_bytes() for path in folder.iterdir() if path.suffix != ".lock"}
 
 
-def test_it_is_made_and_then_found(tmp_path):
+def test_a_data_set_is_made_once(tmp_path):
     first = tokens(tmp_path / "a" / "x", "--json")
     assert first.returncode == 0, first.stderr
     assert json.loads(first.stdout) == json.loads((tmp_path / "a" / "x.json").read_text())
@@ -43,8 +43,8 @@ def test_it_is_made_and_then_found(tmp_path):
     assert {path: path.stat().st_mtime_ns for path in times if path.suffix != ".lock"}.items() <= times.items()
 
 
-def test_killed_at_any_point_it_goes_on_and_gives_the_same_bytes(tmp_path):
-    """120 MB in four parts and shards; killed at random moments until a run comes through."""
+def test_after_a_kill_at_any_point_it_resumes_with_the_same_bytes(tmp_path):
+    """120 MB in four parts and two shards; killed at random moments until a run completes."""
     arguments = {"tokens": "3e7", "vocab_size": 128256}
     (tmp_path / "whole").mkdir()
     start = time.monotonic()
@@ -54,7 +54,7 @@ def test_killed_at_any_point_it_goes_on_and_gives_the_same_bytes(tmp_path):
     chance, kills = random.Random(7), 0
     while True:
         process = tokens(tmp_path / "cut" / "x", "--shards", 2, wait=False, start_new_session=True, **arguments)
-        moment = time.monotonic() + chance.uniform(0.1, 1.0 if kills else 0.4) * longest  # it may be faster now
+        moment = time.monotonic() + chance.uniform(0.1, 1.0 if kills else 0.4) * longest  # this run may be faster
         while process.poll() is None and time.monotonic() < moment and kills < 6:
             time.sleep(0.01)
         if process.poll() is None and kills < 6:
@@ -71,7 +71,7 @@ def test_killed_at_any_point_it_goes_on_and_gives_the_same_bytes(tmp_path):
     assert state(tmp_path / "cut") == state(tmp_path / "whole")
 
 
-def test_where_the_command_alone_is_killed_its_workers_end_too(tmp_path):
+def test_workers_end_when_only_the_command_is_killed(tmp_path):
     part = tmp_path / "x.bin.partial"
     process = tokens(tmp_path / "x", "--workers", 2, tokens="3e8", vocab_size=128256, wait=False)
     while process.poll() is None and not (part.exists() and part.stat().st_size):
@@ -80,7 +80,7 @@ def test_where_the_command_alone_is_killed_its_workers_end_too(tmp_path):
     assert process.wait() == -signal.SIGKILL
     with (tmp_path / "x.lock").open() as lock:
         until = time.monotonic() + 60
-        while True:  # whoever has the file open from before its parent was killed holds the lock
+        while True:  # a living worker would still hold the lock of its parent
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 break
@@ -89,30 +89,30 @@ def test_where_the_command_alone_is_killed_its_workers_end_too(tmp_path):
                 time.sleep(0.05)
 
 
-def test_interrupted_from_the_keyboard_it_says_no_word(tmp_path):
-    """The terminal sends the signal to all: to the command, the worker at work and those that wait for work."""
+def test_a_keyboard_interrupt_prints_nothing(tmp_path):
+    """The terminal sends the signal to the command, to the busy worker and to the idle workers."""
     part = tmp_path / "x.bin.partial"
-    # A shell starts background jobs with SIGINT ignored, and so would this be.
-    heard = functools.partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
-    arguments = {"tokens": "1e8", "vocab_size": 1000, "wait": False, "start_new_session": True, "preexec_fn": heard}
+    # A shell starts background jobs with SIGINT ignored, which the process would inherit.
+    restore = functools.partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
+    arguments = {"tokens": "1e8", "vocab_size": 1000, "wait": False, "start_new_session": True, "preexec_fn": restore}
     process = tokens(tmp_path / "x", "--learnable", "--workers", 4, **arguments)
     while process.poll() is None and not (part.exists() and part.stat().st_size):
         time.sleep(0.01)
     os.killpg(process.pid, signal.SIGINT)
-    _, said = process.communicate(timeout=60)
-    assert (process.returncode, said.strip()) == (130, "")
+    _, errors = process.communicate(timeout=60)
+    assert (process.returncode, errors.strip()) == (130, "")
 
 
-def test_killed_between_the_renames_it_goes_on(tmp_path, monkeypatch):
-    """The state that a kill leaves there, made by hand: journal complete, one file renamed, no manifest."""
+def test_after_a_kill_between_the_renames_it_resumes(tmp_path, monkeypatch):
+    """The state after such a kill, made by hand: journal complete, one file renamed, no manifest."""
     assert tokens(tmp_path / "x").returncode == 0
     whole = state(tmp_path)
-    said = json.loads(whole["x.json"])
-    head = json.dumps({"kind": "tokens", "version": said["version"], **said["parameters"]}, sort_keys=True)
-    (tmp_path / "x.journal").write_text(f"{head}\n0:0 {said['files'][0]['crc32'][0]}\n")
+    manifest = json.loads(whole["x.json"])
+    head = json.dumps({"kind": "tokens", "version": manifest["version"], **manifest["parameters"]}, sort_keys=True)
+    (tmp_path / "x.journal").write_text(f"{head}\n0:0 {manifest['files'][0]['crc32'][0]}\n")
     (tmp_path / "x.idx").rename(tmp_path / "x.idx.partial")
     (tmp_path / "x.json").rename(tmp_path / "x.json.partial")
-    # Even where the disk has room for little more than what is there.
+    # The disk has little room beyond the existing files.
     monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=2_000_000))
     make_tokens(tmp_path / "x", Parameters(tokens=3 * 10**6, vocab_size=1000), 1, lambda done, total: None)
     assert state(tmp_path) == whole
@@ -121,9 +121,9 @@ def test_killed_between_the_renames_it_goes_on(tmp_path, monkeypatch):
 def test_a_part_that_the_disk_lost_is_made_again(tmp_path):
     assert tokens(tmp_path / "x").returncode == 0
     whole = state(tmp_path)
-    said = json.loads(whole["x.json"])
-    head = json.dumps({"kind": "tokens", "version": said["version"], **said["parameters"]}, sort_keys=True)
-    (tmp_path / "x.journal").write_text(f"{head}\n0:0 {said['files'][0]['crc32'][0]}\n0:1 12")
+    manifest = json.loads(whole["x.json"])
+    head = json.dumps({"kind": "tokens", "version": manifest["version"], **manifest["parameters"]}, sort_keys=True)
+    (tmp_path / "x.journal").write_text(f"{head}\n0:0 {manifest['files'][0]['crc32'][0]}\n0:1 12")
     (tmp_path / "x.json").rename(tmp_path / "x.json.partial")
     (tmp_path / "x.bin").rename(tmp_path / "x.bin.partial")
     with (tmp_path / "x.bin.partial").open("r+b") as file:
@@ -133,30 +133,30 @@ def test_a_part_that_the_disk_lost_is_made_again(tmp_path):
     assert state(tmp_path) == whole
 
 
-def test_what_is_there_already_is_never_overwritten(tmp_path):
+def test_existing_files_are_never_overwritten(tmp_path):
     (tmp_path / "x.bin").write_bytes(b"precious")
     result = tokens(tmp_path / "x")
     assert result.returncode == 2
-    assert f"{tmp_path}/x.bin: is there already, without a manifest" in result.stderr
+    assert result.stderr.startswith(f"error: {tmp_path}/x.bin: ")
     assert state(tmp_path) == {"x.bin": b"precious"}
 
 
 @pytest.mark.parametrize("name", ["x.bin", "x.idx", "x.json"])
-def test_a_link_to_what_cannot_be_reached_is_not_replaced(tmp_path, name):
+def test_a_broken_link_is_not_replaced(tmp_path, name):
     (tmp_path / name).symlink_to(tmp_path / "not mounted")
     result = tokens(tmp_path / "x")
     assert result.returncode == 2
-    assert f"{tmp_path}/{name}: is there already" in result.stderr
+    assert result.stderr.startswith(f"error: {tmp_path}/{name}: ")
     assert [path.name for path in tmp_path.iterdir() if path.suffix != ".lock"] == [name]
     assert (tmp_path / name).is_symlink()
 
 
 @pytest.mark.parametrize("written", [True, False])
-def test_what_was_put_beside_an_unfinished_data_set_is_never_overwritten(tmp_path, written):
-    """By hand, after the kill: before the data were written, and after."""
+def test_files_put_beside_an_unfinished_data_set_are_never_overwritten(tmp_path, written):
+    """Copied there after the kill, which was before or after the data were written."""
     assert tokens(tmp_path / "x").returncode == 0
-    said = json.loads((tmp_path / "x.json").read_text())
-    head = json.dumps({"kind": "tokens", "version": said["version"], **said["parameters"]}, sort_keys=True)
+    manifest = json.loads((tmp_path / "x.json").read_text())
+    head = json.dumps({"kind": "tokens", "version": manifest["version"], **manifest["parameters"]}, sort_keys=True)
     (tmp_path / "x.journal").write_text(f"{head}\n")
     (tmp_path / "x.json").rename(tmp_path / ("x.json.partial" if written else "gone"))
     (tmp_path / "x.idx").unlink()
@@ -165,12 +165,12 @@ def test_what_was_put_beside_an_unfinished_data_set_is_never_overwritten(tmp_pat
     before = state(tmp_path)
     result = tokens(tmp_path / "x")
     assert result.returncode == 2
-    assert f"{tmp_path}/x.bin: is there already, without a manifest" in result.stderr
+    assert result.stderr.startswith(f"error: {tmp_path}/x.bin: ")
     assert state(tmp_path) == before
 
 
-def test_what_an_unfinished_one_left_whose_journal_is_lost_is_not_part_of_the_data(tmp_path):
-    (tmp_path / "x.bin.partial").write_bytes(bytes(8_000_000))  # of a larger one
+def test_partial_files_without_a_journal_are_not_used(tmp_path):
+    (tmp_path / "x.bin.partial").write_bytes(bytes(8_000_000))  # of a larger data set
     assert tokens(tmp_path / "x").returncode == 0
     assert (tmp_path / "x.bin").stat().st_size == 6_000_000
     assert datagen("inspect", tmp_path / "x").returncode == 0
@@ -188,44 +188,43 @@ def test_another_data_set_is_refused_and_the_difference_named(tmp_path):
     assert state(tmp_path) == before
 
 
-def test_a_damaged_data_set_is_noticed(tmp_path):
+def test_damage_is_detected(tmp_path):
     assert tokens(tmp_path / "x").returncode == 0
     assert datagen("inspect", tmp_path / "x").returncode == 0
     with (tmp_path / "x.bin").open("r+b") as file:
         file.seek(1_000_000)
         file.write(b"\x01\x02\x03")
-    found = datagen("inspect", tmp_path / "x", "--json")
-    assert found.returncode == 4
-    assert json.loads(found.stdout)["intact"] is False
+    report = datagen("inspect", tmp_path / "x", "--json")
+    assert report.returncode == 4
+    assert json.loads(report.stdout)["intact"] is False
     with (tmp_path / "x.bin").open("r+b") as file:
         file.truncate(1_000_000)
     result = tokens(tmp_path / "x")
     assert result.returncode == 2
-    assert "x.bin has 1000000 bytes, its manifest says 6000000" in result.stderr
+    assert "x.bin has 1000000 bytes" in result.stderr
 
 
 @pytest.mark.parametrize("journal", [b'{"kind": "tokens"}\n', b"\xff\xfe\n"])
-def test_an_unfinished_one_with_other_parameters_is_refused(tmp_path, journal):
+def test_an_unfinished_data_set_with_other_parameters_is_refused(tmp_path, journal):
     (tmp_path / "x.journal").write_bytes(journal)
     result = tokens(tmp_path / "x")
     assert result.returncode == 2
-    assert "x.journal: an unfinished data set with other parameters" in result.stderr
-    assert f"{tmp_path}/x*" not in result.stderr  # that is x2 too
+    assert "x.journal: " in result.stderr
+    assert f"{tmp_path}/x*" not in result.stderr  # which includes x2
 
 
-def test_the_second_of_two_waits_and_finds_it_made(tmp_path):
+def test_the_second_of_two_processes_waits_and_reuses_the_data(tmp_path):
     both = [tokens(tmp_path / "x", tokens="2e7", wait=False) for _ in range(2)]
     outputs = [process.communicate(timeout=120) for process in both]
     assert [process.returncode for process in both] == [0, 0], outputs
     assert sorted("was there already" in out for out, _ in outputs) == [False, True]
 
 
-def test_it_waits_for_whoever_holds_the_lock(tmp_path):
+def test_it_waits_for_the_lock(tmp_path):
     with (tmp_path / "x.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         process = tokens(tmp_path / "x", wait=False)
-        said = process.stderr.readline()
-        assert "another process is making it; waiting" in said
+        assert "waiting" in process.stderr.readline()
         assert process.poll() is None
         assert state(tmp_path) == {}
     assert process.communicate(timeout=60)[0]
@@ -239,7 +238,7 @@ def test_a_disk_without_room_is_refused_before_anything_is_written(tmp_path):
     assert state(tmp_path) == {}
 
 
-def test_an_index_that_is_larger_than_its_data_needs_room_too(tmp_path, monkeypatch):
+def test_the_required_room_includes_a_large_index(tmp_path, monkeypatch):
     parameters = Parameters(tokens=10**6, vocab_size=100, documents="fixed", mean_length=2)
     monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=5_000_000))
     with pytest.raises(MachineError, match=r"do not fit"):
@@ -250,14 +249,14 @@ def test_an_index_that_is_larger_than_its_data_needs_room_too(tmp_path, monkeypa
     assert (tmp_path / "x.idx").stat().st_size == pytest.approx(parameters.index_bytes, rel=1e-4)
 
 
-def test_what_other_data_sets_left_is_no_room_for_this_one(tmp_path, monkeypatch):
+def test_partial_files_of_other_data_sets_do_not_reduce_the_required_room(tmp_path, monkeypatch):
     (tmp_path / "x2.bin.partial").write_bytes(bytes(6_000_000))
     monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=5_000_000))
     with pytest.raises(MachineError, match="do not fit"):
         make_tokens(tmp_path / "x", Parameters(tokens=3 * 10**6, vocab_size=100), 1, lambda done, total: None)
 
 
-def test_a_disk_that_fills_up_is_one_clear_error_and_nothing_looks_whole(tmp_path):
+def test_a_full_disk_is_one_clear_error_and_leaves_no_complete_file(tmp_path):
     def limit():
         resource.setrlimit(resource.RLIMIT_FSIZE, (2_000_000, 2_000_000))
 
@@ -266,12 +265,12 @@ def test_a_disk_that_fills_up_is_one_clear_error_and_nothing_looks_whole(tmp_pat
     assert "cannot write: File too large" in result.stderr
     assert "Traceback" not in result.stderr
     assert {path.name for path in tmp_path.iterdir()} <= {"x.bin.partial", "x.journal", "x.lock"}
-    assert tokens(tmp_path / "x").returncode == 0  # with room, it goes on
+    assert tokens(tmp_path / "x").returncode == 0  # with room, it resumes
     assert datagen("inspect", tmp_path / "x").returncode == 0
 
 
 @pytest.mark.parametrize("folder", ["/proc/nowhere", "/dev/null"])
-def test_a_folder_that_cannot_be_written_is_one_clear_error(folder):
+def test_a_folder_without_write_access_is_one_clear_error(folder):
     result = tokens(Path(folder) / "x")
     assert result.returncode == 2
     assert result.stderr.startswith("error: ") and "cannot write: " in result.stderr
@@ -279,7 +278,7 @@ def test_a_folder_that_cannot_be_written_is_one_clear_error(folder):
 
 
 def read_only(folder, *arguments):
-    """``datagen`` where ``folder`` really is on a read-only file system: in a mount namespace of its own."""
+    """Run ``datagen`` in a mount namespace in which ``folder`` is on a read-only file system."""
     mount = f"mount --bind {folder} {folder} && mount -o remount,ro,bind {folder} && "
     unshare = ["unshare", "--mount", *([] if os.geteuid() == 0 else ["--user", "--map-root-user"]), "sh", "-c"]
     if subprocess.run([*unshare, f"{mount} true"], capture_output=True, check=False).returncode:
@@ -298,7 +297,7 @@ def test_a_read_only_file_system_is_one_clear_error(tmp_path):
 @pytest.mark.parametrize(
     "command", ["tokens --tokens 1e4 --vocab-size 500", "sft --samples 9", "tokenizer --vocab-size 300"]
 )
-def test_what_is_made_already_is_found_where_nothing_may_be_written(tmp_path, command):
+def test_a_complete_data_set_on_a_read_only_file_system_is_reused(tmp_path, command):
     verb, *options = command.split()
     assert datagen(verb, "--output", tmp_path / "x", *options).returncode == 0
     result = read_only(tmp_path, verb, "--output", tmp_path / "x", *options)
@@ -309,9 +308,9 @@ def test_what_is_made_already_is_found_where_nothing_may_be_written(tmp_path, co
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
-        (["--tokens", "0"], "0 is not a whole number above 0"),
+        (["--tokens", "0"], "0 is not a whole number"),
         (["--tokens", "1.5"], "1.5 is not a whole number"),
         (["--tokens", "many"], "'many' is not a number, such as 1000000 or 1e9"),
         (["--tokens", "nan"], "'nan' is not a number"),
@@ -319,17 +318,17 @@ def test_what_is_made_already_is_found_where_nothing_may_be_written(tmp_path, co
         (["--tokens", "1e99"], "--tokens: Input should be less than or equal to"),
         (["--tokens", "10", "--samples", "3"], "give --tokens, or --samples and --seq-length"),
         (["--samples", "3"], "give --tokens, or --samples and --seq-length"),
-        ([], "how much data?"),
+        ([], "give --tokens, or --samples and --seq-length"),
         (["--tokens", "10", "--shards", "11"], "11 shards of 10 tokens"),
         (["--tokens", "10", "--exponent", "-1"], "--exponent: Input should be greater than or equal to 0 (it is -1.0)"),
         (["--tokens", "10", "--exponent", "nan"], "--exponent: "),
         (["--tokens", "10", "--documents", "normal"], "'normal' is not one of"),
     ],
 )
-def test_a_bad_parameter_is_one_clear_error(tmp_path, arguments, said):
+def test_a_bad_parameter_is_one_clear_error(tmp_path, arguments, message):
     result = datagen("tokens", "--output", tmp_path / "x", "--vocab-size", "1000", *arguments)
     assert result.returncode == 2
-    assert said in result.stderr
+    assert message in result.stderr
     assert "Traceback" not in result.stderr
     assert state(tmp_path) == {}
 
@@ -346,13 +345,13 @@ def test_an_output_without_a_name_or_not_in_utf_8_is_one_clear_error(tmp_path, v
     assert state(tmp_path) == {}
 
 
-def test_a_vocabulary_needs_tokens(tmp_path):
+def test_a_vocabulary_of_two_is_too_small(tmp_path):
     result = tokens(tmp_path / "x", vocab_size=2)
     assert result.returncode == 2
     assert "--vocab-size: Input should be greater than or equal to 3 (it is 2)" in result.stderr
 
 
-def test_samples_are_tokens_and_the_last_label(tmp_path):
+def test_the_number_of_tokens_includes_the_last_label(tmp_path):
     sizes = ["--samples", 10, "--seq-length", 128, "--vocab-size", 500]
     samples = datagen("tokens", "--output", tmp_path / "x", *sizes, "--json")
     assert json.loads(samples.stdout)["parameters"]["tokens"] == 1281

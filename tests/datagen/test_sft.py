@@ -1,4 +1,4 @@
-"""Instruction data: the same bytes for the same seed, the fields that readers expect, lengths as asked for."""
+"""Instruction data: the same bytes for the same seed, the fields that readers need, lengths as requested."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_a_smaller_set_is_the_beginning_of_a_larger_one(tmp_path, samples):
     assert make(tmp_path / "smaller", samples=samples, format="chat")[".jsonl"].splitlines() == larger[:samples]
 
 
-def test_another_language_has_other_words_at_the_same_places(tmp_path):
+def test_another_language_has_other_words_in_texts_of_equal_length(tmp_path):
     one, two = (records(tmp_path / str(n), format="dolly", language=n) for n in (1, 2))
     lengths = [[len(record["response"].split()) for record in each] for each in (one, two)]
     assert lengths[0] == lengths[1]
@@ -59,7 +59,7 @@ def test_dolly_has_the_fields_and_categories_of_dolly_15k(tmp_path):
         assert 10 <= len(record["response"].split()) <= 30
 
 
-def test_chat_says_the_same_to_hugging_face_and_to_nemo(tmp_path):
+def test_chat_has_the_same_content_for_hugging_face_and_for_nemo(tmp_path):
     made = records(tmp_path, format="chat", lengths="fixed", mean_length=41)
     assert {len(record["messages"]) for record in made} == {2, 4, 6}
     for record in made:
@@ -75,10 +75,10 @@ def test_chat_says_the_same_to_hugging_face_and_to_nemo(tmp_path):
 
 
 @pytest.mark.parametrize("form", ["dolly", "chat"])
-def test_no_text_is_empty_however_short_the_samples_are(tmp_path, form):
+def test_no_text_is_empty_in_short_samples(tmp_path, form):
     for record in records(tmp_path, format=form, lengths="lognormal", mean_length=5):
-        said = [message["content"] for message in record.get("messages", [])]
-        texts = said or [record["instruction"], record["response"]]
+        contents = [message["content"] for message in record.get("messages", [])]
+        texts = contents or [record["instruction"], record["response"]]
         assert all(text.endswith(".") and len(text) > 2 for text in texts)
 
 
@@ -94,33 +94,33 @@ def test_fixed_lengths_are_all_the_same():
 
 
 @pytest.mark.parametrize("kind", ["lognormal", "zipf"])
-def test_lengths_follow_the_distribution_that_is_stated(kind):
+def test_lengths_follow_the_distribution(kind):
     sizes = numpy.sort(drawn_sizes(kind)).astype(float)
     if kind == "lognormal":
         normal = NormalDist(math.log(1000) - 0.5, 1.0)
         expected = numpy.array([normal.cdf(math.log(size)) for size in sizes])
     else:
         expected = 1 - (sizes / sizes[0]) ** -1.5
-    # Kolmogorov-Smirnov at one in a thousand; as much again for lengths being whole numbers.
+    # Twice the Kolmogorov-Smirnov distance for a probability of 0.001, because lengths are rounded.
     distance = abs(expected - (numpy.arange(len(sizes)) + 0.5) / len(sizes)).max()
     assert distance < 2 * 1.95 / math.sqrt(len(sizes))
-    if kind == "lognormal":  # the variance of a zipf is too large for its mean to say much
+    if kind == "lognormal":  # the variance of zipf is too large to test its mean
         assert sizes.mean() == pytest.approx(1000, rel=5 * 1.31 / math.sqrt(len(sizes)))
 
 
-def test_words_are_pronounceable_and_no_two_are_the_same():
+def test_words_are_pronounceable_and_distinct():
     made = words(1, 200_000)
     assert len(set(made)) == 200_000
     assert all(word.isascii() and word.isalpha() and word.islower() for word in made)
     assert [len(made[place]) <= 3 for place in (0, 399, 400, 1000)] == [True, True, False, False]
 
 
-def test_frequent_words_are_few_and_words_have_favourite_followers():
+def test_words_have_zipf_frequencies_and_preferred_successors():
     sizes = numpy.full(400, 1000)
     ranks = speak(stream(1, 0), sizes, 1, LEXICON)
     weights = 1 / numpy.arange(1, LEXICON + 1)
     for low in 2 ** numpy.arange(4, 16):
-        # Followers stay within an octave, so it has the share that Zipf gives it.
+        # Successors stay within their octave of ranks, so its share is that of Zipf.
         share = weights[low : 2 * low].sum() / weights.sum()
         assert ((ranks >= low) & (ranks < 2 * low)).mean() == pytest.approx(share, rel=0.1)
     follow = followers(1, LEXICON)
@@ -130,7 +130,7 @@ def test_frequent_words_are_few_and_words_have_favourite_followers():
 
 @pytest.mark.parametrize("form", FORMATS, ids=lambda form: form["format"])
 @pytest.mark.parametrize("damage", [0, 1, 5000])
-def test_an_interrupted_command_goes_on_and_trusts_only_what_is_whole(tmp_path, form, damage):
+def test_an_interrupted_command_resumes_and_keeps_only_intact_blocks(tmp_path, form, damage):
     def interrupt(done, total):
         if interrupt.left == 0:
             raise KeyboardInterrupt
@@ -141,13 +141,13 @@ def test_an_interrupted_command_goes_on_and_trusts_only_what_is_whole(tmp_path, 
     with pytest.raises(KeyboardInterrupt):
         make(tmp_path / "cut", samples=1500, progress=interrupt, **form)
     (rows,) = (tmp_path / "cut").glob("*.partial")
-    with rows.open("r+b") as file:  # what a full disk or a lost node leaves
+    with rows.open("r+b") as file:  # the state after a full disk or a lost node
         file.seek(-damage, 2)
         file.write(b"\0" * damage + b"more")
     assert make(tmp_path / "cut", samples=1500, **form) == whole
 
 
-def test_a_journal_that_a_failing_disk_altered_is_trusted_as_far_as_it_is_whole(tmp_path):
+def test_the_intact_part_of_a_damaged_journal_is_used(tmp_path):
     def interrupt(done, total):
         raise KeyboardInterrupt
 
@@ -159,7 +159,7 @@ def test_a_journal_that_a_failing_disk_altered_is_trusted_as_far_as_it_is_whole(
     assert make(tmp_path / "cut", format="dolly") == whole
 
 
-def test_made_again_is_not_written_again(tmp_path):
+def test_a_complete_data_set_is_not_written_again(tmp_path):
     make(tmp_path, format="dolly")
     before = (tmp_path / "x.jsonl").stat().st_mtime_ns
     make(tmp_path, format="dolly")
@@ -169,7 +169,7 @@ def test_made_again_is_not_written_again(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("args", "said"),
+    ("args", "message"),
     [
         (["--format", "packed", "--mean-length", "3000"], "with seq_length 4096 at most 2048"),
         (["--format", "packed", "--mean-length", "5000", "--lengths", "fixed"], "at most 4096"),
@@ -179,11 +179,11 @@ def test_made_again_is_not_written_again(tmp_path):
         (["--mean-length", "3"], "--mean-length: Input should be greater than or equal to 4"),
     ],
 )
-def test_wrong_options_are_one_clear_error(tmp_path, capsys, args, said):
+def test_wrong_options_are_one_clear_error(tmp_path, capsys, args, message):
     with pytest.raises(SystemExit) as ended:
         main(["sft", "--output", str(tmp_path / "x"), *args])
     assert ended.value.code == 2
-    assert said in capsys.readouterr().err
+    assert message in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
 
 
@@ -204,7 +204,7 @@ def test_the_command_prints_the_manifest(tmp_path, capsys):
     ids=["dolly", "chat", "packed"],
 )
 def test_the_bytes_are_those_of_this_version(tmp_path, form, sums):
-    """Whoever changes them must change ``datagen.__version__``: manifests elsewhere name the old bytes."""
+    """Changed bytes need a new ``datagen.__version__``: existing manifests contain the old checksums."""
     manifest = json.loads(make(tmp_path, **form)[".json"])
     assert manifest["version"] == "3"
     assert [sum for file in manifest["files"] for sum in file["crc32"]] == sums

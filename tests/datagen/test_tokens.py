@@ -1,4 +1,4 @@
-"""Megatron data sets: read by megatron-core token for token, the same whoever makes them, distributed as they say."""
+"""Megatron data sets: megatron-core reads every token, the bytes are reproducible, the distributions are right."""
 
 from __future__ import annotations
 
@@ -11,12 +11,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from datagen import direct
+from datagen import maker as maker_module
 from datagen import manifest as manifest_module
+from datagen import output as output_module
 from datagen import tokens as tokens_module
 from datagen.indexed import read_index
 from datagen.learnable import floor_loss
 from datagen.maker import make_tokens
-from datagen.manifest import damaged
+from datagen.manifest import damage
 from datagen.sampling import TokenDrawer, draw_lengths, length_table, row_pairs, stream, token_table
 from datagen.tokens import Parameters, fill, lengths, plan
 
@@ -39,8 +41,8 @@ def read(prefix: Path):
 
 @pytest.fixture
 def small_parts(monkeypatch):
-    """Parts and blocks of a few KB, so that small data has many of them."""
-    for module in (tokens_module, manifest_module):
+    """Parts and blocks of a few KB, so that small data sets have many of them."""
+    for module in (maker_module, manifest_module, output_module):
         monkeypatch.setattr(module, "PART_BYTES", 1 << 14)
     monkeypatch.setattr(direct, "BUFFER", 1 << 13)
     monkeypatch.setattr(tokens_module, "CHUNK", 1 << 9)
@@ -60,21 +62,21 @@ def small_parts(monkeypatch):
 def test_megatron_core_reads_every_token_and_its_builder_writes_the_same_index(tmp_path, vocab_size, documents):
     torch = pytest.importorskip("torch")
     indexed = pytest.importorskip("megatron.core.datasets.indexed_dataset")
-    make(tmp_path / "ours", tokens=30_011, vocab_size=vocab_size, documents=documents, mean_length=97)
-    index, data = read(tmp_path / "ours")
+    make(tmp_path / "own", tokens=30_011, vocab_size=vocab_size, documents=documents, mean_length=97)
+    index, data = read(tmp_path / "own")
 
-    theirs = indexed.IndexedDataset(str(tmp_path / "ours"))
-    assert numpy.array_equal(numpy.concatenate([theirs[i] for i in range(len(theirs))]), data)
-    assert len(theirs) == index.documents == len(theirs.document_indices) - 1
-    assert all(theirs[i][-1] == vocab_size - 1 for i in range(len(theirs)))
+    dataset = indexed.IndexedDataset(str(tmp_path / "own"))
+    assert numpy.array_equal(numpy.concatenate([dataset[i] for i in range(len(dataset))]), data)
+    assert len(dataset) == index.documents == len(dataset.document_indices) - 1
+    assert all(dataset[i][-1] == vocab_size - 1 for i in range(len(dataset)))
 
     dtype = indexed.DType.optimal_dtype(vocab_size)
     builder = indexed.IndexedDatasetBuilder(str(tmp_path / "built.bin"), dtype=dtype)
-    for i in range(len(theirs)):
-        builder.add_document(torch.tensor(theirs[i].astype("int64")), [len(theirs[i])])
+    for i in range(len(dataset)):
+        builder.add_document(torch.tensor(dataset[i].astype("int64")), [len(dataset[i])])
     builder.finalize(str(tmp_path / "built.idx"))
-    assert (tmp_path / "built.idx").read_bytes() == (tmp_path / "ours.idx").read_bytes()
-    assert (tmp_path / "built.bin").read_bytes() == (tmp_path / "ours.bin").read_bytes()
+    assert (tmp_path / "built.idx").read_bytes() == (tmp_path / "own.idx").read_bytes()
+    assert (tmp_path / "built.bin").read_bytes() == (tmp_path / "own.bin").read_bytes()
 
 
 @pytest.mark.usefixtures("small_parts")
@@ -93,14 +95,14 @@ def test_counts_and_ranges_hold_for_any_parameters(tmp_path_factory, tokens, sha
     folder = tmp_path_factory.mktemp("any")
     shards = min(shards, tokens)
     manifest = make(folder / "x", tokens=tokens, shards=shards, **parameters)
-    assert damaged(manifest, folder) is None
+    assert damage(manifest, folder) is None
     prefixes = [folder / "x"] if shards == 1 else [folder / f"x_{i:05d}" for i in range(shards)]
-    found = [read(prefix) for prefix in prefixes]
-    assert sum(len(data) for _, data in found) == tokens == sum(index.tokens for index, _ in found)
-    assert max(len(data) for _, data in found) - min(len(data) for _, data in found) <= 1
-    assert sum(index.documents for index, _ in found) == manifest.facts["documents"]
+    shards_read = [read(prefix) for prefix in prefixes]
+    assert sum(len(data) for _, data in shards_read) == tokens == sum(index.tokens for index, _ in shards_read)
+    assert max(len(data) for _, data in shards_read) - min(len(data) for _, data in shards_read) <= 1
+    assert sum(index.documents for index, _ in shards_read) == manifest.facts["documents"]
     eod = parameters["vocab_size"] - 1
-    for index, data in found:
+    for index, data in shards_read:
         assert data.max() <= eod
         ends = numpy.flatnonzero(data == eod)
         assert numpy.array_equal(ends, index.lengths.cumsum() - 1)
@@ -125,7 +127,7 @@ def test_the_bytes_do_not_depend_on_the_workers(tmp_path, shards):
         assert len({(tmp_path / str(workers) / name).read_bytes() for workers in (1, 2, 4)}) == 1
 
 
-def test_a_block_does_not_depend_on_what_was_made_before_it():
+def test_a_block_does_not_depend_on_earlier_blocks():
     parameters = Parameters(tokens=3 << 20, vocab_size=500, learnable=True)
     shard = plan(parameters)[0]
     whole, part = numpy.empty(3 << 20, dtype=numpy.uint16), numpy.empty(1 << 20, dtype=numpy.uint16)
@@ -136,16 +138,16 @@ def test_a_block_does_not_depend_on_what_was_made_before_it():
 
 
 def test_the_bytes_are_those_of_this_version(tmp_path):
-    """Whoever changes them must change ``datagen.__version__``: manifests elsewhere name the old bytes."""
+    """Changed bytes need a new ``datagen.__version__``: existing manifests contain the old checksums."""
     manifest = make(tmp_path / "x", tokens=200_000, vocab_size=128256)
     learnable = make(tmp_path / "y", tokens=200_000, vocab_size=500, learnable=True, documents="zipf")
     assert manifest.version == "3"
-    found = [file.crc32 for file in (*manifest.files, *learnable.files)]
-    assert found == [("eaa34128",), ("ae6038b8",), ("eaaaaf79",), ("c05bb7d2",)]
+    sums = [file.crc32 for file in (*manifest.files, *learnable.files)]
+    assert sums == [("eaa34128",), ("ae6038b8",), ("eaaaaf79",), ("c05bb7d2",)]
 
 
 @pytest.mark.parametrize(("seed", "other"), [({"seed": 1}, {"seed": 2}), ({"shards": 1}, {"shards": 2})])
-def test_another_seed_or_shard_is_another_row_of_tokens(tmp_path, seed, other):
+def test_another_seed_or_shard_has_other_tokens(tmp_path, seed, other):
     make(tmp_path / "a", tokens=10_000, vocab_size=1000, **seed)
     make(tmp_path / "b", tokens=10_000, vocab_size=1000, **other)
     first = read(tmp_path / "a")[1]
@@ -155,13 +157,13 @@ def test_another_seed_or_shard_is_another_row_of_tokens(tmp_path, seed, other):
 
 
 def chi_squared(observed, expected):
-    """In standard deviations from what chance gives (many cells: nearly normal)."""
+    """The statistic in standard deviations from its expectation, nearly normal for many cells."""
     cells = len(observed)
     return (((observed - expected) ** 2 / expected).sum() - (cells - 1)) / (2 * (cells - 1)) ** 0.5
 
 
 def rows_of_tokens(table):
-    """[8, 8, 65536]: as blocks of a data set are drawn, with fewer rows."""
+    """[8, 8, 65536]: tokens drawn like a block of a data set, with fewer rows."""
     first, second = row_pairs(11, 0, 0, 0, rows=8, words=1 << 15)
     bits = (first[:, None] ^ second).reshape(-1).view(numpy.uint32)
     drawn = numpy.empty(1 << 22, dtype=numpy.int32)
@@ -171,14 +173,14 @@ def rows_of_tokens(table):
 
 @pytest.mark.parametrize("kind", ["uniform", "zipf"])
 @pytest.mark.parametrize("count", [2, 100, 31_999, 128_255])
-def test_tokens_are_distributed_as_said(kind, count):
+def test_tokens_follow_the_distribution(kind, count):
     table = token_table(kind, 1.1, count)
     drawn = rows_of_tokens(table).ravel()
-    said = numpy.ones(count) if kind == "uniform" else numpy.arange(1, count + 1) ** -1.1
-    expected = said / said.sum() * len(drawn)
-    assert abs(table.probabilities - said / said.sum()).max() <= 2**-32
+    weights = numpy.ones(count) if kind == "uniform" else numpy.arange(1, count + 1) ** -1.1
+    expected = weights / weights.sum() * len(drawn)
+    assert abs(table.probabilities - weights / weights.sum()).max() <= 2**-32
     observed = numpy.bincount(drawn, minlength=count)
-    # Rare tokens are counted together: a cell needs some five draws.
+    # Rare tokens share a cell: a cell needs at least about five draws.
     edges = numpy.flatnonzero(numpy.diff(numpy.floor(expected.cumsum() / 20), prepend=-1))
     cells = numpy.add.reduceat(observed, edges), numpy.add.reduceat(expected, edges)
     assert abs(chi_squared(*cells)) < 4 if len(edges) > 1 else observed.sum() == len(drawn)
@@ -187,19 +189,19 @@ def test_tokens_are_distributed_as_said(kind, count):
 @pytest.mark.parametrize("kind", ["uniform", "zipf"])
 @pytest.mark.parametrize("apart", [1, 2, 3, 64, 4096, 65535, 65536, 65537])
 def test_pairs_are_those_of_independent_tokens(kind, apart):
-    """Neighbours and others, in one row and in two that have a table's row in common."""
+    """At several distances, within a row and between rows that share a row of a table."""
     table = token_table(kind, 1.1, 40)
     rows = rows_of_tokens(table)
     first, second = rows.ravel()[:-apart], rows.ravel()[apart:]
-    if apart == 65536:  # at one place: of each table's rows no two twice, or the pairs would not be independent
+    if apart == 65536:  # use each row of a table once, else the pairs are not independent
         first, second = rows[range(4), range(0, 8, 2)].ravel(), rows[range(4), range(1, 8, 2)].ravel()
     pairs = numpy.bincount(40 * first + second, minlength=1600)
     expected = numpy.outer(table.probabilities, table.probabilities).ravel() * len(first)
     assert abs(chi_squared(pairs, expected)) < 4
 
 
-def test_of_one_place_three_rows_are_independent_and_a_fourth_is_not():
-    """What the docstring of ``row_pairs`` says, in both directions: the fourth word is known from the other three."""
+def test_three_rows_are_independent_and_a_fourth_is_not():
+    """The property in the docstring of ``row_pairs``: the XOR of four words at one place is 0."""
     first, second = row_pairs(11, 0, 0, 0, rows=2, words=1 << 15)
     rows = (first[:, None] ^ second).reshape(4, -1)
     assert not numpy.bitwise_xor.reduce(rows).any()
@@ -209,7 +211,7 @@ def test_of_one_place_three_rows_are_independent_and_a_fourth_is_not():
 
 
 def test_no_two_rows_of_a_block_look_alike():
-    """Equal tokens at equal places: as many as in independent rows, though four rows share two of each table."""
+    """Equal tokens at equal places are as frequent as in independent rows."""
     table = token_table("zipf", 1.1, 31_999)
     rows = rows_of_tokens(table).reshape(64, -1)
     chance = float((table.probabilities**2).sum())
@@ -220,7 +222,7 @@ def test_no_two_rows_of_a_block_look_alike():
 
 @pytest.mark.parametrize("kind", ["fixed", "lognormal", "zipf"])
 @pytest.mark.parametrize("mean", [1, 7, 1024, 100_000])
-def test_lengths_are_distributed_as_said(kind, mean):
+def test_lengths_follow_the_distribution_of_documents(kind, mean):
     table = length_table(kind, mean)
     assert table.min() >= 1
     assert table.mean() == pytest.approx(mean, rel=0.01)
@@ -232,7 +234,7 @@ def test_lengths_are_distributed_as_said(kind, mean):
     assert len(edges) == 1 or abs(chi_squared(observed, expected)) < 4
 
 
-def test_a_lognormal_median_is_where_it_should_be():
+def test_the_median_of_lognormal_lengths_is_right():
     table = length_table("lognormal", 1000)
     assert numpy.median(table) == pytest.approx(1000 * numpy.exp(-0.5), rel=0.01)
 
@@ -244,8 +246,8 @@ def test_power_law_lengths_fall_with_their_exponent():
 
 
 @pytest.mark.parametrize("distribution", ["uniform", "zipf"])
-def test_the_floor_is_the_loss_of_one_who_knows_the_rule(distribution):
-    """The rule's own predictions on data that it made: their mean loss is the floor."""
+def test_the_floor_is_the_loss_of_the_rule(distribution):
+    """The mean loss of the rule's own predictions on its data equals the floor."""
     parameters = Parameters(
         tokens=1 << 20, vocab_size=200, learnable=True, distribution=distribution, documents="zipf", mean_length=300
     )
@@ -270,11 +272,11 @@ def test_lengths_of_a_shard_sum_to_its_tokens():
         assert sum(map(len, blocks)) == shard.documents
 
 
-def test_the_manifest_says_all(tmp_path):
+def test_the_manifest_contains_parameters_facts_and_files(tmp_path):
     manifest = make(tmp_path / "x", tokens=1000, vocab_size=128256, seed=3)
-    said = json.loads((tmp_path / "x.json").read_text())
-    assert said == manifest.model_dump(mode="json")
-    assert said["parameters"] == {
+    written = json.loads((tmp_path / "x.json").read_text())
+    assert written == manifest.model_dump(mode="json")
+    assert written["parameters"] == {
         "tokens": 1000,
         "vocab_size": 128256,
         "seed": 3,
@@ -285,7 +287,7 @@ def test_the_manifest_says_all(tmp_path):
         "learnable": False,
         "shards": 1,
     }
-    assert said["facts"]["dtype"] == "int32"
-    assert said["facts"]["eod"] == 128255
-    assert [file["name"] for file in said["files"]] == ["x.bin", "x.idx"]
+    assert written["facts"]["dtype"] == "int32"
+    assert written["facts"]["eod"] == 128255
+    assert [file["name"] for file in written["files"]] == ["x.bin", "x.idx"]
     assert not list(tmp_path.glob("*.partial")) and not (tmp_path / "x.journal").exists()
