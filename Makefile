@@ -25,6 +25,7 @@ check: $(VENV)/.dev
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/codespell
+	$(BIN)/lint-imports
 
 docs: $(VENV)/.dev
 	$(BIN)/python docs/generate.py
