@@ -34,7 +34,8 @@ def commands() -> list[tuple[str, str]]:
 def arguments(call: str, run: str, folder: Path) -> list[str]:
     """The call with real files and a real run in place of the page's examples; ``launch`` stops before it submits."""
     program, *words = shlex.split(call)
-    names = {"slurm-1234.out": str(LOG), "mysite.yaml": str(folder / "mysite.yaml"), "RUN": run}
+    names = {"slurm-1234.out": str(LOG), "RUN": run}
+    names |= {name: str(folder / name) for name in ("mysite.yaml", "acceptance.yaml")}
     words = [names.get(word, word) for word in words]
     if words[0] == "launch":
         words = [word for word in words if word != "--wait"] + ["--dry-run"]
@@ -45,10 +46,11 @@ def arguments(call: str, run: str, folder: Path) -> list[str]:
 def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     """A folder with the site file of the documents, and the id of a run that was trained and judged there."""
     folder = tmp_path_factory.mktemp("documents")
-    page = (ROOT / "docs/how-to/my-cluster.md").read_text()
-    site = re.search(r"```yaml\n# mysite.yaml\n(.*?)```", page, re.S)
-    assert site is not None
-    (folder / "mysite.yaml").write_text(site[1])
+    for page, name in (("my-cluster", "mysite.yaml"), ("accept-a-cluster", "acceptance.yaml")):
+        text = (ROOT / f"docs/how-to/{page}.md").read_text()
+        example = re.search(rf"```yaml\n# {name}\n(.*?)```", text, re.S)
+        assert example is not None
+        (folder / name).write_text(example[1])
     words = ["launch", "tiny-llama", "--precision", "fp32", "--num-gpus", "2", "--wait"]
     result = call_in(folder, [sys.executable, "-m", "benchrun", *words])
     assert result.returncode in ANSWERS, result.stderr
