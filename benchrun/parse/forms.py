@@ -144,7 +144,7 @@ class Forms:
             form = columns.pop(_FORM)
             ends = lines[at[0]], lines[at[-1]]
             tables.append(Table(sink, {**columns, "line": numbers[at]}, at, form, ends))
-        if not self._dialect.take(tables):
+        if tables and not self._dialect.take(tables):
             self._by_line(sorted({at for table in tables for at in table.at.tolist()}), lines, numbers)
 
     def _matches(self, text: str) -> list[tuple[str, ...]]:
