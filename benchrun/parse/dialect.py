@@ -298,8 +298,8 @@ def _groups(match: re.Match[str]) -> list[tuple[str, str]]:
 
 
 def seconds(clock: str) -> int:
-    """``1:02:03`` as tqdm prints it -> seconds; 0 for anything else."""
+    """Digits and colons as tqdm prints them, ``1:02:03`` -> seconds."""
     total = 0
     for part in clock.split(":")[-4:]:
-        total = total * 60 + (int(part) if part.isdigit() and len(part) < 9 else 0)
+        total = total * 60 + (int(part) if 0 < len(part) < 9 else 0)
     return total

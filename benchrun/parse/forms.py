@@ -178,8 +178,9 @@ def _split(text: str, number: int) -> tuple[str, Column]:
     text = text.replace("\r\n", "\n")
     if "\r" not in text:
         return text, number + np.arange(text.count("\n") + 1)
-    ends = np.frombuffer(re.sub(r"[^\r\n]+", "", text).encode(), np.uint8) == 10
-    return text.replace("\r", "\n"), number + np.append(0, np.cumsum(ends))
+    characters = np.frombuffer(text.encode(), np.uint8)
+    ends = characters[(characters == 10) | (characters == 13)]
+    return text.replace("\r", "\n"), number + np.append(0, np.cumsum(ends == 10))
 
 
 def _teach(records: Sequence[Record]) -> bool:

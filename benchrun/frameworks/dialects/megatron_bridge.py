@@ -92,5 +92,6 @@ class MegatronBridge(Megatron):
         if len(numbered) != len(timed):
             return numbered
         # As many of the one as of the other: then they belong together in order.
-        tflops, other = (rows.columns.column("tflops_per_gpu") for rows in (numbered, timed))
-        return numbered.replaced(tflops_per_gpu=np.where(tflops == NO_VALUE, other, tflops))
+        table, other = numbered.columns.table(), timed.columns.column("tflops_per_gpu")
+        table["tflops_per_gpu"] = np.where(table["tflops_per_gpu"] == NO_VALUE, other, table["tflops_per_gpu"])
+        return Rows.of(table, numbered.segments)
