@@ -47,7 +47,7 @@ class Nemo1(Dialect):
         super().__init__()
         self._elapsed = self._line = self._step = self._epoch = self._before = 0
         """Of the last bar. ``_before``: steps of the epochs before its own, where bars have no total."""
-        self._total: str | None = None
+        self._total = ""
         self._ranks = 0
         self._again = 0
         """JSON lines that repeat the step of the one before."""
@@ -63,36 +63,36 @@ class Nemo1(Dialect):
         elif DLLOGGER in line.text:
             event = _json(line.text.partition(DLLOGGER)[2])
             self._timing(event.get("data"), event.get("step"), line.number)
-        elif bars := list(_BAR.finditer(line.text)):
+        elif bars := _BAR.findall(line.text):
             for bar in bars:
-                self._bar(bar, line.number)
+                self._bar(*bar, line.number)
         else:
             self.read_facts(line.text)
 
-    def _bar(self, bar: re.Match[str], line: int) -> None:
-        text = f", {bar[5]}"
-        time_s = positive(_in_bar(text, _TIMES[0]))
+    def _bar(self, epoch_text: str, step_text: str, total: str, clock: str, values: str, line: int) -> None:
+        values = f", {values}"
+        time_s = positive(_in_bar(values, _TIMES[0]))
         if time_s is None:
             return
-        epoch, step, total = int(bar[1]), int(bar[2]), int(bar[3] or 0)
-        if line == self._line and (epoch, step) <= (self._epoch, self._step) and bar[3] == self._total:
+        epoch, step = int(epoch_text), int(step_text)
+        if line == self._line and (epoch, step) <= (self._epoch, self._step) and total == self._total:
             return  # a line of many bars is read in windows, which overlap
         if epoch != self._epoch:
             self._before = self._before + self._step if epoch > self._epoch else 0
         self._line, self._epoch, self._step = line, epoch, step
-        elapsed = seconds(bar[4])
-        if elapsed < self._elapsed or bar[3] != self._total:
+        elapsed = seconds(clock)
+        if elapsed < self._elapsed or total != self._total:
             # A bar never runs backwards: another run begins, even if its steps seem to go on.
             if epoch == 0:
                 self.rows.new_segment()
-            self._total = bar[3]
+            self._total = total
         self._elapsed = elapsed
-        if epoch == 0 and total:
-            self.facts.planned_steps = total
-        losses = (_in_bar(text, name) for name in _LOSSES)
-        loss = next((number(value) for value in losses if value is not None), None)
-        before = epoch * total if total else self._before
-        self.rows.add(Step(before + step, time_s, line, loss=loss))
+        steps_per_epoch = int(total or 0)
+        if epoch == 0 and steps_per_epoch:
+            self.facts.planned_steps = steps_per_epoch
+        loss = _in_bar(values, _LOSSES[0]) or _in_bar(values, _LOSSES[1])
+        before = epoch * steps_per_epoch if steps_per_epoch else self._before
+        self.rows.add(Step(before + step, time_s, line, loss=number(loss)))
 
     def _mllog(self, event: dict[str, Any], line: int) -> None:
         value, metadata = event.get("value"), event.get("metadata")
