@@ -6,7 +6,7 @@ from pathlib import Path
 
 from benchrun.frameworks.dialects import DIALECTS, register_dialect
 from benchrun.frameworks.dialects.worker import ended_at
-from benchrun.parse import files, tail
+from benchrun.parse import files
 from benchrun.parse.reader import Reader
 from benchrun.parse.records import Log
 
@@ -32,11 +32,11 @@ def parse_logs(*paths: Path, framework: str | None = None) -> tuple[list[Log], l
 
 
 def last_step(path: Path, near: int = 0) -> int | None:
-    """The number of the last step in a log that may still grow; ``tail.last_step`` says how it is searched."""
-    return tail.last_step(path, reader, near)
+    """The number of the last step in a log that may still grow; ``files.last_step`` says how it is searched."""
+    return files.last_step(path, reader, near)
 
 
-class Tail(tail.Tail):
+class Tail(files.Tail):
     """Reads a log that is still being written."""
 
     def __init__(self, path: Path, framework: str | None = None) -> None:

@@ -15,8 +15,6 @@ from benchrun.spec.artifacts import SPEC
 
 CHUNK, FIRST_CHUNKS = 1 << 20, 1 << 16
 STDIN = Path("-")
-SPEC = SPEC
-"""What makes a directory that of a run."""
 SUFFIXES = frozenset({".log", ".out", ".err", ".txt", ".stdout", ".stderr"})
 """What is a log in a directory, with or without a suffix of COMPRESSED."""
 
