@@ -51,7 +51,7 @@ class Columns:
 
     def table(self) -> Column:
         """A copy of all rows, as an array with named fields."""
-        return np.frombuffer(self._rows, self._dtype).copy()
+        return np.array(np.frombuffer(self._rows, self._dtype))
 
     def columns(self, *names: str) -> list[Column]:
         """Copies of several columns."""

@@ -111,9 +111,9 @@ class Table(NamedTuple):
     sink: str
     columns: dict[str, Any]
     at: Column
-    """Where each stands among the lines of the block."""
+    """Index of each row's line in the block."""
     form: Column
-    """A number for each way of printing."""
+    """Number of each row's form."""
     ends: tuple[str, str]
     """The first and the last line."""
 

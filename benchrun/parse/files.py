@@ -30,9 +30,9 @@ def parse_log(paths: Sequence[Path], new_reader: NewReader) -> Log:
 
 
 def parse_logs(paths: Sequence[Path], new_reader: NewReader) -> tuple[list[Log], list[Path]]:
-    """Read the logs of any number of runs: one Log a run, and the files of directories that are left out.
+    """Read the logs of any number of runs: one Log per run, and the files of directories that are left out.
 
-    The logs of a run directory are one run; ``grouping`` says which others are.
+    The logs of a run directory are one run; ``grouping`` decides about the others.
     """
     sources = logs_in(paths)
     if len(sources) == 1 or {source.run for source in sources} == {paths[0]}:
@@ -55,7 +55,7 @@ def parse_logs(paths: Sequence[Path], new_reader: NewReader) -> tuple[list[Log],
 
 
 def _log_of(parts: list[Part], name: str | None, new_reader: NewReader) -> Log:
-    """One run's log. Files of one run are read again, together: what one of them states holds for the steps of all."""
+    """One run's log. Several files are read again together: the facts of one hold for the steps of all."""
     files = [part.source.file for part in parts]
     name = name or _name(files)
     if len(parts) == 1:
@@ -66,7 +66,7 @@ def _log_of(parts: list[Part], name: str | None, new_reader: NewReader) -> Log:
 
 
 def _name(paths: Sequence[Path]) -> str:
-    """What a run is called: its paths, of many the first."""
+    """Name of a run: its paths, or the first of many."""
     more = f" and {len(paths) - NAMED} more" if len(paths) > NAMED else ""
     return ", ".join("stdin" if path == STDIN else str(path) for path in paths[:NAMED]) + more
 
@@ -86,7 +86,7 @@ def _read(files: Sequence[Path], new_reader: NewReader) -> Reader:
 
 
 class Tail:
-    """Reads a log that is still being written; each call gives the steps that are new."""
+    """Reads a log that is still being written; each call returns the new steps."""
 
     def __init__(self, path: Path, reader: Reader) -> None:
         self._path = path
@@ -95,7 +95,7 @@ class Tail:
         self._reader = reader
 
     def read(self) -> list[Step]:
-        """Steps of the lines that were finished since the last call; none while there is no file."""
+        """Steps of the lines that were completed since the last call; none while there is no file."""
         try:
             with self._path.open("rb") as file:
                 file.seek(self._offset)
@@ -119,8 +119,7 @@ class Tail:
 def last_step(path: Path, new_reader: NewReader, near: int = 0) -> int | None:
     """The number of the last step in a log that may still grow; None where none is found.
 
-    A log of many ranks may be larger than anybody wants to wait for: the end is searched, then what follows ``near``,
-    where somebody saw a step.
+    A log of many ranks may be huge: the end is searched, then what follows ``near``, the place of an earlier step.
     """
     if path.suffix in COMPRESSED_SUFFIXES:
         return parse_log([path], new_reader).steps.last_step
@@ -135,7 +134,7 @@ def last_step(path: Path, new_reader: NewReader, near: int = 0) -> int | None:
 
 
 def _last_step(file: BinaryIO, reader: Reader, start: int, length: int) -> int | None:
-    """The same of ``length`` bytes."""
+    """The last step in ``length`` bytes from ``start``."""
     end = start + length
     file.seek(start)
     if start:

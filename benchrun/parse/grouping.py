@@ -94,20 +94,21 @@ def grouped(parts: Sequence[Part]) -> tuple[list[list[Part]], list[Part]]:
         if run is None:
             runs.append(run := _Run(part.log.framework))
         run.add(part, track)
-    found, left_out = [list(run.parts) for run in runs], []
+    groups, left_out = [run.parts for run in runs], []
     for part in parts:
         if len(part.log.steps):
             continue
         owner = _owner(part, runs)
         if owner is not None:
-            found[owner].append(part)
+            groups[owner].append(part)
         elif part.source.named:
-            found.append([part])
+            groups.append([part])
         else:
             left_out.append(part)
     order = {id(part): number for number, part in enumerate(parts)}
-    found = [sorted(each, key=lambda part: order[id(part)]) for each in found]
-    return sorted(found, key=lambda each: order[id(each[0])]), left_out
+    for group in groups:
+        group.sort(key=lambda part: order[id(part)])
+    return sorted(groups, key=lambda group: order[id(group[0])]), left_out
 
 
 def contradict(one: Facts, other: Facts) -> bool:
@@ -197,10 +198,10 @@ def compatible(one: Track, other: Track) -> bool:
         return not dated or waited >= 0
     if dated and earlier.first == later.first and abs(waited) > SAME_DATE_S:
         return False
-    _, ours, theirs = np.intersect1d(earlier.step, later.step, return_indices=True)
-    if not _near(earlier.loss[ours], later.loss[theirs], SAME_LOSS):
+    _, first, second = np.intersect1d(earlier.step, later.step, return_indices=True)
+    if not _near(earlier.loss[first], later.loss[second], SAME_LOSS):
         return False
-    times, rates = (earlier.time[ours], later.time[theirs]), (earlier.rate[ours], later.rate[theirs])
+    times, rates = (earlier.time[first], later.time[second]), (earlier.rate[first], later.rate[second])
     if earlier.whole_seconds or later.whole_seconds:
         return _as_long(*times)
     if earlier.one_rank_prints and later.one_rank_prints:

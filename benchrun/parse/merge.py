@@ -55,10 +55,11 @@ def merged(name: str, logs: Sequence[Log]) -> Log:
 
 def _filled(earlier: Column, later: Column) -> Column:
     """The rows of two files in the order of segment and step; one that both have is the later's, filled up."""
-    both = np.concatenate([earlier, later])
+    both: Column = np.concatenate([earlier, later])
     both = both[np.lexsort((both["step"], both["segment"]))]
     doubled = (np.diff(both["step"]) == 0) & (np.diff(both["segment"]) == 0)
     for name, none in Columns(TYPES).none.items():
         missing = np.flatnonzero(doubled & (both[name][1:] == none))
         both[name][missing + 1] = both[name][missing]
-    return both[np.append(~doubled, True)]
+    merged: Column = both[np.append(~doubled, True)]
+    return merged

@@ -278,8 +278,8 @@ def _pairs(text: str, match: re.Match[str] | None) -> dict[str, Piece]:
     pairs = {}
     for pair in _PAIR.finditer(text, *match.span()) if match else ():
         group = pair.lastindex or 4
-        kept = pair[group].strip()
-        pairs[pair[1]] = Piece(kept, pair.start(group) + pair[group].index(kept))
+        text_of_value = pair[group].strip()
+        pairs[pair[1]] = Piece(text_of_value, pair.start(group) + pair[group].index(text_of_value))
     return pairs
 
 

@@ -29,7 +29,7 @@ _LOSSES = ("reduced_train_loss", "train_loss")
 _DECODER = json.JSONDecoder()
 MLLOG, DLLOGGER = ":::MLLOG ", "DLLL "
 MOST_SAMPLES = 1 << 17
-"""A step that advances by this much counts tokens: nobody has a batch of so many samples."""
+"""A step that advances by this much counts tokens: no batch has so many samples."""
 
 
 class Nemo1(Dialect):
@@ -65,11 +65,12 @@ class Nemo1(Dialect):
             self._timing(event.get("data"), event.get("step"), line.number)
         elif bars := _BAR.findall(line.text):
             for bar in bars:
-                self._bar(*bar, line.number)
+                self._bar(bar, line.number)
         else:
             self.read_facts(line.text)
 
-    def _bar(self, epoch_text: str, step_text: str, total: str, clock: str, values: str, line: int) -> None:
+    def _bar(self, groups: tuple[str, ...], line: int) -> None:
+        epoch_text, step_text, total, clock, values = groups
         values = f", {values}"
         time_s = positive(_in_bar(values, _TIMES[0]))
         if time_s is None:
