@@ -1,4 +1,4 @@
-"""The parser bound to the registered dialects: what everybody uses to read logs."""
+"""The parser bound to the registered dialects: the way for all other rooms to read logs."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 from benchrun.frameworks.dialects import DIALECTS, register_dialect
 from benchrun.frameworks.dialects.worker import ended_at
-from benchrun.parse import files, tail
+from benchrun.parse import files
 from benchrun.parse.reader import Reader
 from benchrun.parse.records import Log
 
@@ -27,16 +27,16 @@ def parse_log(*paths: Path, framework: str | None = None) -> Log:
 
 
 def parse_logs(*paths: Path, framework: str | None = None) -> tuple[list[Log], list[Path]]:
-    """Read the logs of any number of runs: one Log a run, and the files of directories that are left out."""
+    """Read the logs of any number of runs: one Log per run, and the files of directories that are left out."""
     return files.parse_logs(paths, lambda: reader(framework))
 
 
 def last_step(path: Path, near: int = 0) -> int | None:
-    """The number of the last step in a log that may still grow; ``tail.last_step`` says how it is searched."""
-    return tail.last_step(path, reader, near)
+    """The number of the last step in a log that may still grow; see ``files.last_step``."""
+    return files.last_step(path, reader, near)
 
 
-class Tail(tail.Tail):
+class Tail(files.Tail):
     """Reads a log that is still being written."""
 
     def __init__(self, path: Path, framework: str | None = None) -> None:

@@ -1,10 +1,10 @@
-"""Growable tables of numbers in memory, one array per column. None is stored as a value that no log prints."""
+"""A growable table of numbers in memory. None is stored as a value that no log prints."""
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Iterable, Iterator, Mapping
 from math import inf
+from struct import Struct
 from typing import Any
 
 import numpy as np
@@ -12,71 +12,67 @@ from numpy.typing import NDArray
 
 NO_COUNT = -1
 NO_VALUE = -inf
-_ROWS_AT_ONCE = 1 << 12
+_NONE = {"d": NO_VALUE, "q": NO_COUNT, "i": NO_COUNT}
+"""Type code -> what None is stored as; other types have no None, and store 0."""
 
 Column = NDArray[Any]
 
 
 class Columns:
-    """A table. None is stored as NO_COUNT in a signed integer column, as NO_VALUE in a float one, else as 0."""
+    """A table: its rows are packed one after the other, and read as a numpy array with named fields."""
 
-    def __init__(self, types: Mapping[str, str]) -> None:
-        """``types``: name of each column, in order -> its type code of the ``array`` module."""
+    def __init__(self, types: Mapping[str, str], table: Column | None = None) -> None:
+        """``types``: name of each column, in order -> type code, as of ``struct``. ``table``: the first rows."""
         self.types = dict(types)
         self.none = {name: _NONE.get(code, 0) for name, code in self.types.items()}
-        self._arrays: dict[str, array[Any]] = {name: array(code) for name, code in self.types.items()}
-        self._first = next(iter(self._arrays.values()))
-        self._absent = [_NONE.get(code) for code in self.types.values()]
-        self._push = [(column.append, self.none[name]) for name, column in self._arrays.items()]
+        self._dtype = np.dtype(list(self.types.items()))
+        self._row = Struct("=" + "".join(self.types.values()))
+        self._rows = bytearray(b"" if table is None else table.tobytes())
+        self._stored = tuple(self.none.values())
+        self._absent = tuple(_NONE.get(code) for code in self.types.values())
 
     def __len__(self) -> int:
-        return len(self._first)
+        return len(self._rows) // self._row.size
 
     def append(self, row: Iterable[Any]) -> None:
-        """Add one row: a value for each column."""
-        for (push, none), value in zip(self._push, row, strict=True):
-            push(none if value is None else value)
+        """Add one row: a value per column."""
+        self._rows += self._packed(row)
+
+    def put(self, index: int, row: Iterable[Any]) -> None:
+        """Overwrite one row."""
+        self._rows[index * self._row.size : (index + 1) * self._row.size] = self._packed(row)
 
     def extend(self, values: Mapping[str, Any], rows: int) -> None:
         """Add ``rows`` rows from arrays, or from single values that all rows share; other columns stay empty."""
-        for name, column in self._arrays.items():
-            added = np.broadcast_to(values.get(name, self.none[name]), rows).astype(column.typecode)
-            column.frombytes(added.tobytes())
+        table = np.empty(rows, self._dtype)
+        for name, none in self.none.items():
+            table[name] = values.get(name, none)
+        self._rows += table.tobytes()
 
-    def at(self, name: str, index: int) -> Any:
-        """One value as it is stored."""
-        return self._arrays[name][index]
-
-    def put(self, name: str, index: int, value: Any) -> None:
-        """Overwrite one value."""
-        self._arrays[name][index] = self.none[name] if value is None else value
-
-    def column(self, name: str) -> Column:
-        """A copy of one column."""
-        return np.array(self._arrays[name])
+    def table(self) -> Column:
+        """A copy of all rows, as an array with named fields."""
+        return np.array(np.frombuffer(self._rows, self._dtype))
 
     def columns(self, *names: str) -> list[Column]:
         """Copies of several columns."""
-        return [self.column(name) for name in names]
+        table = np.frombuffer(self._rows, self._dtype)
+        return [table[name].copy() for name in names]
+
+    def column(self, name: str) -> Column:
+        """A copy of one column."""
+        return self.columns(name)[0]
 
     def row(self, index: int) -> list[Any]:
         """The values of one row, None where it has none."""
-        return self._plain(column[index] for column in self._arrays.values())
+        return self._plain(self._row.unpack_from(self._rows, index * self._row.size))
 
     def rows(self) -> Iterator[list[Any]]:
         """The values of each row."""
-        for first in range(0, len(self), _ROWS_AT_ONCE):
-            part = [column[first : first + _ROWS_AT_ONCE] for column in self._arrays.values()]
-            yield from map(self._plain, zip(*part, strict=True))
+        return map(self._plain, self._row.iter_unpack(bytes(self._rows)))
+
+    def _packed(self, row: Iterable[Any]) -> bytes:
+        stored = [none if value is None else value for value, none in zip(row, self._stored, strict=True)]
+        return self._row.pack(*stored)
 
     def _plain(self, stored: Iterable[Any]) -> list[Any]:
         return [None if value == none else value for value, none in zip(stored, self._absent, strict=True)]
-
-    def chosen(self, indices: Column) -> Columns:
-        """A table of these rows, in this order."""
-        table = Columns(self.types)
-        table.extend({name: self.column(name)[indices] for name in self.types}, len(indices))
-        return table
-
-
-_NONE = {"d": NO_VALUE, "q": NO_COUNT, "i": NO_COUNT}

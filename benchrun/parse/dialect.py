@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple
 
 from benchrun.parse.columns import Column
@@ -27,6 +27,7 @@ LIMITS: dict[str, tuple[float, float, bool]] = {
     "global_batch_size": (1, LARGEST_BATCH, True),
 }
 """Column -> the lowest and highest credible value, and whether it must be a whole number."""
+_COUNTS = frozenset({"step", "planned_steps"})
 
 _NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?|[-+]?nan|[-+]?inf(?:inity)?", re.IGNORECASE)
 _PLAIN = r"[-+]?\d+\.?\d*(?:[eE][-+]?\d+)?|[-+]?(?:nan|NaN|inf)"
@@ -79,6 +80,8 @@ COUNT = Reading(count, r"\d{1,15}")
 DECIMAL = Reading(pattern=r"\d+\.\d+")
 THOUSANDTHS = Reading(scale=lambda value: value / 1000)
 PERCENT = Reading(scale=lambda value: value / 100)
+RANKS = re.compile(r"MEMBER: \d{1,9}/(?P<num_gpus>\d{1,9})\b")
+"""Lightning's line about its ranks."""
 
 
 class Value(NamedTuple):
@@ -108,15 +111,15 @@ class Table(NamedTuple):
     sink: str
     columns: dict[str, Any]
     at: Column
-    """Where each stands among the lines of the block."""
+    """Index of each row's line in the block."""
     form: Column
-    """A number for each way of printing."""
+    """Number of each row's form."""
     ends: tuple[str, str]
     """The first and the last line."""
 
 
 class Piece(NamedTuple):
-    """A stretch of a line without the blanks around it."""
+    """Part of a line without surrounding blanks, and where it starts."""
 
     text: str
     start: int
@@ -126,23 +129,45 @@ class Piece(NamedTuple):
         return Value(column, self.text, self.start, reading)
 
 
+Names = Mapping[str, tuple[str, Reading]]
+"""The name that a line prints -> column and reading; of several names of one column the first counts."""
+
+
 def headed(pattern: re.Pattern[str], text: str) -> Iterator[tuple[re.Match[str], int]]:
-    """The heads of the records on a line, and where each record ends: two ranks may have shared one."""
+    """The head of each record on a line and where the record ends: two ranks may share a line."""
     heads = list(pattern.finditer(text))
     for position, head in enumerate(heads, 1):
         yield head, heads[position].start() if position < len(heads) else len(text)
 
 
-def fields(text: str, start: int, end: int, separator: str, colon: str = ":") -> dict[str, Piece]:
-    """``name: value | name: value`` between two places -> {name: value}; a later one of the same name wins."""
+def fields(text: str, start: int, end: int, separator: str) -> dict[str, Piece]:
+    """``name: value | name: value`` between two places -> {name: value}; the last one of a name counts."""
     pieces = {}
     for part in text[start:end].split(separator):
-        name, found, value = part.partition(colon)
-        if found:
-            kept = value.lstrip()
-            pieces[name.strip()] = Piece(kept.rstrip(), start + len(part) - len(kept))
+        name, colon, value = part.partition(":")
+        if colon:
+            stripped = value.lstrip()
+            pieces[name.strip()] = Piece(stripped.rstrip(), start + len(part) - len(stripped))
         start += len(part) + len(separator)
     return pieces
+
+
+def named_values(pieces: Mapping[str, Piece], names: Names) -> list[Value]:
+    """One value per column."""
+    values: dict[str, Value] = {}
+    for name, (column, reading) in names.items():
+        if name in pieces and column not in values:
+            values[column] = pieces[name].value(column, reading)
+    return list(values.values())
+
+
+def group_values(match: re.Match[str], **readings: Reading) -> list[Value]:
+    """The named groups of a regex, which are names of columns. ``readings``: of what is no plain number or count."""
+    return [
+        Value(name, text, match.start(name), readings.get(name) or (COUNT if name in _COUNTS else NUMBER))
+        for name, text in match.groupdict().items()
+        if text is not None
+    ]
 
 
 class Dialect:
@@ -170,9 +195,22 @@ class Dialect:
     printed_conventions: ClassVar[tuple[str, ...]] = ()
     """How it counts the FLOPs of any model that it prints: names of ``metrics/convention.py``."""
 
+    fact_groups: ClassVar[tuple[re.Pattern[str], ...]] = ()
+    """Regexes whose named groups are whole numbers of Facts."""
+    fact_pairs: ClassVar[re.Pattern[str] | None] = None
+    """Regex of a setting's name and value."""
+    fact_names: ClassVar[Mapping[str, str]] = {}
+    """Name of a setting -> the field of Facts that holds its whole number."""
+
     def __init__(self) -> None:
         self.rows = Rows()
         self.facts = Facts()
+        self.only_average = False
+        """Every row holds the mean over the whole run."""
+        self.reached: int | None = None
+        """The last step that was made, where something else than a row shows it."""
+        self.whole_seconds = False
+        """The times are differences of a clock that shows whole seconds."""
 
     def continued(self) -> Dialect:
         """The reader of the run's next file: the facts still hold."""
@@ -181,17 +219,29 @@ class Dialect:
         return following
 
     def read(self, line: Line) -> None:
-        """Take a line with one of the needles."""
-        if self.whole(line):
-            for record in self.records(line.text):
-                self.add(record, line.number)
+        """Take a line with one of the needles: steps, or facts where it has none."""
+        records = list(self.records(line.text)) if self.whole(line) else []
+        for record in records:
+            self.add(record, line.number)
+        if not records:
+            self.read_facts(line.text)
 
     def records(self, text: str) -> Iterator[Record]:
-        """The steps on a whole line, where each is on a line of its own whose meaning depends on nothing else."""
+        """The steps on a whole line, where its meaning depends on no other line."""
         return iter(())
 
+    def read_facts(self, text: str) -> None:
+        """Take what a line without a step states of the run."""
+        stated = [pair for regex in self.fact_groups for match in regex.finditer(text) for pair in _groups(match)]
+        for name, value in self.fact_pairs.findall(text) if self.fact_pairs else ():
+            if name in self.fact_names and value.isdigit():
+                stated.append((self.fact_names[name], value))
+        for name, value in stated:
+            if number_stated := count(value.replace(",", "")):
+                setattr(self.facts, name, number_stated)
+
     def add(self, record: Record, line: int) -> None:
-        """Keep one step, if it has what it needs."""
+        """Add one step, if it has what it needs."""
         values: dict[str, Any] = {"line": line}
         for column, text, _, (parse, _, _, scale) in record.values:
             value = parse(text)
@@ -202,18 +252,18 @@ class Dialect:
         planned = values.pop("planned_steps", None)
         if planned is not None:
             self.facts.planned_steps = planned
-        self.keep(record.sink, values)
+        self.add_row(record.sink, values)
 
     def complete(self, values: dict[str, Any]) -> None:
-        """Turn what the framework prints into a row's columns; for one row, or for arrays of many."""
+        """Turn printed values into a row's columns; of one row, or arrays of many."""
 
-    def keep(self, sink: str, values: dict[str, Any]) -> None:
+    def add_row(self, sink: str, values: dict[str, Any]) -> None:
         """Add one row."""
         row = Step(**{"step_time_s": None, **{name: value for name, value in values.items() if value is not None}})
         getattr(self, sink).add(row, averages=sink in self.averages)
 
     def take(self, tables: Sequence[Table]) -> bool:
-        """Add many rows, of each sink a table. False, and nothing is added, where they must be read one by one.
+        """Add many rows, one table per sink. False, and nothing is added, where they must be read one by one.
 
         Text that stands for no value differs in its numbers only, in all lines of one form.
         """
@@ -231,36 +281,25 @@ class Dialect:
 
     @property
     def seen(self) -> bool:
-        """Whether this is the dialect's own log: a step of it was read."""
+        """Whether a step of this dialect was read."""
         return len(self.rows) > 0
 
     def finish(self) -> Rows:
         """The rows so far; more lines may follow."""
         return self.rows
 
-    @property
-    def only_average(self) -> bool:
-        """Whether the rows hold nothing but the mean over the whole run."""
-        return False
-
-    @property
-    def reached(self) -> int | None:
-        """The last step that was made, where something else than a row shows it."""
-        return None
-
-    @property
-    def whole_seconds(self) -> bool:
-        """Whether the times are differences of a clock that shows whole seconds."""
-        return False
-
     def whole(self, line: Line) -> bool:
         """Whether nothing of ``line`` is missing."""
         return line.terminated or line.text.rstrip().endswith(self.closing)
 
 
+def _groups(match: re.Match[str]) -> list[tuple[str, str]]:
+    return [(name, text) for name, text in match.groupdict().items() if text]
+
+
 def seconds(clock: str) -> int:
-    """``1:02:03`` as tqdm prints it -> seconds; 0 for anything else."""
+    """Digits and colons as tqdm prints them, ``1:02:03`` -> seconds."""
     total = 0
     for part in clock.split(":")[-4:]:
-        total = total * 60 + (int(part) if part.isdigit() and len(part) < 9 else 0)
+        total = total * 60 + (int(part) if 0 < len(part) < 9 else 0)
     return total

@@ -1,19 +1,26 @@
-"""Files -> Logs: one run's log, or the logs of any number of runs."""
+"""Files -> Logs: one run's log, the logs of any number of runs, or a log that is still being written."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import BinaryIO
 
 from benchrun.errors import UserError
 from benchrun.parse.grouping import Part, grouped
-from benchrun.parse.inputs import STDIN, Truncated, chunks, logs_in, unpacked_name
+from benchrun.parse.inputs import CHUNK, COMPRESSED_SUFFIXES, STDIN, Truncated, chunks, logs_in, unpacked_name
+from benchrun.parse.lines import LONGEST_LINE
 from benchrun.parse.reader import Reader
 from benchrun.parse.records import Log
+from benchrun.parse.rows import Step
 
 NAMED = 4
 """Paths that the name of a run lists."""
+LOOKS = (1 << 20, 1 << 25)
+"""How many bytes of the end of a log are searched for a step, one after the other until there is one."""
+LONGEST_STEP_LINE = 1 << 14
 NewReader = Callable[[], Reader]
 
 
@@ -23,9 +30,9 @@ def parse_log(paths: Sequence[Path], new_reader: NewReader) -> Log:
 
 
 def parse_logs(paths: Sequence[Path], new_reader: NewReader) -> tuple[list[Log], list[Path]]:
-    """Read the logs of any number of runs: one Log a run, and the files of directories that are left out.
+    """Read the logs of any number of runs: one Log per run, and the files of directories that are left out.
 
-    The logs of a run directory are one run; ``grouping`` says which others are.
+    The logs of a run directory are one run; ``grouping`` decides about the others.
     """
     sources = logs_in(paths)
     if len(sources) == 1 or {source.run for source in sources} == {paths[0]}:
@@ -48,7 +55,7 @@ def parse_logs(paths: Sequence[Path], new_reader: NewReader) -> tuple[list[Log],
 
 
 def _log_of(parts: list[Part], name: str | None, new_reader: NewReader) -> Log:
-    """One run's log. Files of one run are read again, together: what one of them states holds for the steps of all."""
+    """One run's log. Several files are read again together: the facts of one hold for the steps of all."""
     files = [part.source.file for part in parts]
     name = name or _name(files)
     if len(parts) == 1:
@@ -59,7 +66,7 @@ def _log_of(parts: list[Part], name: str | None, new_reader: NewReader) -> Log:
 
 
 def _name(paths: Sequence[Path]) -> str:
-    """What a run is called: its paths, of many the first."""
+    """Name of a run: its paths, or the first of many."""
     more = f" and {len(paths) - NAMED} more" if len(paths) > NAMED else ""
     return ", ".join("stdin" if path == STDIN else str(path) for path in paths[:NAMED]) + more
 
@@ -76,3 +83,62 @@ def _read(files: Sequence[Path], new_reader: NewReader) -> Reader:
             reader.note("truncated_file", error.message)
         reader.end()
     return reader
+
+
+class Tail:
+    """Reads a log that is still being written; each call returns the new steps."""
+
+    def __init__(self, path: Path, reader: Reader) -> None:
+        self._path = path
+        self._offset = 0
+        self._seen = 0
+        self._reader = reader
+
+    def read(self) -> list[Step]:
+        """Steps of the lines that were completed since the last call; none while there is no file."""
+        try:
+            with self._path.open("rb") as file:
+                file.seek(self._offset)
+                while chunk := file.read(CHUNK):
+                    self._reader.feed(chunk)
+                if file.tell() == self._offset:
+                    return []
+                self._offset = file.tell()
+        except FileNotFoundError:
+            return []
+        rows = self._reader.rows
+        new = [rows[index] for index in range(self._seen, len(rows))]
+        self._seen = len(rows)
+        return new
+
+    def log(self) -> Log:
+        """Everything so far."""
+        return self._reader.log(str(self._path))
+
+
+def last_step(path: Path, new_reader: NewReader, near: int = 0) -> int | None:
+    """The number of the last step in a log that may still grow; None where none is found.
+
+    A log of many ranks may be huge: the end is searched, then what follows ``near``, the place of an earlier step.
+    """
+    if path.suffix in COMPRESSED_SUFFIXES:
+        return parse_log([path], new_reader).steps.last_step
+    with path.open("rb") as file:
+        size = file.seek(0, os.SEEK_END)
+        for look in LOOKS:
+            start = max(size - look, 0)
+            step = _last_step(file, new_reader(), start, look)
+            if step is not None or start == 0:
+                return step
+        return _last_step(file, new_reader(), max(near - LONGEST_STEP_LINE, 0), LOOKS[-1])
+
+
+def _last_step(file: BinaryIO, reader: Reader, start: int, length: int) -> int | None:
+    """The last step in ``length`` bytes from ``start``."""
+    end = start + length
+    file.seek(start)
+    if start:
+        file.readline(LONGEST_LINE)  # the rest of a line
+    while (at := file.tell()) < end and (chunk := file.read(min(CHUNK, end - at))):
+        reader.feed(chunk)
+    return reader.rows.last_step

@@ -1,8 +1,8 @@
 """Blocks of step lines, read by regexes of whole lines.
 
 Where a dialect has read a line, the line becomes a regex: the values in it become groups, all other numbers may change,
-the rest is literal. So every line that matches says what the dialect would read in it, and one ``findall`` reads a
-block. What matches no regex, or holds a value that no step usually has, is left to the dialect.
+the rest is literal. So a line that matches has the values that the dialect would read in it, and one ``findall`` reads
+a block. A line that matches no regex, or has a value outside the usual limits, is left to the dialect.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ MOST_FORMS, MOST_TRIES = 16, 16
 """Forms of one log; lines of a block that are tried."""
 _FORM = "form"
 MOST_USELESS = 8
-"""Blocks in a row without use, after which forms are given up."""
+"""Blocks in a row that forms did not help with, after which they are not used any more."""
 MOST_ODD = 0.1
-"""Of the step lines of a block so many may be left to the dialect; if more are, all are."""
+"""The share of a block's step lines that may be left to the dialect; if it is larger, all are."""
 _TOKEN = re.compile(r"(\d+(?=%))|(\d+(?:\.\d+)?(?:[eE][-+]?\d+)?)|( +)|((?<=%)\|[^|]*\|)", re.ASCII)
 
 _TOKENS = ("", r"\d{1,3}", r"\d{1,15}(?:\.\d+)?(?:[eE][-+]?\d+)?", " +", r"\|[^|\n]*\|")
@@ -96,7 +96,7 @@ class Forms:
         """Blocks in a row that had to be left to the dialect."""
 
     def read(self, text: str, number: int) -> int:
-        """Take all step lines of a block of whole lines, whose first line has this number; how many there were."""
+        """Read all step lines of a block of whole lines. ``number``: of its first line. Returns how many there were."""
         text, numbers = _split(text, number)
         lines = text.split("\n")
         table = self._matches(text)
@@ -144,7 +144,7 @@ class Forms:
             form = columns.pop(_FORM)
             ends = lines[at[0]], lines[at[-1]]
             tables.append(Table(sink, {**columns, "line": numbers[at]}, at, form, ends))
-        if not self._dialect.take(tables):
+        if tables and not self._dialect.take(tables):
             self._by_line(sorted({at for table in tables for at in table.at.tolist()}), lines, numbers)
 
     def _matches(self, text: str) -> list[tuple[str, ...]]:
@@ -156,18 +156,18 @@ class Forms:
 
     def _learn(self, lines: list[str], table: list[tuple[str, ...]]) -> bool:
         """Whether there are new forms."""
-        known, tries = len(self._forms), 0
+        before, tries = len(self._forms), 0
         for line in table[-1] if table else lines:
             if len(self._forms) == MOST_FORMS or tries == MOST_TRIES or self._useless > MOST_USELESS:
                 break
             if line and self._is_step(line):
-                if any(re.fullmatch(form.pattern, line, re.ASCII) for form in self._forms[known:]):
+                if any(re.fullmatch(form.pattern, line, re.ASCII) for form in self._forms[before:]):
                     continue
                 tries += 1
                 records = list(self._dialect.records(line)) if len(line) <= LONGEST else []
-                if _teach(records):
+                if _is_form(records):
                     self._forms.append(_Form(line, records))
-        return len(self._forms) > known
+        return len(self._forms) > before
 
     def _is_step(self, line: str) -> bool:
         return any(needle in line for needle in self._needles)
@@ -178,12 +178,13 @@ def _split(text: str, number: int) -> tuple[str, Column]:
     text = text.replace("\r\n", "\n")
     if "\r" not in text:
         return text, number + np.arange(text.count("\n") + 1)
-    ends = np.frombuffer(re.sub(r"[^\r\n]+", "", text).encode(), np.uint8) == 10
-    return text.replace("\r", "\n"), number + np.append(0, np.cumsum(ends))
+    characters = np.frombuffer(text.encode(), np.uint8)
+    ends = characters[(characters == 10) | (characters == 13)]
+    return text.replace("\r", "\n"), number + np.append(0, np.cumsum(ends == 10))
 
 
-def _teach(records: Sequence[Record]) -> bool:
-    """Whether the lines like this one hold these steps, of each sink one."""
+def _is_form(records: Sequence[Record]) -> bool:
+    """Whether all lines like this one have these steps: one per sink."""
     rows = all(r.usual and r.needs in (None, *(value.column for value in r.values)) for r in records)
     return rows and 0 < len(records) == len({record.sink for record in records})
 

@@ -22,16 +22,16 @@ _SHIFT = np.uint64(64 - _BITS)
 
 
 class Grams:
-    """A compiled set of strings."""
+    """A compiled set of strings to search for."""
 
     def __init__(self, words: Sequence[tuple[bytes, int]]) -> None:
-        """Strings, each with the number of who looks for it. Short ones are searched for one by one: have few."""
+        """``words``: strings, each with the number of its owner. Short ones are searched one by one: have few."""
         self._short = [(word, owner) for word, owner in words if len(word) < SHORTEST]
         self._table = np.zeros(1 << _BITS, dtype=bool)
         self._hashes = np.empty(0, np.uint64)
         self._passed = np.empty(0, bool)
         self._words: dict[bytes, list[tuple[int, bytes, int]]] = {}
-        """Piece -> where it stands in which strings, and whose they are."""
+        """Piece -> its offset in a string, the string, and the owner."""
         for word, owner in words:
             if len(word) < SHORTEST:
                 continue
@@ -44,8 +44,8 @@ class Grams:
         self._pieces = np.sort(np.frombuffer(b"".join(self._words), np.uint64))
 
     def find(self, block: bytes) -> list[Hit]:
-        """Where the strings stand, in no order."""
-        found = [hit for word, owner in self._short for hit in find_all(block, word, owner)]
+        """All places of the strings, in no order."""
+        hits = [hit for word, owner in self._short for hit in find_all(block, word, owner)]
         for phase in range(0, WIDTH, STRIDE):
             count = (len(block) - phase) // WIDTH
             if count <= 0:
@@ -60,8 +60,8 @@ class Grams:
                 at = phase + index * WIDTH
                 for offset, word, owner in self._words[block[at : at + WIDTH]]:
                     if at >= offset and block.startswith(word, at - offset):
-                        found.append(Hit(at - offset, owner))
-        return found
+                        hits.append(Hit(at - offset, owner))
+        return hits
 
     def _hash(self, pieces: NDArray[np.uint64]) -> NDArray[np.uint64]:
         """Into buffers that are used again: fresh memory for each block would cost more than the arithmetic."""

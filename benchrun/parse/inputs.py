@@ -15,14 +15,12 @@ from benchrun.spec.artifacts import SPEC
 
 CHUNK, FIRST_CHUNKS = 1 << 20, 1 << 16
 STDIN = Path("-")
-SPEC = SPEC
-"""What makes a directory that of a run."""
 SUFFIXES = frozenset({".log", ".out", ".err", ".txt", ".stdout", ".stderr"})
-"""What is a log in a directory, with or without a suffix of COMPRESSED."""
+"""Suffixes of a log in a directory; one of COMPRESSED_SUFFIXES may follow."""
 
 
 class _Zstd:
-    """zstandard's reader, which ends without a word where a file was cut, as a file that says so."""
+    """zstandard's reader, which ends silently where a file was cut, as a file that raises EOFError."""
 
     def __init__(self, file: IO[bytes]) -> None:
         import zstandard
@@ -51,7 +49,7 @@ COMPRESSED: dict[bytes, Callable[[IO[bytes]], Any]] = {
     b"\x28\xb5\x2f\xfd": _Zstd,
     b"\xfd7zXZ\x00": lzma.LZMAFile,
 }
-"""First bytes of a file -> what unpacks it. The name of a file says nothing."""
+"""First bytes of a file -> what unpacks it. The name does not matter."""
 COMPRESSED_SUFFIXES = frozenset({".gz", ".zst", ".xz"})
 
 
@@ -64,9 +62,9 @@ class LogFile(NamedTuple):
 
     file: Path
     named: bool = True
-    """By the caller; else it was found in a directory."""
+    """By the caller; otherwise it lies in a directory that the caller named."""
     run: Path | None = None
-    """The run directory it lies in, all of whose logs are one run."""
+    """Its run directory, whose logs are all one run."""
 
 
 def logs_in(paths: Sequence[Path]) -> list[LogFile]:
@@ -74,22 +72,22 @@ def logs_in(paths: Sequence[Path]) -> list[LogFile]:
 
     UserError for a directory without logs.
     """
-    found: list[LogFile] = []
+    logs: list[LogFile] = []
     for path in paths:
-        if path.is_dir():
-            inside = sorted(file for file in path.rglob("*") if _is_log(file, path))
-            if not inside:
-                hint = f"logs are files that end in {' '.join(sorted(SUFFIXES))}, compressed or not"
-                raise UserError("no log in this directory", where=str(path), hint=hint)
-            runs = {spec.parent for spec in path.rglob(SPEC)}
-            found += [LogFile(file, False, next((up for up in file.parents if up in runs), None)) for file in inside]
-        else:
-            found.append(LogFile(path))
-    return found
+        if not path.is_dir():
+            logs.append(LogFile(path))
+            continue
+        inside = sorted(file for file in path.rglob("*") if _is_log(file, path))
+        if not inside:
+            hint = f"logs are files that end in {' '.join(sorted(SUFFIXES))}, compressed or not"
+            raise UserError("no log in this directory", where=str(path), hint=hint)
+        runs = {spec.parent for spec in path.rglob(SPEC)}
+        logs += [LogFile(file, False, next((up for up in file.parents if up in runs), None)) for file in inside]
+    return logs
 
 
 def unpacked_name(file: Path) -> str:
-    """The name of a log without what says how it was compressed: its lines are the same."""
+    """The name of a log without the suffix of a compression: its lines are the same."""
     return file.stem if file.suffix in COMPRESSED_SUFFIXES else file.name
 
 
@@ -122,7 +120,7 @@ def chunks(path: Path) -> Iterator[bytes]:
 
 
 def _read(file: Any) -> Iterator[bytes]:
-    # Until it is known whose log it is, all is searched for: small chunks end that early.
+    # Until the framework is known, all dialects' needles are searched: small chunks end that early.
     for _ in range(CHUNK // FIRST_CHUNKS):
         yield file.read(FIRST_CHUNKS)
     while chunk := file.read(CHUNK):

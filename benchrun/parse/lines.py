@@ -108,14 +108,13 @@ def _piece(block: bytes, start: int, at: int, end: int) -> tuple[int, int]:
     return max(start, block.rfind(b"\r", start, at) + 1), end if stop < 0 else stop
 
 
-def windows(piece: str, number: int, needles: Sequence[str]) -> Iterator[Line]:
+def windows(piece: str, number: int, needles: Sequence[str]) -> Sequence[Line]:
     """A whole piece of line as ``lines_around`` gives it: of a very long one only what is near the needles."""
     if len(piece) <= LONGEST_WHOLE:
-        yield Line(number, piece, terminated=True)
-        return
+        return (Line(number, piece, terminated=True),)
     block = piece.encode()
     hits = [hit for needle in needles for hit in find_all(block, needle.encode(), 0)]
-    yield from (line for line, _ in lines_around(block, hits, number, terminated=True))
+    return [line for line, _ in lines_around(block, hits, number, terminated=True)]
 
 
 def clean(raw: bytes) -> str:

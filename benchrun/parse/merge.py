@@ -8,9 +8,9 @@ from functools import reduce
 
 import numpy as np
 
-from benchrun.parse.columns import Columns
+from benchrun.parse.columns import Column, Columns
 from benchrun.parse.records import Facts, Log, Problem
-from benchrun.parse.rows import Rows
+from benchrun.parse.rows import TYPES, Rows
 
 UNKNOWN = "unknown"
 """The framework of a log without a step."""
@@ -49,25 +49,17 @@ def merged(name: str, logs: Sequence[Log]) -> Log:
         facts.fill(log.facts)
     rows = longest.steps
     if len(same) > 1:
-        rows = Rows.of(reduce(_filled, (log.steps.columns for log in same)), max(log.segments for log in same))
+        rows = Rows.of(reduce(_filled, (log.steps.columns.table() for log in same)), max(log.segments for log in same))
     return replace(longest, file=name, steps=rows, facts=facts, problems=problems)
 
 
-def _filled(earlier: Columns, later: Columns) -> Columns:
+def _filled(earlier: Column, later: Column) -> Column:
     """The rows of two files in the order of segment and step; one that both have is the later's, filled up."""
-    both = Columns(later.types)
-    for part in (earlier, later):
-        both.extend({name: part.column(name) for name in part.types}, len(part))
-    segment, step = both.columns("segment", "step")
-    order = np.lexsort((step, segment))
-    doubled = (np.diff(step[order]) == 0) & (np.diff(segment[order]) == 0)
-    kept = np.append(~doubled, True)
-    columns = {}
-    for name, none in both.none.items():
-        column = both.column(name)[order]
-        missing = np.flatnonzero(doubled & (column[1:] == none))
-        column[missing + 1] = column[missing]
-        columns[name] = column[kept]
-    merged = Columns(both.types)
-    merged.extend(columns, int(kept.sum()))
+    both: Column = np.concatenate([earlier, later])
+    both = both[np.lexsort((both["step"], both["segment"]))]
+    doubled = (np.diff(both["step"]) == 0) & (np.diff(both["segment"]) == 0)
+    for name, none in Columns(TYPES).none.items():
+        missing = np.flatnonzero(doubled & (both[name][1:] == none))
+        both[name][missing + 1] = both[name][missing]
+    merged: Column = both[np.append(~doubled, True)]
     return merged

@@ -1,4 +1,4 @@
-"""Bytes -> one Log: find the lines that matter, hand them to the dialects, keep the one whose log it is."""
+"""Bytes -> one Log: find the lines that matter, pass them to the dialects, and keep the dialect that finds steps."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from benchrun.parse.records import Facts, Log, Problem
 from benchrun.parse.rows import Rows
 
 DENSE = 1 << 12
-"""Bytes from one step line to the next, up to which it is worth the while to read the next block as a whole."""
+"""If step lines are closer than this many bytes on average, the next block is read at once."""
 _DATE = re.compile(r"\b(20\d\d-\d\d-\d\d)[ T](\d\d:\d\d:\d\d)\b")
 _PROBLEM = -1
-"""Owner of the words of problems."""
+"""Owner of the words that mean a problem."""
 Dialects = tuple[type[Dialect], ...]
 
 
 class Reader:
-    """Takes bytes as they come, and gives the Log so far at any time."""
+    """Takes bytes as they come; the Log so far is available at any time."""
 
     def __init__(self, dialects: Dialects, framework: str | None = None) -> None:
         """``dialects``: of several that find a step the first wins. With ``framework`` only its lines are read.
@@ -40,18 +40,20 @@ class Reader:
             raise UserError(f"no dialect for framework '{framework}'", hint=f"legal: {', '.join(sorted(names))}")
         self._forced = framework
         self._classes = dialects
+        self._all = tuple(number for number, name in enumerate(names) if framework in (None, name))
+        """Indices of the dialects whose lines are read."""
         self._dialects = [dialect() for dialect in dialects]
         self._problems: list[Problem] = []
         self._counts: Counter[str] = Counter()
         self._ignored: set[int | None] = set()
-        """Ranks whose next traceback ends nothing."""
+        """Ranks whose next traceback ends no process."""
         self._skip_messages = 0
         self._finished: list[Log] = []
         self._source: str | None = None
         self._start()
 
     def begin(self, source: str | None) -> None:
-        """What follows is another file of the run, called ``source``."""
+        """Start another file of the run, called ``source``."""
         self._dialects = [dialect.continued() for dialect in self._dialects]
         self._source = source
         self._start()
@@ -60,14 +62,11 @@ class Reader:
         self._blocks = Blocks()
         self._number = 1
         self._winner: int | None = None
-        """Whose log it is, once that is known: an index of the dialects."""
+        """Index of the dialect that has found its own steps; no other dialect's lines count then."""
         self._began: float | None = None
         self._dense = False
         self._forms: tuple[int, Forms] | None = None
-        self._numbers = tuple(
-            number for number, dialect in enumerate(self._classes) if self._forced in (None, dialect.name)
-        )
-        self._wanted = self._search(self._numbers, facts=True)
+        self._wanted = _search(self._classes, self._all, self._all)
 
     def feed(self, chunk: bytes) -> None:
         """The next bytes of the file."""
@@ -77,11 +76,11 @@ class Reader:
             self._number += newlines(block)
 
     def note(self, kind: str, detail: str) -> None:
-        """A problem with the file, not in it."""
+        """Add a problem with the file itself."""
         self._problems.append(Problem(kind, None, detail, source=self._source))
 
     def end(self) -> None:
-        """The file is over: what is left of it is its last line, whole or cut."""
+        """End the file: the rest is its last line, whole or cut."""
         if self._blocks.rest:
             self._read(self._blocks.rest, terminated=False)
         self._finished.append(self._file_log(""))
@@ -99,37 +98,37 @@ class Reader:
             if _PROBLEM in owners:
                 self._problem(line)
         if self._winner is not None:
-            self._wanted = self._search((self._winner,), facts=False)
+            self._wanted = _search(self._classes, (self._winner,), ())
 
     def _read_at_once(self, block: bytes) -> tuple[int, list[Hit]]:
-        """How many steps were taken, and where problems stand; 0 where the block must be read line by line."""
-        weak = [number for number in self._numbers if not self._classes[number].strong and self._dialects[number].seen]
-        owner = self._winner if self._winner is not None or not weak else weak[0]
+        """The number of steps read, and where problems stand; 0 where the block must be read line by line."""
+        owner = self._winner
+        others: tuple[int, ...] = ()
+        facts: tuple[int, ...] = ()
         if owner is None:
-            return 0, []
-        if self._winner is None:
-            # It is not its log as soon as anybody else finds something.
-            hits = self._search(self._numbers, facts=True, without=owner).find(block)
-            if any(hit.owner != _PROBLEM for hit in hits):
+            weak = [number for number in self._all if not self._classes[number].strong and self._dialects[number].seen]
+            if not weak:
                 return 0, []
-        else:
-            hits = self._search((), facts=False).find(block)
+            owner, facts = weak[0], self._all
+            others = tuple(number for number in self._all if number != owner)
+        hits = _search(self._classes, others, facts).find(block)
+        if any(hit.owner != _PROBLEM for hit in hits):
+            return 0, []  # another dialect may find steps of its own
         text = clean(block)
         needles = self._classes[owner].step_needles
         if (b"\x1b" in block or b"\x00" in block) and any(block.count(n) != text.count(n.decode()) for n in needles):
-            return 0, []  # line by line, needles are looked for in what is not cleaned
+            return 0, []  # line by line, needles are searched in raw bytes
         if self._forms is None or self._forms[0] != owner:
             self._forms = owner, Forms(self._dialects[owner])
         return self._forms[1].read(text, self._number), hits
 
     def _read_as(self, owner: int, line: Line) -> None:
-        """Hand a line to the dialect that has a needle in it; a fact only before the first step."""
+        """Pass a line to the dialect with a needle in it; a fact only before the first step."""
         number, is_fact = divmod(owner, 2)
         dialect = self._dialects[number]
         if self._winner is None:
             dialect.read(line)
-            # Once the log has shown whose it is, nobody else's lines count. This is settled line by line, so that it
-            # does not depend on how the bytes come.
+            # This is decided line by line, so that it does not depend on how the bytes come.
             if dialect.strong and dialect.seen:
                 self._winner = number
                 self._began = _date(line.text)
@@ -144,7 +143,7 @@ class Reader:
             return
         self._counts[problem.kind] += 1
         if problem.kind == "skipped_steps" and not problem.rank:
-            self._skip_messages += 1  # of rank 0, or where only one rank speaks
+            self._skip_messages += 1  # of rank 0, or of the only rank that prints
         if problem.kind == "rank_crash" and problem.rank in self._ignored:
             self._ignored.remove(problem.rank)
             problem = problem._replace(then="steps")
@@ -157,11 +156,11 @@ class Reader:
         return self._file_log("").steps
 
     def log(self, name: str) -> Log:
-        """What was read so far, of all files."""
+        """Everything read so far, of all files."""
         log = merged(name, self._finished or [self._file_log(name)])
         may_skip = any(dialect.may_skip for dialect in self._classes if dialect.name == log.framework)
-        found = (*log.problems, *step_problems(log, may_skip=may_skip))
-        return replace(log, problems=found, skip_messages=self._skip_messages)
+        every = (*log.problems, *step_problems(log, may_skip=may_skip))
+        return replace(log, problems=every, skip_messages=self._skip_messages)
 
     def _file_log(self, name: str) -> Log:
         winner = [] if self._winner is None else [self._dialects[self._winner]]
@@ -186,11 +185,8 @@ class Reader:
             began=self._began,
         )
 
-    def _search(self, numbers: tuple[int, ...], *, facts: bool, without: int | None = None) -> Grams:
-        return _search(self._classes, numbers, facts=facts, without=without)
-
     def stated(self) -> dict[str, Facts]:
-        """Framework -> the facts that its dialect has read."""
+        """Framework -> facts that its dialect has read."""
         return {dialect.name: dialect.facts for dialect in self._dialects}
 
 
@@ -204,15 +200,9 @@ def _date(text: str) -> float | None:
 
 
 @functools.cache
-def _search(classes: Dialects, numbers: tuple[int, ...], *, facts: bool, without: int | None = None) -> Grams:
-    """The search for the lines of these dialects, and for problems. A hit's owner: 2 x dialect, + 1 for a fact.
-
-    ``without``: whose steps are not looked for.
-    """
+def _search(classes: Dialects, steps: tuple[int, ...], facts: tuple[int, ...]) -> Grams:
+    """The search for step lines and facts of these dialects, and for problems. Owner: 2 x dialect, + 1 for a fact."""
     wanted: list[tuple[bytes, int]] = [(words, _PROBLEM) for words in problems.NEEDLES]
-    for number in numbers:
-        if number != without:
-            wanted += [(needle, 2 * number) for needle in classes[number].step_needles]
-        if facts:
-            wanted += [(needle, 2 * number + 1) for needle in classes[number].fact_needles]
+    wanted += [(needle, 2 * number) for number in steps for needle in classes[number].step_needles]
+    wanted += [(needle, 2 * number + 1) for number in facts for needle in classes[number].fact_needles]
     return Grams(wanted)

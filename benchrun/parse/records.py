@@ -1,4 +1,4 @@
-"""What a log says, as plain records. Every dialect fills the same ones; what a log does not say is None."""
+"""The content of a log as plain records, the same for every dialect; None is what a log does not print."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from benchrun.parse.rows import Rows
 
 
 class Problem(NamedTuple):
-    """Something in a log that a number must not hide."""
+    """Something in a log that the user must see beside the numbers."""
 
     kind: str
     line: int | None
-    """Line in ``source``, from 1; None for what is missing."""
+    """Line in ``source``, from 1; None where something is missing."""
     detail: str
     source: str | None = None
     """Name of the file, where several were read."""
     host: str | None = None
     rank: int | None = None
     then: Literal["", "steps", "restart"] = ""
-    """What the log shows after it: more steps, or a restart and more steps; also "steps" where no process ended."""
+    """What follows in the log: more steps, or a restart and more steps; also "steps" where no process ended."""
 
 
 @dataclass
 class Facts:
-    """What the log itself says of the run."""
+    """Properties of the run that its log prints."""
 
     framework_version: str | None = None
     seq_length: int | None = None
@@ -50,9 +50,9 @@ class Facts:
     vocab_size: int | None = None
     gated: bool | None = None
     gated_default: bool | None = None
-    """What the program does where its log has no line about gates."""
+    """The program's default where its log has no line about gates."""
     grouped: bool | None = None
-    """False where ``num_query_groups`` is printed and not used."""
+    """False where ``num_query_groups`` is printed but not used."""
     exotic: str | None = None
     """An option that makes a model which the dimensions here do not describe."""
     variable_length: bool | None = None
@@ -61,10 +61,10 @@ class Facts:
     topk: int | None = None
     moe_ffn_hidden_size: int | None = None
     run_time_s: float | None = None
-    """Of the whole training, where the framework prints it: with start-up, evaluation and checkpoints."""
+    """Duration of the whole training as printed: with start-up, evaluation and checkpoints."""
 
     def fill(self, other: Facts) -> None:
-        """Take from ``other`` what is not known yet."""
+        """Take the fields that are None here from ``other``."""
         for name, value in vars(other).items():
             if getattr(self, name) is None:
                 setattr(self, name, value)
@@ -84,7 +84,7 @@ class Log:
     only_average: bool = False
     """The log gives one time for the whole run: there is no spread, and start-up is in it."""
     reached: int | None = None
-    """The last step that was made, where something else than a row shows it."""
+    """The last step of the run, where something other than a row shows it."""
     whole_seconds: bool = False
     """The times are differences of a clock that shows whole seconds."""
     one_rank_prints: bool = False
@@ -94,31 +94,31 @@ class Log:
     varying_length: bool = False
     """The samples may have any length: a short step is no mistake."""
     printed_conventions: tuple[str, ...] = ()
-    """How the framework counts the FLOPs that it prints, of any model (names of metrics/convention.py)."""
+    """FLOPs conventions that the framework may print, for any model (names of metrics/convention.py)."""
     began: float | None = None
-    """The date on the first step line, in s since 1970 by the log's own time zone."""
+    """Date of the first step line, in s since 1970 in the log's own time zone."""
 
     def complete(self, planned_steps: int | None) -> bool:
-        """Whether the last of ``planned_steps`` was seen."""
+        """Whether the log contains the last of ``planned_steps``."""
         return planned_steps is not None and len(self.steps) > 0 and self.steps_made >= planned_steps
 
     @property
     def steps_made(self) -> int:
-        """How many steps of the run had been made at the last one that was seen; 0 without a step."""
+        """Steps of the run up to the last one in the log; 0 without a step."""
         last = self.steps.last_step
         return 0 if last is None else max(last, self.reached or 0) + 1 - self.first_number
 
     @property
     def segments(self) -> int:
-        """How often training (re)started; 0 without a step."""
+        """Number of starts, with restarts; 0 without a step."""
         return self.steps.segments
 
     @property
     def distinct(self) -> Rows:
-        """One row a step number: the work that was kept."""
+        """One row per step number: the work that counts."""
         return self.steps.distinct()
 
     @property
     def planned_steps(self) -> int | None:
-        """Steps the run was to make."""
+        """Planned number of steps."""
         return self.facts.planned_steps

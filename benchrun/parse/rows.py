@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping
-from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -91,11 +90,9 @@ class Rows:
                 interval = min(number - self._last, LONGEST_INTERVAL)
                 # The first row of a segment stands for as many steps as the next one, where so many were made.
                 if len(self) == self._start + 1 and self._last >= interval:
-                    self.columns.put("interval", self._start, interval)
+                    self.columns.put(self._start, self[self._start]._replace(interval=interval))
         elif segment and (index := self._repeats(row)) is not None:
-            row = row._replace(interval=self.columns.at("interval", index), segment=segment - 1)
-            for name, value in row._asdict().items():
-                self.columns.put(name, index, value)
+            self.columns.put(index, row._replace(interval=self[index].interval, segment=segment - 1))
             return
         else:
             self._start = len(self)
@@ -107,24 +104,21 @@ class Rows:
         """Take many rows, column by column; ``step`` and ``line`` are arrays, what all rows share may be one value."""
         steps = values["step"]
         rows = len(steps)
+        gaps = np.diff(steps, prepend=self._last)
+        rising = (gaps > 0).all() and (gaps <= LONGEST_INTERVAL).all() and steps[-1] <= LARGEST_STEP
         # Two rows settle the segment and its first interval; the others only continue it.
-        alone = min(rows, 2) if self._goes_on(steps) else rows
+        alone = min(rows, 2) if rising else rows
+        every = {name: np.broadcast_to(column, rows) for name, column in values.items()}
         none = self.columns.none
-        first = {name: np.broadcast_to(column, rows)[:alone].tolist() for name, column in values.items()}
-        for row in zip(*first.values(), strict=True):
-            given = {name: v for name, v in zip(first, row, strict=True) if v != none[name] or not none[name]}
+        for row in zip(*(column[:alone].tolist() for column in every.values()), strict=True):
+            given = {name: v for name, v in zip(every, row, strict=True) if v != none[name] or not none[name]}
             self.add(Step(**{"step_time_s": None, **given}), averages=averages)
         if alone < rows:
-            rest = {name: np.broadcast_to(column, rows)[alone:] for name, column in values.items()}
+            rest = {name: column[alone:] for name, column in every.items()}
             if averages:
                 rest["interval"] = np.diff(steps[alone:], prepend=self._last)
             self.columns.extend({"interval": 1, **rest, "segment": self.segments - 1}, rows - alone)
             self._last = int(steps[-1])
-
-    def _goes_on(self, steps: Column) -> bool:
-        """Whether these steps only rise, from the last row on."""
-        gaps = np.diff(steps, prepend=self._last)
-        return bool((gaps > 0).all() and (gaps <= LONGEST_INTERVAL).all() and steps[-1] <= LARGEST_STEP)
 
     def new_segment(self) -> None:
         """What follows is another run, whatever its step numbers."""
@@ -135,17 +129,16 @@ class Rows:
         """Index of this segment's row that ``row`` repeats; None if ``row`` starts a new segment."""
         if row.step == self._last:
             return len(self) - 1
-        steps = partial(self.columns.at, "step")
         index = self._repeated + 1
-        if not self._start <= index < len(self) or steps(index) != row.step:
-            index = bisect_left(range(len(self)), row.step, self._start, key=steps)
+        if not self._start <= index < len(self) or self[index].step != row.step:
+            index = bisect_left(range(len(self)), row.step, self._start, key=lambda at: self[at].step)
         if index == len(self):
             return None
         self._repeated = index
-        known = self[index]
-        if known.step != row.step or known.loss != row.loss:
+        earlier = self[index]
+        if earlier.step != row.step or earlier.loss != row.loss:
             return None
-        new, old = (r.step_time_s or r.tokens_per_s_per_gpu for r in (row, known))
+        new, old = (r.step_time_s or r.tokens_per_s_per_gpu for r in (row, earlier))
         return index if new and old and abs(new / old - 1) < SAME_STEP else None
 
     def __len__(self) -> int:
@@ -158,26 +151,20 @@ class Rows:
         return map(Step._make, self.columns.rows())
 
     @classmethod
-    def of(cls, columns: Columns, segments: int) -> Rows:
+    def of(cls, table: Column, segments: int) -> Rows:
         """Rows that are complete."""
         rows = cls()
-        rows.columns, rows.segments = columns, segments
+        rows.columns, rows.segments = Columns(TYPES, table), segments
         return rows
-
-    def replaced(self, **columns: Column) -> Rows:
-        """The same rows with other values in some columns."""
-        table = Columns(TYPES)
-        table.extend({name: self.columns.column(name) for name in TYPES} | columns, len(self))
-        return Rows.of(table, self.segments)
 
     def distinct(self) -> Rows:
         """One row per step number, the last one of the log, in the order of the numbers: the work that was kept."""
         if self.segments <= 1:
             return self
-        steps = self.columns.column("step")
-        order = np.argsort(steps, kind="stable")
-        last = np.append(np.diff(steps[order]) != 0, True)
-        return Rows.of(self.columns.chosen(order[last]), self.segments)
+        table = self.columns.table()
+        order = np.argsort(table["step"], kind="stable")
+        last = np.append(np.diff(table["step"][order]) != 0, True)
+        return Rows.of(table[order[last]], self.segments)
 
     @property
     def last_step(self) -> int | None:

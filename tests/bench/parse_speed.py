@@ -3,9 +3,10 @@
     python tests/bench/parse_speed.py --kinds noise,steps
     python tests/bench/parse_speed.py --kinds ranks --bytes 4e9 --directory /var/tmp
 
-The logs are made on the spot (make_logs.py says what they hold) and deleted again. Every time is that of a fresh
-process: the best and the median of --repeats, after one that warms the page cache. ``parse_log`` is timed inside of it,
-without starting Python; ``benchrun parse --json`` and grep are timed from outside, with everything.
+The logs are made on the spot (make_logs.py lists their content) and deleted again. Every time is the CPU time of a
+fresh process, user and system, so that other programs disturb it little: the best and the median of --repeats, after
+one that warms the page cache. ``parse_log`` is timed inside the process, without the start of Python; ``benchrun parse
+--json`` and grep are timed from outside, from start to end.
 """
 
 from __future__ import annotations
@@ -17,7 +18,6 @@ import platform
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 from statistics import median
 from typing import NamedTuple
@@ -30,36 +30,35 @@ TIMED = """
 import json, sys, time
 from pathlib import Path
 from benchrun.frameworks.logs import parse_log
-start = time.perf_counter()
+start = time.process_time()
 log = parse_log(Path(sys.argv[1]))
-print(json.dumps([time.perf_counter() - start, len(log.steps)]))
+print(json.dumps([time.process_time() - start, len(log.steps)]))
 """
 
 
 class Cost(NamedTuple):
-    """Of one process."""
+    """What one process uses."""
 
     seconds: float
+    """CPU time."""
     peak_mb: float
     output: str
 
 
 def run(*command: str) -> Cost:
-    """Run ``command`` to its end; RuntimeError with what it said if it fails."""
+    """Run ``command`` to its end; RuntimeError if it fails."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    start = time.perf_counter()
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT, env=environment)
     output = process.stdout.read() if process.stdout else ""
     _, status, usage = os.wait4(process.pid, 0)
-    seconds = time.perf_counter() - start
     process.returncode = os.waitstatus_to_exitcode(status)
-    if process.returncode not in (0, 1, 4):  # grep says 1 where it found nothing, parse 4 where the log stops early
+    if process.returncode not in (0, 1, 4):  # grep: 1 without a match; parse: 4 where the log stops early
         raise RuntimeError(f"{' '.join(command)} ended with {process.returncode}")
-    return Cost(seconds, usage.ru_maxrss / 1024, output)
+    return Cost(usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024, output)
 
 
 def measure(log: Path, repeats: int) -> dict[str, list[Cost]]:
-    """What each of the three takes, ``repeats`` times, in turns."""
+    """The costs of the three commands, ``repeats`` times, in turns."""
     commands = {
         "parse_log": (sys.executable, "-c", TIMED, str(log)),
         "benchrun": (sys.executable, "-m", "benchrun", "parse", "--json", str(log)),
@@ -104,7 +103,7 @@ HEAD = (
 
 
 def machine() -> str:
-    """In general terms: the processor, its cores, Python."""
+    """Processor, cores, Python, grep, system."""
     model = platform.processor() or platform.machine()
     cpuinfo = Path("/proc/cpuinfo")
     if cpuinfo.exists():
@@ -129,7 +128,7 @@ def main() -> None:
     if unknown := set(kinds) - set(KINDS):
         parser.error(f"no kind {', '.join(sorted(unknown))}")
 
-    sys.stdout.write(f"{machine()}. One core is used. MB/s: the best of {options.repeats} (the median).\n\n{HEAD}\n")
+    sys.stdout.write(f"{machine()}. CPU time. MB/s: the best of {options.repeats} (the median).\n\n{HEAD}\n")
     for kind in kinds:
         with tempfile.TemporaryDirectory(dir=options.directory) as directory:
             log = Path(directory) / f"{kind}.log"

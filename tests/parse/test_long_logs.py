@@ -107,11 +107,11 @@ def test_the_rows_go_into_a_dump_one_by_one() -> None:
     assert [json.loads(line)["step"] for line in dumped(log.steps, "jsonl")] == list(ONCE)
 
 
-def test_a_value_can_be_changed_and_minus_one_is_a_value() -> None:
+def test_a_row_can_be_changed_and_minus_one_is_a_value() -> None:
     columns = Columns(TYPES)
     for step in range(50):
         columns.append(Step(step, None, 1, loss=-1.0))
-    columns.put("loss", 3, None)
-    columns.put("loss", 49, 7.0)
+    columns.put(3, Step(3, None, 1))
+    columns.put(49, Step(49, None, 1, loss=7.0))
     losses = [columns.row(index)[5] for index in (3, 4, 49)]
-    assert (losses, columns.at("step", 3), len(columns)) == ([None, -1.0, 7.0], 3, 50)
+    assert (losses, columns.row(3)[0], len(columns)) == ([None, -1.0, 7.0], 3, 50)

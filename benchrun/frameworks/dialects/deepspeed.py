@@ -1,9 +1,9 @@
-"""The DeepSpeed engine's own lines, beside those of what drives it: they count where nothing else is found.
+"""The DeepSpeed engine's own lines, beside those of the program that uses it: they count where nothing else is found.
 
     [timer.py:264:stop] epoch=0/micro_step=10/global_step=10, RunningAvgSamplesPerSec=3.7, CurrSamplesPerSec=3.8, ...
     steps: 1 loss: 12.4023 iter time (s): 15.988 samples/sec: 0.250                                  (pipeline engine)
 
-Samples a second are those of all ranks together; a step is one of the optimizer. Source: deepspeedai/DeepSpeed
+Samples per second are those of all ranks together; a step is one of the optimizer. Source: deepspeedai/DeepSpeed
 deepspeed/utils/timer.py and deepspeed/runtime/pipe/engine.py, and logs.
 """
 
@@ -13,17 +13,17 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from benchrun.parse.dialect import COUNT, DECIMAL, Dialect, Record, Table, Value, positive
+from benchrun.parse.dialect import DECIMAL, Dialect, Record, Table, group_values, positive
 from benchrun.parse.lines import Line
 
 _PIPE = re.compile(
-    r"\bsteps: (\d{1,15}) loss: (\S+) (?:[\w ]{1,40}: \S+ ){0,9}iter time \(s\): (\d+\.\d+) samples/sec: \d"
+    r"\bsteps: (?P<step>\d{1,15}) loss: (?P<loss>\S+) (?:[\w ]{1,40}: \S+ ){0,9}"
+    r"iter time \(s\): (?P<step_time_s>\d+\.\d+) samples/sec: \d"
 )
 _TIMER = re.compile(
-    r"(?:\bglobal_step=|\] \d+/)(\d{1,15}), RunningAvgSamplesPerSec=[\d.]+, CurrSamplesPerSec=(\d+\.?\d*),"
+    r"(?:\bglobal_step=|\] \d+/)(?P<step>\d{1,15}), RunningAvgSamplesPerSec=[\d.]+, "
+    r"CurrSamplesPerSec=(?P<samples_per_s>\d+\.?\d*),"
 )
-_BATCH = re.compile(r"\btrain_batch_size \.{3,} (\d{1,9})(?=\s|$)")
-_MICRO = re.compile(r"\btrain_micro_batch_size_per_gpu \.{3,} (\d{1,9})(?=\s|$)")
 
 
 class DeepSpeed(Dialect):
@@ -32,35 +32,26 @@ class DeepSpeed(Dialect):
     name = "deepspeed"
     step_needles = (b" iter time (s): ", b"CurrSamplesPerSec=")
     fact_needles = (b"train_batch_size ...", b"train_micro_batch_size_per_gpu ...")
+    fact_groups = (
+        re.compile(r"\btrain_batch_size \.{3,} (?P<gbs>\d{1,9})(?=\s|$)"),
+        re.compile(r"\btrain_micro_batch_size_per_gpu \.{3,} (?P<mbs>\d{1,9})(?=\s|$)"),
+    )
     strong = False
 
     def read(self, line: Line) -> None:
-        """A step line of either form, or the batch that turns samples a second into a time."""
-        if not self.whole(line):
-            return
-        if match := _BATCH.search(line.text):
-            self.facts.gbs = int(match[1]) or None
-        elif match := _MICRO.search(line.text):
-            self.facts.mbs = int(match[1])
-        else:
+        """A step line of either form, or the batch that turns samples per second into a time."""
+        if self.whole(line):
             super().read(line)
 
     def records(self, text: str) -> Iterator[Record]:
         """The pipeline engine's step, else the timer's."""
         if match := _PIPE.search(text):
-            yield Record(
-                [
-                    Value("step", match[1], match.start(1), COUNT),
-                    Value("loss", match[2], match.start(2)),
-                    Value("step_time_s", match[3], match.start(3), DECIMAL),
-                ]
-            )
-        elif (match := _TIMER.search(text)) and positive(match[2]):
-            step = Value("step", match[1], match.start(1), COUNT)
-            yield Record([step, Value("samples_per_s", match[2], match.start(2), DECIMAL)], needs="step")
+            yield Record(group_values(match, step_time_s=DECIMAL))
+        elif (match := _TIMER.search(text)) and positive(match["samples_per_s"]):
+            yield Record(group_values(match, samples_per_s=DECIMAL), needs="step")
 
     def complete(self, values: dict[str, Any]) -> None:
-        """A time instead of the samples a second."""
+        """Compute the step time from samples per second."""
         rate, batch = values.pop("samples_per_s", None), self.facts.gbs
         if rate is not None and batch:
             values |= {"step_time_s": batch / rate, "global_batch_size": batch}

@@ -21,22 +21,22 @@ from benchrun.parse.dialect import (
     NUMBER,
     THOUSANDTHS,
     Dialect,
+    Names,
     Piece,
     Reading,
     Record,
     Value,
     count,
+    group_values,
     headed,
+    named_values,
+    number,
 )
-from benchrun.parse.lines import Line
-from benchrun.parse.records import Facts
 
-_HEAD = re.compile(r"\biteration[\s=]\s*(\d{1,15})\s*/\s*(\d{1,15}|infinity)\s*\|")
+_HEAD = re.compile(r"\biteration[\s=]\s*(?P<step>\d{1,15})\s*/\s*(?:(?P<planned_steps>\d{1,15})|infinity)\s*\|")
 # ``current``, ``current/average`` and ``current (avg average)``, with a unit in GPT-NeoX.
 _CURRENT = re.compile(r"([^\s/(]+?)(?:TFLOPS)?\s*(?:/([^/(]+)|\(avg ([^/()]+)\))?")
 _ARGUMENT = re.compile(r"(?<!\w)(\w{1,80}) \.{4,80} (\S{1,200}?)(?:\.{2,80}(?:updated|default))?(?!\S)")
-_VOCABULARY = re.compile(r"> padded vocab \(size: (\d{1,9})\)")
-_WORLD = re.compile(r"using world size: (\d{1,9})\b")
 
 _ARGUMENTS = {
     "seq_length": "seq_length",
@@ -72,7 +72,7 @@ _EXOTIC = frozenset(
 )
 
 _FEW = Reading(count, r"\d{1,15}", scale=lambda value: np.minimum(value, FEW))
-_COLUMNS: dict[str, tuple[str, Reading]] = {
+_NAMES: Names = {
     "elapsed time per iteration (ms)": ("step_time_s", THOUSANDTHS),
     "elapsed time per iteration ms": ("step_time_s", THOUSANDTHS),
     "elapsed time per iteration (s)": ("step_time_s", NUMBER),
@@ -96,7 +96,6 @@ _COLUMNS: dict[str, tuple[str, Reading]] = {
     "number of skipped iterations": ("skipped", _FEW),
     "number of nan iterations": ("nan", _FEW),
 }
-"""What the line calls a value -> column; of several names of one column the first counts."""
 
 
 class Megatron(Dialect):
@@ -114,20 +113,34 @@ class Megatron(Dialect):
         *("megatron_0.5", "megatron_deepspeed"),
     )
 
-    def read(self, line: Line) -> None:
-        """A step line, or one of the argument dump."""
-        if _HEAD.search(line.text):
-            super().read(line)
-        else:
-            _read_arguments(line.text, self.facts)
+    fact_groups: ClassVar[tuple[re.Pattern[str], ...]] = (
+        re.compile(r"using world size: (?P<num_gpus>\d{1,9})\b"),
+        re.compile(r"> padded vocab \(size: (?P<vocab_size>\d{1,9})\)"),
+    )
+    fact_pairs = _ARGUMENT
+    fact_names = _ARGUMENTS
 
     def records(self, text: str) -> Iterator[Record]:
         """Every record of a step line; two ranks may have shared one."""
         for head, end in headed(_HEAD, text):
-            values = [Value("step", head[1], head.start(1), COUNT)]
-            if head[2] != "infinity":
-                values.append(Value("planned_steps", head[2], head.start(2), COUNT))
-            yield Record([*values, *_values(_fields(text, head.end(), end))])
+            values = named_values(_fields(text, head.end(), end), _NAMES)
+            yield Record([*group_values(head), *(current for value in values if (current := _current(value)))])
+
+    def read_facts(self, text: str) -> None:
+        """A line of the argument dump."""
+        if "[config.py" in text:
+            return  # DeepSpeed's own dump: its world_size is the data-parallel one
+        super().read_facts(text)
+        facts = self.facts
+        for name, value in _ARGUMENT.findall(text):
+            if name in _SWITCHES:
+                setattr(facts, _SWITCHES[name], value not in _OFF)
+            elif name in _PRECISIONS and value not in _OFF:
+                facts.precision = name  # fp8 comes after bf16 in the dump, and is used with it
+            elif name in _EXOTIC and value not in _OFF:
+                facts.exotic = name
+        if facts.num_layers:
+            facts.gated_default = False
 
 
 def _fields(text: str, start: int, end: int) -> dict[str, Piece]:
@@ -136,48 +149,18 @@ def _fields(text: str, start: int, end: int) -> dict[str, Piece]:
     for part in text[start:end].split("|")[:-1]:
         name, colon, value = part.partition(":")
         if not colon:  # a fork of Megatron-DeepSpeed writes elapsed_time_per_iteration_ms=3415.3
-            name, _, value = part.partition("=")
-            name = name.replace("_", " ")
-            value = value.replace("_", " ")
-        kept = value.lstrip()
-        pieces[name.replace("\ufffd", "").strip()] = Piece(kept.rstrip(), start + len(part) - len(kept))
+            name, _, value = part.replace("_", " ").partition("=")
+        stripped = value.lstrip()
+        pieces[name.replace("\ufffd", "").strip()] = Piece(stripped.rstrip(), start + len(part) - len(stripped))
         start += len(part) + 1
     return pieces
 
 
-def _values(pieces: dict[str, Piece]) -> Iterator[Value]:
-    """One value for each column."""
-    columns = set()
-    for name, (column, reading) in _COLUMNS.items():
-        if name not in pieces or column in columns:
-            continue
-        columns.add(column)
-        text, start = pieces[name]
-        if reading is NUMBER or reading is THOUSANDTHS:
-            both = _CURRENT.fullmatch(text)
-            averages = [] if both is None else [average for average in both.groups()[1:] if average]
-            if both is None or None in map(NUMBER.parse, averages):
-                continue
-            text = both[1]
-        yield Value(column, text, start, reading)
-
-
-def _read_arguments(text: str, facts: Facts) -> None:
-    """Note what a line of the argument dump says."""
-    if "[config.py" in text:
-        return  # DeepSpeed's own dump: its world_size is the data-parallel one
-    if world := _WORLD.search(text):
-        facts.num_gpus = int(world[1])
-    if vocabulary := _VOCABULARY.search(text):
-        facts.vocab_size = int(vocabulary[1])
-    for name, value in _ARGUMENT.findall(text):
-        if name in _ARGUMENTS and value.isdigit():
-            setattr(facts, _ARGUMENTS[name], count(value))
-        elif name in _SWITCHES:
-            setattr(facts, _SWITCHES[name], value not in _OFF)
-        elif name in _PRECISIONS and value not in _OFF:
-            facts.precision = name  # fp8 comes after bf16 in the dump, and is used with it
-        elif name in _EXOTIC and value not in _OFF:
-            facts.exotic = name
-    if facts.num_layers:
-        facts.gated_default = False
+def _current(value: Value) -> Value | None:
+    """The current one of ``current/average``; None where the text is no number."""
+    if value.reading not in (NUMBER, THOUSANDTHS):
+        return value
+    both = _CURRENT.fullmatch(value.text)
+    if both is None or any(average and number(average) is None for average in both.groups()[1:]):
+        return None
+    return value._replace(text=both[1])

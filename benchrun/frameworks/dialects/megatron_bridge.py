@@ -16,12 +16,13 @@ import numpy as np
 
 from benchrun.frameworks.dialects.megatron import Megatron
 from benchrun.parse.columns import NO_VALUE
-from benchrun.parse.dialect import DECIMAL, Record, Value
+from benchrun.parse.dialect import DECIMAL, Record, group_values
 from benchrun.parse.lines import Line
 from benchrun.parse.rows import Rows
 
 _STEP_TIME = re.compile(
-    r"Step Time\s*:\s*(\d+\.?\d*)s\s+GPU utilization:\s*(\d+\.?\d*|nan|inf)\s*(?:MODEL_)?TFLOP/s/GPU"
+    r"Step Time\s*:\s*(?P<step_time_s>\d+\.?\d*)s\s+"
+    r"GPU utilization:\s*(?P<tflops_per_gpu>\d+\.?\d*|nan|inf)\s*(?:MODEL_)?TFLOP/s/GPU"
 )
 _START = re.compile(r"Starting training loop at iteration (\d{1,15})\b")
 
@@ -59,20 +60,16 @@ class MegatronBridge(Megatron):
             return
         matches = list(_STEP_TIME.finditer(text))
         for match in matches:
-            values = [
-                Value("step_time_s", match[1], match.start(1), DECIMAL),
-                Value("tflops_per_gpu", match[2], match.start(2), DECIMAL),
-            ]
-            yield Record(values, "_unnumbered")
+            yield Record(group_values(match, step_time_s=DECIMAL, tflops_per_gpu=DECIMAL), "_unnumbered")
         if not matches and len(self._unnumbered):
             yield from super().records(text)
 
-    def keep(self, sink: str, values: dict[str, Any]) -> None:
+    def add_row(self, sink: str, values: dict[str, Any]) -> None:
         """Rank 0's rows are counted."""
         if sink == "_unnumbered":
             self._step += 1
             values["step"] = self._step
-        super().keep(sink, values)
+        super().add_row(sink, values)
 
     def take_rows(self, sink: str, columns: dict[str, Any]) -> None:
         """The same for many."""
@@ -95,5 +92,6 @@ class MegatronBridge(Megatron):
         if len(numbered) != len(timed):
             return numbered
         # As many of the one as of the other: then they belong together in order.
-        tflops, other = (rows.columns.column("tflops_per_gpu") for rows in (numbered, timed))
-        return numbered.replaced(tflops_per_gpu=np.where(tflops == NO_VALUE, other, tflops))
+        table, other = numbered.columns.table(), timed.columns.column("tflops_per_gpu")
+        table["tflops_per_gpu"] = np.where(table["tflops_per_gpu"] == NO_VALUE, other, table["tflops_per_gpu"])
+        return Rows.of(table, numbered.segments)

@@ -1,4 +1,4 @@
-"""nanotron: one line a log interval, numbers with a letter.
+"""nanotron: one line per log interval, numbers with a letter.
 
     12/21 01:39:51 [INFO|DP=0|TP=0|host]: iteration: 211364 / 1500000 | consumed_tokens: 480B | time_per_iteration_ms:
     8.79K | tokens_per_sec_per_gpu: 699 | global_batch_size: 1.6M | lm_loss: 2.04 | model_tflops_per_gpu: 15.4 | ...
@@ -12,12 +12,20 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from benchrun.parse.dialect import COUNT, NUMBER, THOUSANDTHS, Dialect, Reading, Record, Value, fields, number
-from benchrun.parse.lines import Line
+from benchrun.parse.dialect import (
+    NUMBER,
+    THOUSANDTHS,
+    Dialect,
+    Reading,
+    Record,
+    fields,
+    group_values,
+    named_values,
+    number,
+)
 
-_HEAD = re.compile(r"\biteration: (\d{1,15}) / (\d{1,15}) \| ")
+_HEAD = re.compile(r"\biteration: (?P<step>\d{1,15}) / (?P<planned_steps>\d{1,15}) \| ")
 _SUFFIX = {"K": 1e3, "M": 1e6, "B": 1e9, "G": 1e9, "T": 1e12}
-_SETTING = re.compile(r"\b(micro_batch_size|sequence_length|tp|pp|dp|expert_parallel_size)=(\d{1,9})\b")
 
 
 def abbreviated(text: str) -> float | None:
@@ -28,14 +36,15 @@ def abbreviated(text: str) -> float | None:
 
 
 _ABBREVIATED = Reading(abbreviated, r"\d+\.?\d*[KMBGT]?", plain=False)
-_COLUMNS = {
-    "elapsed_time_per_iteration_ms": ("step_time_s", _ABBREVIATED._replace(scale=THOUSANDTHS.scale)),
+_NAMES = {
     "time_per_iteration_ms": ("step_time_s", _ABBREVIATED._replace(scale=THOUSANDTHS.scale)),
+    "elapsed_time_per_iteration_ms": ("step_time_s", _ABBREVIATED._replace(scale=THOUSANDTHS.scale)),
     "lm_loss": ("loss", NUMBER),
     "grad_norm": ("grad_norm", NUMBER),
     "model_tflops_per_gpu": ("tflops_per_gpu", _ABBREVIATED),
     "tokens_per_sec_per_gpu": ("tokens_per_s_per_gpu", _ABBREVIATED),
 }
+_FACTS = {"micro_batch_size": "mbs", "sequence_length": "seq_length", "tp": "tp", "pp": "pp"}
 
 
 class Nanotron(Dialect):
@@ -44,29 +53,11 @@ class Nanotron(Dialect):
     name = "nanotron"
     step_needles = (b"time_per_iteration_ms: ",)
     fact_needles = (b"micro_batch_size=", b"sequence_length=", b"expert_parallel_size=")
-
-    def read(self, line: Line) -> None:
-        """A step line, or settings."""
-        if _HEAD.search(line.text):
-            super().read(line)
-        else:
-            self._fact(line.text)
+    fact_pairs = re.compile(r"\b(micro_batch_size|sequence_length|tp|pp)=(\d{1,9})\b")
+    fact_names = _FACTS
 
     def records(self, text: str) -> Iterator[Record]:
         """The step of a line; a field counts when the bar behind it is there."""
         if head := _HEAD.search(text):
-            found = fields(text, head.end(), max(text.rfind(" | "), head.end()), " | ")
-            values = {
-                name: Value(name, head[n], head.start(n), COUNT) for n, name in ((1, "step"), (2, "planned_steps"))
-            }
-            for name, (column, reading) in _COLUMNS.items():
-                if name in found:
-                    values[column] = found[name].value(column, reading)
-            yield Record(list(values.values()))
-
-    def _fact(self, text: str) -> None:
-        settings = {name: int(value) for name, value in _SETTING.findall(text)}
-        facts = self.facts
-        facts.seq_length = settings.get("sequence_length", facts.seq_length)
-        facts.mbs = settings.get("micro_batch_size", facts.mbs)
-        facts.tp, facts.pp = settings.get("tp", facts.tp), settings.get("pp", facts.pp)
+            pieces = fields(text, head.end(), max(text.rfind(" | "), head.end()), " | ")
+            yield Record([*group_values(head), *named_values(pieces, _NAMES)])

@@ -5,8 +5,8 @@
     DLLL {"type": "LOG", "step": 2, "data": {"reduced_train_loss": 10.32, "train_step_timing in s": 52.80, ...}, ...}
 
 A bar has three significant digits, zero-padded, so ``global_step=115.0`` cannot be trusted at 2000: the step is the
-bar's own counter. MLPerf's step counts tokens or samples, and is kept as it is printed; its fine-tunes may say nothing
-but the samples a second since the evaluation before. Source of the forms: logs of NeMo 24.05 to 24.12 and of MLPerf
+bar's own counter. MLPerf's step counts tokens or samples, and stays as it is printed; its fine-tunes may print
+only samples per second since the last evaluation. Source of the forms: logs of NeMo 24.05 to 24.12 and of MLPerf
 training v3.0 to v5.0.
 """
 
@@ -16,7 +16,7 @@ import json
 import re
 from typing import Any
 
-from benchrun.parse.dialect import Dialect, count, number, positive, seconds
+from benchrun.parse.dialect import RANKS, Dialect, credible, number, positive, seconds
 from benchrun.parse.lines import Line
 from benchrun.parse.rows import Rows, Step
 
@@ -26,11 +26,10 @@ _BAR = re.compile(
 )
 _TIMES = ("train_step_timing in s", "train_step_timing", "train_step_time")
 _LOSSES = ("reduced_train_loss", "train_loss")
-_RANKS = re.compile(r"MEMBER: \d{1,9}/(\d{1,9})\b")
 _DECODER = json.JSONDecoder()
 MLLOG, DLLOGGER = ":::MLLOG ", "DLLL "
 MOST_SAMPLES = 1 << 17
-"""A step that advances by this much counts tokens: nobody has a batch of so many samples."""
+"""A step that advances by this much counts tokens: no batch has so many samples."""
 
 
 class Nemo1(Dialect):
@@ -39,6 +38,7 @@ class Nemo1(Dialect):
     name = "nemo1"
     step_needles = (b"train_step_timing in s=", b'"train_step_tim', b'{"throughput": ')
     fact_needles = (b"GLOBAL_RANK: 0, MEMBER: ", b'"key": "init_start"', b'"key": "global_batch_size"')
+    fact_groups = (RANKS,)
     may_skip = True
     one_rank_prints = True
     closing = ("]", "}")
@@ -46,14 +46,14 @@ class Nemo1(Dialect):
     def __init__(self) -> None:
         super().__init__()
         self._elapsed = self._line = self._step = self._epoch = self._before = 0
-        """Of the last bar; and the steps of the epochs before its own, where bars have no total."""
-        self._total: str | None = None
+        """Of the last bar. ``_before``: steps of the epochs before its own, where bars have no total."""
+        self._total = ""
         self._ranks = 0
         self._again = 0
         """JSON lines that repeat the step of the one before."""
         self._last: int | None = None
         self._by_rate = False
-        """The rows so far come of samples a second."""
+        """The rows so far come from samples per second."""
 
     def read(self, line: Line) -> None:
         """Every bar of a line, or a JSON line."""
@@ -63,62 +63,63 @@ class Nemo1(Dialect):
         elif DLLOGGER in line.text:
             event = _json(line.text.partition(DLLOGGER)[2])
             self._timing(event.get("data"), event.get("step"), line.number)
-        elif ranks := _RANKS.search(line.text):
-            self.facts.num_gpus = int(ranks[1])
-        else:
-            for bar in _BAR.finditer(line.text):
+        elif bars := _BAR.findall(line.text):
+            for bar in bars:
                 self._bar(bar, line.number)
+        else:
+            self.read_facts(line.text)
 
-    def _bar(self, bar: re.Match[str], line: int) -> None:
-        pairs = (part.partition("=") for part in bar[5].split(", "))
-        found = {name.strip(): value for name, equals, value in pairs if equals}
-        time_s = positive(found.get(_TIMES[0]))
+    def _bar(self, groups: tuple[str, ...], line: int) -> None:
+        epoch_text, step_text, total, clock, values = groups
+        values = f", {values}"
+        time_s = positive(_in_bar(values, _TIMES[0]))
         if time_s is None:
             return
-        epoch, step, total = int(bar[1]), int(bar[2]), int(bar[3] or 0)
-        if line == self._line and (epoch, step) <= (self._epoch, self._step) and bar[3] == self._total:
+        epoch, step = int(epoch_text), int(step_text)
+        if line == self._line and (epoch, step) <= (self._epoch, self._step) and total == self._total:
             return  # a line of many bars is read in windows, which overlap
         if epoch != self._epoch:
             self._before = self._before + self._step if epoch > self._epoch else 0
         self._line, self._epoch, self._step = line, epoch, step
-        elapsed = seconds(bar[4])
-        if elapsed < self._elapsed or bar[3] != self._total:
+        elapsed = seconds(clock)
+        if elapsed < self._elapsed or total != self._total:
             # A bar never runs backwards: another run begins, even if its steps seem to go on.
             if epoch == 0:
                 self.rows.new_segment()
-            self._total = bar[3]
+            self._total = total
         self._elapsed = elapsed
-        if epoch == 0 and total:
-            self.facts.planned_steps = total
-        loss = next((number(found[name]) for name in _LOSSES if name in found), None)
-        before = epoch * total if total else self._before
-        self.rows.add(Step(before + step, time_s, line, loss=loss))
+        steps_per_epoch = int(total or 0)
+        if epoch == 0 and steps_per_epoch:
+            self.facts.planned_steps = steps_per_epoch
+        loss = _in_bar(values, _LOSSES[0]) or _in_bar(values, _LOSSES[1])
+        before = epoch * steps_per_epoch if steps_per_epoch else self._before
+        self.rows.add(Step(before + step, time_s, line, loss=number(loss)))
 
     def _mllog(self, event: dict[str, Any], line: int) -> None:
         value, metadata = event.get("value"), event.get("metadata")
         if event.get("key") == "init_start":
-            self._ranks += 1  # every rank says so
+            self._ranks += 1  # printed by every rank
         elif event.get("key") == "global_batch_size" and type(value) is int and 0 < value < MOST_SAMPLES:
             self.facts.gbs = value
         elif isinstance(metadata, dict):
             self._timing(value, metadata.get("step"), line)
 
     def _timing(self, value: Any, step: Any, line: int) -> None:
-        number_of_step = _plain(step, count)
-        if not isinstance(value, dict) or number_of_step is None:
+        step = _credible("step", step)
+        if not isinstance(value, dict) or step is None:
             return
-        time_s = next((_plain(value[name], positive) for name in _TIMES if name in value), None)
-        rate, batch = _plain(value.get("throughput"), positive), self.facts.gbs
+        time_s = next((_credible("step_time_s", value[name]) for name in _TIMES if name in value), None)
+        rate, batch = _credible("samples_per_s", value.get("throughput")), self.facts.gbs
         if time_s is None and rate and batch and (self._by_rate or not len(self.rows)):
             time_s, self._by_rate = batch / rate, True
         if time_s is not None:
-            loss = next((_plain(value[name], number) for name in _LOSSES if name in value), None)
-            self.rows.add(Step(number_of_step, time_s, line, loss=loss))
-            self._again += number_of_step == self._last
-            self._last = number_of_step
+            loss = next((_credible("loss", value[name]) for name in _LOSSES if name in value), None)
+            self.rows.add(Step(step, time_s, line, loss=loss))
+            self._again += step == self._last
+            self._last = step
 
     def finish(self) -> Rows:
-        """With the tokens a second, where steps count tokens and every rank has reported."""
+        """With tokens per second, where steps count tokens and every rank has reported."""
         # A log in which every line stands twice (tee into its own file) counts every rank twice.
         copies = 1 + self._again // max(len(self.rows), 1)
         if self._ranks > 1 and self._ranks % copies == 0:
@@ -131,8 +132,15 @@ class Nemo1(Dialect):
         batch = self.facts.gbs
         if batch and advance % batch == 0:
             self.facts.seq_length = advance // batch
-        times = self.rows.columns.column("step_time_s")
-        return self.rows.replaced(tokens_per_s_per_gpu=advance / times / self.facts.num_gpus)
+        table = self.rows.columns.table()
+        table["tokens_per_s_per_gpu"] = advance / table["step_time_s"] / self.facts.num_gpus
+        return Rows.of(table, self.rows.segments)
+
+
+def _in_bar(text: str, name: str) -> str | None:
+    """The text of a value in a bar; None without it."""
+    _, separator, rest = text.rpartition(f", {name}=")
+    return rest.partition(", ")[0] if separator else None
 
 
 def _json(text: str) -> dict[str, Any]:
@@ -144,6 +152,6 @@ def _json(text: str) -> dict[str, Any]:
     return event if isinstance(event, dict) else {}
 
 
-def _plain(value: Any, read: Any) -> Any:
-    """A JSON value as the number that its text is: booleans and strings are none."""
-    return read(str(value)) if type(value) in (int, float) else None
+def _credible(column: str, value: Any) -> Any:
+    """A JSON number as a row may hold it in this column; None for booleans and strings."""
+    return credible(column, float(str(value))) if type(value) in (int, float) else None

@@ -13,20 +13,30 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from benchrun.parse.dialect import COUNT, NUMBER, Dialect, Reading, Record, Value, count, fields, headed
-from benchrun.parse.lines import Line
+from benchrun.parse.dialect import (
+    COUNT,
+    NUMBER,
+    RANKS,
+    Dialect,
+    Reading,
+    Record,
+    count,
+    fields,
+    group_values,
+    headed,
+    named_values,
+)
 
-_HEAD = re.compile(r"Training epoch (\d{1,9}), iteration (\d{1,15})/(\d{1,15}) \| ")
+_HEAD = re.compile(r"Training epoch \d{1,9}, iteration (?P<step>\d{1,15})/(?P<planned_steps>\d{1,15}) \| ")
 _TIME = "train_step_timing in s"
-_RANKS = re.compile(r"MEMBER: \d{1,9}/(\d{1,9})\b")
 _LAST = Reading(count, r"\d{1,15}", scale=lambda value: value + 1)
-_COLUMNS = {
-    _TIME: "step_time_s",
-    "reduced_train_loss": "loss",
-    "grad_norm": "grad_norm",
-    "global_batch_size": "global_batch_size",
-    "TFLOPS_per_GPU": "tflops_per_gpu",
-    "tokens_per_sec_per_gpu": "tokens_per_s_per_gpu",
+_NAMES = {
+    _TIME: ("step_time_s", NUMBER),
+    "reduced_train_loss": ("loss", NUMBER),
+    "grad_norm": ("grad_norm", NUMBER),
+    "global_batch_size": ("global_batch_size", NUMBER),
+    "TFLOPS_per_GPU": ("tflops_per_gpu", NUMBER),
+    "tokens_per_sec_per_gpu": ("tokens_per_s_per_gpu", NUMBER),
 }
 
 
@@ -36,32 +46,24 @@ class Nemo2(Dialect):
     name = "nemo2"
     step_needles = (b"train_step_timing in s: ",)
     fact_needles = (b"GLOBAL_RANK: 0, MEMBER: ",)
+    fact_groups = (RANKS,)
     first_number = 0
     one_rank_prints = True
     averages = ("rows",)
-
-    def read(self, line: Line) -> None:
-        """A step line; or how many ranks there are."""
-        if ranks := _RANKS.search(line.text):
-            self.facts.num_gpus = int(ranks[1])
-        super().read(line)
 
     def records(self, text: str) -> Iterator[Record]:
         """Every record of a line."""
         for head, end in headed(_HEAD, text):
             # At the end of a line a number may be cut, so the last field does not count. But after a restart the time
-            # stands there by right, behind the samples; and in a run's first row, whose time has start-up in it anyway.
+            # stands there by right, behind the samples; and in a run's first row, whose time includes start-up anyway.
             closed = max(text.rfind(" | ", head.end(), end), head.end())
-            found = fields(text, head.end(), closed, " | ")
+            pieces = fields(text, head.end(), closed, " | ")
             last = text.startswith(_TIME, closed + 3 if closed > head.end() else closed)
-            if last and "consumed_samples" in found:
-                found |= fields(text, closed + 3, end, " | ")
+            if last and "consumed_samples" in pieces:
+                pieces |= fields(text, closed + 3, end, " | ")
             first = last and not len(self.rows)
-            step = found.get("global_step")
-            if step is None or count(step.text) is None:
-                values = [Value("step", head[2], head.start(2), COUNT)]
-            else:
-                values = [step.value("step", COUNT)]
-            values.append(Value("planned_steps", head[3], head.start(3), _LAST))
-            values += [found[name].value(column, NUMBER) for name, column in _COLUMNS.items() if name in found]
+            values = [*group_values(head, planned_steps=_LAST), *named_values(pieces, _NAMES)]
+            step = pieces.get("global_step")
+            if step is not None and count(step.text) is not None:
+                values = [step.value("step", COUNT), *values[1:]]
             yield Record(values, needs="step" if first else "step_time_s", usual=not first)

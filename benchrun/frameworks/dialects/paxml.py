@@ -1,11 +1,11 @@
-"""PaXML: steps a second, in lines of their own or in the status of the task.
+"""PaXML: steps per second, in lines of their own or in the status of the task.
 
     I0706 16:50:26.230209 140119 programs.py:515] steps/sec: 0.271739
     I0706 16:50:26.240000 140119 summary_utils.py:640] Metrics values at step 100:
     I0706 16:50:26.240100 140119 summary_utils.py:641]   loss=5.123456
     I0706 16:50:26.250000 140119 local.py:41] Setting task status: step = 100, loss= 5.123456, steps/sec 0.27173913
 
-The rate is a mean since the summary before, of the whole machine. Source: google/paxml paxml/programs.py and
+The rate is a mean since the previous summary, over all devices together. Source: google/paxml paxml/programs.py and
 paxml/summary_utils.py; no public log of it was found.
 """
 
@@ -14,13 +14,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from benchrun.parse.dialect import COUNT, Dialect, Reading, Record, Value, positive
+from benchrun.parse.dialect import Dialect, Reading, Record, Value, group_values, positive
 from benchrun.parse.lines import Line
 
 # Six decimals, so that a number which is cut at the end of its line is still right, or none.
-_STATUS = re.compile(r"\bstep = (\d{1,15}), loss= ?(\S+), steps/sec (\d+\.\d{6,})(?=\s|$)")
-_RATE = re.compile(r"\bsteps/sec: (\d+\.\d{6})(?=\s|$)")
-_STEP = re.compile(r"Metrics values at step (\d{1,15}):")
+_STATUS = re.compile(
+    r"\bstep = (?P<step>\d{1,15}), loss= ?(?P<loss>\S+), steps/sec (?P<step_time_s>\d+\.\d{6,})(?=\s|$)"
+)
+_RATE = re.compile(r"\bsteps/sec: (?P<step_time_s>\d+\.\d{6})(?=\s|$)")
+_STEP = re.compile(r"Metrics values at step (?P<step>\d{1,15}):")
 
 
 def _inverse(text: str) -> float | None:
@@ -40,21 +42,20 @@ class Paxml(Dialect):
 
     def __init__(self) -> None:
         super().__init__()
-        self._rate: Value | None = None
+        self._rate: list[Value] = []
+        """Of a line without a step."""
 
     def read(self, line: Line) -> None:
         """A rate, then the step that it belongs to; or both at once."""
         if not self.whole(line) or _STATUS.search(line.text):
             super().read(line)
         elif rate := _RATE.search(line.text):
-            self._rate = Value("step_time_s", rate[1], 0, _PER_S)
+            self._rate = group_values(rate, step_time_s=_PER_S)
         elif step := _STEP.search(line.text):
-            if self._rate is not None:
-                self.add(Record([Value("step", step[1], 0), self._rate]), line.number)
-            self._rate = None
+            self.add(Record([*group_values(step), *self._rate]), line.number)
+            self._rate = []
 
     def records(self, text: str) -> Iterator[Record]:
         """The step of a status line."""
         if status := _STATUS.search(text):
-            step, loss = Value("step", status[1], status.start(1), COUNT), Value("loss", status[2], status.start(2))
-            yield Record([step, loss, Value("step_time_s", status[3], status.start(3), _PER_S)])
+            yield Record(group_values(status, step_time_s=_PER_S))

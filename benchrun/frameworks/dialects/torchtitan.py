@@ -1,4 +1,4 @@
-"""torchtitan: one line a log interval, colours between the fields, a rate and no time.
+"""torchtitan: one line per log interval, colours between the fields, a rate and no time.
 
     [rank0]:[titan] 2026-04-18 21:13:38,990 - root - INFO - step: 10  loss: 11.63459  grad_norm: 10.4704
     memory: 29.11GiB(92.83%)  tps: 71,634  tflops: 48.68  mfu: 15.60%                      (on one line)
@@ -13,16 +13,22 @@ import re
 from collections.abc import Iterator
 from math import prod
 
-from benchrun.parse.dialect import COUNT, PERCENT, Dialect, Piece, Reading, Record, Value, number
-from benchrun.parse.lines import Line
+from benchrun.parse.dialect import (
+    NUMBER,
+    PERCENT,
+    Dialect,
+    Piece,
+    Reading,
+    Record,
+    Value,
+    group_values,
+    named_values,
+    number,
+)
 
-_STEP = re.compile(r"(?<!validate )\bstep:\s*(\d{1,15})\s+(loss:.{0,400})")
+_STEP = re.compile(r"(?<!validate )\bstep:\s*(?P<step>\d{1,15})\s+(loss:.{0,400})")
 _FIELD = re.compile(r"\b(\w{1,20}):\s{1,4}(\S{1,40})(?=\s|$)")
 _THOUSANDS = re.compile(r"\d{1,3}(?:,\d{3})*(?:\.\d+)?")
-_START = re.compile(
-    r"Training starts at step \d+, with local batch size (\d{1,9}), global batch size (\d{1,9}), "
-    r"sequence length (\d{1,9}), total steps (\d{1,15})\b"
-)
 _MESH = re.compile(r"\b(pp|dp|dp_replicate|dp_shard|cp|tp|ep)=(\d{1,9})\b")
 _DEVICE = re.compile(r"(?:CUDA|XPU|HIP) capacity: (.{1,80}?) with ")
 _VERSION = re.compile(r"torchtitan version: (\d[\w.+]*)")
@@ -35,6 +41,12 @@ def grouped(text: str) -> float | None:
 
 
 _GROUPED = Reading(grouped, r"\d{1,3}(?:,\d{3})*(?:\.\d+)?", plain=False)
+_NAMES = {
+    "loss": ("loss", NUMBER),
+    "grad_norm": ("grad_norm", NUMBER),
+    **dict.fromkeys(("tps", "wps"), ("tokens_per_s_per_gpu", _GROUPED)),
+    "tflops": ("tflops_per_gpu", _GROUPED),
+}
 
 
 class Torchtitan(Dialect):
@@ -44,15 +56,14 @@ class Torchtitan(Dialect):
     step_needles = (b"tps: ", b"wps: ")
     fact_needles = (b"Training starts at step", b"with parallelism: ", b" capacity: ", b"torchtitan version: ")
     closing = ("%", "N/A")
+    fact_groups = (
+        re.compile(
+            r"Training starts at step \d+, with local batch size (?P<mbs>\d{1,9}), global batch size (?P<gbs>\d{1,9}), "
+            r"sequence length (?P<seq_length>\d{1,9}), total steps (?P<planned_steps>\d{1,15})\b"
+        ),
+    )
     averages = ("rows",)
     printed_conventions = ("full", "causal")
-
-    def read(self, line: Line) -> None:
-        """A step line, or what it says of the run before the first."""
-        if _STEP.search(line.text):
-            super().read(line)
-        else:
-            self._fact(line.text)
 
     def records(self, text: str) -> Iterator[Record]:
         """The step of a line."""
@@ -61,28 +72,21 @@ class Torchtitan(Dialect):
         # Other fields follow the rate: where none does, the line is damaged, and the number may be too.
         if match is None or not matches or matches[-1][1] in ("tps", "wps"):
             return
-        found = {field[1]: Piece(field[2], field.start(2)) for field in matches}
-        values = [Value("step", match[1], match.start(1), COUNT)]
-        values += [found[name].value(name) for name in ("loss", "grad_norm") if name in found]
-        rate = found.get("tps", found.get("wps"))
-        if rate is not None:
-            values.append(rate.value("tokens_per_s_per_gpu", _GROUPED))
-        if "tflops" in found:
-            values.append(found["tflops"].value("tflops_per_gpu", _GROUPED))
-        share = found.get("mfu")  # N/A under FP8
+        pieces = {field[1]: Piece(field[2], field.start(2)) for field in matches}
+        share = pieces.pop("mfu", None)  # N/A under FP8
+        values = [*group_values(match), *named_values(pieces, _NAMES)]
         if share is not None and share.text.endswith("%"):
             values.append(Value("mfu", share.text[:-1], share.start, PERCENT))
         yield Record(values, needs="tokens_per_s_per_gpu")
 
-    def _fact(self, text: str) -> None:
+    def read_facts(self, text: str) -> None:
+        """What it prints of the run before the first step."""
+        super().read_facts(text)
         facts = self.facts
-        if match := _START.search(text):
-            facts.mbs, facts.gbs = int(match[1]), int(match[2])
-            facts.seq_length, facts.planned_steps = int(match[3]), int(match[4])
-        elif "with parallelism: " in text:
+        if "with parallelism: " in text:
             sizes = {name: int(size) for name, size in _MESH.findall(text)}
             facts.tp, facts.pp, facts.cp, facts.ep = (sizes.get(name) for name in ("tp", "pp", "cp", "ep"))
-            # Experts are laid over the ranks that the others span.
+            # Expert parallelism uses the ranks of the other dimensions.
             gpus = prod(size for name, size in sizes.items() if name != "ep")
             facts.num_gpus = gpus if 0 < gpus < 10**7 else None
         elif match := _DEVICE.search(text):

@@ -73,7 +73,7 @@ def _take(facts: Facts, config: dict[str, Any]) -> None:
 
 
 def ended_at(*logs: Path) -> float | None:
-    """When the worker says that it had made its last step, in seconds since 1970; None where it does not say so."""
+    """The worker's time after its last step, in seconds since 1970; None where no log has it."""
     for line in _lines_with(DONE, logs):
         try:
             ended = json.loads(line[line.index(DONE) + len(DONE) - 1 :])["ended"]

@@ -1,0 +1,158 @@
+"""Rows of a Hugging Face Trainer's log: numbers and times of its dictionaries, from their own clocks or the bars'."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from benchrun.parse.columns import NO_COUNT, NO_VALUE, Column, Columns
+from benchrun.parse.dialect import LARGEST
+from benchrun.parse.rows import LONGEST_INTERVAL, Rows, Step
+
+BAR_TYPES = {"order": "q", "step": "q", "total": "q", "clock_s": "d", "line": "I", "own": "b"}
+"""Columns of the bars. ``order`` counts bars and dictionaries together; ``own``: it has the planned number of steps."""
+DICTIONARY_TYPES = {
+    **{"order": "q", "step": "q", "clock_s": "d", "step_time_s": "d", "epoch": "d", "line": "I"},
+    **{"loss": "d", "grad_norm": "d"},
+}
+"""Columns of the dictionaries. ``clock_s`` counts from the start of the run."""
+MOST_STUCK = 0.1
+"""This share of the dictionaries may find a bar that was not drawn anew: such a row replaces the one before it."""
+
+
+class Drawn(NamedTuple):
+    """Bars of one total as they were drawn, without those that repeat the step before."""
+
+    step: Column
+    clock_s: Column
+    """Whole seconds."""
+    line: Column
+
+
+NOT_DRAWN = Drawn(*np.zeros((3, 0), np.int64))
+
+
+def bars_by_total(bars: Columns) -> dict[int, Drawn]:
+    """Total -> its bars. A total that appears first stands first."""
+    step, total, clock, line = bars.columns("step", "total", "clock_s", "line")
+    order = np.argsort(total, kind="stable")
+    groups = np.split(order, np.flatnonzero(np.diff(total[order])) + 1) if len(order) else []
+    drawn = {}
+    for group in sorted(groups, key=lambda group: int(group[0])):
+        valid = group[(step[group] > 0) & (step[group] <= total[group])]
+        anew = valid[np.diff(step[valid], prepend=0) != 0]
+        drawn[int(total[group[0]])] = Drawn(step[anew], clock[anew], line[anew])
+    return drawn
+
+
+def longest_total(drawn: dict[int, Drawn], at_least: int) -> int:
+    """The total of the bars that ran longest: the training's, whose time includes evaluation. 0 if none is so large."""
+    length = {total: (bars.clock_s.max(initial=-1), len(bars.step)) for total, bars in drawn.items()}
+    return max((total for total in length if total >= at_least), key=length.__getitem__, default=0)
+
+
+def bar_rows(drawn: Drawn) -> Rows:
+    """The time between a bar and the one before it, over the steps between them."""
+    rows, usual = Rows(), usual_distance(drawn.step)
+    before, before_s = LARGEST, 0.0
+    for step, clock_s, line in zip(*(column.tolist() for column in drawn), strict=True):
+        if step <= before or clock_s < before_s:  # the first one, another launcher's bar, or a restart
+            before, before_s = (step, clock_s) if step > usual else (0, 0.0)
+        if clock_s > before_s:
+            rows.add(Step(step, (clock_s - before_s) / (step - before), line, interval=step - before))
+            before, before_s = step, clock_s
+    return rows
+
+
+def runs(dictionaries: Columns) -> Column:
+    """The number of each dictionary's run, from 0: an epoch that falls begins another run."""
+    epoch = dictionaries.column("epoch")
+    return np.cumsum(np.diff(np.where(epoch == NO_VALUE, 0.0, epoch), prepend=0.0) < 0)
+
+
+def dictionary_rows(dictionaries: Columns, bars: Columns, drawn: Drawn, average_s: float | None, every: int) -> Rows:
+    """Rows with times: their own, or from their own clock, or from the training's bars, or the average.
+
+    Where nothing numbers the dictionaries, one comes after ``every`` steps.
+    """
+    step, clock = _numbers(dictionaries, bars, every), dictionaries.column("clock_s")
+    if len(drawn.step) or clock[0] != NO_VALUE:
+        average_s = None
+    clock = np.where(clock == NO_VALUE, _clocks(step, drawn), clock)
+    measured, line, loss, norm = dictionaries.columns("step_time_s", "line", "loss", "grad_norm")
+    first = int(step[0])
+    before, before_s = 0, 0.0
+    with_clock = np.flatnonzero(clock != NO_VALUE)
+    if len(with_clock) and first > usual_distance(step):
+        # A resumed run's clock does not cover the steps that were made before: its first row has no time.
+        before, before_s = int(step[with_clock[0]]), float(clock[with_clock[0]])
+    times, intervals = [], []
+    for number, now, time_s in zip(step.tolist(), clock.tolist(), measured.tolist(), strict=True):
+        interval = 1
+        if time_s == NO_VALUE and now == NO_VALUE:
+            time_s = NO_VALUE if average_s is None else average_s
+        elif time_s == NO_VALUE:
+            if now < before_s and number <= first:
+                before, before_s = 0, 0.0  # from the start again
+            interval = min(max(number - before, 1), LONGEST_INTERVAL)
+            # Within one second of the clock nothing is known: the next row with a time covers this one too.
+            if now > before_s:
+                time_s = (now - before_s) / max(number - before, 1)
+            if now != before_s:
+                before, before_s = number, now
+        times.append(time_s)
+        intervals.append(interval)
+    columns = {"step": step, "line": line, "loss": loss, "grad_norm": norm}
+    columns |= {"step_time_s": np.array(times), "interval": np.array(intervals)}
+    rows, run = Rows(), runs(dictionaries)
+    for part in np.split(np.arange(len(run)), np.flatnonzero(np.diff(run)) + 1):
+        rows.new_segment()
+        rows.extend({name: column[part] for name, column in columns.items()})
+    return rows
+
+
+def _numbers(dictionaries: Columns, bars: Columns, every: int) -> Column:
+    """The step of each dictionary: its own; else that of the bar before or after it; else counted.
+
+    The bar before is mostly the dictionary's own, but a terminal overwrites it; the bar after is it drawn again. Bars
+    on another stream may all come first, or last: then a dictionary comes after ``every`` steps. Counting without
+    bars and epochs numbers the rows, and not the steps.
+    """
+    order, step = dictionaries.columns("order", "step")
+    bar_order, bar_step, own = bars.columns("order", "step", "own")
+    bar_order, bar_step = bar_order[own > 0], bar_step[own > 0]
+    at = np.searchsorted(bar_order, order)
+    before = np.where(step > 0, step, np.append(0, bar_step)[at])
+    after, after_order = np.append(bar_step, 0)[at], np.append(bar_order, LARGEST)[at]
+    after = np.where((after_order < np.append(order[1:], LARGEST)) & (after <= LONGEST_INTERVAL), after, 0)
+
+    numbered = bool((step != NO_COUNT).all())
+    cut = after[-1] == 0  # a log may end with a dictionary
+    stuck_before, stuck_after = (int((np.diff(steps, prepend=-1) == 0).sum()) for steps in (before, after))
+    most = MOST_STUCK * len(step)
+    by_before = not (before <= 0).any() and stuck_before <= most
+    by_after = int((after <= 0).sum()) == cut and stuck_after <= most
+    if not numbered and by_after and (not by_before or stuck_after < stuck_before):
+        steps = np.where(after > 0, after, before)
+        if cut and len(steps) > 1:
+            steps[-1] = max(steps[-1], steps[-2] + usual_distance(steps[:-1]))
+        return steps
+    return before if numbered or by_before else every * np.arange(1, len(before) + 1)
+
+
+def _clocks(step: Column, drawn: Drawn) -> Column:
+    """The clock of each step's last bar; NO_VALUE for a step without one."""
+    if not len(drawn.step):
+        return np.full(len(step), NO_VALUE)
+    order = np.argsort(drawn.step, kind="stable")
+    bar_step, bar_clock = drawn.step[order], drawn.clock_s[order]
+    at = np.maximum(np.searchsorted(bar_step, step, side="right") - 1, 0)
+    return np.where(bar_step[at] == step, bar_clock[at], NO_VALUE)
+
+
+def usual_distance(steps: Column) -> float:
+    """How many steps a row mostly comes after the one before it; the first row's own number where it is alone."""
+    gaps = np.diff(steps)
+    gaps = gaps[gaps > 0]
+    return float(np.median(gaps)) if len(gaps) else float(steps[0])
