@@ -38,10 +38,14 @@ class Check(Frozen):
     verdict: Name
 
 
-def countable(metrics: Sequence[Metrics], references: Sequence[Reference]) -> list[Reference]:
-    """The usable references. Without our own count of FLOPs those in TFLOPS or MFU are left out."""
-    counted = all(run.tflops_per_gpu is not None for run in metrics)
-    return [entry for entry in references if usable(entry) and (counted or not METRICS[entry.metric].counts_flops)]
+def measured_in(run: Metrics, reference: Reference, own: Conditions) -> float | None:
+    """The run's value in the metric and convention of ``reference``; None where it has none."""
+    return METRICS[reference.metric].read(run, Basis(reference.convention or "causal", reference.peak_tflops, own.gbs))
+
+
+def countable(metrics: Sequence[Metrics], references: Sequence[Reference], own: Conditions) -> list[Reference]:
+    """The usable references in whose metric every run has a value."""
+    return [entry for entry in references if usable(entry) and all(measured_in(run, entry, own) for run in metrics)]
 
 
 def speed_check(best: Reference, ours: Conditions, metrics: Sequence[Metrics]) -> Check:
@@ -101,11 +105,9 @@ def _speed(run: Metrics, reference: Reference, ours: Conditions) -> tuple[float,
 
 def _at_median(run: Metrics, reference: Reference, ours: Conditions) -> float:
     """Our speed, at the median step time, relative to the reference's, in its own metric and convention."""
-    basis = Basis(reference.convention or "causal", reference.peak_tflops, ours.gbs)
-    value = METRICS[reference.metric].read(run, basis) or 0.0
-    if reference.better == "lower":
-        return reference.value / value if value else 0.0
-    return value / reference.value
+    value = measured_in(run, reference, ours)
+    assert value  # `countable` left other references out
+    return reference.value / value if reference.better == "lower" else value / reference.value
 
 
 def loss_check(ours: Conditions, metrics: Sequence[Metrics], references: Sequence[Reference]) -> Check | None:

@@ -67,7 +67,7 @@ def judge(
     if why := broken(metrics, ending):
         return case.verdict("invalid_run", why)
     comparable = matching(ours, references)
-    fitting = countable(metrics, comparable)
+    fitting = countable(metrics, comparable, ours)
     loss = loss_check(ours, metrics, comparable)
     beyond = next((detail for run in metrics if (detail := beyond_peak(run))), None)
     best = None if beyond else choose(fitting, ours)
@@ -135,8 +135,7 @@ def _without_reference(case: _Case) -> Verdict:
     )
     differs = hard_differences(nearest.key, ours)
     named = [f"{d.key}: reference {_stated(d.theirs)}, this run {_stated(d.ours)}" for d in differs]
-    # Where nothing differs the reference is a TFLOPS or an MFU, and our FLOPs cannot be counted.
-    reason = "; ".join(named) or "the reference counts FLOPs, and those of this run are not known"
+    reason = "; ".join(named) or f"the reference is in {nearest.unit}, in which this run has no value"
     return case.verdict("not_comparable", reason, differs=differs, nearest=nearest)
 
 

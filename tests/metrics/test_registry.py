@@ -71,6 +71,22 @@ def test_a_run_is_judged_by_a_published_toy_metric(toy: Metric) -> None:
     assert (verdict.checks[0].value, verdict.checks[0].ratio) == pytest.approx((288.0, 0.96))
 
 
+def test_a_reference_without_a_value_of_the_run_does_not_judge_it() -> None:
+    entry = Metric("steps_per_day", "steps/day", "higher", lambda *_: None)
+    register(entry)
+    try:
+        source = Source(who="somebody", where="here", date="2026")
+        key = conditions(SPEC)
+        alone = Reference(id="x:2", metric=entry.name, value=1e9, better="higher", key=key, source=source)
+        verdict = judge(key, [measured()], [alone])
+        assert (verdict.verdict, verdict.nearest, verdict.differs) == ("not_comparable", alone, ())
+        timed = alone.model_copy(update={"id": "x:3", "metric": "step_time_s", "value": 12.5, "better": "lower"})
+        verdict = judge(key, [measured()], [alone, timed])
+        assert (verdict.verdict, verdict.checks[0].reference) == ("pass", timed)
+    finally:
+        del METRICS[entry.name]
+
+
 def test_an_entry_is_registered_once(toy: Metric) -> None:
     with pytest.raises(ValueError, match="registered already"):
         register(toy)
