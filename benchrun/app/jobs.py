@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from benchrun import paths
-from benchrun.app.ending import end_of
+from benchrun.app.status import end_of
 from benchrun.frameworks.logs import Tail
 from benchrun.launch.endings import Ending
 from benchrun.launch.launcher import Observation, backoff, launch, observe

@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from benchrun import app
-from benchrun.errors import BenchrunError, exit_code
+from benchrun.errors import BenchrunError, UserError, exit_code
 from benchrun.vocabulary import Exit, worst
 
 if TYPE_CHECKING:
     from benchrun.app import Log, RunDir
 
 F = TypeVar("F", bound=Callable[..., Any])
+T = TypeVar("T")
 
 PRECISIONS = ("fp32", "fp16", "bf16", "fp8", "nvfp4")
 """Of logs: more than what can be launched."""
@@ -70,10 +71,19 @@ setting_options = all_of(
 
 def newest(last: int | None = None) -> list[RunDir]:
     """The ``last`` runs of the runs folder, or all; unreadable ones are named on stderr."""
-    runs, errors = app.newest_runs(last)
-    for error in errors:
-        say(f"left out: {error}")
-    return runs
+    return [run for run, _ in readable(app.newest_runs(last), lambda run: run.spec)[0]]
+
+
+def readable(runs: Sequence[RunDir], read: Callable[[RunDir], T]) -> tuple[list[tuple[RunDir, T]], list[UserError]]:
+    """Each run with what ``read`` returns of it, and the errors of those that cannot be read, as named on stderr."""
+    pairs, errors = [], []
+    for run in runs:
+        try:
+            pairs.append((run, read(run)))
+        except UserError as error:
+            say(f"left out: {error}")
+            errors.append(error)
+    return pairs, errors
 
 
 def opened(names: Sequence[str]) -> tuple[list[RunDir], Exit]:

@@ -11,10 +11,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Literal
 
+from benchrun.compare.alike import related, same_work, shipped_model
 from benchrun.compare.conditions import DEGREES, Conditions
-from benchrun.compare.families import related
 from benchrun.compare.references import Reference, load_references
-from benchrun.compare.work import same_work, shipped_model
 from benchrun.errors import UserError
 from benchrun.metrics.registry import METRICS
 from benchrun.model import Frozen

@@ -11,9 +11,8 @@ from typing import Any, Literal
 from pydantic import NonNegativeFloat, PositiveFloat, ValidationError, model_validator
 
 from benchrun import paths
+from benchrun.compare.alike import families, same_work
 from benchrun.compare.conditions import Conditions, besides_recipe
-from benchrun.compare.families import families
-from benchrun.compare.work import same_work
 from benchrun.errors import UserError
 from benchrun.metrics.registry import METRICS
 from benchrun.model import Frozen

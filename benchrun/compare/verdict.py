@@ -1,17 +1,18 @@
-"""Metrics + references -> verdict. Sanity before performance: a fast wrong run is invalid."""
+"""Metrics + references -> verdict. A run is checked for errors before its speed: a fast wrong run is invalid."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from benchrun.compare.checks import Check, Name, countable, loss_check, speed_check
 from benchrun.compare.choice import Choice, choice, choose, usable
 from benchrun.compare.conditions import Conditions, Difference, hard_differences
-from benchrun.compare.labels import Label, labels
+from benchrun.compare.limits import BEYOND_PEAK, Label, beyond_peak, broken, labels
 from benchrun.compare.references import Reference, matching
-from benchrun.compare.sanity import BEYOND_PEAK, beyond_peak, broken
 from benchrun.model import Frozen
+from benchrun.spec.runspec import RunSpec
 from benchrun.vocabulary import Exit
 
 if TYPE_CHECKING:
@@ -49,6 +50,34 @@ class Verdict(Frozen):
         """The verdict with what limits it, e.g. ``PASS (proxy: num_layers 4 of 96)``."""
         limits = "; ".join(label.text for label in self.labels)
         return f"{self.verdict.upper()} ({limits})" if limits else self.verdict.upper()
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """One run: its measurement, the verdict it was given, and its ending."""
+
+    run_id: str
+    spec: RunSpec
+    metrics: Metrics | None
+    verdict: Verdict | None
+    ending: str | None = None
+    """None where it is not recorded."""
+
+    @property
+    def numbers(self) -> Metrics | None:
+        """The metrics; None for an invalid, broken or incomplete run: its speed is no measurement."""
+        metrics = self.metrics
+        if metrics is None or (self.verdict and self.verdict.verdict == "invalid_run"):
+            return None
+        broken = self.ending not in (None, "completed") or metrics.complete is False or metrics.fatal is not None
+        return None if broken else metrics
+
+    @property
+    def judgement(self) -> str:
+        """The verdict, else the ending of a run that failed, else "not judged"."""
+        if self.verdict:
+            return self.verdict.verdict
+        return self.ending if self.ending not in (None, "completed") else "not judged"
 
 
 def judge(

@@ -1,4 +1,4 @@
-"""A log -> its summary: the numbers that the log alone, completed by the caller's setting, gives."""
+"""A log and the setting of its run -> metrics.json (`measure`) or ``parse --json`` (`summarise`)."""
 
 from __future__ import annotations
 
@@ -9,19 +9,20 @@ from numpy.typing import NDArray
 
 from benchrun import hardware
 from benchrun.metrics.convention import identify
-from benchrun.metrics.fatal import fatal_problem, skipped_share
 from benchrun.metrics.model import (
     NO_WINDOWS,
     NOTHING,
     Conventions,
     Layout,
     MeanMedian,
+    Metrics,
     Mfu,
     OtherWindows,
     ProblemEntry,
     Summary,
     Window,
 )
+from benchrun.metrics.problems import fatal_problem, other_conditions, skipped_share, unexplained, updates
 from benchrun.metrics.rows import Measured, measured
 from benchrun.metrics.setting import Setting, stated
 from benchrun.metrics.statistics import (
@@ -48,6 +49,26 @@ ENOUGH_ROWS = 20_000
 
 FASTER_THAN_LISTED = frozenset({"nvfp4"})
 """Precisions that may exceed every listed peak: no speed of theirs can be called impossible."""
+
+
+def measure(log: Log, setting: Setting, *, planned_steps: int | None, warmup: int | None = None) -> Metrics:
+    """Metrics of one run. What the log states of its setting wins over ``setting``, and is a problem.
+
+    ``setting`` names the GPU, their number and the precision. The first ``warmup`` rows are dropped, by default 5 or a
+    tenth of the rows.
+    """
+    summary = summarise(log, warmup=warmup, given=setting, planned_steps=planned_steps)
+    steps, skipped = updates(log)
+    problems = (*summary.problems, *other_conditions(log, setting), *unexplained(log, summary, setting))
+    own = {name: getattr(setting, name) for name in ("gpu", "precision", "num_gpus")}
+    return Metrics(
+        **{**summary.shared(), **own, "problems": problems},
+        only_average=log.only_average,
+        whole_seconds=log.whole_seconds,
+        warmup=warmup,
+        steps_timed=steps,
+        skipped_updates=skipped,
+    )
 
 
 def summarise(

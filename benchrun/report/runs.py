@@ -6,11 +6,11 @@ from collections.abc import Iterable, Sequence
 from statistics import median
 from typing import Any
 
-from benchrun.compare.references import load_references
-from benchrun.compare.result import RunResult
+from benchrun.compare.checks import Check
+from benchrun.compare.references import Reference, load_references
+from benchrun.compare.verdict import RunResult
 from benchrun.metrics.registry import METRICS, tabled
-from benchrun.report.fsdp import Ratio, fsdp_over_3d
-from benchrun.report.references import reference_line
+from benchrun.report.scaling import Ratio, fsdp_over_3d
 from benchrun.report.table import Column, Table, markdown, rounded
 from benchrun.spec.runspec import RunSpec
 
@@ -84,3 +84,24 @@ def _distinct(words: Iterable[str]) -> str:
 
 def _six_digits(value: float) -> str:
     return f"{rounded(value):.6g}"
+
+
+def reference_line(entry: Reference) -> str:
+    """A reference with its source."""
+    flags = f" [{', '.join(entry.flags)}]" if entry.flags else ""
+    version = "".join(f", {v}" for v in (entry.key.framework_version or entry.key.image, entry.key.variant) if v)
+    return (
+        f"{entry.value:g} {entry.unit} ({entry.source.who} {entry.source.date}{version}; {entry.source.where}){flags}"
+    )
+
+
+def check_line(check: Check) -> str:
+    """One number beside the reference it was compared with."""
+    if check.reference.better == "equal":
+        return f"final loss {check.value:.4f}, reference {reference_line(check.reference)}"
+    digits = 4 if check.value < 1 else 3
+    value = f"{check.value:.0f}" if check.value >= 100 else f"{check.value:.{digits}g}"
+    line = f"{value} {check.reference.unit}, reference {reference_line(check.reference)}"
+    if check.differs:
+        line += "; differs: " + ", ".join(f"{d.key} {d.theirs} -> {d.ours}" for d in check.differs)
+    return line

@@ -10,8 +10,8 @@ from benchrun.compare.choice import choose, usable
 from benchrun.compare.conditions import HARD, must_agree
 from benchrun.compare.references import Reference, load_references, matching
 from benchrun.compare.verdict import judge
-from benchrun.metrics.measure import measure
 from benchrun.metrics.setting import Setting
+from benchrun.metrics.summary import measure
 from benchrun.model.flops import flops_per_token
 from benchrun.parse import Log, Rows, Step
 from tests.compare.recount import model_of

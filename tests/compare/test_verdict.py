@@ -6,18 +6,18 @@ import json
 
 import pytest
 
-from benchrun.cli.compare import print_results
+from benchrun.cli.logs import print_results
 from benchrun.compare.conditions import conditions
 from benchrun.compare.references import load_references
 from benchrun.compare.references import load_references as load
 from benchrun.compare.verdict import judge
 from benchrun.errors import UserError
-from benchrun.metrics.measure import measure
 from benchrun.metrics.setting import setting_of
+from benchrun.metrics.summary import measure
 from benchrun.parse import Log, Problem, Rows, Step
 from benchrun.recipe.resolve import resolve
 from benchrun.recipe.select import Request
-from benchrun.report.references import check_line
+from benchrun.report.runs import check_line
 from benchrun.report.terminal import verdict_view
 
 STEPS = 50

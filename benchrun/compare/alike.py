@@ -1,7 +1,8 @@
-"""Which recipes train the same model: their numbers are comparable at the same sequence length."""
+"""What is comparable under two names: recipes that train one model, frameworks of one family."""
 
 from __future__ import annotations
 
+import csv
 import functools
 
 from benchrun import paths
@@ -36,3 +37,15 @@ def shipped_model(recipe: str) -> ModelShape | None:
 @functools.cache
 def _models() -> dict[str, ModelShape]:
     return {name: catalogue.recipe_file(name).recipe.model for name in catalogue.names(paths.RECIPES)}
+
+
+@functools.cache
+def families() -> dict[str, str]:
+    """Family of each framework that a reference may name."""
+    with (paths.PACKAGE / "compare" / "families.csv").open(newline="") as file:
+        return {row["framework"]: row["family"] for row in csv.DictReader(file)}
+
+
+def related(one: str | None, other: str | None) -> bool:
+    """Whether two frameworks belong to one family."""
+    return one in families() and families().get(one or "") == families().get(other or "")
