@@ -11,11 +11,10 @@ import click
 
 from benchrun import app, paths
 from benchrun.cli.options import json_option, point_options, print_json, say
-from benchrun.spec.artifacts import JOB
 from benchrun.vocabulary import Exit
 
 if TYPE_CHECKING:
-    from benchrun.app import RunDir
+    from benchrun.app import RunDir, RunSpec
 
 ONLY_IN_JSON = ("task", "image")
 """Keys of a row of ``list``."""
@@ -59,9 +58,15 @@ def render(output: Path | None, **point: Any) -> None:
     """The script that would be submitted, on stdout; with --output every file of the job."""
     spec = app.resolve_point(app.Request(**point))
     if output is None:
-        click.echo(app.render(spec)[JOB], nl=False)
+        _print_script(spec)
     else:
         say(f"wrote {', '.join(app.write_files(output, spec))} to {output}")
+
+
+def _print_script(spec: RunSpec) -> None:
+    from benchrun.spec.artifacts import JOB  # pydantic, which a listing does without
+
+    click.echo(app.render(spec)[JOB], nl=False)
 
 
 @click.command("launch")
@@ -77,7 +82,7 @@ def launch(repeats: int, wait: bool, dry_run: bool, **point: Any) -> int:
             say(f"warning: {warning}")
     if dry_run:
         for spec in specs:
-            click.echo(app.render(spec)[JOB], nl=False)
+            _print_script(spec)
         return Exit.OK
     runs = []
     for spec in (spec for spec in specs for _ in range(repeats)):
