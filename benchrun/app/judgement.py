@@ -64,7 +64,7 @@ def judge_runs(
         raise UserError(f"{going.run.run_id} has not ended", hint=f"benchrun status {going.run.run_id}")
     ends = [(observation.run, end_of(observation).ending) for observation in observations]
     broken, ending = next(((run, end) for run, end in ends if end is not Ending.COMPLETED), (None, Ending.COMPLETED))
-    measurements = tuple(found for run in runs if (found := measure_run(run, warmup)) is not None)
+    measurements = tuple(measurement for run in runs if (measurement := measure_run(run, warmup)) is not None)
     verdict = verdict_on(
         conditions(runs[0].spec),
         [measurement.metrics for measurement in measurements],
@@ -90,7 +90,7 @@ def store_judgement(judgement: Judgement) -> None:
 
 
 def verdict_on(
-    ours: Conditions,
+    own: Conditions,
     metrics: Sequence[Metrics],
     logs: Sequence[Log],
     reference: str | None,
@@ -98,19 +98,19 @@ def verdict_on(
     ending: str | None = None,
     names: Sequence[str] = (),
 ) -> Verdict:
-    """The verdict against published numbers; where none is comparable, against our own kept measurements.
+    """The verdict against published numbers; where none is comparable, against our own measurements.
 
-    Against ``reference`` alone where one is named. A kept run is no reference for itself: neither one of ``names``, nor
-    one with the steps of one of ``logs``.
+    Against ``reference`` alone where one is named. A stored run is no reference for itself: it has no name of ``names``,
+    and not the steps of one of ``logs``.
     """
     named = reference is not None
-    verdict = judge(ours, metrics, references_for(reference, ours), ending=ending, by_name=named)
+    verdict = judge(own, metrics, references_for(reference, own), ending=ending, by_name=named)
     if named or verdict.verdict not in ("no_reference", "not_comparable"):
         return verdict
-    kept = load_measured()
-    same = {*names, *copies(logs, kept, ours)}
-    own = judge(ours, metrics, measured_references(kept, without=same), ending=ending)
-    return own if own.checks else verdict
+    stored = load_measured()
+    same = {*names, *copies(logs, stored, own)}
+    against_stored = judge(own, metrics, measured_references(stored, without=same), ending=ending)
+    return against_stored if against_stored.checks else verdict
 
 
 OPTIONS = {"gbs": "--gbs", "num_gpus": "--num-gpus", "gpu": "--gpu", "precision": "--precision"}
@@ -131,8 +131,8 @@ def judge_log(
     _require(log, setting)
     setting = replace(setting, model=model)
     metrics = measure(log, setting, planned_steps=log.planned_steps, warmup=warmup)
-    ours = _conditions(log, file.name, workload, setting, model)
-    return verdict_on(ours, [metrics], [log], reference), metrics
+    own = _conditions(log, file.name, workload, setting, model)
+    return verdict_on(own, [metrics], [log], reference), metrics
 
 
 def _require(log: Log, setting: Setting) -> None:

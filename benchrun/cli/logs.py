@@ -181,12 +181,7 @@ def compare(
 
 
 def _judge_logs(
-    logs: Sequence[Log],
-    recipe: str,
-    given: dict[str, Any],
-    warmup: int | None,
-    reference: str | None,
-    as_json: bool,
+    logs: Sequence[Log], recipe: str, given: dict[str, Any], warmup: int | None, reference: str | None, as_json: bool
 ) -> Exit:
     """Judge each run's log; the errors of those that cannot be judged follow the verdicts."""
     num_layers = given.pop("num_layers")

@@ -48,9 +48,9 @@ def countable(metrics: Sequence[Metrics], references: Sequence[Reference], own: 
     return [entry for entry in references if usable(entry) and all(measured_in(run, entry, own) for run in metrics)]
 
 
-def speed_check(best: Reference, ours: Conditions, metrics: Sequence[Metrics]) -> Check:
+def speed_check(best: Reference, own: Conditions, metrics: Sequence[Metrics]) -> Check:
     """Our speed, over the repeats, relative to ``best``."""
-    speeds = [_speed(run, best, ours) for run in metrics]
+    speeds = [_speed(run, best, own) for run in metrics]
     middle = statistics.median([speed[1] for speed in speeds])
     # Repeats speak for themselves; a single run's median is as sure as its steps are steady.
     low = min(s[1] for s in speeds) if len(speeds) > 1 else speeds[0][0]
@@ -66,7 +66,7 @@ def speed_check(best: Reference, ours: Conditions, metrics: Sequence[Metrics]) -
         reference=best,
         ratio=middle,
         band=band,
-        differs=differences(best.key, ours, ("recipe", *SOFT)),
+        differs=differences(best.key, own, ("recipe", *SOFT)),
         verdict="inconclusive" if _one_step(metrics) else _in_band(low, middle, high, band),
     )
 
@@ -86,7 +86,7 @@ def _in_band(low: float, middle: float, high: float, band: tuple[float, float]) 
     return "faster_than_expected" if middle > band[1] else "pass"
 
 
-def _speed(run: Metrics, reference: Reference, ours: Conditions) -> tuple[float, float, float]:
+def _speed(run: Metrics, reference: Reference, own: Conditions) -> tuple[float, float, float]:
     """Low, middle and high of a run's speed relative to the reference.
 
     The bounds are those of the median with 95 % confidence. Where only the mean is known, start-up included, the true
@@ -94,7 +94,7 @@ def _speed(run: Metrics, reference: Reference, ours: Conditions) -> tuple[float,
     """
     assert run.step_time_s is not None  # `broken` refused such a run
     time = run.step_time_s.mean if run.whole_seconds else run.step_time_s.median
-    middle = _at_median(run, reference, ours) * run.step_time_s.median / time
+    middle = _at_median(run, reference, own) * run.step_time_s.median / time
     if run.only_average:
         return middle, middle, math.inf
     interval = run.step_time_interval_s
@@ -103,18 +103,18 @@ def _speed(run: Metrics, reference: Reference, ours: Conditions) -> tuple[float,
     return middle * time / interval.high, middle, middle * time / interval.low
 
 
-def _at_median(run: Metrics, reference: Reference, ours: Conditions) -> float:
+def _at_median(run: Metrics, reference: Reference, own: Conditions) -> float:
     """Our speed, at the median step time, relative to the reference's, in its own metric and convention."""
-    value = measured_in(run, reference, ours)
+    value = measured_in(run, reference, own)
     assert value  # `countable` left other references out
     return reference.value / value if reference.better == "lower" else value / reference.value
 
 
-def loss_check(ours: Conditions, metrics: Sequence[Metrics], references: Sequence[Reference]) -> Check | None:
+def loss_check(own: Conditions, metrics: Sequence[Metrics], references: Sequence[Reference]) -> Check | None:
     """Our final loss beside a known one; None where none is known."""
-    if ours.seed is None or ours.lr is None:
+    if own.seed is None or own.lr is None:
         return None  # a bare log: another seed gives another loss
-    entries = [e for e in references if e.metric == "final_loss" and not differences(e.key, ours, (*LOSS, *SOFT))]
+    entries = [e for e in references if e.metric == "final_loss" and not differences(e.key, own, (*LOSS, *SOFT))]
     losses = [run.final_loss for run in metrics if run.final_loss is not None]
     if not entries or not losses:
         return None

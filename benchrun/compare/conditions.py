@@ -131,18 +131,18 @@ def _options(spec: RunSpec) -> str:
 
 def _flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
     """``{"fp8": {"format": "e4m3"}}`` as ``{"fp8.format": "e4m3"}``."""
-    found: dict[str, Any] = {}
+    flat: dict[str, Any] = {}
     for name, value in values.items():
         if isinstance(value, dict):
-            found |= _flat(value, f"{prefix}{name}.")
+            flat |= _flat(value, f"{prefix}{name}.")
         else:
-            found[prefix + name] = "+".join(value) if isinstance(value, tuple) else value
-    return found
+            flat[prefix + name] = "+".join(value) if isinstance(value, tuple) else value
+    return flat
 
 
-def hard_differences(theirs: Conditions, ours: Conditions) -> tuple[Difference, ...]:
+def hard_differences(published: Conditions, own: Conditions) -> tuple[Difference, ...]:
     """The conditions that must agree and do not, of two recipes for one model; an unstated one differs."""
-    pairs = ((key, getattr(theirs, key), getattr(ours, key)) for key in HARD[1:])
+    pairs = ((key, getattr(published, key), getattr(own, key)) for key in HARD[1:])
     return tuple(Difference(key=key, theirs=_shown(a), ours=_shown(b)) for key, a, b in pairs if a != b)
 
 
@@ -151,9 +151,9 @@ def _shown(value: Any) -> str | int | float | None:
     return shown
 
 
-def differences(theirs: Conditions, ours: Conditions, keys: tuple[str, ...]) -> tuple[Difference, ...]:
+def differences(published: Conditions, own: Conditions, keys: tuple[str, ...]) -> tuple[Difference, ...]:
     """The ``keys`` that both state, with different values."""
-    pairs = ((key, getattr(theirs, key), getattr(ours, key)) for key in keys)
+    pairs = ((key, getattr(published, key), getattr(own, key)) for key in keys)
     return tuple(
         Difference(key=key, theirs=a, ours=b) for key, a, b in pairs if a is not None and b is not None and a != b
     )

@@ -68,18 +68,18 @@ class Label(Frozen):
     text: str
 
 
-def labels(ours: Conditions, metrics: Sequence[Metrics], checks: Sequence[Check]) -> tuple[Label, ...]:
+def labels(own: Conditions, metrics: Sequence[Metrics], checks: Sequence[Check]) -> tuple[Label, ...]:
     """Every limit of a verdict on ``metrics`` that rests on ``checks``; of repeats the worst is named."""
     timed = any(check.metric != "final_loss" for check in checks)
-    return (*_of_conditions(ours, checks), *_of_work(metrics), *(_of_times(metrics) if timed else ()))
+    return (*_of_conditions(own, checks), *_of_work(metrics), *(_of_times(metrics) if timed else ()))
 
 
-def _of_conditions(ours: Conditions, checks: Sequence[Check]) -> Iterator[Label]:
-    if ours.reduced:
-        yield Label(code="proxy", text=f"proxy: {', '.join(map(str, ours.reduced))}")
+def _of_conditions(own: Conditions, checks: Sequence[Check]) -> Iterator[Label]:
+    if own.reduced:
+        yield Label(code="proxy", text=f"proxy: {', '.join(map(str, own.reduced))}")
     if any("measured" in check.reference.flags for check in checks):
         yield Label(code="own_measurement", text="against our own measurement")
-    others = {check.reference.key.recipe for check in checks} - {ours.recipe}
+    others = {check.reference.key.recipe for check in checks} - {own.recipe}
     if others:
         text = f"published for {', '.join(sorted(others))}, the same model at this sequence length"
         yield Label(code="twin_model", text=text)

@@ -76,16 +76,16 @@ def repeats(runs: Sequence[MeasuredRun]) -> list[list[MeasuredRun]]:
     return list(groups.values())
 
 
-def copies(logs: Sequence[Log], runs: Sequence[MeasuredRun], ours: Conditions) -> set[str]:
+def copies(logs: Sequence[Log], runs: Sequence[MeasuredRun], own: Conditions) -> set[str]:
     """Names of the kept ``runs`` under our conditions whose steps equal those of one of ``logs``."""
-    same = [run for run in runs if besides_recipe(conditions(run.spec)) == besides_recipe(ours)]
+    same = [run for run in runs if besides_recipe(conditions(run.spec)) == besides_recipe(own)]
     judged = [_rows(log) for log in logs] if same else []
     return {run.name for run in same for rows in judged if _mostly(rows, _kept_rows(run.path))}
 
 
-def _mostly(rows: Set[Step], kept: Set[Step]) -> bool:
+def _mostly(rows: Set[Step], others: Set[Step]) -> bool:
     """Whether more than half of the shorter one's rows are in the other: times and losses never agree by chance."""
-    return 2 * len(rows & kept) > min(len(rows), len(kept))
+    return 2 * len(rows & others) > min(len(rows), len(others))
 
 
 def _rows(log: Log) -> frozenset[Step]:

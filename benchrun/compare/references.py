@@ -79,9 +79,8 @@ class Reference(Frozen):
 
     @functools.cached_property
     def agreed(self) -> tuple[Any, ...]:
-        """What must agree, the model apart; kept, because every verdict looks at every row."""
-        found: tuple[Any, ...] = besides_recipe(self.key)
-        return found
+        """What must agree besides the model; cached, because every verdict reads every row."""
+        return tuple(besides_recipe(self.key))
 
     @property
     def tokens_per_s_per_gpu(self) -> float:
@@ -146,11 +145,11 @@ def _entry(row: dict[str, Any], where: str, name: str) -> Reference:
         raise UserError(f"column {column}: {first['msg']}" if column else first["msg"], where=where) from None
 
 
-def matching(ours: Conditions, references: Sequence[Reference]) -> list[Reference]:
+def matching(own: Conditions, references: Sequence[Reference]) -> list[Reference]:
     """The entries that agree with ``ours`` on every condition that must agree; an unstated one does not agree.
 
     A loss belongs to its own recipe alone: data and seeds are the recipe's.
     """
-    wanted = besides_recipe(ours)
+    wanted = besides_recipe(own)
     same = (entry for entry in references if entry.agreed == wanted)
-    return [e for e in same if e.key.recipe == ours.recipe or (e.metric != "final_loss" and same_work(e.key, ours))]
+    return [e for e in same if e.key.recipe == own.recipe or (e.metric != "final_loss" and same_work(e.key, own))]

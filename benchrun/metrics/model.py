@@ -174,10 +174,10 @@ class Metrics(Measurement):
     @property
     def drifted(self) -> str | None:
         """A sentence about steps whose time drifted so far within the window that its median describes none of them."""
-        found = self.steadiness
-        if found is None or found.verdict != "drifting" or abs(found.drift_pct) < 100 * MIN_TREND:
+        even = self.steadiness
+        if even is None or even.verdict != "drifting" or abs(even.drift_pct) < 100 * MIN_TREND:
             return None
-        return found.detail
+        return even.detail
 
 
 class Summary(Measurement):

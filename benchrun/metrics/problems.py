@@ -28,11 +28,11 @@ MOST_SKIPPED = 0.1
 def fatal_problem(log: Log, problems: Iterable[Problem], planned_steps: int | None) -> Problem | None:
     """The first fatal problem, or one about too many steps without an update; None for a sound log."""
     complete = log.complete(planned_steps)
-    found = next((problem for problem in problems if _is_fatal(problem, complete)), None)
+    fatal = next((problem for problem in problems if _is_fatal(problem, complete)), None)
     share = skipped_share(log)
-    if found is None and share > MOST_SKIPPED:
-        found = Problem("skipped_steps", None, f"{100 * share:.0f} % of the steps had no update")
-    return found
+    if fatal is None and share > MOST_SKIPPED:
+        fatal = Problem("skipped_steps", None, f"{100 * share:.0f} % of the steps had no update")
+    return fatal
 
 
 def _is_fatal(problem: Problem, complete: bool) -> bool:
@@ -82,8 +82,8 @@ def unexplained(log: Log, summary: Summary, setting: Setting) -> Iterator[Proble
     if any(explained(printed, tokens, model, summary.seq_length, ways, rounding=rounding) for model in models):
         return
     counted = summary.tflops_per_gpu
-    ours = f", our own count is {counted.full:.4g} (full) or {counted.causal:.4g} (causal)" if counted else ""
-    detail = f"the log prints {printed:.4g} TFLOPS{ours}: another model, sequence or batch was trained"
+    own = f", our own count is {counted.full:.4g} (full) or {counted.causal:.4g} (causal)" if counted else ""
+    detail = f"the log prints {printed:.4g} TFLOPS{own}: another model, sequence or batch was trained"
     yield ProblemEntry(kind="unexplained_tflops", line=None, detail=detail)
 
 
@@ -97,15 +97,14 @@ def other_conditions(log: Log, setting: Setting) -> Iterator[ProblemEntry]:
     """A problem for each value that the log states otherwise than the run was launched with."""
     logged = stated(log, Setting())
     for name in ("gpu", "num_gpus", "precision", "seq_length", "gbs"):
-        found, meant = getattr(logged, name), getattr(setting, name)
-        if found is not None and found != meant and not (name == "gpu" and _same_chip(found, meant)):
-            detail = f"the log says {name} {found}, the run was to have {meant}"
+        value, meant = getattr(logged, name), getattr(setting, name)
+        if value is not None and value != meant and not (name == "gpu" and _same_chip(value, meant)):
+            detail = f"the log says {name} {value}, the run was to have {meant}"
             yield ProblemEntry(kind="other_conditions", line=None, detail=detail)
 
 
 def _same_chip(one: str, other: str) -> bool:
     """Whether two cards differ in their memory alone."""
     first, second = hardware.gpu(one), hardware.gpu(other)
-    if first is None or second is None or one.partition("-")[0] != other.partition("-")[0]:
-        return False
-    return first.peak_bf16_tflops == second.peak_bf16_tflops
+    same_name = one.partition("-")[0] == other.partition("-")[0]
+    return bool(same_name and first and second and first.peak_bf16_tflops == second.peak_bf16_tflops)

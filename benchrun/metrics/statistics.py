@@ -63,7 +63,7 @@ def warmup_rows(rows: int) -> int:
 def spread(values: Values, weights: Sequence[int] | NDArray[np.integer[Any]] | None = None) -> Spread:
     """Statistics of ``values``; a value of weight w counts as w equal ones (a row that averages w steps).
 
-    Weights that are all the same say nothing, so they count as 1.
+    Equal weights count as 1.
     """
     array = np.asarray(values, dtype=np.float64)
     counts = np.asarray(weights if weights is not None else [], dtype=np.int64)
@@ -126,7 +126,7 @@ def confidence_interval(values: Values) -> Interval | None:
     if array.size < 2:
         return None
     if array.size < MIN_INTERVAL_ROWS:
-        # All values lie on one side of the median as seldom as so many coins fall alike.
+        # All values lie on one side of the median with the probability that as many coins fall alike.
         level = 1 - 2.0 ** (1 - array.size)
         return Interval(low=float(array.min()), high=float(array.max()), level=level, effective_rows=array.size)
     effective = effective_rows(array)
@@ -148,7 +148,7 @@ def median_bounds(values: Floats, effective: float, deviations: float) -> tuple[
 
 
 def effective_rows(values: Floats) -> float:
-    """n / integrated autocorrelation time, at most n. In ranks, so that one stall does not hide how the rest hangs on.
+    """n / integrated autocorrelation time, at most n. Uses ranks, so that one outlier does not mask autocorrelation.
 
     The time is 1 + 2 * the sum of the autocorrelations, cut where the sum of two neighbours is no longer positive
     (Geyer, Practical Markov Chain Monte Carlo, 1992: initial monotone sequence).

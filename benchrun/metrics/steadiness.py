@@ -222,7 +222,7 @@ def _combs(places: NDArray[np.int32], times: Floats, width: int) -> list[tuple[i
     periods = range(2 * width, longest + 1)
     above, deviation = times - np.median(times), robust_deviation(times)
     levels = [(above > level * deviation, math.log(allowed / max(sum(periods), 1))) for level, allowed in LEVELS]
-    found = set()
+    combs = set()
     for period in periods:
         phases = places % period
         rows = _covering(phases, period, width)
@@ -230,8 +230,8 @@ def _combs(places: NDArray[np.int32], times: Floats, width: int) -> list[tuple[i
             hits = _covering(phases[slow], period, width)
             for offset in np.flatnonzero((hits >= MIN_OCCURRENCES) & (hits >= SLOW_PART * rows)):
                 if log_chance(times.size, int(slow.sum()), int(rows[offset]), int(hits[offset])) < allowed:
-                    found.add((period, int(offset)))
-    return sorted(found)
+                    combs.add((period, int(offset)))
+    return sorted(combs)
 
 
 def _covering(phases: NDArray[np.int32], period: int, width: int) -> Ints:

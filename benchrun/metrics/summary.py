@@ -99,7 +99,7 @@ def summarise(
     other = bf16 if mfu is None or (bf16 and mfu.divisor != bf16.divisor) else None
     ratio = Conventions(full=other.full, causal=other.causal) if other else None
     convention = _convention(reported.median, tokens.median, conditions)
-    # Where nobody says the precision, only what is above the highest peak is.
+    # Without a stated precision the highest peak counts.
     limit = _mfu(conditions, tflops, conditions.precision or "fp8") or bf16
     impossible = limit is not None and limit.causal > 1 and conditions.precision not in FASTER_THAN_LISTED
     if limit is not None and impossible:
@@ -155,20 +155,22 @@ def _times(
     """Spread, confidence and steadiness of the step time, and what makes them worth less."""
     if not len(timed.step):
         return None, None, None, []
-    found = spread(timed.step_time_s, timed.interval)
+    step_time = spread(timed.step_time_s, timed.interval)
     if log.only_average:
-        detail = f"only the mean over the whole run is known ({found.mean:.4g} s): start-up and evaluation are in it"
-        return found, None, None, [Problem("only_average", None, detail)]
+        detail = (
+            f"only the mean over the whole run is printed ({step_time.mean:.4g} s), with start-up and evaluation in it"
+        )
+        return step_time, None, None, [Problem("only_average", None, detail)]
     if coarse:
         detail = "the log's clock has whole seconds, so the mean stands for the median"
-        mean = found.model_copy(update={"median": found.mean})
+        mean = step_time.model_copy(update={"median": step_time.mean})
         return mean, None, None, [Problem("coarse_clock", None, detail)]
     steps, last = timed.step[-ENOUGH_ROWS:], timed.step_time_s[-ENOUGH_ROWS:]
     # Differences of whole seconds jump by one; their means over a few rows do not.
     resolution_s = 1 / float(np.median(np.diff(steps))) if log.whole_seconds and len(steps) > 1 else 0.0
     smooth = last[: len(last) // 5 * 5].reshape(-1, 5).mean(axis=1) if log.whole_seconds else last
     sure = confidence_interval(smooth) if not log.whole_seconds or len(smooth) >= MIN_INTERVAL_ROWS else None
-    return found, sure, steadiness(last, steps=steps, resolution_s=resolution_s), []
+    return step_time, sure, steadiness(last, steps=steps, resolution_s=resolution_s), []
 
 
 def _middle_span(timed: Measured) -> float:
@@ -216,8 +218,8 @@ def _middles(values: Floats, weights: NDArray[Any]) -> MeanMedian:
     usable = ~np.isnan(values)
     if not usable.any():
         return NOTHING
-    found = spread(values[usable], weights[usable])
-    return MeanMedian(mean=found.mean, median=found.median)
+    both = spread(values[usable], weights[usable])
+    return MeanMedian(mean=both.mean, median=both.median)
 
 
 def _tflops(tokens: float | None, conditions: Setting) -> Conventions | None:

@@ -102,7 +102,7 @@ def page(runs: Sequence[MeasuredRun], published: Sequence[Reference]) -> str:
 
 
 def _rows(groups: Sequence[Group], row: Callable[[Group], list[Any] | None]) -> list[list[Any]]:
-    return [found for group in groups if (found := row(group))]
+    return [cells for group in groups if (cells := row(group))]
 
 
 def _order(spec: RunSpec) -> tuple[str, int, str, str, int, int, float]:
@@ -134,7 +134,7 @@ def _speed_columns() -> tuple[Column, ...]:
 def _speed_row(group: Group, published: Sequence[Reference]) -> list[Any]:
     spec, first = group[0].spec, group[0].metrics
     values = {metric.name: _values(group, metric) for metric in tabled()}
-    time, *others = (median(found) if found else None for found in values.values())
+    time, *others = (median(numbers) if numbers else None for numbers in values.values())
     times = values["step_time_s"]
     near = nearest(spec, published)
     tflops, rate = (
@@ -199,20 +199,25 @@ def _bound_row(group: Group) -> list[Any] | None:
 
 
 def _breakdown_row(group: Group) -> list[Any] | None:
-    found = next((run.metrics.breakdown for run in group if run.metrics.breakdown), None)
-    if found is None:
+    breakdown = next((run.metrics.breakdown for run in group if run.metrics.breakdown), None)
+    if breakdown is None:
         return None
-    parts = (found.matmul_s, found.attention_s, found.other_s, found.communication_s, found.idle_s)
-    return [_label(group[0].spec), found.step_s, *(100 * part / found.step_s for part in parts), found.hidden_s]
+    parts = (breakdown.matmul_s, breakdown.attention_s, breakdown.other_s, breakdown.communication_s, breakdown.idle_s)
+    return [
+        _label(group[0].spec),
+        breakdown.step_s,
+        *(100 * part / breakdown.step_s for part in parts),
+        breakdown.hidden_s,
+    ]
 
 
 def _state_row(group: Group) -> list[Any] | None:
-    found = next((run.metrics.telemetry for run in group if run.metrics.telemetry), None)
-    if found is None:
+    state = next((run.metrics.telemetry for run in group if run.metrics.telemetry), None)
+    if state is None:
         return None
     worst = next((fault for run in group if (fault := _fault(run))), "not throttled")
-    numbers = (found.sm_clock_mhz, found.sm_clock_min_mhz, found.power_w, found.power_limit_w, found.temperature_c)
-    return [_label(group[0].spec), *numbers, found.memory_gib, found.reasons, worst]
+    numbers = (state.sm_clock_mhz, state.sm_clock_min_mhz, state.power_w, state.power_limit_w, state.temperature_c)
+    return [_label(group[0].spec), *numbers, state.memory_gib, state.reasons, worst]
 
 
 def _condition_row(group: Group) -> list[Any]:

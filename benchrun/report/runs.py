@@ -57,13 +57,13 @@ def proxy(spec: RunSpec) -> str:
 def _row(point: tuple[Any, ...], repeats: Sequence[RunResult]) -> list[Any]:
     measured = [result.numbers for result in repeats if result.numbers]
     values = {name: [run.metrics[name] for run in measured] for name in (metric.key for metric in tabled())}
-    known = {name: [value for value in found if value is not None] for name, found in values.items()}
-    times = known[METRICS[SPREAD].key]
+    valid = {name: [value for value in numbers if value is not None] for name, numbers in values.items()}
+    times = valid[METRICS[SPREAD].key]
     spread = 100 * (max(times) - min(times)) / median(times) if len(times) > 1 else None
     labels = [", ".join(label.code for label in result.verdict.labels) for result in repeats if result.verdict]
     return [
         *(*point, len(repeats)),
-        *(median(found) if found else None for found in known.values()),
+        *(median(numbers) if numbers else None for numbers in valid.values()),
         *(_distinct(result.judgement for result in repeats), _distinct(labels)),
         spread,
     ]

@@ -30,14 +30,14 @@ class Curve:
 
 def curves(groups: Sequence[Sequence[MeasuredRun]]) -> list[Curve]:
     """Every curve among ``groups`` of repeats."""
-    found: dict[tuple[str, Fraction, str], dict[int, Sequence[MeasuredRun]]] = {}
+    families: dict[tuple[str, Fraction, str], dict[int, Sequence[MeasuredRun]]] = {}
     for group in groups:
         spec = group[0].spec
         if not _rates(group):
             continue
         for kind, batch in (("weak", Fraction(spec.gbs, spec.num_gpus)), ("strong", Fraction(spec.gbs))):
-            found.setdefault((kind, batch, _same(spec)), {})[spec.num_gpus] = group
-    return [_curve(kind, by_count) for (kind, *_), by_count in found.items() if len(by_count) > 1]
+            families.setdefault((kind, batch, _same(spec)), {})[spec.num_gpus] = group
+    return [_curve(kind, by_count) for (kind, *_), by_count in families.items() if len(by_count) > 1]
 
 
 def _same(spec: RunSpec) -> str:

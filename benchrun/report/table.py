@@ -87,12 +87,9 @@ def aligned(lines: Iterable[Sequence[str]]) -> list[tuple[str, ...]]:
     return [(*(cell.ljust(width) for cell, width in zip(line, widths, strict=False)), line[-1]) for line in listed]
 
 
-def plain(table: Table, *, heading: bool = True) -> str:
+def plain(table: Table) -> str:
     """The table as aligned text, for terminals and grep."""
-    lines = [*([table.titles()] if heading else []), *table.cells()]
-    widths = (max(map(len, cells)) for cells in zip(*lines, strict=True))
-    line_of = "  ".join(f"{{:<{width}}}" for width in widths).format
-    return "".join(line_of(*line).rstrip() + "\n" for line in lines)
+    return "".join("  ".join(line).rstrip() + "\n" for line in aligned([table.titles(), *table.cells()]))
 
 
 def rounded(value: Any) -> Any:

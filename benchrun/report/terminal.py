@@ -20,11 +20,10 @@ SHOWN_PROBLEMS = 5
 
 def verdict_view(verdict: Verdict, metrics: Metrics | None) -> Text:
     """The verdict first, then why, then the numbers."""
-    ours = verdict.conditions
+    own = verdict.conditions
     style = f"bold {_COLOURS.get(verdict.verdict, 'yellow')}"
     text = Text.assemble(
-        (verdict.headline, style),
-        f"  {ours.recipe}, {ours.precision}, {ours.num_gpus} x {ours.gpu}: {verdict.reason}\n",
+        (verdict.headline, style), f"  {own.recipe}, {own.precision}, {own.num_gpus} x {own.gpu}: {verdict.reason}\n"
     )
     rows = [("compared", check_line(check)) for check in verdict.checks]
     if verdict.chosen_because is not None:
@@ -80,82 +79,86 @@ def metrics_rows(metrics: Metrics) -> list[tuple[str, str]]:
     return [*rows, *_problems(metrics)]
 
 
-def telemetry_rows(found: Telemetry | None) -> list[tuple[str, str]]:
+def telemetry_rows(measured: Telemetry | None) -> list[tuple[str, str]]:
     """One line of the GPUs' state, one of their energy."""
-    if found is None:
+    if measured is None:
         return []
     readings = {
-        "clock {} MHz": found.sm_clock_mhz,
-        "lowest {} MHz": found.sm_clock_min_mhz,
-        "{} W": found.power_w,
-        "limit {} W": found.power_limit_w,
-        "hottest {} C": found.temperature_c,
-        "memory {} GiB": found.memory_gib,
+        "clock {} MHz": measured.sm_clock_mhz,
+        "lowest {} MHz": measured.sm_clock_min_mhz,
+        "{} W": measured.power_w,
+        "limit {} W": measured.power_limit_w,
+        "hottest {} C": measured.temperature_c,
+        "memory {} GiB": measured.memory_gib,
     }
     state = [words.format(_short(value)) for words, value in readings.items() if value is not None]
-    state += [f"{name} in {percent(share)} of the samples" for name, share in found.reasons.items()]
-    rows = [("GPUs", f"{', '.join(state)}; {found.fault or 'not throttled'}")]
-    if found.energy_j and found.tokens_per_joule:
-        rows.append(("energy", f"{_short(found.tokens_per_joule)} tokens/J, {found.energy_j / 1000:,.0f} kJ of GPUs"))
+    state += [f"{name} in {percent(share)} of the samples" for name, share in measured.reasons.items()]
+    rows = [("GPUs", f"{', '.join(state)}; {measured.fault or 'not throttled'}")]
+    if measured.energy_j and measured.tokens_per_joule:
+        rows.append(
+            ("energy", f"{_short(measured.tokens_per_joule)} tokens/J, {measured.energy_j / 1000:,.0f} kJ of GPUs")
+        )
     return rows
 
 
-def _window_rows(found: Measurement) -> list[tuple[str, str]]:
-    window, dropped = found.window, found.warmup_rows_dropped
+def _window_rows(measured: Measurement) -> list[tuple[str, str]]:
+    window, dropped = measured.window, measured.warmup_rows_dropped
     if window is None:
         return (
-            [("window", f"none: all {dropped} rows were dropped as warm-up")] if 0 < found.num_steps <= dropped else []
+            [("window", f"none: all {dropped} rows were dropped as warm-up")]
+            if 0 < measured.num_steps <= dropped
+            else []
         )
-    of = f" of {found.planned_steps}" if found.planned_steps else ""
+    of = f" of {measured.planned_steps}" if measured.planned_steps else ""
     warmup = f"{dropped} warm-up rows dropped"
     return [("window", f"steps {window.first_step} to {window.last_step}{of}, {window.rows} rows ({warmup})")]
 
 
-def _measured_rows(found: Measurement) -> list[tuple[str, str]]:
+def _measured_rows(measured: Measurement) -> list[tuple[str, str]]:
     """Every metric that has a value, in the order of the registry; those in DETAILS with what qualifies them."""
     rows = []
     for entry in METRICS.values():
         if entry.name in DETAILS:
-            rows += DETAILS[entry.name](found)
-        elif entry.tabled and (value := entry.read(found, OURS)) is not None:
+            rows += DETAILS[entry.name](measured)
+        elif entry.tabled and (value := entry.read(measured, OURS)) is not None:
             rows.append((entry.title or entry.key, entry.text(value)))
     return rows
 
 
-def _tokens_rows(found: Measurement) -> list[tuple[str, str]]:
-    tokens = found.tokens_per_s_per_gpu.median
+def _tokens_rows(measured: Measurement) -> list[tuple[str, str]]:
+    tokens = measured.tokens_per_s_per_gpu.median
     return [] if tokens is None else [("tokens/s/GPU", f"{tokens:,.0f}" if tokens >= 100 else _short(tokens))]
 
 
-def _tflops_rows(found: Measurement) -> list[tuple[str, str]]:
-    both, printed = found.tflops_per_gpu, found.tflops_per_gpu_reported.median
+def _tflops_rows(measured: Measurement) -> list[tuple[str, str]]:
+    both, printed = measured.tflops_per_gpu, measured.tflops_per_gpu_reported.median
     rows = [("TFLOPS/GPU", f"{_short(both.full)} full, {_short(both.causal)} causal")] if both else []
     if printed is not None:
-        by = f", counted as {found.reported_convention}" if found.reported_convention else ""
+        by = f", counted as {measured.reported_convention}" if measured.reported_convention else ""
         by = by or (", counted by a convention not recognised" if both else "")
         rows.append(("  as printed" if both else "TFLOPS printed", f"{_short(printed)}{by}"))
     return rows
 
 
-def _mfu_rows(found: Measurement) -> list[tuple[str, str]]:
+def _mfu_rows(measured: Measurement) -> list[tuple[str, str]]:
     rows = [
         ("MFU", f"{100 * mfu.full:.1f} % full, {100 * mfu.causal:.1f} % causal, of {mfu.peak_tflops:g} ({mfu.divisor})")
-        for mfu in found.mfu
+        for mfu in measured.mfu
     ]
-    if found.mfu_reported.median is not None:
-        printed = f"{100 * found.mfu_reported.median:.1f} %, of a peak that the framework chose"
-        rows.append(("  as printed" if found.mfu else "MFU printed", printed))
+    if measured.mfu_reported.median is not None:
+        printed = f"{100 * measured.mfu_reported.median:.1f} %, of a peak that the framework chose"
+        rows.append(("  as printed" if measured.mfu else "MFU printed", printed))
     return rows
 
 
-def _loss_rows(found: Measurement) -> list[tuple[str, str]]:
-    if found.first_loss is None or found.final_loss is None:
+def _loss_rows(measured: Measurement) -> list[tuple[str, str]]:
+    if measured.first_loss is None or measured.final_loss is None:
         return []
-    return [("loss", f"{found.first_loss:.4f} -> {found.final_loss:.4f}")]
+    return [("loss", f"{measured.first_loss:.4f} -> {measured.final_loss:.4f}")]
 
 
-def _step_time_rows(found: Measurement) -> list[tuple[str, str]]:
-    step, interval, others = found.step_time_s, found.step_time_interval_s, found.other_windows
+def _step_time_rows(measured: Measurement) -> list[tuple[str, str]]:
+    step, interval, others = measured.step_time_s, measured.step_time_interval_s, measured.other_windows
     if step is None:
         return [("step time", "none")]
     sure = (
@@ -167,8 +170,8 @@ def _step_time_rows(found: Measurement) -> list[tuple[str, str]]:
     means = [f"{name} {_short(mean)} s" for name, mean in windows.items() if mean is not None]
     if means:
         rows.append(("  elsewhere", f"mean of the {', of '.join(means)}"))
-    if found.steadiness:
-        even = found.steadiness
+    if measured.steadiness:
+        even = measured.steadiness
         rows.append(("steadiness", even.detail if even.verdict == "too_short" else f"{even.verdict}: {even.detail}"))
     return rows
 
@@ -184,10 +187,10 @@ DETAILS: dict[str, Callable[[Measurement], list[tuple[str, str]]]] = {
 """Metrics that take more than their value."""
 
 
-def _problems(found: Measurement) -> list[tuple[str, str]]:
+def _problems(measured: Measurement) -> list[tuple[str, str]]:
     """The problems, the fatal one first."""
-    others = [entry for entry in found.problems if entry != found.fatal]
-    return problem_rows([found.fatal, *others] if found.fatal else others)
+    others = [entry for entry in measured.problems if entry != measured.fatal]
+    return problem_rows([measured.fatal, *others] if measured.fatal else others)
 
 
 def problem_rows(problems: Iterable[ProblemEntry]) -> list[tuple[str, str]]:
