@@ -19,7 +19,7 @@ from benchrun.spec.runspec import RunSpec
 
 Progress = Callable[[Observation, list[Step]], None]
 LOG_POLL_S = 0.5
-"""How often the log is read between two polls of the scheduler; that costs the scheduler nothing."""
+"""Seconds between two reads of the log; the scheduler is polled less often."""
 
 
 def start(spec: RunSpec, root: Path | None = None) -> RunDir:

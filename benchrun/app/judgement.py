@@ -100,8 +100,8 @@ def verdict_on(
 ) -> Verdict:
     """The verdict against published numbers; where none is comparable, against our own measurements.
 
-    Against ``reference`` alone where one is named. A stored run is no reference for itself: it has no name of ``names``,
-    and not the steps of one of ``logs``.
+    Against ``reference`` alone where one is named. Stored runs with a name of ``names`` or with the steps of one of
+    ``logs`` are left out: a run is no reference for itself.
     """
     named = reference is not None
     verdict = judge(own, metrics, references_for(reference, own), ending=ending, by_name=named)
@@ -128,23 +128,17 @@ def judge_log(
     seq_length = given.seq_length or workload.seq_length
     setting = stated(log, replace(given, seq_length=seq_length, task=workload.task))
     model = _model_of(log, file.name, given.model or workload.model)
-    _require(log, setting)
+    if missing := [option for name, option in OPTIONS.items() if getattr(setting, name) is None]:
+        framework = log.framework if log.framework in DIALECTS else "any known framework"
+        raise UserError(
+            f"the log does not state these conditions: add {' and '.join(missing)}",
+            where=log.file,
+            hint=None if len(log.steps) else f"it holds no step of {framework}",
+        )
     setting = replace(setting, model=model)
     metrics = measure(log, setting, planned_steps=log.planned_steps, warmup=warmup)
     own = _conditions(log, file.name, workload, setting, model)
     return verdict_on(own, [metrics], [log], reference), metrics
-
-
-def _require(log: Log, setting: Setting) -> None:
-    """UserError names the options that would state what the log does not."""
-    missing = [option for name, option in OPTIONS.items() if getattr(setting, name) is None]
-    if missing:
-        framework = log.framework if log.framework in DIALECTS else "any known framework"
-        raise UserError(
-            f"the log does not say under which conditions it was made: add {' and '.join(missing)}",
-            where=log.file,
-            hint=None if len(log.steps) else f"it holds no step of {framework}",
-        )
 
 
 def _conditions(log: Log, recipe: str, workload: Recipe, setting: Setting, model: ModelShape) -> Conditions:

@@ -24,7 +24,7 @@ class RunStatus:
     """The ending of a run that ended, else the job's phase."""
     ended: bool
     final: bool
-    """The ending is no guess."""
+    """Whether the ending is certain."""
     evidence: list[str]
     exit_code: int | None
     job: str | None
@@ -34,7 +34,7 @@ class RunStatus:
     quiet_s: float
     """Seconds since the last line of the log."""
     note: str
-    """Why nothing more is known."""
+    """Why the state is incomplete."""
 
 
 def statuses(runs: Sequence[RunDir]) -> Iterator[tuple[RunDir, RunStatus | BenchrunError | OSError]]:

@@ -47,7 +47,7 @@ point_options = all_of(
     click.option("--gpu", help="GPU of the point, e.g. H100; CPU for the tiny ones."),
     click.option("--precision", help="fp8, bf16 or fp32."),
     click.option("--num-gpus", type=click.IntRange(min=1), help="Number of GPUs, or of CPU processes."),
-    click.option("--framework", help="What trains; the recipe's first framework if not given."),
+    click.option("--framework", help="Framework; the recipe's first if not given."),
     click.option("--cluster", metavar="NAME|FILE", help="Cluster profile; one with the point's GPU if not given."),
     click.option(
         "--set", "overrides", metavar="KEY=VALUE", multiple=True, help="Change a value; checked like the file."
@@ -56,15 +56,15 @@ point_options = all_of(
 """The options that choose a point: the fields of `app.Request`."""
 
 setting_options = all_of(
-    click.option("--gpu", help="Which GPU, where the log does not say."),
+    click.option("--gpu", help="Which GPU, where the log does not state it."),
     click.option(
         "--precision",
         type=click.Choice(PRECISIONS, case_sensitive=False),
-        help="Which precision, where the log does not say.",
+        help="Which precision, where the log does not state it.",
     ),
-    click.option("--num-gpus", type=click.IntRange(min=1), help="How many GPUs, where the log does not say."),
-    click.option("--seq-length", type=click.IntRange(min=1), help="Tokens per sample, where the log does not say."),
-    click.option("--gbs", type=click.IntRange(min=1), help="Samples per step, where the log does not say."),
+    click.option("--num-gpus", type=click.IntRange(min=1), help="How many GPUs, where the log does not state it."),
+    click.option("--seq-length", type=click.IntRange(min=1), help="Sequence length, where the log does not state it."),
+    click.option("--gbs", type=click.IntRange(min=1), help="Samples per step, where the log does not state it."),
 )
 """The options that state how a log was made: the arguments of `app.setting`."""
 
@@ -103,12 +103,12 @@ def read_logs(files: Sequence[Path], framework: str | None) -> list[Log]:
     logs, left_out = app.read_logs(files, framework)
     if left_out:
         more = f" and {len(left_out) - SHOWN} more" if len(left_out) > SHOWN else ""
-        say(f"left out, without a step and of no run here: {', '.join(map(str, left_out[:SHOWN]))}{more}")
+        say(f"left out, neither a step nor part of a run: {', '.join(map(str, left_out[:SHOWN]))}{more}")
     return logs
 
 
 def flags(names: Iterable[str]) -> str:
-    """Options as a person types them."""
+    """Names of arguments as options."""
     return " and ".join(f"--{name.replace('_', '-')}" for name in names)
 
 

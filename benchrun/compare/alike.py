@@ -19,23 +19,14 @@ def same_work(a: Conditions, b: Conditions) -> bool:
     """
     if a.recipe == b.recipe:
         return True
-    return "lora" not in (a.task, b.task) and _shape(a) is not None and _shape(a) == _shape(b)
-
-
-def _shape(conditions: Conditions) -> str | None:
-    if conditions.shape is not None:
-        return conditions.shape
-    model = shipped_model(conditions.recipe)
-    return shape_of(model) if model else None
-
-
-def shipped_model(recipe: str) -> ModelShape | None:
-    """The model that a shipped recipe trains; None where no recipe has that name."""
-    return _models().get(recipe)
+    models = shipped_models()
+    shapes = {each.shape or (shape_of(models[each.recipe]) if each.recipe in models else None) for each in (a, b)}
+    return "lora" not in (a.task, b.task) and len(shapes) == 1 and None not in shapes
 
 
 @functools.cache
-def _models() -> dict[str, ModelShape]:
+def shipped_models() -> dict[str, ModelShape]:
+    """The model of each shipped recipe."""
     return {name: catalogue.recipe_file(name).recipe.model for name in catalogue.names(paths.RECIPES)}
 
 

@@ -1,4 +1,4 @@
-"""One measured number beside one reference: how fast, how sure, and whether that passes."""
+"""A measured number compared with a reference: ratio, bounds and whether it passes."""
 
 from __future__ import annotations
 
@@ -52,12 +52,16 @@ def speed_check(best: Reference, own: Conditions, metrics: Sequence[Metrics]) ->
     """Our speed, over the repeats, relative to ``best``."""
     speeds = [_speed(run, best, own) for run in metrics]
     middle = statistics.median([speed[1] for speed in speeds])
-    # Repeats speak for themselves; a single run's median is as sure as its steps are steady.
+    # Of repeats the range counts, of a single run the confidence interval of its median.
     low = min(s[1] for s in speeds) if len(speeds) > 1 else speeds[0][0]
     high = max(s[1] for s in speeds) if len(speeds) > 1 else speeds[0][2]
     if any(run.only_average for run in metrics):
         high = math.inf  # however often it is repeated
     band = (1 - best.tolerance_low, 1 + best.tolerance_high)
+    window = metrics[0].window
+    # A single step does not predict the next.
+    one_step = len(metrics) == 1 and window is not None and window.rows == 1 and window.first_step == window.last_step
+    unsure = one_step and not metrics[0].only_average
     return Check(
         metric=best.metric,
         value=best.value / middle if best.better == "lower" else best.value * middle,
@@ -67,15 +71,8 @@ def speed_check(best: Reference, own: Conditions, metrics: Sequence[Metrics]) ->
         ratio=middle,
         band=band,
         differs=differences(best.key, own, ("recipe", *SOFT)),
-        verdict="inconclusive" if _one_step(metrics) else _in_band(low, middle, high, band),
+        verdict="inconclusive" if unsure else _in_band(low, middle, high, band),
     )
-
-
-def _one_step(metrics: Sequence[Metrics]) -> bool:
-    """Whether a single step was timed, which does not predict the next."""
-    if len(metrics) > 1 or metrics[0].only_average or (window := metrics[0].window) is None:
-        return False
-    return window.rows == 1 and window.first_step == window.last_step
 
 
 def _in_band(low: float, middle: float, high: float, band: tuple[float, float]) -> Name:
@@ -94,20 +91,16 @@ def _speed(run: Metrics, reference: Reference, own: Conditions) -> tuple[float, 
     """
     assert run.step_time_s is not None  # `broken` refused such a run
     time = run.step_time_s.mean if run.whole_seconds else run.step_time_s.median
-    middle = _at_median(run, reference, own) * run.step_time_s.median / time
+    value = measured_in(run, reference, own)
+    assert value  # `countable` left other references out
+    ratio = reference.value / value if reference.better == "lower" else value / reference.value
+    middle = ratio * run.step_time_s.median / time
     if run.only_average:
         return middle, middle, math.inf
     interval = run.step_time_interval_s
     if interval is None:  # too few rows: all that was seen
         return middle * time / run.step_time_s.p95, middle, middle * time / run.step_time_s.p5
     return middle * time / interval.high, middle, middle * time / interval.low
-
-
-def _at_median(run: Metrics, reference: Reference, own: Conditions) -> float:
-    """Our speed, at the median step time, relative to the reference's, in its own metric and convention."""
-    value = measured_in(run, reference, own)
-    assert value  # `countable` left other references out
-    return reference.value / value if reference.better == "lower" else value / reference.value
 
 
 def loss_check(own: Conditions, metrics: Sequence[Metrics], references: Sequence[Reference]) -> Check | None:

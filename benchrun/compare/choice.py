@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Literal
 
-from benchrun.compare.alike import related, same_work, shipped_model
+from benchrun.compare.alike import related, same_work, shipped_models
 from benchrun.compare.conditions import DEGREES, Conditions
 from benchrun.compare.references import Reference, load_references
 from benchrun.errors import UserError
@@ -27,7 +27,7 @@ NOT_IN_FORCE = frozenset({"misprint", "revised"})
 
 
 class Choice(Frozen):
-    """Why one row was the reference, and not another that fits."""
+    """Why this row was chosen as the reference."""
 
     framework: Literal["same", "family", "other"]
     """The reference's framework relative to the run's."""
@@ -45,7 +45,7 @@ class Choice(Frozen):
 
     @property
     def sentence(self) -> str:
-        """The same in words."""
+        """The choice in words."""
         if self.by_name:
             return "named by --reference"
         if self.candidates == 1:
@@ -146,7 +146,8 @@ def _layout(published: Conditions, own: Conditions) -> int:
 def _same_version(published: Conditions, own: Conditions) -> tuple[bool, bool]:
     """Whether image or version are the same, and whether at least the release is."""
     exact = _shares(published, own, "image") or _shares(published, own, "framework_version")
-    return exact, _release(own) is not None and _release(published) == _release(own)
+    one, other = (nemo_release(each.image) or nemo_release(each.framework_version) for each in (published, own))
+    return exact, other is not None and one == other
 
 
 def _shares(published: Conditions, own: Conditions, key: str) -> bool:
@@ -154,13 +155,9 @@ def _shares(published: Conditions, own: Conditions, key: str) -> bool:
     return value is not None and value == getattr(own, key)
 
 
-def _release(conditions: Conditions) -> str | None:
-    return nemo_release(conditions.image) or nemo_release(conditions.framework_version)
-
-
 def rate(entry: Reference) -> float:
     """Tokens/s/GPU of a usable entry, stated or derived; 0 where it counts the FLOPs of an unknown model."""
-    model, seq_length = shipped_model(entry.key.recipe), entry.key.seq_length
+    model, seq_length = shipped_models().get(entry.key.recipe), entry.key.seq_length
     if not METRICS[entry.metric].counts_flops:
         return entry.tokens_per_s_per_gpu
     if model is None or not seq_length:

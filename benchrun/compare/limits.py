@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from benchrun.metrics.model import Metrics
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Literal
 
 from benchrun.compare.checks import Check
@@ -87,7 +87,8 @@ def _of_conditions(own: Conditions, checks: Sequence[Check]) -> Iterator[Label]:
 
 def _of_work(metrics: Sequence[Metrics]) -> Iterator[Label]:
     """Limits of the work that the steps did."""
-    if skipping := _worst(metrics, lambda run: run.skipped_updates):
+    skipping = max(metrics, key=lambda run: run.skipped_updates, default=None)
+    if skipping and skipping.skipped_updates:
         text = f"{skipping.skipped_updates} of {skipping.steps_timed} steps without an update"
         yield Label(code="skipped_updates", text=text)
     if any(run.loss_rose for run in metrics):
@@ -101,15 +102,10 @@ def _of_times(metrics: Sequence[Metrics]) -> Iterator[Label]:
     timed = [run.window.rows for run in metrics if run.window and not run.only_average]
     if timed and min(timed) < MIN_INTERVAL_ROWS:
         yield Label(code="few_steps", text=f"{min(timed)} row{'s' if min(timed) > 1 else ''} timed")
-    drifts = [run.steadiness.drift_pct for run in metrics if run.drifted and run.steadiness]
+    drifts = [run.steadiness.drift_pct for run in metrics if run.steadiness and run.steadiness.drifted]
     if drifts:
         yield Label(code="drifting", text=f"the step time drifts by {max(drifts, key=abs):+.1f} %")
     if any(run.telemetry and run.telemetry.fault for run in metrics):
         yield Label(code="throttled", text="throttled")
     if any(run.only_average for run in metrics):
         yield Label(code="only_average", text="only the mean is known")
-
-
-def _worst(metrics: Sequence[Metrics], amount: Callable[[Metrics], float]) -> Metrics | None:
-    worst = max(metrics, key=amount, default=None)
-    return worst if worst is not None and amount(worst) else None

@@ -38,7 +38,7 @@ class Source(Frozen):
 
 
 class Printed(Frozen):
-    """Other numbers that the source prints of the same run: by them a row checks itself."""
+    """Other numbers that the source prints of the same run, to check the row."""
 
     tokens_per_s: PositiveFloat | None = None
     """Of all GPUs together."""
@@ -58,7 +58,7 @@ class Reference(Frozen):
     tolerance_low: NonNegativeFloat = SLOW
     """How much worse still passes, as a fraction."""
     tolerance_high: NonNegativeFloat = FAST
-    """How much better still is plain, as a fraction."""
+    """How much better still passes, as a fraction."""
     key: Conditions
     convention: Convention | None = None
     """How the FLOPs of TFLOPS and MFU are counted."""

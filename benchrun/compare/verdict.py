@@ -112,13 +112,13 @@ def judge(
         because = choice(speed.reference, fitting, own, by_name=by_name)
         return case.verdict(speed.verdict, reason, checks=checks, chosen_because=because)
     if loss:
-        reason = f"the final loss agrees; nobody published a speed for {own.recipe} on {own.num_gpus} x {own.gpu}"
+        reason = f"the final loss agrees; no speed is published for {own.recipe} on {own.num_gpus} x {own.gpu}"
         return case.verdict("pass", reason, checks=checks)
     return _without_reference(case)
 
 
 class _Case(NamedTuple):
-    """What is judged."""
+    """The runs to judge and what they are compared with."""
 
     own: Conditions
     metrics: Sequence[Metrics]
@@ -142,7 +142,7 @@ class _Case(NamedTuple):
 
 def _incredible(case: _Case, beyond: str, checks: tuple[Check, ...]) -> Verdict:
     """Verdict on steps faster than the GPU's peak; a reference, where there is one, hints at what may be wrong."""
-    reason = f"beyond the GPU's peak, so not to be believed: {beyond}"
+    reason = f"not credible, beyond the GPU's peak: {beyond}"
     if reference := choose(matching(case.own, case.references), case.own):
         return case.verdict("faster_than_expected", reason, checks=checks, nearest=reference)
     other = _without_reference(case)

@@ -1,4 +1,4 @@
-"""The problems of a log that `parse` and the verdict name, and which of them are fatal."""
+"""The problems of a log, and which of them are fatal."""
 
 from __future__ import annotations
 

@@ -40,15 +40,12 @@ from benchrun.parse.columns import NO_VALUE
 from benchrun.parse.records import Log, Problem
 
 COARSE_S = 10.0
-"""A row shorter than this, by a clock of whole seconds, is more than 5 % uncertain: only the mean over many is good."""
-
+"""With a clock of whole seconds a shorter row is more than 5 % uncertain: only the mean of many rows counts."""
 
 ENOUGH_ROWS = 20_000
-"""Of a longer run the last so many rows say how steady and how sure it is; its spread is that of all."""
-
-
+"""Rows at the end of a longer run from which steadiness and interval follow; the spread is that of all rows."""
 FASTER_THAN_LISTED = frozenset({"nvfp4"})
-"""Precisions that may exceed every listed peak: no speed of theirs can be called impossible."""
+"""Precisions that may exceed every listed peak: none of their speeds is impossible."""
 
 
 def measure(log: Log, setting: Setting, *, planned_steps: int | None, warmup: int | None = None) -> Metrics:
@@ -194,9 +191,8 @@ def _losses(log: Log) -> tuple[float | None, float | None]:
 
 
 def _window(rows: Measured) -> Window | None:
-    if not len(rows.step):
-        return None
-    return Window(first_step=int(rows.step[0]), last_step=int(rows.step[-1]), rows=len(rows.step))
+    steps = rows.step
+    return Window(first_step=int(steps[0]), last_step=int(steps[-1]), rows=len(steps)) if len(steps) else None
 
 
 def _other_windows(values: Measured) -> OtherWindows:

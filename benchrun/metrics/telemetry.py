@@ -32,7 +32,7 @@ THROTTLES = ("hw_slowdown", "sw_thermal", "hw_thermal", "power_brake")
 UNDER_LOAD = 0.5
 """A GPU that draws at least this share of the largest power is under load."""
 EDGE_S = 2.0
-"""The first and the last sample must be this near the ends of the window; the power is constant beyond them."""
+"""Largest distance of the first and last sample from the ends of the window; the power is constant beyond them."""
 GAP_S = 10.0
 """Longer gaps between two samples make the energy unknown."""
 COLUMNS = (

@@ -76,12 +76,11 @@ def _one_node(where: Conditions) -> bool | None:
 
 
 def _arch(gpu: str) -> str | None:
-    listed = hardware.gpu(gpu)
-    return listed.arch if listed else None
+    return getattr(hardware.gpu(gpu), "arch", None)
 
 
 def what_differs(entry: Reference, spec: RunSpec) -> str:
-    """Every differing condition, theirs -> ours."""
+    """Every differing condition, published -> ours."""
     own = conditions(spec)
     differing: list[Difference] = [*hard_differences(entry.key, own), *differences(entry.key, own, SOFT)]
     named = [f"{d.key} {'-' if d.theirs is None else d.theirs} -> {d.ours}" for d in differing]

@@ -1,4 +1,4 @@
-"""Several runs as one table: a row a point, repeats put together."""
+"""Several runs as one table: one row per point, its repeats together."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SPREAD = "step_time_s"
 
 
 def table(results: Sequence[RunResult]) -> Table:
-    """One row a point. Metrics are medians over the valid repeats; ``spread_pct`` is the range of their step times."""
+    """One row per point. Metrics are medians of the valid repeats, ``spread_pct`` is the range of their step times."""
     points: dict[tuple[Any, ...], list[RunResult]] = {}
     for result in results:
         points.setdefault((*_point(result.spec), result.spec.repeat_key()), []).append(result)

@@ -21,7 +21,7 @@ class Curve:
     spec: RunSpec
     """Of the fewest GPUs."""
     kind: str
-    """weak: the same batch a GPU; strong: the same global batch."""
+    """weak: the same batch per GPU; strong: the same global batch."""
     rates: dict[int, float]
     """Tokens/s/GPU by number of GPUs, the fewest first."""
     batches: tuple[int, ...]
@@ -77,9 +77,8 @@ def fsdp_over_3d(results: Sequence[RunResult], references: Sequence[Reference]) 
     """One ratio for each workload measured with and without FSDP; the speed of a point is the median of its repeats."""
     workloads: dict[tuple[object, ...], list[RunResult]] = defaultdict(list)
     for result in results:
-        if result.numbers and result.numbers.tokens_per_s_per_gpu.median is not None:
-            same = (*(getattr(result.spec, key) for key in SAME), result.spec.cluster.name)
-            workloads[same].append(result)
+        same = (*(getattr(result.spec, key) for key in SAME), result.spec.cluster.name)
+        workloads[same].append(result)
     for runs in workloads.values():
         with_fsdp, without = (
             _fastest([run for run in runs if (run.spec.layout.fsdp > 1) is side]) for side in (True, False)

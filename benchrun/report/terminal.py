@@ -68,9 +68,7 @@ def metrics_rows(metrics: Metrics) -> list[tuple[str, str]]:
     rows = _window_rows(metrics) + _measured_rows(metrics)
     if not metrics.mfu and metrics.step_time_s:
         unlisted = f"no peak is listed for {metrics.gpu} at {metrics.precision}"
-        rows.append(
-            ("MFU", f"none: {unlisted if metrics.tflops_per_gpu else 'how many tokens a step had is not known'}")
-        )
+        rows.append(("MFU", f"none: {unlisted if metrics.tflops_per_gpu else 'the tokens per step are not known'}"))
     rows += telemetry_rows(metrics.telemetry)
     if metrics.bound:
         rows.append(("bound", metrics.bound.sentence))
@@ -95,20 +93,16 @@ def telemetry_rows(measured: Telemetry | None) -> list[tuple[str, str]]:
     state += [f"{name} in {percent(share)} of the samples" for name, share in measured.reasons.items()]
     rows = [("GPUs", f"{', '.join(state)}; {measured.fault or 'not throttled'}")]
     if measured.energy_j and measured.tokens_per_joule:
-        rows.append(
-            ("energy", f"{_short(measured.tokens_per_joule)} tokens/J, {measured.energy_j / 1000:,.0f} kJ of GPUs")
-        )
+        kilojoules = f"{measured.energy_j / 1000:,.0f} kJ of GPUs"
+        rows.append(("energy", f"{_short(measured.tokens_per_joule)} tokens/J, {kilojoules}"))
     return rows
 
 
 def _window_rows(measured: Measurement) -> list[tuple[str, str]]:
     window, dropped = measured.window, measured.warmup_rows_dropped
     if window is None:
-        return (
-            [("window", f"none: all {dropped} rows were dropped as warm-up")]
-            if 0 < measured.num_steps <= dropped
-            else []
-        )
+        text = f"none: all {dropped} rows were dropped as warm-up"
+        return [("window", text)] if 0 < measured.num_steps <= dropped else []
     of = f" of {measured.planned_steps}" if measured.planned_steps else ""
     warmup = f"{dropped} warm-up rows dropped"
     return [("window", f"steps {window.first_step} to {window.last_step}{of}, {window.rows} rows ({warmup})")]
@@ -188,14 +182,10 @@ DETAILS: dict[str, Callable[[Measurement], list[tuple[str, str]]]] = {
 
 
 def _problems(measured: Measurement) -> list[tuple[str, str]]:
-    """The problems, the fatal one first."""
-    others = [entry for entry in measured.problems if entry != measured.fatal]
-    return problem_rows([measured.fatal, *others] if measured.fatal else others)
-
-
-def problem_rows(problems: Iterable[ProblemEntry]) -> list[tuple[str, str]]:
-    """The first few problems, and how many more."""
-    listed = list(problems)
+    """The first few problems, the fatal one before the others, and how many more."""
+    listed = sorted(measured.problems, key=lambda entry: entry != measured.fatal)
+    if measured.fatal and measured.fatal not in listed:
+        listed.insert(0, measured.fatal)
     rows = [(entry.kind, f"{_place(entry)}{entry.detail}") for entry in listed[:SHOWN_PROBLEMS]]
     more = len(listed) - SHOWN_PROBLEMS
     return [*rows, ("", f"and {more} more problem{'s' if more > 1 else ''}")] if more > 0 else rows

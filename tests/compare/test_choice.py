@@ -50,7 +50,7 @@ def test_a_run_of_automodel_s_family_is_held_against_automodel():
     assert (found.verdict, found.checks[0].reference.value) == ("pass", 15.0)
 
 
-@pytest.mark.parametrize("layout", [{}, {"micro_batch_size": 1, "tp": 8, "pp": 8, "cp": 2, "vp": 8, "ep": 1}])
+@pytest.mark.parametrize("layout", [{}, {"mbs": 1, "tp": 8, "pp": 8, "cp": 2, "vp": 8, "ep": 1}])
 def test_a_newer_release_that_is_slower_does_not_win(layout):
     """405B, FP8, 1024 H100: NeMo 25.02 took 12.42 s, Bridge a year later 13.56 and 14.03 s."""
     found = judged("llama3.1-405b", 12.42 / 0.85, 512, 1024, "fp8", **layout)

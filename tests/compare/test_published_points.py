@@ -221,7 +221,7 @@ def test_a_run_whose_flops_are_not_known_is_not_held_against_tflops():
     reference = entry_of(500, metric="tflops_per_gpu", better="higher", convention="full")
     found = judge(OURS, [run(entry_of(10), 10).model_copy(update={"tflops_per_gpu": None})], [reference])
     assert (found.verdict, found.differs) == ("not_comparable", ())
-    assert "FLOPs" in found.reason
+    assert "TFLOPS/GPU" in found.reason
 
 
 def test_what_a_source_does_not_say_is_not_comparable():
