@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -21,9 +20,6 @@ NORMAL_95 = 1.96
 """Half width, in standard deviations, that holds 95 % of a normal distribution."""
 NORMAL_MAD = 1.4826
 """Standard deviation of a normal distribution over its median absolute deviation."""
-
-_AT_ONCE = 1 << 16
-"""Values that are turned into Python's floats at once."""
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -70,42 +66,21 @@ def spread(values: Values, weights: Sequence[int] | NDArray[np.integer[Any]] | N
     if counts.size and counts.size != array.size:
         raise ValueError(f"{array.size} values but {counts.size} weights")
     if counts.size == 0 or counts.min() == counts.max():
-        return _plain_spread(np.sort(array))
-    order = np.argsort(array)
-    ordered, counts = array[order], counts[order]
-    upto = np.cumsum(counts)
-    median = _quantile(ordered, upto, 0.5)
+        ordered, counts = np.sort(array), np.ones(array.size, dtype=np.int64)
+        p5, median, p95 = (float(value) for value in np.quantile(ordered, [0.05, 0.5, 0.95]))
+    else:
+        order = np.argsort(array)
+        ordered, counts = array[order], counts[order]
+        upto = np.cumsum(counts)
+        p5, median, p95 = (_quantile(ordered, upto, fraction) for fraction in (0.05, 0.5, 0.95))
     # Moments about the median: equal values then give exactly their value and a deviation of exactly 0.
     deviations = ordered - median
-    total = int(upto[-1])
-    shift = exact_sum(counts * deviations) / total
-    squares = exact_sum(counts * (deviations - shift) ** 2)
-    return Spread(
-        mean=median + shift,
-        median=median,
-        stdev=math.sqrt(squares / (total - 1)) if total > 1 else 0.0,
-        p5=_quantile(ordered, upto, 0.05),
-        p95=_quantile(ordered, upto, 0.95),
-    )
-
-
-def _plain_spread(ordered: Floats) -> Spread:
-    """The same without weights; a long run's values are not copied more often than needed."""
-    p5, median, p95 = (float(value) for value in np.quantile(ordered, [0.05, 0.5, 0.95]))
-    rows = ordered.size
-    ordered -= median
-    shift = exact_sum(ordered) / rows
-    ordered -= shift
-    ordered *= ordered
-    squares = exact_sum(ordered)
-    stdev = math.sqrt(squares / (rows - 1)) if rows > 1 else 0.0
+    total = int(counts.sum())
+    # Rounded once: BLAS adds in another order on another CPU, and the last digits differ.
+    shift = math.fsum((counts * deviations).tolist()) / total
+    squares = math.fsum((counts * (deviations - shift) ** 2).tolist())
+    stdev = math.sqrt(squares / (total - 1)) if total > 1 else 0.0
     return Spread(mean=median + shift, median=median, stdev=stdev, p5=p5, p95=p95)
-
-
-def exact_sum(values: Floats) -> float:
-    """Sum of all values, rounded once: BLAS adds in another order on another CPU, and the last digits differ."""
-    parts = (values[first : first + _AT_ONCE].tolist() for first in range(0, len(values), _AT_ONCE))
-    return math.fsum(chain.from_iterable(parts))
 
 
 def _quantile(ordered: Floats, upto: Ints, fraction: float) -> float:

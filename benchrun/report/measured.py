@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Callable, Iterable, Sequence
 from statistics import median
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 
@@ -23,6 +23,7 @@ from benchrun.report.table import Column, Table, column, markdown
 from benchrun.spec.artifacts import Ceilings, CollectiveRate
 from benchrun.spec.runspec import RunSpec
 
+T = TypeVar("T")
 Group = Sequence[MeasuredRun]
 """Repeats of one point."""
 TEXT = paths.TEMPLATES / "reports" / "measured.md"
@@ -174,13 +175,16 @@ def _scaling_row(curve: Curve) -> list[Any]:
     return [f"{_workload(spec)} {spec.precision} {spec.gpu}", curve.kind, curve.batches, curve.rates, efficiency]
 
 
+def _first(group: Group, read: Callable[[MeasuredRun], T | None]) -> T | None:
+    """The first value of a run that has one."""
+    return next((value for run in group if (value := read(run)) is not None), None)
+
+
 def _ceiling_row(group: Group) -> list[Any] | None:
-    """Of the first run that measured them."""
-    run = next((run for run in group if run.ceilings), None)
-    if run is None or run.ceilings is None:
+    if (ceilings := _first(group, lambda run: run.ceilings)) is None:
         return None
-    rates = [_product(run.ceilings, name) for name in PRODUCTS]
-    return [_label(run.spec), *rates, run.ceilings.copy_gb_per_s, run.ceilings.collectives or None]
+    rates = [_product(ceilings, name) for name in PRODUCTS]
+    return [_label(group[0].spec), *rates, ceilings.copy_gb_per_s, ceilings.collectives or None]
 
 
 def _product(ceilings: Ceilings, name: str) -> dict[str, float]:
@@ -190,17 +194,14 @@ def _product(ceilings: Ceilings, name: str) -> dict[str, float]:
 
 
 def _bound_row(group: Group) -> list[Any] | None:
-    run = next((run for run in group if run.metrics.bound), None)
-    if run is None or run.metrics.bound is None:
+    if (bound := _first(group, lambda run: run.metrics.bound)) is None:
         return None
-    bound = run.metrics.bound
     parts = (bound.matmul_s, bound.attention_s, bound.rest_s)
-    return [_label(run.spec), bound.step_s, *((part, 100 * part / bound.step_s) for part in parts)]
+    return [_label(group[0].spec), bound.step_s, *((part, 100 * part / bound.step_s) for part in parts)]
 
 
 def _breakdown_row(group: Group) -> list[Any] | None:
-    breakdown = next((run.metrics.breakdown for run in group if run.metrics.breakdown), None)
-    if breakdown is None:
+    if (breakdown := _first(group, lambda run: run.metrics.breakdown)) is None:
         return None
     parts = (breakdown.matmul_s, breakdown.attention_s, breakdown.other_s, breakdown.communication_s, breakdown.idle_s)
     return [
@@ -212,10 +213,9 @@ def _breakdown_row(group: Group) -> list[Any] | None:
 
 
 def _state_row(group: Group) -> list[Any] | None:
-    state = next((run.metrics.telemetry for run in group if run.metrics.telemetry), None)
-    if state is None:
+    if (state := _first(group, lambda run: run.metrics.telemetry)) is None:
         return None
-    worst = next((fault for run in group if (fault := _fault(run))), "not throttled")
+    worst = _first(group, _fault) or "not throttled"
     numbers = (state.sm_clock_mhz, state.sm_clock_min_mhz, state.power_w, state.power_limit_w, state.temperature_c)
     return [_label(group[0].spec), *numbers, state.memory_gib, state.reasons, worst]
 
