@@ -16,7 +16,7 @@ from benchrun.vocabulary import Exit
 def run(group: click.Group, name: str, argv: list[str] | None = None) -> Any:
     """Run ``group`` with ``argv``, or the arguments of the process, and exit."""
     if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="backslashreplace")  # a file name may hold bytes that are no text
+        sys.stdout.reconfigure(errors="backslashreplace")  # file names may not be valid UTF-8
     try:
         code = group.main(args=argv, prog_name=name, standalone_mode=False)
     except SystemExit:

@@ -51,5 +51,5 @@ def closest(word: str, legal: Iterable[object]) -> str:
 
 
 def exit_code(error: Exception) -> Exit:
-    """The exit code of a command that ended by ``error``: of any unexpected one that of the machine."""
+    """The exit code for ``error``; MACHINE for an unexpected one."""
     return error.exit_code if isinstance(error, BenchrunError) else Exit.MACHINE

@@ -1,4 +1,4 @@
-"""Words that every room uses, each defined once."""
+"""Terms that every package uses, each defined once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The Python API: every use case of the command line as a typed function. Nothing is imported before it is used.
+"""The Python API: every use case of the command line as a typed function. Names are imported on first use.
 
     from benchrun import app
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from benchrun import paths
-from benchrun.app.ending import end_of
+from benchrun.app.status import end_of
 from benchrun.frameworks.logs import Tail
 from benchrun.launch.endings import Ending
 from benchrun.launch.launcher import Observation, backoff, launch, observe
@@ -19,7 +19,7 @@ from benchrun.spec.runspec import RunSpec
 
 Progress = Callable[[Observation, list[Step]], None]
 LOG_POLL_S = 0.5
-"""How often the log is read between two polls of the scheduler; that costs the scheduler nothing."""
+"""Seconds between two reads of the log; the scheduler is polled less often."""
 
 
 def start(spec: RunSpec, root: Path | None = None) -> RunDir:

@@ -1,22 +1,29 @@
-"""Judging runs: repeats of one point together."""
+"""Judging runs, repeats of one point together, and logs of jobs that benchrun did not launch."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from benchrun.app.ending import end_of, record_end
 from benchrun.app.measurement import RunMeasurement, measure_run, store_measurement
+from benchrun.app.status import end_of, record_end
 from benchrun.compare.choice import references_for
-from benchrun.compare.conditions import Conditions, conditions
+from benchrun.compare.conditions import Conditions, conditions, shape_of
 from benchrun.compare.measured import copies, load_measured, measured_references
 from benchrun.compare.verdict import Verdict, judge
 from benchrun.errors import UserError
+from benchrun.frameworks.logs import DIALECTS
 from benchrun.launch.endings import Ending
 from benchrun.launch.launcher import Observation, observe
 from benchrun.launch.rundir import RunDir
 from benchrun.metrics.model import Metrics
+from benchrun.metrics.setting import Setting, as_logged, stated
+from benchrun.metrics.summary import measure
+from benchrun.model import ModelShape
 from benchrun.parse import Log
+from benchrun.recipe import catalogue
+from benchrun.recipe.proxy import dimensions, reductions
+from benchrun.recipe.schema import Recipe
 from benchrun.spec.artifacts import VERDICT
 
 
@@ -57,7 +64,7 @@ def judge_runs(
         raise UserError(f"{going.run.run_id} has not ended", hint=f"benchrun status {going.run.run_id}")
     ends = [(observation.run, end_of(observation).ending) for observation in observations]
     broken, ending = next(((run, end) for run, end in ends if end is not Ending.COMPLETED), (None, Ending.COMPLETED))
-    measurements = tuple(found for run in runs if (found := measure_run(run, warmup)) is not None)
+    measurements = tuple(measurement for run in runs if (measurement := measure_run(run, warmup)) is not None)
     verdict = verdict_on(
         conditions(runs[0].spec),
         [measurement.metrics for measurement in measurements],
@@ -83,7 +90,7 @@ def store_judgement(judgement: Judgement) -> None:
 
 
 def verdict_on(
-    ours: Conditions,
+    own: Conditions,
     metrics: Sequence[Metrics],
     logs: Sequence[Log],
     reference: str | None,
@@ -91,16 +98,76 @@ def verdict_on(
     ending: str | None = None,
     names: Sequence[str] = (),
 ) -> Verdict:
-    """The verdict against published numbers; where none is comparable, against our own kept measurements.
+    """The verdict against published numbers; where none is comparable, against our own measurements.
 
-    Against ``reference`` alone where one is named. A kept run is no reference for itself: neither one of ``names``, nor
-    one with the steps of one of ``logs``.
+    Against ``reference`` alone where one is named. Stored runs with a name of ``names`` or with the steps of one of
+    ``logs`` are left out: a run is no reference for itself.
     """
     named = reference is not None
-    verdict = judge(ours, metrics, references_for(reference, ours), ending=ending, by_name=named)
+    verdict = judge(own, metrics, references_for(reference, own), ending=ending, by_name=named)
     if named or verdict.verdict not in ("no_reference", "not_comparable"):
         return verdict
-    kept = load_measured()
-    same = {*names, *copies(logs, kept, ours)}
-    own = judge(ours, metrics, measured_references(kept, without=same), ending=ending)
-    return own if own.checks else verdict
+    stored = load_measured()
+    same = {*names, *copies(logs, stored, own)}
+    against_stored = judge(own, metrics, measured_references(stored, without=same), ending=ending)
+    return against_stored if against_stored.checks else verdict
+
+
+OPTIONS = {"gbs": "--gbs", "num_gpus": "--num-gpus", "gpu": "--gpu", "precision": "--precision"}
+
+
+def judge_log(
+    log: Log, recipe: str, given: Setting, warmup: int | None = None, reference: str | None = None
+) -> tuple[Verdict, Metrics]:
+    """Judge a bare log as a run of ``recipe``: the verdict and the numbers. What the log states wins over ``given``.
+
+    UserError for a condition that neither states, and for a log of another model.
+    """
+    file = catalogue.recipe_file(recipe)
+    workload = file.recipe
+    seq_length = given.seq_length or workload.seq_length
+    setting = stated(log, replace(given, seq_length=seq_length, task=workload.task))
+    model = _model_of(log, file.name, given.model or workload.model)
+    if missing := [option for name, option in OPTIONS.items() if getattr(setting, name) is None]:
+        framework = log.framework if log.framework in DIALECTS else "any known framework"
+        raise UserError(
+            f"the log does not state these conditions: add {' and '.join(missing)}",
+            where=log.file,
+            hint=None if len(log.steps) else f"it holds no step of {framework}",
+        )
+    setting = replace(setting, model=model)
+    metrics = measure(log, setting, planned_steps=log.planned_steps, warmup=warmup)
+    own = _conditions(log, file.name, workload, setting, model)
+    return verdict_on(own, [metrics], [log], reference), metrics
+
+
+def _conditions(log: Log, recipe: str, workload: Recipe, setting: Setting, model: ModelShape) -> Conditions:
+    facts, reduced = log.facts, reductions(model, workload.model)
+    same = ("gpu", "num_gpus", "precision", "seq_length", "gbs", "task")
+    return Conditions(
+        **{name: getattr(setting, name) for name in same},
+        **{name: getattr(facts, name) for name in ("framework_version", "tp", "pp", "cp", "vp", "ep")},
+        recipe=recipe,
+        num_layers=model.num_layers,
+        dimensions=dimensions(reduced),
+        framework=log.framework if len(log.steps) else None,
+        mbs=facts.mbs,
+        steps=log.planned_steps,
+        shape=shape_of(workload.model),
+        reduced=reduced,
+    )
+
+
+def _model_of(log: Log, recipe: str, model: ModelShape) -> ModelShape:
+    """The recipe's model with the log's dimensions, which may make it a proxy; UserError for another kind of model."""
+    facts = log.facts
+    for name in ("hidden_size", "num_attention_heads"):
+        logged, expected = getattr(facts, name), getattr(model, name)
+        if logged is not None and logged != expected:
+            raise UserError(f"the log's model has {name} {logged}, {recipe} has {expected}", where=log.file)
+    if facts.gated is not None and facts.gated != model.gated:
+        mlp = "a gated MLP" if facts.gated else "no gate in its MLP"
+        raise UserError(f"the log's model has {mlp}, {recipe} has {model.activation}", where=log.file)
+    if model.moe is None and (facts.num_experts or 1) > 1:
+        raise UserError(f"the log's model has {facts.num_experts} experts, {recipe} has none", where=log.file)
+    return as_logged(model, facts)

@@ -54,16 +54,11 @@ def read_logs(files: Sequence[Path], framework: str | None = None) -> tuple[list
     The framework is recognised where it is not named. UserError for a file that cannot be read, and for a directory of
     several runs, which would be read as one.
     """
-    one_run(files)
-    return parse_logs(*files, framework=framework)
-
-
-def one_run(files: Sequence[Path]) -> None:
-    """UserError for a directory of several runs."""
     for path in files:
         runs = sorted(spec.parent for spec in path.glob(f"*/{SPEC}")) if path.is_dir() else []
         if len(runs) > 1:
             raise UserError(f"holds {len(runs)} runs", where=str(path), hint=f"name one of them, e.g. {runs[-1]}")
+    return parse_logs(*files, framework=framework)
 
 
 def follow(file: Path, framework: str | None = None) -> Tail:

@@ -1,20 +1,36 @@
-"""Measuring a run from its files, and storing the measurement beside them."""
+"""Measuring a run from its files, storing the measurement beside them, and keeping it without names and paths."""
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import dataclass
+from pathlib import Path
 
 from benchrun.app.runs import document_of
+from benchrun.compare.verdict import RunResult, Verdict
+from benchrun.errors import UserError
 from benchrun.frameworks.logs import ended_at, parse_log
+from benchrun.launch.endings import recorded
+from benchrun.launch.keep import kept_files, kept_name, write_kept
 from benchrun.launch.rundir import RunDir
 from benchrun.metrics.bound import Bound, bound
-from benchrun.metrics.measure import measure
 from benchrun.metrics.model import Measurement, Metrics
 from benchrun.metrics.setting import setting_of
+from benchrun.metrics.summary import measure
 from benchrun.metrics.telemetry import Sampled, sampled
 from benchrun.parse import Log
-from benchrun.report.steps import lines
-from benchrun.spec.artifacts import BREAKDOWN, CEILINGS, METRICS, STEPS, TELEMETRY_SUMMARY, Breakdown, Ceilings
+from benchrun.report.table import step_lines
+from benchrun.spec.artifacts import (
+    BREAKDOWN,
+    CEILINGS,
+    ENDING,
+    METRICS,
+    STEPS,
+    TELEMETRY_SUMMARY,
+    VERDICT,
+    Breakdown,
+    Ceilings,
+)
 
 
 @dataclass(frozen=True)
@@ -51,7 +67,7 @@ def store_measurement(measurement: RunMeasurement) -> None:
     run = measurement.run
     if not run.writable:
         return
-    run.write_text(STEPS, "".join(f"{line}\n" for line in lines(measurement.log.distinct, "jsonl")))
+    run.write_text(STEPS, "".join(f"{line}\n" for line in step_lines(measurement.log.distinct, "jsonl")))
     if measurement.samples:
         run.write_json(TELEMETRY_SUMMARY, measurement.samples.model_dump(mode="json"))
     run.write_json(METRICS, measurement.metrics.model_dump(mode="json"))
@@ -85,3 +101,33 @@ def _bound(run: RunDir, metrics: Metrics) -> Bound | None:
         task=spec.task,
         step_time_s=metrics.step_time_s.median,
     )
+
+
+def result_of(run: RunDir) -> RunResult:
+    """Measurement, recorded verdict and recorded ending of one run; it is measured anew from its log."""
+    verdict = document_of(run, VERDICT, Verdict)
+    measurement = measure_run(run, verdict.warmup if verdict else None)
+    end = recorded(run.read_json(ENDING))
+    metrics = measurement.metrics if measurement else None
+    return RunResult(run.run_id, run.spec, metrics, verdict, end.ending.value if end else None)
+
+
+def keep(run: RunDir, folder: Path) -> RunDir:
+    """Write a judged run's measurement into ``folder``, redacted; returns the redacted run.
+
+    UserError where the run has no valid verdict, where it is kept already, and where the redacted files would give
+    other numbers.
+    """
+    verdict = document_of(run, VERDICT, Verdict)
+    if verdict is None or verdict.verdict == "invalid_run":
+        why = "was not judged" if verdict is None else f"measured nothing: {verdict.reason}"
+        raise UserError(f"{run.run_id} {why}", hint=f"benchrun compare {run.run_id}")
+    measurement = measure_run(run, verdict.warmup)
+    if measurement:
+        store_measurement(measurement)
+    redacted = write_kept(folder, kept_name(run), kept_files(run))
+    again = measure_run(redacted, verdict.warmup)
+    if (again and again.metrics) != (measurement and measurement.metrics):
+        shutil.rmtree(redacted.path)
+        raise UserError(f"{run.run_id}: without this machine's names and paths its log gives other numbers")
+    return redacted

@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from pydantic import BaseModel, ValidationError
 
 from benchrun import paths
 from benchrun.errors import UserError
 from benchrun.launch import rundir
-from benchrun.launch.endings import recorded
 from benchrun.launch.rundir import RunDir
-from benchrun.spec.artifacts import ENDING, VERDICT
-
-if TYPE_CHECKING:
-    from benchrun.compare.result import RunResult
 
 D = TypeVar("D", bound=BaseModel)
 
@@ -30,30 +25,9 @@ def open_runs(names: Sequence[str]) -> list[RunDir]:
     return rundir.open_runs(paths.runs_dir(), names)
 
 
-def newest_runs(last: int | None = None) -> tuple[list[RunDir], list[UserError]]:
-    """Readable runs of the runs folder, oldest first, and an error for each unreadable one; the ``last`` or all."""
-    readable, errors = [], []
-    for run in rundir.find_runs(paths.runs_dir())[-last if last else 0 :]:
-        try:
-            run.spec  # noqa: B018
-        except UserError as error:
-            errors.append(error)
-        else:
-            readable.append(run)
-    return readable, errors
-
-
-def result_of(run: RunDir) -> RunResult:
-    """Measurement, recorded verdict and recorded ending of one run; it is measured anew from its log."""
-    from benchrun.app.measurement import measure_run
-    from benchrun.compare.result import RunResult
-    from benchrun.compare.verdict import Verdict
-
-    verdict = document_of(run, VERDICT, Verdict)
-    measurement = measure_run(run, verdict.warmup if verdict else None)
-    end = recorded(run.read_json(ENDING))
-    metrics = measurement.metrics if measurement else None
-    return RunResult(run.run_id, run.spec, metrics, verdict, end.ending.value if end else None)
+def newest_runs(last: int | None = None) -> list[RunDir]:
+    """The ``last`` runs of the runs folder, or all, oldest first."""
+    return rundir.find_runs(paths.runs_dir())[-last if last else 0 :]
 
 
 def document_of(run: RunDir, name: str, model: type[D]) -> D | None:

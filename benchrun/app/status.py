@@ -1,14 +1,15 @@
-"""How runs are going. Imports the parser only where an ending is not recorded yet."""
+"""How runs are going, and how they ended. Imports the parser only where an ending is not recorded yet."""
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from benchrun.errors import BenchrunError
-from benchrun.launch.endings import recorded
-from benchrun.launch.launcher import Observation, observe
+from benchrun.launch.endings import End, Ending, classify, record, recorded
+from benchrun.launch.env import described
+from benchrun.launch.launcher import Observation, done_of, observe
 from benchrun.launch.progress import progress_of
 from benchrun.launch.rundir import RunDir
 from benchrun.spec.artifacts import ENDING
@@ -23,7 +24,7 @@ class RunStatus:
     """The ending of a run that ended, else the job's phase."""
     ended: bool
     final: bool
-    """The ending is no guess."""
+    """Whether the ending is certain."""
     evidence: list[str]
     exit_code: int | None
     job: str | None
@@ -33,7 +34,7 @@ class RunStatus:
     quiet_s: float
     """Seconds since the last line of the log."""
     note: str
-    """Why nothing more is known."""
+    """Why the state is incomplete."""
 
 
 def statuses(runs: Sequence[RunDir]) -> Iterator[tuple[RunDir, RunStatus | BenchrunError | OSError]]:
@@ -48,11 +49,7 @@ def statuses(runs: Sequence[RunDir]) -> Iterator[tuple[RunDir, RunStatus | Bench
 def _status(observation: Observation) -> RunStatus:
     run, end = observation.run, None
     if observation.over:
-        end = recorded(run.read_json(ENDING))
-        if end is None:
-            from benchrun.app.ending import record_end  # imports the parser: half a second
-
-            end = record_end(observation)
+        end = record_end(observation)
     phase = observation.job.phase.value if observation.job else "unknown"
     return RunStatus(
         run_id=run.run_id,
@@ -81,3 +78,41 @@ def _last_step(run: RunDir) -> int | None:
         with contextlib.suppress(OSError):
             steps.append(last_step(log, near))
     return max((step for step in steps if step is not None), default=None)
+
+
+def end_of(observation: Observation) -> End:
+    """The ending of an ended job: the recorded one, else from the scheduler's state, the run's files and its log."""
+    run = observation.run
+    if (written := recorded(run.read_json(ENDING))) is not None:
+        return written
+    if observation.job is None:
+        return End(Ending.LAUNCH_FAILED, (observation.note,), final=observation.settled)
+    from benchrun.frameworks.logs import parse_log  # only here: a final ending is recorded
+
+    log = parse_log(*run.logs) if run.logs else None
+    end = classify(
+        observation.job,
+        done_of(run, observation.job),
+        symptoms={problem.kind: problem.detail for problem in reversed(log.problems)} if log else {},
+        steps_seen=log.steps_made if log else 0,
+        steps_planned=run.spec.training.steps,
+        quiet_s=observation.quiet_s,
+    )
+    # Steps of a completed job's log cannot vanish again; any other ending may still change with it.
+    final = end.final and ((end.ending is Ending.COMPLETED and described(run)) or observation.settled)
+    return replace(end, last_step=log.steps.last_step if log else None, final=final)
+
+
+def record_end(observation: Observation) -> End:
+    """The ending of an ended job, written to ending.json where it is final, because schedulers forget.
+
+    A guess is not written, nor one that rests on files that may still change, nor where the disk is full or read-only:
+    the next call determines it anew.
+    """
+    run = observation.run
+    end = end_of(observation)
+    if end.final and recorded(run.read_json(ENDING)) is None:
+        with contextlib.suppress(OSError):
+            run.write_json(ENDING, record(end).model_dump(mode="json"))
+            run.append_event("ended", ending=end.ending.value)
+    return end

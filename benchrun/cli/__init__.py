@@ -1,4 +1,4 @@
-"""The command line: one file a verb, imported when it is called. A verb calls `benchrun.app` and formats the result."""
+"""The command line. A verb is imported when it is called; it calls `benchrun.app` and formats the result."""
 
 from __future__ import annotations
 
@@ -11,17 +11,18 @@ import click
 from benchrun.console import run
 
 VERBS = {
-    "list": "Every point of every recipe.",
-    "show": "One point resolved: model, layout, FLOPs, memory, references.",
-    "render": "The sbatch script of one point.",
-    "launch": "Run a point or a suite, under Slurm or on this machine.",
-    "status": "How runs are going, and how they ended.",
-    "cancel": "Stop runs.",
-    "parse": "A training log -> step time, tokens/s/GPU, TFLOPS.",
-    "compare": "Runs or logs against reference numbers: the verdict.",
-    "report": "Runs as tables.",
-    "doctor": "What this machine can do.",
+    "list": ("points", "Every point of every recipe."),
+    "show": ("points", "One point resolved: model, layout, FLOPs, memory, references."),
+    "render": ("points", "The sbatch script of one point."),
+    "launch": ("points", "Run a point or a suite, under Slurm or on this machine."),
+    "status": ("runs", "How runs are going, and how they ended."),
+    "cancel": ("runs", "Stop runs."),
+    "parse": ("logs", "A training log -> step time, tokens/s/GPU, TFLOPS."),
+    "compare": ("logs", "Runs or logs against reference numbers: the verdict."),
+    "report": ("runs", "Runs as tables."),
+    "doctor": ("points", "What this machine can do."),
 }
+"""Name -> module of this package and help. The function in that module has the name of the verb."""
 
 
 class Verbs(click.Group):
@@ -33,12 +34,12 @@ class Verbs(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in VERBS:
             return None
-        command: click.Command = import_module(f"benchrun.cli.{cmd_name}").command
+        command: click.Command = getattr(import_module(f"benchrun.cli.{VERBS[cmd_name][0]}"), cmd_name)
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
-            formatter.write_dl(list(VERBS.items()))
+            formatter.write_dl([(name, text) for name, (_, text) in VERBS.items()])
 
 
 def _version(ctx: click.Context, _param: click.Parameter, value: bool) -> None:
@@ -64,5 +65,5 @@ def group() -> None:
 
 def main(argv: list[str] | None = None) -> Any:
     """Run the command line with ``argv``, or the process's arguments."""
-    gc.set_threshold(100_000)  # looking for garbage would take a fifth of the time of a short command
+    gc.set_threshold(100_000)  # collection would take a fifth of the time of a short command
     return run(group, "benchrun", argv)

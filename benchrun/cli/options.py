@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from benchrun import app
-from benchrun.errors import BenchrunError, exit_code
+from benchrun.errors import BenchrunError, UserError, exit_code
 from benchrun.vocabulary import Exit, worst
 
 if TYPE_CHECKING:
     from benchrun.app import Log, RunDir
 
 F = TypeVar("F", bound=Callable[..., Any])
+T = TypeVar("T")
 
 PRECISIONS = ("fp32", "fp16", "bf16", "fp8", "nvfp4")
 """Of logs: more than what can be launched."""
@@ -46,7 +47,7 @@ point_options = all_of(
     click.option("--gpu", help="GPU of the point, e.g. H100; CPU for the tiny ones."),
     click.option("--precision", help="fp8, bf16 or fp32."),
     click.option("--num-gpus", type=click.IntRange(min=1), help="Number of GPUs, or of CPU processes."),
-    click.option("--framework", help="What trains; the recipe's first framework if not given."),
+    click.option("--framework", help="Framework; the recipe's first if not given."),
     click.option("--cluster", metavar="NAME|FILE", help="Cluster profile; one with the point's GPU if not given."),
     click.option(
         "--set", "overrides", metavar="KEY=VALUE", multiple=True, help="Change a value; checked like the file."
@@ -55,25 +56,34 @@ point_options = all_of(
 """The options that choose a point: the fields of `app.Request`."""
 
 setting_options = all_of(
-    click.option("--gpu", help="Which GPU, where the log does not say."),
+    click.option("--gpu", help="Which GPU, where the log does not state it."),
     click.option(
         "--precision",
         type=click.Choice(PRECISIONS, case_sensitive=False),
-        help="Which precision, where the log does not say.",
+        help="Which precision, where the log does not state it.",
     ),
-    click.option("--num-gpus", type=click.IntRange(min=1), help="How many GPUs, where the log does not say."),
-    click.option("--seq-length", type=click.IntRange(min=1), help="Tokens per sample, where the log does not say."),
-    click.option("--gbs", type=click.IntRange(min=1), help="Samples per step, where the log does not say."),
+    click.option("--num-gpus", type=click.IntRange(min=1), help="How many GPUs, where the log does not state it."),
+    click.option("--seq-length", type=click.IntRange(min=1), help="Sequence length, where the log does not state it."),
+    click.option("--gbs", type=click.IntRange(min=1), help="Samples per step, where the log does not state it."),
 )
 """The options that state how a log was made: the arguments of `app.setting`."""
 
 
 def newest(last: int | None = None) -> list[RunDir]:
     """The ``last`` runs of the runs folder, or all; unreadable ones are named on stderr."""
-    runs, errors = app.newest_runs(last)
-    for error in errors:
-        say(f"left out: {error}")
-    return runs
+    return [run for run, _ in readable(app.newest_runs(last), lambda run: run.spec)[0]]
+
+
+def readable(runs: Sequence[RunDir], read: Callable[[RunDir], T]) -> tuple[list[tuple[RunDir, T]], list[UserError]]:
+    """Each run with what ``read`` returns of it, and the errors of those that cannot be read, as named on stderr."""
+    pairs, errors = [], []
+    for run in runs:
+        try:
+            pairs.append((run, read(run)))
+        except UserError as error:
+            say(f"left out: {error}")
+            errors.append(error)
+    return pairs, errors
 
 
 def opened(names: Sequence[str]) -> tuple[list[RunDir], Exit]:
@@ -93,12 +103,12 @@ def read_logs(files: Sequence[Path], framework: str | None) -> list[Log]:
     logs, left_out = app.read_logs(files, framework)
     if left_out:
         more = f" and {len(left_out) - SHOWN} more" if len(left_out) > SHOWN else ""
-        say(f"left out, without a step and of no run here: {', '.join(map(str, left_out[:SHOWN]))}{more}")
+        say(f"left out, neither a step nor part of a run: {', '.join(map(str, left_out[:SHOWN]))}{more}")
     return logs
 
 
 def flags(names: Iterable[str]) -> str:
-    """Options as a person types them."""
+    """Names of arguments as options."""
     return " and ".join(f"--{name.replace('_', '-')}" for name in names)
 
 

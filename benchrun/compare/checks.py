@@ -1,4 +1,4 @@
-"""One measured number beside one reference: how fast, how sure, and whether that passes."""
+"""A measured number compared with a reference: ratio, bounds and whether it passes."""
 
 from __future__ import annotations
 
@@ -38,22 +38,30 @@ class Check(Frozen):
     verdict: Name
 
 
-def countable(metrics: Sequence[Metrics], references: Sequence[Reference]) -> list[Reference]:
-    """The usable references. Without our own count of FLOPs those in TFLOPS or MFU are left out."""
-    counted = all(run.tflops_per_gpu is not None for run in metrics)
-    return [entry for entry in references if usable(entry) and (counted or not METRICS[entry.metric].counts_flops)]
+def measured_in(run: Metrics, reference: Reference, own: Conditions) -> float | None:
+    """The run's value in the metric and convention of ``reference``; None where it has none."""
+    return METRICS[reference.metric].read(run, Basis(reference.convention or "causal", reference.peak_tflops, own.gbs))
 
 
-def speed_check(best: Reference, ours: Conditions, metrics: Sequence[Metrics]) -> Check:
+def countable(metrics: Sequence[Metrics], references: Sequence[Reference], own: Conditions) -> list[Reference]:
+    """The usable references in whose metric every run has a value."""
+    return [entry for entry in references if usable(entry) and all(measured_in(run, entry, own) for run in metrics)]
+
+
+def speed_check(best: Reference, own: Conditions, metrics: Sequence[Metrics]) -> Check:
     """Our speed, over the repeats, relative to ``best``."""
-    speeds = [_speed(run, best, ours) for run in metrics]
+    speeds = [_speed(run, best, own) for run in metrics]
     middle = statistics.median([speed[1] for speed in speeds])
-    # Repeats speak for themselves; a single run's median is as sure as its steps are steady.
+    # Of repeats the range counts, of a single run the confidence interval of its median.
     low = min(s[1] for s in speeds) if len(speeds) > 1 else speeds[0][0]
     high = max(s[1] for s in speeds) if len(speeds) > 1 else speeds[0][2]
     if any(run.only_average for run in metrics):
         high = math.inf  # however often it is repeated
     band = (1 - best.tolerance_low, 1 + best.tolerance_high)
+    window = metrics[0].window
+    # A single step does not predict the next.
+    one_step = len(metrics) == 1 and window is not None and window.rows == 1 and window.first_step == window.last_step
+    unsure = one_step and not metrics[0].only_average
     return Check(
         metric=best.metric,
         value=best.value / middle if best.better == "lower" else best.value * middle,
@@ -62,16 +70,9 @@ def speed_check(best: Reference, ours: Conditions, metrics: Sequence[Metrics]) -
         reference=best,
         ratio=middle,
         band=band,
-        differs=differences(best.key, ours, ("recipe", *SOFT)),
-        verdict="inconclusive" if _one_step(metrics) else _in_band(low, middle, high, band),
+        differs=differences(best.key, own, ("recipe", *SOFT)),
+        verdict="inconclusive" if unsure else _in_band(low, middle, high, band),
     )
-
-
-def _one_step(metrics: Sequence[Metrics]) -> bool:
-    """Whether a single step was timed, which does not predict the next."""
-    if len(metrics) > 1 or metrics[0].only_average or (window := metrics[0].window) is None:
-        return False
-    return window.rows == 1 and window.first_step == window.last_step
 
 
 def _in_band(low: float, middle: float, high: float, band: tuple[float, float]) -> Name:
@@ -82,7 +83,7 @@ def _in_band(low: float, middle: float, high: float, band: tuple[float, float]) 
     return "faster_than_expected" if middle > band[1] else "pass"
 
 
-def _speed(run: Metrics, reference: Reference, ours: Conditions) -> tuple[float, float, float]:
+def _speed(run: Metrics, reference: Reference, own: Conditions) -> tuple[float, float, float]:
     """Low, middle and high of a run's speed relative to the reference.
 
     The bounds are those of the median with 95 % confidence. Where only the mean is known, start-up included, the true
@@ -90,7 +91,10 @@ def _speed(run: Metrics, reference: Reference, ours: Conditions) -> tuple[float,
     """
     assert run.step_time_s is not None  # `broken` refused such a run
     time = run.step_time_s.mean if run.whole_seconds else run.step_time_s.median
-    middle = _at_median(run, reference, ours) * run.step_time_s.median / time
+    value = measured_in(run, reference, own)
+    assert value  # `countable` left other references out
+    ratio = reference.value / value if reference.better == "lower" else value / reference.value
+    middle = ratio * run.step_time_s.median / time
     if run.only_average:
         return middle, middle, math.inf
     interval = run.step_time_interval_s
@@ -99,20 +103,11 @@ def _speed(run: Metrics, reference: Reference, ours: Conditions) -> tuple[float,
     return middle * time / interval.high, middle, middle * time / interval.low
 
 
-def _at_median(run: Metrics, reference: Reference, ours: Conditions) -> float:
-    """Our speed, at the median step time, relative to the reference's, in its own metric and convention."""
-    basis = Basis(reference.convention or "causal", reference.peak_tflops, ours.gbs)
-    value = METRICS[reference.metric].read(run, basis) or 0.0
-    if reference.better == "lower":
-        return reference.value / value if value else 0.0
-    return value / reference.value
-
-
-def loss_check(ours: Conditions, metrics: Sequence[Metrics], references: Sequence[Reference]) -> Check | None:
+def loss_check(own: Conditions, metrics: Sequence[Metrics], references: Sequence[Reference]) -> Check | None:
     """Our final loss beside a known one; None where none is known."""
-    if ours.seed is None or ours.lr is None:
+    if own.seed is None or own.lr is None:
         return None  # a bare log: another seed gives another loss
-    entries = [e for e in references if e.metric == "final_loss" and not differences(e.key, ours, (*LOSS, *SOFT))]
+    entries = [e for e in references if e.metric == "final_loss" and not differences(e.key, own, (*LOSS, *SOFT))]
     losses = [run.final_loss for run in metrics if run.final_loss is not None]
     if not entries or not losses:
         return None

@@ -11,10 +11,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Literal
 
+from benchrun.compare.alike import related, same_work, shipped_models
 from benchrun.compare.conditions import DEGREES, Conditions
-from benchrun.compare.families import related
 from benchrun.compare.references import Reference, load_references
-from benchrun.compare.work import same_work, shipped_model
 from benchrun.errors import UserError
 from benchrun.metrics.registry import METRICS
 from benchrun.model import Frozen
@@ -28,7 +27,7 @@ NOT_IN_FORCE = frozenset({"misprint", "revised"})
 
 
 class Choice(Frozen):
-    """Why one row was the reference, and not another that fits."""
+    """Why this row was chosen as the reference."""
 
     framework: Literal["same", "family", "other"]
     """The reference's framework relative to the run's."""
@@ -46,7 +45,7 @@ class Choice(Frozen):
 
     @property
     def sentence(self) -> str:
-        """The same in words."""
+        """The choice in words."""
         if self.by_name:
             return "named by --reference"
         if self.candidates == 1:
@@ -69,99 +68,96 @@ def usable(entry: Reference) -> bool:
     return metric.comparable and (not metric.counts_flops or entry.convention in CONVENTIONS)
 
 
-def references_for(wanted: str | None, ours: Conditions) -> tuple[Reference, ...]:
+def references_for(wanted: str | None, own: Conditions) -> tuple[Reference, ...]:
     """Every published number, or the one with id ``wanted``. UserError where ``ours`` cannot be compared with it."""
     entries = load_references()
     if wanted is None:
         return entries
-    found = next((entry for entry in entries if entry.id == wanted), None)
-    if found is None:
+    entry = next((entry for entry in entries if entry.id == wanted), None)
+    if entry is None:
         names = [entry.id for entry in entries if entry.key.recipe == wanted.partition(":")[0]]
         hint = f"{names[0]} to {names[-1]}; " if names else ""
         hint += "benchrun show lists the references of a point with their ids"
         raise UserError(f"no reference is called '{wanted}'", hint=hint)
-    if not usable(found):
-        why = " ".join(found.flags) or f"{found.unit} of its own kind"
+    if not usable(entry):
+        why = " ".join(entry.flags) or f"{entry.unit} of its own kind"
         raise UserError(f"no run is compared with {wanted}: {why}", hint="see results/reference/README.md")
-    published = found.key
-    if published.gpu != ours.gpu or not same_work(published, ours):
+    published = entry.key
+    if published.gpu != own.gpu or not same_work(published, own):
         what = f"{wanted} is of {published.recipe} on {published.gpu}"
-        raise UserError(f"{what}, this run is of {ours.recipe} on {ours.gpu}")
-    return (found,)
+        raise UserError(f"{what}, this run is of {own.recipe} on {own.gpu}")
+    return (entry,)
 
 
-def choose(entries: Sequence[Reference], ours: Conditions) -> Reference | None:
+def choose(entries: Sequence[Reference], own: Conditions) -> Reference | None:
     """The best of the usable ``entries``, which all agree with ``ours`` on what must agree; None where none is usable.
 
     Of equally fast ones the newest, and of these the last in its file.
     """
     candidates = [entry for entry in entries if usable(entry)]
-    return max(reversed(candidates), key=lambda entry: _rank(entry, ours), default=None)
+    return max(reversed(candidates), key=lambda entry: _rank(entry, own), default=None)
 
 
-def choice(chosen: Reference, entries: Sequence[Reference], ours: Conditions, *, by_name: bool = False) -> Choice:
+def choice(chosen: Reference, entries: Sequence[Reference], own: Conditions, *, by_name: bool = False) -> Choice:
     """Why ``chosen`` is the one among ``entries``."""
-    kin = ("other", "family", "same")[_kinship(chosen.key, ours)]
+    kin = ("other", "family", "same")[_kinship(chosen.key, own)]
     candidates = [entry for entry in entries if usable(entry)]
-    kind = _kind(chosen, ours)
+    kind = _kind(chosen, own)
     return Choice(
         framework=kin,  # type: ignore[arg-type]
-        same_layout=_layout(chosen.key, ours) > 0,
-        same_version=any(_same_version(chosen.key, ours)),
+        same_layout=_layout(chosen.key, own) > 0,
+        same_version=any(_same_version(chosen.key, own)),
         candidates=len(candidates),
-        faster=sum(rate(entry) > rate(chosen) and _kind(entry, ours) == kind for entry in candidates),
+        faster=sum(rate(entry) > rate(chosen) and _kind(entry, own) == kind for entry in candidates),
         by_name=by_name,
     )
 
 
-def _kind(entry: Reference, ours: Conditions) -> tuple[int, bool, bool]:
+def _kind(entry: Reference, own: Conditions) -> tuple[int, bool, bool]:
     """What `Choice.sentence` names: the kinship, and whether layout and version are the run's."""
-    return _kinship(entry.key, ours), _layout(entry.key, ours) > 0, any(_same_version(entry.key, ours))
+    return _kinship(entry.key, own), _layout(entry.key, own) > 0, any(_same_version(entry.key, own))
 
 
-def _rank(entry: Reference, ours: Conditions) -> tuple[Any, ...]:
+def _rank(entry: Reference, own: Conditions) -> tuple[Any, ...]:
     published = entry.key
     # Proxy is no flaw here: only proxies match a proxy.
     flawless = not set(entry.flags) - {"proxy"}
-    versions, variant = _same_version(published, ours), published.variant == ours.variant
-    software = *versions, _shares(published, ours, "fp8_recipe"), variant
-    return (_kinship(published, ours), _layout(published, ours), *software, flawless, rate(entry), entry.source.date)
+    versions, variant = _same_version(published, own), published.variant == own.variant
+    software = *versions, _shares(published, own, "fp8_recipe"), variant
+    return (_kinship(published, own), _layout(published, own), *software, flawless, rate(entry), entry.source.date)
 
 
-def _kinship(published: Conditions, ours: Conditions) -> int:
+def _kinship(published: Conditions, own: Conditions) -> int:
     """2 for the same framework, 1 for one of the same family, 0 for another."""
-    if published.framework is not None and published.framework == ours.framework:
+    if published.framework is not None and published.framework == own.framework:
         return 2
-    return int(related(published.framework, ours.framework))
+    return int(related(published.framework, own.framework))
 
 
-def _layout(published: Conditions, ours: Conditions) -> int:
+def _layout(published: Conditions, own: Conditions) -> int:
     """How much of our layout is published: 0 where a degree or the micro-batch differs, or none is stated by both."""
-    pairs = {key: (getattr(published, key), getattr(ours, key)) for key in DEGREES}
+    pairs = {key: (getattr(published, key), getattr(own, key)) for key in DEGREES}
     stated = {key: pair for key, pair in pairs.items() if None not in pair}
     if not stated or any(a != b for a, b in stated.values()):
         return 0
     return 1 + sum(1 for key, (size, _) in stated.items() if key != "mbs" and size > 1)
 
 
-def _same_version(published: Conditions, ours: Conditions) -> tuple[bool, bool]:
+def _same_version(published: Conditions, own: Conditions) -> tuple[bool, bool]:
     """Whether image or version are the same, and whether at least the release is."""
-    exact = _shares(published, ours, "image") or _shares(published, ours, "framework_version")
-    return exact, _release(ours) is not None and _release(published) == _release(ours)
+    exact = _shares(published, own, "image") or _shares(published, own, "framework_version")
+    one, other = (nemo_release(each.image) or nemo_release(each.framework_version) for each in (published, own))
+    return exact, other is not None and one == other
 
 
-def _shares(published: Conditions, ours: Conditions, key: str) -> bool:
+def _shares(published: Conditions, own: Conditions, key: str) -> bool:
     value = getattr(published, key)
-    return value is not None and value == getattr(ours, key)
-
-
-def _release(conditions: Conditions) -> str | None:
-    return nemo_release(conditions.image) or nemo_release(conditions.framework_version)
+    return value is not None and value == getattr(own, key)
 
 
 def rate(entry: Reference) -> float:
     """Tokens/s/GPU of a usable entry, stated or derived; 0 where it counts the FLOPs of an unknown model."""
-    model, seq_length = shipped_model(entry.key.recipe), entry.key.seq_length
+    model, seq_length = shipped_models().get(entry.key.recipe), entry.key.seq_length
     if not METRICS[entry.metric].counts_flops:
         return entry.tokens_per_s_per_gpu
     if model is None or not seq_length:

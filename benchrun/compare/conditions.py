@@ -1,7 +1,8 @@
-"""Under which conditions a number was measured: what must agree before two numbers may be compared."""
+"""The conditions of a measurement: what must agree before two numbers may be compared."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from operator import attrgetter
 from typing import Annotated, Any
 
@@ -19,10 +20,12 @@ must_agree = attrgetter(*HARD)
 besides_recipe = attrgetter(*HARD[1:])
 WHOLE = "the model's own"
 """In JSON: nothing but the number of layers was reduced."""
+DEFAULTS = "the defaults"
+"""In JSON: no training option differs from its default."""
 DEGREES = ("mbs", "tp", "pp", "cp", "vp", "ep")
 LAYOUT = (*DEGREES, "fp8_recipe", "options")
 SOFT = ("framework", "image", "framework_version", "variant", *LAYOUT)
-"""These may differ, and are named where they do: another layout or framework is a fair comparison."""
+"""These may differ and are then named: a comparison across layouts and frameworks is fair."""
 NOT_OPTIONS = (
     *("steps", "seed", "lr", "fp8.recipe"),
     *("min_lr", "lr_warmup_steps", "weight_decay", "ceilings", "breakdown"),
@@ -41,7 +44,16 @@ def _text(value: tuple[Reduced, ...]) -> str:
     return ", ".join(map(str, value)) or WHOLE
 
 
+def _names(value: Any) -> tuple[str, ...]:
+    return tuple([] if value == DEFAULTS else value.split(", ") if isinstance(value, str) else value)
+
+
+def _options_text(value: tuple[str, ...]) -> str:
+    return ", ".join(value) or DEFAULTS
+
+
 Dimensions = Annotated[tuple[Reduced, ...], PlainValidator(_dimensions), PlainSerializer(_text)]
+Options = Annotated[tuple[str, ...], PlainValidator(_names), PlainSerializer(_options_text)]
 
 
 class Conditions(Frozen):
@@ -72,8 +84,8 @@ class Conditions(Frozen):
     cp: int | None = None
     vp: int | None = None
     ep: int | None = None
-    options: str | None = None
-    """Training options other than the defaults: ``cuda_graphs=layers``. Published numbers never state all of them."""
+    options: Options | None = None
+    """Training options other than the defaults, e.g. ``cuda_graphs=layers``; in JSON joined by commas."""
     steps: int | None = None
     seed: int | None = None
     lr: float | None = None
@@ -117,43 +129,41 @@ def shape_of(model: ModelShape) -> str:
     return ", ".join(f"{name} {size}" for name, size in sizes.items() if name not in NO_WORK and "scaling" not in name)
 
 
-def _options(spec: RunSpec) -> str:
+def _options(spec: RunSpec) -> tuple[str, ...]:
     """Training options that affect the speed, differ from the default and have no key of their own."""
     default = _flat(Training().model_dump())
     used = {"fp8": spec.precision == "fp8", "lora": spec.task == "lora"}
-    changed = [
+    return tuple(
         f"{name}={value}".lower()
         for name, value in _flat(spec.training.model_dump()).items()
         if value != default[name] and name not in NOT_OPTIONS and used.get(name.partition(".")[0], True)
-    ]
-    return ", ".join(changed) or "the defaults"
+    )
 
 
 def _flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
     """``{"fp8": {"format": "e4m3"}}`` as ``{"fp8.format": "e4m3"}``."""
-    found: dict[str, Any] = {}
+    flat: dict[str, Any] = {}
     for name, value in values.items():
         if isinstance(value, dict):
-            found |= _flat(value, f"{prefix}{name}.")
+            flat |= _flat(value, f"{prefix}{name}.")
         else:
-            found[prefix + name] = "+".join(value) if isinstance(value, tuple) else value
-    return found
+            flat[prefix + name] = "+".join(value) if isinstance(value, tuple) else value
+    return flat
 
 
-def hard_differences(theirs: Conditions, ours: Conditions) -> tuple[Difference, ...]:
+def hard_differences(published: Conditions, own: Conditions) -> tuple[Difference, ...]:
     """The conditions that must agree and do not, of two recipes for one model; an unstated one differs."""
-    pairs = ((key, getattr(theirs, key), getattr(ours, key)) for key in HARD[1:])
-    return tuple(Difference(key=key, theirs=_shown(a), ours=_shown(b)) for key, a, b in pairs if a != b)
+    keys = [key for key in HARD[1:] if getattr(published, key) != getattr(own, key)]
+    return _differences(published, own, keys)
 
 
-def _shown(value: Any) -> str | int | float | None:
-    shown: str | int | float | None = _text(value) if isinstance(value, tuple) else value
-    return shown
-
-
-def differences(theirs: Conditions, ours: Conditions, keys: tuple[str, ...]) -> tuple[Difference, ...]:
+def differences(published: Conditions, own: Conditions, keys: Iterable[str]) -> tuple[Difference, ...]:
     """The ``keys`` that both state, with different values."""
-    pairs = ((key, getattr(theirs, key), getattr(ours, key)) for key in keys)
-    return tuple(
-        Difference(key=key, theirs=a, ours=b) for key, a, b in pairs if a is not None and b is not None and a != b
-    )
+    pairs = ((key, getattr(published, key), getattr(own, key)) for key in keys)
+    return _differences(published, own, [key for key, a, b in pairs if a is not None and b is not None and a != b])
+
+
+def _differences(published: Conditions, own: Conditions, keys: Sequence[str]) -> tuple[Difference, ...]:
+    """The values of ``keys`` as JSON has them."""
+    a, b = (each.model_dump(mode="json", include={*keys}) if keys else {} for each in (published, own))
+    return tuple(Difference(key=key, theirs=a[key], ours=b[key]) for key in keys)

@@ -6,7 +6,7 @@ import functools
 import json
 import re
 import statistics
-from collections.abc import Collection, Sequence, Set
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -44,10 +44,16 @@ class MeasuredRun:
     path: Path = paths.MEASURED
 
     @property
+    def launched(self) -> str:
+        """The time in its name; empty where there is none."""
+        stamp = re.search(r"\d{8}T\d{6}Z", self.name)
+        return stamp[0] if stamp else ""
+
+    @property
     def date(self) -> str:
-        """The day it was launched, from its name."""
-        stamp = re.search(r"(\d{4})(\d\d)(\d\d)T\d{6}Z", self.name)
-        return "-".join(stamp.groups()) if stamp else "unknown"
+        """The day it was launched."""
+        at = self.launched
+        return f"{at[:4]}-{at[4:6]}-{at[6:8]}" if at else "unknown"
 
     @property
     def machine(self) -> str:
@@ -65,7 +71,8 @@ class MeasuredRun:
 @functools.cache
 def load_measured(folder: Path = paths.MEASURED) -> tuple[MeasuredRun, ...]:
     """Every run kept in ``folder``, oldest first. UserError names the file that is not what it should be."""
-    return tuple(_read(path) for path in sorted((spec.parent for spec in folder.glob(f"*/{SPEC}")), key=_age))
+    runs = [_read(spec.parent) for spec in sorted(folder.glob(f"*/{SPEC}"))]
+    return tuple(sorted(runs, key=lambda run: run.launched))
 
 
 def repeats(runs: Sequence[MeasuredRun]) -> list[list[MeasuredRun]]:
@@ -76,16 +83,13 @@ def repeats(runs: Sequence[MeasuredRun]) -> list[list[MeasuredRun]]:
     return list(groups.values())
 
 
-def copies(logs: Sequence[Log], runs: Sequence[MeasuredRun], ours: Conditions) -> set[str]:
+def copies(logs: Sequence[Log], runs: Sequence[MeasuredRun], own: Conditions) -> set[str]:
     """Names of the kept ``runs`` under our conditions whose steps equal those of one of ``logs``."""
-    same = [run for run in runs if besides_recipe(conditions(run.spec)) == besides_recipe(ours)]
+    same = [run for run in runs if besides_recipe(conditions(run.spec)) == besides_recipe(own)]
     judged = [_rows(log) for log in logs] if same else []
-    return {run.name for run in same for rows in judged if _mostly(rows, _kept_rows(run.path))}
-
-
-def _mostly(rows: Set[Step], kept: Set[Step]) -> bool:
-    """Whether more than half of the shorter one's rows are in the other: times and losses never agree by chance."""
-    return 2 * len(rows & kept) > min(len(rows), len(kept))
+    pairs = ((run.name, rows, _stored_rows(run.path)) for run in same for rows in judged)
+    # More than half of the shorter one's rows: times and losses never agree by chance.
+    return {name for name, rows, stored in pairs if 2 * len(rows & stored) > min(len(rows), len(stored))}
 
 
 def _rows(log: Log) -> frozenset[Step]:
@@ -94,7 +98,7 @@ def _rows(log: Log) -> frozenset[Step]:
 
 
 @functools.cache
-def _kept_rows(path: Path) -> frozenset[Step]:
+def _stored_rows(path: Path) -> frozenset[Step]:
     logs = sorted(path.glob("*.log*"))
     return _rows(parse_log(*logs)) if logs else frozenset()
 
@@ -123,11 +127,6 @@ def _reference(group: Sequence[MeasuredRun]) -> Reference:
         ),
         flags=("measured",),
     )
-
-
-def _age(path: Path) -> tuple[str, str]:
-    stamp = re.search(r"\d{8}T\d{6}Z", path.name)
-    return stamp[0] if stamp else "", path.name
 
 
 def _read(path: Path) -> MeasuredRun:

@@ -11,9 +11,8 @@ from typing import Any, Literal
 from pydantic import NonNegativeFloat, PositiveFloat, ValidationError, model_validator
 
 from benchrun import paths
+from benchrun.compare.alike import families, same_work
 from benchrun.compare.conditions import Conditions, besides_recipe
-from benchrun.compare.families import families
-from benchrun.compare.work import same_work
 from benchrun.errors import UserError
 from benchrun.metrics.registry import METRICS
 from benchrun.model import Frozen
@@ -39,7 +38,7 @@ class Source(Frozen):
 
 
 class Printed(Frozen):
-    """Other numbers that the source prints of the same run: by them a row checks itself."""
+    """Other numbers that the source prints of the same run, to check the row."""
 
     tokens_per_s: PositiveFloat | None = None
     """Of all GPUs together."""
@@ -59,7 +58,7 @@ class Reference(Frozen):
     tolerance_low: NonNegativeFloat = SLOW
     """How much worse still passes, as a fraction."""
     tolerance_high: NonNegativeFloat = FAST
-    """How much better still is plain, as a fraction."""
+    """How much better still passes, as a fraction."""
     key: Conditions
     convention: Convention | None = None
     """How the FLOPs of TFLOPS and MFU are counted."""
@@ -80,9 +79,8 @@ class Reference(Frozen):
 
     @functools.cached_property
     def agreed(self) -> tuple[Any, ...]:
-        """What must agree, the model apart; kept, because every verdict looks at every row."""
-        found: tuple[Any, ...] = besides_recipe(self.key)
-        return found
+        """What must agree besides the model; cached, because every verdict reads every row."""
+        return tuple(besides_recipe(self.key))
 
     @property
     def tokens_per_s_per_gpu(self) -> float:
@@ -147,11 +145,11 @@ def _entry(row: dict[str, Any], where: str, name: str) -> Reference:
         raise UserError(f"column {column}: {first['msg']}" if column else first["msg"], where=where) from None
 
 
-def matching(ours: Conditions, references: Sequence[Reference]) -> list[Reference]:
+def matching(own: Conditions, references: Sequence[Reference]) -> list[Reference]:
     """The entries that agree with ``ours`` on every condition that must agree; an unstated one does not agree.
 
     A loss belongs to its own recipe alone: data and seeds are the recipe's.
     """
-    wanted = besides_recipe(ours)
+    wanted = besides_recipe(own)
     same = (entry for entry in references if entry.agreed == wanted)
-    return [e for e in same if e.key.recipe == ours.recipe or (e.metric != "final_loss" and same_work(e.key, ours))]
+    return [e for e in same if e.key.recipe == own.recipe or (e.metric != "final_loss" and same_work(e.key, own))]

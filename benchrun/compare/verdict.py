@@ -1,17 +1,18 @@
-"""Metrics + references -> verdict. Sanity before performance: a fast wrong run is invalid."""
+"""Metrics + references -> verdict. A run is checked for errors before its speed: a fast wrong run is invalid."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from benchrun.compare.checks import Check, Name, countable, loss_check, speed_check
 from benchrun.compare.choice import Choice, choice, choose, usable
 from benchrun.compare.conditions import Conditions, Difference, hard_differences
-from benchrun.compare.labels import Label, labels
+from benchrun.compare.limits import BEYOND_PEAK, Label, beyond_peak, broken, labels
 from benchrun.compare.references import Reference, matching
-from benchrun.compare.sanity import BEYOND_PEAK, beyond_peak, broken
 from benchrun.model import Frozen
+from benchrun.spec.runspec import RunSpec
 from benchrun.vocabulary import Exit
 
 if TYPE_CHECKING:
@@ -51,8 +52,36 @@ class Verdict(Frozen):
         return f"{self.verdict.upper()} ({limits})" if limits else self.verdict.upper()
 
 
+@dataclass(frozen=True)
+class RunResult:
+    """One run: its measurement, the verdict it was given, and its ending."""
+
+    run_id: str
+    spec: RunSpec
+    metrics: Metrics | None
+    verdict: Verdict | None
+    ending: str | None = None
+    """None where it is not recorded."""
+
+    @property
+    def numbers(self) -> Metrics | None:
+        """The metrics; None for an invalid, broken or incomplete run: its speed is no measurement."""
+        metrics = self.metrics
+        if metrics is None or (self.verdict and self.verdict.verdict == "invalid_run"):
+            return None
+        broken = self.ending not in (None, "completed") or metrics.complete is False or metrics.fatal is not None
+        return None if broken else metrics
+
+    @property
+    def judgement(self) -> str:
+        """The verdict, else the ending of a run that failed, else "not judged"."""
+        if self.verdict:
+            return self.verdict.verdict
+        return self.ending if self.ending not in (None, "completed") else "not judged"
+
+
 def judge(
-    ours: Conditions,
+    own: Conditions,
     metrics: Sequence[Metrics],
     references: Sequence[Reference],
     *,
@@ -63,15 +92,15 @@ def judge(
 
     ``ending`` is how the job ended, where a job was launched. ``by_name``: the user named the one reference.
     """
-    case = _Case(ours, metrics, references, ending)
+    case = _Case(own, metrics, references, ending)
     if why := broken(metrics, ending):
         return case.verdict("invalid_run", why)
-    comparable = matching(ours, references)
-    fitting = countable(metrics, comparable)
-    loss = loss_check(ours, metrics, comparable)
+    comparable = matching(own, references)
+    fitting = countable(metrics, comparable, own)
+    loss = loss_check(own, metrics, comparable)
     beyond = next((detail for run in metrics if (detail := beyond_peak(run))), None)
-    best = None if beyond else choose(fitting, ours)
-    speed = speed_check(best, ours, metrics) if best else None
+    best = None if beyond else choose(fitting, own)
+    speed = speed_check(best, own, metrics) if best else None
     checks = tuple(check for check in (speed, loss) if check)
     if loss and loss.verdict != "pass":
         reason = f"the final loss is {loss.value:.4f}, not {loss.reference.value:.4f}: this run computed something else"
@@ -79,19 +108,19 @@ def judge(
     if beyond:
         return _incredible(case, beyond, checks)
     if speed:
-        reason = _speed_reason(speed, len(metrics)) + _as_fast_as(speed, ours, metrics, fitting)
-        because = choice(speed.reference, fitting, ours, by_name=by_name)
+        reason = _speed_reason(speed, len(metrics)) + _as_fast_as(speed, own, metrics, fitting)
+        because = choice(speed.reference, fitting, own, by_name=by_name)
         return case.verdict(speed.verdict, reason, checks=checks, chosen_because=because)
     if loss:
-        reason = f"the final loss agrees; nobody published a speed for {ours.recipe} on {ours.num_gpus} x {ours.gpu}"
+        reason = f"the final loss agrees; no speed is published for {own.recipe} on {own.num_gpus} x {own.gpu}"
         return case.verdict("pass", reason, checks=checks)
     return _without_reference(case)
 
 
 class _Case(NamedTuple):
-    """What is judged."""
+    """The runs to judge and what they are compared with."""
 
-    ours: Conditions
+    own: Conditions
     metrics: Sequence[Metrics]
     references: Sequence[Reference]
     ending: str | None
@@ -104,8 +133,8 @@ class _Case(NamedTuple):
             ending=self.ending,
             runs=len(self.metrics),
             checks=checks,
-            conditions=self.ours,
-            labels=labels(self.ours, self.metrics, checks),
+            conditions=self.own,
+            labels=labels(self.own, self.metrics, checks),
             warmup=self.metrics[0].warmup if self.metrics else None,
             **{"differs": (), "nearest": None, **more},
         )
@@ -113,8 +142,8 @@ class _Case(NamedTuple):
 
 def _incredible(case: _Case, beyond: str, checks: tuple[Check, ...]) -> Verdict:
     """Verdict on steps faster than the GPU's peak; a reference, where there is one, hints at what may be wrong."""
-    reason = f"beyond the GPU's peak, so not to be believed: {beyond}"
-    if reference := choose(matching(case.ours, case.references), case.ours):
+    reason = f"not credible, beyond the GPU's peak: {beyond}"
+    if reference := choose(matching(case.own, case.references), case.own):
         return case.verdict("faster_than_expected", reason, checks=checks, nearest=reference)
     other = _without_reference(case)
     if other.differs:
@@ -125,18 +154,17 @@ def _incredible(case: _Case, beyond: str, checks: tuple[Check, ...]) -> Verdict:
 
 def _without_reference(case: _Case) -> Verdict:
     """Verdict where no reference agrees: what differs from the nearest one."""
-    ours = case.ours
-    same = [e for e in case.references if e.key.recipe == ours.recipe and e.key.gpu == ours.gpu and usable(e)]
+    own = case.own
+    same = [e for e in case.references if e.key.recipe == own.recipe and e.key.gpu == own.gpu and usable(e)]
     if not same:
-        return case.verdict("no_reference", f"no published number for {ours.recipe} on {ours.gpu}")
+        return case.verdict("no_reference", f"no published number for {own.recipe} on {own.gpu}")
     # Ties go to the one at our scale: a person can change a batch more easily than a cluster.
     nearest = min(
-        same, key=lambda e: (len(hard_differences(e.key, ours)), e.key.num_gpus != ours.num_gpus, bool(e.flags))
+        same, key=lambda e: (len(hard_differences(e.key, own)), e.key.num_gpus != own.num_gpus, bool(e.flags))
     )
-    differs = hard_differences(nearest.key, ours)
+    differs = hard_differences(nearest.key, own)
     named = [f"{d.key}: reference {_stated(d.theirs)}, this run {_stated(d.ours)}" for d in differs]
-    # Where nothing differs the reference is a TFLOPS or an MFU, and our FLOPs cannot be counted.
-    reason = "; ".join(named) or "the reference counts FLOPs, and those of this run are not known"
+    reason = "; ".join(named) or f"the reference is in {nearest.unit}, in which this run has no value"
     return case.verdict("not_comparable", reason, differs=differs, nearest=nearest)
 
 
@@ -146,24 +174,24 @@ def _stated(value: object) -> str:
 
 def _speed_reason(check: Check, runs: int) -> str:
     percent = 100 * (check.ratio - 1)
-    says = f"{abs(percent):.1f} % {'faster' if percent >= 0 else 'slower'} than the reference"
+    relation = f"{abs(percent):.1f} % {'faster' if percent >= 0 else 'slower'} than the reference"
     if check.verdict == "inconclusive":
         if check.high is None:
-            return f"{says}, or better: only the mean over the whole run is known, with start-up in it"
+            return f"{relation}, or better: only the mean over the whole run is known, with start-up in it"
         if check.low == check.high:
-            return f"{says}, but a single step was timed: run more steps"
+            return f"{relation}, but a single step was timed: run more steps"
         if runs > 1:  # more of them would lie as far apart
-            return f"{says}, but the {runs} runs lie on both sides of the edge of what passes: why do they differ?"
-        return f"{says}, but the steps vary too much to tell: launch it with --repeats 3, or take more steps"
+            return f"{relation}, but the {runs} runs lie on both sides of the edge of what passes: why do they differ?"
+        return f"{relation}, but the steps vary too much to tell: launch it with --repeats 3, or take more steps"
     limit = f"up to {100 * (1 - check.band[0]):.0f} % slower or {100 * (check.band[1] - 1):.0f} % faster passes"
-    return f"{says} ({limit})"
+    return f"{relation} ({limit})"
 
 
-def _as_fast_as(speed: Check, ours: Conditions, metrics: Sequence[Metrics], fitting: Sequence[Reference]) -> str:
+def _as_fast_as(speed: Check, own: Conditions, metrics: Sequence[Metrics], fitting: Sequence[Reference]) -> str:
     """The release or variant that a slow run is as fast as, as a clause; empty where there is none."""
     if speed.verdict != "slow":
         return ""
-    same = choose([e for e in fitting if speed_check(e, ours, metrics).verdict == "pass"], ours)
+    same = choose([e for e in fitting if speed_check(e, own, metrics).verdict == "pass"], own)
     if same is None:
         return ""
     by = ", ".join(filter(None, (same.key.framework_version or same.key.image, same.key.variant)))
@@ -177,7 +205,7 @@ def _remarks(metrics: Sequence[Metrics]) -> str:
     rose = [sentence for run in metrics if (sentence := run.loss_rose)]
     runs = len(metrics)
     return "".join(
-        f"; {found[0]}" + (f", in {len(found)} of {runs} runs" if runs > 1 else "")
-        for found in (throttled, rose)
-        if found
+        f"; {sentences[0]}" + (f", in {len(sentences)} of {runs} runs" if runs > 1 else "")
+        for sentences in (throttled, rose)
+        if sentences
     )

@@ -1,4 +1,4 @@
-"""How long a step would take if its matrix products ran as fast as they did alone.
+"""The time of a step if its matrix products ran as fast as they did alone.
 
 The worker measures ceilings.json before its first step (benchrun/trainer/ceiling.py): each product of the operator list
 in the three passes of training, on all ranks at once; the slowest rank counts.

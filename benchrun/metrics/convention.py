@@ -21,7 +21,7 @@ class Match(Frozen):
     convention: str
     """A name from CONVENTIONS."""
     flops_per_token: float
-    """FLOPs a token by that convention."""
+    """By that convention."""
     error: float
     """Relative and signed: 0.002 where the report is 0.2 % above the convention."""
 
@@ -34,8 +34,10 @@ def _megatron_05(model: ModelShape, seq_length: float) -> float:
     return 60 * layers * hidden**2 * terms
 
 
-def _six_n(model: ModelShape) -> float:
-    return 6.0 * model.params_active
+def _megatron_deepspeed(model: ModelShape, seq_length: float) -> float:
+    """72 L h^2 (1 + s/6h + V/16Lh), of Megatron-DeepSpeed before it counted gates and groups."""
+    layers, hidden = model.num_layers, model.hidden_size
+    return 72 * layers * hidden**2 * (1 + seq_length / (6 * hidden) + model.vocab_size / (16 * layers * hidden))
 
 
 CONVENTIONS: dict[str, Callable[[ModelShape, float], float]] = {
@@ -46,19 +48,23 @@ CONVENTIONS: dict[str, Callable[[ModelShape, float], float]] = {
     # Megatron-LM core 0.5.
     "megatron_0.5": _megatron_05,
     # The rule of thumb: 6 x active parameters, embeddings among them, scores not.
-    "six_n": lambda model, s: _six_n(model),
+    "six_n": lambda model, s: 6.0 * model.params_active,
     # PaLM, appendix B: 6N + 12 L H Q T.
-    "palm": lambda model, s: _six_n(model) + PASSES * attention_scores(model, s),
+    "palm": lambda model, s: 6.0 * model.params_active + PASSES * attention_scores(model, s),
     "causal_no_logits": lambda model, s: flops_per_token(model, s).causal - PASSES * logits(model),
     # Adapters alone are trained; Megatron-Bridge reports most LoRA runs as `causal` all the same.
     "lora_full": lambda model, s: flops_per_token(model, s, task="lora").full,
     "lora_causal": lambda model, s: flops_per_token(model, s, task="lora").causal,
 }
-"""Name -> FLOPs a token of a model at a sequence length (see `flops_per_token`); the usual ones first."""
-
+"""Name -> FLOPs per token of a model at a sequence length (see `flops_per_token`); the usual ones first."""
+PRINTED: dict[str, Callable[[ModelShape, float], float]] = {
+    "full_with_recomputed_scores": lambda model, s: CONVENTIONS["full"](model, s) + attention_scores(model, s),
+    "megatron_deepspeed": _megatron_deepspeed,
+}
+"""Conventions that a dialect names besides."""
 
 EXPLAINS = 0.02
-"""Relative: so far from every formula, a printed TFLOPS is of another model."""
+"""Relative: a printed TFLOPS that is further from every formula belongs to another model."""
 
 
 def explained(
@@ -75,23 +81,8 @@ def explained(
     ``rounding`` is how far the printed digits may be off besides, as a fraction.
     """
     implied = tflops_per_gpu * 1e12 / tokens_per_s_per_gpu
-    counts = [_printed(name, model, seq_length) for name in conventions]
+    counts = [(CONVENTIONS | PRINTED)[name](model, seq_length) for name in conventions]
     return any(abs(implied / count - 1) <= EXPLAINS + rounding for count in counts)
-
-
-def _printed(name: str, model: ModelShape, seq_length: float) -> float:
-    """FLOPs a token by a convention that a dialect names."""
-    if name == "full_with_recomputed_scores":
-        return CONVENTIONS["full"](model, seq_length) + attention_scores(model, seq_length)
-    if name == "megatron_deepspeed":
-        return _megatron_deepspeed(model, seq_length)
-    return CONVENTIONS[name](model, seq_length)
-
-
-def _megatron_deepspeed(model: ModelShape, seq_length: float) -> float:
-    """72 L h^2 (1 + s/6h + V/16Lh), of Megatron-DeepSpeed before it knew gates and groups."""
-    layers, hidden = model.num_layers, model.hidden_size
-    return 72 * layers * hidden**2 * (1 + seq_length / (6 * hidden) + model.vocab_size / (16 * layers * hidden))
 
 
 def identify(

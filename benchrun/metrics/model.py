@@ -10,13 +10,13 @@ from pydantic import SerializerFunctionWrapHandler, computed_field, model_serial
 from benchrun.metrics.bound import Bound
 from benchrun.metrics.registry import values_of
 from benchrun.metrics.statistics import Interval, Spread
-from benchrun.metrics.steadiness import MIN_TREND, Steadiness
+from benchrun.metrics.steadiness import Steadiness
 from benchrun.metrics.telemetry import Telemetry
 from benchrun.model import Frozen
 from benchrun.spec.artifacts import Breakdown
 
 ROSE = 1.1
-"""A final loss above this multiple of the first is no noise: the run diverged."""
+"""A run diverged if its final loss is above this multiple of the first."""
 
 
 class MeanMedian(Frozen):
@@ -170,14 +170,6 @@ class Metrics(Measurement):
         if not self.first_loss or self.final_loss is None or self.final_loss <= ROSE * self.first_loss:
             return None
         return f"the loss rose from {self.first_loss:.4g} to {self.final_loss:.4g}"
-
-    @property
-    def drifted(self) -> str | None:
-        """A sentence about steps whose time drifted so far within the window that its median describes none of them."""
-        found = self.steadiness
-        if found is None or found.verdict != "drifting" or abs(found.drift_pct) < 100 * MIN_TREND:
-            return None
-        return found.detail
 
 
 class Summary(Measurement):

@@ -17,7 +17,7 @@ from benchrun.parse.problems import MOST
 from benchrun.parse.records import Log, Problem
 
 IMPOSSIBLY_FAST = 3.0
-"""So many times faster than the median step: the same work cannot be done in a third of the time."""
+"""Times the median speed: the same work cannot be done in a third of the time."""
 MOST_IMPOSSIBLE = 0.25
 """If more of the rows than this are so fast, they are another kind of step, and no mistake of a clock."""
 MOST_TOO_FAST = 0.5
@@ -29,7 +29,7 @@ Flags = NDArray[np.bool_]
 
 
 class Measured(NamedTuple):
-    """The rows of a log, one value each in every array; NaN is what is not setting."""
+    """The rows of a log, one value each in every array; NaN where neither log nor setting gives it."""
 
     step: NDArray[np.int64]
     line: NDArray[np.uint32]
@@ -99,7 +99,7 @@ def _far_above_median(speed: Floats, batch: Floats) -> Flags:
     fast = np.zeros(len(speed), bool)
     sizes = np.unique(batch[~np.isnan(batch)])[:MOST_BATCHES]
     for rows in (batch == size for size in sizes) if len(sizes) else (np.isnan(batch),):
-        known = speed[rows & ~np.isnan(speed)]
-        if len(known):
-            fast |= rows & (speed > IMPOSSIBLY_FAST * np.median(known))
+        speeds = speed[rows & ~np.isnan(speed)]
+        if len(speeds):
+            fast |= rows & (speed > IMPOSSIBLY_FAST * np.median(speeds))
     return fast

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -21,9 +20,6 @@ NORMAL_95 = 1.96
 """Half width, in standard deviations, that holds 95 % of a normal distribution."""
 NORMAL_MAD = 1.4826
 """Standard deviation of a normal distribution over its median absolute deviation."""
-
-_AT_ONCE = 1 << 16
-"""Values that are turned into Python's floats at once."""
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -63,49 +59,28 @@ def warmup_rows(rows: int) -> int:
 def spread(values: Values, weights: Sequence[int] | NDArray[np.integer[Any]] | None = None) -> Spread:
     """Statistics of ``values``; a value of weight w counts as w equal ones (a row that averages w steps).
 
-    Weights that are all the same say nothing, so they count as 1.
+    Equal weights count as 1.
     """
     array = np.asarray(values, dtype=np.float64)
     counts = np.asarray(weights if weights is not None else [], dtype=np.int64)
     if counts.size and counts.size != array.size:
         raise ValueError(f"{array.size} values but {counts.size} weights")
     if counts.size == 0 or counts.min() == counts.max():
-        return _plain_spread(np.sort(array))
-    order = np.argsort(array)
-    ordered, counts = array[order], counts[order]
-    upto = np.cumsum(counts)
-    median = _quantile(ordered, upto, 0.5)
+        ordered, counts = np.sort(array), np.ones(array.size, dtype=np.int64)
+        p5, median, p95 = (float(value) for value in np.quantile(ordered, [0.05, 0.5, 0.95]))
+    else:
+        order = np.argsort(array)
+        ordered, counts = array[order], counts[order]
+        upto = np.cumsum(counts)
+        p5, median, p95 = (_quantile(ordered, upto, fraction) for fraction in (0.05, 0.5, 0.95))
     # Moments about the median: equal values then give exactly their value and a deviation of exactly 0.
     deviations = ordered - median
-    total = int(upto[-1])
-    shift = exact_sum(counts * deviations) / total
-    squares = exact_sum(counts * (deviations - shift) ** 2)
-    return Spread(
-        mean=median + shift,
-        median=median,
-        stdev=math.sqrt(squares / (total - 1)) if total > 1 else 0.0,
-        p5=_quantile(ordered, upto, 0.05),
-        p95=_quantile(ordered, upto, 0.95),
-    )
-
-
-def _plain_spread(ordered: Floats) -> Spread:
-    """The same without weights; a long run's values are not copied more often than needed."""
-    p5, median, p95 = (float(value) for value in np.quantile(ordered, [0.05, 0.5, 0.95]))
-    rows = ordered.size
-    ordered -= median
-    shift = exact_sum(ordered) / rows
-    ordered -= shift
-    ordered *= ordered
-    squares = exact_sum(ordered)
-    stdev = math.sqrt(squares / (rows - 1)) if rows > 1 else 0.0
+    total = int(counts.sum())
+    # Rounded once: BLAS adds in another order on another CPU, and the last digits differ.
+    shift = math.fsum((counts * deviations).tolist()) / total
+    squares = math.fsum((counts * (deviations - shift) ** 2).tolist())
+    stdev = math.sqrt(squares / (total - 1)) if total > 1 else 0.0
     return Spread(mean=median + shift, median=median, stdev=stdev, p5=p5, p95=p95)
-
-
-def exact_sum(values: Floats) -> float:
-    """Sum of all values, rounded once: BLAS adds in another order on another CPU, and the last digits differ."""
-    parts = (values[first : first + _AT_ONCE].tolist() for first in range(0, len(values), _AT_ONCE))
-    return math.fsum(chain.from_iterable(parts))
 
 
 def _quantile(ordered: Floats, upto: Ints, fraction: float) -> float:
@@ -126,7 +101,7 @@ def confidence_interval(values: Values) -> Interval | None:
     if array.size < 2:
         return None
     if array.size < MIN_INTERVAL_ROWS:
-        # All values lie on one side of the median as seldom as so many coins fall alike.
+        # All values lie on one side of the median with the probability that as many coins fall alike.
         level = 1 - 2.0 ** (1 - array.size)
         return Interval(low=float(array.min()), high=float(array.max()), level=level, effective_rows=array.size)
     effective = effective_rows(array)
@@ -148,7 +123,7 @@ def median_bounds(values: Floats, effective: float, deviations: float) -> tuple[
 
 
 def effective_rows(values: Floats) -> float:
-    """n / integrated autocorrelation time, at most n. In ranks, so that one stall does not hide how the rest hangs on.
+    """n / integrated autocorrelation time, at most n. Uses ranks, so that one outlier does not mask autocorrelation.
 
     The time is 1 + 2 * the sum of the autocorrelations, cut where the sum of two neighbours is no longer positive
     (Geyer, Practical Markov Chain Monte Carlo, 1992: initial monotone sequence).

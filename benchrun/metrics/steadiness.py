@@ -1,4 +1,4 @@
-"""Did every step take the same time, and if not, what is the pattern: each k-th step, a drift, or plain noise?"""
+"""Whether every step took the same time, and otherwise the pattern: every k-th step, a drift, or noise."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ from benchrun.model import Frozen
 
 MIN_ROWS = 20
 MIN_EFFECT = 0.01
-"""Of the median step: less is not worth a word."""
+"""Of the median step: a smaller effect is ignored."""
 
 MIN_OCCURRENCES, MAX_PERIOD_ROWS = 3, 100
 FINEST = 10
-"""Parts of a row in which a period is looked for, where a row stands for so many steps: it need not be whole rows."""
+"""A row of several steps is divided into so many parts to find a period that is no whole number of rows."""
 SLOW_PART = 0.75
 """Of the rows of a period that must be slow; noise may hide the others."""
 LEVELS = ((0.0, 0.01), (1.5, 0.01), (3.0, 0.01), (6.0, 0.05))
 """(deviations above the median from which a row is slow, chance of a false alarm allowed).
 
 The lowest finds every second step, the next small excesses in many rows, the highest three big ones in a short run: no
-row of a steady run is up there, so it may be bold.
+row of a steady run is above it, so a larger chance is allowed.
 """
 
 DRIFT_DEVIATIONS = 3.0
@@ -74,6 +74,11 @@ class Steadiness(Frozen):
     """Median change from the first third to the last, in percent of the median step; above 0 is slower."""
     outliers: int = 0
     """Rows far above the median, without those that the period explains."""
+
+    @property
+    def drifted(self) -> bool:
+        """Whether the step time drifted so far that its median describes none of the steps."""
+        return self.verdict == "drifting" and abs(self.drift_pct) >= 100 * MIN_TREND
 
 
 @dataclass(frozen=True)
@@ -222,7 +227,7 @@ def _combs(places: NDArray[np.int32], times: Floats, width: int) -> list[tuple[i
     periods = range(2 * width, longest + 1)
     above, deviation = times - np.median(times), robust_deviation(times)
     levels = [(above > level * deviation, math.log(allowed / max(sum(periods), 1))) for level, allowed in LEVELS]
-    found = set()
+    combs = set()
     for period in periods:
         phases = places % period
         rows = _covering(phases, period, width)
@@ -230,8 +235,8 @@ def _combs(places: NDArray[np.int32], times: Floats, width: int) -> list[tuple[i
             hits = _covering(phases[slow], period, width)
             for offset in np.flatnonzero((hits >= MIN_OCCURRENCES) & (hits >= SLOW_PART * rows)):
                 if log_chance(times.size, int(slow.sum()), int(rows[offset]), int(hits[offset])) < allowed:
-                    found.add((period, int(offset)))
-    return sorted(found)
+                    combs.add((period, int(offset)))
+    return sorted(combs)
 
 
 def _covering(phases: NDArray[np.int32], period: int, width: int) -> Ints:

@@ -1,4 +1,4 @@
-"""A log -> its summary: the numbers that the log alone, completed by the caller's setting, gives."""
+"""A log and the setting of its run -> metrics.json (`measure`) or ``parse --json`` (`summarise`)."""
 
 from __future__ import annotations
 
@@ -9,19 +9,20 @@ from numpy.typing import NDArray
 
 from benchrun import hardware
 from benchrun.metrics.convention import identify
-from benchrun.metrics.fatal import fatal_problem, skipped_share
 from benchrun.metrics.model import (
     NO_WINDOWS,
     NOTHING,
     Conventions,
     Layout,
     MeanMedian,
+    Metrics,
     Mfu,
     OtherWindows,
     ProblemEntry,
     Summary,
     Window,
 )
+from benchrun.metrics.problems import fatal_problem, other_conditions, skipped_share, unexplained, updates
 from benchrun.metrics.rows import Measured, measured
 from benchrun.metrics.setting import Setting, stated
 from benchrun.metrics.statistics import (
@@ -39,15 +40,32 @@ from benchrun.parse.columns import NO_VALUE
 from benchrun.parse.records import Log, Problem
 
 COARSE_S = 10.0
-"""A row shorter than this, by a clock of whole seconds, is more than 5 % uncertain: only the mean over many is good."""
-
+"""With a clock of whole seconds a shorter row is more than 5 % uncertain: only the mean of many rows counts."""
 
 ENOUGH_ROWS = 20_000
-"""Of a longer run the last so many rows say how steady and how sure it is; its spread is that of all."""
-
-
+"""Rows at the end of a longer run from which steadiness and interval follow; the spread is that of all rows."""
 FASTER_THAN_LISTED = frozenset({"nvfp4"})
-"""Precisions that may exceed every listed peak: no speed of theirs can be called impossible."""
+"""Precisions that may exceed every listed peak: none of their speeds is impossible."""
+
+
+def measure(log: Log, setting: Setting, *, planned_steps: int | None, warmup: int | None = None) -> Metrics:
+    """Metrics of one run. What the log states of its setting wins over ``setting``, and is a problem.
+
+    ``setting`` names the GPU, their number and the precision. The first ``warmup`` rows are dropped, by default 5 or a
+    tenth of the rows.
+    """
+    summary = summarise(log, warmup=warmup, given=setting, planned_steps=planned_steps)
+    steps, skipped = updates(log)
+    problems = (*summary.problems, *other_conditions(log, setting), *unexplained(log, summary, setting))
+    own = {name: getattr(setting, name) for name in ("gpu", "precision", "num_gpus")}
+    return Metrics(
+        **{**summary.shared(), **own, "problems": problems},
+        only_average=log.only_average,
+        whole_seconds=log.whole_seconds,
+        warmup=warmup,
+        steps_timed=steps,
+        skipped_updates=skipped,
+    )
 
 
 def summarise(
@@ -78,7 +96,7 @@ def summarise(
     other = bf16 if mfu is None or (bf16 and mfu.divisor != bf16.divisor) else None
     ratio = Conventions(full=other.full, causal=other.causal) if other else None
     convention = _convention(reported.median, tokens.median, conditions)
-    # Where nobody says the precision, only what is above the highest peak is.
+    # Without a stated precision the highest peak counts.
     limit = _mfu(conditions, tflops, conditions.precision or "fp8") or bf16
     impossible = limit is not None and limit.causal > 1 and conditions.precision not in FASTER_THAN_LISTED
     if limit is not None and impossible:
@@ -134,20 +152,22 @@ def _times(
     """Spread, confidence and steadiness of the step time, and what makes them worth less."""
     if not len(timed.step):
         return None, None, None, []
-    found = spread(timed.step_time_s, timed.interval)
+    step_time = spread(timed.step_time_s, timed.interval)
     if log.only_average:
-        detail = f"only the mean over the whole run is known ({found.mean:.4g} s): start-up and evaluation are in it"
-        return found, None, None, [Problem("only_average", None, detail)]
+        detail = (
+            f"only the mean over the whole run is printed ({step_time.mean:.4g} s), with start-up and evaluation in it"
+        )
+        return step_time, None, None, [Problem("only_average", None, detail)]
     if coarse:
         detail = "the log's clock has whole seconds, so the mean stands for the median"
-        mean = found.model_copy(update={"median": found.mean})
+        mean = step_time.model_copy(update={"median": step_time.mean})
         return mean, None, None, [Problem("coarse_clock", None, detail)]
     steps, last = timed.step[-ENOUGH_ROWS:], timed.step_time_s[-ENOUGH_ROWS:]
     # Differences of whole seconds jump by one; their means over a few rows do not.
     resolution_s = 1 / float(np.median(np.diff(steps))) if log.whole_seconds and len(steps) > 1 else 0.0
     smooth = last[: len(last) // 5 * 5].reshape(-1, 5).mean(axis=1) if log.whole_seconds else last
     sure = confidence_interval(smooth) if not log.whole_seconds or len(smooth) >= MIN_INTERVAL_ROWS else None
-    return found, sure, steadiness(last, steps=steps, resolution_s=resolution_s), []
+    return step_time, sure, steadiness(last, steps=steps, resolution_s=resolution_s), []
 
 
 def _middle_span(timed: Measured) -> float:
@@ -171,9 +191,8 @@ def _losses(log: Log) -> tuple[float | None, float | None]:
 
 
 def _window(rows: Measured) -> Window | None:
-    if not len(rows.step):
-        return None
-    return Window(first_step=int(rows.step[0]), last_step=int(rows.step[-1]), rows=len(rows.step))
+    steps = rows.step
+    return Window(first_step=int(steps[0]), last_step=int(steps[-1]), rows=len(steps)) if len(steps) else None
 
 
 def _other_windows(values: Measured) -> OtherWindows:
@@ -195,8 +214,8 @@ def _middles(values: Floats, weights: NDArray[Any]) -> MeanMedian:
     usable = ~np.isnan(values)
     if not usable.any():
         return NOTHING
-    found = spread(values[usable], weights[usable])
-    return MeanMedian(mean=found.mean, median=found.median)
+    both = spread(values[usable], weights[usable])
+    return MeanMedian(mean=both.mean, median=both.median)
 
 
 def _tflops(tokens: float | None, conditions: Setting) -> Conventions | None:

@@ -32,7 +32,7 @@ THROTTLES = ("hw_slowdown", "sw_thermal", "hw_thermal", "power_brake")
 UNDER_LOAD = 0.5
 """A GPU that draws at least this share of the largest power is under load."""
 EDGE_S = 2.0
-"""The first and the last sample must be this near the ends of the window; the power is constant beyond them."""
+"""Largest distance of the first and last sample from the ends of the window; the power is constant beyond them."""
 GAP_S = 10.0
 """Longer gaps between two samples make the energy unknown."""
 COLUMNS = (
@@ -123,7 +123,7 @@ class Trace:
         """The samples from ``start`` to ``end``."""
         keep = (self.time >= start) & (self.time <= end)
         columns = {name: values[keep] for name, values in self.columns.items()}
-        reasons = tuple(bits for bits, kept in zip(self.reasons, keep, strict=True) if kept)
+        reasons = tuple(bits for bits, inside in zip(self.reasons, keep, strict=True) if inside)
         return Trace(self.host, self.gpu, self.time[keep], columns, reasons)
 
     def energy_j(self, start: float, end: float) -> float | None:
@@ -151,7 +151,7 @@ def sampled(
     those under load in it are the run's; None if these are too many as well.
     """
     traces = [trace for host, text in sorted(files.items()) for trace in read(host, text)]
-    end = until if until is not None else _load_ends(traces)
+    end = until if until is not None else _load_end(traces)
     if end is None or seconds <= 0:
         return None
     start = end - seconds
@@ -188,16 +188,16 @@ def read(host: str, text: str) -> list[Trace]:
         try:
             time, gpu, *values, reasons = (cell.strip() for cell in line.split(","))
             if len(values) == len(COLUMNS):
-                rows.setdefault(int(gpu), []).append((_seconds(time), [_number(v) for v in values], _bits(reasons)))
+                at = datetime.strptime(time, "%Y/%m/%d %H:%M:%S.%f").replace(tzinfo=timezone.utc).timestamp()
+                rows.setdefault(int(gpu), []).append((at, [_number(value) for value in values], _bits(reasons)))
         except ValueError:
             continue  # the header, or half a line
-    return [_trace(host, gpu, sorted(samples)) for gpu, samples in sorted(rows.items())]
-
-
-def _trace(host: str, gpu: int, rows: Sequence[tuple[float, list[float], int]]) -> Trace:
-    values = np.array([row[1] for row in rows], dtype=np.float64)
-    columns = {name: values[:, index] for index, name in enumerate(COLUMNS)}
-    return Trace(host, gpu, np.array([row[0] for row in rows]), columns, tuple(row[2] for row in rows))
+    traces = []
+    for index, samples in sorted(rows.items()):
+        times, cells, bits = zip(*sorted(samples), strict=True)
+        columns = dict(zip(COLUMNS, np.array(cells, dtype=np.float64).T, strict=True))
+        traces.append(Trace(host, index, np.array(times), columns, bits))
+    return traces
 
 
 def _readings(traces: Sequence[Trace]) -> dict[str, Any]:
@@ -234,15 +234,11 @@ def _under_load(traces: Sequence[Trace], start: float, end: float) -> list[Trace
     return [trace for trace, mean in zip(traces, means, strict=True) if mean >= UNDER_LOAD * max(means)]
 
 
-def _load_ends(traces: Sequence[Trace]) -> float | None:
+def _load_end(traces: Sequence[Trace]) -> float | None:
     """The time of the last sample under load, over all GPUs."""
     largest = max((float(np.nanmax(t.columns["power_w"], initial=0)) for t in traces), default=0.0)
     ends = [t.time[t.columns["power_w"] >= UNDER_LOAD * largest] for t in traces] if largest else []
     return max((float(times[-1]) for times in ends if len(times)), default=None)
-
-
-def _seconds(text: str) -> float:
-    return datetime.strptime(text, "%Y/%m/%d %H:%M:%S.%f").replace(tzinfo=timezone.utc).timestamp()
 
 
 def _utc(seconds: float) -> str:
@@ -250,9 +246,9 @@ def _utc(seconds: float) -> str:
 
 
 def _number(text: str) -> float:
-    """NaN for [N/A] and its like."""
-    return float("nan") if text.startswith("[") or text == "N/A" else float(text)
+    """NaN for [N/A] and the like."""
+    return float("nan") if text.startswith(("[", "N/A")) else float(text)
 
 
 def _bits(text: str) -> int:
-    return 0 if text.startswith("[") or text == "N/A" else int(text, 16)
+    return 0 if text.startswith(("[", "N/A")) else int(text, 16)

@@ -20,12 +20,11 @@ from benchrun.spec.reduction import Reduced
 DEGREES = ("tp", "pp", "cp", "vp", "ep")
 
 
-def listed(file: RecipeFile, gpu: str | None = None) -> Iterator[dict[str, Any]]:
-    """One row per point of ``file``, in its order, with the values of `resolve_point`. Only those for ``gpu``."""
+def listed(file: RecipeFile) -> Iterator[dict[str, Any]]:
+    """One row per point of ``file``, in its order, with the values of `resolve_point`."""
     groups = [(_layout(file, index), _reduced(file, index)) for index in range(len(file.recipe.points))]
     for point in catalogue.points(file.recipe):
-        if gpu is None or point.gpu.lower() == gpu.lower():
-            yield _row(file, point, *groups[point.index])
+        yield _row(file, point, *groups[point.index])
 
 
 def _layout(file: RecipeFile, index: int) -> Layout:

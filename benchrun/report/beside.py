@@ -38,53 +38,52 @@ def nearest(spec: RunSpec, published: Sequence[Reference]) -> Beside | None:
 
     For a proxy without a published number it is the whole model's.
     """
-    ours = conditions(spec)
-    if entry := _nearest(ours, published):
+    own = conditions(spec)
+    if entry := _nearest(own, published):
         return Beside(entry, entry.tokens_per_s_per_gpu, None)
     model = recipe_file(spec.recipe).recipe.model
-    whole = ours.model_copy(update={"num_layers": model.num_layers, "dimensions": ()})
+    whole = own.model_copy(update={"num_layers": model.num_layers, "dimensions": ()})
     if not spec.proxy or not (entry := _nearest(whole, published)):
         return None
     rate = entry.tokens_per_s_per_gpu
     return Beside(entry, rate, rate * flops_per_token(model, spec.seq_length, task=spec.task).causal / 1e12)
 
 
-def _nearest(ours: Conditions, published: Sequence[Reference]) -> Reference | None:
-    arch = _arch(ours.gpu)
+def _nearest(own: Conditions, published: Sequence[Reference]) -> Reference | None:
+    arch = _arch(own.gpu)
     candidates = [
         entry
         for entry in published
         if usable(entry)
         and entry.tokens_per_s_per_gpu
         and _arch(entry.key.gpu) == arch
-        and all(getattr(entry.key, name) == getattr(ours, name) for name in SAME)
+        and all(getattr(entry.key, name) == getattr(own, name) for name in SAME)
     ]
 
     def rank(entry: Reference) -> tuple[int, bool, bool, bool, int, float]:
-        hard = hard_differences(entry.key, ours)
-        other_gpu, flawed = entry.key.gpu != ours.gpu, bool(set(entry.flags) - {"proxy"})
-        soft = len(differences(entry.key, ours, ("framework",)))
-        other_network = _one_node(entry.key) != _one_node(ours)
+        hard = hard_differences(entry.key, own)
+        other_gpu, flawed = entry.key.gpu != own.gpu, bool(set(entry.flags) - {"proxy"})
+        soft = len(differences(entry.key, own, ("framework",)))
+        other_network = _one_node(entry.key) != _one_node(own)
         return len(hard), other_gpu, flawed, other_network, soft, -entry.tokens_per_s_per_gpu
 
     return min(candidates, key=rank, default=None)
 
 
 def _one_node(where: Conditions) -> bool | None:
-    found = hardware.gpu(where.gpu)
-    return where.num_gpus <= found.gpus_per_node if found and where.num_gpus else None
+    listed = hardware.gpu(where.gpu)
+    return where.num_gpus <= listed.gpus_per_node if listed and where.num_gpus else None
 
 
 def _arch(gpu: str) -> str | None:
-    found = hardware.gpu(gpu)
-    return found.arch if found else None
+    return getattr(hardware.gpu(gpu), "arch", None)
 
 
 def what_differs(entry: Reference, spec: RunSpec) -> str:
-    """Every differing condition, theirs -> ours."""
-    ours = conditions(spec)
-    differing: list[Difference] = [*hard_differences(entry.key, ours), *differences(entry.key, ours, SOFT)]
+    """Every differing condition, published -> ours."""
+    own = conditions(spec)
+    differing: list[Difference] = [*hard_differences(entry.key, own), *differences(entry.key, own, SOFT)]
     named = [f"{d.key} {'-' if d.theirs is None else d.theirs} -> {d.ours}" for d in differing]
-    if entry.key.image and not ours.image:
+    if entry.key.image and not own.image:
         named.append(f"image {entry.key.image} -> none")
     return ", ".join(named) or "nothing that is stated"

@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Callable, Iterable, Sequence
 from statistics import median
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 
@@ -23,6 +23,7 @@ from benchrun.report.table import Column, Table, column, markdown
 from benchrun.spec.artifacts import Ceilings, CollectiveRate
 from benchrun.spec.runspec import RunSpec
 
+T = TypeVar("T")
 Group = Sequence[MeasuredRun]
 """Repeats of one point."""
 TEXT = paths.TEMPLATES / "reports" / "measured.md"
@@ -102,7 +103,7 @@ def page(runs: Sequence[MeasuredRun], published: Sequence[Reference]) -> str:
 
 
 def _rows(groups: Sequence[Group], row: Callable[[Group], list[Any] | None]) -> list[list[Any]]:
-    return [found for group in groups if (found := row(group))]
+    return [cells for group in groups if (cells := row(group))]
 
 
 def _order(spec: RunSpec) -> tuple[str, int, str, str, int, int, float]:
@@ -134,7 +135,7 @@ def _speed_columns() -> tuple[Column, ...]:
 def _speed_row(group: Group, published: Sequence[Reference]) -> list[Any]:
     spec, first = group[0].spec, group[0].metrics
     values = {metric.name: _values(group, metric) for metric in tabled()}
-    time, *others = (median(found) if found else None for found in values.values())
+    time, *others = (median(numbers) if numbers else None for numbers in values.values())
     times = values["step_time_s"]
     near = nearest(spec, published)
     tflops, rate = (
@@ -174,13 +175,16 @@ def _scaling_row(curve: Curve) -> list[Any]:
     return [f"{_workload(spec)} {spec.precision} {spec.gpu}", curve.kind, curve.batches, curve.rates, efficiency]
 
 
+def _first(group: Group, read: Callable[[MeasuredRun], T | None]) -> T | None:
+    """The first value of a run that has one."""
+    return next((value for run in group if (value := read(run)) is not None), None)
+
+
 def _ceiling_row(group: Group) -> list[Any] | None:
-    """Of the first run that measured them."""
-    run = next((run for run in group if run.ceilings), None)
-    if run is None or run.ceilings is None:
+    if (ceilings := _first(group, lambda run: run.ceilings)) is None:
         return None
-    rates = [_product(run.ceilings, name) for name in PRODUCTS]
-    return [_label(run.spec), *rates, run.ceilings.copy_gb_per_s, run.ceilings.collectives or None]
+    rates = [_product(ceilings, name) for name in PRODUCTS]
+    return [_label(group[0].spec), *rates, ceilings.copy_gb_per_s, ceilings.collectives or None]
 
 
 def _product(ceilings: Ceilings, name: str) -> dict[str, float]:
@@ -190,29 +194,30 @@ def _product(ceilings: Ceilings, name: str) -> dict[str, float]:
 
 
 def _bound_row(group: Group) -> list[Any] | None:
-    run = next((run for run in group if run.metrics.bound), None)
-    if run is None or run.metrics.bound is None:
+    if (bound := _first(group, lambda run: run.metrics.bound)) is None:
         return None
-    bound = run.metrics.bound
     parts = (bound.matmul_s, bound.attention_s, bound.rest_s)
-    return [_label(run.spec), bound.step_s, *((part, 100 * part / bound.step_s) for part in parts)]
+    return [_label(group[0].spec), bound.step_s, *((part, 100 * part / bound.step_s) for part in parts)]
 
 
 def _breakdown_row(group: Group) -> list[Any] | None:
-    found = next((run.metrics.breakdown for run in group if run.metrics.breakdown), None)
-    if found is None:
+    if (breakdown := _first(group, lambda run: run.metrics.breakdown)) is None:
         return None
-    parts = (found.matmul_s, found.attention_s, found.other_s, found.communication_s, found.idle_s)
-    return [_label(group[0].spec), found.step_s, *(100 * part / found.step_s for part in parts), found.hidden_s]
+    parts = (breakdown.matmul_s, breakdown.attention_s, breakdown.other_s, breakdown.communication_s, breakdown.idle_s)
+    return [
+        _label(group[0].spec),
+        breakdown.step_s,
+        *(100 * part / breakdown.step_s for part in parts),
+        breakdown.hidden_s,
+    ]
 
 
 def _state_row(group: Group) -> list[Any] | None:
-    found = next((run.metrics.telemetry for run in group if run.metrics.telemetry), None)
-    if found is None:
+    if (state := _first(group, lambda run: run.metrics.telemetry)) is None:
         return None
-    worst = next((fault for run in group if (fault := _fault(run))), "not throttled")
-    numbers = (found.sm_clock_mhz, found.sm_clock_min_mhz, found.power_w, found.power_limit_w, found.temperature_c)
-    return [_label(group[0].spec), *numbers, found.memory_gib, found.reasons, worst]
+    worst = _first(group, _fault) or "not throttled"
+    numbers = (state.sm_clock_mhz, state.sm_clock_min_mhz, state.power_w, state.power_limit_w, state.temperature_c)
+    return [_label(group[0].spec), *numbers, state.memory_gib, state.reasons, worst]
 
 
 def _condition_row(group: Group) -> list[Any]:

@@ -1,4 +1,4 @@
-"""Step time over steps as a picture; needs matplotlib (the ``plot`` extra)."""
+"""A metric over the steps as a picture; needs matplotlib (the ``plot`` extra)."""
 
 from __future__ import annotations
 
@@ -7,41 +7,66 @@ from pathlib import Path
 import numpy as np
 
 from benchrun.errors import UserError
-from benchrun.metrics.model import Summary
-from benchrun.metrics.registry import METRICS, OURS
+from benchrun.metrics.model import Conventions, MeanMedian, Summary
+from benchrun.metrics.registry import OURS, Metric, metric
 from benchrun.metrics.rows import Measured
+from benchrun.metrics.statistics import Floats, Spread
 
 
-def plot_steps(values: Measured, summary: Summary, path: Path) -> None:
-    """Write the picture to ``path``, in the format that its name ends in. UserError where that cannot be done."""
+def plot_steps(rows: Measured, summary: Summary, path: Path, name: str | None = None) -> None:
+    """Write the picture to ``path``, in the format that its name ends in; ``name`` is a metric of the registry.
+
+    The step time where None, or tokens/s where the log gives no time. UserError where it cannot be drawn.
+    """
     try:
         from matplotlib.figure import Figure
     except ImportError:
         raise UserError("matplotlib is not installed", hint="pip install 'benchrun[plot]'") from None
-    figure = Figure(figsize=(10, 5), layout="constrained")
-    axes = figure.add_subplot()
-    steps, left_out = values.step, values.impossible
-    timed = not np.isnan(values.step_time_s).all()
-    metric = METRICS["step_time_s" if timed else "tokens_per_s_per_gpu"]
-    shown = values.step_time_s if timed else values.tokens_per_s_per_gpu
-    axes.plot(steps[~left_out], shown[~left_out], ".-", linewidth=0.8, markersize=4, label="each row")
+    entry = metric(name or ("tokens_per_s_per_gpu" if np.isnan(rows.step_time_s).all() else "step_time_s"))
+    steps, left_out, values = rows.step, rows.impossible, series(entry, rows, summary)
+    if np.isnan(values).all():
+        raise UserError(f"no step has a value of {entry.name}", where=summary.file)
+    axes = (figure := Figure(figsize=(10, 5), layout="constrained")).add_subplot()
+    axes.plot(steps[~left_out], values[~left_out], ".-", linewidth=0.8, markersize=4, label="each row")
     if left_out.any():
-        axes.plot(steps[left_out], shown[left_out], "x", color="red", label="impossible, left out")
+        axes.plot(steps[left_out], values[left_out], "x", color="red", label="impossible, left out")
     if summary.window is not None and summary.warmup_rows_dropped:
         axes.axvspan(steps[0], summary.window.first_step, color="0.9", label="warm-up, dropped")
-    middle = metric.read(summary, OURS)
+    middle = entry.read(summary, OURS)
     if middle is not None:
         axes.axhline(middle, color="0.4", linestyle="--", label=f"median {middle:.4g}")
         # The axis leaves the warm-up out: a first step with compilation would flatten all others.
-        inside = shown[(steps >= summary.window.first_step) & ~left_out] if summary.window else shown
+        inside = values[(steps >= summary.window.first_step) & ~left_out] if summary.window else values
         low, high = float(np.nanmin(inside)), float(np.nanmax(inside))
         room = max(high - low, 0.02 * middle)
         axes.set_ylim(max(low - room, 0), high + room)
     axes.set_xlabel("step")
-    axes.set_ylabel("step time (s)" if timed else metric.unit)
+    axes.set_ylabel("step time (s)" if entry.name == "step_time_s" else entry.unit)
     axes.set_title(f"{summary.file}  ({summary.framework})", fontsize=10)
     axes.legend(loc="upper right", fontsize=9)
     try:
         figure.savefig(path, dpi=150)
     except (OSError, ValueError) as error:
         raise UserError(f"the plot cannot be written: {error}", where=str(path)) from error
+
+
+def series(entry: Metric, rows: Measured, summary: Summary) -> Floats:
+    """The value of ``entry`` in each row, NaN where a row has none: the summary is read with the times of one row."""
+    each = (_of_row(summary, *pair) for pair in zip(rows.step_time_s, rows.tokens_per_s_per_gpu, strict=True))
+    return np.array([entry.read(one, OURS) for one in each], dtype=np.float64)
+
+
+def _of_row(summary: Summary, time_s: float, rate: float) -> Summary:
+    """``summary`` as if every step had this time and this rate, from which TFLOPS and MFU follow."""
+    step = dict.fromkeys(Spread.model_fields, time_s) | {"stdev": 0.0}
+    share = rate / (summary.tokens_per_s_per_gpu.median or np.nan)
+    tflops = summary.tflops_per_gpu
+    update = {
+        "step_time_s": None if np.isnan(time_s) else Spread(**step),
+        "tokens_per_s_per_gpu": MeanMedian(mean=rate, median=rate),
+        "tflops_per_gpu": tflops and Conventions(full=share * tflops.full, causal=share * tflops.causal),
+        "mfu": tuple(
+            mfu.model_copy(update={"full": share * mfu.full, "causal": share * mfu.causal}) for mfu in summary.mfu
+        ),
+    }
+    return summary.model_copy(update=update)

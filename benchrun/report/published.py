@@ -47,7 +47,11 @@ def _row(entries: list[Reference]) -> list[Any]:
     """One GPU, precision and sequence length."""
     key = entries[0].key
     conditions = [key.gpu, key.precision, key.seq_length or None, _scales(entries), len(entries)]
-    best = max((entry for entry in entries if _counts(entry)), key=_speed, default=None)
+    best = max(
+        (entry for entry in entries if not {"misprint", "revised", "proxy"} & set(entry.flags)),
+        key=_speed,
+        default=None,
+    )
     if best is None:
         return [*conditions, None, None, None, None]
     speed = _speed(best)[0]
@@ -63,10 +67,6 @@ def _published(entry: Reference) -> str:
     return f"{entry.value:g} {entry.unit}{what}{gpus}{batch}"
 
 
-def _counts(entry: Reference) -> bool:
-    return not {"misprint", "revised", "proxy"} & set(entry.flags)
-
-
 def _speed(entry: Reference) -> tuple[float, float, str]:
     """Sorts by tokens/s/GPU (0 where the row does not state it), then by value, then by date."""
     value = entry.value
@@ -75,13 +75,11 @@ def _speed(entry: Reference) -> tuple[float, float, str]:
 
 def _scales(entries: list[Reference]) -> str:
     """Numbers of GPUs; of proxies apart."""
-    whole = {entry.key.num_gpus for entry in entries if "proxy" not in entry.flags}
-    proxies = {entry.key.num_gpus for entry in entries if "proxy" in entry.flags}
-    listed = ", ".join(str(count or "not said") for count in sorted(whole, key=lambda count: count or 0))
-    if not proxies:
-        return listed
-    fewer = f"with fewer layers {', '.join(str(count) for count in sorted(proxies, key=lambda count: count or 0))}"
-    return f"{listed}; {fewer}" if listed else fewer
+    whole = {entry.key.num_gpus or 0 for entry in entries if "proxy" not in entry.flags}
+    proxies = {entry.key.num_gpus or 0 for entry in entries if "proxy" in entry.flags}
+    listed = ", ".join(str(count or "not stated") for count in sorted(whole))
+    fewer = f"with fewer layers {', '.join(map(str, sorted(proxies)))}" if proxies else ""
+    return "; ".join(filter(None, (listed, fewer)))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Several runs as one table: a row a point, repeats put together."""
+"""Several runs as one table: one row per point, its repeats together."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from collections.abc import Iterable, Sequence
 from statistics import median
 from typing import Any
 
-from benchrun.compare.references import load_references
-from benchrun.compare.result import RunResult
+from benchrun.compare.checks import Check
+from benchrun.compare.references import Reference, load_references
+from benchrun.compare.verdict import RunResult
 from benchrun.metrics.registry import METRICS, tabled
-from benchrun.report.fsdp import Ratio, fsdp_over_3d
-from benchrun.report.references import reference_line
+from benchrun.report.scaling import Ratio, fsdp_over_3d
 from benchrun.report.table import Column, Table, markdown, rounded
 from benchrun.spec.runspec import RunSpec
 
@@ -20,7 +20,7 @@ SPREAD = "step_time_s"
 
 
 def table(results: Sequence[RunResult]) -> Table:
-    """One row a point. Metrics are medians over the valid repeats; ``spread_pct`` is the range of their step times."""
+    """One row per point. Metrics are medians of the valid repeats, ``spread_pct`` is the range of their step times."""
     points: dict[tuple[Any, ...], list[RunResult]] = {}
     for result in results:
         points.setdefault((*_point(result.spec), result.spec.repeat_key()), []).append(result)
@@ -57,13 +57,13 @@ def proxy(spec: RunSpec) -> str:
 def _row(point: tuple[Any, ...], repeats: Sequence[RunResult]) -> list[Any]:
     measured = [result.numbers for result in repeats if result.numbers]
     values = {name: [run.metrics[name] for run in measured] for name in (metric.key for metric in tabled())}
-    known = {name: [value for value in found if value is not None] for name, found in values.items()}
-    times = known[METRICS[SPREAD].key]
+    valid = {name: [value for value in numbers if value is not None] for name, numbers in values.items()}
+    times = valid[METRICS[SPREAD].key]
     spread = 100 * (max(times) - min(times)) / median(times) if len(times) > 1 else None
     labels = [", ".join(label.code for label in result.verdict.labels) for result in repeats if result.verdict]
     return [
         *(*point, len(repeats)),
-        *(median(found) if found else None for found in known.values()),
+        *(median(numbers) if numbers else None for numbers in valid.values()),
         *(_distinct(result.judgement for result in repeats), _distinct(labels)),
         spread,
     ]
@@ -84,3 +84,24 @@ def _distinct(words: Iterable[str]) -> str:
 
 def _six_digits(value: float) -> str:
     return f"{rounded(value):.6g}"
+
+
+def reference_line(entry: Reference) -> str:
+    """A reference with its source."""
+    flags = f" [{', '.join(entry.flags)}]" if entry.flags else ""
+    version = "".join(f", {v}" for v in (entry.key.framework_version or entry.key.image, entry.key.variant) if v)
+    return (
+        f"{entry.value:g} {entry.unit} ({entry.source.who} {entry.source.date}{version}; {entry.source.where}){flags}"
+    )
+
+
+def check_line(check: Check) -> str:
+    """One number beside the reference it was compared with."""
+    if check.reference.better == "equal":
+        return f"final loss {check.value:.4f}, reference {reference_line(check.reference)}"
+    digits = 4 if check.value < 1 else 3
+    value = f"{check.value:.0f}" if check.value >= 100 else f"{check.value:.{digits}g}"
+    line = f"{value} {check.reference.unit}, reference {reference_line(check.reference)}"
+    if check.differs:
+        line += "; differs: " + ", ".join(f"{d.key} {d.theirs} -> {d.ours}" for d in check.differs)
+    return line

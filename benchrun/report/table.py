@@ -4,9 +4,15 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from math import isfinite
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from benchrun.parse.rows import Rows, Step
+
 
 DIGITS = 4
 """Decimal places of a number in CSV and JSON."""
@@ -81,14 +87,32 @@ def aligned(lines: Iterable[Sequence[str]]) -> list[tuple[str, ...]]:
     return [(*(cell.ljust(width) for cell, width in zip(line, widths, strict=False)), line[-1]) for line in listed]
 
 
-def plain(table: Table, *, heading: bool = True) -> str:
+def plain(table: Table) -> str:
     """The table as aligned text, for terminals and grep."""
-    lines = [*([table.titles()] if heading else []), *table.cells()]
-    widths = (max(map(len, cells)) for cells in zip(*lines, strict=True))
-    line_of = "  ".join(f"{{:<{width}}}" for width in widths).format
-    return "".join(line_of(*line).rstrip() + "\n" for line in lines)
+    return "".join("  ".join(line).rstrip() + "\n" for line in aligned([table.titles(), *table.cells()]))
 
 
 def rounded(value: Any) -> Any:
     """A float rounded to DIGITS places; ties are those of the product, as NumPy and pandas round."""
     return round(value * 10**DIGITS) / 10**DIGITS if isinstance(value, float) else value
+
+
+STEP_FORMATS = ("csv", "jsonl")
+
+
+def step_lines(rows: Rows, form: str) -> Iterator[str]:
+    """Each row in the order of the log, as ``form`` (csv or jsonl); an unknown value is empty or null."""
+    if form == "csv":
+        from benchrun.parse.rows import Step  # numpy, which a listing does without
+
+        yield ",".join(Step._fields)
+        for row in rows:
+            yield ",".join("" if value is None else repr(value) for value in row)
+    else:
+        for row in rows:
+            yield json.dumps(finite(row))
+
+
+def finite(row: Step) -> dict[str, int | float | None]:
+    """A row for JSON, which has neither NaN nor infinity."""
+    return {name: value if value is None or isfinite(value) else None for name, value in row._asdict().items()}

@@ -1,4 +1,4 @@
-"""Metrics and verdicts for a terminal; plain lines where output is no terminal."""
+"""One run or log for a reader: rich text for a terminal (plain lines elsewhere), or a Markdown page."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ from collections.abc import Callable, Iterable
 
 from rich.text import Text
 
-from benchrun.compare.verdict import Verdict
+from benchrun.compare.verdict import RunResult, Verdict
 from benchrun.metrics.model import Measurement, Metrics, ProblemEntry, Summary
 from benchrun.metrics.registry import METRICS, OURS
 from benchrun.metrics.telemetry import Telemetry, percent
-from benchrun.report.references import check_line, reference_line
-from benchrun.report.table import aligned
+from benchrun.report.runs import check_line, reference_line
+from benchrun.report.table import Column, Table, aligned, markdown
+from benchrun.spec.runspec import RunSpec
 
 _COLOURS = {"pass": "green", "slow": "red", "invalid_run": "red"}
 SHOWN_PROBLEMS = 5
@@ -19,11 +20,10 @@ SHOWN_PROBLEMS = 5
 
 def verdict_view(verdict: Verdict, metrics: Metrics | None) -> Text:
     """The verdict first, then why, then the numbers."""
-    ours = verdict.conditions
+    own = verdict.conditions
     style = f"bold {_COLOURS.get(verdict.verdict, 'yellow')}"
     text = Text.assemble(
-        (verdict.headline, style),
-        f"  {ours.recipe}, {ours.precision}, {ours.num_gpus} x {ours.gpu}: {verdict.reason}\n",
+        (verdict.headline, style), f"  {own.recipe}, {own.precision}, {own.num_gpus} x {own.gpu}: {verdict.reason}\n"
     )
     rows = [("compared", check_line(check)) for check in verdict.checks]
     if verdict.chosen_because is not None:
@@ -68,9 +68,7 @@ def metrics_rows(metrics: Metrics) -> list[tuple[str, str]]:
     rows = _window_rows(metrics) + _measured_rows(metrics)
     if not metrics.mfu and metrics.step_time_s:
         unlisted = f"no peak is listed for {metrics.gpu} at {metrics.precision}"
-        rows.append(
-            ("MFU", f"none: {unlisted if metrics.tflops_per_gpu else 'how many tokens a step had is not known'}")
-        )
+        rows.append(("MFU", f"none: {unlisted if metrics.tflops_per_gpu else 'the tokens per step are not known'}"))
     rows += telemetry_rows(metrics.telemetry)
     if metrics.bound:
         rows.append(("bound", metrics.bound.sentence))
@@ -79,82 +77,82 @@ def metrics_rows(metrics: Metrics) -> list[tuple[str, str]]:
     return [*rows, *_problems(metrics)]
 
 
-def telemetry_rows(found: Telemetry | None) -> list[tuple[str, str]]:
+def telemetry_rows(measured: Telemetry | None) -> list[tuple[str, str]]:
     """One line of the GPUs' state, one of their energy."""
-    if found is None:
+    if measured is None:
         return []
     readings = {
-        "clock {} MHz": found.sm_clock_mhz,
-        "lowest {} MHz": found.sm_clock_min_mhz,
-        "{} W": found.power_w,
-        "limit {} W": found.power_limit_w,
-        "hottest {} C": found.temperature_c,
-        "memory {} GiB": found.memory_gib,
+        "clock {} MHz": measured.sm_clock_mhz,
+        "lowest {} MHz": measured.sm_clock_min_mhz,
+        "{} W": measured.power_w,
+        "limit {} W": measured.power_limit_w,
+        "hottest {} C": measured.temperature_c,
+        "memory {} GiB": measured.memory_gib,
     }
     state = [words.format(_short(value)) for words, value in readings.items() if value is not None]
-    state += [f"{name} in {percent(share)} of the samples" for name, share in found.reasons.items()]
-    rows = [("GPUs", f"{', '.join(state)}; {found.fault or 'not throttled'}")]
-    if found.energy_j and found.tokens_per_joule:
-        rows.append(("energy", f"{_short(found.tokens_per_joule)} tokens/J, {found.energy_j / 1000:,.0f} kJ of GPUs"))
+    state += [f"{name} in {percent(share)} of the samples" for name, share in measured.reasons.items()]
+    rows = [("GPUs", f"{', '.join(state)}; {measured.fault or 'not throttled'}")]
+    if measured.energy_j and measured.tokens_per_joule:
+        kilojoules = f"{measured.energy_j / 1000:,.0f} kJ of GPUs"
+        rows.append(("energy", f"{_short(measured.tokens_per_joule)} tokens/J, {kilojoules}"))
     return rows
 
 
-def _window_rows(found: Measurement) -> list[tuple[str, str]]:
-    window, dropped = found.window, found.warmup_rows_dropped
+def _window_rows(measured: Measurement) -> list[tuple[str, str]]:
+    window, dropped = measured.window, measured.warmup_rows_dropped
     if window is None:
-        return (
-            [("window", f"none: all {dropped} rows were dropped as warm-up")] if 0 < found.num_steps <= dropped else []
-        )
-    of = f" of {found.planned_steps}" if found.planned_steps else ""
+        text = f"none: all {dropped} rows were dropped as warm-up"
+        return [("window", text)] if 0 < measured.num_steps <= dropped else []
+    of = f" of {measured.planned_steps}" if measured.planned_steps else ""
     warmup = f"{dropped} warm-up rows dropped"
     return [("window", f"steps {window.first_step} to {window.last_step}{of}, {window.rows} rows ({warmup})")]
 
 
-def _measured_rows(found: Measurement) -> list[tuple[str, str]]:
+def _measured_rows(measured: Measurement) -> list[tuple[str, str]]:
     """Every metric that has a value, in the order of the registry; those in DETAILS with what qualifies them."""
     rows = []
     for entry in METRICS.values():
         if entry.name in DETAILS:
-            rows += DETAILS[entry.name](found)
-        elif entry.tabled and (value := entry.read(found, OURS)) is not None:
+            rows += DETAILS[entry.name](measured)
+        elif entry.tabled and (value := entry.read(measured, OURS)) is not None:
             rows.append((entry.title or entry.key, entry.text(value)))
     return rows
 
 
-def _tokens_rows(found: Measurement) -> list[tuple[str, str]]:
-    tokens = found.tokens_per_s_per_gpu.median
+def _tokens_rows(measured: Measurement) -> list[tuple[str, str]]:
+    tokens = measured.tokens_per_s_per_gpu.median
     return [] if tokens is None else [("tokens/s/GPU", f"{tokens:,.0f}" if tokens >= 100 else _short(tokens))]
 
 
-def _tflops_rows(found: Measurement) -> list[tuple[str, str]]:
-    both, printed = found.tflops_per_gpu, found.tflops_per_gpu_reported.median
+def _tflops_rows(measured: Measurement) -> list[tuple[str, str]]:
+    both, printed = measured.tflops_per_gpu, measured.tflops_per_gpu_reported.median
     rows = [("TFLOPS/GPU", f"{_short(both.full)} full, {_short(both.causal)} causal")] if both else []
     if printed is not None:
-        by = f", counted as {found.reported_convention}" if found.reported_convention else ""
+        by = f", counted as {measured.reported_convention}" if measured.reported_convention else ""
         by = by or (", counted by a convention not recognised" if both else "")
         rows.append(("  as printed" if both else "TFLOPS printed", f"{_short(printed)}{by}"))
     return rows
 
 
-def _mfu_rows(found: Measurement) -> list[tuple[str, str]]:
+def _mfu_rows(measured: Measurement) -> list[tuple[str, str]]:
     rows = [
         ("MFU", f"{100 * mfu.full:.1f} % full, {100 * mfu.causal:.1f} % causal, of {mfu.peak_tflops:g} ({mfu.divisor})")
-        for mfu in found.mfu
+        for mfu in measured.mfu
     ]
-    if found.mfu_reported.median is not None:
-        printed = f"{100 * found.mfu_reported.median:.1f} %, of a peak that the framework chose"
-        rows.append(("  as printed" if found.mfu else "MFU printed", printed))
+    if measured.mfu_reported.median is not None:
+        printed = f"{100 * measured.mfu_reported.median:.1f} %, of a peak that the framework chose"
+        rows.append(("  as printed" if measured.mfu else "MFU printed", printed))
     return rows
 
 
-def _loss_rows(found: Measurement) -> list[tuple[str, str]]:
-    if found.first_loss is None or found.final_loss is None:
+def _loss_rows(measured: Measurement) -> list[tuple[str, str]]:
+    if measured.first_loss is None or measured.final_loss is None:
         return []
-    return [("loss", f"{found.first_loss:.4f} -> {found.final_loss:.4f}")]
+    return [("loss", f"{measured.first_loss:.4f} -> {measured.final_loss:.4f}")]
 
 
-def _step_time_rows(found: Measurement) -> list[tuple[str, str]]:
-    step, interval, others = found.step_time_s, found.step_time_interval_s, found.other_windows
+def _step_time_rows(measured: Measurement) -> list[tuple[str, str]]:
+    step, interval, others = measured.step_time_s, measured.step_time_interval_s, measured.other_windows
     if step is None:
         return [("step time", "none")]
     sure = (
@@ -166,8 +164,8 @@ def _step_time_rows(found: Measurement) -> list[tuple[str, str]]:
     means = [f"{name} {_short(mean)} s" for name, mean in windows.items() if mean is not None]
     if means:
         rows.append(("  elsewhere", f"mean of the {', of '.join(means)}"))
-    if found.steadiness:
-        even = found.steadiness
+    if measured.steadiness:
+        even = measured.steadiness
         rows.append(("steadiness", even.detail if even.verdict == "too_short" else f"{even.verdict}: {even.detail}"))
     return rows
 
@@ -183,15 +181,11 @@ DETAILS: dict[str, Callable[[Measurement], list[tuple[str, str]]]] = {
 """Metrics that take more than their value."""
 
 
-def _problems(found: Measurement) -> list[tuple[str, str]]:
-    """The problems, the fatal one first."""
-    others = [entry for entry in found.problems if entry != found.fatal]
-    return problem_rows([found.fatal, *others] if found.fatal else others)
-
-
-def problem_rows(problems: Iterable[ProblemEntry]) -> list[tuple[str, str]]:
-    """The first few problems, and how many more."""
-    listed = list(problems)
+def _problems(measured: Measurement) -> list[tuple[str, str]]:
+    """The first few problems, the fatal one before the others, and how many more."""
+    listed = sorted(measured.problems, key=lambda entry: entry != measured.fatal)
+    if measured.fatal and measured.fatal not in listed:
+        listed.insert(0, measured.fatal)
     rows = [(entry.kind, f"{_place(entry)}{entry.detail}") for entry in listed[:SHOWN_PROBLEMS]]
     more = len(listed) - SHOWN_PROBLEMS
     return [*rows, ("", f"and {more} more problem{'s' if more > 1 else ''}")] if more > 0 else rows
@@ -225,3 +219,43 @@ def _short(value: float) -> str:
 def _aligned(rows: Iterable[tuple[str, str]]) -> Text:
     """Two columns of unwrapped lines."""
     return Text("\n").join(Text.assemble((f"  {name}  ", "dim"), value) for name, value in aligned(rows))
+
+
+def run_page(result: RunResult) -> str:
+    """Verdict or ending, reason, numbers, conditions. A run that measured nothing has problems in place of numbers."""
+    verdict, metrics = result.verdict, result.numbers
+    parts = [f"# {result.run_id}\n"]
+    if verdict is None:
+        parts.append(f"**{result.judgement}**: benchrun status {result.run_id} says how it ended\n")
+    else:
+        limits = "".join(f" ({label.text})" for label in verdict.labels)
+        lines = [f"**{verdict.verdict}**{limits}: {verdict.reason}\n"]
+        lines += [f"- {check_line(check)}" for check in verdict.checks]
+        if verdict.chosen_because is not None:
+            lines.append(f"- chosen: {verdict.chosen_because.sentence}")
+        if verdict.nearest is not None:
+            lines.append(f"- nearest reference: {reference_line(verdict.nearest)}")
+        parts.append("\n".join(lines) + "\n")
+    if metrics is not None:
+        parts.append(_table("measured", metrics_rows(metrics)))
+    elif result.metrics is not None:
+        parts.append("".join(f"- {problem.kind}: {problem.detail}\n" for problem in result.metrics.problems))
+    return "\n".join([*parts, _table("conditions", _spec_rows(result.spec))])
+
+
+def _table(title: str, rows: list[tuple[str, str]]) -> str:
+    return markdown(Table((Column(title), Column("")), rows))
+
+
+def _spec_rows(spec: RunSpec) -> list[tuple[str, str]]:
+    layout = spec.layout
+    nodes = f"{spec.num_nodes} node{'s' if spec.num_nodes > 1 else ''}"
+    proxy = f", proxy: {', '.join(map(str, spec.reduced))}" if spec.proxy else ""
+    return [
+        ("workload", f"{spec.recipe}, {spec.task}{proxy}"),
+        ("framework", f"{spec.framework}, image {spec.container_image or 'none'}"),
+        ("hardware", f"{spec.num_gpus} x {spec.gpu} on {nodes} (cluster {spec.cluster.name})"),
+        ("precision", spec.precision),
+        ("batch", f"global {spec.gbs}, micro {spec.mbs}, sequence {spec.seq_length}"),
+        ("layout", f"tp {layout.tp}, pp {layout.pp}, cp {layout.cp}, vp {layout.vp}, ep {layout.ep}, dp {spec.dp}"),
+    ]

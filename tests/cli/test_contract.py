@@ -158,7 +158,7 @@ def test_compare_a_bare_log_uses_what_the_log_says(tmp_path):
         (["compare", str(LOGS / "README.md"), "--recipe", "llama2-7b"], "it holds no step of any known framework"),
         (
             ["compare", "nothing", "--gpu", "H100", "--num-layers", "2"],
-            "--num-layers and --gpu: a run knows what it ran",
+            "--num-layers and --gpu: a run states its own conditions",
         ),
         (["status", "nothing"], "no run is called 'nothing'"),
         (["cancel", ""], "the name of a run is empty"),
@@ -178,7 +178,7 @@ def test_a_run_is_not_compared_as_a_log(tmp_path):
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "spec.json").write_text("{}")
     result = call("compare", "run", "--recipe", "llama3.1-8b", cwd=tmp_path)
-    assert (result.returncode, "run is a run, which knows what it ran" in result.stderr) == (2, True)
+    assert (result.returncode, "run is a run and states its own recipe" in result.stderr) == (2, True)
 
 
 def test_where_slurm_is_missing_the_error_says_so_with_exit_code_3(tmp_path):

@@ -9,16 +9,14 @@ from benchrun import app, paths
 from benchrun.compare.choice import choice, choose, references_for
 from benchrun.compare.conditions import conditions
 from benchrun.compare.references import Reference, load_references, matching
-from benchrun.compare.verdict import judge
-from benchrun.metrics.measure import measure
+from benchrun.compare.verdict import RunResult, judge
 from benchrun.metrics.setting import Setting, setting_of
+from benchrun.metrics.summary import measure
 from benchrun.parse import Facts, Log, Rows, Step
 from benchrun.recipe.catalogue import recipe_file
 from benchrun.recipe.resolve import resolve
 from benchrun.recipe.select import Request
-from benchrun.report.markdown import run_page
-from benchrun.report.runs import RunResult
-from benchrun.report.terminal import verdict_view
+from benchrun.report.terminal import run_page, verdict_view
 
 STEPS = 12
 

@@ -7,14 +7,13 @@ from dataclasses import replace
 from benchrun import app
 from benchrun.compare.conditions import conditions
 from benchrun.compare.references import load_references
-from benchrun.compare.result import RunResult
-from benchrun.compare.verdict import judge
-from benchrun.metrics.measure import measure
+from benchrun.compare.verdict import RunResult, judge
 from benchrun.metrics.setting import setting_of
+from benchrun.metrics.summary import measure
 from benchrun.parse import Log, Rows, Step
 from benchrun.recipe.select import Request
-from benchrun.report.fsdp import fsdp_over_3d
 from benchrun.report.runs import ratio_line
+from benchrun.report.scaling import fsdp_over_3d
 from benchrun.spec.reduction import Reduced
 
 SUITE = app.resolve(Request("fsdp-against-3d"))

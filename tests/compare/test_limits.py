@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from test_measured import finished
 
 from benchrun import app
-from benchrun.cli.compare import command as compare
+from benchrun.cli.logs import compare
 from benchrun.compare.verdict import Verdict
 from benchrun.errors import UserError
 from benchrun.frameworks.logs import DIALECTS, parse_log

@@ -12,7 +12,7 @@ import pytest
 
 from benchrun import app, paths
 from benchrun.app import judgement
-from benchrun.cli.compare import command as compare
+from benchrun.cli.logs import compare
 from benchrun.compare.measured import load_measured, measured_references, repeats
 from benchrun.compare.references import load_references
 from benchrun.errors import UserError

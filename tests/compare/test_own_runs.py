@@ -11,8 +11,8 @@ from test_measured import finished, spec_of
 
 from benchrun import app
 from benchrun.app import judgement
-from benchrun.cli.compare import command as compare
-from benchrun.cli.report import command as report
+from benchrun.cli.logs import compare
+from benchrun.cli.runs import report
 from benchrun.compare.measured import load_measured
 from benchrun.launch.rundir import open_run
 from benchrun.recipe.resolve import resolve

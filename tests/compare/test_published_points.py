@@ -10,8 +10,8 @@ from benchrun.compare.choice import choose, usable
 from benchrun.compare.conditions import HARD, must_agree
 from benchrun.compare.references import Reference, load_references, matching
 from benchrun.compare.verdict import judge
-from benchrun.metrics.measure import measure
 from benchrun.metrics.setting import Setting
+from benchrun.metrics.summary import measure
 from benchrun.model.flops import flops_per_token
 from benchrun.parse import Log, Rows, Step
 from tests.compare.recount import model_of
@@ -221,7 +221,7 @@ def test_a_run_whose_flops_are_not_known_is_not_held_against_tflops():
     reference = entry_of(500, metric="tflops_per_gpu", better="higher", convention="full")
     found = judge(OURS, [run(entry_of(10), 10).model_copy(update={"tflops_per_gpu": None})], [reference])
     assert (found.verdict, found.differs) == ("not_comparable", ())
-    assert "FLOPs" in found.reason
+    assert "TFLOPS/GPU" in found.reason
 
 
 def test_what_a_source_does_not_say_is_not_comparable():

@@ -7,15 +7,14 @@ import dataclasses
 import pytest
 
 from benchrun.compare.conditions import conditions
-from benchrun.compare.result import RunResult
-from benchrun.compare.verdict import judge
-from benchrun.metrics.measure import measure
+from benchrun.compare.verdict import RunResult, judge
 from benchrun.metrics.setting import setting_of
+from benchrun.metrics.summary import measure
 from benchrun.parse import Log, Rows, Step
 from benchrun.recipe.resolve import resolve
 from benchrun.recipe.select import Request
-from benchrun.report.markdown import run_page
 from benchrun.report.runs import table
+from benchrun.report.terminal import run_page
 
 SPEC = resolve(Request("llama3.1-8b", "H100", "fp8", 64))
 

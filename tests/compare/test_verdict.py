@@ -6,18 +6,18 @@ import json
 
 import pytest
 
-from benchrun.cli.compare import print_results
+from benchrun.cli.logs import print_results
 from benchrun.compare.conditions import conditions
 from benchrun.compare.references import load_references
 from benchrun.compare.references import load_references as load
 from benchrun.compare.verdict import judge
 from benchrun.errors import UserError
-from benchrun.metrics.measure import measure
 from benchrun.metrics.setting import setting_of
+from benchrun.metrics.summary import measure
 from benchrun.parse import Log, Problem, Rows, Step
 from benchrun.recipe.resolve import resolve
 from benchrun.recipe.select import Request
-from benchrun.report.references import check_line
+from benchrun.report.runs import check_line
 from benchrun.report.terminal import verdict_view
 
 STEPS = 50
@@ -113,7 +113,7 @@ def test_another_layout_is_compared_and_named():
 )
 def test_options_of_training_are_a_condition(precision, override, said):
     found = conditions(resolve(Request("llama2-7b", "H200", precision, 8, "megatron-core", overrides=(override,))))
-    assert found.options == said
+    assert found.model_dump(mode="json")["options"] == said
 
 
 def test_nothing_published_is_no_reference():
@@ -162,7 +162,7 @@ class TestBeyondThePeak:
     def test_is_faster_than_expected_and_said_not_to_be_believed(self):
         found = verdict(llama(), run(llama(), 1.0))
         assert (found.verdict, found.exit_code, found.checks) == ("faster_than_expected", 4, ())
-        assert "beyond the GPU's peak, so not to be believed" in found.reason
+        assert "not credible, beyond the GPU's peak" in found.reason
         assert found.nearest.key.recipe == "llama3.1-8b"
         assert run(llama(), 1.0).step_time_s is None
 
@@ -171,7 +171,7 @@ class TestBeyondThePeak:
         found = verdict(spec, run(spec, 1.0))
         assert (found.verdict, found.exit_code, found.checks) == ("not_comparable", 4, ())
         assert "num_gpus" in [difference.key for difference in found.differs]
-        assert "beyond the GPU's peak, so not to be believed" in found.reason
+        assert "not credible, beyond the GPU's peak" in found.reason
 
     def test_one_of_three_repeats_is_enough(self):
         found = verdict(llama(), run(llama(), 9.8), run(llama(), 9.8), run(llama(), 1.0))

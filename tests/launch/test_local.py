@@ -18,9 +18,9 @@ from types import SimpleNamespace
 import pytest
 
 from benchrun import app
-from benchrun.cli.launch import command as launch_command
 from benchrun.cli.options import newest
-from benchrun.cli.report import command as report
+from benchrun.cli.points import launch as launch_command
+from benchrun.cli.runs import report
 from benchrun.errors import UserError
 from benchrun.launch.endings import Ending
 from benchrun.launch.launcher import cancel, launch, observe

@@ -13,7 +13,7 @@ from test_local import tiny
 from benchrun import app
 from benchrun.app import jobs
 from benchrun.app import status as state
-from benchrun.cli.status import command as status
+from benchrun.cli.runs import status
 from benchrun.frameworks.logs import Tail, last_step
 from benchrun.launch.launcher import Observation, backoff
 from benchrun.launch.rundir import create

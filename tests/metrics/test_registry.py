@@ -5,22 +5,23 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from benchrun.compare.conditions import conditions
 from benchrun.compare.references import Reference, Source
-from benchrun.compare.result import RunResult
-from benchrun.compare.verdict import judge
+from benchrun.compare.verdict import RunResult, judge
 from benchrun.errors import UserError
-from benchrun.metrics.measure import measure
 from benchrun.metrics.model import Measurement, Metrics
 from benchrun.metrics.registry import METRICS, Basis, Metric, metric, register
-from benchrun.metrics.setting import setting_of
-from benchrun.metrics.summary import summarise
+from benchrun.metrics.rows import measured as measured_rows
+from benchrun.metrics.setting import Setting, setting_of
+from benchrun.metrics.summary import measure, summarise
 from benchrun.parse import Log, Rows, Step
 from benchrun.recipe.resolve import resolve
 from benchrun.recipe.select import Request
+from benchrun.report.plot import plot_steps, series
 from benchrun.report.runs import table
 from benchrun.report.table import as_csv, markdown
 from benchrun.report.terminal import metrics_rows, summary_view
@@ -62,6 +63,24 @@ def test_a_toy_metric_appears_in_every_table(toy: Metric) -> None:
     assert "steps an hour" in summary_view(summarise(LOG)).plain
 
 
+def test_a_toy_metric_is_drawn(toy: Metric, tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    rows = measured_rows(LOG, Setting())
+    assert list(series(toy, rows, summarise(LOG))) == [288.0] * 50
+    plot_steps(rows, summarise(LOG), tmp_path / "x.png", toy.name)
+    assert (tmp_path / "x.png").stat().st_size > 1000
+    with pytest.raises(UserError, match="fsdp_over_3d"):
+        plot_steps(rows, summarise(LOG), tmp_path / "y.png", "fsdp_over_3d")
+
+
+def test_tflops_and_mfu_of_a_row_follow_from_its_rate() -> None:
+    setting = setting_of(SPEC)
+    summary = summarise(LOG, given=setting)
+    for name in ("tflops_per_gpu", "mfu_percent", "step_time_s", "tokens_per_s_per_gpu"):
+        values = series(metric(name), measured_rows(LOG, setting), summary)
+        assert values == pytest.approx(METRICS[name].read(summary, Basis()))
+
+
 def test_a_run_is_judged_by_a_published_toy_metric(toy: Metric) -> None:
     source = Source(who="somebody", where="here", date="2026")
     key = conditions(SPEC)
@@ -69,6 +88,22 @@ def test_a_run_is_judged_by_a_published_toy_metric(toy: Metric) -> None:
     verdict = judge(key, [measured()], [entry])
     assert (verdict.verdict, verdict.checks[0].reference.unit) == ("pass", "steps/h")
     assert (verdict.checks[0].value, verdict.checks[0].ratio) == pytest.approx((288.0, 0.96))
+
+
+def test_a_reference_without_a_value_of_the_run_does_not_judge_it() -> None:
+    entry = Metric("steps_per_day", "steps/day", "higher", lambda *_: None)
+    register(entry)
+    try:
+        source = Source(who="somebody", where="here", date="2026")
+        key = conditions(SPEC)
+        alone = Reference(id="x:2", metric=entry.name, value=1e9, better="higher", key=key, source=source)
+        verdict = judge(key, [measured()], [alone])
+        assert (verdict.verdict, verdict.nearest, verdict.differs) == ("not_comparable", alone, ())
+        timed = alone.model_copy(update={"id": "x:3", "metric": "step_time_s", "value": 12.5, "better": "lower"})
+        verdict = judge(key, [measured()], [alone, timed])
+        assert (verdict.verdict, verdict.checks[0].reference) == ("pass", timed)
+    finally:
+        del METRICS[entry.name]
 
 
 def test_an_entry_is_registered_once(toy: Metric) -> None:

@@ -14,7 +14,7 @@ from benchrun.metrics.summary import summarise
 from benchrun.parse import Log, Step
 from benchrun.parse.columns import Columns
 from benchrun.parse.rows import TYPES
-from benchrun.report.steps import lines as dumped
+from benchrun.report.table import step_lines as dumped
 
 Print = Callable[[Iterable[int]], Iterator[str]]
 

@@ -13,8 +13,8 @@ import pytest
 from benchrun.errors import UserError
 from benchrun.frameworks.logs import parse_log
 from benchrun.memory.fully_sharded import adapter_params
-from benchrun.metrics.measure import measure
 from benchrun.metrics.setting import Setting
+from benchrun.metrics.summary import measure
 from benchrun.model.flops import flops_per_token
 from benchrun.recipe.resolve import resolve
 from benchrun.recipe.select import Request

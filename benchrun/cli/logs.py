@@ -1,0 +1,257 @@
+"""Verbs on logs: parse, compare. ``compare`` judges runs too."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from benchrun import app, paths
+from benchrun.cli.options import (
+    flags,
+    json_option,
+    log_framework_option,
+    print_json,
+    print_views,
+    read_logs,
+    say,
+    setting_options,
+    warmup_option,
+)
+from benchrun.errors import BenchrunError, UserError
+from benchrun.spec.artifacts import SPEC, STDOUT
+from benchrun.vocabulary import Exit, worst
+
+if TYPE_CHECKING:
+    from benchrun.app import Log, Metrics, Rows, RunDir, Summary, Verdict
+
+FOLLOW_S = 1.0
+"""Seconds between two reads of a growing log."""
+
+
+@click.command("parse")
+@click.argument("logs", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="LOG...")
+@warmup_option
+@log_framework_option
+@click.option("--recipe", help="What was trained, for TFLOPS and MFU, where the log does not state it.")
+@setting_options
+@click.option("--steps", metavar="csv|jsonl|FILE", help="The rows instead: csv or jsonl on stdout, or a file of these.")
+@click.option("--plot", type=click.Path(path_type=Path), metavar="FILE", help="Draw a metric over the steps.")
+@click.option("--metric", metavar="NAME", help="What --plot draws; the step time if not given.")
+@click.option("--follow", is_flag=True, help="Print the steps of a growing log, until the last planned one.")
+@json_option
+def parse(
+    logs: tuple[Path, ...],
+    warmup: int | None,
+    framework: str | None,
+    steps: str | None,
+    plot: Path | None,
+    metric: str | None,
+    follow: bool,
+    as_json: bool,
+    **given: Any,
+) -> int:
+    """Step time, tokens/s/GPU, TFLOPS and problems of a training LOG.
+
+    A LOG is a file (plain, gzip, zstd or xz), a directory, also a run's, or - for stdin. Files that agree in all they
+    state are one run: of ranks, nodes, stdout and stderr, before and after a requeue. Others are runs of their own, and
+    --json gives an array. What a log does not hold is null. Exit code 4: no step, an early end, or a fatal problem.
+    """
+    setting = app.setting(**given)
+    form, target = _steps_target(steps)
+    if form and target is None and as_json:
+        raise UserError("--json and --steps both print to stdout", hint="--steps FILE.csv")
+    if metric and not plot:
+        raise UserError("--metric names what --plot draws", hint="add --plot FILE")
+    parsed = [_follow(logs, framework)] if follow else read_logs(logs, framework)
+    summaries = [app.summarise_log(log, setting, logs, warmup) for log in parsed]
+    if len(parsed) > 1 and (form or plot):
+        names = "; ".join(log.file for log in parsed)
+        raise UserError(f"{'--steps' if form else '--plot'} takes one run, these are {len(parsed)}: {names}")
+    if form:
+        _print_steps(parsed[0].steps, form, target)
+    if plot and summaries[0].num_steps:
+        from benchrun.report.plot import plot_steps
+
+        plot_steps(app.rows_of(parsed[0], setting), summaries[0], plot, metric)
+    if as_json:
+        documents = [summary.model_dump(mode="json") for summary in summaries]
+        print_json(documents if len(documents) > 1 else documents[0])
+    elif not form or target:
+        from benchrun.report.terminal import summary_view
+
+        print_views(*map(summary_view, summaries))
+    return worst(map(_exit_code, summaries))
+
+
+def _exit_code(summary: Summary) -> Exit:
+    """INCONCLUSIVE where a log gives no number to rely on; a log without steps is named on stderr."""
+    if not summary.num_steps:
+        say(f"{summary.file}: no step of any known framework ({', '.join(app.read_frameworks())})")
+    unreliable = not summary.num_steps or summary.complete is False or summary.fatal
+    return Exit.INCONCLUSIVE if unreliable else Exit.OK
+
+
+def _steps_target(steps: str | None) -> tuple[str | None, Path | None]:
+    """The format and the file of ``--steps``; no file for stdout."""
+    from benchrun.report.table import STEP_FORMATS
+
+    if steps is None or steps in STEP_FORMATS:
+        return steps, None
+    form = Path(steps).suffix.lstrip(".")
+    if form not in STEP_FORMATS:
+        raise UserError(f"--steps {steps}: expected csv, jsonl or a file name that ends in .csv or .jsonl")
+    return form, Path(steps)
+
+
+def _print_steps(rows: Rows, form: str, target: Path | None) -> None:
+    from benchrun.report.table import step_lines
+
+    if target is None:
+        for line in step_lines(rows, form):
+            click.echo(line)
+        return
+    try:
+        with target.open("w") as file:
+            file.writelines(f"{line}\n" for line in step_lines(rows, form))
+    except OSError as error:
+        raise UserError(f"cannot be written: {error.strerror}", where=str(target)) from error
+
+
+def _follow(logs: Sequence[Path], framework: str | None) -> Log:
+    """Print the steps of one growing log until it is complete or the user interrupts."""
+    if len(logs) != 1 or logs[0].is_dir() or str(logs[0]) == "-":
+        raise UserError("--follow takes one file", hint=f"benchrun parse --follow run/{STDOUT}")
+    if not logs[0].exists():
+        say(f"{logs[0]} does not exist yet; waiting for it")
+    tail = app.follow(logs[0], framework)
+    try:
+        while True:
+            for row in tail.read():
+                timing = f"{row.step_time_s:.4g} s" if row.step_time_s else ""
+                rate = f"{row.tokens_per_s_per_gpu:,.0f} tokens/s/GPU" if row.tokens_per_s_per_gpu else ""
+                loss = f"loss {row.loss:.4f}" if row.loss is not None else ""
+                say("  ".join(filter(None, (f"step {row.step}", timing, rate, loss))))
+            log = tail.log()
+            if log.complete(log.planned_steps):
+                return log
+            time.sleep(FOLLOW_S)
+    except KeyboardInterrupt:
+        return tail.log()
+
+
+@click.command("compare")
+@click.argument("runs_or_logs", nargs=-1, required=True)
+@click.option("--recipe", help="With a log: the recipe it ran.")
+@setting_options
+@click.option("--num-layers", type=click.IntRange(min=1), help="With a log of a proxy: how many layers it had.")
+@log_framework_option
+@click.option("--reference", metavar="ID", help="Compare with this reference instead of the best match.")
+@warmup_option
+@json_option
+def compare(
+    runs_or_logs: tuple[str, ...],
+    warmup: int | None,
+    as_json: bool,
+    recipe: str | None,
+    framework: str | None,
+    reference: str | None,
+    **given: Any,
+) -> int:
+    """Judge RUNS (repeats of one point together), or the LOGs of one run or several, each by itself.
+
+    A log is compared under the conditions that it states; the options add those that it does not state.
+    """
+    files = [Path(name) for name in runs_or_logs]
+    if recipe is None and not any(file.is_file() or str(file) == "-" for file in files):
+        if named := [name for name, value in {"framework": framework, **given}.items() if value is not None]:
+            raise UserError(f"{flags(named)}: a run states its own conditions", hint="with a log, add --recipe NAME")
+        return print_verdicts(app.open_runs(runs_or_logs), as_json, warmup, reference)
+    if recipe is None:
+        raise UserError("a log needs the recipe that it ran", hint="add --recipe NAME; benchrun list shows them")
+    root = paths.runs_dir()
+    run = next((f for f in files if any((path / SPEC).is_file() for path in (f, root / f))), None)
+    if run is not None:
+        raise UserError(f"{run} is a run and states its own recipe", hint="compare it alone, without --recipe")
+    return _judge_logs(read_logs(files, framework), recipe, given, warmup, reference, as_json)
+
+
+def _judge_logs(
+    logs: Sequence[Log], recipe: str, given: dict[str, Any], warmup: int | None, reference: str | None, as_json: bool
+) -> Exit:
+    """Judge each run's log; the errors of those that cannot be judged follow the verdicts."""
+    num_layers = given.pop("num_layers")
+    setting = app.setting(recipe, **given)
+    results, names, errors = [], [], []
+    if num_layers is not None and setting.model:
+        setting = replace(setting, model=setting.model.model_copy(update={"num_layers": num_layers}))
+    for log in logs:
+        which = "the log" if len(logs) == 1 else log.file
+        for name, (value, own) in app.unused_options(log, {**given, "num_layers": num_layers}).items():
+            say(f"{flags([name])} {value} is not used: {which} states {own}")
+        try:
+            results.append(app.judge_log(log, recipe, setting, warmup, reference))
+            names.append(log.file)
+        except UserError as error:
+            errors.append(error)
+    several = len(logs) > 1
+    code = print_results(results, as_json, several=several, names=names if several else ()) if results else Exit.OK
+    for other in errors[:-1]:
+        say(f"error: {other}")
+    if errors:
+        raise errors[-1]
+    return code
+
+
+def print_verdicts(
+    runs: Sequence[RunDir], as_json: bool = False, warmup: int | None = None, reference: str | None = None
+) -> Exit:
+    """Judge runs, store and print the verdicts, and return the exit code."""
+    for run in runs:
+        if not run.writable:
+            why = " (not one of your runs)" if run.read_only else ""
+            say(f"warning: {run.path} cannot be written{why}: the verdict is only printed")
+    results, codes = [], []
+    groups = app.repeats(runs)
+    for group in groups:
+        try:
+            judgement = app.judge_runs(group, warmup, reference, others=runs)
+            app.store_judgement(judgement)
+        except BenchrunError as error:
+            if len(groups) == 1:
+                raise
+            say(f"error: {error}")
+            codes.append(error.exit_code)
+        else:
+            results.append((judgement.verdict, judgement.metrics))
+    return worst([print_results(results, as_json, several=len(groups) > 1), *codes])
+
+
+def print_results(
+    results: Sequence[tuple[Verdict, Metrics | None]],
+    as_json: bool,
+    *,
+    several: bool = False,
+    names: Sequence[str] = (),
+) -> Exit:
+    """Print verdicts with their metrics, and return the worst exit code.
+
+    One verdict is one JSON object, ``several`` are an array. ``names`` has the log of each verdict, if several.
+    """
+    if as_json:
+        documents = [verdict.model_dump(mode="json") for verdict, _ in results]
+        if names:
+            documents = [{"file": name, **document} for name, document in zip(names, documents, strict=True)]
+        print_json(documents if several else documents[0])
+    else:
+        from rich.text import Text
+
+        from benchrun.report.terminal import verdict_view
+
+        for number, result in enumerate(results):
+            print_views(*map(Text, names[number : number + 1]), verdict_view(*result))
+    return worst(verdict.exit_code for verdict, _ in results)

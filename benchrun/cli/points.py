@@ -1,0 +1,124 @@
+"""Verbs on points: list, show, render, launch; and doctor, which examines the machine."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from benchrun import app, paths
+from benchrun.cli.options import json_option, point_options, print_json, say
+from benchrun.vocabulary import Exit
+
+if TYPE_CHECKING:
+    from benchrun.app import RunDir, RunSpec
+
+ONLY_IN_JSON = ("task", "image")
+"""Keys of a row of ``list``."""
+
+
+@click.command("list")
+@click.argument("recipes", nargs=-1)
+@click.option("--gpu", help="Only points for this GPU.")
+@json_option
+def list(recipes: tuple[str, ...], gpu: str | None, as_json: bool) -> None:
+    """Every point of every recipe, or of RECIPES: layout, batch, image, number of reference entries."""
+    from benchrun.report.table import Column, Table, plain
+
+    rows = app.list_points(recipes, gpu)
+    if as_json:
+        print_json(rows)
+        return
+    names = [name for name in rows[0] if name not in ONLY_IN_JSON]
+    table = Table(tuple(map(Column, names)), [[row[name] for name in names] for row in rows], missing="None")
+    click.echo(plain(table), nl=False)
+
+
+@click.command("show")
+@point_options
+@json_option
+def show(as_json: bool, **point: Any) -> None:
+    """One point with nothing implicit: model, layout and its arithmetic, FLOPs, memory per GPU, reference numbers."""
+    document = app.describe(app.resolve_point(app.Request(**point)))
+    if as_json:
+        print_json(document)
+        return
+    import yaml
+
+    click.echo(yaml.safe_dump(document, sort_keys=False, width=110, default_flow_style=False).rstrip())
+
+
+@click.command("render")
+@point_options
+@click.option("--output", type=click.Path(path_type=Path), metavar="DIR", help="Write all files into DIR.")
+def render(output: Path | None, **point: Any) -> None:
+    """The script that would be submitted, on stdout; with --output every file of the job."""
+    spec = app.resolve_point(app.Request(**point))
+    if output is None:
+        _print_script(spec)
+    else:
+        say(f"wrote {', '.join(app.write_files(output, spec))} to {output}")
+
+
+def _print_script(spec: RunSpec) -> None:
+    from benchrun.spec.artifacts import JOB  # pydantic, which a listing does without
+
+    click.echo(app.render(spec)[JOB], nl=False)
+
+
+@click.command("launch")
+@point_options
+@click.option("--repeats", type=click.IntRange(min=1), default=1, show_default=True, help="Runs of each point.")
+@click.option("--wait", is_flag=True, help="Follow the runs, then judge them. Ctrl-C leaves them running.")
+@click.option("--dry-run", is_flag=True, help="Check everything and print the scripts; launch nothing.")
+def launch(repeats: int, wait: bool, dry_run: bool, **point: Any) -> int:
+    """Run RECIPE (a recipe or a suite) and print the run ids."""
+    specs = app.resolve(app.Request(**point))
+    for spec in specs:
+        for warning in app.warnings(spec):
+            say(f"warning: {warning}")
+    if dry_run:
+        for spec in specs:
+            _print_script(spec)
+        return Exit.OK
+    runs = []
+    for spec in (spec for spec in specs for _ in range(repeats)):
+        runs.append(app.start(spec))
+        click.echo(runs[-1].run_id)
+    if wait:
+        return _wait(runs)
+    say(f"follow them with: benchrun status; files in {paths.runs_dir()}")
+    return Exit.OK
+
+
+def _wait(runs: Sequence[RunDir]) -> Exit:
+    from benchrun.cli.logs import print_verdicts
+    from benchrun.cli.progress import StepProgress
+
+    for index, run in enumerate(runs):
+        try:
+            with StepProgress(run.spec) as progress:
+                app.wait(run, progress.update)
+        except KeyboardInterrupt:
+            left = " ".join(each.run_id for each in runs[index:])
+            still = "The job runs on" if run is runs[-1] else "The jobs run on"
+            say(f"\n{still}. Come back with: benchrun status; stop with: benchrun cancel {left}")
+            return Exit.INTERRUPTED
+    return print_verdicts(runs)
+
+
+@click.command("doctor")
+@json_option
+def doctor(as_json: bool) -> None:
+    """What this machine can do: Slurm, accounting, container runtimes, GPUs, the worker's libraries, disk."""
+    from benchrun.report.table import aligned
+
+    findings = app.examine()
+    if as_json:
+        print_json([asdict(finding) for finding in findings])
+        return
+    rows = [(f.what, f"{f.found or 'no'}{f'  ({f.hint})' if f.hint else ''}") for f in findings]
+    click.echo("\n".join("  ".join(row) for row in aligned(rows)))

@@ -1,0 +1,103 @@
+"""Verbs on runs: status, cancel, report."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from benchrun import app, paths
+from benchrun.cli.options import json_option, newest, opened, print_json, readable, say
+from benchrun.errors import BenchrunError, UserError, exit_code
+from benchrun.vocabulary import Exit, worst
+
+if TYPE_CHECKING:
+    from benchrun.app import RunStatus
+
+
+@click.command("status")
+@click.argument("runs", nargs=-1)
+@click.option("--last", type=click.IntRange(min=1), default=20, show_default=True, help="How many, without RUNS.")
+@json_option
+def status(runs: tuple[str, ...], last: int, as_json: bool) -> int:
+    """How RUNS are going (the newest ones if none is named): state, steps, and how each ended."""
+    chosen, code = opened(runs) if runs else (newest(last), Exit.OK)
+    valid, errors = readable(chosen, lambda run: run.spec)
+    codes = [code, *(error.exit_code for error in errors)]
+    rows = []
+    for run, state in app.statuses([run for run, _ in valid]):
+        if isinstance(state, Exception):
+            say(f"left out: {run.run_id}: {state}")
+            codes.append(exit_code(state))
+        else:
+            rows.append(state)
+    if as_json:
+        print_json([asdict(row) for row in rows])
+        return worst(codes)
+    if not rows:
+        say(f"no runs in {paths.runs_dir().absolute()}; BENCHRUN_RESULTS names another folder")
+    for row in rows:
+        click.echo("".join(char if char.isprintable() else "?" for char in _line(row)))  # a log may hold control codes
+    return worst(codes)
+
+
+def _line(row: RunStatus) -> str:
+    steps = f"step {row.last_step} of {row.planned_steps}" if row.last_step else ""
+    note = "; ".join(dict.fromkeys(filter(None, [*row.evidence, row.note])))
+    return f"{row.run_id}  {row.state:<12} {steps:<16} {note}".rstrip()
+
+
+@click.command("cancel")
+@click.argument("runs", nargs=-1, required=True)
+def cancel(runs: tuple[str, ...]) -> int:
+    """Stop RUNS, from any shell. A run that has ended is left as it is."""
+    chosen, code = opened(runs)
+    for run in chosen:
+        try:
+            outcome = "asked to stop" if app.cancel(run) else "no job of it is left"
+        except (BenchrunError, OSError) as error:  # the other runs are stopped all the same
+            outcome = f"error: {error}"
+            code = worst((code, exit_code(error)))
+        say(f"{run.run_id}: {outcome}")
+    return code
+
+
+@click.command("report")
+@click.argument("runs", nargs=-1)
+@click.option("--format", "form", type=click.Choice(["markdown", "csv"]), default="markdown", show_default=True)
+@click.option("--keep", type=click.Path(path_type=Path), metavar="DIR", help="Keep what the RUNS measured in DIR.")
+@json_option
+def report(runs: tuple[str, ...], form: str, keep: Path | None, as_json: bool) -> int:
+    """One RUN as a page, or several (all, if none is named) as a table with a row per point.
+
+    With --keep each run gets a directory in DIR (results/measured): spec, environment, metrics, verdict and the
+    compressed logs, without this machine's names and paths. Nothing is overwritten.
+
+    The exit code is that of the worst verdict, as with compare; a run that was not judged does not count.
+    """
+    from benchrun.report.runs import runs_page, table
+    from benchrun.report.table import as_csv
+
+    chosen = app.open_runs(runs) if runs else newest()
+    if keep and not runs:
+        raise UserError("--keep needs the RUNS to keep", hint="benchrun status lists them")
+    if keep:
+        for run in chosen:
+            say(f"kept {app.keep(run, keep).path}")
+    if runs:
+        results = [app.result_of(run) for run in chosen]
+    else:
+        results = [result for _, result in readable(chosen, app.result_of)[0]]
+    if as_json:
+        print_json(table(results).records())
+    elif form == "csv":
+        click.echo(as_csv(table(results)), nl=False)
+    elif runs and len(chosen) == 1:
+        from benchrun.report.terminal import run_page
+
+        click.echo(run_page(results[0]), nl=False)
+    else:
+        click.echo(runs_page(results), nl=False)
+    return worst(result.verdict.exit_code for result in results if result.verdict)
