@@ -39,26 +39,37 @@ class ModelShape(Frozen):
     """Standard deviation of a matrix, as GPT-2 and Llama begin."""
     layernorm_epsilon: ClassVar[float] = 1e-5
     num_layers: PositiveInt
+    """Transformer layers."""
     hidden_size: PositiveInt
+    """Width of the residual stream."""
     ffn_hidden_size: PositiveInt
     """Inner width of the MLP (of one expert in a mixture of experts)."""
     num_attention_heads: PositiveInt
+    """Query heads."""
     num_query_groups: PositiveInt
     """Key/value heads; equal to ``num_attention_heads`` without grouped-query attention."""
     kv_channels: PositiveInt
     """Width of one attention head."""
     vocab_size: PositiveInt
+    """Tokens of the vocabulary, unpadded."""
     max_position_embeddings: PositiveInt
+    """Longest sequence; the rows of a learned position table."""
     activation: Activation = "swiglu"
+    """Activation of the MLP; swiglu and geglu have a gate."""
     normalization: Literal["RMSNorm", "LayerNorm", "LayerNorm1p"] = "RMSNorm"
+    """Kind of norm; LayerNorm1p centers its weight at zero."""
     position_embedding: Literal["rope", "learned"] = "rope"
+    """Rotary positions, or a learned table."""
     rotary_base: PositiveInt = 10000
+    """Base of the rotary frequencies."""
     rotary_percent: PositiveFloat = 1.0
+    """Fraction of each head that is rotated."""
     bias: bool = False
     """Bias terms in the linear layers."""
     tied_embeddings: bool = False
     """Input and output embedding share one matrix."""
     moe: Moe | None = None
+    """Experts in place of the MLP; null for a dense model."""
 
     @property
     def gated(self) -> bool:

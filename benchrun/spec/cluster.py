@@ -39,6 +39,7 @@ class Container(Frozen):
     """How the job's command gets into its image."""
 
     runtime: Runtime = "none"
+    """Container runtime; none where the worker runs on the host."""
     image: Line | None = None
     """Used instead of the recipe's image: a local .sqsh or .sif, an unpacked directory, another registry."""
     images: dict[Line, Line] = Field(default_factory=dict)
@@ -75,19 +76,29 @@ class Cluster(Frozen):
     """A site's profile: everything about the machine, nothing about the workload."""
 
     name: Line
+    """Name of the site; by default that of the file."""
     description: Line = ""
+    """One line for `benchrun list`."""
     scheduler: Literal["slurm", "local"]
+    """Slurm, or this machine itself."""
     gpu: Line
     """Name in the hardware table; ``CPU`` where training runs without a GPU."""
     gpus_per_node: PositiveInt
     """Ranks a node: one a GPU (8 on HGX H100/H200, 1 or 4 on GH200), or CPU processes."""
     partition: Line | None = None
+    """sbatch --partition."""
     account: Line | None = None
+    """sbatch --account."""
     qos: Line | None = None
+    """sbatch --qos."""
     reservation: Line | None = None
+    """sbatch --reservation."""
     constraint: Line | None = None
+    """sbatch --constraint."""
     nodelist: Line | None = None
+    """sbatch --nodelist."""
     exclude: Line | None = None
+    """sbatch --exclude."""
     gres: Annotated[str, StringConstraints(pattern=GRES)] | None = None
     """Generic resource a node without its count, e.g. ``gpu`` or ``gpu:h200``; the count is added."""
     exclusive: bool = True
@@ -108,7 +119,9 @@ class Cluster(Frozen):
     srun_options: tuple[Annotated[Option, AfterValidator(srun_option)], ...] = ()
     """More options for srun, one word each, e.g. ``--distribution=block``."""
     container: Container = Container()
+    """How the ranks get into their image."""
     binding: Binding = Binding()
+    """Which CPUs and memory a rank may use."""
     setup: tuple[Line, ...] = ()
     """Shell lines run once in the job before srun (``module load ...``): the site's own, not quoted."""
     env: dict[EnvName, str] = Field(default_factory=dict)

@@ -18,6 +18,7 @@ class Synthetic(Frozen):
     tokens: int | None = Field(default=None, gt=0, le=10**15)
     """Its size; as many as the run reads, if not given."""
     seed: int = Field(default=1234, ge=0, lt=1 << 63)
+    """Seed of the generator."""
     documents: Literal["fixed", "lognormal", "zipf"] = "lognormal"
     """How the lengths of documents are distributed."""
     mean_length: int = Field(default=1024, gt=0, le=(2**31 - 1) // 1000)
@@ -39,6 +40,7 @@ class Instructions(Frozen):
     samples: int = Field(default=10_000, gt=0, le=10**10)
     """Number of conversations; a run that reads more starts again with the first."""
     seed: int = Field(default=1234, ge=0, lt=1 << 63)
+    """Seed of the generator."""
     lengths: Literal["fixed", "lognormal", "zipf"] = "lognormal"
     """How the lengths of conversations are distributed."""
     mean_length: int = Field(default=256, ge=4, le=1_000_000)

@@ -17,7 +17,9 @@ class Reduced(NamedTuple):
     name: str
     """As in `ModelShape`; ``moe.num_experts`` for one of the experts."""
     ours: Size
+    """Size in the proxy."""
     whole: Size
+    """Size in the recipe's model."""
 
     def __str__(self) -> str:
         return f"{self.name} {self.ours} of {self.whole}"

@@ -35,8 +35,11 @@ class RunSpec(Frozen):
     """One run, resolved: the only input of rendering, launching, the worker and the comparison."""
 
     schema_version: Literal[2] = 2
+    """Version of this file's schema."""
     recipe: Line
+    """Name of the recipe."""
     task: Task
+    """Pretraining, full fine-tune or LoRA."""
     proxy: bool
     """A smaller model than the recipe's: never comparable with the whole one."""
     reduced: tuple[Reduction, ...] = ()
@@ -46,26 +49,37 @@ class RunSpec(Frozen):
     derived: Line | None = None
     """Why this layout was derived rather than published; null for a published one."""
     framework: Line
+    """Name of the framework."""
     image: Line | None
+    """Container image as the recipe or the site names it; null where there is none."""
     replaced_image: Line | None = None
     """The recipe's image, where the site's took its place."""
     gpu: Line
+    """GPU, as named in the hardware table."""
     precision: Precision
+    """Precision of training."""
     num_gpus: PositiveInt
     """Ranks: one a GPU, or CPU processes."""
     num_nodes: PositiveInt
+    """Nodes of the job."""
     seq_length: PositiveInt
+    """Tokens per sequence."""
     mbs: PositiveInt
     """Micro-batch: sequences a data-parallel rank computes at once."""
     gbs: PositiveInt
     """Global batch: sequences a step, over all ranks."""
     dp: PositiveInt
+    """Data-parallel ranks: num_gpus / (tp * pp * cp)."""
     num_microbatches: PositiveInt
     """gbs / (mbs * dp)."""
     model: ModelShape
+    """Dimensions of the model."""
     layout: Layout
+    """How the model is spread over the GPUs."""
     training: Training
+    """What a step computes."""
     data: Data
+    """What the model is fed."""
     data_format: DataFormat
     """The form of synthetic data that the framework reads in this task."""
     env: dict[EnvName, str] = Field(default_factory=dict)
@@ -73,6 +87,7 @@ class RunSpec(Frozen):
     replaced_env: dict[EnvName, str] = Field(default_factory=dict)
     """What the framework or the recipe set before the cluster's variables of the same names took their place."""
     cluster: Cluster
+    """Profile of the site."""
     megatron: Megatron | None = None
     """Follows from the other fields; null where the framework trains no Megatron model, and in files of 0.1."""
 

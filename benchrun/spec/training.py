@@ -16,6 +16,7 @@ class Recompute(Frozen):
     """Activations that are dropped in the forward pass and computed again in the backward pass."""
 
     granularity: Literal["none", "selective", "full"] = "none"
+    """Nothing, the modules of ``modules``, or whole layers."""
     method: Literal["uniform", "block"] | None = None
     """Only with ``full``."""
     num_layers: PositiveInt | None = None
@@ -30,9 +31,13 @@ class Fp8(Frozen):
     """FP8 recipe, named as transformer-engine names it."""
 
     recipe: Literal["delayed", "tensorwise", "blockwise", "mxfp8"] = "delayed"
+    """How tensors are scaled."""
     format: Literal["hybrid", "e4m3"] = "hybrid"
+    """E4M3 everywhere, or E5M2 for gradients (hybrid)."""
     amax_history_len: PositiveInt = 1024
+    """Steps whose largest values decide a scale (delayed scaling)."""
     amax_compute_algo: Literal["max", "most_recent"] = "max"
+    """Which of these values decides."""
     param_gather: bool = True
     """Keep the weights in FP8 and gather them so."""
     dot_product_attention: bool = False
@@ -81,20 +86,28 @@ class Training(Frozen):
     adam_betas: ClassVar[tuple[float, float]] = (0.9, 0.95)
     adam_eps: ClassVar[float] = 1e-8
     steps: PositiveInt = 50
+    """Optimizer steps."""
     seed: NonNegativeInt = 1234
+    """Seed of weights and data order."""
     lr: PositiveFloat = 3e-6
     """As small as in the first steps of a long warm-up. Without one, wide and deep models overshoot: at 3e-5 GPT-3's
     loss went from 13 to 40 in a step and Nemotron-4's to 31, at 3e-4 Mixtral and Llama 2 13B diverged."""
     min_lr: NonNegativeFloat = 3e-7
+    """Learning rate at the end of the cosine decay."""
     lr_warmup_steps: NonNegativeInt = 0
+    """Steps of linear warm-up from zero."""
     weight_decay: NonNegativeFloat = 0.1
+    """Decoupled weight decay of Adam."""
     clip_grad: NonNegativeFloat = 1.0
     """The norm to which gradients are cut; 0 cuts none."""
     distributed_optimizer: bool = True
     """Each data-parallel rank keeps only its part of the optimizer's states."""
     overlap_grad_reduce: bool = True
+    """Gradients are reduced during the backward pass."""
     overlap_param_gather: bool = True
+    """Weights are gathered during the forward pass."""
     grad_reduce_in_fp32: bool = False
+    """Gradients are accumulated and reduced in FP32."""
     tp_comm_overlap: bool = False
     """Tensor-parallel communication overlaps with its matrix products (transformer-engine's userbuffers)."""
     cp_comm: Literal["p2p", "a2a", "all_gather"] = "p2p"
@@ -112,7 +125,9 @@ class Training(Frozen):
     manual_gc_interval: NonNegativeInt = 100
     """Steps between collections of Python's garbage; 0: automatic, which may stall one rank mid-step."""
     optimizer: Optimizer = Optimizer()
+    """Precision of Adam's states."""
     recompute: Recompute = Recompute()
+    """Activations that are computed again."""
     fp8: Fp8 = Fp8()
     """Used only where the run's precision is fp8."""
     lora: Lora = Lora()
