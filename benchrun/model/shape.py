@@ -16,18 +16,18 @@ VOCAB_MULTIPLE = 128
 
 
 class Moe(Frozen):
-    """Mixture of experts: every layer's MLP becomes ``num_experts`` of them, ``topk`` used a token."""
+    """Mixture of experts: every layer's MLP becomes ``num_experts`` of them, of which a token uses ``topk``."""
 
     num_experts: PositiveInt
-    """Experts a layer."""
+    """Experts per layer."""
     topk: PositiveInt
-    """Experts a token is routed to."""
+    """Experts per token."""
     ffn_hidden_size: PositiveInt
     """Inner width of one expert's MLP."""
     aux_loss_coeff: float = 0.01
     """Weight of the load-balancing loss."""
     capacity_factor: PositiveFloat | None = None
-    """Tokens an expert may take, in multiples of the even share; null drops none."""
+    """Largest number of tokens of an expert, in multiples of the even share; null drops none."""
     force_balance: bool = False
     """Route at random so that every expert gets the same load: steady timing, meaningless loss."""
 
@@ -88,7 +88,7 @@ class ModelShape(Frozen):
 
     @property
     def params_active(self) -> int:
-        """Parameters that one token meets; equal to ``params_total`` in a dense model."""
+        """Parameters that one token uses; equal to ``params_total`` in a dense model."""
         if self.moe is None:
             return self.params_total
         experts = int(sum(product.params for product in operators(self).products if product.expert))

@@ -42,8 +42,8 @@ def _container(spec: RunSpec) -> Iterator[str]:
         yield f"container runtime {runtime} needs an image: set cluster.container.image, or image in the recipe"
     for option in container.options:
         if runtime != "pyxis" and option.startswith(("--container-", "--no-container-")):
-            instead = f"name {runtime}'s own in cluster.container.options, or none ([])"
-            yield f"{option} is an option of pyxis, which {runtime} does not know: {instead}"
+            remedy = f"set cluster.container.options to options of {runtime}, or to []"
+            yield f"{option} is an option of pyxis, which {runtime} does not have: {remedy}"
     if runtime == "docker":
         yield from _out_of_reach(spec)
 

@@ -199,7 +199,7 @@ class Gemm(Frozen):
     k: PositiveInt
     """Inner dimension."""
     count: PositiveFloat
-    """How often a GPU computes it a micro-batch, the mean over pipeline stages."""
+    """How often a GPU computes it per micro-batch, the mean over pipeline stages."""
     low_precision: bool
     """FP8 training computes it in FP8; the output layer stays in BF16."""
     tflops: dict[Number, dict[Pass, PositiveFloat]]

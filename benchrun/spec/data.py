@@ -12,11 +12,11 @@ from benchrun.model import Frozen
 class Synthetic(Frozen):
     """A data set that ``datagen tokens`` makes: files, so that loader, index and shuffling run as with real data.
 
-    The limits here and below are datagen's own, so that a value is refused before the job and not in it.
+    The limits here and below are datagen's, so that a wrong value is refused before the job starts.
     """
 
     tokens: int | None = Field(default=None, gt=0, le=10**15)
-    """Its size; as many as the run reads, if not given."""
+    """Size in tokens; by default as many as the run reads."""
     seed: int = Field(default=1234, ge=0, lt=1 << 63)
     """Seed of the generator."""
     documents: Literal["fixed", "lognormal", "zipf"] = "lognormal"
@@ -26,9 +26,9 @@ class Synthetic(Frozen):
     distribution: Literal["uniform", "zipf"] = "zipf"
     """How often each token occurs."""
     exponent: float = Field(default=1.1, gt=0, le=8)
-    """Of the Zipf distribution of tokens."""
+    """Exponent of the Zipf distribution of tokens."""
     learnable: bool = False
-    """Tokens follow a rule, so that the lowest possible loss is known: a falling loss proves that training works."""
+    """Tokens follow a rule with a known lowest loss: a loss that falls to it proves that training works."""
 
 
 class Instructions(Frozen):
@@ -53,8 +53,8 @@ class Data(Frozen):
     kind: Literal["mock", "synthetic"] = "mock"
     """``mock``: random tokens made by the framework itself; ``synthetic``: files, made before the run where missing."""
     num_workers: NonNegativeInt = 1
-    """Data-loader processes a rank (0: in the training process)."""
+    """Data-loader processes per rank (0: in the training process)."""
     synthetic: Synthetic = Synthetic()
     """Only with ``kind: synthetic``."""
     instructions: Instructions = Instructions()
-    """The same for a fine-tune, which is fed conversations."""
+    """Only with ``kind: synthetic`` in a fine-tune, which reads conversations."""
