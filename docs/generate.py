@@ -19,9 +19,11 @@ from pydantic.fields import FieldInfo
 
 from benchrun import paths
 from benchrun.cli import group as benchrun
+from benchrun.metrics.registry import METRICS
 from benchrun.model import ModelShape, Moe
 from benchrun.model.layout import Layout
 from benchrun.recipe.schema import FrameworkEntry, PointGroup, Recipe, Suite, SuiteRun
+from benchrun.spec import artifacts
 from benchrun.spec.cluster import Binding, Cluster, Container
 from benchrun.spec.data import Data, Instructions, Synthetic
 from benchrun.spec.runspec import RunSpec
@@ -66,7 +68,7 @@ def default(field: FieldInfo) -> str:
     if field.is_required():
         return "required"
     value = field.get_default(call_default_factory=True)
-    return "" if isinstance(value, BaseModel) else f"`{value}`"
+    return "" if isinstance(value, BaseModel) or value == "" else f"`{value}`"
 
 
 def model_section(model: type[BaseModel]) -> str:
@@ -130,7 +132,50 @@ def gpu_page() -> str:
     return head + table(rows[0], rows[1:])
 
 
-PAGES = {"commands.md": command_page, "recipe-files.md": recipe_page, "spec.md": spec_page, "gpus.md": gpu_page}
+def run_directory_page() -> str:
+    """The files of a run directory, and the models of those that the job and the host share."""
+    head = (
+        "# Run directory\n\nEvery run is one directory in `results/runs/`. Every later step can be repeated from these "
+        "files. A kept run has the same files, some of them compressed (`.xz`).\n"
+    )
+    files = table(("file", "what is in it"), ((f"`{name}`", text) for name, text in artifacts.FILES.items()))
+    models = (artifacts.Done, artifacts.Progress, artifacts.EndingRecord, artifacts.Environment)
+    models += (artifacts.Ceilings, artifacts.Gemm, artifacts.CollectiveRate, artifacts.Breakdown)
+    return "\n".join([head, files, *map(model_section, models)])
+
+
+HOW = {
+    "step_time_s": "Median time of a step over the window, without the warm-up.",
+    "tokens_per_s_per_gpu": "Median over the window of tokens per step / step time / GPUs.",
+    "samples_per_s": "Sequences per step / median step time, over all GPUs.",
+    "tflops_per_gpu": "Tokens per second and GPU x FLOPs per token of the model, counted causal unless a reference "
+    "counts the full score matrix.",
+    "mfu_percent": "TFLOPS per GPU / dense peak of the run's precision; a GPU without a row in the table gets none.",
+    "tokens_per_joule": "Tokens per second and GPU / mean power of a GPU over the measured steps.",
+    "final_loss": "Loss of the last step.",
+    "fsdp_over_3d": "Tokens per second and GPU with FSDP / the same with tensor and pipeline parallelism, of two runs.",
+}
+"""Metric -> how it is computed."""
+
+
+def metric_page() -> str:
+    """The registered metrics."""
+    head = (
+        "# Metrics\n\nFrom `benchrun/metrics/registry.py`. [Conventions](../explanation/conventions.md) explains how "
+        "FLOPs are counted, [Windows](../explanation/windows.md) which steps count.\n\n"
+    )
+    rows = ((f"`{entry.key}`", entry.unit, entry.better, HOW[name]) for name, entry in METRICS.items())
+    return head + table(("metric", "unit", "better", "how it is computed"), rows)
+
+
+PAGES = {
+    "commands.md": command_page,
+    "recipe-files.md": recipe_page,
+    "spec.md": spec_page,
+    "gpus.md": gpu_page,
+    "run-directory.md": run_directory_page,
+    "metrics.md": metric_page,
+}
 
 
 def main() -> int:

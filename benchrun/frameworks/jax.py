@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 from benchrun.frameworks.base import SHARDING, SLURM_VARIABLES, Framework, Variable
-from benchrun.frameworks.mesh import mesh
 from benchrun.frameworks.variables import FUSED_ATTENTION
 from benchrun.spec.runspec import RunSpec
 from benchrun.spec.training import Fp8
@@ -17,6 +16,22 @@ FIXED = {
     "training.manual_gc_interval": "leaves garbage to Python",
     "data.num_workers": "starts no process for its data",
 }
+
+
+class Mesh(NamedTuple):
+    """Ranks along each axis. ICI: the links within a node; DCN: the network between nodes, as JAX calls them."""
+
+    ici_data: int
+    ici_fsdp: int
+    dcn_data: int
+    dcn_fsdp: int
+
+
+def mesh(spec: RunSpec) -> Mesh:
+    """Weights are split within a node first, then over nodes; gradients are averaged over the rest."""
+    ici_fsdp = min(spec.layout.fsdp, spec.ranks_per_node)
+    dcn_fsdp = spec.layout.fsdp // ici_fsdp
+    return Mesh(spec.ranks_per_node // ici_fsdp, ici_fsdp, spec.num_nodes // dcn_fsdp, dcn_fsdp)
 
 
 class Jax(Framework):
@@ -34,7 +49,7 @@ class Jax(Framework):
 
     def refusals(self, spec: RunSpec) -> Iterator[str]:
         """FSDP by node, recompute by policy, one FP8 recipe."""
-        layout, per_node = spec.layout, min(spec.num_gpus, spec.cluster.gpus_per_node)
+        layout, per_node = spec.layout, spec.ranks_per_node
         if per_node % layout.fsdp and (layout.fsdp % per_node or spec.num_gpus % layout.fsdp):
             what = f"fsdp ({layout.fsdp}) must divide a node's {per_node} GPUs"
             yield f"{what}, or be a multiple that divides {spec.num_gpus}"

@@ -1,4 +1,4 @@
-"""What the frameworks on megatron.core share.
+"""What the frameworks on megatron.core share, and megatron-lm: pretrain_gpt.py of Megatron-LM in NeMo's container.
 
 Sources: the checks of megatron.core 0.16.1 and 0.19.2 (OptimizerConfig, TransformerConfig, Megatron-LM's arguments).
 """
@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from benchrun.frameworks.base import Framework, Variable
-from benchrun.frameworks.megatron_config import megatron_config
+from benchrun.frameworks.megatron_config import configured, megatron_config
 from benchrun.frameworks.variables import EXPANDABLE_SEGMENTS, NO_HUB, NO_NVLS, communication
 from benchrun.spec.runspec import RunSpec
 from benchrun.spec.training import Optimizer
@@ -30,7 +30,7 @@ class Megatron(Framework):
 
     def configured(self, spec: RunSpec) -> RunSpec:
         """With the Megatron configuration."""
-        return spec.model_copy(update={"megatron": megatron_config(spec)})
+        return configured(spec)
 
     def configuration(self, spec: RunSpec) -> dict[str, Any]:
         """The same for its templates, computed anew for a spec that was written without it."""
@@ -53,3 +53,19 @@ def optimizer_refusals(spec: RunSpec) -> Iterator[str]:
         yield "optimizer.precision_aware is transformer-engine's Adam: it needs a GPU, and bf16 or fp8"
     if not spec.training.distributed_optimizer:
         yield "optimizer.precision_aware needs distributed_optimizer: it must be true"
+
+
+class MegatronLM(Megatron):
+    """Started by flags; its fine-tune trains on tokens."""
+
+    name = "megatron-lm"
+    tasks = frozenset({"pretrain", "sft"})
+    fsdp = False
+    scripts = "/opt/megatron-lm"
+    step_lines = ("elapsed time per iteration (",)
+
+    def refusals(self, spec: RunSpec) -> Iterator[str]:
+        """What pretrain_gpt.py has no flag for."""
+        yield from super().refusals(spec)
+        if spec.model.activation == "geglu":
+            yield "megatron-lm's pretrain_gpt.py has no flag for geglu: take another framework"

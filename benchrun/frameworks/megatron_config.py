@@ -1,41 +1,30 @@
-"""RunSpec -> the Megatron configuration: every rule about megatron-core's arguments stands here, once.
+"""RunSpec -> the Megatron configuration: every rule about megatron-core's arguments, once.
 
-Where frameworks differ, or a release of one of them, the rule says which and why.
+Where frameworks differ, or a release of one of them, the rule names it and the reason.
 """
 
 from __future__ import annotations
 
-from typing import Literal
-
-from benchrun.model import VOCAB_MULTIPLE, Activation
-from benchrun.spec import megatron
+from benchrun.model import VOCAB_MULTIPLE
 from benchrun.spec.images import nemo_release
-from benchrun.spec.megatron import Dtype, Megatron
+from benchrun.spec.megatron import Megatron, Sparse, Values
 from benchrun.spec.runspec import RunSpec
 
 WORKER = "megatron-core"
 DRIVERS = ("nemo2", "megatron-bridge")
 """Frameworks that a Python file drives through NeMo's or Megatron-Bridge's own configuration classes."""
 FRAMEWORKS = (WORKER, "megatron-lm", "nemo1", *DRIVERS)
-"""Those that train Megatron's model."""
+"""Frameworks that train Megatron's model."""
 BUCKET_SIZE = 128 * 1024 * 1024
-"""Parameters a bucket of gradients, in NeMo's own recipes."""
-DTYPES: dict[str, Dtype] = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
-ACTIVATIONS: dict[Activation, Literal["silu", "gelu", "squared_relu"]] = {
-    "swiglu": "silu",
-    "geglu": "gelu",
-    "gelu": "gelu",
-    "squared-relu": "squared_relu",
-}
-SAME_IN_MODEL = (
-    *("num_layers", "hidden_size", "ffn_hidden_size", "num_attention_heads", "num_query_groups", "kv_channels"),
-    *("layernorm_epsilon", "init_method_std"),
-)
-"""Arguments of TransformerConfig that are fields of ModelShape."""
+"""Parameters per bucket of gradients, in NeMo's own recipes."""
+DTYPES = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
+ACTIVATIONS = {"swiglu": "silu", "geglu": "gelu", "gelu": "gelu", "squared-relu": "squared_relu"}
+DIMENSIONS = ("num_layers", "hidden_size", "ffn_hidden_size", "num_attention_heads", "num_query_groups", "kv_channels")
+"""Fields of ModelShape that are arguments of TransformerConfig."""
 
 
 def configured(spec: RunSpec) -> RunSpec:
-    """``spec`` with its Megatron configuration computed anew."""
+    """``spec`` with its Megatron configuration computed again."""
     return spec.model_copy(update={"megatron": megatron_config(spec)})
 
 
@@ -43,21 +32,34 @@ def megatron_config(spec: RunSpec) -> Megatron | None:
     """The Megatron configuration of ``spec``; None where its framework trains no Megatron model."""
     if spec.framework not in FRAMEWORKS:
         return None
-    dtype = DTYPES["fp32" if spec.precision == "fp32" else "bf16"]
+    training, recompute, bf16 = spec.training, spec.training.recompute, spec.precision != "fp32"
+    dtype = DTYPES["bf16" if bf16 else "fp32"]
     return Megatron(
         transformer=_transformer(spec),
         gpt=_gpt(spec),
-        experts=_experts(spec),
+        experts=_experts(spec) if spec.model.moe else None,
         parallel=_parallel(spec),
         communication=_communication(spec),
-        precision=megatron.Precision(bf16=spec.precision != "fp32", params_dtype=dtype, pipeline_dtype=dtype),
-        fp8=_fp8(spec),
-        fusion=_fusion(spec),
-        recompute=_recompute(spec),
+        precision=Values(bf16=bf16, params_dtype=dtype, pipeline_dtype=dtype),
+        fp8=_fp8(spec) if spec.precision == "fp8" else None,
+        fusion=_fusion_of_worker(spec) if spec.framework == WORKER else _fusion(spec),
+        recompute=Values(
+            recompute_granularity=None if recompute.granularity == "none" else recompute.granularity,
+            recompute_method=recompute.method,
+            recompute_num_layers=recompute.num_layers,
+        ),
         optimizer=_optimizer(spec, dtype),
-        schedule=_schedule(spec),
+        schedule=Values(
+            lr_decay_style="cosine",
+            lr_decay_iters=max(training.steps, training.lr_warmup_steps + 1),  # at least one after the warm-up
+            lr_warmup_iters=training.lr_warmup_steps,
+            lr_warmup_init=0.0,
+            start_weight_decay=training.weight_decay,
+            end_weight_decay=training.weight_decay,
+            weight_decay_incr_style="constant",
+        ),
         ddp=_data_parallel(spec),
-        sharding=megatron.Sharding(
+        sharding=Values(
             average_in_collective=spec.layout.fsdp == 1,
             data_parallel_sharding_strategy="optim_grads_params" if spec.layout.fsdp > 1 else "no_shard",
         ),
@@ -65,37 +67,27 @@ def megatron_config(spec: RunSpec) -> Megatron | None:
     )
 
 
-def bias_activation_fusion(spec: RunSpec) -> bool:
-    """Whether megatron-core has one kernel for bias and activation of this model: it raises where it has none.
-
-    For experts that is SwiGLU alone, since the router's weight is part of the kernel (core 0.13); the cores of
-    NeMo 1 (0.7 to 0.10) compute an expert like a dense MLP.
-    """
+def _transformer(spec: RunSpec) -> Values:
     model = spec.model
-    if model.moe and spec.framework != "nemo1":
-        return model.activation == "swiglu"
-    return model.gated or (model.activation == "gelu" and model.bias)
-
-
-def _transformer(spec: RunSpec) -> megatron.Transformer:
-    model = spec.model
-    return megatron.Transformer(
-        **{name: getattr(model, name) for name in SAME_IN_MODEL},
+    return Values(
+        **{name: getattr(model, name) for name in DIMENSIONS},
         activation_func=ACTIVATIONS[model.activation],
         gated_linear_unit=model.gated,
         add_bias_linear=model.bias,
-        normalization="RMSNorm" if model.normalization == "RMSNorm" else "LayerNorm",
+        normalization=model.normalization.removesuffix("1p"),
         layernorm_zero_centered_gamma=model.normalization == "LayerNorm1p",
+        layernorm_epsilon=model.layernorm_epsilon,
+        init_method_std=model.init_method_std,
         attention_dropout=0.0,
         hidden_dropout=0.0,
     )
 
 
-def _gpt(spec: RunSpec) -> megatron.Gpt:
+def _gpt(spec: RunSpec) -> Values:
     """The worker pads the vocabulary alike in every layout, so that layouts stay comparable; Megatron-LM by tp too."""
     model = spec.model
     multiple = VOCAB_MULTIPLE * (1 if spec.framework == WORKER else spec.layout.tp)
-    return megatron.Gpt(
+    return Values(
         seq_length=spec.seq_length,
         vocab_size=-(-model.vocab_size // multiple) * multiple,
         make_vocab_size_divisible_by=VOCAB_MULTIPLE,
@@ -106,13 +98,12 @@ def _gpt(spec: RunSpec) -> megatron.Gpt:
     )
 
 
-def _experts(spec: RunSpec) -> megatron.Experts | None:
+def _experts(spec: RunSpec) -> Values:
     """NeMo 1's own Mixtral has neither kernel: megatron-core 0.7 groups no experts in FP8."""
     moe, training = spec.model.moe, spec.training
-    if moe is None:
-        return None
-    te = spec.transformer_engine if spec.framework == WORKER else spec.framework != "nemo1"
-    return megatron.Experts(
+    assert moe is not None
+    kernels = spec.transformer_engine if spec.framework == WORKER else spec.framework != "nemo1"
+    return Values(
         num_moe_experts=moe.num_experts,
         moe_router_topk=moe.topk,
         moe_ffn_hidden_size=moe.ffn_hidden_size,
@@ -122,14 +113,15 @@ def _experts(spec: RunSpec) -> megatron.Experts | None:
         moe_expert_capacity_factor=moe.capacity_factor,
         moe_pad_expert_input_to_capacity=moe.capacity_factor is not None,
         moe_token_dispatcher_type="alltoall",
-        moe_grouped_gemm=te and training.moe_grouped_gemm,
-        moe_permute_fusion=te and training.moe_permute_fusion,
+        moe_grouped_gemm=kernels and training.moe_grouped_gemm,
+        moe_permute_fusion=kernels and training.moe_permute_fusion,
     )
 
 
-def _parallel(spec: RunSpec) -> megatron.Parallel:
+def _parallel(spec: RunSpec) -> Values:
+    """None stands for megatron-core's default: no interleaved stages, the experts' tp that of the whole model."""
     layout = spec.layout
-    return megatron.Parallel(
+    return Values(
         tensor_model_parallel_size=layout.tp,
         pipeline_model_parallel_size=layout.pp,
         virtual_pipeline_model_parallel_size=layout.vp if layout.vp > 1 else None,
@@ -142,14 +134,14 @@ def _parallel(spec: RunSpec) -> megatron.Parallel:
     )
 
 
-def _communication(spec: RunSpec) -> megatron.Communication:
+def _communication(spec: RunSpec) -> Values:
     """Interleaved stages send while they compute; then one message at a time, each with its own handle.
 
     The drivers batch only where there is a pipeline, and overlap with data-parallel ranks only where there are any.
     """
     layout, training, gpu = spec.layout, spec.training, spec.gpu != "CPU"
     ranks = training.distributed_optimizer and spec.dp * layout.cp > 1
-    return megatron.Communication(
+    return Values(
         tp_comm_overlap=training.tp_comm_overlap and (spec.transformer_engine or spec.framework != WORKER),
         overlap_p2p_comm=gpu and layout.vp > 1,
         batch_p2p_comm=gpu and layout.vp == 1 and (layout.pp > 1 or spec.framework not in DRIVERS),
@@ -160,11 +152,9 @@ def _communication(spec: RunSpec) -> megatron.Communication:
     )
 
 
-def _fp8(spec: RunSpec) -> megatron.Fp8 | None:
-    if spec.precision != "fp8":
-        return None
+def _fp8(spec: RunSpec) -> Values:
     fp8 = spec.training.fp8
-    return megatron.Fp8(
+    return Values(
         fp8=fp8.format,
         fp8_recipe=fp8.recipe,
         fp8_amax_history_len=fp8.amax_history_len,
@@ -176,50 +166,55 @@ def _fp8(spec: RunSpec) -> megatron.Fp8 | None:
     )
 
 
-def _fusion(spec: RunSpec) -> megatron.Fusion:
-    """The worker fuses where transformer-engine is and the recipe wants it; the others always."""
-    rope = spec.model.position_embedding == "rope"
-    if spec.framework == WORKER:
-        te, fused = spec.transformer_engine, spec.transformer_engine and spec.training.fused_kernels
-        return megatron.Fusion(
-            bias_activation_fusion=fused and bias_activation_fusion(spec),
-            bias_dropout_fusion=fused,
-            masked_softmax_fusion=False,
-            apply_rope_fusion=fused and rope,
-            persist_layer_norm=te,
-            gradient_accumulation_fusion=te,
-            cross_entropy_loss_fusion=fused,
-            cross_entropy_fusion_impl="te" if fused else "native",
-        )
-    return megatron.Fusion(
-        bias_activation_fusion=bias_activation_fusion(spec),
+def _fusion_of_worker(spec: RunSpec) -> Values:
+    """The worker fuses where it has transformer-engine and the recipe asks for it."""
+    te, fused = spec.transformer_engine, spec.transformer_engine and spec.training.fused_kernels
+    return Values(
+        bias_activation_fusion=fused and _bias_activation_fusion(spec),
+        bias_dropout_fusion=fused,
+        masked_softmax_fusion=False,
+        apply_rope_fusion=fused and spec.model.position_embedding == "rope",
+        persist_layer_norm=te,
+        gradient_accumulation_fusion=te,
+        cross_entropy_loss_fusion=fused,
+        cross_entropy_fusion_impl="te" if fused else "native",
+    )
+
+
+def _fusion(spec: RunSpec) -> Values:
+    """NeMo's and Megatron-Bridge's own LoRA recipes fuse no loss; NeMo 24.05 (core 0.7) has no such kernel."""
+    without_loss = spec.task == "lora" or (spec.framework == "nemo1" and nemo_release(spec.image) == "24.05")
+    return Values(
+        bias_activation_fusion=_bias_activation_fusion(spec),
         bias_dropout_fusion=True,
         masked_softmax_fusion=True,
-        apply_rope_fusion=rope,
+        apply_rope_fusion=spec.model.position_embedding == "rope",
         persist_layer_norm=True,
         gradient_accumulation_fusion=spec.layout.fsdp == 1,
-        # NeMo's and Megatron-Bridge's own LoRA recipes turn this one off; NeMo 24.05 (core 0.7) has none.
-        cross_entropy_loss_fusion=spec.task != "lora"
-        and not (spec.framework == "nemo1" and nemo_release(spec.image) == "24.05"),
+        cross_entropy_loss_fusion=not without_loss,
         cross_entropy_fusion_impl="te",
     )
 
 
-def _recompute(spec: RunSpec) -> megatron.Recompute:
-    recompute = spec.training.recompute
-    return megatron.Recompute(
-        recompute_granularity=None if recompute.granularity == "none" else recompute.granularity,
-        recompute_method=recompute.method,
-        recompute_num_layers=recompute.num_layers,
-    )
+def _bias_activation_fusion(spec: RunSpec) -> bool:
+    """Whether megatron-core has one kernel for bias and activation of this model: it raises where it has none.
+
+    For experts that is SwiGLU alone, since the router's weight is part of the kernel (core 0.13); the cores of
+    NeMo 1 (0.7 to 0.10) compute an expert like a dense MLP.
+    """
+    model = spec.model
+    if model.moe and spec.framework != "nemo1":
+        return model.activation == "swiglu"
+    return model.gated or (model.activation == "gelu" and model.bias)
 
 
-def _optimizer(spec: RunSpec, dtype: Dtype) -> megatron.Optimizer:
+def _optimizer(spec: RunSpec, dtype: str) -> Sparse:
     """Adam. What only a precision-aware one reads is stated for it alone; the worker states the FP8 recipe always."""
-    training, states = spec.training, spec.training.optimizer
-    aware, fp8, worker = states.precision_aware, spec.precision == "fp8", spec.framework == WORKER
+    training, states, fp8 = spec.training, spec.training.optimizer, spec.precision == "fp8"
+    aware = states.precision_aware
     beta1, beta2 = training.adam_betas
-    return megatron.Optimizer(
+    return Sparse(
+        optimizer="adam",
         lr=training.lr,
         min_lr=training.min_lr,
         weight_decay=training.weight_decay,
@@ -235,24 +230,16 @@ def _optimizer(spec: RunSpec, dtype: Dtype) -> megatron.Optimizer:
         main_params_dtype=DTYPES[states.main_params] if aware else None,
         exp_avg_dtype=DTYPES[states.exp_avg] if aware else None,
         exp_avg_sq_dtype=DTYPES[states.exp_avg_sq] if aware else None,
-        fp8_recipe=training.fp8.recipe if fp8 and (aware or worker) else None,
+        fp8_recipe=training.fp8.recipe if fp8 and (aware or spec.framework == WORKER) else None,
+        # 16 bits beside a BF16 weight make its FP32 copy; an FP8 weight has no such bits, though its type reads BF16.
         store_param_remainders=not (fp8 and training.fp8.param_gather) if aware else None,
     )
 
 
-def _schedule(spec: RunSpec) -> megatron.Schedule:
-    training = spec.training
-    return megatron.Schedule(
-        lr_decay_iters=max(training.steps, training.lr_warmup_steps + 1),
-        lr_warmup_iters=training.lr_warmup_steps,
-        start_weight_decay=training.weight_decay,
-        end_weight_decay=training.weight_decay,
-    )
-
-
-def _data_parallel(spec: RunSpec) -> megatron.DataParallel:
+def _data_parallel(spec: RunSpec) -> Values:
+    """Interleaved stages gather weights together, when the schedule starts them, not layer by layer."""
     training, interleaved = spec.training, spec.layout.vp > 1
-    return megatron.DataParallel(
+    return Values(
         use_distributed_optimizer=training.distributed_optimizer,
         grad_reduce_in_fp32=training.grad_reduce_in_fp32,
         overlap_grad_reduce=training.overlap_grad_reduce,
@@ -262,20 +249,19 @@ def _data_parallel(spec: RunSpec) -> megatron.DataParallel:
     )
 
 
-def _worker(spec: RunSpec) -> megatron.Worker:
+def _worker(spec: RunSpec) -> Sparse:
     """An expert's tokens vary, so where there are experts only the attention of a layer is one graph."""
     layout, training, gpu, te = spec.layout, spec.training, spec.gpu != "CPU", spec.transformer_engine
     graphs = training.cuda_graphs != "none"
-    return megatron.Worker(
+    return Sparse(
         transformer_impl="transformer_engine" if te else "local",
         use_cpu_initialization=not gpu,
         batch_p2p_sync=gpu,
         deallocate_pipeline_outputs=gpu and layout.pp > 1,
-        recompute_modules=training.recompute.modules or None,
+        recompute_modules=[*training.recompute.modules] or None,
         cp_comm_type=training.cp_comm if layout.cp > 1 else None,
         moe_router_fusion=te and training.fused_kernels if spec.model.moe else None,
-        # megatron-core captures a graph after the first step.
-        cuda_graph_impl="local" if graphs else None,
-        cuda_graph_modules=(("attn",) if spec.model.moe else ()) if graphs else None,
+        cuda_graph_impl="local" if graphs else None,  # megatron-core captures a graph after the first step
+        cuda_graph_modules=(["attn"] if spec.model.moe else []) if graphs else None,
         use_te_rng_tracker=True if graphs else None,
     )

@@ -1,4 +1,4 @@
-"""What NeMo 1, NeMo 2 and Megatron-Bridge share: NGC's NeMo containers and NVIDIA's own launch scripts.
+"""nemo2 (nemo.collections.llm), megatron-bridge, and what they share with nemo1: NGC's containers, NVIDIA's scripts.
 
 Sources of the environment: dgxc-benchmarking v24.11.1 (NeMo 1), NeMo v2.4.0 and Megatron-Bridge v0.2.2.
 """
@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from benchrun.frameworks.base import Variable
+from benchrun.frameworks.base import SLURM_VARIABLES, Variable
 from benchrun.frameworks.megatron import Megatron, optimizer_refusals
 from benchrun.frameworks.variables import FORKED, FUSED_ATTENTION
 from benchrun.spec.runspec import RunSpec
+from benchrun.spec.training import Training
 
 
 class NeMo(Megatron):
@@ -59,3 +60,28 @@ class NeMoOfCore(NeMo):
             "NVTE_FLASH_ATTN": Variable("1", "attention may be flash or cuDNN's: transformer-engine takes the faster"),
             "TORCH_NCCL_HIGH_PRIORITY": Variable("1", "communication kernels go first"),
         }
+
+
+class NeMo2(NeMoOfCore):
+    """NeMo 2, in NeMo's containers 25.02 to 25.09. Its values are in a driver beside the job script."""
+
+    name = "nemo2"
+    step_lines = ("train_step_timing in s: ",)
+    rank_variables = SLURM_VARIABLES
+    releases = ("25.02", "25.09")
+    files = ("train_nemo2.py",)
+
+    def refusals(self, spec: RunSpec) -> Iterator[str]:
+        """A seed that its mock data would ignore."""
+        yield from super().refusals(spec)
+        if spec.data.kind == "mock" and spec.training.seed != (seed := Training().seed):
+            yield f"nemo2's mock data and weights have a seed of their own: training.seed must be {seed}"
+
+
+class MegatronBridge(NeMoOfCore):
+    """Megatron-Bridge, in NeMo's containers from 25.09 on. Its values are in a driver beside the job script."""
+
+    name = "megatron-bridge"
+    step_lines = ("elapsed time per iteration (", "Step Time : ")
+    releases = ("25.09", None)
+    files = ("train_megatron_bridge.py",)

@@ -8,11 +8,10 @@ from benchrun.errors import UserError, closest
 from benchrun.frameworks.base import Framework
 from benchrun.frameworks.hf import HuggingFace
 from benchrun.frameworks.maxtext import MaxText
-from benchrun.frameworks.megatron_bridge import MegatronBridge
+from benchrun.frameworks.megatron import MegatronLM
 from benchrun.frameworks.megatron_core import MegatronCore
-from benchrun.frameworks.megatron_lm import MegatronLM
+from benchrun.frameworks.nemo import MegatronBridge, NeMo2
 from benchrun.frameworks.nemo1 import NeMo1
-from benchrun.frameworks.nemo2 import NeMo2
 from benchrun.frameworks.paxml import PaXML
 
 FRAMEWORKS: dict[str, Framework] = {}

@@ -1,4 +1,4 @@
-"""The memory a GPU needs for a run, estimated before the job waits in a queue."""
+"""Estimates the GPU memory of a run before the job waits in a queue."""
 
 from benchrun.memory.estimate import Memory, estimate
 from benchrun.memory.limits import ESTIMATE_ERROR, impossible, warning

@@ -1,4 +1,4 @@
-"""Bytes that a GPU keeps from the forward to the backward pass: the part of the memory that is an estimate.
+"""Bytes that a GPU stores from the forward to the backward pass: the part of the memory that is an estimate.
 
 Compared with peaks that were measured on H100 and H200 in tests/memory/test_memory.py.
 """
@@ -6,6 +6,7 @@ Compared with peaks that were measured on H100 and H200 in tests/memory/test_mem
 from __future__ import annotations
 
 from benchrun.frameworks.registry import framework
+from benchrun.model.communication import sequence_split
 from benchrun.model.operators import operators
 from benchrun.spec.runspec import RunSpec
 
@@ -19,15 +20,15 @@ def stage_layers(spec: RunSpec) -> float:
     return spec.model.num_layers / layout.pp
 
 
-def kept(spec: RunSpec, first: bool, more: float = 0.0) -> float:
-    """Activations of the first or of the last pipeline stage; ``more`` bytes a token and layer come on top."""
+def stored(spec: RunSpec, first: bool, extra: float = 0.0) -> float:
+    """Activations of the first or the last pipeline stage; ``extra`` is added in bytes per token and layer."""
     recompute, layers = spec.training.recompute, stage_layers(spec)
-    in_flight, whole = _in_flight(spec, first), layer(spec) + more
+    in_flight, whole = _in_flight(spec, first), layer(spec) + extra
     if recompute.policy is not None:
-        per_token = layers * _kept_by_policy(spec, recompute.policy) + whole
+        per_token = layers * _stored_by_policy(spec, recompute.policy) + whole
     elif recompute.granularity == "full":
         again = layers if recompute.method == "uniform" else min((recompute.num_layers or 0) * spec.layout.vp, layers)
-        # A recomputed layer keeps its input; one at a time has all of its activations.
+        # A recomputed layer stores its input; one layer at a time has all of its activations.
         per_token = (layers - again) * whole + again * _input(spec) + whole / max(in_flight, 1)
     else:
         per_token = layers * whole
@@ -49,23 +50,18 @@ def _tokens(spec: RunSpec) -> float:
 def _in_flight(spec: RunSpec, first: bool) -> float:
     """Micro-batches whose activations a stage holds at once (1F1B, or interleaved)."""
     pp, vp = spec.layout.pp, spec.layout.vp
-    more = (pp - 1) / vp
-    most = pp - more  # 1 without interleaving
+    extra = (pp - 1) / vp
     if first:
-        most = pp + more if vp > 1 else pp
-    return float(min(spec.num_microbatches, most))
-
-
-def _split(spec: RunSpec) -> int:
-    return spec.layout.tp if spec.layout.sequence_parallel else 1
+        extra = 0 if vp == 1 else -extra
+    return float(min(spec.num_microbatches, pp - extra))
 
 
 def _input(spec: RunSpec) -> float:
-    return 2 * spec.model.hidden_size / _split(spec)
+    return 2 * spec.model.hidden_size / sequence_split(spec.layout)
 
 
-def _kept_by_policy(spec: RunSpec, policy: str) -> float:
-    """Bytes a token and layer under a policy that the framework names; one that is not listed is taken to keep all."""
+def _stored_by_policy(spec: RunSpec, policy: str) -> float:
+    """Bytes per token and layer under a policy of the framework; an unlisted one is assumed to store everything."""
     outputs = framework(spec.framework).memory.policies.get(policy)
     if outputs is None:
         return layer(spec)
@@ -74,17 +70,14 @@ def _kept_by_policy(spec: RunSpec, policy: str) -> float:
 
 
 def _unfused_gate_bytes(spec: RunSpec) -> int:
-    """Bytes per width of the MLP that are kept where no fused kernel computes the gate.
+    """Bytes per width of the MLP that are stored where no fused kernel computes the gate.
 
-    The gate itself, and of an expert also its product before it is weighted. megatron.core has a fused kernel for
-    experts with SwiGLU alone.
+    They hold the gate, and for an expert also its product before the router's weight. megatron.core has a fused kernel
+    for experts with SwiGLU alone.
     """
     model, fused = spec.model, spec.transformer_engine and spec.training.fused_kernels
-    if (
-        not framework(spec.framework).memory.unfused_gates
-        or not model.gated
-        or "moe_act" in spec.training.recompute.modules
-    ):
+    unfused_gates = framework(spec.framework).memory.unfused_gates
+    if not unfused_gates or not model.gated or "moe_act" in spec.training.recompute.modules:
         return 0
     if model.moe is None:
         return 0 if fused else 2
@@ -92,9 +85,9 @@ def _unfused_gate_bytes(spec: RunSpec) -> int:
 
 
 def layer(spec: RunSpec) -> float:
-    """Bytes a token and layer: norms, attention, MLP. In FP8, what only a matrix product reads again is one byte.
+    """Bytes per token and layer: norms, attention, MLP. In FP8, what only a matrix product reads again is one byte.
 
-    Modules that are computed again keep their input, which the norm before them keeps anyway.
+    Recomputed modules store their input, which the norm before them stores anyway.
     """
     qkv, proj, fc1, fc2, _ = operators(spec.model, layout=spec.layout).products
     fp8, again = spec.precision == "fp8", spec.training.recompute.modules
@@ -103,12 +96,13 @@ def layer(spec: RunSpec) -> float:
     attention = 2 * (qkv.n + proj.k) + (proj.k if fp8 else 0)  # in FP8 the output once more, for the projection
     if "mlp" in again or "moe" in again:
         return norms + attention - operand * _input(spec) / 2
-    stored = 1 if fp8 and spec.training.fp8.store_activation_input else 2
-    mlp = stored * fc1.n + ((0 if "moe_act" in again else operand) + _unfused_gate_bytes(spec)) * fc2.k
+    gates = 1 if fp8 and spec.training.fp8.store_activation_input else 2
+    mlp = gates * fc1.n + ((0 if "moe_act" in again else operand) + _unfused_gate_bytes(spec)) * fc2.k
     moe = spec.model.moe
     if moe is None:
         return norms + attention + mlp
     # Each token is copied to topk experts: input, up-projection, activation, output. The ranks of an expert's own
     # tensor parallelism see the same tokens.
     expert = 4 * spec.model.hidden_size + mlp
-    return norms + attention + moe.topk * (moe.capacity_factor or 1) * expert * spec.layout.etp / _split(spec)
+    copies = moe.topk * (moe.capacity_factor or 1) * spec.layout.etp / sequence_split(spec.layout)
+    return norms + attention + copies * expert

@@ -1,7 +1,7 @@
-"""An estimate of the memory a GPU needs, by part, from the operator list.
+"""Estimates the memory of a GPU, by part, from the operator list.
 
-Counts the pipeline stage that needs most: the first holds most micro-batches in flight and the embedding, the last has
-the output layer and the logits. Flash attention is assumed: no S x S matrix is kept, so recomputing attention saves
+The result is that of the pipeline stage that needs most: the first has most micro-batches in flight and the embedding,
+the last the output layer and the logits. Flash attention is assumed: it stores no S x S matrix, so recomputing it saves
 nothing. Biases, norms and routers are left out.
 """
 
@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass
 from benchrun.frameworks.registry import framework
 from benchrun.memory import activations, fully_sharded
 from benchrun.model.adapters import MEGATRON, adapter_params
+from benchrun.model.communication import replicas
 from benchrun.model.operators import Operators, operators
 from benchrun.spec.runspec import RunSpec
 
@@ -20,18 +21,18 @@ GIB = 2**30
 
 @dataclass(frozen=True)
 class Memory:
-    """GiB a GPU."""
+    """GiB per GPU."""
 
     weights: float
     gathered: float
-    """Weights that FSDP has gathered: of the layer at work and of the next one."""
+    """Weights that FSDP has gathered: of the layer that computes and of the next one."""
     gradients: float
     optimizer: float
     activations: float
     logits: float
-    placeholders: float
-    """Gradients that autograd is given where the real ones are added up elsewhere: one matrix a shape, never freed."""
-    step: float
+    placeholders: float = 0.0
+    """Gradients for autograd where the real ones are accumulated elsewhere: one matrix per shape, never freed."""
+    step: float = 0.0
     """Temporary memory of the optimizer step, beyond what freed activations and logits cover."""
 
     @property
@@ -42,7 +43,7 @@ class Memory:
     @property
     def total(self) -> float:
         """Sum of the parts; the framework and NCCL take some GiB more."""
-        return self.states + self.gathered + self.activations + self.logits + self.placeholders + self.step
+        return float(sum(asdict(self).values()))
 
     def parts(self) -> dict[str, float]:
         """The parts and their total, rounded to 0.01 GiB."""
@@ -50,7 +51,7 @@ class Memory:
 
 
 def estimate(spec: RunSpec) -> Memory:
-    """Memory a GPU of ``spec`` on the stage that needs most, in GiB."""
+    """Memory per GPU of ``spec`` on the stage that needs most."""
     if framework(spec.framework).memory.fully_sharded:
         return _in_gib(fully_sharded.parts(spec))
     stages = (True, False) if spec.layout.pp > 1 else (True,)
@@ -64,17 +65,20 @@ def _in_gib(parts: dict[str, float]) -> Memory:
 def _stage(spec: RunSpec, first: bool) -> Memory:
     """Memory of the first or of the last pipeline stage."""
     listed, layers = operators(spec.model, layout=spec.layout), activations.stage_layers(spec)
-    layer, expert_layer = _layer_params(listed)
+    layer = sum(product.weights for product in listed.block if not product.expert)
+    expert_layer = sum(product.weights * product.matrices for product in listed.block if product.expert)
     dense, expert = layers * layer, layers * expert_layer
     ends = listed.product("logits").weights * (1 if spec.layout.pp > 1 or spec.model.tied_embeddings else 2)
     cut, expert_cut = _shards(spec)
     own = (dense + ends) / cut + expert / expert_cut
-    trained = _adapters(spec) * layers if spec.task == "lora" else own
+    lora = spec.training.lora
+    adapters = adapter_params(spec.model, MEGATRON, lora.target_modules, lora.rank) * layers / spec.layout.tp
+    trained = adapters if spec.task == "lora" else own
     fp8_copies = own - ends / cut if spec.precision == "fp8" and not spec.training.fp8.param_gather else 0
     ranks, expert_ranks = _optimizer_shards(spec)
     states = trained / ranks if spec.task == "lora" else (dense + ends) / ranks + expert / expert_ranks
     output = not first or spec.layout.pp == 1
-    kept, logits = activations.kept(spec, first), activations.logits(spec) if output else 0.0
+    stored, logits = activations.stored(spec, first), activations.logits(spec) if output else 0.0
     step = states * _gradient_copy(spec) + (states - ends / ranks) * _weight_copy(spec)
     step += _moments_at_a_time(spec, listed, states)
     gathered_bytes = 2 * _weight_bytes(spec) + (0 if spec.task == "lora" else _gradient_bytes(spec))
@@ -84,18 +88,13 @@ def _stage(spec: RunSpec, first: bool) -> Memory:
             "gathered": (layer + expert_layer) * gathered_bytes if spec.layout.fsdp > 1 else 0.0,
             "gradients": trained * _gradient_bytes(spec),
             "optimizer": states * _state_bytes(spec),
-            "activations": kept,
+            "activations": stored,
             "logits": logits,
-            "placeholders": _placeholders(spec, listed, output),
-            "step": max(0.0, step - kept - logits),
+            # get_dummy_wgrad in transformer-engine 2.11, which megatron.core's own linear layers call as well
+            "placeholders": 2 * sum(_matrices(listed, output)) if _has_placeholders(spec) else 0.0,
+            "step": max(0.0, step - stored - logits),
         }
     )
-
-
-def _layer_params(listed: Operators) -> tuple[float, float]:
-    """Parameters a layer and GPU before FSDP: those that every data-parallel rank has, and those of its experts."""
-    dense = sum(product.weights for product in listed.block if not product.expert)
-    return dense, sum(product.weights * product.matrices for product in listed.block if product.expert)
 
 
 def _weight_bytes(spec: RunSpec) -> int:
@@ -117,39 +116,33 @@ def _state_bytes(spec: RunSpec) -> int:
     return copy + size[optimizer.exp_avg] + size[optimizer.exp_avg_sq]
 
 
-def _placeholders(spec: RunSpec, listed: Operators, output: bool) -> float:
-    """Bytes of the placeholders, for the matrices of a layer and for the output layer.
-
-    Source: get_dummy_wgrad in transformer-engine 2.11, which megatron.core's own linear layers call as well.
-    """
-    if spec.task == "lora" or framework(spec.framework).memory.planned_by_xla or spec.gpu == "CPU":
-        return 0.0
-    return 2 * sum(_matrices(listed, output))
+def _has_placeholders(spec: RunSpec) -> bool:
+    return not (spec.task == "lora" or framework(spec.framework).memory.planned_by_xla or spec.gpu == "CPU")
 
 
 def _matrices(listed: Operators, output: bool) -> list[float]:
-    """Elements of a layer's matrices, each shape once, and of the output layer's."""
+    """Elements of the matrices of a layer, each shape once, and of the output layer."""
     products = listed.products if output else listed.block
     return [n * k for n, k in {(product.n, product.k) for product in products}]
 
 
 def _gradient_copy(spec: RunSpec) -> int:
-    """Bytes a trained parameter: megatron.core's Adam takes gradients in FP32, unless it is the precision-aware one."""
-    as_they_are = spec.training.optimizer.precision_aware and not _fp8_by_core(spec)
-    if _gradient_bytes(spec) == 4 or as_they_are or framework(spec.framework).memory.planned_by_xla:
+    """Bytes per trained parameter: megatron.core's Adam takes gradients in FP32 unless it is precision-aware."""
+    any_precision = spec.training.optimizer.precision_aware and not _fp8_by_core(spec)
+    if _gradient_bytes(spec) == 4 or any_precision or framework(spec.framework).memory.planned_by_xla:
         return 0
     return 4
 
 
 def _weight_copy(spec: RunSpec) -> int:
-    """Bytes of the BF16 copy that transformer-engine makes of a trained FP8 weight, of all weights at once."""
+    """Bytes per trained FP8 weight of the BF16 copy that transformer-engine makes of all weights at once."""
     if not _fp8_weights(spec) or spec.task == "lora" or framework(spec.framework).memory.planned_by_xla:
         return 0
     return 2 if not spec.training.optimizer.precision_aware or _fp8_by_core(spec) else 0
 
 
 def _moments_at_a_time(spec: RunSpec, listed: Operators, states: float) -> float:
-    """Bytes of moments that Adam makes FP32 for its step: those of some weights at a time, or of one large weight.
+    """Bytes of the moments that Adam converts to FP32 at once in its step: of some weights, or of one large weight.
 
     Source: FusedAdam.get_unscaled_state in transformer-engine 2.11.
     """
@@ -165,24 +158,17 @@ def _fp8_weights(spec: RunSpec) -> bool:
 
 
 def _fp8_by_core(spec: RunSpec) -> bool:
-    """The precision-aware Adam writes FP8 weights under delayed scaling alone; else megatron.core makes them."""
+    """The precision-aware Adam writes FP8 weights under delayed scaling alone; otherwise megatron.core makes them."""
     return _fp8_weights(spec) and spec.training.fp8.recipe != "delayed"
 
 
-def _adapters(spec: RunSpec) -> float:
-    """Adapter parameters a layer and GPU."""
-    lora = spec.training.lora
-    return adapter_params(spec.model, MEGATRON, lora.target_modules, lora.rank) / spec.layout.tp
-
-
 def _shards(spec: RunSpec) -> tuple[float, float]:
-    """The number of ranks that share weights and gradients: dense ones, and those of experts."""
-    cut = spec.layout.fsdp
-    return cut, max(1.0, cut / spec.layout.ep)
+    """Ranks that share weights and gradients: of dense layers, and of experts."""
+    return spec.layout.fsdp, max(1.0, spec.layout.fsdp / spec.layout.ep)
 
 
 def _optimizer_shards(spec: RunSpec) -> tuple[float, float]:
+    """Ranks that share the optimizer's states, likewise."""
     if spec.layout.fsdp > 1 or not spec.training.distributed_optimizer:
         return _shards(spec)
-    layout = spec.layout
-    return spec.dp * layout.cp, spec.num_gpus // (layout.ep * layout.etp * layout.pp)
+    return replicas(spec.layout, spec.dp)

@@ -13,7 +13,7 @@ from benchrun.spec.runspec import RunSpec
 
 
 def parts(spec: RunSpec) -> dict[str, float]:
-    """Bytes a GPU by part: its share of everything, and what is gathered for the computation at work."""
+    """Bytes per GPU by part: its share of everything, and what FSDP has gathered for the layer that computes."""
     listed, total = operators(spec.model), spec.model.params_total
     trained = adapter_params(spec) if spec.task == "lora" else total
     frozen = total if spec.task == "lora" else 0
@@ -26,10 +26,8 @@ def parts(spec: RunSpec) -> dict[str, float]:
         "gathered": gathered * narrow,
         "gradients": trained * 4 / spec.num_gpus + (0 if frozen else layer * narrow),
         "optimizer": trained * 8 / spec.num_gpus,
-        "activations": activations.kept(spec, first=True, more=_eager_bytes(spec)),
+        "activations": activations.stored(spec, first=True, extra=_eager_bytes(spec)),
         "logits": _logits(spec, narrow),
-        "placeholders": 0.0,
-        "step": 0.0,
     }
 
 
@@ -40,7 +38,7 @@ def adapter_params(spec: RunSpec) -> int:
 
 
 def _logits(spec: RunSpec, narrow: int) -> float:
-    """transformers keeps them as computed, in FP32 and as a gradient in FP32; freed when a layer is recomputed."""
+    """transformers stores them as computed, in FP32 and as a gradient in FP32; it frees them before it recomputes."""
     tokens = spec.mbs * spec.seq_length
     logits = float(tokens * spec.model.vocab_size * (narrow + 8))
     if spec.training.recompute.granularity != "full":
@@ -49,12 +47,12 @@ def _logits(spec: RunSpec, narrow: int) -> float:
 
 
 def _eager_bytes(spec: RunSpec) -> float:
-    """Bytes a token and layer that transformers keeps on top, having no fused kernels."""
+    """Extra bytes per token and layer that transformers stores, as it has no fused kernels."""
     lora, qkv = spec.training.lora, operators(spec.model).product("qkv")
     rotated = 2 * (qkv.outputs[0] + qkv.outputs[1])
     extra = 2 * 4 * spec.model.hidden_size + rotated  # both norms compute in FP32
     if spec.task == "lora" and lora.dropout:
-        # Each adapter keeps its own dropped copy and a mask; the frozen layer keeps nothing of its input.
+        # Each adapter stores its own dropped copy and a mask; the frozen layer stores nothing of its input.
         extra += 3 * sum(inputs for inputs, _ in adapted(spec.model, TRANSFORMERS, lora.target_modules))
         extra -= 2 * (2 * spec.model.hidden_size + spec.model.ffn_hidden_size)
     return extra

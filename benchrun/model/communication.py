@@ -33,12 +33,12 @@ class Collective:
     """How often in the forward pass of a micro-batch."""
     backward: float = 0.0
     step: float = 0.0
-    """How often a step."""
+    """How often per step."""
 
 
 @dataclass(frozen=True)
 class Sizes:
-    """Bytes an element."""
+    """Bytes per element."""
 
     activation: float = 2
     weight: float = 2
@@ -103,7 +103,7 @@ def _context_parallel(
 def of_data_parallel_ranks(
     layout: Layout, dp: int, dense: float, experts: float, sizes: Sizes, distributed_optimizer: bool
 ) -> Iterator[Collective]:
-    """Gradients are reduced and weights gathered once a step; with FSDP in every micro-batch.
+    """Gradients are reduced and weights gathered once per step; with FSDP in every micro-batch.
 
     ``dense`` and ``experts``: parameters on this GPU before FSDP.
     """

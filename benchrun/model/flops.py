@@ -1,4 +1,4 @@
-"""Floating-point operations of one training step, per token. One function a quantity, two named conventions.
+"""Floating-point operations of one training step, per token. One function per quantity, two named conventions.
 
 Counted: the products and the attention of the operator list (`operators`), of the active experts alone; a multiply-add
 is 2. Training makes three passes over them. Not counted: memory-bound operators, the router, recomputation.
@@ -20,14 +20,14 @@ PASSES = len(operators.PASSES)
 
 @dataclass(frozen=True)
 class FlopsPerToken:
-    """FLOPs a token of training, under both conventions."""
+    """FLOPs per token of training, under both conventions."""
 
     full: float
     causal: float
 
 
 def flops_per_token(model: ModelShape, seq_length: float, *, task: Task = "pretrain") -> FlopsPerToken:
-    """FLOPs a token of ``model`` at ``seq_length`` tokens (`packed_length` for packed documents); unpadded vocabulary.
+    """FLOPs per token at ``seq_length`` tokens (`packed_length` for packed documents), with the unpadded vocabulary.
 
     ``sft`` trains every weight, so it costs what pretraining does. ``lora`` freezes them all, the output layer too
     (as Megatron-Bridge counts; NeMo's published LoRA numbers fit). The adapters themselves, below 1 %, are left out.
@@ -48,22 +48,22 @@ def packed_length(document_lengths: Sequence[float]) -> float:
 
 
 def attention_linears(model: ModelShape) -> float:
-    """Forward FLOPs a token: Q, K, V and the output projection of all layers."""
+    """Forward FLOPs per token: Q, K, V and the output projection of all layers."""
     return _forward(model, "qkv", "proj")
 
 
 def mlp(model: ModelShape) -> float:
-    """Forward FLOPs a token: the MLPs of all layers, two matrices or three with a gate; those of the active experts."""
+    """Forward FLOPs per token: the MLPs of all layers (three matrices with a gate, else two), or the active experts."""
     return _forward(model, "fc1", "fc2")
 
 
 def attention_scores(model: ModelShape, seq_length: float) -> float:
-    """Forward FLOPs a token: Q K^T and scores times V in all layers, a token against all positions."""
+    """Forward FLOPs per token: Q K^T and scores times V in all layers, a token against all positions."""
     return operators.operators(model, seq_length=seq_length).attention.flops
 
 
 def logits(model: ModelShape) -> float:
-    """Forward FLOPs a token: the output layer, over the unpadded vocabulary."""
+    """Forward FLOPs per token: the output layer, over the unpadded vocabulary."""
     return _forward(model, "logits")
 
 

@@ -17,14 +17,14 @@ class Layout(Frozen):
     cp: PositiveInt = 1
     """Context parallel."""
     vp: PositiveInt = 1
-    """Virtual pipeline stages a rank (1: no interleaving)."""
+    """Virtual pipeline stages per rank (1: no interleaving)."""
     ep: PositiveInt = 1
     """Expert parallel; taken out of dp * cp (and tp, where etp is smaller)."""
     etp: PositiveInt = 1
     """Tensor parallel inside an expert."""
     sequence_parallel: bool = False
-    """Split activations along the sequence in the parts that tp leaves whole."""
+    """Activations are split along the sequence where tp leaves them whole."""
     fsdp: PositiveInt = 1
-    """Weights, gradients and optimizer states cut over so many data-parallel ranks (1: every rank holds them whole)."""
+    """Data-parallel ranks that share weights, gradients and optimizer states (1: every rank holds them whole)."""
     account_for_embedding_and_loss: bool = False
-    """Embedding and output layer count as one layer each when layers are dealt out to the stages of a pipeline."""
+    """Embedding and output layer count as one layer each in the split of layers over pipeline stages."""

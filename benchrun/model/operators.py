@@ -126,7 +126,7 @@ class MemoryBound:
     """Read and written in the forward pass of a micro-batch, all layers together."""
     backward_bytes: float = 0.0
     step_bytes: float = 0.0
-    """Once a step, not a micro-batch."""
+    """Per step, not per micro-batch."""
     params: float = 0.0
     """Parameters on this GPU."""
 

@@ -16,18 +16,18 @@ VOCAB_MULTIPLE = 128
 
 
 class Moe(Frozen):
-    """Mixture of experts: every layer's MLP becomes ``num_experts`` of them, ``topk`` used a token."""
+    """Mixture of experts: every layer's MLP becomes ``num_experts`` of them, of which a token uses ``topk``."""
 
     num_experts: PositiveInt
-    """Experts a layer."""
+    """Experts per layer."""
     topk: PositiveInt
-    """Experts a token is routed to."""
+    """Experts per token."""
     ffn_hidden_size: PositiveInt
     """Inner width of one expert's MLP."""
     aux_loss_coeff: float = 0.01
     """Weight of the load-balancing loss."""
     capacity_factor: PositiveFloat | None = None
-    """Tokens an expert may take, in multiples of the even share; null drops none."""
+    """Largest number of tokens of an expert, in multiples of the even share; null drops none."""
     force_balance: bool = False
     """Route at random so that every expert gets the same load: steady timing, meaningless loss."""
 
@@ -39,26 +39,37 @@ class ModelShape(Frozen):
     """Standard deviation of a matrix, as GPT-2 and Llama begin."""
     layernorm_epsilon: ClassVar[float] = 1e-5
     num_layers: PositiveInt
+    """Transformer layers."""
     hidden_size: PositiveInt
+    """Width of the residual stream."""
     ffn_hidden_size: PositiveInt
     """Inner width of the MLP (of one expert in a mixture of experts)."""
     num_attention_heads: PositiveInt
+    """Query heads."""
     num_query_groups: PositiveInt
     """Key/value heads; equal to ``num_attention_heads`` without grouped-query attention."""
     kv_channels: PositiveInt
     """Width of one attention head."""
     vocab_size: PositiveInt
+    """Tokens of the vocabulary, unpadded."""
     max_position_embeddings: PositiveInt
+    """Longest sequence; the rows of a learned position table."""
     activation: Activation = "swiglu"
+    """Activation of the MLP; swiglu and geglu have a gate."""
     normalization: Literal["RMSNorm", "LayerNorm", "LayerNorm1p"] = "RMSNorm"
+    """Kind of norm; LayerNorm1p centers its weight at zero."""
     position_embedding: Literal["rope", "learned"] = "rope"
+    """Rotary positions, or a learned table."""
     rotary_base: PositiveInt = 10000
+    """Base of the rotary frequencies."""
     rotary_percent: PositiveFloat = 1.0
+    """Fraction of each head that is rotated."""
     bias: bool = False
     """Bias terms in the linear layers."""
     tied_embeddings: bool = False
     """Input and output embedding share one matrix."""
     moe: Moe | None = None
+    """Experts in place of the MLP; null for a dense model."""
 
     @property
     def gated(self) -> bool:
@@ -77,7 +88,7 @@ class ModelShape(Frozen):
 
     @property
     def params_active(self) -> int:
-        """Parameters that one token meets; equal to ``params_total`` in a dense model."""
+        """Parameters that one token uses; equal to ``params_total`` in a dense model."""
         if self.moe is None:
             return self.params_total
         experts = int(sum(product.params for product in operators(self).products if product.expert))

@@ -1,4 +1,4 @@
-"""The arithmetic of a layout, in lines that a person can check."""
+"""The arithmetic of a layout, in lines that a reader can check."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def _ranks(spec: RunSpec) -> Iterator[str]:
     gpus = f"{spec.num_gpus} GPU{'s' if spec.num_gpus > 1 else ''}"
     yield f"{gpus} on {nodes} = tp {layout.tp} * pp {layout.pp} * cp {layout.cp} * dp {spec.dp}"
     batch = f"mbs {spec.mbs} * dp {spec.dp} * {spec.num_microbatches} micro-batches"
-    yield f"{spec.gbs} sequences a step = {batch}; {spec.tokens_per_step:,} tokens"
+    yield f"{spec.gbs} sequences per step = {batch}; {spec.tokens_per_step:,} tokens"
     if layout.fsdp > 1:
         ranks = spec.dp * layout.cp
         yield f"{ranks} data-parallel ranks = fsdp {layout.fsdp} * {ranks // layout.fsdp} replicas"
@@ -36,7 +36,7 @@ def _layers(spec: RunSpec) -> Iterator[str]:
     stages = f"pp {layout.pp} * " + (f"vp {layout.vp} * " if layout.vp > 1 else "")
     each = (layers + ends) // (layout.pp * layout.vp)
     what = f"{layers} layers + embedding + output layer" if ends else f"{layers} layers"
-    yield f"{what} = {stages}{each} a {'virtual ' if layout.vp > 1 else ''}stage"
+    yield f"{what} = {stages}{each} per {'virtual ' if layout.vp > 1 else ''}stage"
     idle, busy = layout.pp - 1, spec.num_microbatches * layout.vp
     turns = f"{idle} of {idle} + {spec.num_microbatches} * {layout.vp}"
     yield f"pipeline idle {100 * idle / (idle + busy):.1f} % of a step: {turns}"
@@ -52,4 +52,4 @@ def _widths(spec: RunSpec) -> Iterator[str]:
         pieces = layout.cp * (layout.tp if layout.sequence_parallel else 1)
         yield f"{spec.seq_length} tokens = {cut} * {spec.seq_length // pieces}"
     if model.moe:
-        yield f"{model.moe.num_experts} experts = ep {layout.ep} * {model.moe.num_experts // layout.ep} a rank"
+        yield f"{model.moe.num_experts} experts = ep {layout.ep} * {model.moe.num_experts // layout.ep} per rank"

@@ -45,7 +45,7 @@ class Point:
         if self.scaled_from is None:
             return self.group.derived
         basis = self.group.source or self.group.derived or "this recipe"
-        return f"layout and batch a GPU of {self.scaled_from} GPUs, as in: {basis}"
+        return f"layout and batch per GPU of {self.scaled_from} GPUs, as in: {basis}"
 
 
 def find(name: str, folder: Path, kind: str) -> Path:

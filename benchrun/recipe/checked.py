@@ -16,28 +16,31 @@ M = TypeVar("M", bound=BaseModel)
 
 
 UNKNOWN_NAME = "unknown_name"
-"""Type of the error of a validator that knows the legal names: they are in its context."""
+"""Error type of a validator whose context holds the legal names."""
 _WORDS = {
     "tuple_type": "expected a list: [...]",
     "dict_type": "expected a mapping (key: value)",
     "model_type": "expected a mapping (key: value)",
 }
-"""What each of these types of error expected."""
+"""Error type -> what was expected."""
 
 
-def checked(model: type[M], document: Document) -> M:
-    """Validate ``document`` as ``model``. UserError names the first thing wrong, and how many more there are."""
+def checked(model: type[M], document: Document, at: Loc = (), data: Any = None) -> M:
+    """``document``, or ``data`` that stands ``at`` a place in it, as ``model``.
+
+    UserError names the first problem and the number of the others.
+    """
     try:
-        return model.model_validate(document.data)
+        return model.model_validate(document.data if data is None else data)
     except ValidationError as error:
-        # A misspelt key is also a missing one: the error names the cause, not the effect.
+        # A misspelt key is often a missing one as well: the error names the cause.
         problems = sorted(error.errors(include_url=False), key=lambda p: p["type"] != "extra_forbidden")
         first = problems[0]
-        loc = _without_tags(document, first["loc"])
+        loc = _without_tags(document, at, first["loc"])
         message, hint = _explain(model, loc, dict(first))
         if len(problems) > 1:
             message += f" (and {len(problems) - 1} more)"
-        raise UserError(message, hint=hint, where=document.where(loc) or None) from None
+        raise UserError(message, hint=hint, where=document.where((*at, *loc)) or None) from None
 
 
 def _explain(model: type[BaseModel], loc: Loc, problem: dict[str, Any]) -> tuple[str, str | None]:
@@ -59,21 +62,21 @@ def _explain(model: type[BaseModel], loc: Loc, problem: dict[str, Any]) -> tuple
         text = f"expected {expected}"
     hint = None
     if kind == "string_type" and isinstance(value, (bool, int, float)):
-        # Not taken as text by itself: YAML reads 010 as 8 and 12:30 as 750, and what was written is lost.
+        # Not converted to text: YAML reads 010 as 8 and 12:30 as 750, so the text in the file is lost.
         hint = f'text needs quotes here: {key.rpartition(".")[2]}: "...", or --set \'{key}="..."\''
         if isinstance(loc[-1], int):
             whole = ".".join(str(part) for part in loc[:-1])
             hint = f'text needs quotes here: ["..."], or --set \'{whole}=["..."]\''
     text = text.removeprefix("value error, ")
-    # Of a whole mapping that contradicts itself the message names what matters.
+    # The input of a contradiction is a whole mapping: too long for a message.
     return (f"'{key}': {text}" if kind == "value_error" else f"'{key}' is {value!r}: {text}"), hint
 
 
-def _without_tags(document: Document, loc: Loc) -> Loc:
-    """pydantic adds the name of a union's member to the path; the file has no such key."""
+def _without_tags(document: Document, at: Loc, loc: Loc) -> Loc:
+    """``loc`` without the names of union members, which pydantic adds to it."""
     in_file: Loc = ()
     for part in loc:
-        in_file = (*in_file, part) if (*in_file, part) in document.places or part == loc[-1] else in_file
+        in_file = (*in_file, part) if (*at, *in_file, part) in document.places or part == loc[-1] else in_file
     return in_file
 
 

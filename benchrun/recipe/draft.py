@@ -1,7 +1,7 @@
-"""The draft of a run: recipe, point and cluster merged, then what ``--set`` changes, then checked as one.
+"""The draft of a run: recipe, point, cluster and ``--set``, merged in this order and then checked.
 
-Mappings merge key by key; any other value replaces the earlier one; null removes it, so that the default holds. A
-recompute granularity other than full also removes the method and the layers that the recipe states with full.
+Mappings merge key by key; any other value replaces the earlier one; null removes it, so that the default applies. A
+recompute granularity other than full also removes the recipe's method and number of layers.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Draft(Frozen):
 
 
 def draft(file: RecipeFile, point: Point, cluster: Document, overrides: tuple[str, ...]) -> tuple[Draft, Document]:
-    """Merge and check; with the places of the values: file:line, or the ``--set`` that brought them."""
+    """The checked draft, and its document with the place of each value: file:line, or the ``--set``."""
     group, recipe = point.group, file.recipe
     here: Loc = ("points", point.index)
     source = file.document
@@ -46,14 +46,12 @@ def draft(file: RecipeFile, point: Point, cluster: Document, overrides: tuple[st
     places: dict[Loc, str] = {}
 
     def put(target: Loc, value: Any, origin: Document, loc: Loc) -> None:
-        """Set one value of the draft and record the places of it and of its parts."""
+        """Set one value of the draft and record its place and those of its parts."""
         set_value(data, target, deepcopy(value))
         for end in range(1, len(target)):
             places.setdefault(target[:end], origin.where(loc))
-        for old, text in origin.places.items():
-            if old[: len(loc)] == loc:
-                new = (*target, *old[len(loc) :])
-                places[new] = text
+        size = len(loc)
+        places.update({(*target, *old[size:]): text for old, text in origin.places.items() if old[:size] == loc})
 
     def merge(target: str, section: dict[str, Any], loc: Loc) -> None:
         data.setdefault(target, {})
@@ -106,21 +104,15 @@ def set_value(data: dict[str, Any], loc: Loc, value: Any) -> None:
 _RECOMPUTE: Loc = ("training", "recompute")
 
 
-def _value(data: dict[str, Any], loc: Loc) -> Any:
-    """One value of nested mappings; None where it is missing."""
-    inner: Any = data
-    for key in loc:
-        inner = inner.get(str(key)) if isinstance(inner, dict) else None
-    return inner
-
-
 def remove(data: dict[str, Any], loc: Loc, place: str) -> None:
     """Remove one value from a draft's nested mappings. UserError for a key that a draft cannot have."""
     for end, key in enumerate(loc):
         if (legal := fields(Draft, loc[:end])) and key not in legal:
             dotted = ".".join(str(part) for part in loc[: end + 1])
             raise UserError(f"unknown key '{dotted}'", hint=closest(str(key), legal), where=place)
-    inner = _value(data, loc[:-1])
+    inner: Any = data
+    for key in loc[:-1]:
+        inner = inner.get(str(key)) if isinstance(inner, dict) else None
     if isinstance(inner, dict):
         inner.pop(str(loc[-1]), None)
 
@@ -136,7 +128,7 @@ def _override(data: dict[str, Any], places: dict[Loc, str], text: str) -> None:
     as_yaml = value[:1] in ("[", "{", '"', "'")
     given = parse(f"value: {value}", f"--set {text}").data["value"] if as_yaml else scalar(value)
     if given == {}:
-        raise UserError(f"--set {text}: an empty mapping changes nothing", hint=f"{key}=null removes what is there")
+        raise UserError(f"--set {text}: an empty mapping changes nothing", hint=f"{key}=null removes the value")
     parts = {(*loc, *path[1:]): part for path, part in leaves({"": given})}
     if parts.get((*_RECOMPUTE, "granularity"), "full") != "full":
         for path in ((*_RECOMPUTE, "method"), (*_RECOMPUTE, "num_layers")):

@@ -19,7 +19,7 @@ CHANGE_LAYOUT = "change the layout in the recipe or with --set"
 
 
 class Refusal(NamedTuple):
-    """A broken rule in words, and what to do where the words do not say it."""
+    """The text of a broken rule, and a hint where the text has none."""
 
     text: str
     hint: str | None = None
@@ -42,21 +42,12 @@ def _container(spec: RunSpec) -> Iterator[str]:
         yield f"container runtime {runtime} needs an image: set cluster.container.image, or image in the recipe"
     for option in container.options:
         if runtime != "pyxis" and option.startswith(("--container-", "--no-container-")):
-            instead = f"name {runtime}'s own in cluster.container.options, or none ([])"
-            yield f"{option} is an option of pyxis, which {runtime} does not know: {instead}"
-    if runtime == "docker":
-        yield from _out_of_reach(spec)
-
-
-def _out_of_reach(spec: RunSpec) -> Iterator[str]:
-    """Docker's daemon starts the ranks, so that Slurm cannot bind them."""
-    binding = spec.cluster.binding
-    for name, asked in (
-        ("gpus_per_numa_node", binding.gpus_per_numa_node is not None),
-        ("cpu_bind", binding.cpu_bind not in (None, "none")),
-    ):
-        if asked and spec.cluster.scheduler == "slurm":
-            yield f"docker's daemon starts the ranks, out of reach of cluster.binding.{name}: it must be null"
+            remedy = f"set cluster.container.options to options of {runtime}, or to []"
+            yield f"{option} is an option of pyxis, which {runtime} does not have: {remedy}"
+    if runtime == "docker" and spec.cluster.scheduler == "slurm":
+        for name, value in spec.cluster.binding:
+            if value not in (None, "none"):
+                yield f"Slurm cannot bind ranks that docker's daemon starts: cluster.binding.{name} must be null"
 
 
 def nearest(value: int, legal: Callable[[int], bool]) -> str:
@@ -67,10 +58,18 @@ def nearest(value: int, legal: Callable[[int], bool]) -> str:
 
 
 def _divides(what: str, total: int, by: str, part: int) -> Iterator[str]:
-    """``part`` must divide ``total``; the nearest divisors are named."""
+    """``part`` must divide ``total``: names the nearest divisors."""
     if total % part:
         legal = nearest(part, lambda n: total % n == 0)
         yield f"{what} ({total}) must be a multiple of {by} ({part}): {by} could be {legal}"
+
+
+def _multiple(what: str, value: int, of: str, unit: int, *, plus: int = 0) -> Iterator[str]:
+    """``value + plus`` must be a multiple of ``unit``: names the nearest legal values."""
+    if (value + plus) % unit:
+        legal = nearest(value, lambda n: (n + plus) % unit == 0)
+        extra = f" with {plus} more for embedding and output" if plus else ""
+        yield f"{what} ({value}){extra} must be a multiple of {of}: {what} could be {legal}"
 
 
 def _sizes(spec: RunSpec) -> Iterator[str]:
@@ -82,12 +81,8 @@ def _sizes(spec: RunSpec) -> Iterator[str]:
     yield from _divides("num_attention_heads", heads, "num_query_groups", groups)
     yield from _stages(model.num_layers, layout)
     pieces = (2 * layout.cp if layout.cp > 1 else 1) * (layout.tp if layout.sequence_parallel else 1)
-    if spec.seq_length % pieces:
-        legal = nearest(spec.seq_length, lambda n: n % pieces == 0)
-        yield (
-            f"seq_length ({spec.seq_length}) must be a multiple of {pieces} (2 * cp where cp > 1, "
-            f"times tp with sequence parallelism): seq_length could be {legal}"
-        )
+    rule = f"{pieces} (2 * cp where cp > 1, times tp with sequence parallelism)"
+    yield from _multiple("seq_length", spec.seq_length, rule, pieces)
     if layout.sequence_parallel and layout.tp == 1:
         yield "sequence_parallel splits over tensor-parallel ranks: tp is 1, so it must be false"
 
@@ -107,24 +102,16 @@ def _stages(num_layers: int, layout: Layout) -> Iterator[str]:
         if layout.account_for_embedding_and_loss:
             yield "account_for_embedding_and_loss is about the stages of a pipeline: pp is 1, so it must be false"
     stages, ends = layout.pp * layout.vp, 2 if layout.account_for_embedding_and_loss else 0
-    if (num_layers + ends) % stages:
-        legal = nearest(num_layers, lambda n: (n + ends) % stages == 0)
-        extra = " with two more for embedding and output" if ends else ""
-        yield (
-            f"num_layers ({num_layers}){extra} must be a multiple of pp * vp ({layout.pp} * {layout.vp} = {stages}): "
-            f"num_layers could be {legal}"
-        )
+    rule = f"pp * vp ({layout.pp} * {layout.vp} = {stages})"
+    yield from _multiple("num_layers", num_layers, rule, stages, plus=ends)
 
 
 def _spread(spec: RunSpec) -> Iterator[str]:
     layout = spec.layout
     block = layout.tp * layout.pp * layout.cp
     if spec.num_gpus % block:
-        legal = nearest(spec.num_gpus, lambda n: n % block == 0)
-        yield (
-            f"number of GPUs ({spec.num_gpus}) must be a multiple of tp * pp * cp "
-            f"({layout.tp} * {layout.pp} * {layout.cp} = {block}): it could be {legal}"
-        )
+        rule = f"tp * pp * cp ({layout.tp} * {layout.pp} * {layout.cp} = {block})"
+        yield from _multiple("number of GPUs", spec.num_gpus, rule, block)
         return
     dp = spec.num_gpus // block
     if layout.fsdp > 1 and layout.pp > 1:
@@ -134,10 +121,8 @@ def _spread(spec: RunSpec) -> Iterator[str]:
         legal = nearest(layout.fsdp, lambda n: ranks % n == 0)
         yield f"dp * cp ({dp} * {layout.cp} = {ranks}) must be a multiple of fsdp ({layout.fsdp}): it could be {legal}"
     unit = spec.mbs * dp
-    if spec.gbs % unit:
-        legal = nearest(spec.gbs, lambda n: n % unit == 0)
-        yield f"gbs ({spec.gbs}) must be a multiple of mbs * dp ({spec.mbs} * {dp} = {unit}): gbs could be {legal}"
-    elif layout.vp > 1 and (spec.gbs // unit) % layout.pp:
+    yield from _multiple("gbs", spec.gbs, f"mbs * dp ({spec.mbs} * {dp} = {unit})", unit)
+    if spec.gbs % unit == 0 and layout.vp > 1 and (spec.gbs // unit) % layout.pp:
         microbatches = spec.gbs // unit
         legal = nearest(spec.gbs, lambda n: n % (unit * layout.pp) == 0)
         yield (
@@ -180,14 +165,14 @@ def _experts(spec: RunSpec) -> Iterator[str]:
 def _training(spec: RunSpec) -> Iterator[str]:
     training, recompute = spec.training, spec.training.recompute
     if training.min_lr > training.lr:
-        yield f"min_lr ({training.min_lr:g}) must be at most lr ({training.lr:g}): the rate falls to it"
+        yield f"min_lr ({training.min_lr:g}) must be at most lr ({training.lr:g}), from which the rate falls to it"
     if training.overlap_param_gather and not (training.distributed_optimizer and training.overlap_grad_reduce):
         yield "overlap_param_gather needs distributed_optimizer and overlap_grad_reduce: both must be true"
     whole = recompute.method is not None and recompute.num_layers is not None
     if recompute.granularity == "full" and not whole:
         yield "recompute.granularity full needs recompute.method and recompute.num_layers"
     if recompute.policy and recompute.granularity != "none":
-        yield f"recompute.policy takes the place of a granularity, which must be none, not {recompute.granularity}"
+        yield f"recompute.policy replaces the granularity, which must be none, not {recompute.granularity}"
     if recompute.granularity != "full" and (recompute.method or recompute.num_layers):
         yield f"recompute.method and num_layers belong to granularity full, not {recompute.granularity}"
     layers = spec.model.num_layers // (spec.layout.pp * spec.layout.vp)
@@ -206,17 +191,16 @@ def _precision(spec: RunSpec) -> Iterator[str]:
         yield f"fp8.recipe mxfp8 needs Blackwell; {spec.gpu} has delayed, tensorwise and blockwise"
     inner = (spec.model.moe.ffn_hidden_size if spec.model.moe else spec.model.ffn_hidden_size) // spec.layout.tp
     for name, size in (("hidden_size", spec.model.hidden_size), ("ffn_hidden_size / tp", inner)):
-        if size % 16:
-            yield f"{name} ({size}) must be a multiple of 16 in fp8: {nearest(size, lambda n: n % 16 == 0)}"
+        yield from _multiple(name, size, "16 in fp8", 16)
 
 
 def slow_links(spec: RunSpec) -> str | None:
-    """A warning where tensor-parallel ranks communicate over the network in every layer; None where they do not."""
+    """A warning if tensor-parallel ranks communicate over the network in every layer; else None."""
     tp, per_node = spec.layout.tp, spec.cluster.gpus_per_node
     if tp <= per_node or spec.gpu == "CPU":
         return None
     return (
-        f"tp {tp} reaches over nodes of {per_node} (cluster {spec.cluster.name}), where there is no NVLink: it is for "
+        f"tp {tp} spans nodes of {per_node} GPUs (cluster {spec.cluster.name}) without NVLink between them: it needs "
         f"nodes of {tp} or more (--set cluster.gpus_per_node={tp}, or --cluster with such nodes)"
     )
 
@@ -226,10 +210,9 @@ def _nodes(spec: RunSpec) -> Iterator[str]:
     if spec.training.tp_comm_overlap and tp > per_node:
         where = f"a node of {per_node} (cluster {spec.cluster.name})"
         yield f"tp_comm_overlap needs tp ({tp}) inside {where}: it must be false"
-    if spec.num_gpus > per_node and spec.num_gpus % per_node:
-        legal = nearest(spec.num_gpus, lambda n: n % per_node == 0)
-        where = f"nodes of {per_node} (cluster {spec.cluster.name})"
-        yield f"number of GPUs ({spec.num_gpus}) must fill {where}: it could be {legal}"
+    if spec.num_gpus > per_node:
+        rule = f"{per_node}, the GPUs per node of cluster {spec.cluster.name}"
+        yield from _multiple("number of GPUs", spec.num_gpus, rule, per_node)
     bound = {"cores", "threads"} & set((spec.cluster.binding.cpu_bind or "").split(","))
     if bound and spec.cluster.scheduler == "slurm" and spec.cluster.cpus_per_task is None:
         what = f"cpu_bind {bound.pop()} would leave a rank one CPU"

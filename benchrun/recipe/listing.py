@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from pydantic import ValidationError
-
 from benchrun.model import ModelShape
 from benchrun.model.layout import Layout
 from benchrun.recipe import catalogue
@@ -14,7 +12,6 @@ from benchrun.recipe.catalogue import Point, RecipeFile
 from benchrun.recipe.checked import checked
 from benchrun.recipe.draft import leaves, set_value
 from benchrun.recipe.proxy import dimensions, reductions
-from benchrun.recipe.yamlfile import Document
 from benchrun.spec.reduction import Reduced
 
 DEGREES = ("tp", "pp", "cp", "vp", "ep")
@@ -28,27 +25,18 @@ def listed(file: RecipeFile) -> Iterator[dict[str, Any]]:
 
 
 def _layout(file: RecipeFile, index: int) -> Layout:
-    if not file.recipe.points[index].layout:
-        return Layout()
-    loc = ("points", index, "layout")
-    try:
-        return Layout.model_validate(file.recipe.points[index].layout)
-    except ValidationError:  # once more, for an error that names the line
-        part = file.document.at(*loc)
-        return checked(Layout, Document(part.data, {(): file.document.where(loc), **part.places}))
+    return checked(Layout, file.document, ("points", index, "layout"), file.recipe.points[index].layout)
 
 
 def _reduced(file: RecipeFile, index: int) -> tuple[Reduced, ...]:
     group, whole = file.recipe.points[index], file.recipe.model
+    layers = group.num_layers or whole.num_layers
     if not group.model:
-        fewer = group.num_layers not in (None, whole.num_layers)
-        return (Reduced("num_layers", group.num_layers, whole.num_layers),) if fewer else ()
-    loc = ("points", index, "model")
-    part, shape = file.document.at(*loc), whole.model_dump()
-    for path, value in [*leaves(part.data), (("num_layers",), group.num_layers or whole.num_layers)]:
+        return reductions(whole.model_copy(update={"num_layers": layers}), whole)
+    shape = whole.model_dump()
+    for path, value in [*leaves(group.model), (("num_layers",), layers)]:
         set_value(shape, path, value)
-    places = {(): file.document.where(loc), **part.places}
-    return reductions(checked(ModelShape, Document(shape, places)), whole)
+    return reductions(checked(ModelShape, file.document, ("points", index, "model"), shape), whole)
 
 
 def _row(file: RecipeFile, point: Point, layout: Layout, reduced: tuple[Reduced, ...]) -> dict[str, Any]:

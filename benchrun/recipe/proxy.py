@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 from benchrun.model import ModelShape
 from benchrun.spec.reduction import Reduced, reduced
 
 NO_WORK = frozenset({"max_position_embeddings", "moe.aux_loss_coeff", "moe.force_balance"})
-"""What may differ without another amount of work a token: room for longer sequences, and how experts are fed."""
+"""Dimensions that do not change the work per token: room for longer sequences, and how experts are fed."""
 
 
 def dimensions(reduced: tuple[Reduced, ...]) -> tuple[Reduced, ...]:
@@ -17,18 +16,13 @@ def dimensions(reduced: tuple[Reduced, ...]) -> tuple[Reduced, ...]:
     return tuple(reduction for reduction in reduced if reduction.name != "num_layers")
 
 
-def reductions(ours: ModelShape, whole: ModelShape) -> tuple[Reduced, ...]:
-    """A reduction for each dimension that differs; nothing for the whole model."""
-    theirs = dict(_flat(whole))
-    mine = dict(_flat(ours))
-    names = [name for name in (*theirs, *(name for name in mine if name not in theirs)) if name not in NO_WORK]
-    pairs = ((name, mine.get(name), theirs.get(name)) for name in names)
-    return tuple(reduced(f"{name} {a} of {b}") for name, a, b in pairs if a != b)
+def reductions(model: ModelShape, whole: ModelShape) -> tuple[Reduced, ...]:
+    """A reduction for each dimension in which ``model`` differs from the recipe's; none for the whole model."""
+    sizes, whole_sizes = _dimensions(model), _dimensions(whole)
+    pairs = ((name, sizes.get(name), whole_sizes.get(name)) for name in whole_sizes | sizes if name not in NO_WORK)
+    return tuple(reduced(f"{name} {size} of {whole_size}") for name, size, whole_size in pairs if size != whole_size)
 
 
-def _flat(model: ModelShape) -> Iterator[tuple[str, Any]]:
-    for name, value in model:
-        if name != "moe":
-            yield name, value
-    for name, value in model.moe or ():
-        yield f"moe.{name}", value
+def _dimensions(model: ModelShape) -> dict[str, Any]:
+    experts = {f"moe.{name}": value for name, value in model.moe or ()}
+    return {name: value for name, value in model if name != "moe"} | experts

@@ -13,7 +13,7 @@ from benchrun.recipe.draft import Draft, draft
 from benchrun.recipe.images import image_of_run
 from benchrun.recipe.layout import CHANGE_LAYOUT, Refusal, refusals
 from benchrun.recipe.proxy import reductions
-from benchrun.recipe.select import Request, instead, select
+from benchrun.recipe.select import Request, listed_counts, select
 from benchrun.recipe.yamlfile import Document
 from benchrun.spec.data import Data
 from benchrun.spec.runspec import RunSpec
@@ -42,7 +42,7 @@ def resolve_point(
         return launched.configured(spec)
     hints = dict.fromkeys(refusal.hint for refusal in broken if refusal.hint)
     if CHANGE_LAYOUT in hints and point.scaled_from is not None:
-        origin = f"the layout on {point.num_gpus} GPUs is that of {point.scaled_from}; {instead(file, point)}"
+        origin = f"the layout on {point.num_gpus} GPUs is that of {point.scaled_from}; {listed_counts(file, point)}"
         hints = {origin if hint == CHANGE_LAYOUT else hint: None for hint in hints}
     where = file.document.where(("points", point.index))
     raise UserError("; ".join(refusal.text for refusal in broken), where=where, hint="; ".join(hints) or None)
@@ -53,13 +53,12 @@ def _same_gpu(planned: Draft, point: Point) -> None:
     if gpu != point.gpu:
         hint = f"choose --gpu {gpu}, or a --cluster with {point.gpu}"
         if gpu not in (listed := [*hardware.names(), "CPU"]):
-            hint = f"the cluster's gpu is in no table; {closest(gpu.upper(), listed)}"
+            hint = f"the hardware table has no such GPU; {closest(gpu.upper(), listed)}"
         raise UserError(f"cluster {planned.cluster.name} has {gpu}, the point is for {point.gpu}", hint=hint)
 
 
 def _spec(file: RecipeFile, point: Point, planned: Draft, document: Document, launched: Framework) -> RunSpec:
-    """The run with the recipe's environment alone. Where the layout leaves no data-parallel rank, dp is 1 here: the
-    rules refuse such a layout."""
+    """The run with the recipe's environment only. dp is 1 if the layout has too many ranks, which the rules refuse."""
     dp = max(1, point.num_gpus // (planned.layout.tp * planned.layout.pp * planned.layout.cp))
     reduced = reductions(planned.model, file.recipe.model)
     return RunSpec(
@@ -87,20 +86,20 @@ def _spec(file: RecipeFile, point: Point, planned: Draft, document: Document, la
 
 
 def _with_environment(spec: RunSpec, launched: Framework, document: Document) -> RunSpec:
-    """With the framework's and the site's variables. UserError where null should remove the framework's."""
+    """``spec`` with the framework's and the site's variables. UserError if null is set for one of the framework's."""
     variables = {name: variable.value for name, variable in launched.environment(spec).items()}
     site = spec.cluster.env
     for loc, where in document.places.items():
         if loc[-2:-1] == ("env",) and loc[-1] in variables and loc[-1] not in {**spec.env, **site}:
-            hint = "benchrun sets it for the framework: it can be given another value, but not removed"
-            raise UserError(f"no variable {'.'.join(map(str, loc))}: null removes nothing", hint=hint, where=where)
+            hint = "benchrun sets it for the framework: it can have another value, but it cannot be removed"
+            raise UserError(f"{'.'.join(map(str, loc))} cannot be null", hint=hint, where=where)
     variables |= spec.env
     replaced = {name: value for name, value in variables.items() if name in site}
     return spec.model_copy(update={"env": variables | site, "replaced_env": replaced})
 
 
 def _data(planned: Draft) -> Data:
-    """With the size of a synthetic data set stated: one token more than the run reads, the last label."""
+    """The data with the size of a synthetic data set: what the run reads and one more token, the last label."""
     data = planned.data
     if data.kind == "mock" or data.synthetic.tokens is not None:
         return data

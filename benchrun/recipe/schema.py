@@ -1,4 +1,4 @@
-"""What a recipe file and a suite file may say. The name of each is the name of its file."""
+"""The models of recipe and suite files. The name of a recipe or suite is the name of its file."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Frameworks = Annotated[tuple[FrameworkName, ...], BeforeValidator(_listed), Fiel
 Precisions = Annotated[tuple[Precision, ...], BeforeValidator(_listed), Field(min_length=1)]
 Counts = Annotated[tuple[PositiveInt, ...], BeforeValidator(_listed), Field(min_length=1)]
 Section = dict[str, Any]
-"""A part that is merged first (recipe, point, --set) and checked whole afterwards."""
+"""Fields of another model: merged first (recipe, point, --set), checked afterwards."""
 
 
 class FrameworkEntry(Frozen):
@@ -40,37 +40,45 @@ class FrameworkEntry(Frozen):
     image: Line | None = None
     """Container image as ``registry/name:tag`` or a path; none where the worker runs on the host."""
     env: dict[EnvName, str] = Field(default_factory=dict)
+    """Environment of the ranks for this framework."""
     training: Section = Field(default_factory=dict)
-    """On top of the recipe's, below the point's."""
+    """Fields of Training, on top of the recipe's, below the point's."""
 
 
 class PointGroup(Frozen):
     """Tuned points that share a layout: every listed GPU, precision and framework at every listed number of GPUs.
 
-    Of groups that share all these, the first one is meant, and another where ``--set`` names its batch or sequence.
+    If several groups share all these, the first one applies, unless ``--set`` names the batch or sequence of another.
     """
 
     gpu: Names
+    """GPUs, as named in the hardware table."""
     precision: Precisions
+    """Precisions of training."""
     num_gpus: Counts
+    """Numbers of GPUs."""
     framework: Frameworks | None = None
-    """Only with these: the generation that published the layout; with each of the recipe's when not given."""
+    """Frameworks that the layout is for; all of the recipe's if not given."""
     layout: Section = Field(default_factory=dict)
+    """How the model is spread: fields of Layout."""
     mbs: PositiveInt
+    """Micro-batch: sequences per data-parallel rank."""
     gbs: PositiveInt | None = None
     """Global batch, the same at every number of GPUs (strong scaling)."""
     gbs_per_gpu: PositiveFloat | None = None
-    """Global batch a GPU (weak scaling); may be a fraction where the batch comes out whole."""
+    """Global batch per GPU (weak scaling); may be a fraction if the global batch is whole."""
     seq_length: PositiveInt | None = None
+    """Tokens per sequence, where not the recipe's."""
     num_layers: PositiveInt | None = None
-    """Fewer layers than the model has: a proxy."""
+    """Fewer layers than the model has, which makes a proxy."""
     model: Section = Field(default_factory=dict)
-    """Other dimensions than the model's: a smaller vocabulary or fewer experts, and then a proxy; more positions."""
+    """Dimensions that differ from the model's: a smaller vocabulary or fewer experts (a proxy), or more positions."""
     training: Section = Field(default_factory=dict)
+    """Fields of Training, on top of the framework's."""
     source: Line | None = None
     """Who published this layout, where, in which version."""
     derived: Line | None = None
-    """Why this layout, where nobody published one."""
+    """Why this layout was chosen, if it was not published."""
 
     @model_validator(mode="after")
     def _one_batch_rule(self) -> PointGroup:
@@ -95,15 +103,23 @@ class Recipe(Frozen):
     """One workload: its dimensions, its frameworks, its tuned points."""
 
     description: Line
+    """One line for `benchrun list`."""
     task: Task
+    """Pretraining, full fine-tune or LoRA."""
     model: ModelShape
+    """Dimensions, or the name of a file in `recipes/models/`."""
     seq_length: PositiveInt
+    """Tokens per sequence."""
     training: Section = Field(default_factory=dict)
+    """Fields of Training, below the framework's and the point's."""
     data: Data = Data()
+    """What the model is fed."""
     env: dict[EnvName, str] = Field(default_factory=dict)
+    """Environment of the ranks for every framework."""
     frameworks: dict[FrameworkName, FrameworkEntry] = Field(min_length=1)
-    """When none is asked for, the first one that has the point is used."""
+    """Frameworks and what each needs; by default the first one that has the point runs."""
     points: tuple[PointGroup, ...] = Field(min_length=1)
+    """Tuned points, in groups that share a layout."""
 
     @model_validator(mode="after")
     def _points_use_its_frameworks(self) -> Recipe:
@@ -118,10 +134,15 @@ class SuiteRun(Frozen):
     """One run of a suite: a point and what is set on top."""
 
     recipe: Line
+    """Name or path of the recipe."""
     gpu: Line | None = None
+    """GPU; needed where the recipe has points for several."""
     precision: Precision | None = None
+    """Precision; needed where there are several."""
     num_gpus: PositiveInt | None = None
+    """Number of GPUs; needed where there are several."""
     framework: FrameworkName | None = None
+    """Framework; the recipe's first with such a point if not given."""
     set: dict[Line, Any] = Field(default_factory=dict)
     """``key: value`` as with ``--set``."""
 
@@ -130,4 +151,6 @@ class Suite(Frozen):
     """A list of runs."""
 
     description: Line
+    """One line for `benchrun list`."""
     runs: tuple[SuiteRun, ...] = Field(min_length=1)
+    """The runs, in order."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from benchrun.errors import UserError, closest
@@ -13,7 +12,7 @@ KEYS = ("framework", "gpu", "precision", "num_gpus")
 
 @dataclass(frozen=True)
 class Request:
-    """A point as the user names it; what is None is chosen only where there is no choice."""
+    """A point as the user names it; None is allowed where there is only one value."""
 
     recipe: str
     gpu: str | None = None
@@ -26,9 +25,10 @@ class Request:
 
 
 def select(file: RecipeFile, request: Request) -> Point:
-    """The one point that ``request`` means, scaled from a listed one where its number of GPUs is not listed.
+    """The point that ``request`` names, scaled from a listed one if its number of GPUs is not listed.
 
-    UserError names what is missing or what there is instead.
+    Among points that differ in batch or sequence length it is the one that ``--set`` names, else the first. UserError
+    names what is missing and the alternatives.
     """
     listed = points(file.recipe)
     wanted = replace(request, framework=request.framework or _framework(file, listed, request))
@@ -37,44 +37,40 @@ def select(file: RecipeFile, request: Request) -> Point:
         return scaled
     left = listed
     for key in KEYS:
-        left = _keep(file.name, left, key, getattr(wanted, key))
-    return _set_apart(file, left, request.overrides)
-
-
-def _set_apart(file: RecipeFile, left: list[Point], overrides: tuple[str, ...]) -> Point:
-    """Of points that differ in batch or sequence: the one that ``--set`` names, else the first."""
-    values = dict(override.split("=", 1) for override in overrides if "=" in override)
+        left = _filtered(file.name, left, key, getattr(wanted, key))
+    values = dict(override.split("=", 1) for override in request.overrides if "=" in override)
     named = [point for point in left if all(values.get(key, value) == value for key, value in _sizes(file, point))]
     same = [point for point in left if _sizes(file, point) == _sizes(file, (named or left)[0])]
     if len(same) > 1:
-        raise UserError(f"several points have {_common(left)} and layouts of their own", where=file.name)
+        common = f"{left[0].gpu}, {left[0].precision}, {left[0].num_gpus} GPUs, {left[0].framework}"
+        raise UserError(f"several points have {common} and different layouts", where=file.name)
     return same[0]
 
 
 def _sizes(file: RecipeFile, point: Point) -> tuple[tuple[str, str], ...]:
-    """Batch and sequence length, in which points may differ that a request does not: keys and values of ``--set``."""
+    """Batch and sequence length, which a request states with ``--set``: keys and values."""
     seq_length = point.group.seq_length or file.recipe.seq_length
     return (("gbs", str(point.group.batch(point.num_gpus))), ("seq_length", str(seq_length)))
 
 
-def instead(file: RecipeFile, point: Point) -> str:
-    """Which numbers of GPUs are listed, for a point that could not be scaled from one of them."""
+def listed_counts(file: RecipeFile, point: Point) -> str:
+    """The listed numbers of GPUs, for a point that cannot be scaled from one of them."""
     same = (p.num_gpus for p in points(file.recipe) if _agree(p, point, ("framework", "gpu", "precision")))
-    return _instead("num_gpus", point.num_gpus, list(dict.fromkeys(same)))
+    return _alternatives("num_gpus", point.num_gpus, list(dict.fromkeys(same)))
 
 
 def _framework(file: RecipeFile, listed: list[Point], request: Request) -> str:
-    """The recipe's first framework that has a point like this; its first one where none has."""
+    """The recipe's first framework with such a point; its first framework if none has one."""
     names = tuple(file.recipe.frameworks)
-    having = {p.framework for p in listed if _agree(p, request, ("gpu", "precision", "num_gpus"))}
-    return next((name for name in names if name in having), names[0])
+    suitable = {p.framework for p in listed if _agree(p, request, ("gpu", "precision", "num_gpus"))}
+    return next((name for name in names if name in suitable), names[0])
 
 
 def _scaled(listed: list[Point], wanted: Request) -> Point | None:
-    """A number of GPUs that is not listed: weak scaling of the nearest whole-model point.
+    """The nearest whole-model point, weakly scaled to a number of GPUs that is not listed; None if that is impossible.
 
-    The model-parallel block and the batch a GPU stay, the data-parallel ranks grow. Proxies are not scaled: their
-    layers belong to their number of GPUs. Nor is a fixed global batch, which means strong scaling.
+    The model-parallel block and the batch per GPU stay, the data-parallel ranks grow. Proxies do not scale, as their
+    layers belong to their number of GPUs; nor does a fixed global batch, which means strong scaling.
     """
     if wanted.num_gpus is None or any(_agree(p, wanted, KEYS) for p in listed):
         return None
@@ -88,11 +84,10 @@ def _scaled(listed: list[Point], wanted: Request) -> Point | None:
 
 
 def _agree(point: Point, wanted: Point | Request, keys: tuple[str, ...]) -> bool:
-    pairs: Iterator[tuple[object, object]] = ((getattr(point, key), getattr(wanted, key)) for key in keys)
-    return all(asked is None or _same(offered, asked) for offered, asked in pairs)
+    return all((value := getattr(wanted, key)) is None or _same(getattr(point, key), value) for key in keys)
 
 
-def _keep(recipe: str, left: list[Point], key: str, wanted: str | int | None) -> list[Point]:
+def _filtered(recipe: str, left: list[Point], key: str, wanted: str | int | None) -> list[Point]:
     offered = list(dict.fromkeys(getattr(point, key) for point in left))
     option = "--" + key.replace("_", "-")
     if wanted is None:
@@ -102,14 +97,14 @@ def _keep(recipe: str, left: list[Point], key: str, wanted: str | int | None) ->
     matching = [point for point in left if _same(getattr(point, key), wanted)]
     if matching:
         return matching
-    raise UserError(f"{recipe} has no point with {option} {wanted}", hint=_instead(key, wanted, offered))
+    raise UserError(f"{recipe} has no point with {option} {wanted}", hint=_alternatives(key, wanted, offered))
 
 
 def _same(offered: object, wanted: object) -> bool:
     return str(offered).lower() == str(wanted).lower()
 
 
-def _instead(key: str, wanted: str | int, offered: list[str | int] | list[int]) -> str:
+def _alternatives(key: str, wanted: str | int, offered: list[str | int] | list[int]) -> str:
     if key == "num_gpus":
         near = sorted((int(n) for n in offered), key=lambda n: abs(n - int(wanted)))[:2]
         return f"nearest: {_list(sorted(near))}; listed: {_list(sorted(int(n) for n in offered))}"
@@ -119,9 +114,4 @@ def _instead(key: str, wanted: str | int, offered: list[str | int] | list[int]) 
 
 
 def _list(values: list[str | int] | list[int]) -> str:
-    return ", ".join(str(value) for value in values)
-
-
-def _common(left: list[Point]) -> str:
-    point = left[0]
-    return f"{point.gpu}, {point.precision}, {point.num_gpus} GPUs, {point.framework}"
+    return ", ".join(map(str, values))

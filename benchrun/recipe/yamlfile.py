@@ -1,7 +1,7 @@
 """YAML with the file and line of every value, for errors.
 
-Stricter than YAML 1.1 where it surprises: a key given twice is refused, ``on`` and ``no`` are text,
-``1e9`` is a number, ``00:30:00`` is not one.
+Differs from YAML 1.1 where that surprises: a key given twice is an error, ``on``, ``no`` and ``00:30:00`` are text,
+``1e9`` is a number.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _Base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class _Loader(_Base):  # type: ignore[misc]
-    """Leaves YAML's own types out: `scalar` reads every value."""
+    """A loader without YAML's types: `scalar` reads every value."""
 
     def resolve(self, *_: Any) -> str:
         return ""
@@ -48,15 +48,6 @@ class Document:
                 return self.places[loc[:end]]
         return ""
 
-    def at(self, *loc: str | int) -> Document:
-        """The part below ``loc`` (a mapping) as a document of its own."""
-        data: Any = self.data
-        for key in loc:
-            data = data[key]
-        size = len(loc)
-        places = {place[size:]: text for place, text in self.places.items() if place[:size] == loc}
-        return Document(data, places)
-
 
 def load(path: Path) -> Document:
     """Read one YAML file whose top is a mapping. UserError with file:line for anything else."""
@@ -68,7 +59,7 @@ def load(path: Path) -> Document:
 
 
 def parse(text: str, name: str) -> Document:
-    """Parse YAML text; ``name`` stands for the file in messages."""
+    """Parse YAML text; ``name`` is the name of the file in errors."""
     try:
         root = yaml.compose(text, Loader=_Loader)
     except yaml.MarkedYAMLError as error:
@@ -83,7 +74,7 @@ def parse(text: str, name: str) -> Document:
     try:
         return Document(_build(root, (), name, places), places)
     except RecursionError:
-        raise UserError("a value holds itself, or is nested too deeply", where=name) from None
+        raise UserError("a value contains itself or is nested too deeply", where=name) from None
 
 
 def scalar(text: str) -> Any:
@@ -113,8 +104,7 @@ def _mapping(node: yaml.MappingNode, loc: Loc, name: str, places: dict[Loc, str]
             raise UserError("a key must be one word", where=where)
         here = (*loc, key)
         if key in result:
-            hint = f"the first stands at {places[here]}; keep one"
-            raise UserError(f"key '{key}' is given twice", hint=hint, where=where)
+            raise UserError(f"key '{key}' is given twice", hint=f"first at {places[here]}; remove one", where=where)
         places[here] = where
         result[key] = _build(value_node, here, name, places)
     return result

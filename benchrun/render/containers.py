@@ -1,4 +1,4 @@
-"""How each container runtime spells an image, and which variables must be carried into it."""
+"""Image names, mounts and variables of each container runtime."""
 
 from __future__ import annotations
 
@@ -42,25 +42,17 @@ def mount_of(text: str) -> Mount:
 
 def unmountable(runtime: str) -> str:
     """Characters at which the runtime's own syntax for mounts would split a path."""
-    listed = {
-        "pyxis": ":,",
-        "apptainer": ":,",
-        "singularity": ":,",
-        "charliecloud": ":",
-        "podman": ',"',
-        "docker": ',"',
-    }
-    return listed.get(runtime, "")
+    both = dict.fromkeys(("pyxis", "apptainer", "singularity"), ":,") | dict.fromkeys(("podman", "docker"), ',"')
+    return {**both, "charliecloud": ":"}.get(runtime, "")
 
 
 def inside_env(spec: RunSpec) -> tuple[str, ...]:
-    """Names of the variables a rank needs inside the container, sorted within their kind."""
+    """Names of the variables that a rank needs inside the container."""
     launched = framework(spec.framework)
     data = ("BENCHRUN_DATA",) if spec.data.kind == "synthetic" else ()
-    # Only where this repository's own code must be found outside the image: an image may set the PYTHONPATH of its
-    # framework (NeMo's Dockerfile.ci does), and the submitting shell's would replace it.
-    carried = spec.cluster.container.runtime != "pyxis" and bool(launched.own_worker or data)
-    path = ("PYTHONPATH",) if carried else ()
+    # Only if the ranks import this package: the image may set a PYTHONPATH for its framework (NeMo's Dockerfile.ci
+    # does), and the submitting shell's would replace it.
+    path = ("PYTHONPATH",) if spec.cluster.container.runtime != "pyxis" and (launched.own_worker or data) else ()
     slurm = launched.rank_variables if spec.cluster.scheduler == "slurm" else ()
     pipe = ("BENCHRUN_PIPE",) if spec.cluster.container.runtime in ("podman", "docker") else ()
     return (*_RANK, *pipe, *path, *slurm, *data, *sorted(spec.env), *spec.cluster.secrets)

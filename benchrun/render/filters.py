@@ -30,14 +30,14 @@ def flags(groups: Groups, *names: str, **renamed: str) -> Markup:
 
 
 def kwargs(groups: Groups, *names: str, **renamed: str) -> Markup:
-    """Python keyword arguments, one a line, each with its comma."""
+    """Python keyword arguments, one per line, each with its comma."""
     return Markup(
         "\n".join(f"{name}={_python(name, value)}," for name, value in _chosen(groups, names, renamed).items())
     )
 
 
 def yaml(groups: Groups, *names: str, **renamed: str) -> Markup:
-    """Keys of a YAML mapping, one a line."""
+    """Keys of a YAML mapping, one per line."""
     return Markup(
         "\n".join(f"{name}: {yaml_literal(value)}" for name, value in _chosen(groups, names, renamed).items())
     )

@@ -21,11 +21,7 @@ from benchrun.spec.runspec import RunSpec
 
 
 def render(spec: RunSpec) -> dict[str, str]:
-    """Files by name: ``job.sh`` (submit it, or run it where the scheduler is local), ``probe.sh``, ``spec.json``.
-
-    For GPUs ``telemetry.sh``, for podman and docker ``contained.sh``, and what the framework's command reads, where it
-    reads a file.
-    """
+    """Text of each file by name: job script, ``spec.json``, probe, and what GPUs, runtime and framework need."""
     files = {
         JOB: _text(f"job-{spec.cluster.scheduler}.sh.j2", spec),
         PROBE_SCRIPT: _text("probe.sh.j2", spec),
@@ -60,10 +56,10 @@ def _text(template: str, spec: RunSpec) -> str:
 
 @functools.cache
 def _environment(language: str, folder: Path) -> jinja2.Environment:
-    """Jinja with every ``{{ value }}`` written as the language of the file has it, unless a template built it itself.
+    """Jinja that writes every ``{{ value }}`` as a literal of the file's language.
 
-    Autoescape marks what macros and includes give back as Markup; ``finalize`` sees each value before that
-    and quotes what is not Markup. So nothing from a recipe reaches a file unquoted by oversight.
+    Autoescape marks the results of macros and includes as Markup; ``finalize`` quotes every value that is not Markup,
+    so no value of a recipe reaches a file unquoted.
     """
     literal = _LITERAL[language]
     environment = jinja2.Environment(
@@ -75,12 +71,8 @@ def _environment(language: str, folder: Path) -> jinja2.Environment:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    environment.filters["comment"] = _comment
-    environment.filters["flag"] = _flag
-    environment.filters["header"] = _header
-    environment.filters["shell"] = Markup
-    for write in (filters.flags, filters.kwargs, filters.yaml):
-        environment.filters[write.__name__] = write
+    environment.filters |= {"comment": _comment, "flag": _flag, "header": _header, "shell": Markup}
+    environment.filters |= {"flags": filters.flags, "kwargs": filters.kwargs, "yaml": filters.yaml}
     environment.globals["refuse"] = _refuse
     return environment
 
@@ -93,17 +85,17 @@ _LITERAL: dict[str, Callable[[Any], str]] = {
 
 
 def _comment(value: Any) -> Markup:
-    """Text for a comment: it stays in its line."""
+    """Text of one line, for a comment."""
     return Markup(" ".join(str(value).split()))
 
 
 def _refuse(reason: str) -> str:
-    """For a template that cannot express what the recipe states."""
+    """Raises UserError: for a template that cannot express a value of the recipe."""
     raise UserError(reason)
 
 
 def _header(value: Any, name: str = "") -> Markup:
-    """An option in a line of #SBATCH. sbatch has a reader of its own: a backslash escapes inside any quotes."""
+    """An option of an #SBATCH line, where a backslash escapes inside any quotes."""
     option = f"--{name}={value}" if name else str(value)
     escaped = option.replace("\\", "\\\\").replace('"', '\\"')
     return Markup(option if shlex.quote(option) == option else f'"{escaped}"')

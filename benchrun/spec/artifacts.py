@@ -56,16 +56,16 @@ FILES = {
     TELEMETRY_SCRIPT: "samples the GPUs of a node",
     CONTAINER_SCRIPT: "runs a rank inside podman or docker",
     WORKER: "a folder: the copy of benchrun and datagen that this run uses",
-    EVENTS: "what the launcher did and saw, one JSON object a line",
+    EVENTS: "what the launcher did and saw, one JSON object per line",
     STDOUT: "what the job printed",
     STDERR: "its errors and warnings",
-    PROBE: "a folder: <host>.json, hardware and driver of each node",
-    TELEMETRY: "a folder: <host>.csv, clocks, power and temperature of each GPU, once a second",
+    PROBE: "a folder: HOST.json, hardware and driver of each node",
+    TELEMETRY: "a folder: HOST.csv, clocks, power and temperature of each GPU, once per second",
     DATA: "what datagen wrote about the data set",
     DATA_INDEX: "a folder: megatron-core's shuffled order of the samples",
     CEILINGS: "matrix products, copies and collectives, measured alone before the first step",
     BREAKDOWN: "one profiled step after the last",
-    PROGRESS: "the last look of the job's watchdog at its log",
+    PROGRESS: "what the job's watchdog last read in its log",
     NO_STEP: "seconds without a step after which the watchdog ended the job",
     DONE: "exit code, signal and restarts, written by the job's EXIT trap",
     LOCAL_PID: "process, start time and host of the supervisor of a local job",
@@ -74,7 +74,7 @@ FILES = {
     LOCAL_CANCELLED: "exists once a local job was cancelled",
     ENDING: "how the job ended, with the evidence",
     ENV: "versions, image and nodes",
-    STEPS: "the parsed steps, one a line",
+    STEPS: "the parsed steps, one per line",
     TELEMETRY_SUMMARY: "clocks, power and energy over the measured steps",
     METRICS: "what was measured",
     VERDICT: "how that compares with a reference",
@@ -116,10 +116,15 @@ class Done(Tolerant):
     """done.json (templates/parts/done.sh.j2)."""
 
     exit_code: Annotated[int, Field(ge=0, le=255)]
+    """Exit code of the job script."""
     signal: str | None = None
+    """Signal that ended it, e.g. TERM."""
     restarts: NonNegativeInt = 0
+    """How often Slurm restarted the job."""
     job_id: str = ""
+    """Slurm's job id; empty for a local job."""
     host: str = ""
+    """First node of the job."""
     no_step_s: int | None = None
     """Seconds without a step after which the job ended itself."""
 
@@ -128,6 +133,7 @@ class Progress(Frozen):
     """progress.json (templates/parts/watchdog.sh.j2)."""
 
     schema_version: Literal[1] = 1
+    """Version of this file's schema."""
     checked: str
     """When the watchdog looked, UTC."""
     quiet_s: NonNegativeInt
@@ -146,9 +152,13 @@ class EndingRecord(Frozen):
     """ending.json: written once, and only where it rests on evidence."""
 
     schema_version: Literal[1] = 1
+    """Version of this file's schema."""
     ending: Ending
+    """How the job ended."""
     evidence: tuple[str, ...]
+    """What shows it, one line each."""
     exit_code: int | None = None
+    """Exit code of the job; null where unknown."""
     last_step: int | None = None
     """The number of the last step in the log."""
 
@@ -157,12 +167,17 @@ class Environment(Frozen):
     """env.json: where and with what a run ran."""
 
     schema_version: Literal[1] = 1
+    """Version of this file's schema."""
     benchrun: str
     """This package's version."""
     commit: str | None
+    """Git commit of this package; null outside a checkout."""
     image: str | None
+    """Container image; null without a container."""
     submit_host: str
+    """Host that submitted the job."""
     python: str
+    """Python version on that host."""
     worker: dict[str, Any] | None
     """Versions that the worker printed at its start, by package."""
     nodes: tuple[dict[str, Any], ...]
@@ -176,11 +191,15 @@ class Gemm(Frozen):
     """A matrix product of the model: (m x k) times (k x n) in the forward pass."""
 
     name: str
+    """qkv, proj, fc1, fc2 or logits."""
     m: PositiveInt
+    """Rows of the left matrix."""
     n: PositiveInt
+    """Columns of the right matrix."""
     k: PositiveInt
+    """Inner dimension."""
     count: PositiveFloat
-    """How often a GPU computes it a micro-batch, the mean over pipeline stages."""
+    """How often a GPU computes it per micro-batch, the mean over pipeline stages."""
     low_precision: bool
     """FP8 training computes it in FP8; the output layer stays in BF16."""
     tflops: dict[Number, dict[Pass, PositiveFloat]]
@@ -191,9 +210,13 @@ class CollectiveRate(Frozen):
     """A collective among the ranks of a group."""
 
     name: str
+    """Operation, e.g. all_reduce."""
     group: str
+    """Ranks that take part, e.g. tp or dp."""
     ranks: PositiveInt
+    """Number of ranks in the group."""
     size_mib: PositiveFloat
+    """Size of the message in MiB."""
     bus_gb_per_s: PositiveFloat
     """By the convention of nccl-tests: 10^9 bytes/s, times 2 (n - 1) / n for all-reduce, (n - 1) / n for the others."""
 
@@ -202,11 +225,15 @@ class Ceilings(Frozen):
     """ceilings.json: the slowest rank of each, all ranks measuring at once."""
 
     schema_version: Literal[1] = 1
+    """Version of this file's schema."""
     device: str
+    """Name of the GPU."""
     gemms: tuple[Gemm, ...]
+    """Matrix products of the model."""
     copy_gb_per_s: PositiveFloat
     """Device to device, bytes read and written."""
     collectives: tuple[CollectiveRate, ...]
+    """Collectives of the layout's groups."""
     seconds: NonNegativeFloat
     """How long measuring took."""
 
@@ -219,10 +246,13 @@ class Breakdown(Frozen):
     """
 
     schema_version: Literal[1] = 1
+    """Version of this file's schema."""
     step_s: PositiveFloat
     """Under the profiler."""
     matmul_s: NonNegativeFloat
+    """Matrix products."""
     attention_s: NonNegativeFloat
+    """Attention kernels."""
     other_s: NonNegativeFloat
     """Norms, activations, casts, copies, the optimizer."""
     communication_s: NonNegativeFloat

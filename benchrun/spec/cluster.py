@@ -25,7 +25,7 @@ IN_WORDS = {
     MOUNT: "source:target or source:target:ro, both absolute, without ',' or another ':' in them",
     TIME_LIMIT: "[days-]hours:minutes:seconds with at most two digits of hours, e.g. 00:30:00 or 4-04:00:00",
 }
-"""What each of these patterns expects."""
+"""Pattern -> what it expects, for errors."""
 
 Line = Annotated[str, StringConstraints(pattern=LINE)]
 """Text without line breaks: it ends up in one line of a script."""
@@ -39,10 +39,11 @@ class Container(Frozen):
     """How the job's command gets into its image."""
 
     runtime: Runtime = "none"
+    """Container runtime; none where the worker runs on the host."""
     image: Line | None = None
     """Used instead of the recipe's image: a local .sqsh or .sif, an unpacked directory, another registry."""
     images: dict[Line, Line] = Field(default_factory=dict)
-    """The same per framework, where one image does not have them all; before ``image``."""
+    """Image by framework, where one image does not have them all; overrides ``image``."""
     mounts: tuple[Annotated[str, StringConstraints(pattern=MOUNT)], ...] = ()
     """``source:target`` or ``source:target:ro``; the run directory is always mounted, and is the working directory."""
     options: tuple[Line, ...] = ()
@@ -65,42 +66,48 @@ class Binding(Frozen):
     cpu_bind: Line | None = None
     """srun's --cpu-bind, e.g. ``cores`` or ``none``."""
     gpus_per_numa_node: PositiveInt | None = None
-    """With it every rank runs on NUMA node ``local rank // gpus_per_numa_node``, under numactl.
-
-    The images for JAX install no numactl: where pyxis starts the rank inside one, taskset binds it to the CPUs alone.
-    """
+    """Binds ranks to NUMA node ``local rank // gpus_per_numa_node`` with numactl (taskset in JAX images with pyxis)."""
 
 
 class Cluster(Frozen):
     """A site's profile: everything about the machine, nothing about the workload."""
 
     name: Line
+    """Name of the site; by default that of the file."""
     description: Line = ""
+    """One line for `benchrun list`."""
     scheduler: Literal["slurm", "local"]
+    """Slurm, or this machine itself."""
     gpu: Line
     """Name in the hardware table; ``CPU`` where training runs without a GPU."""
     gpus_per_node: PositiveInt
-    """Ranks a node: one a GPU (8 on HGX H100/H200, 1 or 4 on GH200), or CPU processes."""
+    """Ranks per node: one per GPU (8 on HGX H100/H200, 1 or 4 on GH200), or CPU processes."""
     partition: Line | None = None
+    """sbatch --partition."""
     account: Line | None = None
+    """sbatch --account."""
     qos: Line | None = None
+    """sbatch --qos."""
     reservation: Line | None = None
+    """sbatch --reservation."""
     constraint: Line | None = None
+    """sbatch --constraint."""
     nodelist: Line | None = None
+    """sbatch --nodelist."""
     exclude: Line | None = None
+    """sbatch --exclude."""
     gres: Annotated[str, StringConstraints(pattern=GRES)] | None = None
-    """Generic resource a node without its count, e.g. ``gpu`` or ``gpu:h200``; the count is added."""
+    """Generic resource per node without its count, e.g. ``gpu`` or ``gpu:h200``; gpus_per_node is appended."""
     exclusive: bool = True
     """Ask for whole nodes: a shared node gives no benchmark."""
     mem: Line | None = None
     """sbatch --mem, e.g. ``0`` for all of the node's memory."""
     cpus_per_task: PositiveInt | None = None
-    """Given to sbatch and to srun: since Slurm 22.05 srun does not inherit it, and would bind a rank to one CPU."""
+    """sbatch and srun --cpus-per-task: since Slurm 22.05 srun does not inherit it, and would bind a rank to one CPU."""
     time_limit: Annotated[str, StringConstraints(pattern=TIME_LIMIT)] = "00:30:00"
     """[days-]hours:minutes:seconds."""
     step_deadline_s: PositiveInt | None = None
-    """A job without a step for so many seconds is ended as hung. The time to the first step counts too, with data,
-    image and compilation; PaXML prints every tenth step. None: only the time limit ends a job."""
+    """Seconds without a step, also before the first, after which the job ends as hung; null: only the time limit."""
     mpi: Line | None = None
     """srun --mpi, e.g. ``pmix``."""
     sbatch_options: tuple[Annotated[Option, AfterValidator(sbatch_option)], ...] = ()
@@ -108,16 +115,17 @@ class Cluster(Frozen):
     srun_options: tuple[Annotated[Option, AfterValidator(srun_option)], ...] = ()
     """More options for srun, one word each, e.g. ``--distribution=block``."""
     container: Container = Container()
+    """How the ranks get into their image."""
     binding: Binding = Binding()
+    """Which CPUs and memory a rank may use."""
     setup: tuple[Line, ...] = ()
-    """Shell lines run once in the job before srun (``module load ...``): the site's own, not quoted."""
+    """Shell lines that the job runs once before srun (``module load ...``), unquoted."""
     env: dict[EnvName, str] = Field(default_factory=dict)
     """Environment of the ranks, e.g. the network interface NCCL must use."""
     secrets: tuple[EnvName, ...] = ()
-    """Names of variables passed on from the submitting shell; their values are written nowhere."""
+    """Names of variables that the job takes from the submitting shell; no file holds their values."""
     sources: dict[Line, AbsolutePath] = Field(default_factory=dict)
-    """Folders of frameworks' scripts, as the ranks see them: of Megatron-LM's ``pretrain_gpt.py``, of NeMo's and
-    MaxText's checkouts. Default: their place in the image; without a container they must be given."""
+    """Folder of a framework's scripts, as the ranks see it; by default that of the image, required without one."""
     python: Line = "python3"
     """Interpreter that runs the worker (inside the container, where there is one)."""
 

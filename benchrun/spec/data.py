@@ -12,12 +12,13 @@ from benchrun.model import Frozen
 class Synthetic(Frozen):
     """A data set that ``datagen tokens`` makes: files, so that loader, index and shuffling run as with real data.
 
-    The limits here and below are datagen's own, so that a value is refused before the job and not in it.
+    The limits here and below are datagen's, so that a wrong value is refused before the job starts.
     """
 
     tokens: int | None = Field(default=None, gt=0, le=10**15)
-    """Its size; as many as the run reads, if not given."""
+    """Size in tokens; by default as many as the run reads."""
     seed: int = Field(default=1234, ge=0, lt=1 << 63)
+    """Seed of the generator."""
     documents: Literal["fixed", "lognormal", "zipf"] = "lognormal"
     """How the lengths of documents are distributed."""
     mean_length: int = Field(default=1024, gt=0, le=(2**31 - 1) // 1000)
@@ -25,9 +26,9 @@ class Synthetic(Frozen):
     distribution: Literal["uniform", "zipf"] = "zipf"
     """How often each token occurs."""
     exponent: float = Field(default=1.1, gt=0, le=8)
-    """Of the Zipf distribution of tokens."""
+    """Exponent of the Zipf distribution of tokens."""
     learnable: bool = False
-    """Tokens follow a rule, so that the lowest possible loss is known: a falling loss proves that training works."""
+    """Tokens follow a rule with a known lowest loss: a loss that falls to it proves that training works."""
 
 
 class Instructions(Frozen):
@@ -39,6 +40,7 @@ class Instructions(Frozen):
     samples: int = Field(default=10_000, gt=0, le=10**10)
     """Number of conversations; a run that reads more starts again with the first."""
     seed: int = Field(default=1234, ge=0, lt=1 << 63)
+    """Seed of the generator."""
     lengths: Literal["fixed", "lognormal", "zipf"] = "lognormal"
     """How the lengths of conversations are distributed."""
     mean_length: int = Field(default=256, ge=4, le=1_000_000)
@@ -51,8 +53,8 @@ class Data(Frozen):
     kind: Literal["mock", "synthetic"] = "mock"
     """``mock``: random tokens made by the framework itself; ``synthetic``: files, made before the run where missing."""
     num_workers: NonNegativeInt = 1
-    """Data-loader processes a rank (0: in the training process)."""
+    """Data-loader processes per rank (0: in the training process)."""
     synthetic: Synthetic = Synthetic()
     """Only with ``kind: synthetic``."""
     instructions: Instructions = Instructions()
-    """The same for a fine-tune, which is fed conversations."""
+    """Only with ``kind: synthetic`` in a fine-tune, which reads conversations."""

@@ -1,8 +1,8 @@
-"""What makes two runs the same measurement: a canonical form of a RunSpec, with its own names and defaults.
+"""The identity of a run: a digest of a canonical form of its RunSpec, with its own names and defaults.
 
-The form is frozen. Where a field of RunSpec gets another name or default, only the right-hand sides below follow, and
-every id stays. A new field gets an entry and, in ``BASELINE``, the value that runs had before it. Any other change
-makes another form, with the next ``VERSION``.
+The form is frozen. If a field of RunSpec gets another name or default, only the right-hand sides below change and every
+id stays. A new field gets an entry and, in ``BASELINE``, the value that older runs had. Any other change needs the next
+``VERSION``.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ BASELINE: Mapping[str, Any] = {
     **{"experts.aux": 0.01, "experts.capacity": None, "experts.even": False, "experts.grouped": True},
     **{"experts.permute": True, "data": "mock", "data.workers": 1, "data.learnable": False},
 }
-"""Values that are left out of the form."""
+"""Values that the form omits."""
 ALWAYS = {
     **{"framework": "framework", "task": "task", "gpu": "gpu", "gpus": "num_gpus", "nodes": "num_nodes"},
     **{"precision": "precision", "sequence": "seq_length", "micro_batch": "mbs", "batch": "gbs"},
@@ -60,21 +60,15 @@ ALWAYS = {
 ROPE = {"rotary.base": "model.rotary_base", "rotary.part": "model.rotary_percent"}
 LEARNED = {"positions": "model.max_position_embeddings"}
 MOE = {
-    **{
-        "experts": "model.moe.num_experts",
-        "experts.chosen": "model.moe.topk",
-        "experts.mlp": "model.moe.ffn_hidden_size",
-    },
+    **{"experts": "model.moe.num_experts", "experts.chosen": "model.moe.topk"},
+    "experts.mlp": "model.moe.ffn_hidden_size",
     **{"experts.aux": "model.moe.aux_loss_coeff", "experts.capacity": "model.moe.capacity_factor"},
     **{"experts.even": "model.moe.force_balance", "experts.grouped": "training.moe_grouped_gemm"},
     **{"experts.permute": "training.moe_permute_fusion"},
 }
 FP8 = {
-    **{
-        "fp8": "training.fp8.recipe",
-        "fp8.format": "training.fp8.format",
-        "fp8.history": "training.fp8.amax_history_len",
-    },
+    **{"fp8": "training.fp8.recipe", "fp8.format": "training.fp8.format"},
+    "fp8.history": "training.fp8.amax_history_len",
     **{"fp8.amax": "training.fp8.amax_compute_algo", "fp8.params": "training.fp8.param_gather"},
     **{"fp8.attention": "training.fp8.dot_product_attention", "fp8.inputs": "training.fp8.store_activation_input"},
     **{"fp8.tp_amax": "training.fp8.tp_only_amax_reduction"},
@@ -94,13 +88,13 @@ CONVERSATIONS = {
     **{"data.samples": "data.instructions.samples", "data.seed": "data.instructions.seed"},
 }
 NOT_SPEED = ("HF_HUB_OFFLINE", "HYDRA_FULL_ERROR", "TOKENIZERS_PARALLELISM", "TRANSFORMERS_OFFLINE", "VOCAB_PATH")
-"""Variables of the frameworks that change no speed."""
+"""Variables that do not change the speed."""
 OF_THE_SITE = re.compile(r"_IFNAME$|_HCA$|_NET_DEVICES$|_ADDR$|_PORT$")
-"""Variables that name a network interface or address, whoever sets them."""
+"""Variables that name a network interface or address."""
 
 
 def canonical(spec: RunSpec) -> dict[str, Any]:
-    """The form of ``spec``: everything that changes the measurement; no site and no path."""
+    """The form of ``spec``: everything that changes the measurement, without site and paths."""
     parts = [ALWAYS, ROPE if spec.model.position_embedding == "rope" else LEARNED]
     parts += [part for part, holds in ((MOE, spec.model.moe), (FP8, spec.precision == "fp8")) if holds]
     parts += [LORA] if spec.task == "lora" else []

@@ -14,9 +14,9 @@ ADDED_IN_1 = {
     "moe_permute_fusion": True,
     "manual_gc_interval": 100,
 }
-"""Training options that came while the schema was 1, with what runs did before."""
+"""Training options that were added under schema 1, with the behaviour of runs before."""
 CHAT_READERS = ("hf",)
-"""Frameworks that read conversations as text, from before a document stated ``data_format``."""
+"""Frameworks that read conversations as text, for documents without ``data_format``."""
 
 
 def migrated(document: Any) -> Any:
@@ -25,7 +25,7 @@ def migrated(document: Any) -> Any:
         return document
     version = document.get("schema_version", SCHEMA)
     if isinstance(version, int) and version > SCHEMA:
-        message = f"not a RunSpec of this version: its schema is {version}, the newest known is {SCHEMA}"
+        message = f"the schema of this RunSpec is {version}, and this version of benchrun reads up to {SCHEMA}"
         raise UserError(message, hint="use the version of benchrun that wrote it, or a newer one")
     if version == 1:
         document = _from_1(document)
@@ -46,17 +46,12 @@ def _from_1(document: dict[str, Any]) -> dict[str, Any]:
     Their order shows it: a replaced variable kept its position, and the cluster's other variables came last.
     """
     env, cluster, training = (_mapping(document.get(key)) for key in ("env", "cluster", "training"))
-    sites = _mapping(cluster.get("env"))
+    of_site = _mapping(cluster.get("env"))
     names = list(env)
-    while names and names[-1] in sites:
+    while names and names[-1] in of_site:
         names.pop()
-    replaced = {name: env[name] for name in names if name in sites}
-    return {
-        **document,
-        "schema_version": SCHEMA,
-        "training": {**ADDED_IN_1, **training},
-        "replaced_env": replaced,
-    }
+    replaced = {name: env[name] for name in names if name in of_site}
+    return {**document, "schema_version": SCHEMA, "training": ADDED_IN_1 | training, "replaced_env": replaced}
 
 
 def _mapping(value: Any) -> dict[str, Any]:

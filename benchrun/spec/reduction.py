@@ -16,11 +16,13 @@ class Reduced(NamedTuple):
 
     name: str
     """As in `ModelShape`; ``moe.num_experts`` for one of the experts."""
-    ours: Size
+    size: Size
+    """Size in the proxy."""
     whole: Size
+    """Size in the recipe's model."""
 
     def __str__(self) -> str:
-        return f"{self.name} {self.ours} of {self.whole}"
+        return f"{self.name} {self.size} of {self.whole}"
 
 
 def reduced(text: Any) -> Reduced:

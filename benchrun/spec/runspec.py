@@ -28,57 +28,72 @@ from benchrun.spec.training import Training
 from benchrun.vocabulary import Precision, Task
 
 DataFormat = Literal["tokens", "chat", "packed"]
-"""Of synthetic data: plain tokens, conversations as text, or conversations as packed sequences of tokens."""
+"""Synthetic data: plain tokens, conversations as text, or conversations as packed sequences of tokens."""
 
 
 class RunSpec(Frozen):
     """One run, resolved: the only input of rendering, launching, the worker and the comparison."""
 
     schema_version: Literal[2] = 2
+    """Version of this file's schema."""
     recipe: Line
+    """Name of the recipe."""
     task: Task
+    """Pretraining, full fine-tune or LoRA."""
     proxy: bool
     """A smaller model than the recipe's: never comparable with the whole one."""
     reduced: tuple[Reduction, ...] = ()
-    """What makes it one: ``num_layers 1 of 126`` for each dimension that differs."""
+    """Why it is a proxy: ``num_layers 1 of 126`` for each dimension that differs."""
     source: Line | None = None
     """Who published this layout, where, in which version; null for a derived one."""
     derived: Line | None = None
     """Why this layout was derived rather than published; null for a published one."""
     framework: Line
+    """Name of the framework."""
     image: Line | None
+    """Container image as the recipe or the site names it; null where there is none."""
     replaced_image: Line | None = None
     """The recipe's image, where the site's took its place."""
     gpu: Line
+    """GPU, as named in the hardware table."""
     precision: Precision
+    """Precision of training."""
     num_gpus: PositiveInt
-    """Ranks: one a GPU, or CPU processes."""
+    """Ranks: one per GPU, or CPU processes."""
     num_nodes: PositiveInt
+    """Nodes of the job."""
     seq_length: PositiveInt
+    """Tokens per sequence."""
     mbs: PositiveInt
-    """Micro-batch: sequences a data-parallel rank computes at once."""
+    """Micro-batch: sequences that a data-parallel rank computes at once."""
     gbs: PositiveInt
-    """Global batch: sequences a step, over all ranks."""
+    """Global batch: sequences per step, over all ranks."""
     dp: PositiveInt
+    """Data-parallel ranks: num_gpus / (tp * pp * cp)."""
     num_microbatches: PositiveInt
-    """gbs / (mbs * dp)."""
+    """Micro-batches per step: gbs / (mbs * dp)."""
     model: ModelShape
+    """Dimensions of the model."""
     layout: Layout
+    """How the model is spread over the GPUs."""
     training: Training
+    """What a step computes."""
     data: Data
+    """What the model is fed."""
     data_format: DataFormat
     """The form of synthetic data that the framework reads in this task."""
     env: dict[EnvName, str] = Field(default_factory=dict)
     """Environment of the ranks: the framework's, the recipe's, then the cluster's; later ones win."""
     replaced_env: dict[EnvName, str] = Field(default_factory=dict)
-    """What the framework or the recipe set before the cluster's variables of the same names took their place."""
+    """Values of the framework or the recipe that the cluster's variables of the same names replaced."""
     cluster: Cluster
+    """Profile of the site."""
     megatron: Megatron | None = None
-    """Follows from the other fields; null where the framework trains no Megatron model, and in files of 0.1."""
+    """Megatron-core's arguments, computed from the other fields; null for other frameworks, and in files of 0.1."""
 
     @property
     def tokens_per_step(self) -> int:
-        """Tokens a step, over all ranks."""
+        """Tokens per step, over all ranks."""
         return self.gbs * self.seq_length
 
     @property
@@ -88,7 +103,7 @@ class RunSpec(Frozen):
 
     @property
     def container_image(self) -> str | None:
-        """The image that the run is in; None where the cluster runs it without a container."""
+        """The image of the ranks; None without a container."""
         return None if self.cluster.container.runtime == "none" else self.image
 
     @property
@@ -103,7 +118,7 @@ class RunSpec(Frozen):
 
     @property
     def packed(self) -> bool:
-        """Whether they come as packed sequences of tokens rather than as text."""
+        """Whether the conversations are packed sequences of tokens rather than text."""
         return self.data_format == "packed"
 
     @property

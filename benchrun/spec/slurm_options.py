@@ -1,4 +1,4 @@
-"""Options of sbatch and srun that a site file may not give: the suite sets them itself, or they break a run."""
+"""Options of sbatch and srun that a site file cannot set: benchrun sets them, or they break a run."""
 
 from __future__ import annotations
 
@@ -63,22 +63,22 @@ _OPTION = re.compile(r"--(?P<long>[^=\s]+)|-[HOQkuvlX]*(?P<short>[^-\s])")
 
 
 def sbatch_option(option: str) -> str:
-    """``option`` as it is; ValueError where a job's header may not hold it."""
+    """``option`` unchanged; ValueError if the header of a job cannot have it."""
     return _allowed(option, _SBATCH, "sbatch")
 
 
 def srun_option(option: str) -> str:
-    """``option`` as it is; ValueError where the ranks' srun may not have it."""
+    """``option`` unchanged; ValueError if the ranks' srun cannot have it."""
     return _allowed(option, _SRUN, "srun")
 
 
 def _allowed(option: str, refused: dict[str, tuple[str, str]], program: str) -> str:
-    found = _OPTION.match(option)
-    if found is None:
+    match = _OPTION.match(option)
+    if match is None:
         raise ValueError(f"{option!r} is no option")
-    for name, (letter, instead) in refused.items():
-        # getopt takes any beginning of a long name that fits no other: --arr is --array.
-        long = found["long"] is not None and name.startswith(found["long"])
-        if long or (letter and found["short"] == letter):
-            raise ValueError(f"{program} --{name} is not for a site file to set; use {instead}")
+    for name, (letter, alternative) in refused.items():
+        # getopt accepts an unambiguous prefix of a long name: --arr is --array.
+        long = match["long"] is not None and name.startswith(match["long"])
+        if long or (letter and match["short"] == letter):
+            raise ValueError(f"a site file cannot set {program} --{name}; use {alternative}")
     return option

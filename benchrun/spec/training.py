@@ -13,45 +13,50 @@ StatePrecision = Literal["fp32", "bf16", "fp16"]
 
 
 class Recompute(Frozen):
-    """Activations that are dropped in the forward pass and computed again in the backward pass."""
+    """Activations that the forward pass drops and the backward pass computes again."""
 
     granularity: Literal["none", "selective", "full"] = "none"
+    """Nothing, the modules of ``modules``, or whole layers."""
     method: Literal["uniform", "block"] | None = None
     """Only with ``full``."""
     num_layers: PositiveInt | None = None
-    """Layers a unit (uniform) or a virtual stage (block); only with ``full``."""
+    """Layers per unit (uniform) or per virtual stage (block); only with ``full``."""
     modules: tuple[Literal["core_attn", "layernorm", "mlp", "moe", "moe_act"], ...] = ()
-    """What ``selective`` computes again, as megatron.core names it; attention alone when empty."""
+    """Modules that ``selective`` recomputes, by megatron.core's names; attention alone when empty."""
     policy: Line | None = None
-    """MaxText's or PaXML's name for what is kept; in place of a granularity."""
+    """Checkpoint policy of MaxText or PaXML, in place of a granularity."""
 
 
 class Fp8(Frozen):
     """FP8 recipe, named as transformer-engine names it."""
 
     recipe: Literal["delayed", "tensorwise", "blockwise", "mxfp8"] = "delayed"
+    """How tensors are scaled."""
     format: Literal["hybrid", "e4m3"] = "hybrid"
+    """E4M3 everywhere, or E5M2 for gradients (hybrid)."""
     amax_history_len: PositiveInt = 1024
+    """Steps whose largest values decide a scale (delayed scaling)."""
     amax_compute_algo: Literal["max", "most_recent"] = "max"
+    """Which of these values decides."""
     param_gather: bool = True
-    """Keep the weights in FP8 and gather them so."""
+    """Weights are stored and gathered in FP8."""
     dot_product_attention: bool = False
     """Attention in FP8 too, not only the linear layers."""
     store_activation_input: bool = False
-    """The input of SwiGLU is kept in FP8 for the backward pass: a quarter less activations in a layer."""
+    """The input of SwiGLU is stored in FP8 for the backward pass: a quarter less activations per layer."""
     tp_only_amax_reduction: bool = False
     """The largest values are shared by the ranks that split a tensor (tp, cp), not by the data-parallel ones."""
 
 
 FP32_AT_A_TIME = 2**28
-"""Parameters whose lower-precision moments Adam makes FP32 at once for its step, in the worker: 1 GiB each."""
+"""Parameters whose lower-precision moments the worker's Adam converts to FP32 at once: 1 GiB per moment."""
 
 
 class Optimizer(Frozen):
     """Precision of Adam's states. That of gradients is ``grad_reduce_in_fp32``."""
 
     precision_aware: bool = False
-    """transformer-engine's Adam keeps all states and reads gradients in their precision, without an FP32 copy."""
+    """transformer-engine's Adam stores all states and reads gradients in their precision, without an FP32 copy."""
     main_params: Literal["fp32", "fp16"] = "fp32"
     """The copy of the weights that is updated."""
     exp_avg: StatePrecision = "fp32"
@@ -66,35 +71,42 @@ class Lora(Frozen):
     rank: PositiveInt = 8
     """Inner width of an adapter."""
     alpha: PositiveFloat = 16
-    """What an adapter adds is scaled by alpha / rank."""
+    """An adapter's output is scaled by alpha / rank."""
     dropout: Annotated[float, Field(ge=0, lt=1)] = 0.0
-    """Of an adapter's input."""
+    """Dropout of an adapter's input."""
     target_modules: tuple[Line, ...] = ()
-    """Which linear layers get one, as the framework names them; every one of a block when empty."""
+    """Linear layers that get an adapter, by the framework's names; all of a block when empty."""
 
 
 class Training(Frozen):
-    """What is computed a step, and how often."""
+    """What a step computes, and how many steps there are."""
 
     model_config = ConfigDict(allow_inf_nan=False)  # spec.json could not hold it
 
     adam_betas: ClassVar[tuple[float, float]] = (0.9, 0.95)
     adam_eps: ClassVar[float] = 1e-8
     steps: PositiveInt = 50
+    """Optimizer steps."""
     seed: NonNegativeInt = 1234
+    """Seed of weights and data order."""
     lr: PositiveFloat = 3e-6
-    """As small as in the first steps of a long warm-up. Without one, wide and deep models overshoot: at 3e-5 GPT-3's
-    loss went from 13 to 40 in a step and Nemotron-4's to 31, at 3e-4 Mixtral and Llama 2 13B diverged."""
+    """As small as early in a long warm-up: without one, GPT-3's loss rose from 13 to 40 at 3e-5."""
     min_lr: NonNegativeFloat = 3e-7
+    """Learning rate at the end of the cosine decay."""
     lr_warmup_steps: NonNegativeInt = 0
+    """Steps of linear warm-up from zero."""
     weight_decay: NonNegativeFloat = 0.1
+    """Decoupled weight decay of Adam."""
     clip_grad: NonNegativeFloat = 1.0
-    """The norm to which gradients are cut; 0 cuts none."""
+    """Largest norm of the gradients; 0 clips none."""
     distributed_optimizer: bool = True
-    """Each data-parallel rank keeps only its part of the optimizer's states."""
+    """Each data-parallel rank stores only its part of the optimizer's states."""
     overlap_grad_reduce: bool = True
+    """Gradients are reduced during the backward pass."""
     overlap_param_gather: bool = True
+    """Weights are gathered during the forward pass."""
     grad_reduce_in_fp32: bool = False
+    """Gradients are accumulated and reduced in FP32."""
     tp_comm_overlap: bool = False
     """Tensor-parallel communication overlaps with its matrix products (transformer-engine's userbuffers)."""
     cp_comm: Literal["p2p", "a2a", "all_gather"] = "p2p"
@@ -102,7 +114,7 @@ class Training(Frozen):
     cuda_graphs: Literal["none", "layers"] = "none"
     """``layers``: each transformer layer is launched as one graph (of experts, the attention alone)."""
     transformer_impl: Literal["transformer_engine", "local"] = "transformer_engine"
-    """Whose layers the worker computes on a GPU: transformer-engine's, or megatron.core's own, as on a CPU."""
+    """Layers of the worker on a GPU: transformer-engine's, or megatron.core's own, as on a CPU."""
     fused_kernels: bool = True
     """With transformer-engine one kernel for each of: an activation with its bias, RoPE, the loss, the router."""
     moe_grouped_gemm: bool = True
@@ -110,9 +122,11 @@ class Training(Frozen):
     moe_permute_fusion: bool = True
     """With transformer-engine tokens are sorted by their experts, and back, in one kernel (NeMo 1: never)."""
     manual_gc_interval: NonNegativeInt = 100
-    """Steps between collections of Python's garbage; 0: automatic, which may stall one rank mid-step."""
+    """Steps between garbage collections of Python; 0: automatic, which may stall one rank mid-step."""
     optimizer: Optimizer = Optimizer()
+    """Precision of Adam's states."""
     recompute: Recompute = Recompute()
+    """Activations that are computed again."""
     fp8: Fp8 = Fp8()
     """Used only where the run's precision is fp8."""
     lora: Lora = Lora()
@@ -124,7 +138,7 @@ class Training(Frozen):
 
     @property
     def of_transformer_engine(self) -> tuple[str, ...]:
-        """The fields that ask the worker for something that only transformer-engine has."""
+        """The fields whose values need transformer-engine in the worker."""
         asked = {
             "optimizer.precision_aware": self.optimizer.precision_aware,
             "cuda_graphs": self.cuda_graphs != "none",

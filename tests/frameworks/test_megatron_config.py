@@ -14,11 +14,11 @@ from benchrun.frameworks.megatron_config import FRAMEWORKS, megatron_config
 from benchrun.recipe.resolve import resolve
 from benchrun.recipe.select import Request
 from benchrun.render import filters
-from benchrun.spec.megatron import DataParallel, Megatron, Recompute, Schedule
+from benchrun.spec.megatron import Megatron, Values
 from benchrun.spec.runspec import RunSpec
 
-RECOMPUTE = Recompute(recompute_granularity="full", recompute_method=None, recompute_num_layers=2)
-SCHEDULE = Schedule(lr_decay_iters=50, lr_warmup_iters=0, start_weight_decay=1e-05, end_weight_decay=0.1)
+RECOMPUTE = Values(recompute_granularity="full", recompute_method=None, recompute_num_layers=2)
+SCHEDULE = Values(lr_decay_style="cosine", lr_decay_iters=50, start_weight_decay=1e-05, end_weight_decay=0.1)
 
 
 def core(run: RunSpec) -> Megatron:
@@ -87,12 +87,12 @@ def test_interleaved_stages_send_while_they_compute(tmp_path: Path, vp: int, ove
     assert (sent.overlap_p2p_comm, sent.batch_p2p_comm) == (overlap, batch)
 
 
-def test_a_precision_aware_adam_alone_is_told_the_types_of_its_states(tmp_path: Path) -> None:
-    aware = "training.optimizer={precision_aware: true, exp_avg: bf16, exp_avg_sq: fp16}"
-    plain, told = (core(spec(tmp_path, "llama", "nemo2", *SPREAD, *more)).optimizer for more in ((), (aware,)))
+def test_a_precision_aware_adam_alone_gets_the_types_of_its_states(tmp_path: Path) -> None:
+    states = "training.optimizer={precision_aware: true, exp_avg: bf16, exp_avg_sq: fp16}"
+    plain, aware_adam = (core(spec(tmp_path, "llama", "nemo2", *SPREAD, *more)).optimizer for more in ((), (states,)))
     assert "exp_avg_dtype" not in plain.values
-    assert (told.values["exp_avg_dtype"], told.values["exp_avg_sq_dtype"]) == ("bfloat16", "float16")
-    assert told.values["store_param_remainders"] is False  # FP8 weights
+    assert (aware_adam.values["exp_avg_dtype"], aware_adam.values["exp_avg_sq_dtype"]) == ("bfloat16", "float16")
+    assert aware_adam.values["store_param_remainders"] is False  # FP8 weights
 
 
 @pytest.mark.parametrize("fact", ["0.95", "1e-8", "1e-5", "1.0e-05", "0.02", "128 *", "1024 *", "gpus_per_node"])
@@ -102,14 +102,7 @@ def test_no_template_states_what_the_configuration_decides(fact: str) -> None:
 
 
 def test_flags_leave_out_what_is_false_or_none() -> None:
-    ddp = DataParallel(
-        use_distributed_optimizer=True,
-        grad_reduce_in_fp32=False,
-        overlap_grad_reduce=True,
-        overlap_param_gather=False,
-        align_param_gather=False,
-        fp8_param_gather=False,
-    )
+    ddp = Values(use_distributed_optimizer=True, grad_reduce_in_fp32=False, overlap_grad_reduce=True)
     assert filters.flags(ddp) == "--use-distributed-optimizer --overlap-grad-reduce"
     assert filters.flags([RECOMPUTE, None]) == "--recompute-granularity full --recompute-num-layers 2"
 

@@ -139,12 +139,12 @@ def test_a_pipeline_holds_more_micro_batches_the_more_it_interleaves():
 
 def test_more_than_nine_tenths_is_a_warning_with_both_numbers():
     spec = resolve(Request("nemotron4-340b", "H100", "bf16", 128))
-    assert "needs about 80 GiB a GPU, and H100 has 80" in warning(spec)
+    assert "needs about 80 GiB per GPU, and H100 has 80" in warning(spec)
     assert warning(resolve(Request("nemotron4-340b", "H100", "bf16", 256))) is None
 
 
 def test_states_larger_than_the_gpu_are_refused():
-    with pytest.raises(UserError, match=r"optimizer states alone take 120 GiB a GPU, and H100 has 80"):
+    with pytest.raises(UserError, match=r"optimizer states alone take 120 GiB per GPU, and H100 has 80"):
         resolve(Request("llama3.1-8b", "H100", "bf16", 1, overrides=("model.num_layers=32",)))
     spec = resolve(Request("llama3.1-8b", "H200", "bf16", 1, overrides=("model.num_layers=28",)))
     assert impossible(spec) is None
