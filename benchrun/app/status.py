@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from benchrun.errors import BenchrunError
 from benchrun.launch.endings import recorded
 from benchrun.launch.launcher import Observation, observe
-from benchrun.launch.progress import progress_of
 from benchrun.launch.rundir import RunDir
 from benchrun.spec.artifacts import ENDING
 
@@ -74,7 +73,7 @@ def _last_step(run: RunDir) -> int | None:
     """The last step at the end of the run's logs, or where its watchdog saw one."""
     from benchrun.frameworks.logs import last_step
 
-    progress = progress_of(run)
+    progress = run.progress()
     steps = []
     for log in run.logs:
         near = progress.step_offset if progress and progress.step_file == log.name else 0

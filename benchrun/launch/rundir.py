@@ -23,8 +23,20 @@ from pydantic import ValidationError
 from benchrun import paths
 from benchrun.errors import UserError
 from benchrun.frameworks.registry import framework
-from benchrun.launch.documents import as_done, as_event, read_object, read_text
-from benchrun.spec.artifacts import DONE, EVENTS, SPEC, STDERR, STDOUT, TELEMETRY, WORKER, XZ, Done
+from benchrun.launch.documents import as_event, as_model, read_object, read_text
+from benchrun.spec.artifacts import (
+    DONE,
+    EVENTS,
+    PROGRESS,
+    SPEC,
+    STDERR,
+    STDOUT,
+    TELEMETRY,
+    WORKER,
+    XZ,
+    Done,
+    Progress,
+)
 from benchrun.spec.runspec import RunSpec
 
 
@@ -81,7 +93,11 @@ class RunDir:
 
     def done(self) -> Done | None:
         """What the job's EXIT trap wrote, if it ran."""
-        return as_done(self.read_json(DONE))
+        return as_model(self.read_json(DONE), Done)
+
+    def progress(self) -> Progress | None:
+        """The last look of the job's watchdog at its log, if it looked."""
+        return as_model(self.read_json(PROGRESS), Progress)
 
     def events(self) -> list[dict[str, Any]]:
         """All events, oldest first. A line cut by a full disk, or without its fields, is left out."""

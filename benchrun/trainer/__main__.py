@@ -10,9 +10,9 @@ def main(spec: RunSpec) -> None:
     """Train one rank's part."""
     ranks.prepare_process(spec)
     with entry.packages(spec, "pip install 'benchrun[train]', or an image with megatron-core"):
-        from benchrun.trainer import shims
+        from benchrun.trainer import te
 
-        shims.install()
+        te.install()  # before megatron.core is imported
         from benchrun.trainer.train import train
     train(spec)
 

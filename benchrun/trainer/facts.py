@@ -10,8 +10,8 @@ import torch
 from megatron.core.optimizer import clip_grads
 from megatron.core.transformer.transformer_block import TransformerBlock
 
-from benchrun.trainer import shims
-from benchrun.trainer.optimizer import parts
+from benchrun.trainer import te
+from benchrun.trainer.build import parts
 
 # Attributes of megatron.core's layers that recompute -> the names in a recipe.
 RECOMPUTED = {
@@ -79,11 +79,11 @@ def _overlaps(module: Any) -> bool:
 
 
 def _output_layer_gradient(modules: list[Any]) -> str:
-    module = sys.modules.get(shims.WGRAD)
+    module = sys.modules.get(te.WGRAD)
     fused = any(getattr(getattr(m, "config", None), "gradient_accumulation_fusion", False) for m in modules)
     if module is None or not fused:
         return "autograd"
-    return "torch.addmm" if module.wgrad_gemm_accum_fp32 is shims.wgrad_fp32 else "APEX"
+    return "torch.addmm" if module.wgrad_gemm_accum_fp32 is te.wgrad_fp32 else "APEX"
 
 
 def _states(optimizer: Any) -> dict[str, str]:

@@ -19,7 +19,7 @@ from torch.distributed.tensor import DTensor
 from benchrun.model import ModelShape
 from benchrun.model.adapters import LLAMA_LINEARS
 from benchrun.spec.runspec import RunSpec
-from benchrun.trainer.seed import seed_of
+from benchrun.trainer.mock import seed_of
 
 BLOCK = 64
 """Rows that are drawn with one seed, so that every shard gets the same numbers."""

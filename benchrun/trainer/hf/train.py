@@ -13,7 +13,7 @@ from transformers.trainer_callback import PrinterCallback
 
 from benchrun.errors import UserError
 from benchrun.spec.runspec import RunSpec
-from benchrun.trainer import breakdown, ceiling, garbage, log, ranks
+from benchrun.trainer import breakdown, ceiling, log, ranks
 from benchrun.trainer.data import num_workers, order
 from benchrun.trainer.hf.data import dataset
 from benchrun.trainer.hf.model import build_model
@@ -42,8 +42,7 @@ def train(spec: RunSpec) -> None:
     if here.rank == 0:
         log.say(log.usage(spec))
     breakdown.measure(spec, trainer.once_more)
-    torch.distributed.barrier()
-    torch.distributed.destroy_process_group()
+    ranks.leave()
 
 
 def _refuse_impossible(spec: RunSpec) -> None:
@@ -130,14 +129,14 @@ class _Timed(TrainerCallback):
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Start the clock."""
-        garbage.hold(self._spec)
+        ranks.collect_garbage(self._spec, step=0)
         self._last = _now(self._spec)
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """The time since the last step ended: what comes between two steps counts too."""
         now = _now(self._spec)
         self._step_time_s, self._last = now - self._last, now
-        garbage.collect(self._spec, state.global_step)
+        ranks.collect_garbage(self._spec, state.global_step)
 
     def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **_: Any) -> None:
         """Print a step's numbers, and at the end the Trainer's own summary."""
