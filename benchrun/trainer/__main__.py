@@ -7,7 +7,7 @@ from benchrun.trainer import entry, ranks
 
 
 def main(spec: RunSpec) -> None:
-    """Train one rank's part."""
+    """Train as one rank."""
     ranks.prepare_process(spec)
     with entry.packages(spec, "pip install 'benchrun[train]', or an image with megatron-core"):
         from benchrun.trainer import te

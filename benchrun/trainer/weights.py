@@ -1,4 +1,4 @@
-"""Initial weights that do not depend on the layout, so that all layouts of a model start from the same point."""
+"""Initial weights that do not depend on the layout: all layouts of a model start from the same point."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def layout_independent(spec: RunSpec) -> bool:
 
 @torch.no_grad()
 def initialise(spec: RunSpec, chunks: list[Any]) -> None:
-    """Overwrite every matrix of the model chunks of this rank. Norms and biases keep their ones and zeros."""
+    """Overwrite every matrix in this rank's model chunks. Norms and biases keep their ones and zeros."""
     for chunk in chunks:
         for name, parameter in chunk.named_parameters():
             if parameter.dim() > 1:
@@ -61,7 +61,7 @@ def _global_name(spec: RunSpec, chunk: Any, name: str) -> str:
     if layer := re.match(r"decoder\.layers\.(\d+)\.", name):
         number = chunk.decoder.layers[int(layer[1])].layer_number - 1
         name = f"decoder.layers.{number}.{name[layer.end() :]}"
-    # Grouped experts hold their matrices as weight0, weight1, ...; single ones as modules of their own.
+    # Grouped experts have matrices weight0, weight1, ...; other experts are modules.
     name = re.sub(r"experts\.(linear_fc[12])\.weight(\d+)$", r"experts.local_experts.\2.\1.weight", name)
     if expert := re.search(r"local_experts\.(\d+)\.", name):
         moe = spec.model.moe

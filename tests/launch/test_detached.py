@@ -58,14 +58,14 @@ def test_after_a_cancelled_local_job(tmp_path, name):
     assert cancel(run)
     assert wait(run).ending is Ending.CANCELLED
     assert alive(name) == []
-    assert run.done()["signal"] == "TERM"
+    assert run.done().signal == "TERM"
 
 
 def test_after_the_limit_of_a_local_job(tmp_path, name):
     run = start(tmp_path, DEAF.format(name=name), "cluster.time_limit=00:00:03")
     assert wait(run, 60).ending is Ending.TIMEOUT
     assert alive(name) == []
-    assert run.done()["signal"] == "TERM"
+    assert run.done().signal == "TERM"
 
 
 @pytest.mark.parametrize("ending", ["{rank}", "{rank} & wait", "exec {rank}"])
