@@ -11,15 +11,7 @@ from pathlib import Path
 from benchrun.errors import MachineError, SchedulerUnavailable
 from benchrun.launch.rundir import RunDir
 from benchrun.launch.scheduler import Job, Phase
-from benchrun.launch.slurm_text import (
-    SACCT_FIELDS,
-    SQUEUE_FORMAT,
-    Row,
-    refused,
-    sacct_rows,
-    squeue_rows,
-    submitted,
-)
+from benchrun.launch.slurm_text import SACCT_FIELDS, SQUEUE_FORMAT, Row, refused, sacct_rows, squeue_rows, submitted
 from benchrun.spec.artifacts import JOB
 
 TIMEOUT_S = 30

@@ -45,12 +45,12 @@ def refuse_impossible(spec: RunSpec) -> None:
             raise UserError("cuda_graphs need megatron-core 0.19 or later", hint="or set cuda_graphs=none")
     elif spec.precision == "fp8":
         raise UserError(
-            "precision fp8 needs a GPU and transformer-engine: without them it would silently be BF16",
+            "precision fp8 needs transformer-engine on a GPU: otherwise it would silently be BF16",
             hint="use an image with it and transformer_impl=transformer_engine, or --precision bf16",
         )
     elif options := spec.training.of_transformer_engine:
         hint = "use transformer_impl=transformer_engine"
-        raise UserError(f"training.{options[0]} needs a GPU and transformer-engine", hint=hint)
+        raise UserError(f"training.{options[0]} needs transformer-engine on a GPU", hint=hint)
 
 
 def configuration(spec: RunSpec) -> Megatron:

@@ -73,7 +73,7 @@ def _prepare_cpu() -> None:
 
 
 def refuse_without_gpu(spec: RunSpec) -> None:
-    """UserError where this rank needs a GPU and has none: NCCL's own error comes late and is long."""
+    """UserError where the run is for GPUs and this rank has none: NCCL's own error comes late and is long."""
     import torch
 
     if spec.gpu == "CPU":

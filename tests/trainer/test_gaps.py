@@ -117,7 +117,7 @@ def test_transformer_engine_that_is_asked_for_and_missing_is_not_replaced(monkey
     ],
 )
 def test_what_is_transformer_engines_is_refused_without_its_layers(monkeypatch, training, name):
-    with pytest.raises(UserError, match=f"training.{name} needs a GPU and transformer-engine"):
+    with pytest.raises(UserError, match=f"training.{name} needs transformer-engine on a GPU"):
         on_a_gpu(monkeypatch, True, transformer_impl="local", **training)
 
 
