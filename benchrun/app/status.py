@@ -10,7 +10,6 @@ from benchrun.errors import BenchrunError
 from benchrun.launch.endings import End, Ending, classify, record, recorded
 from benchrun.launch.env import described
 from benchrun.launch.launcher import Observation, done_of, observe
-from benchrun.launch.progress import progress_of
 from benchrun.launch.rundir import RunDir
 from benchrun.spec.artifacts import ENDING
 
@@ -71,7 +70,7 @@ def _last_step(run: RunDir) -> int | None:
     """The last step at the end of the run's logs, or where its watchdog saw one."""
     from benchrun.frameworks.logs import last_step
 
-    progress = progress_of(run)
+    progress = run.progress()
     steps = []
     for log in run.logs:
         near = progress.step_offset if progress and progress.step_file == log.name else 0

@@ -1,4 +1,4 @@
-"""A look at this machine before anything is launched. Facts, and what to do about those that stand in the way."""
+"""Facts about this machine that matter before a launch, with a hint for each problem."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MIN_FREE_GB = 5
 
 @dataclass(frozen=True)
 class Finding:
-    """One fact; ``found`` is None where the thing is missing."""
+    """One fact; ``found`` is None where it is missing."""
 
     what: str
     found: str | None
@@ -33,11 +33,13 @@ class Finding:
 
 
 def examine() -> list[Finding]:
-    """Everything a run may need, in the order in which it needs it."""
-    found = [_slurm(), _accounting(), _tracking()]
-    found += [Finding(f"runtime {name}", _runtime(name)) for name in RUNTIMES]
-    found += [_gpus(), *(_library(name) for name in ("torch", "megatron-core", "transformer-engine"))]
-    return [*found, _disk(), _results()]
+    """Everything that a run may need, in the order of its use."""
+    return [
+        *(_slurm(), _accounting(), _tracking()),
+        *(Finding(f"runtime {name}", _runtime(name)) for name in RUNTIMES),
+        *(_gpus(), *(_library(name) for name in ("torch", "megatron-core", "transformer-engine"))),
+        *(_disk(), _results()),
+    ]
 
 
 def _slurm() -> Finding:
@@ -51,24 +53,21 @@ def _slurm() -> Finding:
 
 
 def _accounting() -> Finding:
-    row = (
-        _first_line("sacct", "-X", "--noheader", "--starttime=now", "--endtime=now") if shutil.which("sacct") else None
-    )
-    hint = "" if row is not None else "endings then rest on the job's own done.json"
-    return Finding("Slurm accounting", "answers" if row is not None else None, hint)
+    if _output("sacct", "-X", "--noheader", "--starttime=now", "--endtime=now") is None:
+        return Finding("Slurm accounting", None, "endings then rest on the job's own done.json")
+    return Finding("Slurm accounting", "answers")
 
 
 def _tracking() -> Finding:
-    """How Slurm finds the processes of a job: by itself, only a cgroup holds those that detach themselves."""
+    """How Slurm finds the processes of a job: only cgroups hold processes that detach themselves."""
     lines = (_output("scontrol", "show", "config") or "").splitlines()
     values = [line.partition("=")[2].strip() for line in lines if line.startswith("ProctrackType")]
-    found = values[0] if values else None
-    left = {
+    tracking = values[0] if values else None
+    hints = {
         "proctrack/linuxproc": "on a node without python3, daemons that a rank starts outlive their job",
         "proctrack/pgid": "after a cancel or the time limit, daemons that a rank starts may outlive their job",
     }
-    hint = left.get(found or "", "")
-    return Finding("Slurm process tracking", found, hint)
+    return Finding("Slurm process tracking", tracking, hints.get(tracking or "", ""))
 
 
 def _runtime(name: str) -> str | None:
@@ -111,7 +110,7 @@ def _first_line(*command: str) -> str | None:
 
 
 def _output(*command: str) -> str | None:
-    """What a command prints; None where it is missing, fails, or gives no answer."""
+    """The stdout of a command; None where it is missing, fails or does not answer."""
     try:
         result = subprocess.run(command, capture_output=True, text=True, timeout=10, check=False)
     except (OSError, subprocess.TimeoutExpired):

@@ -1,4 +1,4 @@
-"""Reading the small files that a job and the launcher leave. Rubbish in a file is None, never an exception."""
+"""Reading the small files that a job and the launcher write. A damaged file gives None, never an exception."""
 
 from __future__ import annotations
 
@@ -8,22 +8,20 @@ import os
 import stat
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
-from benchrun.spec.artifacts import Done
+M = TypeVar("M", bound=BaseModel)
 
 LIMIT = 64 << 20
-"""Bytes of a document that are read; those of a run are far below."""
-
-
+"""Bytes of a document that are read; a run's documents are far smaller."""
 # Fields that are read: an event without them is ignored.
 _FIELDS = {"submitted": ("job",), "refused": ("reason",), "state": ("state", "phase")}
 
 
 def read_text(path: Path, limit: int = LIMIT) -> str | None:
-    """The first ``limit`` bytes of a file; None where there is none, or something else: a directory, a pipe, a loop."""
+    """The first ``limit`` bytes of a file; None where it is missing or no regular file (a directory, a pipe)."""
     try:
         file = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
         try:
@@ -38,12 +36,12 @@ def read_text(path: Path, limit: int = LIMIT) -> str | None:
 
 
 def read_object(path: Path) -> dict[str, Any] | None:
-    """The object in a JSON file; None where there is no such thing."""
+    """The object in a JSON file; None where it holds none."""
     return as_object(read_text(path))
 
 
 def as_object(text: str | None) -> dict[str, Any] | None:
-    """The JSON object in ``text``; None where it is something else."""
+    """The JSON object in ``text``; None where it holds none."""
     try:
         document = json.loads(text or "")
     except (ValueError, RecursionError):
@@ -52,7 +50,7 @@ def as_object(text: str | None) -> dict[str, Any] | None:
 
 
 def as_event(line: str) -> dict[str, Any] | None:
-    """One line of events.jsonl; None where it is no event."""
+    """The event in a line of events.jsonl; None where it holds none."""
     event = as_object(line)
     if event is None:
         return None
@@ -60,18 +58,16 @@ def as_event(line: str) -> dict[str, Any] | None:
     return event if all(isinstance(event.get(field), str) for field in needed) else None
 
 
-def as_done(document: dict[str, Any] | None) -> Done | None:
-    """done.json; None where it has no exit code, or something that the job does not write."""
-    if document is None:
-        return None
+def as_model(document: Any, model: type[M]) -> M | None:
+    """``document`` as ``model``; None where its fields are wrong or missing."""
     try:
-        return Done.model_validate(document)
+        return model.model_validate(document)
     except ValidationError:
         return None
 
 
 def epoch(event: dict[str, Any] | None) -> float | None:
-    """The time of an event in seconds since the epoch; None where it holds none."""
+    """The time of an event in seconds since the epoch; None where it has none."""
     try:
         return float(calendar.timegm(time.strptime(event["time"], "%Y-%m-%dT%H:%M:%SZ"))) if event else None
     except (ValueError, OverflowError):

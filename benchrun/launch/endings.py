@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
-from pydantic import ValidationError
-
+from benchrun.launch.documents import as_model
 from benchrun.launch.scheduler import Job, Phase
 from benchrun.spec.artifacts import DONE, Done, EndingRecord
 from benchrun.spec.artifacts import Ending as Ending
@@ -24,7 +23,7 @@ class End:
     last_step: int | None = None
     """The number of the last step in its log."""
     final: bool = True
-    """Based on the scheduler's final state, on done.json, or on a refusal; otherwise it is a guess."""
+    """Based on the scheduler's final state, on done.json, or on a refusal; otherwise a guess."""
 
 
 UNKNOWN_JOB = "neither queue nor accounting knows the job"
@@ -32,11 +31,8 @@ UNKNOWN_JOB = "neither queue nor accounting knows the job"
 
 def recorded(document: Mapping[str, Any] | None) -> End | None:
     """The ending that ``ending.json`` holds; None where the file is missing or damaged, or holds a guess (lost)."""
-    try:
-        record = EndingRecord.model_validate(document)
-    except ValidationError:
-        return None
-    if record.ending is Ending.LOST:
+    record = as_model(document, EndingRecord)
+    if record is None or record.ending is Ending.LOST:
         return None
     return End(record.ending, record.evidence, record.exit_code, record.last_step)
 
@@ -46,7 +42,7 @@ def record(end: End) -> EndingRecord:
     return EndingRecord(ending=end.ending, evidence=end.evidence, exit_code=end.exit_code, last_step=end.last_step)
 
 
-# Slurm's final states (man squeue, JOB STATE CODES, 22.05 to 26.05) that say by themselves what happened.
+# Slurm's final states (man squeue, JOB STATE CODES, 22.05 to 26.05) that are unambiguous.
 _STATES = {
     "TIMEOUT": Ending.TIMEOUT,
     "DEADLINE": Ending.TIMEOUT,
@@ -59,7 +55,7 @@ _STATES = {
     "LAUNCH_FAILED": Ending.LAUNCH_FAILED,
     "RECONFIG_FAIL": Ending.LAUNCH_FAILED,
 }
-# Problems in the log of a job that failed, causes before consequences: each of them can crash a rank.
+# Problems in the log of a failed job, causes before consequences.
 _SYMPTOMS = (
     ("image_missing", Ending.IMAGE_MISSING),
     ("mount_failed", Ending.LAUNCH_FAILED),
@@ -67,7 +63,7 @@ _SYMPTOMS = (
     ("cuda_oom", Ending.OUT_OF_MEMORY_GPU),
     ("host_oom", Ending.OUT_OF_MEMORY_HOST),
 )
-# Lines that Slurm writes into the log of a job that it ends; needed where queue and accounting have forgotten it.
+# Lines that Slurm writes into the log of a job that it ends, for jobs that queue and accounting have forgotten.
 _ENDED_BY = (
     ("time_limit", Ending.TIMEOUT),
     ("preempted", Ending.PREEMPTED),
@@ -75,7 +71,7 @@ _ENDED_BY = (
     ("cancelled", Ending.CANCELLED),
 )
 SILENT_S = 600
-"""A job that ends by its limit after this long without a line was hung."""
+"""A job that reaches its time limit after this long without a line in its log was hung."""
 
 
 def classify(
@@ -89,45 +85,34 @@ def classify(
 ) -> End:
     """How a job that is no longer in the queue ended.
 
-    ``job``: the scheduler's last answer. ``done``: what the job's EXIT trap wrote. ``symptoms``: problems in the log,
-    the first line of each kind. ``quiet_s``: how long the log had been silent when the job was ended.
+    ``job``: the scheduler's last answer. ``done``: done.json. ``symptoms``: problems in the log, the first line of
+    each kind. ``quiet_s``: how long the log had been silent when the job ended.
     """
-    # The script's own code first: of a job that it ended itself Slurm says 0:0.
+    # The script's own code first: Slurm reports 0:0 for a job that ended itself.
     code = done.exit_code if done else job.exit_code
-    stalled_s = done.no_step_s if done else None
     evidence = _evidence(job, done, symptoms)
     if steps_planned and 0 < steps_seen < steps_planned:
         evidence.append(f"{steps_seen} of {steps_planned} steps")
-    ending = _ending(job, done, symptoms, steps_seen, steps_planned, quiet_s)
-    if stalled_s is not None:
-        evidence.append(f"no step for the last {stalled_s} s, longer than step_deadline_s allows")
+    ending = _ending(job, done, symptoms, steps_seen >= steps_planned, quiet_s)
+    if done and done.no_step_s is not None:
+        evidence.append(f"no step for the last {done.no_step_s} s, longer than step_deadline_s allows")
     elif ending is Ending.HUNG:
         evidence.append(f"no line in its log for the last {quiet_s:.0f} s")
-    return End(ending, tuple(evidence), code, final=_rests_on_evidence(job, done, ending))
-
-
-def _rests_on_evidence(job: Job, done: Done | None, ending: Ending) -> bool:
-    """Whether the scheduler or the job itself states it. A script that was sent TERM does not know why."""
+    final = job.phase is Phase.ENDED
     if job.phase is Phase.GONE and done is not None:
-        return not (done.signal and ending is Ending.FAILED)
-    return job.phase is Phase.ENDED
+        # A script that was sent TERM does not know why.
+        final = not (done.signal and ending is Ending.FAILED)
+    return End(ending, tuple(evidence), code, final=final)
 
 
-def _ending(
-    job: Job,
-    done: Done | None,
-    symptoms: Mapping[str, str],
-    steps_seen: int,
-    steps_planned: int,
-    quiet_s: float,
-) -> Ending:
+def _ending(job: Job, done: Done | None, symptoms: Mapping[str, str], has_all_steps: bool, quiet_s: float) -> Ending:
     by_state = _STATES.get(job.state)
     if done and done.no_step_s is not None:
         return Ending.HUNG
     if by_state in (Ending.TIMEOUT, Ending.CANCELLED) and quiet_s >= SILENT_S:
         return Ending.HUNG
     restarted = max(job.restarts, done.restarts if done else 0) > 0
-    # Of a job that was preempted and ran again, accounting may still list the first life alone.
+    # If a preempted job ran again, accounting may still list only its first run.
     if by_state is not None and not (by_state is Ending.PREEMPTED and restarted):
         return by_state
     if restarted:
@@ -136,10 +121,9 @@ def _ending(
         return Ending.LOST
     if job.phase is Phase.GONE and done and done.signal:
         return next((ending for kind, ending in _ENDED_BY if kind in symptoms), Ending.FAILED)
-    failed = job.state not in ("COMPLETED", "UNKNOWN") or bool(done and done.exit_code)
-    if failed:
+    if job.state not in ("COMPLETED", "UNKNOWN") or (done and done.exit_code):
         return next((ending for kind, ending in _SYMPTOMS if kind in symptoms), Ending.FAILED)
-    return Ending.COMPLETED if steps_seen >= steps_planned else Ending.INCOMPLETE
+    return Ending.COMPLETED if has_all_steps else Ending.INCOMPLETE
 
 
 def _evidence(job: Job, done: Done | None, symptoms: Mapping[str, str]) -> list[str]:

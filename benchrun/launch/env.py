@@ -1,4 +1,4 @@
-"""env.json: where and with what a run ran. It holds no environment variables: they may be secret."""
+"""Writes env.json: hosts, versions and image of a run. No environment variables: they may be secret."""
 
 from __future__ import annotations
 
@@ -14,15 +14,14 @@ from benchrun.spec.artifacts import ENV, PROBE, Environment
 
 ECHOED_WITHIN = 16 << 20
 """Bytes of a log that are searched for the worker's versions."""
+_UNREADABLE = "the node's own description is not valid JSON"
 
 
 def write_env(run: RunDir) -> None:
-    """Write env.json: this package's version and commit, the image, and each node's description.
-
-    The nodes' files may reach a shared file system after the end of the job. Once env.json has all nodes it is final.
-    """
+    """Write env.json, unless it has all nodes: their files may reach a shared file system after the end of the job."""
     if described(run):
         return
+    probes = sorted((run.path / PROBE).glob("*.json"))
     environment = Environment(
         benchrun=__version__,
         commit=_commit(),
@@ -30,7 +29,7 @@ def write_env(run: RunDir) -> None:
         submit_host=platform.node(),
         python=platform.python_version(),
         worker=_worker(run),
-        nodes=tuple(_nodes(run)),
+        nodes=tuple(read_object(path) or {"host": path.stem, "error": _UNREADABLE} for path in probes),
     )
     run.write_json(ENV, environment.model_dump(mode="json"))
 
@@ -41,18 +40,11 @@ def described(run: RunDir) -> bool:
     return isinstance(nodes, list) and len(nodes) >= run.spec.num_nodes
 
 
-def _nodes(run: RunDir) -> list[dict[str, Any]]:
-    unreadable = "the node's own description is not valid JSON"
-    files = sorted((run.path / PROBE).glob("*.json"))
-    return [read_object(path) or {"host": path.stem, "error": unreadable} for path in files]
-
-
 def _worker(run: RunDir) -> dict[str, Any] | None:
     """The versions that the worker printed at its start (torch, megatron-core, CUDA ...)."""
-    prefix = "benchrun config: "
     for log in run.logs:
         for line in (read_text(log, ECHOED_WITHIN) or "").splitlines():
-            _, separator, config = line.partition(prefix)
+            _, separator, config = line.partition("benchrun config: ")
             if separator:
                 versions = (as_object(config) or {}).get("versions")
                 return versions if isinstance(versions, dict) else None
@@ -60,20 +52,11 @@ def _worker(run: RunDir) -> dict[str, Any] | None:
 
 
 def _commit() -> str | None:
-    """The commit of the checkout this runs from, ``+dirty`` with uncommitted changes.
-
-    A wheel or a copy has none: there it is ``$BENCHRUN_COMMIT``, or None.
-    """
+    """The commit of this checkout, ``+dirty`` with uncommitted changes; in a wheel or copy ``$BENCHRUN_COMMIT``."""
     if not (paths.DATA / ".git").exists():
         return os.environ.get("BENCHRUN_COMMIT")
     try:
-        described = subprocess.run(
-            ["git", "-C", str(paths.DATA), "describe", "--always", "--dirty=+dirty", "--abbrev=12", "--exclude=*"],
-            capture_output=True,
-            text=True,
-            timeout=10,
-            check=True,
-        )
+        command = ["git", "-C", str(paths.DATA), "describe", "--always", "--dirty=+dirty", "--abbrev=12", "--exclude=*"]
+        return subprocess.run(command, capture_output=True, text=True, timeout=10, check=True).stdout.strip()
     except (OSError, subprocess.SubprocessError):
         return None
-    return described.stdout.strip()

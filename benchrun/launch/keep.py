@@ -1,4 +1,7 @@
-"""A run's files as they are kept and published: compressed, without the names and paths of the machine."""
+"""A run's files as they are kept and published: compressed, without the names and paths of the machine.
+
+The published fields are listed, so that a new field is left out until someone adds it here.
+"""
 
 from __future__ import annotations
 
@@ -7,32 +10,63 @@ import json
 import lzma
 import re
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from benchrun.errors import UserError
-from benchrun.launch.redact import HIDDEN, public_env, public_image, public_spec, site_words
 from benchrun.launch.rundir import RunDir, unpacked
 from benchrun.spec import artifacts
 from benchrun.spec.artifacts import ENV, SPEC, TELEMETRY, XZ
+from benchrun.spec.cluster import Binding, Cluster, Container
+from benchrun.spec.identity import OF_THE_SITE, image_name, workload_env, workload_image
+from benchrun.spec.images import is_path
+from benchrun.spec.runspec import RunSpec
 
 DOCUMENTS = (
     *(artifacts.DATA, artifacts.CEILINGS, artifacts.BREAKDOWN, artifacts.TELEMETRY_SUMMARY),
     *(artifacts.METRICS, artifacts.VERDICT, artifacts.ENDING),
 )
-"""Those that can name the site only inside a text."""
+"""Documents that can name the site only inside a text."""
 SYSTEM = ("bin", "dev", "etc", "lib", "lib64", "opt", "proc", "sbin", "sys", "usr")
 """Folders that every machine has."""
 PATH = re.compile(rf"(?<![\w./])/(?!(?:{'|'.join(SYSTEM)})\b)[A-Za-z_.][\w.+@-]*(?:/[\w.+@=-]+)*/?")
-"""An absolute path elsewhere."""
+"""An absolute path outside SYSTEM."""
 ADDRESS = re.compile(r"\b(?:10(?:\.\d{1,3}){3}|172\.(?:1[6-9]|2\d|3[01])(?:\.\d{1,3}){2}|192\.168(?:\.\d{1,3}){2})\b")
-"""An address inside a site."""
+"""A private IP address."""
 MAIL = re.compile(r"[\w.+-]+@(?:[\w-]+\.)+[A-Za-z]{2,}\b")
+HIDDEN = "SITE"
+"""Replaces text that identifies the site."""
+PUBLIC_CLUSTER = ("scheduler", "gpu", "gpus_per_node", "exclusive", "cpus_per_task")
+CLUSTER_ENV = (
+    *("CUDA_DEVICE_MAX_CONNECTIONS", "NCCL_CROSS_NIC", "NCCL_IB_DISABLE", "NCCL_IB_QPS_PER_CONNECTION"),
+    *("NCCL_MAX_NCHANNELS", "NCCL_MIN_NCHANNELS", "NCCL_NET_GDR_LEVEL", "NCCL_NVLS_ENABLE", "NCCL_P2P_DISABLE"),
+    *("NCCL_SHM_DISABLE", "NVSHMEM_DISABLE_NVLS", "OMP_NUM_THREADS", "TORCH_SYMM_MEM_DISABLE_MULTICAST"),
+)
+"""Variables of a site that change the speed; published where the value is a number."""
+PUBLIC_ENV = ("schema_version", "benchrun", "commit", "python")
+PUBLIC_NODE = ("schema_version", "host", "machine", "cpu", "cpus", "memory_kib", "driver")
+PUBLIC_GPU = (
+    *("name", "memory_mib", "power_limit_w", "sm_clock_mhz", "max_sm_clock_mhz", "memory_clock_mhz", "ecc", "pstate"),
+)
+PUBLIC_IMAGES = ("nvcr.io/nvidia/", "ghcr.io/nvidia/")
+"""Public registries; images from others are published by name and tag."""
+IN_LOGS = frozenset(
+    {
+        *("backward", "batch", "completed", "consumed", "default", "defaults", "elapsed", "epoch", "error"),
+        *("forward", "global", "grad", "inconclusive", "iteration", "iterations", "learning", "loss", "micro"),
+        *("model", "nan", "norm", "number", "params", "pass", "rank", "rate", "samples", "scale", "sec"),
+        *("seconds", "size", "skipped", "slow", "step", "steps", "the", "throughput", "time", "tokens", "total"),
+        *("train", "training", "validation", "warning", "zeros"),
+    }
+)
+"""Words of step lines and verdicts, which are not hidden even where a partition has the same name."""
+LIBRARIES = ("CUDA_", "FI_", "GLOO_", "NCCL_", "NVSHMEM_", "NVTE_", "OMPI_", "OMP_", "PYTORCH_", "TORCH_", "UCX_")
+"""Prefixes of variables with public names."""
 
 
 def kept_files(run: RunDir) -> dict[str, bytes]:
-    """The files that are kept of ``run``, by name: its documents, its logs, its telemetry."""
+    """The published files of ``run`` by name: its documents, its logs, its telemetry."""
     hosts, words, image = _hosts(run), site_words(run.spec), run.spec.image
     public = {image: public_image(image)} if image else {}
 
@@ -54,7 +88,7 @@ def kept_files(run: RunDir) -> dict[str, bytes]:
 
 
 def kept_name(run: RunDir) -> str:
-    """RECIPE-IDENTITY-STAMP-XXXX; of a run that an older version named, its time and four digits from that name."""
+    """RECIPE-IDENTITY-STAMP-XXXX; for a name of an older version, XXXX is a hash of that name."""
     stamp = re.search(r"\d{8}T\d{6}Z(-[0-9a-f]{4}$)?", run.run_id)
     if stamp is None:
         return run.run_id
@@ -63,9 +97,9 @@ def kept_name(run: RunDir) -> str:
 
 
 def scrubbed(text: str, hosts: Sequence[str], words: Sequence[str] = ()) -> str:
-    """``text`` with each of ``hosts`` as node1, node2 ..., an own path as ``PATH/`` and its last part (a home as PATH).
+    """``text`` with ``hosts`` as node1, node2 ..., ``words`` of the site as SITE, addresses as ADDRESS.
 
-    ``words`` of the site become ``SITE``, addresses and mail addresses ``ADDRESS``.
+    An absolute path becomes ``PATH/`` and its last part; a home becomes ``PATH``.
     """
     text = MAIL.sub("ADDRESS", PATH.sub(lambda match: _without_folder(match[0].rstrip("/")), text))
     for host in sorted(hosts, key=len, reverse=True):
@@ -77,12 +111,12 @@ def scrubbed(text: str, hosts: Sequence[str], words: Sequence[str] = ()) -> str:
 
 
 def _without_folder(path: str) -> str:
-    """The last part of a path, unless that is the name of a person."""
+    """``PATH/`` and the last part of a path, unless that is the name of a person."""
     return "PATH" if re.fullmatch(r"/(?:home|Users)/[^/]+", path) else f"PATH/{path.rpartition('/')[2]}"
 
 
 def write_kept(folder: Path, name: str, files: Mapping[str, bytes]) -> RunDir:
-    """A new directory ``name`` below ``folder`` with ``files``; never over another."""
+    """A new directory ``name`` below ``folder`` with ``files``. UserError where it exists."""
     path = folder / name
     if path.exists():
         raise UserError(f"{path} exists", hint="a measurement is never overwritten; remove it first if you must")
@@ -101,7 +135,7 @@ def _alias(hosts: Sequence[str], host: str) -> str:
 
 
 def _hosts(run: RunDir) -> list[str]:
-    """Every machine that the run's files name, those that computed first."""
+    """The hosts in the run's files, compute nodes first."""
     env = run.read_json(ENV) or {}
     nodes = env["nodes"] if isinstance(env.get("nodes"), list) else []
     hosts = [node.get("host") for node in nodes if isinstance(node, dict)]
@@ -111,9 +145,82 @@ def _hosts(run: RunDir) -> list[str]:
 
 
 def _each_text(document: Any, clean: Callable[[str], str]) -> Any:
-    """``document`` with every text cleaned; keys and numbers stay."""
+    """``document`` with every string cleaned; keys and numbers stay."""
     if isinstance(document, dict):
         return {key: _each_text(value, clean) for key, value in document.items()}
     if isinstance(document, list):
         return [_each_text(value, clean) for value in document]
     return clean(document) if isinstance(document, str) else document
+
+
+def public_spec(spec: RunSpec) -> RunSpec:
+    """``spec`` with the same identity, and only the fields of its cluster that do not identify the site."""
+    own = {name: value for name, value in workload_env(spec).items() if not OF_THE_SITE.search(name)}
+    replaced = {name: value for name, value in spec.replaced_env.items() if name in own}
+    numbers = {n: value for n, value in spec.cluster.env.items() if n in CLUSTER_ENV and re.fullmatch(r"\d+", value)}
+    sites = {**dict.fromkeys(replaced, HIDDEN), **numbers}
+    cluster = Cluster(
+        name=HIDDEN.lower(),
+        container=Container(runtime=spec.cluster.container.runtime),
+        binding=Binding(gpus_per_numa_node=spec.cluster.binding.gpus_per_numa_node),
+        env=sites,
+        **{name: getattr(spec.cluster, name) for name in PUBLIC_CLUSTER},
+    )
+    image = workload_image(spec) if spec.image and is_path(spec.image) else public_image(spec.image)
+    env = {"env": {**own, **sites}, "replaced_env": replaced}
+    return spec.model_copy(update={"image": image, "replaced_image": None, **env, "cluster": cluster})
+
+
+def public_image(image: str | None) -> str | None:
+    """The image where its registry is public, else its name and tag."""
+    return image if image is None or image.startswith(PUBLIC_IMAGES) else image_name(image)
+
+
+def public_env(document: dict[str, Any]) -> dict[str, Any]:
+    """Versions and hardware of env.json. Host names stay: ``scrubbed`` replaces them."""
+    worker = document.get("worker")
+    return {
+        **_only(document, PUBLIC_ENV),
+        "image": public_image(document.get("image")),
+        "worker": {name: version for name, version in worker.items() if re.fullmatch(r"\d[\w.+-]*", str(version))}
+        if isinstance(worker, dict)
+        else None,
+        "nodes": [_node(node) for node in document.get("nodes") or []],
+    }
+
+
+def site_words(spec: RunSpec) -> list[str]:
+    """Words in ``spec`` that identify the site and are absent from ``public_spec``, the longest first."""
+    texts = [*_texts(spec.cluster.model_dump(mode="json", exclude={"description"}))]
+    texts += [name for name in spec.cluster.env if not name.startswith(LIBRARIES)]
+    if spec.image and spec.image != public_image(spec.image):
+        texts.append(spec.image.removesuffix(image_name(spec.image)))
+    public = IN_LOGS | set(re.findall(r"[a-z0-9]+", public_spec(spec).model_dump_json().lower()))
+    words = {word for text in texts for word in (text, *re.split(r"[^\w.-]+", text))} | {spec.cluster.description}
+    return sorted((word for word in words if _is_private(word, public)), key=len, reverse=True)
+
+
+def _is_private(word: str, public: Collection[str]) -> bool:
+    """Whether a word can identify a site: long enough, and made of more than numbers and public words."""
+    parts = re.findall(r"[a-z0-9]+", word.lower())
+    short = len(word) < (3 if re.search(r"\d", word) else 4)
+    return not short and any(not p.isdigit() and p not in public for p in parts)
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """Every string inside ``value``."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, (dict, list)):
+        for inner in value.values() if isinstance(value, dict) else value:
+            yield from _texts(inner)
+
+
+def _node(node: dict[str, Any]) -> dict[str, Any]:
+    kernel = re.match(r"\d+(\.\d+)*", str(node.get("kernel", "")))
+    gpus = [_only(gpu, PUBLIC_GPU) for gpu in node.get("gpus") or []]
+    return {**_only(node, PUBLIC_NODE), "kernel": kernel[0] if kernel else None, "gpus": gpus}
+
+
+def _only(document: dict[str, Any], names: Collection[str]) -> dict[str, Any]:
+    return {name: document[name] for name in names if name in document}

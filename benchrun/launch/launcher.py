@@ -1,55 +1,55 @@
-"""Launching runs and asking how they are: stateless, so that any shell can pick up what another began."""
+"""Launching runs and polling them: stateless, so that any shell can continue what another began."""
 
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchrun.errors import MachineError, SchedulerUnavailable
+from benchrun.errors import MachineError, SchedulerUnavailable, UserError
 from benchrun.launch.documents import epoch
 from benchrun.launch.endings import SILENT_S, UNKNOWN_JOB, recorded
 from benchrun.launch.env import write_env
 from benchrun.launch.local import Local
-from benchrun.launch.progress import progress_of
 from benchrun.launch.rundir import RunDir, create
 from benchrun.launch.scheduler import Job, Phase, Scheduler
-from benchrun.launch.shell import check
 from benchrun.launch.slurm import Slurm
+from benchrun.render.containers import unmountable
 from benchrun.spec.artifacts import DONE, ENDING, Done
 from benchrun.spec.runspec import RunSpec
 
 GRACE_S = 60
-"""A job that nobody knows is called lost only after this long: accounting may lag behind the queue."""
+"""An unknown job counts as lost only after this long: accounting may lag behind the queue."""
 
 
 @dataclass(frozen=True)
 class Observation:
-    """What is known of a run now."""
+    """The state of a run now."""
 
     run: RunDir
     job: Job | None
     """None where the scheduler gave no answer, or never had the job."""
     over: bool
-    """The job has ended, one way or another, or nobody knows it any more."""
+    """The job has ended, or neither scheduler nor files know it any more."""
     note: str = ""
-    """What stands in the way of knowing more."""
+    """Why nothing more is known."""
     quiet_s: float = 0.0
     """Seconds since the job's last line."""
     settled: bool = False
-    """The run's files cannot change any more: what they say of its end is final."""
+    """The run's files cannot change any more: an ending that rests on them is final."""
 
 
 def launch(spec: RunSpec, files: Mapping[str, str], root: Path) -> RunDir:
-    """Make the run directory and submit. A refused job leaves a run whose events say why."""
+    """Make the run directory and submit. The events of a refused run hold the reason."""
     check(spec, root)
     run = create(root, spec, files)
     try:
         job = _scheduler(spec).submit(run)
     except SchedulerUnavailable as error:
-        # It may have taken the job all the same: whoever looks next asks for it by its directory.
-        hint = f"the job may have been taken all the same; look in a minute: benchrun status {run.run_id}"
+        # It may have accepted the job all the same: the next poll searches for it by its directory.
+        hint = f"the job may have been accepted all the same; check in a minute: benchrun status {run.run_id}"
         raise SchedulerUnavailable(error.message, hint=hint) from error
     except MachineError as error:
         with contextlib.suppress(OSError):
@@ -58,20 +58,20 @@ def launch(spec: RunSpec, files: Mapping[str, str], root: Path) -> RunDir:
     try:
         run.append_event("submitted", job=job)
     except OSError as error:
-        message = f"job {job} of {run.run_id} was taken, but cannot be recorded: {error.strerror}"
+        message = f"job {job} of {run.run_id} was accepted, but cannot be recorded: {error.strerror}"
         stop = f"benchrun cancel {run.run_id}" + (f" (or scancel {job})" if job.isdigit() else "")
         raise MachineError(message, hint=f"benchrun status finds it all the same; stop it with: {stop}") from error
     return run
 
 
 def observe(runs: Sequence[RunDir]) -> list[Observation]:
-    """Ask about all ``runs``: one poll for each kind of scheduler."""
-    # A run whose ending is written down is asked about no more: schedulers forget.
-    found = {run: Observation(run, None, over=True) for run in runs if recorded(run.read_json(ENDING))}
+    """The state of each of ``runs``: one poll per kind of scheduler."""
+    # Runs with a recorded ending are not polled: schedulers forget.
+    observations = {run: Observation(run, None, over=True) for run in runs if recorded(run.read_json(ENDING))}
     for run in runs:
-        if run not in found and (refused := run.last_event("refused")):
-            found[run] = Observation(run, None, over=True, note=refused["reason"], settled=True)
-    left = [run for run in runs if run not in found]
+        if run not in observations and (refused := run.last_event("refused")):
+            observations[run] = Observation(run, None, over=True, note=refused["reason"], settled=True)
+    left = [run for run in runs if run not in observations]
     for kind in {run.spec.cluster.scheduler for run in left}:
         group = [run for run in left if run.spec.cluster.scheduler == kind]
         scheduler = _scheduler(group[0].spec)
@@ -79,18 +79,15 @@ def observe(runs: Sequence[RunDir]) -> list[Observation]:
             jobs = scheduler.poll(group)
         except MachineError as error:
             note = f"the scheduler does not answer: {error.message}"
-            found |= {run: Observation(run, None, over=False, note=note) for run in group}
+            observations |= {run: Observation(run, None, over=False, note=note) for run in group}
             continue
         for run in group:
-            found[run] = _observation(run, jobs.get(run), scheduler.lag_s)
-    return [found[run] for run in runs]
+            observations[run] = _observation(run, jobs.get(run), scheduler.lag_s)
+    return [observations[run] for run in runs]
 
 
 def cancel(run: RunDir) -> bool:
-    """Ask the scheduler to stop the job; whether there was one that had not ended.
-
-    MachineError where nobody can say whether there is one.
-    """
+    """Ask the scheduler to stop the job; whether there was one to stop. MachineError where that is unknown."""
     ended = recorded(run.read_json(ENDING)) is not None or run.last_event("refused") is not None
     scheduler = _scheduler(run.spec)
     try:
@@ -112,14 +109,34 @@ def cancel(run: RunDir) -> bool:
     return True
 
 
+def check(spec: RunSpec, root: Path) -> None:
+    """UserError where a secret is not set, or where Slurm or the container runtime would misread a path of the run."""
+    for name in spec.cluster.secrets:
+        if not os.environ.get(name):
+            hint = f"export {name}=... before launching, or remove it from cluster.secrets"
+            raise UserError(f"cluster.secrets: {name} is not set in this shell", hint=hint)
+    data = os.environ.get("BENCHRUN_DATA") if spec.data.kind == "synthetic" else None
+    paths = [(str(root.resolve()), "BENCHRUN_RESULTS"), *([(data, "BENCHRUN_DATA")] if data else [])]
+    slurm, runtime = spec.cluster.scheduler == "slurm", spec.cluster.container.runtime
+    for path, variable in paths:
+        hint = f"set {variable} to another place"
+        if slurm and not path.isprintable():  # its lists are read line by line, as UTF-8
+            raise UserError(f"a list of Slurm's jobs cannot hold {path!r}", hint=hint)
+        # In the path of a log Slurm expands % and takes \\ as an escape.
+        if bad := sorted(set(path) & set("%\\")) if slurm else []:
+            raise UserError(f"Slurm would misread {bad[0]!r} in {path}", hint=hint)
+        if bad := sorted(set(path) & set(unmountable(runtime))):
+            raise UserError(f"{runtime} would split {path} at {bad[0]!r}", hint=hint)
+
+
 def done_of(run: RunDir, job: Job) -> Done | None:
-    """done.json, where it is this job's. A job of this machine is known by its directory."""
+    """done.json, where it is this job's. A local job is identified by its directory."""
     done = run.done()
     return done if done and (done.job_id == job.id or not job.id.isdigit()) else None
 
 
 def backoff(polls: int) -> float:
-    """Seconds to wait before the next poll: 1 s at first, 30 s in the end, so that a scheduler is never pressed."""
+    """Seconds until the next poll: from 1 s to 30 s, to spare the scheduler."""
     return min(1.3 ** min(polls, 100), 30.0)
 
 
@@ -138,7 +155,7 @@ def _observation(run: RunDir, job: Job | None, lag_s: float) -> Observation:
     settled = not lag_s or _unchanged_s(run, clock) >= lag_s
     if job.phase is Phase.ENDED:
         _note_env(run)
-        watched = progress_of(run)  # without Slurm's own last words
+        watched = run.progress()  # does not count the lines that Slurm writes at the end
         quiet_s = max(_quiet_s(run, _ended_at(run, job)), watched.quiet_s if watched else 0.0)
         return Observation(run, job, over=True, quiet_s=quiet_s, settled=settled)
     if job.phase is Phase.GONE:
@@ -153,7 +170,7 @@ def _observation(run: RunDir, job: Job | None, lag_s: float) -> Observation:
 
 
 def _note_change(run: RunDir, job: Job) -> None:
-    """Record the job, and each new state of it. A disk that is full or read-only hides no run."""
+    """Record the job, and each new state of it. A full or read-only disk is no error."""
     with contextlib.suppress(OSError):
         if run.job_id != job.id:
             run.append_event("submitted", job=job.id, found_by="work directory")
@@ -168,7 +185,7 @@ def _note_env(run: RunDir) -> None:
 
 
 def _unchanged_s(run: RunDir, clock: float | None) -> float:
-    """Seconds since the job's state and its log changed; -1 where nobody can say."""
+    """Seconds since the job's state and its log changed; -1 where that is unknown."""
     state = epoch(run.last_event("state"))
     if clock is None or state is None:
         return -1.0
@@ -176,7 +193,7 @@ def _unchanged_s(run: RunDir, clock: float | None) -> float:
 
 
 def _written(run: RunDir) -> list[float]:
-    """When each log was written last, in seconds since the epoch, by the file system's clock."""
+    """Time of the last write to each log, in seconds since the epoch by the file system's clock; at least one 0."""
     times = [0.0]
     for log in run.logs:
         with contextlib.suppress(OSError):
@@ -185,7 +202,7 @@ def _written(run: RunDir) -> list[float]:
 
 
 def _ended_at(run: RunDir, job: Job) -> float | None:
-    """When the job ended: by the clock of its files where it left done.json, else by the scheduler's."""
+    """When the job ended: the time of its done.json, else the scheduler's."""
     if done_of(run, job) is not None:
         with contextlib.suppress(OSError):
             return (run.path / DONE).stat().st_mtime
@@ -193,6 +210,6 @@ def _ended_at(run: RunDir, job: Job) -> float | None:
 
 
 def _quiet_s(run: RunDir, until: float | None) -> float:
-    """Seconds from the job's last line until then; 0 where nobody knows."""
+    """Seconds from the job's last line until ``until``; 0 where that is unknown."""
     last = max(_written(run))
     return max(until - last, 0.0) if until and last else 0.0

@@ -1,6 +1,6 @@
 """This machine as a scheduler: one run at a time, detached from the launcher, with a time limit.
 
-Two trainings at once would measure each other, so the jobs of one results folder wait for a lock, in no promised order.
+Two trainings at once would slow each other, so the jobs of one results folder wait for a lock, in no defined order.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from benchrun.spec.artifacts import LOCAL_CANCELLED, LOCAL_LOCK
 
 
 class Local:
-    """Jobs are known by their run directory."""
+    """The id of a job is its run directory."""
 
     lag_s = 0.0
 
@@ -61,9 +61,8 @@ class Local:
         path = Path(job)
         pid, host = _supervisor(path)
         if host is not None:
-            raise MachineError(
-                f"{path.name} was launched on {host}", hint=f"cancel it there: benchrun cancel {path.name}"
-            )
+            hint = f"cancel it there: benchrun cancel {path.name}"
+            raise MachineError(f"{path.name} was launched on {host}", hint=hint)
         if pid is not None:
             (path / LOCAL_CANCELLED).touch()
             if not (path / supervise.STARTED).exists():
@@ -75,13 +74,12 @@ class Local:
 
 
 def _lock(path: Path) -> int:
-    """The open lock file. MachineError where a link stands in its place: it would lock, or make, a file elsewhere."""
+    """The open lock file. MachineError where it is a link, which could lock or create a file elsewhere."""
     try:
         return os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)
     except OSError as error:
-        raise MachineError(
-            f"{path} cannot be locked: {error.strerror}", hint="it must be a plain file of yours; remove it"
-        ) from error
+        hint = "it must be a plain file of yours; remove it"
+        raise MachineError(f"{path} cannot be locked: {error.strerror}", hint=hint) from error
 
 
 def seconds(limit: str) -> int:
@@ -94,36 +92,35 @@ def seconds(limit: str) -> int:
 def _job(run: RunDir) -> Job:
     path = run.path
     pid, host = _supervisor(path)
-    code, state = _exit(path)  # after the supervisor: it may end between the two looks
-    if state is not None:
-        if (path / LOCAL_CANCELLED).exists():
-            state = "CANCELLED"
-        number = code - 128 if code is not None and code > 128 else None
+    ended = _exit(path)  # after the supervisor, which may end in between
+    if ended is not None:
+        code, state = ended
+        state = "CANCELLED" if (path / LOCAL_CANCELLED).exists() else state
         ended_at = (path / supervise.EXIT).stat().st_mtime
-        return Job(str(path), Phase.ENDED, state, code, number, ended_at=ended_at)
+        return Job(str(path), Phase.ENDED, state, code, code - 128 if code > 128 else None, ended_at=ended_at)
     if host is not None:
-        return Job(str(path), Phase.RUNNING, "UNKNOWN", reason=f"it was launched on {host}: ask there")
+        return Job(str(path), Phase.RUNNING, "UNKNOWN", reason=f"it was launched on {host}: poll it there")
     started = (path / supervise.STARTED).exists()
     if pid is not None:
         return Job(str(path), Phase.RUNNING, "RUNNING") if started else Job(str(path), Phase.PENDING, "PENDING")
     if (path / LOCAL_CANCELLED).exists():
         return Job(str(path), Phase.ENDED, "CANCELLED")
     if started and run.owner == os.geteuid() and (path / supervise.PID).is_file():
-        supervise.end(str(path))  # nobody holds it to its limit, and the next run may start
+        supervise.end(str(path))  # without its supervisor it has no time limit, and the next run may start
     return Job(str(path), Phase.GONE, "UNKNOWN")
 
 
-def _exit(path: Path) -> tuple[int | None, str | None]:
+def _exit(path: Path) -> tuple[int, str] | None:
     """The exit code and the final state, once the supervisor has written them."""
     try:
         code, *state = (read_text(path / supervise.EXIT) or "").split()
         return int(code), state[0] if state else "FAILED" if int(code) else "COMPLETED"
     except ValueError:
-        return None, None
+        return None
 
 
 def _supervisor(path: Path) -> tuple[int | None, str | None]:
-    """The supervisor's pid while it lives; or the other host that it was started on."""
+    """The supervisor's pid while it runs; or the other host that it was started on."""
     try:
         pid, start, *host = (read_text(path / supervise.PID) or "").split()
         if host and host[0] != platform.node():

@@ -1,4 +1,4 @@
-"""The run directory: each step from launch to verdict writes its own file (benchrun/spec/artifacts.py)."""
+"""The run directory; benchrun/spec/artifacts.py lists its files."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from pydantic import ValidationError
 from benchrun import paths
 from benchrun.errors import UserError
 from benchrun.frameworks.registry import framework
-from benchrun.launch.documents import as_done, as_event, read_object, read_text
-from benchrun.spec.artifacts import DONE, EVENTS, SPEC, STDERR, STDOUT, TELEMETRY, WORKER, XZ, Done
+from benchrun.launch.documents import as_event, as_model, read_object, read_text
+from benchrun.spec.artifacts import DONE, EVENTS, PROGRESS, SPEC, STDERR, STDOUT, TELEMETRY, WORKER, XZ, Done, Progress
 from benchrun.spec.runspec import RunSpec
 
 
@@ -34,7 +34,7 @@ class RunDir:
 
     path: Path
     read_only: bool = field(default=False, compare=False)
-    """Outside the runs folder, or another user's."""
+    """It lies outside the runs folder, or belongs to another user."""
 
     @property
     def run_id(self) -> str:
@@ -65,26 +65,30 @@ class RunDir:
 
     @property
     def writable(self) -> bool:
-        """Whether files can be added: another user's run, or one on a file system mounted read-only, is only read."""
+        """Whether files can be added: not to another user's run, nor on a read-only file system."""
         return not self.read_only and self.owner == os.geteuid() and os.access(self.path, os.W_OK)
 
     @property
     def logs(self) -> tuple[Path, ...]:
-        """The job's stdout and stderr, those that exist; compressed in a run that was kept."""
+        """The existing ones of the job's stdout and stderr; compressed in a kept run."""
         names = [name + packed for name in (STDOUT, STDERR) for packed in ("", XZ)]
         return tuple(path for name in names if (path := self.path / name).is_file())
 
     def telemetry(self) -> dict[str, str]:
-        """The samples of each node's GPUs, by host: CSV."""
+        """The CSV samples of each node's GPUs, by host."""
         files = sorted((self.path / TELEMETRY).glob("*.csv*"))
         return {file.name.partition(".csv")[0]: unpacked(file).decode(errors="replace") for file in files}
 
     def done(self) -> Done | None:
-        """What the job's EXIT trap wrote, if it ran."""
-        return as_done(self.read_json(DONE))
+        """done.json; None where the job's EXIT trap did not run."""
+        return as_model(self.read_json(DONE), Done)
+
+    def progress(self) -> Progress | None:
+        """progress.json; None before the watchdog's first look at the log."""
+        return as_model(self.read_json(PROGRESS), Progress)
 
     def events(self) -> list[dict[str, Any]]:
-        """All events, oldest first. A line cut by a full disk, or without its fields, is left out."""
+        """All events, oldest first, without lines that are incomplete (a full disk)."""
         lines = (read_text(self.path / EVENTS) or "").splitlines()
         return [event for line in lines if (event := as_event(line)) is not None]
 
@@ -99,7 +103,7 @@ class RunDir:
         return event["job"] if event else None
 
     def append_event(self, kind: str, **facts: Any) -> None:
-        """Add an event with the file system's time; whole lines only, so that two processes may write at once."""
+        """Add an event with the file system's time, in one write, because two processes may write at once."""
         with self._events(os.O_CREAT) as file:
             size = os.fstat(file).st_size
             cut = size > 0 and os.pread(file, 1, size - 1) != b"\n"  # a full disk took half of the last line
@@ -110,9 +114,9 @@ class RunDir:
             os.fsync(file)
 
     def clock(self) -> float | None:
-        """Seconds since the epoch by the clock that stamps this run's files; None where it cannot be asked.
+        """Seconds since the epoch by the clock of this run's file system; None where it cannot be read.
 
-        Hosts and file servers may be minutes apart, so ages are measured with this one alone.
+        Clocks of hosts and file servers may differ by minutes, so only this one measures ages.
         """
         try:
             with self._events() as file:
@@ -121,15 +125,15 @@ class RunDir:
             return None
 
     def read_json(self, name: str) -> dict[str, Any] | None:
-        """The object in a JSON file, or None where there is none (yet), or only the half of one."""
+        """The object in a JSON file; None where the file is missing or incomplete."""
         return read_object(self.path / name)
 
     def write_json(self, name: str, document: Mapping[str, Any]) -> None:
-        """Write a JSON file so that a reader sees the old one or the new one, never half of it."""
+        """Write a JSON file atomically."""
         self.write_text(name, json.dumps(document, indent=2) + "\n")
 
     def write_text(self, name: str, text: str) -> None:
-        """Write a file of this run, whole or not at all; a link of that name is replaced, never followed."""
+        """Write a file of this run atomically; a link of that name is replaced, never followed."""
         temporary = f".{name}.{secrets.token_hex(4)}"
         with self._folder() as folder:
             file = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o666, dir_fd=folder)
@@ -144,7 +148,7 @@ class RunDir:
 
     @contextlib.contextmanager
     def _events(self, create: int = 0) -> Iterator[int]:
-        """events.jsonl, open for adding; OSError where it is a link or no file at all."""
+        """events.jsonl, open for appending; OSError where it is a link or missing."""
         flags = os.O_RDWR | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | create
         with self._folder() as folder:
             file = os.open(EVENTS, flags, 0o644, dir_fd=folder)
@@ -155,7 +159,7 @@ class RunDir:
 
     @contextlib.contextmanager
     def _folder(self) -> Iterator[int]:
-        """This directory, open; PermissionError where it is not one's own: root must not write there either."""
+        """This directory, open; PermissionError where it is another user's, also for root."""
         if self.read_only:
             raise PermissionError(errno.EPERM, "the run is only read", str(self.path))
         folder = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
@@ -168,7 +172,7 @@ class RunDir:
 
 
 def unpacked(file: Path) -> bytes:
-    """The bytes of a file, which may be compressed."""
+    """The bytes of a file, decompressed where its name ends in .xz."""
     try:
         return lzma.decompress(file.read_bytes()) if file.suffix == XZ else file.read_bytes()
     except lzma.LZMAError as error:
@@ -176,7 +180,7 @@ def unpacked(file: Path) -> bytes:
 
 
 def _touched(file: int) -> float:
-    """The time that the file system gives an open file now, in seconds since the epoch."""
+    """Touch an open file; its new time in seconds since the epoch, by the file system's clock."""
     os.utime(file)
     return os.fstat(file).st_mtime
 
@@ -186,24 +190,22 @@ def _utc(seconds: float) -> str:
 
 
 def create(root: Path, spec: RunSpec, files: Mapping[str, str]) -> RunDir:
-    """Make a new run directory below ``root``. Two launches at one moment make two."""
+    """Make a new run directory below ``root``, also for two launches at the same moment."""
     stamp = datetime.now(timezone.utc).strftime("%Y%m%dT%H%M%SZ")
     try:
         root.mkdir(parents=True, exist_ok=True)
         path = _make(root, f"{spec.recipe}-{spec.identity()}-{stamp}")
         write_files(path, spec, files)
     except OSError as error:
-        raise UserError(
-            f"cannot write {error.filename or root}: {error.strerror}",
-            hint="run from a directory you can write, or set BENCHRUN_RESULTS",
-        ) from error
+        hint = "run from a directory you can write, or set BENCHRUN_RESULTS"
+        raise UserError(f"cannot write {error.filename or root}: {error.strerror}", hint=hint) from error
     run = RunDir(path.resolve())
     run.append_event("created", recipe=spec.recipe, identity=spec.identity())
     return run
 
 
 def write_files(path: Path, spec: RunSpec, files: Mapping[str, str]) -> None:
-    """Write what a job needs into ``path``; existing files are never touched."""
+    """Write the files of a job into ``path``. UserError where one exists."""
     taken = [name for name in files if (path / name).exists()]
     if taken:
         raise UserError(f"{path / taken[0]} exists", hint="name an empty or new directory")
@@ -213,7 +215,7 @@ def write_files(path: Path, spec: RunSpec, files: Mapping[str, str]) -> None:
         if name.endswith(".sh"):
             (path / name).chmod(0o755)
     if framework(spec.framework).own_worker or spec.data.kind == "synthetic":
-        # The run carries the worker it ran: later edits do not reach it, and nodes need only the shared directory.
+        # The run has its own copy of the worker: later edits do not reach it, and nodes need only the shared directory.
         ignore = shutil.ignore_patterns("__pycache__", "_data", "*.pyc")
         shutil.copytree(paths.PACKAGE, path / WORKER / "benchrun", ignore=ignore)
         if spec.data.kind == "synthetic":
@@ -227,7 +229,7 @@ def find_runs(root: Path) -> list[RunDir]:
 
 
 def open_run(root: Path, name: str) -> RunDir:
-    """The run called ``name``, or lying at the path ``name``. UserError lists close matches."""
+    """The run called ``name``, or at the path ``name``. UserError lists close matches."""
     if not name:
         raise UserError("the name of a run is empty", hint="an unset variable? benchrun status lists the runs")
     for path in (root / name, Path(name)):
@@ -245,19 +247,19 @@ def open_run(root: Path, name: str) -> RunDir:
 
 
 def _opened(root: Path, path: Path) -> RunDir:
-    """The run at ``path``, to be read only where it does not lie in ``root`` or is another user's."""
+    """The run at ``path``, read-only where it is not directly in ``root`` or belongs to another user."""
     place = path.resolve()
     own = place.parent == root.resolve() and place.stat().st_uid == os.geteuid()
     return RunDir(place, read_only=not own)
 
 
 def open_runs(root: Path, names: Iterable[str]) -> list[RunDir]:
-    """Each run once, in the order of ``names``: a run is no repeat of itself."""
+    """Each run once, in the order of ``names``."""
     return list(dict.fromkeys(open_run(root, name) for name in names))
 
 
 def _make(root: Path, name: str) -> Path:
-    """A new directory ``name-XXXX``, random, so that two results folders give no two jobs one name."""
+    """A new directory ``name-XXXX``, random, so that jobs of two results folders have different names."""
     while True:
         path = root / f"{name}-{secrets.token_hex(2)}"
         with contextlib.suppress(FileExistsError):

@@ -1,4 +1,4 @@
-"""What launching needs from a scheduler: three calls, the same for Slurm and for one machine."""
+"""The interface of a scheduler: three calls, the same for Slurm and for one machine."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from benchrun.launch.rundir import RunDir
 
 
 class Phase(str, enum.Enum):
-    """Where a job is, as far as the scheduler says."""
+    """The phase of a job, as its scheduler reports it."""
 
     PENDING = "pending"
     RUNNING = "running"
     ENDED = "ended"
     GONE = "gone"
-    """No longer in the queue, and no accounting that remembers it."""
+    """Neither in the queue nor in accounting."""
 
 
 @dataclass(frozen=True)
@@ -27,35 +27,34 @@ class Job:
     id: str
     phase: Phase
     state: str
-    """The scheduler's own word, e.g. ``NODE_FAIL``."""
+    """The scheduler's name of the state, e.g. ``NODE_FAIL``."""
     exit_code: int | None = None
     signal: int | None = None
     reason: str = ""
     nodes: str = ""
     restarts: int = 0
     ended_at: float | None = None
-    """Seconds since the epoch by the scheduler's clock, where it says."""
+    """Seconds since the epoch by the scheduler's clock; None where it is unknown."""
     unsure: str = ""
-    """Of a job that is gone: who could not be asked. Then it is no evidence that nobody knows the job."""
+    """For GONE: the source that gave no answer, so that the job may exist all the same."""
 
 
 class Scheduler(Protocol):
     """A place that runs jobs."""
 
     lag_s: float
-    """How long after a job's end its files may still change as they are seen from here."""
+    """Seconds after a job's end during which its files, as seen from here, may still change."""
 
     def submit(self, run: RunDir) -> str:
         """Start ``job.sh`` of ``run`` in its directory; the job's id.
 
-        MachineError where the job was refused; SchedulerUnavailable where it may have been taken all the same.
+        MachineError where the job was refused; SchedulerUnavailable where it may have been accepted all the same.
         """
 
     def poll(self, runs: Sequence[RunDir]) -> dict[RunDir, Job]:
-        """The job of each run that has one, by the recorded id or, without it, by the run's directory and owner.
+        """The job of each run that has one, by its recorded id in the run's directory, else by directory and owner.
 
-        A job of that id in another directory is not the run's. SchedulerUnavailable where there is no answer: that
-        says nothing of the jobs.
+        SchedulerUnavailable where there is no answer; the jobs may exist all the same.
         """
 
     def cancel(self, job: str) -> None:

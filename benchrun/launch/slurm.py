@@ -11,20 +11,12 @@ from pathlib import Path
 from benchrun.errors import MachineError, SchedulerUnavailable
 from benchrun.launch.rundir import RunDir
 from benchrun.launch.scheduler import Job, Phase
-from benchrun.launch.slurm_text import (
-    SACCT_FIELDS,
-    SQUEUE_FORMAT,
-    Row,
-    refused,
-    sacct_rows,
-    squeue_rows,
-    submitted,
-)
+from benchrun.launch.slurm_text import SACCT_FIELDS, SQUEUE_FORMAT, Row, refused, sacct_rows, squeue_rows, submitted
 from benchrun.spec.artifacts import JOB
 
 TIMEOUT_S = 30
 ACCOUNTING_TIMEOUT_S = 10
-"""Accounting only adds to what the queue and done.json say, so it is not waited for longer."""
+"""Short, because accounting only adds to the queue and done.json."""
 _OPTIONS = ("SBATCH_", "SLURM_", "SALLOC_", "SRUN_", "SQUEUE_", "SACCT_", "SCANCEL_")
 _NO_ACCOUNTING = "accounting storage is disabled"
 
@@ -33,11 +25,11 @@ class Slurm:
     """The cluster that this machine submits to."""
 
     lag_s = 60.0
-    """NFS clients may keep what they know of a file for a minute (acregmax, acdirmax)."""
+    """NFS clients may cache attributes for a minute (acregmax, acdirmax)."""
 
     def __init__(self) -> None:
         self._unsure = ""
-        """Why accounting gave no answer. It is asked no more then: a hung one is waited for once."""
+        """Why accounting gave no answer. After that it is not asked again."""
 
     def submit(self, run: RunDir) -> str:
         result = _call(["sbatch", "--parsable", f"--chdir={run.path}", f"--job-name={run.run_id}", JOB], run.path)
@@ -55,7 +47,7 @@ class Slurm:
         # squeue still lists jobs for a while after their end, but only sacct knows their exit codes.
         left = [run for run in runs if run not in queued or queued[run].phase is Phase.ENDED]
         remembered = self._remembered(left)
-        found = {}
+        jobs = {}
         for run in runs:
             job, row = queued.get(run), remembered.get(run)
             if row is not None and row.phase is Phase.ENDED:
@@ -64,8 +56,8 @@ class Slurm:
                 job = replace(row, reason="accounting lists the job, the queue does not")
             job = job or self._gone(run)
             if job is not None:
-                found[run] = job
-        return found
+                jobs[run] = job
+        return jobs
 
     def cancel(self, job: str) -> None:
         result = _call(["scancel", job])
@@ -73,22 +65,22 @@ class Slurm:
             raise SchedulerUnavailable(_text(result))
 
     def _gone(self, run: RunDir) -> Job | None:
-        """The job that neither queue nor accounting knows; without a recorded id the job's own file may have one."""
+        """A job that is in neither queue nor accounting, by its recorded id or the one in done.json."""
         done = run.done()
         job = run.job_id or (done.job_id if done else None)
         return Job(job, Phase.GONE, "UNKNOWN", unsure=self._unsure) if job else None
 
     def _queued(self, runs: Sequence[RunDir]) -> dict[RunDir, Job]:
-        """Jobs that are in the queue. One forgotten id makes squeue refuse the whole list: then all jobs are listed."""
+        """Jobs in the queue. One unknown id makes squeue refuse the whole list: then all jobs are listed."""
         base = ["squeue", "--noheader", "--all", "--states=all", f"--format={SQUEUE_FORMAT}"]
         ids = [run.job_id for run in runs if run.job_id]
         if len(ids) == len(runs):
             result = _call([*base, f"--jobs={','.join(ids)}"])
             rows = list(squeue_rows(result.stdout))
-            found = _own(runs, rows)
-            # A row that is no run's: that id is another's job now, and the run's may be in the queue under a new one.
-            if result.returncode == 0 and len(found) == len(rows):
-                return found
+            jobs = _own(runs, rows)
+            # A row of no run: its id was reused by another job, and the run's job may have a new one.
+            if result.returncode == 0 and len(jobs) == len(rows):
+                return jobs
             if result.returncode != 0 and "Invalid job id" not in result.stderr:
                 raise SchedulerUnavailable(_text(result))
         result = _call(base)
@@ -97,13 +89,13 @@ class Slurm:
         return _own(runs, squeue_rows(result.stdout))
 
     def _remembered(self, runs: Sequence[RunDir]) -> dict[RunDir, Job]:
-        """Jobs that accounting remembers; none where there is no accounting or it is down."""
+        """Jobs in accounting; none where there is no accounting or it is down."""
         ids = [run.job_id for run in runs if run.job_id]
-        found = _own(runs, self._sacct(f"--jobs={','.join(ids)}")) if ids else {}
+        jobs = _own(runs, self._sacct(f"--jobs={','.join(ids)}")) if ids else {}
         # The name narrows the search; the directory and the owner decide.
-        if names := [run.run_id for run in runs if run not in found]:
-            found |= _own(runs, self._sacct("--starttime=now-30days", f"--name={','.join(names)}"))
-        return found
+        if names := [run.run_id for run in runs if run not in jobs]:
+            jobs |= _own(runs, self._sacct("--starttime=now-30days", f"--name={','.join(names)}"))
+        return jobs
 
     def _sacct(self, *which: str) -> list[Row]:
         if self._unsure:
@@ -116,7 +108,7 @@ class Slurm:
             except SchedulerUnavailable as error:
                 self._unsure = error.message
                 return []
-            except MachineError:  # no sacct here: as without accounting
+            except MachineError:  # no sacct here: the same as no accounting
                 return []
             if result.returncode == 0:
                 return list(sacct_rows(result.stdout, restarts))
@@ -131,18 +123,18 @@ def _own(runs: Iterable[RunDir], rows: Iterable[Row]) -> dict[RunDir, Job]:
     by_name: dict[str, list[Row]] = {}
     for row in rows:
         by_name.setdefault(row.work_dir.rpartition("/")[2], []).append(row)
-    found = {}
+    jobs = {}
     for run in runs:
         here = [row for row in by_name.get(run.run_id, []) if _same_directory(row.work_dir, run.path)]
         own = [row for row in here if row.job.id == run.job_id]
         own = own or sorted((row for row in here if row.uid == run.owner), key=lambda row: int(row.job.id))
         if own:
-            found[run] = own[-1].job
-    return found
+            jobs[run] = own[-1].job
+    return jobs
 
 
 def _same_directory(work_dir: str, path: Path) -> bool:
-    """Whether both are one directory, which may have two names: a link, or a second mount."""
+    """Whether both names are one directory: it may have a link or a second mount."""
     try:
         return work_dir == str(path) or path.samefile(work_dir)
     except (OSError, ValueError):
@@ -157,11 +149,7 @@ def _wrote_done(run: RunDir, job: str) -> bool:
 def _call(
     command: Sequence[str], cwd: os.PathLike[str] | None = None, timeout_s: float = TIMEOUT_S
 ) -> subprocess.CompletedProcess[str]:
-    """Run one Slurm command.
-
-    Options that the shell holds for another job (SBATCH_*, SLURM_JOB_*) or that filter what is listed (SQUEUE_USERS)
-    must not reach it.
-    """
+    """Run one Slurm command without the shell's options for another job (SBATCH_*, SLURM_JOB_*) or list (SQUEUE_*)."""
     keep = {"SLURM_CONF", "SLURM_CONF_SERVER", "SLURM_CLUSTERS"}
     env = {name: value for name, value in os.environ.items() if name in keep or not name.startswith(_OPTIONS)}
     try:
@@ -176,10 +164,8 @@ def _call(
             check=False,
         )
     except FileNotFoundError:
-        raise MachineError(
-            f"{command[0]} is not on this machine",
-            hint="submit from a login node, or use --cluster local",
-        ) from None
+        hint = "submit from a login node, or use --cluster local"
+        raise MachineError(f"{command[0]} is not on this machine", hint=hint) from None
     except OSError as error:
         raise MachineError(f"{command[0]} cannot be run: {error.strerror}") from error
     except subprocess.TimeoutExpired:

@@ -1,6 +1,6 @@
-"""What Slurm's commands print, as values. Pure: rubbish gives no rows, never an error.
+"""Parses the output of Slurm's commands. Pure: damaged text gives no rows, never an error.
 
-Named fields in parsable form, because ``--json`` changes its shape between versions. Tried on 22.05.
+Named fields in parsable form, because ``--json`` changes between versions. Tested with 22.05.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from benchrun.launch.scheduler import Job, Phase
 
 SQUEUE_FORMAT = "%i|%T|%U|%r|%N|%Z"
 SACCT_FIELDS = ("JobID", "State", "ExitCode", "NodeList", "Reason", "End", "UID")
-"""The work directory follows them: it comes last, because it alone may hold a ``|``."""
+"""The work directory follows, last because it alone may contain a ``|``."""
 _PENDING = frozenset({"PENDING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "SPECIAL_EXIT", "RESV_DEL_HOLD"})
 _ENDED = (
     *("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "DEADLINE", "OUT_OF_MEMORY", "NODE_FAIL", "BOOT_FAIL"),
@@ -28,9 +28,9 @@ _SUBMITTED = re.compile(r"([0-9]{1,18})(?:;\S+)?")
 _BAD_OPTION = re.compile(
     r"^sbatch: (unrecognized option|invalid option|error: Invalid --\S+ specification)", re.MULTILINE
 )
-"""sbatch's own words for an option it cannot read: it ends before it asks the controller."""
+"""sbatch's errors for an invalid option: it ends before it asks the controller."""
 _FAILED = "Batch job submission failed: "
-# The words of slurm_errno.c for a message that was lost on its way, of all versions, and the system's own.
+# Words in slurm_errno.c (all versions) and in system errors for a message that was lost on its way.
 _COMMUNICATION = re.compile(
     r"connect|socket|communicat|transmi|transport|receiv|\bsend|time ?out|timed out|contact slurm|network|message"
     r"|protocol|version|unpack|authentic|munge|shutting down|descriptor|would block|data received|TLS|HTTP",
@@ -49,15 +49,15 @@ class Row:
 
 
 def submitted(text: str) -> str | None:
-    """The job id in the output of ``sbatch --parsable``: the last line that is one. A site's wrapper prints others."""
+    """The job id in the output of ``sbatch --parsable``: the last such line (a site's wrapper may print more)."""
     ids = [match[1] for line in text.splitlines() if (match := _SUBMITTED.fullmatch(line.strip()))]
     return ids[-1] if ids else None
 
 
 def refused(stderr: str) -> bool:
-    """Whether sbatch's words say that it could not read its options, or that Slurm decided against the job.
+    """Whether sbatch reports that it could not read its options or that Slurm refused the job.
 
-    After anything else, a lost connection or words that nobody knows, the job may be in the queue.
+    After any other error, such as a lost connection, the job may be in the queue.
     """
     reasons = [line.partition(_FAILED)[2].strip() for line in stderr.splitlines() if _FAILED in line]
     if not reasons:
@@ -66,38 +66,38 @@ def refused(stderr: str) -> bool:
 
 
 def phase_of(state: str) -> Phase:
-    """The phase of a Slurm state; a word that no manual lists counts as running until the queue drops the job."""
+    """The phase of a Slurm state; an undocumented one counts as running until the queue drops the job."""
     word = _word(state)
     if word in _PENDING:
         return Phase.PENDING
     # sacct cuts a word that is too long for its column: "OUT_OF_ME+".
-    return Phase.ENDED if word and any(known.startswith(word) for known in _ENDED) else Phase.RUNNING
+    return Phase.ENDED if word and any(ended.startswith(word) for ended in _ENDED) else Phase.RUNNING
 
 
 def squeue_rows(text: str) -> Iterator[Row]:
     """The rows of ``squeue --format=SQUEUE_FORMAT``."""
     for fields in _fields(text, 6):
         job, state, uid, reason, nodes, work_dir = fields
-        yield Row(Job(job, phase_of(state), _word(state), reason=_said(reason), nodes=nodes), _number(uid), work_dir)
+        yield Row(Job(job, phase_of(state), _word(state), reason=_reason(reason), nodes=nodes), _number(uid), work_dir)
 
 
 def sacct_rows(text: str, restarts: bool) -> Iterator[Row]:
-    """The rows of sacct with SACCT_FIELDS, Restarts where that field exists, and WorkDir; oldest life first."""
+    """The rows of sacct with SACCT_FIELDS, Restarts where that field exists, and WorkDir; oldest run first."""
     for fields in _fields(text, 9 if restarts else 8):
         job, state, code, nodes, reason, end, uid = fields[:7]
         exit_code, _, signal = code.partition(":")
-        found = Job(
+        row = Job(
             job,
             phase_of(state),
             _word(state),
-            _number(exit_code),
-            _number(signal),
-            state if " by " in state else _said(reason),  # "CANCELLED by 0": the word is the state, the rest says who
-            nodes,
-            (_number(fields[7]) or 0) if restarts else 0,
-            _epoch(end),
+            exit_code=_number(exit_code),
+            signal=_number(signal),
+            reason=state if " by " in state else _reason(reason),  # "CANCELLED by 0" names the user
+            nodes=nodes,
+            restarts=(_number(fields[7]) or 0) if restarts else 0,
+            ended_at=_epoch(end),
         )
-        yield Row(found, _number(uid), fields[-1])
+        yield Row(row, _number(uid), fields[-1])
 
 
 def _fields(text: str, count: int) -> Iterator[list[str]]:
@@ -112,7 +112,7 @@ def _word(state: str) -> str:
     return (state.split() or [""])[0].rstrip("+")
 
 
-def _said(reason: str) -> str:
+def _reason(reason: str) -> str:
     return "" if reason == "None" else reason
 
 
@@ -121,7 +121,7 @@ def _number(text: str) -> int | None:
 
 
 def _epoch(text: str) -> float | None:
-    """Slurm's local time in seconds since the epoch; ``Unknown`` while there is none."""
+    """Slurm's local time in seconds since the epoch; None for ``Unknown``."""
     try:
         return time.mktime(time.strptime(text, "%Y-%m-%dT%H:%M:%S"))
     except (ValueError, OverflowError):

@@ -1,9 +1,9 @@
-"""Runs one job of this machine: waits for its turn, keeps its time limit, leaves no process of it behind.
+"""Runs one local job: waits for its turn, enforces its time limit, ends all its processes.
 
-A program of its own, which outlives the launcher: ``python -I -S supervise.py LOCK LIMIT_S REAPER`` in the run
-directory; LOCK is the descriptor of the lock file, REAPER is templates/parts/reap.py. It needs the standard library
-alone. The processes of the run carry MARK in their environment, whatever their sessions and parents are; one that has
-cleared it too is killed by the reaper, when the job's shell has ended.
+A separate program, which outlives the launcher: ``python -I -S supervise.py LOCK LIMIT_S REAPER`` in the run directory;
+LOCK is the descriptor of the lock file, REAPER is templates/parts/reap.py. It needs only the standard library.
+All processes of the run have MARK in their environment, whatever their sessions and parents; the reaper kills one that
+has cleared it, when the job's shell has ended.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ MARK = "BENCHRUN_RUN_DIR"
 """Variable that names the run directory in every process of a run; templates/job-local.sh.j2 sets it too."""
 PID, STARTED, EXIT = "local.pid", "local.started", "local.exit"
 _ROUNDS = ((signal.SIGTERM, 10, False), (signal.SIGKILL, 5, True), (signal.SIGKILL, 10, False))
-"""How a run is ended: signal, seconds until the next round, whether the job's shell is spared."""
+"""Steps to end a run: signal, seconds until the next step, whether the job's shell is spared."""
 
 
 class Process(NamedTuple):
-    """A process; its start time tells it from a later one of the same number."""
+    """A process; its start time distinguishes it from a later one with the same pid."""
 
     pid: int
     start: int
@@ -35,10 +35,10 @@ class Process(NamedTuple):
 def main(lock: int, limit_s: int, reaper: str) -> None:
     """Run ``job.sh`` of this directory when the lock is free, and write its exit code and state into EXIT."""
     run = Path.cwd()
-    # First of all, and not by the launcher, which may be killed: a job that nobody can find is never started.
+    # Before everything else, and not by the launcher, which may be killed: no job starts that cannot be found.
     _write(PID, f"{os.getpid()} {start_time(os.getpid())} {os.uname().nodename}\n")
     fcntl.flock(lock, fcntl.LOCK_EX)
-    end(f"{run.parent}/")  # of a job whose supervisor was killed
+    end(f"{run.parent}/")  # a job whose supervisor was killed
     Path(STARTED).touch()
     with open("stdout.log", "ab") as out, open("stderr.log", "ab") as err:  # noqa: PTH123
         env = {**os.environ, MARK: str(run)}
@@ -61,7 +61,7 @@ def _write(name: str, text: str) -> None:
 
 
 def _wait(job: subprocess.Popen[bytes], limit_s: int) -> str | None:
-    """TIMEOUT where the limit came before the end."""
+    """Wait for the end of the job; TIMEOUT where the limit comes first."""
 
     def over(*_: object) -> None:
         raise TimeoutError
@@ -81,40 +81,40 @@ def end(mark: str) -> None:
 
     The job's shell is killed after the others, so that it can still write how the job ended. Its reaper ends by itself.
     """
-    known = processes(mark)
+    living = processes(mark)
     for number, seconds, spares_shell in _ROUNDS:
-        # Once: what starts later may be the shell's own, as it writes. The next round or the reaper ends the rest.
-        # The shell, the oldest, first: a TERM that comes as it writes how its program ended makes bash stumble.
-        signalled = [process for process in known if not _is_spared(process.pid, spares_shell)]
+        # Only once: a later process may be the shell's own, as it writes done.json. The next step or the reaper ends
+        # the rest. The shell, the oldest, first: a TERM while it prints how its program ended confuses bash.
+        signalled = [process for process in living if not _is_spared(process.pid, spares_shell)]
         for process in sorted(signalled, key=lambda process: (process.start, process.pid)):
             with contextlib.suppress(OSError):
                 os.kill(process.pid, number)
         until = time.monotonic() + seconds
-        while (known := _living(known | processes(mark))) and time.monotonic() < until:
+        while (living := _living(living | processes(mark))) and time.monotonic() < until:
             time.sleep(0.05)
 
 
 def processes(mark: str) -> set[Process]:
-    """Every process whose environment has ``mark``, and whatever these have started; never this one."""
+    """Every process whose environment has ``mark``, and their descendants, except this process."""
     wanted = f"\0{MARK}={mark}".encode() + (b"" if mark.endswith("/") else b"\0")
     children: dict[int, list[Process]] = {}
-    found = []
+    run_processes = []
     for path in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):  # it has ended, or is somebody else's
+        with contextlib.suppress(OSError):  # it has ended, or belongs to another user
             fields = _stat(int(path.name))
             process = Process(int(path.name), int(fields[19]))
             if fields[0] == "Z" or process.pid == os.getpid():
                 continue
             children.setdefault(int(fields[1]), []).append(process)
             if wanted in b"\0" + (path / "environ").read_bytes():
-                found.append(process)
-    for process in found:
-        found += [child for child in children.get(process.pid, []) if child not in found]
-    return set(found)
+                run_processes.append(process)
+    for process in run_processes:  # which grows
+        run_processes += [child for child in children.get(process.pid, []) if child not in run_processes]
+    return set(run_processes)
 
 
 def start_time(pid: int) -> int | None:
-    """When a living process began, in ticks since the machine did; None where it has ended."""
+    """The start time of a running process in ticks since boot; None where it has ended."""
     try:
         fields = _stat(pid)
     except OSError:
@@ -127,12 +127,12 @@ def _stat(pid: int) -> list[str]:
     return Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
 
 
-def _living(known: set[Process]) -> set[Process]:
-    return {process for process in known if start_time(process.pid) == process.start}
+def _living(candidates: set[Process]) -> set[Process]:
+    return {process for process in candidates if start_time(process.pid) == process.start}
 
 
 def _is_spared(pid: int, spares_shell: bool) -> bool:
-    """Whether it is the reaper, or the job's shell where that is spared too."""
+    """Whether the process is the reaper, or the job's shell if ``spares_shell``."""
     with contextlib.suppress(OSError):
         rest, shell, end = Path(f"/proc/{pid}/cmdline").read_bytes().rpartition(b"bash\0job.sh\0")
         return bool(shell) and not end and (spares_shell or bool(rest))

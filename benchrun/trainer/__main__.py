@@ -7,12 +7,12 @@ from benchrun.trainer import entry, ranks
 
 
 def main(spec: RunSpec) -> None:
-    """Train one rank's part."""
+    """Train as one rank."""
     ranks.prepare_process(spec)
     with entry.packages(spec, "pip install 'benchrun[train]', or an image with megatron-core"):
-        from benchrun.trainer import shims
+        from benchrun.trainer import te
 
-        shims.install()
+        te.install()  # before megatron.core is imported
         from benchrun.trainer.train import train
     train(spec)
 

@@ -1,7 +1,4 @@
-"""Where the time of a step goes: one more step after the last is profiled, its kernels sorted by what they do.
-
-The result is breakdown.json and a line of the log.
-"""
+"""The time of a step by kind of kernel: profiles one more step and writes breakdown.json and a line of the log."""
 
 from __future__ import annotations
 
@@ -18,18 +15,18 @@ from benchrun.spec.runspec import RunSpec
 from benchrun.trainer import log, ranks
 
 KINDS = {
-    # The first match counts. NCCL, transformer-engine's userbuffers, cuDNN, cuBLAS and CUTLASS; of torch on CPUs.
+    # The first match counts. Kernels of NCCL, transformer-engine, cuDNN, cuBLAS and CUTLASS, and torch's on CPUs.
     "communication": re.compile(r"nccl|userbuffers|gloo:"),
     "attention": re.compile(r"attention|flash|fmha|sdpa"),
     "matmul": re.compile(r"gemm|nvjet|cutlass|xmma|splitk|aten::(mm|addmm|bmm|baddbmm)$"),
     "other": re.compile(""),
 }
 FIRST = ("matmul", "attention", "other", "communication")
-"""The order of priority where kernels overlap: any other kernel hides communication."""
+"""Priority where kernels overlap: any other kernel hides communication."""
 
 
 def measure(spec: RunSpec, step: Callable[[], Any]) -> None:
-    """Profile ``step`` where the run asks for it. Every rank calls this."""
+    """Profile ``step`` if ``training.breakdown`` is set. Every rank calls this."""
     if not spec.training.breakdown:
         return
     gpu = spec.gpu != "CPU"
@@ -46,10 +43,13 @@ def measure(spec: RunSpec, step: Callable[[], Any]) -> None:
         if event.device_type == device
     ]
     parts = {name: microseconds / 1e6 for name, microseconds in split(kernels).items()}
-    step_s, *means, share_of_ranks = _mean([seconds, *parts.values(), float(bool(kernels))], "cuda" if gpu else "cpu")
+    values = [seconds, *parts.values(), float(bool(kernels))]
+    total = torch.tensor(values, dtype=torch.float64, device="cuda" if gpu else "cpu")
+    torch.distributed.all_reduce(total)
+    step_s, *means, share_of_ranks = (total / torch.distributed.get_world_size()).tolist()
     if ranks.place().rank != 0:
         return
-    if share_of_ranks < 1:  # the whole step would be called idle
+    if share_of_ranks < 1:  # the whole step would count as idle
         log.say("benchrun: no breakdown, the profiler saw no kernel; another one may hold the GPU's counters")
         return
     mean = {"step_s": round(step_s, 6)} | {name: round(value, 6) for name, value in zip(parts, means, strict=True)}
@@ -60,12 +60,12 @@ def measure(spec: RunSpec, step: Callable[[], Any]) -> None:
 
 
 def kind(name: str) -> str:
-    """The kind of a kernel, by its name."""
+    """The kind of the kernel ``name``."""
     return next(kind for kind, pattern in KINDS.items() if pattern.search(name.lower()))
 
 
 def split(kernels: Iterable[tuple[str, float, float]]) -> dict[str, float]:
-    """Time of each kind by priority, and of hidden communication, in the unit of ``kernels``: (kind, start, end)."""
+    """Time of each kind and of hidden communication, in the unit of ``kernels``: (kind, start, end)."""
     marks = sorted(mark for name, start, end in kernels for mark in ((start, name, 1), (end, name, -1)))
     running = dict.fromkeys(FIRST, 0)
     spent, hidden, before = dict.fromkeys(FIRST, 0.0), 0.0, 0.0
@@ -77,11 +77,3 @@ def split(kernels: Iterable[tuple[str, float, float]]) -> dict[str, float]:
         running[name] += change
         before = now
     return {**{f"{name}_s": value for name, value in spent.items()}, "hidden_s": hidden}
-
-
-def _mean(values: list[float], device: str) -> list[float]:
-    """The mean over all ranks."""
-    total = torch.tensor(values, dtype=torch.float64, device=device)
-    torch.distributed.all_reduce(total)
-    mean: list[float] = (total / torch.distributed.get_world_size()).tolist()
-    return mean

@@ -1,7 +1,7 @@
-"""The ceilings of this machine, measured before the first step: matrix products, copies, collectives.
+"""Measures the ceilings of this machine before the first step: matrix products of the model, copies, collectives.
 
-The products have the model's shapes. All ranks measure at once, as they train; the slowest one counts. Random data, the
-median of repeats. The result is ceilings.json and a few lines of the log.
+All ranks measure at once, as they train: the median of repeats on the slowest rank, with random data. Writes
+ceilings.json and a few lines of the log.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,7 @@ GPU_SIZES = {"copy": 2**30, "collective": 2**28}
 CPU_SIZES = {"copy": 2**24, "collective": 2**20}
 """Bytes: far larger than a cache, and large enough to saturate a link."""
 SECONDS_EACH = {"cuda": 0.2, "cpu": 0.005}
-"""A measurement repeats for this long: about 8 s in all on a GPU."""
+"""Time of one measurement: about 8 s for all on a GPU."""
 MIN_REPEATS, MAX_REPEATS = 5, 500
 
 
@@ -36,7 +37,7 @@ def products(spec: RunSpec) -> tuple[Product, ...]:
 
 
 def measure(spec: RunSpec, groups: dict[str, Any]) -> None:
-    """Measure where the run asks for it; the first rank writes ceilings.json. ``groups``: process groups by name."""
+    """Measure if ``training.ceilings`` is set; rank 0 writes ceilings.json. ``groups``: process groups by name."""
     if not spec.training.ceilings:
         return
     started, bench = time.perf_counter(), _Bench(spec)
@@ -55,26 +56,26 @@ def measure(spec: RunSpec, groups: dict[str, Any]) -> None:
 
 
 class _Bench:
-    """Times functions on this rank's device, and takes the slowest rank's time."""
+    """Times functions on the devices of all ranks."""
 
     def __init__(self, spec: RunSpec) -> None:
         self.gpu = spec.gpu != "CPU"
         self.device = torch.device("cuda", torch.cuda.current_device()) if self.gpu else torch.device("cpu")
         self.sizes = GPU_SIZES if self.gpu else CPU_SIZES
-        self._random = torch.Generator(self.device).manual_seed(1)  # not the training's
+        self._random = torch.Generator(self.device).manual_seed(1)  # training has its own
         fp8 = self.gpu and torch.cuda.get_device_capability() >= (8, 9)
         on_gpu: tuple[Number, ...] = ("bf16", "fp8") if fp8 else ("bf16",)
         self.numbers: tuple[Number, ...] = on_gpu if self.gpu else ("fp32", "bf16")
 
     def random(self, *size: int, dtype: Any = torch.bfloat16) -> Any:
-        """Normal random numbers: zeros would need less power and run faster."""
+        """Normal random numbers; zeros would need less power and run faster."""
         return torch.randn(*size, generator=self._random, device=self.device, dtype=dtype)
 
     def seconds(self, function: Callable[[], Any]) -> float:
-        """Median time of ``function``, on the slowest rank."""
+        """Median time of ``function`` on the slowest rank."""
         for _ in range(2):
             function()
-        # All ranks repeat equally often, or a collective would hang.
+        # All ranks repeat equally often; otherwise a collective would hang.
         once = self._slowest(statistics.median(self._times(function, 3)))
         repeats = min(max(int(SECONDS_EACH[self.device.type] / once), MIN_REPEATS), MAX_REPEATS)
         return self._slowest(statistics.median(self._times(function, repeats)))
@@ -111,7 +112,7 @@ def _gemm(bench: _Bench, product: Product) -> Gemm:
     m, n, k = product.sizes["forward"]
     tflops: dict[Number, dict[Pass, float]] = {}
     for number in bench.numbers:
-        # FP8's units take multiples of 16 only.
+        # FP8 kernels need multiples of 16.
         if number == "fp8" and (not product.low_precision or any(size % 16 for size in (m, n, k))):
             continue
         tflops[number] = {
@@ -123,9 +124,9 @@ def _gemm(bench: _Bench, product: Product) -> Gemm:
 
 
 def _product(bench: _Bench, number: Number, name: Pass, m: int, n: int, k: int) -> Callable[[], Any]:
-    """(m x k) times (k x n), with the memory layout of that pass."""
+    """(m x k) times (k x n), with the memory layout of the pass ``name``."""
     if number == "fp8":
-        # As transformer-engine: both matrices contiguous along k, and fast accumulation in the forward pass.
+        # Like transformer-engine: both matrices contiguous along k, and fast accumulation in the forward pass.
         left, right = (bench.random(rows, k).to(torch.float8_e4m3fn) for rows in (m, n))
         one, fast = torch.ones((), device=bench.device), name == "forward"
         return lambda: torch._scaled_mm(
@@ -144,30 +145,27 @@ def _copy(bench: _Bench) -> float:
 
 
 def _collectives(bench: _Bench, groups: dict[str, Any]) -> Iterator[CollectiveRate]:
-    """Bus bandwidth as nccl-tests counts it: that of the links, whatever the number of ranks."""
+    """Bus bandwidth as nccl-tests defines it: that of the links, independent of the number of ranks."""
     for group_name, group in groups.items():
         count = group.size()
         if count == 1:
             continue
-        # FP32 on CPUs: gloo adds up no BF16.
+        # FP32 on CPUs: gloo cannot sum BF16.
         dtype = torch.bfloat16 if bench.gpu else torch.float32
         part_size = bench.sizes["collective"] // dtype.itemsize // count
         whole, part = bench.random(part_size * count, dtype=dtype), bench.random(part_size, dtype=dtype)
         size = whole.numel() * dtype.itemsize
         size_mib = round(size / 2**20, 3)
-        for name, factor, function in _calls(whole, part, group, (count - 1) / count):
+        share, distributed = (count - 1) / count, torch.distributed
+        calls: list[tuple[str, float, Callable[[], Any]]] = [
+            ("all_reduce", 2 * share, partial(distributed.all_reduce, whole, group=group)),
+            ("all_gather", share, partial(distributed.all_gather_into_tensor, whole, part, group=group)),
+            ("reduce_scatter", share, partial(distributed.reduce_scatter_tensor, part, whole, group=group)),
+        ]
+        for name, factor, function in calls:
             rate = round(factor * size / bench.seconds(function) / 1e9, 6)
             whole.fill_(1.0)  # sums of sums would become infinite
             yield CollectiveRate(name=name, group=group_name, ranks=count, size_mib=size_mib, bus_gb_per_s=rate)
-
-
-def _calls(whole: Any, part: Any, group: Any, share: float) -> list[tuple[str, float, Callable[[], Any]]]:
-    distributed = torch.distributed
-    return [
-        ("all_reduce", 2 * share, lambda: distributed.all_reduce(whole, group=group)),
-        ("all_gather", share, lambda: distributed.all_gather_into_tensor(whole, part, group=group)),
-        ("reduce_scatter", share, lambda: distributed.reduce_scatter_tensor(part, whole, group=group)),
-    ]
 
 
 def _lines(ceilings: Ceilings) -> Iterator[str]:

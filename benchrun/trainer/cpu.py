@@ -1,7 +1,6 @@
-"""megatron.core without a GPU: calls that name a CUDA device get the CPU instead.
+"""megatron.core without a GPU: replaces the CUDA device by the CPU in all calls.
 
-It changes ``torch.cuda`` for the whole process, so it is installed in the worker alone, and only for runs on CPUs; the
-log then says ``device cpu``.
+This changes ``torch.cuda`` for the whole process, so only the worker installs it, for runs on CPUs alone.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ _CUDA, _TYPE = torch.Tensor.cuda, torch.Tensor.type
 
 
 def install() -> None:
-    """Replace the calls. Once, before megatron.core is used."""
+    """Replace the calls; once, before megatron.core is used."""
     nothing = _Nothing()
     torch.cuda.current_device = lambda: CPU  # type: ignore[assignment,return-value]
     torch.cuda.synchronize = lambda *_: None  # type: ignore[assignment]
@@ -44,12 +43,12 @@ def _patch_megatron() -> None:
 
 
 def _to_numpy(tensor: Any, as_numpy: bool = False, record_stream: bool = False) -> Any:
-    """Split sizes as numbers, which gloo's all-to-all needs; megatron.core converts CUDA tensors alone."""
+    """Split sizes as numbers, which gloo's all-to-all needs; megatron.core converts only CUDA tensors."""
     return tensor.numpy() if as_numpy and torch.is_tensor(tensor) else tensor
 
 
 def _all_gather(parts: list[Any], tensor: Any, group: Any) -> None:
-    """All-gather of different sizes, which gloo lacks: ranks that share an expert hold different numbers of tokens."""
+    """All-gather of different sizes, which gloo lacks: ranks of one expert have different numbers of tokens."""
     for rank, part in enumerate(parts):
         if rank == group.rank():
             part.copy_(tensor)
@@ -66,7 +65,7 @@ def _reduce_scatter(output: Any, parts: list[Any], group: Any) -> None:
 
 
 class _Nothing:
-    """A stream, an event, a context manager without effect."""
+    """A stream, event or context manager without effect."""
 
     def __call__(self, *_: Any, **__: Any) -> _Nothing:
         return self
@@ -82,14 +81,14 @@ class _Nothing:
 
 
 class _OnCpu(TorchFunctionMode):
-    """Every call that names a CUDA device gets the CPU."""
+    """Replaces the CUDA device by the CPU in each call of a torch function."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         if func is _CUDA:
             return args[0]
         if func is _TYPE and len(args) == 1 and not kwargs:
-            # The optimizer tells parameters apart by the name of their CUDA type.
+            # The optimizer distinguishes parameters by the name of their CUDA type.
             return func(*args).replace("torch.", "torch.cuda.", 1)
         if kwargs.get("pin_memory"):
             kwargs = {**kwargs, "pin_memory": False}

@@ -23,7 +23,24 @@ def dataset(spec: RunSpec) -> Dataset:
     """The samples of a run. Every rank calls this: megatron-core builds its index on rank 0 while the others wait."""
     if spec.data.kind == "mock":
         return MockDataset(spec.training.seed, spec.seq_length, spec.model.vocab_size)
-    return _indexed(spec)
+    from megatron.core.datasets.blended_megatron_dataset_builder import BlendedMegatronDatasetBuilder
+    from megatron.core.datasets.gpt_dataset import GPTDataset, GPTDatasetConfig
+
+    config = GPTDatasetConfig(
+        random_seed=spec.training.seed,
+        sequence_length=spec.seq_length,
+        blend=([str(_prefix(spec))], None),
+        split="1,0,0",
+        path_to_cache=DATA_INDEX,
+        tokenizer=_Tokens(spec.model.vocab_size),
+        reset_position_ids=False,
+        reset_attention_mask=False,
+        eod_mask_loss=False,
+        create_attention_mask=False,
+    )
+    size = spec.training.steps * spec.gbs
+    samples: Dataset = BlendedMegatronDatasetBuilder(GPTDataset, [size, 0, 0], lambda: True, config).build()[0]
+    return samples
 
 
 def batches(spec: RunSpec, samples: Dataset, dp_rank: int, positions: Tensor) -> Iterator[dict[str, Tensor]]:
@@ -48,7 +65,7 @@ def batches(spec: RunSpec, samples: Dataset, dp_rank: int, positions: Tensor) ->
 
 
 def num_workers(spec: RunSpec) -> int:
-    """Loader processes of a rank; none for mock tokens, which are cheaper to make than to pass between processes."""
+    """Loader processes per rank; none for mock tokens, which are cheaper to make than to pass between processes."""
     return spec.data.num_workers if spec.data.kind != "mock" else 0
 
 
@@ -58,48 +75,23 @@ def data_folder(spec: RunSpec) -> Path:
 
 
 def _collated(positions: Tensor, samples: list[dict[str, Tensor]]) -> dict[str, Tensor]:
-    """A micro-batch of this rank's positions."""
+    """A micro-batch of the tokens and labels at ``positions``."""
     return {name: torch.stack([sample[name][positions] for sample in samples]) for name in ("tokens", "labels")}
 
 
 def order(spec: RunSpec, dp_rank: int) -> list[range]:
     """The samples of each micro-batch of this rank, over the whole run.
 
-    The step that is profiled after the last reads the samples of the first again: a data set for one more step would
-    be shuffled in another order.
+    The profiled step after the last reads the first samples again: a data set for one more step would be shuffled in
+    another order.
     """
-    total = _samples(spec)
+    total = spec.training.steps * spec.gbs
     starts = range(dp_rank * spec.mbs, total + spec.training.breakdown * spec.gbs, spec.dp * spec.mbs)
     return [range(start % total, start % total + spec.mbs) for start in starts]
 
 
-def _samples(spec: RunSpec) -> int:
-    return spec.training.steps * spec.gbs
-
-
-def _indexed(spec: RunSpec) -> Dataset:
-    from megatron.core.datasets.blended_megatron_dataset_builder import BlendedMegatronDatasetBuilder
-    from megatron.core.datasets.gpt_dataset import GPTDataset, GPTDatasetConfig
-
-    config = GPTDatasetConfig(
-        random_seed=spec.training.seed,
-        sequence_length=spec.seq_length,
-        blend=([str(_prefix(spec))], None),
-        split="1,0,0",
-        path_to_cache=DATA_INDEX,
-        tokenizer=_Tokens(spec.model.vocab_size),
-        reset_position_ids=False,
-        reset_attention_mask=False,
-        eod_mask_loss=False,
-        create_attention_mask=False,
-    )
-    builder = BlendedMegatronDatasetBuilder(GPTDataset, [_samples(spec), 0, 0], lambda: True, config)
-    samples: Dataset = builder.build()[0]
-    return samples
-
-
 def _prefix(spec: RunSpec) -> Path:
-    """The path of the data set, without suffix. UserError where its vocabulary is not the model's."""
+    """The path of the data set without suffix. UserError where its vocabulary is not the model's."""
     prefix = data_folder(spec) / "tokens"
     manifest = prefix.with_suffix(".json")
     try:
@@ -113,7 +105,7 @@ def _prefix(spec: RunSpec) -> Path:
 
 
 class _Tokens:
-    """The attributes of a tokenizer that megatron-core reads for data that are tokens already."""
+    """The attributes of a tokenizer that megatron-core reads for tokenised data."""
 
     pad = None
 

@@ -1,4 +1,4 @@
-"""The start and the end of one rank. Exit code 0: all steps; 2: the user's input is wrong; 1: it failed."""
+"""The start and end of one rank. Exit code 0: all steps; 2: wrong input; 1: failure."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from benchrun.spec.runspec import RunSpec
 
 
 def run(module: str, about: str | None, train: Callable[[RunSpec], None]) -> NoReturn:
-    """The command ``python -m module --spec spec.json``: train this rank's part and end the process."""
+    """The command ``python -m module --spec spec.json``: train as one rank and end the process."""
     parser = argparse.ArgumentParser(prog=f"python -m {module}", description=about)
     parser.add_argument("--spec", type=Path, required=True, help="spec.json of the run")
     code = _attempt(parser.parse_args().spec, train)
     sys.stdout.flush()
-    # Not sys.exit: it would wait for ranks that wait for this one.
+    # Not sys.exit, which would wait for ranks that wait for this one.
     os._exit(code)
 
 
 def _attempt(spec: Path, train: Callable[[RunSpec], None]) -> int:
-    """The exit code; 1 where a library calls sys.exit, with any code: not all steps are done."""
+    """The exit code; 1 also where a library calls sys.exit with any code, because not all steps are done."""
     try:
         train(_read(spec))
     except BenchrunError as error:

@@ -1,4 +1,4 @@
-"""What really ran, read from the model and the optimizer after the first step."""
+"""What is really in use, read from the model and the optimizer after the first step."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import torch
 from megatron.core.optimizer import clip_grads
 from megatron.core.transformer.transformer_block import TransformerBlock
 
-from benchrun.trainer import shims
-from benchrun.trainer.optimizer import parts
+from benchrun.trainer import te
+from benchrun.trainer.build import parts
 
 # Attributes of megatron.core's layers that recompute -> the names in a recipe.
 RECOMPUTED = {
@@ -25,7 +25,7 @@ RECOMPUTED = {
 
 
 def in_use(model: list[Any], optimizer: Any) -> dict[str, Any]:
-    """Facts about this rank: kinds of weights and layers, FP8 scaling at work, the optimizer and its states."""
+    """Facts about this rank: kinds of weights and layers, FP8 recipes, the optimizer and its states."""
     modules = [module for chunk in model for module in chunk.modules()]
     parameters = [parameter for chunk in model for parameter in chunk.parameters()]
     # Attention modules are marked too, but compute in FP8 only with fp8_dpa.
@@ -66,7 +66,7 @@ def _recipe(recipe: Any) -> str:
 
 
 def _recomputed(modules: list[Any]) -> Counter[str]:
-    """How many layers recompute what."""
+    """The number of layers that recompute each part."""
     blocks = [module for module in modules if isinstance(module, TransformerBlock)]
     whole = Counter(full=sum(len(b.layers) for b in blocks if b.config.recompute_granularity == "full"))
     rest = (m for m in modules if m not in blocks)  # a block repeats its layers' flag for attention
@@ -79,15 +79,15 @@ def _overlaps(module: Any) -> bool:
 
 
 def _output_layer_gradient(modules: list[Any]) -> str:
-    module = sys.modules.get(shims.WGRAD)
+    module = sys.modules.get(te.WGRAD)
     fused = any(getattr(getattr(m, "config", None), "gradient_accumulation_fusion", False) for m in modules)
     if module is None or not fused:
         return "autograd"
-    return "torch.addmm" if module.wgrad_gemm_accum_fp32 is shims.wgrad_fp32 else "APEX"
+    return "torch.addmm" if module.wgrad_gemm_accum_fp32 is te.wgrad_fp32 else "APEX"
 
 
 def _states(optimizer: Any) -> dict[str, str]:
-    """Precision of the optimizer's states of one weight (int16: the bits that a BF16 weight lacks of FP32)."""
+    """Precision of the optimizer's states of one weight (int16: the low bits of FP32 that a BF16 weight lacks)."""
     first: dict[str, Any] = next((state for state in optimizer.state.values() if state), {})
     return {name: _kind(value) for name, value in first.items() if torch.is_tensor(value)}
 

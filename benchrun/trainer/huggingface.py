@@ -1,7 +1,7 @@
-"""A Hugging Face fine-tune, full or LoRA: transformers' Trainer and peft over FSDP, on GPUs (NCCL) and CPUs (gloo).
+"""Hugging Face fine-tuning, full or LoRA: transformers' Trainer and peft with FSDP, on GPUs (NCCL) and CPUs (gloo).
 
-One process a rank: ``python -m benchrun.trainer.huggingface --spec spec.json``. The model has random weights, so that
-nothing is downloaded; each step is timed here.
+One process per rank: ``python -m benchrun.trainer.huggingface --spec spec.json``. The weights are random, so nothing
+is downloaded.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from benchrun.trainer import entry, ranks
 
 
 def main(spec: RunSpec) -> None:
-    """Train one rank's part."""
+    """Train as one rank."""
     ranks.prepare_process(spec)
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
     with entry.packages(spec, "pip install 'benchrun[hf]', or an image with transformers, peft and accelerate"):

@@ -1,5 +1,7 @@
-"""Two layers that megatron.core has only with transformer-engine, in plain torch: norms under sequence parallelism
-and attention under context parallelism."""
+"""Layers that megatron.core has only with transformer-engine, in plain torch.
+
+Norms with sequence parallelism, and attention with context parallelism.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,7 @@ from torch import Tensor
 
 
 class Norm(torch.nn.Module):
-    """RMSNorm or LayerNorm over the last dimension, for sequence parallelism too."""
+    """RMSNorm or LayerNorm over the last dimension."""
 
     def __init__(self, config: Any, hidden_size: int, eps: float = 1e-5, **_: Any) -> None:
         super().__init__()
@@ -34,10 +36,9 @@ class Norm(torch.nn.Module):
 
 
 class Attention(torch.nn.Module):
-    """Causal attention by torch's own kernel, with grouped queries and context parallelism.
+    """Causal attention by torch's kernel, with grouped queries.
 
-    Context-parallel rank r of c has the chunks r and 2c-1-r of the sequence, so that all have equal work; keys and
-    values are gathered.
+    Context-parallel rank r of c has chunks r and 2c-1-r of the sequence, for equal work; keys and values are gathered.
     """
 
     def __init__(self, config: Any, layer_number: int, attn_mask_type: Any, attention_type: str, **_: Any) -> None:

@@ -1,4 +1,4 @@
-"""The worker's log: its configuration once, Megatron-LM's line for each step, the memory used at the end."""
+"""The worker's log: the configuration, Megatron-LM's line for each step, the peak memory."""
 
 from __future__ import annotations
 
@@ -17,10 +17,7 @@ from benchrun.spec.runspec import RunSpec
 
 
 def configuration(spec: RunSpec, layers: str, initial_weights: str, packages: dict[str, str | None]) -> str:
-    """The resolved configuration: a block for people, one line of JSON for programs.
-
-    ``layers`` and ``initial_weights``: where these come from. ``packages``: the versions of what trains.
-    """
+    """The resolved configuration: a block for people and a line of JSON. ``packages``: versions by name."""
     gpu = spec.gpu != "CPU"
     versions = {
         "python": platform.python_version(),
@@ -58,7 +55,7 @@ def configuration(spec: RunSpec, layers: str, initial_weights: str, packages: di
 
 @dataclass(frozen=True)
 class StepResult:
-    """One step, as it is printed."""
+    """The printed values of one step."""
 
     step: int
     time_s: float
@@ -69,7 +66,7 @@ class StepResult:
 
 
 def step_line(spec: RunSpec, result: StepResult) -> str:
-    """Megatron-LM's step line, as core 0.17 and later print it: a NaN loss is left out, and counted instead."""
+    """Megatron-LM's step line, as core 0.17 and later print it: a NaN loss is counted, not printed."""
     finite = math.isfinite(result.loss)
     fields = [
         f" [{datetime.now():%Y-%m-%d %H:%M:%S.%f}] iteration {result.step:8d}/{spec.training.steps:8d}",
@@ -87,7 +84,7 @@ def step_line(spec: RunSpec, result: StepResult) -> str:
 
 
 def say(text: str) -> None:
-    """Print and flush: the log may be read while it grows."""
+    """Print and flush, because the log may be read while it grows."""
     print(text, flush=True)  # noqa: T201
 
 

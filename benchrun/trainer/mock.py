@@ -1,10 +1,12 @@
-"""Mock data: random tokens with a rule, the same for every layout.
+"""Random data of a run, the same in every layout: mock tokens, and the seeds of random weights.
 
-A sequence counts upwards (mod the vocabulary) and jumps at one position in four, more often to a small token than to a
-large one: the loss falls if training works. Sample i depends on the seed alone. Making it costs far less than a step.
+A mock sequence counts upwards (mod the vocabulary) and jumps at one position in four, more often to a small token than
+to a large one: the loss falls if training works. Sample i depends only on the seed.
 """
 
 from __future__ import annotations
+
+import hashlib
 
 import numpy
 import torch
@@ -12,6 +14,11 @@ from torch import Tensor
 from torch.utils.data import Dataset
 
 JUMP = 0.25
+
+
+def seed_of(seed: int, name: str) -> int:
+    """The seed of one matrix, below 2**56, from the run's seed and the matrix's name."""
+    return int.from_bytes(hashlib.sha256(f"{seed} {name}".encode()).digest()[:7], "big")
 
 
 def sample(seed: int, index: int, seq_length: int, vocab_size: int) -> numpy.ndarray:

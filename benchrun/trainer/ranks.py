@@ -1,7 +1,8 @@
-"""The rank of this process, and the groups that ranks form."""
+"""The rank of this process, its process group, and what all ranks do together."""
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 import time
@@ -13,19 +14,17 @@ from benchrun.errors import UserError
 from benchrun.spec.runspec import RunSpec
 
 TIMEOUT_S = 600
-"""Of a collective."""
+"""Time limit of a collective."""
 
 
 class Place(NamedTuple):
-    """The rank of a process."""
-
     rank: int
     world_size: int
     local_rank: int
 
 
 def place() -> Place:
-    """From torchrun's variables, else from srun's; without either a single rank."""
+    """The rank of this process from torchrun's variables, else from srun's; without either a single rank."""
     for rank, size, local in (
         ("RANK", "WORLD_SIZE", "LOCAL_RANK"),
         # Not SLURM_NTASKS: a batch script has it too, without being a rank.
@@ -47,9 +46,7 @@ def prepare_process(spec: RunSpec) -> None:
     if spec.num_nodes > 1 and "MASTER_ADDR" not in os.environ:
         # Otherwise the ranks of each node wait for rank 0 on their own node, until the timeout.
         hint = "start it through its job.sh, or export the first node's name as MASTER_ADDR"
-        raise UserError(
-            f"the run has {spec.num_nodes} nodes, and MASTER_ADDR does not say where its ranks meet", hint=hint
-        )
+        raise UserError(f"the run has {spec.num_nodes} nodes, and MASTER_ADDR is not set", hint=hint)
     # A launcher that sets no local rank fills the nodes in order.
     is_set = {"LOCAL_RANK", "SLURM_LOCALID"} & os.environ.keys()
     local = here.local_rank if is_set else here.rank % spec.cluster.gpus_per_node
@@ -76,7 +73,7 @@ def _prepare_cpu() -> None:
 
 
 def refuse_without_gpu(spec: RunSpec) -> None:
-    """UserError where a run for GPUs has none for this rank: NCCL's own error comes late and is long."""
+    """UserError where the run is for GPUs and this rank has none: NCCL's own error comes late and is long."""
     import torch
 
     if spec.gpu == "CPU":
@@ -87,13 +84,13 @@ def refuse_without_gpu(spec: RunSpec) -> None:
     # srun may show each rank only its own GPU; torchrun shows all of them to each.
     if local >= visible and (visible > 1 or "LOCAL_WORLD_SIZE" in os.environ):
         raise UserError(
-            f"local rank {local} has no GPU: {visible} can be seen on this node",
-            hint="start fewer ranks a node, or see what CUDA_VISIBLE_DEVICES hides",
+            f"local rank {local} has no GPU: this node has {visible}",
+            hint="start fewer ranks per node, or check CUDA_VISIBLE_DEVICES",
         )
 
 
 def start_process_group(spec: RunSpec) -> Any:
-    """Join all ranks; returns this rank's device."""
+    """Join all ranks; this rank's device."""
     import torch
 
     device = torch.device("cpu")
@@ -105,34 +102,8 @@ def start_process_group(spec: RunSpec) -> Any:
     return device
 
 
-def start_groups(spec: RunSpec) -> None:
-    """Join the process group and split it by the layout."""
-    from megatron.core import parallel_state
-
-    start_process_group(spec)
-    layout = spec.layout
-    parallel_state.initialize_model_parallel(
-        tensor_model_parallel_size=layout.tp,
-        pipeline_model_parallel_size=layout.pp,
-        virtual_pipeline_model_parallel_size=layout.vp if layout.vp > 1 else None,
-        context_parallel_size=layout.cp,
-        expert_model_parallel_size=layout.ep,
-        expert_tensor_parallel_size=layout.etp,
-        create_gloo_process_groups=False,
-        distributed_timeout_minutes=TIMEOUT_S // 60,
-    )
-
-
-def groups() -> dict[str, Any]:
-    """The groups whose collectives are measured before the first step, by name."""
-    from megatron.core import parallel_state
-
-    data = parallel_state.get_data_parallel_group(with_context_parallel=True)
-    return {"dp": data, "tp": parallel_state.get_tensor_model_parallel_group()}
-
-
 def synchronised() -> float:
-    """The time when every rank has finished what it had to do, by `time.perf_counter`."""
+    """Wait for all ranks and their GPUs; the time by `time.perf_counter`."""
     import torch
 
     if torch.distributed.get_backend() == "nccl":
@@ -141,11 +112,21 @@ def synchronised() -> float:
     return time.perf_counter()
 
 
-def leave_groups() -> None:
-    """Leave together, so that no rank sees a closed connection."""
+def leave() -> None:
+    """Leave the process group together, so that no rank sees a closed connection."""
     import torch
-    from megatron.core import parallel_state
 
     torch.distributed.barrier()
-    parallel_state.destroy_model_parallel()
     torch.distributed.destroy_process_group()
+
+
+def collect_garbage(spec: RunSpec, step: int) -> None:
+    """Collect Python's garbage on all ranks after every ``manual_gc_interval`` steps; automatically if that is 0.
+
+    Called with step 0 first, which switches the automatic collection off: one rank that collects delays all.
+    """
+    interval = spec.training.manual_gc_interval
+    if interval and step == 0:
+        gc.disable()
+    elif interval and step % interval == 0:
+        gc.collect()

@@ -9,55 +9,65 @@ from functools import partial
 from typing import Any
 
 import torch
+from megatron.core import parallel_state, tensor_parallel
+from megatron.core.distributed import finalize_model_grads
 from megatron.core.extensions.transformer_engine import HAVE_TE
+from megatron.core.pipeline_parallel import get_forward_backward_func
 
 from benchrun.spec.runspec import RunSpec
-from benchrun.trainer import breakdown, ceiling, cpu, fp8_weights, garbage, log, ranks, weights
-from benchrun.trainer.config import configuration, refuse_impossible, transformer_config
+from benchrun.trainer import breakdown, build, ceiling, cpu, log, ranks, te, weights
 from benchrun.trainer.data import batches, dataset
 from benchrun.trainer.facts import in_use
 from benchrun.trainer.layers import chunk_positions
-from benchrun.trainer.model import build_model
-from benchrun.trainer.optimizer import build_optimizer, build_scheduler
-from benchrun.trainer.userbuffers import start_userbuffers
 
 
 def train(spec: RunSpec) -> None:
     """Train ``spec`` as this process's rank."""
-    from megatron.core import parallel_state, tensor_parallel
-    from megatron.core.distributed import finalize_model_grads
-    from megatron.core.pipeline_parallel import get_forward_backward_func
-
-    refuse_impossible(spec)
+    build.refuse_impossible(spec)
     if spec.gpu == "CPU":
         cpu.install()
-    ranks.start_groups(spec)
-    graphs = spec.training.cuda_graphs != "none"
-    tensor_parallel.model_parallel_cuda_manual_seed(spec.training.seed, te_rng_tracker=graphs)
+    ranks.start_process_group(spec)
+    layout, training = spec.layout, spec.training
+    parallel_state.initialize_model_parallel(
+        tensor_model_parallel_size=layout.tp,
+        pipeline_model_parallel_size=layout.pp,
+        virtual_pipeline_model_parallel_size=layout.vp if layout.vp > 1 else None,
+        context_parallel_size=layout.cp,
+        expert_model_parallel_size=layout.ep,
+        expert_tensor_parallel_size=layout.etp,
+        create_gloo_process_groups=False,
+        distributed_timeout_minutes=ranks.TIMEOUT_S // 60,
+    )
+    tensor_parallel.model_parallel_cuda_manual_seed(training.seed, te_rng_tracker=training.cuda_graphs != "none")
     if ranks.place().rank == 0:
         log.say(_configuration(spec))
-    ceiling.measure(spec, ranks.groups())
+    data_group = parallel_state.get_data_parallel_group(with_context_parallel=True)
+    ceiling.measure(spec, {"dp": data_group, "tp": parallel_state.get_tensor_model_parallel_group()})
 
-    if spec.training.tp_comm_overlap:
-        start_userbuffers(spec)
-    config = transformer_config(spec)
-    model = build_model(spec, config)
-    optimizer = build_optimizer(spec, model)
-    scheduler = build_scheduler(spec, optimizer)
+    if training.tp_comm_overlap:
+        te.start_userbuffers(spec)
+    config = build.transformer_config(spec)
+    model = build.build_model(spec, config)
+    optimizer = build.build_optimizer(spec, model)
+    scheduler = build.build_scheduler(spec, optimizer)
     config.grad_scale_func = optimizer.scale_loss
     config.finalize_model_grads_func = finalize_model_grads
-    _let_the_schedule_communicate(spec, config, model)
+    # Megatron-LM's defaults (megatron/training/training.py), with --align-param-gather for interleaved stages: reduce
+    # gradients only in the last micro-batch, and gather weights as the stages reach them.
+    if training.overlap_grad_reduce:
+        config.no_sync_func = _one_or_all([chunk.no_sync for chunk in model])
+        config.grad_sync_func = _one_or_all([chunk.start_grad_sync for chunk in model])
+    if build.configuration(spec).ddp.align_param_gather:
+        config.param_sync_func = _one_or_all([chunk.start_param_sync for chunk in model])
 
-    cp_rank = parallel_state.get_context_parallel_rank()
-    positions = chunk_positions(spec.seq_length, spec.layout.cp, cp_rank)
+    positions = chunk_positions(spec.seq_length, layout.cp, parallel_state.get_context_parallel_rank())
     dp_rank = parallel_state.get_data_parallel_rank()
     samples = dataset(spec)
-    data = [batches(spec, samples, dp_rank, positions) for _ in model]
     step = partial(
         get_forward_backward_func(),
         forward_step_func=_forward_step,
-        data_iterator=data if len(data) > 1 else data[0],
-        model=model if len(model) > 1 else model[0],
+        data_iterator=_one_or_all([batches(spec, samples, dp_rank, positions) for _ in model]),
+        model=_one_or_all(model),
         num_microbatches=spec.num_microbatches,
         seq_length=spec.seq_length,
         micro_batch_size=spec.mbs,
@@ -65,36 +75,23 @@ def train(spec: RunSpec) -> None:
         forward_only=False,
     )
     _loop(spec, model, optimizer, scheduler, step)
-    ranks.leave_groups()
+    ranks.leave()
 
 
-def _let_the_schedule_communicate(spec: RunSpec, config: Any, model: list[Any]) -> None:
-    """Reduce gradients in the last micro-batch alone, and gather weights as the stages reach them.
-
-    Megatron-LM's defaults (megatron/training/training.py), with --align-param-gather for interleaved stages.
-    """
-
-    def each(name: str) -> Any:
-        functions = [getattr(chunk, name) for chunk in model]
-        return functions if len(functions) > 1 else functions[0]
-
-    if spec.training.overlap_grad_reduce:
-        config.no_sync_func = each("no_sync")
-        config.grad_sync_func = each("start_grad_sync")
-    if configuration(spec).ddp.align_param_gather:
-        config.param_sync_func = each("start_param_sync")
+def _one_or_all(items: list[Any]) -> Any:
+    """megatron.core's schedules take a list only for several chunks of the model."""
+    return items if len(items) > 1 else items[0]
 
 
 def _configuration(spec: RunSpec) -> str:
-    te = spec.transformer_engine
     packages = {
         "megatron-core": log.version("megatron-core"),
-        # megatron.core takes Adam and the gradients' norm from it even for its own layers.
+        # megatron.core uses its Adam and gradient norm even with its own layers.
         "transformer-engine": log.version("transformer-engine") if HAVE_TE else None,
     }
     return log.configuration(
         spec,
-        layers="transformer-engine" if te else "megatron-core and torch",
+        layers="transformer-engine" if spec.transformer_engine else "megatron-core and torch",
         initial_weights="layout-independent" if weights.layout_independent(spec) else "megatron-core",
         packages=packages,
     )
@@ -105,14 +102,14 @@ def _loop(spec: RunSpec, model: list[Any], optimizer: Any, scheduler: Any, step:
     printer = here.rank == here.world_size - 1
     for chunk in model:
         chunk.train()
-    garbage.hold(spec)
+    ranks.collect_garbage(spec, step=0)
 
     def one() -> tuple[list[dict[str, Any]], bool, float | None]:
         for chunk in model:
             chunk.zero_grad_buffer()
         optimizer.zero_grad()
         losses = step()
-        return losses, *fp8_weights.update(spec, optimizer, model)
+        return losses, *te.optimizer_step(spec, optimizer, model)
 
     started = ranks.synchronised()
     for number in range(1, spec.training.steps + 1):
@@ -129,7 +126,7 @@ def _loop(spec: RunSpec, model: list[Any], optimizer: Any, scheduler: Any, step:
             log.say(log.step_line(spec, result))
             if number == 1:
                 log.say(f"benchrun in use: {json.dumps(in_use(model, optimizer))}")
-        garbage.collect(spec, number)
+        ranks.collect_garbage(spec, number)
     if printer:
         log.say(log.usage(spec))
     breakdown.measure(spec, one)
@@ -155,8 +152,6 @@ def _mean_loss(losses: list[dict[str, Any]]) -> float:
 
     Called after the optimizer's step, on its stream: reading the number waits for the step.
     """
-    from megatron.core import parallel_state
-
     if not losses:
         return float("nan")
     total = torch.stack([entry["lm loss"] for entry in losses]).sum(0)

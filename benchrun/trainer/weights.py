@@ -1,4 +1,4 @@
-"""Initial weights that do not depend on the layout, so that all layouts of a model start from the same point."""
+"""Initial weights that do not depend on the layout: all layouts of a model start from the same point."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ import torch
 from megatron.core import parallel_state
 
 from benchrun.spec.runspec import RunSpec
-from benchrun.trainer.seed import seed_of
+from benchrun.trainer.mock import seed_of
 
 LARGEST = 100_000_000
-"""Parameters: every rank draws each whole weight and keeps its part, which is affordable for small models alone."""
+"""Parameters: every rank draws each whole weight and keeps its part, which only small models can afford."""
 
 
 def layout_independent(spec: RunSpec) -> bool:
@@ -23,33 +23,33 @@ def layout_independent(spec: RunSpec) -> bool:
 
 @torch.no_grad()
 def initialise(spec: RunSpec, chunks: list[Any]) -> None:
-    """Overwrite every matrix of the model chunks of this rank. Norms and biases keep their ones and zeros."""
+    """Overwrite every matrix in this rank's model chunks. Norms and biases keep their ones and zeros."""
     for chunk in chunks:
         for name, parameter in chunk.named_parameters():
             if parameter.dim() > 1:
                 value = _weight(spec, chunk, name, parameter).to(parameter.dtype)
                 parameter.copy_(value.to(parameter.device))
                 if hasattr(parameter, "_high_precision_init_val"):
-                    # An FP8 weight: the optimizer starts from this, which transformer-engine keeps beside it.
+                    # The optimizer starts from this copy, which transformer-engine keeps for FP8 weights.
                     parameter._high_precision_init_val.copy_(value)
 
 
 def _weight(spec: RunSpec, chunk: Any, name: str, parameter: torch.Tensor) -> torch.Tensor:
-    """This rank's part of one matrix, whose seed is made of the run's seed and the name."""
-    known = _global_name(spec, chunk, name)
-    part, of = _tensor_parallel(known)
+    """This rank's part of one matrix, drawn from the run's seed and the matrix's name."""
+    name = _global_name(spec, chunk, name)
+    part, of = _tensor_parallel(name)
     dim = getattr(parameter, "partition_dim", -1) if getattr(parameter, "tensor_model_parallel", False) else -1
     shape = list(parameter.shape)
     if of > 1 and dim >= 0:
         shape[dim] *= of
-    generator = torch.Generator().manual_seed(seed_of(spec.training.seed, known))
+    generator = torch.Generator().manual_seed(seed_of(spec.training.seed, name))
     std = spec.model.init_method_std
-    if known.endswith(("linear_proj.weight", "linear_fc2.weight")):
+    if name.endswith(("linear_proj.weight", "linear_fc2.weight")):
         std /= math.sqrt(2 * spec.model.num_layers)  # the layers that write into the residual stream
     whole = torch.empty(shape).normal_(0, std, generator=generator)
     if of == 1 or dim < 0:
         return whole
-    if spec.model.gated and known.endswith("linear_fc1.weight"):
+    if spec.model.gated and name.endswith("linear_fc1.weight"):
         # A rank holds its part of the gate, then its part of the up-projection.
         return torch.cat([half.chunk(of, dim)[part] for half in whole.chunk(2, dim)], dim)
     return whole.chunk(of, dim)[part]
@@ -61,7 +61,7 @@ def _global_name(spec: RunSpec, chunk: Any, name: str) -> str:
     if layer := re.match(r"decoder\.layers\.(\d+)\.", name):
         number = chunk.decoder.layers[int(layer[1])].layer_number - 1
         name = f"decoder.layers.{number}.{name[layer.end() :]}"
-    # Grouped experts hold their matrices as weight0, weight1, ...; single ones as modules of their own.
+    # Grouped experts have matrices weight0, weight1, ...; other experts are modules.
     name = re.sub(r"experts\.(linear_fc[12])\.weight(\d+)$", r"experts.local_experts.\2.\1.weight", name)
     if expert := re.search(r"local_experts\.(\d+)\.", name):
         moe = spec.model.moe

@@ -1,4 +1,4 @@
-"""Runs a command, ends every process that it has left behind, in whichever session, and ends as the command did."""
+"""Runs a command, kills every process that it leaves behind in any session, and exits as the command did."""
 
 import os
 import signal
@@ -18,18 +18,18 @@ def pass_on(number, _):
 
 
 def killed(pid):
-    """Whether it was a child of this process, as the kernel has it; it is killed, or has ended and is forgotten."""
+    """Whether it was a child of this process, by the kernel's record; kills it, or reaps it if it has ended."""
     try:
-        if os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG) is None:  # it lives
+        if os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG) is None:  # it runs
             os.kill(pid, signal.SIGKILL)
     except (ChildProcessError, PermissionError):
         return False
     return True
 
 
-for name in "PIPE", "XFSZ", "CHLD":  # Python ignores two of them, and who started it may ignore the third
+for name in "PIPE", "XFSZ", "CHLD":  # Python ignores two of them, and its parent may ignore the third
     signal.signal(getattr(signal, "SIG" + name), signal.SIG_DFL)
-# From now on whatever loses its parent below this process becomes its child: nothing leaves the tree.
+# From now on every orphan below this process becomes its child: nothing leaves the tree.
 try:
     import ctypes
 

@@ -4,14 +4,14 @@
 # Rendered by benchrun VERSION. By hand: cd into this directory, then bash job.sh
 set -euo pipefail
 
-# Whatever happens, leave word of how this job ended: the only witness where there is no accounting.
-rm -f done.json  # of an earlier life of this job
+# Write done.json however this job ends: without accounting it is the only record.
+rm -f done.json  # of an earlier start of this job
 started=$(date -u +%FT%TZ)
 signal=null
 finish() {
   local code=$? stalled_s
   [ -z "${watchdog:-}" ] || kill -KILL "$watchdog" 2>/dev/null || true
-  read -r stalled_s 2>/dev/null <no_step_s || stalled_s=null  # what the watchdog ended it for
+  read -r stalled_s 2>/dev/null <no_step_s || stalled_s=null  # why the watchdog ended it
   printf '{"schema_version": 1, "exit_code": %d, "signal": %s, "started": "%s", "ended": "%s", "restarts": %d, "job_id": "%s", "host": "%s", "no_step_s": %s}\n' \
     "$code" "$signal" "$started" "$(date -u +%FT%TZ)" "${SLURM_RESTART_COUNT:-0}" "${SLURM_JOB_ID:-$$}" "$(uname -n)" "$stalled_s" >done.json.tmp
   mv done.json.tmp done.json
@@ -20,13 +20,13 @@ trap finish EXIT
 trap 'signal=\"TERM\"; exit 143' TERM
 
 export BENCHRUN_RUN_DIR=${BENCHRUN_RUN_DIR:-$(pwd -P)}  # the mark of every process of this run
-# Beside the training, on this node: every 15 s, how long no line and no step has come, for who asks how it ended.
-rm -f progress.json no_step_s  # of an earlier life of this job
+# In the background: every 15 s, record in progress.json for how long the log has had no line and no step.
+rm -f progress.json no_step_s  # of an earlier start of this job
 watch() {
   set +eu +o pipefail  # nothing here may end the job
   local pause file size from new quiet=$SECONDS stepped=$SECONDS lines=0 step_file=null step_offset=0
   declare -A at
-  exec {pause}<> <(:)  # what never has a line: to read it is to sleep, without a process that outlives this one
+  exec {pause}<> <(:)  # never has a line: reading it with a timeout sleeps without starting a process
   for file in stdout.log stderr.log; do at[$file]=$(stat -c %s "$file" || echo 0); done
   while
     printf '{"schema_version": 1, "checked": "%s", "quiet_s": %d, "no_step_s": %d, "step_lines": %d, "step_file": %s, "step_offset": %d}\n' \
@@ -48,7 +48,7 @@ watch() {
     done
   done
 }
-# Run by hand, what it prints may go elsewhere: then there is nothing to watch.
+# Run by hand, the output may go elsewhere: then there is no log to watch.
 if [ /dev/fd/1 -ef stdout.log ]; then
   watch 3>&2 2>/dev/null </dev/null >/dev/null &
   watchdog=$!
@@ -60,10 +60,10 @@ export PYTHONPATH=worker${PYTHONPATH:+:$PYTHONPATH}
 
 bash probe.sh || echo "benchrun: this machine could not be described; going on" >&2
 
-# The framework's own entry point, every value stated.
+# The framework's entry point, with every value stated.
 command=(
   python3 -u -m benchrun.trainer --spec spec.json
 )
 
-# torchrun starts the ranks and gives each its RANK, LOCAL_RANK and WORLD_SIZE.
+# torchrun starts the ranks and sets RANK, LOCAL_RANK and WORLD_SIZE.
 python3 -m torch.distributed.run --standalone --nproc-per-node=4 --no-python "${command[@]}"

@@ -77,7 +77,7 @@ def model():
 
 
 def add_adapters(model):
-    """Before the model is wrapped. ConfigContainer.peft would ask for a checkpoint, and speed needs none."""
+    """Runs before the model is wrapped: ConfigContainer.peft would need a checkpoint."""
     adapters = LoRA(
         target_modules=['linear_qkv'],
         dim=8,

@@ -18,14 +18,14 @@
 #SBATCH --no-requeue
 set -euo pipefail
 
-# Whatever happens, leave word of how this job ended: the only witness where there is no accounting.
-rm -f done.json  # of an earlier life of this job
+# Write done.json however this job ends: without accounting it is the only record.
+rm -f done.json  # of an earlier start of this job
 started=$(date -u +%FT%TZ)
 signal=null
 finish() {
   local code=$? stalled_s
   [ -z "${watchdog:-}" ] || kill -KILL "$watchdog" 2>/dev/null || true
-  read -r stalled_s 2>/dev/null <no_step_s || stalled_s=null  # what the watchdog ended it for
+  read -r stalled_s 2>/dev/null <no_step_s || stalled_s=null  # why the watchdog ended it
   # KILL and not TERM: srun must not wait here for a node that does not answer. Slurm ends its tasks with the job.
   if [ -n "${sampler:-}" ]; then kill -KILL "$sampler" 2>/dev/null || true; wait "$sampler" 2>/dev/null || true; fi
   printf '{"schema_version": 1, "exit_code": %d, "signal": %s, "started": "%s", "ended": "%s", "restarts": %d, "job_id": "%s", "host": "%s", "no_step_s": %s}\n' \
@@ -35,13 +35,13 @@ finish() {
 trap finish EXIT
 trap 'signal=\"TERM\"; exit 143' TERM
 
-# Beside the training, on this node: every 15 s, how long no line and no step has come, for who asks how it ended.
-rm -f progress.json no_step_s  # of an earlier life of this job
+# In the background: every 15 s, record in progress.json for how long the log has had no line and no step.
+rm -f progress.json no_step_s  # of an earlier start of this job
 watch() {
   set +eu +o pipefail  # nothing here may end the job
   local pause file size from new quiet=$SECONDS stepped=$SECONDS lines=0 step_file=null step_offset=0
   declare -A at
-  exec {pause}<> <(:)  # what never has a line: to read it is to sleep, without a process that outlives this one
+  exec {pause}<> <(:)  # never has a line: reading it with a timeout sleeps without starting a process
   for file in stdout.log stderr.log; do at[$file]=$(stat -c %s "$file" || echo 0); done
   while
     printf '{"schema_version": 1, "checked": "%s", "quiet_s": %d, "no_step_s": %d, "step_lines": %d, "step_file": %s, "step_offset": %d}\n' \
@@ -63,7 +63,7 @@ watch() {
     done
   done
 }
-# Run by hand, what it prints may go elsewhere: then there is nothing to watch.
+# Run by hand, the output may go elsewhere: then there is no log to watch.
 if [ /dev/fd/1 -ef stdout.log ]; then
   watch 3>&2 2>/dev/null </dev/null >/dev/null &
   watchdog=$!
@@ -82,11 +82,11 @@ export NVTE_DP_AMAX_REDUCE_INTERVAL=0  # the largest values of FP8 tensors are n
 export NVTE_ASYNC_AMAX_REDUCTION=1  # the largest values of FP8 tensors are gathered while the GPU computes
 export HYDRA_FULL_ERROR=1  # a wrong key of the configuration is named
 
-# In the background, because bash runs no trap while it waits for a program: ranks that ignore TERM must not keep
-# done.json from being written.
+# In the background, because bash runs no trap while a program runs in the foreground: done.json must be written even
+# if ranks ignore TERM.
 step() { srun "$@" & wait "$!"; }
 
-# A task runs under this: what it leaves behind on its node, in whichever session and without a parent, ends with it.
+# Each task runs under this reaper: processes that it leaves on its node end with it, whatever their session or parent.
 # shellcheck disable=SC2016  # expanded on the nodes
 reaped=(
   bash -c 'type -P python3 >/dev/null && exec python3 -I -S -c "$@"
@@ -96,28 +96,28 @@ exec "$@"' reaped \
   REAPER
 )
 
-MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | sed -n 1p)  # not head: it hangs up on a long list
-MASTER_PORT=$((20000 + SLURM_JOB_ID % 12000))  # of this job alone, and below 32768: Linux gives those above to anybody
+MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | sed -n 1p)  # not head: it would close the pipe early
+MASTER_PORT=$((20000 + SLURM_JOB_ID % 12000))  # per job, and below 32768, where Linux assigns no ports itself
 export MASTER_ADDR MASTER_PORT
 
 step --nodes=16 --ntasks=16 --ntasks-per-node=1 bash probe.sh ||
   echo "benchrun: the nodes could not be described; going on" >&2
 
-# The framework's own entry point, every value stated.
+# The framework's entry point, with every value stated.
 command=(
   python3 -u /opt/NeMo/examples/nlp/language_modeling/megatron_gpt_pretraining.py
-  # every value stands in nemo1.yaml, beside this script
+  # every value is in nemo1.yaml, next to this script
   --config-path="$PWD" --config-name=nemo1
 )
 
-# What each rank does: give PyTorch the names it expects, then run the command.
+# Each rank sets the variables that PyTorch expects, then runs the command.
 # shellcheck disable=SC2016  # expanded by each rank, not here
 rank='export RANK=$SLURM_PROCID LOCAL_RANK=$SLURM_LOCALID WORLD_SIZE=$SLURM_NTASKS
-node=$((SLURM_LOCALID / 4))  # the NUMA node beside this rank'"'"'s GPU
+node=$((SLURM_LOCALID / 4))  # the NUMA node of this rank'"'"'s GPU
 exec numactl --cpunodebind=$node --membind=$node "$@"'
 
-# Beside the training, on every node: clocks, power, temperature. Without it the run is the same. The memory is the
-# training's already, and this takes none of it away (--mem=0).
+# During the training, on every node: clocks, power, temperature. Its failure does not affect the run.
+# --mem=0: the training has all memory allocated, and this step must not take any of it.
 mkdir -p telemetry || true
 srun --overlap --mem=0 --nodes=16 --ntasks=16 --ntasks-per-node=1 bash telemetry.sh \
   </dev/null >telemetry/errors 2>&1 &

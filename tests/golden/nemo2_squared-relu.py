@@ -111,7 +111,7 @@ def strategy():
 
 def callbacks():
     return [
-        # Each step's own time, ended when the GPU is done.
+        # The time of each step, including the GPU's work.
         TimingCallback(timer_kwargs={"sync_cuda": True, "buffer_size": 1}),
         GarbageCollectionCallback(gc_interval_train=100, gc_interval_val=100),
         MegatronCommOverlapCallback(

@@ -59,7 +59,7 @@ class Point(GPT126MBase, SyntheticDataset):
     WEIGHT_DECAY = 0.1
     CLIP_GRADIENT_NORM_TO_VALUE = 1.0
 
-    # A rate every ten steps: PaXML computes it no oftener. Nothing else in the measured time.
+    # PaXML computes its rate every ten steps at most. No other work in the measured time.
     SUMMARY_INTERVAL_STEPS = 10
     EVAL_INTERVAL_STEPS = 51
     CHECKPOINT_EVERY_N_STEPS = 51

@@ -8,8 +8,7 @@ import pytest
 import yaml
 
 from benchrun import app, paths
-from benchrun.launch.keep import kept_files, kept_name, scrubbed
-from benchrun.launch.redact import public_env, public_spec, site_words
+from benchrun.launch.keep import kept_files, kept_name, public_env, public_spec, scrubbed, site_words
 from benchrun.launch.rundir import RunDir, create, unpacked
 from benchrun.recipe.resolve import resolve
 from benchrun.recipe.select import Request

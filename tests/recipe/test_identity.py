@@ -12,7 +12,7 @@ from pydantic import BaseModel
 
 from benchrun import paths
 from benchrun.errors import UserError
-from benchrun.launch.redact import public_spec
+from benchrun.launch.keep import public_spec
 from benchrun.launch.rundir import RunDir, create
 from benchrun.recipe.resolve import resolve
 from benchrun.recipe.select import Request

@@ -15,7 +15,7 @@ from benchrun.errors import UserError  # noqa: E402
 from benchrun.recipe.resolve import resolve  # noqa: E402
 from benchrun.recipe.select import Request  # noqa: E402
 from benchrun.spec.training import Optimizer  # noqa: E402
-from benchrun.trainer import config, facts, garbage, log, optimizer, shims, train  # noqa: E402
+from benchrun.trainer import build, facts, log, ranks, te, train  # noqa: E402
 
 
 def case(dtype):
@@ -27,23 +27,23 @@ def case(dtype):
 
 def test_weight_gradients_are_added_in_fp32():
     inputs, grad, total, expected = case(torch.bfloat16)
-    shims.wgrad_fp32(inputs, grad, total)
+    te.wgrad_fp32(inputs, grad, total)
     torch.testing.assert_close(total.double(), expected, rtol=1e-5, atol=1e-5)
 
 
 def test_weight_gradients_are_added_in_bf16():
     inputs, grad, start, expected = case(torch.bfloat16)
     total = start.bfloat16()
-    shims.wgrad_16_bit(inputs, grad, total)
+    te.wgrad_16_bit(inputs, grad, total)
     torch.testing.assert_close(total.double(), expected, rtol=2e-2, atol=2e-1)
     assert total.dtype == torch.bfloat16
     assert not torch.equal(total, start.bfloat16())
 
 
 def test_a_group_is_cut_into_pieces_that_keep_its_order_and_its_rates(monkeypatch):
-    monkeypatch.setattr(optimizer, "FP32_AT_A_TIME", 10)
+    monkeypatch.setattr(build, "FP32_AT_A_TIME", 10)
     weights = [torch.zeros(size) for size in (4, 4, 4, 30, 1)]
-    pieces = optimizer.split({"params": weights, "lr": 0.1, "wd_mult": 1.0})
+    pieces = build.split({"params": weights, "lr": 0.1, "wd_mult": 1.0})
     assert [[p.numel() for p in piece["params"]] for piece in pieces] == [[4, 4], [4], [30], [1]]
     assert all(piece["lr"] == 0.1 and piece["wd_mult"] == 1.0 for piece in pieces)
 
@@ -51,10 +51,10 @@ def test_a_group_is_cut_into_pieces_that_keep_its_order_and_its_rates(monkeypatc
 @pytest.fixture
 def configured(monkeypatch):
     """What megatron.core is told of a run in BF16 on eight GPUs; without them it would refuse some of it."""
-    monkeypatch.setattr(config, "TransformerConfig", dict)
+    monkeypatch.setattr(build, "TransformerConfig", dict)
 
     def tell(recipe, *overrides):
-        return config.transformer_config(
+        return build.transformer_config(
             resolve(Request(recipe, "H200", "bf16", 8, "megatron-core", overrides=overrides))
         )
 
@@ -89,15 +89,15 @@ def test_nothing_of_transformer_engine_is_asked_for_where_the_spec_says_local(co
 def test_a_spec_of_an_older_version_is_refused_by_the_worker() -> None:
     spec = resolve(Request("llama2-7b", "H200", "bf16", 8, "megatron-core"))
     with pytest.raises(UserError):
-        config.transformer_config(spec.model_copy(update={"megatron": None}))
+        build.transformer_config(spec.model_copy(update={"megatron": None}))
 
 
 def on_a_gpu(monkeypatch, has_transformer_engine, **training):
     """The worker's own check of a run that nobody resolved."""
-    monkeypatch.setattr(config, "HAVE_TE", has_transformer_engine)
-    monkeypatch.setattr(config.ranks, "refuse_without_gpu", lambda _: None)
+    monkeypatch.setattr(build, "HAVE_TE", has_transformer_engine)
+    monkeypatch.setattr(ranks, "refuse_without_gpu", lambda _: None)
     spec = resolve(Request("llama2-7b", "H200", "bf16", 8, "megatron-core"))
-    config.refuse_impossible(spec.model_copy(update={"training": spec.training.model_copy(update=training)}))
+    build.refuse_impossible(spec.model_copy(update={"training": spec.training.model_copy(update=training)}))
 
 
 def test_transformer_engine_that_is_asked_for_and_missing_is_not_replaced(monkeypatch):
@@ -117,15 +117,15 @@ def test_transformer_engine_that_is_asked_for_and_missing_is_not_replaced(monkey
     ],
 )
 def test_what_is_transformer_engines_is_refused_without_its_layers(monkeypatch, training, name):
-    with pytest.raises(UserError, match=f"training.{name} needs a GPU and transformer-engine"):
+    with pytest.raises(UserError, match=f"training.{name} needs transformer-engine on a GPU"):
         on_a_gpu(monkeypatch, True, transformer_impl="local", **training)
 
 
 @pytest.mark.parametrize(("fused", "said"), [(True, "torch.addmm"), (False, "autograd")])
 def test_a_kernel_that_no_layer_asks_for_is_not_said_to_be_in_use(monkeypatch, fused, said):
-    module = ModuleType(shims.WGRAD)
-    module.wgrad_gemm_accum_fp32 = shims.wgrad_fp32
-    monkeypatch.setitem(sys.modules, shims.WGRAD, module)
+    module = ModuleType(te.WGRAD)
+    module.wgrad_gemm_accum_fp32 = te.wgrad_fp32
+    monkeypatch.setitem(sys.modules, te.WGRAD, module)
     layer = torch.nn.Linear(1, 1)
     layer.config = SimpleNamespace(gradient_accumulation_fusion=fused)
     inner = SimpleNamespace(optimizer=SimpleNamespace(state={}))
@@ -148,11 +148,11 @@ def test_garbage_is_collected_at_the_steps_of_the_spec(monkeypatch, interval, co
     wanted = resolve(Request("tiny-llama", "CPU", "fp32", 1, overrides=overrides))
     seen = []
     try:
-        garbage.hold(wanted)
+        ranks.collect_garbage(wanted, step=0)
         assert gc.isenabled() == by_itself
         for step in range(1, 6):
             monkeypatch.setattr(gc, "collect", lambda step=step: seen.append(step))
-            garbage.collect(wanted, step)
+            ranks.collect_garbage(wanted, step)
     finally:
         gc.enable()
     assert seen == collected

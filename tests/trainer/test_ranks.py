@@ -73,5 +73,5 @@ def test_a_rank_without_a_gpu_of_its_own_is_refused(started, monkeypatch, local,
     if not refused:
         ranks.refuse_without_gpu(ON_H100)
         return
-    with pytest.raises(UserError, match=f"local rank {local} has no GPU: {visible} can be seen"):
+    with pytest.raises(UserError, match=f"local rank {local} has no GPU: this node has {visible}"):
         ranks.refuse_without_gpu(ON_H100)

@@ -1,1 +1,1 @@
-"""The parts of `benchrun.trainer.huggingface`: the model, its data, the training loop."""
+"""Model, data and training loop of `benchrun.trainer.huggingface`."""

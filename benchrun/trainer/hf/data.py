@@ -1,6 +1,6 @@
-"""The data of a fine-tune: mock tokens, or conversations in JSON lines, tokenised and packed to whole sequences.
+"""The data of fine-tuning: mock tokens, or conversations in JSON lines, tokenised and packed into sequences.
 
-transformers shifts the labels itself: here a label has the position of its own token. -100 is not trained.
+Labels are not shifted, because transformers does that.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from benchrun.trainer import mock
 from benchrun.trainer.data import data_folder
 
 IGNORED = -100
-"""A label without a loss."""
+"""The label of a token without loss."""
 AT_ONCE = 256
-"""Conversations a call of the tokenizer."""
+"""Conversations per call of the tokenizer."""
 CHATML = (
     "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\n' }}{% if message['role'] == 'assistant' %}"
     "{% generation %}{{ message['content'] + '<|im_end|>\n' }}{% endgeneration %}"
     "{% else %}{{ message['content'] + '<|im_end|>\n' }}{% endif %}{% endfor %}"
 )
-"""For a tokenizer without a template, or whose template does not mark the assistant's words."""
+"""Used where the tokenizer has no template, or one that does not mark the assistant's tokens."""
 Messages = list[dict[str, str]]
 
 
@@ -50,17 +50,16 @@ class Mock(mock.MockDataset):
 
 
 class Packed(Dataset):
-    """Conversations one after the other, cut into sequences; they repeat when they are used up.
+    """Concatenated conversations, cut into sequences; they repeat when all are used.
 
-    Sequences are neither padded nor masked between conversations, as trl packs and as the published runs did. Only the
-    assistant's words are trained; sequences without any are left out. Every rank tokenises as much as the run reads.
+    Like trl and the published runs: no padding, no mask between conversations, and a loss only on the assistant's
+    tokens; sequences without any are left out. Every rank tokenises as much as the run reads.
     """
 
     def __init__(self, file: Path, tokenizer: Path, spec: RunSpec) -> None:
         length = spec.seq_length
-        tokens, labels = _packed(
-            file, _tokenizer(tokenizer, spec.model.vocab_size), spec.training.steps * spec.gbs * length
-        )
+        size = spec.training.steps * spec.gbs * length
+        tokens, labels = _packed(file, _tokenizer(tokenizer, spec.model.vocab_size), size)
         whole = len(tokens) // length
         self._tokens, self._labels = (array[: whole * length].reshape(whole, length) for array in (tokens, labels))
         self._useful = numpy.flatnonzero((self._labels[:, 1:] != IGNORED).any(axis=1))
@@ -74,7 +73,7 @@ class Packed(Dataset):
 
 
 def _sample(tokens: numpy.ndarray, labels: numpy.ndarray) -> dict[str, torch.Tensor]:
-    """The first label is ignored: versions of transformers disagree whether to count it."""
+    """One sample. The first label is ignored, because versions of transformers disagree whether to count it."""
     labels = labels.copy()
     labels[0] = IGNORED
     return {"input_ids": torch.from_numpy(tokens), "labels": torch.from_numpy(labels)}
@@ -96,7 +95,7 @@ def _tokenizer(folder: Path, vocab_size: int) -> Any:
 
 
 def _packed(file: Path, tokenizer: Any, wanted: int) -> tuple[numpy.ndarray, numpy.ndarray]:
-    """Tokens and labels (int64) of the conversations in ``file``, until there are ``wanted`` of them."""
+    """Tokens and labels (int64) of the conversations in ``file``, at least ``wanted`` if it has as many."""
     own = tokenizer.chat_template
     template = own if own and "generation" in own else CHATML
     tokens: list[int] = []
@@ -114,7 +113,7 @@ def _packed(file: Path, tokenizer: Any, wanted: int) -> tuple[numpy.ndarray, num
 
 
 def _conversations(file: Path) -> Iterator[Messages]:
-    """The conversations in a file, one a line. UserError with file:line."""
+    """The conversations in a file, one per line. UserError with file:line."""
     try:
         with file.open(encoding="utf-8") as lines:
             for number, line in enumerate(lines, start=1):
@@ -127,7 +126,7 @@ def _conversations(file: Path) -> Iterator[Messages]:
 
 
 def _messages(line: str, where: str) -> Messages:
-    """One conversation: ``messages``, or dolly's instruction, context and response."""
+    """One conversation from ``messages``, or from dolly's instruction, context and response."""
     try:
         record = json.loads(line)
         if "messages" in record:

@@ -1,8 +1,8 @@
-"""RunSpec -> a Llama of transformers with random weights, sharded over all ranks.
+"""RunSpec -> transformers' Llama with random weights, sharded over all ranks.
 
-It is built without memory (meta), sharded, then filled in place: the whole weights never exist, on no rank. Frozen
-weights are BF16, trained ones FP32 with their gradients and Adam's states; all are gathered in BF16 for the
-computation, as accelerate's FSDP does for Trainer with ``bf16``.
+The model is built on the meta device, sharded, then filled in place: no rank ever has the whole weights. Frozen weights
+are BF16; trained weights, gradients and Adam's states are FP32. All are gathered in BF16 for the computation, as
+accelerate's FSDP does for Trainer with ``bf16``.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from torch.distributed.tensor import DTensor
 from benchrun.model import ModelShape
 from benchrun.model.adapters import LLAMA_LINEARS
 from benchrun.spec.runspec import RunSpec
-from benchrun.trainer.seed import seed_of
+from benchrun.trainer.mock import seed_of
 
 BLOCK = 64
-"""Rows that are drawn with one seed, so that every shard gets the same numbers."""
+"""Rows drawn with one seed, so that the numbers do not depend on the shards."""
 
 
 def llama_config(model: ModelShape) -> Any:
-    """The configuration of transformers for ``model``."""
+    """transformers' configuration of ``model``."""
     from transformers import LlamaConfig
 
     return LlamaConfig(
@@ -64,14 +64,14 @@ def build_model(spec: RunSpec, device: torch.device) -> Any:
     model.to_empty(device=device)
     if spec.model.tied_embeddings:
         model.tie_weights()
-    # Its frequencies are computed when it is built, which meta memory did not keep.
+    # Its frequencies are computed at construction and lost on the meta device.
     llama.rotary_emb = type(llama.rotary_emb)(config).to(device)
     initialise(spec.training.seed, model)
     return model
 
 
 def _with_adapters(spec: RunSpec, model: Any, dtype: torch.dtype) -> Any:
-    """peft's LoRA; every other weight is frozen."""
+    """``model`` with peft's LoRA; every other weight is frozen."""
     from peft import LoraConfig, get_peft_model
 
     lora = spec.training.lora
@@ -91,7 +91,7 @@ def _with_adapters(spec: RunSpec, model: Any, dtype: torch.dtype) -> Any:
 
 
 def checkpoint_layers(spec: RunSpec, llama: Any) -> None:
-    """Recompute whole layers: all of them (uniform), or the first so many (block)."""
+    """Recompute whole layers: all (uniform) or the first ``num_layers`` (block)."""
     from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoint_wrapper
 
     recompute = spec.training.recompute
@@ -104,14 +104,14 @@ def checkpoint_layers(spec: RunSpec, llama: Any) -> None:
 
 
 def shard(spec: RunSpec, model: Any, llama: Any, device: torch.device) -> None:
-    """FSDP over all ranks, one unit a layer; the embeddings are units of their own unless they share their matrix."""
+    """FSDP over all ranks, one unit per layer, and one per embedding unless they share their matrix."""
     narrow = None if spec.precision == "fp32" else torch.bfloat16
     options: dict[str, Any] = {
         "mesh": init_device_mesh(device.type, (spec.num_gpus,)),
         "mp_policy": MixedPrecisionPolicy(
             param_dtype=narrow,
             reduce_dtype=torch.float32 if narrow else None,
-            # The number of trained tokens is an input too, and BF16 would round it.
+            # One input is the number of trained tokens, which BF16 would round.
             cast_forward_inputs=False,
         ),
     }
@@ -126,18 +126,17 @@ def shard(spec: RunSpec, model: Any, llama: Any, device: torch.device) -> None:
 
 @torch.no_grad()
 def initialise(seed: int, model: Any) -> None:
-    """Fill the shards: the same weights at every number of ranks, and with adapters as without."""
+    """Fill the shards with weights that depend neither on the number of ranks nor on adapters."""
     for name, parameter in model.named_parameters():
         local = parameter.to_local() if isinstance(parameter, DTensor) else parameter
-        name = (
-            name.removeprefix("base_model.model.").replace(".base_layer", "").replace("_checkpoint_wrapped_module.", "")
-        )
+        for part in ("base_model.model.", ".base_layer", "_checkpoint_wrapped_module."):
+            name = name.replace(part, "")
         if "lora_B" in name or name.endswith("bias"):
             local.zero_()
         elif parameter.dim() == 1:
             local.fill_(1)
         else:
-            # Adapters begin as peft's do: uniform, with this standard deviation; here normal.
+            # The standard deviation of peft's uniform distribution; here normal.
             std = 1 / math.sqrt(3 * parameter.shape[1]) if "lora_A" in name else ModelShape.init_method_std
             for rows, drawn in _drawn(seed_of(seed, name), _first_row(parameter), local):
                 local[rows] = drawn * std

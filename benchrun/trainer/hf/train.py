@@ -1,4 +1,4 @@
-"""The training loop of one rank: transformers' Trainer, timed."""
+"""The training loop of one rank: transformers' Trainer with a timer."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from transformers.trainer_callback import PrinterCallback
 
 from benchrun.errors import UserError
 from benchrun.spec.runspec import RunSpec
-from benchrun.trainer import breakdown, ceiling, garbage, log, ranks
+from benchrun.trainer import breakdown, ceiling, log, ranks
 from benchrun.trainer.data import num_workers, order
 from benchrun.trainer.hf.data import dataset
 from benchrun.trainer.hf.model import build_model
@@ -42,8 +42,7 @@ def train(spec: RunSpec) -> None:
     if here.rank == 0:
         log.say(log.usage(spec))
     breakdown.measure(spec, trainer.once_more)
-    torch.distributed.barrier()
-    torch.distributed.destroy_process_group()
+    ranks.leave()
 
 
 def _refuse_impossible(spec: RunSpec) -> None:
@@ -54,7 +53,7 @@ def _refuse_impossible(spec: RunSpec) -> None:
 
 
 def _arguments(spec: RunSpec) -> Any:
-    """The Trainer's arguments: all that change speed or result."""
+    """The Trainer's arguments."""
     training, cpu = spec.training, spec.gpu == "CPU"
     return TrainingArguments(
         output_dir=".",  # required; nothing is written
@@ -74,7 +73,7 @@ def _arguments(spec: RunSpec) -> Any:
         max_grad_norm=training.clip_grad,
         seed=training.seed,
         logging_steps=1,
-        logging_nan_inf_filter=False,  # it would print the last good loss in place of NaN
+        logging_nan_inf_filter=False,  # it would print the last finite loss instead of NaN
         disable_tqdm=True,
         report_to="none",
         save_strategy="no",
@@ -83,7 +82,7 @@ def _arguments(spec: RunSpec) -> Any:
 
 
 class _Trainer(Trainer):
-    """The Trainer for a sharded model, with the worker's order of samples."""
+    """The Trainer for a sharded model, with the order of samples of `trainer.data`."""
 
     spec: RunSpec
 
@@ -94,11 +93,11 @@ class _Trainer(Trainer):
         self.accelerator.clip_grad_norm_ = _clip
 
     def get_train_dataloader(self) -> DataLoader:
-        """This rank's micro-batches; a step has the same samples at every number of ranks."""
+        """This rank's micro-batches; the samples of a step do not depend on the number of ranks."""
         return self._loader(slice(0, self.spec.training.steps * self.spec.num_microbatches))
 
     def once_more(self) -> None:
-        """One more step like those of ``train``, to be profiled."""
+        """One more step, to be profiled."""
         for batch in self._loader(slice(-self.spec.num_microbatches, None)):
             self.training_step(self.model, batch)
         self.accelerator.clip_grad_norm_(self.model.parameters(), self.args.max_grad_norm)
@@ -116,13 +115,13 @@ class _Trainer(Trainer):
 
 
 def _clip(parameters: Any, max_norm: float, norm_type: float = 2) -> Any:
-    """Clip the gradients; returns their norm over all ranks."""
+    """Clip the gradients; their norm over all ranks."""
     norm = torch.nn.utils.clip_grad_norm_(parameters, max_norm, norm_type)
     return norm.full_tensor() if isinstance(norm, DTensor) else norm
 
 
 class _Timed(TrainerCallback):
-    """Prints a dictionary for each step, as the Trainer does, with the step's number and time."""
+    """Prints a dictionary per step, as the Trainer does, with the step's number and time."""
 
     def __init__(self, spec: RunSpec) -> None:
         self._spec = spec
@@ -130,17 +129,17 @@ class _Timed(TrainerCallback):
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Start the clock."""
-        garbage.hold(self._spec)
+        ranks.collect_garbage(self._spec, step=0)
         self._last = _now(self._spec)
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """The time since the last step ended: what comes between two steps counts too."""
+        """Measure the time since the end of the last step."""
         now = _now(self._spec)
         self._step_time_s, self._last = now - self._last, now
-        garbage.collect(self._spec, state.global_step)
+        ranks.collect_garbage(self._spec, state.global_step)
 
     def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **_: Any) -> None:
-        """Print a step's numbers, and at the end the Trainer's own summary."""
+        """Print a step's numbers, and at the end the Trainer's summary."""
         if not state.is_world_process_zero:
             return
         row = {name: value for name, value in (logs or {}).items() if name != "total_flos"}

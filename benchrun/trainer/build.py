@@ -1,0 +1,185 @@
+"""RunSpec -> this rank's part of the model, its optimizer and learning rate, on megatron.core."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Any
+
+import torch
+from megatron.core import parallel_state
+from megatron.core.activations import squared_relu
+from megatron.core.distributed import DistributedDataParallel, DistributedDataParallelConfig
+from megatron.core.extensions.transformer_engine import HAVE_TE, fused_topk_with_score_function
+from megatron.core.models.gpt import GPTModel
+from megatron.core.models.gpt.gpt_layer_specs import get_gpt_decoder_block_spec
+from megatron.core.optimizer import OptimizerConfig, get_megatron_optimizer
+from megatron.core.optimizer_param_scheduler import OptimizerParamScheduler
+from megatron.core.transformer import TransformerConfig
+from megatron.core.transformer.module import Float16Module
+
+from benchrun.errors import UserError
+from benchrun.spec.megatron import Megatron
+from benchrun.spec.runspec import RunSpec
+from benchrun.spec.training import FP32_AT_A_TIME, Optimizer
+from benchrun.trainer import ranks, weights
+from benchrun.trainer.layers import Attention, Norm
+
+ACTIVATIONS = {
+    "silu": torch.nn.functional.silu,
+    "gelu": torch.nn.functional.gelu,
+    "squared_relu": squared_relu,
+}
+
+
+def refuse_impossible(spec: RunSpec) -> None:
+    """UserError for what this process lacks: megatron.core would train FP8 without transformer-engine in BF16."""
+    ranks.refuse_without_gpu(spec)
+    if spec.transformer_engine:
+        if not HAVE_TE:
+            raise UserError(
+                "training.transformer_impl is transformer_engine, and this process cannot import it",
+                hint="use an image that has it, or transformer_impl=local, which is not representative of GPU speed",
+            )
+        names = {field.name for field in fields(TransformerConfig)}
+        if spec.training.cuda_graphs != "none" and "cuda_graph_modules" not in names:
+            raise UserError("cuda_graphs need megatron-core 0.19 or later", hint="or set cuda_graphs=none")
+    elif spec.precision == "fp8":
+        raise UserError(
+            "precision fp8 needs transformer-engine on a GPU: otherwise it would silently be BF16",
+            hint="use an image with it and transformer_impl=transformer_engine, or --precision bf16",
+        )
+    elif options := spec.training.of_transformer_engine:
+        hint = "use transformer_impl=transformer_engine"
+        raise UserError(f"training.{options[0]} needs transformer-engine on a GPU", hint=hint)
+
+
+def configuration(spec: RunSpec) -> Megatron:
+    """The Megatron configuration of ``spec``. UserError where an older version wrote spec.json without one."""
+    if spec.megatron is None:
+        raise UserError("spec.json holds no Megatron configuration", hint="an older version wrote it: render it again")
+    return spec.megatron
+
+
+def transformer_config(spec: RunSpec) -> TransformerConfig:
+    """The configuration of megatron.core for ``spec``."""
+    core = configuration(spec)
+    of_layers = (core.transformer, core.experts, core.parallel, core.precision, core.fp8, core.fusion, core.recompute)
+    values: dict[str, Any] = {}
+    for group in (*of_layers, core.worker):
+        values |= group.values if group else {}
+    for name in ("tp_comm_overlap", "overlap_p2p_comm", "batch_p2p_comm"):
+        values[name] = getattr(core.communication, name)
+    values["activation_func"] = ACTIVATIONS[values["activation_func"]]
+    if values.get("moe_router_fusion"):
+        values["moe_router_fusion"] = fused_topk_with_score_function is not None
+    return TransformerConfig(**_of_torch(values))
+
+
+def _of_torch(values: dict[str, Any]) -> dict[str, Any]:
+    """``values`` with torch's types for their names, and lists for tuples, because megatron.core changes some."""
+    types = {name: getattr(torch, value) for name, value in values.items() if name.endswith("_dtype")}
+    return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()} | types
+
+
+def build_model(spec: RunSpec, config: TransformerConfig) -> list[Any]:
+    """The model chunks of this rank, one per virtual pipeline stage, each wrapped for data parallelism."""
+    chunks = [_chunk(spec, config, stage) for stage in range(spec.layout.vp)]
+    if weights.layout_independent(spec):
+        weights.initialise(spec, chunks)
+    if spec.gpu != "CPU":
+        chunks = [chunk.cuda() for chunk in chunks]
+    if spec.precision != "fp32":
+        chunks = [Float16Module(config, chunk) for chunk in chunks]
+    ddp = DistributedDataParallelConfig(**configuration(spec).ddp.values)
+    # Only the first chunk's backward ends the step: bucketing the others would delay their communication.
+    return [
+        DistributedDataParallel(config, ddp, chunk, disable_bucketing=position > 0)
+        for position, chunk in enumerate(chunks)
+    ]
+
+
+def _chunk(spec: RunSpec, config: TransformerConfig, stage: int) -> GPTModel:
+    vp_stage = stage if spec.layout.vp > 1 else None
+    gpt = configuration(spec).gpt
+    return GPTModel(
+        config=config,
+        transformer_layer_spec=_layer_spec(spec, config, vp_stage),
+        vocab_size=gpt.vocab_size,
+        max_sequence_length=spec.model.max_position_embeddings,
+        pre_process=parallel_state.is_pipeline_first_stage(ignore_virtual=False, vp_stage=vp_stage),
+        post_process=parallel_state.is_pipeline_last_stage(ignore_virtual=False, vp_stage=vp_stage),
+        parallel_output=True,
+        share_embeddings_and_output_weights=gpt.share_embeddings_and_output_weights,
+        position_embedding_type=gpt.position_embedding_type,
+        rotary_percent=gpt.rotary_percent,
+        rotary_base=gpt.rotary_base,
+        vp_stage=vp_stage,
+    )
+
+
+def _layer_spec(spec: RunSpec, config: TransformerConfig, vp_stage: int | None) -> Any:
+    """transformer-engine's layers, or megatron.core's own with the norm and attention of this package."""
+    if spec.transformer_engine:
+        return get_gpt_decoder_block_spec(config, use_transformer_engine=True, vp_stage=vp_stage)
+    normalization = "RMSNorm" if spec.model.normalization == "RMSNorm" else None
+    block = get_gpt_decoder_block_spec(
+        config, use_transformer_engine=False, normalization=normalization, vp_stage=vp_stage
+    )
+    block.layer_norm = Norm
+    for layer in block.layer_specs:
+        layer.submodules.input_layernorm = Norm
+        layer.submodules.pre_mlp_layernorm = Norm
+        layer.submodules.self_attention.submodules.core_attention = Attention
+    return block
+
+
+def build_optimizer(spec: RunSpec, model: list[Any]) -> Any:
+    """Adam with the states of ``training.optimizer``."""
+    core, states = configuration(spec), spec.training.optimizer
+    config = OptimizerConfig(**_of_torch(core.optimizer.values), overlap_param_gather=core.ddp.overlap_param_gather)
+    optimizer = get_megatron_optimizer(config, model, use_gloo_process_groups=False)
+    if states.precision_aware and states != Optimizer(precision_aware=True):
+        for part in parts(optimizer):
+            part.param_groups[:] = [small for group in part.param_groups for small in split(group)]
+    # FP8 weights keep their first value in BF16 in host memory; the optimizer has copied it.
+    for parameter in (parameter for chunk in model for parameter in chunk.parameters()):
+        if hasattr(parameter, "clear_high_precision_init_val"):
+            parameter.clear_high_precision_init_val()
+    return optimizer
+
+
+def parts(optimizer: Any) -> list[Any]:
+    """The optimizers of torch or transformer-engine inside: one, or one for dense weights and one for experts."""
+    chained = getattr(optimizer, "chained_optimizers", [optimizer])
+    return [part.optimizer for part in chained if getattr(part, "optimizer", None) is not None]
+
+
+def split(group: dict[str, Any]) -> list[dict[str, Any]]:
+    """The same group in pieces of about FP32_AT_A_TIME parameters, so that FP32 copies of one piece exist at a time."""
+    pieces: list[list[Any]] = [[]]
+    size = 0
+    for parameter in group["params"]:
+        if pieces[-1] and size + parameter.numel() > FP32_AT_A_TIME:
+            pieces.append([])
+            size = 0
+        pieces[-1].append(parameter)
+        size += parameter.numel()
+    return [{**group, "params": piece} for piece in pieces]
+
+
+def build_scheduler(spec: RunSpec, optimizer: Any) -> Any:
+    """Cosine from lr to min_lr over the run, counted in samples."""
+    training, schedule = spec.training, configuration(spec).schedule
+    return OptimizerParamScheduler(
+        optimizer,
+        init_lr=schedule.lr_warmup_init,
+        max_lr=training.lr,
+        min_lr=training.min_lr,
+        lr_warmup_steps=schedule.lr_warmup_iters * spec.gbs,
+        lr_decay_steps=schedule.lr_decay_iters * spec.gbs,
+        lr_decay_style=schedule.lr_decay_style,
+        start_wd=schedule.start_weight_decay,
+        end_wd=schedule.end_weight_decay,
+        wd_incr_steps=training.steps * spec.gbs,
+        wd_incr_style=schedule.weight_decay_incr_style,
+    )
