@@ -56,8 +56,11 @@ def judge_runs(
     """Judge the repeats of one point together, from their files. Nothing is written.
 
     ``reference`` is the id of the only number to compare with. None of ``others``, which are judged at the same time,
-    becomes a reference. UserError for a run that has not ended, and for a ``reference`` of other work.
+    becomes a reference. UserError for runs of several points, for a run that has not ended, and for a ``reference`` of
+    other work.
     """
+    if len(repeats(runs)) != 1:
+        raise UserError(f"{len(repeats(runs))} points are judged together", hint="judge each group of repeats(runs)")
     observations = tuple(observe(runs))
     going = next((observation for observation in observations if not observation.over), None)
     if going:
@@ -153,7 +156,7 @@ def _conditions(log: Log, recipe: str, workload: Recipe, setting: Setting, model
         framework=log.framework if len(log.steps) else None,
         mbs=facts.mbs,
         steps=log.planned_steps,
-        shape=shape_of(workload.model),
+        shape=shape_of(workload.model) if setting.task == workload.task else None,
         reduced=reduced,
     )
 

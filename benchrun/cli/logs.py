@@ -15,6 +15,7 @@ from benchrun.cli.options import (
     flags,
     json_option,
     log_framework_option,
+    opened_specs,
     print_json,
     print_views,
     read_logs,
@@ -124,8 +125,8 @@ def _print_steps(rows: Rows, form: str, target: Path | None) -> None:
 
 def _follow(logs: Sequence[Path], framework: str | None) -> Log:
     """Print the steps of one growing log until it is complete or the user interrupts."""
-    if len(logs) != 1 or logs[0].is_dir() or str(logs[0]) == "-":
-        raise UserError("--follow takes one file", hint=f"benchrun parse --follow run/{STDOUT}")
+    if len(logs) != 1 or logs[0].is_dir() or str(logs[0]) == "-" or logs[0].suffix in (".gz", ".xz", ".zst"):
+        raise UserError("--follow takes one file that is not compressed", hint=f"benchrun parse --follow run/{STDOUT}")
     if not logs[0].exists():
         say(f"{logs[0]} does not exist yet; waiting for it")
     tail = app.follow(logs[0], framework)
@@ -170,7 +171,10 @@ def compare(
     if recipe is None and not any(file.is_file() or str(file) == "-" for file in files):
         if named := [name for name, value in {"framework": framework, **given}.items() if value is not None]:
             raise UserError(f"{flags(named)}: a run states its own conditions", hint="with a log, add --recipe NAME")
-        return print_verdicts(app.open_runs(runs_or_logs), as_json, warmup, reference)
+        if len(runs_or_logs) == 1:
+            return print_verdicts(app.open_runs(runs_or_logs), as_json, warmup, reference)
+        runs, code = opened_specs(runs_or_logs)
+        return worst((code, print_verdicts(runs, as_json, warmup, reference) if runs else Exit.OK))
     if recipe is None:
         raise UserError("a log needs the recipe that it ran", hint="add --recipe NAME; benchrun list shows them")
     root = paths.runs_dir()

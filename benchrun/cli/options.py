@@ -98,6 +98,19 @@ def opened(names: Sequence[str]) -> tuple[list[RunDir], Exit]:
     return list(dict.fromkeys(runs)), worst(codes)
 
 
+def opened_specs(names: Sequence[str]) -> tuple[list[RunDir], Exit]:
+    """The runs called ``names`` whose specification can be read, and the exit code; the others are named on stderr."""
+    runs, code = opened(names)
+    valid, other = with_specs(runs)
+    return valid, worst((code, other))
+
+
+def with_specs(runs: Sequence[RunDir]) -> tuple[list[RunDir], Exit]:
+    """Those of ``runs`` whose specification can be read, and the exit code; the others are named on stderr."""
+    pairs, errors = readable(runs, lambda run: run.spec)
+    return [run for run, _ in pairs], worst(map(exit_code, errors))
+
+
 def read_logs(files: Sequence[Path], framework: str | None) -> list[Log]:
     """One log for each run in these files; what is left out is named on stderr."""
     logs, left_out = app.read_logs(files, framework)

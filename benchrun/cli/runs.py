@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from benchrun import app, paths
-from benchrun.cli.options import json_option, newest, opened, print_json, readable, say
+from benchrun.cli.options import json_option, newest, opened, opened_specs, print_json, readable, say, with_specs
 from benchrun.errors import BenchrunError, UserError, exit_code
 from benchrun.vocabulary import Exit, worst
 
@@ -23,11 +23,9 @@ if TYPE_CHECKING:
 @json_option
 def status(runs: tuple[str, ...], last: int, as_json: bool) -> int:
     """How RUNS are going (the newest ones if none is named): state, steps, and how each ended."""
-    chosen, code = opened(runs) if runs else (newest(last), Exit.OK)
-    valid, errors = readable(chosen, lambda run: run.spec)
-    codes = [code, *(error.exit_code for error in errors)]
-    rows = []
-    for run, state in app.statuses([run for run, _ in valid]):
+    chosen, code = opened_specs(runs) if runs else with_specs(newest(last))
+    codes, rows = [code], []
+    for run, state in app.statuses(chosen):
         if isinstance(state, Exception):
             say(f"left out: {run.run_id}: {state}")
             codes.append(exit_code(state))
@@ -36,7 +34,7 @@ def status(runs: tuple[str, ...], last: int, as_json: bool) -> int:
     if as_json:
         print_json([asdict(row) for row in rows])
         return worst(codes)
-    if not rows:
+    if not rows and not runs:
         say(f"no runs in {paths.runs_dir().absolute()}; BENCHRUN_RESULTS names another folder")
     for row in rows:
         click.echo("".join(char if char.isprintable() else "?" for char in _line(row)))  # a log may hold control codes
@@ -80,24 +78,29 @@ def report(runs: tuple[str, ...], form: str, keep: Path | None, as_json: bool) -
     from benchrun.report.runs import runs_page, table
     from benchrun.report.table import as_csv
 
-    chosen = app.open_runs(runs) if runs else newest()
+    code = Exit.OK
+    if len(runs) > 1:
+        chosen, code = opened_specs(runs)
+    else:
+        chosen = app.open_runs(runs) if runs else newest()
     if keep and not runs:
         raise UserError("--keep needs the RUNS to keep", hint="benchrun status lists them")
     if keep:
         for run in chosen:
             say(f"kept {app.keep(run, keep).path}")
-    if runs:
+    if len(runs) == 1:
         results = [app.result_of(run) for run in chosen]
     else:
-        results = [result for _, result in readable(chosen, app.result_of)[0]]
+        pairs, errors = readable(chosen, app.result_of)
+        results, code = [result for _, result in pairs], worst((code, *map(exit_code, errors if runs else ())))
     if as_json:
         print_json(table(results).records())
     elif form == "csv":
         click.echo(as_csv(table(results)), nl=False)
-    elif runs and len(chosen) == 1:
+    elif len(runs) == 1:
         from benchrun.report.terminal import run_page
 
         click.echo(run_page(results[0]), nl=False)
     else:
         click.echo(runs_page(results), nl=False)
-    return worst(result.verdict.exit_code for result in results if result.verdict)
+    return worst((code, *(result.verdict.exit_code for result in results if result.verdict)))

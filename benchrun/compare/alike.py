@@ -7,27 +7,30 @@ import functools
 
 from benchrun import paths
 from benchrun.compare.conditions import Conditions, shape_of
-from benchrun.model import ModelShape
 from benchrun.recipe import catalogue
+from benchrun.recipe.schema import Recipe
 
 
 def same_work(a: Conditions, b: Conditions) -> bool:
     """Whether both train one model: the same recipe, or recipes whose models have one shape.
 
-    Llama 3 and Llama 3.1 differ in the positions beyond the sequence alone. Adapters (lora) are part of a recipe and
-    not of a shape, so such recipes are the same by name only.
+    Llama 3 and Llama 3.1 differ in the positions beyond the sequence alone. Recipes of different tasks never train one
+    model, whatever a log states. Adapters (lora) are part of a recipe and not of a shape, so such recipes are the same
+    by name only.
     """
     if a.recipe == b.recipe:
         return True
-    models = shipped_models()
-    shapes = {each.shape or (shape_of(models[each.recipe]) if each.recipe in models else None) for each in (a, b)}
-    return "lora" not in (a.task, b.task) and len(shapes) == 1 and None not in shapes
+    recipes = shipped_recipes()
+    of_both = [recipes.get(each.recipe) for each in (a, b)]
+    shapes = {each.shape or (recipe and shape_of(recipe.model)) for each, recipe in zip((a, b), of_both, strict=True)}
+    tasks = {a.task, b.task, *(recipe.task for recipe in of_both if recipe)}
+    return len(tasks) == 1 and "lora" not in tasks and len(shapes) == 1 and None not in shapes
 
 
 @functools.cache
-def shipped_models() -> dict[str, ModelShape]:
-    """The model of each shipped recipe."""
-    return {name: catalogue.recipe_file(name).recipe.model for name in catalogue.names(paths.RECIPES)}
+def shipped_recipes() -> dict[str, Recipe]:
+    """Each shipped recipe by name."""
+    return {name: catalogue.recipe_file(name).recipe for name in catalogue.names(paths.RECIPES)}
 
 
 @functools.cache

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Literal
 
-from benchrun.compare.alike import related, same_work, shipped_models
+from benchrun.compare.alike import related, same_work, shipped_recipes
 from benchrun.compare.conditions import DEGREES, Conditions
 from benchrun.compare.references import Reference, load_references
 from benchrun.errors import UserError
@@ -157,12 +157,12 @@ def _shares(published: Conditions, own: Conditions, key: str) -> bool:
 
 def rate(entry: Reference) -> float:
     """Tokens/s/GPU of a usable entry, stated or derived; 0 where it counts the FLOPs of an unknown model."""
-    model, seq_length = shipped_models().get(entry.key.recipe), entry.key.seq_length
+    recipe, seq_length = shipped_recipes().get(entry.key.recipe), entry.key.seq_length
     if not METRICS[entry.metric].counts_flops:
         return entry.tokens_per_s_per_gpu
-    if model is None or not seq_length:
+    if recipe is None or not seq_length:
         return 0.0
-    ran = model.model_copy(update={"num_layers": entry.key.num_layers or model.num_layers})
+    ran = recipe.model.model_copy(update={"num_layers": entry.key.num_layers or recipe.model.num_layers})
     flops = flops_per_token(ran, seq_length, task=entry.key.task)  # type: ignore[arg-type]
     share = (entry.peak_tflops or 0.0) / 100 if entry.metric == "mfu_percent" else 1.0
     counted: float = getattr(flops, entry.convention or "")

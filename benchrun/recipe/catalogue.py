@@ -96,10 +96,15 @@ def _with_model(document: Document) -> Document:
     return Document({**document.data, "model": model.data}, {**document.places, **places})
 
 
-@functools.cache
 def cluster_document(name: str) -> Document:
     """Load one cluster profile, unchecked: overrides come first. Its name is the name of its file."""
     path = find(name, paths.CLUSTERS, "cluster")
+    return _cluster_document(path, path.stat().st_mtime_ns)
+
+
+@functools.cache
+def _cluster_document(path: Path, changed_ns: int) -> Document:
+    """The profile in ``path``, read again only where the file changed."""
     document = load(path)
     return Document({"name": path.stem, **document.data}, document.places)
 

@@ -46,6 +46,8 @@ def checked(model: type[M], document: Document, at: Loc = (), data: Any = None) 
 def _explain(model: type[BaseModel], loc: Loc, problem: dict[str, Any]) -> tuple[str, str | None]:
     key = ".".join(str(part) for part in loc).removesuffix(".[key]") or "the file"
     kind, value = problem["type"], problem.get("input")
+    if "secrets" in loc:
+        value = "(not shown)"  # somebody may have written a secret's value in place of its name
     if kind == "extra_forbidden":
         legal = fields(model, loc[:-1])
         return f"unknown key '{key}'", closest(str(loc[-1]), legal) if legal else None

@@ -29,6 +29,10 @@ class _Loader(_Base):  # type: ignore[misc]
         return ""
 
 
+MOST_VALUES = 100_000
+"""Values of a file once its aliases are expanded: a few lines of aliases can stand for billions."""
+LONGEST_NUMBER = 40
+"""Digits; what is longer stays text. Python refuses to convert thousands of them."""
 _INT = re.compile(r"[-+]?[0-9][0-9_]*$")
 _FLOAT = re.compile(r"[-+]?([0-9]+\.[0-9]*|\.[0-9]+|[0-9]+)([eE][-+]?[0-9]+)?$")
 _WORDS = {"": None, "~": None, "null": None, "true": True, "false": False}
@@ -71,16 +75,35 @@ def parse(text: str, name: str) -> Document:
     if not isinstance(root, yaml.MappingNode):
         raise UserError("expected a mapping (key: value) at the top", where=f"{name}:1")
     places: dict[Loc, str] = {}
+    if _size(root) > MOST_VALUES:
+        raise UserError(
+            f"more than {MOST_VALUES:,} values with its aliases expanded, or a value contains itself", where=name
+        )
     try:
         return Document(_build(root, (), name, places), places)
     except RecursionError:
         raise UserError("a value contains itself or is nested too deeply", where=name) from None
 
 
+def _size(root: yaml.Node) -> int:
+    """Nodes of a document once its aliases are expanded; counting stops above MOST_VALUES."""
+    waiting, count = [root], 0
+    while waiting and count <= MOST_VALUES:
+        node = waiting.pop()
+        count += 1
+        if isinstance(node, yaml.SequenceNode):
+            waiting += node.value
+        elif isinstance(node, yaml.MappingNode):
+            waiting += [value for _, value in node.value]
+    return count
+
+
 def scalar(text: str) -> Any:
     """The value of one unquoted word."""
     if text in _WORDS:
         return _WORDS[text]
+    if len(text) > LONGEST_NUMBER:
+        return text
     if _INT.match(text):
         return int(text.replace("_", ""))
     return float(text) if _FLOAT.match(text) else text

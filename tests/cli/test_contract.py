@@ -158,7 +158,7 @@ def test_compare_a_bare_log_uses_what_the_log_says(tmp_path):
         (["compare", str(LOGS / "README.md"), "--recipe", "llama2-7b"], "it holds no step of any known framework"),
         (
             ["compare", "nothing", "--gpu", "H100", "--num-layers", "2"],
-            "--num-layers and --gpu: a run states its own conditions",
+            "a run states its own conditions",
         ),
         (["status", "nothing"], "no run is called 'nothing'"),
         (["cancel", ""], "the name of a run is empty"),

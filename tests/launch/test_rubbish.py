@@ -221,7 +221,7 @@ def test_an_event_that_a_full_disk_takes_half_of_is_an_error(make, monkeypatch):
 
 
 def test_a_vanished_run_hides_no_other(slurm, make, capsys, monkeypatch):
-    from benchrun.cli import status
+    from benchrun.cli import runs
 
     bad, good = make("7"), make("8")
     slurm.queue(good, "8")
@@ -279,12 +279,12 @@ def test_what_is_no_run_hides_no_run(slurm, make, capsys):
 
 @pytest.mark.parametrize("error", [ValueError("x"), RecursionError(), KeyError("x"), OSError(5, "Input/output error")])
 def test_a_fault_of_this_program_does_not_look_like_a_verdict(monkeypatch, capsys, error):
-    from benchrun.cli import status
+    from benchrun.cli import runs
 
     def fails(*_):
         raise error
 
-    monkeypatch.setattr(status, "newest", fails)
+    monkeypatch.setattr(runs, "newest", fails)
     with pytest.raises(SystemExit) as ended:
         console.run(group, "benchrun", ["status"])
     assert ended.value.code == 3

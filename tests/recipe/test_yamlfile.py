@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from benchrun.errors import UserError
+from benchrun.recipe.resolve import resolve
+from benchrun.recipe.select import Request
 from benchrun.recipe.yamlfile import load, parse
 
 
@@ -56,3 +58,22 @@ def test_what_is_not_a_mapping_of_values_is_refused_with_its_place(text):
 def test_a_missing_file_is_one_clear_error(tmp_path):
     with pytest.raises(UserError, match="cannot be read"):
         load(tmp_path / "none.yaml")
+
+
+def test_a_number_of_thousands_of_digits_is_text():
+    assert parse("a: " + 5000 * "9", "x.yaml").data == {"a": 5000 * "9"}
+
+
+def test_aliases_that_expand_without_end_are_refused():
+    lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x]"]
+    lines += [f"a{n}: &a{n} [{', '.join(9 * [f'*a{n - 1}'])}]" for n in range(1, 9)]
+    with pytest.raises(UserError):
+        parse("\n".join(lines), "x.yaml")
+
+
+def test_the_value_of_a_secret_is_not_shown(tmp_path):
+    site = tmp_path / "site.yaml"
+    site.write_text('{description: x, scheduler: slurm, gpu: H100, secrets: ["HF_TOKEN=hf_abcdef"]}')
+    with pytest.raises(UserError) as error:
+        resolve(Request("llama3.1-8b", "H100", "fp8", 8, cluster=str(site)))
+    assert "secrets" in str(error.value) and "hf_abcdef" not in str(error.value)
