@@ -60,7 +60,7 @@ class _Form:
         columns: dict[str, dict[str, Column]] = {}
         for (sink, name, (parse, _, plain, scale)), column in zip(self.readings, texts, strict=True):
             read: Any = float if plain else parse
-            values = np.array(list(map(read, column)), np.float64)
+            values = np.fromiter(map(read, column), np.float64, len(lines))
             values = values if scale is None else scale(values)
             if not plain:
                 usual &= ~np.isnan(values)

@@ -61,7 +61,7 @@ def _duration(text: str) -> float | None:
     return float(sum(values)) if values else None
 
 
-_BAR_CLOCK = Reading(lambda text: float(seconds(text)), r"\d[\d:]*", plain=False)
+_BAR_CLOCK = Reading(seconds, r"\d[\d:]*", plain=False)
 _CLOCK = Reading(_duration, r"[\d:dhms ]+", plain=False)
 
 
