@@ -152,7 +152,7 @@ def fields(text: str, start: int, end: int, separator: str) -> dict[str, Piece]:
     return pieces
 
 
-def named_values(pieces: Mapping[str, Piece], names: Names) -> list[Value]:
+def columns(pieces: Mapping[str, Piece], names: Names) -> list[Value]:
     """One value per column."""
     values: dict[str, Value] = {}
     for name, (column, reading) in names.items():
@@ -161,7 +161,7 @@ def named_values(pieces: Mapping[str, Piece], names: Names) -> list[Value]:
     return list(values.values())
 
 
-def group_values(match: re.Match[str], **readings: Reading) -> list[Value]:
+def groups(match: re.Match[str], **readings: Reading) -> list[Value]:
     """The named groups of a regex, which are names of columns. ``readings``: of what is no plain number or count."""
     return [
         Value(name, text, match.start(name), readings.get(name) or (COUNT if name in _COUNTS else NUMBER))

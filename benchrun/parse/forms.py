@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from benchrun.parse.columns import NO_COUNT, NO_VALUE, Column
-from benchrun.parse.dialect import LIMITS, Dialect, Reading, Record, Table, Value
+from benchrun.parse.dialect import LIMITS, Dialect, Reading, Record, Table
 from benchrun.parse.lines import windows
 
 LONGEST = 2048
@@ -27,17 +27,19 @@ MOST_USELESS = 8
 """Blocks in a row that forms did not help with, after which they are not used any more."""
 MOST_ODD = 0.1
 """The share of a block's step lines that may be left to the dialect; if it is larger, all are."""
-_TOKEN = re.compile(r"(\d+(?=%))|(\d+(?:\.\d+)?(?:[eE][-+]?\d+)?)|( +)|((?<=%)\|[^|]*\|)", re.ASCII)
+_TOKEN = re.compile(r"(\d+(?=%))|(\d+(?:\.\d+)?(?:[eE][-+]?\d+)?)|( +)|((?<=%)\|[^|]*\|)|(.)", re.ASCII | re.DOTALL)
 
-_TOKENS = ("", r"\d{1,3}", r"\d{1,15}(?:\.\d+)?(?:[eE][-+]?\d+)?", " +", r"\|[^|\n]*\|")
-"""A percentage, another number, blanks, or the picture of a progress bar: what stands for each in a regex."""
+_TOKENS = ("", r"\d{1,3}", r"\d{1,15}(?:\.\d+)?(?:[eE][-+]?\d+)?", " +", r"\|[^|\n]*\|", "")
+"""The regexes of a percentage, another number, blanks, and the picture of a progress bar."""
 
 
 class _Form:
     """How the lines that differ in their numbers only are read."""
 
     def __init__(self, text: str, records: Sequence[Record]) -> None:
-        values = sorted(((value, record.sink) for record in records for value in record.values), key=_place)
+        values = sorted(
+            ((value, record.sink) for record in records for value in record.values), key=lambda pair: pair[0].start
+        )
         self.readings: list[tuple[str, str, Reading]] = [(sink, value.column, value.reading) for value, sink in values]
         pattern, end = "", 0
         for value, _ in values:
@@ -58,7 +60,7 @@ class _Form:
         columns: dict[str, dict[str, Column]] = {}
         for (sink, name, (parse, _, plain, scale)), column in zip(self.readings, texts, strict=True):
             read: Any = float if plain else parse
-            values = np.array(list(map(read, column)), np.float64)
+            values = np.fromiter(map(read, column), np.float64, len(lines))
             values = values if scale is None else scale(values)
             if not plain:
                 usual &= ~np.isnan(values)
@@ -189,10 +191,6 @@ def _is_form(records: Sequence[Record]) -> bool:
     return rows and 0 < len(records) == len({record.sink for record in records})
 
 
-def _place(value: tuple[Value, str]) -> int:
-    return value[0].start
-
-
 def _joined(parts: list[_Part]) -> tuple[Column, dict[str, Column]]:
     """The rows of several forms in the order of their lines."""
     if len(parts) == 1:
@@ -210,9 +208,4 @@ def _joined(parts: list[_Part]) -> tuple[Column, dict[str, Column]]:
 
 def _literal(text: str) -> str:
     """A regex of this text with any other numbers, and any blanks where it has some."""
-    pattern, end = "", 0
-    for match in _TOKEN.finditer(text):
-        pattern += re.escape(text[end : match.start()])
-        pattern += _TOKENS[match.lastindex or 0]
-        end = match.end()
-    return pattern + re.escape(text[end:])
+    return _TOKEN.sub(lambda match: _TOKENS[match.lastindex or 0] or re.escape(match[0]), text)

@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from benchrun.parse.dialect import DECIMAL, Dialect, Record, Table, group_values, positive
+from benchrun.parse.dialect import DECIMAL, Dialect, Record, Table, groups, positive
 from benchrun.parse.lines import Line
 
 _PIPE = re.compile(
@@ -46,9 +46,9 @@ class DeepSpeed(Dialect):
     def records(self, text: str) -> Iterator[Record]:
         """The pipeline engine's step, else the timer's."""
         if match := _PIPE.search(text):
-            yield Record(group_values(match, step_time_s=DECIMAL))
+            yield Record(groups(match, step_time_s=DECIMAL))
         elif (match := _TIMER.search(text)) and positive(match["samples_per_s"]):
-            yield Record(group_values(match, samples_per_s=DECIMAL), needs="step")
+            yield Record(groups(match, samples_per_s=DECIMAL), needs="step")
 
     def complete(self, values: dict[str, Any]) -> None:
         """Compute the step time from samples per second."""

@@ -21,31 +21,10 @@ from typing import Any
 
 import numpy as np
 
-from benchrun.frameworks.dialects.trainer_rows import (
-    BAR_TYPES,
-    DICTIONARY_TYPES,
-    NOT_DRAWN,
-    bar_rows,
-    bars_by_total,
-    dictionary_rows,
-    longest_total,
-    runs,
-)
+from benchrun.frameworks.dialects import trainer_rows
 from benchrun.frameworks.dialects.worker import CONFIG, configure
 from benchrun.parse.columns import NO_VALUE, Columns
-from benchrun.parse.dialect import (
-    COUNT,
-    Dialect,
-    Piece,
-    Reading,
-    Record,
-    Table,
-    Value,
-    group_values,
-    number,
-    positive,
-    seconds,
-)
+from benchrun.parse.dialect import COUNT, Dialect, Piece, Reading, Record, Table, groups, number, positive, seconds
 from benchrun.parse.lines import Line
 from benchrun.parse.rows import Rows, Step
 
@@ -82,7 +61,7 @@ def _duration(text: str) -> float | None:
     return float(sum(values)) if values else None
 
 
-_BAR_CLOCK = Reading(lambda text: float(seconds(text)), r"\d[\d:]*", plain=False)
+_BAR_CLOCK = Reading(seconds, r"\d[\d:]*", plain=False)
 _CLOCK = Reading(_duration, r"[\d:dhms ]+", plain=False)
 
 
@@ -109,8 +88,8 @@ class HuggingFace(Dialect):
 
     def __init__(self) -> None:
         super().__init__()
-        self._dictionaries = Columns(DICTIONARY_TYPES)
-        self._bars = Columns(BAR_TYPES)
+        self._dictionaries = Columns(trainer_rows.DICTIONARY_TYPES)
+        self._bars = Columns(trainer_rows.BAR_TYPES)
         self._order = 0
         """Bars and dictionaries so far, or more."""
         self._summaries: list[tuple[float, float | None]] = []
@@ -214,9 +193,9 @@ class HuggingFace(Dialect):
         if times and max(times) <= min(times) * (1 + AGREE):
             self.facts.run_time_s = median(times)
         printed = len(self._dictionaries)
-        bars, total = bars_by_total(self._bars), self._stated_steps or self._steps_of_summary()
-        total = longest_total(bars, printed) if total is None else total
-        drawn = bars.get(total, NOT_DRAWN)
+        bars, total = trainer_rows.bars_by_total(self._bars), self._stated_steps or self._steps_of_summary()
+        total = trainer_rows.longest_total(bars, printed) if total is None else total
+        drawn = bars.get(total, trainer_rows.NOT_DRAWN)
         steps = len(drawn.step)
         if self.seen and steps and self._stated_steps is None:
             self.facts.planned_steps = self._guess = total
@@ -225,12 +204,14 @@ class HuggingFace(Dialect):
         clock, measured, epoch = self._dictionaries.columns("clock_s", "step_time_s", "epoch")
         if printed:
             last = int(drawn.step.max(initial=0))
-            epochs = max(float(epoch[-1]), 0.0) if self._epochs and not runs(self._dictionaries)[-1] else 0.0
+            epochs = (
+                max(float(epoch[-1]), 0.0) if self._epochs and not trainer_rows.runs(self._dictionaries)[-1] else 0.0
+            )
             passed = (self._stated_steps or 0) * epochs / self._epochs if self._epochs else 0.0
             every = max(round(passed / printed) or last // printed, 1)
-            self.rows = dictionary_rows(self._dictionaries, self._bars, drawn, average_s, every)
+            self.rows = trainer_rows.dictionary_rows(self._dictionaries, self._bars, drawn, average_s, every)
         elif self.seen and steps:
-            self.rows = bar_rows(drawn)
+            self.rows = trainer_rows.bar_rows(drawn)
         elif self.seen and made and average_s is not None and made <= MOST_AVERAGED:
             self.facts.planned_steps = made
             self.rows = Rows(Step(step, average_s, 0) for step in range(1, made + 1))
@@ -261,7 +242,7 @@ def _bars_on(text: str) -> Iterator[Record]:
     for bar in _BAR.finditer(text) if "%|" in text else ():
         before = text[max(bar.start() - LONGEST_LABEL, 0) : bar.start()]
         if not before.strip() or _BEFORE_BAR.search(before):
-            yield Record(group_values(bar, total=COUNT, clock_s=_BAR_CLOCK), "_bars", needs=None)
+            yield Record(groups(bar, total=COUNT, clock_s=_BAR_CLOCK), "_bars", needs=None)
 
 
 def _may_be_fact(text: str) -> bool:
@@ -297,9 +278,9 @@ def _record(pairs: dict[str, Piece]) -> Record:
     both = pairs.get("global_step/max_steps") or pairs.get("iteration")
     if both and both.text:
         step, slash, planned = both.text.partition("/")
-        values.append(Value("step", step, both.start, COUNT))
+        values.append(Piece(step, both.start).value("step", COUNT))
         if slash:
-            values.append(Value("planned_steps", planned, both.start + len(step) + 1, COUNT))
+            values.append(Piece(planned, both.start + len(step) + 1).value("planned_steps", COUNT))
     elif "current_steps" in pairs:
         values.append(pairs["current_steps"].value("step", COUNT))
     return Record(values, "_dictionaries", needs=None)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from benchrun.parse.dialect import NUMBER, Dialect, Reading, Record, Value, fields, group_values, headed, named_values
+from benchrun.parse.dialect import NUMBER, Dialect, Reading, Record, Value, columns, fields, groups, headed
 
 _STEP = re.compile(r"completed step: (?P<step>\d{1,15}),\s*(?=seconds: )")
 _LAST = re.compile(r"\s*(?:loss|(?P<lm>lm_loss)): (?P<loss>-?\d+\.\d{3}|nan)\s*")
@@ -55,7 +55,7 @@ class MaxText(Dialect):
             # Every number but the last is closed by a comma; the last is a loss, with three decimals.
             closed = max(text.rfind(",", head.end(), end), head.end())
             pieces = fields(text, head.end(), closed, ",")
-            values = [*group_values(head), *named_values(pieces, _NAMES)]
+            values = [*groups(head), *columns(pieces, _NAMES)]
             last = _LAST.fullmatch(text, closed + 1, end)
             if last and not (last["lm"] and "lm_loss" in pieces) and "loss" not in pieces:
                 values = [value for value in values if value.column != "loss"]

@@ -26,10 +26,10 @@ from benchrun.parse.dialect import (
     Reading,
     Record,
     Value,
+    columns,
     count,
-    group_values,
+    groups,
     headed,
-    named_values,
     number,
 )
 
@@ -123,8 +123,8 @@ class Megatron(Dialect):
     def records(self, text: str) -> Iterator[Record]:
         """Every record of a step line; two ranks may have shared one."""
         for head, end in headed(_HEAD, text):
-            values = named_values(_fields(text, head.end(), end), _NAMES)
-            yield Record([*group_values(head), *(current for value in values if (current := _current(value)))])
+            values = columns(_fields(text, head.end(), end), _NAMES)
+            yield Record([*groups(head), *(current for value in values if (current := _current(value)))])
 
     def read_facts(self, text: str) -> None:
         """A line of the argument dump."""

@@ -16,7 +16,7 @@ import numpy as np
 
 from benchrun.frameworks.dialects.megatron import Megatron
 from benchrun.parse.columns import NO_VALUE
-from benchrun.parse.dialect import DECIMAL, Record, group_values
+from benchrun.parse.dialect import DECIMAL, Record, groups
 from benchrun.parse.lines import Line
 from benchrun.parse.rows import Rows
 
@@ -60,7 +60,7 @@ class MegatronBridge(Megatron):
             return
         matches = list(_STEP_TIME.finditer(text))
         for match in matches:
-            yield Record(group_values(match, step_time_s=DECIMAL, tflops_per_gpu=DECIMAL), "_unnumbered")
+            yield Record(groups(match, step_time_s=DECIMAL, tflops_per_gpu=DECIMAL), "_unnumbered")
         if not matches and len(self._unnumbered):
             yield from super().records(text)
 

@@ -12,17 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from benchrun.parse.dialect import (
-    NUMBER,
-    THOUSANDTHS,
-    Dialect,
-    Reading,
-    Record,
-    fields,
-    group_values,
-    named_values,
-    number,
-)
+from benchrun.parse.dialect import NUMBER, THOUSANDTHS, Dialect, Reading, Record, columns, fields, groups, number
 
 _HEAD = re.compile(r"\biteration: (?P<step>\d{1,15}) / (?P<planned_steps>\d{1,15}) \| ")
 _SUFFIX = {"K": 1e3, "M": 1e6, "B": 1e9, "G": 1e9, "T": 1e12}
@@ -60,4 +50,4 @@ class Nanotron(Dialect):
         """The step of a line; a field counts when the bar behind it is there."""
         if head := _HEAD.search(text):
             pieces = fields(text, head.end(), max(text.rfind(" | "), head.end()), " | ")
-            yield Record([*group_values(head), *named_values(pieces, _NAMES)])
+            yield Record([*groups(head), *columns(pieces, _NAMES)])

@@ -13,23 +13,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from benchrun.parse.dialect import (
-    COUNT,
-    NUMBER,
-    RANKS,
-    Dialect,
-    Reading,
-    Record,
-    count,
-    fields,
-    group_values,
-    headed,
-    named_values,
-)
+from benchrun.parse.dialect import COUNT, NUMBER, RANKS, Dialect, Record, columns, fields, groups, headed
 
 _HEAD = re.compile(r"Training epoch \d{1,9}, iteration (?P<step>\d{1,15})/(?P<planned_steps>\d{1,15}) \| ")
 _TIME = "train_step_timing in s"
-_LAST = Reading(count, r"\d{1,15}", scale=lambda value: value + 1)
+_LAST = COUNT._replace(scale=lambda value: value + 1)
 _NAMES = {
     _TIME: ("step_time_s", NUMBER),
     "reduced_train_loss": ("loss", NUMBER),
@@ -62,8 +50,8 @@ class Nemo2(Dialect):
             if last and "consumed_samples" in pieces:
                 pieces |= fields(text, closed + 3, end, " | ")
             first = last and not len(self.rows)
-            values = [*group_values(head, planned_steps=_LAST), *named_values(pieces, _NAMES)]
+            values = [*groups(head, planned_steps=_LAST), *columns(pieces, _NAMES)]
             step = pieces.get("global_step")
-            if step is not None and count(step.text) is not None:
+            if step is not None and COUNT.parse(step.text) is not None:
                 values = [step.value("step", COUNT), *values[1:]]
             yield Record(values, needs="step" if first else "step_time_s", usual=not first)

@@ -14,7 +14,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from benchrun.parse.dialect import Dialect, Reading, Record, Value, group_values, positive
+from benchrun.parse.dialect import Dialect, Reading, Record, Value, groups, positive
 from benchrun.parse.lines import Line
 
 # Six decimals, so that a number which is cut at the end of its line is still right, or none.
@@ -50,12 +50,12 @@ class Paxml(Dialect):
         if not self.whole(line) or _STATUS.search(line.text):
             super().read(line)
         elif rate := _RATE.search(line.text):
-            self._rate = group_values(rate, step_time_s=_PER_S)
+            self._rate = groups(rate, step_time_s=_PER_S)
         elif step := _STEP.search(line.text):
-            self.add(Record([*group_values(step), *self._rate]), line.number)
+            self.add(Record([*groups(step), *self._rate]), line.number)
             self._rate = []
 
     def records(self, text: str) -> Iterator[Record]:
         """The step of a status line."""
         if status := _STATUS.search(text):
-            yield Record(group_values(status, step_time_s=_PER_S))
+            yield Record(groups(status, step_time_s=_PER_S))

@@ -13,18 +13,7 @@ import re
 from collections.abc import Iterator
 from math import prod
 
-from benchrun.parse.dialect import (
-    NUMBER,
-    PERCENT,
-    Dialect,
-    Piece,
-    Reading,
-    Record,
-    Value,
-    group_values,
-    named_values,
-    number,
-)
+from benchrun.parse.dialect import NUMBER, PERCENT, Dialect, Piece, Reading, Record, Value, columns, groups, number
 
 _STEP = re.compile(r"(?<!validate )\bstep:\s*(?P<step>\d{1,15})\s+(loss:.{0,400})")
 _FIELD = re.compile(r"\b(\w{1,20}):\s{1,4}(\S{1,40})(?=\s|$)")
@@ -74,7 +63,7 @@ class Torchtitan(Dialect):
             return
         pieces = {field[1]: Piece(field[2], field.start(2)) for field in matches}
         share = pieces.pop("mfu", None)  # N/A under FP8
-        values = [*group_values(match), *named_values(pieces, _NAMES)]
+        values = [*groups(match), *columns(pieces, _NAMES)]
         if share is not None and share.text.endswith("%"):
             values.append(Value("mfu", share.text[:-1], share.start, PERCENT))
         yield Record(values, needs="tokens_per_s_per_gpu")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from array import array
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -56,7 +58,8 @@ def bar_rows(drawn: Drawn) -> Rows:
     """The time between a bar and the one before it, over the steps between them."""
     rows, usual = Rows(), usual_distance(drawn.step)
     before, before_s = LARGEST, 0.0
-    for step, clock_s, line in zip(*(column.tolist() for column in drawn), strict=True):
+    bars: Iterator[tuple[int, float, int]] = zip(*(column.data for column in drawn), strict=True)
+    for step, clock_s, line in bars:
         if step <= before or clock_s < before_s:  # the first one, another launcher's bar, or a restart
             before, before_s = (step, clock_s) if step > usual else (0, 0.0)
         if clock_s > before_s:
@@ -87,8 +90,9 @@ def dictionary_rows(dictionaries: Columns, bars: Columns, drawn: Drawn, average_
     if len(with_clock) and first > usual_distance(step):
         # A resumed run's clock does not cover the steps that were made before: its first row has no time.
         before, before_s = int(step[with_clock[0]]), float(clock[with_clock[0]])
-    times, intervals = [], []
-    for number, now, time_s in zip(step.tolist(), clock.tolist(), measured.tolist(), strict=True):
+    times, intervals = array("d"), array("q")
+    printed: Iterator[tuple[int, float, float]] = zip(step.data, clock.data, measured.data, strict=True)
+    for number, now, time_s in printed:
         interval = 1
         if time_s == NO_VALUE and now == NO_VALUE:
             time_s = NO_VALUE if average_s is None else average_s
