@@ -38,7 +38,7 @@ FOLLOW_S = 1.0
 @click.argument("logs", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="LOG...")
 @warmup_option
 @log_framework_option
-@click.option("--recipe", help="What was trained, for TFLOPS and MFU, where the log does not state it.")
+@click.option("--recipe", help="What was trained, for TFLOPS and MFU, if the log does not state it.")
 @setting_options
 @click.option("--steps", metavar="csv|jsonl|FILE", help="The rows instead: csv or jsonl on stdout, or a file of these.")
 @click.option("--plot", type=click.Path(path_type=Path), metavar="FILE", help="Draw a metric over the steps.")

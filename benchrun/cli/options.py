@@ -55,18 +55,17 @@ point_options = all_of(
 )
 """The options that choose a point: the fields of `app.Request`."""
 
-setting_options = all_of(
-    click.option("--gpu", help="Which GPU, where the log does not state it."),
-    click.option(
-        "--precision",
-        type=click.Choice(PRECISIONS, case_sensitive=False),
-        help="Which precision, where the log does not state it.",
-    ),
-    click.option("--num-gpus", type=click.IntRange(min=1), help="How many GPUs, where the log does not state it."),
-    click.option("--seq-length", type=click.IntRange(min=1), help="Sequence length, where the log does not state it."),
-    click.option("--gbs", type=click.IntRange(min=1), help="Samples per step, where the log does not state it."),
+_SETTING = (
+    ("--gpu", str, "GPU"),
+    ("--precision", click.Choice(PRECISIONS, case_sensitive=False), "Precision"),
+    ("--num-gpus", click.IntRange(min=1), "Number of GPUs"),
+    ("--seq-length", click.IntRange(min=1), "Tokens per sample"),
+    ("--gbs", click.IntRange(min=1), "Samples per step"),
 )
-"""The options that state how a log was made: the arguments of `app.setting`."""
+setting_options = all_of(
+    *(click.option(name, type=kind, help=f"{what}, if the log does not state it.") for name, kind, what in _SETTING)
+)
+"""The options that state the setting of a log: the arguments of `app.setting`."""
 
 
 def newest(last: int | None = None) -> list[RunDir]:

@@ -151,6 +151,7 @@ def test_compare_a_bare_log_uses_what_the_log_says(tmp_path):
         (["render", *POINT, "--set", "layout.tp=3"], "must be a multiple of tp (3)"),
         (["render", *POINT[:-1], "nowhere"], "no cluster is called 'nowhere'"),
         (["parse", "/no/such.log"], "cannot be read"),
+        (["parse", str(LOGS / "README.md"), "--metric", "mfu_percent"], "add --plot FILE"),
         (["parse", str(paths.MEASURED)], "results/measured: holds "),
         (["compare", str(paths.MEASURED), "--recipe", "llama2-7b"], "results/measured: holds "),
         (["parse", str(LOGS / "README.md"), "--framework", "nemo9"], "no dialect for framework 'nemo9'"),
@@ -158,7 +159,7 @@ def test_compare_a_bare_log_uses_what_the_log_says(tmp_path):
         (["compare", str(LOGS / "README.md"), "--recipe", "llama2-7b"], "it holds no step of any known framework"),
         (
             ["compare", "nothing", "--gpu", "H100", "--num-layers", "2"],
-            "a run states its own conditions",
+            "--gpu and --num-layers: a run states its own conditions",
         ),
         (["status", "nothing"], "no run is called 'nothing'"),
         (["cancel", ""], "the name of a run is empty"),

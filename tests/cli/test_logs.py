@@ -213,9 +213,9 @@ def test_the_rows_as_csv_and_as_json_lines(tmp_path, form):
 
 def test_steps_that_cannot_be_written_are_one_error(tmp_path):
     log = LOGS / "14-nemo2-resiliency-crash-restart.log.xz"
-    assert "neither csv nor jsonl" in call("parse", log, "--steps", "rows.txt").stderr
+    assert "expected csv, jsonl or a file" in call("parse", log, "--steps", "rows.txt").stderr
     assert "cannot be written" in call("parse", log, "--steps", tmp_path / "no" / "rows.csv").stderr
-    assert "both want stdout" in call("parse", log, "--steps", "csv", "--json").stderr
+    assert "both print to stdout" in call("parse", log, "--steps", "csv", "--json").stderr
 
 
 @pytest.mark.parametrize("name", ["22-maxtext-demo-tpu-v5p-10it", "18-torchtitan-ansi-1gpu-2500it"])
@@ -245,7 +245,7 @@ def test_following_a_log_that_is_not_there_says_that_it_waits(tmp_path):
     log = tmp_path / "x.log"
     command = [sys.executable, "-m", "benchrun", "parse", str(log), "--follow"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    assert process.stderr.readline() == f"{log} is not there yet; waiting for it\n"
+    assert process.stderr.readline() == f"{log} does not exist yet; waiting for it\n"
     log.write_text("".join(megatron(n, 1.0) + "\n" for n in range(1, STEPS + 1)))
     assert "complete" in process.communicate(timeout=60)[0]
 
@@ -281,13 +281,13 @@ def test_steps_timed_by_whole_seconds_are_no_stalls_and_a_missing_mfu_has_its_re
     options = ["--recipe", "llama3-8b-sft", "--gpu", "H100", "--precision", "bf16", "--gbs", "32"]
     printed = call("compare", log, *options).stdout
     assert "steady: steps vary by at most 2.4 %" in printed
-    assert "none: how many tokens a step had is not known" in printed
+    assert "none: the tokens per step are not known" in printed
 
 
 def test_an_option_that_the_log_contradicts_is_said_to_be_unused():
     log = LOGS / "11-nemo1-mlperf-gpt3-512gpu.log.xz"
     options = ["--recipe", "gpt3-175b", "--gpu", "H100", "--precision", "fp8", "--num-gpus", "512", "--gbs", "128"]
-    assert call("compare", log, *options).stderr == "--gbs 128 is not used: the log says 2048\n"
+    assert call("compare", log, *options).stderr == "--gbs 128 is not used: the log states 2048\n"
 
 
 def test_a_recipe_named_by_its_file_has_the_same_references():

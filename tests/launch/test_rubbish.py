@@ -221,7 +221,6 @@ def test_an_event_that_a_full_disk_takes_half_of_is_an_error(make, monkeypatch):
 
 
 def test_a_vanished_run_hides_no_other(slurm, make, capsys, monkeypatch):
-    from benchrun.cli import runs
 
     bad, good = make("7"), make("8")
     slurm.queue(good, "8")
