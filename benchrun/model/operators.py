@@ -243,10 +243,6 @@ def _adam(
     layout: Layout, dp: int, dense: float, experts: float, sizes: Sizes, distributed_optimizer: bool
 ) -> MemoryBound:
     """Gradients read, states read and written, weights written, of this rank's share."""
-    ranks, expert_ranks = communication.replicas(layout, dp)
-    if layout.fsdp > 1:
-        ranks, expert_ranks = layout.fsdp, max(1.0, layout.fsdp / layout.ep)
-    elif not distributed_optimizer:
-        ranks = expert_ranks = 1.0
+    ranks, expert_ranks = communication.optimizer_shards(layout, dp, distributed_optimizer)
     share = dense / ranks + experts / expert_ranks
     return MemoryBound("adam", step_bytes=share * (sizes.gradient + 2 * sizes.states + sizes.weight))
