@@ -51,7 +51,7 @@ class Sizes:
 def of_a_micro_batch(
     model: ModelShape, layout: Layout, tokens: float, routed: float, sizes: Sizes, cp_comm: str
 ) -> Iterator[Collective]:
-    """All but those of data-parallel ranks. ``routed``: tokens that enter the experts of this GPU, a layer."""
+    """All collectives except those of data-parallel ranks. ``routed``: tokens per layer for the experts of this GPU."""
     layers, ends = model.num_layers / layout.pp, 1 / layout.pp
     yield from _tensor_parallel(layout, tokens, model.hidden_size * sizes.activation, layers, ends, bool(model.moe))
     yield from _context_parallel(model, layout, tokens, sizes, cp_comm, layers)

@@ -31,7 +31,7 @@ WHOLE, USUAL_SIZES = Layout(), Sizes()
 
 
 def weight_passes(task: Task) -> tuple[Pass, ...]:
-    """The passes over a weight matrix: a frozen one passes the gradient on to its input, but has none of its own."""
+    """The passes over a weight matrix; a frozen one has no weight gradient."""
     return PASSES[:2] if task == "lora" else PASSES
 
 
@@ -119,7 +119,7 @@ class Attention:
 
 @dataclass(frozen=True)
 class MemoryBound:
-    """An operator whose time is that of its bytes: each input read once, each output written once, by one kernel."""
+    """An operator that memory bandwidth limits: one kernel reads each input and writes each output once."""
 
     name: str
     forward_bytes: float = 0.0
