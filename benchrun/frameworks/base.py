@@ -1,7 +1,7 @@
 """The base class of a framework: what it can run, its environment, and what a job needs to launch it.
 
-A fact that every framework has is an attribute here, with the usual value; recipe/capability.py turns those that limit
-a run into refusals. What only one framework refuses is its own ``refusals``.
+A property of every framework is an attribute here, with the usual value; recipe/capability.py turns those that limit a
+run into refusals. ``refusals`` adds the limits of one framework.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ WORKER_OPTIONS = (
     *("cp_comm", "recompute.modules", "fp8.dot_product_attention", "fp8.store_activation_input"),
     "fp8.tp_only_amax_reduction",
 )
-"""Fields of ``training`` that few frameworks take from the RunSpec; the others would ignore them."""
+"""Fields of ``training`` that only some frameworks apply."""
 SLURM_VARIABLES = (
     *("SLURM_JOB_ID", "SLURM_JOB_NAME", "SLURM_JOB_NODELIST", "SLURM_LOCALID", "SLURM_NNODES", "SLURM_NODEID"),
     *("SLURM_NTASKS", "SLURM_NTASKS_PER_NODE", "SLURM_PROCID", "SLURM_STEP_NODELIST", "SLURM_STEP_NUM_NODES"),
 )
-"""Where Lightning (NeMo) and jax.distributed look for a rank's number."""
+"""Variables from which Lightning (NeMo) and jax.distributed learn the rank."""
 
 
 class Variable(NamedTuple):
@@ -56,24 +56,24 @@ NEMO_IMAGES = ImageFamily("NeMo", "nemo")
 
 @dataclass(frozen=True)
 class MemoryFacts:
-    """What an implementation changes in the memory of a GPU. The defaults are Megatron-LM's."""
+    """How a framework's memory use differs. The defaults are Megatron-LM's."""
 
     fully_sharded: bool = False
     """transformers with FSDP over all ranks: trained weights in FP32, no fused kernels."""
     planned_by_xla: bool = False
     """XLA plans the memory of a step: no placeholders of gradients, no temporary copies in Adam."""
     micro_batches: bool = True
-    """False: a rank computes its part of the global batch at once."""
+    """Whether a rank splits its part of the global batch."""
     moments_at_a_time: int = 0
-    """Parameters whose lower-precision moments Adam makes FP32 at once in its step; 0: not measured, so not counted."""
+    """Parameters whose lower-precision moments Adam converts to FP32 at once; 0: not measured, so not counted."""
     unfused_gates: bool = False
-    """An MLP without a fused kernel for its activation gates by plain operations, which keep their results."""
+    """Without a fused kernel the MLP gates by plain operations, whose results are stored."""
     policies: Mapping[str, tuple[str, ...] | None] = field(default_factory=dict)
-    """Legal ``recompute.policy`` -> products whose outputs a layer keeps beside its input; None: taken to be all."""
+    """Legal ``recompute.policy`` -> products whose outputs a layer stores beside its input; None: assumed to be all."""
 
 
 class Framework:
-    """One framework. A subclass states where it differs from the values here; its object has no state."""
+    """One framework. A subclass overrides the values that differ; its object has no state."""
 
     name: ClassVar[str]
 
@@ -82,47 +82,47 @@ class Framework:
     fp8_recipes: ClassVar[frozenset[str]] = frozenset({"delayed", "tensorwise", "blockwise", "mxfp8"})
     needs_gpu: ClassVar[bool] = True
     needs_slurm: ClassVar[bool] = False
-    """It learns its ranks from Slurm's variables alone."""
+    """Its ranks read their number from Slurm's variables only."""
     degrees: ClassVar[tuple[str, ...]] = DEGREES
-    """The kinds of parallelism it is launched with."""
+    """Kinds of parallelism that benchrun can launch it with."""
     fsdp: ClassVar[bool] = True
     userbuffers: ClassVar[bool] = False
-    """Tensor-parallel communication can overlap with its matrix products."""
+    """Whether tensor-parallel communication can overlap with matrix products."""
     experts: ClassVar[bool] = True
     model_values: ClassVar[Mapping[str, object]] = {}
     """Dimensions of a model that must have these values."""
     positions_per_sequence: ClassVar[bool] = False
-    """Its table of learned positions is as long as a sequence, whatever max_position_embeddings is."""
+    """Its table of learned positions is always as long as a sequence."""
     conversations: ClassVar[Literal["chat", "packed"] | None] = None
-    """How it reads the synthetic conversations of a fine-tune; None where it reads none."""
+    """How it reads the synthetic conversations of a fine-tune; None if it cannot."""
     synthetic_data: ClassVar[bool] = True
-    """It reads files that datagen made."""
+    """Whether it reads the files of datagen."""
     options: ClassVar[tuple[str, ...]] = ()
-    """Those of ``WORKER_OPTIONS`` that it takes from the RunSpec."""
+    """The ``WORKER_OPTIONS`` that it applies."""
     fixed: ClassVar[Mapping[str, str]] = {}
-    """Other fields that it would ignore -> why. They must have their default."""
+    """Other fields that it ignores, with the reason; they must have their default."""
     own_worker: ClassVar[bool] = False
-    """This package trains itself: a run carries a copy of it, and can measure ceilings and a breakdown."""
+    """Whether this package trains: a run has a copy of it, and can measure ceilings and a breakdown."""
 
     memory: ClassVar[MemoryFacts] = MemoryFacts()
 
     step_lines: ClassVar[tuple[str, ...]]
-    """Text that its step lines hold, and no other line: the watchdog of a job counts them."""
+    """Text that only its step lines contain, by which the watchdog of a job counts them."""
     stderr_steps: ClassVar[bool] = False
-    """It prints its steps on stderr."""
+    """Whether it prints its steps on stderr."""
     rank_variables: ClassVar[tuple[str, ...]] = ()
-    """Variables of Slurm that its ranks need inside a container."""
+    """Slurm's variables that its ranks need inside a container."""
     numactl: ClassVar[bool] = True
-    """Its image has numactl."""
+    """Whether its image has numactl."""
     scripts: ClassVar[str | None] = None
-    """The folder of its scripts in its image; None where it is started as a module."""
+    """Folder of its scripts in its image; None if it starts as a module."""
     images: ClassVar[ImageFamily] = NEMO_IMAGES
     releases: ClassVar[tuple[str, str | None]] = ("", None)
-    """The first and the last release of NeMo's images that carry it as its template launches it."""
+    """First and last release of NeMo's images that its template can launch."""
     release_matters: ClassVar[bool] = False
-    """Its configuration depends on the release that the name of the image states."""
+    """Whether its configuration depends on the release in the name of the image."""
     folder: ClassVar[Path] = paths.TEMPLATES
-    """The folder of its templates; they can import the shared ones."""
+    """Folder of its templates, which can import the shared ones."""
     files: ClassVar[tuple[str, ...]] = ()
     """Files beside the job script that it reads; each is rendered from frameworks/NAME.j2."""
 
@@ -132,7 +132,7 @@ class Framework:
         return f"frameworks/{self.name}.sh.j2"
 
     def refusals(self, spec: RunSpec) -> Iterator[str]:
-        """Every reason why it cannot run ``spec`` that does not follow from the attributes."""
+        """Reasons why it cannot run ``spec`` that do not follow from the attributes."""
         yield from ()
 
     def environment(self, spec: RunSpec) -> dict[str, Variable]:
@@ -140,7 +140,7 @@ class Framework:
         return {}
 
     def configured(self, spec: RunSpec) -> RunSpec:
-        """``spec``, which it can run, with what is computed from it once and stored in spec.json."""
+        """``spec`` with what spec.json stores besides the inputs."""
         return spec
 
     def configuration(self, spec: RunSpec) -> dict[str, Any]:
@@ -152,15 +152,15 @@ class Framework:
         return "tokens" if task == "pretrain" else self.conversations or "tokens"
 
     def source(self, cluster: Cluster) -> str | None:
-        """The folder of its scripts, as the ranks see it; None where it is started as a module."""
+        """Folder of its scripts, as the ranks see it; None if it starts as a module."""
         return cluster.sources.get(self.name, self.scripts)
 
     def site_image(self, cluster: Cluster) -> str | None:
-        """The image that the site names for it; None where the recipe's is used."""
+        """The site's image for it; None if the recipe's applies."""
         return cluster.container.images.get(self.name, cluster.container.image)
 
     def wrong_release(self, image: str | None, release: str | None) -> str | None:
-        """What is wrong with an image of NeMo's ``release`` (None: none in its name); None where it may be right."""
+        """The error of an image of NeMo's ``release`` (None: none in its name); None if it may be right."""
         first, last = self.releases
         if release is None or first <= release <= (last or release):
             return None

@@ -51,8 +51,8 @@ class Jax(Framework):
         """FSDP by node, recompute by policy, one FP8 recipe."""
         layout, per_node = spec.layout, spec.ranks_per_node
         if per_node % layout.fsdp and (layout.fsdp % per_node or spec.num_gpus % layout.fsdp):
-            what = f"fsdp ({layout.fsdp}) must divide a node's {per_node} GPUs"
-            yield f"{what}, or be a multiple that divides {spec.num_gpus}"
+            legal = f"divide a node's {per_node} GPUs, or be a multiple that divides {spec.num_gpus}"
+            yield f"fsdp ({layout.fsdp}) must {legal}"
         recompute, fp8 = spec.training.recompute, spec.training.fp8
         if recompute.granularity == "selective":
             yield f"{self.name} has no selective recompute: name a recompute.policy, or take none or full"
@@ -68,7 +68,7 @@ class Jax(Framework):
         return {"mesh": mesh(spec)}
 
     def xla(self, flags: str, combined_mib: tuple[int, int, int]) -> dict[str, Variable]:
-        """``XLA_FLAGS``; ``combined_mib``: from which size another all-reduce, all-gather, reduce-scatter starts."""
+        """``XLA_FLAGS``; ``combined_mib``: largest combined all-reduce, all-gather and reduce-scatter."""
         names = ("all_reduce", "all_gather", "reduce_scatter")
         sizes = (f"{name}_combine_threshold_bytes={size * MIB}" for name, size in zip(names, combined_mib, strict=True))
         value = " ".join(f"--xla_gpu_{flag}" for flag in (*flags.split(), *sizes))
@@ -79,5 +79,5 @@ class Jax(Framework):
 
 
 def gpu_memory(share: str) -> dict[str, Variable]:
-    """How much of the GPU's memory JAX takes, as a fraction."""
+    """The fraction of GPU memory that JAX takes."""
     return {"XLA_PYTHON_CLIENT_MEM_FRACTION": Variable(share, "how much of the GPU's memory JAX takes at once")}

@@ -22,7 +22,7 @@ class Megatron(Framework):
     expandable_segments = True
 
     def refusals(self, spec: RunSpec) -> Iterator[str]:
-        """FP8 weights; under LoRA no optimizer changes them."""
+        """Limits of FP8 weights, which no optimizer changes under LoRA."""
         training = spec.training
         fp8_weights = spec.precision == "fp8" and training.fp8.param_gather
         if fp8_weights and not training.distributed_optimizer and spec.task != "lora":
@@ -33,17 +33,17 @@ class Megatron(Framework):
         return configured(spec)
 
     def configuration(self, spec: RunSpec) -> dict[str, Any]:
-        """The same for its templates, computed anew for a spec that was written without it."""
+        """The Megatron configuration, computed again for a spec.json without it."""
         return {"megatron": spec.megatron or megatron_config(spec)}
 
     def environment(self, spec: RunSpec) -> dict[str, Variable]:
-        """Of Megatron-LM and NeMo; the releases of NeMo 1 were published without segments that grow."""
+        """Variables of Megatron-LM and NeMo; NeMo 1 was published without expandable segments."""
         offline = {"TRANSFORMERS_OFFLINE": Variable("1", NO_HUB)}
         return NO_NVLS | (EXPANDABLE_SEGMENTS if self.expandable_segments else {}) | communication(spec) | offline
 
 
 def optimizer_refusals(spec: RunSpec) -> Iterator[str]:
-    """Where megatron.core cannot keep Adam's states as ``spec.training.optimizer`` asks."""
+    """Settings of ``training.optimizer`` that megatron.core cannot apply."""
     optimizer = spec.training.optimizer
     if not optimizer.precision_aware:
         if optimizer != Optimizer():

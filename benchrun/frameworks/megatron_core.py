@@ -29,7 +29,7 @@ class MegatronCore(Megatron):
     step_lines = ("elapsed time per iteration (",)
 
     def refusals(self, spec: RunSpec) -> Iterator[str]:
-        """What megatron.core and transformer-engine would raise for, and what would do nothing."""
+        """Settings for which megatron.core or transformer-engine would raise, or that would have no effect."""
         yield from super().refusals(spec)
         yield from _without_transformer_engine(spec)
         yield from optimizer_refusals(spec)
@@ -45,7 +45,7 @@ class MegatronCore(Megatron):
             yield from _fp8(spec)
 
     def environment(self, spec: RunSpec) -> dict[str, Variable]:
-        """Memory that other processes map (userbuffers) cannot be in segments that grow."""
+        """Variables of the worker; userbuffers cannot lie in expandable segments, as other processes map them."""
         if spec.gpu == "CPU":
             return ONE_THREAD
         variables = NO_NVLS | ({} if spec.training.tp_comm_overlap else EXPANDABLE_SEGMENTS) | ONE_THREAD
@@ -61,12 +61,10 @@ class MegatronCore(Megatron):
 def _without_transformer_engine(spec: RunSpec) -> Iterator[str]:
     if spec.training.transformer_impl == "transformer_engine":
         return
-    names = [*spec.training.of_transformer_engine]
-    if spec.precision == "fp8":
-        names.append("precision fp8")
-    if spec.layout.cp > 1 and spec.gpu != "CPU":  # megatron.core's own attention would hold a mask of S x S
-        names.append("layout.cp above 1")
-    for name in names:
+    fp8 = ["precision fp8"] if spec.precision == "fp8" else []
+    # megatron.core's own attention would store an S x S mask.
+    cp = ["layout.cp above 1"] if spec.layout.cp > 1 and spec.gpu != "CPU" else []
+    for name in (*spec.training.of_transformer_engine, *fp8, *cp):
         yield f"{name} is transformer-engine's: transformer_impl must be transformer_engine"
 
 

@@ -15,7 +15,7 @@ RELEASES = ("24.05", "24.09", "24.12")
 
 
 class NeMo1(NeMo):
-    """It can fine-tune nothing but a .nemo checkpoint, and benchrun starts from random weights: pretraining alone."""
+    """Pretraining only: its fine-tunes need a .nemo checkpoint, and benchrun starts from random weights."""
 
     name = "nemo1"
     tasks = frozenset({"pretrain"})

@@ -1,4 +1,4 @@
-"""Every framework that benchrun can launch, by name. To add one: its file, its template, one line here."""
+"""Every framework that benchrun can launch, by name. To add one: a class, its template, one line here."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 from benchrun.frameworks.registry import framework
 from benchrun.memory import activations, fully_sharded
 from benchrun.model.adapters import MEGATRON, adapter_params
-from benchrun.model.communication import replicas
+from benchrun.model.communication import optimizer_shards, weight_shards
 from benchrun.model.operators import Operators, operators
 from benchrun.spec.runspec import RunSpec
 
@@ -69,13 +69,13 @@ def _stage(spec: RunSpec, first: bool) -> Memory:
     expert_layer = sum(product.weights * product.matrices for product in listed.block if product.expert)
     dense, expert = layers * layer, layers * expert_layer
     ends = listed.product("logits").weights * (1 if spec.layout.pp > 1 or spec.model.tied_embeddings else 2)
-    cut, expert_cut = _shards(spec)
+    cut, expert_cut = weight_shards(spec.layout)
     own = (dense + ends) / cut + expert / expert_cut
     lora = spec.training.lora
     adapters = adapter_params(spec.model, MEGATRON, lora.target_modules, lora.rank) * layers / spec.layout.tp
     trained = adapters if spec.task == "lora" else own
     fp8_copies = own - ends / cut if spec.precision == "fp8" and not spec.training.fp8.param_gather else 0
-    ranks, expert_ranks = _optimizer_shards(spec)
+    ranks, expert_ranks = optimizer_shards(spec.layout, spec.dp, spec.training.distributed_optimizer)
     states = trained / ranks if spec.task == "lora" else (dense + ends) / ranks + expert / expert_ranks
     output = not first or spec.layout.pp == 1
     stored, logits = activations.stored(spec, first), activations.logits(spec) if output else 0.0
@@ -160,15 +160,3 @@ def _fp8_weights(spec: RunSpec) -> bool:
 def _fp8_by_core(spec: RunSpec) -> bool:
     """The precision-aware Adam writes FP8 weights under delayed scaling alone; otherwise megatron.core makes them."""
     return _fp8_weights(spec) and spec.training.fp8.recipe != "delayed"
-
-
-def _shards(spec: RunSpec) -> tuple[float, float]:
-    """Ranks that share weights and gradients: of dense layers, and of experts."""
-    return spec.layout.fsdp, max(1.0, spec.layout.fsdp / spec.layout.ep)
-
-
-def _optimizer_shards(spec: RunSpec) -> tuple[float, float]:
-    """Ranks that share the optimizer's states, likewise."""
-    if spec.layout.fsdp > 1 or not spec.training.distributed_optimizer:
-        return _shards(spec)
-    return replicas(spec.layout, spec.dp)

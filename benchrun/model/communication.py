@@ -51,7 +51,7 @@ class Sizes:
 def of_a_micro_batch(
     model: ModelShape, layout: Layout, tokens: float, routed: float, sizes: Sizes, cp_comm: str
 ) -> Iterator[Collective]:
-    """All but those of data-parallel ranks. ``routed``: tokens that enter the experts of this GPU, a layer."""
+    """All collectives except those of data-parallel ranks. ``routed``: tokens per layer for the experts of this GPU."""
     layers, ends = model.num_layers / layout.pp, 1 / layout.pp
     yield from _tensor_parallel(layout, tokens, model.hidden_size * sizes.activation, layers, ends, bool(model.moe))
     yield from _context_parallel(model, layout, tokens, sizes, cp_comm, layers)
@@ -108,7 +108,7 @@ def of_data_parallel_ranks(
     ``dense`` and ``experts``: parameters on this GPU before FSDP.
     """
     ranks, expert_ranks = replicas(layout, dp)
-    cut, expert_cut = layout.fsdp, max(1.0, layout.fsdp / layout.ep)
+    cut, expert_cut = weight_shards(layout)
     groups: tuple[tuple[Group, Group, float, float, float], ...] = (
         ("dp", "fsdp", dense, ranks, cut),
         ("expert_dp", "expert_fsdp", experts, expert_ranks, expert_cut),
@@ -130,6 +130,16 @@ def replicas(layout: Layout, dp: int) -> tuple[float, float]:
     """Ranks that hold the same dense weights, and ranks that hold the same experts."""
     ranks = float(dp * layout.cp)
     return ranks, layout.tp * ranks / (layout.ep * layout.etp)
+
+
+def weight_shards(layout: Layout) -> tuple[float, float]:
+    """Ranks that share dense weights and gradients under FSDP, and ranks that share those of experts."""
+    return layout.fsdp, max(1.0, layout.fsdp / layout.ep)
+
+
+def optimizer_shards(layout: Layout, dp: int, distributed_optimizer: bool) -> tuple[float, float]:
+    """Ranks that share the optimizer's states of dense weights, and of experts."""
+    return replicas(layout, dp) if distributed_optimizer and layout.fsdp == 1 else weight_shards(layout)
 
 
 def sequence_split(layout: Layout) -> int:

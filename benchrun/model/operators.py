@@ -31,7 +31,7 @@ WHOLE, USUAL_SIZES = Layout(), Sizes()
 
 
 def weight_passes(task: Task) -> tuple[Pass, ...]:
-    """The passes over a weight matrix: a frozen one passes the gradient on to its input, but has none of its own."""
+    """The passes over a weight matrix; a frozen one has no weight gradient."""
     return PASSES[:2] if task == "lora" else PASSES
 
 
@@ -119,7 +119,7 @@ class Attention:
 
 @dataclass(frozen=True)
 class MemoryBound:
-    """An operator whose time is that of its bytes: each input read once, each output written once, by one kernel."""
+    """An operator that memory bandwidth limits: one kernel reads each input and writes each output once."""
 
     name: str
     forward_bytes: float = 0.0
@@ -243,10 +243,6 @@ def _adam(
     layout: Layout, dp: int, dense: float, experts: float, sizes: Sizes, distributed_optimizer: bool
 ) -> MemoryBound:
     """Gradients read, states read and written, weights written, of this rank's share."""
-    ranks, expert_ranks = communication.replicas(layout, dp)
-    if layout.fsdp > 1:
-        ranks, expert_ranks = layout.fsdp, max(1.0, layout.fsdp / layout.ep)
-    elif not distributed_optimizer:
-        ranks = expert_ranks = 1.0
+    ranks, expert_ranks = communication.optimizer_shards(layout, dp, distributed_optimizer)
     share = dense / ranks + experts / expert_ranks
     return MemoryBound("adam", step_bytes=share * (sizes.gradient + 2 * sizes.states + sizes.weight))

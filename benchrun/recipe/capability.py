@@ -1,6 +1,6 @@
-"""What a framework can run: its attributes as rules, before a job waits in a queue.
+"""Refuses what a framework cannot run, from the attributes of the framework.
 
-A value that a framework would ignore is refused too: the run would not be what its spec states.
+A value that the framework ignores is refused as well: the run would differ from its spec.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def _or(words: Iterable[str]) -> str:
 
 
 def _others(can: Callable[[Framework], bool]) -> str:
-    """The frameworks for which ``can`` holds, as advice in brackets."""
+    """Advice in brackets: the frameworks for which ``can`` holds."""
     return f" ({_or(listed)} can)" if (listed := names(can)) else ""
 
 
@@ -48,7 +48,7 @@ def _workload(spec: RunSpec, framework: Framework) -> Iterator[str]:
     if spec.gpu == "CPU" and framework.needs_gpu:
         yield f"{name} needs GPUs: take {_or(names(lambda other: not other.needs_gpu))} on a CPU"
     if framework.needs_slurm and spec.cluster.scheduler != "slurm":
-        yield f"{name} learns from Slurm which rank it is: cluster.scheduler must be slurm"
+        yield f"{name} reads its ranks from Slurm's variables: cluster.scheduler must be slurm"
 
 
 def _layout(spec: RunSpec, framework: Framework) -> Iterator[str]:
@@ -72,7 +72,7 @@ def _model(spec: RunSpec, framework: Framework) -> Iterator[str]:
     for field, value in framework.model_values.items():
         if getattr(model, field) != value:
             wrong = f"{field} must be {value}, not {getattr(model, field)}"
-            yield f"{name} is launched for another kind of model: {wrong}"
+            yield f"{name} cannot be launched for this kind of model: {wrong}"
     longest = model.max_position_embeddings
     if framework.positions_per_sequence and model.position_embedding == "learned" and longest != spec.seq_length:
         what = f"max_position_embeddings ({longest}) must be seq_length ({spec.seq_length})"
@@ -101,7 +101,7 @@ def _training(spec: RunSpec, framework: Framework) -> Iterator[str]:
 
 
 def _data(spec: RunSpec, framework: Framework) -> Iterator[str]:
-    """Conversations are packed for one rank and one micro-batch of one sequence."""
+    """Each packed sequence of conversations is for one rank and one micro-batch."""
     name, data = framework.name, spec.data
     if data.kind == "mock":
         return
@@ -116,7 +116,7 @@ def _data(spec: RunSpec, framework: Framework) -> Iterator[str]:
         if spec.layout.cp > 1:
             yield f"conversations are packed for one rank each: cp ({spec.layout.cp}) must be 1, or data.kind mock"
         talk = data.instructions
-        # datagen's own limit: near the end of a sequence there is no room for the longer half of a distribution.
+        # datagen's limit: the longer half of a distribution must fit into a sequence.
         most = spec.seq_length if talk.lengths == "fixed" else spec.seq_length // 2
         if talk.mean_length > most:
             what = f"data.instructions.mean_length ({talk.mean_length})"

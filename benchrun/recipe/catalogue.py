@@ -1,4 +1,4 @@
-"""Recipes, models, clusters and suites: shipped ones by name, the user's own by path."""
+"""Recipes, models, clusters and suites: shipped ones by name, the user's by path."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Point:
 
     @property
     def derived(self) -> str | None:
-        """Why the layout is not a published one."""
+        """Why the layout is not published; None if it is."""
         if self.scaled_from is None:
             return self.group.derived
         basis = self.group.source or self.group.derived or "this recipe"
@@ -78,13 +78,13 @@ def recipe_file(name: str) -> RecipeFile:
 
 @functools.cache
 def _recipe_file(path: Path, changed_ns: int) -> RecipeFile:
-    """The recipe in ``path``, read again only where the file changed."""
+    """The recipe in ``path``, read again if the file changes."""
     document = _with_model(load(path))
     return RecipeFile(path.stem, checked(Recipe, document), document)
 
 
 def _with_model(document: Document) -> Document:
-    """``model: llama2-70b`` stands for the dimensions in ``models/llama2-70b.yaml``, with the lines of that file."""
+    """Replaces ``model: llama2-70b`` with the dimensions in ``models/llama2-70b.yaml`` and the lines of that file."""
     name = document.data.get("model")
     if not isinstance(name, str):
         return document
@@ -97,7 +97,7 @@ def _with_model(document: Document) -> Document:
 
 
 def cluster_document(name: str) -> Document:
-    """Load one cluster profile, unchecked: overrides come first. Its name is the name of its file."""
+    """One cluster profile, unchecked, as overrides come first. Its name is that of its file."""
     path = find(name, paths.CLUSTERS, "cluster")
     return _cluster_document(path, path.stat().st_mtime_ns)
 
@@ -111,7 +111,7 @@ def _cluster_document(path: Path, changed_ns: int) -> Document:
 
 @functools.cache
 def default_cluster(gpu: str) -> str:
-    """The shipped profile used for a GPU when none is named: the local machine for CPU runs."""
+    """The shipped profile for a GPU if none is named; the local machine for CPU runs."""
     if gpu == "CPU":
         return "local"
     for name in names(paths.CLUSTERS):
@@ -133,7 +133,7 @@ def suite(name: str) -> Suite:
 
 
 def suite_file(name: str) -> tuple[Suite, Document]:
-    """The same with its document, for the line of every value."""
+    """The suite and its document, which has the line of every value."""
     document = load(find(name, paths.SUITES, "suite"))
     return checked(Suite, document), document
 

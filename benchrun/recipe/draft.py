@@ -23,7 +23,7 @@ from benchrun.spec.training import Training
 
 
 class Draft(Frozen):
-    """Everything a user can set; the rest of a RunSpec follows from it."""
+    """Everything a user can set; the rest of a RunSpec is computed from it."""
 
     model: ModelShape
     seq_length: PositiveInt

@@ -1,4 +1,4 @@
-"""The container image of a run: the site's before the recipe's, and never one of another framework."""
+"""The container image of a run: the site's or else the recipe's, and never that of another framework."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from benchrun.spec.images import last_part, nemo_release
 
 
 def image_of_run(cluster: Cluster, framework: Framework, from_recipe: str | None, document: Document) -> str | None:
-    """The site's image where it names one, else the recipe's. UserError where its name is another framework's."""
+    """The site's image, or else the recipe's. UserError if its name is that of another framework."""
     _check_names(cluster, document)
     _check_scripts(cluster, framework, document)
     container = cluster.container
@@ -33,7 +33,7 @@ def image_of_run(cluster: Cluster, framework: Framework, from_recipe: str | None
 
 
 def foreign(image: str | None, framework: Framework) -> str | None:
-    """What is wrong where the name of ``image`` shows that it is another framework's; None where it may be right."""
+    """The error of an image whose name shows another framework; None if it may be right."""
     release, name = nemo_release(image), last_part(image).lower()
     if framework.release_matters and (problem := framework.wrong_release(image, release)):
         return problem
@@ -45,7 +45,7 @@ def foreign(image: str | None, framework: Framework) -> str | None:
 
 
 def _check_names(cluster: Cluster, document: Document) -> None:
-    """Images and places of scripts are for frameworks that are registered, and have scripts."""
+    """UserError unless images and scripts are those of registered frameworks."""
     with_scripts = names(lambda framework: framework.scripts is not None)
     for loc, given, legal in (
         (("cluster", "container", "images"), cluster.container.images, names()),
@@ -61,7 +61,7 @@ def _check_scripts(cluster: Cluster, framework: Framework, document: Document) -
     name = framework.name
     if cluster.container.runtime == "none" and framework.scripts and name not in cluster.sources:
         raise UserError(
-            f"without a container the site must say where the scripts of {name} lie: cluster.sources.{name}",
+            f"without a container the site must state the folder of the scripts of {name}: cluster.sources.{name}",
             hint=f"--set cluster.sources.{name}=DIR; images have them in {framework.scripts}",
             where=document.where(("cluster", "container", "runtime")),
         )

@@ -1,4 +1,4 @@
-"""Rules of a layout: a run that cannot work is refused before it waits in a queue.
+"""Rules of a layout, which refuse a run that cannot work before it waits in a queue.
 
 Each rule gives one line: the rule, the numbers, the nearest legal value. Sources: the assertions of
 megatron.core (parallel_state, TransformerConfig, schedules) and transformer-engine's size rules for FP8.

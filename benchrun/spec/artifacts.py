@@ -94,20 +94,20 @@ class Ending(str, enum.Enum):
     PREEMPTED = "preempted"
     CANCELLED = "cancelled"
     REQUEUED = "requeued"
-    """It ran more than once: what it measured is not one measurement."""
+    """It ran more than once, so its steps are not one measurement."""
     LAUNCH_FAILED = "launch_failed"
     """Slurm or the runtime could not start the command."""
     IMAGE_MISSING = "image_missing"
     HUNG = "hung"
-    """Its deadline without a step ended it; or its limit or a person did, long after its log had fallen silent."""
+    """It stopped making steps, until its step deadline, its time limit or a user ended it."""
     INCOMPLETE = "incomplete"
     """Exit code 0, but not all planned steps."""
     LOST = "lost"
-    """Neither queue nor accounting nor the job's own files record how it ended."""
+    """Neither queue, accounting nor the job's files record how it ended."""
 
 
 class Tolerant(BaseModel):
-    """A document of the job: exact types, and further keys are ignored."""
+    """A document of the job: exact types; unknown keys are ignored."""
 
     model_config = ConfigDict(extra="ignore", frozen=True, strict=True)
 
@@ -137,19 +137,19 @@ class Progress(Frozen):
     checked: str
     """When the watchdog looked, UTC."""
     quiet_s: NonNegativeInt
-    """Seconds since the log last grew. Slurm's own words at the end come after the last look."""
+    """Seconds since the log last grew."""
     no_step_s: NonNegativeInt
     """Seconds since a step was last seen, or since the job began."""
     step_lines: NonNegativeInt = 0
     """Lines of steps so far."""
     step_file: Literal["stdout.log", "stderr.log"] | None = None
-    """The log with the last of them; None before the first."""
+    """The log that has the last step; null before the first."""
     step_offset: NonNegativeInt = 0
-    """From which byte on."""
+    """Byte offset from which the watchdog reads on."""
 
 
 class EndingRecord(Frozen):
-    """ending.json: written once, and only where it rests on evidence."""
+    """ending.json: written once, and only with evidence."""
 
     schema_version: Literal[1] = 1
     """Version of this file's schema."""
@@ -164,7 +164,7 @@ class EndingRecord(Frozen):
 
 
 class Environment(Frozen):
-    """env.json: where and with what a run ran."""
+    """env.json: hosts and versions of a run."""
 
     schema_version: Literal[1] = 1
     """Version of this file's schema."""
@@ -222,7 +222,7 @@ class CollectiveRate(Frozen):
 
 
 class Ceilings(Frozen):
-    """ceilings.json: the slowest rank of each, all ranks measuring at once."""
+    """ceilings.json: the slowest rank of each measurement, with all ranks measuring at once."""
 
     schema_version: Literal[1] = 1
     """Version of this file's schema."""
@@ -235,20 +235,20 @@ class Ceilings(Frozen):
     collectives: tuple[CollectiveRate, ...]
     """Collectives of the layout's groups."""
     seconds: NonNegativeFloat
-    """How long measuring took."""
+    """Duration of the measurement."""
 
 
 class Breakdown(Frozen):
     """breakdown.json: a step after the measured ones, in s, the mean over ranks.
 
-    The parts but ``hidden_s`` add up to the step. Where kernels overlap, the time belongs to the first of: matrix
+    The parts without ``hidden_s`` add up to the step. The time of overlapping kernels counts as the first of: matrix
     products, attention, other kernels, communication.
     """
 
     schema_version: Literal[1] = 1
     """Version of this file's schema."""
     step_s: PositiveFloat
-    """Under the profiler."""
+    """Step time under the profiler."""
     matmul_s: NonNegativeFloat
     """Matrix products."""
     attention_s: NonNegativeFloat
@@ -256,11 +256,11 @@ class Breakdown(Frozen):
     other_s: NonNegativeFloat
     """Norms, activations, casts, copies, the optimizer."""
     communication_s: NonNegativeFloat
-    """Communication that no other kernel hides: also waiting for other ranks, and the bubble of a pipeline."""
+    """Communication that no other kernel hides, with waiting for other ranks and the pipeline bubble."""
     idle_s: NonNegativeFloat
-    """Without any kernel."""
+    """Time without any kernel."""
     hidden_s: NonNegativeFloat
-    """Communication beside other kernels."""
+    """Communication that overlaps with other kernels."""
 
     @property
     def sentence(self) -> str:
