@@ -224,7 +224,9 @@ def test_a_vanished_run_hides_no_other(slurm, make, capsys, monkeypatch):
 
     bad, good = make("7"), make("8")
     slurm.queue(good, "8")
-    monkeypatch.setattr(status, "newest", lambda *_: [bad, good])
+    from benchrun.cli import runs
+
+    monkeypatch.setattr(runs, "newest", lambda *_: [bad, good])
     bad.spec  # noqa: B018  # read before the directory goes
     shutil.rmtree(bad.path)
     code, out, _ = benchrun(capsys, "status", "--json")
