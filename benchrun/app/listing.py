@@ -1,18 +1,17 @@
-"""Every point of every recipe as rows, from a cache: checking all recipes takes most of the time of `benchrun list`."""
+"""Every point of every recipe as rows."""
 
 from __future__ import annotations
 
-import contextlib
-import json
-import os
 from collections import defaultdict
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
-from zlib import crc32
 
 from benchrun import paths
+from benchrun.compare.conditions import HARD, Conditions, besides_recipe
+from benchrun.compare.references import load_references, matching
 from benchrun.errors import UserError
+from benchrun.recipe import catalogue
+from benchrun.recipe.listing import listed
 
 Rows = list[dict[str, Any]]
 
@@ -22,11 +21,7 @@ def list_points(recipes: Sequence[str] = (), gpu: str | None = None) -> Rows:
 
     UserError for an unknown recipe, and for a ``gpu`` without a point.
     """
-    points = _cached_points()
-    if points is None or not set(recipes) <= points.keys():
-        points = _points(recipes)
-        if not recipes:
-            _cache(points)
+    points = _points(recipes)
     rows = [row for name in recipes or points for row in points[name]]
     chosen = [row for row in rows if gpu is None or row["gpu"].lower() == gpu.lower()]
     if not chosen:
@@ -37,11 +32,6 @@ def list_points(recipes: Sequence[str] = (), gpu: str | None = None) -> Rows:
 
 def _points(recipes: Sequence[str]) -> dict[str, Rows]:
     """Rows by recipe, read from the recipes themselves."""
-    from benchrun.compare.conditions import HARD, Conditions, besides_recipe
-    from benchrun.compare.references import load_references, matching
-    from benchrun.recipe import catalogue
-    from benchrun.recipe.listing import listed
-
     published = defaultdict(list)
     for entry in load_references():
         published[besides_recipe(entry.key)].append(entry)
@@ -55,40 +45,3 @@ def _points(recipes: Sequence[str]) -> dict[str, Rows]:
         row["reference"] = counts[key]
         del row["num_layers"], row["dimensions"]
     return points
-
-
-def _cached_points() -> dict[str, Rows] | None:
-    """The cached rows; None where there are none, or a file that they follow from has changed."""
-    with contextlib.suppress(OSError, RuntimeError, ValueError, KeyError, TypeError):
-        cached = json.loads(_cache_file().read_bytes())
-        if cached["files"] == _files():
-            points: dict[str, Rows] = cached["points"]
-            return points
-    return None
-
-
-def _cache(points: dict[str, Rows]) -> None:
-    """Write the rows of all recipes, where the home directory allows it."""
-    with contextlib.suppress(OSError, RuntimeError):
-        file = _cache_file()
-        file.parent.mkdir(parents=True, exist_ok=True)
-        draft = file.with_suffix(f".{os.getpid()}")
-        draft.write_text(json.dumps({"files": _files(), "points": points}))
-        draft.replace(file)
-
-
-def _cache_file() -> Path:
-    """One file per installation."""
-    folder = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser()
-    return folder / "benchrun" / f"points-{crc32(os.fsencode(paths.PACKAGE)):08x}.json"
-
-
-def _files() -> dict[str, list[int]]:
-    """Change time in ns and size of every file from which the rows follow, by path."""
-    files = {}
-    for root in (paths.RECIPES, paths.REFERENCE, paths.PACKAGE):
-        for folder, _, names in os.walk(root):
-            for path in (Path(folder, name) for name in names if name.endswith((".yaml", ".csv", ".py"))):
-                stat = path.stat()
-                files[str(path)] = [stat.st_mtime_ns, stat.st_size]
-    return files
