@@ -258,7 +258,7 @@ def test_collecting_garbage_changes_no_loss(runs):
 
 def test_a_rank_without_a_gpu_is_told_so(tmp_path):
     gpus = torch.cuda.device_count()
-    with pytest.raises(AssertionError, match=f"local rank {gpus} has no GPU: {gpus} can be seen"):
+    with pytest.raises(AssertionError, match=f"local rank {gpus} has no GPU"):
         train(tmp_path, "too-many", spec("llama", "bf16", {}, {"tp": gpus + 1}, gpus=gpus + 1))
 
 
