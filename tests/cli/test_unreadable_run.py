@@ -1,0 +1,44 @@
+"""A run that cannot be read hides no other run that is named beside it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from test_contract import call
+
+from benchrun import paths
+
+
+@pytest.fixture
+def results(tmp_path: Path) -> Path:
+    """A results folder with a good run and one whose specification is damaged."""
+    kept = next(paths.MEASURED.glob("llama3.1-8b-13c939ac-*"))
+    shutil.copytree(kept, tmp_path / "results/runs" / kept.name)
+    damaged = tmp_path / "results/runs/damaged"
+    damaged.mkdir()
+    (damaged / "spec.json").write_text("[]")
+    return tmp_path
+
+
+@pytest.mark.parametrize("names", [("damaged", "GOOD"), ("GOOD", "damaged"), ("GOOD", "nosuchrun")])
+@pytest.mark.parametrize("verb", ["compare", "report", "status"])
+def test_the_other_runs_are_judged_and_shown(results: Path, verb: str, names: tuple[str, str]) -> None:
+    good = next((results / "results/runs").glob("llama*")).name
+    result = call(verb, *(name.replace("GOOD", good) for name in names), "--json", cwd=results)
+    assert result.returncode == 2
+    assert "Traceback" not in result.stderr
+    bad = next(name for name in names if name != "GOOD")
+    assert bad in result.stderr
+    document = json.loads(result.stdout)
+    assert document
+    if verb == "status":
+        assert [row["run_id"] for row in document] == [good]
+
+
+def test_status_of_a_damaged_run_does_not_call_the_folder_empty(results: Path) -> None:
+    result = call("status", "damaged", cwd=results)
+    assert result.returncode == 2
+    assert "no runs in" not in result.stderr
