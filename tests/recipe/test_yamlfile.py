@@ -73,7 +73,7 @@ def test_aliases_that_expand_without_end_are_refused():
 
 def test_the_value_of_a_secret_is_not_shown(tmp_path):
     site = tmp_path / "site.yaml"
-    site.write_text('{description: x, scheduler: slurm, gpu: H100, secrets: ["HF_TOKEN=hf_abcdef"]}')
+    site.write_text('{description: x, scheduler: slurm, gpu: H100, gpus_per_node: 8, secrets: ["HF_TOKEN=hf_abcdef"]}')
     with pytest.raises(UserError) as error:
         resolve(Request("llama3.1-8b", "H100", "fp8", 8, cluster=str(site)))
     assert "secrets" in str(error.value) and "hf_abcdef" not in str(error.value)
