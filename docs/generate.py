@@ -164,7 +164,7 @@ def metric_page() -> str:
         "# Metrics\n\nFrom `benchrun/metrics/registry.py`. [Conventions](../explanation/conventions.md) explains how "
         "FLOPs are counted, [Windows](../explanation/windows.md) which steps count.\n\n"
     )
-    rows = ((f"`{entry.key}`", entry.unit, entry.better, HOW[name]) for name, entry in METRICS.items())
+    rows = ((f"`{entry.key}`", entry.unit, entry.better, HOW.get(name, "")) for name, entry in METRICS.items())
     return head + table(("metric", "unit", "better", "how it is computed"), rows)
 
 

@@ -69,6 +69,7 @@ def parse(
     if metric and not plot:
         raise UserError("--metric names what --plot draws", hint="add --plot FILE")
     parsed = [_follow(logs, framework)] if follow else read_logs(logs, framework)
+    _name_unused(parsed, {name: value for name, value in given.items() if name != "recipe"})
     summaries = [app.summarise_log(log, setting, logs, warmup) for log in parsed]
     if len(parsed) > 1 and (form or plot):
         names = "; ".join(log.file for log in parsed)
@@ -184,6 +185,14 @@ def compare(
     return _judge_logs(read_logs(files, framework), recipe, given, warmup, reference, as_json)
 
 
+def _name_unused(logs: Sequence[Log], options: dict[str, Any]) -> None:
+    """Name each option that a log contradicts on stderr: the log wins."""
+    for log in logs:
+        which = "the log" if len(logs) == 1 else log.file
+        for name, (value, own) in app.unused_options(log, options).items():
+            say(f"{flags([name])} {value} is not used: {which} states {own}")
+
+
 def _judge_logs(
     logs: Sequence[Log], recipe: str, given: dict[str, Any], warmup: int | None, reference: str | None, as_json: bool
 ) -> Exit:
@@ -193,10 +202,8 @@ def _judge_logs(
     results, names, errors = [], [], []
     if num_layers is not None and setting.model:
         setting = replace(setting, model=setting.model.model_copy(update={"num_layers": num_layers}))
+    _name_unused(logs, {**given, "num_layers": num_layers})
     for log in logs:
-        which = "the log" if len(logs) == 1 else log.file
-        for name, (value, own) in app.unused_options(log, {**given, "num_layers": num_layers}).items():
-            say(f"{flags([name])} {value} is not used: {which} states {own}")
         try:
             results.append(app.judge_log(log, recipe, setting, warmup, reference))
             names.append(log.file)
