@@ -154,7 +154,7 @@ class Metrics(Measurement):
     whole_seconds: bool
     """Step times are known to a second only: the mean says more than the median."""
     warmup: int | None = None
-    """Rows to drop as warm-up, where the caller said how many."""
+    """Rows to drop as warm-up; None for the default rule."""
     steps_timed: int = 0
     """Steps that the rows stand for, the warm-up's included."""
     skipped_updates: int = 0

@@ -28,7 +28,7 @@ MIN_EFFECT = 0.01
 
 MIN_OCCURRENCES, MAX_PERIOD_ROWS = 3, 100
 FINEST = 10
-"""A row of several steps is divided into so many parts to find a period that is no whole number of rows."""
+"""Parts into which a row of several steps is divided, to find a period that is not a whole number of rows."""
 SLOW_PART = 0.75
 """Of the rows of a period that must be slow; noise may hide the others."""
 LEVELS = ((0.0, 0.01), (1.5, 0.01), (3.0, 0.01), (6.0, 0.05))

@@ -88,7 +88,7 @@ class Rows:
             segment -= 1
             if averages:
                 interval = min(number - self._last, LONGEST_INTERVAL)
-                # The first row of a segment stands for as many steps as the next one, where so many were made.
+                # The first row of a segment covers as many steps as the second row, if that many steps were made.
                 if len(self) == self._start + 1 and self._last >= interval:
                     self.columns.put(self._start, self[self._start]._replace(interval=interval))
         elif segment and (index := self._repeats(row)) is not None:

@@ -29,7 +29,7 @@ _LOSSES = ("reduced_train_loss", "train_loss")
 _DECODER = json.JSONDecoder()
 MLLOG, DLLOGGER = ":::MLLOG ", "DLLL "
 MOST_SAMPLES = 1 << 17
-"""A step that advances by this much counts tokens: no batch has so many samples."""
+"""A step number that grows by more than this counts tokens, because no batch has so many samples."""
 
 
 class Nemo1(Dialect):
