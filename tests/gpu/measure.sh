@@ -1,18 +1,21 @@
 #!/usr/bin/env bash
 # Measures suites on a GPU node that has neither Slurm nor network: benchrun launch -> sbatch -> srun -> log -> compare.
 #
-#   measure.sh PACK OUT SUITE...     PACK as pack.sh made it; OUT gets runs.tar.xz; SUITE is a name or a file
+#   measure.sh PACK OUT [FRAMEWORK=]SUITE...
+#
+# PACK as pack.sh made it; OUT gets runs.tar.xz; SUITE is a name or a file; FRAMEWORK is one that frameworks.sh put into
+# PACK, if the suite's runs need it.
 #
 # All jobs are queued at once and Slurm puts them on the GPUs. What has not ended after LIMIT_S (480) seconds is cancelled,
 # so that the rest comes back in time. Also read: MEM_MIB and FAKE_GPUS (node.sh), BENCHRUN_COMMIT (where there is no .git).
 # The last thing printed is the table. Exit code as of benchrun compare.
 set -euo pipefail
 
-[ $# -ge 3 ] || { sed -n '2,9p' "$0" && exit 2; }
+[ $# -ge 3 ] || { sed -n '2,12p' "$0" && exit 2; }
 pack=$(realpath "$1") out=$(mkdir -p "$2" && realpath "$2")
 suites=()
 for suite in "${@:3}"; do # a file is named from here, not from where it is launched
-  [ ! -f "$suite" ] || suite=$(realpath "$suite")
+  [ ! -f "${suite#*=}" ] || suite=${suite%"${suite#*=}"}$(realpath "${suite#*=}")
   suites+=("$suite")
 done
 checkout=$(realpath "$(dirname "${BASH_SOURCE[0]}")/../..")
@@ -28,14 +31,15 @@ pack_up() { # whatever happened: the runs without the copies of the worker, and 
     tar --null -T - -cJf "$out/runs.tar.xz"
 }
 
-rm -rf "${home:?}"/{src,site,results,ids}
-mkdir -p "$home"/{src,site,results/runs,slurm/log}
+rm -rf "${home:?}"/{src,site,frameworks,results,ids}
+mkdir -p "$home"/{src,site,frameworks,results/runs,slurm/log}
 trap pack_up EXIT
 tar -C "$checkout" -c benchrun datagen recipes templates results/reference tests/gpu | tar -C "$home/src" -x
 if [ -d "$pack/wheels" ]; then
   python3 -m pip install --quiet --no-index --no-deps --no-compile --no-cache-dir --disable-pip-version-check \
     --root-user-action=ignore --target "$home/site" "$pack"/wheels/*.whl
 fi
+for archive in "$pack"/frameworks/*.tar.xz; do [ ! -f "$archive" ] || tar -C "$home/frameworks" -xJf "$archive"; done
 bash "$checkout/tests/gpu/node.sh" start "$pack"
 eval "$(bash "$checkout/tests/gpu/node.sh" env)"
 
@@ -44,8 +48,16 @@ gpus=$(find "$BENCHRUN_NODE_DIR/dev" -name 'gpu*' | wc -l)
 cpus=$(sinfo -h -o %c)
 gpu=CPU
 [ "${FAKE_GPUS:-0}" -gt 0 ] || gpu=$(nvidia-smi --query-gpu=name --format=csv,noheader --id=0 | awk '{ print $2 }')
+site_of() { # FRAMEWORK: the options that name its folders
+  local folder=$home/frameworks/$1 folders
+  folders=$(tr : '\n' <"$folder/pythonpath" | sed "s|^|$folder/|" | paste -sd:)
+  printf '%s\n' --set "cluster.env.PYTHONPATH=$folders:$home/site" --set "cluster.sources.megatron-lm=$folder/core"
+}
+
 for suite in "${suites[@]}"; do
-  python3 -m benchrun launch "$suite" --cluster tests/gpu/node.yaml --set "cluster.gpu=$gpu" \
+  options=()
+  [ "$suite" = "${suite#*=}" ] || mapfile -t options < <(site_of "${suite%%=*}")
+  python3 -m benchrun launch "${suite#*=}" --cluster tests/gpu/node.yaml --set "cluster.gpu=$gpu" "${options[@]}" \
     --set "cluster.gpus_per_node=$gpus" --set "cluster.cpus_per_task=$((cpus / gpus))" >>"$home/ids" ||
     echo "measure: $suite was not launched whole" >&2
 done

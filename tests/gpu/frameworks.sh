@@ -1,0 +1,87 @@
+#!/usr/bin/env bash
+# Adds other frameworks, at the releases named here, to a PACK for measure.sh: source trees, the Python packages that a
+# node with torch, transformers, jax and pack.sh's wheels still lacks, and stubs for packages that training never enters.
+#
+#   frameworks.sh PACK NAME...    NAME: megatron-lm nemo2 megatron-bridge megatron-bridge-0.2.2
+#
+# MEGATRON_LM, NEMO and MEGATRON_BRIDGE name git clones of github.com/NVIDIA/Megatron-LM, NVIDIA/NeMo and
+# NVIDIA-NeMo/Megatron-Bridge that have the tags. PYTHON312 names a Python 3.12 with headers, for megatron-core's C++ helper.
+set -euo pipefail
+
+pack=$(mkdir -p "${1:?usage: frameworks.sh PACK NAME...}/frameworks" && cd "$1" && pwd)
+shift
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+python=${PYTHON312:-python3.12}
+
+tree() { # CLONE REVISION FOLDER PATH...: these paths of a revision
+  mkdir -p "$3"
+  git -C "$1" archive "$2" "${@:4}" | tar -C "$3" -x
+}
+
+core() { # REVISION FOLDER: Megatron-LM with its helper compiled
+  local suffix to=$2/megatron/core/datasets
+  tree "${MEGATRON_LM:?}" "$1" "$2" megatron pretrain_gpt.py gpt_builders.py model_provider.py 2>/dev/null ||
+    tree "$MEGATRON_LM" "$1" "$2" megatron pretrain_gpt.py
+  suffix=$("$python" -c 'import sysconfig; print(sysconfig.get_config_var("EXT_SUFFIX"))')
+  [ -d "$work/pybind11" ] || python3 -m pip install --quiet --disable-pip-version-check --target "$work/pybind11" pybind11
+  g++ -O3 -shared -std=c++11 -fPIC "-I$("$python" -c 'import sysconfig; print(sysconfig.get_path("include"))')" \
+    "-I$work/pybind11/pybind11/include" "$to/helpers.cpp" -o "$to/helpers_cpp$suffix"
+}
+
+packages() { # FOLDER REQUIREMENT...: without what they require
+  local platforms=() glibc
+  for glibc in 28 27 24 17; do platforms+=(--platform "manylinux_2_${glibc}_x86_64"); done
+  python3 -m pip install --quiet --disable-pip-version-check --no-deps --no-compile --python-version 3.12 --implementation cp \
+    "${platforms[@]}" --platform manylinux2014_x86_64 --platform any --only-binary=:all: --target "$@"
+}
+
+built() { # FOLDER REQUIREMENT...: packages in plain Python that are published as source only
+  python3 -m pip install --quiet --disable-pip-version-check --no-deps --no-compile --target "$@"
+}
+
+stubs() { # FOLDER NAME...: names of packages that training imports and never calls
+  mkdir -p "$1"
+  cp "$here"/stubs/*.py "$1"
+  printf '%s\n' "${@:2}" >"$1/names.txt"
+}
+
+bridge() { # FOLDER TAG CORE
+  tree "${MEGATRON_BRIDGE:?}" "$2" "$1/bridge" src
+  core "$3" "$1/core"
+  packages "$1/site" omegaconf==2.3.0 datasets multiprocess dill platformdirs toml defusedxml sniffio
+  built "$1/site" antlr4-python3-runtime==4.9.3
+  stubs "$1/stubs" wandb modelopt nvidia_resiliency_ext opentelemetry mlflow comet_ml diffusers
+  echo stubs:site:bridge/src:core >"$1/pythonpath"
+}
+
+add() {
+  local to=$work/$1
+  case $1 in
+    megatron-lm)
+      core core_v0.13.0 "$to/core"
+      stubs "$to/stubs" wandb
+      echo stubs:core >"$to/pythonpath"
+      ;;
+    nemo2)
+      tree "${NEMO:?}" v2.4.0 "$to/nemo" nemo
+      core core_v0.13.0 "$to/core"
+      packages "$to/site" pytorch-lightning==2.4.0 lightning==2.4.0 huggingface-hub==0.36.0 transformers==4.52.1 \
+        tokenizers==0.21.4 datasets==3.6.0 webdataset graphviz omegaconf==2.3.0 hydra-core==1.3.2 braceexpand \
+        fiddle==0.3.1 dill libcst multiprocess
+      built "$to/site" antlr4-python3-runtime==4.9.3 wget
+      stubs "$to/stubs" jieba opencc pangu leptonai nemo_run modelopt nvidia_resiliency_ext zarr numcodecs nltk rouge_score \
+        ijson torchx wandb
+      echo stubs:site:nemo:core >"$to/pythonpath"
+      ;;
+    megatron-bridge) bridge "$to" v0.4.1 d7288711ba278d160d2a5a22c099915c9fe1395c ;;
+    megatron-bridge-0.2.2) bridge "$to" v0.2.2 cba6b0ed0f1ee2694ae9f7059f6d4b8a7cc995fb ;;
+    *) echo "frameworks.sh: no framework $1" >&2 && exit 2 ;;
+  esac
+  find "$to" -name '*.pyc' -delete
+  tar -C "$work" --owner=0 --group=0 -cJf "$pack/frameworks/$1.tar.xz" "$1"
+}
+
+for name in "$@"; do add "$name"; done
+du -sh "$pack"/frameworks/*
