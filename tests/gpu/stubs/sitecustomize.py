@@ -48,7 +48,7 @@ class Nothing:
 class Package(types.ModuleType):
     """A module whose every name is a `Nothing`."""
 
-    __path__: list[str] = []
+    __path__ = ()
     __version__ = "0"
 
     def __getattr__(self, name: str) -> Any:
