@@ -1,6 +1,6 @@
-"""Writes docs/reference/: the command line, the models and the tables of the package as Markdown.
+"""Writes docs/reference/ (commands, models and tables of the package as Markdown) and docs/images/measured.svg.
 
-``python docs/generate.py`` writes the files; ``python docs/generate.py --check`` fails where one is out of date.
+``python docs/generate.py`` writes the files; ``python docs/generate.py --check`` fails if one is out of date.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import click
+from chart import chart
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
@@ -31,7 +32,6 @@ from benchrun.spec.training import Fp8, Lora, Optimizer, Recompute, Training
 from datagen.cli import group as datagen
 
 HERE = Path(__file__).parent
-FOLDER = HERE / "reference"
 EXIT_CODES = (
     "Exit codes: 0 well; 1 measured and slow; 2 wrong input; 3 Slurm or the machine failed; 4 finished but "
     "inconclusive, incomplete, broken or not comparable. If several apply, 2 and 3 come first, then 1, then 4.\n"
@@ -169,20 +169,23 @@ def metric_page() -> str:
 
 
 PAGES = {
-    "commands.md": command_page,
-    "recipe-files.md": recipe_page,
-    "spec.md": spec_page,
-    "gpus.md": gpu_page,
-    "run-directory.md": run_directory_page,
-    "metrics.md": metric_page,
+    "reference/commands.md": command_page,
+    "reference/recipe-files.md": recipe_page,
+    "reference/spec.md": spec_page,
+    "reference/gpus.md": gpu_page,
+    "reference/run-directory.md": run_directory_page,
+    "reference/metrics.md": metric_page,
+    "images/measured.svg": chart,
 }
+"""Path in docs/ -> its text; Markdown pages get HEAD in front."""
 
 
 def main() -> int:
-    """Write the pages; with ``--check`` only compare them. Returns the exit code."""
+    """Write the files; with ``--check`` only compare them. Returns the exit code."""
     stale = []
     for name, page in PAGES.items():
-        text, path = HEAD + page(), FOLDER / name
+        path = HERE / name
+        text = page() if path.suffix == ".svg" else HEAD + page()
         if not path.exists() or path.read_text() != text:
             stale.append(name)
             if "--check" not in sys.argv:

@@ -88,6 +88,12 @@ def test_generated_pages_are_up_to_date() -> None:
     assert result.returncode == 0, result.stdout + result.stderr
 
 
+def test_the_readme_names_the_range_of_its_picture() -> None:
+    ratios = re.findall(r"ratio (\d+\.\d\d)", (ROOT / "docs/images/measured.svg").read_text())
+    low, high = min(ratios, key=float), max(ratios, key=float)
+    assert f"{low} to {high} times" in (ROOT / "README.md").read_text()
+
+
 def test_the_readme_is_short() -> None:
     assert len((ROOT / "README.md").read_text().splitlines()) <= 120
 
