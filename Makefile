@@ -43,7 +43,7 @@ clean:
 
 $(VENV)/.train: pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || { \
-	  echo "$(PYTHON) is older than 3.10. Name a newer Python: make $(MAKECMDGOALS) PYTHON=python3.12" >&2; exit 2; }
+	  echo "benchrun needs Python 3.10 or newer, and $(PYTHON) is not: make $(MAKECMDGOALS) PYTHON=python3.12" >&2; exit 2; }
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { \
 	  echo "Python's venv module is missing. On Debian or Ubuntu: apt install python3-venv" >&2; exit 2; }
 	@test "$$(df -Pk . | awk 'NR==2 {print $$4}')" -ge 3000000 || { \
