@@ -1,10 +1,10 @@
-# make demo: a tiny model really trained, judged; make test: everything that can be tried on this machine.
-# Other Python: make demo PYTHON=python3.12. Behind a proxy or an own index: pip's usual variables.
+# make demo trains and judges a tiny model. make test runs every test that this machine can run.
+# Another Python: make demo PYTHON=python3.12. A proxy or another package index: set pip's variables.
 
 PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
-# The pair that was tried on CPUs. torch comes first and alone, so that nothing resolves it anew.
+# The versions tested on CPUs. torch is installed first and alone, so that no other package selects its version.
 TORCH  ?= torch==2.13.0
 MCORE  ?= megatron-core==0.16.1
 
@@ -14,7 +14,7 @@ MCORE  ?= megatron-core==0.16.1
 demo: $(VENV)/.train
 	@echo "-- the script that will run (benchrun render)"
 	@$(BIN)/benchrun render tiny-llama --precision fp32 --num-gpus 2
-	@echo "-- training for real on two CPU processes (benchrun launch --wait)"
+	@echo "-- training on two CPU processes (benchrun launch --wait)"
 	@$(BIN)/benchrun launch tiny-llama --precision fp32 --num-gpus 2 --wait
 
 test: $(VENV)/.dev
@@ -39,21 +39,21 @@ format: $(VENV)/.dev
 clean:
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
-# -- the environment, made once and again when pyproject.toml changes ------------------------------------
+# -- the environment, made again when pyproject.toml changes --------------------------------------------
 
 $(VENV)/.train: pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || { \
-	  echo "benchrun needs Python 3.10 or newer, as $(PYTHON): make $(MAKECMDGOALS) PYTHON=python3.12" >&2; exit 2; }
+	  echo "benchrun needs Python 3.10 or newer, and $(PYTHON) is not: make $(MAKECMDGOALS) PYTHON=python3.12" >&2; exit 2; }
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { \
 	  echo "Python's venv module is missing. On Debian or Ubuntu: apt install python3-venv" >&2; exit 2; }
 	@test "$$(df -Pk . | awk 'NR==2 {print $$4}')" -ge 3000000 || { \
-	  echo "less than 3 GB free here; PyTorch alone takes 1 GB" >&2; exit 2; }
+	  echo "less than 3 GB of disk are free here; PyTorch alone takes 1 GB" >&2; exit 2; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "installing PyTorch and megatron-core into $(VENV) (once; one to three minutes)" >&2
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check "$(TORCH)" && \
 	  $(BIN)/python -m pip install --quiet --disable-pip-version-check "$(MCORE)" -e '.[train]' || { \
-	  echo "pip could not install; its message stands above. No network? Set pip's proxy or index. megatron-core has" >&2; \
-	  echo "wheels for Python 3.10 to 3.13 on Linux; for another Python it needs a C++ compiler (apt install g++)." >&2; exit 2; }
+	  echo "pip failed; see its message above. Without a network, set pip's proxy or index. megatron-core has" >&2; \
+	  echo "wheels for Python 3.10 to 3.13 on Linux; another Python needs a C++ compiler (apt install g++)." >&2; exit 2; }
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.train pyproject.toml

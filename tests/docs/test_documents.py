@@ -83,9 +83,26 @@ def test_links_and_pictures_lead_somewhere(page: Path) -> None:
         assert (page.parent / target).exists(), target
 
 
+def test_files_and_folders_that_the_documents_name_exist() -> None:
+    ours = [page for page in PAGES if page.parent.name != "logs"]  # that page names files of other projects
+    missing = [
+        f"{page.relative_to(ROOT)}: {name}"
+        for page in ours
+        for name in re.findall(r"`((?:benchrun|templates|recipes|tests|datagen|docs)/[\w./*-]+)`", page.read_text())
+        if "NAME" not in name and not any(ROOT.glob(name.rstrip("/")))
+    ]
+    assert missing == []
+
+
 def test_generated_pages_are_up_to_date() -> None:
     result = subprocess.run([sys.executable, ROOT / "docs/generate.py", "--check"], capture_output=True, text=True)
     assert result.returncode == 0, result.stdout + result.stderr
+
+
+def test_the_readme_names_the_range_of_its_picture() -> None:
+    ratios = re.findall(r"ratio (\d+\.\d\d)", (ROOT / "docs/images/measured.svg").read_text())
+    low, high = min(ratios, key=float), max(ratios, key=float)
+    assert f"{low} to {high} times" in " ".join((ROOT / "README.md").read_text().split())
 
 
 def test_the_readme_is_short() -> None:
