@@ -28,7 +28,7 @@ class PackedRuns(BuildHookInterface[Any]):
 
 
 def packed(folder: Path) -> bytes:
-    """The runs of ``folder`` as a zip archive without compression, compressed as a whole; the same runs give the same bytes.
+    """The runs of ``folder`` as an uncompressed zip archive, compressed as a whole; equal runs give equal bytes.
 
     Files of one name stand together, because they have most in common.
     """
