@@ -23,13 +23,10 @@ from benchrun.app.points import resolve as resolve
 from benchrun.app.points import resolve_point as resolve_point
 from benchrun.app.points import warnings as warnings
 from benchrun.app.points import write_files as write_files
-from benchrun.app.runs import newest_runs as newest_runs
-from benchrun.app.runs import open_run as open_run
-from benchrun.app.runs import open_runs as open_runs
 from benchrun.app.status import RunStatus as RunStatus
 from benchrun.app.status import end_of as end_of
 from benchrun.app.status import record_end as record_end
-from benchrun.app.status import statuses as statuses
+from benchrun.app.status import status_of as status_of
 from benchrun.compare.verdict import RunResult as RunResult
 from benchrun.compare.verdict import Verdict as Verdict
 from benchrun.launch.doctor import examine as examine
@@ -37,6 +34,9 @@ from benchrun.launch.launcher import Observation as Observation
 from benchrun.launch.launcher import cancel as cancel
 from benchrun.launch.launcher import observe as observe
 from benchrun.launch.rundir import RunDir as RunDir
+from benchrun.launch.rundir import newest_runs as newest_runs
+from benchrun.launch.rundir import open_run as open_run
+from benchrun.launch.rundir import open_runs as open_runs
 from benchrun.metrics.model import Metrics as Metrics
 from benchrun.metrics.model import Summary as Summary
 from benchrun.metrics.setting import Setting as Setting

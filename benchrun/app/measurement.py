@@ -6,7 +6,6 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchrun.app.runs import document_of
 from benchrun.compare.verdict import RunResult, Verdict
 from benchrun.errors import UserError
 from benchrun.frameworks.logs import ended_at, parse_log
@@ -23,7 +22,6 @@ from benchrun.report.table import step_lines
 from benchrun.spec.artifacts import (
     BREAKDOWN,
     CEILINGS,
-    ENDING,
     METRICS,
     STEPS,
     TELEMETRY_SUMMARY,
@@ -57,7 +55,7 @@ def measure_run(run: RunDir, warmup: int | None = None) -> RunMeasurement | None
     beside = {
         "telemetry": samples.over_all if samples else None,
         "bound": _bound(run, metrics),
-        "breakdown": document_of(run, BREAKDOWN, Breakdown),
+        "breakdown": run.document(BREAKDOWN, Breakdown),
     }
     return RunMeasurement(run, log, metrics.model_copy(update=beside), samples)
 
@@ -87,7 +85,7 @@ def samples_of(run: RunDir, measured: Measurement, num_gpus: int | None) -> Samp
 
 def _bound(run: RunDir, metrics: Metrics) -> Bound | None:
     """The step beside the ceilings that the run measured before it."""
-    ceilings, spec = document_of(run, CEILINGS, Ceilings), run.spec
+    ceilings, spec = run.document(CEILINGS, Ceilings), run.spec
     if ceilings is None or metrics.step_time_s is None:
         return None
     return bound(
@@ -105,9 +103,9 @@ def _bound(run: RunDir, metrics: Metrics) -> Bound | None:
 
 def result_of(run: RunDir) -> RunResult:
     """Measurement, recorded verdict and recorded ending of one run; it is measured anew from its log."""
-    verdict = document_of(run, VERDICT, Verdict)
+    verdict = run.document(VERDICT, Verdict)
     measurement = measure_run(run, verdict.warmup if verdict else None)
-    end = recorded(run.read_json(ENDING))
+    end = recorded(run)
     metrics = measurement.metrics if measurement else None
     return RunResult(run.run_id, run.spec, metrics, verdict, end.ending.value if end else None)
 
@@ -118,7 +116,7 @@ def keep(run: RunDir, folder: Path) -> RunDir:
     UserError where the run has no valid verdict, where it is kept already, and where the redacted files would give
     other numbers.
     """
-    verdict = document_of(run, VERDICT, Verdict)
+    verdict = run.document(VERDICT, Verdict)
     if verdict is None or verdict.verdict == "invalid_run":
         why = "was not judged" if verdict is None else f"measured nothing: {verdict.reason}"
         raise UserError(f"{run.run_id} {why}", hint=f"benchrun compare {run.run_id}")

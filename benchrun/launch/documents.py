@@ -35,11 +35,6 @@ def read_text(path: Path, limit: int = LIMIT) -> str | None:
         return None
 
 
-def read_object(path: Path) -> dict[str, Any] | None:
-    """The object in a JSON file; None where it holds none."""
-    return as_object(read_text(path))
-
-
 def as_object(text: str | None) -> dict[str, Any] | None:
     """The JSON object in ``text``; None where it holds none."""
     try:

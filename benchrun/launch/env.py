@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import platform
-import subprocess
 from typing import Any
 
 from benchrun import __version__, paths
-from benchrun.launch.documents import as_object, read_object, read_text
+from benchrun.launch.commands import output
+from benchrun.launch.documents import as_object, read_text
 from benchrun.launch.rundir import RunDir
 from benchrun.spec.artifacts import ENV, PROBE, Environment
 
@@ -29,7 +29,7 @@ def write_env(run: RunDir) -> None:
         submit_host=platform.node(),
         python=platform.python_version(),
         worker=_worker(run),
-        nodes=tuple(read_object(path) or {"host": path.stem, "error": _UNREADABLE} for path in probes),
+        nodes=tuple(as_object(read_text(path)) or {"host": path.stem, "error": _UNREADABLE} for path in probes),
     )
     run.write_json(ENV, environment.model_dump(mode="json"))
 
@@ -55,8 +55,4 @@ def _commit() -> str | None:
     """The commit of this checkout, ``+dirty`` with uncommitted changes; in a wheel or copy ``$BENCHRUN_COMMIT``."""
     if not (paths.DATA / ".git").exists():
         return os.environ.get("BENCHRUN_COMMIT")
-    try:
-        command = ["git", "-C", str(paths.DATA), "describe", "--always", "--dirty=+dirty", "--abbrev=12", "--exclude=*"]
-        return subprocess.run(command, capture_output=True, text=True, timeout=10, check=True).stdout.strip()
-    except (OSError, subprocess.SubprocessError):
-        return None
+    return output("git", "-C", str(paths.DATA), "describe", "--always", "--dirty=+dirty", "--abbrev=12", "--exclude=*")

@@ -23,9 +23,12 @@ from pydantic import ValidationError
 from benchrun import paths
 from benchrun.errors import UserError
 from benchrun.frameworks.registry import framework
-from benchrun.launch.documents import as_event, as_model, read_object, read_text
+from benchrun.launch.documents import M, as_event, as_model, as_object, read_text
 from benchrun.spec.artifacts import DONE, EVENTS, PROGRESS, SPEC, STDERR, STDOUT, TELEMETRY, WORKER, XZ, Done, Progress
 from benchrun.spec.runspec import RunSpec
+
+STAMP = r"\d{8}T\d{6}Z"
+"""The time in a run's name."""
 
 
 @dataclass(frozen=True)
@@ -79,13 +82,26 @@ class RunDir:
         files = sorted((self.path / TELEMETRY).glob("*.csv*"))
         return {file.name.partition(".csv")[0]: unpacked(file).decode(errors="replace") for file in files}
 
+    def read(self, name: str, model: type[M]) -> M | None:
+        """A JSON file of this run as ``model``; None where it is missing, damaged, or holds something else."""
+        return as_model(self.read_json(name), model)
+
+    def document(self, name: str, model: type[M]) -> M | None:
+        """A JSON file of this run as ``model``; None where there is none. UserError where it holds something else."""
+        document = self.read_json(name)
+        try:
+            return None if document is None else model.model_validate(document)
+        except ValidationError as error:
+            where, hint = str(self.path / name), "another version wrote it, or it is damaged; move it away"
+            raise UserError(f"not what benchrun writes: {error.errors()[0]['msg']}", where=where, hint=hint) from None
+
     def done(self) -> Done | None:
         """done.json; None where the job's EXIT trap did not run."""
-        return as_model(self.read_json(DONE), Done)
+        return self.read(DONE, Done)
 
     def progress(self) -> Progress | None:
         """progress.json; None before the watchdog's first look at the log."""
-        return as_model(self.read_json(PROGRESS), Progress)
+        return self.read(PROGRESS, Progress)
 
     def events(self) -> list[dict[str, Any]]:
         """All events, oldest first, without lines that are incomplete (a full disk)."""
@@ -126,7 +142,7 @@ class RunDir:
 
     def read_json(self, name: str) -> dict[str, Any] | None:
         """The object in a JSON file; None where the file is missing or incomplete."""
-        return read_object(self.path / name)
+        return as_object(read_text(self.path / name))
 
     def write_json(self, name: str, document: Mapping[str, Any]) -> None:
         """Write a JSON file atomically."""
@@ -225,25 +241,39 @@ def write_files(path: Path, spec: RunSpec, files: Mapping[str, str]) -> None:
 def find_runs(root: Path) -> list[RunDir]:
     """All runs below ``root``, oldest first."""
     runs = [_opened(root, spec.parent) for spec in root.glob(f"*/{SPEC}")]
-    return sorted(runs, key=lambda run: (_stamp(run), run.run_id))
+    return sorted(runs, key=lambda run: ((re.findall(STAMP, run.run_id) or [""])[0], run.run_id))
 
 
-def open_run(root: Path, name: str) -> RunDir:
-    """The run called ``name``, or at the path ``name``. UserError lists close matches."""
+def newest_runs(last: int | None = None) -> list[RunDir]:
+    """The ``last`` runs of the runs folder, or all, oldest first."""
+    return find_runs(paths.runs_dir())[-last if last else 0 :]
+
+
+def open_run(name: str, root: Path | None = None) -> RunDir:
+    """The run called ``name`` in ``root`` (the runs folder where None), or at the path ``name``.
+
+    UserError where its specification cannot be read; where there is no such run it lists close matches.
+    """
+    root = root or paths.runs_dir()
     if not name:
         raise UserError("the name of a run is empty", hint="an unset variable? benchrun status lists the runs")
-    for path in (root / name, Path(name)):
-        if (path / SPEC).is_file():
-            return _opened(root, path)
-    ids = [run.run_id for run in find_runs(root)]
+    place = next((path for path in (root / name, Path(name)) if (path / SPEC).exists()), None)
+    ids = [run.run_id for run in find_runs(root)] if place is None else []
     close = [run_id for run_id in ids if run_id.startswith(name)]
-    if len(close) == 1:
-        return _opened(root, root / close[0])
-    listing = (close or difflib.get_close_matches(name, ids, n=3, cutoff=0.3) or ids)[-5:]
-    raise UserError(
-        f"no run is called '{name}' in {root}",
-        hint=f"runs here: {', '.join(listing)}" if listing else "there are no runs",
-    )
+    if place is None and len(close) == 1:
+        place = root / close[0]
+    if place is None:
+        listing = (close or difflib.get_close_matches(name, ids, n=3, cutoff=0.3) or ids)[-5:]
+        hint = f"runs here: {', '.join(listing)}" if listing else "there are no runs"
+        raise UserError(f"no run is called '{name}' in {root}", hint=hint)
+    run = _opened(root, place)
+    _ = run.spec
+    return run
+
+
+def open_runs(names: Iterable[str], root: Path | None = None) -> list[RunDir]:
+    """Each of the runs called ``names`` once. UserError for the first that cannot be opened."""
+    return list(dict.fromkeys(open_run(name, root) for name in names))
 
 
 def _opened(root: Path, path: Path) -> RunDir:
@@ -253,11 +283,6 @@ def _opened(root: Path, path: Path) -> RunDir:
     return RunDir(place, read_only=not own)
 
 
-def open_runs(root: Path, names: Iterable[str]) -> list[RunDir]:
-    """Each run once, in the order of ``names``."""
-    return list(dict.fromkeys(open_run(root, name) for name in names))
-
-
 def _make(root: Path, name: str) -> Path:
     """A new directory ``name-XXXX``, random, so that jobs of two results folders have different names."""
     while True:
@@ -265,8 +290,3 @@ def _make(root: Path, name: str) -> Path:
         with contextlib.suppress(FileExistsError):
             path.mkdir()
             return path
-
-
-def _stamp(run: RunDir) -> str:
-    match = re.search(r"\d{8}T\d{6}Z", run.run_id)
-    return match[0] if match else ""

@@ -14,7 +14,7 @@ from benchrun import console
 from benchrun.cli import group
 from benchrun.launch.documents import as_event, as_model
 from benchrun.launch.rundir import find_runs
-from benchrun.launch.slurm_text import refused, sacct_rows, squeue_rows, submitted
+from benchrun.launch.slurm_text import SACCT, SQUEUE, jobs, refused, submitted
 from benchrun.spec.artifacts import Done
 
 DONE = {"schema_version": 1, "exit_code": 0, "signal": None, "restarts": 0, "job_id": "7", "host": "n1"}
@@ -143,9 +143,8 @@ def test_a_command_that_cannot_be_run_is_the_machines_fault(slurm, make, capsys,
 
 @given(st.text() | st.lists(st.sampled_from("7|COMPLETED: /0\n"), max_size=40).map("".join))
 def test_reading_slurms_words_is_total(words):
-    list(squeue_rows(words))
-    list(sacct_rows(words, restarts=True))
-    list(sacct_rows(words, restarts=False))
+    jobs(words, [*SQUEUE])
+    jobs(words, SACCT)
     submitted(words)
     refused(words)
     as_event(words)
