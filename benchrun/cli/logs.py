@@ -60,6 +60,7 @@ def parse(
     metric: str | None,
     follow: bool,
     as_json: bool,
+    recipe: str | None,
     **given: Any,
 ) -> int:
     """Step time, tokens/s/GPU, TFLOPS and problems of a training LOG.
@@ -68,14 +69,14 @@ def parse(
     state are one run: of ranks, nodes, stdout and stderr, before and after a requeue. Others are runs of their own, and
     --json gives an array. What a log does not hold is null. Exit code 4: no step, an early end, or a fatal problem.
     """
-    setting = app.setting(**given)
+    setting = app.setting(recipe, app.Setting(**given))
     form = _steps_format(steps) if steps else None
     if steps and steps == form and as_json:
         raise UserError("--json and --steps both print to stdout", hint="--steps FILE.csv")
     if metric and not plot:
         raise UserError("--metric names what --plot draws", hint="add --plot FILE")
     parsed = [_follow(logs, framework)] if follow else read_logs(logs, framework)
-    _name_unused(parsed, {name: value for name, value in given.items() if name != "recipe"})
+    _name_unused(parsed, given)
     summaries = [app.summarise_log(log, setting, logs, warmup) for log in parsed]
     if len(parsed) > 1 and (steps or plot):
         names = "; ".join(log.file for log in parsed)
@@ -194,7 +195,7 @@ def _judge_logs(
 ) -> Exit:
     """Judge each run's log; the errors of those that cannot be judged follow the verdicts."""
     num_layers = given.pop("num_layers")
-    setting = app.setting(recipe, **given)
+    setting = app.setting(recipe, app.Setting(**given))
     if num_layers is not None and setting.model:
         setting = replace(setting, model=setting.model.model_copy(update={"num_layers": num_layers}))
     _name_unused(logs, {**given, "num_layers": num_layers})

@@ -101,7 +101,7 @@ def _wait(runs: Sequence[RunDir]) -> Exit:
     for index, run in enumerate(runs):
         try:
             with StepProgress(run.spec) as progress:
-                app.wait(run, progress.update)
+                app.wait(run, progress.show)
         except KeyboardInterrupt:
             left = " ".join(each.run_id for each in runs[index:])
             still = "The job runs on" if run is runs[-1] else "The jobs run on"

@@ -258,8 +258,8 @@ def test_a_report_of_all_runs_leaves_out_what_cannot_be_read(tmp_path, monkeypat
     assert f"error: {bad.path}/verdict.json: not what benchrun writes" in said.err
     assert report([good.run_id, bad.run_id], standalone_mode=False) == 2
     assert "| 1 |" in capsys.readouterr().out
-    with pytest.raises(UserError, match="not what benchrun writes"):
-        report([bad.run_id], standalone_mode=False)
+    assert report([bad.run_id], standalone_mode=False) == 2
+    assert "not what benchrun writes" in capsys.readouterr().err
 
 
 def test_events_survive_a_line_that_was_cut(tmp_path):

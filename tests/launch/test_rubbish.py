@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import tempfile
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -12,10 +14,9 @@ from hypothesis import strategies as st
 
 from benchrun import console
 from benchrun.cli import group
-from benchrun.launch.documents import as_event, as_model
-from benchrun.launch.rundir import find_runs
+from benchrun.launch.documents import as_event
+from benchrun.launch.rundir import RunDir, find_runs
 from benchrun.launch.slurm_text import SACCT, SQUEUE, jobs, refused, submitted
-from benchrun.spec.artifacts import Done
 
 DONE = {"schema_version": 1, "exit_code": 0, "signal": None, "restarts": 0, "job_id": "7", "host": "n1"}
 POINT = ("tiny-llama", "--gpu=CPU", "--precision=fp32", "--num-gpus=1", "--cluster=slurm-cpu")
@@ -159,7 +160,10 @@ JSON = st.recursive(
 
 @given(st.fixed_dictionaries({}, optional=dict.fromkeys(DONE, JSON)))
 def test_what_is_read_of_done_json_has_the_right_types(document):
-    done = as_model({**DONE, **document}, Done)
+    with tempfile.TemporaryDirectory() as folder:
+        run = RunDir(Path(folder))
+        run.write_json("done.json", {**DONE, **document})
+        done = run.done()
     if done is not None:
         kinds = {key: type(value) for key, value in done}
         assert kinds.pop("signal") in (str, type(None))
