@@ -6,8 +6,6 @@ from benchrun.app.judgement import judge_runs as judge_runs
 from benchrun.app.judgement import repeats as repeats
 from benchrun.app.judgement import store_judgement as store_judgement
 from benchrun.app.listing import list_points as list_points
-from benchrun.app.logs import follow as follow
-from benchrun.app.logs import read_frameworks as read_frameworks
 from benchrun.app.logs import read_logs as read_logs
 from benchrun.app.logs import rows_of as rows_of
 from benchrun.app.logs import setting as setting
@@ -29,6 +27,8 @@ from benchrun.app.status import record_end as record_end
 from benchrun.app.status import status_of as status_of
 from benchrun.compare.verdict import RunResult as RunResult
 from benchrun.compare.verdict import Verdict as Verdict
+from benchrun.frameworks.logs import DIALECTS as DIALECTS
+from benchrun.frameworks.logs import Tail as Tail
 from benchrun.launch.doctor import examine as examine
 from benchrun.launch.launcher import Observation as Observation
 from benchrun.launch.launcher import cancel as cancel

@@ -10,7 +10,7 @@ from typing import Any
 from benchrun import hardware
 from benchrun.app.measurement import samples_of
 from benchrun.errors import UserError
-from benchrun.frameworks.logs import DIALECTS, Tail, parse_logs
+from benchrun.frameworks.logs import parse_logs
 from benchrun.launch.rundir import RunDir
 from benchrun.metrics.model import Summary
 from benchrun.metrics.rows import Measured, measured
@@ -22,11 +22,6 @@ from benchrun.spec.artifacts import SPEC
 
 NOTHING = Setting()
 """The setting of a log whose caller knows nothing about it."""
-
-
-def read_frameworks() -> list[str]:
-    """Frameworks whose logs can be read."""
-    return sorted(DIALECTS)
 
 
 def setting(recipe: str | None = None, given: Setting = NOTHING) -> Setting:
@@ -58,11 +53,6 @@ def read_logs(files: Sequence[Path], framework: str | None = None) -> tuple[list
         if len(runs) > 1:
             raise UserError(f"holds {len(runs)} runs", where=str(path), hint=f"name one of them, e.g. {runs[-1]}")
     return parse_logs(*files, framework=framework)
-
-
-def follow(file: Path, framework: str | None = None) -> Tail:
-    """A reader of a growing log: each ``read()`` returns its new steps, ``log()`` all of it so far."""
-    return Tail(file, framework)
 
 
 def summarise_log(log: Log, given: Setting, files: Sequence[Path] = (), warmup: int | None = None) -> Summary:

@@ -71,7 +71,7 @@ def parse(
     """
     setting = app.setting(recipe, app.Setting(**given))
     form = _steps_format(steps) if steps else None
-    if steps and steps == form and as_json:
+    if form and steps == form and as_json:
         raise UserError("--json and --steps both print to stdout", hint="--steps FILE.csv")
     if metric and not plot:
         raise UserError("--metric names what --plot draws", hint="add --plot FILE")
@@ -100,7 +100,7 @@ def parse(
 def _exit_code(summary: Summary) -> Exit:
     """INCONCLUSIVE where a log gives no number to rely on; a log without steps is named on stderr."""
     if not summary.num_steps:
-        say(f"{summary.file}: no step of any known framework ({', '.join(app.read_frameworks())})")
+        say(f"{summary.file}: no step of any known framework ({', '.join(sorted(app.DIALECTS))})")
     unreliable = not summary.num_steps or summary.complete is False or summary.fatal
     return Exit.INCONCLUSIVE if unreliable else Exit.OK
 
@@ -129,7 +129,7 @@ def _follow(logs: Sequence[Path], framework: str | None) -> Log:
         raise UserError("--follow takes one file that is not compressed", hint=f"benchrun parse --follow run/{STDOUT}")
     if not logs[0].exists():
         say(f"{logs[0]} does not exist yet; waiting for it")
-    tail = app.follow(logs[0], framework)
+    tail = app.Tail(logs[0], framework)
     with contextlib.suppress(KeyboardInterrupt):
         while True:
             for row in tail.read():
@@ -169,17 +169,16 @@ def compare(
     files = [Path(name) for name in runs_or_logs]
     if recipe is not None:
         root = paths.runs_dir()
-        run = next((f for f in files if any((path / SPEC).is_file() for path in (f, root / f))), None)
-        if run is not None:
+        if runs := [file for file in files if (file / SPEC).is_file() or (root / file / SPEC).is_file()]:
             hint = "compare it alone, without --recipe"
-            raise UserError(f"{run} is a run and states its own recipe", hint=hint)
+            raise UserError(f"{runs[0]} is a run and states its own recipe", hint=hint)
         return _judge_logs(read_logs(files, framework), recipe, given, warmup, reference, as_json)
     if any(file.is_file() or str(file) == "-" for file in files):
         raise UserError("a log needs the recipe that it ran", hint="add --recipe NAME; benchrun list shows them")
     if named := [name for name, value in {"framework": framework, **given}.items() if value is not None]:
         raise UserError(f"{flags(named)}: a run states its own conditions", hint="with a log, add --recipe NAME")
-    runs, code = opened(runs_or_logs)
-    return worst((code, print_verdicts(runs, as_json, warmup, reference)))
+    chosen, code = opened(runs_or_logs)
+    return worst((code, print_verdicts(chosen, as_json, warmup, reference)))
 
 
 def _name_unused(logs: Sequence[Log], options: dict[str, Any]) -> None:
@@ -212,9 +211,9 @@ def print_verdicts(
 ) -> Exit:
     """Judge runs, store and print the verdicts, and return the exit code."""
     for run in runs:
+        why = "is not one of your runs" if run.read_only else "cannot be written"
         if not run.writable:
-            why = " (not one of your runs)" if run.read_only else ""
-            say(f"warning: {run.path} cannot be written{why}: the verdict is only printed")
+            say(f"warning: {run.path} {why}: the verdict is only printed")
 
     def judge(group: Sequence[RunDir]) -> Result:
         judgement = app.judge_runs(group, warmup, reference, others=runs)
@@ -232,10 +231,8 @@ def print_results(results: Sequence[Result], as_json: bool, *, several: bool = F
     One verdict is one JSON object, ``several`` are an array.
     """
     if as_json and results:
-        documents = [
-            {**({"file": file} if file and several else {}), **verdict.model_dump(mode="json")}
-            for verdict, _, file in results
-        ]
+        names = [{"file": file} if file and several else {} for _, _, file in results]
+        documents = [name | result[0].model_dump(mode="json") for name, result in zip(names, results, strict=True)]
         print_json(documents if several else documents[0])
     elif results:
         from rich.text import Text

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Callable, Iterable, Sequence
 from operator import attrgetter
@@ -36,13 +37,7 @@ log_framework_option = click.option("--framework", help="Framework of a log; rec
 
 def all_of(*options: Callable[[F], F]) -> Callable[[F], F]:
     """One decorator for several options."""
-
-    def decorate(function: F) -> F:
-        for option in reversed(options):
-            function = option(function)
-        return function
-
-    return decorate
+    return lambda function: functools.reduce(lambda decorated, option: option(decorated), reversed(options), function)
 
 
 point_options = all_of(

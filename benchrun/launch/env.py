@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 from typing import Any
 
 from benchrun import __version__, paths
@@ -42,13 +43,10 @@ def described(run: RunDir) -> bool:
 
 def _worker(run: RunDir) -> dict[str, Any] | None:
     """The versions that the worker printed at its start (torch, megatron-core, CUDA ...)."""
-    for log in run.logs:
-        for line in (read_text(log, ECHOED_WITHIN) or "").splitlines():
-            _, separator, config = line.partition("benchrun config: ")
-            if separator:
-                versions = (as_object(config) or {}).get("versions")
-                return versions if isinstance(versions, dict) else None
-    return None
+    texts = (read_text(log, ECHOED_WITHIN) or "" for log in run.logs)
+    config = next((found[1] for text in texts if (found := re.search(r"benchrun config: (.*)", text))), None)
+    versions = (as_object(config) or {}).get("versions")
+    return versions if isinstance(versions, dict) else None
 
 
 def _commit() -> str | None:

@@ -1,6 +1,6 @@
 """A run's files as they are kept and published: compressed, without the names and paths of the machine.
 
-The published fields are listed, so that a new field is left out until someone adds it here.
+public.yaml lists the published fields, so that a new field is left out until someone adds it there.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ import shutil
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+import yaml
 
 from benchrun.errors import UserError, writing
 from benchrun.launch.rundir import STAMP, RunDir, unpacked
@@ -29,39 +31,14 @@ DOCUMENTS = (
     *(artifacts.METRICS, artifacts.VERDICT, artifacts.ENDING),
 )
 """Documents that can name the site only inside a text."""
-SYSTEM = ("bin", "dev", "etc", "lib", "lib64", "opt", "proc", "sbin", "sys", "usr")
-"""Folders that every machine has."""
-PATH = re.compile(rf"(?<![\w./])/(?!(?:{'|'.join(SYSTEM)})\b)[A-Za-z_.][\w.+@-]*(?:/[\w.+@=-]+)*/?")
-"""An absolute path outside SYSTEM."""
+PUBLIC = yaml.safe_load(Path(__file__).with_name("public.yaml").read_text())
+PATH = re.compile(rf"(?<![\w./])/(?!(?:{'|'.join(PUBLIC['folders'])})\b)[A-Za-z_.][\w.+@-]*(?:/[\w.+@=-]+)*/?")
+"""An absolute path outside the folders that every machine has."""
 ADDRESS = re.compile(r"\b(?:10(?:\.\d{1,3}){3}|172\.(?:1[6-9]|2\d|3[01])(?:\.\d{1,3}){2}|192\.168(?:\.\d{1,3}){2})\b")
 """A private IP address."""
 MAIL = re.compile(r"[\w.+-]+@(?:[\w-]+\.)+[A-Za-z]{2,}\b")
 HIDDEN = "SITE"
 """Replaces text that identifies the site."""
-PUBLIC_CLUSTER = ("scheduler", "gpu", "gpus_per_node", "exclusive", "cpus_per_task")
-CLUSTER_ENV = (
-    *("CUDA_DEVICE_MAX_CONNECTIONS", "NCCL_CROSS_NIC", "NCCL_IB_DISABLE", "NCCL_IB_QPS_PER_CONNECTION"),
-    *("NCCL_MAX_NCHANNELS", "NCCL_MIN_NCHANNELS", "NCCL_NET_GDR_LEVEL", "NCCL_NVLS_ENABLE", "NCCL_P2P_DISABLE"),
-    *("NCCL_SHM_DISABLE", "NVSHMEM_DISABLE_NVLS", "OMP_NUM_THREADS", "TORCH_SYMM_MEM_DISABLE_MULTICAST"),
-)
-"""Variables of a site that change the speed; published where the value is a number."""
-PUBLIC_ENV = ("schema_version", "benchrun", "commit", "python")
-PUBLIC_NODE = ("schema_version", "host", "machine", "cpu", "cpus", "memory_kib", "driver")
-PUBLIC_GPU = (
-    *("name", "memory_mib", "power_limit_w", "sm_clock_mhz", "max_sm_clock_mhz", "memory_clock_mhz", "ecc", "pstate"),
-)
-PUBLIC_IMAGES = ("nvcr.io/nvidia/", "ghcr.io/nvidia/")
-"""Public registries; images from others are published by name and tag."""
-IN_LOGS = (
-    *("backward", "batch", "completed", "consumed", "default", "defaults", "elapsed", "epoch", "error", "forward"),
-    *("global", "grad", "inconclusive", "iteration", "iterations", "learning", "loss", "micro", "model", "nan", "norm"),
-    *("number", "params", "pass", "rank", "rate", "samples", "scale", "sec", "seconds", "size", "skipped", "slow"),
-    *("step", "steps", "the", "throughput", "time", "tokens", "total", "train", "training", "validation", "warning"),
-    "zeros",
-)
-"""Words of step lines and verdicts, which are not hidden even where a partition has the same name."""
-LIBRARIES = ("CUDA_", "FI_", "GLOO_", "NCCL_", "NVSHMEM_", "NVTE_", "OMPI_", "OMP_", "PYTORCH_", "TORCH_", "UCX_")
-"""Prefixes of variables with public names."""
 
 
 def kept_files(run: RunDir) -> dict[str, bytes]:
@@ -151,14 +128,16 @@ def public_spec(spec: RunSpec) -> RunSpec:
     """``spec`` with the same identity, and only the fields of its cluster that do not identify the site."""
     own = {name: value for name, value in workload_env(spec).items() if not OF_THE_SITE.search(name)}
     replaced = {name: value for name, value in spec.replaced_env.items() if name in own}
-    numbers = {n: value for n, value in spec.cluster.env.items() if n in CLUSTER_ENV and re.fullmatch(r"\d+", value)}
+    numbers = {
+        n: value for n, value in spec.cluster.env.items() if n in PUBLIC["cluster_env"] and re.fullmatch(r"\d+", value)
+    }
     sites = {**dict.fromkeys(replaced, HIDDEN), **numbers}
     cluster = Cluster(
         name=HIDDEN.lower(),
         container=Container(runtime=spec.cluster.container.runtime),
         binding=Binding(gpus_per_numa_node=spec.cluster.binding.gpus_per_numa_node),
         env=sites,
-        **{name: getattr(spec.cluster, name) for name in PUBLIC_CLUSTER},
+        **{name: getattr(spec.cluster, name) for name in PUBLIC["cluster"]},
     )
     image = spec.image and (workload_image(spec) if is_path(spec.image) else public_image(spec.image))
     env = {"env": {**own, **sites}, "replaced_env": replaced}
@@ -167,7 +146,7 @@ def public_spec(spec: RunSpec) -> RunSpec:
 
 def public_image(image: str) -> str:
     """The image where its registry is public, else its name and tag."""
-    return image if image.startswith(PUBLIC_IMAGES) else image_name(image)
+    return image if image.startswith(tuple(PUBLIC["images"])) else image_name(image)
 
 
 def public_env(document: dict[str, Any]) -> dict[str, Any]:
@@ -178,16 +157,16 @@ def public_env(document: dict[str, Any]) -> dict[str, Any]:
     else:
         worker = None
     public = {"image": image and public_image(image), "worker": worker}
-    return _only(document, PUBLIC_ENV) | public | {"nodes": [_node(node) for node in document.get("nodes") or []]}
+    return _only(document, PUBLIC["env"]) | public | {"nodes": [_node(node) for node in document.get("nodes") or []]}
 
 
 def site_words(spec: RunSpec) -> list[str]:
     """Words in ``spec`` that identify the site and are absent from ``public_spec``, the longest first."""
-    texts = [name for name in spec.cluster.env if not name.startswith(LIBRARIES)]
+    texts = [name for name in spec.cluster.env if not name.startswith(tuple(PUBLIC["libraries"]))]
     _each_text(spec.cluster.model_dump(mode="json", exclude={"description"}), texts.append)
     if spec.image and spec.image != public_image(spec.image):
         texts.append(spec.image.removesuffix(image_name(spec.image)))
-    public = {*IN_LOGS, *re.findall(r"[a-z0-9]+", public_spec(spec).model_dump_json().lower())}
+    public = {*PUBLIC["words"].split(), *re.findall(r"[a-z0-9]+", public_spec(spec).model_dump_json().lower())}
     words = {word for text in texts for word in (text, *re.split(r"[^\w.-]+", text))} | {spec.cluster.description}
     return sorted((word for word in words if _is_private(word, public)), key=len, reverse=True)
 
@@ -201,8 +180,8 @@ def _is_private(word: str, public: Collection[str]) -> bool:
 
 def _node(node: dict[str, Any]) -> dict[str, Any]:
     kernel = re.match(r"\d+(\.\d+)*", str(node.get("kernel", "")))
-    gpus = [_only(gpu, PUBLIC_GPU) for gpu in node.get("gpus") or []]
-    return {**_only(node, PUBLIC_NODE), "kernel": kernel[0] if kernel else None, "gpus": gpus}
+    gpus = [_only(gpu, PUBLIC["gpu"]) for gpu in node.get("gpus") or []]
+    return {**_only(node, PUBLIC["node"]), "kernel": kernel[0] if kernel else None, "gpus": gpus}
 
 
 def _only(document: dict[str, Any], names: Collection[str]) -> dict[str, Any]:

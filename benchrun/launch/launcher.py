@@ -117,9 +117,8 @@ def check(spec: RunSpec, root: Path) -> None:
             hint = f"export {name}=... before launching, or remove it from cluster.secrets"
             raise UserError(f"cluster.secrets: {name} is not set in this shell", hint=hint)
     data = os.environ.get("BENCHRUN_DATA") if spec.data.kind == "synthetic" else None
-    paths = [(str(root.resolve()), "BENCHRUN_RESULTS"), *([(data, "BENCHRUN_DATA")] if data else [])]
     slurm, runtime = spec.cluster.scheduler == "slurm", spec.cluster.container.runtime
-    for path, variable in paths:
+    for variable, path in {"BENCHRUN_RESULTS": str(root.resolve()), "BENCHRUN_DATA": data or ""}.items():
         hint = f"set {variable} to another place"
         if slurm and not path.isprintable():  # its lists are read line by line, as UTF-8
             raise UserError(f"a list of Slurm's jobs cannot hold {path!r}", hint=hint)

@@ -70,19 +70,16 @@ class Slurm:
         """Jobs in the queue. One unknown id makes squeue refuse the whole list: then all jobs are listed."""
         base = ["squeue", "--noheader", "--all", "--states=all", f"--format={'|'.join(SQUEUE.values())}"]
         ids = [run.job_id for run in runs if run.job_id]
-        if len(ids) == len(runs):
-            result = call([*base, f"--jobs={','.join(ids)}"])
+        for which in ([f"--jobs={','.join(ids)}"] if len(ids) == len(runs) else [], []):
+            result = call([*base, *which])
             rows = jobs(result.stdout, [*SQUEUE])
             own = _own(runs, rows)
             # A row of no run: its id was reused by another job, and the run's job may have a new one.
-            if result.returncode == 0 and len(own) == len(rows):
+            if result.returncode == 0 and (not which or len(own) == len(rows)):
                 return own
             if result.returncode != 0 and "Invalid job id" not in result.stderr:
-                raise SchedulerUnavailable(_text(result))
-        result = call(base)
-        if result.returncode != 0:
-            raise SchedulerUnavailable(_text(result))
-        return _own(runs, jobs(result.stdout, [*SQUEUE]))
+                break
+        raise SchedulerUnavailable(_text(result))
 
     def _remembered(self, runs: Sequence[RunDir]) -> dict[RunDir, Job]:
         """Jobs in accounting; none where there is no accounting or it is down."""
