@@ -211,9 +211,9 @@ def print_verdicts(
 ) -> Exit:
     """Judge runs, store and print the verdicts, and return the exit code."""
     for run in runs:
-        why = "is not one of your runs" if run.read_only else "cannot be written"
+        why = " (not one of your runs)" if run.read_only else ""
         if not run.writable:
-            say(f"warning: {run.path} {why}: the verdict is only printed")
+            say(f"warning: {run.path} cannot be written{why}: the verdict is only printed")
 
     def judge(group: Sequence[RunDir]) -> Result:
         judgement = app.judge_runs(group, warmup, reference, others=runs)

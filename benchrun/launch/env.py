@@ -44,7 +44,7 @@ def described(run: RunDir) -> bool:
 def _worker(run: RunDir) -> dict[str, Any] | None:
     """The versions that the worker printed at its start (torch, megatron-core, CUDA ...)."""
     texts = (read_text(log, ECHOED_WITHIN) or "" for log in run.logs)
-    config = next((found[1] for text in texts if (found := re.search(r"benchrun config: (.*)", text))), None)
+    config = next((match[1] for text in texts if (match := re.search(r"benchrun config: (.*)", text))), None)
     versions = (as_object(config) or {}).get("versions")
     return versions if isinstance(versions, dict) else None
 

@@ -45,8 +45,8 @@ class Slurm:
         # squeue still lists jobs for a while after their end, but only sacct knows their exit codes.
         left = [run for run in runs if run not in queued or queued[run].phase is Phase.ENDED]
         remembered = self._remembered(left)
-        found = {run: self._job(run, queued.get(run), remembered.get(run)) for run in runs}
-        return {run: job for run, job in found.items() if job is not None}
+        newest = {run: self._job(run, queued.get(run), remembered.get(run)) for run in runs}
+        return {run: job for run, job in newest.items() if job is not None}
 
     def _job(self, run: RunDir, queued: Job | None, remembered: Job | None) -> Job | None:
         """The job of ``run``; GONE where neither queue nor accounting has the recorded id or the one in done.json."""
@@ -120,8 +120,8 @@ def _own(runs: Iterable[RunDir], rows: Iterable[Job]) -> dict[RunDir, Job]:
     for run in runs:
         here = [row for row in by_name.get(run.run_id, []) if _same_directory(row.work_dir, run.path)]
         recorded = [row for row in here if row.id == run.job_id]
-        if found := recorded or sorted((row for row in here if row.uid == run.owner), key=lambda row: int(row.id)):
-            own[run] = found[-1]
+        if candidates := recorded or sorted((row for row in here if row.uid == run.owner), key=lambda row: int(row.id)):
+            own[run] = candidates[-1]
     return own
 
 
