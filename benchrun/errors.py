@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import contextlib
+from collections.abc import Iterable, Iterator
 
 from benchrun.vocabulary import Exit
 
@@ -48,6 +49,17 @@ def closest(word: str, legal: Iterable[object]) -> str:
     near = difflib.get_close_matches(word, names, n=1, cutoff=0.6)
     listing = ", ".join(names)
     return f"did you mean '{near[0]}'? Legal: {listing}" if near else f"legal: {listing}"
+
+
+@contextlib.contextmanager
+def writing(path: object) -> Iterator[None]:
+    """Raises UserError where ``path`` cannot be written. A closed pipe stays what it is."""
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise UserError(f"cannot be written: {error.strerror}", where=str(path)) from error
 
 
 def exit_code(error: Exception) -> Exit:

@@ -12,7 +12,6 @@ import pytest
 
 from benchrun import app
 from benchrun.launch import supervise
-from benchrun.launch.endings import record
 from benchrun.launch.env import write_env
 from benchrun.launch.launcher import launch, observe
 from benchrun.recipe.resolve import resolve
@@ -84,7 +83,7 @@ def test_every_file_of_a_local_run_has_a_name_here(tmp_path: Path) -> None:
         assert time.monotonic() < end
         time.sleep(0.1)
     write_env(run)
-    run.write_json(artifacts.ENDING, record(app.end_of(observation)).model_dump(mode="json"))
+    run.write_json(artifacts.ENDING, app.end_of(observation).model_dump(mode="json"))
     names = {path.name for path in run.path.iterdir()}
     assert {artifacts.SPEC, artifacts.DONE, artifacts.STDOUT, artifacts.PROBE, artifacts.LOCAL_EXIT} <= names
     assert names <= set(artifacts.FILES)

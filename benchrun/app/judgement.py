@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from benchrun.app.logs import setting as complete
 from benchrun.app.measurement import RunMeasurement, measure_run, store_measurement
 from benchrun.app.status import end_of, record_end
 from benchrun.compare.choice import references_for
@@ -62,22 +63,21 @@ def judge_runs(
     if len(repeats(runs)) != 1:
         raise UserError(f"{len(repeats(runs))} points are judged together", hint="judge each group of repeats(runs)")
     observations = tuple(observe(runs))
-    going = next((observation for observation in observations if not observation.over), None)
-    if going:
-        raise UserError(f"{going.run.run_id} has not ended", hint=f"benchrun status {going.run.run_id}")
-    ends = [(observation.run, end_of(observation).ending) for observation in observations]
-    broken, ending = next(((run, end) for run, end in ends if end is not Ending.COMPLETED), (None, Ending.COMPLETED))
+    if going := [observation.run.run_id for observation in observations if not observation.over]:
+        raise UserError(f"{going[0]} has not ended", hint=f"benchrun status {going[0]}")
+    endings = {observation.run.run_id: end_of(observation).ending for observation in observations}
+    broken = next((name for name, ending in endings.items() if ending is not Ending.COMPLETED), None)
     measurements = tuple(measurement for run in runs if (measurement := measure_run(run, warmup)) is not None)
     verdict = verdict_on(
         conditions(runs[0].spec),
         [measurement.metrics for measurement in measurements],
         [measurement.log for measurement in measurements],
         reference,
-        ending=ending.value,
+        ending=endings[broken].value if broken else Ending.COMPLETED.value,
         names=[run.run_id for run in (*runs, *others)],
     )
     if broken and len(runs) > 1:
-        verdict = verdict.model_copy(update={"reason": f"{verdict.reason} ({broken.run_id})"})
+        verdict = verdict.model_copy(update={"reason": f"{verdict.reason} ({broken})"})
     return Judgement(verdict, observations, measurements)
 
 
@@ -127,10 +127,9 @@ def judge_log(
     UserError for a condition that neither states, and for a log of another model.
     """
     file = catalogue.recipe_file(recipe)
-    workload = file.recipe
-    seq_length = given.seq_length or workload.seq_length
-    setting = stated(log, replace(given, seq_length=seq_length, task=workload.task))
-    model = _model_of(log, file.name, given.model or workload.model)
+    given = complete(recipe, given)
+    setting = stated(log, given)
+    model = _model_of(log, file.name, given.model or file.recipe.model)
     if missing := [option for name, option in OPTIONS.items() if getattr(setting, name) is None]:
         framework = log.framework if log.framework in DIALECTS else "any known framework"
         raise UserError(
@@ -140,8 +139,7 @@ def judge_log(
         )
     setting = replace(setting, model=model)
     metrics = measure(log, setting, planned_steps=log.planned_steps, warmup=warmup)
-    own = _conditions(log, file.name, workload, setting, model)
-    return verdict_on(own, [metrics], [log], reference), metrics
+    return verdict_on(_conditions(log, file.name, file.recipe, setting, model), [metrics], [log], reference), metrics
 
 
 def _conditions(log: Log, recipe: str, workload: Recipe, setting: Setting, model: ModelShape) -> Conditions:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from benchrun import hardware
 from benchrun.app.measurement import samples_of
 from benchrun.errors import UserError
-from benchrun.frameworks.logs import DIALECTS, Tail, parse_logs
+from benchrun.frameworks.logs import parse_logs
 from benchrun.launch.rundir import RunDir
 from benchrun.metrics.model import Summary
 from benchrun.metrics.rows import Measured, measured
@@ -19,33 +20,26 @@ from benchrun.parse import Log
 from benchrun.recipe.catalogue import recipe_file
 from benchrun.spec.artifacts import SPEC
 
-
-def read_frameworks() -> list[str]:
-    """Frameworks whose logs can be read."""
-    return sorted(DIALECTS)
+NOTHING = Setting()
+"""The setting of a log whose caller knows nothing about it."""
 
 
-def setting(
-    recipe: str | None = None,
-    gpu: str | None = None,
-    precision: str | None = None,
-    num_gpus: int | None = None,
-    seq_length: int | None = None,
-    gbs: int | None = None,
-) -> Setting:
-    """The setting of a log, as far as its caller knows it; ``recipe`` adds its model and sequence length.
+def setting(recipe: str | None = None, given: Setting = NOTHING) -> Setting:
+    """``given`` with the model, task and sequence length of ``recipe``, and the GPU's name of the hardware table.
 
     UserError for a GPU that is not listed and for an unknown recipe.
     """
-    if gpu is not None:
+    if given.gpu is not None:
         listed = {name.lower(): name for name in (*hardware.names(), "CPU")}
-        if gpu.lower() not in listed:
-            raise UserError(f"no GPU '{gpu}' in the hardware table", hint=f"listed: {', '.join(hardware.names())}")
-        gpu = listed[gpu.lower()]
+        if given.gpu.lower() not in listed:
+            hint = f"listed: {', '.join(hardware.names())}"
+            raise UserError(f"no GPU '{given.gpu}' in the hardware table", hint=hint)
+        given = replace(given, gpu=listed[given.gpu.lower()])
     if recipe is None:
-        return Setting(seq_length, gbs, num_gpus, gpu, precision)
+        return given
     workload = recipe_file(recipe).recipe
-    return Setting(seq_length or workload.seq_length, gbs, num_gpus, gpu, precision, workload.model, workload.task)
+    seq_length, model = given.seq_length or workload.seq_length, given.model or workload.model
+    return replace(given, seq_length=seq_length, model=model, task=workload.task)
 
 
 def read_logs(files: Sequence[Path], framework: str | None = None) -> tuple[list[Log], list[Path]]:
@@ -59,11 +53,6 @@ def read_logs(files: Sequence[Path], framework: str | None = None) -> tuple[list
         if len(runs) > 1:
             raise UserError(f"holds {len(runs)} runs", where=str(path), hint=f"name one of them, e.g. {runs[-1]}")
     return parse_logs(*files, framework=framework)
-
-
-def follow(file: Path, framework: str | None = None) -> Tail:
-    """A reader of a growing log: each ``read()`` returns its new steps, ``log()`` all of it so far."""
-    return Tail(file, framework)
 
 
 def summarise_log(log: Log, given: Setting, files: Sequence[Path] = (), warmup: int | None = None) -> Summary:
@@ -81,7 +70,7 @@ def rows_of(log: Log, given: Setting) -> Measured:
 
 def unused_options(log: Log, options: dict[str, Any]) -> dict[str, tuple[Any, Any]]:
     """Options, by name, that the log contradicts: the given value and the log's, which is used."""
-    own = stated(log, Setting())
+    own = stated(log, NOTHING)
     values = {name: log.facts.num_layers if name == "num_layers" else getattr(own, name) for name in options}
     pairs = {name: (given, values[name]) for name, given in options.items()}
     return {name: (a, b) for name, (a, b) in pairs.items() if None not in (a, b) and str(a).lower() != str(b).lower()}

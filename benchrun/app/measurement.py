@@ -6,7 +6,6 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchrun.app.runs import document_of
 from benchrun.compare.verdict import RunResult, Verdict
 from benchrun.errors import UserError
 from benchrun.frameworks.logs import ended_at, parse_log
@@ -20,17 +19,7 @@ from benchrun.metrics.summary import measure
 from benchrun.metrics.telemetry import Sampled, sampled
 from benchrun.parse import Log
 from benchrun.report.table import step_lines
-from benchrun.spec.artifacts import (
-    BREAKDOWN,
-    CEILINGS,
-    ENDING,
-    METRICS,
-    STEPS,
-    TELEMETRY_SUMMARY,
-    VERDICT,
-    Breakdown,
-    Ceilings,
-)
+from benchrun.spec import artifacts
 
 
 @dataclass(frozen=True)
@@ -57,7 +46,7 @@ def measure_run(run: RunDir, warmup: int | None = None) -> RunMeasurement | None
     beside = {
         "telemetry": samples.over_all if samples else None,
         "bound": _bound(run, metrics),
-        "breakdown": document_of(run, BREAKDOWN, Breakdown),
+        "breakdown": run.document(artifacts.BREAKDOWN, artifacts.Breakdown),
     }
     return RunMeasurement(run, log, metrics.model_copy(update=beside), samples)
 
@@ -67,10 +56,10 @@ def store_measurement(measurement: RunMeasurement) -> None:
     run = measurement.run
     if not run.writable:
         return
-    run.write_text(STEPS, "".join(f"{line}\n" for line in step_lines(measurement.log.distinct, "jsonl")))
+    run.write_text(artifacts.STEPS, "".join(f"{line}\n" for line in step_lines(measurement.log.distinct, "jsonl")))
     if measurement.samples:
-        run.write_json(TELEMETRY_SUMMARY, measurement.samples.model_dump(mode="json"))
-    run.write_json(METRICS, measurement.metrics.model_dump(mode="json"))
+        run.write_json(artifacts.TELEMETRY_SUMMARY, measurement.samples.model_dump(mode="json"))
+    run.write_json(artifacts.METRICS, measurement.metrics.model_dump(mode="json"))
 
 
 def samples_of(run: RunDir, measured: Measurement, num_gpus: int | None) -> Sampled | None:
@@ -87,7 +76,7 @@ def samples_of(run: RunDir, measured: Measurement, num_gpus: int | None) -> Samp
 
 def _bound(run: RunDir, metrics: Metrics) -> Bound | None:
     """The step beside the ceilings that the run measured before it."""
-    ceilings, spec = document_of(run, CEILINGS, Ceilings), run.spec
+    ceilings, spec = run.document(artifacts.CEILINGS, artifacts.Ceilings), run.spec
     if ceilings is None or metrics.step_time_s is None:
         return None
     return bound(
@@ -105,9 +94,9 @@ def _bound(run: RunDir, metrics: Metrics) -> Bound | None:
 
 def result_of(run: RunDir) -> RunResult:
     """Measurement, recorded verdict and recorded ending of one run; it is measured anew from its log."""
-    verdict = document_of(run, VERDICT, Verdict)
+    verdict = run.document(artifacts.VERDICT, Verdict)
     measurement = measure_run(run, verdict.warmup if verdict else None)
-    end = recorded(run.read_json(ENDING))
+    end = recorded(run)
     metrics = measurement.metrics if measurement else None
     return RunResult(run.run_id, run.spec, metrics, verdict, end.ending.value if end else None)
 
@@ -118,7 +107,7 @@ def keep(run: RunDir, folder: Path) -> RunDir:
     UserError where the run has no valid verdict, where it is kept already, and where the redacted files would give
     other numbers.
     """
-    verdict = document_of(run, VERDICT, Verdict)
+    verdict = run.document(artifacts.VERDICT, Verdict)
     if verdict is None or verdict.verdict == "invalid_run":
         why = "was not judged" if verdict is None else f"measured nothing: {verdict.reason}"
         raise UserError(f"{run.run_id} {why}", hint=f"benchrun compare {run.run_id}")

@@ -9,7 +9,7 @@ from typing import Any
 
 from benchrun.compare.conditions import conditions
 from benchrun.compare.references import load_references, matching
-from benchrun.errors import UserError
+from benchrun.errors import UserError, writing
 from benchrun.launch import rundir
 from benchrun.memory import estimate, warning
 from benchrun.model.flops import flops_per_token
@@ -17,7 +17,7 @@ from benchrun.recipe import catalogue
 from benchrun.recipe import resolve as points
 from benchrun.recipe.arithmetic import arithmetic
 from benchrun.recipe.layout import slow_links
-from benchrun.recipe.select import Request
+from benchrun.recipe.select import KEYS, Request
 from benchrun.render import render
 from benchrun.spec.runspec import RunSpec
 
@@ -37,17 +37,13 @@ def resolve(request: Request) -> list[RunSpec]:
     suite, document = catalogue.suite_file(request.recipe)
     specs = []
     for index, run in enumerate(suite.runs):
-        overrides = tuple(f"{key}={json.dumps(value)}" for key, value in run.set.items())
-        chosen = {key: getattr(request, key) or getattr(run, key) for key in ("gpu", "precision", "num_gpus")}
-        framework = request.framework or run.framework
-        every = (*overrides, *request.overrides)
+        overrides = (*(f"{key}={json.dumps(value)}" for key, value in run.set.items()), *request.overrides)
+        chosen = {key: getattr(request, key) or getattr(run, key) for key in KEYS}
         try:
-            specs.append(
-                resolve_point(replace(request, recipe=run.recipe, framework=framework, overrides=every, **chosen))
-            )
+            specs.append(resolve_point(replace(request, recipe=run.recipe, overrides=overrides, **chosen)))
         except UserError as error:
-            which = f"run {index + 1} of {len(suite.runs)} ({run.recipe})"
-            message = f"{which}: {error.where}: {error.message}" if error.where else f"{which}: {error.message}"
+            place = f"{error.where}: " if error.where else ""
+            message = f"run {index + 1} of {len(suite.runs)} ({run.recipe}): {place}{error.message}"
             raise UserError(message, hint=error.hint, where=document.where(("runs", index))) from None
     return specs
 
@@ -78,8 +74,6 @@ def write_files(folder: Path, spec: RunSpec) -> list[str]:
     UserError where a file exists or cannot be written.
     """
     files = render(spec)
-    try:
+    with writing(folder):
         rundir.write_files(folder, spec, files)
-    except OSError as error:
-        raise UserError(f"cannot be written: {error.strerror}", where=str(folder)) from error
     return sorted(files)

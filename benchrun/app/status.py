@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from benchrun.errors import BenchrunError
-from benchrun.launch.endings import End, Ending, classify, record, recorded
+from benchrun.launch.endings import End, Ending, classify, recorded
 from benchrun.launch.env import described
-from benchrun.launch.launcher import Observation, done_of, observe
+from benchrun.launch.launcher import Observation, done_of
 from benchrun.launch.rundir import RunDir
 from benchrun.spec.artifacts import ENDING
 
@@ -36,29 +34,20 @@ class RunStatus:
     """Why the state is incomplete."""
 
 
-def statuses(runs: Sequence[RunDir]) -> Iterator[tuple[RunDir, RunStatus | BenchrunError | OSError]]:
-    """The status of each of ``runs``, or the error of one that cannot be read. Final endings are recorded."""
-    for observation in observe(runs):
-        try:
-            yield observation.run, _status(observation)
-        except (BenchrunError, OSError) as error:
-            yield observation.run, error
-
-
-def _status(observation: Observation) -> RunStatus:
-    run, end = observation.run, None
-    if observation.over:
-        end = record_end(observation)
-    phase = observation.job.phase.value if observation.job else "unknown"
+def status_of(observation: Observation) -> RunStatus:
+    """The status of an observed run. A final ending is recorded."""
+    run, job = observation.run, observation.job
+    end = record_end(observation) if observation.over else None
+    state = end.ending.value if end else job.phase.value if job else "unknown"
     return RunStatus(
         run_id=run.run_id,
-        state=end.ending.value if end else phase,
+        state=state,
         ended=end is not None,
         final=end is not None and end.final,
         evidence=list(end.evidence) if end else [],
         exit_code=end.exit_code if end else None,
         job=run.job_id,
-        nodes=observation.job.nodes if observation.job else "",
+        nodes=job.nodes if job else "",
         last_step=end.last_step if end and end.last_step is not None else _last_step(run),
         planned_steps=run.spec.training.steps,
         quiet_s=round(observation.quiet_s, 1),
@@ -81,17 +70,17 @@ def _last_step(run: RunDir) -> int | None:
 
 def end_of(observation: Observation) -> End:
     """The ending of an ended job: the recorded one, else from the scheduler's state, the run's files and its log."""
-    run = observation.run
-    if (written := recorded(run.read_json(ENDING))) is not None:
-        return written
-    if observation.job is None:
-        return End(Ending.LAUNCH_FAILED, (observation.note,), final=observation.settled)
+    run, job = observation.run, observation.job
+    if (end := recorded(run)) is not None:
+        return end
+    if job is None:
+        return End(ending=Ending.LAUNCH_FAILED, evidence=(observation.note,), final=observation.settled)
     from benchrun.frameworks.logs import parse_log  # only here: a final ending is recorded
 
     log = parse_log(*run.logs) if run.logs else None
     end = classify(
-        observation.job,
-        done_of(run, observation.job),
+        job,
+        done_of(run, job),
         symptoms={problem.kind: problem.detail for problem in reversed(log.problems)} if log else {},
         steps_seen=log.steps_made if log else 0,
         steps_planned=run.spec.training.steps,
@@ -99,7 +88,7 @@ def end_of(observation: Observation) -> End:
     )
     # Steps of a completed job's log cannot vanish again; any other ending may still change with it.
     final = end.final and ((end.ending is Ending.COMPLETED and described(run)) or observation.settled)
-    return replace(end, last_step=log.steps.last_step if log else None, final=final)
+    return end.model_copy(update={"last_step": log.steps.last_step if log else None, "final": final})
 
 
 def record_end(observation: Observation) -> End:
@@ -108,10 +97,9 @@ def record_end(observation: Observation) -> End:
     A guess is not written, nor one that rests on files that may still change, nor where the disk is full or read-only:
     the next call determines it anew.
     """
-    run = observation.run
-    end = end_of(observation)
-    if end.final and recorded(run.read_json(ENDING)) is None:
+    run, end = observation.run, end_of(observation)
+    if end.final and recorded(run) is None:
         with contextlib.suppress(OSError):
-            run.write_json(ENDING, record(end).model_dump(mode="json"))
+            run.write_json(ENDING, end.model_dump(mode="json"))
             run.append_event("ended", ending=end.ending.value)
     return end

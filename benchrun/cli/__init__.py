@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from benchrun import __version__
 from benchrun.console import run
 
 VERBS = {
@@ -42,16 +43,8 @@ class Verbs(click.Group):
             formatter.write_dl([(name, text) for name, (_, text) in VERBS.items()])
 
 
-def _version(ctx: click.Context, _param: click.Parameter, value: bool) -> None:
-    if value and not ctx.resilient_parsing:
-        from benchrun import __version__
-
-        click.echo(f"benchrun {__version__}")
-        ctx.exit()
-
-
 @click.group(cls=Verbs, context_settings={"help_option_names": ["-h", "--help"]})
-@click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=_version, help="Show the version.")
+@click.version_option(__version__, message="benchrun %(version)s", help="Show the version.")
 def group() -> None:
     """Does your cluster train large language models as fast as it should, and if not, why?
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,10 +14,11 @@ import click
 
 from benchrun import app, paths
 from benchrun.cli.options import (
+    each,
     flags,
     json_option,
     log_framework_option,
-    opened_specs,
+    opened,
     print_json,
     print_views,
     read_logs,
@@ -23,12 +26,15 @@ from benchrun.cli.options import (
     setting_options,
     warmup_option,
 )
-from benchrun.errors import BenchrunError, UserError
+from benchrun.errors import UserError, writing
 from benchrun.spec.artifacts import SPEC, STDOUT
 from benchrun.vocabulary import Exit, worst
 
 if TYPE_CHECKING:
     from benchrun.app import Log, Metrics, Rows, RunDir, Summary, Verdict
+
+    Result = tuple[Verdict, Metrics | None, str | None]
+    """A verdict, its numbers, and the name of its log."""
 
 FOLLOW_S = 1.0
 """Seconds between two reads of a growing log."""
@@ -54,6 +60,7 @@ def parse(
     metric: str | None,
     follow: bool,
     as_json: bool,
+    recipe: str | None,
     **given: Any,
 ) -> int:
     """Step time, tokens/s/GPU, TFLOPS and problems of a training LOG.
@@ -62,20 +69,20 @@ def parse(
     state are one run: of ranks, nodes, stdout and stderr, before and after a requeue. Others are runs of their own, and
     --json gives an array. What a log does not hold is null. Exit code 4: no step, an early end, or a fatal problem.
     """
-    setting = app.setting(**given)
-    form, target = _steps_target(steps)
-    if form and target is None and as_json:
+    setting = app.setting(recipe, app.Setting(**given))
+    form = _steps_format(steps) if steps else None
+    if form and steps == form and as_json:
         raise UserError("--json and --steps both print to stdout", hint="--steps FILE.csv")
     if metric and not plot:
         raise UserError("--metric names what --plot draws", hint="add --plot FILE")
     parsed = [_follow(logs, framework)] if follow else read_logs(logs, framework)
-    _name_unused(parsed, {name: value for name, value in given.items() if name != "recipe"})
+    _name_unused(parsed, given)
     summaries = [app.summarise_log(log, setting, logs, warmup) for log in parsed]
-    if len(parsed) > 1 and (form or plot):
+    if len(parsed) > 1 and (steps or plot):
         names = "; ".join(log.file for log in parsed)
-        raise UserError(f"{'--steps' if form else '--plot'} takes one run, these are {len(parsed)}: {names}")
-    if form:
-        _print_steps(parsed[0].steps, form, target)
+        raise UserError(f"{'--steps' if steps else '--plot'} takes one run, these are {len(parsed)}: {names}")
+    if steps and form:
+        _write_steps(parsed[0].steps, form, steps)
     if plot and summaries[0].num_steps:
         from benchrun.report.plot import plot_steps
 
@@ -83,7 +90,7 @@ def parse(
     if as_json:
         documents = [summary.model_dump(mode="json") for summary in summaries]
         print_json(documents if len(documents) > 1 else documents[0])
-    elif not form or target:
+    elif steps is None or steps != form:
         from benchrun.report.terminal import summary_view
 
         print_views(*map(summary_view, summaries))
@@ -93,35 +100,27 @@ def parse(
 def _exit_code(summary: Summary) -> Exit:
     """INCONCLUSIVE where a log gives no number to rely on; a log without steps is named on stderr."""
     if not summary.num_steps:
-        say(f"{summary.file}: no step of any known framework ({', '.join(app.read_frameworks())})")
+        say(f"{summary.file}: no step of any known framework ({', '.join(sorted(app.DIALECTS))})")
     unreliable = not summary.num_steps or summary.complete is False or summary.fatal
     return Exit.INCONCLUSIVE if unreliable else Exit.OK
 
 
-def _steps_target(steps: str | None) -> tuple[str | None, Path | None]:
-    """The format and the file of ``--steps``; no file for stdout."""
+def _steps_format(steps: str) -> str:
+    """The format that ``--steps`` names, or the file's name ends in."""
     from benchrun.report.table import STEP_FORMATS
 
-    if steps is None or steps in STEP_FORMATS:
-        return steps, None
-    form = Path(steps).suffix.lstrip(".")
+    form = steps if steps in STEP_FORMATS else Path(steps).suffix.lstrip(".")
     if form not in STEP_FORMATS:
         raise UserError(f"--steps {steps}: expected csv, jsonl or a file name that ends in .csv or .jsonl")
-    return form, Path(steps)
+    return form
 
 
-def _print_steps(rows: Rows, form: str, target: Path | None) -> None:
+def _write_steps(rows: Rows, form: str, target: str) -> None:
+    """Write the rows to a file, or to stdout where ``target`` is the format alone."""
     from benchrun.report.table import step_lines
 
-    if target is None:
-        for line in step_lines(rows, form):
-            click.echo(line)
-        return
-    try:
-        with target.open("w") as file:
-            file.writelines(f"{line}\n" for line in step_lines(rows, form))
-    except OSError as error:
-        raise UserError(f"cannot be written: {error.strerror}", where=str(target)) from error
+    with writing(target), click.open_file("-" if target == form else target, "w") as file:
+        file.writelines(f"{line}\n" for line in step_lines(rows, form))
 
 
 def _follow(logs: Sequence[Path], framework: str | None) -> Log:
@@ -130,8 +129,8 @@ def _follow(logs: Sequence[Path], framework: str | None) -> Log:
         raise UserError("--follow takes one file that is not compressed", hint=f"benchrun parse --follow run/{STDOUT}")
     if not logs[0].exists():
         say(f"{logs[0]} does not exist yet; waiting for it")
-    tail = app.follow(logs[0], framework)
-    try:
+    tail = app.Tail(logs[0], framework)
+    with contextlib.suppress(KeyboardInterrupt):
         while True:
             for row in tail.read():
                 timing = f"{row.step_time_s:.4g} s" if row.step_time_s else ""
@@ -142,8 +141,7 @@ def _follow(logs: Sequence[Path], framework: str | None) -> Log:
             if log.complete(log.planned_steps):
                 return log
             time.sleep(FOLLOW_S)
-    except KeyboardInterrupt:
-        return tail.log()
+    return tail.log()
 
 
 @click.command("compare")
@@ -169,20 +167,18 @@ def compare(
     A log is compared under the conditions that it states; the options add those that it does not state.
     """
     files = [Path(name) for name in runs_or_logs]
-    if recipe is None and not any(file.is_file() or str(file) == "-" for file in files):
-        if named := [name for name, value in {"framework": framework, **given}.items() if value is not None]:
-            raise UserError(f"{flags(named)}: a run states its own conditions", hint="with a log, add --recipe NAME")
-        if len(runs_or_logs) == 1:
-            return print_verdicts(app.open_runs(runs_or_logs), as_json, warmup, reference)
-        runs, code = opened_specs(runs_or_logs)
-        return worst((code, print_verdicts(runs, as_json, warmup, reference) if runs else Exit.OK))
-    if recipe is None:
+    if recipe is not None:
+        root = paths.runs_dir()
+        if runs := [file for file in files if (file / SPEC).is_file() or (root / file / SPEC).is_file()]:
+            hint = "compare it alone, without --recipe"
+            raise UserError(f"{runs[0]} is a run and states its own recipe", hint=hint)
+        return _judge_logs(read_logs(files, framework), recipe, given, warmup, reference, as_json)
+    if any(file.is_file() or str(file) == "-" for file in files):
         raise UserError("a log needs the recipe that it ran", hint="add --recipe NAME; benchrun list shows them")
-    root = paths.runs_dir()
-    run = next((f for f in files if any((path / SPEC).is_file() for path in (f, root / f))), None)
-    if run is not None:
-        raise UserError(f"{run} is a run and states its own recipe", hint="compare it alone, without --recipe")
-    return _judge_logs(read_logs(files, framework), recipe, given, warmup, reference, as_json)
+    if named := [name for name, value in {"framework": framework, **given}.items() if value is not None]:
+        raise UserError(f"{flags(named)}: a run states its own conditions", hint="with a log, add --recipe NAME")
+    chosen, code = opened(runs_or_logs)
+    return worst((code, print_verdicts(chosen, as_json, warmup, reference)))
 
 
 def _name_unused(logs: Sequence[Log], options: dict[str, Any]) -> None:
@@ -198,24 +194,16 @@ def _judge_logs(
 ) -> Exit:
     """Judge each run's log; the errors of those that cannot be judged follow the verdicts."""
     num_layers = given.pop("num_layers")
-    setting = app.setting(recipe, **given)
-    results, names, errors = [], [], []
+    setting = app.setting(recipe, app.Setting(**given))
     if num_layers is not None and setting.model:
         setting = replace(setting, model=setting.model.model_copy(update={"num_layers": num_layers}))
     _name_unused(logs, {**given, "num_layers": num_layers})
-    for log in logs:
-        try:
-            results.append(app.judge_log(log, recipe, setting, warmup, reference))
-            names.append(log.file)
-        except UserError as error:
-            errors.append(error)
-    several = len(logs) > 1
-    code = print_results(results, as_json, several=several, names=names if several else ()) if results else Exit.OK
-    for other in errors[:-1]:
-        say(f"error: {other}")
-    if errors:
-        raise errors[-1]
-    return code
+
+    def judge(log: Log) -> Result:
+        return (*app.judge_log(log, recipe, setting, warmup, reference), log.file)
+
+    results, code = each(logs, judge, attrgetter("file"))
+    return worst((code, print_results(results, as_json, several=len(logs) > 1)))
 
 
 def print_verdicts(
@@ -223,46 +211,34 @@ def print_verdicts(
 ) -> Exit:
     """Judge runs, store and print the verdicts, and return the exit code."""
     for run in runs:
+        why = " (not one of your runs)" if run.read_only else ""
         if not run.writable:
-            why = " (not one of your runs)" if run.read_only else ""
             say(f"warning: {run.path} cannot be written{why}: the verdict is only printed")
-    results, codes = [], []
+
+    def judge(group: Sequence[RunDir]) -> Result:
+        judgement = app.judge_runs(group, warmup, reference, others=runs)
+        app.store_judgement(judgement)
+        return judgement.verdict, judgement.metrics, None
+
     groups = app.repeats(runs)
-    for group in groups:
-        try:
-            judgement = app.judge_runs(group, warmup, reference, others=runs)
-            app.store_judgement(judgement)
-        except BenchrunError as error:
-            if len(groups) == 1:
-                raise
-            say(f"error: {error}")
-            codes.append(error.exit_code)
-        else:
-            results.append((judgement.verdict, judgement.metrics))
-    return worst([print_results(results, as_json, several=len(groups) > 1), *codes])
+    results, code = each(groups, judge, lambda group: group[0].run_id)
+    return worst((code, print_results(results, as_json, several=len(groups) > 1)))
 
 
-def print_results(
-    results: Sequence[tuple[Verdict, Metrics | None]],
-    as_json: bool,
-    *,
-    several: bool = False,
-    names: Sequence[str] = (),
-) -> Exit:
-    """Print verdicts with their metrics, and return the worst exit code.
+def print_results(results: Sequence[Result], as_json: bool, *, several: bool = False) -> Exit:
+    """Print verdicts, with the name of each log if ``several``, and return the worst exit code.
 
-    One verdict is one JSON object, ``several`` are an array. ``names`` has the log of each verdict, if several.
+    One verdict is one JSON object, ``several`` are an array.
     """
-    if as_json:
-        documents = [verdict.model_dump(mode="json") for verdict, _ in results]
-        if names:
-            documents = [{"file": name, **document} for name, document in zip(names, documents, strict=True)]
+    if as_json and results:
+        names = [{"file": file} if file and several else {} for _, _, file in results]
+        documents = [name | result[0].model_dump(mode="json") for name, result in zip(names, results, strict=True)]
         print_json(documents if several else documents[0])
-    else:
+    elif results:
         from rich.text import Text
 
         from benchrun.report.terminal import verdict_view
 
-        for number, result in enumerate(results):
-            print_views(*map(Text, names[number : number + 1]), verdict_view(*result))
-    return worst(verdict.exit_code for verdict, _ in results)
+        for verdict, metrics, file in results:
+            print_views(*([Text(file)] if file and several else []), verdict_view(verdict, metrics))
+    return worst(verdict.exit_code for verdict, _, _ in results)

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Callable, Iterable, Sequence
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from benchrun import app
-from benchrun.errors import BenchrunError, UserError, exit_code
+from benchrun.errors import BenchrunError, exit_code
 from benchrun.vocabulary import Exit, worst
 
 if TYPE_CHECKING:
@@ -18,11 +20,13 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T")
+R = TypeVar("R")
 
 PRECISIONS = ("fp32", "fp16", "bf16", "fp8", "nvfp4")
 """Of logs: more than what can be launched."""
 SHOWN = 5
 """Files that are named where many are left out."""
+run_id = attrgetter("run_id")
 
 json_option = click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout, nothing else.")
 warmup_option = click.option(
@@ -33,13 +37,7 @@ log_framework_option = click.option("--framework", help="Framework of a log; rec
 
 def all_of(*options: Callable[[F], F]) -> Callable[[F], F]:
     """One decorator for several options."""
-
-    def decorate(function: F) -> F:
-        for option in reversed(options):
-            function = option(function)
-        return function
-
-    return decorate
+    return lambda function: functools.reduce(lambda decorated, option: option(decorated), reversed(options), function)
 
 
 point_options = all_of(
@@ -68,46 +66,31 @@ setting_options = all_of(
 """The options that state the setting of a log: the arguments of `app.setting`."""
 
 
-def newest(last: int | None = None) -> list[RunDir]:
-    """The ``last`` runs of the runs folder, or all; unreadable ones are named on stderr."""
-    return [run for run, _ in readable(app.newest_runs(last), lambda run: run.spec)[0]]
+def each(items: Iterable[T], read: Callable[[T], R], name: Callable[[T], str] = str) -> tuple[list[R], Exit]:
+    """What ``read`` returns for each of ``items``, and the exit code. An error goes to stderr and hides no other item.
 
-
-def readable(runs: Sequence[RunDir], read: Callable[[RunDir], T]) -> tuple[list[tuple[RunDir, T]], list[UserError]]:
-    """Each run with what ``read`` returns of it, and the errors of those that cannot be read, as named on stderr."""
-    pairs, errors = [], []
-    for run in runs:
+    ``name`` returns the name of an item, for errors that state no place.
+    """
+    results, codes = [], []
+    for item in items:
         try:
-            pairs.append((run, read(run)))
-        except UserError as error:
-            say(f"left out: {error}")
-            errors.append(error)
-    return pairs, errors
-
-
-def opened(names: Sequence[str]) -> tuple[list[RunDir], Exit]:
-    """The runs called ``names`` and the exit code; each that cannot be opened is named on stderr."""
-    runs, codes = [], []
-    for name in names:
-        try:
-            runs.append(app.open_run(name))
+            results.append(read(item))
         except (BenchrunError, OSError) as error:
-            say(f"error: {error}")
+            place = error.where if isinstance(error, BenchrunError) else error.filename
+            say(f"error: {error}" if place else f"error: {name(item)}: {error}")
             codes.append(exit_code(error))
-    return list(dict.fromkeys(runs)), worst(codes)
+    return results, worst(codes)
 
 
-def opened_specs(names: Sequence[str]) -> tuple[list[RunDir], Exit]:
-    """The runs called ``names`` whose specification can be read, and the exit code; the others are named on stderr."""
-    runs, code = opened(names)
-    valid, other = with_specs(runs)
-    return valid, worst((code, other))
+def opened(names: Iterable[str]) -> tuple[list[RunDir], Exit]:
+    """Each of the runs called ``names`` once, and the exit code; those that cannot be read are named on stderr."""
+    runs, code = each(names, app.open_run)
+    return list(dict.fromkeys(runs)), code
 
 
-def with_specs(runs: Sequence[RunDir]) -> tuple[list[RunDir], Exit]:
-    """Those of ``runs`` whose specification can be read, and the exit code; the others are named on stderr."""
-    pairs, errors = readable(runs, lambda run: run.spec)
-    return [run for run, _ in pairs], worst(map(exit_code, errors))
+def newest(last: int | None = None) -> list[RunDir]:
+    """The ``last`` runs of the runs folder, or all; those that cannot be read are named on stderr."""
+    return opened(str(run.path) for run in app.newest_runs(last))[0]
 
 
 def read_logs(files: Sequence[Path], framework: str | None) -> list[Log]:

@@ -98,15 +98,16 @@ def _wait(runs: Sequence[RunDir]) -> Exit:
     from benchrun.cli.logs import print_verdicts
     from benchrun.cli.progress import StepProgress
 
-    for index, run in enumerate(runs):
-        try:
+    left = [run.run_id for run in runs]
+    try:
+        for run in runs:
             with StepProgress(run.spec) as progress:
-                app.wait(run, progress.update)
-        except KeyboardInterrupt:
-            left = " ".join(each.run_id for each in runs[index:])
-            still = "The job runs on" if run is runs[-1] else "The jobs run on"
-            say(f"\n{still}. Come back with: benchrun status; stop with: benchrun cancel {left}")
-            return Exit.INTERRUPTED
+                app.wait(run, progress.show)
+            left.remove(run.run_id)
+    except KeyboardInterrupt:
+        still = "The jobs run on" if len(left) > 1 else "The job runs on"
+        say(f"\n{still}. Come back with: benchrun status; stop with: benchrun cancel {' '.join(left)}")
+        return Exit.INTERRUPTED
     return print_verdicts(runs)
 
 

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 import click
 
 from benchrun import app, paths
-from benchrun.cli.options import json_option, newest, opened, opened_specs, print_json, readable, say, with_specs
-from benchrun.errors import BenchrunError, UserError, exit_code
+from benchrun.cli.options import each, json_option, newest, opened, print_json, run_id, say
+from benchrun.errors import UserError
 from benchrun.vocabulary import Exit, worst
 
 if TYPE_CHECKING:
-    from benchrun.app import RunStatus
+    from benchrun.app import RunDir, RunStatus
 
 
 @click.command("status")
@@ -23,22 +23,17 @@ if TYPE_CHECKING:
 @json_option
 def status(runs: tuple[str, ...], last: int, as_json: bool) -> int:
     """How RUNS are going (the newest ones if none is named): state, steps, and how each ended."""
-    chosen, code = opened_specs(runs) if runs else with_specs(newest(last))
-    codes, rows = [code], []
-    for run, state in app.statuses(chosen):
-        if isinstance(state, Exception):
-            say(f"left out: {run.run_id}: {state}")
-            codes.append(exit_code(state))
-        else:
-            rows.append(state)
+    chosen, code = opened(runs) if runs else (newest(last), Exit.OK)
+    observations = dict(zip(chosen, app.observe(chosen), strict=True))
+    rows, failed = each(chosen, lambda run: app.status_of(observations[run]), run_id)
     if as_json:
         print_json([asdict(row) for row in rows])
-        return worst(codes)
-    if not rows and not runs:
+    elif not rows and not runs:
         say(f"no runs in {paths.runs_dir().absolute()}; BENCHRUN_RESULTS names another folder")
-    for row in rows:
-        click.echo("".join(char if char.isprintable() else "?" for char in _line(row)))  # a log may hold control codes
-    return worst(codes)
+    else:
+        for line in map(_line, rows):  # a log may hold control codes
+            click.echo("".join(char if char.isprintable() else "?" for char in line))
+    return worst((code, failed))
 
 
 def _line(row: RunStatus) -> str:
@@ -51,15 +46,12 @@ def _line(row: RunStatus) -> str:
 @click.argument("runs", nargs=-1, required=True)
 def cancel(runs: tuple[str, ...]) -> int:
     """Stop RUNS, from any shell. A run that has ended is left as it is."""
+
+    def stop(run: RunDir) -> None:
+        say(f"{run.run_id}: {'asked to stop' if app.cancel(run) else 'no job of it is left'}")
+
     chosen, code = opened(runs)
-    for run in chosen:
-        try:
-            outcome = "asked to stop" if app.cancel(run) else "no job of it is left"
-        except (BenchrunError, OSError) as error:  # the other runs are stopped all the same
-            outcome = f"error: {error}"
-            code = worst((code, exit_code(error)))
-        say(f"{run.run_id}: {outcome}")
-    return code
+    return worst((code, each(chosen, stop, run_id)[1]))
 
 
 @click.command("report")
@@ -78,21 +70,15 @@ def report(runs: tuple[str, ...], form: str, keep: Path | None, as_json: bool) -
     from benchrun.report.runs import runs_page, table
     from benchrun.report.table import as_csv
 
-    code = Exit.OK
-    if len(runs) > 1:
-        chosen, code = opened_specs(runs)
-    else:
-        chosen = app.open_runs(runs) if runs else newest()
     if keep and not runs:
         raise UserError("--keep needs the RUNS to keep", hint="benchrun status lists them")
+    chosen, code = opened(runs) if runs else (newest(), Exit.OK)
     if keep:
         for run in chosen:
             say(f"kept {app.keep(run, keep).path}")
-    if len(runs) == 1:
-        results = [app.result_of(run) for run in chosen]
-    else:
-        pairs, errors = readable(chosen, app.result_of)
-        results, code = [result for _, result in pairs], worst((code, *map(exit_code, errors if runs else ())))
+    results, failed = each(chosen, app.result_of, run_id)
+    if runs and not results:
+        return worst((code, failed))
     if as_json:
         print_json(table(results).records())
     elif form == "csv":
@@ -103,4 +89,5 @@ def report(runs: tuple[str, ...], form: str, keep: Path | None, as_json: bool) -
         click.echo(run_page(results[0]), nl=False)
     else:
         click.echo(runs_page(results), nl=False)
-    return worst((code, *(result.verdict.exit_code for result in results if result.verdict)))
+    verdicts = [result.verdict.exit_code for result in results if result.verdict]
+    return worst((code, failed if runs else Exit.OK, *verdicts))

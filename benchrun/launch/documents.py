@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import calendar
+import contextlib
 import json
 import os
 import stat
-import time
+from collections.abc import Iterator
+from datetime import datetime
 from pathlib import Path
-from typing import Any, TypeVar
-
-from pydantic import BaseModel, ValidationError
-
-M = TypeVar("M", bound=BaseModel)
+from typing import Any
 
 LIMIT = 64 << 20
 """Bytes of a document that are read; a run's documents are far smaller."""
@@ -20,24 +17,24 @@ LIMIT = 64 << 20
 _FIELDS = {"submitted": ("job",), "refused": ("reason",), "state": ("state", "phase")}
 
 
+@contextlib.contextmanager
+def closing(descriptor: int) -> Iterator[int]:
+    """Closes the file or directory in the end."""
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
 def read_text(path: Path, limit: int = LIMIT) -> str | None:
     """The first ``limit`` bytes of a file; None where it is missing or no regular file (a directory, a pipe)."""
     try:
-        file = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
-        try:
-            if not stat.S_ISREG(os.fstat(file).st_mode):
-                return None
-            with os.fdopen(file, "rb", closefd=False) as stream:
-                return stream.read(limit).decode(errors="replace")
-        finally:
-            os.close(file)
+        with closing(os.open(path, os.O_RDONLY | os.O_NONBLOCK)) as file:
+            if stat.S_ISREG(os.fstat(file).st_mode):
+                return open(file, "rb", closefd=False).read(limit).decode(errors="replace")
     except (OSError, ValueError):
-        return None
-
-
-def read_object(path: Path) -> dict[str, Any] | None:
-    """The object in a JSON file; None where it holds none."""
-    return as_object(read_text(path))
+        pass
+    return None
 
 
 def as_object(text: str | None) -> dict[str, Any] | None:
@@ -58,17 +55,9 @@ def as_event(line: str) -> dict[str, Any] | None:
     return event if all(isinstance(event.get(field), str) for field in needed) else None
 
 
-def as_model(document: Any, model: type[M]) -> M | None:
-    """``document`` as ``model``; None where its fields are wrong or missing."""
-    try:
-        return model.model_validate(document)
-    except ValidationError:
-        return None
-
-
 def epoch(event: dict[str, Any] | None) -> float | None:
     """The time of an event in seconds since the epoch; None where it has none."""
     try:
-        return float(calendar.timegm(time.strptime(event["time"], "%Y-%m-%dT%H:%M:%SZ"))) if event else None
+        return datetime.strptime(event["time"], "%Y-%m-%dT%H:%M:%S%z").timestamp() if event else None
     except (ValueError, OverflowError):
         return None

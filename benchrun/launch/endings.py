@@ -3,58 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any
 
-from benchrun.launch.documents import as_model
+from pydantic import Field
+
+from benchrun.launch.rundir import RunDir
 from benchrun.launch.scheduler import Job, Phase
-from benchrun.spec.artifacts import DONE, Done, EndingRecord
+from benchrun.spec.artifacts import DONE, ENDING, Done, EndingRecord
 from benchrun.spec.artifacts import Ending as Ending
 
 
-@dataclass(frozen=True)
-class End:
-    """An ending and its evidence."""
+class End(EndingRecord):
+    """An ending and its evidence, which may be a guess."""
 
-    ending: Ending
-    evidence: tuple[str, ...]
-    exit_code: int | None = None
-    last_step: int | None = None
-    """The number of the last step in its log."""
-    final: bool = True
+    final: bool = Field(default=True, exclude=True)
     """Based on the scheduler's final state, on done.json, or on a refusal; otherwise a guess."""
 
 
 UNKNOWN_JOB = "neither queue nor accounting knows the job"
-
-
-def recorded(document: Mapping[str, Any] | None) -> End | None:
-    """The ending that ``ending.json`` holds; None where the file is missing or damaged, or holds a guess (lost)."""
-    record = as_model(document, EndingRecord)
-    if record is None or record.ending is Ending.LOST:
-        return None
-    return End(record.ending, record.evidence, record.exit_code, record.last_step)
-
-
-def record(end: End) -> EndingRecord:
-    """``end`` as ``ending.json`` holds it."""
-    return EndingRecord(ending=end.ending, evidence=end.evidence, exit_code=end.exit_code, last_step=end.last_step)
-
-
-# Slurm's final states (man squeue, JOB STATE CODES, 22.05 to 26.05) that are unambiguous.
-_STATES = {
-    "TIMEOUT": Ending.TIMEOUT,
-    "DEADLINE": Ending.TIMEOUT,
+BY_STATE = {
+    **dict.fromkeys(("TIMEOUT", "DEADLINE"), Ending.TIMEOUT),
+    **dict.fromkeys(("NODE_FAIL", "BOOT_FAIL"), Ending.NODE_FAILURE),
+    **dict.fromkeys(("CANCELLED", "REVOKED"), Ending.CANCELLED),
+    **dict.fromkeys(("LAUNCH_FAILED", "RECONFIG_FAIL"), Ending.LAUNCH_FAILED),
     "OUT_OF_MEMORY": Ending.OUT_OF_MEMORY_HOST,
-    "NODE_FAIL": Ending.NODE_FAILURE,
-    "BOOT_FAIL": Ending.NODE_FAILURE,
     "PREEMPTED": Ending.PREEMPTED,
-    "CANCELLED": Ending.CANCELLED,
-    "REVOKED": Ending.CANCELLED,
-    "LAUNCH_FAILED": Ending.LAUNCH_FAILED,
-    "RECONFIG_FAIL": Ending.LAUNCH_FAILED,
 }
+"""Slurm's final states (man squeue, JOB STATE CODES, 22.05 to 26.05) that are unambiguous."""
 # Problems in the log of a failed job, causes before consequences.
 _SYMPTOMS = (
     ("image_missing", Ending.IMAGE_MISSING),
@@ -72,6 +47,12 @@ _ENDED_BY = (
 )
 SILENT_S = 600
 """A job that reaches its time limit after this long without a line in its log was hung."""
+
+
+def recorded(run: RunDir) -> End | None:
+    """The ending in ending.json; None where the file is missing or damaged, or holds a guess (lost)."""
+    end = run.read(ENDING, End)
+    return None if end is None or end.ending is Ending.LOST else end
 
 
 def classify(
@@ -102,11 +83,11 @@ def classify(
     if job.phase is Phase.GONE and done is not None:
         # A script that was sent TERM does not know why.
         final = not (done.signal and ending is Ending.FAILED)
-    return End(ending, tuple(evidence), code, final=final)
+    return End(ending=ending, evidence=tuple(evidence), exit_code=code, final=final)
 
 
 def _ending(job: Job, done: Done | None, symptoms: Mapping[str, str], has_all_steps: bool, quiet_s: float) -> Ending:
-    by_state = _STATES.get(job.state)
+    by_state = BY_STATE.get(job.state)
     if done and done.no_step_s is not None:
         return Ending.HUNG
     if by_state in (Ending.TIMEOUT, Ending.CANCELLED) and quiet_s >= SILENT_S:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import platform
-import subprocess
+import re
 from typing import Any
 
 from benchrun import __version__, paths
-from benchrun.launch.documents import as_object, read_object, read_text
+from benchrun.launch.commands import output
+from benchrun.launch.documents import as_object, read_text
 from benchrun.launch.rundir import RunDir
 from benchrun.spec.artifacts import ENV, PROBE, Environment
 
@@ -29,7 +30,7 @@ def write_env(run: RunDir) -> None:
         submit_host=platform.node(),
         python=platform.python_version(),
         worker=_worker(run),
-        nodes=tuple(read_object(path) or {"host": path.stem, "error": _UNREADABLE} for path in probes),
+        nodes=tuple(as_object(read_text(path)) or {"host": path.stem, "error": _UNREADABLE} for path in probes),
     )
     run.write_json(ENV, environment.model_dump(mode="json"))
 
@@ -42,21 +43,14 @@ def described(run: RunDir) -> bool:
 
 def _worker(run: RunDir) -> dict[str, Any] | None:
     """The versions that the worker printed at its start (torch, megatron-core, CUDA ...)."""
-    for log in run.logs:
-        for line in (read_text(log, ECHOED_WITHIN) or "").splitlines():
-            _, separator, config = line.partition("benchrun config: ")
-            if separator:
-                versions = (as_object(config) or {}).get("versions")
-                return versions if isinstance(versions, dict) else None
-    return None
+    texts = (read_text(log, ECHOED_WITHIN) or "" for log in run.logs)
+    config = next((match[1] for text in texts if (match := re.search(r"benchrun config: (.*)", text))), None)
+    versions = (as_object(config) or {}).get("versions")
+    return versions if isinstance(versions, dict) else None
 
 
 def _commit() -> str | None:
     """The commit of this checkout, ``+dirty`` with uncommitted changes; in a wheel or copy ``$BENCHRUN_COMMIT``."""
     if not (paths.DATA / ".git").exists():
         return os.environ.get("BENCHRUN_COMMIT")
-    try:
-        command = ["git", "-C", str(paths.DATA), "describe", "--always", "--dirty=+dirty", "--abbrev=12", "--exclude=*"]
-        return subprocess.run(command, capture_output=True, text=True, timeout=10, check=True).stdout.strip()
-    except (OSError, subprocess.SubprocessError):
-        return None
+    return output("git", "-C", str(paths.DATA), "describe", "--always", "--dirty=+dirty", "--abbrev=12", "--exclude=*")

@@ -1,21 +1,24 @@
 """A run's files as they are kept and published: compressed, without the names and paths of the machine.
 
-The published fields are listed, so that a new field is left out until someone adds it here.
+public.yaml lists the published fields, so that a new field is left out until someone adds it there.
 """
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import lzma
 import re
 import shutil
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchrun.errors import UserError
-from benchrun.launch.rundir import RunDir, unpacked
+import yaml
+
+from benchrun.errors import UserError, writing
+from benchrun.launch.rundir import STAMP, RunDir, unpacked
 from benchrun.spec import artifacts
 from benchrun.spec.artifacts import ENV, SPEC, TELEMETRY, XZ
 from benchrun.spec.cluster import Binding, Cluster, Container
@@ -28,52 +31,22 @@ DOCUMENTS = (
     *(artifacts.METRICS, artifacts.VERDICT, artifacts.ENDING),
 )
 """Documents that can name the site only inside a text."""
-SYSTEM = ("bin", "dev", "etc", "lib", "lib64", "opt", "proc", "sbin", "sys", "usr")
-"""Folders that every machine has."""
-PATH = re.compile(rf"(?<![\w./])/(?!(?:{'|'.join(SYSTEM)})\b)[A-Za-z_.][\w.+@-]*(?:/[\w.+@=-]+)*/?")
-"""An absolute path outside SYSTEM."""
+PUBLIC = yaml.safe_load(Path(__file__).with_name("public.yaml").read_text())
+PATH = re.compile(rf"(?<![\w./])/(?!(?:{'|'.join(PUBLIC['folders'])})\b)[A-Za-z_.][\w.+@-]*(?:/[\w.+@=-]+)*/?")
+"""An absolute path outside the folders that every machine has."""
 ADDRESS = re.compile(r"\b(?:10(?:\.\d{1,3}){3}|172\.(?:1[6-9]|2\d|3[01])(?:\.\d{1,3}){2}|192\.168(?:\.\d{1,3}){2})\b")
 """A private IP address."""
 MAIL = re.compile(r"[\w.+-]+@(?:[\w-]+\.)+[A-Za-z]{2,}\b")
 HIDDEN = "SITE"
 """Replaces text that identifies the site."""
-PUBLIC_CLUSTER = ("scheduler", "gpu", "gpus_per_node", "exclusive", "cpus_per_task")
-CLUSTER_ENV = (
-    *("CUDA_DEVICE_MAX_CONNECTIONS", "NCCL_CROSS_NIC", "NCCL_IB_DISABLE", "NCCL_IB_QPS_PER_CONNECTION"),
-    *("NCCL_MAX_NCHANNELS", "NCCL_MIN_NCHANNELS", "NCCL_NET_GDR_LEVEL", "NCCL_NVLS_ENABLE", "NCCL_P2P_DISABLE"),
-    *("NCCL_SHM_DISABLE", "NVSHMEM_DISABLE_NVLS", "OMP_NUM_THREADS", "TORCH_SYMM_MEM_DISABLE_MULTICAST"),
-)
-"""Variables of a site that change the speed; published where the value is a number."""
-PUBLIC_ENV = ("schema_version", "benchrun", "commit", "python")
-PUBLIC_NODE = ("schema_version", "host", "machine", "cpu", "cpus", "memory_kib", "driver")
-PUBLIC_GPU = (
-    *("name", "memory_mib", "power_limit_w", "sm_clock_mhz", "max_sm_clock_mhz", "memory_clock_mhz", "ecc", "pstate"),
-)
-PUBLIC_IMAGES = ("nvcr.io/nvidia/", "ghcr.io/nvidia/")
-"""Public registries; images from others are published by name and tag."""
-IN_LOGS = frozenset(
-    {
-        *("backward", "batch", "completed", "consumed", "default", "defaults", "elapsed", "epoch", "error"),
-        *("forward", "global", "grad", "inconclusive", "iteration", "iterations", "learning", "loss", "micro"),
-        *("model", "nan", "norm", "number", "params", "pass", "rank", "rate", "samples", "scale", "sec"),
-        *("seconds", "size", "skipped", "slow", "step", "steps", "the", "throughput", "time", "tokens", "total"),
-        *("train", "training", "validation", "warning", "zeros"),
-    }
-)
-"""Words of step lines and verdicts, which are not hidden even where a partition has the same name."""
-LIBRARIES = ("CUDA_", "FI_", "GLOO_", "NCCL_", "NVSHMEM_", "NVTE_", "OMPI_", "OMP_", "PYTORCH_", "TORCH_", "UCX_")
-"""Prefixes of variables with public names."""
 
 
 def kept_files(run: RunDir) -> dict[str, bytes]:
     """The published files of ``run`` by name: its documents, its logs, its telemetry."""
     hosts, words, image = _hosts(run), site_words(run.spec), run.spec.image
-    public = {image: public_image(image)} if image else {}
 
     def clean(text: str) -> str:
-        for private, name in public.items():
-            text = text.replace(private, name or "")
-        return scrubbed(text, hosts, words)
+        return scrubbed(text.replace(image, public_image(image)) if image else text, hosts, words)
 
     documents = {name: document for name in DOCUMENTS if (document := run.read_json(name)) is not None}
     documents[SPEC] = public_spec(run.spec).model_dump(mode="json")
@@ -89,11 +62,11 @@ def kept_files(run: RunDir) -> dict[str, bytes]:
 
 def kept_name(run: RunDir) -> str:
     """RECIPE-IDENTITY-STAMP-XXXX; for a name of an older version, XXXX is a hash of that name."""
-    stamp = re.search(r"\d{8}T\d{6}Z(-[0-9a-f]{4}$)?", run.run_id)
+    stamp = re.search(rf"({STAMP})(-[0-9a-f]{{4}}$)?", run.run_id)
     if stamp is None:
         return run.run_id
-    end = stamp[0] if stamp[1] else f"{stamp[0]}-{hashlib.sha256(run.run_id.encode()).hexdigest()[:4]}"
-    return f"{run.spec.recipe}-{run.spec.identity()}-{end}"
+    end = stamp[2] or f"-{hashlib.sha256(run.run_id.encode()).hexdigest()[:4]}"
+    return f"{run.spec.recipe}-{run.spec.identity()}-{stamp[1]}{end}"
 
 
 def scrubbed(text: str, hosts: Sequence[str], words: Sequence[str] = ()) -> str:
@@ -116,17 +89,16 @@ def _without_folder(path: str) -> str:
 
 
 def write_kept(folder: Path, name: str, files: Mapping[str, bytes]) -> RunDir:
-    """A new directory ``name`` below ``folder`` with ``files``. UserError where it exists."""
+    """A new directory ``name`` below ``folder`` with ``files``. UserError where it exists or cannot be written."""
     path = folder / name
     if path.exists():
         raise UserError(f"{path} exists", hint="a measurement is never overwritten; remove it first if you must")
-    try:
+    with writing(path), contextlib.ExitStack() as undo:
+        undo.callback(shutil.rmtree, path, ignore_errors=True)
         for file, content in files.items():
             (path / file).parent.mkdir(parents=True, exist_ok=True)
             (path / file).write_bytes(content)
-    except OSError as error:
-        shutil.rmtree(path, ignore_errors=True)
-        raise UserError(f"cannot be written: {error.strerror}", where=str(path)) from error
+        undo.pop_all()
     return RunDir(path.resolve())
 
 
@@ -136,16 +108,15 @@ def _alias(hosts: Sequence[str], host: str) -> str:
 
 def _hosts(run: RunDir) -> list[str]:
     """The hosts in the run's files, compute nodes first."""
-    env = run.read_json(ENV) or {}
+    env, done = run.read_json(ENV) or {}, run.done()
     nodes = env["nodes"] if isinstance(env.get("nodes"), list) else []
     hosts = [node.get("host") for node in nodes if isinstance(node, dict)]
-    done = run.done()
     named = [*hosts, *run.telemetry(), done.host if done else None, env.get("submit_host")]
     return list(dict.fromkeys(host for host in named if isinstance(host, str) and host not in ("", "localhost")))
 
 
-def _each_text(document: Any, clean: Callable[[str], str]) -> Any:
-    """``document`` with every string cleaned; keys and numbers stay."""
+def _each_text(document: Any, clean: Callable[[str], str | None]) -> Any:
+    """``document`` with what ``clean`` returns for every string; keys and numbers stay."""
     if isinstance(document, dict):
         return {key: _each_text(value, clean) for key, value in document.items()}
     if isinstance(document, list):
@@ -157,45 +128,45 @@ def public_spec(spec: RunSpec) -> RunSpec:
     """``spec`` with the same identity, and only the fields of its cluster that do not identify the site."""
     own = {name: value for name, value in workload_env(spec).items() if not OF_THE_SITE.search(name)}
     replaced = {name: value for name, value in spec.replaced_env.items() if name in own}
-    numbers = {n: value for n, value in spec.cluster.env.items() if n in CLUSTER_ENV and re.fullmatch(r"\d+", value)}
+    numbers = {
+        n: value for n, value in spec.cluster.env.items() if n in PUBLIC["cluster_env"] and re.fullmatch(r"\d+", value)
+    }
     sites = {**dict.fromkeys(replaced, HIDDEN), **numbers}
     cluster = Cluster(
         name=HIDDEN.lower(),
         container=Container(runtime=spec.cluster.container.runtime),
         binding=Binding(gpus_per_numa_node=spec.cluster.binding.gpus_per_numa_node),
         env=sites,
-        **{name: getattr(spec.cluster, name) for name in PUBLIC_CLUSTER},
+        **{name: getattr(spec.cluster, name) for name in PUBLIC["cluster"]},
     )
-    image = workload_image(spec) if spec.image and is_path(spec.image) else public_image(spec.image)
+    image = spec.image and (workload_image(spec) if is_path(spec.image) else public_image(spec.image))
     env = {"env": {**own, **sites}, "replaced_env": replaced}
     return spec.model_copy(update={"image": image, "replaced_image": None, **env, "cluster": cluster})
 
 
-def public_image(image: str | None) -> str | None:
+def public_image(image: str) -> str:
     """The image where its registry is public, else its name and tag."""
-    return image if image is None or image.startswith(PUBLIC_IMAGES) else image_name(image)
+    return image if image.startswith(tuple(PUBLIC["images"])) else image_name(image)
 
 
 def public_env(document: dict[str, Any]) -> dict[str, Any]:
     """Versions and hardware of env.json. Host names stay: ``scrubbed`` replaces them."""
-    worker = document.get("worker")
-    return {
-        **_only(document, PUBLIC_ENV),
-        "image": public_image(document.get("image")),
-        "worker": {name: version for name, version in worker.items() if re.fullmatch(r"\d[\w.+-]*", str(version))}
-        if isinstance(worker, dict)
-        else None,
-        "nodes": [_node(node) for node in document.get("nodes") or []],
-    }
+    image, worker = document.get("image"), document.get("worker")
+    if isinstance(worker, dict):
+        worker = {name: version for name, version in worker.items() if re.fullmatch(r"\d[\w.+-]*", str(version))}
+    else:
+        worker = None
+    public = {"image": image and public_image(image), "worker": worker}
+    return _only(document, PUBLIC["env"]) | public | {"nodes": [_node(node) for node in document.get("nodes") or []]}
 
 
 def site_words(spec: RunSpec) -> list[str]:
     """Words in ``spec`` that identify the site and are absent from ``public_spec``, the longest first."""
-    texts = [*_texts(spec.cluster.model_dump(mode="json", exclude={"description"}))]
-    texts += [name for name in spec.cluster.env if not name.startswith(LIBRARIES)]
+    texts = [name for name in spec.cluster.env if not name.startswith(tuple(PUBLIC["libraries"]))]
+    _each_text(spec.cluster.model_dump(mode="json", exclude={"description"}), texts.append)
     if spec.image and spec.image != public_image(spec.image):
         texts.append(spec.image.removesuffix(image_name(spec.image)))
-    public = IN_LOGS | set(re.findall(r"[a-z0-9]+", public_spec(spec).model_dump_json().lower()))
+    public = {*PUBLIC["words"].split(), *re.findall(r"[a-z0-9]+", public_spec(spec).model_dump_json().lower())}
     words = {word for text in texts for word in (text, *re.split(r"[^\w.-]+", text))} | {spec.cluster.description}
     return sorted((word for word in words if _is_private(word, public)), key=len, reverse=True)
 
@@ -207,19 +178,10 @@ def _is_private(word: str, public: Collection[str]) -> bool:
     return not short and any(not p.isdigit() and p not in public for p in parts)
 
 
-def _texts(value: Any) -> Iterator[str]:
-    """Every string inside ``value``."""
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, (dict, list)):
-        for inner in value.values() if isinstance(value, dict) else value:
-            yield from _texts(inner)
-
-
 def _node(node: dict[str, Any]) -> dict[str, Any]:
     kernel = re.match(r"\d+(\.\d+)*", str(node.get("kernel", "")))
-    gpus = [_only(gpu, PUBLIC_GPU) for gpu in node.get("gpus") or []]
-    return {**_only(node, PUBLIC_NODE), "kernel": kernel[0] if kernel else None, "gpus": gpus}
+    gpus = [_only(gpu, PUBLIC["gpu"]) for gpu in node.get("gpus") or []]
+    return {**_only(node, PUBLIC["node"]), "kernel": kernel[0] if kernel else None, "gpus": gpus}
 
 
 def _only(document: dict[str, Any], names: Collection[str]) -> dict[str, Any]:

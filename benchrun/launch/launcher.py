@@ -17,11 +17,14 @@ from benchrun.launch.rundir import RunDir, create
 from benchrun.launch.scheduler import Job, Phase, Scheduler
 from benchrun.launch.slurm import Slurm
 from benchrun.render.containers import unmountable
-from benchrun.spec.artifacts import DONE, ENDING, Done
+from benchrun.spec.artifacts import DONE, Done
 from benchrun.spec.runspec import RunSpec
 
 GRACE_S = 60
 """An unknown job counts as lost only after this long: accounting may lag behind the queue."""
+
+
+SCHEDULERS: dict[str, type[Scheduler]] = {"slurm": Slurm, "local": Local}
 
 
 @dataclass(frozen=True)
@@ -46,11 +49,11 @@ def launch(spec: RunSpec, files: Mapping[str, str], root: Path) -> RunDir:
     check(spec, root)
     run = create(root, spec, files)
     try:
-        job = _scheduler(spec).submit(run)
+        job = SCHEDULERS[spec.cluster.scheduler]().submit(run)
     except SchedulerUnavailable as error:
         # It may have accepted the job all the same: the next poll searches for it by its directory.
-        hint = f"the job may have been accepted all the same; check in a minute: benchrun status {run.run_id}"
-        raise SchedulerUnavailable(error.message, hint=hint) from error
+        error.hint = f"the job may have been accepted all the same; check in a minute: benchrun status {run.run_id}"
+        raise
     except MachineError as error:
         with contextlib.suppress(OSError):
             run.append_event("refused", reason=error.message)
@@ -67,29 +70,27 @@ def launch(spec: RunSpec, files: Mapping[str, str], root: Path) -> RunDir:
 def observe(runs: Sequence[RunDir]) -> list[Observation]:
     """The state of each of ``runs``: one poll per kind of scheduler."""
     # Runs with a recorded ending are not polled: schedulers forget.
-    observations = {run: Observation(run, None, over=True) for run in runs if recorded(run.read_json(ENDING))}
+    observations = {run: Observation(run, None, over=True) for run in runs if recorded(run)}
     for run in runs:
         if run not in observations and (refused := run.last_event("refused")):
             observations[run] = Observation(run, None, over=True, note=refused["reason"], settled=True)
-    left = [run for run in runs if run not in observations]
-    for kind in {run.spec.cluster.scheduler for run in left}:
-        group = [run for run in left if run.spec.cluster.scheduler == kind]
-        scheduler = _scheduler(group[0].spec)
+    for kind in SCHEDULERS:
+        group = [run for run in runs if run not in observations and run.spec.cluster.scheduler == kind]
+        scheduler = SCHEDULERS[kind]()
         try:
             jobs = scheduler.poll(group)
         except MachineError as error:
             note = f"the scheduler does not answer: {error.message}"
             observations |= {run: Observation(run, None, over=False, note=note) for run in group}
-            continue
-        for run in group:
-            observations[run] = _observation(run, jobs.get(run), scheduler.lag_s)
+        else:
+            observations |= {run: _observation(run, jobs.get(run), scheduler.lag_s) for run in group}
     return [observations[run] for run in runs]
 
 
 def cancel(run: RunDir) -> bool:
     """Ask the scheduler to stop the job; whether there was one to stop. MachineError where that is unknown."""
-    ended = recorded(run.read_json(ENDING)) is not None or run.last_event("refused") is not None
-    scheduler = _scheduler(run.spec)
+    ended = recorded(run) is not None or run.last_event("refused") is not None
+    scheduler = SCHEDULERS[run.spec.cluster.scheduler]()
     try:
         job = scheduler.poll([run]).get(run)
     except MachineError:
@@ -116,9 +117,8 @@ def check(spec: RunSpec, root: Path) -> None:
             hint = f"export {name}=... before launching, or remove it from cluster.secrets"
             raise UserError(f"cluster.secrets: {name} is not set in this shell", hint=hint)
     data = os.environ.get("BENCHRUN_DATA") if spec.data.kind == "synthetic" else None
-    paths = [(str(root.resolve()), "BENCHRUN_RESULTS"), *([(data, "BENCHRUN_DATA")] if data else [])]
     slurm, runtime = spec.cluster.scheduler == "slurm", spec.cluster.container.runtime
-    for path, variable in paths:
+    for variable, path in {"BENCHRUN_RESULTS": str(root.resolve()), "BENCHRUN_DATA": data or ""}.items():
         hint = f"set {variable} to another place"
         if slurm and not path.isprintable():  # its lists are read line by line, as UTF-8
             raise UserError(f"a list of Slurm's jobs cannot hold {path!r}", hint=hint)
@@ -140,11 +140,6 @@ def backoff(polls: int) -> float:
     return min(1.3 ** min(polls, 100), 30.0)
 
 
-def _scheduler(spec: RunSpec) -> Scheduler:
-    """The scheduler that the run's cluster profile names."""
-    return Slurm() if spec.cluster.scheduler == "slurm" else Local()
-
-
 def _observation(run: RunDir, job: Job | None, lag_s: float) -> Observation:
     clock = run.clock()
     if job is None:
@@ -152,19 +147,20 @@ def _observation(run: RunDir, job: Job | None, lag_s: float) -> Observation:
         over = clock is not None and created is not None and clock - created > GRACE_S
         return Observation(run, None, over=over, note="the scheduler knows no job of this directory")
     _note_change(run, job)
-    settled = not lag_s or _unchanged_s(run, clock) >= lag_s
-    if job.phase is Phase.ENDED:
-        _note_env(run)
+    done = done_of(run, job)
+    state, last_line = epoch(run.last_event("state")), _last_line(run)
+    unchanged_s = -1.0 if clock is None or state is None else clock - max(state, last_line)
+    if job.phase is Phase.ENDED or (job.phase is Phase.GONE and done is not None):
+        with contextlib.suppress(OSError):
+            write_env(run)
         watched = run.progress()  # does not count the lines that Slurm writes at the end
-        quiet_s = max(_quiet_s(run, _ended_at(run, job)), watched.quiet_s if watched else 0.0)
-        return Observation(run, job, over=True, quiet_s=quiet_s, settled=settled)
+        quiet_s = _seconds(last_line, (done and _modified(run.path / DONE)) or job.ended_at)
+        quiet_s = max(quiet_s, watched.quiet_s if watched else 0.0)
+        return Observation(run, job, over=True, quiet_s=quiet_s, settled=not lag_s or unchanged_s >= lag_s)
     if job.phase is Phase.GONE:
-        if done_of(run, job) is not None:
-            _note_env(run)
-            return Observation(run, job, over=True, settled=settled)
-        over = not job.unsure and _unchanged_s(run, clock) > GRACE_S
+        over = not job.unsure and unchanged_s > GRACE_S
         return Observation(run, job, over=over, note=job.unsure or UNKNOWN_JOB)
-    quiet_s = _quiet_s(run, clock)
+    quiet_s = _seconds(last_line, clock)
     note = f"its log has been silent for {quiet_s:.0f} s" if quiet_s > SILENT_S else job.reason
     return Observation(run, job, over=False, note=note, quiet_s=quiet_s)
 
@@ -179,37 +175,17 @@ def _note_change(run: RunDir, job: Job) -> None:
             run.append_event("state", state=job.state, phase=job.phase.value, reason=job.reason, nodes=job.nodes)
 
 
-def _note_env(run: RunDir) -> None:
+def _last_line(run: RunDir) -> float:
+    """Time of the last write to a log, in seconds since the epoch by the file system's clock; 0 without one."""
+    return max((_modified(log) or 0.0 for log in run.logs), default=0.0)
+
+
+def _modified(path: Path) -> float | None:
     with contextlib.suppress(OSError):
-        write_env(run)
+        return path.stat().st_mtime
+    return None
 
 
-def _unchanged_s(run: RunDir, clock: float | None) -> float:
-    """Seconds since the job's state and its log changed; -1 where that is unknown."""
-    state = epoch(run.last_event("state"))
-    if clock is None or state is None:
-        return -1.0
-    return clock - max(state, *_written(run))
-
-
-def _written(run: RunDir) -> list[float]:
-    """Time of the last write to each log, in seconds since the epoch by the file system's clock; at least one 0."""
-    times = [0.0]
-    for log in run.logs:
-        with contextlib.suppress(OSError):
-            times.append(log.stat().st_mtime)
-    return times
-
-
-def _ended_at(run: RunDir, job: Job) -> float | None:
-    """When the job ended: the time of its done.json, else the scheduler's."""
-    if done_of(run, job) is not None:
-        with contextlib.suppress(OSError):
-            return (run.path / DONE).stat().st_mtime
-    return job.ended_at
-
-
-def _quiet_s(run: RunDir, until: float | None) -> float:
-    """Seconds from the job's last line until ``until``; 0 where that is unknown."""
-    last = max(_written(run))
-    return max(until - last, 0.0) if until and last else 0.0
+def _seconds(start: float, end: float | None) -> float:
+    """Seconds between two times; 0 where one is unknown."""
+    return max(end - start, 0.0) if end and start else 0.0

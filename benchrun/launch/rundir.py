@@ -16,16 +16,20 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from benchrun import paths
 from benchrun.errors import UserError
 from benchrun.frameworks.registry import framework
-from benchrun.launch.documents import as_event, as_model, read_object, read_text
+from benchrun.launch.documents import as_event, as_object, closing, read_text
 from benchrun.spec.artifacts import DONE, EVENTS, PROGRESS, SPEC, STDERR, STDOUT, TELEMETRY, WORKER, XZ, Done, Progress
 from benchrun.spec.runspec import RunSpec
+
+M = TypeVar("M", bound=BaseModel)
+STAMP = r"\d{8}T\d{6}Z"
+"""The time in a run's name."""
 
 
 @dataclass(frozen=True)
@@ -43,17 +47,17 @@ class RunDir:
 
     @functools.cached_property
     def spec(self) -> RunSpec:
-        """What was launched."""
-        path = self.path / SPEC
-        if not path.is_file():
-            raise UserError("is no file", where=str(path), hint=f"move {self.path} away")
+        """What was launched. UserError where it cannot be read."""
+        path, hint = self.path / SPEC, f"another version wrote it, or it is damaged; move {self.path} away"
         try:
-            return RunSpec.read(path)
+            if path.is_file():
+                return RunSpec.read(path)
+            reason = "is no file"
         except ValidationError as error:
-            hint = f"it was written by another version, or changed by hand; move {self.path} away"
-            raise UserError(f"not a RunSpec: {error.errors()[0]['msg']}", where=str(path), hint=hint) from None
+            reason = f"not a RunSpec: {error.errors()[0]['msg']}"
         except (OSError, ValueError, RecursionError) as error:
-            raise UserError(f"cannot be read: {error}", where=str(path), hint=f"move {self.path} away") from None
+            reason = f"cannot be read: {error}"
+        raise UserError(reason, where=str(path), hint=hint)
 
     @property
     def owner(self) -> int | None:
@@ -79,13 +83,28 @@ class RunDir:
         files = sorted((self.path / TELEMETRY).glob("*.csv*"))
         return {file.name.partition(".csv")[0]: unpacked(file).decode(errors="replace") for file in files}
 
+    def document(self, name: str, model: type[M]) -> M | None:
+        """A JSON file of this run as ``model``; None where there is none. UserError where it holds something else."""
+        document = self.read_json(name)
+        try:
+            return None if document is None else model.model_validate(document)
+        except ValidationError as error:
+            where, hint = str(self.path / name), "another version wrote it, or it is damaged; move it away"
+            raise UserError(f"not what benchrun writes: {error.errors()[0]['msg']}", where=where, hint=hint) from None
+
+    def read(self, name: str, model: type[M]) -> M | None:
+        """A JSON file of this run as ``model``; None where it is missing, damaged, or holds something else."""
+        with contextlib.suppress(UserError):
+            return self.document(name, model)
+        return None
+
     def done(self) -> Done | None:
         """done.json; None where the job's EXIT trap did not run."""
-        return as_model(self.read_json(DONE), Done)
+        return self.read(DONE, Done)
 
     def progress(self) -> Progress | None:
         """progress.json; None before the watchdog's first look at the log."""
-        return as_model(self.read_json(PROGRESS), Progress)
+        return self.read(PROGRESS, Progress)
 
     def events(self) -> list[dict[str, Any]]:
         """All events, oldest first, without lines that are incomplete (a full disk)."""
@@ -107,7 +126,8 @@ class RunDir:
         with self._events(os.O_CREAT) as file:
             size = os.fstat(file).st_size
             cut = size > 0 and os.pread(file, 1, size - 1) != b"\n"  # a full disk took half of the last line
-            line = json.dumps({"time": _utc(_touched(file)), "event": kind, **facts}) + "\n"
+            now = datetime.fromtimestamp(_touched(file), timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+            line = json.dumps({"time": now, "event": kind, **facts}) + "\n"
             data = (b"\n" if cut else b"") + line.encode()
             if os.write(file, data) < len(data):
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self.path / EVENTS))
@@ -118,15 +138,13 @@ class RunDir:
 
         Clocks of hosts and file servers may differ by minutes, so only this one measures ages.
         """
-        try:
-            with self._events() as file:
-                return _touched(file)
-        except OSError:
-            return None
+        with contextlib.suppress(OSError), self._events() as file:
+            return _touched(file)
+        return None
 
     def read_json(self, name: str) -> dict[str, Any] | None:
         """The object in a JSON file; None where the file is missing or incomplete."""
-        return read_object(self.path / name)
+        return as_object(read_text(self.path / name))
 
     def write_json(self, name: str, document: Mapping[str, Any]) -> None:
         """Write a JSON file atomically."""
@@ -135,40 +153,30 @@ class RunDir:
     def write_text(self, name: str, text: str) -> None:
         """Write a file of this run atomically; a link of that name is replaced, never followed."""
         temporary = f".{name}.{secrets.token_hex(4)}"
-        with self._folder() as folder:
+        with self._folder() as folder, contextlib.ExitStack() as undo:
             file = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o666, dir_fd=folder)
-            try:
-                with os.fdopen(file, "w") as stream:
-                    stream.write(text)
-                os.replace(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
-            except BaseException:
-                with contextlib.suppress(OSError):
-                    os.unlink(temporary, dir_fd=folder)
-                raise
+            undo.callback(os.unlink, temporary, dir_fd=folder)
+            with os.fdopen(file, "w") as stream:
+                stream.write(text)
+            os.replace(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
+            undo.pop_all()
 
     @contextlib.contextmanager
     def _events(self, create: int = 0) -> Iterator[int]:
         """events.jsonl, open for appending; OSError where it is a link or missing."""
         flags = os.O_RDWR | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | create
-        with self._folder() as folder:
-            file = os.open(EVENTS, flags, 0o644, dir_fd=folder)
-            try:
-                yield file
-            finally:
-                os.close(file)
+        with self._folder() as folder, closing(os.open(EVENTS, flags, 0o644, dir_fd=folder)) as file:
+            yield file
 
     @contextlib.contextmanager
     def _folder(self) -> Iterator[int]:
         """This directory, open; PermissionError where it is another user's, also for root."""
         if self.read_only:
             raise PermissionError(errno.EPERM, "the run is only read", str(self.path))
-        folder = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
-        try:
+        with closing(os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)) as folder:
             if os.fstat(folder).st_uid != os.geteuid():
                 raise PermissionError(errno.EPERM, "the run is another user's", str(self.path))
             yield folder
-        finally:
-            os.close(folder)
 
 
 def unpacked(file: Path) -> bytes:
@@ -185,16 +193,16 @@ def _touched(file: int) -> float:
     return os.fstat(file).st_mtime
 
 
-def _utc(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds, timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
 def create(root: Path, spec: RunSpec, files: Mapping[str, str]) -> RunDir:
     """Make a new run directory below ``root``, also for two launches at the same moment."""
     stamp = datetime.now(timezone.utc).strftime("%Y%m%dT%H%M%SZ")
     try:
         root.mkdir(parents=True, exist_ok=True)
-        path = _make(root, f"{spec.recipe}-{spec.identity()}-{stamp}")
+        while True:  # the random part keeps jobs of two results folders apart, too
+            path = root / f"{spec.recipe}-{spec.identity()}-{stamp}-{secrets.token_hex(2)}"
+            with contextlib.suppress(FileExistsError):
+                path.mkdir()
+                break
         write_files(path, spec, files)
     except OSError as error:
         hint = "run from a directory you can write, or set BENCHRUN_RESULTS"
@@ -225,25 +233,39 @@ def write_files(path: Path, spec: RunSpec, files: Mapping[str, str]) -> None:
 def find_runs(root: Path) -> list[RunDir]:
     """All runs below ``root``, oldest first."""
     runs = [_opened(root, spec.parent) for spec in root.glob(f"*/{SPEC}")]
-    return sorted(runs, key=lambda run: (_stamp(run), run.run_id))
+    return sorted(runs, key=lambda run: ((re.findall(STAMP, run.run_id) or [""])[0], run.run_id))
 
 
-def open_run(root: Path, name: str) -> RunDir:
-    """The run called ``name``, or at the path ``name``. UserError lists close matches."""
+def newest_runs(last: int | None = None) -> list[RunDir]:
+    """The ``last`` runs of the runs folder, or all, oldest first."""
+    return find_runs(paths.runs_dir())[-last if last else 0 :]
+
+
+def open_run(name: str, root: Path | None = None) -> RunDir:
+    """The run called ``name`` in ``root`` (the runs folder where None), or at the path ``name``.
+
+    UserError where its specification cannot be read; where there is no such run it lists close matches.
+    """
+    root = root or paths.runs_dir()
     if not name:
         raise UserError("the name of a run is empty", hint="an unset variable? benchrun status lists the runs")
-    for path in (root / name, Path(name)):
-        if (path / SPEC).is_file():
-            return _opened(root, path)
-    ids = [run.run_id for run in find_runs(root)]
+    place = next((path for path in (root / name, Path(name)) if (path / SPEC).exists()), None)
+    ids = [run.run_id for run in find_runs(root)] if place is None else []
     close = [run_id for run_id in ids if run_id.startswith(name)]
-    if len(close) == 1:
-        return _opened(root, root / close[0])
-    listing = (close or difflib.get_close_matches(name, ids, n=3, cutoff=0.3) or ids)[-5:]
-    raise UserError(
-        f"no run is called '{name}' in {root}",
-        hint=f"runs here: {', '.join(listing)}" if listing else "there are no runs",
-    )
+    if place is None and len(close) == 1:
+        place = root / close[0]
+    if place is None:
+        listing = (close or difflib.get_close_matches(name, ids, n=3, cutoff=0.3) or ids)[-5:]
+        hint = f"runs here: {', '.join(listing)}" if listing else "there are no runs"
+        raise UserError(f"no run is called '{name}' in {root}", hint=hint)
+    run = _opened(root, place)
+    _ = run.spec
+    return run
+
+
+def open_runs(names: Iterable[str], root: Path | None = None) -> list[RunDir]:
+    """Each of the runs called ``names`` once. UserError for the first that cannot be opened."""
+    return list(dict.fromkeys(open_run(name, root) for name in names))
 
 
 def _opened(root: Path, path: Path) -> RunDir:
@@ -251,22 +273,3 @@ def _opened(root: Path, path: Path) -> RunDir:
     place = path.resolve()
     own = place.parent == root.resolve() and place.stat().st_uid == os.geteuid()
     return RunDir(place, read_only=not own)
-
-
-def open_runs(root: Path, names: Iterable[str]) -> list[RunDir]:
-    """Each run once, in the order of ``names``."""
-    return list(dict.fromkeys(open_run(root, name) for name in names))
-
-
-def _make(root: Path, name: str) -> Path:
-    """A new directory ``name-XXXX``, random, so that jobs of two results folders have different names."""
-    while True:
-        path = root / f"{name}-{secrets.token_hex(2)}"
-        with contextlib.suppress(FileExistsError):
-            path.mkdir()
-            return path
-
-
-def _stamp(run: RunDir) -> str:
-    match = re.search(r"\d{8}T\d{6}Z", run.run_id)
-    return match[0] if match else ""

@@ -37,6 +37,9 @@ class Job:
     """Seconds since the epoch by the scheduler's clock; None where it is unknown."""
     unsure: str = ""
     """For GONE: the source that gave no answer, so that the job may exist all the same."""
+    uid: int | None = None
+    """Its owner; with ``work_dir`` it identifies the run."""
+    work_dir: str = ""
 
 
 class Scheduler(Protocol):

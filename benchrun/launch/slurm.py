@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from benchrun.errors import MachineError, SchedulerUnavailable
+from benchrun.launch.commands import call
 from benchrun.launch.rundir import RunDir
 from benchrun.launch.scheduler import Job, Phase
-from benchrun.launch.slurm_text import SACCT_FIELDS, SQUEUE_FORMAT, Row, refused, sacct_rows, squeue_rows, submitted
+from benchrun.launch.slurm_text import SACCT, SQUEUE, jobs, refused, submitted
 from benchrun.spec.artifacts import JOB
 
-TIMEOUT_S = 30
 ACCOUNTING_TIMEOUT_S = 10
 """Short, because accounting only adds to the queue and done.json."""
-_OPTIONS = ("SBATCH_", "SLURM_", "SALLOC_", "SRUN_", "SQUEUE_", "SACCT_", "SCANCEL_")
 _NO_ACCOUNTING = "accounting storage is disabled"
 
 
@@ -32,7 +30,7 @@ class Slurm:
         """Why accounting gave no answer. After that it is not asked again."""
 
     def submit(self, run: RunDir) -> str:
-        result = _call(["sbatch", "--parsable", f"--chdir={run.path}", f"--job-name={run.run_id}", JOB], run.path)
+        result = call(["sbatch", "--parsable", f"--chdir={run.path}", f"--job-name={run.run_id}", JOB], run.path)
         if result.returncode != 0:
             if refused(result.stderr):
                 raise MachineError(f"sbatch refused the job: {_text(result)}", hint=f"the script: {run.path}/{JOB}")
@@ -47,90 +45,84 @@ class Slurm:
         # squeue still lists jobs for a while after their end, but only sacct knows their exit codes.
         left = [run for run in runs if run not in queued or queued[run].phase is Phase.ENDED]
         remembered = self._remembered(left)
-        jobs = {}
-        for run in runs:
-            job, row = queued.get(run), remembered.get(run)
-            if row is not None and row.phase is Phase.ENDED:
-                job = row
-            elif row is not None and job is None and not (row.phase is Phase.RUNNING and _wrote_done(run, row.id)):
-                job = replace(row, reason="accounting lists the job, the queue does not")
-            job = job or self._gone(run)
-            if job is not None:
-                jobs[run] = job
-        return jobs
+        newest = {run: self._job(run, queued.get(run), remembered.get(run)) for run in runs}
+        return {run: job for run, job in newest.items() if job is not None}
 
-    def cancel(self, job: str) -> None:
-        result = _call(["scancel", job])
-        if result.returncode != 0 and "Invalid job id" not in result.stderr:
-            raise SchedulerUnavailable(_text(result))
-
-    def _gone(self, run: RunDir) -> Job | None:
-        """A job that is in neither queue nor accounting, by its recorded id or the one in done.json."""
+    def _job(self, run: RunDir, queued: Job | None, remembered: Job | None) -> Job | None:
+        """The job of ``run``; GONE where neither queue nor accounting has the recorded id or the one in done.json."""
+        if remembered is not None and remembered.phase is Phase.ENDED:
+            return remembered
+        if queued is not None:
+            return queued
         done = run.done()
+        wrote_done = remembered is not None and done is not None and done.job_id == remembered.id
+        if remembered is not None and not (remembered.phase is Phase.RUNNING and wrote_done):
+            return replace(remembered, reason="accounting lists the job, the queue does not")
         job = run.job_id or (done.job_id if done else None)
         return Job(job, Phase.GONE, "UNKNOWN", unsure=self._unsure) if job else None
 
+    def cancel(self, job: str) -> None:
+        result = call(["scancel", job])
+        if result.returncode != 0 and "Invalid job id" not in result.stderr:
+            raise SchedulerUnavailable(_text(result))
+
     def _queued(self, runs: Sequence[RunDir]) -> dict[RunDir, Job]:
         """Jobs in the queue. One unknown id makes squeue refuse the whole list: then all jobs are listed."""
-        base = ["squeue", "--noheader", "--all", "--states=all", f"--format={SQUEUE_FORMAT}"]
+        base = ["squeue", "--noheader", "--all", "--states=all", f"--format={'|'.join(SQUEUE.values())}"]
         ids = [run.job_id for run in runs if run.job_id]
-        if len(ids) == len(runs):
-            result = _call([*base, f"--jobs={','.join(ids)}"])
-            rows = list(squeue_rows(result.stdout))
-            jobs = _own(runs, rows)
+        for which in ([f"--jobs={','.join(ids)}"] if len(ids) == len(runs) else [], []):
+            result = call([*base, *which])
+            rows = jobs(result.stdout, [*SQUEUE])
+            own = _own(runs, rows)
             # A row of no run: its id was reused by another job, and the run's job may have a new one.
-            if result.returncode == 0 and len(jobs) == len(rows):
-                return jobs
+            if result.returncode == 0 and (not which or len(own) == len(rows)):
+                return own
             if result.returncode != 0 and "Invalid job id" not in result.stderr:
-                raise SchedulerUnavailable(_text(result))
-        result = _call(base)
-        if result.returncode != 0:
-            raise SchedulerUnavailable(_text(result))
-        return _own(runs, squeue_rows(result.stdout))
+                break
+        raise SchedulerUnavailable(_text(result))
 
     def _remembered(self, runs: Sequence[RunDir]) -> dict[RunDir, Job]:
         """Jobs in accounting; none where there is no accounting or it is down."""
         ids = [run.job_id for run in runs if run.job_id]
-        jobs = _own(runs, self._sacct(f"--jobs={','.join(ids)}")) if ids else {}
+        own = _own(runs, self._sacct(f"--jobs={','.join(ids)}")) if ids else {}
         # The name narrows the search; the directory and the owner decide.
-        if names := [run.run_id for run in runs if run not in jobs]:
-            jobs |= _own(runs, self._sacct("--starttime=now-30days", f"--name={','.join(names)}"))
-        return jobs
+        if names := [run.run_id for run in runs if run not in own]:
+            own |= _own(runs, self._sacct("--starttime=now-30days", f"--name={','.join(names)}"))
+        return own
 
-    def _sacct(self, *which: str) -> list[Row]:
+    def _sacct(self, *which: str) -> list[Job]:
+        """Jobs of accounting, the oldest run of each first."""
         if self._unsure:
             return []
-        for restarts in (True, False):  # older versions lack the field
-            fields = [*SACCT_FIELDS, *(["Restarts"] if restarts else []), "WorkDir"]
-            command = ["sacct", "-X", "--duplicates", "--noheader", "--parsable2", f"--format={','.join(fields)}"]
+        command = ["sacct", "-X", "--duplicates", "--noheader", "--parsable2", *which]
+        for fields in (SACCT, [field for field in SACCT if field != "Restarts"]):  # older versions lack it
             try:
-                result = _call([*command, *which], timeout_s=ACCOUNTING_TIMEOUT_S)
+                result = call([*command, f"--format={','.join(fields)}"], timeout_s=ACCOUNTING_TIMEOUT_S)
             except SchedulerUnavailable as error:
                 self._unsure = error.message
                 return []
             except MachineError:  # no sacct here: the same as no accounting
                 return []
             if result.returncode == 0:
-                return list(sacct_rows(result.stdout, restarts))
+                return jobs(result.stdout, fields)
             if "Restarts" not in result.stderr:
                 break
         self._unsure = "" if _NO_ACCOUNTING in result.stderr else _text(result)
         return []
 
 
-def _own(runs: Iterable[RunDir], rows: Iterable[Row]) -> dict[RunDir, Job]:
+def _own(runs: Iterable[RunDir], rows: Iterable[Job]) -> dict[RunDir, Job]:
     """The job of each run among ``rows``: its recorded id in its directory, else its owner's newest job there."""
-    by_name: dict[str, list[Row]] = {}
+    by_name: dict[str, list[Job]] = {}
     for row in rows:
         by_name.setdefault(row.work_dir.rpartition("/")[2], []).append(row)
-    jobs = {}
+    own = {}
     for run in runs:
         here = [row for row in by_name.get(run.run_id, []) if _same_directory(row.work_dir, run.path)]
-        own = [row for row in here if row.job.id == run.job_id]
-        own = own or sorted((row for row in here if row.uid == run.owner), key=lambda row: int(row.job.id))
-        if own:
-            jobs[run] = own[-1].job
-    return jobs
+        recorded = [row for row in here if row.id == run.job_id]
+        if candidates := recorded or sorted((row for row in here if row.uid == run.owner), key=lambda row: int(row.id)):
+            own[run] = candidates[-1]
+    return own
 
 
 def _same_directory(work_dir: str, path: Path) -> bool:
@@ -139,37 +131,6 @@ def _same_directory(work_dir: str, path: Path) -> bool:
         return work_dir == str(path) or path.samefile(work_dir)
     except (OSError, ValueError):
         return False
-
-
-def _wrote_done(run: RunDir, job: str) -> bool:
-    done = run.done()
-    return done is not None and done.job_id == job
-
-
-def _call(
-    command: Sequence[str], cwd: os.PathLike[str] | None = None, timeout_s: float = TIMEOUT_S
-) -> subprocess.CompletedProcess[str]:
-    """Run one Slurm command without the shell's options for another job (SBATCH_*, SLURM_JOB_*) or list (SQUEUE_*)."""
-    keep = {"SLURM_CONF", "SLURM_CONF_SERVER", "SLURM_CLUSTERS"}
-    env = {name: value for name, value in os.environ.items() if name in keep or not name.startswith(_OPTIONS)}
-    try:
-        return subprocess.run(
-            command,
-            cwd=cwd,
-            env=env,
-            capture_output=True,
-            encoding="utf-8",
-            errors="replace",
-            timeout=timeout_s,
-            check=False,
-        )
-    except FileNotFoundError:
-        hint = "submit from a login node, or use --cluster local"
-        raise MachineError(f"{command[0]} is not on this machine", hint=hint) from None
-    except OSError as error:
-        raise MachineError(f"{command[0]} cannot be run: {error.strerror}") from error
-    except subprocess.TimeoutExpired:
-        raise SchedulerUnavailable(f"{command[0]} gave no answer in {timeout_s:g} s") from None
 
 
 def _text(result: subprocess.CompletedProcess[str]) -> str:

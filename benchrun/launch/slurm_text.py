@@ -9,19 +9,16 @@ import errno
 import os
 import re
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 
+from benchrun.launch.endings import BY_STATE
 from benchrun.launch.scheduler import Job, Phase
 
-SQUEUE_FORMAT = "%i|%T|%U|%r|%N|%Z"
-SACCT_FIELDS = ("JobID", "State", "ExitCode", "NodeList", "Reason", "End", "UID")
-"""The work directory follows, last because it alone may contain a ``|``."""
-_PENDING = frozenset({"PENDING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "SPECIAL_EXIT", "RESV_DEL_HOLD"})
-_ENDED = (
-    *("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "DEADLINE", "OUT_OF_MEMORY", "NODE_FAIL", "BOOT_FAIL"),
-    *("PREEMPTED", "REVOKED", "LAUNCH_FAILED", "RECONFIG_FAIL"),
-)
+SQUEUE = {"JobID": "%i", "State": "%T", "UID": "%U", "Reason": "%r", "NodeList": "%N", "WorkDir": "%Z"}
+"""sacct's name of a field -> squeue's. WorkDir is last, because it alone may contain a ``|``."""
+SACCT = ("JobID", "State", "ExitCode", "NodeList", "Reason", "End", "UID", "Restarts", "WorkDir")
+_PENDING = ("PENDING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "SPECIAL_EXIT", "RESV_DEL_HOLD")
+_ENDED = ("COMPLETED", "FAILED", *BY_STATE)
 _ID = re.compile(r"[0-9]{1,18}")
 _NUMBER = re.compile(r"[0-9]{1,9}")
 _SUBMITTED = re.compile(r"([0-9]{1,18})(?:;\S+)?")
@@ -37,15 +34,6 @@ _COMMUNICATION = re.compile(
     re.IGNORECASE,
 )
 _SYSTEM = frozenset(os.strerror(number) for number in errno.errorcode)
-
-
-@dataclass(frozen=True)
-class Row:
-    """One job in the queue or in accounting, with the owner and work directory that identify its run."""
-
-    job: Job
-    uid: int | None
-    work_dir: str
 
 
 def submitted(text: str) -> str | None:
@@ -74,46 +62,33 @@ def phase_of(state: str) -> Phase:
     return Phase.ENDED if word and any(ended.startswith(word) for ended in _ENDED) else Phase.RUNNING
 
 
-def squeue_rows(text: str) -> Iterator[Row]:
-    """The rows of ``squeue --format=SQUEUE_FORMAT``."""
-    for fields in _fields(text, 6):
-        job, state, uid, reason, nodes, work_dir = fields
-        yield Row(Job(job, phase_of(state), _word(state), reason=_reason(reason), nodes=nodes), _number(uid), work_dir)
+def jobs(text: str, fields: Sequence[str]) -> list[Job]:
+    """The jobs in lines of ``fields`` (sacct's names) with ``|`` between them, in their order."""
+    lines = (line.split("|", len(fields) - 1) for line in text.splitlines())
+    rows = [dict(zip(fields, line, strict=True)) for line in lines if len(line) == len(fields)]
+    return [_job(row) for row in rows if _ID.fullmatch(row["JobID"]) and row["State"].strip()]
 
 
-def sacct_rows(text: str, restarts: bool) -> Iterator[Row]:
-    """The rows of sacct with SACCT_FIELDS, Restarts where that field exists, and WorkDir; oldest run first."""
-    for fields in _fields(text, 9 if restarts else 8):
-        job, state, code, nodes, reason, end, uid = fields[:7]
-        exit_code, _, signal = code.partition(":")
-        row = Job(
-            job,
-            phase_of(state),
-            _word(state),
-            exit_code=_number(exit_code),
-            signal=_number(signal),
-            reason=state if " by " in state else _reason(reason),  # "CANCELLED by 0" names the user
-            nodes=nodes,
-            restarts=(_number(fields[7]) or 0) if restarts else 0,
-            ended_at=_epoch(end),
-        )
-        yield Row(row, _number(uid), fields[-1])
-
-
-def _fields(text: str, count: int) -> Iterator[list[str]]:
-    """The lines with a job id and a state among ``count`` fields."""
-    for line in text.splitlines():
-        fields = line.split("|", count - 1)
-        if len(fields) == count and _ID.fullmatch(fields[0]) and fields[1].strip():
-            yield fields
+def _job(row: Mapping[str, str]) -> Job:
+    state, reason = row["State"], row["Reason"]
+    exit_code, _, signal = row.get("ExitCode", "").partition(":")
+    return Job(
+        row["JobID"],
+        phase_of(state),
+        _word(state),
+        exit_code=_number(exit_code),
+        signal=_number(signal),
+        reason=state if " by " in state else "" if reason == "None" else reason,  # "CANCELLED by 0" names the user
+        nodes=row["NodeList"],
+        restarts=_number(row.get("Restarts", "")) or 0,
+        ended_at=_epoch(row.get("End", "")),
+        uid=_number(row["UID"]),
+        work_dir=row["WorkDir"],
+    )
 
 
 def _word(state: str) -> str:
     return (state.split() or [""])[0].rstrip("+")
-
-
-def _reason(reason: str) -> str:
-    return "" if reason == "None" else reason
 
 
 def _number(text: str) -> int | None:

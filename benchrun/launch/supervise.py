@@ -46,7 +46,11 @@ def main(lock: int, limit_s: int, reaper: str) -> None:
         job = subprocess.Popen(
             command, env=env, stdin=subprocess.DEVNULL, stdout=out, stderr=err, start_new_session=True
         )
-    state = _wait(job, limit_s)
+    state = None
+    try:
+        job.wait(limit_s)
+    except subprocess.TimeoutExpired:
+        state = "TIMEOUT"
     end(str(run))
     code = job.wait()
     code = code if code >= 0 else 128 - code
@@ -58,22 +62,6 @@ def _write(name: str, text: str) -> None:
     temporary = Path(f"{name}.tmp")
     temporary.write_text(text)
     temporary.replace(name)
-
-
-def _wait(job: subprocess.Popen[bytes], limit_s: int) -> str | None:
-    """Wait for the end of the job; TIMEOUT where the limit comes first."""
-
-    def over(*_: object) -> None:
-        raise TimeoutError
-
-    signal.signal(signal.SIGALRM, over)
-    try:
-        signal.alarm(limit_s)
-        job.wait()
-        signal.alarm(0)
-    except TimeoutError:
-        return "TIMEOUT"
-    return None
 
 
 def end(mark: str) -> None:

@@ -132,7 +132,7 @@ class TestNothingIsWrittenElsewhere:
     def test_another_user_s_run_is_read_only(self, here, monkeypatch):
         run = run_of(here, PUBLISHED_S, published=True)
         monkeypatch.setattr("os.geteuid", lambda: run.path.stat().st_uid + 1)
-        assert not open_run(here / "results" / "runs", run.run_id).writable
+        assert not open_run(run.run_id).writable
 
     def test_one_s_own_run_gets_its_verdict(self, here):
         run = run_of(here, PUBLISHED_S, published=True)

@@ -261,8 +261,8 @@ class TestLoss:
 def test_of_several_verdicts_one_slow_one_is_exit_code_1(capsys):
     slow, unknown = verdict(llama(), run(llama(), 12.0)), verdict(llama(96), run(llama(96), 10.0))
     assert (slow.exit_code, unknown.exit_code) == (1, 4)
-    assert print_results([(slow, None), (unknown, None)], as_json=True, several=True) == 1
-    assert print_results([(unknown, None)], as_json=True) == 4
+    assert print_results([(slow, None, None), (unknown, None, None)], as_json=True, several=True) == 1
+    assert print_results([(unknown, None, None)], as_json=True) == 4
 
 
 def test_every_entry_has_an_id_of_its_own_a_unit_and_a_source():

@@ -151,7 +151,7 @@ def test_a_run_survives_its_launcher(tmp_path):
     code += "print(run.run_id, flush=True)\nos.kill(os.getpid(), signal.SIGKILL)\n"
     launcher = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert launcher.returncode == -signal.SIGKILL
-    end = wait(open_run(tmp_path, launcher.stdout.strip()))
+    end = wait(open_run(launcher.stdout.strip(), tmp_path))
     assert (end.ending, end.exit_code) == (Ending.FAILED, 3)
 
 
@@ -179,10 +179,10 @@ def test_launches_in_two_folders_at_one_moment_have_names_of_their_own(tmp_path,
 def test_a_run_that_is_not_there_names_those_that_are(tmp_path):
     run = create(tmp_path, tiny(), render(tiny()))
     with pytest.raises(UserError, match="no run is called") as error:
-        open_run(tmp_path, run.run_id[:-3] + "xyz")
+        open_run(run.run_id[:-3] + "xyz", tmp_path)
     assert run.run_id in error.value.hint
-    assert open_run(tmp_path, run.run_id[:14]).run_id == run.run_id
-    assert open_runs(tmp_path, [run.run_id, str(run.path), run.run_id[:14]]) == [run]  # no repeat of itself
+    assert open_run(run.run_id[:14], tmp_path).run_id == run.run_id
+    assert open_runs([run.run_id, str(run.path), run.run_id[:14]], tmp_path) == [run]  # no repeat of itself
 
 
 def test_a_spec_of_another_version_is_one_clear_error(tmp_path):
@@ -190,7 +190,7 @@ def test_a_spec_of_another_version_is_one_clear_error(tmp_path):
     path = run.path / "spec.json"
     path.write_text(path.read_text().replace('"schema_version": 2', '"schema_version": 99'))
     with pytest.raises(UserError, match="schema of this RunSpec is 99"):
-        open_run(tmp_path, run.run_id).spec  # noqa: B018
+        open_run(run.run_id, tmp_path).spec  # noqa: B018
 
 
 def test_a_run_that_cannot_be_read_hides_no_other(tmp_path, monkeypatch, capsys):
@@ -198,7 +198,7 @@ def test_a_run_that_cannot_be_read_hides_no_other(tmp_path, monkeypatch, capsys)
     good, bad = (create(tmp_path / "runs", tiny(), render(tiny())) for _ in range(2))
     (bad.path / "spec.json").write_text("{}")
     assert newest() == newest(last=2) == [good]
-    assert f"left out: {bad.path}/spec.json: not a RunSpec" in capsys.readouterr().err
+    assert f"error: {bad.path}/spec.json: not a RunSpec" in capsys.readouterr().err
     with pytest.raises(UserError, match="not a RunSpec"):
         app.open_runs((bad.run_id,))[0].spec  # noqa: B018
 
@@ -255,11 +255,11 @@ def test_a_report_of_all_runs_leaves_out_what_cannot_be_read(tmp_path, monkeypat
     report([], standalone_mode=False)
     said = capsys.readouterr()
     assert "| 1 |" in said.out
-    assert f"left out: {bad.path}/verdict.json: not what benchrun writes" in said.err
+    assert f"error: {bad.path}/verdict.json: not what benchrun writes" in said.err
     assert report([good.run_id, bad.run_id], standalone_mode=False) == 2
     assert "| 1 |" in capsys.readouterr().out
-    with pytest.raises(UserError, match="not what benchrun writes"):
-        report([bad.run_id], standalone_mode=False)
+    assert report([bad.run_id], standalone_mode=False) == 2
+    assert "not what benchrun writes" in capsys.readouterr().err
 
 
 def test_events_survive_a_line_that_was_cut(tmp_path):

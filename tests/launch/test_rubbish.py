@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import tempfile
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -12,10 +14,9 @@ from hypothesis import strategies as st
 
 from benchrun import console
 from benchrun.cli import group
-from benchrun.launch.documents import as_event, as_model
-from benchrun.launch.rundir import find_runs
-from benchrun.launch.slurm_text import refused, sacct_rows, squeue_rows, submitted
-from benchrun.spec.artifacts import Done
+from benchrun.launch.documents import as_event
+from benchrun.launch.rundir import RunDir, find_runs
+from benchrun.launch.slurm_text import SACCT, SQUEUE, jobs, refused, submitted
 
 DONE = {"schema_version": 1, "exit_code": 0, "signal": None, "restarts": 0, "job_id": "7", "host": "n1"}
 POINT = ("tiny-llama", "--gpu=CPU", "--precision=fp32", "--num-gpus=1", "--cluster=slurm-cpu")
@@ -143,9 +144,8 @@ def test_a_command_that_cannot_be_run_is_the_machines_fault(slurm, make, capsys,
 
 @given(st.text() | st.lists(st.sampled_from("7|COMPLETED: /0\n"), max_size=40).map("".join))
 def test_reading_slurms_words_is_total(words):
-    list(squeue_rows(words))
-    list(sacct_rows(words, restarts=True))
-    list(sacct_rows(words, restarts=False))
+    jobs(words, [*SQUEUE])
+    jobs(words, SACCT)
     submitted(words)
     refused(words)
     as_event(words)
@@ -160,7 +160,10 @@ JSON = st.recursive(
 
 @given(st.fixed_dictionaries({}, optional=dict.fromkeys(DONE, JSON)))
 def test_what_is_read_of_done_json_has_the_right_types(document):
-    done = as_model({**DONE, **document}, Done)
+    with tempfile.TemporaryDirectory() as folder:
+        run = RunDir(Path(folder))
+        run.write_json("done.json", {**DONE, **document})
+        done = run.done()
     if done is not None:
         kinds = {key: type(value) for key, value in done}
         assert kinds.pop("signal") in (str, type(None))

@@ -15,7 +15,7 @@ from benchrun.launch.launcher import observe
 from benchrun.launch.rundir import create
 from benchrun.launch.scheduler import Phase
 from benchrun.launch.slurm import Slurm
-from benchrun.launch.slurm_text import sacct_rows
+from benchrun.launch.slurm_text import SACCT, jobs
 from benchrun.recipe.resolve import resolve
 from benchrun.recipe.select import Request
 from benchrun.render import render
@@ -72,8 +72,8 @@ def test_sacct_says_who_ended_a_job_and_when(slurm, make):
 
 
 def test_sacct_counts_the_lives_of_a_job():
-    (row,) = sacct_rows("7|COMPLETED|0:0|n1|None|2026-01-01T10:00:00|0|2|/runs/a|b\n", restarts=True)
-    assert (row.job.restarts, row.work_dir) == (2, "/runs/a|b")
+    (job,) = jobs("7|COMPLETED|0:0|n1|None|2026-01-01T10:00:00|0|2|/runs/a|b\n", SACCT)
+    assert (job.restarts, job.work_dir) == (2, "/runs/a|b")
 
 
 def test_a_state_that_no_manual_lists_is_no_end_while_the_job_is_queued(slurm, make):

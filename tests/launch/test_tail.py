@@ -12,7 +12,6 @@ from test_local import tiny
 
 from benchrun import app
 from benchrun.app import jobs
-from benchrun.app import status as state
 from benchrun.cli.runs import status
 from benchrun.frameworks.logs import Tail, last_step
 from benchrun.launch.launcher import Observation, backoff
@@ -157,7 +156,7 @@ def test_status_of_a_running_job_reads_the_end_of_its_log(tmp_path, monkeypatch,
     at = path.stat().st_size - 100
     grow(path, 100)
     seen = Observation(run, Job("1", Phase.RUNNING, "RUNNING"), over=False)
-    monkeypatch.setattr(state, "observe", lambda runs: [seen])
+    monkeypatch.setattr(app, "observe", lambda runs: [seen])
     assert asked(capsys, run)["last_step"] is None
     watched = Progress(checked="2026-11-22T00:00:00Z", quiet_s=1, no_step_s=9, step_file="stdout.log", step_offset=at)
     run.write_json("progress.json", watched.model_dump())

@@ -1,0 +1,41 @@
+"""Runs programs of this machine: Slurm's, git, nvidia-smi."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+from benchrun.errors import MachineError, SchedulerUnavailable
+
+TIMEOUT_S = 30
+_OPTIONS = ("SBATCH_", "SLURM_", "SALLOC_", "SRUN_", "SQUEUE_", "SACCT_", "SCANCEL_")
+_KEPT = ("SLURM_CONF", "SLURM_CONF_SERVER", "SLURM_CLUSTERS")
+
+
+def call(
+    command: Sequence[str], cwd: Path | None = None, timeout_s: float = TIMEOUT_S
+) -> subprocess.CompletedProcess[str]:
+    """Run one command without the shell's options for another job (SBATCH_*, SLURM_JOB_*) or list (SQUEUE_*)."""
+    env = {name: value for name, value in os.environ.items() if name in _KEPT or not name.startswith(_OPTIONS)}
+    try:
+        return subprocess.run(
+            command, cwd=cwd, env=env, timeout=timeout_s, capture_output=True, encoding="utf-8", errors="replace"
+        )
+    except FileNotFoundError:
+        hint = "submit from a login node, or use --cluster local"
+        raise MachineError(f"{command[0]} is not on this machine", hint=hint) from None
+    except OSError as error:
+        raise MachineError(f"{command[0]} cannot be run: {error.strerror}") from error
+    except subprocess.TimeoutExpired:
+        raise SchedulerUnavailable(f"{command[0]} gave no answer in {timeout_s:g} s") from None
+
+
+def output(*command: str) -> str | None:
+    """The stdout of a command; None where it is missing, fails or does not answer in 10 s."""
+    try:
+        result = call(command, timeout_s=10)
+    except MachineError:
+        return None
+    return result.stdout.strip() if result.returncode == 0 else None
