@@ -54,7 +54,7 @@ def _conditions(summary: Summary) -> str:
         "sequence": summary.seq_length,
         "global batch": summary.global_batch_size,
         "micro batch": summary.micro_batch_size,
-        **{name: size for name, size in summary.layout if size is not None},
+        **{name: size for name, size in summary.layout.items() if size is not None},
     }
     sizes = [f"{name} {value}" for name, value in named.items() if value is not None]
     gpus = f"{summary.num_gpus} x {summary.gpu or 'GPU'}" if summary.num_gpus else summary.gpu
