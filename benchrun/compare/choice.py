@@ -136,7 +136,7 @@ def _kinship(published: Conditions, own: Conditions) -> int:
 
 def _layout(published: Conditions, own: Conditions) -> int:
     """How much of our layout is published: 0 where a degree or the micro-batch differs, or none is stated by both."""
-    pairs = {key: (getattr(published, key), getattr(own, key)) for key in DEGREES}
+    pairs = {key: (getattr(published, key), getattr(own, key)) for key in ("mbs", *DEGREES)}
     stated = {key: pair for key, pair in pairs.items() if None not in pair}
     if not stated or any(a != b for a, b in stated.values()):
         return 0

@@ -22,8 +22,8 @@ WHOLE = "the model's own"
 """In JSON: nothing but the number of layers was reduced."""
 DEFAULTS = "the defaults"
 """In JSON: no training option differs from its default."""
-DEGREES = ("mbs", "tp", "pp", "cp", "vp", "ep")
-LAYOUT = (*DEGREES, "fp8_recipe", "options")
+DEGREES = ("tp", "pp", "cp", "vp", "ep")
+LAYOUT = ("mbs", *DEGREES, "fp8_recipe", "options")
 SOFT = ("framework", "image", "framework_version", "variant", *LAYOUT)
 """These may differ and are then named: a comparison across layouts and frameworks is fair."""
 NOT_OPTIONS = (
@@ -110,7 +110,7 @@ def conditions(spec: RunSpec) -> Conditions:
     same = ("recipe", "task", "gpu", "num_gpus", "precision", "seq_length", "gbs", "framework", "mbs", "reduced")
     return Conditions(
         **{name: getattr(spec, name) for name in same},
-        **{name: getattr(spec.layout, name) for name in DEGREES if name != "mbs"},
+        **{name: getattr(spec.layout, name) for name in DEGREES},
         **{name: getattr(spec.training, name) for name in ("steps", "seed", "lr")},
         num_layers=spec.model.num_layers,
         dimensions=dimensions(spec.reduced),
