@@ -51,17 +51,16 @@ def countable(metrics: Sequence[Metrics], references: Sequence[Reference], own: 
 def speed_check(best: Reference, own: Conditions, metrics: Sequence[Metrics]) -> Check:
     """Our speed, over the repeats, relative to ``best``."""
     speeds = [_speed(run, best, own) for run in metrics]
-    middle = statistics.median([speed[1] for speed in speeds])
-    # Of repeats the range counts, of a single run the confidence interval of its median.
-    low = min(s[1] for s in speeds) if len(speeds) > 1 else speeds[0][0]
-    high = max(s[1] for s in speeds) if len(speeds) > 1 else speeds[0][2]
+    low, middle, high = speeds[0]
+    window = metrics[0].window
+    # A single step does not predict the next.
+    unsure = window is not None and window.rows == 1 and window.first_step == window.last_step and high < math.inf
+    if len(speeds) > 1:  # of repeats the range counts, of a single run the confidence interval of its median
+        middles = [speed[1] for speed in speeds]
+        low, middle, high, unsure = min(middles), statistics.median(middles), max(middles), False
     if any(run.only_average for run in metrics):
         high = math.inf  # however often it is repeated
     band = (1 - best.tolerance_low, 1 + best.tolerance_high)
-    window = metrics[0].window
-    # A single step does not predict the next.
-    one_step = len(metrics) == 1 and window is not None and window.rows == 1 and window.first_step == window.last_step
-    unsure = one_step and not metrics[0].only_average
     return Check(
         metric=best.metric,
         value=best.value / middle if best.better == "lower" else best.value * middle,
@@ -87,20 +86,20 @@ def _speed(run: Metrics, reference: Reference, own: Conditions) -> tuple[float, 
     """Low, middle and high of a run's speed relative to the reference.
 
     The bounds are those of the median with 95 % confidence. Where only the mean is known, start-up included, the true
-    speed has no upper bound.
+    speed has no upper bound. A named result has no spread.
     """
-    assert run.step_time_s is not None  # `broken` refused such a run
-    time = run.step_time_s.mean if run.whole_seconds else run.step_time_s.median
-    value = measured_in(run, reference, own)
+    value, time, interval = measured_in(run, reference, own), run.step_time_s, run.step_time_interval_s
     assert value  # `countable` left other references out
     ratio = reference.value / value if reference.better == "lower" else value / reference.value
-    middle = ratio * run.step_time_s.median / time
+    if time is None:
+        return ratio, ratio, ratio
+    centre = time.mean if run.whole_seconds else time.median
+    middle = ratio * time.median / centre
     if run.only_average:
         return middle, middle, math.inf
-    interval = run.step_time_interval_s
-    if interval is None:  # too few rows: all that was seen
-        return middle * time / run.step_time_s.p95, middle, middle * time / run.step_time_s.p5
-    return middle * time / interval.high, middle, middle * time / interval.low
+    # With too few rows for an interval: all that was seen.
+    fast, slow = (interval.low, interval.high) if interval else (time.p5, time.p95)
+    return middle * centre / slow, middle, middle * centre / fast
 
 
 def loss_check(own: Conditions, metrics: Sequence[Metrics], references: Sequence[Reference]) -> Check | None:
@@ -114,7 +113,6 @@ def loss_check(own: Conditions, metrics: Sequence[Metrics], references: Sequence
     best = max(entries, key=lambda entry: entry.source.date)
     ratios = [loss / best.value for loss in losses]
     band = (1 - best.tolerance_low, 1 + best.tolerance_high)
-    agrees = all(band[0] <= ratio <= band[1] for ratio in ratios)
     return Check(
         metric="final_loss",
         value=statistics.median(losses),
@@ -124,5 +122,5 @@ def loss_check(own: Conditions, metrics: Sequence[Metrics], references: Sequence
         ratio=statistics.median(ratios),
         band=band,
         differs=(),
-        verdict="pass" if agrees else "invalid_run",
+        verdict="pass" if all(band[0] <= ratio <= band[1] for ratio in ratios) else "invalid_run",
     )

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import csv
 import functools
-from collections.abc import Sequence
+import math
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -77,22 +78,14 @@ class Reference(Frozen):
         """The unit of the value."""
         return METRICS[self.metric].unit
 
-    @functools.cached_property
-    def agreed(self) -> tuple[Any, ...]:
-        """What must agree besides the model; cached, because every verdict reads every row."""
-        return tuple(besides_recipe(self.key))
-
     @property
     def tokens_per_s_per_gpu(self) -> float:
         """The rate that the value states or means; 0 for TFLOPS and MFU, and where a condition is not stated."""
-        key, value = self.key, self.value
+        key = self.key
         if self.metric == "tokens_per_s_per_gpu":
-            return value
-        if self.metric == "step_time_s" and key.gbs and key.seq_length and key.num_gpus:
-            return key.gbs * key.seq_length / value / key.num_gpus
-        if self.metric == "samples_per_s" and key.seq_length and key.num_gpus:
-            return value * key.seq_length / key.num_gpus
-        return 0.0
+            return self.value
+        per_s = {"step_time_s": (key.gbs or 0) / self.value, "samples_per_s": self.value}.get(self.metric, 0.0)
+        return per_s * (key.seq_length or 0) / (key.num_gpus or math.inf)
 
     @model_validator(mode="after")
     def _complete(self) -> Reference:
@@ -111,16 +104,17 @@ class Reference(Frozen):
 @functools.cache
 def load_references(folder: Path = paths.REFERENCE) -> tuple[Reference, ...]:
     """Every entry of every file in ``folder``. UserError names file:line of a row that is not one."""
-    entries: list[Reference] = []
-    for path in sorted(folder.glob("*.csv")):
-        with path.open(newline="") as file:
-            reader = csv.DictReader(file)
-            for row in reader:
-                where = f"{path}:{reader.line_num}"
-                if None in row or None in row.values():  # where csv puts cells too many, and cells missing
-                    raise UserError(f"not {len(reader.fieldnames or ())} cells, as the header has", where=where)
-                entries.append(_entry(row, where, f"{path.stem}:{reader.line_num}"))
-    return tuple(entries)
+    return tuple(entry for path in sorted(folder.glob("*.csv")) for entry in _entries(path))
+
+
+def _entries(path: Path) -> Iterator[Reference]:
+    with path.open(newline="") as file:
+        reader = csv.DictReader(file)
+        for row in reader:
+            where = f"{path}:{reader.line_num}"
+            if None in row or None in row.values():  # where csv puts cells too many, and cells missing
+                raise UserError(f"not {len(reader.fieldnames or ())} cells, as the header has", where=where)
+            yield _entry(row, where, f"{path.stem}:{reader.line_num}")
 
 
 def _entry(row: dict[str, Any], where: str, name: str) -> Reference:
@@ -151,5 +145,5 @@ def matching(own: Conditions, references: Sequence[Reference]) -> list[Reference
     A loss belongs to its own recipe alone: data and seeds are the recipe's.
     """
     wanted = besides_recipe(own)
-    same = (entry for entry in references if entry.agreed == wanted)
+    same = (entry for entry in references if besides_recipe(entry.key) == wanted)
     return [e for e in same if e.key.recipe == own.recipe or (e.metric != "final_loss" and same_work(e.key, own))]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from pydantic import Field, computed_field, model_validator
+from pydantic import Field, SerializerFunctionWrapHandler, computed_field, model_serializer, model_validator
 
 from benchrun.metrics.bound import Bound
 from benchrun.metrics.registry import values_of
@@ -172,3 +172,16 @@ class Summary(Measurement):
     """How the model was split: tp, pp, cp, vp, ep."""
     model: dict[str, Any] | None
     """The dimensions, where the log states them all."""
+
+    @model_serializer(mode="wrap")
+    def _contract_first(self, fields: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        document: dict[str, Any] = fields(self)
+        return {name: document[name] for name in CONTRACT} | document
+
+
+CONTRACT = (
+    *("schema_version", "file", "framework", "segments", "first_step", "last_step", "planned_steps", "num_steps"),
+    *("complete", "warmup_rows_dropped", "step_time_s", "tokens_per_s_per_gpu", "tflops_per_gpu_reported"),
+    *("seq_length", "global_batch_size", "num_gpus", "problems"),
+)
+"""Keys that ``parse --json`` begins with."""
