@@ -11,9 +11,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
-from benchrun.compare.alike import related, same_work, shipped_recipes
 from benchrun.compare.conditions import DEGREES, Conditions
-from benchrun.compare.references import Reference, load_references
+from benchrun.compare.references import Reference, load_references, related, same_work, shipped_recipes
 from benchrun.errors import UserError
 from benchrun.metrics.registry import METRICS
 from benchrun.model import Frozen

@@ -13,7 +13,6 @@ from benchrun.model import Frozen, ModelShape
 from benchrun.recipe.proxy import NO_WORK, dimensions
 from benchrun.spec.reduction import Reduced, Reduction, reduced
 from benchrun.spec.runspec import RunSpec
-from benchrun.spec.training import Training
 
 HARD = ("recipe", "task", "gpu", "num_gpus", "precision", "num_layers", "dimensions", "seq_length", "gbs")
 """These must agree; otherwise the numbers are not comparable."""
@@ -128,12 +127,11 @@ def shape_of(model: ModelShape) -> str:
 
 def _options(spec: RunSpec) -> tuple[str, ...]:
     """Training options that affect the speed, differ from the default and have no key of their own."""
-    default = dict(_flat(Training().model_dump()))
     unused = {name for name, used in (("fp8", spec.precision == "fp8"), ("lora", spec.task == "lora")) if not used}
     return tuple(
         f"{name}={value}".lower()
-        for name, value in _flat(spec.training.model_dump())
-        if value != default[name] and name not in NOT_OPTIONS and name.partition(".")[0] not in unused
+        for name, value in _flat(spec.training.model_dump(exclude_defaults=True))
+        if name not in NOT_OPTIONS and name.partition(".")[0] not in unused
     )
 
 

@@ -1,4 +1,4 @@
-"""The reference store: CSV files in results/reference, one number a row."""
+"""The reference store: CSV files in results/reference, one number a row; and what is comparable under two names."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ from typing import Any, Literal
 from pydantic import NonNegativeFloat, PositiveFloat, ValidationError, model_validator
 
 from benchrun import paths
-from benchrun.compare.alike import families, same_work
-from benchrun.compare.conditions import Conditions, besides_recipe
+from benchrun.compare.conditions import Conditions, besides_recipe, shape_of
 from benchrun.errors import UserError
 from benchrun.metrics.registry import METRICS
 from benchrun.model import Frozen
+from benchrun.recipe import catalogue
+from benchrun.recipe.schema import Recipe
 from benchrun.vocabulary import Better
 
 Flag = Literal["rounded", "revised", "proxy", "misprint", "side_misprint", "inferred", "third_party", "measured"]
@@ -147,3 +148,37 @@ def matching(own: Conditions, references: Sequence[Reference]) -> list[Reference
     wanted = besides_recipe(own)
     same = (entry for entry in references if besides_recipe(entry.key) == wanted)
     return [e for e in same if e.key.recipe == own.recipe or (e.metric != "final_loss" and same_work(e.key, own))]
+
+
+def same_work(a: Conditions, b: Conditions) -> bool:
+    """Whether both train one model: the same recipe, or recipes whose models have one shape.
+
+    Llama 3 and Llama 3.1 differ in the positions beyond the sequence alone. Recipes of different tasks never train one
+    model, whatever a log states. Adapters (lora) are part of a recipe and not of a shape, so such recipes are the same
+    by name only.
+    """
+    if a.recipe == b.recipe:
+        return True
+    recipes = shipped_recipes()
+    of_both = [recipes.get(each.recipe) for each in (a, b)]
+    shapes = {each.shape or (recipe and shape_of(recipe.model)) for each, recipe in zip((a, b), of_both, strict=True)}
+    tasks = {a.task, b.task, *(recipe.task for recipe in of_both if recipe)}
+    return len(tasks) == 1 and "lora" not in tasks and len(shapes) == 1 and None not in shapes
+
+
+@functools.cache
+def shipped_recipes() -> dict[str, Recipe]:
+    """Each shipped recipe by name."""
+    return {name: catalogue.recipe_file(name).recipe for name in catalogue.names(paths.RECIPES)}
+
+
+@functools.cache
+def families() -> dict[str, str]:
+    """Family of each framework that a reference may name."""
+    with (paths.PACKAGE / "compare" / "families.csv").open(newline="") as file:
+        return {row["framework"]: row["family"] for row in csv.DictReader(file)}
+
+
+def related(one: str | None, other: str | None) -> bool:
+    """Whether two frameworks belong to one family."""
+    return one in families() and families().get(one or "") == families().get(other or "")

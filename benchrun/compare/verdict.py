@@ -7,10 +7,20 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from benchrun.compare.checks import Check, Name, countable, loss_check, speed_check
+from benchrun.compare.checks import (
+    BEYOND_PEAK,
+    Check,
+    Label,
+    Name,
+    beyond_peak,
+    broken,
+    countable,
+    labels,
+    loss_check,
+    speed_check,
+)
 from benchrun.compare.choice import Choice, choice, choose, usable
 from benchrun.compare.conditions import Conditions, Difference, hard_differences
-from benchrun.compare.limits import BEYOND_PEAK, Label, beyond_peak, broken, labels
 from benchrun.compare.references import Reference, matching
 from benchrun.model import Frozen
 from benchrun.spec.runspec import RunSpec

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from benchrun import hardware
 from benchrun.metrics.convention import identify
 from benchrun.metrics.model import (
     Conventions,
@@ -25,7 +24,6 @@ from benchrun.metrics.rows import Measured, measured
 from benchrun.metrics.setting import Setting, stated
 from benchrun.metrics.statistics import MIN_INTERVAL_ROWS, Floats, confidence_interval, spread, warmup_rows
 from benchrun.metrics.steadiness import steadiness
-from benchrun.model.flops import flops_per_token
 from benchrun.parse.columns import NO_VALUE
 from benchrun.parse.records import Log, Problem
 
@@ -83,7 +81,9 @@ def _measurement(log: Log, setting: Setting, planned_steps: int | None, warmup: 
     if log.only_average or coarse:
         tokens = MeanMedian(mean=tokens.mean, median=_mean_rate(timed, tokens))
     times, notes = _times(log, timed, coarse=coarse)
-    tflops = _tflops(tokens.median, setting)
+    rate, flops, tflops = tokens.median, setting.flops_per_token(), None
+    if flops and rate is not None:
+        tflops = Conventions(full=rate * flops.full / 1e12, causal=rate * flops.causal / 1e12)
     mfu, bf16 = (_mfu(setting, tflops, precision) for precision in (setting.precision or "bf16", "bf16"))
     speeds: dict[str, Any] = {
         **times,
@@ -120,7 +120,7 @@ def _measurement(log: Log, setting: Setting, planned_steps: int | None, warmup: 
         only_average=log.only_average,
         whole_seconds=log.whole_seconds,
         tflops_per_gpu_reported=reported,
-        reported_convention=identify(reported.median, tokens.median, setting.model, setting.seq_length),
+        reported_convention=identify(reported.median, rate, setting.model, setting.seq_length),
         mfu_reported=_middles(inside.mfu, inside.interval),
         first_loss=losses[0],
         final_loss=losses[1],
@@ -206,21 +206,13 @@ def _middles(values: Floats, weights: NDArray[Any]) -> MeanMedian:
     return MeanMedian(mean=both.mean, median=both.median)
 
 
-def _tflops(tokens: float | None, setting: Setting) -> Conventions | None:
-    if tokens is None or setting.model is None or not setting.seq_length:
-        return None
-    flops = flops_per_token(setting.model, setting.seq_length, task=setting.task)
-    return Conventions(full=tokens * flops.full / 1e12, causal=tokens * flops.causal / 1e12)
-
-
 def _mfu(setting: Setting, tflops: Conventions | None, precision: str) -> Mfu | None:
     """TFLOPS over the dense peak of this precision; None for a GPU without a listed one."""
-    gpu = hardware.gpu(setting.gpu) if setting.gpu else None
-    peak = gpu.peak_tflops(precision) if gpu else None
-    if gpu is None or peak is None or tflops is None:
+    peak = setting.peak_tflops(precision)
+    if peak is None or tflops is None:
         return None
-    full, causal = tflops.full / peak, tflops.causal / peak
-    return Mfu(divisor=f"{gpu.name} {precision} dense", peak_tflops=peak, full=full, causal=causal)
+    divisor = f"{setting.gpu} {precision} dense"
+    return Mfu(divisor=divisor, peak_tflops=peak, full=tflops.full / peak, causal=tflops.causal / peak)
 
 
 def _finite(value: float) -> float | None:

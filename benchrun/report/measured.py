@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from operator import attrgetter
 from statistics import median
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import click
 
-from benchrun import paths
+from benchrun import hardware, paths
+from benchrun.compare.choice import usable
+from benchrun.compare.conditions import SOFT, Conditions, conditions, differences, hard_differences
 from benchrun.compare.measured import MeasuredRun, load_measured, repeats
 from benchrun.compare.references import Reference, load_references
 from benchrun.metrics.bound import Bound
 from benchrun.metrics.registry import tabled
 from benchrun.metrics.telemetry import Telemetry, percent
+from benchrun.model.flops import flops_per_token
 from benchrun.model.operators import PASSES
-from benchrun.report.beside import nearest, what_differs
+from benchrun.recipe.catalogue import recipe_file
 from benchrun.report.runs import SPREAD, layout, proxy, spread_percent, valid_values
 from benchrun.report.scaling import Curve, curves
 from benchrun.report.table import Table, markdown, markdown_rows
@@ -143,7 +147,76 @@ def _beside(
     source, ratio = near.entry.source, near.ratio(rate, tflops)
     whole = "" if near.whole_tflops is None else f" of the whole model: {near.whole_tflops:.0f} TFLOPS"
     shown = (NOTHING if ratio is None else f"{ratio:.2f}") + (" in TFLOPS" if whole else "")
-    return f"{near.tokens_per_s:,.0f}{whole} ({source.who} {source.date})", shown, what_differs(near.entry, spec)
+    return (
+        f"{near.entry.tokens_per_s_per_gpu:,.0f}{whole} ({source.who} {source.date})",
+        shown,
+        _what_differs(near.entry, conditions(spec)),
+    )
+
+
+SAME = ("recipe", "task", "precision", "seq_length", "num_layers", "dimensions")
+"""Conditions that a published number shares with ours; its GPU is of the same generation."""
+
+
+class Beside(NamedTuple):
+    """One published number."""
+
+    entry: Reference
+    whole_tflops: float | None
+    """Causal TFLOPS/GPU, where only the whole model was published: a token of it costs more, so FLOPs are compared."""
+
+    def ratio(self, tokens_per_s: float | None, tflops: float | None) -> float | None:
+        """Ours over theirs, given our tokens/s/GPU and causal TFLOPS/GPU."""
+        value = tokens_per_s if self.whole_tflops is None else tflops
+        return value / (self.whole_tflops or self.entry.tokens_per_s_per_gpu) if value else None
+
+
+def nearest(spec: RunSpec, published: Sequence[Reference]) -> Beside | None:
+    """The number with most matching conditions; ties go to the fastest.
+
+    For a proxy without a published number it is the whole model's.
+    """
+    own = conditions(spec)
+    if entry := _nearest(own, published):
+        return Beside(entry, None)
+    model = recipe_file(spec.recipe).recipe.model
+    whole = own.model_copy(update={"num_layers": model.num_layers, "dimensions": ()})
+    if not spec.proxy or not (entry := _nearest(whole, published)):
+        return None
+    flops = flops_per_token(model, spec.seq_length, task=spec.task).causal
+    return Beside(entry, entry.tokens_per_s_per_gpu * flops / 1e12)
+
+
+def _nearest(own: Conditions, published: Sequence[Reference]) -> Reference | None:
+    same = attrgetter(*SAME)
+
+    def rank(entry: Reference) -> tuple[int, bool, bool, bool, int, float]:
+        hard, flawed = hard_differences(entry.key, own), bool(set(entry.flags) - {"proxy"})
+        other_gpu, other_network = entry.key.gpu != own.gpu, _one_node(entry.key) != _one_node(own)
+        soft = len(differences(entry.key, own, ("framework",)))
+        return len(hard), other_gpu, flawed, other_network, soft, -entry.tokens_per_s_per_gpu
+
+    alike = (entry for entry in published if same(entry.key) == same(own) and entry.tokens_per_s_per_gpu)
+    candidates = [entry for entry in alike if usable(entry) and _arch(entry.key) == _arch(own)]
+    return min(candidates, key=rank, default=None)
+
+
+def _arch(where: Conditions) -> str | None:
+    return getattr(hardware.gpu(where.gpu), "arch", None)
+
+
+def _one_node(where: Conditions) -> bool | None:
+    gpu = hardware.gpu(where.gpu)
+    return where.num_gpus <= gpu.gpus_per_node if gpu and where.num_gpus else None
+
+
+def _what_differs(entry: Reference, own: Conditions) -> str:
+    """Every differing condition, published -> ours."""
+    differing = [*hard_differences(entry.key, own), *differences(entry.key, own, SOFT)]
+    named = [f"{d.key} {'-' if d.theirs is None else d.theirs} -> {d.ours}" for d in differing]
+    if entry.key.image and not own.image:
+        named.append(f"image {entry.key.image} -> none")
+    return ", ".join(named) or "nothing that is stated"
 
 
 def _order(spec: RunSpec) -> tuple[str, int, str, str, int, int, float]:
