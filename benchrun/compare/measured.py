@@ -92,17 +92,17 @@ def _is_run(folder: Path) -> bool:
 def _read(folder: Path) -> MeasuredRun:
     """The run of one directory, which may stand in an archive: no more is used than iterdir, joinpath, read_bytes."""
     files = {file.name: file for file in folder.iterdir()}
-    ceilings = _document(files[CEILINGS], _reader(Ceilings)) if CEILINGS in files else None
+    ceilings = _document(files[CEILINGS], _json(Ceilings)) if CEILINGS in files else None
     logs = [files[name] for name in sorted(files) if name.removesuffix(XZ).endswith(".log")]
     spec, metrics = (
         _document(folder.joinpath(SPEC), RunSpec.read),
-        _document(folder.joinpath(METRICS), _reader(Metrics)),
+        _document(folder.joinpath(METRICS), _json(Metrics)),
     )
     env = _document(folder.joinpath(ENV), lambda file: json.loads(file.read_bytes()))
     return MeasuredRun(folder.name, spec, metrics, env, ceilings, tuple(logs))
 
 
-def _reader(model: type[M]) -> Callable[[Path], M]:
+def _json(model: type[M]) -> Callable[[Path], M]:
     return lambda file: model.model_validate_json(file.read_bytes())
 
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal
 
 from benchrun.compare.checks import (
     BEYOND_PEAK,
@@ -28,6 +27,9 @@ from benchrun.vocabulary import Exit
 
 if TYPE_CHECKING:
     from benchrun.metrics.model import Metrics
+
+_Fields = dict[str, Any]
+"""Fields of a Verdict."""
 
 
 class Verdict(Frozen):
@@ -104,64 +106,56 @@ def judge(
     ``ending`` is how the job ended, where a job was launched. ``by_name``: the user named the one reference.
     """
     reason = broken(metrics, ending)
-    outcome = _Outcome("invalid_run", reason) if reason else _outcome(own, metrics, references, by_name)
-    checks = outcome.more.get("checks", ())
+    outcome: _Fields = {"verdict": "invalid_run", "reason": reason}
+    if not reason:
+        outcome = _outcome(own, metrics, references, by_name)
     return Verdict(
-        verdict=outcome.verdict,
-        reason=outcome.reason + _remarks(metrics),
         ending=ending,
         runs=len(metrics),
         conditions=own,
-        labels=labels(own, metrics, checks),
+        labels=labels(own, metrics, outcome.get("checks", ())),
         warmup=metrics[0].warmup if metrics else None,
-        **outcome.more,
+        **{**outcome, "reason": outcome["reason"] + _remarks(metrics)},
     )
 
 
-class _Outcome(NamedTuple):
-    verdict: Name
-    reason: str
-    more: Mapping[str, Any] = MappingProxyType({})
-    """Further fields of the verdict."""
-
-
-def _outcome(own: Conditions, metrics: Sequence[Metrics], references: Sequence[Reference], by_name: bool) -> _Outcome:
-    """The outcome of runs that gave numbers."""
+def _outcome(own: Conditions, metrics: Sequence[Metrics], references: Sequence[Reference], by_name: bool) -> _Fields:
+    """The verdict on runs that gave numbers: its name, the reason, and further fields."""
     comparable = matching(own, references)
     fitting = countable(metrics, comparable, own)
     loss = loss_check(own, metrics, comparable)
     beyond = next((detail for run in metrics if (detail := beyond_peak(run))), None)
     best = None if beyond else choose(fitting, own)
     speed = speed_check(best, own, metrics) if best else None
-    checks = {"checks": tuple(check for check in (speed, loss) if check)}
+    checks: _Fields = {"checks": tuple(check for check in (speed, loss) if check)}
     if loss and loss.verdict != "pass":
         reason = f"the final loss is {loss.value:.4f}, not {loss.reference.value:.4f}: this run computed something else"
-        return _Outcome("invalid_run", reason, checks)
+        return {"verdict": "invalid_run", "reason": reason, **checks}
     if speed:
         reason = _speed_reason(speed, len(metrics)) + _as_fast_as(speed, own, metrics, fitting)
         because = choice(speed.reference, fitting, own, by_name=by_name)
-        return _Outcome(speed.verdict, reason, {**checks, "chosen_because": because})
+        return {"verdict": speed.verdict, "reason": reason, "chosen_because": because, **checks}
     if loss and not beyond:
         reason = f"the final loss agrees; no speed is published for {own.recipe} on {own.num_gpus} x {own.gpu}"
-        return _Outcome("pass", reason, checks)
+        return {"verdict": "pass", "reason": reason, **checks}
     nearest = _without_reference(own, references)
     if not beyond:
         return nearest
     # A reference, where there is one, hints at what may be wrong with steps faster than the GPU's peak.
     reason = f"not credible, beyond the GPU's peak: {beyond}"
     if reference := choose(comparable, own):
-        return _Outcome("faster_than_expected", reason, {**checks, "nearest": reference})
-    if nearest.more.get("differs"):
+        return {"verdict": "faster_than_expected", "reason": reason, "nearest": reference, **checks}
+    if nearest.get("differs"):
         # A condition that is not what was run, a sequence twice as long, makes any speed impossible.
-        return nearest._replace(reason=f"{nearest.reason}; {reason}", more={**nearest.more, **checks})
-    return _Outcome("invalid_run", f"{BEYOND_PEAK}: {beyond}", checks)
+        return {**nearest, "reason": f"{nearest['reason']}; {reason}", **checks}
+    return {"verdict": "invalid_run", "reason": f"{BEYOND_PEAK}: {beyond}", **checks}
 
 
-def _without_reference(own: Conditions, references: Sequence[Reference]) -> _Outcome:
+def _without_reference(own: Conditions, references: Sequence[Reference]) -> _Fields:
     """Where no reference agrees: what differs from the nearest one."""
     same = [e for e in references if e.key.recipe == own.recipe and e.key.gpu == own.gpu and usable(e)]
     if not same:
-        return _Outcome("no_reference", f"no published number for {own.recipe} on {own.gpu}")
+        return {"verdict": "no_reference", "reason": f"no published number for {own.recipe} on {own.gpu}"}
     # Ties go to the one at our scale: a person can change a batch more easily than a cluster.
     nearest = min(
         same, key=lambda e: (len(hard_differences(e.key, own)), e.key.num_gpus != own.num_gpus, bool(e.flags))
@@ -169,7 +163,7 @@ def _without_reference(own: Conditions, references: Sequence[Reference]) -> _Out
     differs = hard_differences(nearest.key, own)
     named = [f"{d.key}: reference {_stated(d.theirs)}, this run {_stated(d.ours)}" for d in differs]
     reason = "; ".join(named) or f"the reference is in {nearest.unit}, in which this run has no value"
-    return _Outcome("not_comparable", reason, {"differs": differs, "nearest": nearest})
+    return {"verdict": "not_comparable", "reason": reason, "differs": differs, "nearest": nearest}
 
 
 def _stated(value: object) -> str:
@@ -205,11 +199,8 @@ def _as_fast_as(speed: Check, own: Conditions, metrics: Sequence[Metrics], fitti
 
 def _remarks(metrics: Sequence[Metrics]) -> str:
     """Remarks on a throttled GPU or a loss that rose: the number stays comparable."""
-    throttled = [fault for run in metrics if run.telemetry and (fault := run.telemetry.fault)]
-    rose = [sentence for run in metrics if (sentence := run.loss_rose)]
-    runs = len(metrics)
-    return "".join(
-        f"; {sentences[0]}" + (f", in {len(sentences)} of {runs} runs" if runs > 1 else "")
-        for sentences in (throttled, rose)
-        if sentences
-    )
+    throttled = [run.telemetry.fault for run in metrics if run.telemetry and run.telemetry.fault]
+    rose = [run.loss_rose for run in metrics if run.loss_rose]
+    several = f" of {len(metrics)} runs" if len(metrics) > 1 else ""
+    remarks = [f"; {each[0]}" + (f", in {len(each)}{several}" if several else "") for each in (throttled, rose) if each]
+    return "".join(remarks)
