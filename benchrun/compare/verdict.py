@@ -79,11 +79,8 @@ class RunResult:
     @property
     def numbers(self) -> Metrics | None:
         """The metrics; None for an invalid, broken or incomplete run: its speed is no measurement."""
-        metrics = self.metrics
-        if metrics is None or (self.verdict and self.verdict.verdict == "invalid_run"):
-            return None
-        broken = self.ending not in (None, "completed") or metrics.complete is False or metrics.fatal is not None
-        return None if broken else metrics
+        invalid = self.verdict is not None and self.verdict.verdict == "invalid_run"
+        return None if not self.metrics or invalid or broken([self.metrics], self.ending) else self.metrics
 
     @property
     def judgement(self) -> str:

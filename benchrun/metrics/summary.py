@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -102,7 +103,9 @@ def _measurement(log: Log, setting: Setting, planned_steps: int | None, warmup: 
         notes.append(Problem("impossible_rate", None, detail))
         speeds = {}
     reported = _middles(inside.tflops_per_gpu, inside.interval)
-    losses = _losses(log)
+    losses = log.distinct.columns.column("loss")
+    ends = losses[losses != NO_VALUE][[0, -1]].tolist() if (losses != NO_VALUE).any() else [math.nan, math.nan]
+    first_loss, final_loss = (loss if math.isfinite(loss) else None for loss in ends)
     problems = (*log.problems, *values.problems(), *notes)
     steps_timed, skipped = updates(log)
     skipped_share = skipped / steps_timed if steps_timed else 0.0
@@ -122,8 +125,8 @@ def _measurement(log: Log, setting: Setting, planned_steps: int | None, warmup: 
         tflops_per_gpu_reported=reported,
         reported_convention=identify(reported.median, rate, setting.model, setting.seq_length),
         mfu_reported=_middles(inside.mfu, inside.interval),
-        first_loss=losses[0],
-        final_loss=losses[1],
+        first_loss=first_loss,
+        final_loss=final_loss,
         results=log.results,
         problems=tuple(map(_entry, problems)),
         fatal=_entry(fatal) if fatal else None,
@@ -171,13 +174,6 @@ def _mean_rate(timed: Measured, tokens: MeanMedian) -> float | None:
     return float(np.sum(usable.tokens_per_s_per_gpu * spans)) / spent if spent else tokens.median
 
 
-def _losses(log: Log) -> tuple[float | None, float | None]:
-    """The first and the last that was printed."""
-    losses = log.distinct.columns.column("loss")
-    printed = losses[losses != NO_VALUE]
-    return (_finite(printed[0]), _finite(printed[-1])) if len(printed) else (None, None)
-
-
 def _window(rows: Measured) -> Window | None:
     steps = rows.step
     return Window(first_step=int(steps[0]), last_step=int(steps[-1]), rows=len(steps)) if len(steps) else None
@@ -213,10 +209,6 @@ def _mfu(setting: Setting, tflops: Conventions | None, precision: str) -> Mfu | 
         return None
     divisor = f"{setting.gpu} {precision} dense"
     return Mfu(divisor=divisor, peak_tflops=peak, full=tflops.full / peak, causal=tflops.causal / peak)
-
-
-def _finite(value: float) -> float | None:
-    return float(value) if np.isfinite(value) else None
 
 
 def _entry(problem: Problem) -> ProblemEntry:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from statistics import median
@@ -74,18 +74,18 @@ def fsdp_over_3d(results: Sequence[RunResult], references: Sequence[Reference]) 
         workloads[same].append(result)
     for runs in workloads.values():
         with_fsdp, without = (
-            _fastest([run for run in runs if (run.spec.layout.fsdp > 1) is side]) for side in (True, False)
+            _fastest(run for run in runs if (run.spec.layout.fsdp > 1) is side) for side in (True, False)
         )
         if with_fsdp and without:
             yield Ratio(runs[0].spec, with_fsdp / without, _published(runs[0].spec, references))
 
 
-def _fastest(runs: Sequence[RunResult]) -> float | None:
+def _fastest(runs: Iterable[RunResult]) -> float | None:
     """Tokens/s/GPU of the fastest point."""
     points: dict[str, list[float]] = defaultdict(list)
     for run in runs:
-        if run.numbers and run.numbers.tokens_per_s_per_gpu.median is not None:
-            points[run.spec.repeat_key()].append(run.numbers.tokens_per_s_per_gpu.median)
+        if run.numbers and (rate := run.numbers.tokens_per_s_per_gpu.median) is not None:
+            points[run.spec.repeat_key()].append(rate)
     return max(map(median, points.values()), default=None)
 
 
