@@ -81,16 +81,12 @@ class MeasuredRun:
 @functools.cache
 def load_measured(folder: Path = paths.MEASURED) -> tuple[MeasuredRun, ...]:
     """Every run kept in ``folder``, oldest first. UserError names the file that is not what it should be."""
-    folders = sorted(folder.iterdir(), key=lambda path: path.name) if folder.is_dir() else []
-    return tuple(sorted(map(_read, filter(_is_run, folders)), key=lambda run: run.launched))
-
-
-def _is_run(folder: Path) -> bool:
-    return folder.joinpath(SPEC).is_file()
+    folders = [path for path in folder.iterdir() if path.joinpath(SPEC).is_file()] if folder.is_dir() else []
+    return tuple(sorted(map(_read, folders), key=lambda run: (run.launched, run.name)))
 
 
 def _read(folder: Path) -> MeasuredRun:
-    """The run of one directory, which may stand in an archive: no more is used than iterdir, joinpath, read_bytes."""
+    """The run of one directory, which may stand in an archive: it is read by iterdir, joinpath and read_bytes."""
     files = {file.name: file for file in folder.iterdir()}
     ceilings = _document(files[CEILINGS], _json(Ceilings)) if CEILINGS in files else None
     logs = [files[name] for name in sorted(files) if name.removesuffix(XZ).endswith(".log")]

@@ -70,8 +70,15 @@ def explained(
     ``rounding`` is how far the printed digits may be off besides, as a fraction.
     """
     implied = tflops_per_gpu * 1e12 / tokens_per_s_per_gpu
-    counts = [(CONVENTIONS | PRINTED)[name](model, seq_length) for name in conventions]
-    return any(abs(implied / count - 1) <= EXPLAINS + rounding for count in counts)
+    return bool(_fitting(implied, model, seq_length, conventions, EXPLAINS + rounding))
+
+
+def _fitting(
+    implied: float, model: ModelShape, seq_length: float, names: Iterable[str], tolerance: float
+) -> dict[str, float]:
+    """FLOPs per token by those of the conventions ``names`` that give about as many as ``implied``."""
+    counts = {name: (CONVENTIONS | PRINTED)[name](model, seq_length) for name in names}
+    return {name: count for name, count in counts.items() if abs(implied / count - 1) <= tolerance}
 
 
 def identify(
@@ -89,7 +96,6 @@ def identify(
     if not (tflops_per_gpu and tokens_per_s_per_gpu and model and seq_length):
         return None
     implied = tflops_per_gpu * 1e12 / tokens_per_s_per_gpu
-    counts = {name: counted(model, seq_length) for name, counted in CONVENTIONS.items()}
-    fitting = {name: count for name, count in counts.items() if abs(implied / count - 1) <= tolerance}
+    fitting = _fitting(implied, model, seq_length, CONVENTIONS, tolerance)
     nearest = min(fitting.values(), key=lambda count: abs(implied / count - 1), default=None)
     return next((name for name, count in fitting.items() if nearest and abs(count / nearest - 1) <= tolerance), None)

@@ -60,36 +60,33 @@ LAST_DIGIT_TFLOPS, LAST_DIGIT_S = 0.05, 0.005
 """Half of the last digit that frameworks print of TFLOPS and of a step time."""
 
 
-def unexplained(log: Log, measured: Measurement, logged: Setting, given: Setting) -> Iterator[ProblemEntry]:
-    """A printed TFLOPS that contradicts our own count: the log is of another model, or of other conditions.
-
-    Only where the log itself says how many tokens a step has: a batch that was typed in may be wrong instead.
-    """
-    printed, tokens = measured.tflops_per_gpu_reported.median, measured.tokens_per_s_per_gpu.median
-    step, counted, own = measured.step_time_s, measured.tflops_per_gpu, stated(log, Setting())
+def contradictions(log: Log, measured: Measurement, logged: Setting, given: Setting) -> Iterator[ProblemEntry]:
+    """What contradicts ``given``, with which the run was launched; ``logged`` is that completed by the log."""
+    own = stated(log, Setting())
+    for name in ("gpu", "num_gpus", "precision", "seq_length", "gbs"):
+        value, meant = getattr(own, name), getattr(given, name)
+        if value is not None and value != meant and not (name == "gpu" and _same_chip(value, meant)):
+            detail = f"the log says {name} {value}, the run was to have {meant}"
+            yield ProblemEntry(kind="other_conditions", line=None, detail=detail)
+    # A batch that was typed in may be what is wrong: only where the log itself says how many tokens a step has.
     rates = log.steps.columns.column("tokens_per_s_per_gpu")
-    if not (printed and tokens and step and logged.seq_length and (own.gbs or (rates != NO_VALUE).any())):
-        return
-    if not log.printed_conventions or given.task != "pretrain" or log.facts.exotic:
+    if given.task == "pretrain" and (own.gbs or (rates != NO_VALUE).any()):
+        yield from _unexplained(log, measured, logged, given)
+
+
+def _unexplained(log: Log, measured: Measurement, logged: Setting, given: Setting) -> Iterator[ProblemEntry]:
+    """A printed TFLOPS that contradicts our own count: the log is of another model, or of other conditions."""
+    printed, tokens = measured.tflops_per_gpu_reported.median, measured.tokens_per_s_per_gpu.median
+    step, counted, ways = measured.step_time_s, measured.tflops_per_gpu, log.printed_conventions
+    if not (printed and tokens and step and logged.seq_length and ways) or log.facts.exotic:
         return
     rounding = LAST_DIGIT_TFLOPS / printed + LAST_DIGIT_S / step.median
     models = [model for model in (given.model, logged.model) if model]
-    ways = log.printed_conventions
     if any(explained(printed, tokens, model, logged.seq_length, ways, rounding=rounding) for model in models):
         return
     count = f", our own count is {counted.full:.4g} (full) or {counted.causal:.4g} (causal)" if counted else ""
     detail = f"the log prints {printed:.4g} TFLOPS{count}: another model, sequence or batch was trained"
     yield ProblemEntry(kind="unexplained_tflops", line=None, detail=detail)
-
-
-def other_conditions(log: Log, setting: Setting) -> Iterator[ProblemEntry]:
-    """A problem for each value that the log states otherwise than the run was launched with."""
-    logged = stated(log, Setting())
-    for name in ("gpu", "num_gpus", "precision", "seq_length", "gbs"):
-        value, meant = getattr(logged, name), getattr(setting, name)
-        if value is not None and value != meant and not (name == "gpu" and _same_chip(value, meant)):
-            detail = f"the log says {name} {value}, the run was to have {meant}"
-            yield ProblemEntry(kind="other_conditions", line=None, detail=detail)
 
 
 def _same_chip(one: str, other: str) -> bool:

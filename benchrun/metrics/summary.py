@@ -20,7 +20,7 @@ from benchrun.metrics.model import (
     Summary,
     Window,
 )
-from benchrun.metrics.problems import fatal_problem, other_conditions, unexplained, updates
+from benchrun.metrics.problems import contradictions, fatal_problem, updates
 from benchrun.metrics.rows import Measured, measured
 from benchrun.metrics.setting import Setting, stated
 from benchrun.metrics.statistics import MIN_INTERVAL_ROWS, Floats, confidence_interval, spread, warmup_rows
@@ -45,9 +45,8 @@ def measure(log: Log, setting: Setting, *, planned_steps: int | None, warmup: in
     """
     logged = stated(log, setting)
     measurement = _measurement(log, logged, log.planned_steps if planned_steps is None else planned_steps, warmup)
-    contradicting = (*other_conditions(log, setting), *unexplained(log, measurement, logged, setting))
     own = {name: getattr(setting, name) for name in ("gpu", "precision", "num_gpus")}
-    problems = (*measurement.problems, *contradicting)
+    problems = (*measurement.problems, *contradictions(log, measurement, logged, setting))
     return Metrics(**{**dict(measurement), **own, "problems": problems, "warmup": warmup})
 
 
@@ -77,7 +76,8 @@ def _measurement(log: Log, setting: Setting, planned_steps: int | None, warmup: 
     dropped = warmup_rows(count) if warmup is None else min(warmup, count)
     inside = values.chosen((np.arange(count) >= dropped) & ~values.impossible)
     timed = inside.chosen(~np.isnan(inside.step_time_s))
-    coarse = log.whole_seconds and _middle_span(timed) < COARSE_S
+    spans = timed.step_time_s * timed.interval
+    coarse = log.whole_seconds and len(spans) > 0 and float(np.median(spans)) < COARSE_S
     tokens = _middles(inside.tokens_per_s_per_gpu, inside.interval)
     if log.only_average or coarse:
         tokens = MeanMedian(mean=tokens.mean, median=_mean_rate(timed, tokens))
@@ -159,11 +159,6 @@ def _times(log: Log, timed: Measured, *, coarse: bool) -> tuple[dict[str, Any], 
         "step_time_interval_s": confidence_interval(smooth) if enough else None,
         "steadiness": steadiness(last, steps=steps, resolution_s=resolution_s),
     }, []
-
-
-def _middle_span(timed: Measured) -> float:
-    """Median time in s that a row stands for; COARSE_S without a row."""
-    return float(np.median(timed.step_time_s * timed.interval)) if len(timed.step) else COARSE_S
 
 
 def _mean_rate(timed: Measured, tokens: MeanMedian) -> float | None:
