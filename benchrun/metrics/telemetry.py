@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timezone
-from typing import Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,25 +50,27 @@ def percent(share: float) -> str:
     return f"{100 * share:.0f} %" if share > 0.005 else "under 1 %"
 
 
+class Over(NamedTuple):
+    """How a column of the samples becomes one number."""
+
+    column: str
+    reduced: Callable[[Floats], Any]
+    unit: float = 1.0
+    """What the column's unit is in that of the number."""
+
+
 class Readings(Frozen):
-    """The samples of the window; None where the GPU reports no value."""
+    """The samples of the window, with power and memory of one GPU; None where the GPU reports no value."""
 
     samples: int
-    sm_clock_mhz: float | None
-    """The median."""
-    sm_clock_min_mhz: float | None
-    memory_clock_mhz: float | None
-    """The median."""
-    power_w: float | None
-    """The mean, of one GPU."""
-    power_limit_w: float | None
-    """The lowest."""
-    temperature_c: float | None
-    """The highest."""
-    utilisation_percent: float | None
-    """The mean."""
-    memory_gib: float | None
-    """The highest, of one GPU."""
+    sm_clock_mhz: Annotated[float | None, Over("sm_clock_mhz", np.median)]
+    sm_clock_min_mhz: Annotated[float | None, Over("sm_clock_mhz", np.min)]
+    memory_clock_mhz: Annotated[float | None, Over("memory_clock_mhz", np.median)]
+    power_w: Annotated[float | None, Over("power_w", np.mean)]
+    power_limit_w: Annotated[float | None, Over("power_limit_w", np.min)]
+    temperature_c: Annotated[float | None, Over("temperature_c", np.max)]
+    utilisation_percent: Annotated[float | None, Over("utilisation_percent", np.mean)]
+    memory_gib: Annotated[float | None, Over("memory_mib", np.max, 1 / 1024)]
     reasons: dict[str, float]
     """Why a clock was below its maximum: share of the samples, 0 to 1."""
     throttled: float
@@ -110,19 +112,6 @@ class Sampled(Frozen):
     schema_version: Literal[1] = 1
     over_all: Telemetry
     gpus: tuple[GpuReadings, ...]
-
-
-READINGS: dict[str, tuple[str, Callable[[Floats], Any]]] = {
-    "sm_clock_mhz": ("sm_clock_mhz", np.median),
-    "sm_clock_min_mhz": ("sm_clock_mhz", np.min),
-    "memory_clock_mhz": ("memory_clock_mhz", np.median),
-    "power_w": ("power_w", np.mean),
-    "power_limit_w": ("power_limit_w", np.min),
-    "temperature_c": ("temperature_c", np.max),
-    "utilisation_percent": ("utilisation_percent", np.mean),
-    "memory_gib": ("memory_mib", lambda mib: np.max(mib) / 1024),
-}
-"""Fields of Readings: the column of the samples and how it becomes one number."""
 
 
 def sampled(
@@ -203,9 +192,10 @@ def _readings(gpus: Sequence[Samples]) -> dict[str, Any]:
     """The fields of Readings, over the samples of all ``gpus``."""
     samples = np.concatenate(gpus)
     readings: dict[str, Any] = {}
-    for name, (column, reduced) in READINGS.items():
-        values = samples[column][~np.isnan(samples[column])]
-        readings[name] = float(reduced(values)) if len(values) else None
+    for name, field in Readings.model_fields.items():
+        for over in field.metadata:
+            values = samples[over.column][~np.isnan(samples[over.column])]
+            readings[name] = float(over.reduced(values)) * over.unit if len(values) else None
     bits = samples["reasons"]
     shares = {name: float(np.mean(bits & bit != 0)) for bit, name in REASONS.items()}
     fault = sum(bit for bit, name in REASONS.items() if name in THROTTLES)
