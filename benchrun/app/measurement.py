@@ -76,20 +76,10 @@ def samples_of(run: RunDir, measured: Measurement, num_gpus: int | None) -> Samp
 
 def _bound(run: RunDir, metrics: Metrics) -> Bound | None:
     """The step beside the ceilings that the run measured before it."""
-    ceilings, spec = run.document(artifacts.CEILINGS, artifacts.Ceilings), run.spec
+    ceilings = run.document(artifacts.CEILINGS, artifacts.Ceilings)
     if ceilings is None or metrics.step_time_s is None:
         return None
-    return bound(
-        ceilings,
-        model=spec.model,
-        seq_length=spec.seq_length,
-        sequences_per_gpu=spec.gbs / spec.num_gpus,
-        num_microbatches=spec.num_microbatches,
-        precision=spec.precision,
-        fp8_attention=spec.training.fp8.dot_product_attention,
-        task=spec.task,
-        step_time_s=metrics.step_time_s.median,
-    )
+    return bound(ceilings, run.spec, metrics.step_time_s.median)
 
 
 def result_of(run: RunDir) -> RunResult:

@@ -1,11 +1,11 @@
-"""A measured number compared with a reference: ratio, bounds and whether it passes."""
+"""A measured number compared with a reference, what makes that invalid (`broken`), what limits it (`labels`)."""
 
 from __future__ import annotations
 
 import math
 import statistics
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from benchrun.compare.choice import usable
 from benchrun.compare.conditions import LOSS, SOFT, Conditions, Difference, differences
@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from benchrun.metrics.model import Metrics
 
 Name = Literal["pass", "slow", "faster_than_expected", "inconclusive", "not_comparable", "no_reference", "invalid_run"]
+
+FATAL_PROBLEMS = frozenset({"missing_loss", "missing_steps", "other_conditions", "unexplained_tflops"})
+"""Fatal to a verdict, beside what is fatal in any log."""
+BEYOND_PEAK = "impossible_rate"
 
 
 class Check(Frozen):
@@ -51,17 +55,16 @@ def countable(metrics: Sequence[Metrics], references: Sequence[Reference], own: 
 def speed_check(best: Reference, own: Conditions, metrics: Sequence[Metrics]) -> Check:
     """Our speed, over the repeats, relative to ``best``."""
     speeds = [_speed(run, best, own) for run in metrics]
-    middle = statistics.median([speed[1] for speed in speeds])
-    # Of repeats the range counts, of a single run the confidence interval of its median.
-    low = min(s[1] for s in speeds) if len(speeds) > 1 else speeds[0][0]
-    high = max(s[1] for s in speeds) if len(speeds) > 1 else speeds[0][2]
+    low, middle, high = speeds[0]
+    window = metrics[0].window
+    # A single step does not predict the next.
+    unsure = window is not None and window.rows == 1 and window.first_step == window.last_step and high < math.inf
+    if len(speeds) > 1:  # of repeats the range counts, of a single run the confidence interval of its median
+        middles = [speed[1] for speed in speeds]
+        low, middle, high, unsure = min(middles), statistics.median(middles), max(middles), False
     if any(run.only_average for run in metrics):
         high = math.inf  # however often it is repeated
     band = (1 - best.tolerance_low, 1 + best.tolerance_high)
-    window = metrics[0].window
-    # A single step does not predict the next.
-    one_step = len(metrics) == 1 and window is not None and window.rows == 1 and window.first_step == window.last_step
-    unsure = one_step and not metrics[0].only_average
     return Check(
         metric=best.metric,
         value=best.value / middle if best.better == "lower" else best.value * middle,
@@ -87,20 +90,20 @@ def _speed(run: Metrics, reference: Reference, own: Conditions) -> tuple[float, 
     """Low, middle and high of a run's speed relative to the reference.
 
     The bounds are those of the median with 95 % confidence. Where only the mean is known, start-up included, the true
-    speed has no upper bound.
+    speed has no upper bound. A named result has no spread.
     """
-    assert run.step_time_s is not None  # `broken` refused such a run
-    time = run.step_time_s.mean if run.whole_seconds else run.step_time_s.median
-    value = measured_in(run, reference, own)
+    value, time, interval = measured_in(run, reference, own), run.step_time_s, run.step_time_interval_s
     assert value  # `countable` left other references out
     ratio = reference.value / value if reference.better == "lower" else value / reference.value
-    middle = ratio * run.step_time_s.median / time
+    if time is None:
+        return ratio, ratio, ratio
+    centre = time.mean if run.whole_seconds else time.median
+    middle = ratio * time.median / centre
     if run.only_average:
         return middle, middle, math.inf
-    interval = run.step_time_interval_s
-    if interval is None:  # too few rows: all that was seen
-        return middle * time / run.step_time_s.p95, middle, middle * time / run.step_time_s.p5
-    return middle * time / interval.high, middle, middle * time / interval.low
+    # With too few rows for an interval: all that was seen.
+    fast, slow = (interval.low, interval.high) if interval else (time.p5, time.p95)
+    return middle * centre / slow, middle, middle * centre / fast
 
 
 def loss_check(own: Conditions, metrics: Sequence[Metrics], references: Sequence[Reference]) -> Check | None:
@@ -114,7 +117,6 @@ def loss_check(own: Conditions, metrics: Sequence[Metrics], references: Sequence
     best = max(entries, key=lambda entry: entry.source.date)
     ratios = [loss / best.value for loss in losses]
     band = (1 - best.tolerance_low, 1 + best.tolerance_high)
-    agrees = all(band[0] <= ratio <= band[1] for ratio in ratios)
     return Check(
         metric="final_loss",
         value=statistics.median(losses),
@@ -124,5 +126,75 @@ def loss_check(own: Conditions, metrics: Sequence[Metrics], references: Sequence
         ratio=statistics.median(ratios),
         band=band,
         differs=(),
-        verdict="pass" if agrees else "invalid_run",
+        verdict="pass" if all(band[0] <= ratio <= band[1] for ratio in ratios) else "invalid_run",
     )
+
+
+def broken(metrics: Sequence[Metrics], ending: str | None) -> str | None:
+    """Why these runs give no number; None where they do."""
+    if ending not in (None, "completed"):
+        return f"the job ended as {ending}"
+    reasons = (reason for run in metrics if (reason := _broken(run)))
+    return next(reasons, None if metrics else "nothing was measured")
+
+
+def _broken(run: Metrics) -> str | None:
+    fatal = run.fatal or next((problem for problem in run.problems if problem.kind in FATAL_PROBLEMS), None)
+    if run.num_steps == 0 and not run.results:
+        return "the log holds no step"
+    if run.complete is False:
+        # A row may stand for several steps, and a log may begin after a checkpoint.
+        made = max(run.num_steps, run.window.last_step if run.window else 0)
+        return f"only {made} steps of {run.planned_steps} were made"
+    if fatal:
+        return f"{fatal.kind}: {fatal.detail}"
+    if run.results or run.step_time_s or beyond_peak(run):
+        return None
+    if run.warmup_rows_dropped == run.num_steps:
+        return f"all {run.num_steps} rows were dropped as warm-up"
+    return "the log holds no step time, and not what a rate needs to become one"
+
+
+def beyond_peak(run: Metrics) -> str | None:
+    """The problem of a run that was faster than its GPU can be, in words; such a run has no step time."""
+    return next((problem.detail for problem in run.problems if problem.kind == BEYOND_PEAK), None)
+
+
+class Label(Frozen):
+    """One limit."""
+
+    code: str
+    """A key of `labels`."""
+    text: str
+
+
+def labels(own: Conditions, metrics: Sequence[Metrics], checks: Sequence[Check]) -> tuple[Label, ...]:
+    """Every limit of a verdict on ``metrics`` that rests on ``checks``; of repeats the worst is named."""
+    others = {check.reference.key.recipe for check in checks} - {own.recipe}
+    skipping = max(metrics, key=lambda run: run.skipped_updates, default=None)
+    skipped = skipping.skipped_updates if skipping else 0
+    texts: dict[str, Any] = {
+        "proxy": own.reduced and f"proxy: {', '.join(map(str, own.reduced))}",
+        "own_measurement": any("measured" in check.reference.flags for check in checks)
+        and "against our own measurement",
+        "twin_model": others and f"published for {', '.join(sorted(others))}, the same model at this sequence length",
+        "skipped_updates": skipping and skipped and f"{skipped} of {skipping.steps_timed} steps without an update",
+        "loss_rose": any(run.loss_rose for run in metrics) and "the loss rose",
+    }
+    if any(check.metric != "final_loss" for check in checks):
+        texts |= _of_times(metrics)
+    return tuple(Label(code=code, text=text) for code, text in texts.items() if text)
+
+
+def _of_times(metrics: Sequence[Metrics]) -> dict[str, Any]:
+    """Limits of the step times, which do not concern a verdict on a loss alone."""
+    from benchrun.metrics.statistics import MIN_INTERVAL_ROWS  # numpy, which a listing does without
+
+    rows = min((run.window.rows for run in metrics if run.window and not run.only_average), default=MIN_INTERVAL_ROWS)
+    drifts = [run.steadiness.drift_pct for run in metrics if run.steadiness and run.steadiness.drifted]
+    return {
+        "few_steps": rows < MIN_INTERVAL_ROWS and f"{rows} row{'s' if rows > 1 else ''} timed",
+        "drifting": bool(drifts) and f"the step time drifts by {max(drifts, key=abs):+.1f} %",
+        "throttled": any(run.telemetry and run.telemetry.fault for run in metrics) and "throttled",
+        "only_average": any(run.only_average for run in metrics) and "only the mean is known",
+    }

@@ -9,11 +9,10 @@ is left the fastest is the reference.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Literal, NamedTuple
 
-from benchrun.compare.alike import related, same_work, shipped_recipes
 from benchrun.compare.conditions import DEGREES, Conditions
-from benchrun.compare.references import Reference, load_references
+from benchrun.compare.references import Reference, load_references, related, same_work, shipped_recipes
 from benchrun.errors import UserError
 from benchrun.metrics.registry import METRICS
 from benchrun.model import Frozen
@@ -89,65 +88,68 @@ def references_for(wanted: str | None, own: Conditions) -> tuple[Reference, ...]
     return (entry,)
 
 
+class _Fit(NamedTuple):
+    """How well an entry fits a run; of several the largest is the reference."""
+
+    kinship: int
+    """2 for the same framework, 1 for one of the same family, 0 for another."""
+    layout: int
+    """How much of our layout is published: 0 where a degree or the micro-batch differs, or none is stated by both."""
+    same_version: bool
+    same_release: bool
+    same_fp8_recipe: bool
+    same_variant: bool
+    flawless: bool
+    rate: float
+    date: str
+
+    @property
+    def kind(self) -> tuple[int, bool, bool]:
+        """What `Choice.sentence` names: the kinship, and whether layout and version are the run's."""
+        return self.kinship, self.layout > 0, self.same_version or self.same_release
+
+
 def choose(entries: Sequence[Reference], own: Conditions) -> Reference | None:
     """The best of the usable ``entries``, which all agree with ``ours`` on what must agree; None where none is usable.
 
     Of equally fast ones the newest, and of these the last in its file.
     """
     candidates = [entry for entry in entries if usable(entry)]
-    return max(reversed(candidates), key=lambda entry: _rank(entry, own), default=None)
+    return max(reversed(candidates), key=lambda entry: _fit(entry, own), default=None)
 
 
 def choice(chosen: Reference, entries: Sequence[Reference], own: Conditions, *, by_name: bool = False) -> Choice:
     """Why ``chosen`` is the one among ``entries``."""
-    kin = ("other", "family", "same")[_kinship(chosen.key, own)]
-    candidates = [entry for entry in entries if usable(entry)]
-    kind = _kind(chosen, own)
+    best, fits = _fit(chosen, own), [_fit(entry, own) for entry in entries if usable(entry)]
+    kinship, same_layout, same_version = best.kind
     return Choice(
-        framework=kin,  # type: ignore[arg-type]
-        same_layout=_layout(chosen.key, own) > 0,
-        same_version=any(_same_version(chosen.key, own)),
-        candidates=len(candidates),
-        faster=sum(rate(entry) > rate(chosen) and _kind(entry, own) == kind for entry in candidates),
+        framework=("other", "family", "same")[kinship],
+        same_layout=same_layout,
+        same_version=same_version,
+        candidates=len(fits),
+        faster=sum(fit.rate > best.rate and fit.kind == best.kind for fit in fits),
         by_name=by_name,
     )
 
 
-def _kind(entry: Reference, own: Conditions) -> tuple[int, bool, bool]:
-    """What `Choice.sentence` names: the kinship, and whether layout and version are the run's."""
-    return _kinship(entry.key, own), _layout(entry.key, own) > 0, any(_same_version(entry.key, own))
-
-
-def _rank(entry: Reference, own: Conditions) -> tuple[Any, ...]:
+def _fit(entry: Reference, own: Conditions) -> _Fit:
     published = entry.key
-    # Proxy is no flaw here: only proxies match a proxy.
-    flawless = not set(entry.flags) - {"proxy"}
-    versions, variant = _same_version(published, own), published.variant == own.variant
-    software = *versions, _shares(published, own, "fp8_recipe"), variant
-    return (_kinship(published, own), _layout(published, own), *software, flawless, rate(entry), entry.source.date)
-
-
-def _kinship(published: Conditions, own: Conditions) -> int:
-    """2 for the same framework, 1 for one of the same family, 0 for another."""
-    if published.framework is not None and published.framework == own.framework:
-        return 2
-    return int(related(published.framework, own.framework))
-
-
-def _layout(published: Conditions, own: Conditions) -> int:
-    """How much of our layout is published: 0 where a degree or the micro-batch differs, or none is stated by both."""
-    pairs = {key: (getattr(published, key), getattr(own, key)) for key in DEGREES}
-    stated = {key: pair for key, pair in pairs.items() if None not in pair}
-    if not stated or any(a != b for a, b in stated.values()):
-        return 0
-    return 1 + sum(1 for key, (size, _) in stated.items() if key != "mbs" and size > 1)
-
-
-def _same_version(published: Conditions, own: Conditions) -> tuple[bool, bool]:
-    """Whether image or version are the same, and whether at least the release is."""
-    exact = _shares(published, own, "image") or _shares(published, own, "framework_version")
+    pairs = {key: (getattr(published, key), getattr(own, key)) for key in ("mbs", *DEGREES)}
+    stated = {key: a for key, (a, b) in pairs.items() if None not in (a, b)}
+    same_layout = stated and all(stated[key] == pairs[key][1] for key in stated)
     one, other = (nemo_release(each.image) or nemo_release(each.framework_version) for each in (published, own))
-    return exact, other is not None and one == other
+    return _Fit(
+        kinship=2 if _shares(published, own, "framework") else int(related(published.framework, own.framework)),
+        layout=1 + sum(size > 1 for key, size in stated.items() if key != "mbs") if same_layout else 0,
+        same_version=_shares(published, own, "image") or _shares(published, own, "framework_version"),
+        same_release=other is not None and one == other,
+        same_fp8_recipe=_shares(published, own, "fp8_recipe"),
+        same_variant=published.variant == own.variant,
+        # Proxy is no flaw here: only proxies match a proxy.
+        flawless=not set(entry.flags) - {"proxy"},
+        rate=rate(entry),
+        date=entry.source.date,
+    )
 
 
 def _shares(published: Conditions, own: Conditions, key: str) -> bool:

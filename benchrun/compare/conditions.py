@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from operator import attrgetter
 from typing import Annotated, Any
 
@@ -12,18 +13,16 @@ from benchrun.model import Frozen, ModelShape
 from benchrun.recipe.proxy import NO_WORK, dimensions
 from benchrun.spec.reduction import Reduced, Reduction, reduced
 from benchrun.spec.runspec import RunSpec
-from benchrun.spec.training import Training
 
 HARD = ("recipe", "task", "gpu", "num_gpus", "precision", "num_layers", "dimensions", "seq_length", "gbs")
 """These must agree; otherwise the numbers are not comparable."""
-must_agree = attrgetter(*HARD)
 besides_recipe = attrgetter(*HARD[1:])
 WHOLE = "the model's own"
 """In JSON: nothing but the number of layers was reduced."""
 DEFAULTS = "the defaults"
 """In JSON: no training option differs from its default."""
-DEGREES = ("mbs", "tp", "pp", "cp", "vp", "ep")
-LAYOUT = (*DEGREES, "fp8_recipe", "options")
+DEGREES = ("tp", "pp", "cp", "vp", "ep")
+LAYOUT = ("mbs", *DEGREES, "fp8_recipe", "options")
 SOFT = ("framework", "image", "framework_version", "variant", *LAYOUT)
 """These may differ and are then named: a comparison across layouts and frameworks is fair."""
 NOT_OPTIONS = (
@@ -35,25 +34,22 @@ LOSS = ("steps", "seed", "lr", "data")
 """These decide the loss, and so must agree too where losses are compared."""
 
 
-def _dimensions(value: Any) -> tuple[Reduced, ...]:
-    texts = [] if value == WHOLE else value.split(", ") if isinstance(value, str) else value
-    return tuple(map(reduced, texts))
+def _items(empty: str, item: Callable[[Any], Any], value: Any) -> tuple[Any, ...]:
+    """The items of a field, from its text in JSON or as they are."""
+    texts = [] if value == empty else value.split(", ") if isinstance(value, str) else value
+    return tuple(map(item, texts))
 
 
-def _text(value: tuple[Reduced, ...]) -> str:
-    return ", ".join(map(str, value)) or WHOLE
+def _joined(empty: str, value: tuple[Any, ...]) -> str:
+    return ", ".join(map(str, value)) or empty
 
 
-def _names(value: Any) -> tuple[str, ...]:
-    return tuple([] if value == DEFAULTS else value.split(", ") if isinstance(value, str) else value)
-
-
-def _options_text(value: tuple[str, ...]) -> str:
-    return ", ".join(value) or DEFAULTS
-
-
-Dimensions = Annotated[tuple[Reduced, ...], PlainValidator(_dimensions), PlainSerializer(_text)]
-Options = Annotated[tuple[str, ...], PlainValidator(_names), PlainSerializer(_options_text)]
+Dimensions = Annotated[
+    tuple[Reduced, ...], PlainValidator(partial(_items, WHOLE, reduced)), PlainSerializer(partial(_joined, WHOLE))
+]
+Options = Annotated[
+    tuple[str, ...], PlainValidator(partial(_items, DEFAULTS, str)), PlainSerializer(partial(_joined, DEFAULTS))
+]
 
 
 class Conditions(Frozen):
@@ -110,7 +106,7 @@ def conditions(spec: RunSpec) -> Conditions:
     same = ("recipe", "task", "gpu", "num_gpus", "precision", "seq_length", "gbs", "framework", "mbs", "reduced")
     return Conditions(
         **{name: getattr(spec, name) for name in same},
-        **{name: getattr(spec.layout, name) for name in DEGREES if name != "mbs"},
+        **{name: getattr(spec.layout, name) for name in DEGREES},
         **{name: getattr(spec.training, name) for name in ("steps", "seed", "lr")},
         num_layers=spec.model.num_layers,
         dimensions=dimensions(spec.reduced),
@@ -131,39 +127,35 @@ def shape_of(model: ModelShape) -> str:
 
 def _options(spec: RunSpec) -> tuple[str, ...]:
     """Training options that affect the speed, differ from the default and have no key of their own."""
-    default = _flat(Training().model_dump())
-    used = {"fp8": spec.precision == "fp8", "lora": spec.task == "lora"}
+    unused = {name for name, used in (("fp8", spec.precision == "fp8"), ("lora", spec.task == "lora")) if not used}
     return tuple(
         f"{name}={value}".lower()
-        for name, value in _flat(spec.training.model_dump()).items()
-        if value != default[name] and name not in NOT_OPTIONS and used.get(name.partition(".")[0], True)
+        for name, value in _flat(spec.training.model_dump(exclude_defaults=True))
+        if name not in NOT_OPTIONS and name.partition(".")[0] not in unused
     )
 
 
-def _flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    """``{"fp8": {"format": "e4m3"}}`` as ``{"fp8.format": "e4m3"}``."""
-    flat: dict[str, Any] = {}
+def _flat(values: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """``{"fp8": {"format": "e4m3"}}`` as ``("fp8.format", "e4m3")``."""
     for name, value in values.items():
         if isinstance(value, dict):
-            flat |= _flat(value, f"{prefix}{name}.")
+            yield from _flat(value, f"{prefix}{name}.")
         else:
-            flat[prefix + name] = "+".join(value) if isinstance(value, tuple) else value
-    return flat
+            yield prefix + name, "+".join(value) if isinstance(value, tuple) else value
 
 
 def hard_differences(published: Conditions, own: Conditions) -> tuple[Difference, ...]:
     """The conditions that must agree and do not, of two recipes for one model; an unstated one differs."""
-    keys = [key for key in HARD[1:] if getattr(published, key) != getattr(own, key)]
-    return _differences(published, own, keys)
+    return differences(published, own, HARD[1:], unstated=True)
 
 
-def differences(published: Conditions, own: Conditions, keys: Iterable[str]) -> tuple[Difference, ...]:
-    """The ``keys`` that both state, with different values."""
+def differences(
+    published: Conditions, own: Conditions, keys: Iterable[str], *, unstated: bool = False
+) -> tuple[Difference, ...]:
+    """The ``keys`` with different values, as JSON has them; a value that is not stated differs if ``unstated``."""
     pairs = ((key, getattr(published, key), getattr(own, key)) for key in keys)
-    return _differences(published, own, [key for key, a, b in pairs if a is not None and b is not None and a != b])
-
-
-def _differences(published: Conditions, own: Conditions, keys: Sequence[str]) -> tuple[Difference, ...]:
-    """The values of ``keys`` as JSON has them."""
-    a, b = (each.model_dump(mode="json", include={*keys}) if keys else {} for each in (published, own))
-    return tuple(Difference(key=key, theirs=a[key], ours=b[key]) for key in keys)
+    differing = [key for key, a, b in pairs if a != b and (unstated or None not in (a, b))]
+    if not differing:
+        return ()
+    a, b = (each.model_dump(mode="json", include={*differing}) for each in (published, own))
+    return tuple(Difference(key=key, theirs=a[key], ours=b[key]) for key in differing)

@@ -4,27 +4,29 @@ from __future__ import annotations
 
 import functools
 import json
+import lzma
 import re
 import statistics
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from benchrun import paths
 from benchrun.compare.conditions import Conditions, besides_recipe, conditions
 from benchrun.compare.references import Reference, Source
-from benchrun.compare.verdict import Verdict
 from benchrun.errors import UserError
-from benchrun.frameworks.logs import parse_log
+from benchrun.frameworks.logs import reader
 from benchrun.metrics.model import Metrics
 from benchrun.parse import Log, Step
-from benchrun.spec.artifacts import CEILINGS, ENV, METRICS, SPEC, VERDICT, Ceilings
+from benchrun.spec.artifacts import CEILINGS, ENV, METRICS, SPEC, XZ, Ceilings
 from benchrun.spec.runspec import RunSpec
 
+T = TypeVar("T")
+M = TypeVar("M", bound=BaseModel)
 COMPARED_ROWS = 4096
 """Rows by which a copy of a log is recognised."""
 OF_THE_SYSTEM = frozenset({"python", "cuda", "nccl", "peft", "accelerate"})
@@ -38,10 +40,9 @@ class MeasuredRun:
     name: str
     spec: RunSpec
     metrics: Metrics
-    verdict: Verdict
     env: dict[str, Any]
     ceilings: Ceilings | None
-    path: Path = paths.MEASURED
+    logs: tuple[Path, ...]
 
     @property
     def launched(self) -> str:
@@ -52,8 +53,17 @@ class MeasuredRun:
     @property
     def date(self) -> str:
         """The day it was launched."""
-        at = self.launched
-        return f"{at[:4]}-{at[4:6]}-{at[6:8]}" if at else "unknown"
+        return re.sub(r"(....)(..)(..).*", r"\1-\2-\3", self.launched) or "unknown"
+
+    @functools.cached_property
+    def steps(self) -> frozenset[Step]:
+        """The first rows of its logs."""
+        parser = reader()
+        for log in self.logs:
+            parser.begin(log.name)
+            parser.feed(lzma.decompress(log.read_bytes()) if log.name.endswith(XZ) else log.read_bytes())
+            parser.end()
+        return _rows(parser.log(self.name))
 
     @property
     def machine(self) -> str:
@@ -71,8 +81,36 @@ class MeasuredRun:
 @functools.cache
 def load_measured(folder: Path = paths.MEASURED) -> tuple[MeasuredRun, ...]:
     """Every run kept in ``folder``, oldest first. UserError names the file that is not what it should be."""
-    runs = [_read(spec.parent) for spec in sorted(folder.glob(f"*/{SPEC}"))]
-    return tuple(sorted(runs, key=lambda run: run.launched))
+    folders = [path for path in folder.iterdir() if path.joinpath(SPEC).is_file()] if folder.is_dir() else []
+    return tuple(sorted(map(_read, folders), key=lambda run: (run.launched, run.name)))
+
+
+def _read(folder: Path) -> MeasuredRun:
+    """The run of one directory, which may stand in an archive: it is read by iterdir, joinpath and read_bytes."""
+    files = {file.name: file for file in folder.iterdir()}
+    ceilings = _document(files[CEILINGS], _json(Ceilings)) if CEILINGS in files else None
+    logs = [files[name] for name in sorted(files) if name.removesuffix(XZ).endswith(".log")]
+    spec, metrics = (
+        _document(folder.joinpath(SPEC), RunSpec.read),
+        _document(folder.joinpath(METRICS), _json(Metrics)),
+    )
+    env = _document(folder.joinpath(ENV), lambda file: json.loads(file.read_bytes()))
+    return MeasuredRun(folder.name, spec, metrics, env, ceilings, tuple(logs))
+
+
+def _json(model: type[M]) -> Callable[[Path], M]:
+    return lambda file: model.model_validate_json(file.read_bytes())
+
+
+def _document(file: Path, read: Callable[[Path], T]) -> T:
+    try:
+        return read(file)
+    except OSError as error:
+        raise UserError(f"cannot be read: {error.strerror}", where=str(file)) from error
+    except ValueError as error:
+        first = error.errors()[0]["msg"] if isinstance(error, ValidationError) else str(error)
+        hint = "benchrun compare on the directory measures it anew"
+        raise UserError(f"not what benchrun writes: {first}", where=str(file), hint=hint) from None
 
 
 def repeats(runs: Sequence[MeasuredRun]) -> list[list[MeasuredRun]]:
@@ -87,20 +125,14 @@ def copies(logs: Sequence[Log], runs: Sequence[MeasuredRun], own: Conditions) ->
     """Names of the kept ``runs`` under our conditions whose steps equal those of one of ``logs``."""
     same = [run for run in runs if besides_recipe(conditions(run.spec)) == besides_recipe(own)]
     judged = [_rows(log) for log in logs] if same else []
-    pairs = ((run.name, rows, _stored_rows(run.path)) for run in same for rows in judged)
+    pairs = ((run, rows) for run in same for rows in judged)
     # More than half of the shorter one's rows: times and losses never agree by chance.
-    return {name for name, rows, stored in pairs if 2 * len(rows & stored) > min(len(rows), len(stored))}
+    return {run.name for run, rows in pairs if 2 * len(rows & run.steps) > min(len(rows), len(run.steps))}
 
 
 def _rows(log: Log) -> frozenset[Step]:
     """The first rows of a log, without where they stood in the file."""
     return frozenset(row._replace(line=0, segment=0) for row in islice(log.distinct, COMPARED_ROWS))
-
-
-@functools.cache
-def _stored_rows(path: Path) -> frozenset[Step]:
-    logs = sorted(path.glob("*.log*"))
-    return _rows(parse_log(*logs)) if logs else frozenset()
 
 
 def measured_references(runs: Sequence[MeasuredRun], without: Collection[str] = ()) -> tuple[Reference, ...]:
@@ -127,25 +159,3 @@ def _reference(group: Sequence[MeasuredRun]) -> Reference:
         ),
         flags=("measured",),
     )
-
-
-def _read(path: Path) -> MeasuredRun:
-    file = path
-    try:
-        file = path / SPEC
-        spec = RunSpec.read(file)
-        file = path / METRICS
-        metrics = Metrics.model_validate_json(file.read_text())
-        file = path / VERDICT
-        verdict = Verdict.model_validate_json(file.read_text())
-        file = path / ENV
-        env = json.loads(file.read_text())
-        file = path / CEILINGS
-        ceilings = Ceilings.model_validate_json(file.read_text()) if file.exists() else None
-    except OSError as error:
-        raise UserError(f"cannot be read: {error.strerror}", where=str(file)) from error
-    except (ValidationError, ValueError) as error:
-        first = error.errors()[0]["msg"] if isinstance(error, ValidationError) else str(error)
-        hint = "benchrun compare on the directory measures it anew"
-        raise UserError(f"not what benchrun writes: {first}", where=str(file), hint=hint) from None
-    return MeasuredRun(path.name, spec, metrics, verdict, env, ceilings, path)

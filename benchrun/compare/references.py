@@ -1,21 +1,23 @@
-"""The reference store: CSV files in results/reference, one number a row."""
+"""The reference store: CSV files in results/reference, one number a row; and what is comparable under two names."""
 
 from __future__ import annotations
 
 import csv
 import functools
-from collections.abc import Sequence
+import math
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import NonNegativeFloat, PositiveFloat, ValidationError, model_validator
 
 from benchrun import paths
-from benchrun.compare.alike import families, same_work
-from benchrun.compare.conditions import Conditions, besides_recipe
+from benchrun.compare.conditions import Conditions, besides_recipe, shape_of
 from benchrun.errors import UserError
 from benchrun.metrics.registry import METRICS
 from benchrun.model import Frozen
+from benchrun.recipe import catalogue
+from benchrun.recipe.schema import Recipe
 from benchrun.vocabulary import Better
 
 Flag = Literal["rounded", "revised", "proxy", "misprint", "side_misprint", "inferred", "third_party", "measured"]
@@ -77,22 +79,14 @@ class Reference(Frozen):
         """The unit of the value."""
         return METRICS[self.metric].unit
 
-    @functools.cached_property
-    def agreed(self) -> tuple[Any, ...]:
-        """What must agree besides the model; cached, because every verdict reads every row."""
-        return tuple(besides_recipe(self.key))
-
     @property
     def tokens_per_s_per_gpu(self) -> float:
         """The rate that the value states or means; 0 for TFLOPS and MFU, and where a condition is not stated."""
-        key, value = self.key, self.value
+        key = self.key
         if self.metric == "tokens_per_s_per_gpu":
-            return value
-        if self.metric == "step_time_s" and key.gbs and key.seq_length and key.num_gpus:
-            return key.gbs * key.seq_length / value / key.num_gpus
-        if self.metric == "samples_per_s" and key.seq_length and key.num_gpus:
-            return value * key.seq_length / key.num_gpus
-        return 0.0
+            return self.value
+        per_s = {"step_time_s": (key.gbs or 0) / self.value, "samples_per_s": self.value}.get(self.metric, 0.0)
+        return per_s * (key.seq_length or 0) / (key.num_gpus or math.inf)
 
     @model_validator(mode="after")
     def _complete(self) -> Reference:
@@ -111,16 +105,17 @@ class Reference(Frozen):
 @functools.cache
 def load_references(folder: Path = paths.REFERENCE) -> tuple[Reference, ...]:
     """Every entry of every file in ``folder``. UserError names file:line of a row that is not one."""
-    entries: list[Reference] = []
-    for path in sorted(folder.glob("*.csv")):
-        with path.open(newline="") as file:
-            reader = csv.DictReader(file)
-            for row in reader:
-                where = f"{path}:{reader.line_num}"
-                if None in row or None in row.values():  # where csv puts cells too many, and cells missing
-                    raise UserError(f"not {len(reader.fieldnames or ())} cells, as the header has", where=where)
-                entries.append(_entry(row, where, f"{path.stem}:{reader.line_num}"))
-    return tuple(entries)
+    return tuple(entry for path in sorted(folder.glob("*.csv")) for entry in _entries(path))
+
+
+def _entries(path: Path) -> Iterator[Reference]:
+    with path.open(newline="") as file:
+        reader = csv.DictReader(file)
+        for row in reader:
+            where = f"{path}:{reader.line_num}"
+            if None in row or None in row.values():  # where csv puts cells too many, and cells missing
+                raise UserError(f"not {len(reader.fieldnames or ())} cells, as the header has", where=where)
+            yield _entry(row, where, f"{path.stem}:{reader.line_num}")
 
 
 def _entry(row: dict[str, Any], where: str, name: str) -> Reference:
@@ -151,5 +146,39 @@ def matching(own: Conditions, references: Sequence[Reference]) -> list[Reference
     A loss belongs to its own recipe alone: data and seeds are the recipe's.
     """
     wanted = besides_recipe(own)
-    same = (entry for entry in references if entry.agreed == wanted)
+    same = (entry for entry in references if besides_recipe(entry.key) == wanted)
     return [e for e in same if e.key.recipe == own.recipe or (e.metric != "final_loss" and same_work(e.key, own))]
+
+
+def same_work(a: Conditions, b: Conditions) -> bool:
+    """Whether both train one model: the same recipe, or recipes whose models have one shape.
+
+    Llama 3 and Llama 3.1 differ in the positions beyond the sequence alone. Recipes of different tasks never train one
+    model, whatever a log states. Adapters (lora) are part of a recipe and not of a shape, so such recipes are the same
+    by name only.
+    """
+    if a.recipe == b.recipe:
+        return True
+    recipes = shipped_recipes()
+    of_both = [recipes.get(each.recipe) for each in (a, b)]
+    shapes = {each.shape or (recipe and shape_of(recipe.model)) for each, recipe in zip((a, b), of_both, strict=True)}
+    tasks = {a.task, b.task, *(recipe.task for recipe in of_both if recipe)}
+    return len(tasks) == 1 and "lora" not in tasks and len(shapes) == 1 and None not in shapes
+
+
+@functools.cache
+def shipped_recipes() -> dict[str, Recipe]:
+    """Each shipped recipe by name."""
+    return {name: catalogue.recipe_file(name).recipe for name in catalogue.names(paths.RECIPES)}
+
+
+@functools.cache
+def families() -> dict[str, str]:
+    """Family of each framework that a reference may name."""
+    with (paths.PACKAGE / "compare" / "families.csv").open(newline="") as file:
+        return {row["framework"]: row["family"] for row in csv.DictReader(file)}
+
+
+def related(one: str | None, other: str | None) -> bool:
+    """Whether two frameworks belong to one family."""
+    return one in families() and families().get(one or "") == families().get(other or "")

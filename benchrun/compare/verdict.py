@@ -4,12 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal
 
-from benchrun.compare.checks import Check, Name, countable, loss_check, speed_check
+from benchrun.compare.checks import (
+    BEYOND_PEAK,
+    Check,
+    Label,
+    Name,
+    beyond_peak,
+    broken,
+    countable,
+    labels,
+    loss_check,
+    speed_check,
+)
 from benchrun.compare.choice import Choice, choice, choose, usable
 from benchrun.compare.conditions import Conditions, Difference, hard_differences
-from benchrun.compare.limits import BEYOND_PEAK, Label, beyond_peak, broken, labels
 from benchrun.compare.references import Reference, matching
 from benchrun.model import Frozen
 from benchrun.spec.runspec import RunSpec
@@ -17,6 +27,9 @@ from benchrun.vocabulary import Exit
 
 if TYPE_CHECKING:
     from benchrun.metrics.model import Metrics
+
+_Fields = dict[str, Any]
+"""Fields of a Verdict."""
 
 
 class Verdict(Frozen):
@@ -28,10 +41,10 @@ class Verdict(Frozen):
     """One sentence."""
     ending: str | None
     runs: int
-    checks: tuple[Check, ...]
-    differs: tuple[Difference, ...]
+    checks: tuple[Check, ...] = ()
+    differs: tuple[Difference, ...] = ()
     """With ``not_comparable``: the keys that differ from the nearest reference."""
-    nearest: Reference | None
+    nearest: Reference | None = None
     conditions: Conditions
     labels: tuple[Label, ...] = ()
     """What limits the verdict, shown in its first line."""
@@ -66,11 +79,8 @@ class RunResult:
     @property
     def numbers(self) -> Metrics | None:
         """The metrics; None for an invalid, broken or incomplete run: its speed is no measurement."""
-        metrics = self.metrics
-        if metrics is None or (self.verdict and self.verdict.verdict == "invalid_run"):
-            return None
-        broken = self.ending not in (None, "completed") or metrics.complete is False or metrics.fatal is not None
-        return None if broken else metrics
+        invalid = self.verdict is not None and self.verdict.verdict == "invalid_run"
+        return None if not self.metrics or invalid or broken([self.metrics], self.ending) else self.metrics
 
     @property
     def judgement(self) -> str:
@@ -92,72 +102,57 @@ def judge(
 
     ``ending`` is how the job ended, where a job was launched. ``by_name``: the user named the one reference.
     """
-    case = _Case(own, metrics, references, ending)
-    if why := broken(metrics, ending):
-        return case.verdict("invalid_run", why)
+    reason = broken(metrics, ending)
+    outcome: _Fields = {"verdict": "invalid_run", "reason": reason}
+    if not reason:
+        outcome = _outcome(own, metrics, references, by_name)
+    return Verdict(
+        ending=ending,
+        runs=len(metrics),
+        conditions=own,
+        labels=labels(own, metrics, outcome.get("checks", ())),
+        warmup=metrics[0].warmup if metrics else None,
+        **{**outcome, "reason": outcome["reason"] + _remarks(metrics)},
+    )
+
+
+def _outcome(own: Conditions, metrics: Sequence[Metrics], references: Sequence[Reference], by_name: bool) -> _Fields:
+    """The verdict on runs that gave numbers: its name, the reason, and further fields."""
     comparable = matching(own, references)
     fitting = countable(metrics, comparable, own)
     loss = loss_check(own, metrics, comparable)
     beyond = next((detail for run in metrics if (detail := beyond_peak(run))), None)
     best = None if beyond else choose(fitting, own)
     speed = speed_check(best, own, metrics) if best else None
-    checks = tuple(check for check in (speed, loss) if check)
+    checks: _Fields = {"checks": tuple(check for check in (speed, loss) if check)}
     if loss and loss.verdict != "pass":
         reason = f"the final loss is {loss.value:.4f}, not {loss.reference.value:.4f}: this run computed something else"
-        return case.verdict("invalid_run", reason, checks=checks)
-    if beyond:
-        return _incredible(case, beyond, checks)
+        return {"verdict": "invalid_run", "reason": reason, **checks}
     if speed:
         reason = _speed_reason(speed, len(metrics)) + _as_fast_as(speed, own, metrics, fitting)
         because = choice(speed.reference, fitting, own, by_name=by_name)
-        return case.verdict(speed.verdict, reason, checks=checks, chosen_because=because)
-    if loss:
+        return {"verdict": speed.verdict, "reason": reason, "chosen_because": because, **checks}
+    if loss and not beyond:
         reason = f"the final loss agrees; no speed is published for {own.recipe} on {own.num_gpus} x {own.gpu}"
-        return case.verdict("pass", reason, checks=checks)
-    return _without_reference(case)
-
-
-class _Case(NamedTuple):
-    """The runs to judge and what they are compared with."""
-
-    own: Conditions
-    metrics: Sequence[Metrics]
-    references: Sequence[Reference]
-    ending: str | None
-
-    def verdict(self, name: Name, reason: str, *, checks: tuple[Check, ...] = (), **more: Any) -> Verdict:
-        """The verdict ``name``; ``more`` are further fields of it."""
-        return Verdict(
-            verdict=name,
-            reason=reason + _remarks(self.metrics),
-            ending=self.ending,
-            runs=len(self.metrics),
-            checks=checks,
-            conditions=self.own,
-            labels=labels(self.own, self.metrics, checks),
-            warmup=self.metrics[0].warmup if self.metrics else None,
-            **{"differs": (), "nearest": None, **more},
-        )
-
-
-def _incredible(case: _Case, beyond: str, checks: tuple[Check, ...]) -> Verdict:
-    """Verdict on steps faster than the GPU's peak; a reference, where there is one, hints at what may be wrong."""
+        return {"verdict": "pass", "reason": reason, **checks}
+    nearest = _without_reference(own, references)
+    if not beyond:
+        return nearest
+    # A reference, where there is one, hints at what may be wrong with steps faster than the GPU's peak.
     reason = f"not credible, beyond the GPU's peak: {beyond}"
-    if reference := choose(matching(case.own, case.references), case.own):
-        return case.verdict("faster_than_expected", reason, checks=checks, nearest=reference)
-    other = _without_reference(case)
-    if other.differs:
+    if reference := choose(comparable, own):
+        return {"verdict": "faster_than_expected", "reason": reason, "nearest": reference, **checks}
+    if nearest.get("differs"):
         # A condition that is not what was run, a sequence twice as long, makes any speed impossible.
-        return other.model_copy(update={"reason": f"{other.reason}; {reason}", "checks": checks})
-    return case.verdict("invalid_run", f"{BEYOND_PEAK}: {beyond}", checks=checks)
+        return {**nearest, "reason": f"{nearest['reason']}; {reason}", **checks}
+    return {"verdict": "invalid_run", "reason": f"{BEYOND_PEAK}: {beyond}", **checks}
 
 
-def _without_reference(case: _Case) -> Verdict:
-    """Verdict where no reference agrees: what differs from the nearest one."""
-    own = case.own
-    same = [e for e in case.references if e.key.recipe == own.recipe and e.key.gpu == own.gpu and usable(e)]
+def _without_reference(own: Conditions, references: Sequence[Reference]) -> _Fields:
+    """Where no reference agrees: what differs from the nearest one."""
+    same = [e for e in references if e.key.recipe == own.recipe and e.key.gpu == own.gpu and usable(e)]
     if not same:
-        return case.verdict("no_reference", f"no published number for {own.recipe} on {own.gpu}")
+        return {"verdict": "no_reference", "reason": f"no published number for {own.recipe} on {own.gpu}"}
     # Ties go to the one at our scale: a person can change a batch more easily than a cluster.
     nearest = min(
         same, key=lambda e: (len(hard_differences(e.key, own)), e.key.num_gpus != own.num_gpus, bool(e.flags))
@@ -165,7 +160,7 @@ def _without_reference(case: _Case) -> Verdict:
     differs = hard_differences(nearest.key, own)
     named = [f"{d.key}: reference {_stated(d.theirs)}, this run {_stated(d.ours)}" for d in differs]
     reason = "; ".join(named) or f"the reference is in {nearest.unit}, in which this run has no value"
-    return case.verdict("not_comparable", reason, differs=differs, nearest=nearest)
+    return {"verdict": "not_comparable", "reason": reason, "differs": differs, "nearest": nearest}
 
 
 def _stated(value: object) -> str:
@@ -201,11 +196,8 @@ def _as_fast_as(speed: Check, own: Conditions, metrics: Sequence[Metrics], fitti
 
 def _remarks(metrics: Sequence[Metrics]) -> str:
     """Remarks on a throttled GPU or a loss that rose: the number stays comparable."""
-    throttled = [fault for run in metrics if run.telemetry and (fault := run.telemetry.fault)]
-    rose = [sentence for run in metrics if (sentence := run.loss_rose)]
-    runs = len(metrics)
-    return "".join(
-        f"; {sentences[0]}" + (f", in {len(sentences)} of {runs} runs" if runs > 1 else "")
-        for sentences in (throttled, rose)
-        if sentences
-    )
+    throttled = [run.telemetry.fault for run in metrics if run.telemetry and run.telemetry.fault]
+    rose = [run.loss_rose for run in metrics if run.loss_rose]
+    several = f" of {len(metrics)} runs" if len(metrics) > 1 else ""
+    remarks = [f"; {each[0]}" + (f", in {len(each)}{several}" if several else "") for each in (throttled, rose) if each]
+    return "".join(remarks)

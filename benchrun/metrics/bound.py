@@ -6,11 +6,11 @@ in the three passes of training, on all ranks at once; the slowest rank counts.
 
 from __future__ import annotations
 
-from benchrun.model import Frozen, ModelShape
+from benchrun.model import Frozen
 from benchrun.model.flops import PASSES, attention_scores
 from benchrun.model.operators import MULTIPLY_ADD, Pass, weight_passes
 from benchrun.spec.artifacts import Ceilings, Gemm, Number
-from benchrun.vocabulary import Task
+from benchrun.spec.runspec import RunSpec
 
 
 class Bound(Frozen):
@@ -36,39 +36,27 @@ class Bound(Frozen):
         )
 
 
-def bound(
-    ceilings: Ceilings,
-    *,
-    model: ModelShape,
-    seq_length: int,
-    sequences_per_gpu: float,
-    num_microbatches: int,
-    precision: str,
-    fp8_attention: bool,
-    task: Task,
-    step_time_s: float,
-) -> Bound | None:
-    """What bounds a step; None where a product was not measured in the precision in which the run computed it.
-
-    ``sequences_per_gpu``: the global batch over the number of GPUs. ``fp8_attention`` matters for precision fp8 alone.
-    """
-    high: Number = "fp32" if precision == "fp32" else "bf16"
-    matmul = 0.0
-    for gemm in ceilings.gemms:
-        number: Number = "fp8" if precision == "fp8" and gemm.low_precision else high
-        if number not in gemm.tflops:
-            return None
-        matmul += num_microbatches * _seconds(gemm, number, weight_passes(task))
-    best = _best_tflops(ceilings, "fp8" if precision == "fp8" and fp8_attention else high)
-    if best is None:
+def bound(ceilings: Ceilings, spec: RunSpec, step_time_s: float) -> Bound | None:
+    """What bounds a step; None where a product was not measured in the precision in which the run computed it."""
+    fp8, training = spec.precision == "fp8", spec.training
+    high: Number = "fp32" if spec.precision == "fp32" else "bf16"
+    numbers: list[Number] = ["fp8" if fp8 and gemm.low_precision else high for gemm in ceilings.gemms]
+    of_attention = "fp8" if fp8 and training.fp8.dot_product_attention else high
+    forward = [gemm.tflops[of_attention]["forward"] for gemm in ceilings.gemms if of_attention in gemm.tflops]
+    products = list(zip(ceilings.gemms, numbers, strict=True))
+    if not forward or any(number not in gemm.tflops for gemm, number in products):
         return None
-    attention = PASSES * attention_scores(model, seq_length) / 2 * sequences_per_gpu * seq_length / 1e12
+    passes = weight_passes(spec.task)
+    matmul = sum(spec.num_microbatches * _seconds(gemm, number, passes) for gemm, number in products)
+    scores = PASSES * attention_scores(spec.model, spec.seq_length) / 2
+    attention = scores * (spec.gbs / spec.num_gpus) * spec.seq_length / 1e12
+    attention_s = attention / max(forward)
     return Bound(
         step_s=step_time_s,
         matmul_s=matmul,
         attention_tflop=attention,
-        attention_s=attention / best,
-        rest_s=step_time_s - matmul - attention / best,
+        attention_s=attention_s,
+        rest_s=step_time_s - matmul - attention_s,
     )
 
 
@@ -76,8 +64,3 @@ def _seconds(gemm: Gemm, number: Number, passes: tuple[Pass, ...]) -> float:
     """Time of this product in a micro-batch, at its ceiling."""
     flops = gemm.count * MULTIPLY_ADD * gemm.m * gemm.n * gemm.k
     return sum(flops / (gemm.tflops[number][each] * 1e12) for each in passes)
-
-
-def _best_tflops(ceilings: Ceilings, number: Number) -> float | None:
-    """The fastest product of the forward pass."""
-    return max((gemm.tflops[number]["forward"] for gemm in ceilings.gemms if number in gemm.tflops), default=None)

@@ -8,22 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from benchrun.model import Frozen, ModelShape
+from benchrun.model import ModelShape
 from benchrun.model.flops import PASSES, attention_scores, flops_per_token, logits
 
 TOLERANCE = 0.005
 """Relative. Published numbers have three digits or more, and a vocabulary padded to 128 * tp moves the count less."""
-
-
-class Match(Frozen):
-    """The convention that explains a reported TFLOPS."""
-
-    convention: str
-    """A name from CONVENTIONS."""
-    flops_per_token: float
-    """By that convention."""
-    error: float
-    """Relative and signed: 0.002 where the report is 0.2 % above the convention."""
 
 
 def _megatron_05(model: ModelShape, seq_length: float) -> float:
@@ -81,29 +70,32 @@ def explained(
     ``rounding`` is how far the printed digits may be off besides, as a fraction.
     """
     implied = tflops_per_gpu * 1e12 / tokens_per_s_per_gpu
-    counts = [(CONVENTIONS | PRINTED)[name](model, seq_length) for name in conventions]
-    return any(abs(implied / count - 1) <= EXPLAINS + rounding for count in counts)
+    return bool(_fitting(implied, model, seq_length, conventions, EXPLAINS + rounding))
+
+
+def _fitting(
+    implied: float, model: ModelShape, seq_length: float, names: Iterable[str], tolerance: float
+) -> dict[str, float]:
+    """FLOPs per token by those of the conventions ``names`` that give about as many as ``implied``."""
+    counts = {name: (CONVENTIONS | PRINTED)[name](model, seq_length) for name in names}
+    return {name: count for name, count in counts.items() if abs(implied / count - 1) <= tolerance}
 
 
 def identify(
-    tflops_per_gpu: float,
-    tokens_per_s_per_gpu: float,
-    model: ModelShape,
-    seq_length: float,
+    tflops_per_gpu: float | None,
+    tokens_per_s_per_gpu: float | None,
+    model: ModelShape | None,
+    seq_length: float | None,
     *,
     tolerance: float = TOLERANCE,
-) -> Match | None:
-    """The convention that turns the tokens/s into the TFLOPS; None where none does within ``tolerance``.
+) -> str | None:
+    """The convention that turns the tokens/s into the TFLOPS; None where one is missing, or none fits.
 
     It is the nearest one, or an earlier one within ``tolerance`` of it: the report cannot tell them apart.
     """
-    if tflops_per_gpu <= 0 or tokens_per_s_per_gpu <= 0:
+    if not (tflops_per_gpu and tokens_per_s_per_gpu and model and seq_length):
         return None
     implied = tflops_per_gpu * 1e12 / tokens_per_s_per_gpu
-    counts = ((name, counted(model, seq_length)) for name, counted in CONVENTIONS.items())
-    matches = [Match(convention=name, flops_per_token=n, error=implied / n - 1) for name, n in counts]
-    fitting = [match for match in matches if abs(match.error) <= tolerance]
-    if not fitting:
-        return None
-    nearest = min(fitting, key=lambda match: abs(match.error))
-    return next(m for m in fitting if abs(m.flops_per_token / nearest.flops_per_token - 1) <= tolerance)
+    fitting = _fitting(implied, model, seq_length, CONVENTIONS, tolerance)
+    nearest = min(fitting.values(), key=lambda count: abs(implied / count - 1), default=None)
+    return next((name for name, count in fitting.items() if nearest and abs(count / nearest - 1) <= tolerance), None)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from pydantic import SerializerFunctionWrapHandler, computed_field, model_serializer, model_validator
+from pydantic import Field, SerializerFunctionWrapHandler, computed_field, model_serializer, model_validator
 
 from benchrun.metrics.bound import Bound
 from benchrun.metrics.registry import values_of
@@ -20,10 +20,10 @@ ROSE = 1.1
 
 
 class MeanMedian(Frozen):
-    """Mean and median of one quantity over the window."""
+    """Mean and median of one quantity over the window; None where the log does not give it."""
 
-    mean: float | None
-    median: float | None
+    mean: float | None = None
+    median: float | None = None
 
 
 class ProblemEntry(Frozen):
@@ -48,14 +48,10 @@ class Window(Frozen):
 class OtherWindows(Frozen):
     """Mean step time, in s, over the windows that others use; None where the log has no such rows."""
 
-    last_10_rows: float | None
+    last_10_rows: float | None = None
     """Of many scripts."""
-    steps_35_to_44: float | None
+    steps_35_to_44: float | None = None
     """NVIDIA's DGX Cloud Benchmarking Recipes, whose steps count from 0."""
-
-
-NOTHING = MeanMedian(mean=None, median=None)
-NO_WINDOWS = OtherWindows(last_10_rows=None, steps_35_to_44=None)
 
 
 class Conventions(Frozen):
@@ -65,24 +61,12 @@ class Conventions(Frozen):
     causal: float
 
 
-class Mfu(Frozen):
+class Mfu(Conventions):
     """Model FLOPs utilisation: fractions of a named peak, not percent."""
 
     divisor: str
     """GPU, precision and kind of the peak, e.g. ``H100 fp8 dense``."""
     peak_tflops: float
-    full: float
-    causal: float
-
-
-class Layout(Frozen):
-    """How the model was split."""
-
-    tp: int | None
-    pp: int | None
-    cp: int | None
-    vp: int | None
-    ep: int | None
 
 
 class Measurement(Frozen):
@@ -90,37 +74,50 @@ class Measurement(Frozen):
 
     schema_version: Literal[1] = 1
     framework: str
+    gpu: str | None
+    precision: str | None
+    num_gpus: int | None
     complete: bool | None
     """The last planned step was seen; None where no number of planned steps is stated."""
     planned_steps: int | None
     num_steps: int
     """Distinct step rows of the log."""
+    steps_timed: int = 0
+    """Steps that the rows stand for, the warm-up's included."""
+    skipped_updates: int = 0
+    """Of those: steps without an update of the weights."""
+    skipped_share: float = 0.0
+    """Steps without an update over all steps, 0 to 1."""
     warmup_rows_dropped: int
-    window: Window | None
-    step_time_s: Spread | None
-    step_time_interval_s: Interval | None
+    only_average: bool = False
+    """The step time is a mean over the whole run, start-up included."""
+    whole_seconds: bool = False
+    """Step times are known to a second only: the mean says more than the median."""
+    window: Window | None = None
+    step_time_s: Spread | None = None
+    step_time_interval_s: Interval | None = None
     """95 % confidence interval of the median; for 2 to 5 rows their range, at its own level."""
-    steadiness: Steadiness | None
-    other_windows: OtherWindows
-    tokens_per_s_per_gpu: MeanMedian
-    tflops_per_gpu: Conventions | None
+    steadiness: Steadiness | None = None
+    other_windows: OtherWindows = OtherWindows()
+    tokens_per_s_per_gpu: MeanMedian = MeanMedian()
+    tflops_per_gpu: Conventions | None = None
     """From the median tokens/s and our own count of FLOPs."""
     tflops_per_gpu_reported: MeanMedian
     reported_convention: str | None
     """How the framework counted its FLOPs, found from its own TFLOPS and tokens/s."""
-    mfu: tuple[Mfu, ...]
+    mfu: tuple[Mfu, ...] = ()
     """One, over the dense peak of the run's precision (BF16 where none is stated); empty without a listed peak."""
-    first_loss: float | None
-    final_loss: float | None
-    problems: tuple[ProblemEntry, ...]
     bf16_peak_ratio: Conventions | None = None
     """TFLOPS over the dense BF16 peak, of a run in another precision; it may be above 1."""
-    mfu_reported: MeanMedian = NOTHING
+    mfu_reported: MeanMedian = MeanMedian()
     """As the framework prints it, a fraction of a peak that it chose."""
+    first_loss: float | None
+    final_loss: float | None
+    results: dict[str, float] = Field(default_factory=dict)
+    """Named results that the log states beside its steps."""
+    problems: tuple[ProblemEntry, ...]
     fatal: ProblemEntry | None = None
     """The first problem that makes the numbers invalid."""
-    skipped_share: float = 0.0
-    """Steps without an update over all steps, 0 to 1."""
     telemetry: Telemetry | None = None
     """State of the GPUs in the window; None where nothing was sampled."""
 
@@ -138,27 +135,12 @@ class Measurement(Frozen):
             return {name: value for name, value in document.items() if name != "metrics"}
         return document
 
-    def shared(self) -> dict[str, Any]:
-        """The fields of `Measurement`, to build the other document from."""
-        return {name: getattr(self, name) for name in Measurement.model_fields}
-
 
 class Metrics(Measurement):
     """Measurement of one launched run."""
 
-    gpu: str
-    precision: str
-    num_gpus: int
-    only_average: bool
-    """The step time is a mean over the whole run, start-up included."""
-    whole_seconds: bool
-    """Step times are known to a second only: the mean says more than the median."""
     warmup: int | None = None
     """Rows to drop as warm-up; None for the default rule."""
-    steps_timed: int = 0
-    """Steps that the rows stand for, the warm-up's included."""
-    skipped_updates: int = 0
-    """Of those: steps without an update of the weights."""
     bound: Bound | None = None
     """The step beside the ceilings that the machine reached alone; None where they were not measured."""
     breakdown: Breakdown | None = None
@@ -180,23 +162,21 @@ class Summary(Measurement):
     """Uninterrupted parts: one more than restarts."""
     first_step: int | None
     last_step: int | None
-    seq_length: int | None
-    global_batch_size: int | None
-    num_gpus: int | None
     run_time_s: float | None
     """Of the whole training, where the framework prints it."""
     framework_version: str | None
+    seq_length: int | None
+    global_batch_size: int | None
     micro_batch_size: int | None
-    gpu: str | None
-    precision: str | None
-    layout: Layout
+    layout: dict[str, int | None]
+    """How the model was split: tp, pp, cp, vp, ep."""
     model: dict[str, Any] | None
     """The dimensions, where the log states them all."""
 
     @model_serializer(mode="wrap")
     def _contract_first(self, fields: SerializerFunctionWrapHandler) -> dict[str, Any]:
         document: dict[str, Any] = fields(self)
-        return {name: document[name] for name in dict.fromkeys((*CONTRACT, *document)) if name in document}
+        return {name: document[name] for name in CONTRACT} | document
 
 
 CONTRACT = (

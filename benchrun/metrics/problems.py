@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from benchrun import hardware
 from benchrun.metrics.convention import explained
-from benchrun.metrics.model import ProblemEntry, Summary
+from benchrun.metrics.model import Measurement, ProblemEntry
 from benchrun.metrics.setting import Setting, stated
 from benchrun.parse.columns import NO_VALUE
 from benchrun.parse.records import Log, Problem
@@ -25,13 +25,14 @@ MOST_SKIPPED = 0.1
 """Above this share of steps without an update a run did not train."""
 
 
-def fatal_problem(log: Log, problems: Iterable[Problem], planned_steps: int | None) -> Problem | None:
+def fatal_problem(
+    log: Log, problems: Iterable[Problem], planned_steps: int | None, skipped_share: float
+) -> Problem | None:
     """The first fatal problem, or one about too many steps without an update; None for a sound log."""
     complete = log.complete(planned_steps)
     fatal = next((problem for problem in problems if _is_fatal(problem, complete)), None)
-    share = skipped_share(log)
-    if fatal is None and share > MOST_SKIPPED:
-        fatal = Problem("skipped_steps", None, f"{100 * share:.0f} % of the steps had no update")
+    if fatal is None and skipped_share > MOST_SKIPPED:
+        return Problem("skipped_steps", None, f"{100 * skipped_share:.0f} % of the steps had no update")
     return fatal
 
 
@@ -41,12 +42,6 @@ def _is_fatal(problem: Problem, complete: bool) -> bool:
     if problem.kind in UNTIL_RESTARTED:
         return problem.then != "restart"
     return problem.kind in ALWAYS or (problem.kind in UNTIL_CONTINUED and not problem.then)
-
-
-def skipped_share(log: Log) -> float:
-    """Steps without an update over the steps of the log, 0 to 1."""
-    steps, skipped = updates(log)
-    return skipped / steps if steps else 0.0
 
 
 def updates(log: Log) -> tuple[int, int]:
@@ -65,42 +60,33 @@ LAST_DIGIT_TFLOPS, LAST_DIGIT_S = 0.05, 0.005
 """Half of the last digit that frameworks print of TFLOPS and of a step time."""
 
 
-def unexplained(log: Log, summary: Summary, setting: Setting) -> Iterator[ProblemEntry]:
-    """A printed TFLOPS that contradicts our own count: the log is of another model, or of other conditions.
-
-    Only where the log itself says how many tokens a step has: a batch that was typed in may be wrong instead.
-    """
-    printed, tokens = summary.tflops_per_gpu_reported.median, summary.tokens_per_s_per_gpu.median
-    step = summary.step_time_s
-    if not (printed and tokens and step and summary.seq_length and _states_tokens(log)):
-        return
-    if not log.printed_conventions or setting.task != "pretrain" or log.facts.exotic:
-        return
-    rounding = LAST_DIGIT_TFLOPS / printed + LAST_DIGIT_S / step.median
-    models = [model for model in (setting.model, stated(log, setting).model) if model]
-    ways = log.printed_conventions
-    if any(explained(printed, tokens, model, summary.seq_length, ways, rounding=rounding) for model in models):
-        return
-    counted = summary.tflops_per_gpu
-    own = f", our own count is {counted.full:.4g} (full) or {counted.causal:.4g} (causal)" if counted else ""
-    detail = f"the log prints {printed:.4g} TFLOPS{own}: another model, sequence or batch was trained"
-    yield ProblemEntry(kind="unexplained_tflops", line=None, detail=detail)
-
-
-def _states_tokens(log: Log) -> bool:
-    """Whether the log itself gives a batch or a rate."""
-    rates = log.steps.columns.column("tokens_per_s_per_gpu")
-    return stated(log, Setting()).gbs is not None or bool((rates != NO_VALUE).any())
-
-
-def other_conditions(log: Log, setting: Setting) -> Iterator[ProblemEntry]:
-    """A problem for each value that the log states otherwise than the run was launched with."""
-    logged = stated(log, Setting())
+def contradictions(log: Log, measured: Measurement, logged: Setting, given: Setting) -> Iterator[ProblemEntry]:
+    """What contradicts ``given``, with which the run was launched; ``logged`` is that completed by the log."""
+    own = stated(log, Setting())
     for name in ("gpu", "num_gpus", "precision", "seq_length", "gbs"):
-        value, meant = getattr(logged, name), getattr(setting, name)
+        value, meant = getattr(own, name), getattr(given, name)
         if value is not None and value != meant and not (name == "gpu" and _same_chip(value, meant)):
             detail = f"the log says {name} {value}, the run was to have {meant}"
             yield ProblemEntry(kind="other_conditions", line=None, detail=detail)
+    # A batch that was typed in may be what is wrong: only where the log itself says how many tokens a step has.
+    rates = log.steps.columns.column("tokens_per_s_per_gpu")
+    if given.task == "pretrain" and (own.gbs or (rates != NO_VALUE).any()):
+        yield from _unexplained(log, measured, logged, given)
+
+
+def _unexplained(log: Log, measured: Measurement, logged: Setting, given: Setting) -> Iterator[ProblemEntry]:
+    """A printed TFLOPS that contradicts our own count: the log is of another model, or of other conditions."""
+    printed, tokens = measured.tflops_per_gpu_reported.median, measured.tokens_per_s_per_gpu.median
+    step, counted, ways = measured.step_time_s, measured.tflops_per_gpu, log.printed_conventions
+    if not (printed and tokens and step and logged.seq_length and ways) or log.facts.exotic:
+        return
+    rounding = LAST_DIGIT_TFLOPS / printed + LAST_DIGIT_S / step.median
+    models = [model for model in (given.model, logged.model) if model]
+    if any(explained(printed, tokens, model, logged.seq_length, ways, rounding=rounding) for model in models):
+        return
+    count = f", our own count is {counted.full:.4g} (full) or {counted.causal:.4g} (causal)" if counted else ""
+    detail = f"the log prints {printed:.4g} TFLOPS{count}: another model, sequence or batch was trained"
+    yield ProblemEntry(kind="unexplained_tflops", line=None, detail=detail)
 
 
 def _same_chip(one: str, other: str) -> bool:

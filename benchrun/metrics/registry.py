@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from benchrun.errors import UserError
 from benchrun.vocabulary import Better
@@ -110,35 +110,28 @@ def _samples(run: Measurement, basis: Basis) -> float | None:
     return basis.gbs / run.step_time_s.median if run.step_time_s and basis.gbs else None
 
 
+def _path(path: str) -> Read:
+    """Reads a field, or a field of a field; None where one of them is."""
+
+    def read(run: Measurement, _: Basis) -> float | None:
+        value: Any = run
+        for name in path.split("."):
+            value = getattr(value, name, None)
+        return None if value is None else float(value)
+
+    return read
+
+
+_rate, _energy = _path("tokens_per_s_per_gpu.median"), _path("telemetry.tokens_per_joule")
+_causal = "tflops_per_gpu_causal"
 for _entry in (
-    Metric(
-        *("step_time_s", "s", "lower"),
-        lambda run, _: run.step_time_s.median if run.step_time_s else None,
-        "step time s",
-    ),
-    Metric(
-        *("tokens_per_s_per_gpu", "tokens/s/GPU", "higher"),
-        lambda run, _: run.tokens_per_s_per_gpu.median,
-        *("tokens/s/GPU", ",.0f"),
-    ),
+    Metric("step_time_s", "s", "lower", _path("step_time_s.median"), "step time s"),
+    Metric("tokens_per_s_per_gpu", "tokens/s/GPU", "higher", _rate, "tokens/s/GPU", ",.0f"),
     Metric("samples_per_s", "sequences/s", "higher", _samples, tabled=False),
-    Metric(
-        *("tflops_per_gpu", "TFLOPS/GPU", "higher", _tflops, "TFLOPS/GPU", ".0f"),
-        column="tflops_per_gpu_causal",
-        counts_flops=True,
-    ),
-    Metric(
-        *("mfu_percent", "% MFU", "higher", _mfu_percent, "MFU", ".1f", " %"),
-        column="mfu_causal_pct",
-        counts_flops=True,
-    ),
-    Metric(
-        *("tokens_per_joule", "tokens/J", "higher"),
-        lambda run, _: run.telemetry.tokens_per_joule if run.telemetry else None,
-        *("tokens/J", ".3g"),
-        comparable=False,
-    ),
-    Metric("final_loss", "nats", "equal", lambda run, _: run.final_loss, tabled=False, comparable=False),
+    Metric("tflops_per_gpu", "TFLOPS/GPU", "higher", _tflops, "TFLOPS/GPU", ".0f", "", _causal, counts_flops=True),
+    Metric("mfu_percent", "% MFU", "higher", _mfu_percent, "MFU", ".1f", " %", "mfu_causal_pct", counts_flops=True),
+    Metric("tokens_per_joule", "tokens/J", "higher", _energy, "tokens/J", ".3g", comparable=False),
+    Metric("final_loss", "nats", "equal", _path("final_loss"), tabled=False, comparable=False),
     # Of two runs: no measurement has it.
     Metric("fsdp_over_3d", "x", "higher", lambda *_: None, tabled=False, comparable=False),
 ):

@@ -9,10 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from benchrun import hardware
 from benchrun.metrics.setting import Setting
 from benchrun.metrics.statistics import Floats
-from benchrun.model.flops import flops_per_token
 from benchrun.parse.problems import MOST
 from benchrun.parse.records import Log, Problem
 
@@ -86,12 +84,10 @@ def _positive(column: NDArray[Any]) -> Floats:
 
 def _peak_rate(setting: Setting) -> float:
     """Tokens/s that need the GPU's peak (the highest, of unknown precision) even by the convention that counts less."""
-    gpu = hardware.gpu(setting.gpu) if setting.gpu else None
-    highest = "fp8" if gpu and gpu.peak_fp8_tflops else "bf16"
-    peak = gpu.peak_tflops(setting.precision or highest) if gpu else None
-    if peak is None or setting.model is None or not setting.seq_length:
-        return inf
-    return peak * 1e12 / flops_per_token(setting.model, setting.seq_length, task=setting.task).causal
+    peak, flops = setting.peak_tflops(setting.precision or "fp8"), setting.flops_per_token()
+    if peak is None and setting.precision is None:
+        peak = setting.peak_tflops("bf16")
+    return peak * 1e12 / flops.causal if peak and flops else inf
 
 
 def _far_above_median(speed: Floats, batch: Floats) -> Flags:

@@ -7,6 +7,7 @@ from typing import get_args
 
 from benchrun import hardware
 from benchrun.model import VOCAB_MULTIPLE, ModelShape, Moe
+from benchrun.model.flops import FlopsPerToken, flops_per_token
 from benchrun.parse.records import Facts, Log
 from benchrun.spec.runspec import RunSpec
 from benchrun.vocabulary import Task
@@ -31,6 +32,17 @@ class Setting:
     task: Task = "pretrain"
     fixed_length: bool = True
     """Every sample has ``seq_length`` tokens; otherwise a batch does not give the number of tokens."""
+
+    def flops_per_token(self) -> FlopsPerToken | None:
+        """FLOPs per token of training; None where model or sequence length are not known."""
+        if self.model is None or not self.seq_length:
+            return None
+        return flops_per_token(self.model, self.seq_length, task=self.task)
+
+    def peak_tflops(self, precision: str) -> float | None:
+        """Dense peak of the GPU at ``precision``; None where none is listed."""
+        gpu = hardware.gpu(self.gpu) if self.gpu else None
+        return gpu.peak_tflops(precision) if gpu else None
 
 
 def setting_of(spec: RunSpec) -> Setting:
@@ -71,24 +83,19 @@ def _model(logged: ModelShape | None, given: Setting) -> ModelShape | None:
 
 def as_logged(model: ModelShape, facts: Facts) -> ModelShape:
     """``model`` with each dimension that the log states otherwise. A padded vocabulary counts as the model's own."""
-    groups = facts.num_attention_heads if facts.grouped is False else facts.num_query_groups
-    inner, vocabulary = facts.ffn_hidden_size, facts.vocab_size
-    if vocabulary is not None and 0 <= vocabulary - model.vocab_size < VOCAB_MULTIPLE * (facts.tp or MOST_TP):
-        vocabulary = None
+    padding = (facts.vocab_size or 0) - model.vocab_size
     logged: dict[str, object] = {
         "num_layers": facts.num_layers,
-        "ffn_hidden_size": None if model.moe else inner,
-        "num_query_groups": groups,
+        "num_query_groups": facts.num_attention_heads if facts.grouped is False else facts.num_query_groups,
         "kv_channels": facts.kv_channels,
-        "vocab_size": vocabulary,
+        "vocab_size": None if 0 <= padding < VOCAB_MULTIPLE * (facts.tp or MOST_TP) else facts.vocab_size,
     }
     if model.moe:
-        experts = {
-            "num_experts": facts.num_experts,
-            "topk": facts.topk,
-            "ffn_hidden_size": facts.moe_ffn_hidden_size or inner,
-        }
+        inner = facts.moe_ffn_hidden_size or facts.ffn_hidden_size
+        experts = {"num_experts": facts.num_experts, "topk": facts.topk, "ffn_hidden_size": inner}
         logged["moe"] = model.moe.model_copy(update={name: size for name, size in experts.items() if size})
+    else:
+        logged["ffn_hidden_size"] = facts.ffn_hidden_size
     return model.model_copy(update={name: value for name, value in logged.items() if value})
 
 
@@ -97,31 +104,25 @@ def shape(facts: Facts, given: ModelShape | None = None) -> ModelShape | None:
 
     Where the log has no line about gates, ``given`` decides, and without it the program's default.
     """
-    layers, hidden, heads = facts.num_layers, facts.hidden_size, facts.num_attention_heads
+    layers, hidden, heads, vocabulary = facts.num_layers, facts.hidden_size, facts.num_attention_heads, facts.vocab_size
     gates = (facts.gated, given.gated if given else None, facts.gated_default)
     gated = next((value for value in gates if value is not None), None)
-    if facts.exotic or not (layers and hidden and heads and facts.vocab_size and gated is not None):
+    inner = (facts.num_experts and facts.moe_ffn_hidden_size) or facts.ffn_hidden_size
+    if facts.exotic or gated is None or not (layers and hidden and heads and vocabulary and inner):
         return None
-    moe = None
-    inner = facts.ffn_hidden_size
-    if facts.num_experts:
-        expert = facts.moe_ffn_hidden_size or inner
-        if not (facts.topk and expert):
-            return None
-        moe = Moe(num_experts=facts.num_experts, topk=facts.topk, ffn_hidden_size=expert)
-        inner = expert
-    if not inner:
+    if facts.num_experts and not facts.topk:
         return None
-    groups = facts.num_query_groups if facts.grouped is not False else None
-    return ModelShape(
+    experts = {"num_experts": facts.num_experts, "topk": facts.topk, "ffn_hidden_size": inner}
+    stated = ModelShape(
         num_layers=layers,
         hidden_size=hidden,
         ffn_hidden_size=inner,
         num_attention_heads=heads,
-        num_query_groups=groups or heads,
-        kv_channels=facts.kv_channels or max(hidden // heads, 1),
-        vocab_size=facts.vocab_size,
+        num_query_groups=heads,
+        kv_channels=max(hidden // heads, 1),
+        vocab_size=vocabulary,
         max_position_embeddings=facts.seq_length or 1,
         activation="swiglu" if gated else "gelu",
-        moe=moe,
+        moe=Moe.model_validate(experts) if facts.num_experts else None,
     )
+    return as_logged(stated, facts)

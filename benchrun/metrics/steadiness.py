@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -81,8 +80,7 @@ class Steadiness(Frozen):
         return self.verdict == "drifting" and abs(self.drift_pct) >= 100 * MIN_TREND
 
 
-@dataclass(frozen=True)
-class _Comb:
+class _Comb(NamedTuple):
     """The rows that come back every ``period`` steps."""
 
     period: int
@@ -114,19 +112,11 @@ def steadiness(values: Values, *, steps: Sequence[int] | Ints, resolution_s: flo
     verdict: Literal["steady", "periodic", "drifting", "noisy"] = "steady"
     detail = f"{varying}; {stalls}" if outliers else varying
     if comb:
-        verdict = "periodic"
-        cost = f"{comb.excess_s:.2g} s ({100 * comb.excess_s / median:.1f} %)"
-        alone = bool(np.median(np.diff(numbers)) < 2)
-        which = (
-            f"every {_ordinal(comb.period)} step is" if alone else f"rows with every {_ordinal(comb.period)} step are"
-        )
-        detail = f"{which} {cost} slower: garbage collection, logging or checkpoints?"
+        verdict, detail = "periodic", _recurs(comb, median, alone=bool(np.median(np.diff(numbers)) < 2))
     elif clear and abs(drift) > max(MIN_EFFECT * median, resolution_s):
-        verdict = "drifting"
-        detail = _drifts(drift / median)
+        verdict, detail = "drifting", _drifts(drift / median)
     elif deviation > max(NOISY_DEVIATION * median, resolution_s) or outliers > max(2, NOISY_OUTLIERS * times.size):
-        verdict = "noisy"
-        detail += ": network, storage or a neighbour?"
+        verdict, detail = "noisy", f"{detail}: network, storage or a neighbour?"
     return Steadiness(
         verdict=verdict,
         detail=detail,
@@ -135,6 +125,14 @@ def steadiness(values: Values, *, steps: Sequence[int] | Ints, resolution_s: flo
         drift_pct=100 * drift / median,
         outliers=outliers,
     )
+
+
+def _recurs(comb: _Comb, median: float, *, alone: bool) -> str:
+    last = comb.period % 10 if not 10 <= comb.period % 100 <= 20 else 0
+    nth = f"{comb.period}{ {1: 'st', 2: 'nd', 3: 'rd'}.get(last, 'th') }"
+    which = f"every {nth} step is" if alone else f"rows with every {nth} step are"
+    cost = f"{comb.excess_s:.2g} s ({100 * comb.excess_s / median:.1f} %)"
+    return f"{which} {cost} slower: garbage collection, logging or checkpoints?"
 
 
 def _of_few(times: Floats) -> Steadiness:
@@ -244,8 +242,3 @@ def _covering(phases: NDArray[np.int32], period: int, width: int) -> Ints:
     upto = np.cumsum(np.resize(np.bincount(phases, minlength=period), period + width - 1))
     covering: Ints = upto[width - 1 :] - np.concatenate([[0], upto[: period - 1]])
     return covering
-
-
-def _ordinal(number: int) -> str:
-    ending = "th" if 10 <= number % 100 <= 20 else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
-    return f"{number}{ending}"

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from benchrun import hardware
 from benchrun.metrics.convention import identify
 from benchrun.metrics.model import (
-    NO_WINDOWS,
-    NOTHING,
     Conventions,
-    Layout,
     MeanMedian,
+    Measurement,
     Metrics,
     Mfu,
     OtherWindows,
@@ -22,20 +20,11 @@ from benchrun.metrics.model import (
     Summary,
     Window,
 )
-from benchrun.metrics.problems import fatal_problem, other_conditions, skipped_share, unexplained, updates
+from benchrun.metrics.problems import contradictions, fatal_problem, updates
 from benchrun.metrics.rows import Measured, measured
 from benchrun.metrics.setting import Setting, stated
-from benchrun.metrics.statistics import (
-    MIN_INTERVAL_ROWS,
-    Floats,
-    Interval,
-    Spread,
-    confidence_interval,
-    spread,
-    warmup_rows,
-)
-from benchrun.metrics.steadiness import Steadiness, steadiness
-from benchrun.model.flops import flops_per_token
+from benchrun.metrics.statistics import MIN_INTERVAL_ROWS, Floats, confidence_interval, spread, warmup_rows
+from benchrun.metrics.steadiness import steadiness
 from benchrun.parse.columns import NO_VALUE
 from benchrun.parse.records import Log, Problem
 
@@ -54,125 +43,122 @@ def measure(log: Log, setting: Setting, *, planned_steps: int | None, warmup: in
     ``setting`` names the GPU, their number and the precision. The first ``warmup`` rows are dropped, by default 5 or a
     tenth of the rows.
     """
-    summary = summarise(log, warmup=warmup, given=setting, planned_steps=planned_steps)
-    steps, skipped = updates(log)
-    problems = (*summary.problems, *other_conditions(log, setting), *unexplained(log, summary, setting))
+    logged = stated(log, setting)
+    measurement = _measurement(log, logged, log.planned_steps if planned_steps is None else planned_steps, warmup)
     own = {name: getattr(setting, name) for name in ("gpu", "precision", "num_gpus")}
-    return Metrics(
-        **{**summary.shared(), **own, "problems": problems},
-        only_average=log.only_average,
-        whole_seconds=log.whole_seconds,
-        warmup=warmup,
-        steps_timed=steps,
-        skipped_updates=skipped,
+    problems = (*measurement.problems, *contradictions(log, measurement, logged, setting))
+    return Metrics(**{**dict(measurement), **own, "problems": problems, "warmup": warmup})
+
+
+def summarise(log: Log, *, warmup: int | None = None, given: Setting | None = None) -> Summary:
+    """Reduce ``log``; ``warmup`` rows are dropped (the default rule where None). The log wins over ``given``."""
+    setting, facts, steps = stated(log, given or Setting()), log.facts, log.distinct.columns.column("step")
+    return Summary(
+        **dict(_measurement(log, setting, log.planned_steps, warmup)),
+        file=log.file,
+        segments=log.segments,
+        first_step=int(steps[0]) if len(steps) else None,
+        last_step=int(steps[-1]) if len(steps) else None,
+        run_time_s=facts.run_time_s,
+        framework_version=facts.framework_version,
+        seq_length=setting.seq_length,
+        global_batch_size=setting.gbs,
+        micro_batch_size=facts.mbs,
+        layout={name: getattr(facts, name) for name in ("tp", "pp", "cp", "vp", "ep")},
+        model=setting.model.model_dump(exclude_defaults=True) if setting.model else None,
     )
 
 
-def summarise(
-    log: Log, *, warmup: int | None = None, given: Setting | None = None, planned_steps: int | None = None
-) -> Summary:
-    """Reduce ``log``; ``warmup`` rows are dropped (the default rule where None). The log wins over ``given``.
-
-    ``planned_steps`` are those of the launched run; the log's own where None.
-
-    A rate above the GPU's peak is impossible: it becomes a problem and gives no number.
-    """
-    conditions = stated(log, given or Setting())
-    planned = log.planned_steps if planned_steps is None else planned_steps
-    values = measured(log, conditions)
+def _measurement(log: Log, setting: Setting, planned_steps: int | None, warmup: int | None) -> Measurement:
+    """The numbers of ``log``. A rate above the GPU's peak is impossible: it becomes a problem and gives no number."""
+    values = measured(log, setting)
     count = len(values.step)
     dropped = warmup_rows(count) if warmup is None else min(warmup, count)
     inside = values.chosen((np.arange(count) >= dropped) & ~values.impossible)
     timed = inside.chosen(~np.isnan(inside.step_time_s))
-    coarse = log.whole_seconds and _middle_span(timed) < COARSE_S
-    step_time, interval, even, notes = _times(log, timed, coarse=coarse)
+    spans = timed.step_time_s * timed.interval
+    coarse = log.whole_seconds and len(spans) > 0 and float(np.median(spans)) < COARSE_S
     tokens = _middles(inside.tokens_per_s_per_gpu, inside.interval)
     if log.only_average or coarse:
         tokens = MeanMedian(mean=tokens.mean, median=_mean_rate(timed, tokens))
-    reported = _middles(inside.tflops_per_gpu, inside.interval)
-    tflops = _tflops(tokens.median, conditions)
-    mfu = _mfu(conditions, tflops, conditions.precision or "bf16")
-    bf16 = _mfu(conditions, tflops, "bf16")
-    other = bf16 if mfu is None or (bf16 and mfu.divisor != bf16.divisor) else None
-    ratio = Conventions(full=other.full, causal=other.causal) if other else None
-    convention = _convention(reported.median, tokens.median, conditions)
+    times, notes = _times(log, timed, coarse=coarse)
+    rate, flops, tflops = tokens.median, setting.flops_per_token(), None
+    if flops and rate is not None:
+        tflops = Conventions(full=rate * flops.full / 1e12, causal=rate * flops.causal / 1e12)
+    mfu, bf16 = (_mfu(setting, tflops, precision) for precision in (setting.precision or "bf16", "bf16"))
+    speeds: dict[str, Any] = {
+        **times,
+        "window": _window(timed) or _window(inside),
+        "other_windows": _other_windows(values),
+        "tokens_per_s_per_gpu": tokens,
+        "tflops_per_gpu": tflops,
+        "mfu": (mfu,) if mfu else (),
+    }
+    if bf16 and (mfu is None or mfu.divisor != bf16.divisor):
+        speeds["bf16_peak_ratio"] = Conventions(full=bf16.full, causal=bf16.causal)
     # Without a stated precision the highest peak counts.
-    limit = _mfu(conditions, tflops, conditions.precision or "fp8") or bf16
-    impossible = limit is not None and limit.causal > 1 and conditions.precision not in FASTER_THAN_LISTED
-    if limit is not None and impossible:
+    limit = _mfu(setting, tflops, setting.precision or "fp8") or bf16
+    if limit and limit.causal > 1 and setting.precision not in FASTER_THAN_LISTED:
         detail = f"{limit.causal:.2f} of the peak of {limit.divisor}: the steps cannot have been this fast"
         notes.append(Problem("impossible_rate", None, detail))
-        step_time, interval, even, tokens, tflops, mfu, ratio = None, None, None, NOTHING, None, None, None
-    first_loss, final_loss = _losses(log)
+        speeds = {}
+    reported = _middles(inside.tflops_per_gpu, inside.interval)
+    losses = log.distinct.columns.column("loss")
+    ends = losses[losses != NO_VALUE][[0, -1]].tolist() if (losses != NO_VALUE).any() else [math.nan, math.nan]
+    first_loss, final_loss = (loss if math.isfinite(loss) else None for loss in ends)
     problems = (*log.problems, *values.problems(), *notes)
-    fatal = fatal_problem(log, problems, planned)
-    return Summary(
-        file=log.file,
+    steps_timed, skipped = updates(log)
+    skipped_share = skipped / steps_timed if steps_timed else 0.0
+    fatal = fatal_problem(log, problems, planned_steps, skipped_share)
+    return Measurement(
         framework=log.framework,
-        framework_version=log.facts.framework_version,
-        segments=log.segments,
-        first_step=int(values.step[0]) if count else None,
-        last_step=int(values.step[-1]) if count else None,
-        planned_steps=planned,
+        **{name: getattr(setting, name) for name in ("gpu", "precision", "num_gpus")},
+        complete=log.complete(planned_steps) if planned_steps is not None else None,
+        planned_steps=planned_steps,
         num_steps=count,
-        complete=log.complete(planned) if planned is not None else None,
+        steps_timed=steps_timed,
+        skipped_updates=skipped,
+        skipped_share=skipped_share,
         warmup_rows_dropped=dropped,
-        window=None if impossible else _window(timed) or _window(inside),
-        step_time_s=step_time,
-        step_time_interval_s=interval,
-        steadiness=even,
-        other_windows=NO_WINDOWS if impossible else _other_windows(values),
-        tokens_per_s_per_gpu=tokens,
+        only_average=log.only_average,
+        whole_seconds=log.whole_seconds,
         tflops_per_gpu_reported=reported,
-        reported_convention=convention,
-        tflops_per_gpu=tflops,
-        mfu=(mfu,) if mfu else (),
-        bf16_peak_ratio=ratio,
+        reported_convention=identify(reported.median, rate, setting.model, setting.seq_length),
         mfu_reported=_middles(inside.mfu, inside.interval),
         first_loss=first_loss,
         final_loss=final_loss,
-        run_time_s=log.facts.run_time_s,
-        seq_length=conditions.seq_length,
-        global_batch_size=conditions.gbs,
-        micro_batch_size=log.facts.mbs,
-        num_gpus=conditions.num_gpus,
-        gpu=conditions.gpu,
-        precision=conditions.precision,
-        layout=Layout(**{name: getattr(log.facts, name) for name in Layout.model_fields}),
-        model=conditions.model.model_dump(exclude_defaults=True) if conditions.model else None,
+        results=log.results,
         problems=tuple(map(_entry, problems)),
         fatal=_entry(fatal) if fatal else None,
-        skipped_share=skipped_share(log),
+        **speeds,
     )
 
 
-def _times(
-    log: Log, timed: Measured, *, coarse: bool
-) -> tuple[Spread | None, Interval | None, Steadiness | None, list[Problem]]:
-    """Spread, confidence and steadiness of the step time, and what makes them worth less."""
+def _times(log: Log, timed: Measured, *, coarse: bool) -> tuple[dict[str, Any], list[Problem]]:
+    """Spread, confidence and steadiness of the step time, by field, and what makes them worth less."""
     if not len(timed.step):
-        return None, None, None, []
+        return {}, []
     step_time = spread(timed.step_time_s, timed.interval)
     if log.only_average:
-        detail = (
-            f"only the mean over the whole run is printed ({step_time.mean:.4g} s), with start-up and evaluation in it"
-        )
-        return step_time, None, None, [Problem("only_average", None, detail)]
+        mean = f"{step_time.mean:.4g} s"
+        detail = f"only the mean over the whole run is printed ({mean}), with start-up and evaluation in it"
+        return {"step_time_s": step_time}, [Problem("only_average", None, detail)]
     if coarse:
         detail = "the log's clock has whole seconds, so the mean stands for the median"
-        mean = step_time.model_copy(update={"median": step_time.mean})
-        return mean, None, None, [Problem("coarse_clock", None, detail)]
+        step_time = step_time.model_copy(update={"median": step_time.mean})
+        return {"step_time_s": step_time}, [Problem("coarse_clock", None, detail)]
     steps, last = timed.step[-ENOUGH_ROWS:], timed.step_time_s[-ENOUGH_ROWS:]
-    # Differences of whole seconds jump by one; their means over a few rows do not.
-    resolution_s = 1 / float(np.median(np.diff(steps))) if log.whole_seconds and len(steps) > 1 else 0.0
-    smooth = last[: len(last) // 5 * 5].reshape(-1, 5).mean(axis=1) if log.whole_seconds else last
-    sure = confidence_interval(smooth) if not log.whole_seconds or len(smooth) >= MIN_INTERVAL_ROWS else None
-    return step_time, sure, steadiness(last, steps=steps, resolution_s=resolution_s), []
-
-
-def _middle_span(timed: Measured) -> float:
-    """Median time in s that a row stands for; COARSE_S without a row."""
-    return float(np.median(timed.step_time_s * timed.interval)) if len(timed.step) else COARSE_S
+    resolution_s, smooth = 0.0, last
+    if log.whole_seconds:
+        # Differences of whole seconds jump by one; their means over a few rows do not.
+        resolution_s = 1 / float(np.median(np.diff(steps))) if len(steps) > 1 else 0.0
+        smooth = last[: len(last) // 5 * 5].reshape(-1, 5).mean(axis=1)
+    enough = not log.whole_seconds or len(smooth) >= MIN_INTERVAL_ROWS
+    return {
+        "step_time_s": step_time,
+        "step_time_interval_s": confidence_interval(smooth) if enough else None,
+        "steadiness": steadiness(last, steps=steps, resolution_s=resolution_s),
+    }, []
 
 
 def _mean_rate(timed: Measured, tokens: MeanMedian) -> float | None:
@@ -181,13 +167,6 @@ def _mean_rate(timed: Measured, tokens: MeanMedian) -> float | None:
     spans = usable.step_time_s * usable.interval
     spent = float(np.sum(spans))
     return float(np.sum(usable.tokens_per_s_per_gpu * spans)) / spent if spent else tokens.median
-
-
-def _losses(log: Log) -> tuple[float | None, float | None]:
-    """The first and the last that was printed."""
-    losses = log.distinct.columns.column("loss")
-    printed = losses[losses != NO_VALUE]
-    return (_finite(printed[0]), _finite(printed[-1])) if len(printed) else (None, None)
 
 
 def _window(rows: Measured) -> Window | None:
@@ -213,37 +192,18 @@ def _mean(times: Floats) -> float | None:
 def _middles(values: Floats, weights: NDArray[Any]) -> MeanMedian:
     usable = ~np.isnan(values)
     if not usable.any():
-        return NOTHING
+        return MeanMedian()
     both = spread(values[usable], weights[usable])
     return MeanMedian(mean=both.mean, median=both.median)
 
 
-def _tflops(tokens: float | None, conditions: Setting) -> Conventions | None:
-    if tokens is None or conditions.model is None or not conditions.seq_length:
-        return None
-    flops = flops_per_token(conditions.model, conditions.seq_length, task=conditions.task)
-    return Conventions(full=tokens * flops.full / 1e12, causal=tokens * flops.causal / 1e12)
-
-
-def _mfu(conditions: Setting, tflops: Conventions | None, precision: str) -> Mfu | None:
+def _mfu(setting: Setting, tflops: Conventions | None, precision: str) -> Mfu | None:
     """TFLOPS over the dense peak of this precision; None for a GPU without a listed one."""
-    gpu = hardware.gpu(conditions.gpu) if conditions.gpu else None
-    peak = gpu.peak_tflops(precision) if gpu else None
-    if gpu is None or peak is None or tflops is None:
+    peak = setting.peak_tflops(precision)
+    if peak is None or tflops is None:
         return None
-    full, causal = tflops.full / peak, tflops.causal / peak
-    return Mfu(divisor=f"{gpu.name} {precision} dense", peak_tflops=peak, full=full, causal=causal)
-
-
-def _convention(tflops: float | None, tokens: float | None, conditions: Setting) -> str | None:
-    if tflops is None or tokens is None or conditions.model is None or not conditions.seq_length:
-        return None
-    match = identify(tflops, tokens, conditions.model, conditions.seq_length)
-    return match.convention if match else None
-
-
-def _finite(value: float) -> float | None:
-    return float(value) if np.isfinite(value) else None
+    divisor = f"{setting.gpu} {precision} dense"
+    return Mfu(divisor=divisor, peak_tflops=peak, full=tflops.full / peak, causal=tflops.causal / peak)
 
 
 def _entry(problem: Problem) -> ProblemEntry:

@@ -5,12 +5,12 @@ nvidia-smi samples each GPU once a second. Energy is that of the GPUs' boards al
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timezone
-from typing import Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from benchrun.metrics.statistics import Floats
 from benchrun.model import Frozen
@@ -39,6 +39,10 @@ COLUMNS = (
     *("sm_clock_mhz", "memory_clock_mhz", "power_w", "power_limit_w", "temperature_c", "utilisation_percent"),
     "memory_mib",
 )
+SAMPLE = np.dtype([("time", "f8"), *((name, "f8") for name in COLUMNS), ("reasons", "i8")])
+"""One sample of a GPU: seconds since 1970, values (NaN where it reports none), the bits of REASONS."""
+Samples = NDArray[Any]
+"""The samples of one GPU in the order of time."""
 
 
 def percent(share: float) -> str:
@@ -46,25 +50,27 @@ def percent(share: float) -> str:
     return f"{100 * share:.0f} %" if share > 0.005 else "under 1 %"
 
 
+class Over(NamedTuple):
+    """How a column of the samples becomes one number."""
+
+    column: str
+    reduced: Callable[[Floats], Any]
+    unit: float = 1.0
+    """What the column's unit is in that of the number."""
+
+
 class Readings(Frozen):
-    """The samples of the window; None where the GPU reports no value."""
+    """The samples of the window, with power and memory of one GPU; None where the GPU reports no value."""
 
     samples: int
-    sm_clock_mhz: float | None
-    """The median."""
-    sm_clock_min_mhz: float | None
-    memory_clock_mhz: float | None
-    """The median."""
-    power_w: float | None
-    """The mean, of one GPU."""
-    power_limit_w: float | None
-    """The lowest."""
-    temperature_c: float | None
-    """The highest."""
-    utilisation_percent: float | None
-    """The mean."""
-    memory_gib: float | None
-    """The highest, of one GPU."""
+    sm_clock_mhz: Annotated[float | None, Over("sm_clock_mhz", np.median)]
+    sm_clock_min_mhz: Annotated[float | None, Over("sm_clock_mhz", np.min)]
+    memory_clock_mhz: Annotated[float | None, Over("memory_clock_mhz", np.median)]
+    power_w: Annotated[float | None, Over("power_w", np.mean)]
+    power_limit_w: Annotated[float | None, Over("power_limit_w", np.min)]
+    temperature_c: Annotated[float | None, Over("temperature_c", np.max)]
+    utilisation_percent: Annotated[float | None, Over("utilisation_percent", np.mean)]
+    memory_gib: Annotated[float | None, Over("memory_mib", np.max, 1 / 1024)]
     reasons: dict[str, float]
     """Why a clock was below its maximum: share of the samples, 0 to 1."""
     throttled: float
@@ -108,39 +114,6 @@ class Sampled(Frozen):
     gpus: tuple[GpuReadings, ...]
 
 
-@dataclass(frozen=True)
-class Trace:
-    """One GPU's samples in the order of time; NaN where it reports no value."""
-
-    host: str
-    gpu: int
-    time: Floats
-    """Seconds since 1970."""
-    columns: dict[str, Floats]
-    reasons: tuple[int, ...]
-
-    def within(self, start: float, end: float) -> Trace:
-        """The samples from ``start`` to ``end``."""
-        keep = (self.time >= start) & (self.time <= end)
-        columns = {name: values[keep] for name, values in self.columns.items()}
-        reasons = tuple(bits for bits, inside in zip(self.reasons, keep, strict=True) if inside)
-        return Trace(self.host, self.gpu, self.time[keep], columns, reasons)
-
-    def energy_j(self, start: float, end: float) -> float | None:
-        """The power's integral, by trapezoids; None where samples are missing between ``start`` and ``end``."""
-        power = self.columns["power_w"]
-        valid = ~np.isnan(power)
-        time, power = self.time[valid], power[valid]
-        if not len(time) or time[0] > start + EDGE_S or time[-1] < end - EDGE_S:
-            return None
-        inside = (time > start) & (time < end)
-        at = np.concatenate(([start], time[inside], [end]))
-        if np.diff(at).max() > GAP_S:
-            return None
-        values = np.interp(at, time, power)
-        return float(np.sum(np.diff(at) * (values[1:] + values[:-1]) / 2))
-
-
 def sampled(
     files: Mapping[str, str], *, num_gpus: int, seconds: float, tokens: float, until: float | None = None
 ) -> Sampled | None:
@@ -150,105 +123,96 @@ def sampled(
     before the last sample under load; ``tokens`` were trained in it. Where more GPUs were sampled than the run had,
     those under load in it are the run's; None if these are too many as well.
     """
-    traces = [trace for host, text in sorted(files.items()) for trace in read(host, text)]
-    end = until if until is not None else _load_end(traces)
+    gpus = {(host, index): samples for host, text in sorted(files.items()) for index, samples in read(text).items()}
+    end = until if until is not None else _load_end(gpus.values())
     if end is None or seconds <= 0:
         return None
     start = end - seconds
-    if len(traces) > num_gpus:
-        traces = _under_load(traces, start, end)
-        if len(traces) > num_gpus:
+    inside = {gpu: each[(each["time"] >= start) & (each["time"] <= end)] for gpu, each in gpus.items()}
+    if len(inside) > num_gpus:
+        power = {gpu: float(np.nansum(each["power_w"])) / max(len(each), 1) for gpu, each in inside.items()}
+        inside = {gpu: each for gpu, each in inside.items() if power[gpu] >= UNDER_LOAD * max(power.values())}
+        if len(inside) > num_gpus:
             return None
-    inside = [trace.within(start, end) for trace in traces]
-    if not any(len(trace.time) for trace in inside):
+    if not any(map(len, inside.values())):
         return None
-    energies = [trace.energy_j(start, end) for trace in traces]
-    measured = [energy for energy in energies if energy is not None]
+    energies = {gpu: _energy_j(gpus[gpu], start, end) for gpu in inside}
+    measured = [energy for energy in energies.values() if energy is not None]
     total = sum(measured) if len(measured) == num_gpus else None
-    gpus = tuple(
-        GpuReadings(host=trace.host, gpu=trace.gpu, energy_j=energy, **_readings([trace]))
-        for trace, energy in zip(inside, energies, strict=True)
-        if len(trace.time)
-    )
     over_all = Telemetry(
         gpus=len(measured),
         window=(_utc(start), _utc(end)),
         ends="load" if until is None else "log",
         energy_j=total,
         tokens_per_joule=tokens / total if total else None,
-        **_readings(inside),
+        **_readings(list(inside.values())),
     )
-    return Sampled(over_all=over_all, gpus=gpus)
+    each_gpu = [
+        GpuReadings(host=host, gpu=index, energy_j=energies[host, index], **_readings([samples]))
+        for (host, index), samples in inside.items()
+        if len(samples)
+    ]
+    return Sampled(over_all=over_all, gpus=tuple(each_gpu))
 
 
-def read(host: str, text: str) -> list[Trace]:
-    """The GPUs of one host's file. Truncated and malformed lines are left out."""
-    rows: dict[int, list[tuple[float, list[float], int]]] = {}
+def read(text: str) -> dict[int, Samples]:
+    """The samples of each GPU of a host's file, by index in nvidia-smi. Malformed lines are left out."""
+    rows: dict[int, list[tuple[float, ...]]] = {}
     for line in text.splitlines():
         try:
             time, gpu, *values, reasons = (cell.strip() for cell in line.split(","))
             if len(values) == len(COLUMNS):
                 at = datetime.strptime(time, "%Y/%m/%d %H:%M:%S.%f").replace(tzinfo=timezone.utc).timestamp()
-                rows.setdefault(int(gpu), []).append((at, [_number(value) for value in values], _bits(reasons)))
+                bits = 0 if _missing(reasons) else int(reasons, 16) & sum(REASONS)
+                numbers = (float("nan") if _missing(value) else float(value) for value in values)
+                rows.setdefault(int(gpu), []).append((at, *numbers, bits))
         except ValueError:
             continue  # the header, or half a line
-    traces = []
-    for index, samples in sorted(rows.items()):
-        times, cells, bits = zip(*sorted(samples), strict=True)
-        columns = dict(zip(COLUMNS, np.array(cells, dtype=np.float64).T, strict=True))
-        traces.append(Trace(host, index, np.array(times), columns, bits))
-    return traces
+    return {gpu: np.array(sorted(samples), SAMPLE) for gpu, samples in sorted(rows.items())}
 
 
-def _readings(traces: Sequence[Trace]) -> dict[str, Any]:
-    """The fields of Readings, over the samples of all ``traces``."""
-    columns = {name: np.concatenate([trace.columns[name] for trace in traces]) for name in COLUMNS}
-    valid = {name: values[~np.isnan(values)] for name, values in columns.items()}
-    bits = [bits for trace in traces for bits in trace.reasons]
-    shares = {name: sum(bool(each & bit) for each in bits) / len(bits) for bit, name in REASONS.items()}
+def _missing(cell: str) -> bool:
+    return cell.startswith(("[", "N/A"))
+
+
+def _energy_j(samples: Samples, start: float, end: float) -> float | None:
+    """The integral of a GPU's power, by trapezoids; None where samples are missing between ``start`` and ``end``."""
+    valid = samples[~np.isnan(samples["power_w"])]
+    time = valid["time"]
+    if not len(time) or time[0] > start + EDGE_S or time[-1] < end - EDGE_S:
+        return None
+    at = np.concatenate(([start], time[(time > start) & (time < end)], [end]))
+    if np.diff(at).max() > GAP_S:
+        return None
+    values = np.interp(at, time, valid["power_w"])
+    return float(np.sum(np.diff(at) * (values[1:] + values[:-1]) / 2))
+
+
+def _readings(gpus: Sequence[Samples]) -> dict[str, Any]:
+    """The fields of Readings, over the samples of all ``gpus``."""
+    samples = np.concatenate(gpus)
+    readings: dict[str, Any] = {}
+    for name, field in Readings.model_fields.items():
+        for over in field.metadata:
+            values = samples[over.column][~np.isnan(samples[over.column])]
+            readings[name] = float(over.reduced(values)) * over.unit if len(values) else None
+    bits = samples["reasons"]
+    shares = {name: float(np.mean(bits & bit != 0)) for bit, name in REASONS.items()}
     fault = sum(bit for bit, name in REASONS.items() if name in THROTTLES)
-
-    def reduced(name: str, reduce: Callable[[Floats], Any]) -> float | None:
-        return float(reduce(valid[name])) if len(valid[name]) else None
-
-    memory = reduced("memory_mib", np.max)
     return {
-        "samples": len(bits),
-        "sm_clock_mhz": reduced("sm_clock_mhz", np.median),
-        "sm_clock_min_mhz": reduced("sm_clock_mhz", np.min),
-        "memory_clock_mhz": reduced("memory_clock_mhz", np.median),
-        "power_w": reduced("power_w", np.mean),
-        "power_limit_w": reduced("power_limit_w", np.min),
-        "temperature_c": reduced("temperature_c", np.max),
-        "utilisation_percent": reduced("utilisation_percent", np.mean),
-        "memory_gib": None if memory is None else memory / 1024,
+        **readings,
+        "samples": len(samples),
         "reasons": {name: share for name, share in shares.items() if share},
-        "throttled": sum(bool(each & fault) for each in bits) / len(bits),
+        "throttled": float(np.mean(bits & fault != 0)),
     }
 
 
-def _under_load(traces: Sequence[Trace], start: float, end: float) -> list[Trace]:
-    """GPUs whose mean power from ``start`` to ``end`` is at least UNDER_LOAD of the largest."""
-    power = [trace.within(start, end).columns["power_w"] for trace in traces]
-    means = [float(np.nansum(watts)) / max(len(watts), 1) for watts in power]
-    return [trace for trace, mean in zip(traces, means, strict=True) if mean >= UNDER_LOAD * max(means)]
-
-
-def _load_end(traces: Sequence[Trace]) -> float | None:
+def _load_end(gpus: Iterable[Samples]) -> float | None:
     """The time of the last sample under load, over all GPUs."""
-    largest = max((float(np.nanmax(t.columns["power_w"], initial=0)) for t in traces), default=0.0)
-    ends = [t.time[t.columns["power_w"] >= UNDER_LOAD * largest] for t in traces] if largest else []
-    return max((float(times[-1]) for times in ends if len(times)), default=None)
+    samples = np.concatenate([np.empty(0, SAMPLE), *gpus])
+    largest = np.nanmax(samples["power_w"], initial=0)
+    return float(samples["time"][samples["power_w"] >= UNDER_LOAD * largest].max()) if largest else None
 
 
 def _utc(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, timezone.utc).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
-def _number(text: str) -> float:
-    """NaN for [N/A] and the like."""
-    return float("nan") if text.startswith(("[", "N/A")) else float(text)
-
-
-def _bits(text: str) -> int:
-    return 0 if text.startswith(("[", "N/A")) else int(text, 16)

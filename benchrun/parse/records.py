@@ -97,6 +97,8 @@ class Log:
     """FLOPs conventions that the framework may print, for any model (names of metrics/convention.py)."""
     began: float | None = None
     """Date of the first step line, in s since 1970 in the log's own time zone."""
+    results: dict[str, float] = field(default_factory=dict)
+    """Named results that the log states beside its steps."""
 
     def complete(self, planned_steps: int | None) -> bool:
         """Whether the log contains the last of ``planned_steps``."""

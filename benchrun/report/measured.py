@@ -2,83 +2,38 @@
 
 from __future__ import annotations
 
-import math
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
+from operator import attrgetter
 from statistics import median
-from typing import Any, TypeVar
+from typing import NamedTuple, TypeVar
 
 import click
 
-from benchrun import paths
+from benchrun import hardware, paths
+from benchrun.compare.choice import usable
+from benchrun.compare.conditions import SOFT, Conditions, conditions, differences, hard_differences
 from benchrun.compare.measured import MeasuredRun, load_measured, repeats
 from benchrun.compare.references import Reference, load_references
-from benchrun.metrics.registry import Metric, tabled
-from benchrun.metrics.telemetry import percent
+from benchrun.metrics.bound import Bound
+from benchrun.metrics.registry import tabled
+from benchrun.metrics.telemetry import Telemetry, percent
+from benchrun.model.flops import flops_per_token
 from benchrun.model.operators import PASSES
-from benchrun.report.beside import Beside, nearest, what_differs
-from benchrun.report.runs import proxy
+from benchrun.recipe.catalogue import recipe_file
+from benchrun.report.runs import SPREAD, layout, proxy, spread_percent, valid_values
 from benchrun.report.scaling import Curve, curves
-from benchrun.report.table import Column, Table, column, markdown
-from benchrun.spec.artifacts import Ceilings, CollectiveRate
+from benchrun.report.table import Table, markdown, markdown_rows
+from benchrun.spec.artifacts import Breakdown, Ceilings, Gemm
 from benchrun.spec.runspec import RunSpec
 
 T = TypeVar("T")
 Group = Sequence[MeasuredRun]
 """Repeats of one point."""
 TEXT = paths.TEMPLATES / "reports" / "measured.md"
-"""The page, with a placeholder for the table of each section; a section without rows is left out."""
+"""The page: each section has a placeholder for the rows of its table. A section without rows is left out."""
 EMPTY = "\nNothing is kept there yet.\n"
-PRODUCTS = ("qkv", "proj", "fc1", "fc2", "logits")
-"""The matrix products that have ceilings."""
 NOTHING = "-"
-
-
-def _rates(rates: dict[str, float]) -> str:
-    return ", ".join(f"{number} {rate:,.0f}" for number, rate in rates.items())
-
-
-def _collectives(collectives: Sequence[CollectiveRate]) -> str:
-    return ", ".join(f"{c.name} {c.bus_gb_per_s:.4g} ({c.ranks} of {c.group})" for c in collectives)
-
-
-def _part(part: tuple[float, float]) -> str:
-    return f"{part[0]:.3g} s, {part[1]:.0f} %"
-
-
-def _reasons(reasons: dict[str, float]) -> str:
-    return ", ".join(f"{name} {percent(share)}" for name, share in reasons.items()) or "none"
-
-
-def _list(form: str) -> Callable[[Iterable[float]], str]:
-    return lambda values: ", ".join(form.format(value) for value in values)
-
-
-CEILING_COLUMNS = (
-    *(column("run"), *(Column(name, text=_rates) for name in PRODUCTS)),
-    *(column("copy", ",.0f"), Column("collectives", text=_collectives)),
-)
-SCALING_COLUMNS = (
-    *map(column, ("workload", "scaling")),
-    Column("global batch", text=_list("{:,}")),
-    Column("GPUs: tokens/s/GPU", text=lambda rates: ", ".join(f"{n}: {rate:,.0f}" for n, rate in rates.items())),
-    Column("efficiency", text=_list("{:.1f} %")),
-)
-BOUND_COLUMNS = (
-    *(column("run"), column("step s", ".4g")),
-    *(Column(name, text=_part) for name in ("matmul", "attention at least", "rest")),
-)
-BREAKDOWN_COLUMNS = (
-    *(column("run"), column("step s", ".4g")),
-    *(column(n, ".1f", " %") for n in ("matmul", "attention", "other kernels", "communication alone", "nothing")),
-    column("communication hidden s", ".3g"),
-)
-STATE_COLUMNS = (
-    column("run"),
-    *(column(name, ".0f") for name in ("clock MHz", "lowest", "W", "limit W", "hottest C")),
-    *(column("memory GiB", ".1f"), Column("reasons", text=_reasons), column("state")),
-)
-CONDITION_COLUMNS = tuple(map(column, ("run", "batch and layout", "machine", "where")))
 
 
 def page(runs: Sequence[MeasuredRun], published: Sequence[Reference]) -> str:
@@ -87,23 +42,181 @@ def page(runs: Sequence[MeasuredRun], published: Sequence[Reference]) -> str:
     if not runs:
         return header + EMPTY
     groups = sorted(repeats(runs), key=lambda group: _order(group[0].spec))
-    tables = {
-        "speeds": Table(_speed_columns(), [_speed_row(group, published) for group in groups], NOTHING),
-        "scaling": Table(SCALING_COLUMNS, [_scaling_row(curve) for curve in curves(groups)]),
-        "ceilings": Table(CEILING_COLUMNS, _rows(groups, _ceiling_row), NOTHING),
-        "bounds": Table(BOUND_COLUMNS, _rows(groups, _bound_row)),
-        "breakdowns": Table(BREAKDOWN_COLUMNS, _rows(groups, _breakdown_row)),
-        "state": Table(STATE_COLUMNS, _rows(groups, _state_row), NOTHING),
-        "conditions": Table(CONDITION_COLUMNS, [_condition_row(group) for group in groups]),
-    }
-    for text, table in zip(sections, tables.values(), strict=True):
-        if table.rows:
-            header += "\n" + text.partition("$")[0] + markdown(table)
-    return header
+    tables = (
+        markdown(_speeds(groups, published)),
+        markdown_rows(map(_curve, curves(groups))),
+        _rows(groups, lambda run: run.ceilings, _ceilings),
+        _rows(groups, lambda run: run.metrics.bound, _bound),
+        _rows(groups, lambda run: run.metrics.breakdown, _breakdown),
+        _rows(groups, lambda run: run.metrics.telemetry, _state),
+        markdown_rows(map(_conditions, groups)),
+    )
+    filled = (text.partition("$")[0] + rows for text, rows in zip(sections, tables, strict=True) if rows)
+    return "\n".join([header, *filled])
 
 
-def _rows(groups: Sequence[Group], row: Callable[[Group], list[Any] | None]) -> list[list[Any]]:
-    return [cells for group in groups if (cells := row(group))]
+def _rows(
+    groups: Sequence[Group], read: Callable[[MeasuredRun], T | None], cells: Callable[[T, Group], list[str]]
+) -> str:
+    """One row for each group with a run of which ``read`` gives something: the cells of the first such thing."""
+    parts = [(group, next((part for run in group if (part := read(run)) is not None), None)) for group in groups]
+    return markdown_rows([_label(group[0].spec), *cells(part, group)] for group, part in parts if part is not None)
+
+
+def _curve(curve: Curve) -> list[str]:
+    spec, base = curve.spec, curve.rates[min(curve.rates)]
+    return [
+        *(f"{_workload(spec)} {spec.precision} {spec.gpu}", curve.kind),
+        ", ".join(f"{batch:,}" for batch in curve.batches),
+        ", ".join(f"{count}: {rate:,.0f}" for count, rate in curve.rates.items()),
+        ", ".join(f"{100 * rate / base:.1f} %" for rate in curve.rates.values()),
+    ]
+
+
+def _ceilings(ceilings: Ceilings, _: Group) -> list[str]:
+    products = {gemm.name: gemm for gemm in ceilings.gemms}
+    rates = [f"{c.name} {c.bus_gb_per_s:.4g} ({c.ranks} of {c.group})" for c in ceilings.collectives]
+    tflops = [_tflops(products[name]) for name in ("qkv", "proj", "fc1", "fc2", "logits")]
+    return [*tflops, f"{ceilings.copy_gb_per_s:,.0f}", ", ".join(rates) or NOTHING]
+
+
+def _tflops(gemm: Gemm) -> str:
+    """TFLOPS over all three passes, which have equally many FLOPs, in each precision."""
+    rates = {number: len(PASSES) / sum(1 / by[each] for each in PASSES) for number, by in gemm.tflops.items()}
+    return ", ".join(f"{number} {rate:,.0f}" for number, rate in rates.items())
+
+
+def _bound(bound: Bound, _: Group) -> list[str]:
+    parts = (bound.matmul_s, bound.attention_s, bound.rest_s)
+    return [f"{bound.step_s:.4g}", *(f"{part:.3g} s, {100 * part / bound.step_s:.0f} %" for part in parts)]
+
+
+def _breakdown(step: Breakdown, _: Group) -> list[str]:
+    parts = (step.matmul_s, step.attention_s, step.other_s, step.communication_s, step.idle_s)
+    shares = (f"{100 * part / step.step_s:.1f} %" for part in parts)
+    return [f"{step.step_s:.4g}", *shares, f"{step.hidden_s:.3g}"]
+
+
+def _state(state: Telemetry, group: Group) -> list[str]:
+    readings = (state.sm_clock_mhz, state.sm_clock_min_mhz, state.power_w, state.power_limit_w, state.temperature_c)
+    numbers = [*((reading, ".0f") for reading in readings), (state.memory_gib, ".1f")]
+    reasons = ", ".join(f"{name} {percent(share)}" for name, share in state.reasons.items()) or "none"
+    cells = [NOTHING if reading is None else f"{reading:{form}}" for reading, form in numbers]
+    return [*cells, reasons, _fault(group) or "not throttled"]
+
+
+def _conditions(group: Group) -> list[str]:
+    spec, adam = group[0].spec, group[0].spec.training.optimizer
+    batch = f"sequence {spec.seq_length}, global batch {spec.gbs}, micro-batch {spec.mbs}; {layout(spec)}"
+    if adam.precision_aware:
+        batch += f"; moments of Adam in {adam.exp_avg}, {adam.exp_avg_sq}"
+    links = " ".join(f"[{n}](../results/measured/{run.name})" for n, run in enumerate(group, start=1))
+    machine = f"{group[0].machine}; {spec.framework}, image {spec.container_image or 'none'}"
+    return [_label(spec), batch, machine, links]
+
+
+def _speeds(groups: Sequence[Group], published: Sequence[Reference]) -> Table:
+    first, *others = (metric.title or metric.key for metric in tabled())
+    titles = ("workload", "precision", "GPUs", "batch", "runs", first, "spread", *others, "loss")
+    beside = ("published tokens/s/GPU", "ours / theirs", "what differs: theirs -> ours")
+    return Table((*titles, *beside), [_speed(group, published) for group in groups], NOTHING)
+
+
+def _speed(group: Group, published: Sequence[Reference]) -> list[str | None]:
+    spec, run = group[0].spec, group[0].metrics
+    values = {metric: valid_values(metric, [run.metrics.metrics for run in group]) for metric in tabled()}
+    medians = {metric.name: median(each) if each else None for metric, each in values.items()}
+    time, *others = (metric.text(medians[metric.name], NOTHING) for metric in values)
+    spread = next(spread_percent(each) for metric, each in values.items() if metric.name == SPREAD)
+    return [
+        *(_workload(spec) + (", throttled" if _fault(group) else ""), spec.precision),
+        *(f"{spec.num_gpus} x {spec.gpu}", _batch(spec), str(len(group)), time),
+        *("one run" if spread is None else f"{spread:.1f} %", *others),
+        " -> ".join(NOTHING if loss is None else f"{loss:.4g}" for loss in (run.first_loss, run.final_loss)),
+        *_beside(spec, published, medians["tokens_per_s_per_gpu"], medians["tflops_per_gpu"]),
+    ]
+
+
+def _beside(
+    spec: RunSpec, published: Sequence[Reference], rate: float | None, tflops: float | None
+) -> tuple[str | None, str | None, str | None]:
+    """The published number, our ratio to it, and what differs."""
+    near = nearest(spec, published)
+    if near is None:
+        return None, None, None
+    source, ratio = near.entry.source, near.ratio(rate, tflops)
+    whole = "" if near.whole_tflops is None else f" of the whole model: {near.whole_tflops:.0f} TFLOPS"
+    shown = (NOTHING if ratio is None else f"{ratio:.2f}") + (" in TFLOPS" if whole else "")
+    return (
+        f"{near.entry.tokens_per_s_per_gpu:,.0f}{whole} ({source.who} {source.date})",
+        shown,
+        _what_differs(near.entry, conditions(spec)),
+    )
+
+
+SAME = ("recipe", "task", "precision", "seq_length", "num_layers", "dimensions")
+"""Conditions that a published number shares with ours; its GPU is of the same generation."""
+
+
+class Beside(NamedTuple):
+    """One published number."""
+
+    entry: Reference
+    whole_tflops: float | None
+    """Causal TFLOPS/GPU, where only the whole model was published: a token of it costs more, so FLOPs are compared."""
+
+    def ratio(self, tokens_per_s: float | None, tflops: float | None) -> float | None:
+        """Ours over theirs, given our tokens/s/GPU and causal TFLOPS/GPU."""
+        value = tokens_per_s if self.whole_tflops is None else tflops
+        return value / (self.whole_tflops or self.entry.tokens_per_s_per_gpu) if value else None
+
+
+def nearest(spec: RunSpec, published: Sequence[Reference]) -> Beside | None:
+    """The number with most matching conditions; ties go to the fastest.
+
+    For a proxy without a published number it is the whole model's.
+    """
+    own = conditions(spec)
+    if entry := _nearest(own, published):
+        return Beside(entry, None)
+    model = recipe_file(spec.recipe).recipe.model
+    whole = own.model_copy(update={"num_layers": model.num_layers, "dimensions": ()})
+    if not spec.proxy or not (entry := _nearest(whole, published)):
+        return None
+    flops = flops_per_token(model, spec.seq_length, task=spec.task).causal
+    return Beside(entry, entry.tokens_per_s_per_gpu * flops / 1e12)
+
+
+def _nearest(own: Conditions, published: Sequence[Reference]) -> Reference | None:
+    same = attrgetter(*SAME)
+
+    def rank(entry: Reference) -> tuple[int, bool, bool, bool, int, float]:
+        hard, flawed = hard_differences(entry.key, own), bool(set(entry.flags) - {"proxy"})
+        other_gpu, other_network = entry.key.gpu != own.gpu, _one_node(entry.key) != _one_node(own)
+        soft = len(differences(entry.key, own, ("framework",)))
+        return len(hard), other_gpu, flawed, other_network, soft, -entry.tokens_per_s_per_gpu
+
+    alike = (entry for entry in published if same(entry.key) == same(own) and entry.tokens_per_s_per_gpu)
+    candidates = [entry for entry in alike if usable(entry) and _arch(entry.key) == _arch(own)]
+    return min(candidates, key=rank, default=None)
+
+
+def _arch(where: Conditions) -> str | None:
+    return getattr(hardware.gpu(where.gpu), "arch", None)
+
+
+def _one_node(where: Conditions) -> bool | None:
+    gpu = hardware.gpu(where.gpu)
+    return where.num_gpus <= gpu.gpus_per_node if gpu and where.num_gpus else None
+
+
+def _what_differs(entry: Reference, own: Conditions) -> str:
+    """Every differing condition, published -> ours."""
+    differing = [*hard_differences(entry.key, own), *differences(entry.key, own, SOFT)]
+    named = [f"{d.key} {'-' if d.theirs is None else d.theirs} -> {d.ours}" for d in differing]
+    if entry.key.image and not own.image:
+        named.append(f"image {entry.key.image} -> none")
+    return ", ".join(named) or "nothing that is stated"
 
 
 def _order(spec: RunSpec) -> tuple[str, int, str, str, int, int, float]:
@@ -122,121 +235,10 @@ def _batch(spec: RunSpec) -> str:
     return f"{spec.gbs} (mbs {spec.mbs}, lr {spec.training.lr:g})"
 
 
-def _speed_columns() -> tuple[Column, ...]:
-    first, *others = (column(metric.title or metric.key, metric.format, metric.suffix) for metric in tabled())
-    return (
-        *map(column, ("workload", "precision", "GPUs", "batch", "runs")),
-        *(first, Column("spread", text=_spread), *others, Column("loss", text=_losses)),
-        *(Column("published tokens/s/GPU", text=_published), Column("ours / theirs", text=_ratio)),
-        column("what differs: theirs -> ours"),
-    )
-
-
-def _speed_row(group: Group, published: Sequence[Reference]) -> list[Any]:
-    spec, first = group[0].spec, group[0].metrics
-    values = {metric.name: _values(group, metric) for metric in tabled()}
-    time, *others = (median(numbers) if numbers else None for numbers in values.values())
-    times = values["step_time_s"]
-    near = nearest(spec, published)
-    tflops, rate = (
-        median(values[name]) if values[name] else None for name in ("tflops_per_gpu", "tokens_per_s_per_gpu")
-    )
-    return [
-        _workload(spec) + (", throttled" if any(_fault(run) for run in group) else ""),
-        *(spec.precision, f"{spec.num_gpus} x {spec.gpu}", _batch(spec), len(group)),
-        *(time, 100 * (max(times) - min(times)) / time if time and len(times) > 1 else math.nan, *others),
-        (first.first_loss, first.final_loss),
-        *((near, (near, near.ratio(rate, tflops)), what_differs(near.entry, spec)) if near else (None, None, None)),
-    ]
-
-
-def _spread(percent: float) -> str:
-    return "one run" if math.isnan(percent) else f"{percent:.1f} %"
-
-
-def _losses(both: tuple[float | None, float | None]) -> str:
-    return " -> ".join(NOTHING if loss is None else f"{loss:.4g}" for loss in both)
-
-
-def _published(near: Beside) -> str:
-    """Their number."""
-    whole = "" if near.whole_tflops is None else f" of the whole model: {near.whole_tflops:.0f} TFLOPS"
-    return f"{near.tokens_per_s:,.0f}{whole} ({near.entry.source.who} {near.entry.source.date})"
-
-
-def _ratio(beside: tuple[Beside, float | None]) -> str:
-    near, value = beside
-    return (NOTHING if value is None else f"{value:.2f}") + ("" if near.whole_tflops is None else " in TFLOPS")
-
-
-def _scaling_row(curve: Curve) -> list[Any]:
-    spec, base = curve.spec, curve.rates[min(curve.rates)]
-    efficiency = [100 * rate / base for rate in curve.rates.values()]
-    return [f"{_workload(spec)} {spec.precision} {spec.gpu}", curve.kind, curve.batches, curve.rates, efficiency]
-
-
-def _first(group: Group, read: Callable[[MeasuredRun], T | None]) -> T | None:
-    """The first value of a run that has one."""
-    return next((value for run in group if (value := read(run)) is not None), None)
-
-
-def _ceiling_row(group: Group) -> list[Any] | None:
-    if (ceilings := _first(group, lambda run: run.ceilings)) is None:
-        return None
-    rates = [_product(ceilings, name) for name in PRODUCTS]
-    return [_label(group[0].spec), *rates, ceilings.copy_gb_per_s, ceilings.collectives or None]
-
-
-def _product(ceilings: Ceilings, name: str) -> dict[str, float]:
-    """TFLOPS over all three passes, which have equally many FLOPs, in each precision."""
-    gemm = next(gemm for gemm in ceilings.gemms if gemm.name == name)
-    return {number: len(PASSES) / sum(1 / by[each] for each in PASSES) for number, by in gemm.tflops.items()}
-
-
-def _bound_row(group: Group) -> list[Any] | None:
-    if (bound := _first(group, lambda run: run.metrics.bound)) is None:
-        return None
-    parts = (bound.matmul_s, bound.attention_s, bound.rest_s)
-    return [_label(group[0].spec), bound.step_s, *((part, 100 * part / bound.step_s) for part in parts)]
-
-
-def _breakdown_row(group: Group) -> list[Any] | None:
-    if (breakdown := _first(group, lambda run: run.metrics.breakdown)) is None:
-        return None
-    parts = (breakdown.matmul_s, breakdown.attention_s, breakdown.other_s, breakdown.communication_s, breakdown.idle_s)
-    return [
-        _label(group[0].spec),
-        breakdown.step_s,
-        *(100 * part / breakdown.step_s for part in parts),
-        breakdown.hidden_s,
-    ]
-
-
-def _state_row(group: Group) -> list[Any] | None:
-    if (state := _first(group, lambda run: run.metrics.telemetry)) is None:
-        return None
-    worst = _first(group, _fault) or "not throttled"
-    numbers = (state.sm_clock_mhz, state.sm_clock_min_mhz, state.power_w, state.power_limit_w, state.temperature_c)
-    return [_label(group[0].spec), *numbers, state.memory_gib, state.reasons, worst]
-
-
-def _condition_row(group: Group) -> list[Any]:
-    spec, layout = group[0].spec, group[0].spec.layout
-    cut = f"tp {layout.tp}, pp {layout.pp}, cp {layout.cp}, vp {layout.vp}, ep {layout.ep}, dp {spec.dp}"
-    batch = f"sequence {spec.seq_length}, global batch {spec.gbs}, micro-batch {spec.mbs}; {cut}"
-    if spec.training.optimizer.precision_aware:
-        batch += f"; moments of Adam in {spec.training.optimizer.exp_avg}, {spec.training.optimizer.exp_avg_sq}"
-    links = " ".join(f"[{n}](../results/measured/{run.name})" for n, run in enumerate(group, start=1))
-    machine = f"{group[0].machine}; {spec.framework}, image {spec.container_image or 'none'}"
-    return [_label(spec), batch, machine, links]
-
-
-def _fault(run: MeasuredRun) -> str | None:
-    return run.metrics.telemetry.fault if run.metrics.telemetry else None
-
-
-def _values(group: Group, metric: Metric) -> list[float]:
-    return [value for run in group if (value := run.metrics.metrics[metric.key]) is not None]
+def _fault(group: Group) -> str | None:
+    """The fault that lowered the clocks of the first run that has one."""
+    states = (run.metrics.telemetry for run in group)
+    return next((fault for state in states if state and (fault := state.fault)), None)
 
 
 if __name__ == "__main__":

@@ -1,36 +1,55 @@
-"""Several runs as one table: one row per point, its repeats together."""
+"""Several runs as one table: one row per point, its repeats together; and words that every report uses."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from statistics import median
 from typing import Any
 
 from benchrun.compare.checks import Check
+from benchrun.compare.conditions import DEGREES
 from benchrun.compare.references import Reference, load_references
 from benchrun.compare.verdict import RunResult
-from benchrun.metrics.registry import METRICS, tabled
+from benchrun.metrics.registry import Metric, tabled
 from benchrun.report.scaling import Ratio, fsdp_over_3d
-from benchrun.report.table import Column, Table, markdown, rounded
+from benchrun.report.table import Table, markdown
 from benchrun.spec.runspec import RunSpec
 
-POINT = ("recipe", "framework", "gpu", "precision", "num_gpus", "seq_length", "gbs", "layout", "cluster")
+STATED = ("framework", "gpu", "precision", "num_gpus", "seq_length", "gbs")
+"""Fields of the specification that have a column."""
 SPREAD = "step_time_s"
 """Metric whose range over the repeats is shown."""
 
 
 def table(results: Sequence[RunResult]) -> Table:
     """One row per point. Metrics are medians of the valid repeats, ``spread_pct`` is the range of their step times."""
-    points: dict[tuple[Any, ...], list[RunResult]] = {}
+    points: dict[str, list[RunResult]] = {}
     for result in results:
-        points.setdefault((*_point(result.spec), result.spec.repeat_key()), []).append(result)
-    columns = (
-        *(Column(name) for name in (*POINT, "runs")),
-        *(Column(metric.key, text=_six_digits) for metric in tabled()),
-        *(Column(name) for name in ("verdict", "limits")),
-        Column("spread_pct", text=_six_digits),
-    )
-    return Table(columns, [_row(key[:-1], repeats) for key, repeats in points.items()])
+        points.setdefault(result.spec.repeat_key(), []).append(result)
+    metrics = (metric.key for metric in tabled())
+    titles = ("recipe", *STATED, "layout", "cluster", "runs", *metrics, "verdict", "limits", "spread_pct")
+    return Table(titles, list(map(_row, points.values())))
+
+
+def _row(repeats: Sequence[RunResult]) -> list[Any]:
+    spec, measured = repeats[0].spec, [result.numbers.metrics for result in repeats if result.numbers]
+    valid = {metric.name: valid_values(metric, measured) for metric in tabled()}
+    labels = [", ".join(label.code for label in result.verdict.labels) for result in repeats if result.verdict]
+    return [
+        *(proxy(spec), *(getattr(spec, name) for name in STATED), _short_layout(spec), spec.cluster.name, len(repeats)),
+        *(median(values) if values else None for values in valid.values()),
+        *(_distinct(result.judgement for result in repeats), _distinct(labels), spread_percent(valid[SPREAD])),
+    ]
+
+
+def valid_values(metric: Metric, measured: Iterable[Mapping[str, float | None]]) -> list[float]:
+    """The metric's value of each run that has one; ``measured`` are the runs' metrics by key."""
+    return [value for metrics in measured if (value := metrics[metric.key]) is not None]
+
+
+def spread_percent(values: Sequence[float]) -> float | None:
+    """The range of several values, in percent of their median; None of a single one."""
+    return 100 * (max(values) - min(values)) / median(values) if len(values) > 1 else None
 
 
 def runs_page(results: Sequence[RunResult]) -> str:
@@ -54,27 +73,14 @@ def proxy(spec: RunSpec) -> str:
     return spec.recipe + (f" (proxy: {', '.join(map(str, spec.reduced))})" if spec.proxy else "")
 
 
-def _row(point: tuple[Any, ...], repeats: Sequence[RunResult]) -> list[Any]:
-    measured = [result.numbers for result in repeats if result.numbers]
-    values = {name: [run.metrics[name] for run in measured] for name in (metric.key for metric in tabled())}
-    valid = {name: [value for value in numbers if value is not None] for name, numbers in values.items()}
-    times = valid[METRICS[SPREAD].key]
-    spread = 100 * (max(times) - min(times)) / median(times) if len(times) > 1 else None
-    labels = [", ".join(label.code for label in result.verdict.labels) for result in repeats if result.verdict]
-    return [
-        *(*point, len(repeats)),
-        *(median(numbers) if numbers else None for numbers in valid.values()),
-        *(_distinct(result.judgement for result in repeats), _distinct(labels)),
-        spread,
-    ]
+def layout(spec: RunSpec) -> str:
+    """How the model is split."""
+    return ", ".join(f"{name} {getattr(spec.layout, name)}" for name in DEGREES) + f", dp {spec.dp}"
 
 
-def _point(spec: RunSpec) -> tuple[Any, ...]:
-    cut = spec.layout
-    layout = f"tp{cut.tp} pp{cut.pp} cp{cut.cp} vp{cut.vp} ep{cut.ep} mbs{spec.mbs}"
-    layout += f" fsdp{cut.fsdp}" if cut.fsdp > 1 else ""
-    sizes = (spec.num_gpus, spec.seq_length, spec.gbs)
-    return (proxy(spec), spec.framework, spec.gpu, spec.precision, *sizes, layout, spec.cluster.name)
+def _short_layout(spec: RunSpec) -> str:
+    degrees = [f"{name}{getattr(spec.layout, name)}" for name in DEGREES]
+    return " ".join([*degrees, f"mbs{spec.mbs}", *([f"fsdp{spec.layout.fsdp}"] if spec.layout.fsdp > 1 else [])])
 
 
 def _distinct(words: Iterable[str]) -> str:
@@ -82,26 +88,20 @@ def _distinct(words: Iterable[str]) -> str:
     return ", ".join(dict.fromkeys(word for word in words if word))
 
 
-def _six_digits(value: float) -> str:
-    return f"{rounded(value):.6g}"
-
-
 def reference_line(entry: Reference) -> str:
     """A reference with its source."""
     flags = f" [{', '.join(entry.flags)}]" if entry.flags else ""
     version = "".join(f", {v}" for v in (entry.key.framework_version or entry.key.image, entry.key.variant) if v)
-    return (
-        f"{entry.value:g} {entry.unit} ({entry.source.who} {entry.source.date}{version}; {entry.source.where}){flags}"
-    )
+    where = f"{entry.source.who} {entry.source.date}{version}; {entry.source.where}"
+    return f"{entry.value:g} {entry.unit} ({where}){flags}"
 
 
 def check_line(check: Check) -> str:
     """One number beside the reference it was compared with."""
     if check.reference.better == "equal":
         return f"final loss {check.value:.4f}, reference {reference_line(check.reference)}"
-    digits = 4 if check.value < 1 else 3
-    value = f"{check.value:.0f}" if check.value >= 100 else f"{check.value:.{digits}g}"
-    line = f"{value} {check.reference.unit}, reference {reference_line(check.reference)}"
+    digits = ".0f" if check.value >= 100 else ".3g" if check.value >= 1 else ".4g"
+    line = f"{check.value:{digits}} {check.reference.unit}, reference {reference_line(check.reference)}"
     if check.differs:
         line += "; differs: " + ", ".join(f"{d.key} {d.theirs} -> {d.ours}" for d in check.differs)
     return line

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from statistics import median
@@ -30,33 +30,26 @@ class Curve:
 
 def curves(groups: Sequence[Sequence[MeasuredRun]]) -> list[Curve]:
     """Every curve among ``groups`` of repeats."""
-    families: dict[tuple[str, Fraction, str], dict[int, Sequence[MeasuredRun]]] = {}
+    families: dict[tuple[str, Fraction, str], dict[int, tuple[RunSpec, float]]] = defaultdict(dict)
     for group in groups:
-        spec = group[0].spec
-        if not _rates(group):
-            continue
+        spec, rates = group[0].spec, [rate for run in group if (rate := run.metrics.tokens_per_s_per_gpu.median)]
+        # What stays the same along a curve: everything but the size and the number of steps.
+        same = spec.model_copy(update=dict.fromkeys(SIZES, 1)).step_identity()
         for kind, batch in (("weak", Fraction(spec.gbs, spec.num_gpus)), ("strong", Fraction(spec.gbs))):
-            families.setdefault((kind, batch, _same(spec)), {})[spec.num_gpus] = group
-    return [_curve(kind, by_count) for (kind, *_), by_count in families.items() if len(by_count) > 1]
+            if rates:
+                families[kind, batch, same][spec.num_gpus] = (spec, median(rates))
+    return [_curve(kind, points) for (kind, *_), points in families.items() if len(points) > 1]
 
 
-def _same(spec: RunSpec) -> str:
-    """What stays the same along a curve: everything but the size and the number of steps."""
-    size = {"num_gpus": 1, "dp": 1, "gbs": 1, "num_microbatches": 1}
-    return spec.model_copy(update=size).step_identity()
+def _curve(kind: str, points: dict[int, tuple[RunSpec, float]]) -> Curve:
+    ordered = {count: points[count] for count in sorted(points)}
+    specs = [spec for spec, _ in ordered.values()]
+    rates = {count: rate for count, (_, rate) in ordered.items()}
+    return Curve(specs[0], kind, rates, tuple(dict.fromkeys(spec.gbs for spec in specs)))
 
 
-def _curve(kind: str, by_count: dict[int, Sequence[MeasuredRun]]) -> Curve:
-    ordered = dict(sorted(by_count.items()))
-    rates = {count: median(_rates(runs)) for count, runs in ordered.items()}
-    batches = dict.fromkeys(runs[0].spec.gbs for runs in ordered.values())
-    return Curve(next(iter(ordered.values()))[0].spec, kind, rates, tuple(batches))
-
-
-def _rates(runs: Sequence[MeasuredRun]) -> list[float]:
-    return [rate for run in runs if (rate := run.metrics.tokens_per_s_per_gpu.median)]
-
-
+SIZES = ("num_gpus", "dp", "gbs", "num_microbatches")
+"""What changes along a curve."""
 SAME = ("recipe", "framework", "image", "gpu", "num_gpus", "precision", "seq_length", "gbs", "reduced")
 """Besides the cluster what both sides share; layout and micro-batch are tuned: the fastest point of a side counts."""
 PUBLISHED = ("recipe", "gpu", "num_gpus", "precision", "seq_length", "gbs")
@@ -81,18 +74,18 @@ def fsdp_over_3d(results: Sequence[RunResult], references: Sequence[Reference]) 
         workloads[same].append(result)
     for runs in workloads.values():
         with_fsdp, without = (
-            _fastest([run for run in runs if (run.spec.layout.fsdp > 1) is side]) for side in (True, False)
+            _fastest(run for run in runs if (run.spec.layout.fsdp > 1) is side) for side in (True, False)
         )
         if with_fsdp and without:
             yield Ratio(runs[0].spec, with_fsdp / without, _published(runs[0].spec, references))
 
 
-def _fastest(runs: Sequence[RunResult]) -> float | None:
+def _fastest(runs: Iterable[RunResult]) -> float | None:
     """Tokens/s/GPU of the fastest point."""
     points: dict[str, list[float]] = defaultdict(list)
     for run in runs:
-        if run.numbers and run.numbers.tokens_per_s_per_gpu.median is not None:
-            points[run.spec.repeat_key()].append(run.numbers.tokens_per_s_per_gpu.median)
+        if run.numbers and (rate := run.numbers.tokens_per_s_per_gpu.median) is not None:
+            points[run.spec.repeat_key()].append(rate)
     return max(map(median, points.values()), default=None)
 
 

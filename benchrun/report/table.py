@@ -5,77 +5,55 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from math import isfinite
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from benchrun.parse.rows import Rows, Step
-
+    from benchrun.parse.rows import Rows
 
 DIGITS = 4
 """Decimal places of a number in CSV and JSON."""
 
 
 @dataclass(frozen=True)
-class Column:
-    """One column."""
-
-    name: str
-    """Key in CSV and JSON."""
-    title: str = ""
-    """Heading for readers; ``name`` where empty."""
-    text: Callable[[Any], str] = str
-    """A value for readers."""
-
-
-def number(form: str, suffix: str = "") -> Callable[[float], str]:
-    """A formatter of numbers: ``number(".1f", " %")``."""
-    return lambda value: f"{value:{form}}{suffix}"
-
-
-def column(title: str, form: str = "", suffix: str = "") -> Column:
-    """A column for readers alone."""
-    return Column(title, title, number(form, suffix) if form else str)
-
-
-@dataclass(frozen=True)
 class Table:
-    """Columns, and rows of values in their order; None is what was not measured."""
+    """Headings, which are keys in CSV and JSON, and rows of values in their order; None is what was not measured."""
 
-    columns: tuple[Column, ...]
+    titles: Sequence[str]
     rows: Sequence[Sequence[Any]]
     missing: str = ""
     """In place of None, for readers."""
 
-    def titles(self) -> list[str]:
-        """Headings for readers."""
-        return [column.title or column.name for column in self.columns]
-
-    def cells(self) -> Iterator[list[str]]:
-        """Rows for readers."""
-        for row in self.rows:
-            pairs = zip(self.columns, row, strict=True)
-            yield [self.missing if value is None else column.text(value) for column, value in pairs]
+    def cells(self) -> list[list[str]]:
+        """Rows for readers: six digits of a number."""
+        return [[self.missing if value is None else _text(value) for value in row] for row in self.rows]
 
     def records(self) -> list[dict[str, Any]]:
         """Rows for JSON: one object each."""
-        names = [column.name for column in self.columns]
-        return [dict(zip(names, map(rounded, row), strict=True)) for row in self.rows]
+        return [dict(zip(self.titles, map(rounded, row), strict=True)) for row in self.rows]
+
+
+def _text(value: Any) -> str:
+    return f"{rounded(value):.6g}" if isinstance(value, float) else str(value)
 
 
 def markdown(table: Table) -> str:
     """The table in Markdown."""
-    lines = [table.titles(), ["---"] * len(table.columns), *table.cells()]
-    return "".join(f"| {' | '.join(cell.replace('|', '&#124;') for cell in line)} |\n" for line in lines)
+    return markdown_rows([table.titles, ["---"] * len(table.titles), *table.cells()])
+
+
+def markdown_rows(rows: Iterable[Sequence[str]]) -> str:
+    """Rows of a table in Markdown."""
+    return "".join(f"| {' | '.join(cell.replace('|', '&#124;') for cell in row)} |\n" for row in rows)
 
 
 def as_csv(table: Table) -> str:
     """The table as CSV; an empty cell is what was not measured."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(column.name for column in table.columns)
+    writer.writerow(table.titles)
     writer.writerows(record.values() for record in table.records())
     return text.getvalue()
 
@@ -89,7 +67,7 @@ def aligned(lines: Iterable[Sequence[str]]) -> list[tuple[str, ...]]:
 
 def plain(table: Table) -> str:
     """The table as aligned text, for terminals and grep."""
-    return "".join("  ".join(line).rstrip() + "\n" for line in aligned([table.titles(), *table.cells()]))
+    return "".join("  ".join(line).rstrip() + "\n" for line in aligned([table.titles, *table.cells()]))
 
 
 def rounded(value: Any) -> Any:
@@ -110,9 +88,6 @@ def step_lines(rows: Rows, form: str) -> Iterator[str]:
             yield ",".join("" if value is None else repr(value) for value in row)
     else:
         for row in rows:
-            yield json.dumps(finite(row))
-
-
-def finite(row: Step) -> dict[str, int | float | None]:
-    """A row for JSON, which has neither NaN nor infinity."""
-    return {name: value if value is None or isfinite(value) else None for name, value in row._asdict().items()}
+            # JSON has neither NaN nor infinity.
+            values = row._asdict().items()
+            yield json.dumps({name: value if value is None or isfinite(value) else None for name, value in values})

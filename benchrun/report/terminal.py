@@ -1,8 +1,11 @@
-"""One run or log for a reader: rich text for a terminal (plain lines elsewhere), or a Markdown page."""
+"""One run or log for a reader: rich text for a terminal (plain lines elsewhere), or a Markdown page.
+
+A row is a name and a text; what was not measured has no row.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 from rich.text import Text
 
@@ -10,10 +13,11 @@ from benchrun.compare.verdict import RunResult, Verdict
 from benchrun.metrics.model import Measurement, Metrics, ProblemEntry, Summary
 from benchrun.metrics.registry import METRICS, OURS
 from benchrun.metrics.telemetry import Telemetry, percent
-from benchrun.report.runs import check_line, reference_line
-from benchrun.report.table import Column, Table, aligned, markdown
+from benchrun.report.runs import check_line, layout, proxy, reference_line
+from benchrun.report.table import Table, aligned, markdown
 from benchrun.spec.runspec import RunSpec
 
+Rows = list[tuple[str, str]]
 _COLOURS = {"pass": "green", "slow": "red", "invalid_run": "red"}
 SHOWN_PROBLEMS = 5
 
@@ -22,30 +26,38 @@ def verdict_view(verdict: Verdict, metrics: Metrics | None) -> Text:
     """The verdict first, then why, then the numbers."""
     own = verdict.conditions
     style = f"bold {_COLOURS.get(verdict.verdict, 'yellow')}"
-    text = Text.assemble(
-        (verdict.headline, style), f"  {own.recipe}, {own.precision}, {own.num_gpus} x {own.gpu}: {verdict.reason}\n"
-    )
+    point = f"  {own.recipe}, {own.precision}, {own.num_gpus} x {own.gpu}: {verdict.reason}\n"
+    rows = _basis_rows(verdict)
+    if metrics is not None:
+        if verdict.runs > 1:
+            rows.append(("repeats", f"{verdict.runs} runs were judged together; what follows is of the first"))
+        rows += metrics_rows(metrics)
+    return Text.assemble((verdict.headline, style), point).append_text(_aligned(rows))
+
+
+def _basis_rows(verdict: Verdict) -> Rows:
+    """What the verdict rests on."""
     rows = [("compared", check_line(check)) for check in verdict.checks]
     if verdict.chosen_because is not None:
         rows.append(("  because", verdict.chosen_because.sentence))
     if verdict.nearest is not None:
         rows.append(("nearest", reference_line(verdict.nearest)))
-    if metrics is not None:
-        if verdict.runs > 1:
-            rows.append(("repeats", f"{verdict.runs} runs were judged together; what follows is of the first"))
-        rows += metrics_rows(metrics)
-    return text.append_text(_aligned(rows))
+    return rows
 
 
 def summary_view(summary: Summary) -> Text:
     """The numbers of a log."""
-    version = f" {summary.framework_version}" if summary.framework_version else ""
-    rows = [("framework", f"{summary.framework}{version}"), *_steps_rows(summary)]
+    rows = [("framework", " ".join(filter(None, (summary.framework, summary.framework_version))))]
     if summary.num_steps:
-        rows += _window_rows(summary) + _measured_rows(summary)
-    rows += telemetry_rows(summary.telemetry)
-    rows.append(("conditions", _conditions(summary)))
-    return Text(f"{summary.file}\n").append_text(_aligned([*rows, *_problems(summary)]))
+        planned = f" of {summary.planned_steps} planned" if summary.planned_steps else ""
+        end = "complete" if summary.complete else "NOT complete" if planned else "the log states no planned end"
+        steps = f"{summary.num_steps} rows, {summary.first_step} to {summary.last_step}{planned}: {end}"
+        restarts = [("restarts", str(summary.segments - 1))] if summary.segments > 1 else []
+        rows += [("steps", steps), *restarts, *_measured_rows(summary)]
+    else:
+        rows += [("steps", "none"), *_result_rows(summary)]
+    rows += [*_telemetry_rows(summary.telemetry), ("conditions", _conditions(summary)), *_problem_rows(summary)]
+    return Text(f"{summary.file}\n").append_text(_aligned(rows))
 
 
 def _conditions(summary: Summary) -> str:
@@ -54,7 +66,7 @@ def _conditions(summary: Summary) -> str:
         "sequence": summary.seq_length,
         "global batch": summary.global_batch_size,
         "micro batch": summary.micro_batch_size,
-        **{name: size for name, size in summary.layout if size is not None},
+        **summary.layout,
     }
     sizes = [f"{name} {value}" for name, value in named.items() if value is not None]
     gpus = f"{summary.num_gpus} x {summary.gpu or 'GPU'}" if summary.num_gpus else summary.gpu
@@ -63,22 +75,19 @@ def _conditions(summary: Summary) -> str:
     return ", ".join(filter(None, [gpus, summary.precision, shape, *sizes])) or "none that the log states"
 
 
-def metrics_rows(metrics: Metrics) -> list[tuple[str, str]]:
+def metrics_rows(metrics: Metrics) -> Rows:
     """Name and value of everything a run measured."""
-    rows = _window_rows(metrics) + _measured_rows(metrics)
+    rows = _measured_rows(metrics)
     if not metrics.mfu and metrics.step_time_s:
         unlisted = f"no peak is listed for {metrics.gpu} at {metrics.precision}"
         rows.append(("MFU", f"none: {unlisted if metrics.tflops_per_gpu else 'the tokens per step are not known'}"))
-    rows += telemetry_rows(metrics.telemetry)
-    if metrics.bound:
-        rows.append(("bound", metrics.bound.sentence))
-    if metrics.breakdown:
-        rows.append(("breakdown", metrics.breakdown.sentence))
-    return [*rows, *_problems(metrics)]
+    rows += _telemetry_rows(metrics.telemetry)
+    rows += [(name, part.sentence) for name in ("bound", "breakdown") if (part := getattr(metrics, name))]
+    return [*rows, *_problem_rows(metrics)]
 
 
-def telemetry_rows(measured: Telemetry | None) -> list[tuple[str, str]]:
-    """One line of the GPUs' state, one of their energy."""
+def _telemetry_rows(measured: Telemetry | None) -> Rows:
+    """One row of the GPUs' state, one of their energy."""
     if measured is None:
         return []
     readings = {
@@ -98,19 +107,15 @@ def telemetry_rows(measured: Telemetry | None) -> list[tuple[str, str]]:
     return rows
 
 
-def _window_rows(measured: Measurement) -> list[tuple[str, str]]:
-    window, dropped = measured.window, measured.warmup_rows_dropped
-    if window is None:
-        text = f"none: all {dropped} rows were dropped as warm-up"
-        return [("window", text)] if 0 < measured.num_steps <= dropped else []
-    of = f" of {measured.planned_steps}" if measured.planned_steps else ""
-    warmup = f"{dropped} warm-up rows dropped"
-    return [("window", f"steps {window.first_step} to {window.last_step}{of}, {window.rows} rows ({warmup})")]
-
-
-def _measured_rows(measured: Measurement) -> list[tuple[str, str]]:
+def _measured_rows(measured: Measurement) -> Rows:
     """Every metric that has a value, in the order of the registry; those in DETAILS with what qualifies them."""
-    rows = []
+    rows, dropped = _result_rows(measured), measured.warmup_rows_dropped
+    if window := measured.window:
+        planned = f" of {measured.planned_steps}" if measured.planned_steps else ""
+        steps = f"steps {window.first_step} to {window.last_step}{planned}"
+        rows.append(("window", f"{steps}, {window.rows} rows ({dropped} warm-up rows dropped)"))
+    elif 0 < measured.num_steps <= dropped:
+        rows.append(("window", f"none: all {dropped} rows were dropped as warm-up"))
     for entry in METRICS.values():
         if entry.name in DETAILS:
             rows += DETAILS[entry.name](measured)
@@ -119,42 +124,14 @@ def _measured_rows(measured: Measurement) -> list[tuple[str, str]]:
     return rows
 
 
-def _tokens_rows(measured: Measurement) -> list[tuple[str, str]]:
-    tokens = measured.tokens_per_s_per_gpu.median
-    return [] if tokens is None else [("tokens/s/GPU", f"{tokens:,.0f}" if tokens >= 100 else _short(tokens))]
+def _result_rows(measured: Measurement) -> Rows:
+    return [(name, _short(value)) for name, value in measured.results.items()]
 
 
-def _tflops_rows(measured: Measurement) -> list[tuple[str, str]]:
-    both, printed = measured.tflops_per_gpu, measured.tflops_per_gpu_reported.median
-    rows = [("TFLOPS/GPU", f"{_short(both.full)} full, {_short(both.causal)} causal")] if both else []
-    if printed is not None:
-        by = f", counted as {measured.reported_convention}" if measured.reported_convention else ""
-        by = by or (", counted by a convention not recognised" if both else "")
-        rows.append(("  as printed" if both else "TFLOPS printed", f"{_short(printed)}{by}"))
-    return rows
-
-
-def _mfu_rows(measured: Measurement) -> list[tuple[str, str]]:
-    rows = [
-        ("MFU", f"{100 * mfu.full:.1f} % full, {100 * mfu.causal:.1f} % causal, of {mfu.peak_tflops:g} ({mfu.divisor})")
-        for mfu in measured.mfu
-    ]
-    if measured.mfu_reported.median is not None:
-        printed = f"{100 * measured.mfu_reported.median:.1f} %, of a peak that the framework chose"
-        rows.append(("  as printed" if measured.mfu else "MFU printed", printed))
-    return rows
-
-
-def _loss_rows(measured: Measurement) -> list[tuple[str, str]]:
-    if measured.first_loss is None or measured.final_loss is None:
-        return []
-    return [("loss", f"{measured.first_loss:.4f} -> {measured.final_loss:.4f}")]
-
-
-def _step_time_rows(measured: Measurement) -> list[tuple[str, str]]:
+def _step_time_rows(measured: Measurement) -> Rows:
     step, interval, others = measured.step_time_s, measured.step_time_interval_s, measured.other_windows
     if step is None:
-        return [("step time", "none")]
+        return [] if measured.results else [("step time", "none")]
     sure = (
         f", {100 * interval.level:.0f} % sure of {_short(interval.low)} to {_short(interval.high)}" if interval else ""
     )
@@ -164,31 +141,60 @@ def _step_time_rows(measured: Measurement) -> list[tuple[str, str]]:
     means = [f"{name} {_short(mean)} s" for name, mean in windows.items() if mean is not None]
     if means:
         rows.append(("  elsewhere", f"mean of the {', of '.join(means)}"))
-    if measured.steadiness:
-        even = measured.steadiness
+    if even := measured.steadiness:
         rows.append(("steadiness", even.detail if even.verdict == "too_short" else f"{even.verdict}: {even.detail}"))
     return rows
 
 
-DETAILS: dict[str, Callable[[Measurement], list[tuple[str, str]]]] = {
+def _tokens_rows(measured: Measurement) -> Rows:
+    tokens = measured.tokens_per_s_per_gpu.median
+    return [] if tokens is None else [("tokens/s/GPU", f"{tokens:,.0f}" if tokens >= 100 else _short(tokens))]
+
+
+def _tflops_rows(measured: Measurement) -> Rows:
+    both, printed = measured.tflops_per_gpu, measured.tflops_per_gpu_reported.median
+    rows = [("TFLOPS/GPU", f"{_short(both.full)} full, {_short(both.causal)} causal")] if both else []
+    if printed is not None:
+        unknown = ", counted by a convention not recognised" if both else ""
+        by = f", counted as {measured.reported_convention}" if measured.reported_convention else unknown
+        rows.append(("  as printed" if both else "TFLOPS printed", f"{_short(printed)}{by}"))
+    return rows
+
+
+def _mfu_rows(measured: Measurement) -> Rows:
+    rows = [
+        ("MFU", f"{100 * mfu.full:.1f} % full, {100 * mfu.causal:.1f} % causal, of {mfu.peak_tflops:g} ({mfu.divisor})")
+        for mfu in measured.mfu
+    ]
+    if (printed := measured.mfu_reported.median) is not None:
+        name = "  as printed" if measured.mfu else "MFU printed"
+        rows.append((name, f"{100 * printed:.1f} %, of a peak that the framework chose"))
+    return rows
+
+
+def _loss_rows(measured: Measurement) -> Rows:
+    if measured.first_loss is None or measured.final_loss is None:
+        return []
+    return [("loss", f"{measured.first_loss:.4f} -> {measured.final_loss:.4f}")]
+
+
+DETAILS: dict[str, Callable[[Measurement], Rows]] = {
     "step_time_s": _step_time_rows,
     "tokens_per_s_per_gpu": _tokens_rows,
     "tflops_per_gpu": _tflops_rows,
     "mfu_percent": _mfu_rows,
-    "tokens_per_joule": lambda _: [],  # in the line of the GPUs' energy
+    "tokens_per_joule": lambda _: [],  # in the row of the GPUs' energy
     "final_loss": _loss_rows,
 }
 """Metrics that take more than their value."""
 
 
-def _problems(measured: Measurement) -> list[tuple[str, str]]:
+def _problem_rows(measured: Measurement) -> Rows:
     """The first few problems, the fatal one before the others, and how many more."""
-    listed = sorted(measured.problems, key=lambda entry: entry != measured.fatal)
-    if measured.fatal and measured.fatal not in listed:
-        listed.insert(0, measured.fatal)
-    rows = [(entry.kind, f"{_place(entry)}{entry.detail}") for entry in listed[:SHOWN_PROBLEMS]]
-    more = len(listed) - SHOWN_PROBLEMS
-    return [*rows, ("", f"and {more} more problem{'s' if more > 1 else ''}")] if more > 0 else rows
+    listed = dict.fromkeys(filter(None, (measured.fatal, *measured.problems)))
+    rows = [(entry.kind, f"{_place(entry)}{entry.detail}") for entry in listed]
+    more = len(rows) - SHOWN_PROBLEMS
+    return [*rows[:SHOWN_PROBLEMS], ("", f"and {more} more problem{'s' if more > 1 else ''}")] if more > 0 else rows
 
 
 def _place(entry: ProblemEntry) -> str:
@@ -198,25 +204,12 @@ def _place(entry: ProblemEntry) -> str:
     return f"{', '.join(named)}: " if named else ""
 
 
-def _steps_rows(summary: Summary) -> list[tuple[str, str]]:
-    if not summary.num_steps:
-        return [("steps", "none")]
-    planned = f" of {summary.planned_steps} planned" if summary.planned_steps else ""
-    state = (
-        "complete" if summary.complete else "NOT complete" if summary.planned_steps else "the log states no planned end"
-    )
-    rows = [("steps", f"{summary.num_steps} rows, {summary.first_step} to {summary.last_step}{planned}: {state}")]
-    if summary.segments > 1:
-        rows.append(("restarts", str(summary.segments - 1)))
-    return rows
-
-
 def _short(value: float) -> str:
     """Four significant digits."""
     return f"{value:.4g}"
 
 
-def _aligned(rows: Iterable[tuple[str, str]]) -> Text:
+def _aligned(rows: Rows) -> Text:
     """Two columns of unwrapped lines."""
     return Text("\n").join(Text.assemble((f"  {name}  ", "dim"), value) for name, value in aligned(rows))
 
@@ -229,33 +222,22 @@ def run_page(result: RunResult) -> str:
         parts.append(f"**{result.judgement}**: benchrun status {result.run_id} says how it ended\n")
     else:
         limits = "".join(f" ({label.text})" for label in verdict.labels)
-        lines = [f"**{verdict.verdict}**{limits}: {verdict.reason}\n"]
-        lines += [f"- {check_line(check)}" for check in verdict.checks]
-        if verdict.chosen_because is not None:
-            lines.append(f"- chosen: {verdict.chosen_because.sentence}")
-        if verdict.nearest is not None:
-            lines.append(f"- nearest reference: {reference_line(verdict.nearest)}")
-        parts.append("\n".join(lines) + "\n")
+        basis = [f"- {name.strip()}: {text}\n" for name, text in _basis_rows(verdict)]
+        parts.append("".join([f"**{verdict.verdict}**{limits}: {verdict.reason}\n\n", *basis]))
     if metrics is not None:
-        parts.append(_table("measured", metrics_rows(metrics)))
+        parts.append(markdown(Table(("measured", ""), metrics_rows(metrics))))
     elif result.metrics is not None:
         parts.append("".join(f"- {problem.kind}: {problem.detail}\n" for problem in result.metrics.problems))
-    return "\n".join([*parts, _table("conditions", _spec_rows(result.spec))])
+    return "\n".join([*parts, markdown(Table(("conditions", ""), _spec_rows(result.spec)))])
 
 
-def _table(title: str, rows: list[tuple[str, str]]) -> str:
-    return markdown(Table((Column(title), Column("")), rows))
-
-
-def _spec_rows(spec: RunSpec) -> list[tuple[str, str]]:
-    layout = spec.layout
+def _spec_rows(spec: RunSpec) -> Rows:
     nodes = f"{spec.num_nodes} node{'s' if spec.num_nodes > 1 else ''}"
-    proxy = f", proxy: {', '.join(map(str, spec.reduced))}" if spec.proxy else ""
     return [
-        ("workload", f"{spec.recipe}, {spec.task}{proxy}"),
+        ("workload", f"{proxy(spec)}, {spec.task}"),
         ("framework", f"{spec.framework}, image {spec.container_image or 'none'}"),
         ("hardware", f"{spec.num_gpus} x {spec.gpu} on {nodes} (cluster {spec.cluster.name})"),
         ("precision", spec.precision),
         ("batch", f"global {spec.gbs}, micro {spec.mbs}, sequence {spec.seq_length}"),
-        ("layout", f"tp {layout.tp}, pp {layout.pp}, cp {layout.cp}, vp {layout.vp}, ep {layout.ep}, dp {spec.dp}"),
+        ("layout", layout(spec)),
     ]

@@ -24,8 +24,7 @@ from benchrun.metrics.telemetry import COLUMNS
 from benchrun.recipe.resolve import resolve
 from benchrun.recipe.select import Request
 from benchrun.render import render
-from benchrun.report.beside import nearest
-from benchrun.report.measured import page
+from benchrun.report.measured import nearest, page
 from benchrun.report.scaling import curves
 from benchrun.spec.runspec import RunSpec
 
@@ -286,7 +285,7 @@ def test_the_published_number_of_the_page_is_that_of_the_nearest_conditions():
     spec = resolve(Request("llama2-7b", "H100", "fp8", 8))
     found = nearest(spec, load_references())
     assert (found.entry.key.gpu, found.entry.key.num_gpus, found.whole_tflops) == ("H100", 8, None)
-    assert found.ratio(2 * found.tokens_per_s, None) == 2
+    assert found.ratio(2 * found.entry.tokens_per_s_per_gpu, None) == 2
 
 
 def test_a_number_of_one_node_stands_beside_one_node_even_where_several_were_faster():

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from benchrun import app, paths
-from benchrun.compare.alike import same_work
 from benchrun.compare.conditions import conditions
+from benchrun.compare.references import same_work
 from benchrun.errors import UserError
 from benchrun.frameworks.logs import parse_log
 from benchrun.launch.rundir import RunDir

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import functools
+from operator import attrgetter
 
 import pytest
 
 from benchrun.compare.choice import choose, usable
-from benchrun.compare.conditions import HARD, must_agree
+from benchrun.compare.conditions import HARD
 from benchrun.compare.references import Reference, load_references, matching
 from benchrun.compare.verdict import judge
 from benchrun.metrics.setting import Setting
@@ -16,6 +17,7 @@ from benchrun.model.flops import flops_per_token
 from benchrun.parse import Log, Rows, Step
 from tests.compare.recount import model_of
 
+must_agree = attrgetter(*HARD)
 ENTRIES = [entry for entry in load_references() if entry.metric != "final_loss"]
 POINTS = [entry for entry in ENTRIES if usable(entry) and None not in must_agree(entry.key)]
 RECIPES = sorted({entry.key.recipe for entry in POINTS})

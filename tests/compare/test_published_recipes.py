@@ -5,12 +5,13 @@ from __future__ import annotations
 import functools
 from collections import defaultdict
 from dataclasses import replace
+from operator import attrgetter
 
 import pytest
 
 from benchrun import app, paths
 from benchrun.compare.choice import references_for
-from benchrun.compare.conditions import HARD, conditions, must_agree
+from benchrun.compare.conditions import HARD, conditions
 from benchrun.compare.references import load_references
 from benchrun.errors import UserError
 from benchrun.metrics.setting import Setting
@@ -22,6 +23,7 @@ from benchrun.recipe.resolve import resolve_point
 from tests.compare.recount import model_of
 from tests.compare.test_published_points import POINTS, published_time
 
+must_agree = attrgetter(*HARD)
 HERE = [entry for entry in POINTS if entry.key.gpu in ("H100", "H200", "A100")]
 RECIPES = catalogue.names(paths.RECIPES)
 STEPS = 12

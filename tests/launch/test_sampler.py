@@ -62,17 +62,17 @@ def test_it_samples_while_the_job_runs_and_ends_with_it(job, tmp_path, monkeypat
     assert not Path(f"/proc/{(tmp_path / 'pid').read_text().strip()}").exists()
     (text,) = run.telemetry().values()
     assert text.splitlines()[0].split(",") == ["time", "gpu", *COLUMNS, "reasons"]
-    (trace,) = read("x", text)
-    assert len(trace.time) > 2
-    assert (trace.columns["power_w"][0], trace.reasons[0]) == (640.12, 4)
+    (trace,) = read(text).values()
+    assert len(trace) > 2
+    assert (trace["power_w"][0], trace["reasons"][0]) == (640.12, 4)
     ended = (run.path / "done.json").stat().st_mtime
-    assert abs(trace.time[-1] - ended) < 60, "its clock is not UTC"
+    assert abs(trace["time"][-1] - ended) < 60, "its clock is not UTC"
 
 
 def test_an_older_driver_is_asked_for_the_reasons_by_their_older_name(job, monkeypatch):
     monkeypatch.setenv("OLD_DRIVER", "1")
     run, _ = job(SAMPLED)
-    assert [len(read("x", text)) for text in run.telemetry().values()] == [1]
+    assert [len(read(text)) for text in run.telemetry().values()] == [1]
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,7 @@ def test_a_sampler_that_fails_changes_nothing(job):
     assert (end.ending, end.exit_code) == (Ending.INCOMPLETE, 0)
     assert (run.path / "stderr.log").read_text() == ""
     assert "NVML" in (run.path / "telemetry" / "errors").read_text()
-    assert [read("x", text) for text in run.telemetry().values()] == [[]]
+    assert [read(text) for text in run.telemetry().values()] == [{}]
 
 
 def test_a_node_without_nvidia_smi_leaves_nothing(tmp_path):

@@ -7,9 +7,14 @@ from shapes import MODELS
 
 from benchrun.metrics.bound import bound
 from benchrun.model.flops import attention_scores
+from benchrun.recipe.resolve import resolve
+from benchrun.recipe.select import Request
 from benchrun.spec.artifacts import Ceilings, Gemm
+from benchrun.spec.training import Fp8
 
 LLAMA = MODELS["llama2-7b"]
+BATCH = {"gbs": 128, "num_gpus": 8, "num_microbatches": 4}
+SPEC = resolve(Request("llama2-7b", "H100", "fp8", 8)).model_copy(update={"model": LLAMA, **BATCH})
 EVEN = {"forward": 500.0, "input_gradient": 500.0, "weight_gradient": 500.0}
 FASTER = {"forward": 1000.0, "input_gradient": 1000.0, "weight_gradient": 1000.0}
 
@@ -22,9 +27,10 @@ def ceilings(*gemms):
     return Ceilings(device="x", seconds=1, gemms=gemms, copy_gb_per_s=1, collectives=())
 
 
-def of(found, **changed):
-    conditions = {"num_microbatches": 4, "precision": "bf16", "fp8_attention": False, "task": "pretrain", **changed}
-    return bound(found, model=LLAMA, seq_length=4096, sequences_per_gpu=16, step_time_s=2.0, **conditions)
+def of(found, precision="bf16", fp8_attention=False, task="pretrain"):
+    training = SPEC.training.model_copy(update={"fp8": Fp8(dot_product_attention=fp8_attention)})
+    spec = SPEC.model_copy(update={"precision": precision, "task": task, "training": training})
+    return bound(found, spec, 2.0)
 
 
 ONCE_S = 2 * 4096 * 8192 * 1024 / 500e12

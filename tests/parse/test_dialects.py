@@ -268,7 +268,12 @@ def test_arguments_that_say_whether_they_are_defaults(tmp_path):
     said = {"seq_length": 2048, "train_batch_size": 1024, "global_num_gpus": 32, "pipe_parallel_size": 2}
     lines = [f"  {name} {'.' * (32 - len(name))} {value!s:.<28}updated\n" for name, value in said.items()]
     summary = summarise(parse(tmp_path, "".join(lines) + NEOX + "\n"), warmup=0)
-    assert (summary.seq_length, summary.global_batch_size, summary.num_gpus, summary.layout.pp) == (2048, 1024, 32, 2)
+    assert (summary.seq_length, summary.global_batch_size, summary.num_gpus, summary.layout["pp"]) == (
+        2048,
+        1024,
+        32,
+        2,
+    )
     assert summary.tokens_per_s_per_gpu.median == pytest.approx(1024 * 2048 / 32 / 16.7285)
 
 

@@ -1,0 +1,40 @@
+"""Kept runs are read from one packed file as from a folder."""
+
+from __future__ import annotations
+
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from benchrun import paths
+from benchrun.compare.measured import load_measured
+from benchrun.errors import UserError
+
+NAMES = sorted(path.parent.name for path in paths.MEASURED.glob("*/spec.json"))[:2]
+
+
+def packed(target: Path, **changed: str) -> zipfile.Path:
+    with zipfile.ZipFile(target, "w") as archive:
+        archive.writestr("README.md", "no run")
+        for name in NAMES:
+            for file in sorted(path for path in (paths.MEASURED / name).rglob("*") if path.is_file()):
+                member = file.relative_to(paths.MEASURED)
+                archive.writestr(str(member), changed.get(file.stem, file.read_bytes()))
+    return zipfile.Path(target)
+
+
+def test_an_archive_holds_the_same_runs_as_the_folder(tmp_path: Path) -> None:
+    found = load_measured(packed(tmp_path / "measured.zip"))  # type: ignore[arg-type]
+    folder = {run.name: run for run in load_measured() if run.name in NAMES}
+    assert [run.name for run in found] == list(folder)
+    for run in found:
+        other = folder[run.name]
+        assert (run.spec, run.metrics, run.env, run.ceilings) == (other.spec, other.metrics, other.env, other.ceilings)
+        assert run.steps == other.steps
+        assert len(run.steps) > 5
+
+
+def test_a_damaged_file_of_an_archive_is_named(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"metrics\.json: not what benchrun writes"):
+        load_measured(packed(tmp_path / "measured.zip", metrics="{}"))  # type: ignore[arg-type]
