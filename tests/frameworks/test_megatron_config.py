@@ -115,7 +115,7 @@ def test_flags_quote_for_the_shell() -> None:
 def test_keywords_are_python_and_keys_are_yaml() -> None:
     written = filters.kwargs([RECOMPUTE, SCHEDULE], "recompute_method", decay="start_weight_decay")
     assert eval(f"dict({written})") == {"recompute_method": None, "decay": 1e-05}
-    document = pyyaml.safe_load(str(filters.yaml([RECOMPUTE, SCHEDULE], "*", decay="start_weight_decay")))
+    document = pyyaml.safe_load(f"{{{filters.yaml([RECOMPUTE, SCHEDULE], '*', decay='start_weight_decay')}}}")
     assert document["decay"] == 1e-05
     assert document["recompute_method"] is None
     assert set(document) == {*RECOMPUTE.values, *SCHEDULE.values, "decay"} - {"start_weight_decay"}

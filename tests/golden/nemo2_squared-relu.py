@@ -1,5 +1,7 @@
-# nemotron4-15b: pretrain, fp8, 2048 x H100, with NeMo 2
-"""Rendered by benchrun. Random weights; no checkpoint, no tokenizer file, no validation, no profiling."""
+# nemotron4-15b: pretrain, fp8, nemo2, 2048 x H100
+"""Rendered by benchrun. Random weights; no checkpoint, no validation, no profiling."""
+
+import sys
 
 import torch
 from megatron.core.distributed import DistributedDataParallelConfig
@@ -7,6 +9,7 @@ from megatron.core.optimizer import OptimizerConfig
 from nemo import lightning as nl
 from nemo.collections import llm
 from nemo.collections.llm.fn.activation import squared_relu
+from nemo.collections.llm.gpt.data.packed_sequence import PackedSequenceSpecs
 from nemo.collections.nlp.modules.common.tokenizer_utils import get_nmt_tokenizer
 from nemo.lightning.pytorch.callbacks.garbage_collection import GarbageCollectionCallback
 from nemo.lightning.pytorch.callbacks.megatron_comm_overlap import MegatronCommOverlapCallback
@@ -44,7 +47,6 @@ def config():
         rotary_base=10000,
         rotary_percent=0.5,
         share_embeddings_and_output_weights=False,
-        init_model_with_meta_device=False,
         bias_activation_fusion=False,
         bias_dropout_fusion=True,
         masked_softmax_fusion=True,
@@ -56,13 +58,14 @@ def config():
         recompute_granularity=None,
         recompute_method=None,
         recompute_num_layers=None,
+        init_model_with_meta_device=False,
     )
 
 
 def precision():
-    # Megatron's own BF16: weights in BF16, FP32 copies in the optimizer.
     return MegatronMixedPrecision(
         precision="bf16-mixed",
+        # Megatron's own BF16: weights in BF16, FP32 copies in the optimizer.
         params_dtype=torch.bfloat16,
         pipeline_dtype=torch.bfloat16,
         grad_reduce_in_fp32=False,
@@ -72,9 +75,7 @@ def precision():
         fp8_amax_history_len=1024,
         fp8_amax_compute_algo='max',
         fp8_param_gather=True,
-        fp8_margin=0,
-        fp8_wgrad=True,
-        first_last_layers_bf16=False,
+        fp8_margin=0, fp8_wgrad=True, first_last_layers_bf16=False,
     )
 
 
@@ -102,10 +103,7 @@ def strategy():
             check_for_nan_in_grad=False,
         ),
         fsdp=None,
-        use_te_rng_tracker=False,
-        use_sharp=False,
-        replace_progress_bar=True,
-        progress_interval=1,
+        use_te_rng_tracker=False, use_sharp=False, replace_progress_bar=True, progress_interval=1,
     )
 
 
@@ -123,8 +121,7 @@ def callbacks():
             align_param_gather=False,
             bucket_size=134217728,
             tp_comm_bootstrap_backend="nccl",
-            overlap_param_gather_with_optimizer_step=False,
-            defer_embedding_wgrad_compute=False,
+            overlap_param_gather_with_optimizer_step=False, defer_embedding_wgrad_compute=False,
         ),
     ]
 
@@ -146,53 +143,34 @@ def optimizer():
             use_precision_aware_optimizer=False,
         ),
         lr_scheduler=CosineAnnealingScheduler(
-            max_steps=50,
             min_lr=3e-07,
             warmup_steps=0,
-            constant_steps=0,
+            max_steps=50, constant_steps=0,
         ),
     )
 
 
 def data(tokens):
     return llm.MockDataModule(
-        num_train_samples=409600,
-        tokenizer=tokens,
-        seq_length=4096,
-        micro_batch_size=2,
-        global_batch_size=8192,
-        num_workers=1,
-        create_attention_mask=False,
+        num_train_samples=409600, create_attention_mask=False,
+        tokenizer=tokens, seq_length=4096,
+        micro_batch_size=2, global_batch_size=8192, num_workers=1,
     )
 
 
 def main():
     trainer = nl.Trainer(
-        accelerator="gpu",
-        devices=8,
-        num_nodes=256,
-        max_steps=50,
-        val_check_interval=50,
-        limit_val_batches=0,
-        limit_test_batches=0,
-        num_sanity_val_steps=0,
-        log_every_n_steps=1,
-        accumulate_grad_batches=1,
-        enable_checkpointing=False,
-        logger=False,
-        use_distributed_sampler=False,
-        strategy=strategy(),
-        plugins=precision(),
-        callbacks=callbacks(),
+        accelerator="gpu", devices=8, num_nodes=256,
+        strategy=strategy(), plugins=precision(), callbacks=callbacks(),
+        max_steps=50, accumulate_grad_batches=1, use_distributed_sampler=False,
+        val_check_interval=50, limit_val_batches=0, limit_test_batches=0, num_sanity_val_steps=0,
+        log_every_n_steps=1, logger=False, enable_checkpointing=False,
     )
     tokens = tokenizer()
     llm.train(
-        model=llm.GPTModel(config(), tokenizer=tokens),
-        data=data(tokens),
-        trainer=trainer,
+        model=llm.GPTModel(config(), tokenizer=tokens), data=data(tokens), trainer=trainer, optim=optimizer(),
         log=nl.NeMoLogger(explicit_log_dir="nemo2-log", log_global_rank_0_only=True, ckpt=None),
         resume=None,
-        optim=optimizer(),
     )
 
 
