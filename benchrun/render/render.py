@@ -12,7 +12,6 @@ import jinja2
 from markupsafe import Markup
 
 from benchrun import __version__, paths
-from benchrun.errors import UserError
 from benchrun.frameworks.registry import framework
 from benchrun.render import filters
 from benchrun.render.containers import image_for, inside_env, mount_of
@@ -75,7 +74,6 @@ def _environment(language: str, folder: Path) -> jinja2.Environment:
     )
     environment.filters |= {"comment": _comment, "flag": _flag, "header": _header, "shell": Markup}
     environment.filters |= {"flags": filters.flags, "kwargs": filters.kwargs, "yaml": filters.yaml}
-    environment.globals["refuse"] = _refuse
     return environment
 
 
@@ -89,11 +87,6 @@ _LITERAL: dict[str, Callable[[Any], str]] = {
 def _comment(value: Any) -> Markup:
     """Text of one line, for a comment."""
     return Markup(" ".join(str(value).split()))
-
-
-def _refuse(reason: str) -> str:
-    """Raises UserError: for a template that cannot express a value of the recipe."""
-    raise UserError(reason)
 
 
 def _header(value: Any, name: str = "") -> Markup:
