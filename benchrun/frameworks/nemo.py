@@ -24,16 +24,15 @@ class NeMo(Megatron):
     def environment(self, spec: RunSpec) -> dict[str, Variable]:
         """As NVIDIA's scripts set it."""
         margin = Variable(self.margin, "leaves processors of the GPU free for communication")
-        variables = super().environment(spec) | FUSED_ATTENTION
-        variables |= {
+        pieces = Variable("2097152", "larger pieces between pipeline stages: less time in their kernels")
+        return {
+            **super().environment(spec),
+            **FUSED_ATTENTION,
             "TOKENIZERS_PARALLELISM": Variable("False", FORKED),
             "NVTE_FWD_LAYERNORM_SM_MARGIN": margin,
             "NVTE_BWD_LAYERNORM_SM_MARGIN": margin,
+            **({"NCCL_P2P_NET_CHUNKSIZE": pieces} if spec.layout.pp > 1 else {}),
         }
-        if spec.layout.pp > 1:
-            why = "larger pieces between pipeline stages: less time in their kernels"
-            variables["NCCL_P2P_NET_CHUNKSIZE"] = Variable("2097152", why)
-        return variables
 
 
 class NeMoOfCore(NeMo):

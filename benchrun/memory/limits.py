@@ -28,10 +28,11 @@ def impossible(spec: RunSpec) -> str | None:
         )
     if memory.total <= gpu.memory_gib * (1 + ESTIMATE_ERROR):
         return None
-    options = ", ".join(f"{what} would need {size:.0f}" for what, size in _smaller(spec, gpu.memory_gib))
+    options = [f"{what} would need {size:.0f}" for what, size in _smaller(spec, gpu.memory_gib)]
+    advice = f"{', '.join(options)}, or " if options else ""
     return (
         f"it needs about {memory.total:.0f} GiB per GPU, and {spec.gpu} has {gpu.memory_gib:g}; the estimate is at "
-        f"most {ESTIMATE_ERROR:.0%} off: {options}{', or ' if options else ''}spread the model over more GPUs (tp, pp, cp, fsdp)"
+        f"most {ESTIMATE_ERROR:.0%} off: {advice}spread the model over more GPUs (tp, pp, cp, fsdp)"
     )
 
 

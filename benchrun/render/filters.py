@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from markupsafe import Markup
@@ -12,7 +12,8 @@ from pydantic import BaseModel
 
 from benchrun.spec.megatron import Values
 
-Groups = BaseModel | Iterable[BaseModel | None]
+Group = BaseModel | Mapping[str, Any]
+Groups = Group | Iterable[Group | None]
 LONGEST_LINE = 110
 """Columns of a line of flags."""
 
@@ -55,7 +56,7 @@ def yaml_literal(value: Any) -> str:
 def _chosen(groups: Groups, names: tuple[str, ...], renamed: dict[str, str]) -> dict[str, Any]:
     """The values that are named, ``new="old"`` under a new name; with ``*`` or no name at all, all others too."""
     values: dict[str, Any] = {}
-    for group in [groups] if isinstance(groups, BaseModel) else groups:
+    for group in [groups] if isinstance(groups, (BaseModel, Mapping)) else groups:
         values |= (group.values if isinstance(group, Values) else dict(group)) if group else {}
     new_names = {old: new for new, old in renamed.items()}
     everything = names == ("*",) or not (names or renamed)

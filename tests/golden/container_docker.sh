@@ -9,13 +9,13 @@
 #SBATCH --gres=gpu:8
 #SBATCH --partition=batch
 #SBATCH --mem=0
-#SBATCH --exclusive
 #SBATCH --time=00:30:00
 #SBATCH --output=stdout.log
 #SBATCH --error=stderr.log
 #SBATCH --open-mode=append
 # A run that Slurm restarts is not one measurement.
 #SBATCH --no-requeue
+#SBATCH --exclusive
 set -euo pipefail
 
 # Write done.json however this job ends: without accounting it is the only record.

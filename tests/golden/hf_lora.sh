@@ -9,13 +9,13 @@
 #SBATCH --gres=gpu:8
 #SBATCH --partition=batch
 #SBATCH --mem=0
-#SBATCH --exclusive
 #SBATCH --time=00:30:00
 #SBATCH --output=stdout.log
 #SBATCH --error=stderr.log
 #SBATCH --open-mode=append
 # A run that Slurm restarts is not one measurement.
 #SBATCH --no-requeue
+#SBATCH --exclusive
 set -euo pipefail
 
 # Write done.json however this job ends: without accounting it is the only record.
@@ -72,9 +72,9 @@ fi
 
 export HF_HUB_OFFLINE=1  # never ask a model hub while measuring
 export TOKENIZERS_PARALLELISM=false  # data-loader processes are forked after the tokenizer has run
+export OMP_NUM_THREADS=1  # one CPU thread a rank: ranks share the machine
 export NCCL_NVLS_ENABLE=0  # no NVLink SHARP: saves GPU memory, as in the published runs
 export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True  # less fragmentation of GPU memory
-export OMP_NUM_THREADS=1  # one CPU thread a rank: ranks share the machine
 export TORCH_NCCL_AVOID_RECORD_STREAMS=1  # frees communication buffers earlier
 
 # In the background, because bash runs no trap while a program runs in the foreground: done.json must be written even

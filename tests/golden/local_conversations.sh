@@ -55,9 +55,9 @@ if [ /dev/fd/1 -ef stdout.log ]; then
   disown "$watchdog"
 fi
 
-export OMP_NUM_THREADS=1  # one CPU thread a rank: ranks share the machine
 export HF_HUB_OFFLINE=1  # never ask a model hub while measuring
 export TOKENIZERS_PARALLELISM=false  # data-loader processes are forked after the tokenizer has run
+export OMP_NUM_THREADS=1  # one CPU thread a rank: ranks share the machine
 export PYTHONPATH=worker${PYTHONPATH:+:$PYTHONPATH}
 
 bash probe.sh || echo "benchrun: this machine could not be described; going on" >&2

@@ -9,13 +9,13 @@
 #SBATCH --gres=gpu:8
 #SBATCH --partition=batch
 #SBATCH --mem=0
-#SBATCH --exclusive
 #SBATCH --time=00:30:00
 #SBATCH --output=stdout.log
 #SBATCH --error=stderr.log
 #SBATCH --open-mode=append
 # A run that Slurm restarts is not one measurement.
 #SBATCH --no-requeue
+#SBATCH --exclusive
 set -euo pipefail
 
 # Write done.json however this job ends: without accounting it is the only record.
@@ -103,13 +103,10 @@ command=(
   # model
   --transformer-impl transformer_engine
   --num-layers 32 --hidden-size 4096 --ffn-hidden-size 14336 --num-attention-heads 32 --kv-channels 128
-  --group-query-attention --num-query-groups 8
-  --seq-length 8192 --position-embedding-type rope --max-position-embeddings 131072
-  --rotary-base 500000 --rotary-percent 1.0
-  --swiglu
-  --disable-bias-linear
-  --untie-embeddings-and-output-weights
-  --normalization RMSNorm --attention-dropout 0.0 --hidden-dropout 0.0 --init-method-std 0.02
+  --seq-length 8192 --normalization RMSNorm --position-embedding-type rope --attention-dropout 0.0
+  --hidden-dropout 0.0 --init-method-std 0.02
+  --max-position-embeddings 131072 --group-query-attention --num-query-groups 8 --rotary-base 500000
+  --rotary-percent 1.0 --swiglu --untie-embeddings-and-output-weights --disable-bias-linear
   # layout
   --tensor-model-parallel-size 1 --pipeline-model-parallel-size 1 --context-parallel-size 2
   --use-distributed-optimizer --overlap-grad-reduce --overlap-param-gather
@@ -127,8 +124,8 @@ command=(
   --tokenizer-type NullTokenizer --vocab-size 128255 --make-vocab-size-divisible-by 128
   --num-workers 1 --no-create-attention-mask-in-dataloader --no-mmap-bin-files
   # logging: every step; no other work in the measured time
-  --log-interval 1 --log-throughput --eval-iters 0 --eval-interval 51
-  --manual-gc --manual-gc-interval 100 --distributed-timeout-minutes 30
+  --log-interval 1 --log-throughput --eval-iters 0 --eval-interval 51 --distributed-timeout-minutes 30
+  --manual-gc --manual-gc-interval 100
 )
 
 # During the training, on every node: clocks, power, temperature. Its failure does not affect the run.

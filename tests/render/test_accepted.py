@@ -140,7 +140,7 @@ def test_python_drivers_call_what_there_is(tmp_path, framework, file, release, k
 
 
 GARBAGE = {
-    "megatron-lm": ("job.sh", "--manual-gc --manual-gc-interval 7 ", "--manual-gc"),
+    "megatron-lm": ("job.sh", "--manual-gc --manual-gc-interval 7\n", "--manual-gc"),
     "nemo1": ("nemo1.yaml", " gc_interval: 7,", " gc_interval: 7"),
     "nemo2": ("train_nemo2.py", "GarbageCollectionCallback(gc_interval_train=7, gc_interval_val=7),", "Callback(gc_"),
     "megatron-bridge": ("train_megatron_bridge.py", "manual_gc=True, manual_gc_interval=7,", "gc=True"),
