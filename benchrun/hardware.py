@@ -23,7 +23,6 @@ class Gpu(BaseModel, frozen=True):
     peak_fp8_tflops: float | None
     """None if the GPU has no FP8 units."""
     gpus_per_node: int
-    cpu_arch: str
     source: str
 
     def peak_tflops(self, precision: str) -> float | None:

@@ -28,6 +28,7 @@ class HuggingFace(Framework):
     fixed = dict.fromkeys(SHARDING, "leaves it to FSDP")
     own_worker = True
     memory = MemoryFacts(fully_sharded=True)
+    program = "-m benchrun.trainer.huggingface --spec spec.json"
     step_lines = ("'loss':",)
 
     def data_format(self, task: Task) -> DataFormat:

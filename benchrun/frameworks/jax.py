@@ -9,7 +9,6 @@ from benchrun.frameworks.base import SHARDING, SLURM_VARIABLES, Framework, Varia
 from benchrun.frameworks.variables import FUSED_ATTENTION
 from benchrun.spec.runspec import RunSpec
 from benchrun.spec.training import Fp8
-from benchrun.vocabulary import Precision
 
 MIB = 1 << 20
 
@@ -31,7 +30,7 @@ class Jax(Framework):
     numactl = False
     xla_flags: ClassVar[str]
     """Without ``--xla_gpu_``."""
-    combined_mib: ClassVar[Mapping[Precision, tuple[int, int, int]]]
+    combined_mib: ClassVar[Mapping[str, tuple[int, int, int]]]
     """The largest combined all-reduce, all-gather and reduce-scatter, by precision."""
     memory_share: ClassVar[str]
     """The fraction of the GPU's memory that JAX takes."""

@@ -26,6 +26,7 @@ class MegatronCore(Megatron):
     options = WORKER_OPTIONS
     own_worker = True
     memory = MemoryFacts(moments_at_a_time=FP32_AT_A_TIME, unfused_gates=True)
+    program = "-m benchrun.trainer --spec spec.json"
     step_lines = ("elapsed time per iteration (",)
 
     def refusals(self, spec: RunSpec) -> Iterator[str]:

@@ -65,6 +65,7 @@ class NeMo2(NeMoOfCore):
     """NeMo 2, in NeMo's containers 25.02 to 25.09. Its values are in a driver beside the job script."""
 
     name = "nemo2"
+    program = "train_nemo2.py"
     step_lines = ("train_step_timing in s: ",)
     rank_variables = SLURM_VARIABLES
     releases = ("25.02", "25.09")
@@ -81,6 +82,7 @@ class MegatronBridge(NeMoOfCore):
     """Megatron-Bridge, in NeMo's containers from 25.09 on. Its values are in a driver beside the job script."""
 
     name = "megatron-bridge"
+    program = "train_megatron_bridge.py"
     step_lines = ("elapsed time per iteration (", "Step Time : ")
     releases = ("25.09", None)
     files = ("train_megatron_bridge.py",)

@@ -41,6 +41,11 @@ class PaXML(Jax):
             **{"SAVE_QKV_OUT_PROJ_SEPARATE": None},
         },
     )
+    # As pax-2024-03-04 carries it: google/paxml 4a6bf200 with JAX-Toolbox's patch PR-46.
+    program = (
+        "-m paxml.main --fdl_config=paxml_point.Point --job_log_dir=paxml-log --mode=train "
+        "--enable_checkpoint_saving=False --multiprocess_gpu --alsologtostderr"
+    )
     step_lines = ("steps/sec",)
     stderr_steps = True
     images = ImageFamily("paxml", r"(?<![a-z])pax")

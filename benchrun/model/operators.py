@@ -103,8 +103,6 @@ class Attention:
     seq_length: float
     """Positions that a token is scored against."""
     heads: float
-    groups: float
-    """Heads of keys and values."""
     kv_channels: int
     """Width of one head."""
     layers: float
@@ -171,8 +169,8 @@ def operators(
     against. The options after ``task`` matter for memory-bound operators and collectives alone.
     """
     products = _products(model, tokens, layout, task)
-    heads, groups = model.num_attention_heads / layout.tp, model.num_query_groups / layout.tp
-    attention = Attention(tokens, seq_length, heads, groups, model.kv_channels, model.num_layers / layout.pp)
+    heads, layers = model.num_attention_heads / layout.tp, model.num_layers / layout.pp
+    attention = Attention(tokens, seq_length, heads, model.kv_channels, layers)
     memory_bound = tuple(_memory_bound(model, layout, products, attention, sizes))
     routed = products[2].rows if model.moe else 0.0
     collectives = [*communication.of_a_micro_batch(model, layout, tokens, routed, sizes, cp_comm)]

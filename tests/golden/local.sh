@@ -62,6 +62,7 @@ bash probe.sh || echo "benchrun: this machine could not be described; going on" 
 
 # The framework's entry point, with every value stated.
 command=(
+  # every value is in spec.json, next to this script
   python3 -u -m benchrun.trainer --spec spec.json
 )
 

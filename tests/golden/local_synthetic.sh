@@ -74,6 +74,7 @@ cp "$BENCHRUN_DATA/vocab64-tokens102401-c2668ed6/tokens.json" data.json
 
 # The framework's entry point, with every value stated.
 command=(
+  # every value is in spec.json, next to this script
   python3 -u -m benchrun.trainer --spec spec.json
 )
 

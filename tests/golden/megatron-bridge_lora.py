@@ -15,87 +15,68 @@ from megatron.bridge.training.pretrain import pretrain
 from megatron.core.activations import squared_relu
 
 
-def model():
-    return GPTModelProvider(
-        num_layers=32,
-        hidden_size=4096,
-        ffn_hidden_size=14336,
-        num_attention_heads=32,
-        num_query_groups=8,
-        kv_channels=128,
-        activation_func=torch.nn.functional.silu,
-        gated_linear_unit=True,
-        add_bias_linear=False,
-        normalization='RMSNorm',
-        layernorm_zero_centered_gamma=False,
-        layernorm_epsilon=1e-05,
-        init_method_std=0.02,
-        attention_dropout=0.0,
-        hidden_dropout=0.0,
-        seq_length=4096,
-        vocab_size=128256,
-        make_vocab_size_divisible_by=128,
-        position_embedding_type='rope',
-        rotary_base=500000,
-        rotary_percent=1.0,
-        share_embeddings_and_output_weights=False,
-        tensor_model_parallel_size=1,
-        pipeline_model_parallel_size=1,
-        virtual_pipeline_model_parallel_size=None,
-        context_parallel_size=1,
-        expert_model_parallel_size=1,
-        expert_tensor_parallel_size=None,
-        sequence_parallel=False,
-        account_for_embedding_in_pipeline_split=False,
-        account_for_loss_in_pipeline_split=False,
-        bias_activation_fusion=True,
-        bias_dropout_fusion=True,
-        masked_softmax_fusion=True,
-        apply_rope_fusion=True,
-        persist_layer_norm=True,
-        gradient_accumulation_fusion=True,
-        cross_entropy_loss_fusion=False,
-        cross_entropy_fusion_impl='te',
-        recompute_granularity=None,
-        recompute_method=None,
-        recompute_num_layers=None,
-        pipeline_dtype=torch.bfloat16,
-        init_model_with_meta_device=False, cuda_graph_impl="none", use_te_rng_tracker=False,
-    )
-
-
-def add_adapters(model):
-    """Runs before the model is wrapped: ConfigContainer.peft would need a checkpoint."""
-    adapters = LoRA(
-        target_modules=['linear_qkv'],
-        dim=8, alpha=16.0, dropout=0.0,
-    )
-    return adapters(model, training=True)
-
-
-def precision():
-    return MixedPrecisionConfig(
-        bf16=True,
-        # Megatron's own BF16: weights in BF16, FP32 copies in the optimizer.
-        params_dtype=torch.bfloat16,
-        pipeline_dtype=torch.bfloat16,
-        grad_reduce_in_fp32=False,
-        autocast_enabled=False,
-        fp8='hybrid',
-        fp8_recipe='tensorwise',
-        fp8_amax_history_len=1024,
-        fp8_amax_compute_algo='max',
-        fp8_param_gather=True,
-        fp8_margin=0, fp8_wgrad=True, first_last_layers_bf16=False,
-    )
-
-
 def main():
-    provider = model()
-    provider.register_pre_wrap_hook(add_adapters)
     config = bridge.ConfigContainer(
-        model=provider,
-        mixed_precision=precision(),
+        model=GPTModelProvider(
+            num_layers=32,
+            hidden_size=4096,
+            ffn_hidden_size=14336,
+            num_attention_heads=32,
+            num_query_groups=8,
+            kv_channels=128,
+            activation_func=torch.nn.functional.silu,
+            gated_linear_unit=True,
+            add_bias_linear=False,
+            normalization='RMSNorm',
+            layernorm_zero_centered_gamma=False,
+            layernorm_epsilon=1e-05,
+            init_method_std=0.02,
+            attention_dropout=0.0,
+            hidden_dropout=0.0,
+            seq_length=4096,
+            vocab_size=128256,
+            make_vocab_size_divisible_by=128,
+            position_embedding_type='rope',
+            rotary_base=500000,
+            rotary_percent=1.0,
+            share_embeddings_and_output_weights=False,
+            tensor_model_parallel_size=1,
+            pipeline_model_parallel_size=1,
+            virtual_pipeline_model_parallel_size=None,
+            context_parallel_size=1,
+            expert_model_parallel_size=1,
+            expert_tensor_parallel_size=None,
+            sequence_parallel=False,
+            account_for_embedding_in_pipeline_split=False,
+            account_for_loss_in_pipeline_split=False,
+            bias_activation_fusion=True,
+            bias_dropout_fusion=True,
+            masked_softmax_fusion=True,
+            apply_rope_fusion=True,
+            persist_layer_norm=True,
+            gradient_accumulation_fusion=True,
+            cross_entropy_loss_fusion=False,
+            cross_entropy_fusion_impl='te',
+            recompute_granularity=None,
+            recompute_method=None,
+            recompute_num_layers=None,
+            pipeline_dtype=torch.bfloat16,
+            init_model_with_meta_device=False, cuda_graph_impl="none", use_te_rng_tracker=False,
+        ),
+        mixed_precision=MixedPrecisionConfig(
+            bf16=True,
+            # Megatron's own BF16: weights in BF16, FP32 copies in the optimizer.
+            params_dtype=torch.bfloat16,
+            pipeline_dtype=torch.bfloat16,
+            grad_reduce_in_fp32=False,
+            autocast_enabled=False,
+            fp8='hybrid',
+            fp8_recipe='tensorwise',
+            fp8_amax_history_len=1024,
+            fp8_amax_compute_algo='max',
+            fp8_param_gather=True,
+            fp8_margin=0, fp8_wgrad=True, first_last_layers_bf16=False,
+        ),
         train=bridge.TrainingConfig(
             micro_batch_size=1, global_batch_size=128, train_iters=50,
             eval_iters=0, eval_interval=51,
@@ -162,6 +143,12 @@ def main():
         rerun_state_machine=bridge.RerunStateMachineConfig(rerun_mode="disabled", check_for_nan_in_loss=False),
         profiling=bridge.ProfilingConfig(use_nsys_profiler=False, use_pytorch_profiler=False),
     )
+    adapters = LoRA(
+        target_modules=['linear_qkv'],
+        dim=8, alpha=16.0, dropout=0.0,
+    )
+    # Before the model is wrapped: ConfigContainer.peft would need a checkpoint.
+    config.model.register_pre_wrap_hook(lambda model: adapters(model, training=True))
     pretrain(config, forward_step)
 
 

@@ -100,10 +100,8 @@ step "${once_per_node[@]}" bash probe.sh || echo "benchrun: the nodes could not 
 
 # The framework's entry point, with every value stated.
 command=(
-  python3 -u -m paxml.main
   # every value is in paxml_point.py, next to this script
-  --fdl_config=paxml_point.Point
-  --job_log_dir=paxml-log --mode=train --enable_checkpoint_saving=False --multiprocess_gpu --alsologtostderr
+  python3 -u -m paxml.main --fdl_config=paxml_point.Point --job_log_dir=paxml-log --mode=train --enable_checkpoint_saving=False --multiprocess_gpu --alsologtostderr
 )
 
 # During the training, on every node: clocks, power, temperature. Its failure does not affect the run.
