@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import csv
 import functools
-from dataclasses import dataclass
 from pathlib import Path
+
+from pydantic import BaseModel, Field
 
 _TABLE = Path(__file__).with_name("hardware.csv")
 
 
-@dataclass(frozen=True)
-class Gpu:
+class Gpu(BaseModel, frozen=True):
     """One GPU. Peaks are dense (without structured sparsity), in TFLOPS."""
 
-    name: str
+    name: str = Field(alias="gpu")
     arch: str
     memory_gib: float
     """The nominal size: 80 GB of HBM are 80 GiB, minus about 1 % for driver and ECC. For B300 and GB300 the size that
@@ -23,7 +23,6 @@ class Gpu:
     peak_fp8_tflops: float | None
     """None if the GPU has no FP8 units."""
     gpus_per_node: int
-    cpu_arch: str
     source: str
 
     def peak_tflops(self, precision: str) -> float | None:
@@ -41,20 +40,8 @@ def gpu(name: str) -> Gpu | None:
 @functools.cache
 def _gpus() -> dict[str, Gpu]:
     with _TABLE.open(newline="") as file:
-        return {row["gpu"]: _gpu(row) for row in csv.DictReader(file)}
-
-
-def _gpu(row: dict[str, str]) -> Gpu:
-    return Gpu(
-        name=row["gpu"],
-        arch=row["arch"],
-        memory_gib=float(row["memory_gib"]),
-        peak_bf16_tflops=float(row["peak_bf16_tflops"]),
-        peak_fp8_tflops=float(row["peak_fp8_tflops"]) if row["peak_fp8_tflops"] else None,
-        gpus_per_node=int(row["gpus_per_node"]),
-        cpu_arch=row["cpu_arch"],
-        source=row["source"],
-    )
+        rows = ({column: value or None for column, value in row.items()} for row in csv.DictReader(file))
+        return {gpu.name: gpu for gpu in map(Gpu.model_validate, rows)}
 
 
 def name_of(device: str) -> str | None:

@@ -55,5 +55,6 @@ def test_every_exemption_is_needed() -> None:
 
 def test_every_template_is_of_a_registered_framework() -> None:
     templates = {path.name.removesuffix(".j2") for path in (paths.TEMPLATES / "frameworks").glob("*.j2")}
-    named = {name for framework in FRAMEWORKS.values() for name in (*framework.files, f"{framework.name}.sh")}
+    named = {name for framework in FRAMEWORKS.values() for name in framework.files}
+    named |= {Path(framework.template).name.removesuffix(".j2") for framework in FRAMEWORKS.values()}
     assert templates == named

@@ -114,6 +114,8 @@ class Framework:
     """Slurm's variables that its ranks need inside a container."""
     numactl: ClassVar[bool] = True
     """Whether its image has numactl."""
+    program: ClassVar[str | None] = None
+    """Arguments with which Python starts it, where this needs no template of its own."""
     scripts: ClassVar[str | None] = None
     """Folder of its scripts in its image; None if it starts as a module."""
     images: ClassVar[ImageFamily] = NEMO_IMAGES
@@ -129,7 +131,7 @@ class Framework:
     @property
     def template(self) -> str:
         """The template with the macro ``command``."""
-        return f"frameworks/{self.name}.sh.j2"
+        return f"frameworks/{'program' if self.program else self.name}.sh.j2"
 
     def refusals(self, spec: RunSpec) -> Iterator[str]:
         """Reasons why it cannot run ``spec`` that do not follow from the attributes."""

@@ -28,6 +28,7 @@ class HuggingFace(Framework):
     fixed = dict.fromkeys(SHARDING, "leaves it to FSDP")
     own_worker = True
     memory = MemoryFacts(fully_sharded=True)
+    program = "-m benchrun.trainer.huggingface --spec spec.json"
     step_lines = ("'loss':",)
 
     def data_format(self, task: Task) -> DataFormat:
@@ -52,10 +53,6 @@ class HuggingFace(Framework):
 
     def environment(self, spec: RunSpec) -> dict[str, Variable]:
         """Without a model hub; on GPUs as the worker."""
-        hub = {
-            "HF_HUB_OFFLINE": Variable("1", NO_HUB),
-            "TOKENIZERS_PARALLELISM": Variable("false", FORKED),
-        }
-        if spec.gpu == "CPU":
-            return ONE_THREAD | hub
-        return hub | NO_NVLS | EXPANDABLE_SEGMENTS | ONE_THREAD | communication(spec)
+        hub = {"HF_HUB_OFFLINE": Variable("1", NO_HUB), "TOKENIZERS_PARALLELISM": Variable("false", FORKED)}
+        on_gpu = {} if spec.gpu == "CPU" else NO_NVLS | EXPANDABLE_SEGMENTS | communication(spec)
+        return hub | ONE_THREAD | on_gpu

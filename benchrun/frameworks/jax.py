@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Mapping
+from typing import Any, ClassVar
 
 from benchrun.frameworks.base import SHARDING, SLURM_VARIABLES, Framework, Variable
 from benchrun.frameworks.variables import FUSED_ATTENTION
@@ -11,27 +11,6 @@ from benchrun.spec.runspec import RunSpec
 from benchrun.spec.training import Fp8
 
 MIB = 1 << 20
-FIXED = {
-    **dict.fromkeys((*SHARDING, "training.grad_reduce_in_fp32"), "leaves it to XLA"),
-    "training.manual_gc_interval": "leaves garbage to Python",
-    "data.num_workers": "starts no process for its data",
-}
-
-
-class Mesh(NamedTuple):
-    """Ranks along each axis. ICI: the links within a node; DCN: the network between nodes, as JAX calls them."""
-
-    ici_data: int
-    ici_fsdp: int
-    dcn_data: int
-    dcn_fsdp: int
-
-
-def mesh(spec: RunSpec) -> Mesh:
-    """Weights are split within a node first, then over nodes; gradients are averaged over the rest."""
-    ici_fsdp = min(spec.layout.fsdp, spec.ranks_per_node)
-    dcn_fsdp = spec.layout.fsdp // ici_fsdp
-    return Mesh(spec.ranks_per_node // ici_fsdp, ici_fsdp, spec.num_nodes // dcn_fsdp, dcn_fsdp)
 
 
 class Jax(Framework):
@@ -43,9 +22,18 @@ class Jax(Framework):
     degrees = ()
     experts = False
     synthetic_data = False
-    fixed = FIXED
+    fixed = dict.fromkeys((*SHARDING, "training.grad_reduce_in_fp32"), "leaves it to XLA") | {
+        "training.manual_gc_interval": "leaves garbage to Python",
+        "data.num_workers": "starts no process for its data",
+    }
     rank_variables = SLURM_VARIABLES
     numactl = False
+    xla_flags: ClassVar[str]
+    """Without ``--xla_gpu_``."""
+    combined_mib: ClassVar[Mapping[str, tuple[int, int, int]]]
+    """The largest combined all-reduce, all-gather and reduce-scatter, by precision."""
+    memory_share: ClassVar[str]
+    """The fraction of the GPU's memory that JAX takes."""
 
     def refusals(self, spec: RunSpec) -> Iterator[str]:
         """FSDP by node, recompute by policy, one FP8 recipe."""
@@ -64,20 +52,21 @@ class Jax(Framework):
                 yield f"{self.name}'s FP8 is fixed: training.fp8.{name} must be {str(default).lower()}"
 
     def configuration(self, spec: RunSpec) -> dict[str, Any]:
-        """The mesh of its devices."""
-        return {"mesh": mesh(spec)}
+        """Ranks along each axis. ICI: the links within a node; DCN: the network between nodes, as JAX calls them.
 
-    def xla(self, flags: str, combined_mib: tuple[int, int, int]) -> dict[str, Variable]:
-        """``XLA_FLAGS``; ``combined_mib``: largest combined all-reduce, all-gather and reduce-scatter."""
+        Weights are split within a node first, then over nodes; gradients are averaged over the rest.
+        """
+        ici = min(spec.layout.fsdp, spec.ranks_per_node)
+        dcn = spec.layout.fsdp // ici
+        data = {"ici_data": spec.ranks_per_node // ici, "dcn_data": spec.num_nodes // dcn}
+        return {"mesh": data | {"ici_fsdp": ici, "dcn_fsdp": dcn}}
+
+    def environment(self, spec: RunSpec) -> dict[str, Variable]:
+        """XLA's flags as published, up to 63 nodes."""
         names = ("all_reduce", "all_gather", "reduce_scatter")
-        sizes = (f"{name}_combine_threshold_bytes={size * MIB}" for name, size in zip(names, combined_mib, strict=True))
-        value = " ".join(f"--xla_gpu_{flag}" for flag in (*flags.split(), *sizes))
+        sizes = zip(names, self.combined_mib[spec.precision], strict=True)
+        flags = [*self.xla_flags.split(), *(f"{name}_combine_threshold_bytes={size * MIB}" for name, size in sizes)]
+        value = " ".join((*(f"--xla_gpu_{flag}" for flag in flags), "--xla_disable_hlo_passes=rematerialization"))
         why = "communication overlaps with compute and is gathered into large pieces, as in the published runs"
-        return FUSED_ATTENTION | {
-            "XLA_FLAGS": Variable(f"{value} --xla_disable_hlo_passes=rematerialization", why),
-        }
-
-
-def gpu_memory(share: str) -> dict[str, Variable]:
-    """The fraction of GPU memory that JAX takes."""
-    return {"XLA_PYTHON_CLIENT_MEM_FRACTION": Variable(share, "how much of the GPU's memory JAX takes at once")}
+        share = Variable(self.memory_share, "how much of the GPU's memory JAX takes at once")
+        return FUSED_ATTENTION | {"XLA_FLAGS": Variable(value, why), "XLA_PYTHON_CLIENT_MEM_FRACTION": share}

@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 from benchrun.frameworks.base import LLAMA, ImageFamily, MemoryFacts, Variable
-from benchrun.frameworks.jax import Jax, gpu_memory
+from benchrun.frameworks.jax import Jax
 from benchrun.frameworks.variables import LAUNCH_ORDER
 from benchrun.spec.runspec import RunSpec
-
-LLAMA_WITHOUT_BIAS = {**LLAMA, "bias": False}
-XLA_FLAGS = (
-    "enable_triton_gemm=false graph_level=0 enable_highest_priority_async_stream=true "
-    "enable_pipelined_all_gather=true enable_pipelined_reduce_scatter=true enable_pipelined_all_reduce=true "
-    "enable_while_loop_double_buffering=true enable_triton_softmax_fusion=false "
-    "enable_all_gather_combine_by_dim=false enable_reduce_scatter_combine_by_dim=false "
-    "enable_latency_hiding_scheduler=true"
-)
 
 
 class MaxText(Jax):
     """Launched for Llama's kind of model."""
 
     name = "maxtext"
-    model_values = LLAMA_WITHOUT_BIAS
+    model_values = LLAMA | {"bias": False}
+    memory_share = "0.94"
+    combined_mib = dict.fromkeys(("fp32", "bf16"), (2048, 2048, 32)) | {"fp8": (1024, 512, 8)}
+    xla_flags = (
+        "enable_triton_gemm=false graph_level=0 enable_highest_priority_async_stream=true "
+        "enable_pipelined_all_gather=true enable_pipelined_reduce_scatter=true enable_pipelined_all_reduce=true "
+        "enable_while_loop_double_buffering=true enable_triton_softmax_fusion=false "
+        "enable_all_gather_combine_by_dim=false enable_reduce_scatter_combine_by_dim=false "
+        "enable_latency_hiding_scheduler=true"
+    )
     # Source of the policies: layers/models.py @ 02a8f5c1.
     memory = MemoryFacts(
         planned_by_xla=True,
@@ -37,6 +37,5 @@ class MaxText(Jax):
     images = ImageFamily("maxtext", "maxtext")
 
     def environment(self, spec: RunSpec) -> dict[str, Variable]:
-        """XLA's flags as published, up to 63 nodes."""
-        combined_mib = (1024, 512, 8) if spec.precision == "fp8" else (2048, 2048, 32)
-        return self.xla(XLA_FLAGS, combined_mib) | LAUNCH_ORDER | gpu_memory("0.94")
+        """With kernels in launch order."""
+        return super().environment(spec) | LAUNCH_ORDER

@@ -1,9 +1,12 @@
 """RunSpec -> the Megatron configuration: every rule about megatron-core's arguments, once.
 
-Where frameworks differ, or a release of one of them, the rule names it and the reason.
+Where frameworks differ, or a release of one of them, the rule names it and the reason. Options of the worker have their
+default in other frameworks (base.WORKER_OPTIONS), so rules about them need no framework.
 """
 
 from __future__ import annotations
+
+from typing import Any
 
 from benchrun.model import VOCAB_MULTIPLE
 from benchrun.spec.images import nemo_release
@@ -13,14 +16,10 @@ from benchrun.spec.runspec import RunSpec
 WORKER = "megatron-core"
 DRIVERS = ("nemo2", "megatron-bridge")
 """Frameworks that a Python file drives through NeMo's or Megatron-Bridge's own configuration classes."""
-FRAMEWORKS = (WORKER, "megatron-lm", "nemo1", *DRIVERS)
-"""Frameworks that train Megatron's model."""
 BUCKET_SIZE = 128 * 1024 * 1024
 """Parameters per bucket of gradients, in NeMo's own recipes."""
 DTYPES = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
 ACTIVATIONS = {"swiglu": "silu", "geglu": "gelu", "gelu": "gelu", "squared-relu": "squared_relu"}
-DIMENSIONS = ("num_layers", "hidden_size", "ffn_hidden_size", "num_attention_heads", "num_query_groups", "kv_channels")
-"""Fields of ModelShape that are arguments of TransformerConfig."""
 
 
 def configured(spec: RunSpec) -> RunSpec:
@@ -28,10 +27,8 @@ def configured(spec: RunSpec) -> RunSpec:
     return spec.model_copy(update={"megatron": megatron_config(spec)})
 
 
-def megatron_config(spec: RunSpec) -> Megatron | None:
-    """The Megatron configuration of ``spec``; None where its framework trains no Megatron model."""
-    if spec.framework not in FRAMEWORKS:
-        return None
+def megatron_config(spec: RunSpec) -> Megatron:
+    """The Megatron configuration of ``spec``, whose framework trains Megatron's model."""
     training, recompute, bf16 = spec.training, spec.training.recompute, spec.precision != "fp32"
     dtype = DTYPES["bf16" if bf16 else "fp32"]
     return Megatron(
@@ -42,11 +39,10 @@ def megatron_config(spec: RunSpec) -> Megatron | None:
         communication=_communication(spec),
         precision=Values(bf16=bf16, params_dtype=dtype, pipeline_dtype=dtype),
         fp8=_fp8(spec) if spec.precision == "fp8" else None,
-        fusion=_fusion_of_worker(spec) if spec.framework == WORKER else _fusion(spec),
+        fusion=_fusion(spec),
         recompute=Values(
             recompute_granularity=None if recompute.granularity == "none" else recompute.granularity,
-            recompute_method=recompute.method,
-            recompute_num_layers=recompute.num_layers,
+            **_fields(recompute, "method", "num_layers", prefix="recompute_"),
         ),
         optimizer=_optimizer(spec, dtype),
         schedule=Values(
@@ -67,17 +63,22 @@ def megatron_config(spec: RunSpec) -> Megatron | None:
     )
 
 
+def _fields(source: object, *names: str, prefix: str = "") -> dict[str, Any]:
+    """The fields that megatron-core calls the same, but for a prefix."""
+    return {prefix + name: getattr(source, name) for name in names}
+
+
 def _transformer(spec: RunSpec) -> Values:
     model = spec.model
     return Values(
-        **{name: getattr(model, name) for name in DIMENSIONS},
+        **_fields(model, "num_layers", "hidden_size", "ffn_hidden_size"),
+        **_fields(model, "num_attention_heads", "num_query_groups", "kv_channels"),
         activation_func=ACTIVATIONS[model.activation],
         gated_linear_unit=model.gated,
         add_bias_linear=model.bias,
         normalization=model.normalization.removesuffix("1p"),
         layernorm_zero_centered_gamma=model.normalization == "LayerNorm1p",
-        layernorm_epsilon=model.layernorm_epsilon,
-        init_method_std=model.init_method_std,
+        **_fields(model, "layernorm_epsilon", "init_method_std"),
         attention_dropout=0.0,
         hidden_dropout=0.0,
     )
@@ -92,8 +93,7 @@ def _gpt(spec: RunSpec) -> Values:
         vocab_size=-(-model.vocab_size // multiple) * multiple,
         make_vocab_size_divisible_by=VOCAB_MULTIPLE,
         position_embedding_type="rope" if model.position_embedding == "rope" else "learned_absolute",
-        rotary_base=model.rotary_base,
-        rotary_percent=model.rotary_percent,
+        **_fields(model, "rotary_base", "rotary_percent"),
         share_embeddings_and_output_weights=model.tied_embeddings,
     )
 
@@ -102,13 +102,12 @@ def _experts(spec: RunSpec) -> Values:
     """NeMo 1's own Mixtral has neither kernel: megatron-core 0.7 groups no experts in FP8."""
     moe, training = spec.model.moe, spec.training
     assert moe is not None
-    kernels = spec.transformer_engine if spec.framework == WORKER else spec.framework != "nemo1"
+    kernels = spec.transformer_engine and spec.framework != "nemo1"
     return Values(
         num_moe_experts=moe.num_experts,
         moe_router_topk=moe.topk,
-        moe_ffn_hidden_size=moe.ffn_hidden_size,
+        **_fields(moe, "ffn_hidden_size", "aux_loss_coeff", prefix="moe_"),
         moe_router_load_balancing_type="aux_loss",
-        moe_aux_loss_coeff=moe.aux_loss_coeff,
         moe_router_force_load_balancing=moe.force_balance,
         moe_expert_capacity_factor=moe.capacity_factor,
         moe_pad_expert_input_to_capacity=moe.capacity_factor is not None,
@@ -121,6 +120,7 @@ def _experts(spec: RunSpec) -> Values:
 def _parallel(spec: RunSpec) -> Values:
     """None stands for megatron-core's default: no interleaved stages, the experts' tp that of the whole model."""
     layout = spec.layout
+    ends = layout.account_for_embedding_and_loss
     return Values(
         tensor_model_parallel_size=layout.tp,
         pipeline_model_parallel_size=layout.pp,
@@ -129,8 +129,8 @@ def _parallel(spec: RunSpec) -> Values:
         expert_model_parallel_size=layout.ep,
         expert_tensor_parallel_size=layout.etp if spec.model.moe or spec.framework == WORKER else None,
         sequence_parallel=layout.sequence_parallel,
-        account_for_embedding_in_pipeline_split=layout.account_for_embedding_and_loss,
-        account_for_loss_in_pipeline_split=layout.account_for_embedding_and_loss,
+        account_for_embedding_in_pipeline_split=ends,
+        account_for_loss_in_pipeline_split=ends,
     )
 
 
@@ -142,7 +142,7 @@ def _communication(spec: RunSpec) -> Values:
     layout, training, gpu = spec.layout, spec.training, spec.gpu != "CPU"
     ranks = training.distributed_optimizer and spec.dp * layout.cp > 1
     return Values(
-        tp_comm_overlap=training.tp_comm_overlap and (spec.transformer_engine or spec.framework != WORKER),
+        tp_comm_overlap=training.tp_comm_overlap and spec.transformer_engine,
         overlap_p2p_comm=gpu and layout.vp > 1,
         batch_p2p_comm=gpu and layout.vp == 1 and (layout.pp > 1 or spec.framework not in DRIVERS),
         overlap_grad_reduce=training.overlap_grad_reduce and ranks,
@@ -156,43 +156,26 @@ def _fp8(spec: RunSpec) -> Values:
     fp8 = spec.training.fp8
     return Values(
         fp8=fp8.format,
-        fp8_recipe=fp8.recipe,
-        fp8_amax_history_len=fp8.amax_history_len,
-        fp8_amax_compute_algo=fp8.amax_compute_algo,
+        **_fields(fp8, "recipe", "amax_history_len", "amax_compute_algo", "dot_product_attention", prefix="fp8_"),
         fp8_param=fp8.param_gather,
-        fp8_dot_product_attention=fp8.dot_product_attention,
         activation_func_fp8_input_store=fp8.store_activation_input,
         tp_only_amax_red=fp8.tp_only_amax_reduction,
     )
 
 
-def _fusion_of_worker(spec: RunSpec) -> Values:
-    """The worker fuses where it has transformer-engine and the recipe asks for it."""
+def _fusion(spec: RunSpec) -> Values:
+    """NeMo's and Megatron-Bridge's own LoRA recipes fuse no loss; NeMo 24.05 (core 0.7) has no such kernel."""
     te, fused = spec.transformer_engine, spec.transformer_engine and spec.training.fused_kernels
+    without_loss = spec.task == "lora" or (spec.framework == "nemo1" and nemo_release(spec.image) == "24.05")
     return Values(
         bias_activation_fusion=fused and _bias_activation_fusion(spec),
         bias_dropout_fusion=fused,
-        masked_softmax_fusion=False,
+        masked_softmax_fusion=spec.framework != WORKER,
         apply_rope_fusion=fused and spec.model.position_embedding == "rope",
         persist_layer_norm=te,
-        gradient_accumulation_fusion=te,
-        cross_entropy_loss_fusion=fused,
+        gradient_accumulation_fusion=te and spec.layout.fsdp == 1,
+        cross_entropy_loss_fusion=fused and not without_loss,
         cross_entropy_fusion_impl="te" if fused else "native",
-    )
-
-
-def _fusion(spec: RunSpec) -> Values:
-    """NeMo's and Megatron-Bridge's own LoRA recipes fuse no loss; NeMo 24.05 (core 0.7) has no such kernel."""
-    without_loss = spec.task == "lora" or (spec.framework == "nemo1" and nemo_release(spec.image) == "24.05")
-    return Values(
-        bias_activation_fusion=_bias_activation_fusion(spec),
-        bias_dropout_fusion=True,
-        masked_softmax_fusion=True,
-        apply_rope_fusion=spec.model.position_embedding == "rope",
-        persist_layer_norm=True,
-        gradient_accumulation_fusion=spec.layout.fsdp == 1,
-        cross_entropy_loss_fusion=not without_loss,
-        cross_entropy_fusion_impl="te",
     )
 
 
@@ -215,13 +198,9 @@ def _optimizer(spec: RunSpec, dtype: str) -> Sparse:
     beta1, beta2 = training.adam_betas
     return Sparse(
         optimizer="adam",
-        lr=training.lr,
-        min_lr=training.min_lr,
-        weight_decay=training.weight_decay,
+        **_fields(training, "lr", "min_lr", "weight_decay", "adam_eps", "clip_grad"),
         adam_beta1=beta1,
         adam_beta2=beta2,
-        adam_eps=training.adam_eps,
-        clip_grad=training.clip_grad,
         bf16=spec.precision != "fp32",
         params_dtype=dtype,
         use_distributed_optimizer=training.distributed_optimizer,
@@ -241,9 +220,7 @@ def _data_parallel(spec: RunSpec) -> Values:
     training, interleaved = spec.training, spec.layout.vp > 1
     return Values(
         use_distributed_optimizer=training.distributed_optimizer,
-        grad_reduce_in_fp32=training.grad_reduce_in_fp32,
-        overlap_grad_reduce=training.overlap_grad_reduce,
-        overlap_param_gather=training.overlap_param_gather,
+        **_fields(training, "grad_reduce_in_fp32", "overlap_grad_reduce", "overlap_param_gather"),
         align_param_gather=interleaved and (training.overlap_param_gather or spec.framework in DRIVERS),
         fp8_param_gather=spec.precision == "fp8" and training.fp8.param_gather,
     )

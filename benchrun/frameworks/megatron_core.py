@@ -26,36 +26,33 @@ class MegatronCore(Megatron):
     options = WORKER_OPTIONS
     own_worker = True
     memory = MemoryFacts(moments_at_a_time=FP32_AT_A_TIME, unfused_gates=True)
+    program = "-m benchrun.trainer --spec spec.json"
     step_lines = ("elapsed time per iteration (",)
 
     def refusals(self, spec: RunSpec) -> Iterator[str]:
         """Settings for which megatron.core or transformer-engine would raise, or that would have no effect."""
         yield from super().refusals(spec)
-        yield from _without_transformer_engine(spec)
         yield from optimizer_refusals(spec)
-        yield from _recompute(spec)
-        yield from _experts(spec)
-        yield from _attention(spec)
+        for refused in (_without_transformer_engine, _recompute, _attention, _fp8):
+            yield from refused(spec)
         training = spec.training
+        for name in ("moe_grouped_gemm", "moe_permute_fusion"):
+            if spec.model.moe is None and not getattr(training, name):
+                yield f"{name} is about experts, and the model has none: it must be true"
         if training.tp_comm_overlap and spec.gpu == "CPU":
             yield "tp_comm_overlap is between GPUs: it must be false"
         if training.cuda_graphs != "none" and (spec.gpu == "CPU" or training.recompute.granularity == "full"):
             yield "cuda_graphs need a GPU, and no full recompute: they must be none"
-        if spec.precision == "fp8":
-            yield from _fp8(spec)
 
     def environment(self, spec: RunSpec) -> dict[str, Variable]:
         """Variables of the worker; userbuffers cannot lie in expandable segments, as other processes map them."""
         if spec.gpu == "CPU":
             return ONE_THREAD
-        variables = NO_NVLS | ({} if spec.training.tp_comm_overlap else EXPANDABLE_SEGMENTS) | ONE_THREAD
-        if spec.training.tp_comm_overlap:
-            why = "userbuffers over CUDA IPC, not over NVLink multicast, which not every machine allows"
-            variables |= {"UB_SKIPMC": Variable("1", why)}
-        if spec.training.cuda_graphs != "none":
-            why = "CUDA graphs and memory segments that grow: registered buffers would move"
-            variables |= {"NCCL_GRAPH_REGISTER": Variable("0", why)}
-        return variables | communication(spec)
+        ipc = Variable("1", "userbuffers over CUDA IPC, not over NVLink multicast, which not every machine allows")
+        moving = Variable("0", "CUDA graphs and memory segments that grow: registered buffers would move")
+        memory = {"UB_SKIPMC": ipc} if spec.training.tp_comm_overlap else EXPANDABLE_SEGMENTS
+        graphs = {"NCCL_GRAPH_REGISTER": moving} if spec.training.cuda_graphs != "none" else {}
+        return NO_NVLS | memory | ONE_THREAD | graphs | communication(spec)
 
 
 def _without_transformer_engine(spec: RunSpec) -> Iterator[str]:
@@ -89,12 +86,6 @@ def _recompute(spec: RunSpec) -> Iterator[str]:
             yield f"{name} cannot be computed again under delayed scaling: take fp8.recipe tensorwise or blockwise"
 
 
-def _experts(spec: RunSpec) -> Iterator[str]:
-    for name in ("moe_grouped_gemm", "moe_permute_fusion"):
-        if spec.model.moe is None and not getattr(spec.training, name):
-            yield f"{name} is about experts, and the model has none: it must be true"
-
-
 def _attention(spec: RunSpec) -> Iterator[str]:
     layout, model, comm = spec.layout, spec.model, spec.training.cp_comm
     if comm == "p2p":
@@ -109,6 +100,8 @@ def _attention(spec: RunSpec) -> Iterator[str]:
 
 def _fp8(spec: RunSpec) -> Iterator[str]:
     fp8, training, layout = spec.training.fp8, spec.training, spec.layout
+    if spec.precision != "fp8":
+        return
     if fp8.dot_product_attention and fp8.recipe == "blockwise":
         yield "fp8.dot_product_attention needs delayed or tensorwise scaling, not blockwise"
     gpu, width = hardware.gpu(spec.gpu), spec.model.kv_channels

@@ -24,16 +24,15 @@ class NeMo(Megatron):
     def environment(self, spec: RunSpec) -> dict[str, Variable]:
         """As NVIDIA's scripts set it."""
         margin = Variable(self.margin, "leaves processors of the GPU free for communication")
-        variables = super().environment(spec) | FUSED_ATTENTION
-        variables |= {
+        pieces = Variable("2097152", "larger pieces between pipeline stages: less time in their kernels")
+        return {
+            **super().environment(spec),
+            **FUSED_ATTENTION,
             "TOKENIZERS_PARALLELISM": Variable("False", FORKED),
             "NVTE_FWD_LAYERNORM_SM_MARGIN": margin,
             "NVTE_BWD_LAYERNORM_SM_MARGIN": margin,
+            **({"NCCL_P2P_NET_CHUNKSIZE": pieces} if spec.layout.pp > 1 else {}),
         }
-        if spec.layout.pp > 1:
-            why = "larger pieces between pipeline stages: less time in their kernels"
-            variables["NCCL_P2P_NET_CHUNKSIZE"] = Variable("2097152", why)
-        return variables
 
 
 class NeMoOfCore(NeMo):
@@ -66,6 +65,7 @@ class NeMo2(NeMoOfCore):
     """NeMo 2, in NeMo's containers 25.02 to 25.09. Its values are in a driver beside the job script."""
 
     name = "nemo2"
+    program = "train_nemo2.py"
     step_lines = ("train_step_timing in s: ",)
     rank_variables = SLURM_VARIABLES
     releases = ("25.02", "25.09")
@@ -82,6 +82,7 @@ class MegatronBridge(NeMoOfCore):
     """Megatron-Bridge, in NeMo's containers from 25.09 on. Its values are in a driver beside the job script."""
 
     name = "megatron-bridge"
+    program = "train_megatron_bridge.py"
     step_lines = ("elapsed time per iteration (", "Step Time : ")
     releases = ("25.09", None)
     files = ("train_megatron_bridge.py",)

@@ -5,20 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from benchrun.frameworks.base import ImageFamily, MemoryFacts, Variable
-from benchrun.frameworks.jax import Jax, gpu_memory
+from benchrun.frameworks.jax import Jax
 from benchrun.spec.runspec import RunSpec
 
 SUMMARY_STEPS = 10
 """SUMMARY_INTERVAL_STEPS in templates/frameworks/paxml_point.py.j2."""
 GPT = {"activation": "gelu", "normalization": "LayerNorm", "position_embedding": "learned", "bias": True}
-XLA_FLAGS = (
-    "enable_latency_hiding_scheduler=true enable_triton_gemm=false simplify_all_fp_conversions "
-    "enable_async_all_gather=true enable_async_reduce_scatter=true enable_highest_priority_async_stream=true "
-    "enable_triton_softmax_fusion=false graph_level=0 enable_async_all_reduce=true "
-    "enable_pipelined_all_gather=true enable_pipelined_reduce_scatter=true enable_pipelined_all_reduce=true "
-    "enable_while_loop_double_buffering=false enable_xla_runtime_executable=false "
-    "enable_reduce_scatter_combine_by_dim=false enable_all_gather_combine_by_dim=false enable_cudnn_fmha=false"
-)
 
 
 class PaXML(Jax):
@@ -26,6 +18,16 @@ class PaXML(Jax):
 
     name = "paxml"
     model_values = GPT
+    memory_share = "0.9"
+    combined_mib = dict.fromkeys(("fp32", "bf16", "fp8"), (512, 512, 8))
+    xla_flags = (
+        "enable_latency_hiding_scheduler=true enable_triton_gemm=false simplify_all_fp_conversions "
+        "enable_async_all_gather=true enable_async_reduce_scatter=true enable_highest_priority_async_stream=true "
+        "enable_triton_softmax_fusion=false graph_level=0 enable_async_all_reduce=true "
+        "enable_pipelined_all_gather=true enable_pipelined_reduce_scatter=true enable_pipelined_all_reduce=true "
+        "enable_while_loop_double_buffering=false enable_xla_runtime_executable=false "
+        "enable_reduce_scatter_combine_by_dim=false enable_all_gather_combine_by_dim=false enable_cudnn_fmha=false"
+    )
     positions_per_sequence = True
     # Source of the policies: AutodiffCheckpointType in praxis.
     memory = MemoryFacts(
@@ -38,6 +40,11 @@ class PaXML(Jax):
             **{"SAVE_NOTHING": (), "SAVE_OUT_PROJ": None, "SAVE_QKV_OUT_PROJ": ("qkv", "proj")},
             **{"SAVE_QKV_OUT_PROJ_SEPARATE": None},
         },
+    )
+    # As pax-2024-03-04 carries it: google/paxml 4a6bf200 with JAX-Toolbox's patch PR-46.
+    program = (
+        "-m paxml.main --fdl_config=paxml_point.Point --job_log_dir=paxml-log --mode=train "
+        "--enable_checkpoint_saving=False --multiprocess_gpu --alsologtostderr"
     )
     step_lines = ("steps/sec",)
     stderr_steps = True
@@ -60,12 +67,10 @@ class PaXML(Jax):
             yield f"paxml has no micro-batches: gbs ({spec.gbs}) must be mbs * GPUs ({spec.mbs} * {spec.num_gpus})"
 
     def environment(self, spec: RunSpec) -> dict[str, Variable]:
-        """XLA's flags as published, up to 63 nodes."""
+        """With transformer-engine's layers."""
         vocabulary = "gs://t5-data/vocabs/cc_all.32000.100extra/sentencepiece.model"
-        return {
-            **self.xla(XLA_FLAGS, (512, 512, 8)),
+        return super().environment(spec) | {
             "ENABLE_TE": Variable("1", "transformer-engine's layers in PaXML, fused attention among them"),
             "ENABLE_FP8": Variable("1" if spec.precision == "fp8" else "0", "transformer-engine's FP8 in PaXML"),
             "VOCAB_PATH": Variable(vocabulary, "PaXML asks for one on import; synthetic tokens read none"),
-            **gpu_memory("0.9"),
         }

@@ -13,21 +13,21 @@ from benchrun.spec.runspec import RunSpec
 
 def stage_layers(spec: RunSpec) -> float:
     """Layers of the largest pipeline stage."""
-    layout = spec.layout
-    if layout.account_for_embedding_and_loss:
-        # The inner stages have one more than the outer ones, and no embedding: this holds for both.
-        return (spec.model.num_layers + 2) / layout.pp
-    return spec.model.num_layers / layout.pp
+    # Where both ends count as layers, inner stages have one more than outer ones, and no embedding: it holds for both.
+    return (spec.model.num_layers + 2 * spec.layout.account_for_embedding_and_loss) / spec.layout.pp
 
 
 def stored(spec: RunSpec, first: bool, extra: float = 0.0) -> float:
     """Activations of the first or the last pipeline stage; ``extra`` is added in bytes per token and layer."""
-    recompute, layers = spec.training.recompute, stage_layers(spec)
-    in_flight, whole = _in_flight(spec, first), layer(spec) + extra
+    recompute, layers, layout = spec.training.recompute, stage_layers(spec), spec.layout
+    # Micro-batches whose activations the stage holds at once (1F1B, or interleaved).
+    later = (layout.pp - 1) / layout.vp
+    in_flight = min(spec.num_microbatches, layout.pp + (later if layout.vp > 1 else 0) if first else layout.pp - later)
+    whole = per_token = layer(spec) + extra
     if recompute.policy is not None:
         per_token = layers * _stored_by_policy(spec, recompute.policy) + whole
     elif recompute.granularity == "full":
-        again = layers if recompute.method == "uniform" else min((recompute.num_layers or 0) * spec.layout.vp, layers)
+        again = layers if recompute.method == "uniform" else min((recompute.num_layers or 0) * layout.vp, layers)
         # A recomputed layer stores its input; one layer at a time has all of its activations.
         per_token = (layers - again) * whole + again * _input(spec) + whole / max(in_flight, 1)
     else:
@@ -47,16 +47,8 @@ def _tokens(spec: RunSpec) -> float:
     return spec.mbs * spec.seq_length / spec.layout.cp
 
 
-def _in_flight(spec: RunSpec, first: bool) -> float:
-    """Micro-batches whose activations a stage holds at once (1F1B, or interleaved)."""
-    pp, vp = spec.layout.pp, spec.layout.vp
-    extra = (pp - 1) / vp
-    if first:
-        extra = 0 if vp == 1 else -extra
-    return float(min(spec.num_microbatches, pp - extra))
-
-
 def _input(spec: RunSpec) -> float:
+    """Bytes per token of a layer's input."""
     return 2 * spec.model.hidden_size / sequence_split(spec.layout)
 
 
@@ -69,40 +61,37 @@ def _stored_by_policy(spec: RunSpec, policy: str) -> float:
     return _input(spec) + 2 * sum(listed.product(name).n for name in outputs)
 
 
-def _unfused_gate_bytes(spec: RunSpec) -> int:
-    """Bytes per width of the MLP that are stored where no fused kernel computes the gate.
-
-    They hold the gate, and for an expert also its product before the router's weight. megatron.core has a fused kernel
-    for experts with SwiGLU alone.
-    """
-    model, fused = spec.model, spec.transformer_engine and spec.training.fused_kernels
-    unfused_gates = framework(spec.framework).memory.unfused_gates
-    if not unfused_gates or not model.gated or "moe_act" in spec.training.recompute.modules:
-        return 0
-    if model.moe is None:
-        return 0 if fused else 2
-    return 0 if fused and model.activation == "swiglu" else 4
-
-
 def layer(spec: RunSpec) -> float:
     """Bytes per token and layer: norms, attention, MLP. In FP8, what only a matrix product reads again is one byte.
 
     Recomputed modules store their input, which the norm before them stores anyway.
     """
     qkv, proj, fc1, fc2, _ = operators(spec.model, layout=spec.layout).products
-    fp8, again = spec.precision == "fp8", spec.training.recompute.modules
+    fp8, again, moe = spec.precision == "fp8", spec.training.recompute.modules, spec.model.moe
     operand = 1 if fp8 else 2
-    norms = (2 * _input(spec)) + operand * _input(spec)  # two norms' inputs and outputs
+    norms = (2 + operand) * _input(spec)  # two norms' inputs and outputs
     attention = 2 * (qkv.n + proj.k) + (proj.k if fp8 else 0)  # in FP8 the output once more, for the projection
     if "mlp" in again or "moe" in again:
         return norms + attention - operand * _input(spec) / 2
     gates = 1 if fp8 and spec.training.fp8.store_activation_input else 2
-    mlp = gates * fc1.n + ((0 if "moe_act" in again else operand) + _unfused_gate_bytes(spec)) * fc2.k
-    moe = spec.model.moe
+    product = 0 if "moe_act" in again else operand + _unfused_gate_bytes(spec)
+    mlp = gates * fc1.n + product * fc2.k
     if moe is None:
         return norms + attention + mlp
     # Each token is copied to topk experts: input, up-projection, activation, output. The ranks of an expert's own
     # tensor parallelism see the same tokens.
-    expert = 4 * spec.model.hidden_size + mlp
     copies = moe.topk * (moe.capacity_factor or 1) * spec.layout.etp / sequence_split(spec.layout)
-    return norms + attention + copies * expert
+    return norms + attention + copies * (4 * spec.model.hidden_size + mlp)
+
+
+def _unfused_gate_bytes(spec: RunSpec) -> int:
+    """Bytes per width of the MLP that are stored where no fused kernel computes the gate.
+
+    They hold the gate, and for an expert also its product before the router's weight. megatron.core has a fused kernel
+    for experts with SwiGLU alone.
+    """
+    model, experts = spec.model, spec.model.moe is not None
+    if not framework(spec.framework).memory.unfused_gates or not model.gated:
+        return 0
+    fused = spec.transformer_engine and spec.training.fused_kernels and (model.activation == "swiglu" or not experts)
+    return 0 if fused else 4 if experts else 2

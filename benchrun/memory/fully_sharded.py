@@ -14,20 +14,22 @@ from benchrun.spec.runspec import RunSpec
 
 def parts(spec: RunSpec) -> dict[str, float]:
     """Bytes per GPU by part: its share of everything, and what FSDP has gathered for the layer that computes."""
-    listed, total = operators(spec.model), spec.model.params_total
-    trained = adapter_params(spec) if spec.task == "lora" else total
-    frozen = total if spec.task == "lora" else 0
-    narrow = 4 if spec.precision == "fp32" else 2
-    layer = sum(product.weights for product in listed.block)
-    # Two layers (one computes, the next arrives), and the output layer from its forward to its backward pass.
-    gathered = 2 * layer + listed.product("logits").weights
+    listed, total, lora = operators(spec.model), spec.model.params_total, spec.task == "lora"
+    trained, frozen = (adapter_params(spec), total) if lora else (total, 0)
+    narrow, tokens = 4 if spec.precision == "fp32" else 2, spec.mbs * spec.seq_length
+    layer, eager = sum(product.weights for product in listed.block), _eager_bytes(spec)
+    # transformers stores logits as computed, in FP32 and as a gradient in FP32; it frees them before it recomputes.
+    logits = float(tokens * spec.model.vocab_size * (narrow + 8))
+    if spec.training.recompute.granularity == "full":
+        logits = max(logits - tokens * (activations.layer(spec) + eager), 0.0)
     return {
         "weights": (frozen * narrow + trained * 4) / spec.num_gpus,
-        "gathered": gathered * narrow,
+        # Two layers (one computes, the next arrives), and the output layer from its forward to its backward pass.
+        "gathered": (2 * layer + listed.product("logits").weights) * narrow,
         "gradients": trained * 4 / spec.num_gpus + (0 if frozen else layer * narrow),
         "optimizer": trained * 8 / spec.num_gpus,
-        "activations": activations.stored(spec, first=True, extra=_eager_bytes(spec)),
-        "logits": _logits(spec, narrow),
+        "activations": activations.stored(spec, first=True, extra=eager),
+        "logits": logits,
     }
 
 
@@ -37,20 +39,10 @@ def adapter_params(spec: RunSpec) -> int:
     return spec.model.num_layers * int(layer_adapters(spec.model, TRANSFORMERS, lora.target_modules, lora.rank))
 
 
-def _logits(spec: RunSpec, narrow: int) -> float:
-    """transformers stores them as computed, in FP32 and as a gradient in FP32; it frees them before it recomputes."""
-    tokens = spec.mbs * spec.seq_length
-    logits = float(tokens * spec.model.vocab_size * (narrow + 8))
-    if spec.training.recompute.granularity != "full":
-        return logits
-    return max(logits - tokens * (activations.layer(spec) + _eager_bytes(spec)), 0.0)
-
-
 def _eager_bytes(spec: RunSpec) -> float:
     """Extra bytes per token and layer that transformers stores, as it has no fused kernels."""
-    lora, qkv = spec.training.lora, operators(spec.model).product("qkv")
-    rotated = 2 * (qkv.outputs[0] + qkv.outputs[1])
-    extra = 2 * 4 * spec.model.hidden_size + rotated  # both norms compute in FP32
+    lora, (queries, keys, _) = spec.training.lora, operators(spec.model).product("qkv").outputs
+    extra = 2 * 4 * spec.model.hidden_size + 2 * (queries + keys)  # both norms compute in FP32; what RoPE rotates
     if spec.task == "lora" and lora.dropout:
         # Each adapter stores its own dropped copy and a mask; the frozen layer stores nothing of its input.
         extra += 3 * sum(inputs for inputs, _ in adapted(spec.model, TRANSFORMERS, lora.target_modules))

@@ -29,11 +29,10 @@ def impossible(spec: RunSpec) -> str | None:
     if memory.total <= gpu.memory_gib * (1 + ESTIMATE_ERROR):
         return None
     options = [f"{what} would need {size:.0f}" for what, size in _smaller(spec, gpu.memory_gib)]
-    spread = "spread the model over more GPUs (tp, pp, cp, fsdp)"
-    advice = f"{', '.join(options)}, or {spread}" if options else spread
+    advice = f"{', '.join(options)}, or " if options else ""
     return (
-        f"it needs about {memory.total:.0f} GiB per GPU, and {spec.gpu} has {gpu.memory_gib:g}; "
-        f"the estimate is at most {ESTIMATE_ERROR:.0%} off: {advice}"
+        f"it needs about {memory.total:.0f} GiB per GPU, and {spec.gpu} has {gpu.memory_gib:g}; the estimate is at "
+        f"most {ESTIMATE_ERROR:.0%} off: {advice}spread the model over more GPUs (tp, pp, cp, fsdp)"
     )
 
 
@@ -45,9 +44,9 @@ def _smaller(spec: RunSpec, available_gib: float) -> Iterator[tuple[str, float]]
         yield "full recompute", size
     if not framework(spec.framework).memory.micro_batches:
         return
-    for mbs in (mbs for mbs in range(spec.mbs // 2, 0, -1) if spec.mbs % mbs == 0):
+    for mbs in range(spec.mbs // 2, 0, -1):
         update = {"mbs": mbs, "num_microbatches": spec.num_microbatches * spec.mbs // mbs}
-        if (size := estimate(spec.model_copy(update=update)).total) <= available_gib:
+        if spec.mbs % mbs == 0 and (size := estimate(spec.model_copy(update=update)).total) <= available_gib:
             yield f"mbs {mbs}", size
             return  # the largest that fits
 

@@ -52,52 +52,35 @@ def of_a_micro_batch(
     model: ModelShape, layout: Layout, tokens: float, routed: float, sizes: Sizes, cp_comm: str
 ) -> Iterator[Collective]:
     """All collectives except those of data-parallel ranks. ``routed``: tokens per layer for the experts of this GPU."""
-    layers, ends = model.num_layers / layout.pp, 1 / layout.pp
-    yield from _tensor_parallel(layout, tokens, model.hidden_size * sizes.activation, layers, ends, bool(model.moe))
-    yield from _context_parallel(model, layout, tokens, sizes, cp_comm, layers)
-    if model.moe:
-        # Tokens go to their experts and come back, forward and backward.
-        size = routed * model.hidden_size * sizes.activation
-        yield Collective("all_to_all", "ep", layout.ep, size / layout.etp, 2 * layers, 2 * layers)
-        yield Collective("all_gather", "etp", layout.etp, size, layers, layers)
-        yield Collective("reduce_scatter", "etp", layout.etp, size, layers, layers)
-    # A tensor crosses each border between (virtual) stages, forward and backward.
-    size = tokens / sequence_split(layout) * model.hidden_size * sizes.activation
-    borders = (layout.pp * layout.vp - 1) / layout.pp
-    yield Collective("send", "pp", layout.pp, size, borders, borders)
-
-
-def _tensor_parallel(
-    layout: Layout, tokens: float, width_bytes: float, layers: float, ends: float, moe: bool
-) -> Iterator[Collective]:
-    """Around attention and around a dense MLP, at the embedding and at the output layer.
-
-    With sequence parallelism a gather before and a reduce-scatter after each; backward the same, and the inputs are
-    gathered once more for the gradients of the weights. Without it, an all-reduce forward and one backward.
-    """
-    size, halves = tokens * width_bytes, layers * (1 if moe else 2)
+    layers, ends, width = model.num_layers / layout.pp, 1 / layout.pp, model.hidden_size * sizes.activation
+    # Around attention and around a dense MLP, at the embedding and at the output layer. With sequence parallelism a
+    # gather before and a reduce-scatter after each; backward the same, and the inputs are gathered once more for the
+    # gradients of the weights. Without it, an all-reduce forward and one backward.
+    tp, size, times = layout.tp, tokens * width, layers * (1 if model.moe else 2) + ends
     if layout.sequence_parallel:
-        yield Collective("all_gather", "tp", layout.tp, size, halves + ends, 2 * halves + 2 * ends)
-        yield Collective("reduce_scatter", "tp", layout.tp, size, halves + ends, halves + ends)
+        yield Collective("all_gather", "tp", tp, size, times, 2 * times)
+        yield Collective("reduce_scatter", "tp", tp, size, times, times)
     else:
-        yield Collective("all_reduce", "tp", layout.tp, size, halves + ends, halves + ends)
+        yield Collective("all_reduce", "tp", tp, size, times, times)
     # The loss over a divided vocabulary: maximum, the label's logit, sum of exponentials; in FP32.
-    yield Collective("all_reduce", "tp", layout.tp, 4 * tokens, 3 * ends)
-
-
-def _context_parallel(
-    model: ModelShape, layout: Layout, tokens: float, sizes: Sizes, how: str, layers: float
-) -> Iterator[Collective]:
-    """Keys and values in a ring (p2p), gathered, or exchanged for heads together with queries and outputs (a2a)."""
-    cp, head = layout.cp, tokens * model.kv_channels * sizes.activation / layout.tp
+    yield Collective("all_reduce", "tp", tp, 4 * tokens, 3 * ends)
+    # Keys and values in a ring (p2p), gathered, or exchanged for heads together with queries and outputs (a2a).
+    cp, head = layout.cp, tokens * model.kv_channels * sizes.activation / tp
     pair = 2 * model.num_query_groups * head
-    if how == "p2p":
+    if cp_comm == "p2p":
         yield Collective("send", "cp", cp, pair, layers * (cp - 1), 2 * layers * (cp - 1))
-    elif how == "a2a":
+    elif cp_comm == "a2a":
         yield Collective("all_to_all", "cp", cp, pair + 2 * model.num_attention_heads * head, layers, layers)
     else:
         yield Collective("all_gather", "cp", cp, cp * pair, layers, layers)
         yield Collective("reduce_scatter", "cp", cp, cp * pair, backward=layers)
+    # Tokens go to their experts and come back, forward and backward.
+    yield Collective("all_to_all", "ep", layout.ep, routed * width / layout.etp, 2 * layers, 2 * layers)
+    yield Collective("all_gather", "etp", layout.etp, routed * width, layers, layers)
+    yield Collective("reduce_scatter", "etp", layout.etp, routed * width, layers, layers)
+    # A tensor crosses each border between (virtual) stages, forward and backward.
+    borders = (layout.pp * layout.vp - 1) / layout.pp
+    yield Collective("send", "pp", layout.pp, size / sequence_split(layout), borders, borders)
 
 
 def of_data_parallel_ranks(
@@ -107,13 +90,9 @@ def of_data_parallel_ranks(
 
     ``dense`` and ``experts``: parameters on this GPU before FSDP.
     """
-    ranks, expert_ranks = replicas(layout, dp)
-    cut, expert_cut = weight_shards(layout)
-    groups: tuple[tuple[Group, Group, float, float, float], ...] = (
-        ("dp", "fsdp", dense, ranks, cut),
-        ("expert_dp", "expert_fsdp", experts, expert_ranks, expert_cut),
-    )
-    for group, shards, params, size, shard_size in groups:
+    groups: tuple[tuple[Group, Group], ...] = (("dp", "fsdp"), ("expert_dp", "expert_fsdp"))
+    sizes_of_groups = replicas(layout, dp), weight_shards(layout), (dense, experts)
+    for (group, shards), size, shard_size, params in zip(groups, *sizes_of_groups, strict=True):
         weights, gradients = params * sizes.weight, params * sizes.gradient
         if layout.fsdp > 1:
             yield Collective("all_gather", shards, shard_size, weights, 1, 1)

@@ -32,9 +32,9 @@ def flops_per_token(model: ModelShape, seq_length: float, *, task: Task = "pretr
     ``sft`` trains every weight, so it costs what pretraining does. ``lora`` freezes them all, the output layer too
     (as Megatron-Bridge counts; NeMo's published LoRA numbers fit). The adapters themselves, below 1 %, are left out.
     """
-    passes = len(operators.weight_passes(task))
-    linear = passes * (attention_linears(model) + mlp(model) + logits(model))
-    scores = PASSES * attention_scores(model, seq_length)
+    listed = operators.operators(model, seq_length=seq_length)
+    linear = len(operators.weight_passes(task)) * sum(product.flops for product in listed.products)
+    scores = PASSES * listed.attention.flops
     return FlopsPerToken(full=linear + scores, causal=linear + scores / 2)
 
 
@@ -47,16 +47,6 @@ def packed_length(document_lengths: Sequence[float]) -> float:
     return sum(length**2 for length in document_lengths) / sum(document_lengths)
 
 
-def attention_linears(model: ModelShape) -> float:
-    """Forward FLOPs per token: Q, K, V and the output projection of all layers."""
-    return _forward(model, "qkv", "proj")
-
-
-def mlp(model: ModelShape) -> float:
-    """Forward FLOPs per token: the MLPs of all layers (three matrices with a gate, else two), or the active experts."""
-    return _forward(model, "fc1", "fc2")
-
-
 def attention_scores(model: ModelShape, seq_length: float) -> float:
     """Forward FLOPs per token: Q K^T and scores times V in all layers, a token against all positions."""
     return operators.operators(model, seq_length=seq_length).attention.flops
@@ -64,9 +54,4 @@ def attention_scores(model: ModelShape, seq_length: float) -> float:
 
 def logits(model: ModelShape) -> float:
     """Forward FLOPs per token: the output layer, over the unpadded vocabulary."""
-    return _forward(model, "logits")
-
-
-def _forward(model: ModelShape, *names: str) -> float:
-    whole = operators.operators(model)
-    return sum(whole.product(name).flops for name in names)
+    return operators.operators(model).product("logits").flops

@@ -77,9 +77,7 @@ class Product:
     def sizes(self) -> dict[Pass, tuple[int, int, int]]:
         """(m, n, k) of the product in each pass, in whole numbers."""
         m, n, k = (max(int(size), 1) for size in (self.m, self.n, self.k))
-        every: dict[Pass, tuple[int, int, int]]
-        every = {"forward": (m, n, k), "input_gradient": (m, k, n), "weight_gradient": (n, k, m)}
-        return {name: every[name] for name in self.passes}
+        return dict(zip(self.passes, ((m, n, k), (m, k, n), (n, k, m)), strict=False))
 
     @property
     def weights(self) -> float:
@@ -105,8 +103,6 @@ class Attention:
     seq_length: float
     """Positions that a token is scored against."""
     heads: float
-    groups: float
-    """Heads of keys and values."""
     kv_channels: int
     """Width of one head."""
     layers: float
@@ -173,9 +169,8 @@ def operators(
     against. The options after ``task`` matter for memory-bound operators and collectives alone.
     """
     products = _products(model, tokens, layout, task)
-    layers = model.num_layers / layout.pp
-    heads, groups = model.num_attention_heads / layout.tp, model.num_query_groups / layout.tp
-    attention = Attention(tokens, seq_length, heads, groups, model.kv_channels, layers)
+    heads, layers = model.num_attention_heads / layout.tp, model.num_layers / layout.pp
+    attention = Attention(tokens, seq_length, heads, model.kv_channels, layers)
     memory_bound = tuple(_memory_bound(model, layout, products, attention, sizes))
     routed = products[2].rows if model.moe else 0.0
     collectives = [*communication.of_a_micro_batch(model, layout, tokens, routed, sizes, cp_comm)]
@@ -183,7 +178,10 @@ def operators(
         experts = sum(product.params for product in products if product.expert)
         dense = Operators(products, attention, memory_bound, ()).params - experts
         collectives += communication.of_data_parallel_ranks(layout, dp, dense, experts, sizes, distributed_optimizer)
-        memory_bound += (_adam(layout, dp, dense, experts, sizes, distributed_optimizer),)
+        # Gradients read, states read and written, weights written, of this rank's share.
+        ranks, expert_ranks = communication.optimizer_shards(layout, dp, distributed_optimizer)
+        per_param, share = sizes.gradient + 2 * sizes.states + sizes.weight, dense / ranks + experts / expert_ranks
+        memory_bound += (MemoryBound("adam", step_bytes=share * per_param),)
     needed = tuple(each for each in collectives if each.ranks > 1 and each.bytes)
     return Operators(products, attention, memory_bound, needed)
 
@@ -196,14 +194,13 @@ def _products(model: ModelShape, tokens: float, layout: Layout, task: Task) -> t
         # Each tp rank routes its part of the sequence; an expert that is split over etp ranks sees the tokens of all.
         rows = tokens * model.moe.topk * layout.etp / tp
         inner, matrices = model.moe.ffn_hidden_size / layout.etp, model.moe.num_experts / layout.ep
-    expert, passes, bias = model.moe is not None, weight_passes(task), model.bias
-    gate_and_up = (inner, inner) if model.gated else (inner,)
-    vocabulary, tied = (model.vocab_size / tp,), model.tied_embeddings
+    expert, passes, bias, tied = model.moe is not None, weight_passes(task), model.bias, model.tied_embeddings
+    gate_and_up, vocabulary = (inner, inner) if model.gated else (inner,), (model.vocab_size / tp,)
     return (
         Product("qkv", tokens, (queries, keys, keys), hidden, layers, bias=bias, passes=passes),
         Product("proj", tokens, (hidden,), queries, layers, bias=bias, passes=passes),
-        Product("fc1", rows, gate_and_up, hidden, layers, matrices, expert=expert, bias=bias, passes=passes),
-        Product("fc2", rows, (hidden,), inner, layers, matrices, expert=expert, bias=bias, passes=passes),
+        Product("fc1", rows, gate_and_up, hidden, layers, matrices, expert, bias, passes=passes),
+        Product("fc2", rows, (hidden,), inner, layers, matrices, expert, bias, passes=passes),
         Product("logits", tokens, vocabulary, hidden, 1 / layout.pp, tied=tied, low_precision=False, passes=passes),
     )
 
@@ -225,10 +222,8 @@ def _memory_bound(
     gate, product = layers * fc1.rows * fc1.n * size, layers * fc2.rows * fc2.k * size
     yield MemoryBound("activation", gate + product, 2 * gate + product)
     if model.moe:
-        copies = layers * (1 + model.moe.topk) * hidden
-        yield MemoryBound(
-            "router", layers * hidden, 2 * layers * hidden, params=layers * model.hidden_size * model.moe.num_experts
-        )
+        copies, weights = layers * (1 + model.moe.topk) * hidden, layers * model.hidden_size * model.moe.num_experts
+        yield MemoryBound("router", layers * hidden, 2 * layers * hidden, params=weights)
         yield MemoryBound("permute", 2 * copies, 2 * copies)  # to the experts and back
     table = ends * logits.weights  # of the same size as the output layer
     yield MemoryBound("embedding", ends * 2 * hidden, ends * 3 * hidden, params=table)
@@ -237,12 +232,3 @@ def _memory_bound(
     # Maximum and sum of the logits, then the gradient in their place.
     scores = logits.layers * logits.rows * logits.n * size
     yield MemoryBound("loss", 3 * scores, 2 * scores)
-
-
-def _adam(
-    layout: Layout, dp: int, dense: float, experts: float, sizes: Sizes, distributed_optimizer: bool
-) -> MemoryBound:
-    """Gradients read, states read and written, weights written, of this rank's share."""
-    ranks, expert_ranks = communication.optimizer_shards(layout, dp, distributed_optimizer)
-    share = dense / ranks + experts / expert_ranks
-    return MemoryBound("adam", step_bytes=share * (sizes.gradient + 2 * sizes.states + sizes.weight))

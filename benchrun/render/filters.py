@@ -1,46 +1,48 @@
-"""Jinja filters that write groups of the Megatron configuration as flags, Python keywords or YAML."""
+"""Jinja filters that write models, such as groups of the Megatron configuration, as flags, Python keywords or YAML."""
 
 from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from markupsafe import Markup
+from pydantic import BaseModel
 
 from benchrun.spec.megatron import Values
 
-Groups = Values | Iterable[Values | None]
+Group = BaseModel | Mapping[str, Any]
+Groups = Group | Iterable[Group | None]
 LONGEST_LINE = 110
 """Columns of a line of flags."""
 
 
 def flags(groups: Groups, *names: str, **renamed: str) -> Markup:
     """Command-line flags: ``--num-layers 32``. True is the flag alone, false and None are nothing."""
-    lines = [""]
-    for name, value in _chosen(groups, names, renamed).items():
-        if value is None or value is False:
-            continue
-        flag = f"--{name.replace('_', '-')}" + ("" if value is True else f" {shlex.quote(str(value))}")
-        if lines[-1] and len(lines[-1]) + len(flag) > LONGEST_LINE:
-            lines.append("")
-        lines[-1] += f" {flag}" if lines[-1] else flag
-    return Markup("\n  ".join(lines))
+    chosen = _chosen(groups, names, renamed).items()
+    stated = ((name.replace("_", "-"), value) for name, value in chosen if value is not None and value is not False)
+    return _wrapped(f"--{name}" + ("" if value is True else f" {shlex.quote(str(value))}") for name, value in stated)
 
 
 def kwargs(groups: Groups, *names: str, **renamed: str) -> Markup:
     """Python keyword arguments, one per line, each with its comma."""
-    return Markup(
-        "\n".join(f"{name}={_python(name, value)}," for name, value in _chosen(groups, names, renamed).items())
-    )
+    return Markup("\n".join(f"{n}={_python(n, value)}," for n, value in _chosen(groups, names, renamed).items()))
 
 
 def yaml(groups: Groups, *names: str, **renamed: str) -> Markup:
-    """Keys of a YAML mapping, one per line."""
-    return Markup(
-        "\n".join(f"{name}: {yaml_literal(value)}" for name, value in _chosen(groups, names, renamed).items())
-    )
+    """Keys and values of a YAML flow mapping, each with its comma."""
+    return _wrapped(f"{name}: {yaml_literal(value)}," for name, value in _chosen(groups, names, renamed).items())
+
+
+def _wrapped(words: Iterable[str]) -> Markup:
+    """Lines of words, indented by two spaces from the second on."""
+    lines = [""]
+    for word in words:
+        if lines[-1] and len(lines[-1]) + len(word) > LONGEST_LINE:
+            lines.append("")
+        lines[-1] += f" {word}" if lines[-1] else word
+    return Markup("\n  ".join(lines))
 
 
 def yaml_literal(value: Any) -> str:
@@ -54,8 +56,8 @@ def yaml_literal(value: Any) -> str:
 def _chosen(groups: Groups, names: tuple[str, ...], renamed: dict[str, str]) -> dict[str, Any]:
     """The values that are named, ``new="old"`` under a new name; with ``*`` or no name at all, all others too."""
     values: dict[str, Any] = {}
-    for group in [groups] if isinstance(groups, Values) else groups:
-        values |= group.values if group else {}
+    for group in [groups] if isinstance(groups, (BaseModel, Mapping)) else groups:
+        values |= (group.values if isinstance(group, Values) else dict(group)) if group else {}
     new_names = {old: new for new, old in renamed.items()}
     everything = names == ("*",) or not (names or renamed)
     return {new_names.get(old, old): values[old] for old in (values if everything else (*names, *new_names))}

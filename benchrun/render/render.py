@@ -12,7 +12,6 @@ import jinja2
 from markupsafe import Markup
 
 from benchrun import __version__, paths
-from benchrun.errors import UserError
 from benchrun.frameworks.registry import framework
 from benchrun.render import filters
 from benchrun.render.containers import image_for, inside_env, mount_of
@@ -36,9 +35,11 @@ def render(spec: RunSpec) -> dict[str, str]:
 
 def _text(template: str, spec: RunSpec) -> str:
     launched = framework(spec.framework)
+    proxy = f", PROXY: {', '.join(map(str, spec.reduced))}" if spec.proxy else ""
     values = {
         **launched.configuration(spec),
         "spec": spec,
+        "title": f"{spec.recipe}: {spec.task}, {spec.precision}, {spec.framework}, {spec.num_gpus} x {spec.gpu}{proxy}",
         "cluster": spec.cluster,
         "container": spec.cluster.container,
         "image": image_for(spec),
@@ -73,7 +74,6 @@ def _environment(language: str, folder: Path) -> jinja2.Environment:
     )
     environment.filters |= {"comment": _comment, "flag": _flag, "header": _header, "shell": Markup}
     environment.filters |= {"flags": filters.flags, "kwargs": filters.kwargs, "yaml": filters.yaml}
-    environment.globals["refuse"] = _refuse
     return environment
 
 
@@ -87,11 +87,6 @@ _LITERAL: dict[str, Callable[[Any], str]] = {
 def _comment(value: Any) -> Markup:
     """Text of one line, for a comment."""
     return Markup(" ".join(str(value).split()))
-
-
-def _refuse(reason: str) -> str:
-    """Raises UserError: for a template that cannot express a value of the recipe."""
-    raise UserError(reason)
 
 
 def _header(value: Any, name: str = "") -> Markup:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import types
 from typing import Any
 
 import standins
@@ -56,18 +57,34 @@ optim.MegatronOptimizerModule, optim.CosineAnnealingScheduler = MegatronOptimize
 standins.transformer_engine("2.5.0")
 
 
+class Given:
+    """Takes any arguments and keeps them as attributes."""
+
+    def __init__(self, *values: Any, **named: Any) -> None:
+        self.values = values
+        vars(self).update(named)
+
+
+# What only holds the objects, or reads data.
+lightning.Trainer, lightning.NeMoLogger, llm.GPTModel = Given, Given, Given
+llm.MockDataModule, llm.PreTrainingDataModule, llm.FineTuningDataModule = Given, Given, Given
+llm.peft = types.SimpleNamespace(LoRA=Given)
+
+
 def made(driver: str) -> dict[str, Any]:
+    trained: list[Given] = []
+    llm.train = lambda **named: trained.append(Given(**named))
     names: dict[str, Any] = {"__name__": "driver"}
     try:
         exec(compile(driver, "train_nemo2.py", "exec"), names)
-        strategy, optimizer = names["strategy"](), names["optimizer"]()
-        overlap = names["callbacks"]()[-1]
+        names["main"]()
+        trainer, optimizer = trained[0].trainer, trained[0].optim
         return {
-            "transformer": standins.plain(names["config"]()),
-            "precision": standins.plain(names["precision"]().dtype_config),
-            "parallel": standins.plain(strategy.parallelism),
-            "ddp": standins.plain(strategy.ddp_config),
-            "communication": standins.plain(overlap.user_comm_overlap_cfg),
+            "transformer": standins.plain(trained[0].model.values[0]),
+            "precision": standins.plain(trainer.plugins.dtype_config),
+            "parallel": standins.plain(trainer.strategy.parallelism),
+            "ddp": standins.plain(trainer.strategy.ddp_config),
+            "communication": standins.plain(trainer.callbacks[-1].user_comm_overlap_cfg),
             "optimizer": standins.plain(optimizer.config),
             "schedule": standins.plain(optimizer.lr_scheduler),
         }

@@ -9,13 +9,13 @@
 #SBATCH --gres=gpu:8
 #SBATCH --partition=batch
 #SBATCH --mem=0
-#SBATCH --exclusive
 #SBATCH --time=00:30:00
 #SBATCH --output=stdout.log
 #SBATCH --error=stderr.log
 #SBATCH --open-mode=append
 # A run that Slurm restarts is not one measurement.
 #SBATCH --no-requeue
+#SBATCH --exclusive
 set -euo pipefail
 
 # Write done.json however this job ends: without accounting it is the only record.
@@ -85,26 +85,26 @@ MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | sed -n 1p)  # not 
 MASTER_PORT=$((20000 + SLURM_JOB_ID % 12000))  # per job, and below 32768, where Linux assigns no ports itself
 export MASTER_ADDR MASTER_PORT
 
-step --nodes=1 --ntasks=1 --ntasks-per-node=1 bash probe.sh ||
-  echo "benchrun: the nodes could not be described; going on" >&2
+once_per_node=(--nodes=1 --ntasks=1 --ntasks-per-node=1)
+step "${once_per_node[@]}" bash probe.sh || echo "benchrun: the nodes could not be described; going on" >&2
 
 # The framework's entry point, with every value stated.
 command=(
+  # every value is in spec.json, next to this script
   python3 -u -m benchrun.trainer --spec spec.json
 )
+
+# During the training, on every node: clocks, power, temperature. Its failure does not affect the run.
+mkdir -p telemetry || true
+# --mem=0: the training has all memory allocated, and this step must not take any of it.
+srun --overlap --mem=0 "${once_per_node[@]}" bash telemetry.sh </dev/null >telemetry/errors 2>&1 &
+sampler=$!
 
 # Each rank sets the variables that PyTorch expects, then runs the command.
 # shellcheck disable=SC2016  # expanded by each rank, not here
 rank='export RANK=$SLURM_PROCID LOCAL_RANK=$SLURM_LOCALID WORLD_SIZE=$SLURM_NTASKS
 export PYTHONPATH=worker${PYTHONPATH:+:$PYTHONPATH}
 exec "$@"'
-
-# During the training, on every node: clocks, power, temperature. Its failure does not affect the run.
-# --mem=0: the training has all memory allocated, and this step must not take any of it.
-mkdir -p telemetry || true
-srun --overlap --mem=0 --nodes=1 --ntasks=1 --ntasks-per-node=1 bash telemetry.sh \
-  </dev/null >telemetry/errors 2>&1 &
-sampler=$!
 
 step --kill-on-bad-exit=1 --mpi=pmix \
   bash -c "$rank" rank \

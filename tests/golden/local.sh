@@ -2,6 +2,7 @@
 # tiny-llama: pretrain, fp32, megatron-core, 4 x CPU
 # tp 2, pp 1, cp 1, vp 1, ep 1, dp 2; global batch 8 = micro-batch 2 x dp 2 x 2 micro-batches
 # Rendered by benchrun VERSION. By hand: cd into this directory, then bash job.sh
+export BENCHRUN_RUN_DIR=${BENCHRUN_RUN_DIR:-$(pwd -P)}  # the mark of every process of this run
 set -euo pipefail
 
 # Write done.json however this job ends: without accounting it is the only record.
@@ -19,7 +20,6 @@ finish() {
 trap finish EXIT
 trap 'signal=\"TERM\"; exit 143' TERM
 
-export BENCHRUN_RUN_DIR=${BENCHRUN_RUN_DIR:-$(pwd -P)}  # the mark of every process of this run
 # In the background: every 15 s, record in progress.json for how long the log has had no line and no step.
 rm -f progress.json no_step_s  # of an earlier start of this job
 watch() {
@@ -62,6 +62,7 @@ bash probe.sh || echo "benchrun: this machine could not be described; going on" 
 
 # The framework's entry point, with every value stated.
 command=(
+  # every value is in spec.json, next to this script
   python3 -u -m benchrun.trainer --spec spec.json
 )
 

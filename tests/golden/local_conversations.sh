@@ -2,6 +2,7 @@
 # tiny-llama-sft: sft, fp32, hf, 2 x CPU
 # tp 1, pp 1, cp 1, vp 1, ep 1, dp 2; global batch 8 = micro-batch 2 x dp 2 x 2 micro-batches
 # Rendered by benchrun VERSION. By hand: cd into this directory, then bash job.sh
+export BENCHRUN_RUN_DIR=${BENCHRUN_RUN_DIR:-$(pwd -P)}  # the mark of every process of this run
 set -euo pipefail
 
 # Write done.json however this job ends: without accounting it is the only record.
@@ -19,7 +20,6 @@ finish() {
 trap finish EXIT
 trap 'signal=\"TERM\"; exit 143' TERM
 
-export BENCHRUN_RUN_DIR=${BENCHRUN_RUN_DIR:-$(pwd -P)}  # the mark of every process of this run
 # In the background: every 15 s, record in progress.json for how long the log has had no line and no step.
 rm -f progress.json no_step_s  # of an earlier start of this job
 watch() {
@@ -55,15 +55,16 @@ if [ /dev/fd/1 -ef stdout.log ]; then
   disown "$watchdog"
 fi
 
-export OMP_NUM_THREADS=1  # one CPU thread a rank: ranks share the machine
 export HF_HUB_OFFLINE=1  # never ask a model hub while measuring
 export TOKENIZERS_PARALLELISM=false  # data-loader processes are forked after the tokenizer has run
+export OMP_NUM_THREADS=1  # one CPU thread a rank: ranks share the machine
 export PYTHONPATH=worker${PYTHONPATH:+:$PYTHONPATH}
 
 bash probe.sh || echo "benchrun: this machine could not be described; going on" >&2
 
 # The framework's entry point, with every value stated.
 command=(
+  # every value is in spec.json, next to this script
   python3 -u -m benchrun.trainer.huggingface --spec spec.json
 )
 

@@ -2,6 +2,7 @@
 # tiny-llama-learnable: pretrain, fp32, megatron-core, 2 x CPU
 # tp 1, pp 1, cp 1, vp 1, ep 1, dp 2; global batch 8 = micro-batch 4 x dp 2 x 1 micro-batches
 # Rendered by benchrun VERSION. By hand: cd into this directory, then bash job.sh
+export BENCHRUN_RUN_DIR=${BENCHRUN_RUN_DIR:-$(pwd -P)}  # the mark of every process of this run
 set -euo pipefail
 
 # Write done.json however this job ends: without accounting it is the only record.
@@ -19,7 +20,6 @@ finish() {
 trap finish EXIT
 trap 'signal=\"TERM\"; exit 143' TERM
 
-export BENCHRUN_RUN_DIR=${BENCHRUN_RUN_DIR:-$(pwd -P)}  # the mark of every process of this run
 # In the background: every 15 s, record in progress.json for how long the log has had no line and no step.
 rm -f progress.json no_step_s  # of an earlier start of this job
 watch() {
@@ -65,15 +65,16 @@ export BENCHRUN_DATA=${BENCHRUN_DATA:-$(cd ../.. && pwd)/data}
 mkdir -p "$BENCHRUN_DATA"
 make_data=(
   python3 -u -m datagen tokens --output "$BENCHRUN_DATA"/vocab64-tokens102401-c2668ed6/tokens
-  --tokens 102401 --vocab-size 64 --seed 1234
-  --documents lognormal --mean-length 512
-  --distribution zipf --exponent 1.1 --learnable
+  --vocab-size 64
+  --tokens 102401 --seed 1234 --documents lognormal --mean-length 512 --distribution zipf --exponent 1.1
+  --learnable
 )
 "${make_data[@]}"
 cp "$BENCHRUN_DATA/vocab64-tokens102401-c2668ed6/tokens.json" data.json
 
 # The framework's entry point, with every value stated.
 command=(
+  # every value is in spec.json, next to this script
   python3 -u -m benchrun.trainer --spec spec.json
 )
 

@@ -1,140 +1,113 @@
-# mixtral-8x7b: pretrain, fp8, 256 x H100, with Megatron-Bridge
-"""Rendered by benchrun. Random weights; no checkpoint, no tokenizer file, no validation, no profiling."""
+# mixtral-8x7b: pretrain, fp8, megatron-bridge, 256 x H100
+"""Rendered by benchrun. Random weights; no checkpoint, no validation, no profiling."""
+
+import sys
 
 import torch
+from megatron.bridge.data.datasets.packed_sequence import PackedSequenceSpecs
 from megatron.bridge.models.gpt_provider import GPTModelProvider
+from megatron.bridge.peft.lora import LoRA
+from megatron.bridge.training import config as bridge
 from megatron.bridge.training.comm_overlap import CommOverlapConfig
-from megatron.bridge.training.config import (
-    CheckpointConfig,
-    ConfigContainer,
-    DistributedDataParallelConfig,
-    DistributedInitConfig,
-    GPTDatasetConfig,
-    LoggerConfig,
-    OptimizerConfig,
-    ProfilingConfig,
-    RerunStateMachineConfig,
-    RNGConfig,
-    SchedulerConfig,
-    TokenizerConfig,
-    TrainingConfig,
-)
 from megatron.bridge.training.gpt_step import forward_step
 from megatron.bridge.training.mixed_precision import MixedPrecisionConfig
 from megatron.bridge.training.pretrain import pretrain
-
-
-def model():
-    return GPTModelProvider(
-        num_layers=32,
-        hidden_size=4096,
-        ffn_hidden_size=14336,
-        num_attention_heads=32,
-        num_query_groups=8,
-        kv_channels=128,
-        activation_func=torch.nn.functional.silu,
-        gated_linear_unit=True,
-        add_bias_linear=False,
-        normalization='RMSNorm',
-        layernorm_zero_centered_gamma=False,
-        layernorm_epsilon=1e-05,
-        init_method_std=0.02,
-        attention_dropout=0.0,
-        hidden_dropout=0.0,
-        seq_length=4096,
-        vocab_size=32000,
-        make_vocab_size_divisible_by=128,
-        position_embedding_type='rope',
-        rotary_base=1000000,
-        rotary_percent=1.0,
-        share_embeddings_and_output_weights=False,
-        init_model_with_meta_device=False,
-        num_moe_experts=8,
-        moe_router_topk=2,
-        moe_ffn_hidden_size=14336,
-        moe_router_load_balancing_type='aux_loss',
-        moe_aux_loss_coeff=0.01,
-        moe_router_force_load_balancing=False,
-        moe_expert_capacity_factor=1.0,
-        moe_pad_expert_input_to_capacity=True,
-        moe_token_dispatcher_type='alltoall',
-        moe_grouped_gemm=True,
-        moe_permute_fusion=True,
-        tensor_model_parallel_size=1,
-        pipeline_model_parallel_size=4,
-        virtual_pipeline_model_parallel_size=8,
-        context_parallel_size=1,
-        expert_model_parallel_size=8,
-        expert_tensor_parallel_size=1,
-        sequence_parallel=False,
-        account_for_embedding_in_pipeline_split=False,
-        account_for_loss_in_pipeline_split=False,
-        bias_activation_fusion=True,
-        bias_dropout_fusion=True,
-        masked_softmax_fusion=True,
-        apply_rope_fusion=True,
-        persist_layer_norm=True,
-        gradient_accumulation_fusion=True,
-        cross_entropy_loss_fusion=True,
-        cross_entropy_fusion_impl='te',
-        recompute_granularity=None,
-        recompute_method=None,
-        recompute_num_layers=None,
-        pipeline_dtype=torch.bfloat16,
-        cuda_graph_impl="none",
-        use_te_rng_tracker=False,
-    )
-
-
-def precision():
-    # Megatron's own BF16: weights in BF16, FP32 copies in the optimizer.
-    return MixedPrecisionConfig(
-        bf16=True,
-        params_dtype=torch.bfloat16,
-        pipeline_dtype=torch.bfloat16,
-        grad_reduce_in_fp32=False,
-        autocast_enabled=False,
-        fp8='hybrid',
-        fp8_recipe='tensorwise',
-        fp8_amax_history_len=1024,
-        fp8_amax_compute_algo='max',
-        fp8_param_gather=True,
-        fp8_margin=0,
-        fp8_wgrad=True,
-        first_last_layers_bf16=False,
-    )
+from megatron.core.activations import squared_relu
 
 
 def main():
-    provider = model()
-    config = ConfigContainer(
-        model=provider,
-        mixed_precision=precision(),
-        train=TrainingConfig(
-            micro_batch_size=1,
-            global_batch_size=1024,
-            train_iters=50,
-            eval_iters=0,
-            eval_interval=51,
-            manual_gc=True,
-            manual_gc_interval=100,
-            manual_gc_eval=False,
+    config = bridge.ConfigContainer(
+        model=GPTModelProvider(
+            num_layers=32,
+            hidden_size=4096,
+            ffn_hidden_size=14336,
+            num_attention_heads=32,
+            num_query_groups=8,
+            kv_channels=128,
+            activation_func=torch.nn.functional.silu,
+            gated_linear_unit=True,
+            add_bias_linear=False,
+            normalization='RMSNorm',
+            layernorm_zero_centered_gamma=False,
+            layernorm_epsilon=1e-05,
+            init_method_std=0.02,
+            attention_dropout=0.0,
+            hidden_dropout=0.0,
+            seq_length=4096,
+            vocab_size=32000,
+            make_vocab_size_divisible_by=128,
+            position_embedding_type='rope',
+            rotary_base=1000000,
+            rotary_percent=1.0,
+            share_embeddings_and_output_weights=False,
+            num_moe_experts=8,
+            moe_router_topk=2,
+            moe_ffn_hidden_size=14336,
+            moe_aux_loss_coeff=0.01,
+            moe_router_load_balancing_type='aux_loss',
+            moe_router_force_load_balancing=False,
+            moe_expert_capacity_factor=1.0,
+            moe_pad_expert_input_to_capacity=True,
+            moe_token_dispatcher_type='alltoall',
+            moe_grouped_gemm=True,
+            moe_permute_fusion=True,
+            tensor_model_parallel_size=1,
+            pipeline_model_parallel_size=4,
+            virtual_pipeline_model_parallel_size=8,
+            context_parallel_size=1,
+            expert_model_parallel_size=8,
+            expert_tensor_parallel_size=1,
+            sequence_parallel=False,
+            account_for_embedding_in_pipeline_split=False,
+            account_for_loss_in_pipeline_split=False,
+            bias_activation_fusion=True,
+            bias_dropout_fusion=True,
+            masked_softmax_fusion=True,
+            apply_rope_fusion=True,
+            persist_layer_norm=True,
+            gradient_accumulation_fusion=True,
+            cross_entropy_loss_fusion=True,
+            cross_entropy_fusion_impl='te',
+            recompute_granularity=None,
+            recompute_method=None,
+            recompute_num_layers=None,
+            pipeline_dtype=torch.bfloat16,
+            init_model_with_meta_device=False, cuda_graph_impl="none", use_te_rng_tracker=False,
         ),
-        optimizer=OptimizerConfig(
+        mixed_precision=MixedPrecisionConfig(
+            bf16=True,
+            # Megatron's own BF16: weights in BF16, FP32 copies in the optimizer.
+            params_dtype=torch.bfloat16,
+            pipeline_dtype=torch.bfloat16,
+            grad_reduce_in_fp32=False,
+            autocast_enabled=False,
+            fp8='hybrid',
+            fp8_recipe='tensorwise',
+            fp8_amax_history_len=1024,
+            fp8_amax_compute_algo='max',
+            fp8_param_gather=True,
+            fp8_margin=0, fp8_wgrad=True, first_last_layers_bf16=False,
+        ),
+        train=bridge.TrainingConfig(
+            micro_batch_size=1, global_batch_size=1024, train_iters=50,
+            eval_iters=0, eval_interval=51,
+            manual_gc=True, manual_gc_interval=100, manual_gc_eval=False,
+        ),
+        optimizer=bridge.OptimizerConfig(
             optimizer='adam',
             lr=3e-06,
             min_lr=3e-07,
             weight_decay=0.1,
-            adam_beta1=0.9,
-            adam_beta2=0.95,
             adam_eps=1e-08,
             clip_grad=1.0,
+            adam_beta1=0.9,
+            adam_beta2=0.95,
             bf16=True,
             params_dtype=torch.bfloat16,
             use_distributed_optimizer=True,
             use_precision_aware_optimizer=False,
         ),
-        scheduler=SchedulerConfig(
+        scheduler=bridge.SchedulerConfig(
             lr_decay_style='cosine',
             lr_decay_iters=50,
             lr_warmup_iters=0,
@@ -143,7 +116,7 @@ def main():
             end_weight_decay=0.1,
             weight_decay_incr_style='constant',
         ),
-        ddp=DistributedDataParallelConfig(
+        ddp=bridge.DistributedDataParallelConfig(
             use_distributed_optimizer=True,
             grad_reduce_in_fp32=False,
             overlap_grad_reduce=True,
@@ -152,8 +125,7 @@ def main():
             fp8_param_gather=True,
             average_in_collective=True,
             data_parallel_sharding_strategy='no_shard',
-            use_megatron_fsdp=False,
-            check_for_nan_in_grad=False,
+            use_megatron_fsdp=False, check_for_nan_in_grad=False,
         ),
         comm_overlap=CommOverlapConfig(
             tp_comm_overlap=False,
@@ -164,34 +136,23 @@ def main():
             align_param_gather=True,
             bucket_size=134217728,
             tp_comm_bootstrap_backend="nccl",
-            overlap_param_gather_with_optimizer_step=False,
-            defer_embedding_wgrad_compute=False,
-            overlap_moe_expert_parallel_comm=False,
-            delay_wgrad_compute=False,
+            overlap_param_gather_with_optimizer_step=False, defer_embedding_wgrad_compute=False,
+            overlap_moe_expert_parallel_comm=False, delay_wgrad_compute=False,
         ),
-        dataset=GPTDatasetConfig(
-            blend=None,  # mock tokens
-            split="1,1,1",
-            random_seed=1234,
-            sequence_length=4096,
-            reset_position_ids=False,
-            reset_attention_mask=False,
-            eod_mask_loss=False,
-            mmap_bin_files=False,
-            num_dataset_builder_threads=1,
-            dataloader_type="single",
-            data_sharding=True,
-            num_workers=1,
-            skip_getting_attention_mask_from_dataset=True,
+        dataset=bridge.GPTDatasetConfig(
+            blend=None, split="1,1,1",  # mock tokens
+            random_seed=1234, sequence_length=4096,
+            reset_position_ids=False, reset_attention_mask=False, eod_mask_loss=False,
+            skip_getting_attention_mask_from_dataset=True, mmap_bin_files=False, num_dataset_builder_threads=1,
+            dataloader_type="single", data_sharding=True, num_workers=1,
         ),
-        tokenizer=TokenizerConfig(tokenizer_type="NullTokenizer", vocab_size=32000),
-        # A line for every step.
-        logger=LoggerConfig(log_interval=1, timing_log_level=0),
-        checkpoint=CheckpointConfig(save=None, load=None),
-        dist=DistributedInitConfig(distributed_timeout_minutes=30, use_megatron_fsdp=False),
-        rng=RNGConfig(seed=1234, te_rng_tracker=False),
-        rerun_state_machine=RerunStateMachineConfig(rerun_mode="disabled", check_for_nan_in_loss=False),
-        profiling=ProfilingConfig(use_nsys_profiler=False, use_pytorch_profiler=False),
+        tokenizer=bridge.TokenizerConfig(tokenizer_type="NullTokenizer", vocab_size=32000),
+        logger=bridge.LoggerConfig(log_interval=1, timing_log_level=0),  # a line for every step
+        checkpoint=bridge.CheckpointConfig(save=None, load=None),
+        dist=bridge.DistributedInitConfig(distributed_timeout_minutes=30, use_megatron_fsdp=False),
+        rng=bridge.RNGConfig(seed=1234, te_rng_tracker=False),
+        rerun_state_machine=bridge.RerunStateMachineConfig(rerun_mode="disabled", check_for_nan_in_loss=False),
+        profiling=bridge.ProfilingConfig(use_nsys_profiler=False, use_pytorch_profiler=False),
     )
     pretrain(config, forward_step)
 

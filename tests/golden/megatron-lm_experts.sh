@@ -9,13 +9,13 @@
 #SBATCH --gres=gpu:8
 #SBATCH --partition=batch
 #SBATCH --mem=0
-#SBATCH --exclusive
 #SBATCH --time=00:30:00
 #SBATCH --output=stdout.log
 #SBATCH --error=stderr.log
 #SBATCH --open-mode=append
 # A run that Slurm restarts is not one measurement.
 #SBATCH --no-requeue
+#SBATCH --exclusive
 set -euo pipefail
 
 # Write done.json however this job ends: without accounting it is the only record.
@@ -93,8 +93,8 @@ MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | sed -n 1p)  # not 
 MASTER_PORT=$((20000 + SLURM_JOB_ID % 12000))  # per job, and below 32768, where Linux assigns no ports itself
 export MASTER_ADDR MASTER_PORT
 
-step --nodes=32 --ntasks=32 --ntasks-per-node=1 bash probe.sh ||
-  echo "benchrun: the nodes could not be described; going on" >&2
+once_per_node=(--nodes=32 --ntasks=32 --ntasks-per-node=1)
+step "${once_per_node[@]}" bash probe.sh || echo "benchrun: the nodes could not be described; going on" >&2
 
 # The framework's entry point, with every value stated.
 command=(
@@ -102,16 +102,13 @@ command=(
   # model
   --transformer-impl transformer_engine
   --num-layers 32 --hidden-size 4096 --ffn-hidden-size 14336 --num-attention-heads 32 --kv-channels 128
-  --group-query-attention --num-query-groups 8
-  --seq-length 4096 --position-embedding-type rope --max-position-embeddings 32768
-  --rotary-base 1000000 --rotary-percent 1.0
-  --swiglu
-  --disable-bias-linear
-  --untie-embeddings-and-output-weights
-  --normalization RMSNorm --attention-dropout 0.0 --hidden-dropout 0.0 --init-method-std 0.02
+  --seq-length 4096 --normalization RMSNorm --position-embedding-type rope --attention-dropout 0.0
+  --hidden-dropout 0.0 --init-method-std 0.02
+  --max-position-embeddings 32768 --group-query-attention --num-query-groups 8 --rotary-base 1000000
+  --rotary-percent 1.0 --swiglu --untie-embeddings-and-output-weights --disable-bias-linear
   # experts
-  --num-experts 8 --moe-router-topk 2 --moe-ffn-hidden-size 14336 --moe-router-load-balancing-type aux_loss
-  --moe-aux-loss-coeff 0.01 --moe-expert-capacity-factor 1.0 --moe-pad-expert-input-to-capacity
+  --num-experts 8 --moe-router-topk 2 --moe-ffn-hidden-size 14336 --moe-aux-loss-coeff 0.01
+  --moe-router-load-balancing-type aux_loss --moe-expert-capacity-factor 1.0 --moe-pad-expert-input-to-capacity
   --moe-token-dispatcher-type alltoall --moe-grouped-gemm --moe-permute-fusion
   --expert-model-parallel-size 8 --expert-tensor-parallel-size 1
   # layout
@@ -132,22 +129,21 @@ command=(
   --tokenizer-type NullTokenizer --vocab-size 31999 --make-vocab-size-divisible-by 128
   --num-workers 1 --no-create-attention-mask-in-dataloader --no-mmap-bin-files
   # logging: every step; no other work in the measured time
-  --log-interval 1 --log-throughput --eval-iters 0 --eval-interval 51
-  --manual-gc --manual-gc-interval 100 --distributed-timeout-minutes 30
+  --log-interval 1 --log-throughput --eval-iters 0 --eval-interval 51 --distributed-timeout-minutes 30
+  --manual-gc --manual-gc-interval 100
 )
+
+# During the training, on every node: clocks, power, temperature. Its failure does not affect the run.
+mkdir -p telemetry || true
+# --mem=0: the training has all memory allocated, and this step must not take any of it.
+srun --overlap --mem=0 "${once_per_node[@]}" bash telemetry.sh </dev/null >telemetry/errors 2>&1 &
+sampler=$!
 
 # Each rank sets the variables that PyTorch expects, then runs the command.
 # shellcheck disable=SC2016  # expanded by each rank, not here
 rank='export RANK=$SLURM_PROCID LOCAL_RANK=$SLURM_LOCALID WORLD_SIZE=$SLURM_NTASKS
 node=$((SLURM_LOCALID / 4))  # the NUMA node of this rank'"'"'s GPU
 exec numactl --cpunodebind=$node --membind=$node "$@"'
-
-# During the training, on every node: clocks, power, temperature. Its failure does not affect the run.
-# --mem=0: the training has all memory allocated, and this step must not take any of it.
-mkdir -p telemetry || true
-srun --overlap --mem=0 --nodes=32 --ntasks=32 --ntasks-per-node=1 bash telemetry.sh \
-  </dev/null >telemetry/errors 2>&1 &
-sampler=$!
 
 step --kill-on-bad-exit=1 --mpi=pmix \
   '--container-image=nvcr.io#nvidia/nemo:25.07.01' \

@@ -1,4 +1,4 @@
-# gpt3-5b: pretrain, fp8, 256 x H100, with PaXML
+# gpt3-5b: pretrain, fp8, paxml, 256 x H100
 """Rendered by benchrun. Random weights, synthetic tokens; no checkpoint, no evaluation, no profiling."""
 
 import jax.numpy as jnp

@@ -9,13 +9,13 @@
 #SBATCH --gres=gpu:8
 #SBATCH --partition=batch
 #SBATCH --mem=0
-#SBATCH --exclusive
 #SBATCH --time=00:30:00
 #SBATCH --output=stdout.log
 #SBATCH --error=stderr.log
 #SBATCH --open-mode=append
 # A run that Slurm restarts is not one measurement.
 #SBATCH --no-requeue
+#SBATCH --exclusive
 set -euo pipefail
 
 # Write done.json however this job ends: without accounting it is the only record.
@@ -72,10 +72,10 @@ fi
 
 export NVTE_FUSED_ATTN=1  # cuDNN's fused attention, the faster one on Hopper
 export XLA_FLAGS='--xla_gpu_enable_latency_hiding_scheduler=true --xla_gpu_enable_triton_gemm=false --xla_gpu_simplify_all_fp_conversions --xla_gpu_enable_async_all_gather=true --xla_gpu_enable_async_reduce_scatter=true --xla_gpu_enable_highest_priority_async_stream=true --xla_gpu_enable_triton_softmax_fusion=false --xla_gpu_graph_level=0 --xla_gpu_enable_async_all_reduce=true --xla_gpu_enable_pipelined_all_gather=true --xla_gpu_enable_pipelined_reduce_scatter=true --xla_gpu_enable_pipelined_all_reduce=true --xla_gpu_enable_while_loop_double_buffering=false --xla_gpu_enable_xla_runtime_executable=false --xla_gpu_enable_reduce_scatter_combine_by_dim=false --xla_gpu_enable_all_gather_combine_by_dim=false --xla_gpu_enable_cudnn_fmha=false --xla_gpu_all_reduce_combine_threshold_bytes=536870912 --xla_gpu_all_gather_combine_threshold_bytes=536870912 --xla_gpu_reduce_scatter_combine_threshold_bytes=8388608 --xla_disable_hlo_passes=rematerialization'  # communication overlaps with compute and is gathered into large pieces, as in the published runs
+export XLA_PYTHON_CLIENT_MEM_FRACTION=0.9  # how much of the GPU's memory JAX takes at once
 export ENABLE_TE=1  # transformer-engine's layers in PaXML, fused attention among them
 export ENABLE_FP8=1  # transformer-engine's FP8 in PaXML
 export VOCAB_PATH=gs://t5-data/vocabs/cc_all.32000.100extra/sentencepiece.model  # PaXML asks for one on import; synthetic tokens read none
-export XLA_PYTHON_CLIENT_MEM_FRACTION=0.9  # how much of the GPU's memory JAX takes at once
 
 # In the background, because bash runs no trap while a program runs in the foreground: done.json must be written even
 # if ranks ignore TERM.
@@ -95,16 +95,20 @@ MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | sed -n 1p)  # not 
 MASTER_PORT=$((20000 + SLURM_JOB_ID % 12000))  # per job, and below 32768, where Linux assigns no ports itself
 export MASTER_ADDR MASTER_PORT
 
-step --nodes=32 --ntasks=32 --ntasks-per-node=1 bash probe.sh ||
-  echo "benchrun: the nodes could not be described; going on" >&2
+once_per_node=(--nodes=32 --ntasks=32 --ntasks-per-node=1)
+step "${once_per_node[@]}" bash probe.sh || echo "benchrun: the nodes could not be described; going on" >&2
 
 # The framework's entry point, with every value stated.
 command=(
-  python3 -u -m paxml.main
   # every value is in paxml_point.py, next to this script
-  --fdl_config=paxml_point.Point
-  --job_log_dir=paxml-log --mode=train --enable_checkpoint_saving=False --multiprocess_gpu --alsologtostderr
+  python3 -u -m paxml.main --fdl_config=paxml_point.Point --job_log_dir=paxml-log --mode=train --enable_checkpoint_saving=False --multiprocess_gpu --alsologtostderr
 )
+
+# During the training, on every node: clocks, power, temperature. Its failure does not affect the run.
+mkdir -p telemetry || true
+# --mem=0: the training has all memory allocated, and this step must not take any of it.
+srun --overlap --mem=0 "${once_per_node[@]}" bash telemetry.sh </dev/null >telemetry/errors 2>&1 &
+sampler=$!
 
 # Each rank sets the variables that PyTorch expects, then runs the command.
 # shellcheck disable=SC2016  # expanded by each rank, not here
@@ -113,13 +117,6 @@ exec 2>&1  # it prints its steps to stderr
 node=$((SLURM_LOCALID / 4))  # the NUMA node of this rank'"'"'s GPU
 # Not numactl: this runs inside the image, and JAX images have none. Linux allocates memory near the CPU anyway.
 exec taskset --cpu-list "$(cat /sys/devices/system/node/node$node/cpulist)" "$@"'
-
-# During the training, on every node: clocks, power, temperature. Its failure does not affect the run.
-# --mem=0: the training has all memory allocated, and this step must not take any of it.
-mkdir -p telemetry || true
-srun --overlap --mem=0 --nodes=32 --ntasks=32 --ntasks-per-node=1 bash telemetry.sh \
-  </dev/null >telemetry/errors 2>&1 &
-sampler=$!
 
 step --kill-on-bad-exit=1 --mpi=pmix \
   '--container-image=ghcr.io#nvidia/jax:pax-2024-03-04' \

@@ -85,11 +85,12 @@ MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | sed -n 1p)  # not 
 MASTER_PORT=$((20000 + SLURM_JOB_ID % 12000))  # per job, and below 32768, where Linux assigns no ports itself
 export MASTER_ADDR MASTER_PORT
 
-step --nodes=2 --ntasks=2 --ntasks-per-node=1 bash probe.sh ||
-  echo "benchrun: the nodes could not be described; going on" >&2
+once_per_node=(--nodes=2 --ntasks=2 --ntasks-per-node=1)
+step "${once_per_node[@]}" bash probe.sh || echo "benchrun: the nodes could not be described; going on" >&2
 
 # The framework's entry point, with every value stated.
 command=(
+  # every value is in spec.json, next to this script
   python3 -u -m benchrun.trainer --spec spec.json
 )
 

@@ -17,6 +17,7 @@ from test_local_family import DEAF, left, printed, ranks
 
 from benchrun import paths
 from benchrun.frameworks.logs import DIALECTS, parse_log
+from benchrun.frameworks.registry import names
 from benchrun.launch.endings import Ending
 from benchrun.launch.launcher import cancel, observe
 from benchrun.launch.rundir import RunDir
@@ -27,7 +28,7 @@ from benchrun.render import render
 from benchrun.spec.artifacts import Progress
 
 LOGS = Path(__file__).parent.parent / "logs"
-FRAMEWORKS = sorted(path.name.partition(".")[0] for path in (paths.TEMPLATES / "frameworks").glob("*.sh.j2"))
+FRAMEWORKS = names()
 STEP = "iteration %8d/      20 | consumed samples: 8 | elapsed time per iteration (ms): 5.0 | lm loss: 1.0E+00 |"
 LEFT_OUT = ("04-", "05-", "18-", "19-", "20-", "21-")
 """Bars alone, which the worker does not draw; torchtitan, which is only read."""

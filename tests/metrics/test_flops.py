@@ -7,14 +7,9 @@ from shapes import MODELS
 
 from benchrun import hardware
 from benchrun.metrics.convention import CONVENTIONS
-from benchrun.model.flops import (
-    attention_linears,
-    attention_scores,
-    flops_per_token,
-    logits,
-    mlp,
-    packed_length,
-)
+from benchrun.model import ModelShape
+from benchrun.model.flops import attention_scores, flops_per_token, logits, packed_length
+from benchrun.model.operators import operators
 
 COLUMNS = (
     "six_n", "palm", "full", "causal", "megatron_0.5", "causal_no_logits", "lora_full", "lora_causal",
@@ -43,16 +38,21 @@ def test_gflop_a_token(name, seq_length, convention):
     assert CONVENTIONS[convention](MODELS[name], seq_length) / 1e9 == pytest.approx(worked, rel=0.001)
 
 
+def products(model: ModelShape, *names: str) -> float:
+    """Forward FLOPs per token of these products of all layers."""
+    return sum(operators(model).product(name).flops for name in names)
+
+
 def test_the_quantities_of_llama_2_7b_by_hand():
     model = MODELS["llama2-7b"]
-    assert attention_linears(model) == 2 * 32 * 4 * 4096**2
-    assert mlp(model) == 2 * 32 * 3 * 4096 * 11008
+    assert products(model, "qkv", "proj") == 2 * 32 * 4 * 4096**2
+    assert products(model, "fc1", "fc2") == 2 * 32 * 3 * 4096 * 11008
     assert attention_scores(model, 4096) == 2 * 32 * 2 * 4096 * 4096
     assert logits(model) == 2 * 32000 * 4096
 
 
 def test_only_the_active_experts_count():
-    assert mlp(MODELS["mixtral-8x7b"]) == 2 * mlp(MODELS["llama3.1-8b"])
+    assert products(MODELS["mixtral-8x7b"], "fc1", "fc2") == 2 * products(MODELS["llama3.1-8b"], "fc1", "fc2")
 
 
 def test_fine_tuning_all_weights_costs_what_pretraining_costs():
@@ -63,7 +63,7 @@ def test_fine_tuning_all_weights_costs_what_pretraining_costs():
 def test_lora_saves_the_gradient_of_the_frozen_weights_and_no_scores():
     model = MODELS["llama2-70b"]
     saved = flops_per_token(model, 4096).full - flops_per_token(model, 4096, task="lora").full
-    assert saved == attention_linears(model) + mlp(model) + logits(model)
+    assert saved == products(model, "qkv", "proj", "fc1", "fc2", "logits")
 
 
 def test_documents_packed_into_a_sequence_attend_only_to_themselves():

@@ -99,8 +99,13 @@ def calls(text: str) -> Iterator[tuple[str, set[str]]]:
 
 
 def imports(text: str) -> set[str]:
-    found = (node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.ImportFrom))
-    return {f"from {node.module} import {alias.name}" for node in found for alias in node.names}
+    """Every imported name; of a module under another name, the names that are taken from it."""
+    tree = list(ast.walk(ast.parse(text)))
+    found = [(n.module, alias) for n in tree if isinstance(n, ast.ImportFrom) for alias in n.names]
+    modules = {alias.asname: f"{module}.{alias.name}" for module, alias in found if alias.asname == "bridge"}
+    names = {f"from {module} import {alias.name}" for module, alias in found if alias.asname not in modules}
+    members = ((n.value.id, n.attr) for n in tree if isinstance(n, ast.Attribute) and isinstance(n.value, ast.Name))
+    return names | {f"from {modules[name]} import {member}" for name, member in members if name in modules}
 
 
 @pytest.mark.parametrize(
@@ -135,10 +140,10 @@ def test_python_drivers_call_what_there_is(tmp_path, framework, file, release, k
 
 
 GARBAGE = {
-    "megatron-lm": ("job.sh", "--manual-gc --manual-gc-interval 7 ", "--manual-gc"),
-    "nemo1": ("nemo1.yaml", "  gc_interval: 7\n", "  gc_interval: 7"),
+    "megatron-lm": ("job.sh", "--manual-gc --manual-gc-interval 7\n", "--manual-gc"),
+    "nemo1": ("nemo1.yaml", " gc_interval: 7,", " gc_interval: 7"),
     "nemo2": ("train_nemo2.py", "GarbageCollectionCallback(gc_interval_train=7, gc_interval_val=7),", "Callback(gc_"),
-    "megatron-bridge": ("train_megatron_bridge.py", "manual_gc=True,\n            manual_gc_interval=7,", "gc=True"),
+    "megatron-bridge": ("train_megatron_bridge.py", "manual_gc=True, manual_gc_interval=7,", "gc=True"),
 }
 
 

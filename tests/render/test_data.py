@@ -65,7 +65,7 @@ def test_the_data_is_made_and_mounted_where_it_is_read(tmp_path, runtime, framew
 def test_as_many_tokens_as_the_run_reads_and_one_label_more():
     spec, text = script("none", "megatron-core", "training.steps=7")
     assert spec.data.synthetic.tokens == 7 * spec.gbs * spec.seq_length + 1
-    assert f"--tokens {spec.data.synthetic.tokens} --vocab-size 128256" in text
+    assert f"--vocab-size 128256\n  --tokens {spec.data.synthetic.tokens} " in text
 
 
 def test_other_parameters_are_another_data_set():
@@ -121,7 +121,7 @@ def test_a_fine_tune_is_given_packed_conversations(tmp_path, name, framework, fi
     assert parameters.model_dump(include=chosen.keys()) == chosen
     assert (parameters.format, parameters.seq_length, parameters.vocab_size) == ("packed", 4096, 128256)
     root = f'"$BENCHRUN_DATA"/{spec.data_set}'
-    assert f"-m datagen tokenizer --output {root}/tokenizer\n  --vocab-size 128256\n" in text
+    assert f"-m datagen tokenizer --output {root}/tokenizer --vocab-size 128256\n" in text
     assert f"\n  python3 -u {file} {root}\n" in text
     assert f'cp "$BENCHRUN_DATA/{spec.data_set}/sft.json" data.json' in text
     make_sft(tmp_path / "sft", parameters, None, 1, lambda done, total: None)
@@ -144,8 +144,8 @@ def test_a_fine_tune_is_given_conversations_and_the_tokenizer_that_reads_them(tm
     spec, files = fine_tune("mistral-7b-hf", "hf", runtime=runtime)
     text = files["job.sh"]
     mount, root = CONTAINERS[runtime]
-    assert f"-m datagen tokenizer --output {root}/{spec.data_set}/tokenizer\n  --vocab-size 32000\n" in text
-    assert f"-m datagen sft --output {root}/{spec.data_set}/sft --format chat\n  --samples 10000 " in text
+    assert f"-m datagen tokenizer --output {root}/{spec.data_set}/tokenizer --vocab-size 32000\n" in text
+    assert f"-m datagen sft --output {root}/{spec.data_set}/sft\n  --format chat\n  --samples 10000 " in text
     made = [text.index(f'"${{make_{what}[@]}}"') for what in ("tokenizer", "data")]
     assert made == sorted(made)
     assert text.count(mount) >= 3  # for the two that make it, and for what reads it

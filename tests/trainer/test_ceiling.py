@@ -6,7 +6,7 @@ import pytest
 
 pytest.importorskip("torch", reason="training needs pip install 'benchrun[train]'")
 
-from benchrun.model.flops import attention_linears, logits, mlp
+from benchrun.model.operators import operators
 from benchrun.recipe.resolve import resolve
 from benchrun.recipe.select import Request
 from benchrun.trainer.ceiling import products
@@ -31,7 +31,8 @@ def test_together_they_are_the_linear_flops_of_a_step(recipe, gpus, overrides):
     one_pass = sum(2 * s.m * s.n * s.k * s.count for s in found) * spec.num_microbatches * spec.num_gpus
     model = spec.model
     padded = model.model_copy(update={"vocab_size": -(-model.vocab_size // 128) * 128})
-    assert one_pass == pytest.approx((attention_linears(model) + mlp(model) + logits(padded)) * spec.tokens_per_step)
+    linear = sum(product.flops for product in operators(padded).products)
+    assert one_pass == pytest.approx(linear * spec.tokens_per_step)
 
 
 def test_a_product_and_its_gradients_have_the_sizes_of_their_matrices():
