@@ -112,8 +112,8 @@ class Table(NamedTuple):
     columns: dict[str, Any]
     at: Column
     """Index of each row's line in the block."""
-    form: Column
-    """Number of each row's form."""
+    alike: bool
+    """All lines have one form."""
     ends: tuple[str, str]
     """The first and the last line."""
 
