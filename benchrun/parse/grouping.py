@@ -22,8 +22,6 @@ from benchrun.parse.inputs import LogFile
 from benchrun.parse.records import Facts, Log
 
 _ENDINGS = re.compile(r"([-_.](log|out|err|txt|stdout|stderr|gz|zst|xz))+$")
-_OF_EACH_PROCESS = frozenset({"run_time_s"})
-"""Facts that each process of a run measures by itself."""
 SAMPLE = 1 << 12
 """Rows at each end of a log that are compared."""
 SAME_LOSS = 5e-4
@@ -72,7 +70,7 @@ class _Run:
         """Whether a log with steps is one of this run."""
         return (
             log.framework == self.framework
-            and not contradict(self.facts, log.facts)
+            and not self.facts.contradict(log.facts)
             and not _beyond(self.steps_made, log.planned_steps)
             and not _beyond(log.steps_made, self.facts.planned_steps)
             and all(compatible(other, track) for other in self.tracks)
@@ -82,7 +80,7 @@ class _Run:
     def admits(self, part: Part) -> bool:
         """Whether a log without a step states nothing else."""
         stated = part.stated.get(self.framework)
-        return stated is None or not contradict(self.facts, stated)
+        return stated is None or not self.facts.contradict(stated)
 
 
 def grouped(parts: Sequence[Part]) -> tuple[list[list[Part]], list[Part]]:
@@ -109,12 +107,6 @@ def grouped(parts: Sequence[Part]) -> tuple[list[list[Part]], list[Part]]:
     for group in groups:
         group.sort(key=lambda part: order[id(part)])
     return sorted(groups, key=lambda group: order[id(group[0])]), left_out
-
-
-def contradict(one: Facts, other: Facts) -> bool:
-    """Whether both state some fact, and not the same."""
-    pairs = ((value, getattr(other, name)) for name, value in vars(one).items() if name not in _OF_EACH_PROCESS)
-    return any(None not in pair and pair[0] != pair[1] for pair in pairs)
 
 
 def _beyond(made: int, planned: int | None) -> bool:

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from math import ceil, floor
 from statistics import median
 from typing import Any
@@ -26,6 +27,7 @@ from benchrun.frameworks.dialects.worker import CONFIG, configure
 from benchrun.parse.columns import NO_VALUE, Columns
 from benchrun.parse.dialect import COUNT, Dialect, Piece, Reading, Record, Table, groups, number, positive, seconds
 from benchrun.parse.lines import Line
+from benchrun.parse.records import Facts
 from benchrun.parse.rows import Rows, Step
 
 _DICT = re.compile(r"\{[^{}]{0,4000}?['\"](?:loss|train_runtime)['\"]\s*:[^{}]*\}")
@@ -186,6 +188,10 @@ class HuggingFace(Dialect):
         if facts.num_gpus is None and facts.gbs and per_rank and facts.gbs % per_rank == 0:
             facts.num_gpus = facts.gbs // per_rank
 
+    def contradicts(self, facts: Facts) -> bool:
+        """Lengths are stated in passing, and of more than one thing."""
+        return replace(self.facts, planned_steps=self._stated_steps).contradict(replace(facts, seq_length=None))
+
     def finish(self) -> Rows:
         """Rows of the dictionaries where there are any, else of the bars, else of the summary."""
         times = [time for time, _ in self._summaries]
@@ -208,7 +214,9 @@ class HuggingFace(Dialect):
             )
             passed = (self._stated_steps or 0) * epochs / self._epochs if self._epochs else 0.0
             every = max(round(passed / printed) or last // printed, 1)
-            self.rows = trainer_rows.dictionary_rows(self._dictionaries, self._bars, drawn, average_s, every)
+            self.rows = trainer_rows.dictionary_rows(
+                self._dictionaries, self._bars, drawn, average_s, every, self.last_planned
+            )
         elif self.seen and steps:
             self.rows = trainer_rows.bar_rows(drawn)
         elif self.seen and made and average_s is not None and made <= MOST_AVERAGED:

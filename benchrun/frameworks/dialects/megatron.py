@@ -103,7 +103,10 @@ class Megatron(Dialect):
 
     name = "megatron-lm"
     step_needles: ClassVar[tuple[bytes, ...]] = (b"elapsed time per iteration (", b"elapsed_time_per_iteration_ms=")
-    fact_needles: ClassVar[tuple[bytes, ...]] = (b" ...........", b"using world size:", b"> padded vocab (size:")
+    fact_needles: ClassVar[tuple[bytes, ...]] = (
+        *(f"{name} ....".ljust(11, ".").encode() for name in (*_ARGUMENTS, *_SWITCHES, *_PRECISIONS, *_EXOTIC)),
+        *(b"using world size:", b"> padded vocab (size:"),
+    )
     closing: ClassVar[tuple[str, ...]] = ("|",)
     one_rank_prints = True
     averages = ("rows",)

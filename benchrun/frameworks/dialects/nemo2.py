@@ -49,7 +49,7 @@ class Nemo2(Dialect):
             last = text.startswith(_TIME, closed + 3 if closed > head.end() else closed)
             if last and "consumed_samples" in pieces:
                 pieces |= fields(text, closed + 3, end, " | ")
-            first = last and not len(self.rows)
+            first = last and (not len(self.rows) or self.rows.ended)
             values = [*groups(head, planned_steps=_LAST), *columns(pieces, _NAMES)]
             step = pieces.get("global_step")
             if step is not None and COUNT.parse(step.text) is not None:

@@ -55,7 +55,7 @@ def longest_total(drawn: dict[int, Drawn], at_least: int) -> int:
 
 
 def bar_rows(drawn: Drawn) -> Rows:
-    """The time between a bar and the one before it, over the steps between them."""
+    """The time between a bar and the one before it, over the steps between them. Several launchers may draw them all."""
     rows, usual = Rows(), usual_distance(drawn.step)
     before, before_s = LARGEST, 0.0
     bars: Iterator[tuple[int, float, int]] = zip(*(column.data for column in drawn), strict=True)
@@ -74,10 +74,12 @@ def runs(dictionaries: Columns) -> Column:
     return np.cumsum(np.diff(np.where(epoch == NO_VALUE, 0.0, epoch), prepend=0.0) < 0)
 
 
-def dictionary_rows(dictionaries: Columns, bars: Columns, drawn: Drawn, average_s: float | None, every: int) -> Rows:
+def dictionary_rows(
+    dictionaries: Columns, bars: Columns, drawn: Drawn, average_s: float | None, every: int, end: int | None
+) -> Rows:
     """Rows with times: their own, or from their own clock, or from the training's bars, or the average.
 
-    Where nothing numbers the dictionaries, one comes after ``every`` steps.
+    Where nothing numbers the dictionaries, one comes after ``every`` steps. ``end``: the last planned step.
     """
     step, clock = _numbers(dictionaries, bars, every), dictionaries.column("clock_s")
     if len(drawn.step) or clock[0] != NO_VALUE:
@@ -112,7 +114,7 @@ def dictionary_rows(dictionaries: Columns, bars: Columns, drawn: Drawn, average_
     rows, run = Rows(), runs(dictionaries)
     for part in np.split(np.arange(len(run)), np.flatnonzero(np.diff(run)) + 1):
         rows.new_segment()
-        rows.extend({name: column[part] for name, column in columns.items()})
+        rows.extend({name: column[part] for name, column in columns.items()}, end=end)
     return rows
 
 
