@@ -86,12 +86,17 @@ RANKS = re.compile(r"MEMBER: \d{1,9}/(?P<num_gpus>\d{1,9})\b")
 
 
 class Value(NamedTuple):
-    """The text of one value, and where on the line it starts."""
+    """The text of one value without surrounding blanks, and where on the line it starts."""
 
     column: str
+    """Or the name that the line prints."""
     text: str
     start: int
     reading: Reading = NUMBER
+
+    def of(self, column: str, reading: Reading = NUMBER) -> Value:
+        """This text as the value of a column."""
+        return Value(column, self.text, self.start, reading)
 
 
 class Record(NamedTuple):
@@ -119,17 +124,6 @@ class Table(NamedTuple):
     """The first and the last line."""
 
 
-class Piece(NamedTuple):
-    """Part of a line without surrounding blanks, and where it starts."""
-
-    text: str
-    start: int
-
-    def value(self, column: str, reading: Reading = NUMBER) -> Value:
-        """This text as the value of a column."""
-        return Value(column, self.text, self.start, reading)
-
-
 Names = Mapping[str, tuple[str, Reading]]
 """The name that a line prints -> column and reading; of several names of one column the first counts."""
 
@@ -140,24 +134,24 @@ def headed(pattern: re.Pattern[str], text: str) -> Iterator[tuple[re.Match[str],
     return zip(heads, [*(head.start() for head in heads[1:]), len(text)], strict=False)
 
 
-def fields(text: str, start: int, end: int, separator: str) -> dict[str, Piece]:
+def fields(text: str, start: int, end: int, separator: str) -> dict[str, Value]:
     """``name: value | name: value`` between two places -> {name: value}; the last one of a name counts."""
     pieces = {}
     for part in text[start:end].split(separator):
         name, colon, value = part.partition(":")
         if colon:
-            stripped = value.lstrip()
-            pieces[name.replace("\ufffd", "").strip()] = Piece(stripped.rstrip(), start + len(part) - len(stripped))
+            name, stripped = name.replace("\ufffd", "").strip(), value.lstrip()
+            pieces[name] = Value(name, stripped.rstrip(), start + len(part) - len(stripped))
         start += len(part) + len(separator)
     return pieces
 
 
-def columns(pieces: Mapping[str, Piece], names: Names) -> list[Value]:
+def columns(pieces: Mapping[str, Value], names: Names) -> list[Value]:
     """One value per column."""
     values: dict[str, Value] = {}
     for name, (column, reading) in names.items():
         if name in pieces and column not in values:
-            values[column] = pieces[name].value(column, reading)
+            values[column] = pieces[name].of(column, reading)
     return list(values.values())
 
 
@@ -218,14 +212,15 @@ class Dialect(Traits):
         return following
 
     def read(self, line: Line) -> None:
-        """Take a line with one of the needles: steps, or facts and results where it has none."""
-        records = list(self.records(line.text)) if self.whole(line) else []
+        """Take a whole line with one of the needles: steps, or facts and results where it has none."""
+        if not self.whole(line):
+            return
+        records = list(self.records(line.text))
         for record in records:
             self.add(record, line.number)
         if not records:
             self.read_facts(line.text)
-            if line.terminated:
-                self.read_results(line.text)
+            self.read_results(line.text)
 
     def records(self, text: str) -> Iterator[Record]:
         """The steps on a whole line, where its meaning depends on no other line."""
@@ -240,10 +235,11 @@ class Dialect(Traits):
         """Take what a line without a step states of the run."""
         stated = [pair for regex in self.fact_groups for match in regex.finditer(text) for pair in _groups(match)]
         for name, value in self.fact_pairs.findall(text) if self.fact_pairs else ():
-            if name in self.fact_names and value.isdigit():
+            if name in self.fact_names:
                 stated.append((self.fact_names[name], value))
         for name, value in stated:
-            fact = value if name in TEXTS else count(value.replace(",", ""))
+            digits = value.replace(",", "")
+            fact = value if name in TEXTS else count(digits) if digits.isdigit() else None
             if fact:
                 setattr(self.facts, name, fact)
 

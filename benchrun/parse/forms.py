@@ -134,7 +134,7 @@ class Forms:
             texts = table[first : first + len(form.values)]
             first += len(texts)
             if not all(texts[0]):
-                texts = [list(compress(column, texts[0])) for column in texts]
+                texts = [tuple(compress(column, texts[0])) for column in texts]
             inside = np.array(list(compress(at, table[first - 1])), np.int64)
             more_parts, more_odd = form.read(inside, texts)
             parts += more_parts

@@ -18,7 +18,7 @@ from benchrun.parse.checks import step_problems
 from benchrun.parse.dialect import DIALECTS, Dialect
 from benchrun.parse.forms import Forms
 from benchrun.parse.grams import Grams
-from benchrun.parse.lines import Blocks, Hit, Line, clean, lines_around, newlines
+from benchrun.parse.lines import LONGEST_LINE, Hit, Line, clean, lines_around, newlines
 from benchrun.parse.merge import UNKNOWN, followed, merged
 from benchrun.parse.records import Facts, Log, Problem, Traits
 from benchrun.parse.rows import Rows
@@ -62,7 +62,8 @@ class Reader:
         self._start()
 
     def _start(self) -> None:
-        self._blocks = Blocks()
+        self._rest = b""
+        """What follows the last line end: a line that is still being written, or was cut off."""
         self._number = 1
         self._winner: int | None = None
         """Index of the dialect that has found its own steps; no other dialect's lines count then."""
@@ -74,11 +75,16 @@ class Reader:
         self._wanted = _search(self._classes, self._all, self._all)
 
     def feed(self, chunk: bytes) -> None:
-        """The next bytes of the file."""
-        block = self._blocks.feed(chunk)
-        if block:
-            self._read(block, terminated=True)
-            self._number += newlines(block)
+        """The next bytes of the file. They are read in blocks of whole lines; LF and CR both end a line."""
+        end = max(chunk.rfind(b"\n"), chunk.rfind(b"\r")) + 1
+        if not end:
+            self._rest += chunk
+            if len(self._rest) > LONGEST_LINE:
+                self._rest = self._rest[-LONGEST_LINE // 4 :]
+            return
+        block, self._rest = b"".join((self._rest, memoryview(chunk)[:end])), chunk[end:]
+        self._read(block, terminated=True)
+        self._number += newlines(block)
 
     def note(self, kind: str, detail: str) -> None:
         """Add a problem with the file itself."""
@@ -86,8 +92,8 @@ class Reader:
 
     def end(self) -> None:
         """End the file: the rest is its last line, whole or cut."""
-        if self._blocks.rest:
-            self._read(self._blocks.rest, terminated=False)
+        if self._rest:
+            self._read(self._rest, terminated=False)
         self._finished.append(self._file_log(""))
         self._problems = []
 

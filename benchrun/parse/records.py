@@ -60,6 +60,9 @@ class Facts:
     num_experts: int | None = None
     topk: int | None = None
     moe_ffn_hidden_size: int | None = None
+    num_epochs: int | None = None
+    accumulation_steps: int | None = None
+    """Micro-batches of a rank whose gradients are added up for one step."""
     run_time_s: float | None = None
     """Duration of the whole training as printed: with start-up, evaluation and checkpoints."""
 

@@ -173,10 +173,10 @@ class Rows:
         return map(Step._make, self.columns.rows())
 
     @classmethod
-    def of(cls, table: Column, segments: int) -> Rows:
+    def of(cls, table: Column, segments: int, began: int = 0) -> Rows:
         """Rows that are complete."""
         rows = cls()
-        rows.columns, rows.segments = Columns(TYPES, table), segments
+        rows.columns, rows.segments, rows.began = Columns(TYPES, table), segments, began
         return rows
 
     def last_training(self) -> Rows:

@@ -55,7 +55,7 @@ def longest_total(drawn: dict[int, Drawn], at_least: int) -> int:
 
 
 def bar_rows(drawn: Drawn) -> Rows:
-    """The time between a bar and the one before it, over the steps between them. Several launchers may draw them all."""
+    """The time between a bar and the one before it, over the steps between them. Several launchers draw them."""
     rows, usual = Rows(), usual_distance(drawn.step)
     before, before_s = LARGEST, 0.0
     bars: Iterator[tuple[int, float, int]] = zip(*(column.data for column in drawn), strict=True)
