@@ -42,9 +42,8 @@ class Reader:
         if framework is not None and framework not in DIALECTS:
             raise UserError(f"no dialect for framework '{framework}'", hint=f"legal: {', '.join(sorted(DIALECTS))}")
         self._forced = framework
-        self._classes = tuple(DIALECTS.values())
-        self._all = tuple(number for number, name in enumerate(DIALECTS) if framework in (None, name))
-        """Indices of the dialects whose lines are read."""
+        self._classes = tuple(dialect for name, dialect in DIALECTS.items() if framework in (None, name))
+        self._all = tuple(range(len(self._classes)))
         self._dialects = [dialect() for dialect in self._classes]
         self._problems: list[Problem] = []
         self._counts: Counter[str] = Counter()
@@ -113,20 +112,15 @@ class Reader:
 
     def _read_at_once(self, block: bytes) -> tuple[int, list[Hit]]:
         """The number of steps read, and where problems stand; 0 where the block must be read line by line."""
-        owner = self._winner
-        others: tuple[int, ...] = ()
-        facts: tuple[int, ...] = self._all
-        if owner is not None:
-            facts = (owner,)
-        else:
-            weak = [number for number in self._all if not self._classes[number].strong and self._dialects[number].seen]
-            if not weak:
-                return 0, []
-            owner = weak[0]
-            others = tuple(number for number in self._all if number != owner)
-        hits = _search(self._classes, others, facts).find(block)
+        weak = [number for number in self._all if not self._classes[number].strong and self._dialects[number].seen]
+        known = self._winner is not None
+        owner = self._winner if known else next(iter(weak), None)
+        if owner is None:
+            return 0, []
+        others = () if known else tuple(number for number in self._all if number != owner)
+        hits = _search(self._classes, others, (owner,) if known else self._all).find(block)
         if any(hit.owner != _PROBLEM for hit in hits):
-            return 0, []  # another dialect may find steps of its own
+            return 0, []  # another dialect may find steps of its own, or another training begins
         text = clean(block)
         needles = self._classes[owner].step_needles
         if (b"\x1b" in block or b"\x00" in block) and any(block.count(n) != text.count(n.decode()) for n in needles):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -82,40 +81,38 @@ def dictionary_rows(
     Where nothing numbers the dictionaries, one comes after ``every`` steps. ``end``: the last planned step.
     """
     step, clock = _numbers(dictionaries, bars, every), dictionaries.column("clock_s")
-    if len(drawn.step) or clock[0] != NO_VALUE:
-        average_s = None
-    clock = np.where(clock == NO_VALUE, _clocks(step, drawn), clock)
     measured, line, loss, norm = dictionaries.columns("step_time_s", "line", "loss", "grad_norm")
-    first = int(step[0])
-    before, before_s = 0, 0.0
-    with_clock = np.flatnonzero(clock != NO_VALUE)
-    if len(with_clock) and first > usual_distance(step):
-        # A resumed run's clock does not cover the steps that were made before: its first row has no time.
-        before, before_s = int(step[with_clock[0]]), float(clock[with_clock[0]])
-    times, intervals = array("d"), array("q")
-    printed: Iterator[tuple[int, float, float]] = zip(step.data, clock.data, measured.data, strict=True)
-    for number, now, time_s in printed:
-        interval = 1
-        if time_s == NO_VALUE and now == NO_VALUE:
-            time_s = NO_VALUE if average_s is None else average_s
-        elif time_s == NO_VALUE:
-            if now < before_s and number <= first:
-                before, before_s = 0, 0.0  # from the start again
-            interval = min(max(number - before, 1), LONGEST_INTERVAL)
-            # Within one second of the clock nothing is known: the next row with a time covers this one too.
-            if now > before_s:
-                time_s = (now - before_s) / max(number - before, 1)
-            if now != before_s:
-                before, before_s = number, now
-        times.append(time_s)
-        intervals.append(interval)
+    average = NO_VALUE if average_s is None or len(drawn.step) or clock[0] != NO_VALUE else average_s
+    clock = np.where(clock == NO_VALUE, _clocks(step, drawn), clock)
+    times, intervals = np.where(measured == NO_VALUE, average, measured), np.ones(len(step), np.int64)
+    timed = (measured == NO_VALUE) & (clock != NO_VALUE)
+    first_clock = np.argmax(clock != NO_VALUE)
+    # A resumed run's clock does not cover the steps that were made before: its first row has no time.
+    resumed = bool(step[0] > usual_distance(step))
+    start = (int(step[first_clock]), float(clock[first_clock])) if resumed and timed.any() else (0, 0.0)
+    times[timed], intervals[timed] = _between(step[timed], clock[timed], *start, first=int(step[0]))
     columns = {"step": step, "line": line, "loss": loss, "grad_norm": norm}
-    columns |= {"step_time_s": np.array(times), "interval": np.array(intervals)}
+    columns |= {"step_time_s": times, "interval": intervals}
     rows, run = Rows(), runs(dictionaries)
     for part in np.split(np.arange(len(run)), np.flatnonzero(np.diff(run)) + 1):
         rows.new_segment()
         rows.extend({name: column[part] for name, column in columns.items()}, end=end)
     return rows
+
+
+def _between(step: Column, clock: Column, before: int, before_s: float, first: int) -> tuple[Column, Column]:
+    """Seconds per step, and steps, since the row before on which the clock was another; at first since ``before``."""
+    earlier = np.append(before_s, clock)[:-1]
+    again = (clock < earlier) & (step <= first)  # from the start again
+    earlier[again] = 0.0
+    moved = clock != earlier
+    # Within one second of the clock nothing is known: the next row with a time covers this one too.
+    last = np.maximum.accumulate(np.where(moved | again, np.arange(len(step)), -1))
+    since = np.where(last >= 0, np.where(moved, step, 0)[last], before) if len(step) else step
+    since = np.where(again, 0, np.append(before, since)[:-1])
+    interval = np.clip(step - since, 1, None)
+    seconds = np.where(clock > earlier, (clock - earlier) / interval, NO_VALUE)
+    return seconds, np.minimum(interval, LONGEST_INTERVAL)
 
 
 def _numbers(dictionaries: Columns, bars: Columns, every: int) -> Column:
