@@ -156,26 +156,23 @@ class HuggingFace(Dialect):
 
     def add_row(self, sink: str, values: dict[str, Any]) -> None:
         """A bar or a dictionary."""
-        values |= {"order": self._order, "own": self._stated_steps in (None, values.get("total"))}
+        values["order"] = self._order
         self._order += 1
         table: Columns = getattr(self, sink)
         table.append(map(values.get, table.types))
 
     def take(self, tables: Sequence[Table]) -> bool:
         """Many bars and dictionaries, where each dictionary is a record of its own."""
-        stated = self._stated_steps
         for table in tables:
             if table.sink == "_dictionaries":
-                planned = table.columns.get("planned_steps", np.full(1, stated or 0))
-                if not self._are_records(table) or (len(tables) > 1 and (planned != (stated or 0)).any()):
+                if not self._are_records(table):
                     return False
                 self._last = _texts(table.ends[1])
-                self.facts.planned_steps = int(planned[-1]) or self.facts.planned_steps
+                if "planned_steps" in table.columns and table.columns["planned_steps"][-1] > 0:
+                    self.facts.planned_steps = int(table.columns["planned_steps"][-1])
         for table in tables:
-            columns = {**table.columns, "order": self._order + 2 * table.at + (table.sink == "_dictionaries")}
-            if table.sink == "_bars":
-                columns["own"] = stated is None or columns["total"] == stated
-            getattr(self, table.sink).extend(columns, len(table.at))
+            order = self._order + 2 * table.at + (table.sink == "_dictionaries")
+            getattr(self, table.sink).extend({**table.columns, "order": order}, len(table.at))
         self._order += 2 * (1 + max(int(table.at[-1]) for table in tables))
         return True
 
@@ -209,11 +206,12 @@ class HuggingFace(Dialect):
         times = [time for time, _ in self._summaries]
         if times and max(times) <= min(times) * (1 + AGREE):
             facts.run_time_s = median(times)
-        bars, total = trainer_rows.bars_by_total(self._bars), self._stated_steps or self._steps_of_summary()
+        bars, stated = trainer_rows.bars_by_total(self._bars), self._stated_steps
+        total = stated or self._steps_of_summary()
         total = trainer_rows.longest_total(bars, printed) if total is None else total
         drawn = bars.get(total, trainer_rows.NOT_DRAWN)
         steps = len(drawn.step)
-        if self.seen and steps and self._stated_steps is None:
+        if self.seen and steps and stated is None:
             facts.planned_steps = self._guess = total
         made = facts.planned_steps or self._steps_of_summary()
         average_s = facts.run_time_s / made if facts.run_time_s and made else None
@@ -221,7 +219,13 @@ class HuggingFace(Dialect):
         if printed:
             every = max(round(self._steps_passed() / printed) or int(drawn.step.max(initial=0)) // printed, 1)
             self.rows = trainer_rows.dictionary_rows(
-                self._dictionaries, self._bars, drawn, average_s, every, self.last_planned
+                self._dictionaries,
+                self._bars,
+                drawn,
+                stated=stated,
+                planned=facts.planned_steps,
+                average_s=average_s,
+                every=every,
             )
         elif self.seen and steps:
             self.rows = trainer_rows.bar_rows(drawn)

@@ -11,8 +11,8 @@ from benchrun.parse.columns import NO_COUNT, NO_VALUE, Column, Columns
 from benchrun.parse.dialect import LARGEST
 from benchrun.parse.rows import LONGEST_INTERVAL, Rows, Step
 
-BAR_TYPES = {"order": "q", "step": "q", "total": "q", "clock_s": "d", "line": "I", "own": "b"}
-"""Columns of the bars. ``order`` counts bars and dictionaries together; ``own``: it has the planned number of steps."""
+BAR_TYPES = {"order": "q", "step": "q", "total": "q", "clock_s": "d", "line": "I"}
+"""Columns of the bars. ``order`` counts bars and dictionaries together."""
 DICTIONARY_TYPES = {
     **{"order": "q", "step": "q", "clock_s": "d", "step_time_s": "d", "epoch": "d", "line": "I"},
     **{"loss": "d", "grad_norm": "d"},
@@ -74,13 +74,21 @@ def runs(dictionaries: Columns) -> Column:
 
 
 def dictionary_rows(
-    dictionaries: Columns, bars: Columns, drawn: Drawn, average_s: float | None, every: int, end: int | None
+    dictionaries: Columns,
+    bars: Columns,
+    drawn: Drawn,
+    *,
+    stated: int | None,
+    planned: int | None,
+    average_s: float | None,
+    every: int,
 ) -> Rows:
     """Rows with times: their own, or from their own clock, or from the training's bars, or the average.
 
-    Where nothing numbers the dictionaries, one comes after ``every`` steps. ``end``: the last planned step.
+    Where nothing numbers the dictionaries, one comes after ``every`` steps. ``stated``: the planned steps where they
+    are no guess.
     """
-    step, clock = _numbers(dictionaries, bars, every), dictionaries.column("clock_s")
+    step, clock = _numbers(dictionaries, bars, stated, every), dictionaries.column("clock_s")
     measured, line, loss, norm = dictionaries.columns("step_time_s", "line", "loss", "grad_norm")
     average = NO_VALUE if average_s is None or len(drawn.step) or clock[0] != NO_VALUE else average_s
     clock = np.where(clock == NO_VALUE, _clocks(step, drawn), clock)
@@ -96,7 +104,7 @@ def dictionary_rows(
     rows, run = Rows(), runs(dictionaries)
     for part in np.split(np.arange(len(run)), np.flatnonzero(np.diff(run)) + 1):
         rows.new_segment()
-        rows.extend({name: column[part] for name, column in columns.items()}, end=end)
+        rows.extend({name: column[part] for name, column in columns.items()}, end=planned)
     return rows
 
 
@@ -115,7 +123,7 @@ def _between(step: Column, clock: Column, before: int, before_s: float, first: i
     return seconds, np.minimum(interval, LONGEST_INTERVAL)
 
 
-def _numbers(dictionaries: Columns, bars: Columns, every: int) -> Column:
+def _numbers(dictionaries: Columns, bars: Columns, planned: int | None, every: int) -> Column:
     """The step of each dictionary: its own; else that of the bar before or after it; else counted.
 
     The bar before is mostly the dictionary's own, but a terminal overwrites it; the bar after is it drawn again. Bars
@@ -123,8 +131,9 @@ def _numbers(dictionaries: Columns, bars: Columns, every: int) -> Column:
     bars and epochs numbers the rows, and not the steps.
     """
     order, step = dictionaries.columns("order", "step")
-    bar_order, bar_step, own = bars.columns("order", "step", "own")
-    bar_order, bar_step = bar_order[own > 0], bar_step[own > 0]
+    bar_order, bar_step, total = bars.columns("order", "step", "total")
+    if planned is not None:
+        bar_order, bar_step = bar_order[total == planned], bar_step[total == planned]
     at = np.searchsorted(bar_order, order)
     before = np.where(step > 0, step, np.append(0, bar_step)[at])
     after, after_order = np.append(bar_step, 0)[at], np.append(bar_order, LARGEST)[at]
