@@ -113,12 +113,12 @@ class Reader:
     def _read_at_once(self, block: bytes) -> tuple[int, list[Hit]]:
         """The number of steps read, and where problems stand; 0 where the block must be read line by line."""
         weak = [number for number in self._all if not self._classes[number].strong and self._dialects[number].seen]
-        known = self._winner is not None
-        owner = self._winner if known else next(iter(weak), None)
+        strong = self._winner is not None
+        owner = self._winner if strong else next(iter(weak), None)
         if owner is None:
             return 0, []
-        others = () if known else tuple(number for number in self._all if number != owner)
-        hits = _search(self._classes, others, (owner,) if known else self._all).find(block)
+        others = () if strong else tuple(number for number in self._all if number != owner)
+        hits = _search(self._classes, others, (owner,) if strong else self._all).find(block)
         if any(hit.owner != _PROBLEM for hit in hits):
             return 0, []  # another dialect may find steps of its own, or another training begins
         text = clean(block)
@@ -190,13 +190,13 @@ class Reader:
             return Log(name, self._forced or UNKNOWN, problems=tuple(self._problems))
         chosen = seen[0]
         rows = chosen.finish()
-        found = self._problems
+        file_problems = self._problems
         if rows.began:
             line = rows[rows.began].line
-            found = [*found, self._second_training(line, "after the last planned step")]
+            file_problems = [*file_problems, self._second_training(line, "after the last planned step")]
             rows = rows.last_training()
         traits = {trait.name: getattr(chosen, trait.name) for trait in fields(Traits)}
-        every = tuple(followed(found, rows))
+        every = tuple(followed(file_problems, rows))
         return Log(name, chosen.name, rows, chosen.facts, every, began=self._began, **traits)
 
     def stated(self) -> dict[str, Facts]:
