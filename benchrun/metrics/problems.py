@@ -11,7 +11,7 @@ from benchrun.metrics.setting import Setting, stated
 from benchrun.parse.columns import NO_VALUE
 from benchrun.parse.records import Log, Problem
 
-ALWAYS = frozenset({"nan_loss", "xid", "ecc", "early_end"})
+ALWAYS = frozenset({"nan_loss", "xid", "ecc", "early_end", "second_training"})
 UNTIL_RESTARTED = frozenset({"cuda_oom", "host_oom", "cuda_error", "nccl_error", "nccl_timeout", "hang"})
 """Fatal even where steps follow, unless a restart repeated the work."""
 UNTIL_CONTINUED = frozenset(

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from math import isfinite
 from typing import Any, ClassVar, NamedTuple
 
 from benchrun.parse.columns import Column
 from benchrun.parse.lines import Line
-from benchrun.parse.records import Facts
+from benchrun.parse.records import TEXTS, Facts, Traits
 from benchrun.parse.rows import Rows, Step
 
 LARGEST = 10**15
@@ -85,12 +86,17 @@ RANKS = re.compile(r"MEMBER: \d{1,9}/(?P<num_gpus>\d{1,9})\b")
 
 
 class Value(NamedTuple):
-    """The text of one value, and where on the line it starts."""
+    """The text of one value without surrounding blanks, and where on the line it starts."""
 
     column: str
+    """Or the name that the line prints."""
     text: str
     start: int
     reading: Reading = NUMBER
+
+    def of(self, column: str, reading: Reading = NUMBER) -> Value:
+        """This text as the value of a column."""
+        return Value(column, self.text, self.start, reading)
 
 
 class Record(NamedTuple):
@@ -112,21 +118,10 @@ class Table(NamedTuple):
     columns: dict[str, Any]
     at: Column
     """Index of each row's line in the block."""
-    form: Column
-    """Number of each row's form."""
+    alike: bool
+    """All lines have one form."""
     ends: tuple[str, str]
     """The first and the last line."""
-
-
-class Piece(NamedTuple):
-    """Part of a line without surrounding blanks, and where it starts."""
-
-    text: str
-    start: int
-
-    def value(self, column: str, reading: Reading = NUMBER) -> Value:
-        """This text as the value of a column."""
-        return Value(column, self.text, self.start, reading)
 
 
 Names = Mapping[str, tuple[str, Reading]]
@@ -136,28 +131,27 @@ Names = Mapping[str, tuple[str, Reading]]
 def headed(pattern: re.Pattern[str], text: str) -> Iterator[tuple[re.Match[str], int]]:
     """The head of each record on a line and where the record ends: two ranks may share a line."""
     heads = list(pattern.finditer(text))
-    for position, head in enumerate(heads, 1):
-        yield head, heads[position].start() if position < len(heads) else len(text)
+    return zip(heads, [*(head.start() for head in heads[1:]), len(text)], strict=False)
 
 
-def fields(text: str, start: int, end: int, separator: str) -> dict[str, Piece]:
+def fields(text: str, start: int, end: int, separator: str) -> dict[str, Value]:
     """``name: value | name: value`` between two places -> {name: value}; the last one of a name counts."""
     pieces = {}
     for part in text[start:end].split(separator):
         name, colon, value = part.partition(":")
         if colon:
-            stripped = value.lstrip()
-            pieces[name.strip()] = Piece(stripped.rstrip(), start + len(part) - len(stripped))
+            name, stripped = name.replace("\ufffd", "").strip(), value.lstrip()
+            pieces[name] = Value(name, stripped.rstrip(), start + len(part) - len(stripped))
         start += len(part) + len(separator)
     return pieces
 
 
-def columns(pieces: Mapping[str, Piece], names: Names) -> list[Value]:
+def columns(pieces: Mapping[str, Value], names: Names) -> list[Value]:
     """One value per column."""
     values: dict[str, Value] = {}
     for name, (column, reading) in names.items():
         if name in pieces and column not in values:
-            values[column] = pieces[name].value(column, reading)
+            values[column] = pieces[name].of(column, reading)
     return list(values.values())
 
 
@@ -170,47 +164,46 @@ def groups(match: re.Match[str], **readings: Reading) -> list[Value]:
     ]
 
 
-class Dialect:
-    """Reads one framework's lines. One object reads one run, from as many files as it has."""
+class Dialect(Traits):
+    """Reads one framework's lines. One object reads one training, from as many files as it has."""
 
     name: ClassVar[str]
     step_needles: ClassVar[tuple[bytes, ...]]
-    """Bytes of which a step line holds at least one."""
+    """Bytes of which a line with a step, or with a result, holds at least one."""
     fact_needles: ClassVar[tuple[bytes, ...]] = ()
     """Bytes of lines that describe the run before its first step."""
     strong: ClassVar[bool] = True
     """False for lines that other frameworks print as well: they count only where nothing better is found."""
-    first_number: ClassVar[int] = 1
-    """The number of a run's first step."""
     may_skip: ClassVar[bool] = False
     """Steps without a row mean nothing: a bar is not drawn for each."""
-    one_rank_prints: ClassVar[bool] = False
-    """Each step is printed once, by one rank: two logs of one run have the very same times."""
     averages: ClassVar[tuple[str, ...]] = ()
     """Sinks whose rows are means over the steps since the row before."""
     closing: ClassVar[tuple[str, ...]] = ()
     """How a step line ends that has no line end yet; without it a cut-off line is no row."""
-    varying_length: ClassVar[bool] = False
-    """The samples may have any length: a short step is no mistake."""
-    printed_conventions: ClassVar[tuple[str, ...]] = ()
-    """How it counts the FLOPs of any model that it prints: names of ``metrics/convention.py``."""
 
+    head: ClassVar[re.Pattern[str] | None] = None
+    """Regex of the start of a step, or of all of it; its named groups are columns."""
+    readings: ClassVar[Mapping[str, Reading]] = {}
+    """Of the head's groups that are no plain number or count."""
+    separator: ClassVar[str] = ""
+    """What stands behind each field after the head; without it there are none."""
+    names: ClassVar[Names] = {}
+    """Of the fields."""
     fact_groups: ClassVar[tuple[re.Pattern[str], ...]] = ()
-    """Regexes whose named groups are whole numbers of Facts."""
+    """Regexes whose named groups are Facts."""
     fact_pairs: ClassVar[re.Pattern[str] | None] = None
     """Regex of a setting's name and value."""
     fact_names: ClassVar[Mapping[str, str]] = {}
     """Name of a setting -> the field of Facts that holds its whole number."""
+    result_pairs: ClassVar[re.Pattern[str] | None] = None
+    """Regex of the name and the number of a result that is no step."""
+    end_words: ClassVar[str | None] = None
+    """What a line says when all work is done."""
 
     def __init__(self) -> None:
         self.rows = Rows()
         self.facts = Facts()
-        self.only_average = False
-        """Every row holds the mean over the whole run."""
-        self.reached: int | None = None
-        """The last step that was made, where something else than a row shows it."""
-        self.whole_seconds = False
-        """The times are differences of a clock that shows whole seconds."""
+        self.results = {}
 
     def continued(self) -> Dialect:
         """The reader of the run's next file: the facts still hold."""
@@ -219,26 +212,44 @@ class Dialect:
         return following
 
     def read(self, line: Line) -> None:
-        """Take a line with one of the needles: steps, or facts where it has none."""
-        records = list(self.records(line.text)) if self.whole(line) else []
+        """Take a whole line with one of the needles: steps, or facts and results where it has none."""
+        if not self.whole(line):
+            return
+        records = list(self.records(line.text))
         for record in records:
             self.add(record, line.number)
         if not records:
             self.read_facts(line.text)
+            self.read_results(line.text)
 
     def records(self, text: str) -> Iterator[Record]:
         """The steps on a whole line, where its meaning depends on no other line."""
-        return iter(())
+        for head, end in headed(self.head, text) if self.head else ():
+            values = groups(head, **self.readings)
+            if self.separator:
+                closed = max(text.rfind(self.separator, head.end(), end), head.end())
+                values += columns(fields(text, head.end(), closed, self.separator), self.names)
+            yield Record(values)
 
     def read_facts(self, text: str) -> None:
         """Take what a line without a step states of the run."""
         stated = [pair for regex in self.fact_groups for match in regex.finditer(text) for pair in _groups(match)]
         for name, value in self.fact_pairs.findall(text) if self.fact_pairs else ():
-            if name in self.fact_names and value.isdigit():
+            if name in self.fact_names:
                 stated.append((self.fact_names[name], value))
         for name, value in stated:
-            if number_stated := count(value.replace(",", "")):
-                setattr(self.facts, name, number_stated)
+            digits = value.replace(",", "")
+            fact = value if name in TEXTS else count(digits) if digits.isdigit() else None
+            if fact:
+                setattr(self.facts, name, fact)
+
+    def read_results(self, text: str) -> None:
+        """Take the results of a line, and whether it is the last one."""
+        for name, value in self.result_pairs.findall(text) if self.result_pairs else ():
+            result = number(value)
+            if result is not None and isfinite(result):
+                self.results[name] = result
+        self.ended |= self.end_words is not None and self.end_words in text
 
     def add(self, record: Record, line: int) -> None:
         """Add one step, if it has what it needs."""
@@ -260,7 +271,7 @@ class Dialect:
     def add_row(self, sink: str, values: dict[str, Any]) -> None:
         """Add one row."""
         row = Step(**{"step_time_s": None, **{name: value for name, value in values.items() if value is not None}})
-        getattr(self, sink).add(row, averages=sink in self.averages)
+        getattr(self, sink).add(row, averages=sink in self.averages, end=self.last_planned)
 
     def take(self, tables: Sequence[Table]) -> bool:
         """Add many rows, one table per sink. False, and nothing is added, where they must be read one by one.
@@ -277,12 +288,22 @@ class Dialect:
         planned = columns.pop("planned_steps", None)
         if planned is not None and planned[-1] >= 0:
             self.facts.planned_steps = int(planned[-1])
-        getattr(self, sink).extend(columns, averages=sink in self.averages)
+        getattr(self, sink).extend(columns, averages=sink in self.averages, end=self.last_planned)
+
+    @property
+    def last_planned(self) -> int | None:
+        """The number of the last planned step."""
+        planned = self.facts.planned_steps
+        return None if planned is None else planned - 1 + self.first_number
 
     @property
     def seen(self) -> bool:
-        """Whether a step of this dialect was read."""
-        return len(self.rows) > 0
+        """Whether a step or a result of this dialect was read."""
+        return len(self.rows) > 0 or bool(self.results)
+
+    def contradicts(self, facts: Facts) -> bool:
+        """Whether a start that prints these facts begins another training."""
+        return self.facts.contradict(facts)
 
     def finish(self) -> Rows:
         """The rows so far; more lines may follow."""
@@ -303,3 +324,14 @@ def seconds(clock: str) -> int:
     for part in clock.split(":")[-4:]:
         total = total * 60 + (int(part) if 0 < len(part) < 9 else 0)
     return total
+
+
+DIALECTS: dict[str, type[Dialect]] = {}
+"""Name of the framework -> its dialect. Order matters: one whose logs contain another's lines comes first."""
+
+
+def register_dialect(dialect: type[Dialect], *, first: bool = False) -> None:
+    """Add a dialect after all others, or before them."""
+    others = {name: other for name, other in DIALECTS.items() if name != dialect.name}
+    DIALECTS.clear()
+    DIALECTS.update({dialect.name: dialect, **others} if first else {**others, dialect.name: dialect})

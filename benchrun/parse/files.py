@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import BinaryIO
@@ -21,40 +21,42 @@ NAMED = 4
 LOOKS = (1 << 20, 1 << 25)
 """How many bytes of the end of a log are searched for a step, one after the other until there is one."""
 LONGEST_STEP_LINE = 1 << 14
-NewReader = Callable[[], Reader]
 
 
-def parse_log(paths: Sequence[Path], new_reader: NewReader) -> Log:
-    """Read one run's log, from all its files."""
-    return _read([log.file for log in logs_in(paths)], new_reader).log(_name(paths))
+def parse_log(*paths: Path, framework: str | None = None) -> Log:
+    """Read one run's log: a file, ``-`` for stdin, a directory, or several (of ranks, nodes, stdout and stderr).
+
+    UserError for what cannot be read and for a framework without a dialect.
+    """
+    return _read([log.file for log in logs_in(paths)], framework).log(_name(paths))
 
 
-def parse_logs(paths: Sequence[Path], new_reader: NewReader) -> tuple[list[Log], list[Path]]:
+def parse_logs(*paths: Path, framework: str | None = None) -> tuple[list[Log], list[Path]]:
     """Read the logs of any number of runs: one Log per run, and the files of directories that are left out.
 
     The logs of a run directory are one run; ``grouping`` decides about the others.
     """
     sources = logs_in(paths)
     if len(sources) == 1 or {source.run for source in sources} == {paths[0]}:
-        return [parse_log(paths, new_reader)], []
+        return [parse_log(*paths, framework=framework)], []
     runs: dict[Path, list[Path]] = {}
     parts = []
     for source in sources:
         if source.run is not None:
             runs.setdefault(source.run, []).append(source.file)
         else:
-            reader = _read([source.file], new_reader)
+            reader = _read([source.file], framework)
             parts.append(Part(source, reader.log(_name([source.file])), reader.stated()))
     if not runs and not any(len(part.log.steps) for part in parts):
-        return [_log_of(parts, _name(paths), new_reader)], []
+        return [_log_of(parts, _name(paths), framework)], []
     groups, left_out = grouped(parts)
     alone = len(groups) + len(runs) == 1
-    logs = [_log_of(group, _name(paths) if alone else None, new_reader) for group in groups]
-    logs += [_read(files, new_reader).log(_name(paths) if alone else str(run)) for run, files in runs.items()]
+    logs = [_log_of(group, _name(paths) if alone else None, framework) for group in groups]
+    logs += [_read(files, framework).log(_name(paths) if alone else str(run)) for run, files in runs.items()]
     return logs, [part.source.file for part in left_out]
 
 
-def _log_of(parts: list[Part], name: str | None, new_reader: NewReader) -> Log:
+def _log_of(parts: list[Part], name: str | None, framework: str | None) -> Log:
     """One run's log. Several files are read again together: the facts of one hold for the steps of all."""
     files = [part.source.file for part in parts]
     name = name or _name(files)
@@ -62,7 +64,7 @@ def _log_of(parts: list[Part], name: str | None, new_reader: NewReader) -> Log:
         return replace(parts[0].log, file=name)
     if not all(file.is_file() for file in files):
         raise UserError("a pipe can be read once only", where=name, hint="write it to a file first")
-    return _read(files, new_reader).log(name)
+    return _read(files, framework).log(name)
 
 
 def _name(paths: Sequence[Path]) -> str:
@@ -71,9 +73,9 @@ def _name(paths: Sequence[Path]) -> str:
     return ", ".join("stdin" if path == STDIN else str(path) for path in paths[:NAMED]) + more
 
 
-def _read(files: Sequence[Path], new_reader: NewReader) -> Reader:
+def _read(files: Sequence[Path], framework: str | None) -> Reader:
     """A reader that has read the files of one run."""
-    reader = new_reader()
+    reader = Reader(framework)
     for file in files:
         reader.begin(unpacked_name(file) if len(files) > 1 else None)
         try:
@@ -88,11 +90,11 @@ def _read(files: Sequence[Path], new_reader: NewReader) -> Reader:
 class Tail:
     """Reads a log that is still being written; each call returns the new steps."""
 
-    def __init__(self, path: Path, reader: Reader) -> None:
+    def __init__(self, path: Path, framework: str | None = None) -> None:
         self._path = path
         self._offset = 0
         self._seen = 0
-        self._reader = reader
+        self._reader = Reader(framework)
 
     def read(self) -> list[Step]:
         """Steps of the lines that were completed since the last call; none while there is no file."""
@@ -107,7 +109,8 @@ class Tail:
         except FileNotFoundError:
             return []
         rows = self._reader.rows
-        new = [rows[index] for index in range(self._seen, len(rows))]
+        first = self._seen if self._seen <= len(rows) else 0  # fewer rows than before: of another training
+        new = [rows[index] for index in range(first, len(rows))]
         self._seen = len(rows)
         return new
 
@@ -116,21 +119,21 @@ class Tail:
         return self._reader.log(str(self._path))
 
 
-def last_step(path: Path, new_reader: NewReader, near: int = 0) -> int | None:
+def last_step(path: Path, near: int = 0) -> int | None:
     """The number of the last step in a log that may still grow; None where none is found.
 
     A log of many ranks may be huge: the end is searched, then what follows ``near``, the place of an earlier step.
     """
     if path.suffix in COMPRESSED_SUFFIXES:
-        return parse_log([path], new_reader).steps.last_step
+        return parse_log(path).steps.last_step
     with path.open("rb") as file:
         size = file.seek(0, os.SEEK_END)
         for look in LOOKS:
             start = max(size - look, 0)
-            step = _last_step(file, new_reader(), start, look)
+            step = _last_step(file, Reader(), start, look)
             if step is not None or start == 0:
                 return step
-        return _last_step(file, new_reader(), max(near - LONGEST_STEP_LINE, 0), LOOKS[-1])
+        return _last_step(file, Reader(), max(near - LONGEST_STEP_LINE, 0), LOOKS[-1])
 
 
 def _last_step(file: BinaryIO, reader: Reader, start: int, length: int) -> int | None:

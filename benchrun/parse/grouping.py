@@ -13,7 +13,6 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 
@@ -22,8 +21,6 @@ from benchrun.parse.inputs import LogFile
 from benchrun.parse.records import Facts, Log
 
 _ENDINGS = re.compile(r"([-_.](log|out|err|txt|stdout|stderr|gz|zst|xz))+$")
-_OF_EACH_PROCESS = frozenset({"run_time_s"})
-"""Facts that each process of a run measures by itself."""
 SAMPLE = 1 << 12
 """Rows at each end of a log that are compared."""
 SAME_LOSS = 5e-4
@@ -49,7 +46,8 @@ class Part:
 @dataclass
 class _Run:
     framework: str
-    parts: list[Part] = field(default_factory=list)
+    numbers: list[int] = field(default_factory=list)
+    """Of its parts."""
     facts: Facts = field(default_factory=Facts)
     tracks: list[Track] = field(default_factory=list)
     steps_made: int = 0
@@ -57,8 +55,8 @@ class _Run:
     folders: set[Path] = field(default_factory=set)
     """All that its files with steps lie in, up to the root."""
 
-    def add(self, part: Part, track: Track) -> None:
-        self.parts.append(part)
+    def add(self, number: int, part: Part, track: Track) -> None:
+        self.numbers.append(number)
         file = part.source.file.absolute()
         self.stems.add(_stem(file))
         self.folders.update(file.parents)
@@ -68,11 +66,12 @@ class _Run:
         if all((track.first, track.last) != (other.first, other.last) for other in self.tracks):
             self.tracks.append(track)
 
-    def holds(self, log: Log, track: Track) -> bool:
+    def holds(self, track: Track) -> bool:
         """Whether a log with steps is one of this run."""
+        log = track.log
         return (
             log.framework == self.framework
-            and not contradict(self.facts, log.facts)
+            and not self.facts.contradict(log.facts)
             and not _beyond(self.steps_made, log.planned_steps)
             and not _beyond(log.steps_made, self.facts.planned_steps)
             and all(compatible(other, track) for other in self.tracks)
@@ -82,39 +81,30 @@ class _Run:
     def admits(self, part: Part) -> bool:
         """Whether a log without a step states nothing else."""
         stated = part.stated.get(self.framework)
-        return stated is None or not contradict(self.facts, stated)
+        return stated is None or not self.facts.contradict(stated)
 
 
 def grouped(parts: Sequence[Part]) -> tuple[list[list[Part]], list[Part]]:
     """The runs, each with its parts in the order given, and the parts that are left out."""
-    tracks = [(track_of(part.log), part) for part in parts if len(part.log.steps)]
+    tracks = {number: Track(part.log) for number, part in enumerate(parts) if len(part.log.steps)}
     runs: list[_Run] = []
-    for track, part in sorted(tracks, key=lambda pair: pair[0].first):
-        run = next((run for run in runs if run.holds(part.log, track)), None)
+    for number in sorted(tracks, key=lambda number: tracks[number].first):
+        run = next((run for run in runs if run.holds(tracks[number])), None)
         if run is None:
-            runs.append(run := _Run(part.log.framework))
-        run.add(part, track)
-    groups, left_out = [run.parts for run in runs], []
-    for part in parts:
-        if len(part.log.steps):
+            runs.append(run := _Run(parts[number].log.framework))
+        run.add(number, parts[number], tracks[number])
+    groups, left_out = [run.numbers for run in runs], []
+    for number, part in enumerate(parts):
+        if number in tracks:
             continue
         owner = _owner(part, runs)
         if owner is not None:
-            groups[owner].append(part)
+            groups[owner].append(number)
         elif part.source.named:
-            groups.append([part])
+            groups.append([number])
         else:
             left_out.append(part)
-    order = {id(part): number for number, part in enumerate(parts)}
-    for group in groups:
-        group.sort(key=lambda part: order[id(part)])
-    return sorted(groups, key=lambda group: order[id(group[0])]), left_out
-
-
-def contradict(one: Facts, other: Facts) -> bool:
-    """Whether both state some fact, and not the same."""
-    pairs = ((value, getattr(other, name)) for name, value in vars(one).items() if name not in _OF_EACH_PROCESS)
-    return any(None not in pair and pair[0] != pair[1] for pair in pairs)
+    return [[parts[number] for number in sorted(group)] for group in sorted(groups, key=min)], left_out
 
 
 def _beyond(made: int, planned: int | None) -> bool:
@@ -142,37 +132,19 @@ def _stem(file: Path) -> tuple[Path, str]:
     return file.parent, _ENDINGS.sub("", file.name)
 
 
-class Track(NamedTuple):
-    """The steps of one log in the order of their numbers: at most SAMPLE rows at either end."""
+class Track:
+    """The steps of a log in the order of their numbers: at most SAMPLE rows at either end."""
 
-    first: int
-    last: int
-    distance: int
-    """Steps from one row to the next."""
-    step: Column
-    loss: Column
-    time: Column
-    rate: Column
-    batch: Column
-    began: float | None
-    """Date of the first step line, in s."""
-    whole_seconds: bool
-    """The times are differences of a clock that shows whole seconds."""
-    one_rank_prints: bool
-    """Two logs of the run have the very same times."""
-
-
-def track_of(log: Log) -> Track:
-    """The steps of a log that has some."""
-    names = "step", "loss", "step_time_s", "tokens_per_s_per_gpu", "global_batch_size"
-    rows = np.array(log.distinct.columns.columns(*names), np.float64)
-    if rows.shape[1] > 2 * SAMPLE:
-        rows = np.concatenate([rows[:, :SAMPLE], rows[:, -SAMPLE:]], axis=1)
-    step = rows[0]
-    distance = int(np.median(np.diff(step))) if len(step) > 1 else 1
-    _, loss, time, rate, batch = rows
-    ends = int(step[0]), int(step[-1]), distance
-    return Track(*ends, step, loss, time, rate, batch, log.began, log.whole_seconds, log.one_rank_prints)
+    def __init__(self, log: Log) -> None:
+        names = "step", "loss", "step_time_s", "tokens_per_s_per_gpu", "global_batch_size"
+        rows = np.array(log.distinct.columns.columns(*names), np.float64)
+        if rows.shape[1] > 2 * SAMPLE:
+            rows = np.concatenate([rows[:, :SAMPLE], rows[:, -SAMPLE:]], axis=1)
+        self.log = log
+        self.step, self.loss, self.time, self.rate, self.batch = rows
+        self.first, self.last = int(self.step[0]), int(self.step[-1])
+        self.distance = int(np.median(np.diff(self.step))) if len(self.step) > 1 else 1
+        """Steps from one row to the next."""
 
 
 def in_touch(one: Track, other: Track) -> bool:
@@ -192,8 +164,9 @@ def compatible(one: Track, other: Track) -> bool:
     batches = [np.unique(track.batch[track.batch != NO_COUNT]) for track in (earlier, later)]
     if all(len(sizes) == 1 for sizes in batches) and batches[0] != batches[1]:
         return False
-    dated = earlier.began is not None and later.began is not None
-    waited = (later.began or 0.0) - (earlier.began or 0.0)
+    began, later_began = earlier.log.began, later.log.began
+    dated = began is not None and later_began is not None
+    waited = (later_began or 0.0) - (began or 0.0)
     if earlier.first < later.first and earlier.last < later.last:
         return not dated or waited >= 0
     if dated and earlier.first == later.first and abs(waited) > SAME_DATE_S:
@@ -202,9 +175,9 @@ def compatible(one: Track, other: Track) -> bool:
     if not _near(earlier.loss[first], later.loss[second], SAME_LOSS):
         return False
     times, rates = (earlier.time[first], later.time[second]), (earlier.rate[first], later.rate[second])
-    if earlier.whole_seconds or later.whole_seconds:
+    if earlier.log.whole_seconds or later.log.whole_seconds:
         return _as_long(*times)
-    if earlier.one_rank_prints and later.one_rank_prints:
+    if earlier.log.one_rank_prints and later.log.one_rank_prints:
         return _near(*times, SAME_DIGITS)
     return all(_near(a, b, max(SAME_TIME, _variation(a) / 2)) for a, b in (times, rates))
 

@@ -31,30 +31,6 @@ class Line(NamedTuple):
     """False for the last line of a file that ends in the middle of it."""
 
 
-class Blocks:
-    """Cuts a stream into blocks of whole lines; LF and CR both end a line."""
-
-    def __init__(self) -> None:
-        self._rest = b""
-
-    def feed(self, chunk: bytes) -> bytes:
-        """The whole lines that ``chunk`` completes; the rest is kept for the next one."""
-        end = max(chunk.rfind(b"\n"), chunk.rfind(b"\r")) + 1
-        if not end:
-            self._rest += chunk
-            if len(self._rest) > LONGEST_LINE:
-                self._rest = self._rest[-LONGEST_LINE // 4 :]
-            return b""
-        whole = b"".join((self._rest, memoryview(chunk)[:end]))
-        self._rest = chunk[end:]
-        return whole
-
-    @property
-    def rest(self) -> bytes:
-        """What follows the last line end: a line that is still being written, or was cut off."""
-        return self._rest
-
-
 class Hit(NamedTuple):
     """Where something that can matter was found, and which reader it concerns."""
 

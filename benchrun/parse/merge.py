@@ -33,24 +33,26 @@ def followed(problems: Sequence[Problem], rows: Rows) -> Iterator[Problem]:
 
 def merged(name: str, logs: Sequence[Log]) -> Log:
     """One log. A step that several files have is one row: the later file's, filled up from the earlier ones'."""
-    with_rows = [log for log in logs if len(log.steps)]
-    last = max((log.steps.last_step or 0 for log in with_rows), default=0)
+    last = max(log.steps.last_step or 0 for log in logs)
     problems = tuple(
         problem._replace(then="restart") if len(log.steps) and (log.steps.last_step or 0) < last else problem
         for log in logs
         for problem in log.problems
     )
-    if not with_rows:
+    seen = [log for log in logs if len(log.steps) or log.results]
+    if not seen:
         return replace(logs[0], file=name, problems=problems)
-    longest = max(with_rows, key=lambda log: len(log.steps))
-    same = [log for log in with_rows if log.framework == longest.framework]
+    longest = max(seen, key=lambda log: len(log.steps))
+    same = [log for log in seen if log.framework == longest.framework]
+    results = {name: result for log in same for name, result in log.results.items()}
+    ended = any(log.ended for log in same)
     facts = Facts()
     for log in reversed(same):
         facts.fill(log.facts)
     rows = longest.steps
-    if len(same) > 1:
+    if len(same) > 1 and len(rows):
         rows = Rows.of(reduce(_filled, (log.steps.columns.table() for log in same)), max(log.segments for log in same))
-    return replace(longest, file=name, steps=rows, facts=facts, problems=problems)
+    return replace(longest, file=name, steps=rows, facts=facts, problems=problems, results=results, ended=ended)
 
 
 def _filled(earlier: Column, later: Column) -> Column:

@@ -1,22 +1,26 @@
-"""Bytes -> one Log: find the lines that matter, pass them to the dialects, and keep the dialect that finds steps."""
+"""Bytes -> one Log: find the lines that matter, pass them to the dialects, and keep the dialect that finds steps.
+
+A file may hold two trainings: the output of a second job went to the same file. They give no number together: the last
+one counts, and the problem ``second_training`` names the line where it begins.
+"""
 
 from __future__ import annotations
 
 import functools
 import re
 from collections import Counter
-from dataclasses import replace
+from dataclasses import fields, replace
 from datetime import datetime
 
 from benchrun.errors import UserError
 from benchrun.parse import problems
 from benchrun.parse.checks import step_problems
-from benchrun.parse.dialect import Dialect
+from benchrun.parse.dialect import DIALECTS, Dialect
 from benchrun.parse.forms import Forms
 from benchrun.parse.grams import Grams
-from benchrun.parse.lines import Blocks, Hit, Line, clean, lines_around, newlines
+from benchrun.parse.lines import LONGEST_LINE, Hit, Line, clean, lines_around, newlines
 from benchrun.parse.merge import UNKNOWN, followed, merged
-from benchrun.parse.records import Facts, Log, Problem
+from benchrun.parse.records import Facts, Log, Problem, Traits
 from benchrun.parse.rows import Rows
 
 DENSE = 1 << 12
@@ -30,19 +34,17 @@ Dialects = tuple[type[Dialect], ...]
 class Reader:
     """Takes bytes as they come; the Log so far is available at any time."""
 
-    def __init__(self, dialects: Dialects, framework: str | None = None) -> None:
-        """``dialects``: of several that find a step the first wins. With ``framework`` only its lines are read.
+    def __init__(self, framework: str | None = None) -> None:
+        """Of several dialects that find a step the first wins. With ``framework`` only its lines are read.
 
         UserError for a framework without a dialect.
         """
-        names = [dialect.name for dialect in dialects]
-        if framework is not None and framework not in names:
-            raise UserError(f"no dialect for framework '{framework}'", hint=f"legal: {', '.join(sorted(names))}")
+        if framework is not None and framework not in DIALECTS:
+            raise UserError(f"no dialect for framework '{framework}'", hint=f"legal: {', '.join(sorted(DIALECTS))}")
         self._forced = framework
-        self._classes = dialects
-        self._all = tuple(number for number, name in enumerate(names) if framework in (None, name))
-        """Indices of the dialects whose lines are read."""
-        self._dialects = [dialect() for dialect in dialects]
+        self._classes = tuple(dialect for name, dialect in DIALECTS.items() if framework in (None, name))
+        self._all = tuple(range(len(self._classes)))
+        self._dialects = [dialect() for dialect in self._classes]
         self._problems: list[Problem] = []
         self._counts: Counter[str] = Counter()
         self._ignored: set[int | None] = set()
@@ -59,21 +61,29 @@ class Reader:
         self._start()
 
     def _start(self) -> None:
-        self._blocks = Blocks()
+        self._rest = b""
+        """What follows the last line end: a line that is still being written, or was cut off."""
         self._number = 1
         self._winner: int | None = None
         """Index of the dialect that has found its own steps; no other dialect's lines count then."""
         self._began: float | None = None
+        self._restarted: Dialect | None = None
+        """Reads the facts that are printed again, after steps."""
         self._dense = False
         self._forms: tuple[int, Forms] | None = None
         self._wanted = _search(self._classes, self._all, self._all)
 
     def feed(self, chunk: bytes) -> None:
-        """The next bytes of the file."""
-        block = self._blocks.feed(chunk)
-        if block:
-            self._read(block, terminated=True)
-            self._number += newlines(block)
+        """The next bytes of the file. They are read in blocks of whole lines; LF and CR both end a line."""
+        end = max(chunk.rfind(b"\n"), chunk.rfind(b"\r")) + 1
+        if not end:
+            self._rest += chunk
+            if len(self._rest) > LONGEST_LINE:
+                self._rest = self._rest[-LONGEST_LINE // 4 :]
+            return
+        block, self._rest = b"".join((self._rest, memoryview(chunk)[:end])), chunk[end:]
+        self._read(block, terminated=True)
+        self._number += newlines(block)
 
     def note(self, kind: str, detail: str) -> None:
         """Add a problem with the file itself."""
@@ -81,8 +91,8 @@ class Reader:
 
     def end(self) -> None:
         """End the file: the rest is its last line, whole or cut."""
-        if self._blocks.rest:
-            self._read(self._blocks.rest, terminated=False)
+        if self._rest:
+            self._read(self._rest, terminated=False)
         self._finished.append(self._file_log(""))
         self._problems = []
 
@@ -98,22 +108,19 @@ class Reader:
             if _PROBLEM in owners:
                 self._problem(line)
         if self._winner is not None:
-            self._wanted = _search(self._classes, (self._winner,), ())
+            self._wanted = _search(self._classes, (self._winner,), (self._winner,))
 
     def _read_at_once(self, block: bytes) -> tuple[int, list[Hit]]:
         """The number of steps read, and where problems stand; 0 where the block must be read line by line."""
-        owner = self._winner
-        others: tuple[int, ...] = ()
-        facts: tuple[int, ...] = ()
+        weak = [number for number in self._all if not self._classes[number].strong and self._dialects[number].seen]
+        strong = self._winner is not None
+        owner = self._winner if strong else next(iter(weak), None)
         if owner is None:
-            weak = [number for number in self._all if not self._classes[number].strong and self._dialects[number].seen]
-            if not weak:
-                return 0, []
-            owner, facts = weak[0], self._all
-            others = tuple(number for number in self._all if number != owner)
-        hits = _search(self._classes, others, facts).find(block)
+            return 0, []
+        others = () if strong else tuple(number for number in self._all if number != owner)
+        hits = _search(self._classes, others, (owner,) if strong else self._all).find(block)
         if any(hit.owner != _PROBLEM for hit in hits):
-            return 0, []  # another dialect may find steps of its own
+            return 0, []  # another dialect may find steps of its own, or another training begins
         text = clean(block)
         needles = self._classes[owner].step_needles
         if (b"\x1b" in block or b"\x00" in block) and any(block.count(n) != text.count(n.decode()) for n in needles):
@@ -123,7 +130,7 @@ class Reader:
         return self._forms[1].read(text, self._number), hits
 
     def _read_as(self, owner: int, line: Line) -> None:
-        """Pass a line to the dialect with a needle in it; a fact only before the first step."""
+        """Pass a line to the dialect with a needle in it; a fact after the first step describes another start."""
         number, is_fact = divmod(owner, 2)
         dialect = self._dialects[number]
         if self._winner is None:
@@ -132,8 +139,22 @@ class Reader:
             if dialect.strong and dialect.seen:
                 self._winner = number
                 self._began = _date(line.text)
-        elif self._winner == number and not is_fact:
-            dialect.read(line)
+        elif self._winner == number and is_fact:
+            self._restarted = self._restarted or type(dialect)()
+            self._restarted.read(line)
+        elif self._winner == number:
+            if self._restarted is None or not dialect.contradicts(self._restarted.facts):
+                self._restarted = None
+                dialect.read(line)
+                return
+            self._restarted.read(line)
+            if self._restarted.seen:
+                self._dialects[number], self._restarted, self._forms = self._restarted, None, None
+                self._problems.append(self._second_training(line.number, "with other arguments"))
+
+    def _second_training(self, line: int, how: str) -> Problem:
+        detail = f"another training begins {how}; what this file holds before it is not measured"
+        return Problem("second_training", line, detail, source=self._source)
 
     def _problem(self, line: Line) -> None:
         if problems.IGNORED in line.text:
@@ -169,21 +190,14 @@ class Reader:
             return Log(name, self._forced or UNKNOWN, problems=tuple(self._problems))
         chosen = seen[0]
         rows = chosen.finish()
-        return Log(
-            name,
-            chosen.name,
-            rows,
-            chosen.facts,
-            tuple(followed(self._problems, rows)),
-            first_number=chosen.first_number,
-            only_average=chosen.only_average,
-            reached=chosen.reached,
-            whole_seconds=chosen.whole_seconds,
-            one_rank_prints=chosen.one_rank_prints,
-            varying_length=chosen.varying_length,
-            printed_conventions=chosen.printed_conventions,
-            began=self._began,
-        )
+        file_problems = self._problems
+        if rows.began:
+            line = rows[rows.began].line
+            file_problems = [*file_problems, self._second_training(line, "after the last planned step")]
+            rows = rows.last_training()
+        traits = {trait.name: getattr(chosen, trait.name) for trait in fields(Traits)}
+        every = tuple(followed(file_problems, rows))
+        return Log(name, chosen.name, rows, chosen.facts, every, began=self._began, **traits)
 
     def stated(self) -> dict[str, Facts]:
         """Framework -> facts that its dialect has read."""

@@ -60,6 +60,9 @@ class Facts:
     num_experts: int | None = None
     topk: int | None = None
     moe_ffn_hidden_size: int | None = None
+    num_epochs: int | None = None
+    accumulation_steps: int | None = None
+    """Micro-batches of a rank whose gradients are added up for one step."""
     run_time_s: float | None = None
     """Duration of the whole training as printed: with start-up, evaluation and checkpoints."""
 
@@ -69,9 +72,44 @@ class Facts:
             if getattr(self, name) is None:
                 setattr(self, name, value)
 
+    def contradict(self, other: Facts) -> bool:
+        """Whether both state some fact, and not the same."""
+        pairs = ((vars(self)[name], value) for name, value in vars(other).items() if name not in _OF_EACH_PROCESS)
+        return any(None not in pair and pair[0] != pair[1] for pair in pairs)
 
-@dataclass(frozen=True)
-class Log:
+
+TEXTS = frozenset({"framework_version", "precision", "task", "device", "exotic"})
+"""Facts that are text; the others are whole numbers, or true or false."""
+_OF_EACH_PROCESS = frozenset({"run_time_s"})
+"""Facts that each process of a run measures by itself."""
+
+
+@dataclass(eq=False, kw_only=True)
+class Traits:
+    """How to understand a log: what a dialect knows of its framework, or finds out of a run."""
+
+    first_number: int = 1
+    """The number of a run's very first step: 0 or 1, as the framework counts."""
+    only_average: bool = False
+    """The log gives one time for the whole run: there is no spread, and start-up is in it."""
+    reached: int | None = None
+    """The last step that was made, where something other than a row shows it."""
+    whole_seconds: bool = False
+    """The times are differences of a clock that shows whole seconds."""
+    one_rank_prints: bool = False
+    """Each step is printed once, by one rank: two logs of one run have the very same times."""
+    varying_length: bool = False
+    """The samples may have any length: a short step is no mistake."""
+    printed_conventions: tuple[str, ...] = ()
+    """FLOPs conventions that the framework may print, for any model (names of metrics/convention.py)."""
+    results: dict[str, float] = field(default_factory=dict)
+    """Named results beside the steps."""
+    ended: bool = False
+    """The log says that all work is done."""
+
+
+@dataclass(eq=False)
+class Log(Traits):
     """A whole log."""
 
     file: str
@@ -79,30 +117,18 @@ class Log:
     steps: Rows = field(default_factory=Rows)
     facts: Facts = field(default_factory=Facts)
     problems: tuple[Problem, ...] = ()
-    first_number: int = 1
-    """The number of a run's very first step: 0 or 1, as the framework counts."""
-    only_average: bool = False
-    """The log gives one time for the whole run: there is no spread, and start-up is in it."""
-    reached: int | None = None
-    """The last step of the run, where something other than a row shows it."""
-    whole_seconds: bool = False
-    """The times are differences of a clock that shows whole seconds."""
-    one_rank_prints: bool = False
-    """Each step is printed by one rank: logs of one run have the very same times."""
     skip_messages: int = 0
     """Messages, not rows, of steps without an update."""
-    varying_length: bool = False
-    """The samples may have any length: a short step is no mistake."""
-    printed_conventions: tuple[str, ...] = ()
-    """FLOPs conventions that the framework may print, for any model (names of metrics/convention.py)."""
     began: float | None = None
     """Date of the first step line, in s since 1970 in the log's own time zone."""
     results: dict[str, float] = field(default_factory=dict)
     """Named results that the log states beside its steps."""
 
     def complete(self, planned_steps: int | None) -> bool:
-        """Whether the log contains the last of ``planned_steps``."""
-        return planned_steps is not None and len(self.steps) > 0 and self.steps_made >= planned_steps
+        """Whether the log contains the last of ``planned_steps``; without steps, whether it has all results."""
+        if not len(self.steps):
+            return self.ended and bool(self.results)
+        return planned_steps is not None and self.steps_made >= planned_steps
 
     @property
     def steps_made(self) -> int:

@@ -12,6 +12,8 @@ from benchrun.parse.columns import Column, Columns
 
 SAME_STEP = 0.1
 """Two rows of one step and one loss that differ by less than this in time are the same work, seen by two ranks."""
+BEGINNING = 0.1
+"""This part of a training's steps is its beginning: no checkpoint of a whole training leads back to it."""
 LARGEST_STEP = 1 << 62
 LONGEST_INTERVAL = (1 << 31) - 1
 
@@ -64,13 +66,17 @@ class Rows:
 
     A step printed again keeps its last row. A step number that falls opens a segment (a restart), unless the row
     only repeats one that is known: other ranks and nodes may print the same step a little later. So the rows are in
-    the order of (segment, step).
+    the order of (segment, step). After the last planned step the beginning is that of another training, not a restart.
     """
 
     def __init__(self, rows: Iterable[Step] = ()) -> None:
         self.columns = Columns(TYPES)
         self.segments = 0
         """How often training (re)started; 0 without a row."""
+        self.began = 0
+        """Index of the first row of the last training; 0 where there is but one."""
+        self.ended = False
+        """The last planned step of that training was made."""
         self._start = 0
         self._last = -1
         self._repeated = -1
@@ -78,8 +84,11 @@ class Rows:
         for row in rows:
             self.add(row)
 
-    def add(self, row: Step, *, averages: bool = False) -> None:
-        """Take one row. With ``averages`` it stands for all the steps since the row before it."""
+    def add(self, row: Step, *, averages: bool = False, end: int | None = None) -> None:
+        """Take one row. With ``averages`` it stands for all the steps since the row before it.
+
+        ``end``: the last planned step.
+        """
         number = row.step
         if number > LARGEST_STEP:
             return
@@ -91,6 +100,10 @@ class Rows:
                 # The first row of a segment covers as many steps as the second row, if that many steps were made.
                 if len(self) == self._start + 1 and self._last >= interval:
                     self.columns.put(self._start, self[self._start]._replace(interval=interval))
+        elif self._begins_again(number):
+            self.began = self._start = len(self)
+            self.segments += 1
+            self.ended = False
         elif segment and (index := self._repeats(row)) is not None:
             self.columns.put(index, row._replace(interval=self[index].interval, segment=segment - 1))
             return
@@ -99,8 +112,16 @@ class Rows:
             self.segments += 1
         self.columns.append((*row[:3], segment, interval, *row[5:]))
         self._last = number
+        self.ended |= end is not None and number >= end
 
-    def extend(self, values: Mapping[str, Any], *, averages: bool = False) -> None:
+    def _begins_again(self, number: int) -> bool:
+        """Whether a step number that does not rise is one of another training's beginning."""
+        if not self.ended or self._start == len(self) - 1:
+            return False
+        first, last = self[self.began].step, self[len(self) - 1].step
+        return number <= first + BEGINNING * (last - first)
+
+    def extend(self, values: Mapping[str, Any], *, averages: bool = False, end: int | None = None) -> None:
         """Take many rows, column by column; ``step`` and ``line`` are arrays, what all rows share may be one value."""
         steps = values["step"]
         rows = len(steps)
@@ -112,13 +133,14 @@ class Rows:
         none = self.columns.none
         for row in zip(*(column[:alone].tolist() for column in every.values()), strict=True):
             given = {name: v for name, v in zip(every, row, strict=True) if v != none[name] or not none[name]}
-            self.add(Step(**{"step_time_s": None, **given}), averages=averages)
+            self.add(Step(**{"step_time_s": None, **given}), averages=averages, end=end)
         if alone < rows:
             rest = {name: column[alone:] for name, column in every.items()}
             if averages:
                 rest["interval"] = np.diff(steps[alone:], prepend=self._last)
             self.columns.extend({"interval": 1, **rest, "segment": self.segments - 1}, rows - alone)
             self._last = int(steps[-1])
+            self.ended |= end is not None and self._last >= end
 
     def new_segment(self) -> None:
         """What follows is another run, whatever its step numbers."""
@@ -151,11 +173,18 @@ class Rows:
         return map(Step._make, self.columns.rows())
 
     @classmethod
-    def of(cls, table: Column, segments: int) -> Rows:
+    def of(cls, table: Column, segments: int, began: int = 0) -> Rows:
         """Rows that are complete."""
         rows = cls()
-        rows.columns, rows.segments = Columns(TYPES, table), segments
+        rows.columns, rows.segments, rows.began = Columns(TYPES, table), segments, began
         return rows
+
+    def last_training(self) -> Rows:
+        """The rows of the last training, as though there were no other before it."""
+        table = self.columns.table()[self.began :]
+        before = int(table["segment"].min(initial=self.segments))
+        table["segment"] -= before
+        return Rows.of(table, self.segments - before)
 
     def distinct(self) -> Rows:
         """One row per step number, the last one of the log, in the order of the numbers: the work that was kept."""

@@ -52,3 +52,31 @@ def test_without_it_the_log_is_nobodys(tmp_path: Path) -> None:
     assert parse_log(tmp_path / "x.log").framework == "unknown"
     with pytest.raises(UserError):
         parse_log(tmp_path / "x.log", framework="toy")
+
+
+class Scores(Dialect):
+    """Results, and no steps."""
+
+    name = "scores"
+    step_needles = (b"score of ", b"all scored")
+    result_pairs = re.compile(r"score of (\w+): (\S+)")
+    end_words = "all scored"
+
+
+@pytest.mark.parametrize(("last", "complete"), [("all scored\n", True), ("", False)], ids=["ended", "cut off"])
+def test_a_dialect_may_state_results_and_no_step(tmp_path: Path, last: str, complete: bool) -> None:
+    (tmp_path / "x.log").write_text(f"score of reading: 0.75\nscore of sums: nan\nscore of sums: 12\n{last}")
+    with patch.dict(DIALECTS):
+        register_dialect(Scores)
+        log = parse_log(tmp_path / "x.log")
+    assert (log.framework, log.results, len(log.steps)) == ("scores", {"reading": 0.75, "sums": 12.0}, 0)
+    assert log.complete(None) is complete
+
+
+def test_the_results_of_several_files_are_one_runs(tmp_path: Path) -> None:
+    (tmp_path / "a.log").write_text("score of reading: 0.75\n")
+    (tmp_path / "b.log").write_text("score of sums: 12\nall scored\n")
+    with patch.dict(DIALECTS):
+        register_dialect(Scores)
+        log = parse_log(tmp_path / "a.log", tmp_path / "b.log")
+    assert (log.results, log.complete(None)) == ({"reading": 0.75, "sums": 12.0}, True)

@@ -1,4 +1,4 @@
-"""The logs that can be read: one file a framework, those that benchrun does not launch too, and their registry."""
+"""The logs that can be read: one file a framework, those that benchrun does not launch too."""
 
 from __future__ import annotations
 
@@ -13,18 +13,7 @@ from benchrun.frameworks.dialects.nemo2 import Nemo2
 from benchrun.frameworks.dialects.paxml import Paxml
 from benchrun.frameworks.dialects.torchtitan import Torchtitan
 from benchrun.frameworks.dialects.worker import Worker
-from benchrun.parse.dialect import Dialect
-
-DIALECTS: dict[str, type[Dialect]] = {}
-"""Name of the framework -> its dialect. Order matters: one whose logs contain another's lines comes first."""
-
-
-def register_dialect(dialect: type[Dialect], *, first: bool = False) -> None:
-    """Add a dialect after all others, or before them."""
-    others = {name: other for name, other in DIALECTS.items() if name != dialect.name}
-    DIALECTS.clear()
-    DIALECTS.update({dialect.name: dialect, **others} if first else {**others, dialect.name: dialect})
-
+from benchrun.parse.dialect import register_dialect
 
 for _dialect in (
     *(Worker, MegatronBridge, Megatron, Nemo2, Nemo1, Torchtitan, MaxText, Nanotron, Paxml, HuggingFace, DeepSpeed),

@@ -14,7 +14,6 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from benchrun.parse.dialect import DECIMAL, Dialect, Record, Table, groups, positive
-from benchrun.parse.lines import Line
 
 _PIPE = re.compile(
     r"\bsteps: (?P<step>\d{1,15}) loss: (?P<loss>\S+) (?:[\w ]{1,40}: \S+ ){0,9}"
@@ -37,11 +36,6 @@ class DeepSpeed(Dialect):
         re.compile(r"\btrain_micro_batch_size_per_gpu \.{3,} (?P<mbs>\d{1,9})(?=\s|$)"),
     )
     strong = False
-
-    def read(self, line: Line) -> None:
-        """A step line of either form, or the batch that turns samples per second into a time."""
-        if self.whole(line):
-            super().read(line)
 
     def records(self, text: str) -> Iterator[Record]:
         """The pipeline engine's step, else the timer's."""

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from math import ceil, floor
 from statistics import median
 from typing import Any
@@ -24,8 +25,20 @@ import numpy as np
 from benchrun.frameworks.dialects import trainer_rows
 from benchrun.frameworks.dialects.worker import CONFIG, configure
 from benchrun.parse.columns import NO_VALUE, Columns
-from benchrun.parse.dialect import COUNT, Dialect, Piece, Reading, Record, Table, groups, number, positive, seconds
+from benchrun.parse.dialect import (
+    COUNT,
+    Dialect,
+    Reading,
+    Record,
+    Table,
+    Value,
+    groups,
+    number,
+    positive,
+    seconds,
+)
 from benchrun.parse.lines import Line
+from benchrun.parse.records import Facts
 from benchrun.parse.rows import Rows, Step
 
 _DICT = re.compile(r"\{[^{}]{0,4000}?['\"](?:loss|train_runtime)['\"]\s*:[^{}]*\}")
@@ -36,8 +49,6 @@ _BAR = re.compile(r"(?<!\d)\d{1,3}%\|[^|]*\|\s*(?P<step>\d{1,12})/(?P<total>\d{1
 _BEFORE_BAR = re.compile(
     r"(?:[\]>]:?|\d:|[)|}]|:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?\s|\bstd(?:out|err)(?::| [FP])|\bTrain:)\s*$"
 )
-_EPOCHS = re.compile(r"\bNum Epochs = ([\d,]{1,15})")
-_ACCUMULATION = re.compile(r"Gradient Accumulation steps = ([\d,]{1,12})")
 # GPT-2's context, to which its examples cut every sample; newer models are trained far below their limit.
 _LENGTHS = (
     re.compile(r"(?<!_)\bmax_length: (?P<seq_length>\d{1,9})\b"),
@@ -65,23 +76,30 @@ _BAR_CLOCK = Reading(seconds, r"\d[\d:]*", plain=False)
 _CLOCK = Reading(_duration, r"[\d:dhms ]+", plain=False)
 
 
+_FACTS = {
+    "Num Epochs": "num_epochs",
+    "Total optimization steps": "planned_steps",
+    "Total train batch size": "gbs",
+    "Instantaneous batch size per device": "mbs",
+    "Gradient Accumulation steps": "accumulation_steps",
+}
+
+
 class HuggingFace(Dialect):
     """The Trainer's dictionaries, bars and summaries."""
 
     name = "hf"
     step_needles = (b"'loss':", b'"loss":', b"'train_runtime':", b"%|")
     fact_needles = (
-        *(b"Num Epochs = ", b"Total optimization steps = ", b"Total train batch size ("),
-        *(b"Instantaneous batch size per device = ", b"Gradient Accumulation steps = "),
+        *(name.encode() for name in _FACTS),
         *(b"world_size: ", b"  world_size ....", b" max_length: ", b'"n_positions": ', CONFIG.encode()),
     )
     fact_groups = (
-        re.compile(r"Total optimization steps = (?P<planned_steps>[\d,]{1,15})"),
-        re.compile(r"Total train batch size \(.*?\) = (?P<gbs>[\d,]{1,12})"),
-        re.compile(r"Instantaneous batch size per device = (?P<mbs>[\d,]{1,12})"),
         re.compile(r"\bworld_size(?:: | \.{4,} )(?P<num_gpus>\d{1,7})\b"),
         *_LENGTHS,
     )
+    fact_pairs = re.compile(rf"({'|'.join(_FACTS)})(?: \(.*?\))? = ([\d,]{{1,15}})")
+    fact_names = _FACTS
     may_skip = True
     closing = ("}", "]")
     varying_length = True
@@ -96,7 +114,6 @@ class HuggingFace(Dialect):
         """Run time in s, and steps per second."""
         self._last: dict[str, str] = {}
         """Texts of the last dictionary."""
-        self._epochs = self._accumulation = 0
         self._guess: int | None = None
         """Planned steps by the bars; a log that goes on may show better ones."""
 
@@ -126,8 +143,8 @@ class HuggingFace(Dialect):
         """Bars alone may be another program's."""
         return bool(len(self._dictionaries) or self._summaries)
 
-    def _dictionary(self, pairs: dict[str, Piece], line: int) -> None:
-        texts = {name: piece.text for name, piece in pairs.items()}
+    def _dictionary(self, pairs: dict[str, Value], line: int) -> None:
+        texts = {name: value.text for name, value in pairs.items()}
         if "loss" not in texts:
             runtime = positive(texts.get("train_runtime"))
             if runtime is not None:
@@ -139,26 +156,23 @@ class HuggingFace(Dialect):
 
     def add_row(self, sink: str, values: dict[str, Any]) -> None:
         """A bar or a dictionary."""
-        values |= {"order": self._order, "own": self._stated_steps in (None, values.get("total"))}
+        values["order"] = self._order
         self._order += 1
         table: Columns = getattr(self, sink)
         table.append(map(values.get, table.types))
 
     def take(self, tables: Sequence[Table]) -> bool:
         """Many bars and dictionaries, where each dictionary is a record of its own."""
-        stated = self._stated_steps
         for table in tables:
             if table.sink == "_dictionaries":
-                planned = table.columns.get("planned_steps", np.full(1, stated or 0))
-                if not self._are_records(table) or (len(tables) > 1 and (planned != (stated or 0)).any()):
+                if not self._are_records(table):
                     return False
                 self._last = _texts(table.ends[1])
-                self.facts.planned_steps = int(planned[-1]) or self.facts.planned_steps
+                if "planned_steps" in table.columns and table.columns["planned_steps"][-1] > 0:
+                    self.facts.planned_steps = int(table.columns["planned_steps"][-1])
         for table in tables:
-            columns = {**table.columns, "order": self._order + 2 * table.at + (table.sink == "_dictionaries")}
-            if table.sink == "_bars":
-                columns["own"] = stated is None or columns["total"] == stated
-            getattr(self, table.sink).extend(columns, len(table.at))
+            order = self._order + 2 * table.at + (table.sink == "_dictionaries")
+            getattr(self, table.sink).extend({**table.columns, "order": order}, len(table.at))
         self._order += 2 * (1 + max(int(table.at[-1]) for table in tables))
         return True
 
@@ -168,8 +182,7 @@ class HuggingFace(Dialect):
         for name, column in printed.columns.items():
             if name != "line":
                 repeated &= np.isclose(column[1:], column[:-1], rtol=0, atol=0, equal_nan=True)
-        one_form = bool((printed.form == printed.form[0]).all())
-        return one_form and not repeated.any() and not _same_record(self._last, _texts(printed.ends[0]))
+        return printed.alike and not repeated.any() and not _same_record(self._last, _texts(printed.ends[0]))
 
     def read_facts(self, text: str) -> None:
         """The configuration of this repository's worker, or what the Trainer prints before it starts."""
@@ -179,41 +192,45 @@ class HuggingFace(Dialect):
         super().read_facts(text)
         if any(length.search(text) for length in _LENGTHS):
             facts.variable_length = True
-        if match := _EPOCHS.search(text):
-            self._epochs = _whole(match[1])
-        if match := _ACCUMULATION.search(text):
-            self._accumulation = _whole(match[1])
-        per_rank = (facts.mbs or 0) * self._accumulation
+        per_rank = (facts.mbs or 0) * (facts.accumulation_steps or 0)
         if facts.num_gpus is None and facts.gbs and per_rank and facts.gbs % per_rank == 0:
             facts.num_gpus = facts.gbs // per_rank
 
+    def contradicts(self, facts: Facts) -> bool:
+        """Lengths are stated in passing, and of more than one thing."""
+        return replace(self.facts, planned_steps=self._stated_steps).contradict(replace(facts, seq_length=None))
+
     def finish(self) -> Rows:
         """Rows of the dictionaries where there are any, else of the bars, else of the summary."""
+        facts, printed = self.facts, len(self._dictionaries)
         times = [time for time, _ in self._summaries]
         if times and max(times) <= min(times) * (1 + AGREE):
-            self.facts.run_time_s = median(times)
-        printed = len(self._dictionaries)
-        bars, total = trainer_rows.bars_by_total(self._bars), self._stated_steps or self._steps_of_summary()
+            facts.run_time_s = median(times)
+        bars, stated = trainer_rows.bars_by_total(self._bars), self._stated_steps
+        total = stated or self._steps_of_summary()
         total = trainer_rows.longest_total(bars, printed) if total is None else total
         drawn = bars.get(total, trainer_rows.NOT_DRAWN)
         steps = len(drawn.step)
-        if self.seen and steps and self._stated_steps is None:
-            self.facts.planned_steps = self._guess = total
-        made = self.facts.planned_steps or self._steps_of_summary()
-        average_s = self.facts.run_time_s / made if self.facts.run_time_s and made else None
-        clock, measured, epoch = self._dictionaries.columns("clock_s", "step_time_s", "epoch")
+        if self.seen and steps and stated is None:
+            facts.planned_steps = self._guess = total
+        made = facts.planned_steps or self._steps_of_summary()
+        average_s = facts.run_time_s / made if facts.run_time_s and made else None
+        clock, measured = self._dictionaries.columns("clock_s", "step_time_s")
         if printed:
-            last = int(drawn.step.max(initial=0))
-            epochs = (
-                max(float(epoch[-1]), 0.0) if self._epochs and not trainer_rows.runs(self._dictionaries)[-1] else 0.0
+            every = max(round(self._steps_passed() / printed) or int(drawn.step.max(initial=0)) // printed, 1)
+            self.rows = trainer_rows.dictionary_rows(
+                self._dictionaries,
+                self._bars,
+                drawn,
+                stated=stated,
+                planned=facts.planned_steps,
+                average_s=average_s,
+                every=every,
             )
-            passed = (self._stated_steps or 0) * epochs / self._epochs if self._epochs else 0.0
-            every = max(round(passed / printed) or last // printed, 1)
-            self.rows = trainer_rows.dictionary_rows(self._dictionaries, self._bars, drawn, average_s, every)
         elif self.seen and steps:
             self.rows = trainer_rows.bar_rows(drawn)
         elif self.seen and made and average_s is not None and made <= MOST_AVERAGED:
-            self.facts.planned_steps = made
+            facts.planned_steps = made
             self.rows = Rows(Step(step, average_s, 0) for step in range(1, made + 1))
         clocked = printed and (clock[0] != NO_VALUE or (measured != NO_VALUE).any())
         self.only_average = bool(self._summaries) and len(self.rows) > 1 and not steps and not clocked
@@ -226,6 +243,13 @@ class HuggingFace(Dialect):
     def _stated_steps(self) -> int | None:
         """The planned steps, where they are not a guess."""
         return None if self.facts.planned_steps == self._guess else self.facts.planned_steps
+
+    def _steps_passed(self) -> float:
+        """Planned steps times the part of the epochs that has passed; 0 where it is unknown or the run began again."""
+        if not self.facts.num_epochs or trainer_rows.runs(self._dictionaries)[-1]:
+            return 0.0
+        epoch = max(float(self._dictionaries.column("epoch")[-1]), 0.0)
+        return (self._stated_steps or 0) * epoch / self.facts.num_epochs
 
     def _steps_of_summary(self) -> int | None:
         """Steps by a summary: run time times rate, if only one whole number fits the three decimals."""
@@ -251,38 +275,34 @@ def _may_be_fact(text: str) -> bool:
 
 def _texts(line: str) -> dict[str, str]:
     """The texts of the dictionary on a line."""
-    return {name: piece.text for name, piece in _pairs(line, _DICT.search(line)).items()}
+    return {name: value.text for name, value in _pairs(line, _DICT.search(line)).items()}
 
 
-def _pairs(text: str, match: re.Match[str] | None) -> dict[str, Piece]:
+def _pairs(text: str, match: re.Match[str] | None) -> dict[str, Value]:
     """The names and values of a dictionary on a line."""
     pairs = {}
     for pair in _PAIR.finditer(text, *match.span()) if match else ():
         group = pair.lastindex or 4
-        text_of_value = pair[group].strip()
-        pairs[pair[1]] = Piece(text_of_value, pair.start(group) + pair[group].index(text_of_value))
+        value = pair[group].strip()
+        pairs[pair[1]] = Value(pair[1], value, pair.start(group) + pair[group].index(value))
     return pairs
 
 
-def _record(pairs: dict[str, Piece]) -> Record:
+def _record(pairs: dict[str, Value]) -> Record:
     """A dictionary of a step."""
-    values = [pairs["loss"].value("loss")]
     # No row holds the learning rate; it tells two dictionaries apart.
-    for name in ("grad_norm", "step_time_s", "epoch", "learning_rate"):
-        if name in pairs:
-            values.append(pairs[name].value(name))
+    names = ("loss", "grad_norm", "step_time_s", "epoch", "learning_rate")
+    values = [pairs[name] for name in names if name in pairs]
     if "train_runtime" in pairs and positive(pairs["train_runtime"].text):
-        values.append(pairs["train_runtime"].value("clock_s"))
+        values.append(pairs["train_runtime"].of("clock_s"))
     elif "elapsed_time" in pairs:
-        values.append(pairs["elapsed_time"].value("clock_s", _CLOCK))
-    both = pairs.get("global_step/max_steps") or pairs.get("iteration")
+        values.append(pairs["elapsed_time"].of("clock_s", _CLOCK))
+    both = pairs.get("global_step/max_steps") or pairs.get("iteration") or pairs.get("current_steps")
     if both and both.text:
         step, slash, planned = both.text.partition("/")
-        values.append(Piece(step, both.start).value("step", COUNT))
+        values.append(Value("step", step, both.start, COUNT))
         if slash:
-            values.append(Piece(planned, both.start + len(step) + 1).value("planned_steps", COUNT))
-    elif "current_steps" in pairs:
-        values.append(pairs["current_steps"].value("step", COUNT))
+            values.append(Value("planned_steps", planned, both.start + len(step) + 1, COUNT))
     return Record(values, "_dictionaries", needs=None)
 
 
@@ -303,7 +323,3 @@ def _near(one: str, other: str) -> bool:
     """Equal to three digits."""
     first, second = number(one), number(other)
     return one == other if first is None or second is None else f"{first:.2e}" == f"{second:.2e}"
-
-
-def _whole(text: str) -> int:
-    return int(text.replace(",", "") or 0)

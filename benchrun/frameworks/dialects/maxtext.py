@@ -15,11 +15,11 @@ from collections.abc import Iterator
 from benchrun.parse.dialect import NUMBER, Dialect, Reading, Record, Value, columns, fields, groups, headed
 
 _STEP = re.compile(r"completed step: (?P<step>\d{1,15}),\s*(?=seconds: )")
-_LAST = re.compile(r"\s*(?:loss|(?P<lm>lm_loss)): (?P<loss>-?\d+\.\d{3}|nan)\s*")
+_LAST = re.compile(r"\s*(loss|lm_loss): (-?\d+\.\d{3}|nan)\s*")
 _CLOSED = Reading(pattern=r"-?\d+\.\d{3}")
 _NAMES = {
     "seconds": ("step_time_s", NUMBER),
-    **dict.fromkeys(("loss", "lm_loss"), ("loss", NUMBER)),
+    **dict.fromkeys(("loss", "lm_loss"), ("loss", _CLOSED)),
     **dict.fromkeys(("TFLOP/s/device", "TFLOP/s"), ("tflops_per_gpu", NUMBER)),
     "Tokens/s/device": ("tokens_per_s_per_gpu", NUMBER),
 }
@@ -55,12 +55,9 @@ class MaxText(Dialect):
             # Every number but the last is closed by a comma; the last is a loss, with three decimals.
             closed = max(text.rfind(",", head.end(), end), head.end())
             pieces = fields(text, head.end(), closed, ",")
-            values = [*groups(head), *columns(pieces, _NAMES)]
-            last = _LAST.fullmatch(text, closed + 1, end)
-            if last and not (last["lm"] and "lm_loss" in pieces) and "loss" not in pieces:
-                values = [value for value in values if value.column != "loss"]
-                values.append(Value("loss", last["loss"], last.start("loss"), _CLOSED))
-            yield Record(values)
+            if last := _LAST.fullmatch(text, closed + 1, end):
+                pieces.setdefault(last[1], Value(last[1], last[2], last.start(2)))
+            yield Record([*groups(head), *columns(pieces, _NAMES)])
 
     def read_facts(self, text: str) -> None:
         """Sizes, and the precision."""

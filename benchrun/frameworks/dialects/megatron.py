@@ -15,31 +15,20 @@ from typing import ClassVar
 
 import numpy as np
 
-from benchrun.parse.dialect import (
-    COUNT,
-    FEW,
-    NUMBER,
-    THOUSANDTHS,
-    Dialect,
-    Names,
-    Piece,
-    Reading,
-    Record,
-    Value,
-    columns,
-    count,
-    groups,
-    headed,
-    number,
-)
+from benchrun.parse.dialect import COUNT, FEW, NUMBER, THOUSANDTHS, Dialect, Reading, Record, Value, count, number
 
-_HEAD = re.compile(r"\biteration[\s=]\s*(?P<step>\d{1,15})\s*/\s*(?:(?P<planned_steps>\d{1,15})|infinity)\s*\|")
 # ``current``, ``current/average`` and ``current (avg average)``, with a unit in GPT-NeoX.
 _CURRENT = re.compile(r"([^\s/(]+?)(?:TFLOPS)?\s*(?:/([^/(]+)|\(avg ([^/()]+)\))?")
 _ARGUMENT = re.compile(r"(?<!\w)(\w{1,80}) \.{4,80} (\S{1,200}?)(?:\.{2,80}(?:updated|default))?(?!\S)")
 
 _ARGUMENTS = {
-    "seq_length": "seq_length",
+    **{
+        name: name
+        for name in (
+            *("seq_length", "num_layers", "hidden_size", "ffn_hidden_size", "num_attention_heads", "num_query_groups"),
+            *("kv_channels", "num_experts", "moe_ffn_hidden_size"),
+        )
+    },
     "global_batch_size": "gbs",
     "micro_batch_size": "mbs",
     "world_size": "num_gpus",
@@ -48,21 +37,11 @@ _ARGUMENTS = {
     "context_parallel_size": "cp",
     "virtual_pipeline_model_parallel_size": "vp",
     "expert_model_parallel_size": "ep",
-    "num_layers": "num_layers",
-    "hidden_size": "hidden_size",
-    "ffn_hidden_size": "ffn_hidden_size",
-    "num_attention_heads": "num_attention_heads",
-    "num_query_groups": "num_query_groups",
-    "kv_channels": "kv_channels",
     "padded_vocab_size": "vocab_size",
-    "num_experts": "num_experts",
     "moe_router_topk": "topk",
-    "moe_ffn_hidden_size": "moe_ffn_hidden_size",
     "train_iters": "planned_steps",
     # GPT-NeoX
-    "train_batch_size": "gbs",
-    "global_num_gpus": "num_gpus",
-    "pipe_parallel_size": "pp",
+    **{"train_batch_size": "gbs", "global_num_gpus": "num_gpus", "pipe_parallel_size": "pp"},
 }
 _SWITCHES = {"swiglu": "gated", "glu_activation": "gated", "group_query_attention": "grouped"}
 _PRECISIONS = frozenset({"bf16", "fp16", "fp8"})
@@ -72,30 +51,27 @@ _EXOTIC = frozenset(
 )
 
 _FEW = Reading(count, r"\d{1,15}", scale=lambda value: np.minimum(value, FEW))
-_NAMES: Names = {
-    "elapsed time per iteration (ms)": ("step_time_s", THOUSANDTHS),
-    "elapsed time per iteration ms": ("step_time_s", THOUSANDTHS),
-    "elapsed time per iteration (s)": ("step_time_s", NUMBER),
-    **dict.fromkeys(("lm loss", "loss", "lm_loss", "lm-loss", "reduced_train_loss"), ("loss", NUMBER)),
-    "grad norm": ("grad_norm", NUMBER),
-    "global batch size": ("global_batch_size", COUNT),
-    **dict.fromkeys(
-        (
-            *("throughput per GPU (TFLOP/s/GPU)", "compute per GPU (TFLOP/s/GPU)", "TFLOPs"),
-            "approx flops per GPU",
-        ),
-        ("tflops_per_gpu", NUMBER),
+_PRINTED: tuple[tuple[str, Reading, tuple[str, ...]], ...] = (
+    ("step_time_s", THOUSANDTHS, ("elapsed time per iteration (ms)", "elapsed time per iteration ms")),
+    ("step_time_s", NUMBER, ("elapsed time per iteration (s)",)),
+    ("loss", NUMBER, ("lm loss", "loss", "lm_loss", "lm-loss", "reduced_train_loss")),
+    ("grad_norm", NUMBER, ("grad norm",)),
+    ("global_batch_size", COUNT, ("global batch size",)),
+    (
+        *("tflops_per_gpu", NUMBER),
+        ("throughput per GPU (TFLOP/s/GPU)", "compute per GPU (TFLOP/s/GPU)", "TFLOPs", "approx flops per GPU"),
     ),
-    **dict.fromkeys(
+    (
+        *("tokens_per_s_per_gpu", NUMBER),
         (
-            *("tokens per GPU (tokens/s/GPU)", "tokens/s/GPU inst/harmonic mean"),
-            *("tokens per gpu per second (tgs)", "tokens per gpu per second tgs", "tokens-per-second-per-gpu"),
+            *("tokens per GPU (tokens/s/GPU)", "tokens/s/GPU inst/harmonic mean", "tokens-per-second-per-gpu"),
+            *("tokens per gpu per second (tgs)", "tokens per gpu per second tgs"),
         ),
-        ("tokens_per_s_per_gpu", NUMBER),
     ),
-    "number of skipped iterations": ("skipped", _FEW),
-    "number of nan iterations": ("nan", _FEW),
-}
+    ("skipped", _FEW, ("number of skipped iterations",)),
+    ("nan", _FEW, ("number of nan iterations",)),
+)
+_NAMES = {name: (column, reading) for column, reading, names in _PRINTED for name in names}
 
 
 class Megatron(Dialect):
@@ -103,12 +79,18 @@ class Megatron(Dialect):
 
     name = "megatron-lm"
     step_needles: ClassVar[tuple[bytes, ...]] = (b"elapsed time per iteration (", b"elapsed_time_per_iteration_ms=")
-    fact_needles: ClassVar[tuple[bytes, ...]] = (b" ...........", b"using world size:", b"> padded vocab (size:")
+    fact_needles: ClassVar[tuple[bytes, ...]] = (
+        *(f"{name} ....".ljust(11, ".").encode() for name in (*_ARGUMENTS, *_SWITCHES, *_PRECISIONS, *_EXOTIC)),
+        *(b"using world size:", b"> padded vocab (size:"),
+    )
     closing: ClassVar[tuple[str, ...]] = ("|",)
     one_rank_prints = True
     averages = ("rows",)
+    head = re.compile(r"\biteration\s+(?P<step>\d{1,15})\s*/\s*(?:(?P<planned_steps>\d{1,15})|infinity)\s*\|")
+    separator = "|"
+    names = _NAMES
     # The forks that also count what is recomputed print its step lines.
-    printed_conventions: ClassVar[tuple[str, ...]] = (
+    printed_conventions: tuple[str, ...] = (
         *("full", "causal", "full_with_recompute", "full_with_recomputed_scores"),
         *("megatron_0.5", "megatron_deepspeed"),
     )
@@ -122,9 +104,10 @@ class Megatron(Dialect):
 
     def records(self, text: str) -> Iterator[Record]:
         """Every record of a step line; two ranks may have shared one."""
-        for head, end in headed(_HEAD, text):
-            values = columns(_fields(text, head.end(), end), _NAMES)
-            yield Record([*groups(head), *(current for value in values if (current := _current(value)))])
+        if "_per_iteration_ms=" in text:  # a fork of Megatron-DeepSpeed: elapsed_time_per_iteration_ms=3415.3
+            text = text.replace("iteration=", "iteration ").translate({ord("="): ":", ord("_"): " "})
+        for record in super().records(text):
+            yield record._replace(values=[current for value in record.values if (current := _current(value))])
 
     def read_facts(self, text: str) -> None:
         """A line of the argument dump."""
@@ -141,19 +124,6 @@ class Megatron(Dialect):
                 facts.exotic = name
         if facts.num_layers:
             facts.gated_default = False
-
-
-def _fields(text: str, start: int, end: int) -> dict[str, Piece]:
-    """The fields that are closed by the bar which follows each."""
-    pieces = {}
-    for part in text[start:end].split("|")[:-1]:
-        name, colon, value = part.partition(":")
-        if not colon:  # a fork of Megatron-DeepSpeed writes elapsed_time_per_iteration_ms=3415.3
-            name, _, value = part.replace("_", " ").partition("=")
-        stripped = value.lstrip()
-        pieces[name.replace("\ufffd", "").strip()] = Piece(stripped.rstrip(), start + len(part) - len(stripped))
-        start += len(part) + 1
-    return pieces
 
 
 def _current(value: Value) -> Value | None:

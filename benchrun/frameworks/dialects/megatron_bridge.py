@@ -64,20 +64,12 @@ class MegatronBridge(Megatron):
         if not matches and len(self._unnumbered):
             yield from super().records(text)
 
-    def add_row(self, sink: str, values: dict[str, Any]) -> None:
+    def complete(self, values: dict[str, Any]) -> None:
         """Rank 0's rows are counted."""
-        if sink == "_unnumbered":
-            self._step += 1
-            values["step"] = self._step
-        super().add_row(sink, values)
-
-    def take_rows(self, sink: str, columns: dict[str, Any]) -> None:
-        """The same for many."""
-        if sink == "_unnumbered":
-            rows = len(columns["line"])
-            columns["step"] = self._step + 1 + np.arange(rows)
-            self._step += rows
-        super().take_rows(sink, columns)
+        if "step" not in values:
+            steps = self._step + np.arange(1, np.size(values["line"]) + 1)
+            self._step = int(steps[-1])
+            values["step"] = steps if np.ndim(values["line"]) else self._step
 
     @property
     def seen(self) -> bool:
@@ -94,4 +86,4 @@ class MegatronBridge(Megatron):
         # As many of the one as of the other: then they belong together in order.
         table, other = numbered.columns.table(), timed.columns.column("tflops_per_gpu")
         table["tflops_per_gpu"] = np.where(table["tflops_per_gpu"] == NO_VALUE, other, table["tflops_per_gpu"])
-        return Rows.of(table, numbered.segments)
+        return Rows.of(table, numbered.segments, numbered.began)

@@ -10,11 +10,10 @@ src/nanotron/trainer.py; until 2024 the time is ``elapsed_time_per_iteration_ms`
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from typing import ClassVar
 
-from benchrun.parse.dialect import NUMBER, THOUSANDTHS, Dialect, Reading, Record, columns, fields, groups, number
+from benchrun.parse.dialect import NUMBER, THOUSANDTHS, Dialect, Reading, number
 
-_HEAD = re.compile(r"\biteration: (?P<step>\d{1,15}) / (?P<planned_steps>\d{1,15}) \| ")
 _SUFFIX = {"K": 1e3, "M": 1e6, "B": 1e9, "G": 1e9, "T": 1e12}
 
 
@@ -27,14 +26,15 @@ def abbreviated(text: str) -> float | None:
 
 _ABBREVIATED = Reading(abbreviated, r"\d+\.?\d*[KMBGT]?", plain=False)
 _NAMES = {
-    "time_per_iteration_ms": ("step_time_s", _ABBREVIATED._replace(scale=THOUSANDTHS.scale)),
-    "elapsed_time_per_iteration_ms": ("step_time_s", _ABBREVIATED._replace(scale=THOUSANDTHS.scale)),
+    **dict.fromkeys(
+        ("time_per_iteration_ms", "elapsed_time_per_iteration_ms"),
+        ("step_time_s", _ABBREVIATED._replace(scale=THOUSANDTHS.scale)),
+    ),
     "lm_loss": ("loss", NUMBER),
     "grad_norm": ("grad_norm", NUMBER),
     "model_tflops_per_gpu": ("tflops_per_gpu", _ABBREVIATED),
     "tokens_per_sec_per_gpu": ("tokens_per_s_per_gpu", _ABBREVIATED),
 }
-_FACTS = {"micro_batch_size": "mbs", "sequence_length": "seq_length", "tp": "tp", "pp": "pp"}
 
 
 class Nanotron(Dialect):
@@ -42,12 +42,9 @@ class Nanotron(Dialect):
 
     name = "nanotron"
     step_needles = (b"time_per_iteration_ms: ",)
+    head = re.compile(r"\biteration: (?P<step>\d{1,15}) / (?P<planned_steps>\d{1,15}) \| ")
+    separator = " | "
+    names = _NAMES
     fact_needles = (b"micro_batch_size=", b"sequence_length=", b"expert_parallel_size=")
     fact_pairs = re.compile(r"\b(micro_batch_size|sequence_length|tp|pp)=(\d{1,9})\b")
-    fact_names = _FACTS
-
-    def records(self, text: str) -> Iterator[Record]:
-        """The step of a line; a field counts when the bar behind it is there."""
-        if head := _HEAD.search(text):
-            pieces = fields(text, head.end(), max(text.rfind(" | "), head.end()), " | ")
-            yield Record([*groups(head), *columns(pieces, _NAMES)])
+    fact_names: ClassVar = {"micro_batch_size": "mbs", "sequence_length": "seq_length", "tp": "tp", "pp": "pp"}

@@ -134,7 +134,7 @@ class Nemo1(Dialect):
             self.facts.seq_length = advance // batch
         table = self.rows.columns.table()
         table["tokens_per_s_per_gpu"] = advance / table["step_time_s"] / self.facts.num_gpus
-        return Rows.of(table, self.rows.segments)
+        return Rows.of(table, self.rows.segments, self.rows.began)
 
 
 def _in_bar(text: str, name: str) -> str | None:

@@ -49,9 +49,8 @@ class Nemo2(Dialect):
             last = text.startswith(_TIME, closed + 3 if closed > head.end() else closed)
             if last and "consumed_samples" in pieces:
                 pieces |= fields(text, closed + 3, end, " | ")
-            first = last and not len(self.rows)
+            first = last and (not len(self.rows) or self.rows.ended)
             values = [*groups(head, planned_steps=_LAST), *columns(pieces, _NAMES)]
-            step = pieces.get("global_step")
-            if step is not None and COUNT.parse(step.text) is not None:
-                values = [step.value("step", COUNT), *values[1:]]
+            if (step := pieces.get("global_step")) and COUNT.parse(step.text) is not None:
+                values[0] = step.of("step", COUNT)
             yield Record(values, needs="step" if first else "step_time_s", usual=not first)

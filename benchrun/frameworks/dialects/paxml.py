@@ -12,7 +12,7 @@ paxml/summary_utils.py; no public log of it was found.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from typing import ClassVar
 
 from benchrun.parse.dialect import Dialect, Reading, Record, Value, groups, positive
 from benchrun.parse.lines import Line
@@ -39,6 +39,8 @@ class Paxml(Dialect):
     name = "paxml"
     step_needles = (b"steps/sec", b"Metrics values at step")
     averages = ("rows",)
+    head = _STATUS
+    readings: ClassVar = {"step_time_s": _PER_S}
 
     def __init__(self) -> None:
         super().__init__()
@@ -54,8 +56,3 @@ class Paxml(Dialect):
         elif step := _STEP.search(line.text):
             self.add(Record([*groups(step), *self._rate]), line.number)
             self._rate = []
-
-    def records(self, text: str) -> Iterator[Record]:
-        """The step of a status line."""
-        if status := _STATUS.search(text):
-            yield Record(groups(status, step_time_s=_PER_S))

@@ -13,14 +13,12 @@ import re
 from collections.abc import Iterator
 from math import prod
 
-from benchrun.parse.dialect import NUMBER, PERCENT, Dialect, Piece, Reading, Record, Value, columns, groups, number
+from benchrun.parse.dialect import NUMBER, PERCENT, Dialect, Reading, Record, Value, columns, groups, number
 
 _STEP = re.compile(r"(?<!validate )\bstep:\s*(?P<step>\d{1,15})\s+(loss:.{0,400})")
 _FIELD = re.compile(r"\b(\w{1,20}):\s{1,4}(\S{1,40})(?=\s|$)")
 _THOUSANDS = re.compile(r"\d{1,3}(?:,\d{3})*(?:\.\d+)?")
 _MESH = re.compile(r"\b(pp|dp|dp_replicate|dp_shard|cp|tp|ep)=(\d{1,9})\b")
-_DEVICE = re.compile(r"(?:CUDA|XPU|HIP) capacity: (.{1,80}?) with ")
-_VERSION = re.compile(r"torchtitan version: (\d[\w.+]*)")
 
 
 def grouped(text: str) -> float | None:
@@ -50,6 +48,8 @@ class Torchtitan(Dialect):
             r"Training starts at step \d+, with local batch size (?P<mbs>\d{1,9}), global batch size (?P<gbs>\d{1,9}), "
             r"sequence length (?P<seq_length>\d{1,9}), total steps (?P<planned_steps>\d{1,15})\b"
         ),
+        re.compile(r"(?:CUDA|XPU|HIP) capacity: (?P<device>.{1,80}?) with "),
+        re.compile(r"torchtitan version: (?P<framework_version>\d[\w.+]*)"),
     )
     averages = ("rows",)
     printed_conventions = ("full", "causal")
@@ -61,7 +61,7 @@ class Torchtitan(Dialect):
         # Other fields follow the rate: where none does, the line is damaged, and the number may be too.
         if match is None or not matches or matches[-1][1] in ("tps", "wps"):
             return
-        pieces = {field[1]: Piece(field[2], field.start(2)) for field in matches}
+        pieces = {field[1]: Value(field[1], field[2], field.start(2)) for field in matches}
         share = pieces.pop("mfu", None)  # N/A under FP8
         values = [*groups(match), *columns(pieces, _NAMES)]
         if share is not None and share.text.endswith("%"):
@@ -78,7 +78,3 @@ class Torchtitan(Dialect):
             # Expert parallelism uses the ranks of the other dimensions.
             gpus = prod(size for name, size in sizes.items() if name != "ep")
             facts.num_gpus = gpus if 0 < gpus < 10**7 else None
-        elif match := _DEVICE.search(text):
-            facts.device = match[1]
-        elif match := _VERSION.search(text):
-            facts.framework_version = match[1]

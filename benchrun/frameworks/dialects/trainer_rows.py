@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -12,8 +11,8 @@ from benchrun.parse.columns import NO_COUNT, NO_VALUE, Column, Columns
 from benchrun.parse.dialect import LARGEST
 from benchrun.parse.rows import LONGEST_INTERVAL, Rows, Step
 
-BAR_TYPES = {"order": "q", "step": "q", "total": "q", "clock_s": "d", "line": "I", "own": "b"}
-"""Columns of the bars. ``order`` counts bars and dictionaries together; ``own``: it has the planned number of steps."""
+BAR_TYPES = {"order": "q", "step": "q", "total": "q", "clock_s": "d", "line": "I"}
+"""Columns of the bars. ``order`` counts bars and dictionaries together."""
 DICTIONARY_TYPES = {
     **{"order": "q", "step": "q", "clock_s": "d", "step_time_s": "d", "epoch": "d", "line": "I"},
     **{"loss": "d", "grad_norm": "d"},
@@ -55,7 +54,7 @@ def longest_total(drawn: dict[int, Drawn], at_least: int) -> int:
 
 
 def bar_rows(drawn: Drawn) -> Rows:
-    """The time between a bar and the one before it, over the steps between them."""
+    """The time between a bar and the one before it, over the steps between them. Several launchers draw them."""
     rows, usual = Rows(), usual_distance(drawn.step)
     before, before_s = LARGEST, 0.0
     bars: Iterator[tuple[int, float, int]] = zip(*(column.data for column in drawn), strict=True)
@@ -74,49 +73,57 @@ def runs(dictionaries: Columns) -> Column:
     return np.cumsum(np.diff(np.where(epoch == NO_VALUE, 0.0, epoch), prepend=0.0) < 0)
 
 
-def dictionary_rows(dictionaries: Columns, bars: Columns, drawn: Drawn, average_s: float | None, every: int) -> Rows:
+def dictionary_rows(
+    dictionaries: Columns,
+    bars: Columns,
+    drawn: Drawn,
+    *,
+    stated: int | None,
+    planned: int | None,
+    average_s: float | None,
+    every: int,
+) -> Rows:
     """Rows with times: their own, or from their own clock, or from the training's bars, or the average.
 
-    Where nothing numbers the dictionaries, one comes after ``every`` steps.
+    Where nothing numbers the dictionaries, one comes after ``every`` steps. ``stated``: the planned steps where they
+    are no guess.
     """
-    step, clock = _numbers(dictionaries, bars, every), dictionaries.column("clock_s")
-    if len(drawn.step) or clock[0] != NO_VALUE:
-        average_s = None
-    clock = np.where(clock == NO_VALUE, _clocks(step, drawn), clock)
+    step, clock = _numbers(dictionaries, bars, stated, every), dictionaries.column("clock_s")
     measured, line, loss, norm = dictionaries.columns("step_time_s", "line", "loss", "grad_norm")
-    first = int(step[0])
-    before, before_s = 0, 0.0
-    with_clock = np.flatnonzero(clock != NO_VALUE)
-    if len(with_clock) and first > usual_distance(step):
-        # A resumed run's clock does not cover the steps that were made before: its first row has no time.
-        before, before_s = int(step[with_clock[0]]), float(clock[with_clock[0]])
-    times, intervals = array("d"), array("q")
-    printed: Iterator[tuple[int, float, float]] = zip(step.data, clock.data, measured.data, strict=True)
-    for number, now, time_s in printed:
-        interval = 1
-        if time_s == NO_VALUE and now == NO_VALUE:
-            time_s = NO_VALUE if average_s is None else average_s
-        elif time_s == NO_VALUE:
-            if now < before_s and number <= first:
-                before, before_s = 0, 0.0  # from the start again
-            interval = min(max(number - before, 1), LONGEST_INTERVAL)
-            # Within one second of the clock nothing is known: the next row with a time covers this one too.
-            if now > before_s:
-                time_s = (now - before_s) / max(number - before, 1)
-            if now != before_s:
-                before, before_s = number, now
-        times.append(time_s)
-        intervals.append(interval)
+    average = NO_VALUE if average_s is None or len(drawn.step) or clock[0] != NO_VALUE else average_s
+    clock = np.where(clock == NO_VALUE, _clocks(step, drawn), clock)
+    times, intervals = np.where(measured == NO_VALUE, average, measured), np.ones(len(step), np.int64)
+    timed = (measured == NO_VALUE) & (clock != NO_VALUE)
+    first_clock = np.argmax(clock != NO_VALUE)
+    # A resumed run's clock does not cover the steps that were made before: its first row has no time.
+    resumed = bool(step[0] > usual_distance(step))
+    start = (int(step[first_clock]), float(clock[first_clock])) if resumed and timed.any() else (0, 0.0)
+    times[timed], intervals[timed] = _between(step[timed], clock[timed], *start, first=int(step[0]))
     columns = {"step": step, "line": line, "loss": loss, "grad_norm": norm}
-    columns |= {"step_time_s": np.array(times), "interval": np.array(intervals)}
+    columns |= {"step_time_s": times, "interval": intervals}
     rows, run = Rows(), runs(dictionaries)
     for part in np.split(np.arange(len(run)), np.flatnonzero(np.diff(run)) + 1):
         rows.new_segment()
-        rows.extend({name: column[part] for name, column in columns.items()})
+        rows.extend({name: column[part] for name, column in columns.items()}, end=planned)
     return rows
 
 
-def _numbers(dictionaries: Columns, bars: Columns, every: int) -> Column:
+def _between(step: Column, clock: Column, before: int, before_s: float, first: int) -> tuple[Column, Column]:
+    """Seconds per step, and steps, since the row before on which the clock was another; at first since ``before``."""
+    earlier = np.append(before_s, clock)[:-1]
+    again = (clock < earlier) & (step <= first)  # from the start again
+    earlier[again] = 0.0
+    moved = clock != earlier
+    # Within one second of the clock nothing is known: the next row with a time covers this one too.
+    last = np.maximum.accumulate(np.where(moved | again, np.arange(len(step)), -1))
+    since = np.where(last >= 0, np.where(moved, step, 0)[last], before) if len(step) else step
+    since = np.where(again, 0, np.append(before, since)[:-1])
+    interval = np.clip(step - since, 1, None)
+    seconds = np.where(clock > earlier, (clock - earlier) / interval, NO_VALUE)
+    return seconds, np.minimum(interval, LONGEST_INTERVAL)
+
+
+def _numbers(dictionaries: Columns, bars: Columns, planned: int | None, every: int) -> Column:
     """The step of each dictionary: its own; else that of the bar before or after it; else counted.
 
     The bar before is mostly the dictionary's own, but a terminal overwrites it; the bar after is it drawn again. Bars
@@ -124,8 +131,9 @@ def _numbers(dictionaries: Columns, bars: Columns, every: int) -> Column:
     bars and epochs numbers the rows, and not the steps.
     """
     order, step = dictionaries.columns("order", "step")
-    bar_order, bar_step, own = bars.columns("order", "step", "own")
-    bar_order, bar_step = bar_order[own > 0], bar_step[own > 0]
+    bar_order, bar_step, total = bars.columns("order", "step", "total")
+    if planned is not None:
+        bar_order, bar_step = bar_order[total == planned], bar_step[total == planned]
     at = np.searchsorted(bar_order, order)
     before = np.where(step > 0, step, np.append(0, bar_step)[at])
     after, after_order = np.append(bar_step, 0)[at], np.append(bar_order, LARGEST)[at]

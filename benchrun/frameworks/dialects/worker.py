@@ -15,17 +15,14 @@ from benchrun.frameworks.dialects.megatron import Megatron
 from benchrun.parse.dialect import LARGEST, Dialect
 from benchrun.parse.inputs import chunks
 from benchrun.parse.lines import Line
-from benchrun.parse.records import Facts
+from benchrun.parse.records import TEXTS, Facts
 
 CONFIG = "benchrun config: {"
 DONE = b"benchrun done: {"
-_SAME = (
-    *("seq_length", "num_gpus", "tp", "pp", "cp", "vp", "ep", "planned_steps", "num_layers", "hidden_size"),
-    *("ffn_hidden_size", "num_attention_heads", "num_query_groups", "kv_channels", "vocab_size"),
-)
-_NUMBERS = {**{name: name for name in _SAME}, "global_batch_size": "gbs", "micro_batch_size": "mbs"}
-_EXPERTS = {"num_experts": "num_experts", "topk": "topk", "ffn_hidden_size": "moe_ffn_hidden_size"}
-"""Key of the configuration -> field of Facts."""
+_KEYS = {"gbs": "global_batch_size", "mbs": "micro_batch_size"}
+"""Field of Facts -> key of the configuration, where it has another name."""
+_EXPERTS = {"num_experts": "num_experts", "topk": "topk", "moe_ffn_hidden_size": "ffn_hidden_size"}
+"""The same for the experts of a model."""
 
 
 class Worker(Megatron):
@@ -60,16 +57,14 @@ def configure(facts: Facts, text: str, package: str) -> bool:
 
 def _take(facts: Facts, config: dict[str, Any]) -> None:
     model = _mapping(config.get("model"))
-    values = {**model, **config}
-    for name in ("precision", "device", "task"):
-        if isinstance(value := values.get(name), str):
+    experts = _mapping(model.get("moe"))
+    stated = {name: {**model, **config}.get(_KEYS.get(name, name)) for name in vars(facts)}
+    stated |= {name: experts[key] for name, key in _EXPERTS.items() if key in experts}
+    for name, value in stated.items():
+        if isinstance(value, str) if name in TEXTS else type(value) is int and 0 < value <= LARGEST:
             setattr(facts, name, value)
     if "activation" in model:
         facts.gated = model["activation"] in ("swiglu", "geglu")
-    for source, names in ((values, _NUMBERS), (_mapping(model.get("moe")), _EXPERTS)):
-        for key, field in names.items():
-            if type(value := source.get(key)) is int and 0 < value <= LARGEST:
-                setattr(facts, field, value)
 
 
 def ended_at(*logs: Path) -> float | None:

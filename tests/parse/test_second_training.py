@@ -1,0 +1,103 @@
+"""Two trainings in one file: a job's output appended to another's is no restart, and gives no number together."""
+
+from __future__ import annotations
+
+import lzma
+from pathlib import Path
+
+import pytest
+
+from benchrun.frameworks.logs import parse_log, reader
+from benchrun.metrics.summary import summarise
+from benchrun.parse import Log
+
+LOGS = Path(__file__).parent.parent / "logs"
+COMPLETE = ["07", "10", "12", "13", "14", "17", "23"]
+OTHERS = [("07", "10"), ("10", "07"), ("12", "13"), ("13", "12"), ("05", "23"), ("23", "05"), ("18", "19")]
+
+
+def text(number: str) -> bytes:
+    (file,) = LOGS.glob(f"{number}-*.xz")
+    data = lzma.decompress(file.read_bytes())
+    return data if data.endswith(b"\n") else data + b"\n"
+
+
+def numbers(log: Log) -> list[object]:
+    return [(row.step, row.step_time_s, row.loss, row.segment) for row in log.steps]
+
+
+def both(tmp_path: Path, first: bytes, second: bytes) -> Log:
+    (tmp_path / "both.log").write_bytes(first + second)
+    return parse_log(tmp_path / "both.log")
+
+
+def alone(tmp_path: Path, data: bytes) -> Log:
+    (tmp_path / "alone.log").write_bytes(data)
+    return parse_log(tmp_path / "alone.log")
+
+
+def second_training(log: Log) -> list[int | None]:
+    return [problem.line for problem in log.problems if problem.kind == "second_training"]
+
+
+@pytest.mark.parametrize("number", COMPLETE)
+def test_a_job_that_begins_after_the_planned_end_is_another_training(tmp_path: Path, number: str) -> None:
+    data = text(number)
+    log, summary = both(tmp_path, data, data), summarise(alone(tmp_path, data))
+    (line,) = second_training(log)
+    assert line is not None
+    assert line > data.count(b"\n")
+    assert numbers(log) == numbers(alone(tmp_path, data))
+    fatal = summarise(log).fatal
+    assert fatal is not None
+    assert fatal.kind == "second_training"
+    assert summarise(log).step_time_s == summary.step_time_s
+
+
+@pytest.mark.parametrize(("first", "second"), OTHERS, ids="+".join)
+def test_another_jobs_output_is_not_added_to_the_first(tmp_path: Path, first: str, second: str) -> None:
+    log = both(tmp_path, text(first), text(second))
+    assert second_training(log)
+    assert numbers(log) == numbers(alone(tmp_path, text(second)))
+
+
+def megatron(first: int, last: int, *, planned: int = 40, batch: int = 64, time_s: float = 2.0) -> bytes:
+    arguments = f"  global_batch_size ............................... {batch}\n"
+    lines = (
+        f" iteration {step}/ {planned} | elapsed time per iteration (ms): {1000 * time_s + step % 3} |"
+        f" lm loss: {3 - step / 100 + time_s / 1000:.4f} |\n"
+        for step in range(first, last + 1)
+    )
+    return (arguments + "".join(lines)).encode()
+
+
+def test_a_restart_from_a_checkpoint_is_the_same_training(tmp_path: Path) -> None:
+    for again in (megatron(21, 40, time_s=3), megatron(1, 40, time_s=3)):
+        log = both(tmp_path, megatron(1, 30), again)
+        assert second_training(log) == []
+        assert (log.segments, len(log.distinct)) == (2, 40)
+    finished = both(tmp_path, megatron(1, 40), megatron(31, 40, time_s=3))
+    assert (second_training(finished), finished.segments) == ([], 2)
+
+
+def test_a_restart_with_other_arguments_is_another_training(tmp_path: Path) -> None:
+    log = both(tmp_path, megatron(1, 30), megatron(21, 40, batch=128))
+    assert len(second_training(log)) == 1
+    assert (log.facts.gbs, [row.step for row in log.steps][::19], log.segments) == (128, [21, 40], 1)
+
+
+def test_an_unfinished_second_training_ends_early(tmp_path: Path) -> None:
+    log = both(tmp_path, megatron(1, 40), megatron(1, 10, time_s=3))
+    assert {"second_training", "early_end"} <= {problem.kind for problem in log.problems}
+    assert [round(row.step_time_s or 0) for row in log.steps] == [3] * 10
+
+
+@pytest.mark.parametrize("size", [100, 2000, 1 << 20])
+def test_how_the_bytes_come_changes_nothing(size: int) -> None:
+    data = megatron(1, 40) + megatron(1, 40, time_s=3) + megatron(1, 40, batch=32)
+    reading = reader()
+    for at in range(0, len(data), size):
+        reading.feed(data[at : at + size])
+    reading.end()
+    log = reading.log("x")
+    assert (second_training(log), numbers(log)[0][:2], len(log.steps)) == ([84], (1, 2.001), 40)
