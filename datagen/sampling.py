@@ -31,6 +31,7 @@ def stream(seed: int, *name: int) -> Callable[[int], Ints]:
     return cast("Callable[[int], Ints]", raw)
 
 
+@lru_cache(maxsize=2)
 def row_pairs(seed: int, *name: int, rows: int, words: int) -> tuple[Ints, Ints]:
     """Two tables of raw words [rows, words]; the XOR of a row of each gives rows * rows random rows.
 

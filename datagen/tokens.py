@@ -60,11 +60,6 @@ class Parameters(Frozen):
         return numpy.dtype(self.dtype).itemsize
 
     @property
-    def bytes(self) -> int:
-        """Bytes of the tokens of all shards."""
-        return self.tokens * self.token_bytes
-
-    @property
     def index_bytes(self) -> int:
         """Approximate bytes of the indices of all shards, from the mean length of a document."""
         return DOCUMENT_BYTES * (self.tokens // self.mean_length + self.shards)
@@ -86,7 +81,7 @@ class Shard(NamedTuple):
     tokens: int
     documents: int
     starts: tuple[int, ...]
-    """The first token of each block of lengths."""
+    """The first token of each block of documents."""
 
 
 def plan(parameters: Parameters) -> list[Shard]:
@@ -97,56 +92,45 @@ def plan(parameters: Parameters) -> list[Shard]:
 
 def _shard(parameters: Parameters, number: int, tokens: int) -> Shard:
     starts = [0]
-    while starts[-1] < tokens:
-        starts.append(starts[-1] + int(_lengths(parameters, number, len(starts) - 1).sum()))
-    ends = starts[-2] + _lengths(parameters, number, len(starts) - 2).cumsum()
-    documents = (len(starts) - 2) * LENGTHS + int(numpy.searchsorted(ends, tokens)) + 1
-    return Shard(number, tokens, documents, tuple(starts[:-1]))
+    while (end := starts[-1] + int(_ends(parameters, number, len(starts) - 1)[-1])) < tokens:
+        starts.append(end)
+    last = int(numpy.searchsorted(_ends(parameters, number, len(starts) - 1), tokens - starts[-1]))
+    return Shard(number, tokens, (len(starts) - 1) * LENGTHS + last + 1, tuple(starts))
 
 
 @lru_cache(maxsize=4)
-def _lengths(parameters: Parameters, shard: int, block: int) -> Ints:
+def _ends(parameters: Parameters, shard: int, block: int) -> Ints:
+    """[LENGTHS]: where each document of a block ends, in tokens from the beginning of the block."""
     table = length_table(parameters.documents, parameters.mean_length)
-    return draw_lengths(table, stream(parameters.seed, shard, DOCUMENTS, block), LENGTHS)
+    return draw_lengths(table, stream(parameters.seed, shard, DOCUMENTS, block), LENGTHS).cumsum()
 
 
-def lengths(parameters: Parameters, shard: Shard) -> Iterator[Ints]:
-    """The lengths of the documents of a shard, in blocks; the last document takes the remaining tokens."""
+def documents(parameters: Parameters, shard: Shard) -> Iterator[tuple[Ints, Ints]]:
+    """First token and length of each document of a shard, in blocks; the last document takes the remaining tokens."""
     for block, start in enumerate(shard.starts):
-        sizes = _lengths(parameters, shard.number, block)
-        if block == len(shard.starts) - 1:
-            sizes = sizes[: shard.documents - block * LENGTHS].copy()
-            sizes[-1] = shard.tokens - start - int(sizes[:-1].sum())
-        yield sizes
+        ends = start + _ends(parameters, shard.number, block)[: shard.documents - block * LENGTHS]
+        starts = numpy.append(start, ends[:-1])
+        yield starts, ends.clip(max=shard.tokens) - starts
 
 
-@lru_cache(maxsize=4)
-def _last_tokens(parameters: Parameters, shard: int, block: int) -> Ints:
-    """The last token of each document in a block of lengths, counted from the first token of the block."""
-    return _lengths(parameters, shard, block).cumsum() - 1
-
-
-def _ends(parameters: Parameters, shard: Shard, first: int, after: int) -> Ints:
+def _last_tokens(parameters: Parameters, shard: Shard, first: int, after: int) -> Ints:
     """The tokens that end a document, among those from ``first`` to ``after``."""
-    ends = [numpy.arange(shard.tokens - 1, after)]
+    places = [numpy.arange(shard.tokens, after + 1)]
     for block in range(bisect_right(shard.starts, first) - 1, bisect_right(shard.starts, after - 1)):
-        places, start = _last_tokens(parameters, shard.number, block), shard.starts[block]
-        low, high = numpy.searchsorted(places, (first - start, after - start))
-        ends.append(start + places[low:high])
-    return numpy.concatenate(ends)
+        ends, start = _ends(parameters, shard.number, block), shard.starts[block]
+        low, high = numpy.searchsorted(ends, (first - start, after - start), side="right")
+        places.append(start + ends[low:high])
+    return numpy.concatenate(places) - 1
 
 
-@lru_cache(maxsize=2)
-def _row_pairs(seed: int, shard: int, purpose: int, block: int) -> tuple[Ints, Ints]:
-    bytes_per_token = 1 if purpose == JUMPS else 4
-    return row_pairs(seed, shard, purpose, block, rows=ROWS, words=CHUNK * bytes_per_token // 8)
-
-
-def _bits(parameters: Parameters, shard: Shard, purpose: int, chunk: int, out: Ints) -> None:
-    """Put the random bits of a chunk into ``out`` [words of a row]."""
+def _bits(parameters: Parameters, shard: Shard, purpose: int, chunk: int) -> Ints:
+    """The random bits of a chunk, one row of 64-bit words."""
     block, pair = divmod(chunk, ROWS * ROWS)
-    first, second = _row_pairs(parameters.seed, shard.number, purpose, block)
-    numpy.bitwise_xor(first[pair // ROWS], second[pair % ROWS], out=out)
+    bytes_per_token = 1 if purpose == JUMPS else 4
+    name = (parameters.seed, shard.number, purpose, block)
+    first, second = row_pairs(*name, rows=ROWS, words=CHUNK * bytes_per_token // 8)
+    bits: Ints = first[pair // ROWS] ^ second[pair % ROWS]
+    return bits
 
 
 @lru_cache(maxsize=1)
@@ -154,27 +138,18 @@ def _drawer(parameters: Parameters, chunk: int) -> TokenDrawer:
     return TokenDrawer(parameters.token_table(), chunk)
 
 
-@lru_cache(maxsize=2)
-def _buffer(words: int) -> Ints:
-    """Reused memory of ``words`` 64-bit words: fresh memory costs a page fault every 4 KB."""
-    return numpy.empty(words, numpy.uint64)
-
-
 def fill(parameters: Parameters, shard: Shard, first: int, out: Ints) -> None:
     """Put the tokens from ``first`` on (a multiple of ``CHUNK``) into ``out`` [n]."""
     eod = parameters.vocab_size - 1
     drawer = _drawer(parameters, CHUNK)
-    bits, jump_bits = _buffer(CHUNK // 2), _buffer(CHUNK // 8)
     for start in range(0, len(out), CHUNK):
-        here = out[start : start + CHUNK]
+        here = drawn = out[start : start + CHUNK]
         chunk = (first + start) // CHUNK
-        _bits(parameters, shard, TOKENS, chunk, bits)
-        if not parameters.learnable:
-            drawer.draw(bits.view(numpy.uint32)[: len(here)], here)
-            continue
-        _bits(parameters, shard, JUMPS, chunk, jump_bits)
-        places = jumps(jump_bits.view(numpy.uint8)[: len(here)])
-        drawn = here[: len(places)]
-        drawer.draw(bits.view(numpy.uint32)[: len(drawn)], drawn)
-        follow(drawn, places, eod, here)
-    out[_ends(parameters, shard, first, first + len(out)) - first] = eod
+        bits = _bits(parameters, shard, TOKENS, chunk).view(numpy.uint32)
+        if parameters.learnable:
+            places = jumps(_bits(parameters, shard, JUMPS, chunk).view(numpy.uint8)[: len(here)])
+            drawn = here[: len(places)]
+        drawer.draw(bits[: len(drawn)], drawn)
+        if parameters.learnable:
+            follow(drawn, places, eod, here)
+    out[_last_tokens(parameters, shard, first, first + len(out)) - first] = eod

@@ -1,13 +1,13 @@
-"""Options and output that the verbs share."""
+"""Options that verbs share, and the printing of what they made."""
 
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import reduce
 from pathlib import Path
 from typing import Any, TypeVar, get_args
 
@@ -18,62 +18,41 @@ from pydantic.fields import FieldInfo
 from benchrun.errors import UserError
 from datagen.manifest import Frozen, Manifest
 from datagen.output import Progress
-from datagen.workers import default_workers
 
 Command = Callable[..., Any]
 Model = TypeVar("Model", bound=Frozen)
 
 
 class Count(click.ParamType):  # type: ignore[type-arg,unused-ignore]
-    """A whole number, also written as 1e9."""
+    """A whole number, also written as 1e9; the models of the parameters have the limits."""
 
     name = "count"
 
-    def __init__(self, least: int = 1) -> None:
-        self._least = least
-
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        if isinstance(value, int):
-            return value
         try:
-            number = int(value) if value.isdecimal() else float(value)
-            whole = int(number)
+            number = int(value) if str(value).isdecimal() else float(value)
+            if number == int(number):
+                return int(number)
         except (ValueError, OverflowError):
-            self.fail(f"{value!r} is not a number, such as 1000000 or 1e9", param, ctx)
-        if number != whole or whole < self._least:
-            self.fail(f"{value} is not a whole number of at least {self._least}", param, ctx)
-        return whole
-
-
-class Place(click.Path):
-    """A path in UTF-8, which can be printed and written into a manifest."""
-
-    def __init__(self, *, named: bool = False) -> None:
-        """With ``named``, the last part must be a name, to which suffixes are appended."""
-        super().__init__(path_type=Path)
-        self._named = named
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        path = Path(value)
-        try:
-            str(path).encode()
-        except UnicodeEncodeError:
-            self.fail(f"{str(path)!r} is not UTF-8; choose another name", param, ctx)
-        if self._named and path.name in ("", ".."):
-            self.fail(f"{str(value)!r} has no name; give a folder and a name, such as data/llama", param, ctx)
-        return super().convert(value, param, ctx)
+            pass
+        return self.fail(f"{value!r} is not a whole number, such as 1000000 or 1e9", param, ctx)
 
 
 def parameter_options(model: type[Frozen], *skipped: str) -> Callable[[Command], Command]:
     """An option for each field of ``model`` except ``skipped``, with its description, choices and default."""
-    options = [_option(name, field) for name, field in model.model_fields.items() if name not in skipped]
-    return lambda command: reduce(lambda decorated, option: option(decorated), reversed(options), command)
+
+    def decorate(command: Command) -> Command:
+        for name, field in reversed(model.model_fields.items()):
+            if name not in skipped:
+                command = _option(name, field)(command)
+        return command
+
+    return decorate
 
 
 def _option(name: str, field: FieldInfo) -> Callable[[Command], Command]:
     choices = [choice for choice in get_args(field.annotation) if isinstance(choice, str)]
-    from_zero = any(getattr(limit, "ge", None) == 0 for limit in field.metadata)
-    kind: Any = click.Choice(choices) if choices else Count(0 if from_zero else 1)
+    kind: Any = click.Choice(choices) if choices else Count()
     if field.annotation in (bool, float):
         kind = field.annotation
     settings: dict[str, Any] = {"required": True} if field.is_required() else {}
@@ -83,11 +62,29 @@ def _option(name: str, field: FieldInfo) -> Callable[[Command], Command]:
     return click.option(flag, type=kind, is_flag=kind is bool, help=field.description, **settings)
 
 
-output_option = click.option("--output", type=Place(named=True), required=True, metavar="PREFIX")
+def _cores() -> int:
+    """The number of cores that this process may use, at most eight: more would wait for the disk."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return min(cores, 8)
+
+
+def _prefix(ctx: click.Context, param: click.Parameter, path: Path) -> Path:
+    """``path``, if its last part is a name to which suffixes can be appended, in UTF-8 as a manifest must be."""
+    try:
+        str(path).encode()
+    except UnicodeEncodeError as error:
+        raise click.BadParameter(f"{str(path)!r} is not UTF-8; choose another name") from error
+    if path.name in ("", ".."):
+        raise click.BadParameter(f"{str(path)!r} has no name; give a folder and a name, such as data/llama")
+    return path
+
+
+PATH = click.Path(path_type=Path)
+output_option = click.option("--output", type=PATH, callback=_prefix, required=True, metavar="PREFIX")
 workers_option = click.option(
     "--workers",
     type=click.IntRange(1, 256),
-    default=default_workers,
+    default=_cores,
     help="Number of processes; the bytes do not depend on it.  [default: the cores, at most 8]",
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print the manifest.")
@@ -99,9 +96,10 @@ def parse(model: type[Model], **values: Any) -> Model:
         return model(**values)
     except ValidationError as error:
         first = error.errors()[0]
-        option = f"--{str(first['loc'][0]).replace('_', '-')}: " if first["loc"] else ""
-        value = f" (it is {first['input']})" if first["loc"] else ""
-        raise UserError(f"{option}{first['msg'].removeprefix('Value error, ')}{value}") from error
+        message = first["msg"].removeprefix("Value error, ")
+        if first["loc"]:
+            message = f"--{str(first['loc'][0]).replace('_', '-')}: {message} (it is {first['input']})"
+        raise UserError(message) from error
 
 
 def make_and_print(prefix: Path, make: Callable[[Progress], tuple[Manifest, bool]], *, as_json: bool) -> None:
@@ -115,10 +113,9 @@ def make_and_print(prefix: Path, make: Callable[[Progress], tuple[Manifest, bool
         return
     size = sum(file.bytes for file in manifest.files)
     state = f"made in {seconds:.1f} s, {_human(size / seconds)}/s" if new else "was there already"
-    facts = (
-        f"{key} {value:,}" if isinstance(value, int) else f"{key} {value}" for key, value in manifest.facts.items()
-    )
-    click.echo(f"{prefix}: {_human(size)} in {len(manifest.files)} files, {state}\n  {', '.join(facts)}")
+    facts = ((name, f"{fact:,}" if isinstance(fact, int) else fact) for name, fact in manifest.facts.items())
+    listed = ", ".join(f"{name} {fact}" for name, fact in facts)
+    click.echo(f"{prefix}: {_human(size)} in {len(manifest.files)} files, {state}\n  {listed}")
 
 
 @contextmanager
@@ -131,9 +128,8 @@ def _progress_bar(label: str) -> Iterator[Progress]:
         start = time.monotonic()
 
         def progress(done: int, total: int) -> None:
-            elapsed = time.monotonic() - start
             bar.length = total
-            rate = f"{_human(done)} of {_human(total)}, {_human(done / max(elapsed, 1e-9))}/s"
+            rate = f"{_human(done)} of {_human(total)}, {_human(done / max(time.monotonic() - start, 1e-9))}/s"
             bar.update(done - bar.pos, rate)
 
         yield progress

@@ -18,8 +18,7 @@ from benchrun.errors import UserError
 from datagen.packing import first_fit_decreasing, packed, save
 from datagen.sft import BLOCK, Parameters, tokens
 from datagen.sft_files import make_sft
-from datagen.tokenizer import TokenizerParameters, make_tokenizer
-from datagen.tokenizing import load_tokenizer, tokenizer_sum
+from datagen.tokenizer import TokenizerParameters, load_tokenizer, make_tokenizer, tokenizer_sum
 
 PARAMETERS = Parameters(format="packed", samples=1000, seq_length=256, vocab_size=500, mean_length=60)
 

@@ -20,7 +20,7 @@ from datagen.learnable import floor_loss
 from datagen.maker import make_tokens
 from datagen.manifest import damage
 from datagen.sampling import TokenDrawer, draw_lengths, length_table, row_pairs, stream, token_table
-from datagen.tokens import Parameters, fill, lengths, plan
+from datagen.tokens import Parameters, documents, fill, plan
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning", "ignore::DeprecationWarning")
 
@@ -48,12 +48,9 @@ def small_parts(monkeypatch):
     monkeypatch.setattr(tokens_module, "CHUNK", 1 << 9)
     monkeypatch.setattr(tokens_module, "ROWS", 2)
     monkeypatch.setattr(tokens_module, "LENGTHS", 1 << 4)
-    caches = tokens_module._lengths, tokens_module._row_pairs
-    for cache in caches:
-        cache.cache_clear()
+    tokens_module._ends.cache_clear()
     yield
-    for cache in caches:
-        cache.cache_clear()
+    tokens_module._ends.cache_clear()
 
 
 @pytest.mark.train
@@ -267,9 +264,10 @@ def test_the_floor_is_the_loss_of_the_rule(distribution):
 def test_lengths_of_a_shard_sum_to_its_tokens():
     parameters = Parameters(tokens=10**8 + 7, vocab_size=100, shards=3, documents="zipf", mean_length=50)
     for shard in plan(parameters):
-        blocks = list(lengths(parameters, shard))
-        assert sum(int(b.sum()) for b in blocks) == shard.tokens
-        assert sum(map(len, blocks)) == shard.documents
+        starts, lengths = map(numpy.concatenate, zip(*documents(parameters, shard), strict=True))
+        assert lengths.sum() == shard.tokens
+        assert len(lengths) == len(starts) == shard.documents
+        assert (starts == lengths.cumsum() - lengths).all()
 
 
 def test_the_manifest_contains_parameters_facts_and_files(tmp_path):
