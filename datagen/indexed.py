@@ -57,14 +57,15 @@ class Index(NamedTuple):
         return int(self.lengths.sum(dtype=numpy.int64))
 
 
-def read_index(path: Path) -> Index:
-    """The index in ``path``. UserError if the file is not an index or not complete."""
+def read_index(prefix: Path) -> Index:
+    """The index of ``prefix``. UserError if it is not an index, not complete, or does not agree with its ``.bin``."""
+    path, data = (prefix.with_name(prefix.name + suffix) for suffix in (".idx", ".bin"))
     try:
-        size = path.stat().st_size
+        size, data_bytes = path.stat().st_size, data.stat().st_size
         with path.open("rb") as file:
             head = file.read(HEAD.size)
     except OSError as error:
-        raise UserError(f"cannot read: {error.strerror}", where=str(path)) from error
+        raise UserError(f"cannot read: {error.strerror}", where=str(error.filename)) from error
     if len(head) < HEAD.size or not head.startswith(MAGIC):
         raise UserError("not the index of a Megatron data set", where=str(path))
     _, version, code, sequences, bounds = HEAD.unpack(head)
@@ -76,5 +77,12 @@ def read_index(path: Path) -> Index:
         raise UserError(message, where=str(path), hint="the file is truncated, or belongs to a multimodal data set")
     # The bounds of the documents, at least one number, follow, so that the map is never empty.
     tables = numpy.memmap(path, numpy.uint8, "r", HEAD.size)
-    lengths, offsets, _ = numpy.split(tables, (4 * sequences, 12 * sequences))
-    return Index(numpy.dtype(CODES[code]), lengths.view("<i4"), offsets.view("<i8"), bounds - 1)
+    dtype, (lengths, offsets, _) = numpy.dtype(CODES[code]), numpy.split(tables, (4 * sequences, 12 * sequences))
+    index = Index(dtype, lengths.view("<i4"), offsets.view("<i8"), bounds - 1)
+    if data_bytes != index.tokens * dtype.itemsize:
+        raise UserError(f"{data_bytes} bytes, but its index lists {index.tokens} tokens of {dtype}", where=str(data))
+    ends = index.offsets + index.lengths.astype(numpy.int64) * dtype.itemsize
+    wrong = numpy.flatnonzero((index.lengths < 0) | (index.offsets < 0) | (ends > data_bytes))
+    if len(wrong):
+        raise UserError(f"sequence {wrong[0]} lies outside of {data.name}", where=str(path))
+    return index

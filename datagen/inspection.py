@@ -12,7 +12,7 @@ from typing import Any
 import numpy
 
 from benchrun.errors import UserError
-from datagen.indexed import Index, read_index
+from datagen.indexed import read_index
 from datagen.manifest import damage, load
 from datagen.output import beside
 from datagen.sampling import Ints
@@ -66,7 +66,7 @@ def _check_manifest(prefix: Path) -> dict[str, Any]:
 
 
 def _inspect_tokens(prefix: Path, document: int) -> dict[str, Any]:
-    indices = {beside(name, ".bin"): _index(name) for name in _shards(prefix)}
+    indices = {beside(name, ".bin"): read_index(name) for name in _shards(prefix)}
     counts, digests, head, first = numpy.zeros(0, dtype=numpy.int64), {}, [], 0
     for path, index in indices.items():
         dtype, digest = index.dtype, hashlib.sha256()
@@ -105,21 +105,6 @@ def _shards(prefix: Path) -> list[Path]:
     unfinished = beside(prefix, ".journal").exists()
     hint = "unfinished: repeat the command that makes it" if unfinished else "give PREFIX of PREFIX.bin and PREFIX.idx"
     raise UserError("no data set", where=str(prefix), hint=hint)
-
-
-def _index(prefix: Path) -> Index:
-    """The index of ``prefix``. UserError if the ``.bin`` does not have the tokens that it lists."""
-    index, data = read_index(beside(prefix, ".idx")), beside(prefix, ".bin")
-    if not data.exists():
-        raise UserError("is missing", where=str(data))
-    size, needed = data.stat().st_size, index.tokens * index.dtype.itemsize
-    if size != needed:
-        raise UserError(f"{size} bytes, but its index lists {index.tokens} tokens: {needed} bytes", where=str(data))
-    ends = index.offsets + index.lengths.astype(numpy.int64) * index.dtype.itemsize
-    wrong = numpy.flatnonzero((index.lengths < 0) | (index.offsets < 0) | (ends > size))
-    if len(wrong):
-        raise UserError(f"sequence {wrong[0]} lies outside of {data.name}", where=str(beside(prefix, ".idx")))
-    return index
 
 
 def _inspect_lines(prefix: Path, document: int) -> dict[str, Any]:

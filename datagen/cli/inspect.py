@@ -10,14 +10,13 @@ from typing import Any
 import click
 
 from datagen import inspection
-from datagen.cli.options import PATH
 
 BAR = 40
 """Characters of the longest bar of the histogram."""
 
 
 @click.command("inspect")
-@click.argument("path", type=PATH, metavar="PREFIX")
+@click.argument("path", type=click.Path(path_type=Path), metavar="PREFIX")
 @click.option("--document", type=click.IntRange(min=0), default=0, help="Number of the document to show.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 def inspect(path: Path, document: int, as_json: bool) -> int:
@@ -32,33 +31,22 @@ def inspect(path: Path, document: int, as_json: bool) -> int:
 
 
 def _lines(report: dict[str, Any]) -> Iterator[str]:
-    yield from _counts(report) if report["unit"] else _facts(report["manifest"])
-    for file in report["files"]:
-        yield f"sha256     {file['sha256']}  {file['file']}"
-    result = {True: "all checksums agree", False: report["fault"], None: "none"}[report["intact"]]
-    yield f"manifest   {result}"
-
-
-def _facts(manifest: dict[str, Any]) -> Iterator[str]:
-    yield manifest["kind"]
-    for name, value in {**manifest["parameters"], **manifest["facts"]}.items():
-        if value is not None:
-            yield f"  {name:20} {value}"
-
-
-def _counts(report: dict[str, Any]) -> Iterator[str]:
-    unit = report["unit"]
-    kind = f" of {report['dtype']}, the largest {report['largest_token']}" if unit == "tokens" else ""
-    yield f"documents  {report['documents']:,}"
-    yield f"{unit:10} {report[unit]:,}{kind}"
-    yield f"entropy    {report['entropy_bits']} bits per {unit[:-1]}; {report[f'distinct_{unit}']:,} distinct {unit}"
-    if length := report["length"]:
-        quantiles = f"{length['p5']:,.0f} / {length['median']:,.0f} / {length['p95']:,.0f} at 5 / 50 / 95 %"
-        yield f"length     {length['mean']:,} on average; {quantiles}; {length['min']:,} to {length['max']:,}"
-    most = max((row["documents"] for row in report["histogram"]), default=1)
-    for row in report["histogram"]:
-        bar = "#" * round(BAR * row["documents"] / most)
+    """A line for each number and name of the report, or of the manifest if that is all; then the tables."""
+    manifest = report["manifest"]
+    facts = report if report["unit"] else {"kind": manifest["kind"], **manifest["parameters"], **manifest["facts"]}
+    for name, value in facts.items():
+        if isinstance(value, str | int | float) and name not in ("schema_version", "intact", "fault"):
+            yield f"{name:20} {value:,}" if isinstance(value, int) else f"{name:20} {value}"
+    for name, value in (report.get("length") or {}).items():
+        yield f"{'length, ' + name:20} {round(value, 2):,}"
+    rows = report.get("histogram") or []
+    for row in rows:
+        bar = "#" * round(BAR * row["documents"] / max(row["documents"] for row in rows))
         yield f"  {row['from']:>9,} to {row['to']:>9,}  {row['documents']:>12,}  {bar}"
-    if document := report["document"]:
+    if document := report.get("document"):
         head = " ".join(map(str, document["head"]))
-        yield f"document {document['number']}: {document['length']:,} {unit}: {head} ..."
+        yield f"document {document['number']}: {document['length']:,} {report['unit']}: {head} ..."
+    for file in report["files"]:
+        yield f"{'sha256':20} {file['sha256']}  {file['file']}"
+    result = {True: "all checksums agree", False: report["fault"], None: "none"}[report["intact"]]
+    yield f"{'manifest':20} {result}"

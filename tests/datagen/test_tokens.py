@@ -34,7 +34,7 @@ def make(prefix: Path, workers: int = 1, **parameters):
 
 
 def read(prefix: Path):
-    index = read_index(prefix.with_name(prefix.name + ".idx"))
+    index = read_index(prefix)
     data = numpy.fromfile(prefix.with_name(prefix.name + ".bin"), index.dtype)
     return index, data
 
