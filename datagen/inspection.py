@@ -32,27 +32,25 @@ def inspect(path: Path, document: int = 0) -> dict[str, Any]:
     ``document`` is the number of the document to show; it counts over all shards. UserError if the data cannot be read.
     If that is because they changed since they were made, the error is printed, and the report is that of the manifest.
     """
-    if path.is_dir():
-        return _inspect_manifest(path / "manifest")
     given_prefix = path.suffix not in SUFFIXES or any(beside(path, suffix).exists() for suffix in (".json", ".idx"))
     prefix = path if given_prefix else path.with_suffix("")
+    if path.is_dir():
+        prefix = path / "manifest"
+    checked = _check_manifest(prefix)
+    summary = {"schema_version": 1, "unit": None, "files": [], **checked}
+    if path.is_dir() or beside(prefix, ".npy").exists():
+        if checked["manifest"] is None:
+            hint = "give the PREFIX of its files, or a tokenizer directory"
+            raise UserError("no data set", where=str(prefix), hint=hint)
+        return summary
     try:
-        if beside(prefix, ".jsonl").is_file():
-            return _inspect_lines(prefix, document)
-        return _inspect_manifest(prefix) if beside(prefix, ".npy").exists() else _inspect_tokens(prefix, document)
+        read = _inspect_lines if beside(prefix, ".jsonl").is_file() else _inspect_tokens
+        return {**read(prefix, document), **checked}
     except UserError as error:
-        if not beside(prefix, ".json").exists() or (report := _inspect_manifest(prefix))["intact"]:
+        if checked["intact"] is not False:
             raise
         sys.stderr.write(f"error: {error}\n")
-        return report
-
-
-def _inspect_manifest(prefix: Path) -> dict[str, Any]:
-    """The report of packed data and tokenizers: the manifest, and whether its files are intact."""
-    checked = _check_manifest(prefix)
-    if checked["manifest"] is None:
-        raise UserError("no data set", where=str(prefix), hint="give the PREFIX of its files, or a tokenizer directory")
-    return {"schema_version": 1, "unit": None, "files": [], **checked}
+        return summary
 
 
 def _check_manifest(prefix: Path) -> dict[str, Any]:
@@ -159,7 +157,6 @@ def _report(
         "length": None,
         "histogram": [],
         "document": None,
-        **_check_manifest(prefix),
     }
     if len(lengths):
         p5, median, p95 = numpy.percentile(lengths, [5, 50, 95]).tolist()

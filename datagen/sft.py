@@ -1,4 +1,4 @@
-"""Instruction data: the parameters, and independent blocks of samples.
+"""Instruction data: independent blocks of samples, appended in order, then packed if the format requires it.
 
 A sample is a prompt and its answer, two parts of one text. Lengths are in words, or in tokens where tokens are drawn
 without a tokenizer; a ``chat`` sample has this length over all turns.
@@ -8,16 +8,23 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from contextlib import suppress
+from functools import partial as bind
 from itertools import islice
-from typing import Any, Literal, NamedTuple, cast
+from pathlib import Path
+from typing import IO, Any, Literal, cast
 
 import numpy
 from pydantic import Field, model_validator
 
-from datagen.manifest import Frozen, Lengths, Seed
+from datagen.checksum import crc32
+from datagen.manifest import Frozen, Lengths, Manifest, Seed
+from datagen.output import Journal, Progress, beside, make_once, partial
+from datagen.packing import Tokens, pack, spool
 from datagen.sampling import Ints, draw_lengths, length_table, stream
 from datagen.text import LEXICON, speak, write
-from datagen.tokenizer import Tokenizer
+from datagen.tokenizer import Tokenizer, load_tokenizer
+from datagen.workers import in_order
 
 BLOCK = 256
 """Samples per stream of bits."""
@@ -66,21 +73,55 @@ class Parameters(Frozen):
         return self
 
 
-class Tokens(NamedTuple):
-    """Samples as tokens."""
+def make_sft(
+    prefix: Path, parameters: Parameters, tokenizer: Path | None, workers: int, progress: Progress
+) -> tuple[Manifest, bool]:
+    """The manifest of the data set at ``prefix``, and whether it had to be made; raises as :func:`make_once`.
 
-    sizes: Ints
-    """[samples]: number of tokens, with the end-of-document token."""
-    prompts: Ints
-    """[samples]: number of these tokens that belong to the prompt."""
-    cut: Ints
-    """[samples]: whether the sample was cut because it was longer than a sequence."""
-    tokens: Ints
-    """[sum of sizes]."""
+    ``tokenizer`` is the folder of the tokenizer in ``parameters``.
+    """
+    capacity = parameters.seq_length if parameters.format == "packed" else None
+    outputs = [beside(prefix, suffix) for suffix in ((".npy", ".metadata.json") if capacity else (".jsonl",))]
+    eod = load_tokenizer(tokenizer).eos if tokenizer else (parameters.vocab_size or 0) - 1
+    blocks = -(-parameters.samples // BLOCK)
+
+    def make(journal: Journal) -> dict[str, Any]:
+        rows = partial(beside(prefix, ".spool") if capacity else outputs[0])
+        with rows.open("r+b" if rows.exists() else "w+b") as file:
+            tasks = range(_keep_intact(file, journal), blocks)
+            for number, data in zip(tasks, in_order(bind(_block, parameters, tokenizer), tasks, workers), strict=True):
+                file.write(data)
+                file.flush()
+                journal.add(f"{number}:{len(data)}", crc32(data))
+                progress(file.tell(), file.tell() * blocks // (number + 1))
+        facts = {"samples": parameters.samples}
+        if capacity:
+            facts |= pack(rows, partial(outputs[0]), partial(outputs[1]), capacity, parameters.seed, eod)
+            rows.unlink()
+        return facts
+
+    # The parameters name tokenizer.json only: a model and its chat model may share it and differ in the eos_token.
+    return make_once(prefix, "sft", parameters, outputs, make, fixed={"eod": eod} if tokenizer else {})
 
 
-def lines(parameters: Parameters, number: int) -> bytes:
-    """Block ``number`` as JSON lines, in the format ``dolly`` or ``chat``."""
+def _keep_intact(file: IO[bytes], journal: Journal) -> int:
+    """Truncate the file after the leading blocks that agree with the journal, and return their number."""
+    number = end = 0
+    with suppress(ValueError):  # a failing disk altered this line: the rest is not used
+        for name, checksum in journal.done.items():
+            block, size = map(int, name.split(":"))
+            if block != number or crc32(file.read(size)) != checksum:
+                break
+            number, end = number + 1, end + size
+    file.truncate(end)
+    file.seek(end)
+    return number
+
+
+def _block(parameters: Parameters, tokenizer: Path | None, number: int) -> bytes:
+    """Block ``number`` as JSON lines, or as a block of the spool."""
+    if parameters.format == "packed":
+        return spool(tokens(parameters, number, load_tokenizer(tokenizer) if tokenizer else None))
     records = _dolly(parameters, number) if parameters.format == "dolly" else _chat(parameters, number)
     count = parameters.samples - number * BLOCK
     return "".join(json.dumps(record) + "\n" for record in records[:count]).encode()

@@ -105,16 +105,8 @@ class Tokenizer(NamedTuple):
     """Texts to token ids."""
     eos: int
     """Id of the end-of-text token."""
-
-
-def tokenizer_sum(folder: Path) -> str:
-    """CRC-32 of tokenizer.json, which identifies a tokenizer. UserError if the file is missing."""
-    path = folder / "tokenizer.json"
-    try:
-        return f"{crc32(path.read_bytes()):08x}"
-    except OSError as error:
-        hint = "make one with datagen tokenizer"
-        raise UserError(f"no tokenizer: {error.strerror}", where=str(path), hint=hint) from error
+    checksum: str
+    """CRC-32 of tokenizer.json, which identifies a tokenizer."""
 
 
 @lru_cache(maxsize=1)
@@ -123,13 +115,18 @@ def load_tokenizer(folder: Path) -> Tokenizer:
 
     UserError if a file is missing or damaged, or if the ``tokenizers`` library is missing.
     """
+    config, path = folder / "tokenizer_config.json", folder / "tokenizer.json"
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        hint = "make one with datagen tokenizer"
+        raise UserError(f"no tokenizer: {error.strerror}", where=str(path), hint=hint) from error
     try:
         import tokenizers
     except ImportError as error:
         raise UserError("packing text needs the tokenizers library", hint="pip install 'benchrun[data]'") from error
     # --workers sets the number of cores; the library would use all cores in each worker.
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
-    config, path = folder / "tokenizer_config.json", folder / "tokenizer.json"
     try:
         # A string, or an object that contains the string.
         token = json.loads(config.read_text())["eos_token"]
@@ -139,7 +136,7 @@ def load_tokenizer(folder: Path) -> Tokenizer:
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise UserError("has no eos_token", where=str(config)) from error
     try:
-        opened = tokenizers.Tokenizer.from_file(str(path))
+        opened = tokenizers.Tokenizer.from_buffer(data)
     except Exception as error:  # the library raises nothing narrower
         raise UserError(f"not a tokenizer: {error}", where=str(path)) from error
     if opened.truncation or opened.padding:
@@ -152,4 +149,4 @@ def load_tokenizer(folder: Path) -> Tokenizer:
     def encode(texts: list[str]) -> list[list[int]]:
         return [encoding.ids for encoding in opened.encode_batch(texts, add_special_tokens=False)]
 
-    return Tokenizer(encode, eos)
+    return Tokenizer(encode, eos, f"{crc32(data):08x}")

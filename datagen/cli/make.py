@@ -19,11 +19,9 @@ from pydantic.fields import FieldInfo
 from benchrun.errors import UserError
 from datagen import sft as instructions
 from datagen import tokens as megatron
-from datagen.maker import make_tokens
 from datagen.manifest import Frozen, Manifest
 from datagen.output import Progress
-from datagen.sft_files import make_sft
-from datagen.tokenizer import TokenizerParameters, load_tokenizer, make_tokenizer, tokenizer_sum
+from datagen.tokenizer import TokenizerParameters, load_tokenizer, make_tokenizer
 
 Command = Callable[..., Any]
 Model = TypeVar("Model", bound=Frozen)
@@ -116,7 +114,7 @@ def tokens(output: Path, workers: int, as_json: bool, **parameters: Any) -> None
     elif parameters["tokens"] is None or (samples, seq_length) != (None, None):
         raise UserError("the size is missing or ambiguous", hint="give --tokens, or --samples and --seq-length")
     chosen = _parse(megatron.Parameters, **parameters)
-    _make_and_print(output, partial(make_tokens, output, chosen, workers), as_json=as_json)
+    _make_and_print(output, partial(megatron.make_tokens, output, chosen, workers), as_json=as_json)
 
 
 @click.command("sft")
@@ -140,11 +138,9 @@ def sft(output: Path, tokenizer: Path | None, workers: int, as_json: bool, **par
     if parameters["format"] == "packed":
         defaults = {"seq_length": 4096, "vocab_size": None if tokenizer else 32000}
         parameters |= {name: default for name, default in defaults.items() if parameters[name] is None}
-    checksum = tokenizer_sum(tokenizer) if tokenizer else None
+    checksum = load_tokenizer(tokenizer).checksum if tokenizer else None
     chosen = _parse(instructions.Parameters, tokenizer=checksum, **parameters)
-    if tokenizer:
-        load_tokenizer(tokenizer)  # report its errors before anything is written
-    _make_and_print(output, partial(make_sft, output, chosen, tokenizer, workers), as_json=as_json)
+    _make_and_print(output, partial(instructions.make_sft, output, chosen, tokenizer, workers), as_json=as_json)
 
 
 @click.command("tokenizer")

@@ -20,8 +20,7 @@ from types import SimpleNamespace
 import pytest
 
 from benchrun.errors import MachineError
-from datagen.maker import make_tokens
-from datagen.tokens import Parameters
+from datagen.tokens import Parameters, make_tokens
 from tests.datagen.command import ROOT, datagen, tokens
 
 

@@ -11,8 +11,7 @@ import pytest
 
 from benchrun.errors import UserError
 from datagen.cli import main
-from datagen.sft import BLOCK, CATEGORIES, Parameters, tokens
-from datagen.sft_files import make_sft
+from datagen.sft import BLOCK, CATEGORIES, Parameters, make_sft, tokens
 from datagen.text import LEXICON, followers, speak, stream, words
 
 PACKED = {"format": "packed", "seq_length": 512, "vocab_size": 1000, "mean_length": 64}

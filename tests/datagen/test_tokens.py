@@ -11,16 +11,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from datagen import direct
-from datagen import maker as maker_module
 from datagen import manifest as manifest_module
 from datagen import output as output_module
 from datagen import tokens as tokens_module
 from datagen.indexed import read_index
 from datagen.learnable import floor_loss
-from datagen.maker import make_tokens
 from datagen.manifest import damage
 from datagen.sampling import TokenDrawer, draw_lengths, length_table, row_pairs, stream, token_table
-from datagen.tokens import Parameters, documents, fill, plan
+from datagen.tokens import Parameters, documents, fill, make_tokens, plan
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning", "ignore::DeprecationWarning")
 
@@ -42,7 +40,7 @@ def read(prefix: Path):
 @pytest.fixture
 def small_parts(monkeypatch):
     """Parts and blocks of a few KB, so that small data sets have many of them."""
-    for module in (maker_module, manifest_module, output_module):
+    for module in (manifest_module, output_module, tokens_module):
         monkeypatch.setattr(module, "PART_BYTES", 1 << 14)
     monkeypatch.setattr(direct, "BUFFER", 1 << 13)
     monkeypatch.setattr(tokens_module, "CHUNK", 1 << 9)
@@ -126,7 +124,7 @@ def test_the_bytes_do_not_depend_on_the_workers(tmp_path, shards):
 
 def test_a_block_does_not_depend_on_earlier_blocks():
     parameters = Parameters(tokens=3 << 20, vocab_size=500, learnable=True)
-    shard = plan(parameters)[0]
+    shard = next(plan(parameters))
     whole, part = numpy.empty(3 << 20, dtype=numpy.uint16), numpy.empty(1 << 20, dtype=numpy.uint16)
     fill(parameters, shard, 0, whole)
     for number in (2, 0, 1):
@@ -248,7 +246,7 @@ def test_the_floor_is_the_loss_of_the_rule(distribution):
     parameters = Parameters(
         tokens=1 << 20, vocab_size=200, learnable=True, distribution=distribution, documents="zipf", mean_length=300
     )
-    shard = plan(parameters)[0]
+    shard = next(plan(parameters))
     data = numpy.empty(1 << 20, dtype=numpy.int32)
     fill(parameters, shard, 0, data)
     p = parameters.token_table().probabilities

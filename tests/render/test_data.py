@@ -109,8 +109,7 @@ def test_a_fine_tune_is_given_packed_conversations(tmp_path, name, framework, fi
     import shlex
 
     from datagen.cli.make import sft as command
-    from datagen.sft import Parameters
-    from datagen.sft_files import make_sft
+    from datagen.sft import Parameters, make_sft
 
     spec, files = fine_tune(name, framework, "data.instructions.samples=300", "data.instructions.lengths=zipf")
     text = files["job.sh"]
