@@ -28,15 +28,17 @@ DOCUMENT_BYTES = 4 + 8 + 8
 """Bytes of an index per document."""
 
 
-def write_index(path: Path, dtype: str, documents: int, blocks: Callable[[], Iterable[tuple[Ints, Ints]]]) -> None:
+def write_index(
+    path: Path, dtype: numpy.dtype[Any], documents: int, blocks: Callable[[], Iterable[tuple[Ints, Ints]]]
+) -> None:
     """Write the index of ``documents`` documents; ``blocks`` yields their first tokens and lengths, once per table."""
-    code = next(code for code, name in CODES.items() if name == dtype)
+    code = next(code for code, name in CODES.items() if name == dtype.name)
     with path.open("wb") as file:
         file.write(HEAD.pack(MAGIC, 1, code, documents, documents + 1))
         for _, lengths in blocks():
             file.write(lengths.astype("<i4").tobytes())
         for starts, _ in blocks():
-            file.write((starts * numpy.dtype(dtype).itemsize).astype("<i8").tobytes())
+            file.write((starts * dtype.itemsize).astype("<i8").tobytes())
         for start in range(0, documents + 1, 1 << 16):
             file.write(numpy.arange(start, min(start + (1 << 16), documents + 1), dtype="<i8").tobytes())
 

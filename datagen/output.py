@@ -18,7 +18,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from benchrun.errors import MachineError, UserError
+from benchrun.errors import BenchrunError, MachineError, UserError
 from datagen import __version__
 from datagen.manifest import PART_BYTES, File, Frozen, Kind, Manifest, checksums, damage, load
 
@@ -59,7 +59,7 @@ def make_once(
     """
     path, values, new = beside(prefix, ".json"), parameters.model_dump(mode="json"), False
     identity = {"kind": kind, "version": __version__, **values, **(fixed or {})}
-    with _machine_errors(prefix):
+    try:
         if not path.exists():
             with _locked(prefix):
                 if new := not path.exists():  # another process may have made it while this one waited
@@ -72,24 +72,21 @@ def make_once(
                     partial(path).write_text(made.model_dump_json(indent=1) + "\n")
                     _rename([*outputs, path])
         manifest = _complete(path, identity)
-        with suppress(OSError):  # a process that was killed after its last rename left it; the folder may be read-only
-            beside(prefix, ".journal").unlink()
-        return manifest, new
-
-
-@contextmanager
-def _machine_errors(prefix: Path) -> Iterator[None]:
-    """Turn an OSError into a MachineError (full or failing disk) or a UserError (wrong folder)."""
-    try:
-        yield
     except OSError as error:
-        message, where = f"cannot write: {error.strerror}", str(error.filename or prefix)
-        if isinstance(error, _WRONG_PLACE) or error.errno in (errno.EROFS, errno.ENAMETOOLONG):
-            hint = "--output is a name in a folder that you may write to"
-            raise UserError(message, where=where, hint=hint) from error
-        left = f"{beside(prefix, '.journal')} and *{PARTIAL}"
-        hint = f"repeat the command when the disk works and has room: it resumes. Or remove {left}"
-        raise MachineError(message, where=where, hint=hint) from error
+        raise _expected(error, prefix) from error
+    with suppress(OSError):  # a process that was killed after its last rename left it; the folder may be read-only
+        beside(prefix, ".journal").unlink()
+    return manifest, new
+
+
+def _expected(error: OSError, prefix: Path) -> BenchrunError:
+    """A MachineError for a full or failing disk, a UserError for a wrong folder."""
+    message, where = f"cannot write: {error.strerror}", str(error.filename or prefix)
+    if isinstance(error, _WRONG_PLACE) or error.errno in (errno.EROFS, errno.ENAMETOOLONG):
+        return UserError(message, where=where, hint="--output is a name in a folder that you may write to")
+    left = f"{beside(prefix, '.journal')} and *{PARTIAL}"
+    hint = f"repeat the command when the disk works and has room: it resumes. Or remove {left}"
+    return MachineError(message, where=where, hint=hint)
 
 
 @contextmanager

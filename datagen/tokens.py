@@ -23,7 +23,7 @@ from datagen.indexed import DOCUMENT_BYTES, LONGEST, write_index
 from datagen.learnable import floor_loss, follow, jumps
 from datagen.manifest import PART_BYTES, Frozen, Lengths, Manifest, Seed
 from datagen.output import Journal, Progress, beside, make_once, partial
-from datagen.sampling import Ints, TokenDrawer, TokenTable, draw_lengths, length_table, row_pairs, stream, token_table
+from datagen.sampling import Ints, TokenTable, draw_lengths, draw_tokens, length_table, row_pairs, stream, token_table
 from datagen.workers import in_order
 
 AT_ONCE = 4
@@ -58,14 +58,9 @@ class Parameters(Frozen):
         return self
 
     @property
-    def dtype(self) -> str:
-        """Name of the dtype of a token in the file."""
-        return "uint16" if self.vocab_size < 65500 else "int32"  # as Megatron chooses
-
-    @property
-    def token_bytes(self) -> int:
-        """Bytes of a token in the file."""
-        return numpy.dtype(self.dtype).itemsize
+    def dtype(self) -> numpy.dtype[Any]:
+        """The dtype of a token in the file."""
+        return numpy.dtype("uint16" if self.vocab_size < 65500 else "int32")  # as Megatron chooses
 
     @property
     def index_bytes(self) -> int:
@@ -138,15 +133,10 @@ def _bits(parameters: Parameters, shard: Shard, purpose: int, chunk: int) -> Int
     return bits
 
 
-@lru_cache(maxsize=1)
-def _drawer(parameters: Parameters, chunk: int) -> TokenDrawer:
-    return TokenDrawer(parameters.token_table(), chunk)
-
-
 def fill(parameters: Parameters, shard: Shard, first: int, out: Ints) -> None:
     """Put the tokens from ``first`` on (a multiple of ``CHUNK``) into ``out`` [n]."""
     eod = parameters.vocab_size - 1
-    drawer = _drawer(parameters, CHUNK)
+    table = parameters.token_table()
     for start in range(0, len(out), CHUNK):
         here = drawn = out[start : start + CHUNK]
         chunk = (first + start) // CHUNK
@@ -154,7 +144,7 @@ def fill(parameters: Parameters, shard: Shard, first: int, out: Ints) -> None:
         if parameters.learnable:
             places = jumps(_bits(parameters, shard, JUMPS, chunk).view(numpy.uint8)[: len(here)])
             drawn = here[: len(places)]
-        drawer.draw(bits[: len(drawn)], drawn)
+        draw_tokens(table, bits[: len(drawn)], drawn)
         if parameters.learnable:
             follow(drawn, places, eod, here)
     out[_last_tokens(parameters, shard, first, first + len(out)) - first] = eod
@@ -177,7 +167,7 @@ def make_tokens(prefix: Path, parameters: Parameters, workers: int, progress: Pr
     """The manifest of the data set at ``prefix``, and whether it had to be made; raises as :func:`make_once`."""
     suffixes = [""] if parameters.shards == 1 else [f"_{number:05d}" for number in range(parameters.shards)]
     outputs = [beside(prefix, suffix + kind) for suffix in suffixes for kind in (".bin", ".idx")]
-    size = parameters.tokens * parameters.token_bytes
+    size = parameters.tokens * parameters.dtype.itemsize
 
     def make(journal: Journal) -> dict[str, Any]:
         parameters.token_table()  # cached before the processes are forked
@@ -195,7 +185,7 @@ def make_tokens(prefix: Path, parameters: Parameters, workers: int, progress: Pr
         for shard, path in zip(shards, outputs[1::2], strict=True):
             write_index(partial(path), parameters.dtype, shard.documents, bind(documents, parameters, shard))
         return {
-            "dtype": parameters.dtype,
+            "dtype": parameters.dtype.name,
             "eod": parameters.vocab_size - 1,
             "documents": sum(shard.documents for shard in shards),
             "bytes": size,
@@ -207,7 +197,7 @@ def make_tokens(prefix: Path, parameters: Parameters, workers: int, progress: Pr
 
 def _batches(parameters: Parameters, shard: Shard, path: Path, journal: Journal) -> Iterator[list[Part]]:
     """Up to ``AT_ONCE`` consecutive parts each."""
-    size, parts = shard.tokens * parameters.token_bytes, []
+    size, parts = shard.tokens * parameters.dtype.itemsize, []
     for number, start in enumerate(range(0, size, PART_BYTES)):
         name = f"{shard.number}:{number}"
         parts.append(Part(name, path, shard, start, min(PART_BYTES, size - start), journal.done.get(name)))
@@ -220,7 +210,7 @@ def _write(parameters: Parameters, batch: list[Part]) -> list[int]:
     path, shard = partial(batch[0].path), batch[0].shard
 
     def fill_bytes(place: int, memory: memoryview) -> None:
-        fill(parameters, shard, place // parameters.token_bytes, numpy.frombuffer(memory, parameters.dtype))
+        fill(parameters, shard, place // parameters.dtype.itemsize, numpy.frombuffer(memory, parameters.dtype))
 
     sums = []
     with direct_writer(path) as write, path.open("rb") as file:

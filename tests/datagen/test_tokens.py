@@ -17,7 +17,7 @@ from datagen import tokens as tokens_module
 from datagen.indexed import read_index
 from datagen.learnable import floor_loss
 from datagen.manifest import damage
-from datagen.sampling import TokenDrawer, draw_lengths, length_table, row_pairs, stream, token_table
+from datagen.sampling import draw_lengths, draw_tokens, length_table, row_pairs, stream, token_table
 from datagen.tokens import Parameters, documents, fill, make_tokens, plan
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning", "ignore::DeprecationWarning")
@@ -162,7 +162,7 @@ def rows_of_tokens(table):
     first, second = row_pairs(11, 0, 0, 0, rows=8, words=1 << 15)
     bits = (first[:, None] ^ second).reshape(-1).view(numpy.uint32)
     drawn = numpy.empty(1 << 22, dtype=numpy.int32)
-    TokenDrawer(table, len(bits)).draw(bits, drawn)
+    draw_tokens(table, bits, drawn)
     return drawn.reshape(8, 8, -1)
 
 
