@@ -23,22 +23,22 @@ PROTOCOL = 3
 """Protocol of pickle: the newest without frames, so that pickled parts can be concatenated."""
 
 
-class Tokens(NamedTuple):
-    """Samples as tokens."""
+class Sample(NamedTuple):
+    """A sample as tokens."""
 
-    sizes: Ints
-    """[samples]: number of tokens, with the end-of-document token."""
-    prompts: Ints
-    """[samples]: number of these tokens that belong to the prompt."""
-    cut: Ints
-    """[samples]: whether the sample was cut because it was longer than a sequence."""
     tokens: Ints
-    """[sum of sizes]."""
+    """With the end-of-document token."""
+    prompt: int
+    """Number of these tokens that belong to the prompt."""
+    cut: bool
+    """Whether the sample was cut because it was longer than a sequence."""
 
 
-def spool(block: Tokens) -> bytes:
+def spool(samples: list[Sample]) -> bytes:
     """A block of the spool, int32: number of samples, their sizes, prompt sizes, cut flags and tokens."""
-    return numpy.concatenate([[len(block.sizes)], *block]).astype(numpy.int32).tobytes()
+    columns = numpy.array([(len(sample.tokens), sample.prompt, sample.cut) for sample in samples]).T.ravel()
+    tokens = [sample.tokens for sample in samples]
+    return numpy.concatenate([[len(samples)], columns, *tokens]).astype(numpy.int32).tobytes()
 
 
 def _read(path: Path) -> tuple[NDArray[numpy.int32], Ints]:

@@ -128,9 +128,8 @@ def _integer_weights(weights: NDArray[numpy.float64]) -> NDArray[numpy.int64]:
 def draw_tokens(table: TokenTable, bits: NDArray[numpy.uint32], out: Ints) -> None:
     """Put a token for each of ``bits`` [n] into ``out`` [n], integers of any size that holds the tokens."""
     mask, target = numpy.uint32(len(table.packed) - 1), out.view(f"u{out.itemsize}")
-    buckets, other = (memory[: len(bits)] for memory in _buffers(len(bits).bit_length()))
-    if out.itemsize == 4:
-        other = target
+    memory = _buffers(len(bits).bit_length())
+    buckets, other = memory[0][: len(bits)], target if out.itemsize == 4 else memory[1][: len(bits)]
     numpy.bitwise_and(bits, mask, out=buckets)
     # Every index is in range; "wrap" is the fastest mode.
     table.packed.take(buckets, mode="wrap", out=other)

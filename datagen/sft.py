@@ -20,7 +20,7 @@ from pydantic import Field, model_validator
 from datagen.checksum import crc32
 from datagen.manifest import Frozen, Lengths, Manifest, Seed
 from datagen.output import Journal, Progress, beside, make_once, partial
-from datagen.packing import Tokens, pack, spool
+from datagen.packing import Sample, pack, spool
 from datagen.sampling import Ints, draw_lengths, length_table, stream
 from datagen.text import LEXICON, speak, write
 from datagen.tokenizer import Tokenizer, load_tokenizer
@@ -127,11 +127,10 @@ def _block(parameters: Parameters, tokenizer: Path | None, number: int) -> bytes
     return "".join(json.dumps(record) + "\n" for record in records[:count]).encode()
 
 
-def tokens(parameters: Parameters, number: int, tokenizer: Tokenizer | None) -> Tokens:
+def tokens(parameters: Parameters, number: int, tokenizer: Tokenizer | None) -> list[Sample]:
     """Block ``number`` for packing: drawn tokens, or the text of ``dolly`` encoded by ``tokenizer``."""
-    block = _encoded(parameters, number, tokenizer) if tokenizer else _ids(parameters, number)
-    sizes, prompts, cut = (column[: parameters.samples - number * BLOCK] for column in block[:3])
-    return Tokens(sizes, prompts, cut, block.tokens[: int(sizes.sum())])
+    samples = _encoded(parameters, number, tokenizer) if tokenizer else _ids(parameters, number)
+    return samples[: parameters.samples - number * BLOCK]
 
 
 def _draw(parameters: Parameters, number: int) -> tuple[Callable[[int], Ints], Ints, Ints]:
@@ -192,25 +191,25 @@ def _conversation(texts: list[str]) -> dict[str, Any]:
     }
 
 
-def _ids(parameters: Parameters, number: int) -> Tokens:
+def _ids(parameters: Parameters, number: int) -> list[Sample]:
     raw, sizes, bits = _draw(parameters, number)
     eos = (parameters.vocab_size or 0) - 1
+    prompts = sizes - _answers(sizes, bits, 2, sizes - 1)
     ids = numpy.insert(speak(raw, sizes - 1, parameters.language, eos), numpy.cumsum(sizes - 1), eos)
-    return Tokens(sizes, sizes - _answers(sizes, bits, 2, sizes - 1), numpy.zeros(BLOCK, dtype=bool), ids)
+    samples = numpy.split(ids, numpy.cumsum(sizes)[:-1])
+    return [Sample(sample, prompt, False) for sample, prompt in zip(samples, prompts.tolist(), strict=True)]
 
 
-def _encoded(parameters: Parameters, number: int, tokenizer: Tokenizer) -> Tokens:
+def _encoded(parameters: Parameters, number: int, tokenizer: Tokenizer) -> list[Sample]:
     limit = parameters.seq_length or 0
     instructions, contexts, responses, _ = zip(*_texts(parameters, number), strict=True)
     prompts = tokenizer.encode([f"{a}\n\n{b}" if b else a for a, b in zip(instructions, contexts, strict=True)])
     answers = tokenizer.encode([" " + text for text in responses])
-    rows, samples = [], []
+    samples = []
     for prompt, answer in zip(prompts, answers, strict=True):
         cut = len(prompt) + len(answer) + 1 > limit
         # NeMo also cuts the end of the prompt first.
         answer = [*answer[: limit - 2], tokenizer.eos]
         prompt = prompt[: limit - len(answer)]
-        samples.append(numpy.array(prompt + answer, dtype=numpy.int32))
-        rows.append((len(samples[-1]), len(prompt), cut))
-    sizes, prompt_sizes, cut = numpy.array(rows).T
-    return Tokens(sizes, prompt_sizes, cut, numpy.concatenate(samples))
+        samples.append(Sample(numpy.array(prompt + answer), len(prompt), cut))
+    return samples

@@ -123,13 +123,18 @@ def _last_tokens(parameters: Parameters, shard: Shard, first: int, after: int) -
     return numpy.concatenate(places) - 1
 
 
+@lru_cache(maxsize=2)
+def _buffer(words: int) -> Ints:
+    """Reused memory of 64-bit words: fresh memory costs a page fault every 4 KB."""
+    return numpy.empty(words, numpy.uint64)
+
+
 def _bits(parameters: Parameters, shard: Shard, purpose: int, chunk: int) -> Ints:
-    """The random bits of a chunk, one row of 64-bit words."""
+    """The random bits of a chunk, 64-bit words, until the next call of this purpose."""
     block, pair = divmod(chunk, ROWS * ROWS)
-    bytes_per_token = 1 if purpose == JUMPS else 4
-    name = (parameters.seed, shard.number, purpose, block)
-    first, second = row_pairs(*name, rows=ROWS, words=CHUNK * bytes_per_token // 8)
-    bits: Ints = first[pair // ROWS] ^ second[pair % ROWS]
+    words = CHUNK // 8 if purpose == JUMPS else CHUNK // 2
+    first, second = row_pairs(parameters.seed, shard.number, purpose, block, rows=ROWS, words=words)
+    bits: Ints = numpy.bitwise_xor(first[pair // ROWS], second[pair % ROWS], out=_buffer(words))
     return bits
 
 

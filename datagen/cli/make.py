@@ -8,7 +8,7 @@ import os
 import sys
 import time
 from collections.abc import Callable
-from functools import partial
+from functools import partial, reduce
 from pathlib import Path
 from typing import Any, TypeVar, get_args
 
@@ -44,14 +44,8 @@ class Count(click.ParamType):  # type: ignore[type-arg,unused-ignore]
 
 def parameter_options(model: type[Frozen], *skipped: str) -> Callable[[Command], Command]:
     """An option for each field of ``model`` except ``skipped``, with its description, choices and default."""
-
-    def decorate(command: Command) -> Command:
-        for name, field in reversed(model.model_fields.items()):
-            if name not in skipped:
-                command = _option(name, field)(command)
-        return command
-
-    return decorate
+    options = [_option(name, field) for name, field in model.model_fields.items() if name not in skipped]
+    return lambda command: reduce(lambda decorated, option: option(decorated), reversed(options), command)
 
 
 def _option(name: str, field: FieldInfo) -> Callable[[Command], Command]:

@@ -38,10 +38,8 @@ def read(sequence):
 def samples(parameters=PARAMETERS, tokenizer=None):
     """Every sample as (tokens, tokens of its answer)."""
     for number in range(-(-parameters.samples // BLOCK)):
-        block = tokens(parameters, number, tokenizer)
-        for size, prompt, end in zip(block.sizes, block.prompts, numpy.cumsum(block.sizes), strict=True):
-            sample = tuple(block.tokens[end - size : end].tolist())
-            yield sample, sample[prompt:]
+        for sample, prompt, _ in tokens(parameters, number, tokenizer):
+            yield tuple(sample.tolist()), tuple(sample[prompt:].tolist())
 
 
 def unpacked(sequences):
