@@ -5,12 +5,36 @@ from __future__ import annotations
 import io
 import sys
 import traceback
+from importlib import import_module
 from typing import Any
 
 import click
 
 from benchrun.errors import BenchrunError, exit_code
 from benchrun.vocabulary import Exit
+
+
+class Verbs(click.Group):
+    """A group that lists its verbs without importing them, so that ``--help`` answers at once."""
+
+    def __init__(self, *args: Any, package: str, verbs: dict[str, tuple[str, str]], **settings: Any) -> None:
+        """``verbs``: name -> module of ``package``, which has a function of this name, and help."""
+        super().__init__(*args, **settings)
+        self._package = package
+        self._verbs = verbs
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(self._verbs)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in self._verbs:
+            return None
+        command: click.Command = getattr(import_module(f"{self._package}.{self._verbs[cmd_name][0]}"), cmd_name)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, text) for name, (_, text) in self._verbs.items()])
 
 
 def run(group: click.Group, name: str, argv: list[str] | None = None) -> Any:

@@ -6,12 +6,13 @@ On file systems without direct writes (tmpfs, some network file systems) the sam
 from __future__ import annotations
 
 import errno
+import fcntl
 import mmap
 import os
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from functools import lru_cache
 from itertools import cycle
 from pathlib import Path
@@ -25,45 +26,38 @@ FILLED = 1 << 22
 BUFFERS = 3
 ALIGNED = 4096
 """Alignment in bytes of place, length and memory of a direct write."""
+DIRECT = getattr(os, "O_DIRECT", 0)  # some operating systems have no direct writes
+
+Fill = Callable[[int, memoryview], None]
+"""Called with a place in the file and the memory for the bytes from there on."""
 
 
-class DirectWriter:
-    """Writes a file from several buffers: one is filled while the disk takes the others.
+@contextmanager
+def direct_writer(path: Path) -> Iterator[Callable[[int, int, Fill], int]]:
+    """A function that writes to ``path`` from several buffers: one is filled while the disk takes the others.
 
-    Leaving it as a context waits until everything is written.
+    It writes a number of bytes from a place on, a multiple of ``BUFFER``, and returns their CRC-32. Leaving the context
+    waits until everything is written.
     """
+    pending, buffers = deque[Future[None]](), cycle(_buffers(BUFFER))
 
-    def __init__(self, path: Path) -> None:
-        self._files = Files(path)
-        self._disk = ThreadPoolExecutor(1)
-        self._pending: deque[Future[None]] = deque()
-        self._buffers = cycle(_buffers(BUFFER))
-
-    def write(self, place: int, size: int, fill: Callable[[int, memoryview], None]) -> int:
-        """Write ``size`` bytes from ``place`` on, a multiple of ``BUFFER``, and return their CRC-32.
-
-        ``fill`` receives a place in the file and the memory for the bytes from there on.
-        """
+    def write(place: int, size: int, fill: Fill) -> int:
         checksum = 0
         for start in range(place, place + size, BUFFER):
-            if len(self._pending) == BUFFERS:
-                self._pending.popleft().result()
-            memory = memoryview(next(self._buffers))[: place + size - start]
+            if len(pending) == BUFFERS:
+                pending.popleft().result()
+            memory = memoryview(next(buffers))[: place + size - start]
             for offset in range(0, len(memory), FILLED):
                 here = memory[offset : offset + FILLED]
                 fill(start + offset, here)
                 checksum = crc32(here, checksum)
-            self._pending.append(self._disk.submit(self._files.write, memory, start))
+            pending.append(disk.submit(write_direct, file.fileno(), memory, start))
         return checksum
 
-    def __enter__(self) -> DirectWriter:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._disk.shutdown()
-        self._files.close()
-        for write in self._pending:
-            write.result()
+    with os.fdopen(open_direct(path), "wb", 0) as file, ThreadPoolExecutor(1) as disk:
+        yield write
+        for future in pending:
+            future.result()
 
 
 @lru_cache(maxsize=1)
@@ -85,30 +79,25 @@ def buffer(size: int) -> mmap.mmap:
     return memory
 
 
-class Files:
-    """One file opened twice: for direct writes where they are possible, and for ordinary writes."""
+def open_direct(path: Path) -> int:
+    """The descriptor of ``path`` for :func:`write_direct`; the file is made if it is missing."""
+    file = os.open(path, os.O_WRONLY | os.O_CREAT, 0o644)
+    with suppress(OSError):  # this file system has no direct writes
+        fcntl.fcntl(file, fcntl.F_SETFL, DIRECT)
+    return file
 
-    def __init__(self, path: Path) -> None:
-        self._plain = self._direct = os.open(path, os.O_WRONLY | os.O_CREAT, 0o644)
-        with suppress(OSError, AttributeError):  # missing in this file system or operating system
-            self._direct = os.open(path, os.O_WRONLY | os.O_DIRECT)
 
-    def write(self, data: memoryview, place: int) -> None:
-        """Write all of ``data``; the end of a file is seldom aligned and is written through the cache."""
-        while data:  # a write may be short
-            whole = len(data) // ALIGNED * ALIGNED
-            file = self._direct if whole else self._plain
-            try:
-                written = os.pwrite(file, data[: whole or None], place)
-            except OSError as error:
-                if error.errno != errno.EINVAL or file == self._plain:
-                    raise
-                os.close(file)
-                self._direct = self._plain
-            else:
-                data, place = data[written:], place + written
-
-    def close(self) -> None:
-        """Close both."""
-        for file in {self._plain, self._direct}:
-            os.close(file)
+def write_direct(file: int, data: memoryview, place: int) -> None:
+    """Write all of ``data``; an end that is not aligned, usually that of the file, is written through the cache."""
+    while data:  # a write may be short
+        whole = len(data) // ALIGNED * ALIGNED
+        if not whole:
+            fcntl.fcntl(file, fcntl.F_SETFL, 0)
+        try:
+            written = os.pwrite(file, data[: whole or None], place)
+        except OSError as error:
+            if error.errno != errno.EINVAL or not fcntl.fcntl(file, fcntl.F_GETFL) & DIRECT:
+                raise
+            fcntl.fcntl(file, fcntl.F_SETFL, 0)
+        else:
+            data, place = data[written:], place + written

@@ -9,9 +9,9 @@ here have one sequence per document.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import numpy
 
@@ -28,18 +28,17 @@ DOCUMENT_BYTES = 4 + 8 + 8
 """Bytes of an index per document."""
 
 
-def write_index(path: Path, dtype: str, documents: int, lengths: Callable[[], Iterable[Ints]]) -> None:
-    """Write the index of ``documents`` documents; ``lengths`` is called once per table and yields blocks of lengths."""
-    code = next(code for code, name in CODES.items() if name == dtype)
+def write_index(
+    path: Path, dtype: numpy.dtype[Any], documents: int, blocks: Callable[[], Iterable[tuple[Ints, Ints]]]
+) -> None:
+    """Write the index of ``documents`` documents; ``blocks`` yields their first tokens and lengths, once per table."""
+    code = next(code for code, name in CODES.items() if name == dtype.name)
     with path.open("wb") as file:
         file.write(HEAD.pack(MAGIC, 1, code, documents, documents + 1))
-        for block in lengths():
-            file.write(block.astype("<i4").tobytes())
-        offset = 0
-        for block in lengths():
-            ends = numpy.cumsum(block, dtype=numpy.int64) * numpy.dtype(dtype).itemsize + offset
-            file.write(numpy.concatenate(([offset], ends[:-1])).astype("<i8").tobytes())
-            offset = int(ends[-1])
+        for _, lengths in blocks():
+            file.write(lengths.astype("<i4").tobytes())
+        for starts, _ in blocks():
+            file.write((starts * dtype.itemsize).astype("<i8").tobytes())
         for start in range(0, documents + 1, 1 << 16):
             file.write(numpy.arange(start, min(start + (1 << 16), documents + 1), dtype="<i8").tobytes())
 
@@ -60,14 +59,15 @@ class Index(NamedTuple):
         return int(self.lengths.sum(dtype=numpy.int64))
 
 
-def read_index(path: Path) -> Index:
-    """The index in ``path``. UserError if the file is not an index or not complete."""
+def read_index(prefix: Path) -> Index:
+    """The index of ``prefix``. UserError if it is not an index, not complete, or does not agree with its ``.bin``."""
+    path, data = (prefix.with_name(prefix.name + suffix) for suffix in (".idx", ".bin"))
     try:
-        size = path.stat().st_size
+        size, data_bytes = path.stat().st_size, data.stat().st_size
         with path.open("rb") as file:
             head = file.read(HEAD.size)
     except OSError as error:
-        raise UserError(f"cannot read: {error.strerror}", where=str(path)) from error
+        raise UserError(f"cannot read: {error.strerror}", where=str(error.filename)) from error
     if len(head) < HEAD.size or not head.startswith(MAGIC):
         raise UserError("not the index of a Megatron data set", where=str(path))
     _, version, code, sequences, bounds = HEAD.unpack(head)
@@ -77,16 +77,14 @@ def read_index(path: Path) -> Index:
     if size != expected:
         message = f"{size} bytes, but {sequences} sequences and {bounds - 1} documents need {expected}"
         raise UserError(message, where=str(path), hint="the file is truncated, or belongs to a multimodal data set")
-    dtype = numpy.dtype(CODES[code])
-    if not sequences:
-        return Index(dtype, numpy.empty(0, "<i4"), numpy.empty(0, "<i8"), bounds - 1)
-    lengths = numpy.memmap(path, "<i4", "r", HEAD.size, (sequences,))
-    offsets = numpy.memmap(path, "<i8", "r", HEAD.size + 4 * sequences, (sequences,))
-    return Index(dtype, cast("Ints", lengths), cast("Ints", offsets), bounds - 1)
-
-
-def token_blocks(path: Path, dtype: Any, count: int = 1 << 20) -> Iterator[Ints]:
-    """The tokens of a ``.bin``, in blocks of ``count``."""
-    with path.open("rb") as file:
-        while data := file.read(count * dtype.itemsize):
-            yield numpy.frombuffer(data, dtype)
+    # The bounds of the documents, at least one number, follow, so that the map is never empty.
+    tables = numpy.memmap(path, numpy.uint8, "r", HEAD.size)
+    dtype, (lengths, offsets, _) = numpy.dtype(CODES[code]), numpy.split(tables, (4 * sequences, 12 * sequences))
+    index = Index(dtype, lengths.view("<i4"), offsets.view("<i8"), bounds - 1)
+    if data_bytes != index.tokens * dtype.itemsize:
+        raise UserError(f"{data_bytes} bytes, but its index lists {index.tokens} tokens of {dtype}", where=str(data))
+    ends = index.offsets + index.lengths.astype(numpy.int64) * dtype.itemsize
+    wrong = numpy.flatnonzero((index.lengths < 0) | (index.offsets < 0) | (ends > data_bytes))
+    if len(wrong):
+        raise UserError(f"sequence {wrong[0]} lies outside of {data.name}", where=str(path))
+    return index

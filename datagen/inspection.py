@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ from typing import Any
 import numpy
 
 from benchrun.errors import UserError
-from datagen.indexed import Index, read_index, token_blocks
+from datagen.indexed import read_index
 from datagen.manifest import damage, load
 from datagen.output import beside
 from datagen.sampling import Ints
@@ -19,39 +20,81 @@ from datagen.sampling import Ints
 SUFFIXES = (".bin", ".idx", ".json", ".jsonl", ".npy")
 LARGEST_TOKEN = 1 << 24
 """Larger numbers are not tokens of any vocabulary."""
+BLOCK = 1 << 20
+"""Tokens in memory at a time."""
 HEAD = 16
 """Tokens or words of a document in a report."""
 
 
-def prefix_of(path: Path) -> Path:
-    """The PREFIX of a file of a data set, or ``path`` if it is the PREFIX itself."""
-    if path.suffix not in SUFFIXES or any(beside(path, suffix).exists() for suffix in (".json", ".idx")):
-        return path
-    return path.with_name(path.name.removesuffix(path.suffix))
+def inspect(path: Path, document: int = 0) -> dict[str, Any]:
+    """The report of the data at ``path``: a prefix, one of its files, the prefix of shards, or a tokenizer directory.
+
+    ``document`` is the number of the document to show; it counts over all shards. UserError if the data cannot be read.
+    If that is because they changed since they were made, the error is printed, and the report is that of the manifest.
+    """
+    given_prefix = path.suffix not in SUFFIXES or any(beside(path, suffix).exists() for suffix in (".json", ".idx"))
+    prefix = path if given_prefix else path.with_suffix("")
+    if path.is_dir():
+        prefix = path / "manifest"
+    checked = _check_manifest(prefix)
+    summary = {"schema_version": 1, "unit": None, "files": [], **checked}
+    if path.is_dir() or beside(prefix, ".npy").exists():
+        if checked["manifest"] is None:
+            hint = "give the PREFIX of its files, or a tokenizer directory"
+            raise UserError("no data set", where=str(prefix), hint=hint)
+        return summary
+    try:
+        read = _inspect_lines if beside(prefix, ".jsonl").is_file() else _inspect_tokens
+        return {**read(prefix, document), **checked}
+    except UserError as error:
+        if checked["intact"] is not False:
+            raise
+        sys.stderr.write(f"error: {error}\n")
+        return summary
 
 
-def check_manifest(*prefixes: Path) -> dict[str, Any]:
-    """The manifest of the first prefix that has one, whether its files are intact, and the first fault."""
-    path = next((path for path in (beside(prefix, ".json") for prefix in prefixes) if path.exists()), None)
-    if path is None:
+def _check_manifest(prefix: Path) -> dict[str, Any]:
+    """The manifest of ``prefix`` if there is one, whether its files are intact, and the first fault."""
+    path = beside(prefix, ".json")
+    if not path.exists():
         return {"manifest": None, "intact": None, "fault": None}
     manifest = load(path)
     fault = damage(manifest, path.parent)
     return {"manifest": manifest.model_dump(mode="json", exclude={"files"}), "intact": fault is None, "fault": fault}
 
 
-def no_document(number: int, documents: int, path: Path) -> UserError:
-    """The error for a document number that is too large."""
-    hint = f"the last document is {documents - 1}" if documents else "the data set is empty"
-    return UserError(f"no document {number}", where=str(path), hint=hint)
+def _inspect_tokens(prefix: Path, document: int) -> dict[str, Any]:
+    indices = {beside(name, ".bin"): read_index(name) for name in _shards(prefix)}
+    counts, digests, head, first = numpy.zeros(0, dtype=numpy.int64), {}, [], 0
+    for path, index in indices.items():
+        dtype, digest = index.dtype, hashlib.sha256()
+        with path.open("rb") as file:
+            while data := file.read(BLOCK * dtype.itemsize):
+                digest.update(data)
+                tokens = numpy.frombuffer(data, dtype)
+                if dtype.kind == "f" or tokens.min() < 0 or tokens.max() > LARGEST_TOKEN:
+                    raise UserError("contains numbers that are not tokens", where=str(path))
+                block = numpy.bincount(tokens, minlength=len(counts))
+                block[: len(counts)] += counts
+                counts = block
+        digests[path] = digest.hexdigest()
+        place = document - first
+        if 0 <= place < len(index.lengths):
+            size = min(int(index.lengths[place]), HEAD)
+            head = numpy.fromfile(path, dtype, size, offset=int(index.offsets[place])).tolist()
+        first += len(index.lengths)
+    lengths = numpy.concatenate([index.lengths for index in indices.values()])
+    return {
+        **_report(prefix, "tokens", digests, counts, lengths, document, head),
+        "dtype": str(dtype),
+        "documents": sum(index.documents for index in indices.values()),
+        "sequences": len(lengths),
+        "largest_token": int(numpy.flatnonzero(counts)[-1]) if counts.any() else None,
+    }
 
 
-def prefixes(path: Path) -> list[Path]:
-    """The data sets at ``path``, which is a prefix, its .bin, .idx or .json, or the prefix of shards.
-
-    UserError if there are none.
-    """
-    prefix = prefix_of(path)
+def _shards(prefix: Path) -> list[Path]:
+    """``prefix``, or the prefixes of its shards. UserError if there are none."""
     if beside(prefix, ".idx").exists():
         return [prefix]
     shards = sorted(prefix.parent.glob(f"{prefix.name}_[0-9][0-9][0-9][0-9][0-9].idx"))
@@ -59,80 +102,13 @@ def prefixes(path: Path) -> list[Path]:
         return [shard.with_suffix("") for shard in shards]
     unfinished = beside(prefix, ".journal").exists()
     hint = "unfinished: repeat the command that makes it" if unfinished else "give PREFIX of PREFIX.bin and PREFIX.idx"
-    raise UserError("no data set", where=str(path), hint=hint)
+    raise UserError("no data set", where=str(prefix), hint=hint)
 
 
-def inspect_tokens(path: Path, document: int = 0) -> dict[str, Any]:
-    """The report of the data sets at ``path``. UserError if they cannot be read or disagree with their indices."""
-    names = prefixes(path)
-    indices = [_index(prefix) for prefix in names]
-    counts, digests = _count(names, indices)
-    lengths = numpy.concatenate([index.lengths for index in indices])
-    return {
-        "schema_version": 1,
-        "unit": "tokens",
-        "files": [{"file": str(beside(name, ".bin")), "sha256": digests[name]} for name in names],
-        "dtype": str(indices[0].dtype),
-        "documents": sum(index.documents for index in indices),
-        "sequences": len(lengths),
-        "tokens": int(counts.sum()),
-        "largest_token": int(numpy.flatnonzero(counts)[-1]) if counts.any() else None,
-        "distinct_tokens": int((counts > 0).sum()),
-        **_statistics(counts, lengths),
-        "document": _document(names, indices, document),
-        **check_manifest(prefix_of(path), names[0]),
-    }
-
-
-def _index(prefix: Path) -> Index:
-    """The index of ``prefix``. UserError if the ``.bin`` does not have the tokens that it lists."""
-    index, data = read_index(beside(prefix, ".idx")), beside(prefix, ".bin")
-    if not data.exists():
-        raise UserError("is missing", where=str(data))
-    size, needed = data.stat().st_size, index.tokens * index.dtype.itemsize
-    if size != needed:
-        raise UserError(f"{size} bytes, but its index lists {index.tokens} tokens: {needed} bytes", where=str(data))
-    ends = index.offsets + index.lengths.astype(numpy.int64) * index.dtype.itemsize
-    wrong = numpy.flatnonzero((index.lengths < 0) | (index.offsets < 0) | (ends > size))
-    if len(wrong):
-        raise UserError(f"sequence {wrong[0]} lies outside of {data.name}", where=str(beside(prefix, ".idx")))
-    return index
-
-
-def _count(names: list[Path], indices: list[Index]) -> tuple[Ints, dict[Path, str]]:
-    """The number of occurrences of each token [largest token + 1], and the SHA-256 of each ``.bin``."""
-    counts, digests = numpy.zeros(0, dtype=numpy.int64), {}
-    for prefix, index in zip(names, indices, strict=True):
-        digest = hashlib.sha256()
-        for tokens in token_blocks(beside(prefix, ".bin"), index.dtype):
-            digest.update(tokens)  # type: ignore[arg-type]
-            if tokens.dtype.kind == "f" or tokens.min() < 0 or tokens.max() > LARGEST_TOKEN:
-                raise UserError("contains numbers that are not tokens", where=str(beside(prefix, ".bin")))
-            block = numpy.bincount(tokens, minlength=len(counts))
-            block[: len(counts)] += counts
-            counts = block
-        digests[prefix] = digest.hexdigest()
-    return counts, digests
-
-
-def _document(names: list[Path], indices: list[Index], number: int) -> dict[str, Any] | None:
-    """Number, length and first tokens of a document; the number counts over all shards. None if there are none."""
-    first = 0
-    for prefix, index in zip(names, indices, strict=True):
-        place, documents = number - first, len(index.lengths)
-        if place < documents:
-            length, offset = int(index.lengths[place]), int(index.offsets[place])
-            tokens = numpy.fromfile(beside(prefix, ".bin"), index.dtype, min(length, HEAD), offset=offset)
-            return {"number": number, "length": length, "head": tokens.tolist()}
-        first += documents
-    if number == 0:
-        return None
-    raise no_document(number, first, names[0])
-
-
-def inspect_lines(path: Path, document: int = 0) -> dict[str, Any]:
-    """The report of the records in ``path`` and the words in their texts. UserError names a line that is no record."""
-    digest, counts, sizes, shown = hashlib.sha256(), Counter[str](), [], None
+def _inspect_lines(prefix: Path, document: int) -> dict[str, Any]:
+    """The report of the records and the words in their texts. UserError names a line that is no record."""
+    path, digest, counts = beside(prefix, ".jsonl"), hashlib.sha256(), Counter[str]()
+    sizes, head = [], []
     with path.open("rb") as file:
         for number, line in enumerate(file):
             digest.update(line)
@@ -140,28 +116,9 @@ def inspect_lines(path: Path, document: int = 0) -> dict[str, Any]:
             counts.update(words)
             sizes.append(len(words))
             if number == document:
-                shown = {"number": number, "length": len(words), "head": words[:HEAD]}
-    if shown is None and document:
-        raise no_document(document, len(sizes), path)
-    return {
-        "schema_version": 1,
-        "unit": "words",
-        "files": [{"file": str(path), "sha256": digest.hexdigest()}],
-        "documents": len(sizes),
-        "words": sum(sizes),
-        "distinct_words": len(counts),
-        **_statistics(numpy.array(list(counts.values()), numpy.int64), numpy.array(sizes, numpy.int64)),
-        "document": shown,
-        **check_manifest(prefix_of(path)),
-    }
-
-
-def inspect_manifest(prefix: Path) -> dict[str, Any]:
-    """The report of packed data and tokenizers: the manifest, and whether its files are intact."""
-    checked = check_manifest(prefix)
-    if checked["manifest"] is None:
-        raise UserError("no data set", where=str(prefix), hint="give the PREFIX of its files, or a tokenizer directory")
-    return {"schema_version": 1, "unit": None, "files": [], **checked}
+                head = words[:HEAD]
+    often, lengths = (numpy.array(numbers, numpy.int64) for numbers in (list(counts.values()), sizes))
+    return _report(prefix, "words", {path: digest.hexdigest()}, often, lengths, document, head)
 
 
 def _words(line: bytes, where: str) -> list[str]:
@@ -178,20 +135,37 @@ def _words(line: bytes, where: str) -> list[str]:
     return " ".join(texts).split()
 
 
-def _statistics(counts: Ints, lengths: Ints) -> dict[str, Any]:
-    """Entropy of a single unit in bits, from the count of each; quantiles and histogram of the lengths of documents."""
+def _report(
+    prefix: Path, unit: str, digests: dict[Path, str], counts: Ints, lengths: Ints, number: int, head: list[Any]
+) -> dict[str, Any]:
+    """What all reports have, from the count of each distinct unit and the length of each document.
+
+    ``head`` is the beginning of document ``number``. UserError if there is no such document.
+    """
+    if number >= max(len(lengths), 1):
+        hint = f"the last document is {len(lengths) - 1}" if len(lengths) else "the data set is empty"
+        raise UserError(f"no document {number}", where=str(prefix), hint=hint)
     share = counts[counts > 0] / max(counts.sum(), 1)
-    entropy = round(float(-(share * numpy.log2(share)).sum()) + 0.0, 4)
-    if not len(lengths):
-        return {"entropy_bits": entropy, "length": None, "histogram": []}
-    p5, median, p95 = numpy.percentile(lengths, [5, 50, 95]).tolist()
-    mean, least, most = round(float(lengths.mean()), 2), int(lengths.min()), int(lengths.max())
-    powers = numpy.frexp(numpy.maximum(lengths, 1).astype(float))[1] - 1
-    return {
-        "entropy_bits": entropy,
-        "length": {"mean": mean, "min": least, "p5": p5, "median": median, "p95": p95, "max": most},
-        "histogram": [
+    report: dict[str, Any] = {
+        "schema_version": 1,
+        "unit": unit,
+        "files": [{"file": str(path), "sha256": digest} for path, digest in digests.items()],
+        "documents": len(lengths),
+        unit: int(counts.sum()),
+        f"distinct_{unit}": len(share),
+        "entropy_bits": round(float(-(share * numpy.log2(share)).sum()) + 0.0, 4),
+        "length": None,
+        "histogram": [],
+        "document": None,
+    }
+    if len(lengths):
+        p5, median, p95 = numpy.percentile(lengths, [5, 50, 95]).tolist()
+        mean, least, most = round(float(lengths.mean()), 2), int(lengths.min()), int(lengths.max())
+        powers = numpy.frexp(numpy.maximum(lengths, 1).astype(float))[1] - 1
+        report["length"] = {"mean": mean, "min": least, "p5": p5, "median": median, "p95": p95, "max": most}
+        report["histogram"] = [
             {"from": 1 << power, "to": (2 << power) - 1, "documents": int((powers == power).sum())}
             for power in range(powers.min(), powers.max() + 1)
-        ],
-    }
+        ]
+        report["document"] = {"number": number, "length": int(lengths[number]), "head": head}
+    return report

@@ -38,8 +38,7 @@ def floor_loss(probabilities: NDArray[numpy.float64], mean_length: float, *, lea
     lower loss. So does attention across the end of a document, because the rule continues there: the first token of a
     document then costs two or three nats less, 0.15 % of the loss for documents of 1024 tokens, 7 % for 16.
     """
-    p = probabilities[probabilities > 0]
-    draw = -float(numpy.sum(p * numpy.log(p)))
+    draw = float(_information(probabilities).sum())
     inside = _rule_entropy(probabilities) if learnable else draw
     end = 1 / mean_length
     if end == 1:
@@ -50,13 +49,14 @@ def floor_loss(probabilities: NDArray[numpy.float64], mean_length: float, *, lea
 
 def _rule_entropy(p: NDArray[numpy.float64]) -> float:
     """Entropy of the next token given its predecessor, in nats."""
-    jump, stay = JUMP, 1 - JUMP
-    # Frequency of each token as a predecessor: pi[t] = jump p[t] + stay pi[t - 1], modulo the vocabulary.
+    drawn, stay = JUMP * p, 1 - JUMP
+    # Frequency of each token as a predecessor: pi[t] = drawn[t] + stay pi[t - 1], modulo the vocabulary.
     turn = numpy.exp(-2j * numpy.pi * numpy.arange(len(p) // 2 + 1) / len(p))
-    before = numpy.fft.irfft(jump * numpy.fft.rfft(p) / (1 - stay * turn), n=len(p))
-    drawn = jump * p[p > 0]
-    all_draws = float(numpy.sum(drawn * numpy.log(drawn)))
-    lucky = jump * numpy.roll(p, -1)  # probability of drawing the predecessor plus one
-    both = stay + lucky
-    lucky_term = numpy.where(lucky > 0, lucky * numpy.log(numpy.where(lucky > 0, lucky, 1)), 0)
-    return float(numpy.sum(before * (-both * numpy.log(both) - all_draws + lucky_term)))
+    before = numpy.fft.irfft(numpy.fft.rfft(drawn) / (1 - stay * turn), n=len(p))
+    lucky = numpy.roll(drawn, -1)  # probability of drawing the predecessor plus one
+    return float(numpy.sum(before * (_information(stay + lucky) + _information(drawn).sum() - _information(lucky))))
+
+
+def _information(p: NDArray[numpy.float64]) -> NDArray[numpy.float64]:
+    """What each outcome adds to the entropy, in nats; a table of tokens has no probability of 0."""
+    return -p * numpy.log(p)

@@ -14,6 +14,7 @@ from datagen.checksum import crc32
 PART_BYTES = 1 << 26
 """Bytes per checksum: 10 GB have 150 parts, which several processes can make side by side."""
 
+Kind = Literal["tokens", "sft", "tokenizer"]
 Seed = Annotated[int, Field(ge=0, lt=1 << 63)]
 Lengths = Literal["fixed", "lognormal", "zipf"]
 
@@ -38,7 +39,7 @@ class Manifest(Frozen):
     """Content of ``PREFIX.json``."""
 
     schema_version: Literal[1] = 1
-    kind: Literal["tokens", "sft", "tokenizer"]
+    kind: Kind
     version: str
     """Version of the generator: the same version and parameters give the same bytes."""
     parameters: dict[str, Any]

@@ -16,24 +16,19 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
-from benchrun.errors import MachineError, UserError
+from benchrun.errors import BenchrunError, MachineError, UserError
 from datagen import __version__
-from datagen.manifest import PART_BYTES, File, Frozen, Manifest, checksums, damage, load
+from datagen.manifest import PART_BYTES, File, Frozen, Kind, Manifest, checksums, damage, load
 
 PARTIAL = ".partial"
-_WRONG_PLACE = {
-    *(errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOENT, errno.EEXIST),
-    *(errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG),
-}
+_WRONG_PLACE = (PermissionError, FileNotFoundError, FileExistsError, NotADirectoryError, IsADirectoryError)
 RESERVE = 1 << 20
 """Bytes that must stay free beside the data, for the journal, the manifest and the estimate of the index."""
 
 Progress = Callable[[int, int], None]
 """Called with the bytes done so far and the bytes in total."""
-Result = tuple[dict[str, Any], list[File]]
-"""Facts and files of a data set."""
 
 
 def beside(prefix: Path, suffix: str) -> Path:
@@ -48,71 +43,57 @@ def partial(path: Path) -> Path:
 
 def make_once(
     prefix: Path,
-    kind: Literal["tokens", "sft", "tokenizer"],
+    kind: Kind,
     parameters: Frozen,
     outputs: list[Path],
-    make: Callable[[Journal], Result],
+    make: Callable[[Journal], dict[str, Any]],
     *,
     size: int = 0,
     fixed: dict[str, Any] | None = None,
 ) -> tuple[Manifest, bool]:
     """The manifest of the data set at ``prefix``, and whether ``make`` had to make it.
 
-    ``make`` writes the partial name of each of ``outputs``, about ``size`` bytes in total. ``fixed`` holds facts that
-    are known in advance and must agree like parameters. UserError if ``prefix`` holds other data; MachineError if the
-    data do not fit or cannot be written.
+    ``make`` writes the partial name of each of ``outputs``, about ``size`` bytes in total, and returns the facts of the
+    manifest. ``fixed`` holds facts that are known in advance and must agree like parameters. UserError if ``prefix``
+    holds other data; MachineError if the data do not fit or cannot be written.
     """
-    values = parameters.model_dump(mode="json")
+    path, values, new = beside(prefix, ".json"), parameters.model_dump(mode="json"), False
     identity = {"kind": kind, "version": __version__, **values, **(fixed or {})}
-    with machine_errors(prefix), locked(prefix):
-        if manifest := _finished(prefix, identity):
-            with suppress(OSError):  # a process that was killed after its last rename left its journal
-                beside(prefix, ".journal").unlink()
-            return manifest, False
-        if size:
-            _check_room(prefix, size, outputs)
-        journal = Journal(prefix, identity, outputs)
-        facts, files = make(journal)
-        manifest = Manifest(kind=kind, version=__version__, parameters=values, facts=facts, files=tuple(files))
-        _finish(prefix, manifest)
-        journal.end()
-        return manifest, True
-
-
-@contextmanager
-def machine_errors(prefix: Path) -> Iterator[None]:
-    """Turn an OSError into a MachineError (full or failing disk) or a UserError (wrong folder)."""
     try:
-        yield
+        if not path.exists():
+            with _locked(prefix):
+                if new := not path.exists():  # another process may have made it while this one waited
+                    if size:
+                        _check_room(prefix, size, outputs)
+                    journal = Journal(prefix, identity, outputs)
+                    facts = make(journal)
+                    files = tuple(_entry(output, journal.sums.get(output)) for output in outputs)
+                    made = Manifest(kind=kind, version=__version__, parameters=values, facts=facts, files=files)
+                    partial(path).write_text(made.model_dump_json(indent=1) + "\n")
+                    _rename([*outputs, path])
+        manifest = _complete(path, identity)
     except OSError as error:
-        message, where = f"cannot write: {error.strerror}", str(error.filename or prefix)
-        if error.errno in _WRONG_PLACE:
-            hint = "--output is a name in a folder that you may write to"
-            raise UserError(message, where=where, hint=hint) from error
-        hint = "repeat the command when the machine works again: it resumes"
-        if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-            hint = (
-                f"make room and repeat the command: it resumes. Or remove {beside(prefix, '.journal')} and *{PARTIAL}"
-            )
-        raise MachineError(message, where=where, hint=hint) from error
+        raise _expected(error, prefix) from error
+    with suppress(OSError):  # a process that was killed after its last rename left it; the folder may be read-only
+        beside(prefix, ".journal").unlink()
+    return manifest, new
+
+
+def _expected(error: OSError, prefix: Path) -> BenchrunError:
+    """A MachineError for a full or failing disk, a UserError for a wrong folder."""
+    message, where = f"cannot write: {error.strerror}", str(error.filename or prefix)
+    if isinstance(error, _WRONG_PLACE) or error.errno in (errno.EROFS, errno.ENAMETOOLONG):
+        return UserError(message, where=where, hint="--output is a name in a folder that you may write to")
+    left = f"{beside(prefix, '.journal')} and *{PARTIAL}"
+    hint = f"repeat the command when the disk works and has room: it resumes. Or remove {left}"
+    return MachineError(message, where=where, hint=hint)
 
 
 @contextmanager
-def locked(prefix: Path) -> Iterator[None]:
-    """Hold the lock of ``prefix``, which also excludes processes on other nodes of a shared file system.
-
-    A complete data set in a folder that cannot be written needs no lock.
-    """
-    path = beside(prefix, ".lock")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        file = path.open("a")
-    except OSError:
-        if not beside(prefix, ".json").exists():
-            raise
-        yield
-        return
-    with file:
+def _locked(prefix: Path) -> Iterator[None]:
+    """Hold the lock of ``prefix``, which also excludes processes on other nodes of a shared file system."""
+    prefix.parent.mkdir(parents=True, exist_ok=True)
+    with beside(prefix, ".lock").open("a") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -120,25 +101,22 @@ def locked(prefix: Path) -> Iterator[None]:
             fcntl.flock(file, fcntl.LOCK_EX)
         except OSError:
             # Two processes would write equal bytes, but the first to finish would rename the other's files.
-            sys.stderr.write(f"{path}: this file system has no locks; run only one process per data set\n")
+            sys.stderr.write(f"{file.name}: this file system has no locks; run only one process per data set\n")
         yield
 
 
-def _finished(prefix: Path, identity: dict[str, Any]) -> Manifest | None:
-    """The manifest of the complete data set at ``prefix``, None if there is none. UserError if it is another one."""
-    path = beside(prefix, ".json")
-    if not path.exists():
-        return None
+def _complete(path: Path, identity: dict[str, Any]) -> Manifest:
+    """The manifest in ``path``. UserError if it is that of another data set, or if its files are damaged."""
     manifest = load(path)
     present = {**manifest.facts, **manifest.parameters, "kind": manifest.kind, "version": manifest.version}
     names = sorted(identity) if manifest.kind == identity["kind"] else ["kind"]  # other kinds have other parameters
-    different = [name for name in names if present.get(name) != identity[name]]
-    hint = f"choose another --output, or remove {path} and its files"
-    if different:
-        differences = ", ".join(f"{name} {present.get(name)} instead of {identity[name]}" for name in different)
-        raise UserError(f"another data set: {differences}", where=str(path), hint=hint)
-    if fault := damage(manifest, path.parent, read=False):
-        raise UserError(f"damaged: {fault}", where=str(path), hint=hint)
+    differences = [f"{n} {present.get(n)} instead of {identity[n]}" for n in names if present.get(n) != identity[n]]
+    fault = f"another data set: {', '.join(differences)}" if differences else None
+    if not fault and (difference := damage(manifest, path.parent, read=False)):
+        fault = f"damaged: {difference}"
+    if fault:
+        hint = f"choose another --output, or remove {path} and its files"
+        raise UserError(fault, where=str(path), hint=hint)
     return manifest
 
 
@@ -150,43 +128,40 @@ class Journal:
 
     def __init__(self, prefix: Path, identity: dict[str, Any], outputs: list[Path]) -> None:
         self.done: dict[str, int] = {}
+        self.sums: dict[Path, list[int]] = {}
+        """CRC-32 of each part of ``PART_BYTES`` of an output; other outputs are read when they are complete."""
         self._path = beside(prefix, ".journal")
         head = json.dumps(identity, sort_keys=True)
         lines = self._path.read_bytes().split(b"\n")[:-1] if self._path.exists() else []
         if lines and lines[0] != head.encode():
             hint = "choose another --output, repeat the parameters in this file, or remove it to start again"
             raise UserError("an unfinished data set with other parameters", where=str(self._path), hint=hint)
+        manifest = beside(prefix, ".json")
         # The last process may have ended between its renames: then a file with its final name has no partial one.
-        renamed = bool(lines) and partial(beside(prefix, ".json")).exists()
-        for path in (*outputs, beside(prefix, ".json")):
+        renamed = bool(lines) and partial(manifest).exists()
+        for path in (*outputs, manifest):
             # lexists: a link to a place that is not mounted counts, too.
             if os.path.lexists(path) and (not renamed or partial(path).exists()):
                 hint = "choose another --output, or move it away"
                 raise UserError("exists already, without a manifest", where=str(path), hint=hint)
-        if not lines:
-            for path in outputs:  # left by a process without a journal: the size may differ
+        for path in outputs:
+            if not lines:  # left by a process without a journal: the size may differ
                 partial(path).unlink(missing_ok=True)
-            self._path.write_text(head + "\n")
+            elif path.exists():
+                path.rename(partial(path))
         for line in lines[1:]:
             with suppress(ValueError):  # a full disk may have cut the line
                 name, crc = line.decode().rsplit(" ", 1)
                 self.done[name] = int(crc, 16)
-        for path in outputs:
-            if path.exists():
-                path.rename(partial(path))
-        self._file = self._path.open("r+")
-        self._file.truncate(sum(len(line) + 1 for line in lines) or len(head) + 1)
-        self._file.seek(0, os.SEEK_END)
+        if lines:
+            os.truncate(self._path, sum(len(line) + 1 for line in lines))
+        else:
+            self._path.write_text(f"{head}\n")
 
     def add(self, name: str, crc: int) -> None:
         """Record that this part is written."""
-        self._file.write(f"{name} {crc:08x}\n")
-        self._file.flush()
-
-    def end(self) -> None:
-        """Remove the journal, once the data set is complete."""
-        self._file.close()
-        self._path.unlink()
+        with self._path.open("a") as file:
+            file.write(f"{name} {crc:08x}\n")
 
 
 def _check_room(prefix: Path, size: int, outputs: list[Path]) -> None:
@@ -199,23 +174,20 @@ def _check_room(prefix: Path, size: int, outputs: list[Path]) -> None:
         raise MachineError(message, where=str(prefix.parent), hint="make less data, or choose another --output")
 
 
-def file_entry(path: Path, sums: list[int] | None = None) -> File:
+def _entry(path: Path, sums: list[int] | None) -> File:
     """The manifest's entry for ``path``, which still has its partial name; without ``sums`` it is read."""
     data = partial(path)
     crc32 = checksums(data, PART_BYTES) if sums is None else tuple(f"{crc:08x}" for crc in sums)
     return File(name=path.name, bytes=data.stat().st_size, crc32=crc32)
 
 
-def _finish(prefix: Path, manifest: Manifest) -> None:
-    """Sync all files to the disk and rename them, the manifest last."""
-    path = beside(prefix, ".json")
-    partial(path).write_text(manifest.model_dump_json(indent=1) + "\n")
-    paths = [*(prefix.parent / file.name for file in manifest.files), path]
+def _rename(paths: list[Path]) -> None:
+    """Sync the partial files to the disk, then give them their final names in this order."""
     for path in paths:
         _sync(partial(path))
     for path in paths:
         partial(path).rename(path)
-    _sync(prefix.parent)
+    _sync(paths[-1].parent)
 
 
 def _sync(path: Path) -> None:

@@ -1,16 +1,93 @@
-"""Packed sequences for NeMo: which samples share a sequence, and the file format."""
+"""Packed sequences for NeMo: a spool of samples, which of them share a sequence, and the file format.
+
+Packing needs the length of every sample before it can write the first sequence. So the samples go to a spool file
+first, and memory holds only their lengths.
+"""
 
 from __future__ import annotations
 
+import json
 import pickle
 from collections.abc import Iterable
-from typing import IO, Any
+from pathlib import Path
+from typing import IO, Any, NamedTuple
 
 import numpy
 from numpy.typing import NDArray
 
+from datagen.sampling import Ints, stream
+
+ORDER = 104
+"""Purpose of a stream of bits."""
 PROTOCOL = 3
 """Protocol of pickle: the newest without frames, so that pickled parts can be concatenated."""
+
+
+class Sample(NamedTuple):
+    """A sample as tokens."""
+
+    tokens: Ints
+    """With the end-of-document token."""
+    prompt: int
+    """Number of these tokens that belong to the prompt."""
+    cut: bool
+    """Whether the sample was cut because it was longer than a sequence."""
+
+
+def spool(samples: list[Sample]) -> bytes:
+    """A block of the spool, int32: number of samples, their sizes, prompt sizes, cut flags and tokens."""
+    columns = numpy.array([(len(sample.tokens), sample.prompt, sample.cut) for sample in samples]).T.ravel()
+    tokens = [sample.tokens for sample in samples]
+    return numpy.concatenate([[len(samples)], columns, *tokens]).astype(numpy.int32).tobytes()
+
+
+def _read(path: Path) -> tuple[NDArray[numpy.int32], Ints]:
+    """The spool, and four columns: size, prompt size, cut flag of each sample, and the place of its first token."""
+    data = numpy.memmap(path, dtype=numpy.int32, mode="r")
+    blocks, place = [], 0
+    while place < len(data):
+        count = int(data[place])
+        columns = data[place + 1 : place + 1 + 3 * count].reshape(3, count).astype(numpy.int64)
+        ends = place + 1 + 3 * count + numpy.cumsum(columns[0])
+        blocks.append(numpy.vstack([columns, ends - columns[0]]))
+        place = int(ends[-1])
+    return data, numpy.hstack(blocks)
+
+
+def pack(spool: Path, data_path: Path, metadata_path: Path, capacity: int, seed: int, eod: int) -> dict[str, Any]:
+    """Write sequences of ``capacity`` inputs and NeMo's metadata; returns the facts of the manifest."""
+    data, columns = _read(spool)
+    sizes, prompts, cut, _ = columns
+
+    def sequence(samples: Ints) -> dict[str, list[int]]:
+        rows = columns[:, samples].T.tolist()
+        return packed((data[place : place + size].tolist(), prompt) for size, prompt, _, place in rows)
+
+    # A sample of n tokens has n - 1 inputs, each with the next token as its label.
+    packs = first_fit_decreasing(sizes - 1, capacity)
+    counts, filled = numpy.bincount(packs), numpy.bincount(packs, weights=sizes - 1)
+    members = numpy.split(numpy.argsort(packs, kind="stable"), numpy.cumsum(counts)[:-1])
+    # First fit puts long samples into the first packs: shuffle, for readers that do not.
+    order = numpy.argsort(stream(seed, ORDER)(len(members)), kind="stable")
+    with data_path.open("wb") as file:
+        save(file, len(members), (sequence(members[pack]) for pack in order))
+    metadata = {  # the keys that NeMo's own preparation writes; lengths in inputs, efficiency in percent
+        "dataset_max_seqlen": int(sizes.max()) - 1,
+        "max_samples_per_bin": int(counts.max()),
+        "packing_factor": round(len(packs) / len(filled), 2),
+        "packing_efficiency": round(float(filled.mean()) / capacity * 100, 2),
+        "pack_size": capacity,
+        "min_packed_seqlen": int(filled.min()),
+    }
+    metadata_path.write_text(json.dumps([metadata]) + "\n")
+    return {
+        "sequences": len(members),
+        "tokens": int(sizes.sum()),
+        "answer_tokens": int(sizes.sum() - prompts.sum()),
+        "cut_samples": int(cut.sum()),
+        "eod": eod,
+        **metadata,
+    }
 
 
 def first_fit_decreasing(sizes: NDArray[Any], capacity: int) -> NDArray[numpy.int64]:

@@ -31,6 +31,7 @@ def stream(seed: int, *name: int) -> Callable[[int], Ints]:
     return cast("Callable[[int], Ints]", raw)
 
 
+@lru_cache(maxsize=2)
 def row_pairs(seed: int, *name: int, rows: int, words: int) -> tuple[Ints, Ints]:
     """Two tables of raw words [rows, words]; the XOR of a row of each gives rows * rows random rows.
 
@@ -107,7 +108,7 @@ def token_table(kind: str, exponent: float, count: int) -> TokenTable:
     next_donor = numpy.append(large[1:], large[-1:])
     other[large] = numpy.where(overdrawn, next_donor, large)
     # A full bucket would need the threshold ``capacity``, which has one bit too many; its other token is its own, so
-    # any threshold works. TokenDrawer compares (high bits, bucket) with (threshold, other) as one number, so a tie
+    # any threshold works. draw_tokens compares (high bits, bucket) with (threshold, other) as one number, so a tie
     # goes to the bucket if it is below other: its threshold is then one lower.
     threshold = own % capacity - (numpy.arange(buckets) < other)
     return TokenTable((threshold << bits | other).astype(numpy.uint32), share[:count] / 2.0**32)
@@ -124,23 +125,20 @@ def _integer_weights(weights: NDArray[numpy.float64]) -> NDArray[numpy.int64]:
     return whole
 
 
-class TokenDrawer:
-    """Draws tokens from a table. Its buffers are reused: page faults of fresh memory take as long as the draws."""
+def draw_tokens(table: TokenTable, bits: NDArray[numpy.uint32], out: Ints) -> None:
+    """Put a token for each of ``bits`` [n] into ``out`` [n], integers of any size that holds the tokens."""
+    mask, target = numpy.uint32(len(table.packed) - 1), out.view(f"u{out.itemsize}")
+    memory = _buffers(len(bits).bit_length())
+    buckets, other = memory[0][: len(bits)], target if out.itemsize == 4 else memory[1][: len(bits)]
+    numpy.bitwise_and(bits, mask, out=buckets)
+    # Every index is in range; "wrap" is the fastest mode.
+    table.packed.take(buckets, mode="wrap", out=other)
+    # The smaller number has the token in its low bits. A branch would be mispredicted half of the time.
+    numpy.minimum(bits, other, out=other)
+    numpy.bitwise_and(other, mask, out=target, casting="unsafe")
 
-    def __init__(self, table: TokenTable, most: int) -> None:
-        """``most`` is the largest number of tokens per draw."""
-        self._table = table.packed
-        self._mask = numpy.uint32(len(table.packed) - 1)
-        self._buckets = numpy.empty(most, numpy.intp)
-        self._other = numpy.empty(most, numpy.uint32)
 
-    def draw(self, bits: NDArray[numpy.uint32], out: Ints) -> None:
-        """Put a token for each of ``bits`` [n] into ``out`` [n], integers of any size that holds the tokens."""
-        buckets, target = self._buckets[: len(bits)], out.view(f"u{out.itemsize}")
-        other = target if out.itemsize == 4 else self._other[: len(bits)]
-        numpy.bitwise_and(bits, self._mask, out=buckets)
-        # Every index is in range; "wrap" is the fastest mode.
-        self._table.take(buckets, mode="wrap", out=other)
-        # The smaller number has the token in its low bits. A branch would be mispredicted half of the time.
-        numpy.minimum(bits, other, out=other)
-        numpy.bitwise_and(other, self._mask, out=target, casting="unsafe")
+@lru_cache(maxsize=2)
+def _buffers(bits: int) -> tuple[Ints, Ints]:
+    """Memory for 2^``bits`` buckets and tokens, reused: page faults of fresh memory take as long as the draws."""
+    return numpy.empty(1 << bits, numpy.intp), numpy.empty(1 << bits, numpy.uint32)

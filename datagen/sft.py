@@ -1,4 +1,4 @@
-"""Instruction data: the parameters, and independent blocks of samples.
+"""Instruction data: independent blocks of samples, appended in order, then packed if the format requires it.
 
 A sample is a prompt and its answer, two parts of one text. Lengths are in words, or in tokens where tokens are drawn
 without a tokenizer; a ``chat`` sample has this length over all turns.
@@ -7,16 +7,24 @@ without a tokenizer; a ``chat`` sample has this length over all turns.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from typing import Any, Literal, NamedTuple, cast
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from functools import partial as bind
+from itertools import islice
+from pathlib import Path
+from typing import IO, Any, Literal, cast
 
 import numpy
 from pydantic import Field, model_validator
 
-from datagen.manifest import Frozen, Lengths, Seed
+from datagen.checksum import crc32
+from datagen.manifest import Frozen, Lengths, Manifest, Seed
+from datagen.output import Journal, Progress, beside, make_once, partial
+from datagen.packing import Sample, pack, spool
 from datagen.sampling import Ints, draw_lengths, length_table, stream
 from datagen.text import LEXICON, speak, write
-from datagen.tokenizing import Tokenizer
+from datagen.tokenizer import Tokenizer, load_tokenizer
+from datagen.workers import in_order
 
 BLOCK = 256
 """Samples per stream of bits."""
@@ -52,9 +60,9 @@ class Parameters(Frozen):
 
     @model_validator(mode="after")
     def _fits(self) -> Parameters:
-        if self.format != "packed" and (self.seq_length, self.vocab_size, self.tokenizer) != (None, None, None):
-            raise ValueError(f"{self.format} is text: seq_length, vocab_size and tokenizer are for packed")
         if self.format != "packed":
+            if (self.seq_length, self.vocab_size, self.tokenizer) != (None, None, None):
+                raise ValueError(f"{self.format} is text: seq_length, vocab_size and tokenizer are for packed")
             return self
         if self.seq_length is None or (self.vocab_size is None) == (self.tokenizer is None):
             raise ValueError("packed needs a seq_length, and either a vocab_size or a tokenizer")
@@ -64,37 +72,65 @@ class Parameters(Frozen):
             raise ValueError(f"mean_length {self.mean_length}: with seq_length {self.seq_length} at most {most}")
         return self
 
-    def length_table(self) -> Ints:
-        """The table that lengths are drawn from; drawn tokens are limited to ``seq_length``, words are not."""
-        return length_table(self.lengths, self.mean_length, LEAST, self.seq_length if self.vocab_size else None)
+
+def make_sft(
+    prefix: Path, parameters: Parameters, tokenizer: Path | None, workers: int, progress: Progress
+) -> tuple[Manifest, bool]:
+    """The manifest of the data set at ``prefix``, and whether it had to be made; raises as :func:`make_once`.
+
+    ``tokenizer`` is the folder of the tokenizer in ``parameters``.
+    """
+    capacity = parameters.seq_length if parameters.format == "packed" else None
+    outputs = [beside(prefix, suffix) for suffix in ((".npy", ".metadata.json") if capacity else (".jsonl",))]
+    eod = load_tokenizer(tokenizer).eos if tokenizer else (parameters.vocab_size or 0) - 1
+    blocks = -(-parameters.samples // BLOCK)
+
+    def make(journal: Journal) -> dict[str, Any]:
+        rows = partial(beside(prefix, ".spool") if capacity else outputs[0])
+        with rows.open("r+b" if rows.exists() else "w+b") as file:
+            tasks = range(_keep_intact(file, journal), blocks)
+            for number, data in zip(tasks, in_order(bind(_block, parameters, tokenizer), tasks, workers), strict=True):
+                file.write(data)
+                file.flush()
+                journal.add(f"{number}:{len(data)}", crc32(data))
+                progress(file.tell(), file.tell() * blocks // (number + 1))
+        facts = {"samples": parameters.samples}
+        if capacity:
+            facts |= pack(rows, partial(outputs[0]), partial(outputs[1]), capacity, parameters.seed, eod)
+            rows.unlink()
+        return facts
+
+    # The parameters name tokenizer.json only: a model and its chat model may share it and differ in the eos_token.
+    return make_once(prefix, "sft", parameters, outputs, make, fixed={"eod": eod} if tokenizer else {})
 
 
-class Tokens(NamedTuple):
-    """Samples as tokens."""
+def _keep_intact(file: IO[bytes], journal: Journal) -> int:
+    """Truncate the file after the leading blocks that agree with the journal, and return their number."""
+    number = end = 0
+    with suppress(ValueError):  # a failing disk altered this line: the rest is not used
+        for name, checksum in journal.done.items():
+            block, size = map(int, name.split(":"))
+            if block != number or crc32(file.read(size)) != checksum:
+                break
+            number, end = number + 1, end + size
+    file.truncate(end)
+    file.seek(end)
+    return number
 
-    sizes: Ints
-    """[samples]: number of tokens, with the end-of-document token."""
-    prompts: Ints
-    """[samples]: number of these tokens that belong to the prompt."""
-    tokens: Ints
-    """[sum of sizes]."""
-    cut: Ints
-    """[samples]: whether the sample was cut because it was longer than a sequence."""
 
-
-def lines(parameters: Parameters, number: int) -> bytes:
-    """Block ``number`` as JSON lines, in the format ``dolly`` or ``chat``."""
+def _block(parameters: Parameters, tokenizer: Path | None, number: int) -> bytes:
+    """Block ``number`` as JSON lines, or as a block of the spool."""
+    if parameters.format == "packed":
+        return spool(tokens(parameters, number, load_tokenizer(tokenizer) if tokenizer else None))
     records = _dolly(parameters, number) if parameters.format == "dolly" else _chat(parameters, number)
     count = parameters.samples - number * BLOCK
     return "".join(json.dumps(record) + "\n" for record in records[:count]).encode()
 
 
-def tokens(parameters: Parameters, number: int, tokenizer: Tokenizer | None) -> Tokens:
+def tokens(parameters: Parameters, number: int, tokenizer: Tokenizer | None) -> list[Sample]:
     """Block ``number`` for packing: drawn tokens, or the text of ``dolly`` encoded by ``tokenizer``."""
-    block = _encoded(parameters, number, tokenizer) if tokenizer else _ids(parameters, number)
-    count = min(parameters.samples - number * BLOCK, BLOCK)
-    sizes = block.sizes[:count]
-    return Tokens(sizes, block.prompts[:count], block.tokens[: int(sizes.sum())], block.cut[:count])
+    samples = _encoded(parameters, number, tokenizer) if tokenizer else _ids(parameters, number)
+    return samples[: parameters.samples - number * BLOCK]
 
 
 def _draw(parameters: Parameters, number: int) -> tuple[Callable[[int], Ints], Ints, Ints]:
@@ -103,7 +139,10 @@ def _draw(parameters: Parameters, number: int) -> tuple[Callable[[int], Ints], I
     The block is always whole, so that a smaller data set is the beginning of a larger one.
     """
     raw = stream(parameters.seed, SAMPLES, number)
-    return raw, draw_lengths(parameters.length_table(), raw, BLOCK), raw(BLOCK)
+    # Drawn tokens are limited to a sequence, words are not.
+    most = parameters.seq_length if parameters.vocab_size else None
+    table = length_table(parameters.lengths, parameters.mean_length, LEAST, most)
+    return raw, draw_lengths(table, raw, BLOCK), raw(BLOCK)
 
 
 def _answers(sizes: Ints, bits: Ints, least: int, most: Ints) -> Ints:
@@ -112,23 +151,20 @@ def _answers(sizes: Ints, bits: Ints, least: int, most: Ints) -> Ints:
     return cast("Ints", numpy.clip(sizes * share // 64, least, most))
 
 
-def _fields(parameters: Parameters, number: int) -> tuple[Ints, list[str]]:
-    """The category of each sample, and its three texts: instruction, context (may be empty), answer."""
+def _texts(parameters: Parameters, number: int) -> Iterator[tuple[str, str, str, str]]:
+    """Instruction, context (may be empty), answer and category of each sample."""
     raw, sizes, bits = _draw(parameters, number)
     category = bits.astype(numpy.int64) & 7
     answers = _answers(sizes, bits, 1, sizes - 2)
     context = numpy.where(category >= len(WITHOUT_CONTEXT), (sizes - answers) * 3 // 4, 0)
     words = numpy.stack([sizes - answers - context, context, answers], axis=1).ravel()
-    return category, write(speak(raw, sizes, parameters.language, LEXICON), words, parameters.language)
+    texts = write(speak(raw, sizes, parameters.language, LEXICON), words, parameters.language)
+    return zip(texts[0::3], texts[1::3], texts[2::3], (CATEGORIES[place] for place in category), strict=True)
 
 
 def _dolly(parameters: Parameters, number: int) -> list[dict[str, Any]]:
-    categories, texts = _fields(parameters, number)
-    columns = zip(texts[0::3], texts[1::3], texts[2::3], categories.tolist(), strict=True)
-    return [
-        {"instruction": instruction, "context": context, "response": response, "category": CATEGORIES[category]}
-        for instruction, context, response, category in columns
-    ]
+    names = ("instruction", "context", "response", "category")
+    return [dict(zip(names, texts, strict=True)) for texts in _texts(parameters, number)]
 
 
 def _chat(parameters: Parameters, number: int) -> list[dict[str, Any]]:
@@ -140,9 +176,8 @@ def _chat(parameters: Parameters, number: int) -> list[dict[str, Any]]:
     exchange[last] += sizes % turns
     answers = _answers(exchange, numpy.repeat(bits, turns), 1, exchange - 1)
     words = numpy.stack([exchange - answers, answers], axis=1).ravel()
-    texts = write(speak(raw, sizes, parameters.language, LEXICON), words, parameters.language)
-    ends = (2 * last + 2).tolist()
-    return [_conversation(texts[start:end]) for start, end in zip([0, *ends], ends, strict=False)]
+    texts = iter(write(speak(raw, sizes, parameters.language, LEXICON), words, parameters.language))
+    return [_conversation(list(islice(texts, 2 * count))) for count in turns]
 
 
 def _conversation(texts: list[str]) -> dict[str, Any]:
@@ -156,30 +191,25 @@ def _conversation(texts: list[str]) -> dict[str, Any]:
     }
 
 
-def _ids(parameters: Parameters, number: int) -> Tokens:
-    assert parameters.vocab_size is not None
+def _ids(parameters: Parameters, number: int) -> list[Sample]:
     raw, sizes, bits = _draw(parameters, number)
-    eos = parameters.vocab_size - 1
-    ids = numpy.full(int(sizes.sum()), eos, dtype=numpy.int32)
-    inside = numpy.ones(len(ids), dtype=bool)
-    inside[numpy.cumsum(sizes) - 1] = False
-    ids[inside] = speak(raw, sizes - 1, parameters.language, eos)
+    eos = (parameters.vocab_size or 0) - 1
     prompts = sizes - _answers(sizes, bits, 2, sizes - 1)
-    return Tokens(sizes, prompts, ids, numpy.zeros(BLOCK, dtype=bool))
+    ids = numpy.insert(speak(raw, sizes - 1, parameters.language, eos), numpy.cumsum(sizes - 1), eos)
+    samples = numpy.split(ids, numpy.cumsum(sizes)[:-1])
+    return [Sample(sample, prompt, False) for sample, prompt in zip(samples, prompts.tolist(), strict=True)]
 
 
-def _encoded(parameters: Parameters, number: int, tokenizer: Tokenizer) -> Tokens:
-    assert parameters.seq_length is not None
-    _, texts = _fields(parameters, number)
-    questions = [f"{a}\n\n{b}" if b else a for a, b in zip(texts[0::3], texts[1::3], strict=True)]
-    prompts, answers = tokenizer.encode(questions), tokenizer.encode([" " + text for text in texts[2::3]])
-    samples, prompt_sizes, cut = [], [], []
+def _encoded(parameters: Parameters, number: int, tokenizer: Tokenizer) -> list[Sample]:
+    limit = parameters.seq_length or 0
+    instructions, contexts, responses, _ = zip(*_texts(parameters, number), strict=True)
+    prompts = tokenizer.encode([f"{a}\n\n{b}" if b else a for a, b in zip(instructions, contexts, strict=True)])
+    answers = tokenizer.encode([" " + text for text in responses])
+    samples = []
     for prompt, answer in zip(prompts, answers, strict=True):
-        cut.append(len(prompt) + len(answer) + 1 > parameters.seq_length)
+        cut = len(prompt) + len(answer) + 1 > limit
         # NeMo also cuts the end of the prompt first.
-        answer = [*answer[: parameters.seq_length - 2], tokenizer.eos]
-        prompt = prompt[: parameters.seq_length - len(answer)]
-        samples.append(numpy.array(prompt + answer, dtype=numpy.int32))
-        prompt_sizes.append(len(prompt))
-    sizes = numpy.array([len(sample) for sample in samples])
-    return Tokens(sizes, numpy.array(prompt_sizes), numpy.concatenate(samples), numpy.array(cut))
+        answer = [*answer[: limit - 2], tokenizer.eos]
+        prompt = prompt[: limit - len(answer)]
+        samples.append(Sample(numpy.array(prompt + answer), len(prompt), cut))
+    return samples

@@ -14,7 +14,7 @@ from math import gcd
 import numpy
 from numpy.typing import NDArray
 
-from datagen.sampling import Ints, TokenDrawer, stream, token_table
+from datagen.sampling import Ints, draw_tokens, stream, token_table
 
 ONSETS, VOWELS, CODAS = "bdfgjklmnprstvwz", "aeiou", ("", "n", "r", "l", "s")
 SYLLABLES = tuple(onset + vowel + coda for coda in CODAS for onset in ONSETS for vowel in VOWELS)
@@ -66,7 +66,7 @@ def speak(raw: Callable[[int], Ints], sizes: Ints, language: int, count: int) ->
     total = int(sizes.sum())
     drawn = numpy.empty(total, dtype=numpy.int64)
     bits = raw(total // 2 + total % 2).view(numpy.uint32)[:total]
-    TokenDrawer(token_table("zipf", 1.0, count), total).draw(bits, drawn)
+    draw_tokens(token_table("zipf", 1.0, count), bits, drawn)
     fresh = numpy.unpackbits(raw(total // 64 + 1).view(numpy.uint8))[:total].astype(bool)
     fresh[numpy.cumsum(sizes) - sizes] = True
     places = numpy.arange(total)

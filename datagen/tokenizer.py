@@ -1,38 +1,38 @@
-"""A tokenizer of any given size, made without training: byte-level BPE for the language of ``datagen sft``.
+"""Tokenizers in Hugging Face directories: made of any given size without training, and opened for packing.
 
-Its merges build a word as the language does: letters to syllables, a space and a syllable to the beginning of a word,
-then longer words syllable by syllable. So frequent words are one token, rarer words a few, and other text is bytes.
+A made tokenizer is byte-level BPE for the language of ``datagen sft``. Its merges build a word as the language does:
+letters to syllables, a space and a syllable to the beginning of a word, then longer words syllable by syllable. So
+frequent words are one token, rarer words a few, and other text is bytes.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import os
+from collections.abc import Callable, Iterator
+from copy import deepcopy
+from functools import lru_cache
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from pydantic import Field
 
+from benchrun.errors import UserError
+from datagen.checksum import crc32
 from datagen.manifest import Frozen, Manifest, Seed
-from datagen.output import Journal, Result, file_entry, make_once, partial
+from datagen.output import Journal, make_once, partial
 from datagen.text import CODAS, ONSETS, VOWELS, words
 
-BOS, EOS, PAD, UNK = "<s>", "</s>", "<pad>", "<unk>"
-SPECIAL = (UNK, PAD, "<|system|>", "<|user|>", "<|assistant|>", BOS, EOS)
+SPECIAL = ("<unk>", "<pad>", "<|system|>", "<|user|>", "<|assistant|>", "<s>", "</s>")
 """The last tokens of the vocabulary; the end of text is the very last, as in ``datagen tokens``."""
 LEAST = 256 + len(SPECIAL)
 """The smallest vocabulary: every byte is a token, so that any text can be encoded."""
+FILES: dict[str, dict[str, Any]] = json.loads(Path(__file__).with_name("tokenizer_files.json").read_text())
+"""The files that Hugging Face's AutoTokenizer and NeMo read, without the vocabulary.
 
-FILES = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json")
-"""The files that Hugging Face's AutoTokenizer and NeMo read."""
-# Hugging Face and NeMo compute the loss on the tokens between the generation marks: those of the assistant.
-CHAT_TEMPLATE = (
-    "{{ bos_token }}{% for message in messages %}{% if message['role'] == 'assistant' %}{{ '<|assistant|>\\n' }}"
-    "{% generation %}{{ message['content'] + eos_token }}{% endgeneration %}"
-    "{% else %}{{ '<|' + message['role'] + '|>\\n' + message['content'] + '\\n' }}{% endif %}{% endfor %}"
-    "{% if add_generation_prompt %}{{ '<|assistant|>\\n' }}{% endif %}"
-)
+In the chat template, the generation marks enclose the tokens of the assistant: those that the loss is computed on.
+"""
 
 
 class TokenizerParameters(Frozen):
@@ -44,57 +44,34 @@ class TokenizerParameters(Frozen):
 
 def make_tokenizer(folder: Path, parameters: TokenizerParameters) -> tuple[Manifest, bool]:
     """The manifest of the tokenizer in ``folder``, and whether it had to be made; raises as :func:`make_once`."""
-    outputs = [folder / name for name in FILES]
 
-    def make(journal: Journal) -> Result:
-        for path, content in zip(outputs, files(parameters), strict=True):
-            partial(path).write_text(json.dumps(content, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
+    def make(journal: Journal) -> dict[str, Any]:
+        for name, content in files(parameters).items():
+            text = json.dumps(content, ensure_ascii=False, indent=1)
+            partial(folder / name).write_text(f"{text}\n", encoding="utf-8")
         ids = _special_ids(parameters.vocab_size)
-        facts = {"bos": ids[BOS], "eos": ids[EOS], "pad": ids[PAD], "unk": ids[UNK]}
-        return facts, [file_entry(path) for path in outputs]
+        roles = FILES["special_tokens_map.json"]
+        return {role.removesuffix("_token"): ids[token] for role, token in roles.items()}
 
-    return make_once(folder / "manifest", "tokenizer", parameters, outputs, make)
+    return make_once(folder / "manifest", "tokenizer", parameters, [folder / name for name in FILES], make)
 
 
-def files(parameters: TokenizerParameters) -> tuple[dict[str, Any], ...]:
-    """The JSON content of each of ``FILES``."""
-    ids = _special_ids(parameters.vocab_size)
-    roles = {"bos_token": BOS, "eos_token": EOS, "pad_token": PAD, "unk_token": UNK}
+def files(parameters: TokenizerParameters) -> dict[str, dict[str, Any]]:
+    """Name and JSON content of each file."""
     plain = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
-    added = {number: {"content": token, **plain, "special": True} for token, number in ids.items()}
-    config = {
-        "added_tokens_decoder": {str(number): token for number, token in added.items()},
-        **roles,
-        "chat_template": CHAT_TEMPLATE,
-        "clean_up_tokenization_spaces": False,
-        "tokenizer_class": "PreTrainedTokenizerFast",
-    }
-    byte_level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
-    tokenizer = {
-        "version": "1.0",
-        "truncation": None,
-        "padding": None,
-        "added_tokens": [{"id": number, **token} for number, token in added.items()],
-        "normalizer": None,
-        "pre_tokenizer": byte_level,
-        "post_processor": None,
-        "decoder": byte_level,
-        "model": _model(parameters),
-    }
-    return tokenizer, config, roles
-
-
-def _model(parameters: TokenizerParameters) -> dict[str, Any]:
+    special = _special_ids(parameters.vocab_size).items()
+    added = {number: {"content": token, **plain, "special": True} for token, number in special}
     count = parameters.vocab_size - LEAST
     merges = list(islice(_merges(parameters.seed, count), count))
     tokens = [*_byte_names(), *(first + second for first, second in merges), *SPECIAL]
-    return {
-        "type": "BPE",
-        **dict.fromkeys(("dropout", "unk_token", "continuing_subword_prefix", "end_of_word_suffix")),
-        "fuse_unk": False,
+    content = deepcopy(FILES)
+    content["tokenizer_config.json"]["added_tokens_decoder"] = {str(number): token for number, token in added.items()}
+    content["tokenizer.json"]["added_tokens"] = [{"id": number, **token} for number, token in added.items()]
+    content["tokenizer.json"]["model"] |= {
         "vocab": {token: number for number, token in enumerate(tokens)},
         "merges": [f"{first} {second}" for first, second in merges],
     }
+    return content
 
 
 def _merges(language: int, count: int) -> Iterator[tuple[str, str]]:
@@ -118,4 +95,58 @@ def _byte_names() -> list[str]:
 
 
 def _special_ids(vocab_size: int) -> dict[str, int]:
-    return {token: vocab_size - len(SPECIAL) + i for i, token in enumerate(SPECIAL)}
+    return {token: number for number, token in enumerate(SPECIAL, vocab_size - len(SPECIAL))}
+
+
+class Tokenizer(NamedTuple):
+    """The part of a tokenizer that packing needs."""
+
+    encode: Callable[[list[str]], list[list[int]]]
+    """Texts to token ids."""
+    eos: int
+    """Id of the end-of-text token."""
+    checksum: str
+    """CRC-32 of tokenizer.json, which identifies a tokenizer."""
+
+
+@lru_cache(maxsize=1)
+def load_tokenizer(folder: Path) -> Tokenizer:
+    """The tokenizer in ``folder``, from tokenizer.json and the eos_token in tokenizer_config.json.
+
+    UserError if a file is missing or damaged, or if the ``tokenizers`` library is missing.
+    """
+    config, path = folder / "tokenizer_config.json", folder / "tokenizer.json"
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        hint = "make one with datagen tokenizer"
+        raise UserError(f"no tokenizer: {error.strerror}", where=str(path), hint=hint) from error
+    try:
+        import tokenizers
+    except ImportError as error:
+        raise UserError("packing text needs the tokenizers library", hint="pip install 'benchrun[data]'") from error
+    # --workers sets the number of cores; the library would use all cores in each worker.
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"
+    try:
+        # A string, or an object that contains the string.
+        token = json.loads(config.read_text())["eos_token"]
+        text = token if isinstance(token, str) else token["content"]
+        if not isinstance(text, str):
+            raise TypeError("an eos_token is a string")
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise UserError("has no eos_token", where=str(config)) from error
+    try:
+        opened = tokenizers.Tokenizer.from_buffer(data)
+    except Exception as error:  # the library raises nothing narrower
+        raise UserError(f"not a tokenizer: {error}", where=str(path)) from error
+    if opened.truncation or opened.padding:
+        hint = "copy the folder, and set truncation and padding to null in the copy"
+        raise UserError("truncates or pads texts", where=str(path), hint=hint)
+    eos = opened.token_to_id(text)
+    if eos is None:
+        raise UserError(f"has no token {text}, the eos_token of tokenizer_config.json", where=str(path))
+
+    def encode(texts: list[str]) -> list[list[int]]:
+        return [encoding.ids for encoding in opened.encode_batch(texts, add_special_tokens=False)]
+
+    return Tokenizer(encode, eos, f"{crc32(data):08x}")

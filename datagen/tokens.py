@@ -1,4 +1,4 @@
-"""Random or learnable tokens of Megatron indexed data sets: the parameters, and the content of any part of a file.
+"""Megatron data sets of random or learnable tokens: any process can make any part of a file, in any order.
 
 The tokens of a shard are one long sequence, made in independent chunks. The lengths of its documents are made in
 blocks; the last token of each document is the end-of-document token. So any process can make any part of a file at any
@@ -10,16 +10,24 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterator
 from functools import lru_cache
-from typing import Literal, NamedTuple
+from functools import partial as bind
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
 
 import numpy
 from pydantic import Field, model_validator
 
-from datagen.indexed import DOCUMENT_BYTES, LONGEST
+from datagen.checksum import crc32
+from datagen.direct import direct_writer
+from datagen.indexed import DOCUMENT_BYTES, LONGEST, write_index
 from datagen.learnable import floor_loss, follow, jumps
-from datagen.manifest import Frozen, Lengths, Seed
-from datagen.sampling import Ints, TokenDrawer, TokenTable, draw_lengths, length_table, row_pairs, stream, token_table
+from datagen.manifest import PART_BYTES, Frozen, Lengths, Manifest, Seed
+from datagen.output import Journal, Progress, beside, make_once, partial
+from datagen.sampling import Ints, TokenTable, draw_lengths, draw_tokens, length_table, row_pairs, stream, token_table
+from datagen.workers import in_order
 
+AT_ONCE = 4
+"""Parts that a process makes without waiting for the disk: 256 MiB, which an interrupted process loses."""
 CHUNK = 1 << 16
 """Tokens made at a time: few enough for the processor's cache, many enough to keep numpy's calls few."""
 ROWS = 16
@@ -50,19 +58,9 @@ class Parameters(Frozen):
         return self
 
     @property
-    def dtype(self) -> str:
-        """Name of the dtype of a token in the file."""
-        return "uint16" if self.vocab_size < 65500 else "int32"  # as Megatron chooses
-
-    @property
-    def token_bytes(self) -> int:
-        """Bytes of a token in the file."""
-        return numpy.dtype(self.dtype).itemsize
-
-    @property
-    def bytes(self) -> int:
-        """Bytes of the tokens of all shards."""
-        return self.tokens * self.token_bytes
+    def dtype(self) -> numpy.dtype[Any]:
+        """The dtype of a token in the file."""
+        return numpy.dtype("uint16" if self.vocab_size < 65500 else "int32")  # as Megatron chooses
 
     @property
     def index_bytes(self) -> int:
@@ -86,95 +84,145 @@ class Shard(NamedTuple):
     tokens: int
     documents: int
     starts: tuple[int, ...]
-    """The first token of each block of lengths."""
+    """The first token of each block of documents."""
 
 
-def plan(parameters: Parameters) -> list[Shard]:
+def plan(parameters: Parameters) -> Iterator[Shard]:
     """The shards; their sizes differ by one token at most."""
     share, remainder = divmod(parameters.tokens, parameters.shards)
-    return [_shard(parameters, number, share + (number < remainder)) for number in range(parameters.shards)]
-
-
-def _shard(parameters: Parameters, number: int, tokens: int) -> Shard:
-    starts = [0]
-    while starts[-1] < tokens:
-        starts.append(starts[-1] + int(_lengths(parameters, number, len(starts) - 1).sum()))
-    ends = starts[-2] + _lengths(parameters, number, len(starts) - 2).cumsum()
-    documents = (len(starts) - 2) * LENGTHS + int(numpy.searchsorted(ends, tokens)) + 1
-    return Shard(number, tokens, documents, tuple(starts[:-1]))
+    for number in range(parameters.shards):
+        tokens, starts = share + (number < remainder), [0]
+        while (end := starts[-1] + int(_ends(parameters, number, len(starts) - 1)[-1])) < tokens:
+            starts.append(end)
+        last = int(numpy.searchsorted(_ends(parameters, number, len(starts) - 1), tokens - starts[-1]))
+        yield Shard(number, tokens, (len(starts) - 1) * LENGTHS + last + 1, tuple(starts))
 
 
 @lru_cache(maxsize=4)
-def _lengths(parameters: Parameters, shard: int, block: int) -> Ints:
+def _ends(parameters: Parameters, shard: int, block: int) -> Ints:
+    """[LENGTHS]: where each document of a block ends, in tokens from the beginning of the block."""
     table = length_table(parameters.documents, parameters.mean_length)
-    return draw_lengths(table, stream(parameters.seed, shard, DOCUMENTS, block), LENGTHS)
+    return draw_lengths(table, stream(parameters.seed, shard, DOCUMENTS, block), LENGTHS).cumsum()
 
 
-def lengths(parameters: Parameters, shard: Shard) -> Iterator[Ints]:
-    """The lengths of the documents of a shard, in blocks; the last document takes the remaining tokens."""
+def documents(parameters: Parameters, shard: Shard) -> Iterator[tuple[Ints, Ints]]:
+    """First token and length of each document of a shard, in blocks; the last document takes the remaining tokens."""
     for block, start in enumerate(shard.starts):
-        sizes = _lengths(parameters, shard.number, block)
-        if block == len(shard.starts) - 1:
-            sizes = sizes[: shard.documents - block * LENGTHS].copy()
-            sizes[-1] = shard.tokens - start - int(sizes[:-1].sum())
-        yield sizes
+        ends = start + _ends(parameters, shard.number, block)[: shard.documents - block * LENGTHS]
+        starts = numpy.append(start, ends[:-1])
+        yield starts, ends.clip(max=shard.tokens) - starts
 
 
-@lru_cache(maxsize=4)
-def _last_tokens(parameters: Parameters, shard: int, block: int) -> Ints:
-    """The last token of each document in a block of lengths, counted from the first token of the block."""
-    return _lengths(parameters, shard, block).cumsum() - 1
-
-
-def _ends(parameters: Parameters, shard: Shard, first: int, after: int) -> Ints:
+def _last_tokens(parameters: Parameters, shard: Shard, first: int, after: int) -> Ints:
     """The tokens that end a document, among those from ``first`` to ``after``."""
-    ends = [numpy.arange(shard.tokens - 1, after)]
+    places = [numpy.arange(shard.tokens, after + 1)]
     for block in range(bisect_right(shard.starts, first) - 1, bisect_right(shard.starts, after - 1)):
-        places, start = _last_tokens(parameters, shard.number, block), shard.starts[block]
-        low, high = numpy.searchsorted(places, (first - start, after - start))
-        ends.append(start + places[low:high])
-    return numpy.concatenate(ends)
-
-
-@lru_cache(maxsize=2)
-def _row_pairs(seed: int, shard: int, purpose: int, block: int) -> tuple[Ints, Ints]:
-    bytes_per_token = 1 if purpose == JUMPS else 4
-    return row_pairs(seed, shard, purpose, block, rows=ROWS, words=CHUNK * bytes_per_token // 8)
-
-
-def _bits(parameters: Parameters, shard: Shard, purpose: int, chunk: int, out: Ints) -> None:
-    """Put the random bits of a chunk into ``out`` [words of a row]."""
-    block, pair = divmod(chunk, ROWS * ROWS)
-    first, second = _row_pairs(parameters.seed, shard.number, purpose, block)
-    numpy.bitwise_xor(first[pair // ROWS], second[pair % ROWS], out=out)
-
-
-@lru_cache(maxsize=1)
-def _drawer(parameters: Parameters, chunk: int) -> TokenDrawer:
-    return TokenDrawer(parameters.token_table(), chunk)
+        ends, start = _ends(parameters, shard.number, block), shard.starts[block]
+        low, high = numpy.searchsorted(ends, (first - start, after - start), side="right")
+        places.append(start + ends[low:high])
+    return numpy.concatenate(places) - 1
 
 
 @lru_cache(maxsize=2)
 def _buffer(words: int) -> Ints:
-    """Reused memory of ``words`` 64-bit words: fresh memory costs a page fault every 4 KB."""
+    """Reused memory of 64-bit words: fresh memory costs a page fault every 4 KB."""
     return numpy.empty(words, numpy.uint64)
+
+
+def _bits(parameters: Parameters, shard: Shard, purpose: int, chunk: int) -> Ints:
+    """The random bits of a chunk, 64-bit words, until the next call of this purpose."""
+    block, pair = divmod(chunk, ROWS * ROWS)
+    words = CHUNK // 8 if purpose == JUMPS else CHUNK // 2
+    first, second = row_pairs(parameters.seed, shard.number, purpose, block, rows=ROWS, words=words)
+    bits: Ints = numpy.bitwise_xor(first[pair // ROWS], second[pair % ROWS], out=_buffer(words))
+    return bits
 
 
 def fill(parameters: Parameters, shard: Shard, first: int, out: Ints) -> None:
     """Put the tokens from ``first`` on (a multiple of ``CHUNK``) into ``out`` [n]."""
     eod = parameters.vocab_size - 1
-    drawer = _drawer(parameters, CHUNK)
-    bits, jump_bits = _buffer(CHUNK // 2), _buffer(CHUNK // 8)
+    table = parameters.token_table()
     for start in range(0, len(out), CHUNK):
-        here = out[start : start + CHUNK]
+        here = drawn = out[start : start + CHUNK]
         chunk = (first + start) // CHUNK
-        _bits(parameters, shard, TOKENS, chunk, bits)
-        if not parameters.learnable:
-            drawer.draw(bits.view(numpy.uint32)[: len(here)], here)
-            continue
-        _bits(parameters, shard, JUMPS, chunk, jump_bits)
-        places = jumps(jump_bits.view(numpy.uint8)[: len(here)])
-        drawn = here[: len(places)]
-        drawer.draw(bits.view(numpy.uint32)[: len(drawn)], drawn)
-        follow(drawn, places, eod, here)
-    out[_ends(parameters, shard, first, first + len(out)) - first] = eod
+        bits = _bits(parameters, shard, TOKENS, chunk).view(numpy.uint32)
+        if parameters.learnable:
+            places = jumps(_bits(parameters, shard, JUMPS, chunk).view(numpy.uint8)[: len(here)])
+            drawn = here[: len(places)]
+        draw_tokens(table, bits[: len(drawn)], drawn)
+        if parameters.learnable:
+            follow(drawn, places, eod, here)
+    out[_last_tokens(parameters, shard, first, first + len(out)) - first] = eod
+
+
+class Part(NamedTuple):
+    """Bytes of a shard that have one checksum."""
+
+    name: str
+    """Name in the journal."""
+    path: Path
+    shard: Shard
+    start: int
+    size: int
+    crc: int | None
+    """CRC-32 of the bytes that an interrupted command made, None if it did not."""
+
+
+def make_tokens(prefix: Path, parameters: Parameters, workers: int, progress: Progress) -> tuple[Manifest, bool]:
+    """The manifest of the data set at ``prefix``, and whether it had to be made; raises as :func:`make_once`."""
+    suffixes = [""] if parameters.shards == 1 else [f"_{number:05d}" for number in range(parameters.shards)]
+    outputs = [beside(prefix, suffix + kind) for suffix in suffixes for kind in (".bin", ".idx")]
+    size = parameters.tokens * parameters.dtype.itemsize
+
+    def make(journal: Journal) -> dict[str, Any]:
+        parameters.token_table()  # cached before the processes are forked
+        shards = list(plan(parameters))
+        paths = zip(shards, outputs[::2], strict=True)
+        batches = [batch for shard, path in paths for batch in _batches(parameters, shard, path, journal)]
+        done = 0
+        for batch, sums in zip(batches, in_order(bind(_write, parameters), batches, workers), strict=True):
+            for part, crc in zip(batch, sums, strict=True):
+                if crc != part.crc:
+                    journal.add(part.name, crc)
+                journal.sums.setdefault(part.path, []).append(crc)
+                done += part.size
+            progress(done, size)
+        for shard, path in zip(shards, outputs[1::2], strict=True):
+            write_index(partial(path), parameters.dtype, shard.documents, bind(documents, parameters, shard))
+        return {
+            "dtype": parameters.dtype.name,
+            "eod": parameters.vocab_size - 1,
+            "documents": sum(shard.documents for shard in shards),
+            "bytes": size,
+            "floor_loss": round(parameters.floor_loss(), 6),
+        }
+
+    return make_once(prefix, "tokens", parameters, outputs, make, size=size + parameters.index_bytes)
+
+
+def _batches(parameters: Parameters, shard: Shard, path: Path, journal: Journal) -> Iterator[list[Part]]:
+    """Up to ``AT_ONCE`` consecutive parts each."""
+    size, parts = shard.tokens * parameters.dtype.itemsize, []
+    for number, start in enumerate(range(0, size, PART_BYTES)):
+        name = f"{shard.number}:{number}"
+        parts.append(Part(name, path, shard, start, min(PART_BYTES, size - start), journal.done.get(name)))
+    for first in range(0, len(parts), AT_ONCE):
+        yield parts[first : first + AT_ONCE]
+
+
+def _write(parameters: Parameters, batch: list[Part]) -> list[int]:
+    """Write the parts, except those that are intact on the disk; returns the CRC-32 of each."""
+    path, shard = partial(batch[0].path), batch[0].shard
+
+    def fill_bytes(place: int, memory: memoryview) -> None:
+        fill(parameters, shard, place // parameters.dtype.itemsize, numpy.frombuffer(memory, parameters.dtype))
+
+    sums = []
+    with direct_writer(path) as write, path.open("rb") as file:
+        for part in batch:
+            file.seek(part.start)
+            if part.crc is not None and crc32(file.read(part.size)) == part.crc:
+                sums.append(part.crc)
+            else:
+                sums.append(write(part.start, part.size, fill_bytes))
+    return sums

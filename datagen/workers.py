@@ -27,14 +27,14 @@ def in_order(function: Callable[[Task], Result], tasks: Iterable[Task], workers:
     if workers == 1:
         yield from map(function, tasks)
         return
-    remaining = iter(tasks)
+    remaining, running = iter(tasks), deque[Future[Result]]()
     with ProcessPoolExecutor(workers, initializer=_follow_parent) as pool:
-        running: deque[Future[Result]] = deque(pool.submit(function, task) for task in islice(remaining, 2 * workers))
         try:
-            while running:
-                result = running.popleft().result()
-                running.extend(pool.submit(function, task) for task in islice(remaining, 1))
-                yield result
+            while True:
+                running.extend(pool.submit(function, task) for task in islice(remaining, 2 * workers - len(running)))
+                if not running:
+                    return
+                yield running.popleft().result()
         except BrokenProcessPool as error:
             hint = "was it killed for its memory? Repeat the command: it resumes"
             raise MachineError("a worker process ended", hint=hint) from error
@@ -47,18 +47,11 @@ def _follow_parent() -> None:
 
     Workers ignore Ctrl-C, which the parent handles: a worker that ended first would look as if it had been killed.
     """
+
+    def watch() -> None:
+        if parent := parent_process():
+            parent.join()
+            os._exit(1)
+
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    Thread(target=_watch_parent, daemon=True).start()
-
-
-def _watch_parent() -> None:
-    parent = parent_process()
-    if parent is not None:
-        parent.join()
-        os._exit(1)
-
-
-def default_workers() -> int:
-    """The number of cores that this process may use, at most eight: more would wait for the disk."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return min(cores, 8)
+    Thread(target=watch, daemon=True).start()

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import gc
-from importlib import import_module
 from typing import Any
 
 import click
 
 from benchrun import __version__
-from benchrun.console import run
+from benchrun.console import Verbs, run
 
 VERBS = {
     "list": ("points", "Every point of every recipe."),
@@ -26,24 +25,7 @@ VERBS = {
 """Name -> module of this package and help. The function in that module has the name of the verb."""
 
 
-class Verbs(click.Group):
-    """Lists verbs without importing them, so that ``--help`` answers at once."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(VERBS)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in VERBS:
-            return None
-        command: click.Command = getattr(import_module(f"benchrun.cli.{VERBS[cmd_name][0]}"), cmd_name)
-        return command
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, text) for name, (_, text) in VERBS.items()])
-
-
-@click.group(cls=Verbs, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=Verbs, package=__name__, verbs=VERBS, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, message="benchrun %(version)s", help="Show the version.")
 def group() -> None:
     """Does your cluster train large language models as fast as it should, and if not, why?

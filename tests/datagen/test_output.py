@@ -20,8 +20,7 @@ from types import SimpleNamespace
 import pytest
 
 from benchrun.errors import MachineError
-from datagen.maker import make_tokens
-from datagen.tokens import Parameters
+from datagen.tokens import Parameters, make_tokens
 from tests.datagen.command import ROOT, datagen, tokens
 
 
@@ -310,10 +309,10 @@ def test_a_complete_data_set_on_a_read_only_file_system_is_reused(tmp_path, comm
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--tokens", "0"], "0 is not a whole number"),
-        (["--tokens", "1.5"], "1.5 is not a whole number"),
-        (["--tokens", "many"], "'many' is not a number, such as 1000000 or 1e9"),
-        (["--tokens", "nan"], "'nan' is not a number"),
+        (["--tokens", "0"], "--tokens: Input should be greater than 0 (it is 0)"),
+        (["--tokens", "1.5"], "'1.5' is not a whole number"),
+        (["--tokens", "many"], "'many' is not a whole number, such as 1000000 or 1e9"),
+        (["--tokens", "nan"], "'nan' is not a whole number"),
         (["--tokens", "9007199254740993"], "--tokens: Input should be less than or equal to"),
         (["--tokens", "1e99"], "--tokens: Input should be less than or equal to"),
         (["--tokens", "10", "--samples", "3"], "give --tokens, or --samples and --seq-length"),

@@ -16,10 +16,8 @@ from hypothesis import strategies as st
 
 from benchrun.errors import UserError
 from datagen.packing import first_fit_decreasing, packed, save
-from datagen.sft import BLOCK, Parameters, tokens
-from datagen.sft_files import make_sft
-from datagen.tokenizer import TokenizerParameters, make_tokenizer
-from datagen.tokenizing import load_tokenizer, tokenizer_sum
+from datagen.sft import BLOCK, Parameters, make_sft, tokens
+from datagen.tokenizer import TokenizerParameters, load_tokenizer, make_tokenizer
 
 PARAMETERS = Parameters(format="packed", samples=1000, seq_length=256, vocab_size=500, mean_length=60)
 
@@ -40,10 +38,8 @@ def read(sequence):
 def samples(parameters=PARAMETERS, tokenizer=None):
     """Every sample as (tokens, tokens of its answer)."""
     for number in range(-(-parameters.samples // BLOCK)):
-        block = tokens(parameters, number, tokenizer)
-        for size, prompt, end in zip(block.sizes, block.prompts, numpy.cumsum(block.sizes), strict=True):
-            sample = tuple(block.tokens[end - size : end].tolist())
-            yield sample, sample[prompt:]
+        for sample, prompt, _ in tokens(parameters, number, tokenizer):
+            yield tuple(sample.tolist()), tuple(sample[prompt:].tolist())
 
 
 def unpacked(sequences):
@@ -133,7 +129,7 @@ def test_text_goes_through_a_tokenizer(tmp_path):
     folder = tmp_path / "tokenizer"
     make_tokenizer(folder, TokenizerParameters(vocab_size=3000))
     parameters = Parameters(
-        format="packed", samples=300, seq_length=128, mean_length=60, tokenizer=tokenizer_sum(folder)
+        format="packed", samples=300, seq_length=128, mean_length=60, tokenizer=load_tokenizer(folder).checksum
     )
     facts, sequences = make(tmp_path / "x", parameters, folder)
     pairs = sorted(unpacked(sequences))
@@ -153,7 +149,9 @@ def test_another_end_of_text_is_another_data_set(tmp_path, whole):
     """The same tokenizer.json with another eos_token, like a model and its chat model."""
     pytest.importorskip("tokenizers")
     make_tokenizer(tmp_path / "t", TokenizerParameters(vocab_size=3000))
-    parameters = Parameters(format="packed", samples=300, seq_length=128, tokenizer=tokenizer_sum(tmp_path / "t"))
+    parameters = Parameters(
+        format="packed", samples=300, seq_length=128, tokenizer=load_tokenizer(tmp_path / "t").checksum
+    )
 
     def interrupt(done, total):
         if not whole:

@@ -11,8 +11,7 @@ import pytest
 
 from benchrun.errors import UserError
 from datagen.cli import main
-from datagen.sft import BLOCK, CATEGORIES, Parameters, tokens
-from datagen.sft_files import make_sft
+from datagen.sft import BLOCK, CATEGORIES, Parameters, make_sft, tokens
 from datagen.text import LEXICON, followers, speak, stream, words
 
 PACKED = {"format": "packed", "seq_length": 512, "vocab_size": 1000, "mean_length": 64}
@@ -86,7 +85,7 @@ def drawn_sizes(kind, blocks=80):
     parameters = Parameters(
         format="packed", samples=blocks * BLOCK, lengths=kind, mean_length=1000, seq_length=1 << 20, vocab_size=50
     )
-    return numpy.concatenate([tokens(parameters, number, None).sizes for number in range(blocks)])
+    return numpy.array([len(sample) for block in range(blocks) for sample, _, _ in tokens(parameters, block, None)])
 
 
 def test_fixed_lengths_are_all_the_same():

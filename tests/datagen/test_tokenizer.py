@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from datagen.cli import main
 from datagen.text import words
-from datagen.tokenizer import EOS, LEAST, SPECIAL, TokenizerParameters, files, make_tokenizer
+from datagen.tokenizer import LEAST, SPECIAL, TokenizerParameters, files, make_tokenizer
 
 SIZES = [LEAST, 300, 32_000, 128_256, 256_000]
 
@@ -35,10 +35,10 @@ def opened(tmp_path_factory):
 
 @pytest.mark.parametrize("size", SIZES)
 def test_the_vocabulary_has_exactly_the_requested_size(size):
-    vocab = files(TokenizerParameters(vocab_size=size))[0]["model"]["vocab"]
+    vocab = files(TokenizerParameters(vocab_size=size))["tokenizer.json"]["model"]["vocab"]
     assert sorted(vocab.values()) == list(range(size))
     assert [*vocab][-len(SPECIAL) :] == list(SPECIAL)
-    assert vocab[EOS] == size - 1
+    assert vocab["</s>"] == size - 1
 
 
 @pytest.mark.parametrize("size", SIZES)

@@ -11,16 +11,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from datagen import direct
-from datagen import maker as maker_module
 from datagen import manifest as manifest_module
 from datagen import output as output_module
 from datagen import tokens as tokens_module
 from datagen.indexed import read_index
 from datagen.learnable import floor_loss
-from datagen.maker import make_tokens
 from datagen.manifest import damage
-from datagen.sampling import TokenDrawer, draw_lengths, length_table, row_pairs, stream, token_table
-from datagen.tokens import Parameters, fill, lengths, plan
+from datagen.sampling import draw_lengths, draw_tokens, length_table, row_pairs, stream, token_table
+from datagen.tokens import Parameters, documents, fill, make_tokens, plan
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning", "ignore::DeprecationWarning")
 
@@ -34,7 +32,7 @@ def make(prefix: Path, workers: int = 1, **parameters):
 
 
 def read(prefix: Path):
-    index = read_index(prefix.with_name(prefix.name + ".idx"))
+    index = read_index(prefix)
     data = numpy.fromfile(prefix.with_name(prefix.name + ".bin"), index.dtype)
     return index, data
 
@@ -42,18 +40,15 @@ def read(prefix: Path):
 @pytest.fixture
 def small_parts(monkeypatch):
     """Parts and blocks of a few KB, so that small data sets have many of them."""
-    for module in (maker_module, manifest_module, output_module):
+    for module in (manifest_module, output_module, tokens_module):
         monkeypatch.setattr(module, "PART_BYTES", 1 << 14)
     monkeypatch.setattr(direct, "BUFFER", 1 << 13)
     monkeypatch.setattr(tokens_module, "CHUNK", 1 << 9)
     monkeypatch.setattr(tokens_module, "ROWS", 2)
     monkeypatch.setattr(tokens_module, "LENGTHS", 1 << 4)
-    caches = tokens_module._lengths, tokens_module._row_pairs
-    for cache in caches:
-        cache.cache_clear()
+    tokens_module._ends.cache_clear()
     yield
-    for cache in caches:
-        cache.cache_clear()
+    tokens_module._ends.cache_clear()
 
 
 @pytest.mark.train
@@ -129,7 +124,7 @@ def test_the_bytes_do_not_depend_on_the_workers(tmp_path, shards):
 
 def test_a_block_does_not_depend_on_earlier_blocks():
     parameters = Parameters(tokens=3 << 20, vocab_size=500, learnable=True)
-    shard = plan(parameters)[0]
+    shard = next(plan(parameters))
     whole, part = numpy.empty(3 << 20, dtype=numpy.uint16), numpy.empty(1 << 20, dtype=numpy.uint16)
     fill(parameters, shard, 0, whole)
     for number in (2, 0, 1):
@@ -167,7 +162,7 @@ def rows_of_tokens(table):
     first, second = row_pairs(11, 0, 0, 0, rows=8, words=1 << 15)
     bits = (first[:, None] ^ second).reshape(-1).view(numpy.uint32)
     drawn = numpy.empty(1 << 22, dtype=numpy.int32)
-    TokenDrawer(table, len(bits)).draw(bits, drawn)
+    draw_tokens(table, bits, drawn)
     return drawn.reshape(8, 8, -1)
 
 
@@ -251,7 +246,7 @@ def test_the_floor_is_the_loss_of_the_rule(distribution):
     parameters = Parameters(
         tokens=1 << 20, vocab_size=200, learnable=True, distribution=distribution, documents="zipf", mean_length=300
     )
-    shard = plan(parameters)[0]
+    shard = next(plan(parameters))
     data = numpy.empty(1 << 20, dtype=numpy.int32)
     fill(parameters, shard, 0, data)
     p = parameters.token_table().probabilities
@@ -267,9 +262,10 @@ def test_the_floor_is_the_loss_of_the_rule(distribution):
 def test_lengths_of_a_shard_sum_to_its_tokens():
     parameters = Parameters(tokens=10**8 + 7, vocab_size=100, shards=3, documents="zipf", mean_length=50)
     for shard in plan(parameters):
-        blocks = list(lengths(parameters, shard))
-        assert sum(int(b.sum()) for b in blocks) == shard.tokens
-        assert sum(map(len, blocks)) == shard.documents
+        starts, lengths = map(numpy.concatenate, zip(*documents(parameters, shard), strict=True))
+        assert lengths.sum() == shard.tokens
+        assert len(lengths) == len(starts) == shard.documents
+        assert (starts == lengths.cumsum() - lengths).all()
 
 
 def test_the_manifest_contains_parameters_facts_and_files(tmp_path):

@@ -1,0 +1,186 @@
+"""``datagen tokens``, ``datagen sft`` and ``datagen tokenizer``."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import sys
+import time
+from collections.abc import Callable
+from functools import partial, reduce
+from pathlib import Path
+from typing import Any, TypeVar, get_args
+
+import click
+from pydantic import ValidationError
+from pydantic.fields import FieldInfo
+
+from benchrun.errors import UserError
+from datagen import sft as instructions
+from datagen import tokens as megatron
+from datagen.manifest import Frozen, Manifest
+from datagen.output import Progress
+from datagen.tokenizer import TokenizerParameters, load_tokenizer, make_tokenizer
+
+Command = Callable[..., Any]
+Model = TypeVar("Model", bound=Frozen)
+
+
+class Count(click.ParamType):  # type: ignore[type-arg,unused-ignore]
+    """A whole number, also written as 1e9; the models of the parameters have the limits."""
+
+    name = "count"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        try:
+            number = int(value) if str(value).isdecimal() else float(value)
+            if number == int(number):
+                return int(number)
+        except (ValueError, OverflowError):
+            pass
+        return self.fail(f"{value!r} is not a whole number, such as 1000000 or 1e9", param, ctx)
+
+
+def parameter_options(model: type[Frozen], *skipped: str) -> Callable[[Command], Command]:
+    """An option for each field of ``model`` except ``skipped``, with its description, choices and default."""
+    options = [_option(name, field) for name, field in model.model_fields.items() if name not in skipped]
+    return lambda command: reduce(lambda decorated, option: option(decorated), reversed(options), command)
+
+
+def _option(name: str, field: FieldInfo) -> Callable[[Command], Command]:
+    choices = [choice for choice in get_args(field.annotation) if isinstance(choice, str)]
+    kind: Any = click.Choice(choices) if choices else Count()
+    if field.annotation in (bool, float):
+        kind = field.annotation
+    settings: dict[str, Any] = {"required": True} if field.is_required() else {}
+    if not field.is_required() and field.default is not None:
+        settings = {"default": field.default, "show_default": field.default is not False}
+    flag = f"--{name.replace('_', '-')}"
+    return click.option(flag, type=kind, is_flag=kind is bool, help=field.description, **settings)
+
+
+def _prefix(ctx: click.Context, param: click.Parameter, path: Path) -> Path:
+    """``path``, if its last part is a name to which suffixes can be appended, in UTF-8 as a manifest must be."""
+    try:
+        str(path).encode()
+    except UnicodeEncodeError as error:
+        raise click.BadParameter(f"{str(path)!r} is not UTF-8; choose another name") from error
+    if path.name in ("", ".."):
+        raise click.BadParameter(f"{str(path)!r} has no name; give a folder and a name, such as data/llama")
+    return path
+
+
+def _cores() -> int:
+    """The number of cores that this process may use, at most eight: more would wait for the disk."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return min(cores, 8)
+
+
+PATH = click.Path(path_type=Path)
+output_option = click.option("--output", type=PATH, callback=_prefix, required=True, metavar="PREFIX")
+workers_option = click.option(
+    "--workers",
+    type=click.IntRange(1, 256),
+    default=_cores,
+    help="Number of processes; the bytes do not depend on it.  [default: the cores, at most 8]",
+)
+json_option = click.option("--json", "as_json", is_flag=True, help="Print the manifest.")
+
+
+@click.command("tokens")
+@output_option
+@click.option("--tokens", type=Count(), help=megatron.Parameters.model_fields["tokens"].description)
+@click.option("--samples", type=Count(), help="Number of training samples, with --seq-length.")
+@click.option("--seq-length", type=Count(), help="Tokens per training sample.")
+@parameter_options(megatron.Parameters, "tokens")
+@workers_option
+@json_option
+def tokens(output: Path, workers: int, as_json: bool, **parameters: Any) -> None:
+    """Make a data set for Megatron: PREFIX.bin, PREFIX.idx and the manifest PREFIX.json.
+
+    \b
+    datagen tokens --output data/llama --tokens 1e9 --vocab-size 128256
+    """
+    samples, seq_length = parameters.pop("samples"), parameters.pop("seq_length")
+    if parameters["tokens"] is None and samples and seq_length:
+        parameters["tokens"] = samples * seq_length + 1  # the last sample needs one more token as its label
+    elif parameters["tokens"] is None or (samples, seq_length) != (None, None):
+        raise UserError("the size is missing or ambiguous", hint="give --tokens, or --samples and --seq-length")
+    chosen = _parse(megatron.Parameters, **parameters)
+    _make_and_print(output, partial(megatron.make_tokens, output, chosen, workers), as_json=as_json)
+
+
+@click.command("sft")
+@output_option
+@parameter_options(instructions.Parameters, "tokenizer")
+@click.option(
+    "--tokenizer",
+    type=PATH,
+    metavar="DIR",
+    help="packed: encode the text of dolly with this tokenizer, instead of --vocab-size.",
+)
+@workers_option
+@json_option
+def sft(output: Path, tokenizer: Path | None, workers: int, as_json: bool, **parameters: Any) -> None:
+    """Make instruction data: PREFIX.jsonl, or PREFIX.npy and PREFIX.metadata.json, and the manifest PREFIX.json.
+
+    \b
+    datagen sft --output data/training --samples 10000 --format chat
+    datagen sft --output data/packed --format packed --seq-length 4096 --vocab-size 128256
+    """
+    if parameters["format"] == "packed":
+        defaults = {"seq_length": 4096, "vocab_size": None if tokenizer else 32000}
+        parameters |= {name: default for name, default in defaults.items() if parameters[name] is None}
+    checksum = load_tokenizer(tokenizer).checksum if tokenizer else None
+    chosen = _parse(instructions.Parameters, tokenizer=checksum, **parameters)
+    _make_and_print(output, partial(instructions.make_sft, output, chosen, tokenizer, workers), as_json=as_json)
+
+
+@click.command("tokenizer")
+@click.option("--output", type=PATH, required=True, metavar="DIR")
+@parameter_options(TokenizerParameters)
+@json_option
+def tokenizer(output: Path, as_json: bool, **parameters: Any) -> None:
+    """Make a tokenizer of exactly this size in DIR, for AutoTokenizer.from_pretrained(DIR), and its manifest.
+
+    It has tokens for the words of `datagen sft --language SEED`, and encodes any other text byte by byte.
+
+    \b
+    datagen tokenizer --output data/tokenizer --vocab-size 128256
+    """
+    chosen = _parse(TokenizerParameters, **parameters)
+    _make_and_print(output, lambda progress: make_tokenizer(output, chosen), as_json=as_json)
+
+
+def _parse(model: type[Model], **values: Any) -> Model:
+    """The parameters from the values of the options. UserError names the option of an invalid value."""
+    try:
+        return model(**values)
+    except ValidationError as error:
+        first = error.errors()[0]
+        message = first["msg"].removeprefix("Value error, ")
+        if first["loc"]:
+            message = f"--{str(first['loc'][0]).replace('_', '-')}: {message} (it is {first['input']})"
+        raise UserError(message) from error
+
+
+def _make_and_print(prefix: Path, make: Callable[[Progress], tuple[Manifest, bool]], *, as_json: bool) -> None:
+    """Call ``make`` with a progress bar on a terminal, then print the manifest, or a summary of two lines."""
+    start = time.perf_counter()
+    terminal = sys.stderr if sys.stderr.isatty() else io.StringIO()
+    with click.progressbar(length=1, label=prefix.name, file=terminal) as bar:
+
+        def progress(done: int, total: int) -> None:
+            bar.length = total
+            bar.update(done - bar.pos)
+
+        manifest, new = make(progress)
+    seconds = time.perf_counter() - start
+    if as_json:
+        click.echo(json.dumps(manifest.model_dump(mode="json"), indent=1))
+        return
+    megabytes = sum(file.bytes for file in manifest.files) / 1e6
+    state = f"made in {seconds:.1f} s, {megabytes / seconds:,.0f} MB/s" if new else "was there already"
+    facts = ", ".join(f"{name} {fact}" for name, fact in manifest.facts.items())
+    click.echo(f"{prefix}: {megabytes:,.2f} MB in {len(manifest.files)} files, {state}\n  {facts}")
