@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -32,7 +33,7 @@ def dataset(spec: RunSpec) -> Dataset:
         blend=([str(_prefix(spec))], None),
         split="1,0,0",
         path_to_cache=DATA_INDEX,
-        tokenizer=_Tokens(spec.model.vocab_size),
+        tokenizer=_tokenizer(spec.model.vocab_size),
         reset_position_ids=False,
         reset_attention_mask=False,
         eod_mask_loss=False,
@@ -50,23 +51,34 @@ def batches(spec: RunSpec, samples: Dataset, dp_rank: int, positions: Tensor) ->
     layout. ``positions``: those of this context-parallel rank. For a GPU, tokens and labels are in pinned memory and
     positions on the device: a copy from other memory would wait for the GPU's queue.
     """
-    gpu = spec.gpu != "CPU"
     position_ids = positions.expand(spec.mbs, -1)
-    position_ids = position_ids.cuda() if gpu else position_ids
-    loader = DataLoader(
-        samples,
-        batch_sampler=order(spec, dp_rank),
-        num_workers=num_workers(spec),
-        pin_memory=gpu,
-        collate_fn=partial(_collated, positions),
-    )
-    for batch in loader:
+    position_ids = position_ids if spec.gpu == "CPU" else position_ids.cuda()
+    steps = spec.training.steps + spec.training.breakdown
+    for batch in loader(spec, samples, dp_rank, steps, partial(_collated, positions)):
         yield {**batch, "position_ids": position_ids}
 
 
-def num_workers(spec: RunSpec) -> int:
-    """Loader processes per rank; none for mock tokens, which are cheaper to make than to pass between processes."""
-    return spec.data.num_workers if spec.data.kind != "mock" else 0
+def loader(spec: RunSpec, samples: Dataset, dp_rank: int, steps: int, collate: Any = None) -> DataLoader:
+    """The micro-batches of one data-parallel rank in the first ``steps`` steps."""
+    return DataLoader(
+        samples,
+        batch_sampler=order(spec, dp_rank, steps),
+        # Mock tokens are cheaper to make than to pass between processes.
+        num_workers=0 if spec.data.kind == "mock" else spec.data.num_workers,
+        pin_memory=spec.gpu != "CPU",
+        collate_fn=collate,
+    )
+
+
+def order(spec: RunSpec, dp_rank: int, steps: int) -> list[range]:
+    """The samples of each micro-batch of this rank.
+
+    A step beyond the planned ones reads the first samples again: a data set for one more step would be shuffled in
+    another order.
+    """
+    planned = spec.training.steps * spec.gbs
+    starts = range(dp_rank * spec.mbs, steps * spec.gbs, spec.dp * spec.mbs)
+    return [range(start % planned, start % planned + spec.mbs) for start in starts]
 
 
 def data_folder(spec: RunSpec) -> Path:
@@ -77,17 +89,6 @@ def data_folder(spec: RunSpec) -> Path:
 def _collated(positions: Tensor, samples: list[dict[str, Tensor]]) -> dict[str, Tensor]:
     """A micro-batch of the tokens and labels at ``positions``."""
     return {name: torch.stack([sample[name][positions] for sample in samples]) for name in ("tokens", "labels")}
-
-
-def order(spec: RunSpec, dp_rank: int) -> list[range]:
-    """The samples of each micro-batch of this rank, over the whole run.
-
-    The profiled step after the last reads the first samples again: a data set for one more step would be shuffled in
-    another order.
-    """
-    total = spec.training.steps * spec.gbs
-    starts = range(dp_rank * spec.mbs, total + spec.training.breakdown * spec.gbs, spec.dp * spec.mbs)
-    return [range(start % total, start % total + spec.mbs) for start in starts]
 
 
 def _prefix(spec: RunSpec) -> Path:
@@ -104,12 +105,7 @@ def _prefix(spec: RunSpec) -> Path:
     return prefix
 
 
-class _Tokens:
+def _tokenizer(vocab_size: int) -> Any:
     """The attributes of a tokenizer that megatron-core reads for tokenised data."""
-
-    pad = None
-
-    def __init__(self, vocab_size: int) -> None:
-        self.vocab_size = vocab_size
-        self.eod = vocab_size - 1
-        self.unique_identifiers = {"class": "none", "vocab_size": vocab_size}
+    names = {"class": "none", "vocab_size": vocab_size}
+    return SimpleNamespace(pad=None, vocab_size=vocab_size, eod=vocab_size - 1, unique_identifiers=names)

@@ -27,19 +27,14 @@ def train(spec: RunSpec) -> None:
     if spec.gpu == "CPU":
         cpu.install()
     ranks.start_process_group(spec)
-    layout, training = spec.layout, spec.training
+    layout, training, core = spec.layout, spec.training, build.configuration(spec)
     parallel_state.initialize_model_parallel(
-        tensor_model_parallel_size=layout.tp,
-        pipeline_model_parallel_size=layout.pp,
-        virtual_pipeline_model_parallel_size=layout.vp if layout.vp > 1 else None,
-        context_parallel_size=layout.cp,
-        expert_model_parallel_size=layout.ep,
-        expert_tensor_parallel_size=layout.etp,
+        **{name: size for name, size in core.parallel.values.items() if name.endswith("_parallel_size")},
         create_gloo_process_groups=False,
         distributed_timeout_minutes=ranks.TIMEOUT_S // 60,
     )
     tensor_parallel.model_parallel_cuda_manual_seed(training.seed, te_rng_tracker=training.cuda_graphs != "none")
-    if ranks.place().rank == 0:
+    if torch.distributed.get_rank() == 0:
         log.say(_configuration(spec))
     data_group = parallel_state.get_data_parallel_group(with_context_parallel=True)
     ceiling.measure(spec, {"dp": data_group, "tp": parallel_state.get_tensor_model_parallel_group()})
@@ -57,13 +52,13 @@ def train(spec: RunSpec) -> None:
     if training.overlap_grad_reduce:
         config.no_sync_func = _one_or_all([chunk.no_sync for chunk in model])
         config.grad_sync_func = _one_or_all([chunk.start_grad_sync for chunk in model])
-    if build.configuration(spec).ddp.align_param_gather:
+    if core.ddp.align_param_gather:
         config.param_sync_func = _one_or_all([chunk.start_param_sync for chunk in model])
 
     positions = chunk_positions(spec.seq_length, layout.cp, parallel_state.get_context_parallel_rank())
     dp_rank = parallel_state.get_data_parallel_rank()
     samples = dataset(spec)
-    step = partial(
+    forward_backward = partial(
         get_forward_backward_func(),
         forward_step_func=_forward_step,
         data_iterator=_one_or_all([batches(spec, samples, dp_rank, positions) for _ in model]),
@@ -74,8 +69,7 @@ def train(spec: RunSpec) -> None:
         decoder_seq_length=spec.seq_length,
         forward_only=False,
     )
-    _loop(spec, model, optimizer, scheduler, step)
-    ranks.leave()
+    _loop(spec, model, optimizer, scheduler, forward_backward)
 
 
 def _one_or_all(items: list[Any]) -> Any:
@@ -89,47 +83,48 @@ def _configuration(spec: RunSpec) -> str:
         # megatron.core uses its Adam and gradient norm even with its own layers.
         "transformer-engine": log.version("transformer-engine") if HAVE_TE else None,
     }
-    return log.configuration(
-        spec,
-        layers="transformer-engine" if spec.transformer_engine else "megatron-core and torch",
-        initial_weights="layout-independent" if weights.layout_independent(spec) else "megatron-core",
-        packages=packages,
-    )
+    layers = "transformer-engine" if spec.transformer_engine else "megatron-core and torch"
+    initial_weights = "layout-independent" if weights.layout_independent(spec) else "megatron-core"
+    return log.configuration(spec, packages, layers=layers, initial_weights=initial_weights)
 
 
-def _loop(spec: RunSpec, model: list[Any], optimizer: Any, scheduler: Any, step: Callable[[], Any]) -> None:
-    here = ranks.place()
-    printer = here.rank == here.world_size - 1
+def _loop(
+    spec: RunSpec,
+    model: list[Any],
+    optimizer: Any,
+    scheduler: Any,
+    forward_backward: Callable[[], list[dict[str, Any]]],
+) -> None:
+    printer = torch.distributed.get_rank() == torch.distributed.get_world_size() - 1
     for chunk in model:
         chunk.train()
     ranks.collect_garbage(spec, step=0)
 
-    def one() -> tuple[list[dict[str, Any]], bool, float | None]:
+    def step() -> tuple[list[dict[str, Any]], bool, float | None]:
         for chunk in model:
             chunk.zero_grad_buffer()
         optimizer.zero_grad()
-        losses = step()
+        losses = forward_backward()
         return losses, *te.optimizer_step(spec, optimizer, model)
 
     started = ranks.synchronised()
     for number in range(1, spec.training.steps + 1):
-        losses, updated, grad_norm = one()
+        losses, updated, grad_norm = step()
         lr = optimizer.param_groups[0]["lr"] if optimizer.param_groups else 0.0
         if updated:
             scheduler.step(increment=spec.gbs)
         loss = _mean_loss(losses)
         # Reading the loss waits for the GPU: a step ends here, and the next begins.
         ended = time.perf_counter()
-        result = log.StepResult(number, ended - started, lr, loss, grad_norm, skipped=not updated)
-        started = ended
+        seconds, started = ended - started, ended
         if printer:
-            log.say(log.step_line(spec, result))
+            log.say(log.step_line(spec, number, seconds, lr=lr, loss=loss, grad_norm=grad_norm, skipped=not updated))
             if number == 1:
                 log.say(f"benchrun in use: {json.dumps(in_use(model, optimizer))}")
         ranks.collect_garbage(spec, number)
     if printer:
         log.say(log.usage(spec))
-    breakdown.measure(spec, one)
+    breakdown.measure(spec, step)
 
 
 def _forward_step(iterator: Iterator[dict[str, Any]], model: Any) -> tuple[Any, Any]:

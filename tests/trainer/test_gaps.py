@@ -95,7 +95,6 @@ def test_a_spec_of_an_older_version_is_refused_by_the_worker() -> None:
 def on_a_gpu(monkeypatch, has_transformer_engine, **training):
     """The worker's own check of a run that nobody resolved."""
     monkeypatch.setattr(build, "HAVE_TE", has_transformer_engine)
-    monkeypatch.setattr(ranks, "refuse_without_gpu", lambda _: None)
     spec = resolve(Request("llama2-7b", "H200", "bf16", 8, "megatron-core"))
     build.refuse_impossible(spec.model_copy(update={"training": spec.training.model_copy(update=training)}))
 

@@ -1,4 +1,4 @@
-"""Who a process is among the ranks, and what is refused before it would wait for the others."""
+"""The rank of a process, and what it refuses before it would wait for the others."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ON_H100 = resolve(Request("llama3.1-8b", "H100", "bf16", 8))
 
 @pytest.fixture
 def started():
-    """Set the environment of a rank, and nothing else of the kind; what the rank adds is taken away again."""
+    """Sets a launcher's variables, without those of this process; restores the environment afterwards."""
 
     def with_(**env):
         for name in (*NAMES, *SLURM):
@@ -44,12 +44,12 @@ def started():
         ({}, (0, 1, 0)),
     ],
 )
-def test_a_rank_is_what_its_launcher_says(started, env, expected):
+def test_the_launchers_variables_state_the_rank(started, env, expected):
     started(**env)
-    assert ranks.place() == ranks.Place(*expected)
+    assert ranks.place(8) == ranks.Place(*expected)
 
 
-def test_ranks_of_several_nodes_are_told_where_to_meet(started):
+def test_ranks_of_several_nodes_need_an_address(started):
     started(RANK="0", WORLD_SIZE="8", LOCAL_RANK="0")
     with pytest.raises(UserError, match="2 nodes, and MASTER_ADDR"):
         ranks.prepare_process(ON_H100.model_copy(update={"num_nodes": 2}))
@@ -59,7 +59,7 @@ def test_ranks_without_a_local_rank_count_up_on_each_node(started):
     started(RANK="6", WORLD_SIZE="8", MASTER_ADDR="node1")
     cluster = ON_H100.cluster.model_copy(update={"gpus_per_node": 4})
     ranks.prepare_process(ON_H100.model_copy(update={"num_nodes": 2, "cluster": cluster}))
-    assert ranks.place() == ranks.Place(6, 8, 2)
+    assert os.environ["LOCAL_RANK"] == "2"
 
 
 @pytest.mark.parametrize(
