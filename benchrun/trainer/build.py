@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
 from typing import Any
 
 import torch
@@ -27,23 +26,17 @@ from benchrun.trainer.layers import Attention, Norm
 
 def refuse_impossible(spec: RunSpec) -> None:
     """UserError for what this process lacks: megatron.core would train FP8 without transformer-engine in BF16."""
-    if spec.transformer_engine:
-        if not HAVE_TE:
-            raise UserError(
-                "training.transformer_impl is transformer_engine, and this process cannot import it",
-                hint="use an image that has it, or transformer_impl=local, which is not representative of GPU speed",
-            )
-        names = {field.name for field in fields(TransformerConfig)}
-        if spec.training.cuda_graphs != "none" and "cuda_graph_modules" not in names:
-            raise UserError("cuda_graphs need megatron-core 0.19 or later", hint="or set cuda_graphs=none")
-    elif spec.precision == "fp8":
-        raise UserError(
-            "precision fp8 needs transformer-engine on a GPU: otherwise it would silently be BF16",
-            hint="use an image with it and transformer_impl=transformer_engine, or --precision bf16",
-        )
-    elif options := spec.training.of_transformer_engine:
-        hint = "use transformer_impl=transformer_engine"
-        raise UserError(f"training.{options[0]} needs transformer-engine on a GPU", hint=hint)
+    if not spec.transformer_engine:
+        needs_it = ["precision fp8"] if spec.precision == "fp8" else []
+        needs_it += [f"training.{option}" for option in spec.training.of_transformer_engine]
+        if needs_it:
+            hint = "use an image with it and transformer_impl=transformer_engine, or leave it out"
+            raise UserError(f"{needs_it[0]} needs transformer-engine on a GPU", hint=hint)
+    elif not HAVE_TE:
+        hint = "use an image that has it, or transformer_impl=local, which is not representative of GPU speed"
+        raise UserError("training.transformer_impl is transformer_engine, and this process cannot import it", hint=hint)
+    elif spec.training.cuda_graphs != "none" and "cuda_graph_modules" not in TransformerConfig.__dataclass_fields__:
+        raise UserError("cuda_graphs need megatron-core 0.19 or later", hint="or set cuda_graphs=none")
 
 
 def configuration(spec: RunSpec) -> Megatron:

@@ -84,19 +84,15 @@ class _OnCpu(TorchFunctionMode):
     """Replaces the CUDA device by the CPU in each call of a torch function."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        kwargs = kwargs or {}
         if func is _CUDA:
             return args[0]
         if func is _TYPE and len(args) == 1 and not kwargs:
             # The optimizer distinguishes parameters by the name of their CUDA type.
             return func(*args).replace("torch.", "torch.cuda.", 1)
-        if kwargs.get("pin_memory"):
-            kwargs = {**kwargs, "pin_memory": False}
-        if _is_cuda(kwargs.get("device")):
-            kwargs = {**kwargs, "device": CPU}
-        args = tuple(CPU if isinstance(arg, (str, torch.device)) and _is_cuda(arg) else arg for arg in args)
-        return func(*args, **kwargs)
+        kwargs = {name: _on_cpu(value) for name, value in (kwargs or {}).items() if name != "pin_memory"}
+        return func(*map(_on_cpu, args), **kwargs)
 
 
-def _is_cuda(device: Any) -> bool:
-    return isinstance(device, (str, torch.device)) and str(device).startswith("cuda")
+def _on_cpu(argument: Any) -> Any:
+    cuda = isinstance(argument, (str, torch.device)) and str(argument).startswith("cuda")
+    return CPU if cuda else argument

@@ -16,7 +16,7 @@ from megatron.core.pipeline_parallel import get_forward_backward_func
 
 from benchrun.spec.runspec import RunSpec
 from benchrun.trainer import breakdown, build, ceiling, cpu, log, ranks, te, weights
-from benchrun.trainer.data import batches, dataset
+from benchrun.trainer.data import at_positions, dataset, loader
 from benchrun.trainer.facts import in_use
 from benchrun.trainer.layers import chunk_positions
 
@@ -56,12 +56,15 @@ def train(spec: RunSpec) -> None:
         config.param_sync_func = _one_or_all([chunk.start_param_sync for chunk in model])
 
     positions = chunk_positions(spec.seq_length, layout.cp, parallel_state.get_context_parallel_rank())
-    dp_rank = parallel_state.get_data_parallel_rank()
-    samples = dataset(spec)
+    steps = training.steps + training.breakdown
+    micro_batches = loader(
+        spec, dataset(spec), parallel_state.get_data_parallel_rank(), steps, partial(at_positions, positions)
+    )
     forward_backward = partial(
         get_forward_backward_func(),
-        forward_step_func=_forward_step,
-        data_iterator=_one_or_all([batches(spec, samples, dp_rank, positions) for _ in model]),
+        # On the device before the first step: a copy from other memory would wait for the GPU's queue.
+        forward_step_func=partial(_forward_step, positions.expand(spec.mbs, -1).cuda()),
+        data_iterator=_one_or_all([iter(micro_batches) for _ in model]),
         model=_one_or_all(model),
         num_microbatches=spec.num_microbatches,
         seq_length=spec.seq_length,
@@ -127,10 +130,10 @@ def _loop(
     breakdown.measure(spec, step)
 
 
-def _forward_step(iterator: Iterator[dict[str, Any]], model: Any) -> tuple[Any, Any]:
+def _forward_step(position_ids: Any, iterator: Iterator[dict[str, Any]], model: Any) -> tuple[Any, Any]:
     """One micro-batch forward: megatron.core's schedules call this."""
     batch = {name: value.cuda(non_blocking=True) for name, value in next(iterator).items()}
-    output = model(batch["tokens"], batch["position_ids"], None, labels=batch["labels"])
+    output = model(batch["tokens"], position_ids, None, labels=batch["labels"])
     return output, _loss
 
 

@@ -10,7 +10,7 @@ import torch
 from megatron.core import parallel_state
 
 from benchrun.spec.runspec import RunSpec
-from benchrun.trainer.mock import seed_of
+from benchrun.trainer.data import seed_of
 
 LARGEST = 100_000_000
 """Parameters: every rank draws each whole weight and keeps its part, which only small models can afford."""

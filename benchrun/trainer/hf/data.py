@@ -17,8 +17,7 @@ from torch.utils.data import Dataset
 
 from benchrun.errors import UserError
 from benchrun.spec.runspec import RunSpec
-from benchrun.trainer import mock
-from benchrun.trainer.data import data_folder
+from benchrun.trainer import data
 
 IGNORED = -100
 """The label of a token without loss."""
@@ -36,16 +35,16 @@ Messages = list[dict[str, str]]
 def dataset(spec: RunSpec) -> Dataset:
     """The samples of a run: ``input_ids`` and ``labels``, [seq_length] each."""
     if spec.data.kind == "mock":
-        return Mock(spec.training.seed, spec.seq_length - 1, spec.model.vocab_size)
-    folder = data_folder(spec)
+        return Mock(spec)
+    folder = data.data_folder(spec)
     return Packed(folder / "sft.jsonl", folder / "tokenizer", spec)
 
 
-class Mock(mock.MockDataset):
-    """Endless mock tokens; labels are not shifted."""
+class Mock(data.Mock):
+    """Endless mock samples."""
 
     def __getitem__(self, index: int) -> dict[str, torch.Tensor]:
-        tokens = mock.sample(self._seed, index, *self._arguments)
+        tokens = data.mock_tokens(self.spec, index, self.spec.seq_length)
         return _sample(tokens, tokens)
 
 
@@ -60,15 +59,16 @@ class Packed(Dataset):
         length = spec.seq_length
         size = spec.training.steps * spec.gbs * length
         tokens, labels = _packed(file, _tokenizer(tokenizer, spec.model.vocab_size), size)
-        whole = len(tokens) // length
-        self._tokens, self._labels = (array[: whole * length].reshape(whole, length) for array in (tokens, labels))
-        self._useful = numpy.flatnonzero((self._labels[:, 1:] != IGNORED).any(axis=1))
-        if len(self._useful) == 0:
+        rows = len(tokens) // length
+        by_row = [array[: rows * length].reshape(rows, length) for array in (tokens, labels)]
+        trained = (by_row[1][:, 1:] != IGNORED).any(axis=1)
+        self._tokens, self._labels = (array[trained] for array in by_row)
+        if not trained.any():
             message = f"{len(tokens)} tokens hold no sequence of {length} with an answer in it"
             raise UserError(message, where=str(file), hint="make more conversations, or shorter ones")
 
     def __getitem__(self, index: int) -> dict[str, torch.Tensor]:
-        row = self._useful[index % len(self._useful)]
+        row = index % len(self._tokens)
         return _sample(self._tokens[row], self._labels[row])
 
 

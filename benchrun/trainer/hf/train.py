@@ -113,31 +113,22 @@ class _Timed(TrainerCallback):
 
     def __init__(self, spec: RunSpec) -> None:
         self._spec = spec
-        self._last = self._step_time_s = 0.0
+        self._started = 0.0
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Start the clock."""
         ranks.collect_garbage(self._spec, step=0)
-        self._last = _now(self._spec)
-
-    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Measure the time since the end of the last step."""
-        now = _now(self._spec)
-        self._step_time_s, self._last = now - self._last, now
-        ranks.collect_garbage(self._spec, state.global_step)
+        self._started = ranks.synchronised()
 
     def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **_: Any) -> None:
         """Print a step's numbers, and at the end the Trainer's summary."""
-        if not state.is_world_process_zero:
-            return
         row = {name: value for name, value in (logs or {}).items() if name != "total_flos"}
         if "loss" in row:
+            # The Trainer has read the loss, which waits for the GPU: a step ends here, and the next begins.
+            ended = time.perf_counter()
             row["global_step/max_steps"] = f"{state.global_step}/{self._spec.training.steps}"
-            row["step_time_s"] = round(self._step_time_s, 6)
-        log.say(str(row))
-
-
-def _now(spec: RunSpec) -> float:
-    if spec.gpu != "CPU":
-        torch.cuda.synchronize()
-    return time.perf_counter()
+            row["step_time_s"] = round(ended - self._started, 6)
+            self._started = ended
+            ranks.collect_garbage(self._spec, state.global_step)
+        if state.is_world_process_zero:
+            log.say(str(row))
