@@ -98,17 +98,13 @@ def _chunk(spec: RunSpec, config: TransformerConfig, vp_stage: int | None) -> GP
 
 def _layer_spec(spec: RunSpec, config: TransformerConfig, vp_stage: int | None) -> Any:
     """transformer-engine's layers, or megatron.core's own with the norm and attention of this package."""
-    if spec.transformer_engine:
-        return get_gpt_decoder_block_spec(config, use_transformer_engine=True, vp_stage=vp_stage)
-    normalization = "RMSNorm" if spec.model.normalization == "RMSNorm" else None
-    block = get_gpt_decoder_block_spec(
-        config, use_transformer_engine=False, normalization=normalization, vp_stage=vp_stage
-    )
-    block.layer_norm = Norm
-    for layer in block.layer_specs:
-        layer.submodules.input_layernorm = Norm
-        layer.submodules.pre_mlp_layernorm = Norm
-        layer.submodules.self_attention.submodules.core_attention = Attention
+    block = get_gpt_decoder_block_spec(config, use_transformer_engine=spec.transformer_engine, vp_stage=vp_stage)
+    if not spec.transformer_engine:
+        block.layer_norm = Norm
+        for layer in block.layer_specs:
+            layer.submodules.input_layernorm = Norm
+            layer.submodules.pre_mlp_layernorm = Norm
+            layer.submodules.self_attention.submodules.core_attention = Attention
     return block
 
 

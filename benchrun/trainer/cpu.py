@@ -8,6 +8,8 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from megatron.core.tensor_parallel import random
+from megatron.core.transformer.moe import moe_utils, token_dispatcher
 from torch.overrides import TorchFunctionMode
 
 CPU = torch.device("cpu")
@@ -26,20 +28,13 @@ def install() -> None:
         setattr(torch.cuda, name, nothing)
     torch.distributed.all_gather = _all_gather
     torch.distributed.reduce_scatter = _reduce_scatter
-    _patch_megatron()
-    _OnCpu().__enter__()
-
-
-def _patch_megatron() -> None:
-    """Three places that need CUDA without naming it as a device."""
-    from megatron.core.tensor_parallel import random
-    from megatron.core.transformer.moe import moe_utils, token_dispatcher
-
+    # Places of megatron.core that need CUDA without naming it as a device.
     random._get_cuda_rng_state = lambda *_, **__: torch.get_rng_state()
     random._set_cuda_rng_state = lambda state, *_, **__: torch.set_rng_state(state)
     if not hasattr(moe_utils, "te_general_gemm"):
         moe_utils.te_general_gemm = None  # tested for None, but only defined with transformer-engine
     token_dispatcher.maybe_move_tensor_to_cpu = _to_numpy
+    _OnCpu().__enter__()
 
 
 def _to_numpy(tensor: Any, as_numpy: bool = False, record_stream: bool = False) -> Any:

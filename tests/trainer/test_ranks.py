@@ -46,7 +46,7 @@ def started():
 )
 def test_the_launchers_variables_state_the_rank(started, env, expected):
     started(**env)
-    assert ranks.place(8) == ranks.Place(*expected)
+    assert ranks.place(8) == expected
 
 
 def test_ranks_of_several_nodes_need_an_address(started):

@@ -118,11 +118,8 @@ def _conversations(file: Path) -> Iterator[Messages]:
         with file.open(encoding="utf-8") as lines:
             for number, line in enumerate(lines, start=1):
                 yield _messages(line, f"{file}:{number}")
-    except OSError as error:
-        hint = "datagen sft makes it"
-        raise UserError(f"no conversations: {error.strerror}", where=str(file), hint=hint) from None
-    except UnicodeDecodeError as error:
-        raise UserError(f"not UTF-8: {error.reason}", where=str(file)) from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"no conversations: {error}", where=str(file), hint="datagen sft makes it") from None
 
 
 def _messages(line: str, where: str) -> Messages:
