@@ -19,8 +19,7 @@ from benchrun.spec.artifacts import CEILINGS, Ceilings, CollectiveRate, Gemm, Nu
 from benchrun.spec.runspec import RunSpec
 from benchrun.trainer import log
 
-GPU_SIZES = {"copy": 2**30, "collective": 2**28}
-CPU_SIZES = {"copy": 2**24, "collective": 2**20}
+COPY, COLLECTIVE = {"cuda": 2**30, "cpu": 2**24}, {"cuda": 2**28, "cpu": 2**20}
 """Bytes: far larger than a cache, and large enough to saturate a link."""
 SECONDS_EACH = {"cuda": 0.2, "cpu": 0.005}
 """Time of one measurement: about 8 s for all on a GPU."""
@@ -60,7 +59,6 @@ class _Bench:
     def __init__(self, spec: RunSpec) -> None:
         self.gpu = spec.gpu != "CPU"
         self.device = torch.device("cuda", torch.cuda.current_device()) if self.gpu else torch.device("cpu")
-        self.sizes = GPU_SIZES if self.gpu else CPU_SIZES
         self._random = torch.Generator(self.device).manual_seed(1)  # training has its own
         fp8 = self.gpu and torch.cuda.get_device_capability() >= (8, 9)
         on_gpu: tuple[Number, ...] = ("bf16", "fp8") if fp8 else ("bf16",)
@@ -135,9 +133,10 @@ def _product(bench: _Bench, number: Number, name: Pass, m: int, n: int, k: int) 
 
 
 def _copy(bench: _Bench) -> float:
-    source = bench.random(bench.sizes["copy"] // 2)
+    size = COPY[bench.device.type]
+    source = bench.random(size // 2)
     target = torch.empty_like(source)
-    return round(2 * bench.sizes["copy"] / bench.seconds(lambda: target.copy_(source)) / 1e9, 3)
+    return round(2 * size / bench.seconds(lambda: target.copy_(source)) / 1e9, 3)
 
 
 def _collectives(bench: _Bench, group_name: str, group: Any) -> Iterator[CollectiveRate]:
@@ -147,7 +146,7 @@ def _collectives(bench: _Bench, group_name: str, group: Any) -> Iterator[Collect
         return
     # FP32 on CPUs: gloo cannot sum BF16.
     dtype = torch.bfloat16 if bench.gpu else torch.float32
-    part_size = bench.sizes["collective"] // dtype.itemsize // count
+    part_size = COLLECTIVE[bench.device.type] // dtype.itemsize // count
     whole, part = bench.random(part_size * count, dtype=dtype), bench.random(part_size, dtype=dtype)
     size, distributed = whole.numel() * dtype.itemsize, torch.distributed
     calls: dict[str, tuple[int, Callable[[], Any]]] = {

@@ -5,6 +5,7 @@ This changes ``torch.cuda`` for the whole process, so only the worker installs i
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import Any
 
 import torch
@@ -59,7 +60,7 @@ def _reduce_scatter(output: Any, parts: list[Any], group: Any) -> None:
             output.copy_(mine)
 
 
-class _Nothing:
+class _Nothing(nullcontext[None]):
     """A stream, event or context manager without effect."""
 
     def __call__(self, *_: Any, **__: Any) -> _Nothing:
@@ -67,12 +68,6 @@ class _Nothing:
 
     def __getattr__(self, name: str) -> _Nothing:
         return self
-
-    def __enter__(self) -> _Nothing:
-        return self
-
-    def __exit__(self, *_: Any) -> None:
-        return None
 
 
 class _OnCpu(TorchFunctionMode):

@@ -84,7 +84,7 @@ def _output_layer_gradient(modules: list[Any]) -> str:
     fused = any(getattr(getattr(m, "config", None), "gradient_accumulation_fusion", False) for m in modules)
     if module is None or not fused:
         return "autograd"
-    return "torch.addmm" if module.wgrad_gemm_accum_fp32 is te.wgrad_fp32 else "APEX"
+    return "torch.addmm" if module.wgrad_gemm_accum_fp32 is te.add_weight_gradient else "APEX"
 
 
 def _states(optimizer: Any) -> dict[str, str]:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import json
 import math
 import platform
 import resource
+import sys
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -17,8 +17,8 @@ from benchrun.model import Frozen
 from benchrun.spec.runspec import RunSpec
 
 
-def configuration(spec: RunSpec, packages: dict[str, str | None], **facts: str) -> str:
-    """The resolved configuration: a block for people and a line of JSON. ``packages``: versions by name."""
+def configuration(spec: RunSpec, packages: dict[str, str], **facts: str) -> str:
+    """The resolved configuration: a block for people and a line of JSON. ``packages``: name -> module."""
     gpu = spec.gpu != "CPU"
     config: dict[str, Any] = {
         **{name: getattr(spec, name) for name in ("recipe", "task", "num_gpus", "precision", "seq_length", "dp")},
@@ -37,7 +37,8 @@ def configuration(spec: RunSpec, packages: dict[str, str | None], **facts: str) 
         "versions": {
             "python": platform.python_version(),
             "torch": torch.__version__,
-            **packages,
+            # None for a module that this run has not imported.
+            **{name: getattr(sys.modules.get(module), "__version__", None) for name, module in packages.items()},
             "cuda": torch.version.cuda if gpu else None,
             "nccl": ".".join(map(str, torch.cuda.nccl.version())) if gpu else None,
         },
@@ -86,11 +87,3 @@ def usage(spec: RunSpec) -> str:
     else:
         used = {"peak_rss_gib": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20, 2)}
     return f"benchrun done: {json.dumps({'steps': spec.training.steps, **used, 'ended': ended})}"
-
-
-def version(package: str) -> str:
-    """The version of an installed package."""
-    try:
-        return importlib.metadata.version(package)
-    except importlib.metadata.PackageNotFoundError:
-        return "present, version unknown"

@@ -11,7 +11,6 @@ from typing import Any
 import torch
 from megatron.core import parallel_state, tensor_parallel
 from megatron.core.distributed import finalize_model_grads
-from megatron.core.extensions.transformer_engine import HAVE_TE
 from megatron.core.pipeline_parallel import get_forward_backward_func
 
 from benchrun.spec.runspec import RunSpec
@@ -35,7 +34,11 @@ def train(spec: RunSpec) -> None:
     )
     tensor_parallel.model_parallel_cuda_manual_seed(training.seed, te_rng_tracker=training.cuda_graphs != "none")
     if torch.distributed.get_rank() == 0:
-        log.say(_configuration(spec))
+        # megatron.core uses transformer-engine's Adam and gradient norm even with its own layers.
+        packages = {"megatron-core": "megatron.core", "transformer-engine": "transformer_engine"}
+        layers = "transformer-engine" if spec.transformer_engine else "megatron-core and torch"
+        initial_weights = "layout-independent" if weights.layout_independent(spec) else "megatron-core"
+        log.say(log.configuration(spec, packages, layers=layers, initial_weights=initial_weights))
     data_group = parallel_state.get_data_parallel_group(with_context_parallel=True)
     ceiling.measure(spec, {"dp": data_group, "tp": parallel_state.get_tensor_model_parallel_group()})
 
@@ -56,11 +59,9 @@ def train(spec: RunSpec) -> None:
         config.param_sync_func = _one_or_all([chunk.start_param_sync for chunk in model])
 
     positions = chunk_positions(spec.seq_length, layout.cp, parallel_state.get_context_parallel_rank())
-    steps = training.steps + training.breakdown
-    micro_batches = loader(
-        spec, dataset(spec), parallel_state.get_data_parallel_rank(), steps, partial(at_positions, positions)
-    )
-    forward_backward = partial(
+    rank, steps = parallel_state.get_data_parallel_rank(), training.steps + training.breakdown
+    micro_batches = loader(spec, dataset(spec), rank, steps, partial(at_positions, positions))
+    gradients = partial(
         get_forward_backward_func(),
         # On the device before the first step: a copy from other memory would wait for the GPU's queue.
         forward_step_func=partial(_forward_step, positions.expand(spec.mbs, -1).cuda()),
@@ -72,7 +73,7 @@ def train(spec: RunSpec) -> None:
         decoder_seq_length=spec.seq_length,
         forward_only=False,
     )
-    _loop(spec, model, optimizer, scheduler, forward_backward)
+    _loop(spec, model, optimizer, scheduler, gradients)
 
 
 def _one_or_all(items: list[Any]) -> Any:
@@ -80,24 +81,7 @@ def _one_or_all(items: list[Any]) -> Any:
     return items if len(items) > 1 else items[0]
 
 
-def _configuration(spec: RunSpec) -> str:
-    packages = {
-        "megatron-core": log.version("megatron-core"),
-        # megatron.core uses its Adam and gradient norm even with its own layers.
-        "transformer-engine": log.version("transformer-engine") if HAVE_TE else None,
-    }
-    layers = "transformer-engine" if spec.transformer_engine else "megatron-core and torch"
-    initial_weights = "layout-independent" if weights.layout_independent(spec) else "megatron-core"
-    return log.configuration(spec, packages, layers=layers, initial_weights=initial_weights)
-
-
-def _loop(
-    spec: RunSpec,
-    model: list[Any],
-    optimizer: Any,
-    scheduler: Any,
-    forward_backward: Callable[[], list[dict[str, Any]]],
-) -> None:
+def _loop(spec: RunSpec, model: list[Any], optimizer: Any, scheduler: Any, gradients: Callable[[], Any]) -> None:
     printer = torch.distributed.get_rank() == torch.distributed.get_world_size() - 1
     for chunk in model:
         chunk.train()
@@ -107,7 +91,7 @@ def _loop(
         for chunk in model:
             chunk.zero_grad_buffer()
         optimizer.zero_grad()
-        losses = forward_backward()
+        losses = gradients()
         return losses, *te.optimizer_step(spec, optimizer, model)
 
     started = ranks.synchronised()

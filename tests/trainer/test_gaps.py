@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import json
 import sys
 from types import ModuleType, SimpleNamespace
 
@@ -15,7 +16,7 @@ from benchrun.errors import UserError  # noqa: E402
 from benchrun.recipe.resolve import resolve  # noqa: E402
 from benchrun.recipe.select import Request  # noqa: E402
 from benchrun.spec.training import Optimizer  # noqa: E402
-from benchrun.trainer import build, facts, log, ranks, te, train  # noqa: E402
+from benchrun.trainer import build, facts, log, ranks, te  # noqa: E402
 
 
 def case(dtype):
@@ -27,14 +28,14 @@ def case(dtype):
 
 def test_weight_gradients_are_added_in_fp32():
     inputs, grad, total, expected = case(torch.bfloat16)
-    te.wgrad_fp32(inputs, grad, total)
+    te.add_weight_gradient(inputs, grad, total)
     torch.testing.assert_close(total.double(), expected, rtol=1e-5, atol=1e-5)
 
 
 def test_weight_gradients_are_added_in_bf16():
     inputs, grad, start, expected = case(torch.bfloat16)
     total = start.bfloat16()
-    te.wgrad_16_bit(inputs, grad, total)
+    te.add_weight_gradient(inputs, grad, total)
     torch.testing.assert_close(total.double(), expected, rtol=2e-2, atol=2e-1)
     assert total.dtype == torch.bfloat16
     assert not torch.equal(total, start.bfloat16())
@@ -123,7 +124,7 @@ def test_what_is_transformer_engines_is_refused_without_its_layers(monkeypatch, 
 @pytest.mark.parametrize(("fused", "said"), [(True, "torch.addmm"), (False, "autograd")])
 def test_a_kernel_that_no_layer_asks_for_is_not_said_to_be_in_use(monkeypatch, fused, said):
     module = ModuleType(te.WGRAD)
-    module.wgrad_gemm_accum_fp32 = te.wgrad_fp32
+    module.wgrad_gemm_accum_fp32 = te.add_weight_gradient
     monkeypatch.setitem(sys.modules, te.WGRAD, module)
     layer = torch.nn.Linear(1, 1)
     layer.config = SimpleNamespace(gradient_accumulation_fusion=fused)
@@ -131,14 +132,14 @@ def test_a_kernel_that_no_layer_asks_for_is_not_said_to_be_in_use(monkeypatch, f
     assert facts.in_use([torch.nn.Sequential(layer)], inner)["output_layer_gradient"] == said
 
 
-@pytest.mark.parametrize("there", [True, False])
-def test_the_log_says_which_transformer_engine_local_layers_could_take_adam_from(monkeypatch, there):
-    monkeypatch.setattr(train, "HAVE_TE", there)
-    monkeypatch.setattr(log, "configuration", lambda _, packages, **__: packages)
-    monkeypatch.setattr(log, "version", lambda package: f"{package} 1.0")
-    plain = ("training.transformer_impl=local", "training.optimizer={precision_aware: false}")
-    found = train._configuration(resolve(Request("llama2-7b", "H200", "bf16", 8, "megatron-core", overrides=plain)))
-    assert found["transformer-engine"] == ("transformer-engine 1.0" if there else None)
+@pytest.mark.parametrize("module", [SimpleNamespace(__version__="2.11.0"), None])
+def test_the_log_has_the_version_of_transformer_engine_only_where_it_is_imported(monkeypatch, module):
+    monkeypatch.setitem(sys.modules, "transformer_engine", module)
+    text = log.configuration(
+        resolve(Request("tiny-llama", "CPU", "fp32", 1)), {"transformer-engine": "transformer_engine"}
+    )
+    config = json.loads(text.partition("benchrun config: ")[2])
+    assert config["versions"]["transformer-engine"] == (module and "2.11.0")
 
 
 @pytest.mark.parametrize(("interval", "collected", "by_itself"), [(2, [2, 4], False), (0, [], True)])

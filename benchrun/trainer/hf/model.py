@@ -8,12 +8,15 @@ accelerate's FSDP does for Trainer with ``bf16``.
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Any
 
 import torch
+from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoint_wrapper
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor import DTensor
+from transformers import LlamaConfig, LlamaForCausalLM
 
 from benchrun.model import ModelShape
 from benchrun.model.adapters import LLAMA_LINEARS
@@ -26,8 +29,6 @@ BLOCK = 64
 
 def llama_config(model: ModelShape) -> Any:
     """transformers' configuration of ``model``."""
-    from transformers import LlamaConfig
-
     return LlamaConfig(
         vocab_size=model.vocab_size,
         hidden_size=model.hidden_size,
@@ -49,8 +50,6 @@ def llama_config(model: ModelShape) -> Any:
 
 def build_model(spec: RunSpec, device: torch.device) -> Any:
     """This rank's shards of the model on ``device``, with adapters where the task is lora."""
-    from transformers import LlamaForCausalLM
-
     config = llama_config(spec.model)
     with torch.device("meta"):
         model = LlamaForCausalLM(config)
@@ -87,8 +86,6 @@ def _with_adapters(spec: RunSpec, model: Any) -> Any:
 
 def _checkpoint_layers(spec: RunSpec, llama: Any) -> None:
     """Recompute whole layers: all (uniform) or the first ``num_layers`` (block)."""
-    from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoint_wrapper
-
     recompute = spec.training.recompute
     if recompute.granularity == "none":
         return
@@ -100,23 +97,18 @@ def _checkpoint_layers(spec: RunSpec, llama: Any) -> None:
 
 def _shard(spec: RunSpec, model: Any, llama: Any, device: torch.device) -> None:
     """FSDP over all ranks, one unit per layer, and one per embedding unless they share their matrix."""
-    narrow = None if spec.precision == "fp32" else torch.bfloat16
-    options: dict[str, Any] = {
-        "mesh": init_device_mesh(device.type, (spec.num_gpus,)),
-        "mp_policy": MixedPrecisionPolicy(
-            param_dtype=narrow,
-            reduce_dtype=torch.float32 if narrow else None,
-            # One input is the number of trained tokens, which BF16 would round.
-            cast_forward_inputs=False,
-        ),
-    }
+    # One input is the number of trained tokens, which BF16 would round.
+    precision = MixedPrecisionPolicy(cast_forward_inputs=False)
+    if spec.precision != "fp32":
+        precision = MixedPrecisionPolicy(torch.bfloat16, reduce_dtype=torch.float32, cast_forward_inputs=False)
+    unit = partial(fully_shard, mesh=init_device_mesh(device.type, (spec.num_gpus,)), mp_policy=precision)
     for layer in llama.layers:
-        fully_shard(layer, **options)
+        unit(layer)
     if not spec.model.tied_embeddings:
-        fully_shard(llama.embed_tokens, **options)
+        unit(llama.embed_tokens)
         # The last unit forward is the first one backward: it stays gathered.
-        fully_shard([llama.norm, model.get_output_embeddings()], **options, reshard_after_forward=False)
-    fully_shard(model, **options)
+        unit([llama.norm, model.get_output_embeddings()], reshard_after_forward=False)
+    unit(model)
 
 
 @torch.no_grad()

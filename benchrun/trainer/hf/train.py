@@ -27,8 +27,7 @@ def train(spec: RunSpec) -> None:
     device = ranks.start_process_group(spec)
     first = torch.distributed.get_rank() == 0
     if first:
-        packages: dict[str, str | None] = {name: log.version(name) for name in ("transformers", "accelerate")}
-        packages["peft"] = log.version("peft") if spec.task == "lora" else None
+        packages = {name: name for name in ("transformers", "accelerate", "peft")}
         weights = "the same at every number of ranks"
         log.say(log.configuration(spec, packages, layers="transformers", initial_weights=weights))
     ceiling.measure(spec, {"dp": torch.distributed.group.WORLD})
