@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -60,16 +60,14 @@ class Packed(Dataset):
         size = spec.training.steps * spec.gbs * length
         tokens, labels = _packed(file, _tokenizer(tokenizer, spec.model.vocab_size), size)
         rows = len(tokens) // length
-        by_row = [array[: rows * length].reshape(rows, length) for array in (tokens, labels)]
-        trained = (by_row[1][:, 1:] != IGNORED).any(axis=1)
-        self._tokens, self._labels = (array[trained] for array in by_row)
-        if not trained.any():
+        self._rows = numpy.stack([tokens, labels])[:, : rows * length].reshape(2, rows, length)
+        self._trained = numpy.flatnonzero((self._rows[1, :, 1:] != IGNORED).any(axis=1))
+        if not len(self._trained):
             message = f"{len(tokens)} tokens hold no sequence of {length} with an answer in it"
             raise UserError(message, where=str(file), hint="make more conversations, or shorter ones")
 
     def __getitem__(self, index: int) -> dict[str, torch.Tensor]:
-        row = index % len(self._tokens)
-        return _sample(self._tokens[row], self._labels[row])
+        return _sample(*self._rows[:, self._trained[index % len(self._trained)]])
 
 
 def _sample(tokens: numpy.ndarray, labels: numpy.ndarray) -> dict[str, torch.Tensor]:
@@ -105,9 +103,8 @@ def _packed(file: Path, tokenizer: Any, wanted: int) -> tuple[numpy.ndarray, num
         encoded = tokenizer.apply_chat_template(
             batch, chat_template=template, return_dict=True, return_assistant_tokens_mask=True
         )
-        for ids, mask in zip(encoded["input_ids"], encoded["assistant_masks"], strict=True):
-            tokens += ids
-            trained += mask
+        tokens.extend(chain.from_iterable(encoded["input_ids"]))
+        trained.extend(chain.from_iterable(encoded["assistant_masks"]))
     array = numpy.array(tokens, dtype=numpy.int64)
     return array, numpy.where(numpy.array(trained, dtype=bool), array, IGNORED)
 
