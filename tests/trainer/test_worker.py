@@ -194,7 +194,7 @@ def test_when_a_rank_dies_the_others_end_by_themselves(
 ) -> None:
     """Rank 1 finds no data; rank 0 waits for it in a collective, and no launcher ends it."""
     rank_1 = "import os\nif os.environ.get('SLURM_PROCID') == '1':\n"
-    first = first_of_all(tmp_path, f"{rank_1}    import benchrun.trainer.data as d\n    d.batches = None\n")
+    first = first_of_all(tmp_path, f"{rank_1}    import benchrun.trainer.data as d\n    d.loader = None\n")
     path = write(spec_for(2, tp=2))
     waiting, dead = (finish(rank) for rank in start_ranks(path, 2, free_port, PYTHONPATH=first))
     assert dead[0] == 1
