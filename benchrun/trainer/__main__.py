@@ -1,21 +1,20 @@
-"""Entry point of one rank of the megatron-core worker."""
+"""One rank of the megatron-core worker: ``python -m benchrun.trainer --spec spec.json``."""
 
 from __future__ import annotations
 
 from benchrun.spec.runspec import RunSpec
-from benchrun.trainer import entry, ranks
+from benchrun.trainer import entry
 
 
-def main(spec: RunSpec) -> None:
-    """Train as one rank."""
-    ranks.prepare_process(spec)
-    with entry.packages(spec, "pip install 'benchrun[train]', or an image with megatron-core"):
-        from benchrun.trainer import te
+def load(_: RunSpec) -> entry.Train:
+    """The training loop on megatron.core."""
+    from benchrun.trainer import te
 
-        te.install()  # before megatron.core is imported
-        from benchrun.trainer.train import train
-    train(spec)
+    te.install()  # before megatron.core is imported
+    from benchrun.trainer.train import train
+
+    return train
 
 
 if __name__ == "__main__":
-    entry.run("benchrun.trainer", __doc__, main)
+    entry.run(load, install="pip install 'benchrun[train]', or an image with megatron-core")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Iterable
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -42,21 +41,20 @@ def measure(spec: RunSpec, step: Callable[[], Any]) -> None:
         for event in profiler.events()
         if event.device_type == device
     ]
-    parts = {name: microseconds / 1e6 for name, microseconds in split(kernels).items()}
-    values = [seconds, *parts.values(), float(bool(kernels))]
+    parts = split(kernels)
+    values = [1e6 * seconds, *parts.values(), float(bool(kernels))]
     total = torch.tensor(values, dtype=torch.float64, device="cuda" if gpu else "cpu")
     torch.distributed.all_reduce(total)
-    step_s, *means, share_of_ranks = (total / torch.distributed.get_world_size()).tolist()
-    if ranks.place().rank != 0:
+    *means, share_of_ranks = (total / torch.distributed.get_world_size()).tolist()
+    if torch.distributed.get_rank() != 0:
         return
     if share_of_ranks < 1:  # the whole step would count as idle
         log.say("benchrun: no breakdown, the profiler saw no kernel; another one may hold the GPU's counters")
         return
-    mean = {"step_s": round(step_s, 6)} | {name: round(value, 6) for name, value in zip(parts, means, strict=True)}
+    mean = {name: round(value / 1e6, 6) for name, value in zip(("step_s", *parts), means, strict=True)}
     busy = sum(mean[f"{name}_s"] for name in FIRST)
-    breakdown = Breakdown.model_validate({**mean, "idle_s": round(max(mean["step_s"] - busy, 0.0), 6)})
-    Path(BREAKDOWN).write_text(breakdown.model_dump_json(indent=2) + "\n")
-    log.say(f"benchrun breakdown: {breakdown.model_dump_json(exclude={'schema_version'})}")
+    mean["idle_s"] = round(max(mean["step_s"] - busy, 0.0), 6)
+    log.keep("breakdown", BREAKDOWN, Breakdown.model_validate(mean))
 
 
 def kind(name: str) -> str:

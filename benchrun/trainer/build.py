@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
 from typing import Any
 
 import torch
@@ -21,36 +20,23 @@ from benchrun.errors import UserError
 from benchrun.spec.megatron import Megatron
 from benchrun.spec.runspec import RunSpec
 from benchrun.spec.training import FP32_AT_A_TIME, Optimizer
-from benchrun.trainer import ranks, weights
+from benchrun.trainer import weights
 from benchrun.trainer.layers import Attention, Norm
-
-ACTIVATIONS = {
-    "silu": torch.nn.functional.silu,
-    "gelu": torch.nn.functional.gelu,
-    "squared_relu": squared_relu,
-}
 
 
 def refuse_impossible(spec: RunSpec) -> None:
     """UserError for what this process lacks: megatron.core would train FP8 without transformer-engine in BF16."""
-    ranks.refuse_without_gpu(spec)
-    if spec.transformer_engine:
-        if not HAVE_TE:
-            raise UserError(
-                "training.transformer_impl is transformer_engine, and this process cannot import it",
-                hint="use an image that has it, or transformer_impl=local, which is not representative of GPU speed",
-            )
-        names = {field.name for field in fields(TransformerConfig)}
-        if spec.training.cuda_graphs != "none" and "cuda_graph_modules" not in names:
-            raise UserError("cuda_graphs need megatron-core 0.19 or later", hint="or set cuda_graphs=none")
-    elif spec.precision == "fp8":
-        raise UserError(
-            "precision fp8 needs transformer-engine on a GPU: otherwise it would silently be BF16",
-            hint="use an image with it and transformer_impl=transformer_engine, or --precision bf16",
-        )
-    elif options := spec.training.of_transformer_engine:
-        hint = "use transformer_impl=transformer_engine"
-        raise UserError(f"training.{options[0]} needs transformer-engine on a GPU", hint=hint)
+    if not spec.transformer_engine:
+        needs_it = ["precision fp8"] if spec.precision == "fp8" else []
+        needs_it += [f"training.{option}" for option in spec.training.of_transformer_engine]
+        if needs_it:
+            hint = "use an image with it and transformer_impl=transformer_engine, or leave it out"
+            raise UserError(f"{needs_it[0]} needs transformer-engine on a GPU", hint=hint)
+    elif not HAVE_TE:
+        hint = "use an image that has it, or transformer_impl=local, which is not representative of GPU speed"
+        raise UserError("training.transformer_impl is transformer_engine, and this process cannot import it", hint=hint)
+    elif spec.training.cuda_graphs != "none" and "cuda_graph_modules" not in TransformerConfig.__dataclass_fields__:
+        raise UserError("cuda_graphs need megatron-core 0.19 or later", hint="or set cuda_graphs=none")
 
 
 def configuration(spec: RunSpec) -> Megatron:
@@ -64,26 +50,27 @@ def transformer_config(spec: RunSpec) -> TransformerConfig:
     """The configuration of megatron.core for ``spec``."""
     core = configuration(spec)
     of_layers = (core.transformer, core.experts, core.parallel, core.precision, core.fp8, core.fusion, core.recompute)
-    values: dict[str, Any] = {}
+    of_stages = ("tp_comm_overlap", "overlap_p2p_comm", "batch_p2p_comm")
+    values = {name: core.communication.values[name] for name in of_stages}
     for group in (*of_layers, core.worker):
         values |= group.values if group else {}
-    for name in ("tp_comm_overlap", "overlap_p2p_comm", "batch_p2p_comm"):
-        values[name] = getattr(core.communication, name)
-    values["activation_func"] = ACTIVATIONS[values["activation_func"]]
     if values.get("moe_router_fusion"):
         values["moe_router_fusion"] = fused_topk_with_score_function is not None
-    return TransformerConfig(**_of_torch(values))
+    return TransformerConfig(**{name: _argument(name, value) for name, value in values.items()})
 
 
-def _of_torch(values: dict[str, Any]) -> dict[str, Any]:
-    """``values`` with torch's types for their names, and lists for tuples, because megatron.core changes some."""
-    types = {name: getattr(torch, value) for name, value in values.items() if name.endswith("_dtype")}
-    return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()} | types
+def _argument(name: str, value: Any) -> Any:
+    """torch's type or function where ``value`` is its name; a list for a tuple, because megatron.core changes some."""
+    if name == "activation_func":
+        return squared_relu if value == "squared_relu" else getattr(torch.nn.functional, value)
+    if name.endswith("_dtype"):
+        return getattr(torch, value)
+    return list(value) if isinstance(value, tuple) else value
 
 
 def build_model(spec: RunSpec, config: TransformerConfig) -> list[Any]:
     """The model chunks of this rank, one per virtual pipeline stage, each wrapped for data parallelism."""
-    chunks = [_chunk(spec, config, stage) for stage in range(spec.layout.vp)]
+    chunks: list[Any] = [_chunk(spec, config, stage if spec.layout.vp > 1 else None) for stage in range(spec.layout.vp)]
     if weights.layout_independent(spec):
         weights.initialise(spec, chunks)
     if spec.gpu != "CPU":
@@ -92,51 +79,40 @@ def build_model(spec: RunSpec, config: TransformerConfig) -> list[Any]:
         chunks = [Float16Module(config, chunk) for chunk in chunks]
     ddp = DistributedDataParallelConfig(**configuration(spec).ddp.values)
     # Only the first chunk's backward ends the step: bucketing the others would delay their communication.
-    return [
-        DistributedDataParallel(config, ddp, chunk, disable_bucketing=position > 0)
-        for position, chunk in enumerate(chunks)
-    ]
+    return [DistributedDataParallel(config, ddp, chunk, disable_bucketing=chunk is not chunks[0]) for chunk in chunks]
 
 
-def _chunk(spec: RunSpec, config: TransformerConfig, stage: int) -> GPTModel:
-    vp_stage = stage if spec.layout.vp > 1 else None
-    gpt = configuration(spec).gpt
+def _chunk(spec: RunSpec, config: TransformerConfig, vp_stage: int | None) -> GPTModel:
+    gpt = configuration(spec).gpt.values
+    around_the_model = ("seq_length", "make_vocab_size_divisible_by")
     return GPTModel(
         config=config,
         transformer_layer_spec=_layer_spec(spec, config, vp_stage),
-        vocab_size=gpt.vocab_size,
         max_sequence_length=spec.model.max_position_embeddings,
         pre_process=parallel_state.is_pipeline_first_stage(ignore_virtual=False, vp_stage=vp_stage),
         post_process=parallel_state.is_pipeline_last_stage(ignore_virtual=False, vp_stage=vp_stage),
-        parallel_output=True,
-        share_embeddings_and_output_weights=gpt.share_embeddings_and_output_weights,
-        position_embedding_type=gpt.position_embedding_type,
-        rotary_percent=gpt.rotary_percent,
-        rotary_base=gpt.rotary_base,
         vp_stage=vp_stage,
+        **{name: value for name, value in gpt.items() if name not in around_the_model},
     )
 
 
 def _layer_spec(spec: RunSpec, config: TransformerConfig, vp_stage: int | None) -> Any:
     """transformer-engine's layers, or megatron.core's own with the norm and attention of this package."""
-    if spec.transformer_engine:
-        return get_gpt_decoder_block_spec(config, use_transformer_engine=True, vp_stage=vp_stage)
-    normalization = "RMSNorm" if spec.model.normalization == "RMSNorm" else None
-    block = get_gpt_decoder_block_spec(
-        config, use_transformer_engine=False, normalization=normalization, vp_stage=vp_stage
-    )
-    block.layer_norm = Norm
-    for layer in block.layer_specs:
-        layer.submodules.input_layernorm = Norm
-        layer.submodules.pre_mlp_layernorm = Norm
-        layer.submodules.self_attention.submodules.core_attention = Attention
+    block = get_gpt_decoder_block_spec(config, use_transformer_engine=spec.transformer_engine, vp_stage=vp_stage)
+    if not spec.transformer_engine:
+        block.layer_norm = Norm
+        for layer in block.layer_specs:
+            layer.submodules.input_layernorm = Norm
+            layer.submodules.pre_mlp_layernorm = Norm
+            layer.submodules.self_attention.submodules.core_attention = Attention
     return block
 
 
 def build_optimizer(spec: RunSpec, model: list[Any]) -> Any:
     """Adam with the states of ``training.optimizer``."""
     core, states = configuration(spec), spec.training.optimizer
-    config = OptimizerConfig(**_of_torch(core.optimizer.values), overlap_param_gather=core.ddp.overlap_param_gather)
+    values = {name: _argument(name, value) for name, value in core.optimizer.values.items()}
+    config = OptimizerConfig(**values, overlap_param_gather=core.ddp.overlap_param_gather)
     optimizer = get_megatron_optimizer(config, model, use_gloo_process_groups=False)
     if states.precision_aware and states != Optimizer(precision_aware=True):
         for part in parts(optimizer):

@@ -1,7 +1,7 @@
 """Measures the ceilings of this machine before the first step: matrix products of the model, copies, collectives.
 
 All ranks measure at once, as they train: the median of repeats on the slowest rank, with random data. Writes
-ceilings.json and a few lines of the log.
+ceilings.json and a line of the log.
 """
 
 from __future__ import annotations
@@ -9,9 +9,7 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Callable, Iterator
-from functools import partial
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -19,10 +17,9 @@ import torch
 from benchrun.model.operators import MULTIPLY_ADD, Pass, Product, operators
 from benchrun.spec.artifacts import CEILINGS, Ceilings, CollectiveRate, Gemm, Number
 from benchrun.spec.runspec import RunSpec
-from benchrun.trainer import log, ranks
+from benchrun.trainer import log
 
-GPU_SIZES = {"copy": 2**30, "collective": 2**28}
-CPU_SIZES = {"copy": 2**24, "collective": 2**20}
+COPY, COLLECTIVE = {"cuda": 2**30, "cpu": 2**24}, {"cuda": 2**28, "cpu": 2**20}
 """Bytes: far larger than a cache, and large enough to saturate a link."""
 SECONDS_EACH = {"cuda": 0.2, "cpu": 0.005}
 """Time of one measurement: about 8 s for all on a GPU."""
@@ -45,14 +42,15 @@ def measure(spec: RunSpec, groups: dict[str, Any]) -> None:
         device=torch.cuda.get_device_name() if bench.gpu else "cpu",
         gemms=tuple(_gemm(bench, product) for product in products(spec)),
         copy_gb_per_s=_copy(bench),
-        collectives=tuple(_collectives(bench, groups)),
+        collectives=tuple(rate for name, group in groups.items() for rate in _collectives(bench, name, group)),
         seconds=round(time.perf_counter() - started, 2),
     )
-    bench.free()
-    if ranks.place().rank == 0:
-        Path(CEILINGS).write_text(ceilings.model_dump_json(indent=2) + "\n")
-        for line in _lines(ceilings):
-            log.say(line)
+    if bench.gpu:  # the peak memory is that of the training alone
+        torch.cuda.synchronize()
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats()
+    if torch.distributed.get_rank() == 0:
+        log.keep("ceilings", CEILINGS, ceilings)
 
 
 class _Bench:
@@ -61,7 +59,6 @@ class _Bench:
     def __init__(self, spec: RunSpec) -> None:
         self.gpu = spec.gpu != "CPU"
         self.device = torch.device("cuda", torch.cuda.current_device()) if self.gpu else torch.device("cpu")
-        self.sizes = GPU_SIZES if self.gpu else CPU_SIZES
         self._random = torch.Generator(self.device).manual_seed(1)  # training has its own
         fp8 = self.gpu and torch.cuda.get_device_capability() >= (8, 9)
         on_gpu: tuple[Number, ...] = ("bf16", "fp8") if fp8 else ("bf16",)
@@ -81,44 +78,41 @@ class _Bench:
         return self._slowest(statistics.median(self._times(function, repeats)))
 
     def _times(self, function: Callable[[], Any], repeats: int) -> list[float]:
-        if not self.gpu:
-            marks = [time.perf_counter()]
-            for _ in range(repeats):
-                function()
-                marks.append(time.perf_counter())
-            return [end - start for start, end in pairwise(marks)]
-        events = [torch.cuda.Event(enable_timing=True) for _ in range(repeats + 1)]
-        events[0].record()
-        for event in events[1:]:
+        marks = [self._mark()]
+        for _ in range(repeats):
             function()
-            event.record()
+            marks.append(self._mark())
+        if not self.gpu:
+            return [end - start for start, end in pairwise(marks)]
         torch.cuda.synchronize()
-        return [start.elapsed_time(end) / 1000 for start, end in pairwise(events)]
+        return [start.elapsed_time(end) / 1000 for start, end in pairwise(marks)]
+
+    def _mark(self) -> Any:
+        """The time, or a mark in the GPU's queue."""
+        if not self.gpu:
+            return time.perf_counter()
+        event = torch.cuda.Event(enable_timing=True)
+        event.record()
+        return event
 
     def _slowest(self, seconds: float) -> float:
         value = torch.tensor([seconds], dtype=torch.float64, device=self.device)
         torch.distributed.all_reduce(value, op=torch.distributed.ReduceOp.MAX)
         return max(float(value), 1e-9)
 
-    def free(self) -> None:
-        """Free the memory and reset its peak."""
-        if self.gpu:
-            torch.cuda.synchronize()
-            torch.cuda.empty_cache()
-            torch.cuda.reset_peak_memory_stats()
-
 
 def _gemm(bench: _Bench, product: Product) -> Gemm:
     m, n, k = product.sizes["forward"]
-    tflops: dict[Number, dict[Pass, float]] = {}
-    for number in bench.numbers:
-        # FP8 kernels need multiples of 16.
-        if number == "fp8" and (not product.low_precision or any(size % 16 for size in (m, n, k))):
-            continue
-        tflops[number] = {
+    # FP8 kernels need multiples of 16.
+    in_fp8 = product.low_precision and not (m % 16 or n % 16 or k % 16)
+    tflops: dict[Number, dict[Pass, float]] = {
+        number: {
             each: round(MULTIPLY_ADD * m * n * k / bench.seconds(_product(bench, number, each, *size)) / 1e12, 6)
             for each, size in product.sizes.items()
         }
+        for number in bench.numbers
+        if number != "fp8" or in_fp8
+    }
     name, count, low_precision = product.name, product.count, product.low_precision
     return Gemm(name=name, m=m, n=n, k=k, count=count, low_precision=low_precision, tflops=tflops)
 
@@ -139,43 +133,29 @@ def _product(bench: _Bench, number: Number, name: Pass, m: int, n: int, k: int) 
 
 
 def _copy(bench: _Bench) -> float:
-    source = bench.random(bench.sizes["copy"] // 2)
+    size = COPY[bench.device.type]
+    source = bench.random(size // 2)
     target = torch.empty_like(source)
-    return round(2 * bench.sizes["copy"] / bench.seconds(lambda: target.copy_(source)) / 1e9, 3)
+    return round(2 * size / bench.seconds(lambda: target.copy_(source)) / 1e9, 3)
 
 
-def _collectives(bench: _Bench, groups: dict[str, Any]) -> Iterator[CollectiveRate]:
+def _collectives(bench: _Bench, group_name: str, group: Any) -> Iterator[CollectiveRate]:
     """Bus bandwidth as nccl-tests defines it: that of the links, independent of the number of ranks."""
-    for group_name, group in groups.items():
-        count = group.size()
-        if count == 1:
-            continue
-        # FP32 on CPUs: gloo cannot sum BF16.
-        dtype = torch.bfloat16 if bench.gpu else torch.float32
-        part_size = bench.sizes["collective"] // dtype.itemsize // count
-        whole, part = bench.random(part_size * count, dtype=dtype), bench.random(part_size, dtype=dtype)
-        size = whole.numel() * dtype.itemsize
+    count = group.size()
+    if count == 1:
+        return
+    # FP32 on CPUs: gloo cannot sum BF16.
+    dtype = torch.bfloat16 if bench.gpu else torch.float32
+    part_size = COLLECTIVE[bench.device.type] // dtype.itemsize // count
+    whole, part = bench.random(part_size * count, dtype=dtype), bench.random(part_size, dtype=dtype)
+    size, distributed = whole.numel() * dtype.itemsize, torch.distributed
+    calls: dict[str, tuple[int, Callable[[], Any]]] = {
+        "all_reduce": (2, lambda: distributed.all_reduce(whole, group=group)),
+        "all_gather": (1, lambda: distributed.all_gather_into_tensor(whole, part, group=group)),
+        "reduce_scatter": (1, lambda: distributed.reduce_scatter_tensor(part, whole, group=group)),
+    }
+    for name, (times, function) in calls.items():
+        rate = round(times * (count - 1) / count * size / bench.seconds(function) / 1e9, 6)
+        whole.fill_(1.0)  # sums of sums would become infinite
         size_mib = round(size / 2**20, 3)
-        share, distributed = (count - 1) / count, torch.distributed
-        calls: list[tuple[str, float, Callable[[], Any]]] = [
-            ("all_reduce", 2 * share, partial(distributed.all_reduce, whole, group=group)),
-            ("all_gather", share, partial(distributed.all_gather_into_tensor, whole, part, group=group)),
-            ("reduce_scatter", share, partial(distributed.reduce_scatter_tensor, part, whole, group=group)),
-        ]
-        for name, factor, function in calls:
-            rate = round(factor * size / bench.seconds(function) / 1e9, 6)
-            whole.fill_(1.0)  # sums of sums would become infinite
-            yield CollectiveRate(name=name, group=group_name, ranks=count, size_mib=size_mib, bus_gb_per_s=rate)
-
-
-def _lines(ceilings: Ceilings) -> Iterator[str]:
-    """The summary in the log."""
-    yield f"benchrun ceilings: on {ceilings.device}, measured in {ceilings.seconds} s, the slowest rank of each"
-    for gemm in ceilings.gemms:
-        rates = [f"{number} {' / '.join(f'{rate:.4g}' for rate in by.values())}" for number, by in gemm.tflops.items()]
-        size = f"{gemm.m} x {gemm.n} x {gemm.k}"
-        yield f"  {gemm.name} {size}: {', '.join(rates)} TFLOPS (forward / input / weight gradient)"
-    yield f"  copy: {ceilings.copy_gb_per_s:.4g} GB/s read and written"
-    for each in ceilings.collectives:
-        over = f"{each.ranks} ranks of {each.group}, {each.size_mib:g} MiB"
-        yield f"  {each.name} over {over}: {each.bus_gb_per_s:.4g} GB/s bus bandwidth"
+        yield CollectiveRate(name=name, group=group_name, ranks=count, size_mib=size_mib, bus_gb_per_s=rate)

@@ -5,9 +5,12 @@ This changes ``torch.cuda`` for the whole process, so only the worker installs i
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import Any
 
 import torch
+from megatron.core.tensor_parallel import random
+from megatron.core.transformer.moe import moe_utils, token_dispatcher
 from torch.overrides import TorchFunctionMode
 
 CPU = torch.device("cpu")
@@ -26,20 +29,13 @@ def install() -> None:
         setattr(torch.cuda, name, nothing)
     torch.distributed.all_gather = _all_gather
     torch.distributed.reduce_scatter = _reduce_scatter
-    _patch_megatron()
-    _OnCpu().__enter__()
-
-
-def _patch_megatron() -> None:
-    """Three places that need CUDA without naming it as a device."""
-    from megatron.core.tensor_parallel import random
-    from megatron.core.transformer.moe import moe_utils, token_dispatcher
-
+    # Places of megatron.core that need CUDA without naming it as a device.
     random._get_cuda_rng_state = lambda *_, **__: torch.get_rng_state()
     random._set_cuda_rng_state = lambda state, *_, **__: torch.set_rng_state(state)
     if not hasattr(moe_utils, "te_general_gemm"):
         moe_utils.te_general_gemm = None  # tested for None, but only defined with transformer-engine
     token_dispatcher.maybe_move_tensor_to_cpu = _to_numpy
+    _OnCpu().__enter__()
 
 
 def _to_numpy(tensor: Any, as_numpy: bool = False, record_stream: bool = False) -> Any:
@@ -64,7 +60,7 @@ def _reduce_scatter(output: Any, parts: list[Any], group: Any) -> None:
             output.copy_(mine)
 
 
-class _Nothing:
+class _Nothing(nullcontext[None]):
     """A stream, event or context manager without effect."""
 
     def __call__(self, *_: Any, **__: Any) -> _Nothing:
@@ -73,30 +69,20 @@ class _Nothing:
     def __getattr__(self, name: str) -> _Nothing:
         return self
 
-    def __enter__(self) -> _Nothing:
-        return self
-
-    def __exit__(self, *_: Any) -> None:
-        return None
-
 
 class _OnCpu(TorchFunctionMode):
     """Replaces the CUDA device by the CPU in each call of a torch function."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        kwargs = kwargs or {}
         if func is _CUDA:
             return args[0]
         if func is _TYPE and len(args) == 1 and not kwargs:
             # The optimizer distinguishes parameters by the name of their CUDA type.
             return func(*args).replace("torch.", "torch.cuda.", 1)
-        if kwargs.get("pin_memory"):
-            kwargs = {**kwargs, "pin_memory": False}
-        if _is_cuda(kwargs.get("device")):
-            kwargs = {**kwargs, "device": CPU}
-        args = tuple(CPU if isinstance(arg, (str, torch.device)) and _is_cuda(arg) else arg for arg in args)
-        return func(*args, **kwargs)
+        kwargs = {name: _on_cpu(value) for name, value in (kwargs or {}).items() if name != "pin_memory"}
+        return func(*map(_on_cpu, args), **kwargs)
 
 
-def _is_cuda(device: Any) -> bool:
-    return isinstance(device, (str, torch.device)) and str(device).startswith("cuda")
+def _on_cpu(argument: Any) -> Any:
+    cuda = isinstance(argument, (str, torch.device)) and str(argument).startswith("cuda")
+    return CPU if cuda else argument

@@ -6,8 +6,7 @@ import argparse
 import os
 import sys
 import traceback
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import NoReturn
 
@@ -15,38 +14,39 @@ from pydantic import ValidationError
 
 from benchrun.errors import BenchrunError, UserError
 from benchrun.spec.runspec import RunSpec
+from benchrun.trainer import ranks
+
+Train = Callable[[RunSpec], None]
 
 
-def run(module: str, about: str | None, train: Callable[[RunSpec], None]) -> NoReturn:
-    """The command ``python -m module --spec spec.json``: train as one rank and end the process."""
-    parser = argparse.ArgumentParser(prog=f"python -m {module}", description=about)
+def run(load: Callable[[RunSpec], Train], install: str) -> NoReturn:
+    """Train as one rank and end the process. ``load`` imports the packages; ``install`` is the hint where one lacks."""
+    parser = argparse.ArgumentParser(description="Train as one rank.")
     parser.add_argument("--spec", type=Path, required=True, help="spec.json of the run")
-    code = _attempt(parser.parse_args().spec, train)
+    path, code = parser.parse_args().spec, 0
+    try:
+        _train(path, load, install)
+    except BenchrunError as error:
+        print(f"error: {error}", file=sys.stderr, flush=True)  # noqa: T201
+        code = error.exit_code
+    except BaseException:  # a library's sys.exit(0) too: not all steps are done
+        print(f"rank {os.environ.get('RANK', '0')} failed:\n{traceback.format_exc()}", file=sys.stderr, flush=True)  # noqa: T201
+        code = 1
     sys.stdout.flush()
     # Not sys.exit, which would wait for ranks that wait for this one.
     os._exit(code)
 
 
-def _attempt(spec: Path, train: Callable[[RunSpec], None]) -> int:
-    """The exit code; 1 also where a library calls sys.exit with any code, because not all steps are done."""
+def _train(path: Path, load: Callable[[RunSpec], Train], install: str) -> None:
+    spec = _read(path)
+    ranks.prepare_process(spec)
     try:
-        train(_read(spec))
-    except BenchrunError as error:
-        print(f"error: {error}", file=sys.stderr, flush=True)  # noqa: T201
-        return error.exit_code
-    except BaseException:
-        print(f"rank {os.environ.get('RANK', '0')} failed:\n{traceback.format_exc()}", file=sys.stderr, flush=True)  # noqa: T201
-        return 1
-    return 0
-
-
-@contextmanager
-def packages(spec: RunSpec, hint: str) -> Iterator[None]:
-    """Turn an ImportError inside into a UserError that names the missing package."""
-    try:
-        yield
+        train = load(spec)
     except ImportError as error:
-        raise UserError(f"framework {spec.framework}: {error}", hint=hint) from error
+        raise UserError(f"framework {spec.framework}: {error}", hint=install) from error
+    ranks.refuse_without_gpu(spec)
+    train(spec)
+    ranks.leave()
 
 
 def _read(path: Path) -> RunSpec:

@@ -31,15 +31,16 @@ def in_use(model: list[Any], optimizer: Any) -> dict[str, Any]:
     # Attention modules are marked too, but compute in FP8 only with fp8_dpa.
     fp8 = [m for m in modules if getattr(m, "fp8", False) and any(True for _ in m.parameters(recurse=False))]
     recipes = [module.fp8_meta["recipe"] for module in fp8]
+    kinds = {type(module).__name__ for module in modules}
     first = parts(optimizer)[0]
     return {
         "weights": Counter(_kind(parameter) for parameter in parameters),
-        "gradients": sorted({_name(p.main_grad.dtype) for p in parameters if hasattr(p, "main_grad")}),
+        "gradients": sorted({_kind(p.main_grad) for p in parameters if hasattr(p, "main_grad")}),
         "fp8_modules": Counter(type(module).__name__ for module in fp8),
         "fp8_recipes": sorted({_recipe(recipe) for recipe in recipes}),
         "fp8_attention": any(getattr(recipe, "fp8_dpa", False) for recipe in recipes),
-        "attention": sorted({type(module).__name__ for module in modules if "Attention" in type(module).__name__}),
-        "mlp": sorted({type(module).__name__ for module in modules if type(module).__name__.endswith("MLP")}),
+        "attention": sorted(kind for kind in kinds if "Attention" in kind),
+        "mlp": sorted(kind for kind in kinds if kind.endswith("MLP")),
         "recompute": _recomputed(modules),
         "tp_comm_overlap": sum(_overlaps(module) for module in modules),
         "cp_comm": sorted({m.cp_comm_type for m in modules if hasattr(m, "cp_comm_type") and m.cp_group is not None}),
@@ -56,7 +57,7 @@ def _kind(parameter: torch.Tensor) -> str:
     for tensor in (parameter, parameter.data):
         if type(tensor).__name__ not in ("Parameter", "Tensor"):
             return type(tensor).__name__
-    return _name(parameter.dtype)
+    return str(parameter.dtype).removeprefix("torch.")
 
 
 def _recipe(recipe: Any) -> str:
@@ -83,14 +84,10 @@ def _output_layer_gradient(modules: list[Any]) -> str:
     fused = any(getattr(getattr(m, "config", None), "gradient_accumulation_fusion", False) for m in modules)
     if module is None or not fused:
         return "autograd"
-    return "torch.addmm" if module.wgrad_gemm_accum_fp32 is te.wgrad_fp32 else "APEX"
+    return "torch.addmm" if module.wgrad_gemm_accum_fp32 is te.add_weight_gradient else "APEX"
 
 
 def _states(optimizer: Any) -> dict[str, str]:
     """Precision of the optimizer's states of one weight (int16: the low bits of FP32 that a BF16 weight lacks)."""
     first: dict[str, Any] = next((state for state in optimizer.state.values() if state), {})
     return {name: _kind(value) for name, value in first.items() if torch.is_tensor(value)}
-
-
-def _name(dtype: torch.dtype) -> str:
-    return str(dtype).removeprefix("torch.")

@@ -10,19 +10,18 @@ import importlib
 import os
 
 from benchrun.spec.runspec import RunSpec
-from benchrun.trainer import entry, ranks
+from benchrun.trainer import entry
 
 
-def main(spec: RunSpec) -> None:
-    """Train as one rank."""
-    ranks.prepare_process(spec)
+def load(spec: RunSpec) -> entry.Train:
+    """The training loop on transformers."""
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
-    with entry.packages(spec, "pip install 'benchrun[hf]', or an image with transformers, peft and accelerate"):
-        if spec.task == "lora":
-            importlib.import_module("peft")  # before the ranks wait for each other
-        from benchrun.trainer.hf.train import train
-    train(spec)
+    if spec.task == "lora":
+        importlib.import_module("peft")  # before the ranks wait for each other
+    from benchrun.trainer.hf.train import train
+
+    return train
 
 
 if __name__ == "__main__":
-    entry.run("benchrun.trainer.huggingface", __doc__, main)
+    entry.run(load, install="pip install 'benchrun[hf]', or an image with transformers, peft and accelerate")

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 from megatron.core import parallel_state
+from megatron.core.tensor_parallel import gather_from_sequence_parallel_region
 from torch import Tensor
 
 
@@ -49,10 +50,11 @@ class Attention(torch.nn.Module):
         """From [sequence, batch, heads, width] (fewer heads in key and value) to [sequence, batch, heads * width]."""
         mask = None
         if self.cp > 1:
-            key, value = (_whole_sequence(x, self.cp) for x in (key, value))
-            positions = chunk_positions(key.shape[0], self.cp, parallel_state.get_context_parallel_rank())
-            mask = positions[:, None] >= torch.arange(key.shape[0])[None, :]
-            mask = mask.to(query.device)
+            group = parallel_state.get_context_parallel_group()
+            key, value = (gather_from_sequence_parallel_region(x, group=group) for x in (key, value))
+            positions = [chunk_positions(key.shape[0], self.cp, rank) for rank in range(self.cp)]
+            # Keys stay in the order of the ranks: a mask by position needs no other.
+            mask = (positions[group.rank()][:, None] >= torch.cat(positions)[None, :]).to(query.device)
         q, k, v = (x.permute(1, 2, 0, 3) for x in (query, key, value))
         out = torch.nn.functional.scaled_dot_product_attention(
             q, k, v, attn_mask=mask, is_causal=mask is None, enable_gqa=q.shape[1] != k.shape[1]
@@ -64,27 +66,3 @@ def chunk_positions(seq_length: int, cp: int, rank: int) -> Tensor:
     """Positions in the sequence of context-parallel ``rank`` of ``cp``, in its order."""
     chunks = torch.arange(seq_length).chunk(2 * cp)
     return torch.cat([chunks[rank], chunks[2 * cp - 1 - rank]])
-
-
-def _whole_sequence(x: Tensor, cp: int) -> Tensor:
-    parts = _Gather.apply(x)  # type: ignore[no-untyped-call]
-    halves = [half for part in parts for half in part.chunk(2)]
-    order = [position for rank in range(cp) for position in (rank, 2 * cp - 1 - rank)]
-    return torch.cat([half for _, half in sorted(zip(order, halves, strict=True), key=lambda pair: pair[0])])
-
-
-class _Gather(torch.autograd.Function):
-    """All-gather over the context-parallel ranks; backward sums the gradients of this rank's part."""
-
-    @staticmethod
-    def forward(_: Any, x: Tensor) -> Tensor:
-        group = parallel_state.get_context_parallel_group()
-        parts = [torch.empty_like(x) for _ in range(group.size())]
-        torch.distributed.all_gather(parts, x.contiguous(), group=group)
-        return torch.stack(parts)
-
-    @staticmethod
-    def backward(_: Any, grad: Tensor) -> Tensor:  # type: ignore[override]
-        grad = grad.contiguous()
-        torch.distributed.all_reduce(grad, group=parallel_state.get_context_parallel_group())
-        return grad[parallel_state.get_context_parallel_rank()]

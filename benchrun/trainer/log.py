@@ -2,82 +2,67 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import json
 import math
 import platform
 import resource
-from dataclasses import dataclass
+import sys
 from datetime import datetime, timezone
+from pathlib import Path
 from typing import Any
 
 import torch
 
+from benchrun.model import Frozen
 from benchrun.spec.runspec import RunSpec
 
 
-def configuration(spec: RunSpec, layers: str, initial_weights: str, packages: dict[str, str | None]) -> str:
-    """The resolved configuration: a block for people and a line of JSON. ``packages``: versions by name."""
+def configuration(spec: RunSpec, packages: dict[str, str], **facts: str) -> str:
+    """The resolved configuration: a block for people and a line of JSON. ``packages``: name -> module."""
     gpu = spec.gpu != "CPU"
-    versions = {
-        "python": platform.python_version(),
-        "torch": torch.__version__,
-        **packages,
-        "cuda": torch.version.cuda if gpu else None,
-        "nccl": ".".join(map(str, torch.cuda.nccl.version())) if gpu else None,
-    }
-    facts: dict[str, Any] = {
-        "recipe": spec.recipe,
-        "task": spec.task,
+    config: dict[str, Any] = {
+        **{name: getattr(spec, name) for name in ("recipe", "task", "num_gpus", "precision", "seq_length", "dp")},
+        "fp8": spec.training.fp8.model_dump() if spec.precision == "fp8" else None,
         "device": torch.cuda.get_device_name() if gpu else "cpu",
         "backend": "nccl" if gpu else "gloo",
-        "num_gpus": spec.num_gpus,
-        "precision": spec.precision,
-        "fp8": spec.training.fp8.model_dump() if spec.precision == "fp8" else None,
-        "layers": layers,
-        "initial_weights": initial_weights,
-        "seq_length": spec.seq_length,
+        **facts,
         "micro_batch_size": spec.mbs,
         "global_batch_size": spec.gbs,
         "planned_steps": spec.training.steps,
         "num_layers": spec.model.num_layers,
-        "dp": spec.dp,
         **spec.layout.model_dump(),
         "model": spec.model.model_dump(exclude={"num_layers"}),
         "training": spec.training.model_dump(exclude={"steps", "fp8"}),
         "data": spec.data.model_dump(),
-        "versions": versions,
+        "versions": {
+            "python": platform.python_version(),
+            "torch": torch.__version__,
+            # None for a module that this run has not imported.
+            **{name: getattr(sys.modules.get(module), "__version__", None) for name, module in packages.items()},
+            "cuda": torch.version.cuda if gpu else None,
+            "nccl": ".".join(map(str, torch.cuda.nccl.version())) if gpu else None,
+        },
     }
-    width = max(map(len, facts))
-    block = "".join(f"  {name:<{width}}  {value}\n" for name, value in facts.items())
-    return f"benchrun worker\n{block}benchrun config: {json.dumps(facts)}"
+    width = max(map(len, config))
+    block = "".join(f"  {name:<{width}}  {value}\n" for name, value in config.items())
+    return f"benchrun worker\n{block}benchrun config: {json.dumps(config)}"
 
 
-@dataclass(frozen=True)
-class StepResult:
-    """The printed values of one step."""
-
-    step: int
-    time_s: float
-    lr: float
-    loss: float
-    grad_norm: float | None
-    skipped: bool
-
-
-def step_line(spec: RunSpec, result: StepResult) -> str:
+def step_line(
+    spec: RunSpec, step: int, step_time_s: float, *, lr: float, loss: float, grad_norm: float | None, skipped: bool
+) -> str:
     """Megatron-LM's step line, as core 0.17 and later print it: a NaN loss is counted, not printed."""
-    finite = math.isfinite(result.loss)
+    finite = math.isfinite(loss)
     fields = [
-        f" [{datetime.now():%Y-%m-%d %H:%M:%S.%f}] iteration {result.step:8d}/{spec.training.steps:8d}",
-        f" consumed samples: {result.step * spec.gbs:12d}",
-        f" elapsed time per iteration (ms): {1000 * result.time_s:.1f}",
-        f" learning rate: {result.lr:.6E}",
+        f" [{datetime.now():%Y-%m-%d %H:%M:%S.%f}] iteration {step:8d}/{spec.training.steps:8d}",
+        f" consumed samples: {step * spec.gbs:12d}",
+        f" elapsed time per iteration (ms): {1000 * step_time_s:.1f}",
+        f" learning rate: {lr:.6E}",
         f" global batch size: {spec.gbs:5d}",
-        *([f" lm loss: {result.loss:.6E}"] if finite else []),
+        *([f" lm loss: {loss:.6E}"] if finite else []),
         " loss scale: 1.0",
-        *([f" grad norm: {result.grad_norm:.3f}"] if result.grad_norm is not None else []),
-        f" number of skipped iterations: {int(result.skipped):3d}",
+        *([f" grad norm: {grad_norm:.3f}"] if grad_norm is not None else []),
+        f" number of skipped iterations: {int(skipped):3d}",
         f" number of nan iterations: {int(not finite):3d}",
     ]
     return " |".join(fields) + " |"
@@ -88,6 +73,12 @@ def say(text: str) -> None:
     print(text, flush=True)  # noqa: T201
 
 
+def keep(name: str, file: str, result: Frozen) -> None:
+    """Write a result into its file and into a line of the log."""
+    Path(file).write_text(result.model_dump_json(indent=2) + "\n")
+    say(f"benchrun {name}: {result.model_dump_json(exclude={'schema_version'})}")
+
+
 def usage(spec: RunSpec) -> str:
     """Peak memory of this rank, and the UTC time of the last step, by which telemetry finds the measured steps."""
     ended = datetime.now(timezone.utc).isoformat(timespec="milliseconds").replace("+00:00", "Z")
@@ -96,11 +87,3 @@ def usage(spec: RunSpec) -> str:
     else:
         used = {"peak_rss_gib": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20, 2)}
     return f"benchrun done: {json.dumps({'steps': spec.training.steps, **used, 'ended': ended})}"
-
-
-def version(package: str) -> str | None:
-    """The version of an installed package."""
-    try:
-        return importlib.metadata.version(package)
-    except importlib.metadata.PackageNotFoundError:
-        return "present, version unknown"

@@ -8,7 +8,7 @@ import sys
 import time
 import warnings
 from datetime import timedelta
-from typing import Any, NamedTuple
+from typing import Any
 
 from benchrun.errors import UserError
 from benchrun.spec.runspec import RunSpec
@@ -17,43 +17,36 @@ TIMEOUT_S = 600
 """Time limit of a collective."""
 
 
-class Place(NamedTuple):
-    rank: int
-    world_size: int
-    local_rank: int
+def place(ranks_per_node: int) -> tuple[int, int, int]:
+    """Rank, number of ranks and local rank by torchrun's variables, else by srun's; without either a single rank.
 
-
-def place() -> Place:
-    """The rank of this process from torchrun's variables, else from srun's; without either a single rank."""
-    for rank, size, local in (
+    A launcher that sets no local rank fills the nodes in order.
+    """
+    for names in (
         ("RANK", "WORLD_SIZE", "LOCAL_RANK"),
         # Not SLURM_NTASKS: a batch script has it too, without being a rank.
         ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID"),
     ):
-        if rank in os.environ and size in os.environ:
-            return Place(int(os.environ[rank]), int(os.environ[size]), int(os.environ.get(local, os.environ[rank])))
-    return Place(0, 1, 0)
+        rank, size, local = (os.environ.get(name) for name in names)
+        if rank and size:
+            return int(rank), int(size), int(local or int(rank) % ranks_per_node)
+    return 0, 1, 0
 
 
 def prepare_process(spec: RunSpec) -> None:
     """Set the variables that torch and megatron.core read when they are imported. UserError for wrong ranks."""
-    here = place()
-    if here.world_size != spec.num_gpus:
-        raise UserError(
-            f"{here.world_size} ranks were started, the run needs {spec.num_gpus}",
-            hint="start it through its job.sh, or with as many ranks by srun or torchrun",
-        )
+    rank, size, local = place(spec.cluster.gpus_per_node)
+    if size != spec.num_gpus:
+        hint = "start it through its job.sh, or with as many ranks by srun or torchrun"
+        raise UserError(f"{size} ranks were started, the run needs {spec.num_gpus}", hint=hint)
     if spec.num_nodes > 1 and "MASTER_ADDR" not in os.environ:
         # Otherwise the ranks of each node wait for rank 0 on their own node, until the timeout.
         hint = "start it through its job.sh, or export the first node's name as MASTER_ADDR"
         raise UserError(f"the run has {spec.num_nodes} nodes, and MASTER_ADDR is not set", hint=hint)
-    # A launcher that sets no local rank fills the nodes in order.
-    is_set = {"LOCAL_RANK", "SLURM_LOCALID"} & os.environ.keys()
-    local = here.local_rank if is_set else here.rank % spec.cluster.gpus_per_node
-    os.environ.update(RANK=str(here.rank), WORLD_SIZE=str(here.world_size), LOCAL_RANK=str(local))
+    os.environ.update(RANK=str(rank), WORLD_SIZE=str(size), LOCAL_RANK=str(local))
     os.environ.setdefault("MASTER_ADDR", "127.0.0.1")
     # A single rank takes any free port, so that two such runs on one machine do not collide.
-    os.environ.setdefault("MASTER_PORT", "0" if here.world_size == 1 else "29500")
+    os.environ.setdefault("MASTER_PORT", "0" if size == 1 else "29500")
     if spec.gpu == "CPU":
         _prepare_cpu()
 
@@ -80,25 +73,24 @@ def refuse_without_gpu(spec: RunSpec) -> None:
         return
     if not torch.cuda.is_available():
         raise UserError(f"the run is for {spec.gpu}, and this node has no usable GPU")
-    local, visible = place().local_rank, torch.cuda.device_count()
+    local, visible = int(os.environ["LOCAL_RANK"]), torch.cuda.device_count()
     # srun may show each rank only its own GPU; torchrun shows all of them to each.
     if local >= visible and (visible > 1 or "LOCAL_WORLD_SIZE" in os.environ):
-        raise UserError(
-            f"local rank {local} has no GPU: this node has {visible}",
-            hint="start fewer ranks per node, or check CUDA_VISIBLE_DEVICES",
-        )
+        hint = "start fewer ranks per node, or check CUDA_VISIBLE_DEVICES"
+        raise UserError(f"local rank {local} has no GPU: this node has {visible}", hint=hint)
 
 
 def start_process_group(spec: RunSpec) -> Any:
     """Join all ranks; this rank's device."""
     import torch
 
-    device = torch.device("cpu")
-    if spec.gpu != "CPU":
-        device = torch.device("cuda", place().local_rank % torch.cuda.device_count())
-        torch.cuda.set_device(device)
-    backend = "nccl" if device.type == "cuda" else "gloo"
-    torch.distributed.init_process_group(backend, timeout=timedelta(seconds=TIMEOUT_S))
+    timeout = timedelta(seconds=TIMEOUT_S)
+    if spec.gpu == "CPU":
+        torch.distributed.init_process_group("gloo", timeout=timeout)
+        return torch.device("cpu")
+    device = torch.device("cuda", int(os.environ["LOCAL_RANK"]) % torch.cuda.device_count())
+    torch.cuda.set_device(device)
+    torch.distributed.init_process_group("nccl", timeout=timeout)
     return device
 
 
@@ -126,7 +118,6 @@ def collect_garbage(spec: RunSpec, step: int) -> None:
     Called with step 0 first, which switches the automatic collection off: one rank that collects delays all.
     """
     interval = spec.training.manual_gc_interval
-    if interval and step == 0:
+    if interval and step % interval == 0:
         gc.disable()
-    elif interval and step % interval == 0:
         gc.collect()

@@ -28,8 +28,7 @@ def install() -> None:
         return
     if importlib.util.find_spec(WGRAD) is None:
         module = ModuleType(WGRAD)
-        module.wgrad_gemm_accum_fp32 = wgrad_fp32  # type: ignore[attr-defined]
-        module.wgrad_gemm_accum_fp16 = wgrad_16_bit  # type: ignore[attr-defined]
+        module.wgrad_gemm_accum_fp32 = module.wgrad_gemm_accum_fp16 = add_weight_gradient  # type: ignore[attr-defined]
         sys.modules[WGRAD] = module
     optimizers = importlib.import_module("transformer_engine.pytorch.optimizers")
     if not hasattr(optimizers, "multi_tensor_scale_tensor"):
@@ -38,17 +37,17 @@ def install() -> None:
         optimizers.multi_tensor_scale_tensor = None  # type: ignore[attr-defined]
 
 
-def wgrad_fp32(inputs: Tensor, grad_output: Tensor, main_grad: Tensor) -> None:
-    """main_grad += grad_output^T inputs, summed in FP32. [tokens, in], [tokens, out], [out, in] (FP32, in place)."""
-    if main_grad.is_cuda:
+def add_weight_gradient(inputs: Tensor, grad_output: Tensor, main_grad: Tensor) -> None:
+    """main_grad += grad_output^T inputs, summed in the precision of main_grad, in place.
+
+    [tokens, in], [tokens, out], [out, in].
+    """
+    if main_grad.dtype == inputs.dtype:
+        main_grad.addmm_(grad_output.t(), inputs)
+    elif main_grad.is_cuda:
         torch.addmm(main_grad, grad_output.t(), inputs, out_dtype=torch.float32, out=main_grad)
     else:  # torch has no such product on CPUs
         main_grad.addmm_(grad_output.t().float(), inputs.float())
-
-
-def wgrad_16_bit(inputs: Tensor, grad_output: Tensor, main_grad: Tensor) -> None:
-    """The same for gradients in the precision of the inputs: one rounding per product and sum."""
-    main_grad.addmm_(grad_output.t(), inputs)
 
 
 def start_userbuffers(spec: RunSpec) -> None:

@@ -11,12 +11,11 @@ from typing import Any
 import torch
 from megatron.core import parallel_state, tensor_parallel
 from megatron.core.distributed import finalize_model_grads
-from megatron.core.extensions.transformer_engine import HAVE_TE
 from megatron.core.pipeline_parallel import get_forward_backward_func
 
 from benchrun.spec.runspec import RunSpec
 from benchrun.trainer import breakdown, build, ceiling, cpu, log, ranks, te, weights
-from benchrun.trainer.data import batches, dataset
+from benchrun.trainer.data import at_positions, dataset, loader
 from benchrun.trainer.facts import in_use
 from benchrun.trainer.layers import chunk_positions
 
@@ -27,20 +26,19 @@ def train(spec: RunSpec) -> None:
     if spec.gpu == "CPU":
         cpu.install()
     ranks.start_process_group(spec)
-    layout, training = spec.layout, spec.training
+    layout, training, core = spec.layout, spec.training, build.configuration(spec)
     parallel_state.initialize_model_parallel(
-        tensor_model_parallel_size=layout.tp,
-        pipeline_model_parallel_size=layout.pp,
-        virtual_pipeline_model_parallel_size=layout.vp if layout.vp > 1 else None,
-        context_parallel_size=layout.cp,
-        expert_model_parallel_size=layout.ep,
-        expert_tensor_parallel_size=layout.etp,
+        **{name: size for name, size in core.parallel.values.items() if name.endswith("_parallel_size")},
         create_gloo_process_groups=False,
         distributed_timeout_minutes=ranks.TIMEOUT_S // 60,
     )
     tensor_parallel.model_parallel_cuda_manual_seed(training.seed, te_rng_tracker=training.cuda_graphs != "none")
-    if ranks.place().rank == 0:
-        log.say(_configuration(spec))
+    if torch.distributed.get_rank() == 0:
+        # megatron.core uses transformer-engine's Adam and gradient norm even with its own layers.
+        packages = {"megatron-core": "megatron.core", "transformer-engine": "transformer_engine"}
+        layers = "transformer-engine" if spec.transformer_engine else "megatron-core and torch"
+        initial_weights = "layout-independent" if weights.layout_independent(spec) else "megatron-core"
+        log.say(log.configuration(spec, packages, layers=layers, initial_weights=initial_weights))
     data_group = parallel_state.get_data_parallel_group(with_context_parallel=True)
     ceiling.measure(spec, {"dp": data_group, "tp": parallel_state.get_tensor_model_parallel_group()})
 
@@ -57,16 +55,17 @@ def train(spec: RunSpec) -> None:
     if training.overlap_grad_reduce:
         config.no_sync_func = _one_or_all([chunk.no_sync for chunk in model])
         config.grad_sync_func = _one_or_all([chunk.start_grad_sync for chunk in model])
-    if build.configuration(spec).ddp.align_param_gather:
+    if core.ddp.align_param_gather:
         config.param_sync_func = _one_or_all([chunk.start_param_sync for chunk in model])
 
     positions = chunk_positions(spec.seq_length, layout.cp, parallel_state.get_context_parallel_rank())
-    dp_rank = parallel_state.get_data_parallel_rank()
-    samples = dataset(spec)
-    step = partial(
+    rank, steps = parallel_state.get_data_parallel_rank(), training.steps + training.breakdown
+    micro_batches = loader(spec, dataset(spec), rank, steps, partial(at_positions, positions))
+    gradients = partial(
         get_forward_backward_func(),
-        forward_step_func=_forward_step,
-        data_iterator=_one_or_all([batches(spec, samples, dp_rank, positions) for _ in model]),
+        # On the device before the first step: a copy from other memory would wait for the GPU's queue.
+        forward_step_func=partial(_forward_step, positions.expand(spec.mbs, -1).cuda()),
+        data_iterator=_one_or_all([iter(micro_batches) for _ in model]),
         model=_one_or_all(model),
         num_microbatches=spec.num_microbatches,
         seq_length=spec.seq_length,
@@ -74,8 +73,7 @@ def train(spec: RunSpec) -> None:
         decoder_seq_length=spec.seq_length,
         forward_only=False,
     )
-    _loop(spec, model, optimizer, scheduler, step)
-    ranks.leave()
+    _loop(spec, model, optimizer, scheduler, gradients)
 
 
 def _one_or_all(items: list[Any]) -> Any:
@@ -83,59 +81,43 @@ def _one_or_all(items: list[Any]) -> Any:
     return items if len(items) > 1 else items[0]
 
 
-def _configuration(spec: RunSpec) -> str:
-    packages = {
-        "megatron-core": log.version("megatron-core"),
-        # megatron.core uses its Adam and gradient norm even with its own layers.
-        "transformer-engine": log.version("transformer-engine") if HAVE_TE else None,
-    }
-    return log.configuration(
-        spec,
-        layers="transformer-engine" if spec.transformer_engine else "megatron-core and torch",
-        initial_weights="layout-independent" if weights.layout_independent(spec) else "megatron-core",
-        packages=packages,
-    )
-
-
-def _loop(spec: RunSpec, model: list[Any], optimizer: Any, scheduler: Any, step: Callable[[], Any]) -> None:
-    here = ranks.place()
-    printer = here.rank == here.world_size - 1
+def _loop(spec: RunSpec, model: list[Any], optimizer: Any, scheduler: Any, gradients: Callable[[], Any]) -> None:
+    printer = torch.distributed.get_rank() == torch.distributed.get_world_size() - 1
     for chunk in model:
         chunk.train()
     ranks.collect_garbage(spec, step=0)
 
-    def one() -> tuple[list[dict[str, Any]], bool, float | None]:
+    def step() -> tuple[list[dict[str, Any]], bool, float | None]:
         for chunk in model:
             chunk.zero_grad_buffer()
         optimizer.zero_grad()
-        losses = step()
+        losses = gradients()
         return losses, *te.optimizer_step(spec, optimizer, model)
 
     started = ranks.synchronised()
     for number in range(1, spec.training.steps + 1):
-        losses, updated, grad_norm = one()
+        losses, updated, grad_norm = step()
         lr = optimizer.param_groups[0]["lr"] if optimizer.param_groups else 0.0
         if updated:
             scheduler.step(increment=spec.gbs)
         loss = _mean_loss(losses)
         # Reading the loss waits for the GPU: a step ends here, and the next begins.
         ended = time.perf_counter()
-        result = log.StepResult(number, ended - started, lr, loss, grad_norm, skipped=not updated)
-        started = ended
+        seconds, started = ended - started, ended
         if printer:
-            log.say(log.step_line(spec, result))
+            log.say(log.step_line(spec, number, seconds, lr=lr, loss=loss, grad_norm=grad_norm, skipped=not updated))
             if number == 1:
                 log.say(f"benchrun in use: {json.dumps(in_use(model, optimizer))}")
         ranks.collect_garbage(spec, number)
     if printer:
         log.say(log.usage(spec))
-    breakdown.measure(spec, one)
+    breakdown.measure(spec, step)
 
 
-def _forward_step(iterator: Iterator[dict[str, Any]], model: Any) -> tuple[Any, Any]:
+def _forward_step(position_ids: Any, iterator: Iterator[dict[str, Any]], model: Any) -> tuple[Any, Any]:
     """One micro-batch forward: megatron.core's schedules call this."""
     batch = {name: value.cuda(non_blocking=True) for name, value in next(iterator).items()}
-    output = model(batch["tokens"], batch["position_ids"], None, labels=batch["labels"])
+    output = model(batch["tokens"], position_ids, None, labels=batch["labels"])
     return output, _loss
 
 

@@ -10,7 +10,7 @@ import torch
 from megatron.core import parallel_state
 
 from benchrun.spec.runspec import RunSpec
-from benchrun.trainer.mock import seed_of
+from benchrun.trainer.data import seed_of
 
 LARGEST = 100_000_000
 """Parameters: every rank draws each whole weight and keeps its part, which only small models can afford."""
@@ -37,22 +37,21 @@ def initialise(spec: RunSpec, chunks: list[Any]) -> None:
 def _weight(spec: RunSpec, chunk: Any, name: str, parameter: torch.Tensor) -> torch.Tensor:
     """This rank's part of one matrix, drawn from the run's seed and the matrix's name."""
     name = _global_name(spec, chunk, name)
-    part, of = _tensor_parallel(name)
+    expert, dense = parallel_state.get_expert_tensor_parallel_group, parallel_state.get_tensor_model_parallel_group
+    group = expert() if ".experts." in name else dense()
     dim = getattr(parameter, "partition_dim", -1) if getattr(parameter, "tensor_model_parallel", False) else -1
-    shape = list(parameter.shape)
-    if of > 1 and dim >= 0:
-        shape[dim] *= of
-    generator = torch.Generator().manual_seed(seed_of(spec.training.seed, name))
+    parts = group.size() if dim >= 0 else 1
+    shape = [size * parts if axis == dim else size for axis, size in enumerate(parameter.shape)]
     std = spec.model.init_method_std
     if name.endswith(("linear_proj.weight", "linear_fc2.weight")):
         std /= math.sqrt(2 * spec.model.num_layers)  # the layers that write into the residual stream
+    generator = torch.Generator().manual_seed(seed_of(spec.training.seed, name))
     whole = torch.empty(shape).normal_(0, std, generator=generator)
-    if of == 1 or dim < 0:
+    if parts == 1:
         return whole
-    if spec.model.gated and name.endswith("linear_fc1.weight"):
-        # A rank holds its part of the gate, then its part of the up-projection.
-        return torch.cat([half.chunk(of, dim)[part] for half in whole.chunk(2, dim)], dim)
-    return whole.chunk(of, dim)[part]
+    # A rank holds its part of the gate, then its part of the up-projection.
+    matrices = 2 if spec.model.gated and name.endswith("linear_fc1.weight") else 1
+    return torch.cat([matrix.chunk(parts, dim)[group.rank()] for matrix in whole.chunk(matrices, dim)], dim)
 
 
 def _global_name(spec: RunSpec, chunk: Any, name: str) -> str:
@@ -70,13 +69,3 @@ def _global_name(spec: RunSpec, chunk: Any, name: str) -> str:
         name = f"{name[: expert.start()]}experts.{number}.{name[expert.end() :]}"
     tied = spec.model.tied_embeddings and name == "output_layer.weight"
     return "embedding.word_embeddings.weight" if tied else name
-
-
-def _tensor_parallel(name: str) -> tuple[int, int]:
-    """Rank and size of the tensor-parallel group that splits a parameter."""
-    if ".experts." in name:
-        return (
-            parallel_state.get_expert_tensor_parallel_rank(),
-            parallel_state.get_expert_tensor_parallel_world_size(),
-        )
-    return parallel_state.get_tensor_model_parallel_rank(), parallel_state.get_tensor_model_parallel_world_size()

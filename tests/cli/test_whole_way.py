@@ -100,7 +100,7 @@ def test_the_ceilings_are_those_of_this_model_and_these_ranks(launched):
     assert [(each["name"], each["group"], each["ranks"]) for each in found["collectives"]] == [
         (n, "dp", 2) for n in names
     ]
-    assert "benchrun ceilings: on cpu" in (run / "stdout.log").read_text()
+    assert 'benchrun ceilings: {"device":"cpu"' in (run / "stdout.log").read_text()
 
 
 def test_the_breakdown_is_that_of_one_step_and_its_parts_add_up(launched):

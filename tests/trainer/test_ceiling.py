@@ -1,4 +1,4 @@
-"""The matrix products that are timed before the first step are those that the step makes."""
+"""The ceilings time the matrix products of a step."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ from benchrun.trainer.ceiling import products
         ("tiny-mixtral", 4, ()),
     ],
 )
-def test_together_they_are_the_linear_flops_of_a_step(recipe, gpus, overrides):
+def test_the_products_add_up_to_the_linear_flops_of_a_step(recipe: str, gpus: int, overrides: tuple[str, ...]) -> None:
     tiny = recipe.startswith("tiny")
     spec = resolve(Request(recipe, "CPU" if tiny else "H100", "fp32" if tiny else "bf16", gpus, overrides=overrides))
-    found = products(spec)
-    one_pass = sum(2 * s.m * s.n * s.k * s.count for s in found) * spec.num_microbatches * spec.num_gpus
+    listed = products(spec)
+    one_pass = sum(2 * s.m * s.n * s.k * s.count for s in listed) * spec.num_microbatches * spec.num_gpus
     model = spec.model
     padded = model.model_copy(update={"vocab_size": -(-model.vocab_size // 128) * 128})
     linear = sum(product.flops for product in operators(padded).products)
     assert one_pass == pytest.approx(linear * spec.tokens_per_step)
 
 
-def test_a_product_and_its_gradients_have_the_sizes_of_their_matrices():
+def test_a_product_and_its_gradients_have_the_sizes_of_their_matrices() -> None:
     qkv = products(resolve(Request("llama3.1-8b", "H100", "bf16", 8, overrides=("layout.tp=1", "layout.cp=1"))))[0]
     tokens, outputs, inputs = qkv.sizes["forward"]
     assert (outputs, inputs) == (6144, 4096)

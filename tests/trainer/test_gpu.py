@@ -10,8 +10,10 @@ import os
 import re
 import subprocess
 import sys
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -28,9 +30,12 @@ from benchrun.spec.cluster import Cluster  # noqa: E402
 from benchrun.spec.data import Data  # noqa: E402
 from benchrun.spec.runspec import RunSpec  # noqa: E402
 from benchrun.spec.training import Training  # noqa: E402
+from benchrun.vocabulary import Precision  # noqa: E402
 
 pytestmark = pytest.mark.train
-SHAPE = {
+Run = tuple[list[float], dict[str, Any]]
+"""Losses, and the facts of the log."""
+SHAPE: dict[str, Any] = {
     "num_layers": 2,
     "hidden_size": 256,
     "ffn_hidden_size": 512,
@@ -40,7 +45,7 @@ SHAPE = {
     "vocab_size": 256,
     "max_position_embeddings": 128,
 }
-FAMILIES = {
+FAMILIES: dict[str, dict[str, Any]] = {
     "llama": {},
     "nemotron": {"activation": "squared-relu", "normalization": "LayerNorm1p", "rotary_percent": 0.5},
     "mixtral": {"moe": Moe(num_experts=4, topk=2, ffn_hidden_size=512)},
@@ -54,10 +59,12 @@ FAMILIES = {
         "num_query_groups": 4,
     },
 }
-MOMENTS = {"precision_aware": True, "exp_avg": "bf16", "exp_avg_sq": "bf16"}
-# Name of a run: family, precision, training, layout.
-RUNS = {
-    **{f"{family}-{precision}": (family, precision, {}, {}) for family in FAMILIES for precision in ("bf16", "fp8")},
+MOMENTS: dict[str, Any] = {"precision_aware": True, "exp_avg": "bf16", "exp_avg_sq": "bf16"}
+PRECISIONS: tuple[Precision, ...] = ("bf16", "fp8")
+Wanted = tuple[str, Precision, dict[str, Any], dict[str, Any]]
+"""Family, precision, training, layout."""
+RUNS: dict[str, Wanted] = {
+    **{f"{family}-{precision}": (family, precision, {}, {}) for family in FAMILIES for precision in PRECISIONS},
     "profiled": ("llama", "fp8", {"breakdown": True}, {}),
     "tensorwise": ("llama", "fp8", {"fp8": {"recipe": "tensorwise"}}, {}),
     "blockwise": ("llama", "fp8", {"fp8": {"recipe": "blockwise"}}, {}),
@@ -76,8 +83,8 @@ RUNS = {
     "all-again-fp8": ("llama", "fp8", {"recompute": {"granularity": "full", "method": "uniform", "num_layers": 1}}, {}),
     "half-bf16": ("llama", "bf16", {"optimizer": {**MOMENTS, "main_params": "fp16"}}, {}),
 }
-SPLIT = {"tp": 2, "sequence_parallel": True}
-LAYOUTS = {
+SPLIT: dict[str, Any] = {"tp": 2, "sequence_parallel": True}
+LAYOUTS: dict[str, Wanted] = {
     "dp2-fp8": ("llama", "fp8", {}, {}),
     "dp2-aware-fp8": ("llama", "fp8", {"optimizer": MOMENTS}, {}),
     "tp2": ("llama", "bf16", {}, SPLIT),
@@ -95,7 +102,14 @@ ROOT = Path(__file__).parents[2]
 TWO = torch.cuda.device_count() > 1
 
 
-def spec(family, precision, training, layout, gpus=1, gpu="H200"):
+def spec(
+    family: str,
+    precision: Precision,
+    training: dict[str, Any],
+    layout: dict[str, Any],
+    gpus: int = 1,
+    gpu: str = "H200",
+) -> RunSpec:
     """A RunSpec made by hand: resolving one needs more packages than training does."""
     layers = {"num_layers": 4} if "vp" in layout else {}
     spread = Layout(**layout)
@@ -119,13 +133,14 @@ def spec(family, precision, training, layout, gpus=1, gpu="H200"):
         layout=spread,
         training=Training(steps=8, lr=1e-3, min_lr=1e-4, **training),
         data=Data(),
+        data_format="tokens",
         cluster=Cluster(name="here", scheduler="local", gpu=gpu, gpus_per_node=gpus),
     )
     return configured(spec)
 
 
-def train(folder, name, wanted):
-    """Losses, and what the log says was in use. An AssertionError with stderr where it failed."""
+def train(folder: Path, name: str, wanted: RunSpec) -> Run:
+    """Train in a process of its own. AssertionError with stderr where it failed."""
     path = folder / name / "spec.json"
     path.parent.mkdir()
     path.write_text(wanted.model_dump_json())
@@ -139,18 +154,19 @@ def train(folder, name, wanted):
     assert run.returncode == 0, f"{name}: {run.stderr}"
     losses = [float(text) for text in re.findall(r"lm loss: (\S+)", run.stdout)]
     assert len(losses) == wanted.training.steps
-    used = json.loads(re.search(r"benchrun in use: (.*)", run.stdout)[1])
+    used = json.loads(re.findall(r"benchrun in use: (.*)", run.stdout)[0])
     if wanted.training.breakdown:
-        used["breakdown"] = json.loads(re.search(r"benchrun breakdown: (.*)", run.stdout)[1])
+        used["breakdown"] = json.loads(re.findall(r"benchrun breakdown: (.*)", run.stdout)[0])
     return losses, used
 
 
-def apart(losses, others):
+def apart(losses: list[float], others: list[float]) -> float:
+    """The largest difference of a step's losses."""
     return max(abs(one - other) for one, other in zip(losses, others, strict=True))
 
 
 @pytest.fixture(scope="module")
-def runs(tmp_path_factory):
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Future[Run]]]:
     """Name -> future of ``train``. The references on the CPU first: they take longest."""
     folder = tmp_path_factory.mktemp("runs")
     wanted = {f"{family}-cpu": spec(family, "fp32", {}, {}, gpu="CPU") for family in FAMILIES}
@@ -163,7 +179,7 @@ def runs(tmp_path_factory):
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_bf16_on_a_gpu_follows_fp32_on_a_cpu(runs, family):
+def test_bf16_on_a_gpu_follows_fp32_on_a_cpu(runs: dict[str, Future[Run]], family: str) -> None:
     expected, _ = runs[f"{family}-cpu"].result()
     losses, used = runs[f"{family}-bf16"].result()
     assert losses == pytest.approx(expected, rel=0.02)
@@ -173,7 +189,7 @@ def test_bf16_on_a_gpu_follows_fp32_on_a_cpu(runs, family):
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_fp8_is_not_bf16_and_falls_as_well(runs, family):
+def test_fp8_is_not_bf16_and_falls_as_well(runs: dict[str, Future[Run]], family: str) -> None:
     bf16, _ = runs[f"{family}-bf16"].result()
     losses, used = runs[f"{family}-fp8"].result()
     assert losses != bf16
@@ -191,7 +207,7 @@ def test_fp8_is_not_bf16_and_falls_as_well(runs, family):
         ("bf16-weights", "DelayedScaling", "bfloat16"),
     ],
 )
-def test_the_log_says_which_scaling_ran_and_what_the_weights_are(runs, name, recipe, weight):
+def test_the_log_states_scaling_and_weights(runs: dict[str, Future[Run]], name: str, recipe: str, weight: str) -> None:
     losses, used = runs[name].result()
     assert losses == pytest.approx(runs["llama-bf16"].result()[0], rel=0.06)
     assert used["fp8_recipes"] == [recipe]
@@ -212,7 +228,7 @@ def test_the_log_says_which_scaling_ran_and_what_the_weights_are(runs, name, rec
         ),
     ],
 )
-def test_states_of_lower_precision_train_as_well(runs, name, fact):
+def test_states_of_lower_precision_train_as_well(runs: dict[str, Future[Run]], name: str, fact: dict[str, str]) -> None:
     losses, used = runs[name].result()
     assert losses == pytest.approx(runs["llama-" + name.rpartition("-")[2]].result()[0], rel=0.06)
     assert losses[-1] < losses[0] - 0.1
@@ -223,7 +239,9 @@ def test_states_of_lower_precision_train_as_well(runs, name, fact):
     ("name", "again"),
     [("graphs-bf16", {}), ("graphs-fp8", {}), ("again-fp8", {"mlp": 2}), ("all-again-fp8", {"full": 2})],
 )
-def test_graphs_and_recompute_change_nothing_but_speed(runs, name, again):
+def test_graphs_and_recompute_change_nothing_but_speed(
+    runs: dict[str, Future[Run]], name: str, again: dict[str, int]
+) -> None:
     losses, used = runs[name].result()
     assert losses == pytest.approx(runs["llama-" + name.rpartition("-")[2]].result()[0], rel=0.01)
     assert (used["graphed_modules"] > 0) == name.startswith("graphs")
@@ -239,7 +257,7 @@ def test_graphs_and_recompute_change_nothing_but_speed(runs, name, again):
         ("local-bf16", "SequentialMLP"),
     ],
 )
-def test_experts_compute_the_same_in_other_kernels(runs, name, experts):
+def test_experts_compute_the_same_in_other_kernels(runs: dict[str, Future[Run]], name: str, experts: str) -> None:
     losses, used = runs[name].result()
     expected, of = runs["mixtral-" + name.rpartition("-")[2]].result()
     assert losses == pytest.approx(expected, rel=0.01)
@@ -247,22 +265,22 @@ def test_experts_compute_the_same_in_other_kernels(runs, name, experts):
     assert of["mlp"] == ["TEGroupedMLP"]
 
 
-def test_layers_of_megatron_core_alone_train_on_a_gpu(runs):
+def test_layers_of_megatron_core_alone_train_on_a_gpu(runs: dict[str, Future[Run]]) -> None:
     _, used = runs["local-bf16"].result()
     assert used["attention"] == ["Attention", "SelfAttention"]
 
 
-def test_collecting_garbage_changes_no_loss(runs):
+def test_collecting_garbage_changes_no_loss(runs: dict[str, Future[Run]]) -> None:
     assert runs["collected-fp8"].result()[0] == pytest.approx(runs["llama-fp8"].result()[0], rel=0.01)
 
 
-def test_a_rank_without_a_gpu_is_told_so(tmp_path):
+def test_a_rank_without_a_gpu_is_refused(tmp_path: Path) -> None:
     gpus = torch.cuda.device_count()
     with pytest.raises(AssertionError, match=f"local rank {gpus} has no GPU"):
         train(tmp_path, "too-many", spec("llama", "bf16", {}, {"tp": gpus + 1}, gpus=gpus + 1))
 
 
-def test_an_activation_kept_in_fp8_is_rounded_and_trains_as_well(runs):
+def test_an_activation_kept_in_fp8_is_rounded_and_trains_as_well(runs: dict[str, Future[Run]]) -> None:
     losses, plain, same = (runs[name].result()[0] for name in ("stored-fp8", "llama-fp8", "collected-fp8"))
     assert losses == pytest.approx(plain, rel=0.03)
     assert apart(losses, plain) > 2 * apart(same, plain)  # farther apart than two runs of one computation
@@ -270,39 +288,39 @@ def test_an_activation_kept_in_fp8_is_rounded_and_trains_as_well(runs):
 
 @pytest.mark.skipif(not TWO, reason="one GPU")
 @pytest.mark.parametrize(("name", "comm"), [("cp2", "p2p"), ("cp2-a2a", "a2a"), ("cp2-gather", "all_gather")])
-def test_attention_exchanges_its_context_as_asked(runs, name, comm):
+def test_attention_exchanges_its_context_as_configured(runs: dict[str, Future[Run]], name: str, comm: str) -> None:
     assert runs[name].result()[1]["cp_comm"] == [comm]
 
 
 @pytest.mark.skipif(not TWO, reason="one GPU")
-def test_communication_is_put_under_the_products_where_asked(runs):
+def test_communication_overlaps_with_products_where_configured(runs: dict[str, Future[Run]]) -> None:
     assert runs["tp2-overlap-fp8"].result()[1]["tp_comm_overlap"] > 0
     assert runs["tp2-fp8"].result()[1]["tp_comm_overlap"] == 0
 
 
-def test_no_slow_form_is_taken_where_transformer_engine_has_a_fast_one(runs):
+def test_transformer_engines_fast_kernels_are_used(runs: dict[str, Future[Run]]) -> None:
     _, used = runs["llama-fp8"].result()
     assert used["gradient_norm"] == "multi_tensor_l2norm"
     assert used["output_layer_gradient"] in ("torch.addmm", "APEX")
     assert used["optimizer"].endswith("fused_adam.FusedAdam")
 
 
-def test_kernels_are_known_by_their_names(runs):
-    found = runs["profiled"].result()[1]["breakdown"]
-    assert min(found["matmul_s"], found["attention_s"], found["other_s"]) > 0
-    parts = sum(found[f"{name}_s"] for name in ("matmul", "attention", "other", "communication", "idle"))
-    assert parts == pytest.approx(found["step_s"], rel=0.02)
+def test_every_kind_of_kernel_has_time(runs: dict[str, Future[Run]]) -> None:
+    breakdown = runs["profiled"].result()[1]["breakdown"]
+    assert min(breakdown["matmul_s"], breakdown["attention_s"], breakdown["other_s"]) > 0
+    parts = sum(breakdown[f"{name}_s"] for name in ("matmul", "attention", "other", "communication", "idle"))
+    assert parts == pytest.approx(breakdown["step_s"], rel=0.02)
 
 
 @pytest.mark.skipif(not TWO, reason="one GPU")
-def test_a_pipeline_communicates(runs):
-    found = runs["pp2"].result()[1]["breakdown"]
-    assert found["communication_s"] > 0
+def test_a_pipeline_communicates(runs: dict[str, Future[Run]]) -> None:
+    breakdown = runs["pp2"].result()[1]["breakdown"]
+    assert breakdown["communication_s"] > 0
 
 
 @pytest.mark.skipif(not TWO, reason="one GPU")
 @pytest.mark.parametrize("name", LAYOUTS)
-def test_two_gpus_train_what_one_cpu_trains(runs, name):
+def test_two_gpus_train_what_one_cpu_trains(runs: dict[str, Future[Run]], name: str) -> None:
     family, precision, *_ = LAYOUTS[name]
     expected, _ = runs["deep-cpu" if "vp" in name else f"{family}-cpu"].result()
     losses, used = runs[name].result()

@@ -10,17 +10,23 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from benchrun.frameworks.megatron_config import configured
 from benchrun.recipe.resolve import resolve
 from benchrun.recipe.select import Request
+from benchrun.spec.runspec import RunSpec
 
 pytestmark = pytest.mark.train
 pytest.importorskip("torch", reason="training needs pip install 'benchrun[train]'")
 pytest.importorskip("megatron.core", reason="training needs pip install 'benchrun[train]'")
 
+Curve = tuple[list[float], list[float]]
+"""Loss and gradient norm of every step."""
 SMALL = ("training.steps=4", "model.num_layers=4", "seq_length=64")
 # FP32 sums in another order: seen differences stay below 5e-7 for dense models. Experts that few tokens reach have
 # gradients near Adam's epsilon (1e-8), whose rounding Adam makes large: seen 4e-6, and 2e-7 with an epsilon of 1e-4.
@@ -37,7 +43,7 @@ GPT3 = (
 GROK = ("model.activation=geglu",)
 
 
-def spec_for(recipe, ranks, *overrides, precision="fp32", **layout):
+def spec_for(recipe: str, ranks: int, *overrides: str, precision: str = "fp32", **layout: Any) -> RunSpec:
     """A RunSpec for any number of ranks, whether the recipe lists it or not."""
     base = resolve(Request(recipe, "CPU", precision, 1, overrides=(*SMALL, *overrides)))
     spread = base.layout.model_copy(update=layout)
@@ -46,7 +52,7 @@ def spec_for(recipe, ranks, *overrides, precision="fp32", **layout):
     return configured(base.model_copy(update=update))
 
 
-def run(tmp_path, spec, **env):
+def run(tmp_path: Path, spec: RunSpec, **env: str) -> subprocess.CompletedProcess[str]:
     """Start the worker's ranks and wait."""
     path = tmp_path / "spec.json"
     path.write_text(spec.model_dump_json())
@@ -56,8 +62,8 @@ def run(tmp_path, spec, **env):
     return subprocess.run(command, capture_output=True, text=True, timeout=180, env=environment, check=False)
 
 
-def curve(tmp_path, spec):
-    """Loss and gradient norm of every step."""
+def curve(tmp_path: Path, spec: RunSpec) -> Curve:
+    """Train ``spec`` to its end."""
     result = run(tmp_path, spec)
     assert result.returncode == 0, result.stderr[-3000:]
     losses = [float(text) for text in re.findall(r"lm loss: (\S+)", result.stdout)]
@@ -67,11 +73,11 @@ def curve(tmp_path, spec):
 
 
 @pytest.fixture(scope="module")
-def alone(tmp_path_factory):
-    """The one-process run of a model; each is made once."""
+def alone(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Curve]:
+    """Model -> its one-process run, made once."""
 
     @functools.cache
-    def made(recipe, family=()):
+    def made(recipe: str, family: tuple[str, ...] = ()) -> Curve:
         return curve(tmp_path_factory.mktemp("alone"), spec_for(recipe, 1, *family))
 
     return made
@@ -99,7 +105,14 @@ def alone(tmp_path_factory):
         *("ep2", "etp2", "pp2-ep2", "tp2-ep2", "ep2-etp2"),
     ],
 )
-def test_a_layout_changes_nothing_but_speed(tmp_path, alone, recipe, ranks, layout, overrides):
+def test_a_layout_changes_nothing_but_speed(
+    tmp_path: Path,
+    alone: Callable[..., Curve],
+    recipe: str,
+    ranks: int,
+    layout: dict[str, Any],
+    overrides: tuple[str, ...],
+) -> None:
     losses, norms = curve(tmp_path, spec_for(recipe, ranks, *overrides, **layout))
     assert losses == pytest.approx(alone(recipe)[0], rel=TOLERANCE[recipe])
     assert norms == pytest.approx(alone(recipe)[1], abs=2e-3)
@@ -116,7 +129,9 @@ def test_a_layout_changes_nothing_but_speed(tmp_path, alone, recipe, ranks, layo
     ],
     ids=["nemotron-tp2-sp", "gpt3-pp2", "grok-tp2", "uneven-stages"],
 )
-def test_other_families_learn_and_split_as_well(tmp_path, alone, family, layout):
+def test_other_families_learn_and_split_as_well(
+    tmp_path: Path, alone: Callable[..., Curve], family: tuple[str, ...], layout: dict[str, Any]
+) -> None:
     losses, norms = curve(tmp_path, spec_for("tiny-llama", 2, *family, **layout))
     expected_losses, expected_norms = alone("tiny-llama", family)
     assert losses == pytest.approx(expected_losses, rel=TOLERANCE["tiny-llama"])
@@ -124,7 +139,7 @@ def test_other_families_learn_and_split_as_well(tmp_path, alone, family, layout)
     assert losses[-1] < losses[0] - 0.2
 
 
-def test_bf16_is_near_fp32_and_not_the_same(tmp_path, alone):
+def test_bf16_is_near_fp32_and_not_the_same(tmp_path: Path, alone: Callable[..., Curve]) -> None:
     losses, _ = curve(tmp_path, spec_for("tiny-llama", 1, precision="bf16"))
     assert losses == pytest.approx(alone("tiny-llama")[0], rel=0.02)
     assert losses != alone("tiny-llama")[0]

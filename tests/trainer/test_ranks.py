@@ -1,8 +1,9 @@
-"""Who a process is among the ranks, and what is refused before it would wait for the others."""
+"""The rank of a process, and what it refuses before it would wait for the others."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Iterator
 from unittest import mock
 
 import pytest
@@ -20,10 +21,10 @@ ON_H100 = resolve(Request("llama3.1-8b", "H100", "bf16", 8))
 
 
 @pytest.fixture
-def started():
-    """Set the environment of a rank, and nothing else of the kind; what the rank adds is taken away again."""
+def started() -> Iterator[Callable[..., None]]:
+    """Sets a launcher's variables, without those of this process; restores the environment afterwards."""
 
-    def with_(**env):
+    def with_(**env: str) -> None:
         for name in (*NAMES, *SLURM):
             os.environ.pop(name, None)
         os.environ.update(env)
@@ -44,29 +45,38 @@ def started():
         ({}, (0, 1, 0)),
     ],
 )
-def test_a_rank_is_what_its_launcher_says(started, env, expected):
+def test_the_launchers_variables_state_the_rank(
+    started: Callable[..., None], env: dict[str, str], expected: tuple[int, int, int]
+) -> None:
     started(**env)
-    assert ranks.place() == ranks.Place(*expected)
+    assert ranks.place(8) == expected
 
 
-def test_ranks_of_several_nodes_are_told_where_to_meet(started):
+def test_ranks_of_several_nodes_need_an_address(started: Callable[..., None]) -> None:
     started(RANK="0", WORLD_SIZE="8", LOCAL_RANK="0")
     with pytest.raises(UserError, match="2 nodes, and MASTER_ADDR"):
         ranks.prepare_process(ON_H100.model_copy(update={"num_nodes": 2}))
 
 
-def test_ranks_without_a_local_rank_count_up_on_each_node(started):
+def test_ranks_without_a_local_rank_count_up_on_each_node(started: Callable[..., None]) -> None:
     started(RANK="6", WORLD_SIZE="8", MASTER_ADDR="node1")
     cluster = ON_H100.cluster.model_copy(update={"gpus_per_node": 4})
     ranks.prepare_process(ON_H100.model_copy(update={"num_nodes": 2, "cluster": cluster}))
-    assert ranks.place() == ranks.Place(6, 8, 2)
+    assert os.environ["LOCAL_RANK"] == "2"
 
 
 @pytest.mark.parametrize(
     ("local", "visible", "torchrun", "refused"),
     [(3, 4, True, False), (3, 2, True, True), (3, 2, False, True), (1, 1, True, True), (3, 1, False, False)],
 )
-def test_a_rank_without_a_gpu_of_its_own_is_refused(started, monkeypatch, local, visible, torchrun, refused):
+def test_a_rank_without_a_gpu_of_its_own_is_refused(
+    started: Callable[..., None],
+    monkeypatch: pytest.MonkeyPatch,
+    local: int,
+    visible: int,
+    torchrun: bool,
+    refused: bool,
+) -> None:
     started(RANK=str(local), WORLD_SIZE="8", LOCAL_RANK=str(local), **({"LOCAL_WORLD_SIZE": "8"} if torchrun else {}))
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: visible)

@@ -8,12 +8,16 @@ import re
 import socket
 import subprocess
 import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from benchrun.frameworks.megatron_config import configured
 from benchrun.recipe.resolve import resolve
 from benchrun.recipe.select import Request
+from benchrun.spec.runspec import RunSpec
 
 pytestmark = pytest.mark.train
 pytest.importorskip("torch", reason="training needs pip install 'benchrun[train]'")
@@ -22,7 +26,7 @@ pytest.importorskip("megatron.core", reason="training needs pip install 'benchru
 LAUNCHED = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")
 
 
-def spec_for(ranks, *overrides, **layout):
+def spec_for(ranks: int, *overrides: str, **layout: Any) -> RunSpec:
     """A RunSpec of four short steps, for any number of ranks."""
     small = ("training.steps=4", "model.num_layers=2", "seq_length=64")
     base = resolve(Request("tiny-llama", "CPU", "fp32", 1, overrides=(*small, *overrides)))
@@ -32,7 +36,7 @@ def spec_for(ranks, *overrides, **layout):
     return configured(base.model_copy(update=update))
 
 
-def start(path, **env):
+def start(path: Path, **env: str) -> subprocess.Popen[str]:
     """One rank, with no launcher that would end the others."""
     clean = {k: v for k, v in os.environ.items() if k not in LAUNCHED and not k.startswith("SLURM_")}
     return subprocess.Popen(
@@ -44,7 +48,7 @@ def start(path, **env):
     )
 
 
-def finish(process):
+def finish(process: subprocess.Popen[str]) -> tuple[int, str, str]:
     """Exit code, stdout, stderr."""
     try:
         out, err = process.communicate(timeout=120)
@@ -53,24 +57,24 @@ def finish(process):
     return process.returncode, out, err
 
 
-def start_ranks(path, ranks, port, **env):
+def start_ranks(path: Path, ranks: int, port: int, **env: str) -> list[subprocess.Popen[str]]:
     """All ranks of a run, as srun starts them: only Slurm's variables and where to meet."""
     meet = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "SLURM_STEP_NUM_TASKS": str(ranks)}
     return [start(path, **meet, SLURM_PROCID=str(r), SLURM_LOCALID=str(r), **env) for r in range(ranks)]
 
 
 @pytest.fixture
-def free_port():
+def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+        return int(probe.getsockname()[1])
 
 
 @pytest.fixture
-def write(tmp_path):
-    """A RunSpec as a file."""
+def write(tmp_path: Path) -> Callable[[RunSpec], Path]:
+    """Writes a RunSpec into a file."""
 
-    def written(spec):
+    def written(spec: RunSpec) -> Path:
         path = tmp_path / "spec.json"
         path.write_text(spec.model_dump_json())
         return path
@@ -88,20 +92,24 @@ STEP = re.compile(
 
 
 @pytest.mark.parametrize(
-    ("asked", "found"),
+    ("recompute", "layers"),
     [
         ("{granularity: selective, modules: [core_attn, mlp]}", {"core_attn": 2, "mlp": 2}),
         ("{granularity: full, method: uniform, num_layers: 1}", {"full": 2}),
         ("{granularity: none}", {}),
     ],
 )
-def test_the_log_says_what_is_computed_again(write, asked, found):
-    code, out, err = finish(start(write(spec_for(1, f"training.recompute={asked}"))))
+def test_the_log_states_what_is_recomputed(
+    write: Callable[[RunSpec], Path], recompute: str, layers: dict[str, int]
+) -> None:
+    code, out, err = finish(start(write(spec_for(1, f"training.recompute={recompute}"))))
     assert code == 0, err
-    assert json.loads(re.search(r"benchrun in use: (.*)", out)[1])["recompute"] == found
+    assert json.loads(re.findall(r"benchrun in use: (.*)", out)[0])["recompute"] == layers
 
 
-def test_first_rank_echoes_the_configuration_and_last_rank_prints_megatrons_step_line(write, free_port):
+def test_first_rank_echoes_the_configuration_and_last_rank_prints_megatrons_step_line(
+    write: Callable[[RunSpec], Path], free_port: int
+) -> None:
     first, last = (finish(rank) for rank in start_ranks(write(spec_for(2, pp=2)), 2, free_port))
     assert (first[0], last[0]) == (0, 0), first[2] + last[2]
     assert first[1].count("benchrun config: {") == 1
@@ -116,7 +124,7 @@ def test_first_rank_echoes_the_configuration_and_last_rank_prints_megatrons_step
     assert last[1].count('benchrun done: {"steps": 4, "peak_rss_gib": ') == 1
 
 
-def test_two_runs_of_one_process_share_a_machine(write):
+def test_two_runs_of_one_process_share_a_machine(write: Callable[[RunSpec], Path]) -> None:
     path = write(spec_for(1))
     for code, out, err in map(finish, [start(path), start(path)]):
         assert code == 0, err
@@ -124,7 +132,7 @@ def test_two_runs_of_one_process_share_a_machine(write):
         assert out.count("lm loss") == 4
 
 
-def test_a_loss_that_is_not_a_number_is_counted_and_training_goes_on(write):
+def test_a_loss_that_is_not_a_number_is_counted_and_training_goes_on(write: Callable[[RunSpec], Path]) -> None:
     code, out, err = finish(start(write(spec_for(1, "training.lr=1e30"))))
     assert code == 0, err
     assert out.count("number of nan iterations:   0") + out.count("number of nan iterations:   1") == 4
@@ -133,7 +141,7 @@ def test_a_loss_that_is_not_a_number_is_counted_and_training_goes_on(write):
     assert "lm loss" not in final
 
 
-def test_fp8_without_transformer_engine_is_refused(write):
+def test_fp8_without_transformer_engine_is_refused(write: Callable[[RunSpec], Path]) -> None:
     code, out, err = finish(start(write(spec_for(1).model_copy(update={"precision": "fp8"}))))
     assert code == 2
     assert "fp8 needs transformer-engine on a GPU" in err
@@ -141,13 +149,13 @@ def test_fp8_without_transformer_engine_is_refused(write):
     assert "lm loss" not in out
 
 
-def test_a_wrong_number_of_ranks_is_refused(write):
+def test_a_wrong_number_of_ranks_is_refused(write: Callable[[RunSpec], Path]) -> None:
     code, _, err = finish(start(write(spec_for(1)), RANK="0", WORLD_SIZE="2"))
     assert code == 2
     assert "2 ranks were started, the run needs 1" in err
 
 
-def test_a_spec_that_cannot_be_read_is_refused(tmp_path):
+def test_a_spec_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "spec.json"
     assert finish(start(path))[0] == 2
     path.write_text("{}")
@@ -157,13 +165,13 @@ def test_a_spec_that_cannot_be_read_is_refused(tmp_path):
     assert "Traceback" not in err
 
 
-def first_of_all(folder, code):
+def first_of_all(folder: Path, code: str) -> str:
     """PYTHONPATH with which a rank runs ``code`` before anything else."""
     (folder / "sitecustomize.py").write_text(code)
     return os.pathsep.join(filter(None, (str(folder), os.environ.get("PYTHONPATH"))))
 
 
-def test_a_machine_without_megatron_core_is_told_what_to_install(write, tmp_path):
+def test_a_missing_megatron_core_gets_a_hint(write: Callable[[RunSpec], Path], tmp_path: Path) -> None:
     path = first_of_all(tmp_path, "import sys\nsys.modules['megatron'] = None\n")
     code, out, err = finish(start(write(spec_for(1)), PYTHONPATH=path))
     assert code == 2
@@ -173,7 +181,7 @@ def test_a_machine_without_megatron_core_is_told_what_to_install(write, tmp_path
     assert out == ""
 
 
-def test_a_library_that_ends_the_process_has_not_made_all_steps(write, tmp_path):
+def test_an_exit_by_a_library_is_a_failure(write: Callable[[RunSpec], Path], tmp_path: Path) -> None:
     leave = "import sys\nimport benchrun.trainer.ranks as r\nr.prepare_process = lambda _: sys.exit(0)\n"
     path = first_of_all(tmp_path, leave)
     code, _, err = finish(start(write(spec_for(1)), PYTHONPATH=path))
@@ -181,10 +189,12 @@ def test_a_library_that_ends_the_process_has_not_made_all_steps(write, tmp_path)
     assert "rank 0 failed" in err
 
 
-def test_when_a_rank_dies_the_others_end_by_themselves(write, tmp_path, free_port):
+def test_when_a_rank_dies_the_others_end_by_themselves(
+    write: Callable[[RunSpec], Path], tmp_path: Path, free_port: int
+) -> None:
     """Rank 1 finds no data; rank 0 waits for it in a collective, and no launcher ends it."""
     rank_1 = "import os\nif os.environ.get('SLURM_PROCID') == '1':\n"
-    first = first_of_all(tmp_path, f"{rank_1}    import benchrun.trainer.data as d\n    d.batches = None\n")
+    first = first_of_all(tmp_path, f"{rank_1}    import benchrun.trainer.data as d\n    d.loader = None\n")
     path = write(spec_for(2, tp=2))
     waiting, dead = (finish(rank) for rank in start_ranks(path, 2, free_port, PYTHONPATH=first))
     assert dead[0] == 1

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +17,7 @@ from torch.utils.data import Dataset
 
 from benchrun.errors import UserError
 from benchrun.spec.runspec import RunSpec
-from benchrun.trainer import mock
-from benchrun.trainer.data import data_folder
+from benchrun.trainer import data
 
 IGNORED = -100
 """The label of a token without loss."""
@@ -36,16 +35,16 @@ Messages = list[dict[str, str]]
 def dataset(spec: RunSpec) -> Dataset:
     """The samples of a run: ``input_ids`` and ``labels``, [seq_length] each."""
     if spec.data.kind == "mock":
-        return Mock(spec.training.seed, spec.seq_length - 1, spec.model.vocab_size)
-    folder = data_folder(spec)
+        return Mock(spec)
+    folder = data.data_folder(spec)
     return Packed(folder / "sft.jsonl", folder / "tokenizer", spec)
 
 
-class Mock(mock.MockDataset):
-    """Endless mock tokens; labels are not shifted."""
+class Mock(data.Mock):
+    """Endless mock samples."""
 
     def __getitem__(self, index: int) -> dict[str, torch.Tensor]:
-        tokens = mock.sample(self._seed, index, *self._arguments)
+        tokens = data.mock_tokens(self.spec, index, self.spec.seq_length)
         return _sample(tokens, tokens)
 
 
@@ -60,16 +59,15 @@ class Packed(Dataset):
         length = spec.seq_length
         size = spec.training.steps * spec.gbs * length
         tokens, labels = _packed(file, _tokenizer(tokenizer, spec.model.vocab_size), size)
-        whole = len(tokens) // length
-        self._tokens, self._labels = (array[: whole * length].reshape(whole, length) for array in (tokens, labels))
-        self._useful = numpy.flatnonzero((self._labels[:, 1:] != IGNORED).any(axis=1))
-        if len(self._useful) == 0:
+        rows = len(tokens) // length
+        self._rows = numpy.stack([tokens, labels])[:, : rows * length].reshape(2, rows, length)
+        self._trained = numpy.flatnonzero((self._rows[1, :, 1:] != IGNORED).any(axis=1))
+        if not len(self._trained):
             message = f"{len(tokens)} tokens hold no sequence of {length} with an answer in it"
             raise UserError(message, where=str(file), hint="make more conversations, or shorter ones")
 
     def __getitem__(self, index: int) -> dict[str, torch.Tensor]:
-        row = self._useful[index % len(self._useful)]
-        return _sample(self._tokens[row], self._labels[row])
+        return _sample(*self._rows[:, self._trained[index % len(self._trained)]])
 
 
 def _sample(tokens: numpy.ndarray, labels: numpy.ndarray) -> dict[str, torch.Tensor]:
@@ -105,9 +103,8 @@ def _packed(file: Path, tokenizer: Any, wanted: int) -> tuple[numpy.ndarray, num
         encoded = tokenizer.apply_chat_template(
             batch, chat_template=template, return_dict=True, return_assistant_tokens_mask=True
         )
-        for ids, mask in zip(encoded["input_ids"], encoded["assistant_masks"], strict=True):
-            tokens += ids
-            trained += mask
+        tokens.extend(chain.from_iterable(encoded["input_ids"]))
+        trained.extend(chain.from_iterable(encoded["assistant_masks"]))
     array = numpy.array(tokens, dtype=numpy.int64)
     return array, numpy.where(numpy.array(trained, dtype=bool), array, IGNORED)
 
@@ -118,11 +115,8 @@ def _conversations(file: Path) -> Iterator[Messages]:
         with file.open(encoding="utf-8") as lines:
             for number, line in enumerate(lines, start=1):
                 yield _messages(line, f"{file}:{number}")
-    except OSError as error:
-        hint = "datagen sft makes it"
-        raise UserError(f"no conversations: {error.strerror}", where=str(file), hint=hint) from None
-    except UnicodeDecodeError as error:
-        raise UserError(f"not UTF-8: {error.reason}", where=str(file)) from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"no conversations: {error}", where=str(file), hint="datagen sft makes it") from None
 
 
 def _messages(line: str, where: str) -> Messages:

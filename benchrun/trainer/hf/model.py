@@ -8,18 +8,20 @@ accelerate's FSDP does for Trainer with ``bf16``.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import torch
+from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoint_wrapper
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor import DTensor
+from transformers import LlamaConfig, LlamaForCausalLM
 
 from benchrun.model import ModelShape
 from benchrun.model.adapters import LLAMA_LINEARS
 from benchrun.spec.runspec import RunSpec
-from benchrun.trainer.mock import seed_of
+from benchrun.trainer.data import seed_of
 
 BLOCK = 64
 """Rows drawn with one seed, so that the numbers do not depend on the shards."""
@@ -27,8 +29,6 @@ BLOCK = 64
 
 def llama_config(model: ModelShape) -> Any:
     """transformers' configuration of ``model``."""
-    from transformers import LlamaConfig
-
     return LlamaConfig(
         vocab_size=model.vocab_size,
         hidden_size=model.hidden_size,
@@ -50,17 +50,14 @@ def llama_config(model: ModelShape) -> Any:
 
 def build_model(spec: RunSpec, device: torch.device) -> Any:
     """This rank's shards of the model on ``device``, with adapters where the task is lora."""
-    from transformers import LlamaForCausalLM
-
     config = llama_config(spec.model)
     with torch.device("meta"):
         model = LlamaForCausalLM(config)
     llama = model.model
-    trained, frozen = torch.float32, torch.float32 if spec.precision == "fp32" else torch.bfloat16
     if spec.task == "lora":
-        model = _with_adapters(spec, model.to(frozen), trained)
-    checkpoint_layers(spec, llama)
-    shard(spec, model, llama, device)
+        model = _with_adapters(spec, model)
+    _checkpoint_layers(spec, llama)
+    _shard(spec, model, llama, device)
     model.to_empty(device=device)
     if spec.model.tied_embeddings:
         model.tie_weights()
@@ -70,8 +67,8 @@ def build_model(spec: RunSpec, device: torch.device) -> Any:
     return model
 
 
-def _with_adapters(spec: RunSpec, model: Any, dtype: torch.dtype) -> Any:
-    """``model`` with peft's LoRA; every other weight is frozen."""
+def _with_adapters(spec: RunSpec, model: Any) -> Any:
+    """``model`` with peft's LoRA, whose weights stay FP32; every other weight is frozen."""
     from peft import LoraConfig, get_peft_model
 
     lora = spec.training.lora
@@ -83,17 +80,12 @@ def _with_adapters(spec: RunSpec, model: Any, dtype: torch.dtype) -> Any:
         bias="none",
         task_type="CAUSAL_LM",
     )
-    adapted = get_peft_model(model, config)
-    for parameter in adapted.parameters():
-        if parameter.requires_grad:
-            parameter.data = parameter.data.to(dtype)
-    return adapted
+    frozen = model if spec.precision == "fp32" else model.to(torch.bfloat16)
+    return get_peft_model(frozen, config)
 
 
-def checkpoint_layers(spec: RunSpec, llama: Any) -> None:
+def _checkpoint_layers(spec: RunSpec, llama: Any) -> None:
     """Recompute whole layers: all (uniform) or the first ``num_layers`` (block)."""
-    from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoint_wrapper
-
     recompute = spec.training.recompute
     if recompute.granularity == "none":
         return
@@ -103,60 +95,46 @@ def checkpoint_layers(spec: RunSpec, llama: Any) -> None:
         llama.layers[index] = checkpoint_wrapper(llama.layers[index])
 
 
-def shard(spec: RunSpec, model: Any, llama: Any, device: torch.device) -> None:
+def _shard(spec: RunSpec, model: Any, llama: Any, device: torch.device) -> None:
     """FSDP over all ranks, one unit per layer, and one per embedding unless they share their matrix."""
-    narrow = None if spec.precision == "fp32" else torch.bfloat16
-    options: dict[str, Any] = {
-        "mesh": init_device_mesh(device.type, (spec.num_gpus,)),
-        "mp_policy": MixedPrecisionPolicy(
-            param_dtype=narrow,
-            reduce_dtype=torch.float32 if narrow else None,
-            # One input is the number of trained tokens, which BF16 would round.
-            cast_forward_inputs=False,
-        ),
-    }
+    # One input is the number of trained tokens, which BF16 would round.
+    precision = MixedPrecisionPolicy(cast_forward_inputs=False)
+    if spec.precision != "fp32":
+        precision = MixedPrecisionPolicy(torch.bfloat16, reduce_dtype=torch.float32, cast_forward_inputs=False)
+    unit = partial(fully_shard, mesh=init_device_mesh(device.type, (spec.num_gpus,)), mp_policy=precision)
     for layer in llama.layers:
-        fully_shard(layer, **options)
+        unit(layer)
     if not spec.model.tied_embeddings:
-        fully_shard(llama.embed_tokens, **options)
+        unit(llama.embed_tokens)
         # The last unit forward is the first one backward: it stays gathered.
-        fully_shard([llama.norm, model.get_output_embeddings()], **options, reshard_after_forward=False)
-    fully_shard(model, **options)
+        unit([llama.norm, model.get_output_embeddings()], reshard_after_forward=False)
+    unit(model)
 
 
 @torch.no_grad()
 def initialise(seed: int, model: Any) -> None:
     """Fill the shards with weights that depend neither on the number of ranks nor on adapters."""
     for name, parameter in model.named_parameters():
-        local = parameter.to_local() if isinstance(parameter, DTensor) else parameter
         for part in ("base_model.model.", ".base_layer", "_checkpoint_wrapped_module."):
             name = name.replace(part, "")
         if "lora_B" in name or name.endswith("bias"):
-            local.zero_()
+            parameter.to_local().zero_()
         elif parameter.dim() == 1:
-            local.fill_(1)
+            parameter.to_local().fill_(1)
         else:
             # The standard deviation of peft's uniform distribution; here normal.
             std = 1 / math.sqrt(3 * parameter.shape[1]) if "lora_A" in name else ModelShape.init_method_std
-            for rows, drawn in _drawn(seed_of(seed, name), _first_row(parameter), local):
-                local[rows] = drawn * std
+            _draw(parameter, std, seed_of(seed, name))
 
 
-def _first_row(parameter: Any) -> int:
-    """The first row of this rank's shard: FSDP gives each rank ceil(rows / ranks) rows."""
-    if not isinstance(parameter, DTensor):
-        return 0
-    mesh = parameter.device_mesh
-    first: int = mesh.get_local_rank() * -(-parameter.shape[0] // mesh.size())
-    return first
-
-
-def _drawn(seed: int, first: int, local: Any) -> Iterator[tuple[slice, Any]]:
-    """Normal numbers for the rows of a shard; each block of the whole matrix has its own seed."""
-    generator = torch.Generator(device=local.device)
+def _draw(parameter: DTensor, std: float, seed: int) -> None:
+    """Fill this rank's rows with normal numbers; each block of rows of the whole matrix has its own seed."""
+    local, mesh = parameter.to_local(), parameter.device_mesh
+    first = mesh.get_local_rank() * -(-parameter.shape[0] // mesh.size())  # FSDP: ceil(rows / ranks) for each rank
     end = first + local.shape[0]
+    generator = torch.Generator(device=local.device)
     for start in range(first // BLOCK * BLOCK, end, BLOCK):
-        generator.manual_seed((seed + start) % 2**63)
+        generator.manual_seed(seed + start)
         block = torch.empty(BLOCK, local.shape[1], device=local.device).normal_(generator=generator)
         low, high = max(start, first), min(start + BLOCK, end)
-        yield slice(low - first, high - first), block[low - start : high - start]
+        local[low - first : high - first] = block[low - start : high - start] * std

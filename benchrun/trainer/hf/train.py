@@ -14,42 +14,35 @@ from transformers.trainer_callback import PrinterCallback
 from benchrun.errors import UserError
 from benchrun.spec.runspec import RunSpec
 from benchrun.trainer import breakdown, ceiling, log, ranks
-from benchrun.trainer.data import num_workers, order
+from benchrun.trainer.data import loader
 from benchrun.trainer.hf.data import dataset
 from benchrun.trainer.hf.model import build_model
 
 
 def train(spec: RunSpec) -> None:
     """Train ``spec`` as this process's rank."""
-    _refuse_impossible(spec)
-    here = ranks.place()
+    if spec.gpu == "CPU" and spec.num_gpus > 1 and torch.__version__ < (2, 11):
+        # torch 2.8 over gloo sums the gradients instead of averaging them; 2.11 and 2.13 are right.
+        raise UserError(f"several CPU ranks need torch 2.11 or newer, this is {torch.__version__}")
     device = ranks.start_process_group(spec)
-    if here.rank == 0:
-        packages = {name: log.version(name) for name in ("transformers", "accelerate")}
-        packages["peft"] = log.version("peft") if spec.task == "lora" else None
-        log.say(log.configuration(spec, "transformers", "the same at every number of ranks", packages))
+    first = torch.distributed.get_rank() == 0
+    if first:
+        packages = {name: name for name in ("transformers", "accelerate", "peft")}
+        weights = "the same at every number of ranks"
+        log.say(log.configuration(spec, packages, layers="transformers", initial_weights=weights))
     ceiling.measure(spec, {"dp": torch.distributed.group.WORLD})
-    samples = dataset(spec)
     trainer = _Trainer(
         model=build_model(spec, device),
         args=_arguments(spec),
-        train_dataset=samples,
+        train_dataset=dataset(spec),
         callbacks=[_Timed(spec)],
     )
     trainer.remove_callback(PrinterCallback)
     trainer.spec = spec
     trainer.train()
-    if here.rank == 0:
+    if first:
         log.say(log.usage(spec))
     breakdown.measure(spec, trainer.once_more)
-    ranks.leave()
-
-
-def _refuse_impossible(spec: RunSpec) -> None:
-    ranks.refuse_without_gpu(spec)
-    if spec.gpu == "CPU" and spec.num_gpus > 1 and tuple(map(int, torch.__version__.split(".")[:2])) < (2, 11):
-        # torch 2.8 over gloo sums the gradients instead of averaging them; 2.11 and 2.13 are right.
-        raise UserError(f"several CPU ranks need torch 2.11 or newer, this is {torch.__version__}")
 
 
 def _arguments(spec: RunSpec) -> Any:
@@ -94,24 +87,18 @@ class _Trainer(Trainer):
 
     def get_train_dataloader(self) -> DataLoader:
         """This rank's micro-batches; the samples of a step do not depend on the number of ranks."""
-        return self._loader(slice(0, self.spec.training.steps * self.spec.num_microbatches))
+        return self._loader(self.spec.training.steps)
 
     def once_more(self) -> None:
         """One more step, to be profiled."""
-        for batch in self._loader(slice(-self.spec.num_microbatches, None)):
+        for batch in self._loader(steps=1):
             self.training_step(self.model, batch)
         self.accelerator.clip_grad_norm_(self.model.parameters(), self.args.max_grad_norm)
         self.optimizer.step()
         self.model.zero_grad()
 
-    def _loader(self, which: slice) -> DataLoader:
-        spec = self.spec
-        return DataLoader(
-            self.train_dataset,
-            batch_sampler=order(spec, ranks.place().rank)[which],
-            num_workers=num_workers(spec),
-            pin_memory=spec.gpu != "CPU",
-        )
+    def _loader(self, steps: int) -> DataLoader:
+        return loader(self.spec, self.train_dataset, torch.distributed.get_rank(), steps)
 
 
 def _clip(parameters: Any, max_norm: float, norm_type: float = 2) -> Any:
@@ -125,31 +112,22 @@ class _Timed(TrainerCallback):
 
     def __init__(self, spec: RunSpec) -> None:
         self._spec = spec
-        self._last = self._step_time_s = 0.0
+        self._started = 0.0
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Start the clock."""
         ranks.collect_garbage(self._spec, step=0)
-        self._last = _now(self._spec)
-
-    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Measure the time since the end of the last step."""
-        now = _now(self._spec)
-        self._step_time_s, self._last = now - self._last, now
-        ranks.collect_garbage(self._spec, state.global_step)
+        self._started = ranks.synchronised()
 
     def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **_: Any) -> None:
         """Print a step's numbers, and at the end the Trainer's summary."""
-        if not state.is_world_process_zero:
-            return
         row = {name: value for name, value in (logs or {}).items() if name != "total_flos"}
         if "loss" in row:
+            # The Trainer has read the loss, which waits for the GPU: a step ends here, and the next begins.
+            ended = time.perf_counter()
             row["global_step/max_steps"] = f"{state.global_step}/{self._spec.training.steps}"
-            row["step_time_s"] = round(self._step_time_s, 6)
-        log.say(str(row))
-
-
-def _now(spec: RunSpec) -> float:
-    if spec.gpu != "CPU":
-        torch.cuda.synchronize()
-    return time.perf_counter()
+            row["step_time_s"] = round(ended - self._started, 6)
+            self._started = ended
+            ranks.collect_garbage(self._spec, state.global_step)
+        if state.is_world_process_zero:
+            log.say(str(row))
