@@ -22,9 +22,9 @@ from benchrun.metrics.summary import measure
 from benchrun.model import ModelShape
 from benchrun.parse import Log
 from benchrun.recipe import catalogue
-from benchrun.recipe.proxy import dimensions, reductions
 from benchrun.recipe.schema import Recipe
 from benchrun.spec.artifacts import VERDICT
+from benchrun.spec.reduction import dimensions, reductions
 
 
 @dataclass(frozen=True)

@@ -31,6 +31,7 @@ from benchrun.spec.artifacts import (
     Breakdown,
     Ceilings,
 )
+from benchrun.spec.runspec import TrainingSpec
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,7 @@ def measure_run(run: RunDir, warmup: int | None = None) -> RunMeasurement | None
     if not run.logs:
         return None
     log = parse_log(*run.logs)
-    metrics = measure(log, setting_of(run.spec), planned_steps=run.spec.training.steps, warmup=warmup)
+    metrics = measure(log, setting_of(run.spec), planned_steps=run.spec.planned_steps, warmup=warmup)
     samples = samples_of(run, metrics, run.spec.num_gpus)
     beside = {
         "telemetry": samples.over_all if samples else None,
@@ -88,7 +89,7 @@ def samples_of(run: RunDir, measured: Measurement, num_gpus: int | None) -> Samp
 def _bound(run: RunDir, metrics: Metrics) -> Bound | None:
     """The step beside the ceilings that the run measured before it."""
     ceilings, spec = document_of(run, CEILINGS, Ceilings), run.spec
-    if ceilings is None or metrics.step_time_s is None:
+    if ceilings is None or metrics.step_time_s is None or not isinstance(spec, TrainingSpec):
         return None
     return bound(
         ceilings,

@@ -26,7 +26,7 @@ class StepProgress:
             console=self._console,
             disable=not self._console.is_terminal,
         )
-        self._task = self._bar.add_task("run", total=spec.training.steps, state="submitted", rate="")
+        self._task = self._bar.add_task("run", total=spec.planned_steps, state="submitted", rate="")
         self._times: deque[float] = deque(maxlen=20)
         self._state = ""
 

@@ -8,7 +8,7 @@ import functools
 from benchrun import paths
 from benchrun.compare.conditions import Conditions, shape_of
 from benchrun.recipe import catalogue
-from benchrun.recipe.schema import Recipe
+from benchrun.recipe.schema import TrainingRecipe
 
 
 def same_work(a: Conditions, b: Conditions) -> bool:
@@ -28,9 +28,10 @@ def same_work(a: Conditions, b: Conditions) -> bool:
 
 
 @functools.cache
-def shipped_recipes() -> dict[str, Recipe]:
-    """Each shipped recipe by name."""
-    return {name: catalogue.recipe_file(name).recipe for name in catalogue.names(paths.RECIPES)}
+def shipped_recipes() -> dict[str, TrainingRecipe]:
+    """Each shipped recipe of a training by name."""
+    recipes = {name: catalogue.recipe_file(name).recipe for name in catalogue.names(paths.RECIPES)}
+    return {name: recipe for name, recipe in recipes.items() if isinstance(recipe, TrainingRecipe)}
 
 
 @functools.cache

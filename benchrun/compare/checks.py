@@ -89,11 +89,12 @@ def _speed(run: Metrics, reference: Reference, own: Conditions) -> tuple[float, 
     The bounds are those of the median with 95 % confidence. Where only the mean is known, start-up included, the true
     speed has no upper bound.
     """
-    assert run.step_time_s is not None  # `broken` refused such a run
-    time = run.step_time_s.mean if run.whole_seconds else run.step_time_s.median
     value = measured_in(run, reference, own)
     assert value  # `countable` left other references out
     ratio = reference.value / value if reference.better == "lower" else value / reference.value
+    if run.step_time_s is None:  # a result of the whole run, which has no spread
+        return ratio, ratio, ratio
+    time = run.step_time_s.mean if run.whole_seconds else run.step_time_s.median
     middle = ratio * run.step_time_s.median / time
     if run.only_average:
         return middle, middle, math.inf

@@ -115,7 +115,7 @@ def check(spec: RunSpec, root: Path) -> None:
         if not os.environ.get(name):
             hint = f"export {name}=... before launching, or remove it from cluster.secrets"
             raise UserError(f"cluster.secrets: {name} is not set in this shell", hint=hint)
-    data = os.environ.get("BENCHRUN_DATA") if spec.data.kind == "synthetic" else None
+    data = os.environ.get("BENCHRUN_DATA") if spec.reads_files else None
     paths = [(str(root.resolve()), "BENCHRUN_RESULTS"), *([(data, "BENCHRUN_DATA")] if data else [])]
     slurm, runtime = spec.cluster.scheduler == "slurm", spec.cluster.container.runtime
     for path, variable in paths:

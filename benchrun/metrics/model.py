@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from pydantic import SerializerFunctionWrapHandler, computed_field, model_serializer, model_validator
+from pydantic import Field, SerializerFunctionWrapHandler, computed_field, model_serializer, model_validator
 
 from benchrun.metrics.bound import Bound
 from benchrun.metrics.registry import values_of
@@ -113,6 +113,8 @@ class Measurement(Frozen):
     first_loss: float | None
     final_loss: float | None
     problems: tuple[ProblemEntry, ...]
+    results: dict[str, float] = Field(default_factory=dict)
+    """Named numbers that the log states besides its steps."""
     bf16_peak_ratio: Conventions | None = None
     """TFLOPS over the dense BF16 peak, of a run in another precision; it may be above 1."""
     mfu_reported: MeanMedian = NOTHING

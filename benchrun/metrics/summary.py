@@ -115,7 +115,7 @@ def summarise(
         last_step=int(values.step[-1]) if count else None,
         planned_steps=planned,
         num_steps=count,
-        complete=log.complete(planned) if planned is not None else None,
+        complete=log.complete(planned) if planned is not None or log.results else None,
         warmup_rows_dropped=dropped,
         window=None if impossible else _window(timed) or _window(inside),
         step_time_s=step_time,
@@ -141,6 +141,7 @@ def summarise(
         layout=Layout(**{name: getattr(log.facts, name) for name in Layout.model_fields}),
         model=conditions.model.model_dump(exclude_defaults=True) if conditions.model else None,
         problems=tuple(map(_entry, problems)),
+        results=log.results,
         fatal=_entry(fatal) if fatal else None,
         skipped_share=skipped_share(log),
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from math import isfinite
 from typing import Any, ClassVar, NamedTuple
 
 from benchrun.parse.columns import Column
@@ -201,10 +202,16 @@ class Dialect:
     """Regex of a setting's name and value."""
     fact_names: ClassVar[Mapping[str, str]] = {}
     """Name of a setting -> the field of Facts that holds its whole number."""
+    result_pairs: ClassVar[re.Pattern[str] | None] = None
+    """Regex of the name and the number of a result that is no step."""
+    end_words: ClassVar[str | None] = None
+    """What a line says when all work is done."""
 
     def __init__(self) -> None:
         self.rows = Rows()
         self.facts = Facts()
+        self.results: dict[str, float] = {}
+        self.ended = False
         self.only_average = False
         """Every row holds the mean over the whole run."""
         self.reached: int | None = None
@@ -225,6 +232,8 @@ class Dialect:
             self.add(record, line.number)
         if not records:
             self.read_facts(line.text)
+            if line.terminated:
+                self.read_results(line.text)
 
     def records(self, text: str) -> Iterator[Record]:
         """The steps on a whole line, where its meaning depends on no other line."""
@@ -239,6 +248,14 @@ class Dialect:
         for name, value in stated:
             if number_stated := count(value.replace(",", "")):
                 setattr(self.facts, name, number_stated)
+
+    def read_results(self, text: str) -> None:
+        """Take the results of a line, and whether it is the last one."""
+        for name, value in self.result_pairs.findall(text) if self.result_pairs else ():
+            result = number(value)
+            if result is not None and isfinite(result):
+                self.results[name] = result
+        self.ended |= self.end_words is not None and self.end_words in text
 
     def add(self, record: Record, line: int) -> None:
         """Add one step, if it has what it needs."""
@@ -281,8 +298,8 @@ class Dialect:
 
     @property
     def seen(self) -> bool:
-        """Whether a step of this dialect was read."""
-        return len(self.rows) > 0
+        """Whether a step or a result of this dialect was read."""
+        return len(self.rows) > 0 or bool(self.results)
 
     def finish(self) -> Rows:
         """The rows so far; more lines may follow."""

@@ -33,7 +33,7 @@ def followed(problems: Sequence[Problem], rows: Rows) -> Iterator[Problem]:
 
 def merged(name: str, logs: Sequence[Log]) -> Log:
     """One log. A step that several files have is one row: the later file's, filled up from the earlier ones'."""
-    with_rows = [log for log in logs if len(log.steps)]
+    with_rows = [log for log in logs if len(log.steps) or log.results]
     last = max((log.steps.last_step or 0 for log in with_rows), default=0)
     problems = tuple(
         problem._replace(then="restart") if len(log.steps) and (log.steps.last_step or 0) < last else problem

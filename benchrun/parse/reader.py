@@ -183,6 +183,8 @@ class Reader:
             varying_length=chosen.varying_length,
             printed_conventions=chosen.printed_conventions,
             began=self._began,
+            results=chosen.results,
+            ended=chosen.ended,
         )
 
     def stated(self) -> dict[str, Facts]:

@@ -78,6 +78,10 @@ class Log:
     framework: str
     steps: Rows = field(default_factory=Rows)
     facts: Facts = field(default_factory=Facts)
+    results: dict[str, float] = field(default_factory=dict)
+    """Named results beside the steps."""
+    ended: bool = False
+    """The log says that all work is done."""
     problems: tuple[Problem, ...] = ()
     first_number: int = 1
     """The number of a run's very first step: 0 or 1, as the framework counts."""
@@ -99,7 +103,9 @@ class Log:
     """Date of the first step line, in s since 1970 in the log's own time zone."""
 
     def complete(self, planned_steps: int | None) -> bool:
-        """Whether the log contains the last of ``planned_steps``."""
+        """Whether the log contains the last of ``planned_steps``; without steps, whether it has all results."""
+        if not len(self.steps):
+            return self.ended and bool(self.results)
         return planned_steps is not None and len(self.steps) > 0 and self.steps_made >= planned_steps
 
     @property

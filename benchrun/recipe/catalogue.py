@@ -10,7 +10,7 @@ from pathlib import Path
 from benchrun import paths
 from benchrun.errors import UserError, closest
 from benchrun.recipe.checked import checked
-from benchrun.recipe.schema import PointGroup, Recipe, Suite
+from benchrun.recipe.schema import PointGroup, Recipe, Suite, TrainingRecipe
 from benchrun.recipe.yamlfile import Document, load
 from benchrun.spec.cluster import Cluster
 from benchrun.vocabulary import Precision
@@ -80,7 +80,8 @@ def recipe_file(name: str) -> RecipeFile:
 def _recipe_file(path: Path, changed_ns: int) -> RecipeFile:
     """The recipe in ``path``, read again if the file changes."""
     document = _with_model(load(path))
-    return RecipeFile(path.stem, checked(Recipe, document), document)
+    model = Recipe if document.data.get("workload", "training") != "training" else TrainingRecipe
+    return RecipeFile(path.stem, checked(model, document), document)
 
 
 def _with_model(document: Document) -> Document:

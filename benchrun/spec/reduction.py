@@ -1,4 +1,4 @@
-"""One dimension in which a proxy is smaller than the recipe's model: data here, ``num_layers 4 of 96`` in JSON."""
+"""What makes a run a proxy: the dimensions in which its model is smaller, in JSON ``num_layers 4 of 96``."""
 
 from __future__ import annotations
 
@@ -7,8 +7,12 @@ from typing import Annotated, Any, NamedTuple
 
 from pydantic import PlainSerializer, PlainValidator
 
+from benchrun.model import ModelShape
+
 Size = int | str | None
 TEXT = re.compile(r"(\S+) (\S+) of (\S+)")
+NO_WORK = frozenset({"max_position_embeddings", "moe.aux_loss_coeff", "moe.force_balance"})
+"""Dimensions that do not change the work per token: room for longer sequences, and how experts are fed."""
 
 
 class Reduced(NamedTuple):
@@ -41,3 +45,20 @@ def _size(text: str) -> Size:
 
 Reduction = Annotated[Reduced, PlainValidator(reduced), PlainSerializer(str)]
 """The type of a field that holds one."""
+
+
+def reductions(model: ModelShape, whole: ModelShape) -> tuple[Reduced, ...]:
+    """A reduction for each dimension in which ``model`` differs from the recipe's; none for the whole model."""
+    sizes, whole_sizes = _sizes(model), _sizes(whole)
+    pairs = ((name, sizes.get(name), whole_sizes.get(name)) for name in whole_sizes | sizes if name not in NO_WORK)
+    return tuple(reduced(f"{name} {size} of {whole_size}") for name, size, whole_size in pairs if size != whole_size)
+
+
+def dimensions(reduced: tuple[Reduced, ...]) -> tuple[Reduced, ...]:
+    """The reductions of anything but the number of layers."""
+    return tuple(reduction for reduction in reduced if reduction.name != "num_layers")
+
+
+def _sizes(model: ModelShape) -> dict[str, Any]:
+    experts = {f"moe.{name}": value for name, value in model.moe or ()}
+    return {name: value for name, value in model if name != "moe"} | experts
