@@ -11,6 +11,9 @@ Task = Literal["pretrain", "sft", "lora"]
 Better = Literal["lower", "higher", "equal"]
 """Direction of a metric."""
 
+HARD = ("recipe", "task", "gpu", "num_gpus", "precision", "num_layers", "dimensions", "seq_length", "gbs", "settings")
+"""Conditions that must agree before two numbers may be compared."""
+
 
 class Exit(IntEnum):
     """Exit codes of every command. Of several 2 and 3 win, then 1, then 4."""

@@ -22,7 +22,7 @@ from benchrun.metrics.summary import measure
 from benchrun.model import ModelShape
 from benchrun.parse import Log
 from benchrun.recipe import catalogue
-from benchrun.recipe.schema import Recipe
+from benchrun.recipe.schema import TrainingRecipe
 from benchrun.spec.artifacts import VERDICT
 from benchrun.spec.reduction import dimensions, reductions
 
@@ -126,8 +126,7 @@ def judge_log(
 
     UserError for a condition that neither states, and for a log of another model.
     """
-    file = catalogue.recipe_file(recipe)
-    workload = file.recipe
+    file, workload = catalogue.training_file(recipe)
     seq_length = given.seq_length or workload.seq_length
     setting = stated(log, replace(given, seq_length=seq_length, task=workload.task))
     model = _model_of(log, file.name, given.model or workload.model)
@@ -144,7 +143,7 @@ def judge_log(
     return verdict_on(own, [metrics], [log], reference), metrics
 
 
-def _conditions(log: Log, recipe: str, workload: Recipe, setting: Setting, model: ModelShape) -> Conditions:
+def _conditions(log: Log, recipe: str, workload: TrainingRecipe, setting: Setting, model: ModelShape) -> Conditions:
     facts, reduced = log.facts, reductions(model, workload.model)
     same = ("gpu", "num_gpus", "precision", "seq_length", "gbs", "task")
     return Conditions(

@@ -16,7 +16,7 @@ from benchrun.metrics.rows import Measured, measured
 from benchrun.metrics.setting import Setting, stated
 from benchrun.metrics.summary import summarise
 from benchrun.parse import Log
-from benchrun.recipe.catalogue import recipe_file
+from benchrun.recipe.catalogue import training_file
 from benchrun.spec.artifacts import SPEC
 
 
@@ -44,7 +44,7 @@ def setting(
         gpu = listed[gpu.lower()]
     if recipe is None:
         return Setting(seq_length, gbs, num_gpus, gpu, precision)
-    workload = recipe_file(recipe).recipe
+    _, workload = training_file(recipe)
     return Setting(seq_length or workload.seq_length, gbs, num_gpus, gpu, precision, workload.model, workload.task)
 
 

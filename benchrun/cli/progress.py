@@ -55,5 +55,6 @@ class StepProgress:
         if not self._times:
             return ""
         step_s = statistics.median(self._times)
-        tokens = self._spec.tokens_per_step / step_s / self._spec.num_gpus
-        return f"{step_s:.3g} s  {tokens:,.0f} tokens/s/GPU"
+        tokens = getattr(self._spec, "tokens_per_step", None)
+        rate = f"  {tokens / step_s / self._spec.num_gpus:,.0f} tokens/s/GPU" if tokens else ""
+        return f"{step_s:.3g} s{rate}"

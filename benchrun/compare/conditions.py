@@ -12,9 +12,8 @@ from benchrun.model import Frozen, ModelShape
 from benchrun.spec.reduction import NO_WORK, Reduced, Reduction, dimensions, reduced
 from benchrun.spec.runspec import RunSpec, TrainingSpec
 from benchrun.spec.training import Training
+from benchrun.vocabulary import HARD
 
-HARD = ("recipe", "task", "gpu", "num_gpus", "precision", "num_layers", "dimensions", "seq_length", "gbs", "settings")
-"""These must agree; otherwise the numbers are not comparable."""
 must_agree = attrgetter(*HARD)
 besides_recipe = attrgetter(*HARD[1:])
 WHOLE = "the model's own"

@@ -23,7 +23,7 @@ from benchrun.frameworks.logs import parse_log
 from benchrun.metrics.model import Metrics
 from benchrun.parse import Log, Step
 from benchrun.spec.artifacts import CEILINGS, ENV, METRICS, SPEC, VERDICT, Ceilings
-from benchrun.spec.runspec import RunSpec
+from benchrun.spec.runspec import TrainingSpec
 
 COMPARED_ROWS = 4096
 """Rows by which a copy of a log is recognised."""
@@ -36,7 +36,7 @@ class MeasuredRun:
     """One kept run, judged valid when it was kept."""
 
     name: str
-    spec: RunSpec
+    spec: TrainingSpec
     metrics: Metrics
     verdict: Verdict
     env: dict[str, Any]
@@ -133,7 +133,7 @@ def _read(path: Path) -> MeasuredRun:
     file = path
     try:
         file = path / SPEC
-        spec = RunSpec.read(file)
+        spec = TrainingSpec.read(file)
         file = path / METRICS
         metrics = Metrics.model_validate_json(file.read_text())
         file = path / VERDICT

@@ -146,7 +146,7 @@ class Framework:
         return spec
 
     def configuration(self, spec: Any) -> dict[str, Any]:
-        """Values for its templates, by name, besides the RunSpec."""
+        """Values for its templates, by name, besides the TrainingSpec."""
         return {}
 
     def data_format(self, task: Task) -> DataFormat:

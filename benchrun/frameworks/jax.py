@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from benchrun.frameworks.base import SHARDING, SLURM_VARIABLES, Framework, Variable
 from benchrun.frameworks.variables import FUSED_ATTENTION
-from benchrun.spec.runspec import RunSpec
+from benchrun.spec.runspec import TrainingSpec
 from benchrun.spec.training import Fp8
 
 MIB = 1 << 20
@@ -27,7 +27,7 @@ class Mesh(NamedTuple):
     dcn_fsdp: int
 
 
-def mesh(spec: RunSpec) -> Mesh:
+def mesh(spec: TrainingSpec) -> Mesh:
     """Weights are split within a node first, then over nodes; gradients are averaged over the rest."""
     ici_fsdp = min(spec.layout.fsdp, spec.ranks_per_node)
     dcn_fsdp = spec.layout.fsdp // ici_fsdp
@@ -35,7 +35,7 @@ def mesh(spec: RunSpec) -> Mesh:
 
 
 class Jax(Framework):
-    """Pretrains dense models; XLA decides much that other frameworks take from the RunSpec."""
+    """Pretrains dense models; XLA decides much that other frameworks take from the TrainingSpec."""
 
     tasks = frozenset({"pretrain"})
     fp8_recipes = frozenset({"delayed"})
@@ -47,7 +47,7 @@ class Jax(Framework):
     rank_variables = SLURM_VARIABLES
     numactl = False
 
-    def refusals(self, spec: RunSpec) -> Iterator[str]:
+    def refusals(self, spec: TrainingSpec) -> Iterator[str]:
         """FSDP by node, recompute by policy, one FP8 recipe."""
         layout, per_node = spec.layout, spec.ranks_per_node
         if per_node % layout.fsdp and (layout.fsdp % per_node or spec.num_gpus % layout.fsdp):
@@ -63,7 +63,7 @@ class Jax(Framework):
             if spec.precision == "fp8" and getattr(fp8, name) != (default := getattr(Fp8(), name)):
                 yield f"{self.name}'s FP8 is fixed: training.fp8.{name} must be {str(default).lower()}"
 
-    def configuration(self, spec: RunSpec) -> dict[str, Any]:
+    def configuration(self, spec: TrainingSpec) -> dict[str, Any]:
         """The mesh of its devices."""
         return {"mesh": mesh(spec)}
 

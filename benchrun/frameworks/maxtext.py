@@ -5,7 +5,7 @@ from __future__ import annotations
 from benchrun.frameworks.base import LLAMA, ImageFamily, MemoryFacts, Variable
 from benchrun.frameworks.jax import Jax, gpu_memory
 from benchrun.frameworks.variables import LAUNCH_ORDER
-from benchrun.spec.runspec import RunSpec
+from benchrun.spec.runspec import TrainingSpec
 
 LLAMA_WITHOUT_BIAS = {**LLAMA, "bias": False}
 XLA_FLAGS = (
@@ -36,7 +36,7 @@ class MaxText(Jax):
     scripts = "/opt/maxtext"
     images = ImageFamily("maxtext", "maxtext")
 
-    def environment(self, spec: RunSpec) -> dict[str, Variable]:
+    def environment(self, spec: TrainingSpec) -> dict[str, Variable]:
         """XLA's flags as published, up to 63 nodes."""
         combined_mib = (1024, 512, 8) if spec.precision == "fp8" else (2048, 2048, 32)
         return self.xla(XLA_FLAGS, combined_mib) | LAUNCH_ORDER | gpu_memory("0.94")

@@ -14,7 +14,7 @@ from benchrun.memory import activations, fully_sharded
 from benchrun.model.adapters import MEGATRON, adapter_params
 from benchrun.model.communication import optimizer_shards, weight_shards
 from benchrun.model.operators import Operators, operators
-from benchrun.spec.runspec import RunSpec
+from benchrun.spec.runspec import TrainingSpec
 
 GIB = 2**30
 
@@ -50,7 +50,7 @@ class Memory:
         return {name: round(value, 2) for name, value in {**asdict(self), "total": self.total}.items()}
 
 
-def estimate(spec: RunSpec) -> Memory:
+def estimate(spec: TrainingSpec) -> Memory:
     """Memory per GPU of ``spec`` on the stage that needs most."""
     if framework(spec.framework).memory.fully_sharded:
         return _in_gib(fully_sharded.parts(spec))
@@ -62,7 +62,7 @@ def _in_gib(parts: dict[str, float]) -> Memory:
     return Memory(**{part: size / GIB for part, size in parts.items()})
 
 
-def _stage(spec: RunSpec, first: bool) -> Memory:
+def _stage(spec: TrainingSpec, first: bool) -> Memory:
     """Memory of the first or of the last pipeline stage."""
     listed, layers = operators(spec.model, layout=spec.layout), activations.stage_layers(spec)
     layer = sum(product.weights for product in listed.block if not product.expert)
@@ -97,16 +97,16 @@ def _stage(spec: RunSpec, first: bool) -> Memory:
     )
 
 
-def _weight_bytes(spec: RunSpec) -> int:
+def _weight_bytes(spec: TrainingSpec) -> int:
     """FP8 keeps two one-byte copies (plain and transposed), as much as BF16."""
     return 4 if spec.precision == "fp32" else 2
 
 
-def _gradient_bytes(spec: RunSpec) -> int:
+def _gradient_bytes(spec: TrainingSpec) -> int:
     return 4 if spec.precision == "fp32" or spec.training.grad_reduce_in_fp32 else 2
 
 
-def _state_bytes(spec: RunSpec) -> int:
+def _state_bytes(spec: TrainingSpec) -> int:
     """Adam: two moments, and a copy of the weights unless they are FP32 themselves."""
     optimizer = spec.training.optimizer
     size = {"fp32": 4, "bf16": 2, "fp16": 2}
@@ -116,7 +116,7 @@ def _state_bytes(spec: RunSpec) -> int:
     return copy + size[optimizer.exp_avg] + size[optimizer.exp_avg_sq]
 
 
-def _has_placeholders(spec: RunSpec) -> bool:
+def _has_placeholders(spec: TrainingSpec) -> bool:
     return not (spec.task == "lora" or framework(spec.framework).memory.planned_by_xla or spec.gpu == "CPU")
 
 
@@ -126,7 +126,7 @@ def _matrices(listed: Operators, output: bool) -> list[float]:
     return [n * k for n, k in {(product.n, product.k) for product in products}]
 
 
-def _gradient_copy(spec: RunSpec) -> int:
+def _gradient_copy(spec: TrainingSpec) -> int:
     """Bytes per trained parameter: megatron.core's Adam takes gradients in FP32 unless it is precision-aware."""
     any_precision = spec.training.optimizer.precision_aware and not _fp8_by_core(spec)
     if _gradient_bytes(spec) == 4 or any_precision or framework(spec.framework).memory.planned_by_xla:
@@ -134,14 +134,14 @@ def _gradient_copy(spec: RunSpec) -> int:
     return 4
 
 
-def _weight_copy(spec: RunSpec) -> int:
+def _weight_copy(spec: TrainingSpec) -> int:
     """Bytes per trained FP8 weight of the BF16 copy that transformer-engine makes of all weights at once."""
     if not _fp8_weights(spec) or spec.task == "lora" or framework(spec.framework).memory.planned_by_xla:
         return 0
     return 2 if not spec.training.optimizer.precision_aware or _fp8_by_core(spec) else 0
 
 
-def _moments_at_a_time(spec: RunSpec, listed: Operators, states: float) -> float:
+def _moments_at_a_time(spec: TrainingSpec, listed: Operators, states: float) -> float:
     """Bytes of the moments that Adam converts to FP32 at once in its step: of some weights, or of one large weight.
 
     Source: FusedAdam.get_unscaled_state in transformer-engine 2.11.
@@ -153,10 +153,10 @@ def _moments_at_a_time(spec: RunSpec, listed: Operators, states: float) -> float
     return 4 * lower * min(max(at_a_time, *_matrices(listed, output=True)), states)
 
 
-def _fp8_weights(spec: RunSpec) -> bool:
+def _fp8_weights(spec: TrainingSpec) -> bool:
     return spec.precision == "fp8" and spec.training.fp8.param_gather
 
 
-def _fp8_by_core(spec: RunSpec) -> bool:
+def _fp8_by_core(spec: TrainingSpec) -> bool:
     """The precision-aware Adam writes FP8 weights under delayed scaling alone; otherwise megatron.core makes them."""
     return _fp8_weights(spec) and spec.training.fp8.recipe != "delayed"

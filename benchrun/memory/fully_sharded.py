@@ -9,10 +9,10 @@ from benchrun.memory import activations
 from benchrun.model.adapters import TRANSFORMERS, adapted
 from benchrun.model.adapters import adapter_params as layer_adapters
 from benchrun.model.operators import operators
-from benchrun.spec.runspec import RunSpec
+from benchrun.spec.runspec import TrainingSpec
 
 
-def parts(spec: RunSpec) -> dict[str, float]:
+def parts(spec: TrainingSpec) -> dict[str, float]:
     """Bytes per GPU by part: its share of everything, and what FSDP has gathered for the layer that computes."""
     listed, total = operators(spec.model), spec.model.params_total
     trained = adapter_params(spec) if spec.task == "lora" else total
@@ -31,13 +31,13 @@ def parts(spec: RunSpec) -> dict[str, float]:
     }
 
 
-def adapter_params(spec: RunSpec) -> int:
+def adapter_params(spec: TrainingSpec) -> int:
     """Parameters of all adapters of the model."""
     lora = spec.training.lora
     return spec.model.num_layers * int(layer_adapters(spec.model, TRANSFORMERS, lora.target_modules, lora.rank))
 
 
-def _logits(spec: RunSpec, narrow: int) -> float:
+def _logits(spec: TrainingSpec, narrow: int) -> float:
     """transformers stores them as computed, in FP32 and as a gradient in FP32; it frees them before it recomputes."""
     tokens = spec.mbs * spec.seq_length
     logits = float(tokens * spec.model.vocab_size * (narrow + 8))
@@ -46,7 +46,7 @@ def _logits(spec: RunSpec, narrow: int) -> float:
     return max(logits - tokens * (activations.layer(spec) + _eager_bytes(spec)), 0.0)
 
 
-def _eager_bytes(spec: RunSpec) -> float:
+def _eager_bytes(spec: TrainingSpec) -> float:
     """Extra bytes per token and layer that transformers stores, as it has no fused kernels."""
     lora, qkv = spec.training.lora, operators(spec.model).product("qkv")
     rotated = 2 * (qkv.outputs[0] + qkv.outputs[1])

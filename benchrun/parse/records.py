@@ -78,10 +78,6 @@ class Log:
     framework: str
     steps: Rows = field(default_factory=Rows)
     facts: Facts = field(default_factory=Facts)
-    results: dict[str, float] = field(default_factory=dict)
-    """Named results beside the steps."""
-    ended: bool = False
-    """The log says that all work is done."""
     problems: tuple[Problem, ...] = ()
     first_number: int = 1
     """The number of a run's very first step: 0 or 1, as the framework counts."""
@@ -101,6 +97,10 @@ class Log:
     """FLOPs conventions that the framework may print, for any model (names of metrics/convention.py)."""
     began: float | None = None
     """Date of the first step line, in s since 1970 in the log's own time zone."""
+    results: dict[str, float] = field(default_factory=dict)
+    """Named results beside the steps."""
+    ended: bool = False
+    """The log says that all work is done."""
 
     def complete(self, planned_steps: int | None) -> bool:
         """Whether the log contains the last of ``planned_steps``; without steps, whether it has all results."""

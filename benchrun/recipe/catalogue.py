@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import difflib
 import functools
 from dataclasses import dataclass
 from pathlib import Path
 
 from benchrun import paths
-from benchrun.errors import UserError, closest
+from benchrun.errors import UserError
 from benchrun.recipe.checked import checked
+from benchrun.recipe.files import find, find_recipe
+from benchrun.recipe.files import names as names
 from benchrun.recipe.schema import PointGroup, Recipe, Suite, TrainingRecipe
 from benchrun.recipe.yamlfile import Document, load
 from benchrun.spec.cluster import Cluster
@@ -48,32 +49,18 @@ class Point:
         return f"layout and batch per GPU of {self.scaled_from} GPUs, as in: {basis}"
 
 
-def find(name: str, folder: Path, kind: str) -> Path:
-    """The file of ``name``: a shipped name or a path. UserError lists the legal names."""
-    if name.endswith((".yaml", ".yml")) or "/" in name:
-        path = Path(name)
-        if not path.is_file():
-            raise UserError(f"no such {kind} file: {name}")
-        return path
-    path = folder / f"{name}.yaml"
-    if not path.is_file():
-        raise UserError(f"no {kind} is called '{name}'", hint=closest(name, names(folder)))
-    return path
-
-
-def names(folder: Path) -> list[str]:
-    """The shipped names in one folder."""
-    return sorted(path.stem for path in folder.glob("*.yaml"))
-
-
 def recipe_file(name: str) -> RecipeFile:
     """Load and check one recipe."""
-    if not (paths.RECIPES / f"{name}.yaml").is_file():
-        suites = difflib.get_close_matches(name, names(paths.SUITES), n=1, cutoff=0.8)
-        if suites:
-            raise UserError(f"no recipe is called '{name}'", hint=f"there is a suite: benchrun launch {suites[0]}")
-    path = find(name, paths.RECIPES, "recipe")
+    path = find_recipe(name)
     return _recipe_file(path, path.stat().st_mtime_ns)
+
+
+def training_file(name: str) -> tuple[RecipeFile, TrainingRecipe]:
+    """Load and check the recipe of a training. UserError for one of another workload."""
+    file = recipe_file(name)
+    if not isinstance(file.recipe, TrainingRecipe):
+        raise UserError(f"{file.name} is no training but of workload '{file.recipe.workload}'")
+    return file, file.recipe
 
 
 @functools.cache

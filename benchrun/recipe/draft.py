@@ -6,6 +6,8 @@ recompute granularity other than full also removes the recipe's method and numbe
 
 from __future__ import annotations
 
+import functools
+import operator
 from collections.abc import Iterator
 from copy import deepcopy
 from dataclasses import dataclass, field
@@ -27,9 +29,7 @@ def draft(file: RecipeFile, point: Point, cluster: Document, overrides: tuple[st
     entry: Loc = ("frameworks", point.framework)
     merged = _Draft(workload(recipe.workload).inputs)
     for level, loc in ((Recipe, ()), (FrameworkEntry, entry), (PointGroup, here)):
-        stated = source.data
-        for part in loc:
-            stated = stated[part]
+        stated = functools.reduce(operator.getitem, loc, source.data)  # type: ignore[arg-type]
         computed = point.group.inputs(point.num_gpus) if loc == here else {}
         for key, value in (stated or {}).items():
             if key not in level.model_fields and value is not None:

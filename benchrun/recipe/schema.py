@@ -7,7 +7,7 @@ trainings a subclass names them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, PositiveFloat, PositiveInt, model_validator
@@ -25,7 +25,7 @@ from benchrun.vocabulary import Precision, Task
 def _registered(registry: Collection[str], what: str) -> Callable[[str], str]:
     def check(name: str) -> str:
         if name not in registry:
-            raise PydanticCustomError(UNKNOWN_NAME, f"no {what} of this name", {"legal": tuple(registry)})  # type: ignore[arg-type]
+            raise PydanticCustomError(UNKNOWN_NAME, f"no {what} of this name", {"legal": tuple(registry)})
         return name
 
     return check
@@ -105,7 +105,7 @@ class Recipe(Frozen):
     """What of its workload a run does."""
     env: dict[EnvName, str] = Field(default_factory=dict)
     """Environment of the ranks for every framework."""
-    frameworks: dict[FrameworkName, FrameworkEntry] = Field(min_length=1)
+    frameworks: Mapping[FrameworkName, FrameworkEntry] = Field(min_length=1)
     """Frameworks and what each needs; by default the first one that has the point runs."""
     points: tuple[PointGroup, ...] = Field(min_length=1)
     """Tuned points, in groups that share their settings."""
@@ -181,7 +181,7 @@ class TrainingGroup(PointGroup):
         return {"gbs": self.batch(num_gpus), "seq_length": self.seq_length or getattr(recipe, "seq_length", None)}
 
     def scales_to(self, num_gpus: int) -> bool:
-        """Weakly, with the whole model: a proxy's layers belong to its number of GPUs, a fixed batch scales strongly."""
+        """Weakly: not a fixed batch, nor a proxy, whose layers belong to its number of GPUs."""
         return self.gbs is None and self.num_layers is None and self.batch(num_gpus) is not None
 
 
@@ -200,7 +200,7 @@ class TrainingRecipe(Recipe):
     """Fields of Training, below the framework's and the point's."""
     data: Data = Data()
     """What the model is fed."""
-    frameworks: dict[FrameworkName, TrainingEntry] = Field(min_length=1)
+    frameworks: Mapping[FrameworkName, TrainingEntry] = Field(min_length=1)
     """Frameworks and what each needs; by default the first one that has the point runs."""
     points: tuple[TrainingGroup, ...] = Field(min_length=1)
     """Tuned points, in groups that share a layout."""

@@ -10,8 +10,8 @@ from benchrun.compare.choice import usable
 from benchrun.compare.conditions import SOFT, Conditions, Difference, conditions, differences, hard_differences
 from benchrun.compare.references import Reference
 from benchrun.model.flops import flops_per_token
-from benchrun.recipe.catalogue import recipe_file
-from benchrun.spec.runspec import RunSpec
+from benchrun.recipe.catalogue import training_file
+from benchrun.spec.runspec import TrainingSpec
 
 SAME = ("recipe", "task", "precision", "seq_length", "num_layers", "dimensions")
 """Conditions that a published number shares with ours; its GPU is of the same generation."""
@@ -33,7 +33,7 @@ class Beside:
         return tokens_per_s / self.tokens_per_s if tokens_per_s else None
 
 
-def nearest(spec: RunSpec, published: Sequence[Reference]) -> Beside | None:
+def nearest(spec: TrainingSpec, published: Sequence[Reference]) -> Beside | None:
     """The number with most matching conditions; ties go to the fastest.
 
     For a proxy without a published number it is the whole model's.
@@ -41,7 +41,7 @@ def nearest(spec: RunSpec, published: Sequence[Reference]) -> Beside | None:
     own = conditions(spec)
     if entry := _nearest(own, published):
         return Beside(entry, entry.tokens_per_s_per_gpu, None)
-    model = recipe_file(spec.recipe).recipe.model
+    model = training_file(spec.recipe)[1].model
     whole = own.model_copy(update={"num_layers": model.num_layers, "dimensions": ()})
     if not spec.proxy or not (entry := _nearest(whole, published)):
         return None
@@ -79,7 +79,7 @@ def _arch(gpu: str) -> str | None:
     return getattr(hardware.gpu(gpu), "arch", None)
 
 
-def what_differs(entry: Reference, spec: RunSpec) -> str:
+def what_differs(entry: Reference, spec: TrainingSpec) -> str:
     """Every differing condition, published -> ours."""
     own = conditions(spec)
     differing: list[Difference] = [*hard_differences(entry.key, own), *differences(entry.key, own, SOFT)]

@@ -21,7 +21,7 @@ from benchrun.report.runs import proxy
 from benchrun.report.scaling import Curve, curves
 from benchrun.report.table import Column, Table, column, markdown
 from benchrun.spec.artifacts import Ceilings, CollectiveRate
-from benchrun.spec.runspec import RunSpec
+from benchrun.spec.runspec import TrainingSpec
 
 T = TypeVar("T")
 Group = Sequence[MeasuredRun]
@@ -106,19 +106,19 @@ def _rows(groups: Sequence[Group], row: Callable[[Group], list[Any] | None]) -> 
     return [cells for group in groups if (cells := row(group))]
 
 
-def _order(spec: RunSpec) -> tuple[str, int, str, str, int, int, float]:
+def _order(spec: TrainingSpec) -> tuple[str, int, str, str, int, int, float]:
     return spec.recipe, spec.model.num_layers, spec.gpu, spec.precision, spec.num_gpus, spec.gbs, spec.training.lr
 
 
-def _label(spec: RunSpec) -> str:
+def _label(spec: TrainingSpec) -> str:
     return f"{_workload(spec)} {spec.precision} {spec.num_gpus} x {spec.gpu}, batch {_batch(spec)}"
 
 
-def _workload(spec: RunSpec) -> str:
+def _workload(spec: TrainingSpec) -> str:
     return proxy(spec) + (", attention in FP8" if spec.training.fp8.dot_product_attention else "")
 
 
-def _batch(spec: RunSpec) -> str:
+def _batch(spec: TrainingSpec) -> str:
     return f"{spec.gbs} (mbs {spec.mbs}, lr {spec.training.lr:g})"
 
 

@@ -12,7 +12,7 @@ from benchrun.compare.verdict import RunResult
 from benchrun.metrics.registry import METRICS, tabled
 from benchrun.report.scaling import Ratio, fsdp_over_3d
 from benchrun.report.table import Column, Table, markdown, rounded
-from benchrun.spec.runspec import RunSpec
+from benchrun.spec.runspec import RunSpec, TrainingSpec
 
 POINT = ("recipe", "framework", "gpu", "precision", "num_gpus", "seq_length", "gbs", "layout", "cluster")
 SPREAD = "step_time_s"
@@ -51,7 +51,8 @@ def ratio_line(ratio: Ratio) -> str:
 
 def proxy(spec: RunSpec) -> str:
     """The recipe's name, with what a proxy has less of."""
-    return spec.recipe + (f" (proxy: {', '.join(map(str, spec.reduced))})" if spec.proxy else "")
+    reduced = spec.reduced if isinstance(spec, TrainingSpec) else ()
+    return spec.recipe + (f" (proxy: {', '.join(map(str, reduced))})" if reduced else "")
 
 
 def _row(point: tuple[Any, ...], repeats: Sequence[RunResult]) -> list[Any]:
@@ -70,6 +71,9 @@ def _row(point: tuple[Any, ...], repeats: Sequence[RunResult]) -> list[Any]:
 
 
 def _point(spec: RunSpec) -> tuple[Any, ...]:
+    if not isinstance(spec, TrainingSpec):
+        own = (spec.num_gpus, None, None, spec.settings, spec.cluster.name)
+        return (spec.recipe, spec.framework, spec.gpu, spec.precision, *own)
     cut = spec.layout
     layout = f"tp{cut.tp} pp{cut.pp} cp{cut.cp} vp{cut.vp} ep{cut.ep} mbs{spec.mbs}"
     layout += f" fsdp{cut.fsdp}" if cut.fsdp > 1 else ""

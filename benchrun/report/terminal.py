@@ -12,7 +12,7 @@ from benchrun.metrics.registry import METRICS, OURS
 from benchrun.metrics.telemetry import Telemetry, percent
 from benchrun.report.runs import check_line, reference_line
 from benchrun.report.table import Column, Table, aligned, markdown
-from benchrun.spec.runspec import RunSpec
+from benchrun.spec.runspec import RunSpec, TrainingSpec
 
 _COLOURS = {"pass": "green", "slow": "red", "invalid_run": "red"}
 SHOWN_PROBLEMS = 5
@@ -248,14 +248,19 @@ def _table(title: str, rows: list[tuple[str, str]]) -> str:
 
 
 def _spec_rows(spec: RunSpec) -> list[tuple[str, str]]:
-    layout = spec.layout
     nodes = f"{spec.num_nodes} node{'s' if spec.num_nodes > 1 else ''}"
-    proxy = f", proxy: {', '.join(map(str, spec.reduced))}" if spec.proxy else ""
-    return [
-        ("workload", f"{spec.recipe}, {spec.task}{proxy}"),
+    reduced = spec.reduced if isinstance(spec, TrainingSpec) else ()
+    rows = [
+        ("workload", f"{spec.recipe}, {spec.task}" + (f", proxy: {', '.join(map(str, reduced))}" if reduced else "")),
         ("framework", f"{spec.framework}, image {spec.container_image or 'none'}"),
         ("hardware", f"{spec.num_gpus} x {spec.gpu} on {nodes} (cluster {spec.cluster.name})"),
         ("precision", spec.precision),
+    ]
+    if not isinstance(spec, TrainingSpec):
+        return [*rows, ("settings", spec.settings or "")]
+    layout = spec.layout
+    return [
+        *rows,
         ("batch", f"global {spec.gbs}, micro {spec.mbs}, sequence {spec.seq_length}"),
         ("layout", f"tp {layout.tp}, pp {layout.pp}, cp {layout.cp}, vp {layout.vp}, ep {layout.ep}, dp {spec.dp}"),
     ]

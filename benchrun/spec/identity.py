@@ -1,9 +1,9 @@
 """The identity of a run: a digest of a canonical form of its RunSpec, with its own names and defaults.
 
-The form is frozen. identity.csv lists, for trainings, the name of each value in the form, the field of RunSpec that holds
-it, the runs that have it, and the usual value, which the form omits. If a field gets another name or default, only this
-file changes and every id stays. A new field gets a row with the value that older runs had. Any other change needs the
-next ``VERSION``. Of another workload the form holds every input.
+The form is frozen. For trainings identity.csv lists the name of each value in the form, the field of RunSpec that
+holds it, the runs that have it, and the usual value, which the form omits. If a field gets another name or default,
+only that file changes and every id stays. A new field gets a row with the value that older runs had. Any other change needs
+the next ``VERSION``. Of another workload the form has every input.
 """
 
 from __future__ import annotations

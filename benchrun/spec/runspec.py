@@ -1,7 +1,7 @@
 """RunSpec: one run with nothing implicit. Written as spec.json; every later step reads only this.
 
-`RunSpec` holds what every workload has, and a subclass what one workload adds. What a user can set of a workload are the
-fields of its `Inputs`; the rest of a RunSpec is computed from them.
+`RunSpec` has the fields of every workload, a subclass those of one. A user can set the fields of its `Inputs`; the
+others are computed from them.
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ class RunSpec(Inputs):
 
     @classmethod
     def planned(cls, stated: Mapping[str, Any], recipe: Any, framework: Any) -> Self:
-        """The run with the fields ``stated``. A workload adds those that follow from them, the recipe and the framework."""
+        """The run with the fields ``stated``; a workload adds those that follow from them."""
         return cls(**stated)
 
     def identity(self) -> str:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from benchrun.spec.runspec import RunSpec
+from benchrun.spec.runspec import TrainingSpec
 from benchrun.trainer import entry, ranks
 
 
-def main(spec: RunSpec) -> None:
+def main(spec: TrainingSpec) -> None:
     """Train as one rank."""
     ranks.prepare_process(spec)
     with entry.packages(spec, "pip install 'benchrun[train]', or an image with megatron-core"):

@@ -1,4 +1,4 @@
-"""RunSpec -> this rank's part of the model, its optimizer and learning rate, on megatron.core."""
+"""TrainingSpec -> this rank's part of the model, its optimizer and learning rate, on megatron.core."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from megatron.core.transformer.module import Float16Module
 
 from benchrun.errors import UserError
 from benchrun.spec.megatron import Megatron
-from benchrun.spec.runspec import RunSpec
+from benchrun.spec.runspec import TrainingSpec
 from benchrun.spec.training import FP32_AT_A_TIME, Optimizer
 from benchrun.trainer import ranks, weights
 from benchrun.trainer.layers import Attention, Norm
@@ -31,7 +31,7 @@ ACTIVATIONS = {
 }
 
 
-def refuse_impossible(spec: RunSpec) -> None:
+def refuse_impossible(spec: TrainingSpec) -> None:
     """UserError for what this process lacks: megatron.core would train FP8 without transformer-engine in BF16."""
     ranks.refuse_without_gpu(spec)
     if spec.transformer_engine:
@@ -53,14 +53,14 @@ def refuse_impossible(spec: RunSpec) -> None:
         raise UserError(f"training.{options[0]} needs transformer-engine on a GPU", hint=hint)
 
 
-def configuration(spec: RunSpec) -> Megatron:
+def configuration(spec: TrainingSpec) -> Megatron:
     """The Megatron configuration of ``spec``. UserError where an older version wrote spec.json without one."""
     if spec.megatron is None:
         raise UserError("spec.json holds no Megatron configuration", hint="an older version wrote it: render it again")
     return spec.megatron
 
 
-def transformer_config(spec: RunSpec) -> TransformerConfig:
+def transformer_config(spec: TrainingSpec) -> TransformerConfig:
     """The configuration of megatron.core for ``spec``."""
     core = configuration(spec)
     of_layers = (core.transformer, core.experts, core.parallel, core.precision, core.fp8, core.fusion, core.recompute)
@@ -81,7 +81,7 @@ def _of_torch(values: dict[str, Any]) -> dict[str, Any]:
     return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()} | types
 
 
-def build_model(spec: RunSpec, config: TransformerConfig) -> list[Any]:
+def build_model(spec: TrainingSpec, config: TransformerConfig) -> list[Any]:
     """The model chunks of this rank, one per virtual pipeline stage, each wrapped for data parallelism."""
     chunks = [_chunk(spec, config, stage) for stage in range(spec.layout.vp)]
     if weights.layout_independent(spec):
@@ -98,7 +98,7 @@ def build_model(spec: RunSpec, config: TransformerConfig) -> list[Any]:
     ]
 
 
-def _chunk(spec: RunSpec, config: TransformerConfig, stage: int) -> GPTModel:
+def _chunk(spec: TrainingSpec, config: TransformerConfig, stage: int) -> GPTModel:
     vp_stage = stage if spec.layout.vp > 1 else None
     gpt = configuration(spec).gpt
     return GPTModel(
@@ -117,7 +117,7 @@ def _chunk(spec: RunSpec, config: TransformerConfig, stage: int) -> GPTModel:
     )
 
 
-def _layer_spec(spec: RunSpec, config: TransformerConfig, vp_stage: int | None) -> Any:
+def _layer_spec(spec: TrainingSpec, config: TransformerConfig, vp_stage: int | None) -> Any:
     """transformer-engine's layers, or megatron.core's own with the norm and attention of this package."""
     if spec.transformer_engine:
         return get_gpt_decoder_block_spec(config, use_transformer_engine=True, vp_stage=vp_stage)
@@ -133,7 +133,7 @@ def _layer_spec(spec: RunSpec, config: TransformerConfig, vp_stage: int | None) 
     return block
 
 
-def build_optimizer(spec: RunSpec, model: list[Any]) -> Any:
+def build_optimizer(spec: TrainingSpec, model: list[Any]) -> Any:
     """Adam with the states of ``training.optimizer``."""
     core, states = configuration(spec), spec.training.optimizer
     config = OptimizerConfig(**_of_torch(core.optimizer.values), overlap_param_gather=core.ddp.overlap_param_gather)
@@ -167,7 +167,7 @@ def split(group: dict[str, Any]) -> list[dict[str, Any]]:
     return [{**group, "params": piece} for piece in pieces]
 
 
-def build_scheduler(spec: RunSpec, optimizer: Any) -> Any:
+def build_scheduler(spec: TrainingSpec, optimizer: Any) -> Any:
     """Cosine from lr to min_lr over the run, counted in samples."""
     training, schedule = spec.training, configuration(spec).schedule
     return OptimizerParamScheduler(

@@ -15,11 +15,11 @@ from torch.utils.data import DataLoader, Dataset
 
 from benchrun.errors import UserError
 from benchrun.spec.artifacts import DATA_INDEX
-from benchrun.spec.runspec import RunSpec
+from benchrun.spec.runspec import TrainingSpec
 from benchrun.trainer.mock import MockDataset
 
 
-def dataset(spec: RunSpec) -> Dataset:
+def dataset(spec: TrainingSpec) -> Dataset:
     """The samples of a run. Every rank calls this: megatron-core builds its index on rank 0 while the others wait."""
     if spec.data.kind == "mock":
         return MockDataset(spec.training.seed, spec.seq_length, spec.model.vocab_size)
@@ -43,7 +43,7 @@ def dataset(spec: RunSpec) -> Dataset:
     return samples
 
 
-def batches(spec: RunSpec, samples: Dataset, dp_rank: int, positions: Tensor) -> Iterator[dict[str, Tensor]]:
+def batches(spec: TrainingSpec, samples: Dataset, dp_rank: int, positions: Tensor) -> Iterator[dict[str, Tensor]]:
     """Micro-batches of one data-parallel rank: tokens, labels and positions, [mbs, sequence] each.
 
     Micro-batch j of a step goes to data-parallel rank j mod dp, so a step holds the same micro-batches in every
@@ -64,12 +64,12 @@ def batches(spec: RunSpec, samples: Dataset, dp_rank: int, positions: Tensor) ->
         yield {**batch, "position_ids": position_ids}
 
 
-def num_workers(spec: RunSpec) -> int:
+def num_workers(spec: TrainingSpec) -> int:
     """Loader processes per rank; none for mock tokens, which are cheaper to make than to pass between processes."""
     return spec.data.num_workers if spec.data.kind != "mock" else 0
 
 
-def data_folder(spec: RunSpec) -> Path:
+def data_folder(spec: TrainingSpec) -> Path:
     """The folder of the run's data set."""
     return Path(os.environ.get("BENCHRUN_DATA", "../../data")) / spec.data_set
 
@@ -79,7 +79,7 @@ def _collated(positions: Tensor, samples: list[dict[str, Tensor]]) -> dict[str, 
     return {name: torch.stack([sample[name][positions] for sample in samples]) for name in ("tokens", "labels")}
 
 
-def order(spec: RunSpec, dp_rank: int) -> list[range]:
+def order(spec: TrainingSpec, dp_rank: int) -> list[range]:
     """The samples of each micro-batch of this rank, over the whole run.
 
     The profiled step after the last reads the first samples again: a data set for one more step would be shuffled in
@@ -90,7 +90,7 @@ def order(spec: RunSpec, dp_rank: int) -> list[range]:
     return [range(start % total, start % total + spec.mbs) for start in starts]
 
 
-def _prefix(spec: RunSpec) -> Path:
+def _prefix(spec: TrainingSpec) -> Path:
     """The path of the data set without suffix. UserError where its vocabulary is not the model's."""
     prefix = data_folder(spec) / "tokens"
     manifest = prefix.with_suffix(".json")

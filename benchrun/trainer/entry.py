@@ -14,10 +14,10 @@ from typing import NoReturn
 from pydantic import ValidationError
 
 from benchrun.errors import BenchrunError, UserError
-from benchrun.spec.runspec import RunSpec
+from benchrun.spec.runspec import TrainingSpec
 
 
-def run(module: str, about: str | None, train: Callable[[RunSpec], None]) -> NoReturn:
+def run(module: str, about: str | None, train: Callable[[TrainingSpec], None]) -> NoReturn:
     """The command ``python -m module --spec spec.json``: train as one rank and end the process."""
     parser = argparse.ArgumentParser(prog=f"python -m {module}", description=about)
     parser.add_argument("--spec", type=Path, required=True, help="spec.json of the run")
@@ -27,7 +27,7 @@ def run(module: str, about: str | None, train: Callable[[RunSpec], None]) -> NoR
     os._exit(code)
 
 
-def _attempt(spec: Path, train: Callable[[RunSpec], None]) -> int:
+def _attempt(spec: Path, train: Callable[[TrainingSpec], None]) -> int:
     """The exit code; 1 also where a library calls sys.exit with any code, because not all steps are done."""
     try:
         train(_read(spec))
@@ -41,7 +41,7 @@ def _attempt(spec: Path, train: Callable[[RunSpec], None]) -> int:
 
 
 @contextmanager
-def packages(spec: RunSpec, hint: str) -> Iterator[None]:
+def packages(spec: TrainingSpec, hint: str) -> Iterator[None]:
     """Turn an ImportError inside into a UserError that names the missing package."""
     try:
         yield
@@ -49,13 +49,13 @@ def packages(spec: RunSpec, hint: str) -> Iterator[None]:
         raise UserError(f"framework {spec.framework}: {error}", hint=hint) from error
 
 
-def _read(path: Path) -> RunSpec:
+def _read(path: Path) -> TrainingSpec:
     try:
-        return RunSpec.read(path)
+        return TrainingSpec.read(path)
     except OSError as error:
         raise UserError(f"cannot be read: {error.strerror}", where=str(path)) from None
     except ValidationError as error:
         first = error.errors()[0]
         what = ".".join(map(str, first["loc"])) or "the file"
         hint = "it was written by another version, or changed by hand; render it again"
-        raise UserError(f"not a RunSpec: {what}: {first['msg']}", where=str(path), hint=hint) from None
+        raise UserError(f"not a TrainingSpec: {what}: {first['msg']}", where=str(path), hint=hint) from None

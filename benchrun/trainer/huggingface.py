@@ -9,11 +9,11 @@ from __future__ import annotations
 import importlib
 import os
 
-from benchrun.spec.runspec import RunSpec
+from benchrun.spec.runspec import TrainingSpec
 from benchrun.trainer import entry, ranks
 
 
-def main(spec: RunSpec) -> None:
+def main(spec: TrainingSpec) -> None:
     """Train as one rank."""
     ranks.prepare_process(spec)
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")

@@ -13,10 +13,10 @@ from typing import Any
 
 import torch
 
-from benchrun.spec.runspec import RunSpec
+from benchrun.spec.runspec import TrainingSpec
 
 
-def configuration(spec: RunSpec, layers: str, initial_weights: str, packages: dict[str, str | None]) -> str:
+def configuration(spec: TrainingSpec, layers: str, initial_weights: str, packages: dict[str, str | None]) -> str:
     """The resolved configuration: a block for people and a line of JSON. ``packages``: versions by name."""
     gpu = spec.gpu != "CPU"
     versions = {
@@ -65,7 +65,7 @@ class StepResult:
     skipped: bool
 
 
-def step_line(spec: RunSpec, result: StepResult) -> str:
+def step_line(spec: TrainingSpec, result: StepResult) -> str:
     """Megatron-LM's step line, as core 0.17 and later print it: a NaN loss is counted, not printed."""
     finite = math.isfinite(result.loss)
     fields = [
@@ -88,7 +88,7 @@ def say(text: str) -> None:
     print(text, flush=True)  # noqa: T201
 
 
-def usage(spec: RunSpec) -> str:
+def usage(spec: TrainingSpec) -> str:
     """Peak memory of this rank, and the UTC time of the last step, by which telemetry finds the measured steps."""
     ended = datetime.now(timezone.utc).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     if spec.gpu != "CPU":

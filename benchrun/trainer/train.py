@@ -14,14 +14,14 @@ from megatron.core.distributed import finalize_model_grads
 from megatron.core.extensions.transformer_engine import HAVE_TE
 from megatron.core.pipeline_parallel import get_forward_backward_func
 
-from benchrun.spec.runspec import RunSpec
+from benchrun.spec.runspec import TrainingSpec
 from benchrun.trainer import breakdown, build, ceiling, cpu, log, ranks, te, weights
 from benchrun.trainer.data import batches, dataset
 from benchrun.trainer.facts import in_use
 from benchrun.trainer.layers import chunk_positions
 
 
-def train(spec: RunSpec) -> None:
+def train(spec: TrainingSpec) -> None:
     """Train ``spec`` as this process's rank."""
     build.refuse_impossible(spec)
     if spec.gpu == "CPU":
@@ -83,7 +83,7 @@ def _one_or_all(items: list[Any]) -> Any:
     return items if len(items) > 1 else items[0]
 
 
-def _configuration(spec: RunSpec) -> str:
+def _configuration(spec: TrainingSpec) -> str:
     packages = {
         "megatron-core": log.version("megatron-core"),
         # megatron.core uses its Adam and gradient norm even with its own layers.
@@ -97,7 +97,7 @@ def _configuration(spec: RunSpec) -> str:
     )
 
 
-def _loop(spec: RunSpec, model: list[Any], optimizer: Any, scheduler: Any, step: Callable[[], Any]) -> None:
+def _loop(spec: TrainingSpec, model: list[Any], optimizer: Any, scheduler: Any, step: Callable[[], Any]) -> None:
     here = ranks.place()
     printer = here.rank == here.world_size - 1
     for chunk in model:

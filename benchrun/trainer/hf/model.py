@@ -1,4 +1,4 @@
-"""RunSpec -> transformers' Llama with random weights, sharded over all ranks.
+"""TrainingSpec -> transformers' Llama with random weights, sharded over all ranks.
 
 The model is built on the meta device, sharded, then filled in place: no rank ever has the whole weights. Frozen weights
 are BF16; trained weights, gradients and Adam's states are FP32. All are gathered in BF16 for the computation, as
@@ -18,7 +18,7 @@ from torch.distributed.tensor import DTensor
 
 from benchrun.model import ModelShape
 from benchrun.model.adapters import LLAMA_LINEARS
-from benchrun.spec.runspec import RunSpec
+from benchrun.spec.runspec import TrainingSpec
 from benchrun.trainer.mock import seed_of
 
 BLOCK = 64
@@ -48,7 +48,7 @@ def llama_config(model: ModelShape) -> Any:
     )
 
 
-def build_model(spec: RunSpec, device: torch.device) -> Any:
+def build_model(spec: TrainingSpec, device: torch.device) -> Any:
     """This rank's shards of the model on ``device``, with adapters where the task is lora."""
     from transformers import LlamaForCausalLM
 
@@ -70,7 +70,7 @@ def build_model(spec: RunSpec, device: torch.device) -> Any:
     return model
 
 
-def _with_adapters(spec: RunSpec, model: Any, dtype: torch.dtype) -> Any:
+def _with_adapters(spec: TrainingSpec, model: Any, dtype: torch.dtype) -> Any:
     """``model`` with peft's LoRA; every other weight is frozen."""
     from peft import LoraConfig, get_peft_model
 
@@ -90,7 +90,7 @@ def _with_adapters(spec: RunSpec, model: Any, dtype: torch.dtype) -> Any:
     return adapted
 
 
-def checkpoint_layers(spec: RunSpec, llama: Any) -> None:
+def checkpoint_layers(spec: TrainingSpec, llama: Any) -> None:
     """Recompute whole layers: all (uniform) or the first ``num_layers`` (block)."""
     from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoint_wrapper
 
@@ -103,7 +103,7 @@ def checkpoint_layers(spec: RunSpec, llama: Any) -> None:
         llama.layers[index] = checkpoint_wrapper(llama.layers[index])
 
 
-def shard(spec: RunSpec, model: Any, llama: Any, device: torch.device) -> None:
+def shard(spec: TrainingSpec, model: Any, llama: Any, device: torch.device) -> None:
     """FSDP over all ranks, one unit per layer, and one per embedding unless they share their matrix."""
     narrow = None if spec.precision == "fp32" else torch.bfloat16
     options: dict[str, Any] = {

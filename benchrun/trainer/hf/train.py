@@ -12,14 +12,14 @@ from transformers import Trainer, TrainerCallback, TrainingArguments
 from transformers.trainer_callback import PrinterCallback
 
 from benchrun.errors import UserError
-from benchrun.spec.runspec import RunSpec
+from benchrun.spec.runspec import TrainingSpec
 from benchrun.trainer import breakdown, ceiling, log, ranks
 from benchrun.trainer.data import num_workers, order
 from benchrun.trainer.hf.data import dataset
 from benchrun.trainer.hf.model import build_model
 
 
-def train(spec: RunSpec) -> None:
+def train(spec: TrainingSpec) -> None:
     """Train ``spec`` as this process's rank."""
     _refuse_impossible(spec)
     here = ranks.place()
@@ -45,14 +45,14 @@ def train(spec: RunSpec) -> None:
     ranks.leave()
 
 
-def _refuse_impossible(spec: RunSpec) -> None:
+def _refuse_impossible(spec: TrainingSpec) -> None:
     ranks.refuse_without_gpu(spec)
     if spec.gpu == "CPU" and spec.num_gpus > 1 and tuple(map(int, torch.__version__.split(".")[:2])) < (2, 11):
         # torch 2.8 over gloo sums the gradients instead of averaging them; 2.11 and 2.13 are right.
         raise UserError(f"several CPU ranks need torch 2.11 or newer, this is {torch.__version__}")
 
 
-def _arguments(spec: RunSpec) -> Any:
+def _arguments(spec: TrainingSpec) -> Any:
     """The Trainer's arguments."""
     training, cpu = spec.training, spec.gpu == "CPU"
     return TrainingArguments(
@@ -84,7 +84,7 @@ def _arguments(spec: RunSpec) -> Any:
 class _Trainer(Trainer):
     """The Trainer for a sharded model, with the order of samples of `trainer.data`."""
 
-    spec: RunSpec
+    spec: TrainingSpec
 
     def create_accelerator_and_postprocess(self) -> None:
         """Keep accelerate from wrapping the model in DistributedDataParallel."""
@@ -123,7 +123,7 @@ def _clip(parameters: Any, max_norm: float, norm_type: float = 2) -> Any:
 class _Timed(TrainerCallback):
     """Prints a dictionary per step, as the Trainer does, with the step's number and time."""
 
-    def __init__(self, spec: RunSpec) -> None:
+    def __init__(self, spec: TrainingSpec) -> None:
         self._spec = spec
         self._last = self._step_time_s = 0.0
 
@@ -149,7 +149,7 @@ class _Timed(TrainerCallback):
         log.say(str(row))
 
 
-def _now(spec: RunSpec) -> float:
+def _now(spec: TrainingSpec) -> float:
     if spec.gpu != "CPU":
         torch.cuda.synchronize()
     return time.perf_counter()
