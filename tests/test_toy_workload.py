@@ -65,7 +65,7 @@ class AnsweringInputs(Inputs):
     prompt_words: int = Field(default=16, le=1000)
 
 
-class AnsweringSpec(RunSpec, AnsweringInputs):
+class AnsweringSpec(AnsweringInputs, RunSpec):
     """One run of the workload."""
 
     inputs = AnsweringInputs

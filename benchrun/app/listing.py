@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 from benchrun import paths
 from benchrun.errors import UserError
 from benchrun.model import ModelShape
-from benchrun.recipe.files import is_path, names
-from benchrun.recipe.listing import COLUMNS, listed, read
+from benchrun.recipe.files import is_path, names, recipe_document
+from benchrun.recipe.listing import COLUMNS, listed
 from benchrun.spec.reduction import reductions
 from benchrun.vocabulary import HARD
 
@@ -44,11 +44,11 @@ def _rows(recipe: str) -> Rows:
 
         if (file := recipe_file(recipe)).recipe.workload != "training":
             return _resolved(file)
-    rows = list(listed(*read(recipe)))
+    rows = list(listed(recipe))
     for row in rows:
-        row["reference"] = _references(*(_text(row[name]) for name in HARD))
-        for name in NOT_SHOWN:
-            del row[name]
+        row["reference"] = _references(*(_text(row[key]) for key in HARD))
+        for key in NOT_SHOWN:
+            del row[key]
     return rows
 
 
@@ -97,6 +97,6 @@ def _same_model(one: str, other: str, task: str) -> bool:
     """Whether two shipped recipes train one model: see `benchrun.compare.alike.same_work`."""
     if task == "lora" or not {one, other} <= {*names(paths.RECIPES)}:
         return False
-    recipes = [read(name)[1] for name in (one, other)]
+    recipes = [recipe_document(name)[1].data for name in (one, other)]
     models = [ModelShape(**recipe["model"]) for recipe in recipes]
     return all(recipe["task"] == task for recipe in recipes) and not reductions(*models)

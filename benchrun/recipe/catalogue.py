@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import functools
 from dataclasses import dataclass
 from pathlib import Path
 
 from benchrun import paths
 from benchrun.errors import UserError
 from benchrun.recipe.checked import checked
-from benchrun.recipe.files import find, find_recipe
+from benchrun.recipe.files import find, recipe_document
 from benchrun.recipe.files import names as names
 from benchrun.recipe.schema import PointGroup, Recipe, Suite, TrainingRecipe
 from benchrun.recipe.yamlfile import Document, load
-from benchrun.spec.cluster import Cluster
 from benchrun.vocabulary import Precision
 
 
@@ -51,8 +49,15 @@ class Point:
 
 def recipe_file(name: str) -> RecipeFile:
     """Load and check one recipe."""
-    path = find_recipe(name)
-    return _recipe_file(path, path.stat().st_mtime_ns)
+    stem, document = recipe_document(name)
+    known = _checked.get(stem)
+    if known is None or known.document != document:
+        model = Recipe if document.data.get("workload", "training") != "training" else TrainingRecipe
+        known = _checked[stem] = RecipeFile(stem, checked(model, document), document)
+    return known
+
+
+_checked: dict[str, RecipeFile] = {}
 
 
 def training_file(name: str) -> tuple[RecipeFile, TrainingRecipe]:
@@ -63,61 +68,11 @@ def training_file(name: str) -> tuple[RecipeFile, TrainingRecipe]:
     return file, file.recipe
 
 
-@functools.cache
-def _recipe_file(path: Path, changed_ns: int) -> RecipeFile:
-    """The recipe in ``path``, read again if the file changes."""
-    document = _with_model(load(path))
-    model = Recipe if document.data.get("workload", "training") != "training" else TrainingRecipe
-    return RecipeFile(path.stem, checked(model, document), document)
-
-
-def _with_model(document: Document) -> Document:
-    """Replaces ``model: llama2-70b`` with the dimensions in ``models/llama2-70b.yaml`` and the lines of that file."""
-    name = document.data.get("model")
-    if not isinstance(name, str):
-        return document
-    try:
-        model = load(find(name, paths.MODELS, "model"))
-    except UserError as error:
-        raise UserError(error.message, hint=error.hint, where=error.where or document.where(("model",))) from None
-    places = {("model", *loc): place for loc, place in model.places.items()}
-    return Document({**document.data, "model": model.data}, {**document.places, **places})
-
-
-def cluster_document(name: str) -> Document:
-    """One cluster profile, unchecked, as overrides come first. Its name is that of its file."""
-    path = find(name, paths.CLUSTERS, "cluster")
-    return _cluster_document(path, path.stat().st_mtime_ns)
-
-
-@functools.cache
-def _cluster_document(path: Path, changed_ns: int) -> Document:
-    """The profile in ``path``, read again only where the file changed."""
-    document = load(path)
-    return Document({"name": path.stem, **document.data}, document.places)
-
-
-@functools.cache
-def default_cluster(gpu: str) -> str:
-    """The shipped profile for a GPU if none is named; the local machine for CPU runs."""
-    if gpu == "CPU":
-        return "local"
-    for name in names(paths.CLUSTERS):
-        if checked(Cluster, cluster_document(name)).gpu == gpu:
-            return name
-    raise UserError(f"no shipped cluster profile has GPUs of type {gpu}", hint="name yours with --cluster FILE")
-
-
 def is_suite(name: str) -> bool:
     """Whether ``name`` is a shipped suite or a suite file."""
     if name.endswith((".yaml", ".yml")) and Path(name).is_file():
         return "runs" in load(Path(name)).data
     return (paths.SUITES / f"{name}.yaml").is_file()
-
-
-def suite(name: str) -> Suite:
-    """Load and check one suite."""
-    return suite_file(name)[0]
 
 
 def suite_file(name: str) -> tuple[Suite, Document]:

@@ -8,10 +8,8 @@ from copy import deepcopy
 from itertools import product
 from typing import Any
 
-from benchrun import paths
 from benchrun.model import ModelShape
-from benchrun.recipe.files import find, find_recipe, names
-from benchrun.recipe.yamlfile import load
+from benchrun.recipe.files import cluster_document, default_cluster, recipe_document
 from benchrun.spec.reduction import Reduced, dimensions, reductions
 
 DEGREES = ("tp", "pp", "cp", "vp", "ep")
@@ -22,19 +20,10 @@ COLUMNS = (
 """Keys of a row, without those that only count its references."""
 
 
-@functools.cache
-def read(name: str) -> tuple[str, dict[str, Any]]:
-    """The name and the content of one recipe, unchecked."""
-    path = find_recipe(name)
-    recipe = load(path).data
-    model = recipe.get("model")
-    if isinstance(model, str):
-        recipe["model"] = load(find(model, paths.MODELS, "model")).data
-    return path.stem, recipe
-
-
-def listed(name: str, recipe: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+def listed(recipe_name: str) -> Iterator[dict[str, Any]]:
     """One row per point of a training's recipe, in its order, with the values of `resolve_point`."""
+    name, document = recipe_document(recipe_name)
+    recipe = document.data
     whole = ModelShape(**recipe["model"])
     for group in recipe["points"]:
         reduced = _reduced(whole, group)
@@ -80,13 +69,6 @@ def _reduced(whole: ModelShape, group: Mapping[str, Any]) -> tuple[Reduced, ...]
 @functools.cache
 def _site_image(gpu: str, framework: str) -> str | None:
     """The image that the default cluster of a GPU would use instead of the recipe's."""
-    sites = ("local",) if gpu == "CPU" else names(paths.CLUSTERS)
-    site = next(data for name in sites if (data := _cluster(name))["gpu"] == gpu)
-    container = site.get("container", {})
+    container = cluster_document(default_cluster(gpu)).data.get("container", {})
     image: str | None = container.get("images", {}).get(framework, container.get("image"))
     return image
-
-
-@functools.cache
-def _cluster(name: str) -> dict[str, Any]:
-    return load(find(name, paths.CLUSTERS, "cluster")).data

@@ -10,6 +10,7 @@ from benchrun.memory import impossible
 from benchrun.recipe import catalogue
 from benchrun.recipe.catalogue import Point, RecipeFile
 from benchrun.recipe.draft import draft
+from benchrun.recipe.files import cluster_document, default_cluster
 from benchrun.recipe.images import image_of_run
 from benchrun.recipe.layout import CHANGE_LAYOUT, Refusal, refusals
 from benchrun.recipe.select import Request, listed_counts, select
@@ -28,7 +29,7 @@ def resolve_point(
     file: RecipeFile, point: Point, cluster: str | None = None, overrides: tuple[str, ...] = ()
 ) -> RunSpec:
     """The RunSpec of one point."""
-    profile = catalogue.cluster_document(cluster or catalogue.default_cluster(point.gpu))
+    profile = cluster_document(cluster or default_cluster(point.gpu))
     inputs, document = draft(file, point, profile, overrides)
     _same_gpu(inputs, point)
     launched = framework(point.framework)

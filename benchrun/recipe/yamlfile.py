@@ -6,6 +6,7 @@ Differs from YAML 1.1 where that surprises: a key given twice is an error, ``on`
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -54,7 +55,15 @@ class Document:
 
 
 def load(path: Path) -> Document:
-    """Read one YAML file whose top is a mapping. UserError with file:line for anything else."""
+    """One YAML file whose top is a mapping, read again if it changes. UserError with file:line for anything else."""
+    try:
+        return _load(path, path.stat().st_mtime_ns)
+    except OSError as error:
+        raise UserError(f"cannot be read: {error}", where=str(path)) from error
+
+
+@functools.cache
+def _load(path: Path, changed_ns: int) -> Document:
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:

@@ -2,8 +2,8 @@
 
 The form is frozen. For trainings identity.csv lists the name of each value in the form, the field of RunSpec that
 holds it, the runs that have it, and the usual value, which the form omits. If a field gets another name or default,
-only that file changes and every id stays. A new field gets a row with the value that older runs had. Any other change needs
-the next ``VERSION``. Of another workload the form has every input.
+only that file changes and every id stays. A new field gets a row with the value that older runs had. Any other change
+needs the next ``VERSION``. Of another workload the form has every input.
 """
 
 from __future__ import annotations

@@ -183,7 +183,7 @@ class TrainingInputs(Inputs):
     """What the model is fed."""
 
 
-class TrainingSpec(RunSpec, TrainingInputs):
+class TrainingSpec(TrainingInputs, RunSpec):
     """One training."""
 
     inputs = TrainingInputs

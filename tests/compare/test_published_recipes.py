@@ -17,7 +17,7 @@ from benchrun.metrics.setting import Setting
 from benchrun.model.flops import flops_per_token
 from benchrun.parse import Facts, Log, Rows, Step
 from benchrun.recipe import catalogue
-from benchrun.recipe.listing import listed, read
+from benchrun.recipe.listing import listed
 from benchrun.recipe.resolve import resolve_point
 from tests.compare.recount import model_of
 from tests.compare.test_published_points import POINTS, published_time
@@ -105,7 +105,7 @@ def test_what_was_published_is_a_point_that_can_be_launched():
     points = defaultdict(list)
     for name in RECIPES:
         file = catalogue.recipe_file(name)
-        for row, point in zip(listed(*read(file.name)), catalogue.points(file.recipe), strict=True):
+        for row, point in zip(listed(file.name), catalogue.points(file.recipe), strict=True):
             points[tuple(row[key] for key in HARD)].append((file, point))
     for entry in (entry for entry in HERE if entry.key.gpu != "A100"):
         assert points[must_agree(entry.key)], entry.id

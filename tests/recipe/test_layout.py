@@ -10,7 +10,7 @@ from benchrun import paths
 from benchrun.errors import UserError
 from benchrun.recipe import catalogue
 from benchrun.recipe.layout import slow_links
-from benchrun.recipe.listing import listed, read
+from benchrun.recipe.listing import listed
 from benchrun.recipe.resolve import resolve, resolve_point
 from benchrun.recipe.select import Request, select
 
@@ -146,5 +146,5 @@ class TestSlowLinks:
     @pytest.mark.parametrize("name", catalogue.names(paths.RECIPES))
     def test_no_shipped_point_has_it(self, name):
         per_node = {"H100": 8, "H200": 8, "GH200": 1, "CPU": 8}
-        wide = [row for row in listed(*read(name)) if row["tp"] > per_node[row["gpu"]]]
+        wide = [row for row in listed(name) if row["tp"] > per_node[row["gpu"]]]
         assert wide == []
