@@ -6,19 +6,20 @@ import csv
 import functools
 from collections import defaultdict
 from collections.abc import Sequence
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from benchrun import paths
 from benchrun.errors import UserError
-from benchrun.model import ModelShape
 from benchrun.recipe.files import is_path, names, recipe_document
-from benchrun.recipe.listing import COLUMNS, listed
+from benchrun.recipe.listing import COLUMNS, listed, shape
 from benchrun.spec.reduction import reductions
 from benchrun.vocabulary import HARD
 
 if TYPE_CHECKING:
     from benchrun.recipe.catalogue import RecipeFile
 
+_conditions = itemgetter(*HARD)
 Rows = list[dict[str, Any]]
 NOT_SHOWN = ("num_layers", "dimensions", "settings")
 """Conditions that a row has for the count of its references alone."""
@@ -46,7 +47,7 @@ def _rows(recipe: str) -> Rows:
             return _resolved(file)
     rows = list(listed(recipe))
     for row in rows:
-        row["reference"] = _references(*(_text(row[key]) for key in HARD))
+        row["reference"] = _references(*_conditions(row))
         for key in NOT_SHOWN:
             del row[key]
     return rows
@@ -73,11 +74,11 @@ def _text(value: Any) -> str:
 
 
 @functools.cache
-def _references(recipe: str, task: str, *conditions: str) -> int:
+def _references(recipe: str, task: str, *conditions: Any) -> int:
     """How many published numbers `benchrun.compare.references.matching` finds."""
     return sum(
         publisher == recipe or (metric != "final_loss" and _same_model(publisher, recipe, task))
-        for publisher, metric in _published().get((task, *conditions), ())
+        for publisher, metric in _published().get((task, *map(_text, conditions)), ())
     )
 
 
@@ -98,5 +99,5 @@ def _same_model(one: str, other: str, task: str) -> bool:
     if task == "lora" or not {one, other} <= {*names(paths.RECIPES)}:
         return False
     recipes = [recipe_document(name)[1].data for name in (one, other)]
-    models = [ModelShape(**recipe["model"]) for recipe in recipes]
+    models = [shape(recipe["model"]) for recipe in recipes]
     return all(recipe["task"] == task for recipe in recipes) and not reductions(*models)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,7 +32,7 @@ def list(recipes: tuple[str, ...], gpu: str | None, as_json: bool) -> None:
         print_json(rows)
         return
     names = [name for name in rows[0] if name not in ONLY_IN_JSON]
-    columns = [[name, *(str(row[name]) for row in rows)] for name in names]
+    columns = [[name, *map(str, map(itemgetter(name), rows))] for name in names]
     line = "  ".join(f"{{:{max(map(len, cells))}}}" for cells in columns)
     click.echo("\n".join(line.format(*cells).rstrip() for cells in zip(*columns, strict=True)))
 

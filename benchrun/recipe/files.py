@@ -31,7 +31,7 @@ def names(folder: Path) -> list[str]:
 
 
 def recipe_document(name: str) -> tuple[str, Document]:
-    """The name of a recipe and its document, in which the dimensions of a named model have the lines of its own file."""
+    """The name of a recipe, and its document with the dimensions of a named model, at the lines of that file."""
     if not (paths.RECIPES / f"{name}.yaml").is_file():
         suites = difflib.get_close_matches(name, names(paths.SUITES), n=1, cutoff=0.8)
         if suites:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator, Mapping
-from copy import deepcopy
 from itertools import product
 from typing import Any
 
-from benchrun.model import ModelShape
+from benchrun.model import ModelShape, Moe
 from benchrun.recipe.files import cluster_document, default_cluster, recipe_document
 from benchrun.spec.reduction import Reduced, dimensions, reductions
 
@@ -24,9 +23,9 @@ def listed(recipe_name: str) -> Iterator[dict[str, Any]]:
     """One row per point of a training's recipe, in its order, with the values of `resolve_point`."""
     name, document = recipe_document(recipe_name)
     recipe = document.data
-    whole = ModelShape(**recipe["model"])
+    model = recipe["model"]
     for group in recipe["points"]:
-        reduced = _reduced(whole, group)
+        reduced = _reduced(model, group)
         degrees = {degree: group.get("layout", {}).get(degree, 1) for degree in DEGREES}
         ranks = degrees["tp"] * degrees["pp"] * degrees["cp"]
         frameworks = group.get("framework") or list(recipe["frameworks"])
@@ -39,7 +38,7 @@ def listed(recipe_name: str) -> Iterator[dict[str, Any]]:
                 "gpu": gpu,
                 "precision": precision,
                 "num_gpus": num_gpus,
-                "num_layers": group.get("num_layers") or whole.num_layers,
+                "num_layers": group.get("num_layers") or model["num_layers"],
                 "dimensions": dimensions(reduced),
                 "settings": None,
                 "proxy": bool(reduced),
@@ -56,14 +55,17 @@ def _list(value: Any) -> list[Any]:
     return value if isinstance(value, list) else [value]
 
 
-def _reduced(whole: ModelShape, group: Mapping[str, Any]) -> tuple[Reduced, ...]:
-    sizes = {"num_layers": group.get("num_layers") or whole.num_layers}
-    if "model" not in group:
-        return reductions(whole.model_copy(update=sizes), whole)
-    stated = deepcopy(group["model"])
-    if whole.moe and "moe" in stated:
-        stated["moe"] = {**dict(whole.moe), **stated["moe"]}
-    return reductions(ModelShape(**{**whole.model_dump(), **stated, **sizes}), whole)
+def shape(sizes: Mapping[str, Any]) -> ModelShape:
+    """A model as a recipe states it, unchecked."""
+    moe = sizes.get("moe")
+    return ModelShape.model_construct(**{**sizes, "moe": moe and Moe.model_construct(**moe)})
+
+
+def _reduced(model: Mapping[str, Any], group: Mapping[str, Any]) -> tuple[Reduced, ...]:
+    sizes = {**model, **group.get("model", {}), "num_layers": group.get("num_layers") or model["num_layers"]}
+    if model.get("moe"):
+        sizes["moe"] = {**model["moe"], **sizes["moe"]}
+    return reductions(shape(sizes), shape(model))
 
 
 @functools.cache

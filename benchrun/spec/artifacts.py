@@ -243,8 +243,7 @@ class Breakdown(File):
     def sentence(self) -> str:
         """One line for a person."""
         names = ("matmul", "attention", "other kernels", "communication alone", "nothing")
-        parts = zip(
-            names, (self.matmul_s, self.attention_s, self.other_s, self.communication_s, self.idle_s), strict=True
-        )
+        seconds = (self.matmul_s, self.attention_s, self.other_s, self.communication_s, self.idle_s)
+        parts = zip(names, seconds, strict=True)
         shares = ", ".join(f"{name} {100 * part / self.step_s:.1f} %" for name, part in parts)
         return f"{shares} of a profiled step of {self.step_s:.4g} s; {self.hidden_s:.3g} s of communication were hidden"

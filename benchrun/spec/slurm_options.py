@@ -1,4 +1,4 @@
-"""Options of sbatch and srun that a site file cannot set (slurm_options.csv): benchrun sets them, or they break a run."""
+"""Options of sbatch and srun that a site file cannot set, as benchrun sets them or they break a run."""
 
 from __future__ import annotations
 
