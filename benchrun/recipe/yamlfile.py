@@ -58,17 +58,13 @@ def load(path: Path) -> Document:
     """One YAML file whose top is a mapping, read again if it changes. UserError with file:line for anything else."""
     try:
         return _load(path, path.stat().st_mtime_ns)
-    except OSError as error:
+    except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"cannot be read: {error}", where=str(path)) from error
 
 
 @functools.cache
 def _load(path: Path, changed_ns: int) -> Document:
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"cannot be read: {error}", where=str(path)) from error
-    return parse(text, str(path))
+    return parse(path.read_text(encoding="utf-8"), str(path))
 
 
 def parse(text: str, name: str) -> Document:
