@@ -50,11 +50,11 @@ class Point:
 def recipe_file(name: str) -> RecipeFile:
     """Load and check one recipe."""
     stem, document = recipe_document(name)
-    known = _checked.get(stem)
-    if known is None or known.document != document:
+    file = _checked.get(stem)
+    if file is None or file.document != document:
         model = Recipe if document.data.get("workload", "training") != "training" else TrainingRecipe
-        known = _checked[stem] = RecipeFile(stem, checked(model, document), document)
-    return known
+        file = _checked[stem] = RecipeFile(stem, checked(model, document), document)
+    return file
 
 
 _checked: dict[str, RecipeFile] = {}

@@ -33,8 +33,8 @@ def draft(file: RecipeFile, point: Point, cluster: Document, overrides: tuple[st
         computed = point.group.inputs(point.num_gpus) if loc == here else {}
         for key, value in (stated or {}).items():
             if key not in level.model_fields and value is not None:
-                target, known = computed.get(key, ((key,), value))
-                merged.merge(target, known, source, (*loc, key))
+                target, at_this_size = computed.get(key, ((key,), value))
+                merged.merge(target, at_this_size, source, (*loc, key))
     merged.put(("image",), recipe.frameworks[point.framework].image, source, (*entry, "image"))
     merged.merge(("env",), recipe.frameworks[point.framework].env, source, (*entry, "env"))
     merged.merge(("env",), recipe.env, source, ("env",))

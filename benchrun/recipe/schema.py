@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, PositiveFloat, PositiveInt, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, PositiveFloat, PositiveInt, model_validator
 from pydantic_core import PydanticCustomError
 
 from benchrun.frameworks.registry import FRAMEWORKS
@@ -40,14 +40,10 @@ Precisions = Annotated[tuple[Precision, ...], _LISTED, Field(min_length=1)]
 Counts = Annotated[tuple[PositiveInt, ...], _LISTED, Field(min_length=1)]
 Section = dict[str, Any]
 """Fields of another model: merged first (recipe, point, --set), checked afterwards."""
-_ANY = ConfigDict(extra="allow")
-_STRICT = ConfigDict(extra="forbid")
 
 
-class FrameworkEntry(Frozen):
+class FrameworkEntry(Frozen, extra="allow"):
     """What one framework needs for this workload."""
-
-    model_config = _ANY
 
     image: Line | None = None
     """Container image as ``registry/name:tag`` or a path; none where the worker runs on the host."""
@@ -55,10 +51,8 @@ class FrameworkEntry(Frozen):
     """Environment of the ranks for this framework."""
 
 
-class PointGroup(Frozen):
+class PointGroup(Frozen, extra="allow"):
     """Tuned points: every listed GPU, precision and framework at every listed number of GPUs."""
-
-    model_config = _ANY
 
     gpu: Names
     """GPUs, as named in the hardware table."""
@@ -92,10 +86,8 @@ class PointGroup(Frozen):
         return False
 
 
-class Recipe(Frozen):
+class Recipe(Frozen, extra="allow"):
     """One workload with its frameworks and tuned points."""
-
-    model_config = _ANY
 
     description: Line
     """One line for `benchrun list`."""
@@ -119,22 +111,18 @@ class Recipe(Frozen):
         return self
 
 
-class TrainingEntry(FrameworkEntry):
+class TrainingEntry(FrameworkEntry, extra="forbid"):
     """What one framework needs for this training."""
-
-    model_config = _STRICT
 
     training: Section = Field(default_factory=dict)
     """Fields of Training, on top of the recipe's, below the point's."""
 
 
-class TrainingGroup(PointGroup):
+class TrainingGroup(PointGroup, extra="forbid"):
     """Tuned points that share a layout: every listed GPU, precision and framework at every listed number of GPUs.
 
     If several groups share all these, the first one applies, unless ``--set`` names the batch or sequence of another.
     """
-
-    model_config = _STRICT
 
     layout: Section = Field(default_factory=dict)
     """How the model is spread: fields of Layout."""
@@ -185,10 +173,8 @@ class TrainingGroup(PointGroup):
         return self.gbs is None and self.num_layers is None and self.batch(num_gpus) is not None
 
 
-class TrainingRecipe(Recipe):
+class TrainingRecipe(Recipe, extra="forbid"):
     """One training: its dimensions, its frameworks, its tuned points."""
-
-    model_config = _STRICT
 
     task: Task
     """Pretraining, full fine-tune or LoRA."""

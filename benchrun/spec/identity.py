@@ -15,7 +15,7 @@ import json
 import re
 from collections.abc import Collection, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from benchrun.spec.images import is_path
 
@@ -32,25 +32,16 @@ OF_THE_SITE = re.compile(r"_IFNAME$|_HCA$|_NET_DEVICES$|_ADDR$|_PORT$")
 """Variables that name a network interface or address."""
 
 
-class Row(NamedTuple):
-    """One value of the form."""
-
-    name: str
-    field: str
-    only: str
-    """Which runs have it; all trainings where empty."""
-    usual: str
-
-
 @functools.cache
-def _rows() -> tuple[Row, ...]:
-    with (Path(__file__).with_suffix(".csv")).open(newline="") as file:
-        return tuple(map(Row._make, list(csv.reader(file))[1:]))
+def _rows() -> tuple[dict[str, str], ...]:
+    """Name, field, ``only`` (which runs have it; all trainings where empty) and usual value."""
+    with Path(__file__).with_suffix(".csv").open(newline="") as file:
+        return tuple(csv.DictReader(file))
 
 
 def canonical(spec: RunSpec) -> dict[str, Any]:
     """The form of ``spec``: everything that changes the measurement, without site and paths."""
-    form = {row.name: value_of(spec, row.field) for row in _rows() if row.only == ANY} | spec.form()
+    form = {row["name"]: value_of(spec, row["field"]) for row in _rows() if row["only"] == ANY} | spec.form()
     form["image"] = workload_image(spec)
     return form | {f"env.{name}": value for name, value in workload_env(spec).items() if _counts(name, value)}
 
@@ -61,11 +52,11 @@ def training_form(spec: TrainingSpec) -> dict[str, Any]:
     if spec.data.kind == "synthetic":
         kinds.add("conversations" if spec.instructed else "tokens")
     all_read = ("data.tokens", spec.training.steps * spec.tokens_per_step + 1)
-    values = [(row, _plain(value_of(spec, row.field))) for row in _rows() if row.only in kinds]
+    values = [(row, _plain(value_of(spec, row["field"]))) for row in _rows() if row["only"] in kinds]
     return {
-        row.name: value
+        row["name"]: value
         for row, value in values
-        if (str(value) or NOTHING) != row.usual and (row.name, value) not in (all_read, ("data.tokens", None))
+        if (str(value) or NOTHING) != row["usual"] and (row["name"], value) not in (all_read, ("data.tokens", None))
     }
 
 
