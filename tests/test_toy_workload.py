@@ -179,6 +179,17 @@ def test_every_input_counts_in_the_identity_and_spec_json_reads_back(tmp_path: P
         RunSpec.read(file)
 
 
+@pytest.mark.parametrize("printed", ["oracle: started", "oracle: some requests answered"])
+def test_a_run_without_its_results_or_its_end_is_invalid(tmp_path: Path, recipe: str, printed: str) -> None:
+    before_results = PROGRAM.partition("print(f")[0]
+    text = PROGRAM.replace("all requests", "some requests") if "some" in printed else before_results
+    (tmp_path / "templates" / "frameworks" / "oracle.py.j2").write_text(text)
+    run = app.start(resolve(request(recipe)), tmp_path / "runs")
+    assert ended(run) is Ending.COMPLETED
+    assert (run.path / "stdout.log").read_text().splitlines()[-1] == printed
+    assert app.judge_runs([run]).verdict.verdict == "invalid_run"
+
+
 @pytest.mark.parametrize(
     ("published", "settings", "verdict"),
     [

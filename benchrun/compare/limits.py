@@ -28,8 +28,10 @@ def broken(metrics: Sequence[Metrics], ending: str | None) -> str | None:
         return f"the job ended as {ending}"
     for run in metrics:
         fatal = run.fatal or next((problem for problem in run.problems if problem.kind in FATAL_PROBLEMS), None)
-        if run.results and not run.num_steps and not fatal:
-            continue  # numbers without steps, of a workload other than training
+        if run.results and not run.num_steps and not fatal:  # of a workload other than training
+            if run.complete is False:
+                return "the log ends before its last result"
+            continue
         if run.num_steps == 0:
             return "the log holds no step"
         if run.complete is False:

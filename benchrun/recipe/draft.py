@@ -35,10 +35,10 @@ def draft(file: RecipeFile, point: Point, cluster: Document, overrides: tuple[st
             if key not in level.model_fields and value is not None:
                 target, at_this_size = computed.get(key, ((key,), value))
                 merged.merge(target, at_this_size, source, (*loc, key))
-    merged.put(("image",), recipe.frameworks[point.framework].image, source, (*entry, "image"))
+    merged.merge(("image",), recipe.frameworks[point.framework].image, source, (*entry, "image"))
     merged.merge(("env",), recipe.frameworks[point.framework].env, source, (*entry, "env"))
     merged.merge(("env",), recipe.env, source, ("env",))
-    merged.put(("cluster",), cluster.data, cluster, ())
+    merged.merge(("cluster",), cluster.data, cluster, ())
     for override in overrides:
         merged.override(override)
     document = Document(merged.data, merged.places)
@@ -72,21 +72,15 @@ class _Draft:
     data: dict[str, Any] = field(default_factory=dict)
     places: dict[Loc, str] = field(default_factory=dict)
 
-    def put(self, target: Loc, value: Any, origin: Document, loc: Loc) -> None:
-        """Set one value that stands in ``origin`` at ``loc``, and record its place and those of its parts."""
-        set_value(self.data, target, deepcopy(value))
-        for end in range(1, len(target)):
-            self.places.setdefault(target[:end], origin.where(loc))
-        size = len(loc)
-        self.places.update({(*target, *old[size:]): text for old, text in origin.places.items() if old[:size] == loc})
-
-    def merge(self, target: Loc, section: Any, origin: Document, loc: Loc) -> None:
-        """Set every value of ``section``, which stands at ``loc``; null removes one."""
-        for path, value in leaves(section):
+    def merge(self, target: Loc, stated: Any, origin: Document, loc: Loc) -> None:
+        """Set every value of ``stated``, which stands in ``origin`` at ``loc``, with its place; null removes one."""
+        for path, value in leaves(stated):
             if value is None:
                 self.remove((*target, *path), origin.where((*loc, *path)))
             else:
-                self.put((*target, *path), value, origin, (*loc, *path))
+                set_value(self.data, (*target, *path), deepcopy(value))
+        size = len(loc)
+        self.places |= {(*target, *old[size:]): text for old, text in origin.places.items() if old[:size] == loc}
 
     def remove(self, loc: Loc, place: str) -> None:
         """Remove one value. UserError for a key that the inputs cannot have."""

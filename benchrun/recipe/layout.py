@@ -30,7 +30,7 @@ def refusals(spec: RunSpec, framework: Framework) -> list[Refusal]:
     arithmetic, others = [*_nodes(spec)], [*incapable(spec, framework), *_container(spec)]
     positions: list[Refusal] = []
     if isinstance(spec, TrainingSpec):
-        arithmetic = [*_sizes(spec), *_spread(spec), *_experts(spec), *_overlap(spec), *arithmetic]
+        arithmetic = [*_sizes(spec), *_spread(spec), *_experts(spec), *arithmetic]
         others = [*_training(spec), *_precision(spec), *others]
         positions = [*_positions(spec)]
     return [*(Refusal(text, CHANGE_LAYOUT) for text in arithmetic), *positions, *map(Refusal, others)]
@@ -88,6 +88,9 @@ def _sizes(spec: TrainingSpec) -> Iterator[str]:
     yield from _multiple("seq_length", spec.seq_length, rule, pieces)
     if layout.sequence_parallel and layout.tp == 1:
         yield "sequence_parallel splits over tensor-parallel ranks: tp is 1, so it must be false"
+    if spec.training.tp_comm_overlap and layout.tp > (per_node := spec.cluster.gpus_per_node):
+        where = f"a node of {per_node} (cluster {spec.cluster.name})"
+        yield f"tp_comm_overlap needs tp ({layout.tp}) inside {where}: it must be false"
 
 
 def _positions(spec: TrainingSpec) -> Iterator[Refusal]:
@@ -206,13 +209,6 @@ def slow_links(spec: TrainingSpec) -> str | None:
         f"tp {tp} spans nodes of {per_node} GPUs (cluster {spec.cluster.name}) without NVLink between them: it needs "
         f"nodes of {tp} or more (--set cluster.gpus_per_node={tp}, or --cluster with such nodes)"
     )
-
-
-def _overlap(spec: TrainingSpec) -> Iterator[str]:
-    per_node, tp = spec.cluster.gpus_per_node, spec.layout.tp
-    if spec.training.tp_comm_overlap and tp > per_node:
-        where = f"a node of {per_node} (cluster {spec.cluster.name})"
-        yield f"tp_comm_overlap needs tp ({tp}) inside {where}: it must be false"
 
 
 def _nodes(spec: RunSpec) -> Iterator[str]:

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import (
     Field,
-    ModelWrapValidatorHandler,
     PositiveInt,
     SerializerFunctionWrapHandler,
     model_serializer,
@@ -34,6 +33,7 @@ from benchrun.spec.training import Training
 from benchrun.vocabulary import Precision, Task
 
 if TYPE_CHECKING:
+    from pydantic.functional_validators import ModelWrapValidatorHandler
     from typing_extensions import Self
 
 DataFormat = Literal["tokens", "chat", "packed"]
