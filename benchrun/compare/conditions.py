@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from operator import attrgetter
 from typing import Annotated, Any
 
-from pydantic import PlainSerializer, PlainValidator
+from pydantic import BeforeValidator, PlainSerializer, PlainValidator
 
 from benchrun.model import Frozen, ModelShape
 from benchrun.spec.reduction import NO_WORK, Reduced, Reduction, dimensions, reduced
@@ -67,7 +67,7 @@ class Conditions(Frozen):
     gbs: int | None
     dimensions: Dimensions = ()
     """What else of the model was reduced; in JSON e.g. ``vocab_size 32000 of 128256``."""
-    settings: str | None = None
+    settings: Annotated[str, BeforeValidator(lambda value: value or "")] = ""
     """Inputs of a workload other than training, e.g. ``concurrency 8, requests 1000``."""
     framework: str | None = None
     image: str | None = None

@@ -40,7 +40,7 @@ def listed(recipe_name: str) -> Iterator[dict[str, Any]]:
                 "num_gpus": num_gpus,
                 "num_layers": group.get("num_layers") or model["num_layers"],
                 "dimensions": dimensions(reduced),
-                "settings": None,
+                "settings": "",
                 "proxy": bool(reduced),
                 "seq_length": group.get("seq_length") or recipe["seq_length"],
                 "mbs": group["mbs"],

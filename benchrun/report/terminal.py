@@ -257,7 +257,7 @@ def _spec_rows(spec: RunSpec) -> list[tuple[str, str]]:
         ("precision", spec.precision),
     ]
     if not isinstance(spec, TrainingSpec):
-        return [*rows, ("settings", spec.settings or "")]
+        return [*rows, ("settings", spec.settings)]
     layout = spec.layout
     return [
         *rows,

@@ -97,11 +97,11 @@ class RunSpec(Inputs):
     def summary(self) -> tuple[str, ...]:
         """The head of the job script, one line each: what the run computes, and its settings."""
         what = f"{self.recipe}: {self.task}, {self.precision}, {self.framework}, {self.num_gpus} x {self.gpu}"
-        return what, self.settings or ""
+        return what, self.settings
 
     @property
-    def settings(self) -> str | None:
-        """The workload's own inputs, which must agree before two numbers are compared; None in training."""
+    def settings(self) -> str:
+        """The workload's own inputs, which must agree before two numbers are compared; empty in training."""
         return ", ".join(f"{name} {value}" for name, value in self.own().items())
 
     @property
@@ -229,8 +229,9 @@ class TrainingSpec(TrainingInputs, RunSpec):
         return what, f"{cut}, dp {self.dp}; global batch {self.gbs} = {batch}"
 
     @property
-    def settings(self) -> None:
-        """None: `benchrun.compare.conditions` has a key for each setting of a training."""
+    def settings(self) -> str:
+        """Empty: `benchrun.compare.conditions` has a key for each input of a training."""
+        return ""
 
     @property
     def planned_steps(self) -> int:

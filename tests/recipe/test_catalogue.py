@@ -105,7 +105,7 @@ def test_a_point_is_listed_as_it_resolves(name):
             **{key: getattr(spec.layout, key) for key in DEGREES},
             "num_layers": spec.model.num_layers,
             "dimensions": dimensions(spec.reduced),
-            "settings": None,
+            "settings": "",
         }
 
 
