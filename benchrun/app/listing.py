@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 from benchrun import paths
 from benchrun.errors import UserError
 from benchrun.recipe.files import is_path, names, recipe_document
-from benchrun.recipe.listing import COLUMNS, listed, shape
-from benchrun.spec.reduction import reductions
+from benchrun.recipe.listing import COLUMNS, differences, listed
 from benchrun.vocabulary import HARD
 
 if TYPE_CHECKING:
@@ -99,5 +98,6 @@ def _same_model(one: str, other: str, task: str) -> bool:
     if task == "lora" or not {one, other} <= {*names(paths.RECIPES)}:
         return False
     recipes = [recipe_document(name)[1].data for name in (one, other)]
-    models = [shape(recipe["model"]) for recipe in recipes]
-    return all(recipe["task"] == task for recipe in recipes) and not reductions(*models)
+    return all(recipe["task"] == task for recipe in recipes) and not differences(
+        *(recipe["model"] for recipe in recipes)
+    )

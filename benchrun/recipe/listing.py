@@ -7,9 +7,8 @@ from collections.abc import Iterator, Mapping
 from itertools import product
 from typing import Any
 
-from benchrun.model import ModelShape, Moe
 from benchrun.recipe.files import cluster_document, default_cluster, recipe_document
-from benchrun.spec.reduction import Reduced, dimensions, reductions
+from benchrun.vocabulary import NO_WORK, Reduced
 
 DEGREES = ("tp", "pp", "cp", "vp", "ep")
 COLUMNS = (
@@ -39,7 +38,7 @@ def listed(recipe_name: str) -> Iterator[dict[str, Any]]:
                 "precision": precision,
                 "num_gpus": num_gpus,
                 "num_layers": group.get("num_layers") or model["num_layers"],
-                "dimensions": dimensions(reduced),
+                "dimensions": tuple(each for each in reduced if each.name != "num_layers"),
                 "settings": "",
                 "proxy": bool(reduced),
                 "seq_length": group.get("seq_length") or recipe["seq_length"],
@@ -55,17 +54,32 @@ def _list(value: Any) -> list[Any]:
     return value if isinstance(value, list) else [value]
 
 
-def shape(sizes: Mapping[str, Any]) -> ModelShape:
-    """A model as a recipe states it, unchecked."""
-    moe = sizes.get("moe")
-    return ModelShape.model_construct(**{**sizes, "moe": moe and Moe.model_construct(**moe)})
+def differences(model: Mapping[str, Any], whole: Mapping[str, Any]) -> tuple[Reduced, ...]:
+    """The dimensions in which ``model`` differs from ``whole``, as `benchrun.spec.reduction.reductions` gives them."""
+    sizes, whole_sizes = _flat(model), _flat(whole)
+    if sizes.keys() != whole_sizes.keys():  # one states what is another's default
+        from benchrun.model import ModelShape, Moe
+
+        shapes = [ModelShape.model_construct(**{**each, "moe": None}) for each in (model, whole)]
+        experts = [each.get("moe") and Moe.model_construct(**each["moe"]) for each in (model, whole)]
+        sizes, whole_sizes = (
+            _flat({**dict(shape), "moe": moe and dict(moe)}) for shape, moe in zip(shapes, experts, strict=True)
+        )
+    names = (name for name in whole_sizes | sizes if name not in NO_WORK)
+    pairs = ((name, sizes.get(name), whole_sizes.get(name)) for name in names)
+    return tuple(Reduced(name, size, whole_size) for name, size, whole_size in pairs if size != whole_size)
+
+
+def _flat(model: Mapping[str, Any]) -> dict[str, Any]:
+    experts = {f"moe.{name}": value for name, value in (model.get("moe") or {}).items()}
+    return {name: value for name, value in model.items() if name != "moe"} | experts
 
 
 def _reduced(model: Mapping[str, Any], group: Mapping[str, Any]) -> tuple[Reduced, ...]:
     sizes = {**model, **group.get("model", {}), "num_layers": group.get("num_layers") or model["num_layers"]}
     if model.get("moe"):
         sizes["moe"] = {**model["moe"], **sizes["moe"]}
-    return reductions(shape(sizes), shape(model))
+    return differences(sizes, model)
 
 
 @functools.cache

@@ -3,30 +3,16 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any
 
 from pydantic import PlainSerializer, PlainValidator
 
 from benchrun.model import ModelShape
+from benchrun.vocabulary import NO_WORK as NO_WORK
+from benchrun.vocabulary import Reduced as Reduced
+from benchrun.vocabulary import Size
 
-Size = int | str | None
 TEXT = re.compile(r"(\S+) (\S+) of (\S+)")
-NO_WORK = frozenset({"max_position_embeddings", "moe.aux_loss_coeff", "moe.force_balance"})
-"""Dimensions that do not change the work per token: room for longer sequences, and how experts are fed."""
-
-
-class Reduced(NamedTuple):
-    """One dimension: its size in the proxy and in the whole model."""
-
-    name: str
-    """As in `ModelShape`; ``moe.num_experts`` for one of the experts."""
-    size: Size
-    """Size in the proxy."""
-    whole: Size
-    """Size in the recipe's model."""
-
-    def __str__(self) -> str:
-        return f"{self.name} {self.size} of {self.whole}"
 
 
 def reduced(text: Any) -> Reduced:
