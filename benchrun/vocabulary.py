@@ -4,12 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from enum import IntEnum
-from typing import Literal
+from typing import Literal, NamedTuple
 
 Precision = Literal["fp32", "bf16", "fp8"]
 Task = Literal["pretrain", "sft", "lora"]
 Better = Literal["lower", "higher", "equal"]
 """Direction of a metric."""
+
+HARD = ("recipe", "task", "gpu", "num_gpus", "precision", "num_layers", "dimensions", "seq_length", "gbs", "settings")
+"""Conditions that must agree before two numbers may be compared."""
+
+NO_WORK = frozenset({"max_position_embeddings", "moe.aux_loss_coeff", "moe.force_balance"})
+"""Dimensions that do not change the work per token: room for longer sequences, and how experts are fed."""
+Size = int | str | None
+
+
+class Reduced(NamedTuple):
+    """One dimension: its size in the proxy and in the whole model."""
+
+    name: str
+    """As in `ModelShape`; ``moe.num_experts`` for one of the experts."""
+    size: Size
+    """Size in the proxy."""
+    whole: Size
+    """Size in the recipe's model."""
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.size} of {self.whole}"
 
 
 class Exit(IntEnum):

@@ -23,11 +23,11 @@ from benchrun.cli import group as benchrun
 from benchrun.metrics.registry import METRICS
 from benchrun.model import ModelShape, Moe
 from benchrun.model.layout import Layout
-from benchrun.recipe.schema import FrameworkEntry, PointGroup, Recipe, Suite, SuiteRun
+from benchrun.recipe.schema import Suite, SuiteRun, TrainingEntry, TrainingGroup, TrainingRecipe
 from benchrun.spec import artifacts
 from benchrun.spec.cluster import Binding, Cluster, Container
 from benchrun.spec.data import Data, Instructions, Synthetic
-from benchrun.spec.runspec import RunSpec
+from benchrun.spec.runspec import TrainingSpec
 from benchrun.spec.training import Fp8, Lora, Optimizer, Recompute, Training
 from datagen.cli import group as datagen
 
@@ -109,7 +109,8 @@ def recipe_page() -> str:
         "# Recipe and site files\n\nA recipe is one YAML file in `recipes/`, a site one in `recipes/clusters/`, a "
         "suite one in `recipes/suites/`. `recipes/README.md` explains how values are merged and overridden.\n"
     )
-    models = (Recipe, FrameworkEntry, PointGroup, Suite, SuiteRun, ModelShape, Moe, Cluster, Container, Binding)
+    models: tuple[type[BaseModel], ...] = (TrainingRecipe, TrainingEntry, TrainingGroup, Suite, SuiteRun)
+    models += (ModelShape, Moe, Cluster, Container, Binding)
     return "\n".join([head, *map(model_section, models)])
 
 
@@ -119,7 +120,7 @@ def spec_page() -> str:
         "# Specification of a run\n\n`spec.json` holds one run with nothing implicit. Every later step reads only this "
         "file.\n"
     )
-    models = (RunSpec, Layout, Training, Recompute, Optimizer, Fp8, Lora, Data, Synthetic, Instructions)
+    models = (TrainingSpec, Layout, Training, Recompute, Optimizer, Fp8, Lora, Data, Synthetic, Instructions)
     return "\n".join([head, *map(model_section, models)])
 
 

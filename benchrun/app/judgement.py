@@ -23,9 +23,9 @@ from benchrun.metrics.summary import measure
 from benchrun.model import ModelShape
 from benchrun.parse import Log
 from benchrun.recipe import catalogue
-from benchrun.recipe.proxy import dimensions, reductions
-from benchrun.recipe.schema import Recipe
+from benchrun.recipe.schema import TrainingRecipe
 from benchrun.spec.artifacts import VERDICT
+from benchrun.spec.reduction import dimensions, reductions
 
 
 @dataclass(frozen=True)
@@ -126,10 +126,10 @@ def judge_log(
 
     UserError for a condition that neither states, and for a log of another model.
     """
-    file = catalogue.recipe_file(recipe)
+    file, workload = catalogue.training_file(recipe)
     given = complete(recipe, given)
     setting = stated(log, given)
-    model = _model_of(log, file.name, given.model or file.recipe.model)
+    model = _model_of(log, file.name, given.model or workload.model)
     if missing := [option for name, option in OPTIONS.items() if getattr(setting, name) is None]:
         framework = log.framework if log.framework in DIALECTS else "any known framework"
         raise UserError(
@@ -139,10 +139,10 @@ def judge_log(
         )
     setting = replace(setting, model=model)
     metrics = measure(log, setting, planned_steps=log.planned_steps, warmup=warmup)
-    return verdict_on(_conditions(log, file.name, file.recipe, setting, model), [metrics], [log], reference), metrics
+    return verdict_on(_conditions(log, file.name, workload, setting, model), [metrics], [log], reference), metrics
 
 
-def _conditions(log: Log, recipe: str, workload: Recipe, setting: Setting, model: ModelShape) -> Conditions:
+def _conditions(log: Log, recipe: str, workload: TrainingRecipe, setting: Setting, model: ModelShape) -> Conditions:
     facts, reduced = log.facts, reductions(model, workload.model)
     same = ("gpu", "num_gpus", "precision", "seq_length", "gbs", "task")
     return Conditions(

@@ -1,28 +1,35 @@
-"""Every point of every recipe as rows."""
+"""Every point of every recipe as rows. Imports no checks of recipes and references: a listing answers at once."""
 
 from __future__ import annotations
 
+import csv
+import functools
 from collections import defaultdict
 from collections.abc import Sequence
-from typing import Any
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any
 
 from benchrun import paths
-from benchrun.compare.conditions import HARD, Conditions, besides_recipe
-from benchrun.compare.references import load_references, matching
 from benchrun.errors import UserError
-from benchrun.recipe import catalogue
-from benchrun.recipe.listing import listed
+from benchrun.recipe.files import is_path, names, recipe_document
+from benchrun.recipe.listing import COLUMNS, differences, listed
+from benchrun.vocabulary import HARD
 
+if TYPE_CHECKING:
+    from benchrun.recipe.catalogue import RecipeFile
+
+_conditions = itemgetter(*HARD)
 Rows = list[dict[str, Any]]
+NOT_SHOWN = ("num_layers", "dimensions", "settings")
+"""Conditions that a row has for the count of its references alone."""
 
 
 def list_points(recipes: Sequence[str] = (), gpu: str | None = None) -> Rows:
     """One row per point of ``recipes`` (of all if empty), with the number of references that it is comparable with.
 
-    UserError for an unknown recipe, and for a ``gpu`` without a point.
+    UserError for a wrong recipe of the user's own, for an unknown one, and for a ``gpu`` without a point.
     """
-    points = _points(recipes)
-    rows = [row for name in recipes or points for row in points[name]]
+    rows = [row for name in recipes or names(paths.RECIPES) for row in _rows(name)]
     chosen = [row for row in rows if gpu is None or row["gpu"].lower() == gpu.lower()]
     if not chosen:
         gpus = sorted({row["gpu"] for row in rows})
@@ -30,18 +37,67 @@ def list_points(recipes: Sequence[str] = (), gpu: str | None = None) -> Rows:
     return chosen
 
 
-def _points(recipes: Sequence[str]) -> dict[str, Rows]:
-    """Rows by recipe, read from the recipes themselves."""
-    published = defaultdict(list)
-    for entry in load_references():
-        published[besides_recipe(entry.key)].append(entry)
-    points = {name: list(listed(catalogue.recipe_file(name))) for name in recipes or catalogue.names(paths.RECIPES)}
-    counts: dict[tuple[Any, ...], int] = {}
-    for row in (row for rows in points.values() for row in rows):
-        key = tuple(row[name] for name in HARD)
-        if key not in counts:
-            entries = published.get(key[1:])
-            counts[key] = len(matching(Conditions(**dict(zip(HARD, key, strict=True))), entries)) if entries else 0
-        row["reference"] = counts[key]
-        del row["num_layers"], row["dimensions"]
-    return points
+def _rows(recipe: str) -> Rows:
+    """The rows of one recipe, which is checked where it is the user's own."""
+    if is_path(recipe):
+        from benchrun.recipe.catalogue import recipe_file
+
+        if (file := recipe_file(recipe)).recipe.workload != "training":
+            return _resolved(file)
+    rows = list(listed(recipe))
+    for row in rows:
+        row["reference"] = _references(*_conditions(row))
+        for key in NOT_SHOWN:
+            del row[key]
+    return rows
+
+
+def _resolved(file: RecipeFile) -> Rows:
+    """The rows of another workload, each point resolved; what only a training has is None."""
+    from benchrun.compare.conditions import conditions
+    from benchrun.compare.references import load_references, matching
+    from benchrun.recipe.catalogue import points
+    from benchrun.recipe.resolve import resolve_point
+
+    specs = [resolve_point(file, point) for point in points(file.recipe)]
+    return [
+        {name: getattr(spec, name, None) for name in COLUMNS}
+        | {"proxy": False, "reference": len(matching(conditions(spec), load_references()))}
+        for spec in specs
+    ]
+
+
+def _text(value: Any) -> str:
+    """A condition as the reference files have it; empty where nothing is stated."""
+    return "" if value is None else ", ".join(map(str, value)) if isinstance(value, tuple) else str(value)
+
+
+@functools.cache
+def _references(recipe: str, task: str, *conditions: Any) -> int:
+    """How many published numbers `benchrun.compare.references.matching` finds."""
+    return sum(
+        publisher == recipe or (metric != "final_loss" and _same_model(publisher, recipe, task))
+        for publisher, metric in _published().get((task, *map(_text, conditions)), ())
+    )
+
+
+@functools.cache
+def _published() -> dict[tuple[str, ...], list[tuple[str, str]]]:
+    """Recipe and metric of every published number, by its other conditions."""
+    published: dict[tuple[str, ...], list[tuple[str, str]]] = defaultdict(list)
+    for path in paths.REFERENCE.glob("*.csv"):
+        with path.open(newline="") as file:
+            for row in csv.DictReader(file):
+                published[tuple(row.get(name, "") for name in HARD[1:])].append((row["recipe"], row["metric"]))
+    return published
+
+
+@functools.cache
+def _same_model(one: str, other: str, task: str) -> bool:
+    """Whether two shipped recipes train one model: see `benchrun.compare.alike.same_work`."""
+    if task == "lora" or not {one, other} <= {*names(paths.RECIPES)}:
+        return False
+    recipes = [recipe_document(name)[1].data for name in (one, other)]
+    return all(recipe["task"] == task for recipe in recipes) and not differences(
+        *(recipe["model"] for recipe in recipes)
+    )

@@ -17,7 +17,7 @@ from benchrun.metrics.rows import Measured, measured
 from benchrun.metrics.setting import Setting, stated
 from benchrun.metrics.summary import summarise
 from benchrun.parse import Log
-from benchrun.recipe.catalogue import recipe_file
+from benchrun.recipe.catalogue import training_file
 from benchrun.spec.artifacts import SPEC
 
 NOTHING = Setting()
@@ -37,7 +37,7 @@ def setting(recipe: str | None = None, given: Setting = NOTHING) -> Setting:
         given = replace(given, gpu=listed[given.gpu.lower()])
     if recipe is None:
         return given
-    workload = recipe_file(recipe).recipe
+    _, workload = training_file(recipe)
     seq_length, model = given.seq_length or workload.seq_length, given.model or workload.model
     return replace(given, seq_length=seq_length, model=model, task=workload.task)
 

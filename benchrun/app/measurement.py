@@ -20,6 +20,7 @@ from benchrun.metrics.telemetry import Sampled, sampled
 from benchrun.parse import Log
 from benchrun.report.table import step_lines
 from benchrun.spec import artifacts
+from benchrun.spec.runspec import TrainingSpec
 
 
 @dataclass(frozen=True)
@@ -41,7 +42,7 @@ def measure_run(run: RunDir, warmup: int | None = None) -> RunMeasurement | None
     if not run.logs:
         return None
     log = parse_log(*run.logs)
-    metrics = measure(log, setting_of(run.spec), planned_steps=run.spec.training.steps, warmup=warmup)
+    metrics = measure(log, setting_of(run.spec), planned_steps=run.spec.planned_steps, warmup=warmup)
     samples = samples_of(run, metrics, run.spec.num_gpus)
     beside = {
         "telemetry": samples.over_all if samples else None,
@@ -76,10 +77,10 @@ def samples_of(run: RunDir, measured: Measurement, num_gpus: int | None) -> Samp
 
 def _bound(run: RunDir, metrics: Metrics) -> Bound | None:
     """The step beside the ceilings that the run measured before it."""
-    ceilings = run.document(artifacts.CEILINGS, artifacts.Ceilings)
-    if ceilings is None or metrics.step_time_s is None:
+    ceilings, spec = run.document(artifacts.CEILINGS, artifacts.Ceilings), run.spec
+    if ceilings is None or metrics.step_time_s is None or not isinstance(spec, TrainingSpec):
         return None
-    return bound(ceilings, run.spec, metrics.step_time_s.median)
+    return bound(ceilings, spec, metrics.step_time_s.median)
 
 
 def result_of(run: RunDir) -> RunResult:

@@ -19,7 +19,7 @@ from benchrun.recipe.arithmetic import arithmetic
 from benchrun.recipe.layout import slow_links
 from benchrun.recipe.select import KEYS, Request
 from benchrun.render import render
-from benchrun.spec.runspec import RunSpec
+from benchrun.spec.runspec import RunSpec, TrainingSpec
 
 
 def resolve_point(request: Request) -> RunSpec:
@@ -50,22 +50,24 @@ def resolve(request: Request) -> list[RunSpec]:
 
 def warnings(spec: RunSpec) -> list[str]:
     """Sentences about what may go wrong with ``spec``: memory, slow links; empty where nothing is known to."""
-    return [text for text in (warning(spec), slow_links(spec)) if text]
+    return [text for text in (warning(spec), slow_links(spec)) if text] if isinstance(spec, TrainingSpec) else []
 
 
 def describe(spec: RunSpec) -> dict[str, Any]:
     """spec.json with what follows from it: parameters, FLOPs per token, arithmetic, memory in GiB, references."""
-    flops = flops_per_token(spec.model, spec.seq_length, task=spec.task)
     document: dict[str, Any] = spec.model_dump(mode="json")
-    document["model"] |= {"params_total": spec.model.params_total, "params_active": spec.model.params_active}
-    return document | {
-        "flops_per_token": {"full": flops.full, "causal": flops.causal},
-        "arithmetic": arithmetic(spec),
-        "memory_gib": estimate(spec).parts(),
-        "memory_warning": warning(spec),
-        "layout_warning": slow_links(spec),
-        "references": [entry.model_dump(mode="json") for entry in matching(conditions(spec), load_references())],
-    }
+    if isinstance(spec, TrainingSpec):
+        flops = flops_per_token(spec.model, spec.seq_length, task=spec.task)
+        document["model"] |= {"params_total": spec.model.params_total, "params_active": spec.model.params_active}
+        document |= {
+            "flops_per_token": {"full": flops.full, "causal": flops.causal},
+            "arithmetic": arithmetic(spec),
+            "memory_gib": estimate(spec).parts(),
+            "memory_warning": warning(spec),
+            "layout_warning": slow_links(spec),
+        }
+    references = matching(conditions(spec), load_references())
+    return document | {"references": [entry.model_dump(mode="json") for entry in references]}
 
 
 def write_files(folder: Path, spec: RunSpec) -> list[str]:

@@ -27,7 +27,7 @@ class RunStatus:
     job: str | None
     nodes: str
     last_step: int | None
-    planned_steps: int
+    planned_steps: int | None
     quiet_s: float
     """Seconds since the last line of the log."""
     note: str
@@ -49,7 +49,7 @@ def status_of(observation: Observation) -> RunStatus:
         job=run.job_id,
         nodes=job.nodes if job else "",
         last_step=end.last_step if end and end.last_step is not None else _last_step(run),
-        planned_steps=run.spec.training.steps,
+        planned_steps=run.spec.planned_steps,
         quiet_s=round(observation.quiet_s, 1),
         note=observation.note,
     )
@@ -83,7 +83,7 @@ def end_of(observation: Observation) -> End:
         done_of(run, job),
         symptoms={problem.kind: problem.detail for problem in reversed(log.problems)} if log else {},
         steps_seen=log.steps_made if log else 0,
-        steps_planned=run.spec.training.steps,
+        steps_planned=run.spec.planned_steps or 0,
         quiet_s=observation.quiet_s,
     )
     # Steps of a completed job's log cannot vanish again; any other ending may still change with it.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,15 +27,14 @@ ONLY_IN_JSON = ("task", "image")
 @json_option
 def list(recipes: tuple[str, ...], gpu: str | None, as_json: bool) -> None:
     """Every point of every recipe, or of RECIPES: layout, batch, image, number of reference entries."""
-    from benchrun.report.table import Table, plain
-
     rows = app.list_points(recipes, gpu)
     if as_json:
         print_json(rows)
         return
     names = [name for name in rows[0] if name not in ONLY_IN_JSON]
-    table = Table(names, [[row[name] for name in names] for row in rows], missing="None")
-    click.echo(plain(table), nl=False)
+    columns = [[name, *map(str, map(itemgetter(name), rows))] for name in names]
+    line = "  ".join(f"{{:{max(map(len, cells))}}}" for cells in columns)
+    click.echo("\n".join(line.format(*cells).rstrip() for cells in zip(*columns, strict=True)))
 
 
 @click.command("show")

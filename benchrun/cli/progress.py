@@ -24,8 +24,8 @@ class StepProgress(Progress):
             console=console,
             disable=not console.is_terminal,
         )
-        self._tokens_per_gpu = spec.tokens_per_step / spec.num_gpus
-        self._task = self.add_task("run", total=spec.training.steps, state="submitted", rate="")
+        self._tokens_per_gpu = getattr(spec, "tokens_per_step", 0) / spec.num_gpus
+        self._task = self.add_task("run", total=spec.planned_steps, state="submitted", rate="")
         self._times: deque[float] = deque(maxlen=20)
         self._state = ""
 
@@ -40,5 +40,6 @@ class StepProgress(Progress):
         self._times += [step.step_time_s for step in steps if step.step_time_s is not None]
         if self._times:
             step_s = statistics.median(self._times)
-            rate = f"{step_s:.3g} s  {self._tokens_per_gpu / step_s:,.0f} tokens/s/GPU"
+            tokens = f"  {self._tokens_per_gpu / step_s:,.0f} tokens/s/GPU" if self._tokens_per_gpu else ""
+            rate = f"{step_s:.3g} s{tokens}"
         self.update(self._task, state=state, rate=rate, completed=steps[-1].step if steps else None)

@@ -7,15 +7,13 @@ from functools import partial
 from operator import attrgetter
 from typing import Annotated, Any
 
-from pydantic import PlainSerializer, PlainValidator
+from pydantic import BeforeValidator, PlainSerializer, PlainValidator
 
 from benchrun.model import Frozen, ModelShape
-from benchrun.recipe.proxy import NO_WORK, dimensions
-from benchrun.spec.reduction import Reduced, Reduction, reduced
-from benchrun.spec.runspec import RunSpec
+from benchrun.spec.reduction import NO_WORK, Reduced, Reduction, dimensions, reduced
+from benchrun.spec.runspec import RunSpec, TrainingSpec
+from benchrun.vocabulary import HARD
 
-HARD = ("recipe", "task", "gpu", "num_gpus", "precision", "num_layers", "dimensions", "seq_length", "gbs")
-"""These must agree; otherwise the numbers are not comparable."""
 besides_recipe = attrgetter(*HARD[1:])
 WHOLE = "the model's own"
 """In JSON: nothing but the number of layers was reduced."""
@@ -65,6 +63,8 @@ class Conditions(Frozen):
     gbs: int | None
     dimensions: Dimensions = ()
     """What else of the model was reduced; in JSON e.g. ``vocab_size 32000 of 128256``."""
+    settings: Annotated[str, BeforeValidator(lambda value: value or "")] = ""
+    """Inputs of a workload other than training, e.g. ``concurrency 8, requests 1000``."""
     framework: str | None = None
     image: str | None = None
     """Container image, as ``registry/name:tag``: the version of everything in it."""
@@ -103,14 +103,17 @@ class Difference(Frozen):
 
 def conditions(spec: RunSpec) -> Conditions:
     """The conditions of a run."""
-    same = ("recipe", "task", "gpu", "num_gpus", "precision", "seq_length", "gbs", "framework", "mbs", "reduced")
+    same = ("recipe", "task", "gpu", "num_gpus", "precision", "framework", "settings")
+    common = {**{name: getattr(spec, name) for name in same}, "image": spec.container_image}
+    if not isinstance(spec, TrainingSpec):
+        return Conditions(**common, num_layers=None, seq_length=None, gbs=None)
     return Conditions(
-        **{name: getattr(spec, name) for name in same},
+        **common,
+        **{name: getattr(spec, name) for name in ("seq_length", "gbs", "mbs", "reduced")},
         **{name: getattr(spec.layout, name) for name in DEGREES},
         **{name: getattr(spec.training, name) for name in ("steps", "seed", "lr")},
         num_layers=spec.model.num_layers,
         dimensions=dimensions(spec.reduced),
-        image=spec.container_image,
         fp8_recipe=spec.training.fp8.recipe if spec.precision == "fp8" else None,
         options=_options(spec),
         data="mock" if spec.data.kind == "mock" else spec.data_set,
@@ -125,7 +128,7 @@ def shape_of(model: ModelShape) -> str:
     return ", ".join(f"{name} {size}" for name, size in sizes.items() if name not in NO_WORK and "scaling" not in name)
 
 
-def _options(spec: RunSpec) -> tuple[str, ...]:
+def _options(spec: TrainingSpec) -> tuple[str, ...]:
     """Training options that affect the speed, differ from the default and have no key of their own."""
     unused = {name for name, used in (("fp8", spec.precision == "fp8"), ("lora", spec.task == "lora")) if not used}
     return tuple(

@@ -23,7 +23,7 @@ from benchrun.frameworks.logs import reader
 from benchrun.metrics.model import Metrics
 from benchrun.parse import Log, Step
 from benchrun.spec.artifacts import CEILINGS, ENV, METRICS, SPEC, XZ, Ceilings
-from benchrun.spec.runspec import RunSpec
+from benchrun.spec.runspec import TrainingSpec
 
 T = TypeVar("T")
 M = TypeVar("M", bound=BaseModel)
@@ -38,7 +38,7 @@ class MeasuredRun:
     """One kept run, judged valid when it was kept."""
 
     name: str
-    spec: RunSpec
+    spec: TrainingSpec
     metrics: Metrics
     env: dict[str, Any]
     ceilings: Ceilings | None
@@ -91,7 +91,7 @@ def _read(folder: Path) -> MeasuredRun:
     ceilings = _document(files[CEILINGS], _json(Ceilings)) if CEILINGS in files else None
     logs = [files[name] for name in sorted(files) if name.removesuffix(XZ).endswith(".log")]
     spec, metrics = (
-        _document(folder.joinpath(SPEC), RunSpec.read),
+        _document(folder.joinpath(SPEC), TrainingSpec.read),
         _document(folder.joinpath(METRICS), _json(Metrics)),
     )
     env = _document(folder.joinpath(ENV), lambda file: json.loads(file.read_bytes()))

@@ -17,7 +17,7 @@ from benchrun.errors import UserError
 from benchrun.metrics.registry import METRICS
 from benchrun.model import Frozen
 from benchrun.recipe import catalogue
-from benchrun.recipe.schema import Recipe
+from benchrun.recipe.schema import TrainingRecipe
 from benchrun.vocabulary import Better
 
 Flag = Literal["rounded", "revised", "proxy", "misprint", "side_misprint", "inferred", "third_party", "measured"]
@@ -167,9 +167,10 @@ def same_work(a: Conditions, b: Conditions) -> bool:
 
 
 @functools.cache
-def shipped_recipes() -> dict[str, Recipe]:
-    """Each shipped recipe by name."""
-    return {name: catalogue.recipe_file(name).recipe for name in catalogue.names(paths.RECIPES)}
+def shipped_recipes() -> dict[str, TrainingRecipe]:
+    """Each shipped recipe of a training by name."""
+    recipes = {name: catalogue.recipe_file(name).recipe for name in catalogue.names(paths.RECIPES)}
+    return {name: recipe for name, recipe in recipes.items() if isinstance(recipe, TrainingRecipe)}
 
 
 @functools.cache

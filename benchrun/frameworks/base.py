@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Literal, NamedTuple
 
 from benchrun import paths
 from benchrun.spec.cluster import Cluster
-from benchrun.spec.runspec import DataFormat, RunSpec
+from benchrun.spec.runspec import DataFormat
 from benchrun.vocabulary import Precision, Task
 
 DEGREES = ("tp", "pp", "cp", "vp", "ep", "etp")
@@ -76,8 +76,10 @@ class Framework:
     """One framework. A subclass overrides the values that differ; its object has no state."""
 
     name: ClassVar[str]
+    workload: ClassVar[str] = "training"
+    """The kind of work that it does; each ``spec`` below is of its class (`benchrun.spec.runspec.WORKLOADS`)."""
 
-    tasks: ClassVar[frozenset[Task]] = frozenset({"pretrain", "sft", "lora"})
+    tasks: ClassVar[frozenset[str]] = frozenset({"pretrain", "sft", "lora"})
     precisions: ClassVar[frozenset[Precision]] = frozenset({"bf16", "fp8"})
     fp8_recipes: ClassVar[frozenset[str]] = frozenset({"delayed", "tensorwise", "blockwise", "mxfp8"})
     needs_gpu: ClassVar[bool] = True
@@ -133,20 +135,20 @@ class Framework:
         """The template with the macro ``command``."""
         return f"frameworks/{'program' if self.program else self.name}.sh.j2"
 
-    def refusals(self, spec: RunSpec) -> Iterator[str]:
+    def refusals(self, spec: Any) -> Iterator[str]:
         """Reasons why it cannot run ``spec`` that do not follow from the attributes."""
         yield from ()
 
-    def environment(self, spec: RunSpec) -> dict[str, Variable]:
+    def environment(self, spec: Any) -> dict[str, Variable]:
         """Variables of its ranks by name; the recipe's and the cluster's replace them."""
         return {}
 
-    def configured(self, spec: RunSpec) -> RunSpec:
+    def configured(self, spec: Any) -> Any:
         """``spec`` with what spec.json stores besides the inputs."""
         return spec
 
-    def configuration(self, spec: RunSpec) -> dict[str, Any]:
-        """Values for its templates, by name, besides the RunSpec."""
+    def configuration(self, spec: Any) -> dict[str, Any]:
+        """Values for its templates, by name, besides the TrainingSpec."""
         return {}
 
     def data_format(self, task: Task) -> DataFormat:

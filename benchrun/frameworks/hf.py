@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from benchrun.frameworks.base import LLAMA, SHARDING, Framework, MemoryFacts, Variable
 from benchrun.frameworks.variables import EXPANDABLE_SEGMENTS, FORKED, NO_HUB, NO_NVLS, ONE_THREAD, communication
 from benchrun.model.adapters import LLAMA_LINEARS
-from benchrun.spec.runspec import DataFormat, RunSpec
+from benchrun.spec.runspec import DataFormat, TrainingSpec
 from benchrun.vocabulary import Task
 
 
@@ -35,7 +35,7 @@ class HuggingFace(Framework):
         """Conversations, whatever the task: it is made for fine-tunes."""
         return "chat"
 
-    def refusals(self, spec: RunSpec) -> Iterator[str]:
+    def refusals(self, spec: TrainingSpec) -> Iterator[str]:
         """Limits of FSDP, of recompute, and of the layers that adapters can be beside."""
         model, layout, recompute = spec.model, spec.layout, spec.training.recompute
         if layout.fsdp not in (1, spec.num_gpus):
@@ -51,7 +51,7 @@ class HuggingFace(Framework):
             what = f"hidden_size ({model.hidden_size}) to be a multiple of num_attention_heads"
             yield f"transformers needs {what} ({model.num_attention_heads})"
 
-    def environment(self, spec: RunSpec) -> dict[str, Variable]:
+    def environment(self, spec: TrainingSpec) -> dict[str, Variable]:
         """Without a model hub; on GPUs as the worker."""
         hub = {"HF_HUB_OFFLINE": Variable("1", NO_HUB), "TOKENIZERS_PARALLELISM": Variable("false", FORKED)}
         on_gpu = {} if spec.gpu == "CPU" else NO_NVLS | EXPANDABLE_SEGMENTS | communication(spec)

@@ -7,14 +7,14 @@ from typing import Any, ClassVar
 
 from benchrun.frameworks.base import SHARDING, SLURM_VARIABLES, Framework, Variable
 from benchrun.frameworks.variables import FUSED_ATTENTION
-from benchrun.spec.runspec import RunSpec
+from benchrun.spec.runspec import TrainingSpec
 from benchrun.spec.training import Fp8
 
 MIB = 1 << 20
 
 
 class Jax(Framework):
-    """Pretrains dense models; XLA decides much that other frameworks take from the RunSpec."""
+    """Pretrains dense models; XLA decides much that other frameworks take from the TrainingSpec."""
 
     tasks = frozenset({"pretrain"})
     fp8_recipes = frozenset({"delayed"})
@@ -35,7 +35,7 @@ class Jax(Framework):
     memory_share: ClassVar[str]
     """The fraction of the GPU's memory that JAX takes."""
 
-    def refusals(self, spec: RunSpec) -> Iterator[str]:
+    def refusals(self, spec: TrainingSpec) -> Iterator[str]:
         """FSDP by node, recompute by policy, one FP8 recipe."""
         layout, per_node = spec.layout, spec.ranks_per_node
         if per_node % layout.fsdp and (layout.fsdp % per_node or spec.num_gpus % layout.fsdp):
@@ -51,7 +51,7 @@ class Jax(Framework):
             if spec.precision == "fp8" and getattr(fp8, name) != (default := getattr(Fp8(), name)):
                 yield f"{self.name}'s FP8 is fixed: training.fp8.{name} must be {str(default).lower()}"
 
-    def configuration(self, spec: RunSpec) -> dict[str, Any]:
+    def configuration(self, spec: TrainingSpec) -> dict[str, Any]:
         """Ranks along each axis. ICI: the links within a node; DCN: the network between nodes, as JAX calls them.
 
         Weights are split within a node first, then over nodes; gradients are averaged over the rest.
@@ -61,7 +61,7 @@ class Jax(Framework):
         data = {"ici_data": spec.ranks_per_node // ici, "dcn_data": spec.num_nodes // dcn}
         return {"mesh": data | {"ici_fsdp": ici, "dcn_fsdp": dcn}}
 
-    def environment(self, spec: RunSpec) -> dict[str, Variable]:
+    def environment(self, spec: TrainingSpec) -> dict[str, Variable]:
         """XLA's flags as published, up to 63 nodes."""
         names = ("all_reduce", "all_gather", "reduce_scatter")
         sizes = zip(names, self.combined_mib[spec.precision], strict=True)

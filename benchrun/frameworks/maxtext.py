@@ -5,7 +5,7 @@ from __future__ import annotations
 from benchrun.frameworks.base import LLAMA, ImageFamily, MemoryFacts, Variable
 from benchrun.frameworks.jax import Jax
 from benchrun.frameworks.variables import LAUNCH_ORDER
-from benchrun.spec.runspec import RunSpec
+from benchrun.spec.runspec import TrainingSpec
 
 
 class MaxText(Jax):
@@ -36,6 +36,6 @@ class MaxText(Jax):
     scripts = "/opt/maxtext"
     images = ImageFamily("maxtext", "maxtext")
 
-    def environment(self, spec: RunSpec) -> dict[str, Variable]:
+    def environment(self, spec: TrainingSpec) -> dict[str, Variable]:
         """With kernels in launch order."""
         return super().environment(spec) | LAUNCH_ORDER

@@ -11,7 +11,7 @@ from typing import Any
 from benchrun.frameworks.base import Framework, Variable
 from benchrun.frameworks.megatron_config import configured, megatron_config
 from benchrun.frameworks.variables import EXPANDABLE_SEGMENTS, NO_HUB, NO_NVLS, communication
-from benchrun.spec.runspec import RunSpec
+from benchrun.spec.runspec import TrainingSpec
 from benchrun.spec.training import Optimizer
 
 
@@ -21,28 +21,28 @@ class Megatron(Framework):
     userbuffers = True
     expandable_segments = True
 
-    def refusals(self, spec: RunSpec) -> Iterator[str]:
+    def refusals(self, spec: TrainingSpec) -> Iterator[str]:
         """Limits of FP8 weights, which no optimizer changes under LoRA."""
         training = spec.training
         fp8_weights = spec.precision == "fp8" and training.fp8.param_gather
         if fp8_weights and not training.distributed_optimizer and spec.task != "lora":
             yield "fp8.param_gather needs distributed_optimizer: change one of the two"
 
-    def configured(self, spec: RunSpec) -> RunSpec:
+    def configured(self, spec: TrainingSpec) -> TrainingSpec:
         """With the Megatron configuration."""
         return configured(spec)
 
-    def configuration(self, spec: RunSpec) -> dict[str, Any]:
+    def configuration(self, spec: TrainingSpec) -> dict[str, Any]:
         """The Megatron configuration, computed again for a spec.json without it."""
         return {"megatron": spec.megatron or megatron_config(spec)}
 
-    def environment(self, spec: RunSpec) -> dict[str, Variable]:
+    def environment(self, spec: TrainingSpec) -> dict[str, Variable]:
         """Variables of Megatron-LM and NeMo; NeMo 1 was published without expandable segments."""
         offline = {"TRANSFORMERS_OFFLINE": Variable("1", NO_HUB)}
         return NO_NVLS | (EXPANDABLE_SEGMENTS if self.expandable_segments else {}) | communication(spec) | offline
 
 
-def optimizer_refusals(spec: RunSpec) -> Iterator[str]:
+def optimizer_refusals(spec: TrainingSpec) -> Iterator[str]:
     """Settings of ``training.optimizer`` that megatron.core cannot apply."""
     optimizer = spec.training.optimizer
     if not optimizer.precision_aware:
@@ -64,7 +64,7 @@ class MegatronLM(Megatron):
     scripts = "/opt/megatron-lm"
     step_lines = ("elapsed time per iteration (",)
 
-    def refusals(self, spec: RunSpec) -> Iterator[str]:
+    def refusals(self, spec: TrainingSpec) -> Iterator[str]:
         """What pretrain_gpt.py has no flag for."""
         yield from super().refusals(spec)
         if spec.model.activation == "geglu":

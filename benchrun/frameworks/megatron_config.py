@@ -1,4 +1,4 @@
-"""RunSpec -> the Megatron configuration: every rule about megatron-core's arguments, once.
+"""TrainingSpec -> the Megatron configuration: every rule about megatron-core's arguments, once.
 
 Where frameworks differ, or a release of one of them, the rule names it and the reason. Options of the worker have their
 default in other frameworks (base.WORKER_OPTIONS), so rules about them need no framework.
@@ -11,7 +11,7 @@ from typing import Any
 from benchrun.model import VOCAB_MULTIPLE
 from benchrun.spec.images import nemo_release
 from benchrun.spec.megatron import Megatron, Sparse, Values
-from benchrun.spec.runspec import RunSpec
+from benchrun.spec.runspec import TrainingSpec
 
 WORKER = "megatron-core"
 DRIVERS = ("nemo2", "megatron-bridge")
@@ -22,12 +22,12 @@ DTYPES = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
 ACTIVATIONS = {"swiglu": "silu", "geglu": "gelu", "gelu": "gelu", "squared-relu": "squared_relu"}
 
 
-def configured(spec: RunSpec) -> RunSpec:
+def configured(spec: TrainingSpec) -> TrainingSpec:
     """``spec`` with its Megatron configuration computed again."""
     return spec.model_copy(update={"megatron": megatron_config(spec)})
 
 
-def megatron_config(spec: RunSpec) -> Megatron:
+def megatron_config(spec: TrainingSpec) -> Megatron:
     """The Megatron configuration of ``spec``, whose framework trains Megatron's model."""
     training, recompute, bf16 = spec.training, spec.training.recompute, spec.precision != "fp32"
     dtype = DTYPES["bf16" if bf16 else "fp32"]
@@ -68,7 +68,7 @@ def _fields(source: object, *names: str, prefix: str = "") -> dict[str, Any]:
     return {prefix + name: getattr(source, name) for name in names}
 
 
-def _transformer(spec: RunSpec) -> Values:
+def _transformer(spec: TrainingSpec) -> Values:
     model = spec.model
     return Values(
         **_fields(model, "num_layers", "hidden_size", "ffn_hidden_size"),
@@ -84,7 +84,7 @@ def _transformer(spec: RunSpec) -> Values:
     )
 
 
-def _gpt(spec: RunSpec) -> Values:
+def _gpt(spec: TrainingSpec) -> Values:
     """The worker pads the vocabulary alike in every layout, so that layouts stay comparable; Megatron-LM by tp too."""
     model = spec.model
     multiple = VOCAB_MULTIPLE * (1 if spec.framework == WORKER else spec.layout.tp)
@@ -98,7 +98,7 @@ def _gpt(spec: RunSpec) -> Values:
     )
 
 
-def _experts(spec: RunSpec) -> Values:
+def _experts(spec: TrainingSpec) -> Values:
     """NeMo 1's own Mixtral has neither kernel: megatron-core 0.7 groups no experts in FP8."""
     moe, training = spec.model.moe, spec.training
     assert moe is not None
@@ -117,7 +117,7 @@ def _experts(spec: RunSpec) -> Values:
     )
 
 
-def _parallel(spec: RunSpec) -> Values:
+def _parallel(spec: TrainingSpec) -> Values:
     """None stands for megatron-core's default: no interleaved stages, the experts' tp that of the whole model."""
     layout = spec.layout
     ends = layout.account_for_embedding_and_loss
@@ -134,7 +134,7 @@ def _parallel(spec: RunSpec) -> Values:
     )
 
 
-def _communication(spec: RunSpec) -> Values:
+def _communication(spec: TrainingSpec) -> Values:
     """Interleaved stages send while they compute; then one message at a time, each with its own handle.
 
     The drivers batch only where there is a pipeline, and overlap with data-parallel ranks only where there are any.
@@ -152,7 +152,7 @@ def _communication(spec: RunSpec) -> Values:
     )
 
 
-def _fp8(spec: RunSpec) -> Values:
+def _fp8(spec: TrainingSpec) -> Values:
     fp8 = spec.training.fp8
     return Values(
         fp8=fp8.format,
@@ -163,7 +163,7 @@ def _fp8(spec: RunSpec) -> Values:
     )
 
 
-def _fusion(spec: RunSpec) -> Values:
+def _fusion(spec: TrainingSpec) -> Values:
     """NeMo's and Megatron-Bridge's own LoRA recipes fuse no loss; NeMo 24.05 (core 0.7) has no such kernel."""
     te, fused = spec.transformer_engine, spec.transformer_engine and spec.training.fused_kernels
     without_loss = spec.task == "lora" or (spec.framework == "nemo1" and nemo_release(spec.image) == "24.05")
@@ -179,7 +179,7 @@ def _fusion(spec: RunSpec) -> Values:
     )
 
 
-def _bias_activation_fusion(spec: RunSpec) -> bool:
+def _bias_activation_fusion(spec: TrainingSpec) -> bool:
     """Whether megatron-core has one kernel for bias and activation of this model: it raises where it has none.
 
     For experts that is SwiGLU alone, since the router's weight is part of the kernel (core 0.13); the cores of
@@ -191,7 +191,7 @@ def _bias_activation_fusion(spec: RunSpec) -> bool:
     return model.gated or (model.activation == "gelu" and model.bias)
 
 
-def _optimizer(spec: RunSpec, dtype: str) -> Sparse:
+def _optimizer(spec: TrainingSpec, dtype: str) -> Sparse:
     """Adam. What only a precision-aware one reads is stated for it alone; the worker states the FP8 recipe always."""
     training, states, fp8 = spec.training, spec.training.optimizer, spec.precision == "fp8"
     aware = states.precision_aware
@@ -215,7 +215,7 @@ def _optimizer(spec: RunSpec, dtype: str) -> Sparse:
     )
 
 
-def _data_parallel(spec: RunSpec) -> Values:
+def _data_parallel(spec: TrainingSpec) -> Values:
     """Interleaved stages gather weights together, when the schedule starts them, not layer by layer."""
     training, interleaved = spec.training, spec.layout.vp > 1
     return Values(
@@ -226,7 +226,7 @@ def _data_parallel(spec: RunSpec) -> Values:
     )
 
 
-def _worker(spec: RunSpec) -> Sparse:
+def _worker(spec: TrainingSpec) -> Sparse:
     """An expert's tokens vary, so where there are experts only the attention of a layer is one graph."""
     layout, training, gpu, te = spec.layout, spec.training, spec.gpu != "CPU", spec.transformer_engine
     graphs = training.cuda_graphs != "none"

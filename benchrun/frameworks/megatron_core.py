@@ -11,12 +11,12 @@ from benchrun import hardware
 from benchrun.frameworks.base import WORKER_OPTIONS, MemoryFacts, Variable
 from benchrun.frameworks.megatron import Megatron, optimizer_refusals
 from benchrun.frameworks.variables import EXPANDABLE_SEGMENTS, NO_NVLS, ONE_THREAD, communication
-from benchrun.spec.runspec import RunSpec
+from benchrun.spec.runspec import TrainingSpec
 from benchrun.spec.training import FP32_AT_A_TIME
 
 
 class MegatronCore(Megatron):
-    """The worker reads every value of the RunSpec, and also trains on CPUs."""
+    """The worker reads every value of the TrainingSpec, and also trains on CPUs."""
 
     name = "megatron-core"
     tasks = frozenset({"pretrain", "sft"})
@@ -29,7 +29,7 @@ class MegatronCore(Megatron):
     program = "-m benchrun.trainer --spec spec.json"
     step_lines = ("elapsed time per iteration (",)
 
-    def refusals(self, spec: RunSpec) -> Iterator[str]:
+    def refusals(self, spec: TrainingSpec) -> Iterator[str]:
         """Settings for which megatron.core or transformer-engine would raise, or that would have no effect."""
         yield from super().refusals(spec)
         yield from optimizer_refusals(spec)
@@ -44,7 +44,7 @@ class MegatronCore(Megatron):
         if training.cuda_graphs != "none" and (spec.gpu == "CPU" or training.recompute.granularity == "full"):
             yield "cuda_graphs need a GPU, and no full recompute: they must be none"
 
-    def environment(self, spec: RunSpec) -> dict[str, Variable]:
+    def environment(self, spec: TrainingSpec) -> dict[str, Variable]:
         """Variables of the worker; userbuffers cannot lie in expandable segments, as other processes map them."""
         if spec.gpu == "CPU":
             return ONE_THREAD
@@ -55,7 +55,7 @@ class MegatronCore(Megatron):
         return NO_NVLS | memory | ONE_THREAD | graphs | communication(spec)
 
 
-def _without_transformer_engine(spec: RunSpec) -> Iterator[str]:
+def _without_transformer_engine(spec: TrainingSpec) -> Iterator[str]:
     if spec.training.transformer_impl == "transformer_engine":
         return
     fp8 = ["precision fp8"] if spec.precision == "fp8" else []
@@ -65,7 +65,7 @@ def _without_transformer_engine(spec: RunSpec) -> Iterator[str]:
         yield f"{name} is transformer-engine's: transformer_impl must be transformer_engine"
 
 
-def _recompute(spec: RunSpec) -> Iterator[str]:
+def _recompute(spec: TrainingSpec) -> Iterator[str]:
     recompute, training, experts = spec.training.recompute, spec.training, spec.model.moe is not None
     if recompute.modules and recompute.granularity != "selective":
         yield f"recompute.modules belong to granularity selective, not {recompute.granularity}"
@@ -86,7 +86,7 @@ def _recompute(spec: RunSpec) -> Iterator[str]:
             yield f"{name} cannot be computed again under delayed scaling: take fp8.recipe tensorwise or blockwise"
 
 
-def _attention(spec: RunSpec) -> Iterator[str]:
+def _attention(spec: TrainingSpec) -> Iterator[str]:
     layout, model, comm = spec.layout, spec.model, spec.training.cp_comm
     if comm == "p2p":
         return
@@ -98,7 +98,7 @@ def _attention(spec: RunSpec) -> Iterator[str]:
                 yield f"cp_comm a2a spreads {name}: {count} / tp {layout.tp} must be a multiple of cp {layout.cp}"
 
 
-def _fp8(spec: RunSpec) -> Iterator[str]:
+def _fp8(spec: TrainingSpec) -> Iterator[str]:
     fp8, training, layout = spec.training.fp8, spec.training, spec.layout
     if spec.precision != "fp8":
         return

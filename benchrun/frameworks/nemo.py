@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from benchrun.frameworks.base import SLURM_VARIABLES, Variable
 from benchrun.frameworks.megatron import Megatron, optimizer_refusals
 from benchrun.frameworks.variables import FORKED, FUSED_ATTENTION
-from benchrun.spec.runspec import RunSpec
+from benchrun.spec.runspec import TrainingSpec
 from benchrun.spec.training import Training
 
 
@@ -21,7 +21,7 @@ class NeMo(Megatron):
     margin = "16"
     """Processors of a GPU that transformer-engine's norms leave to communication."""
 
-    def environment(self, spec: RunSpec) -> dict[str, Variable]:
+    def environment(self, spec: TrainingSpec) -> dict[str, Variable]:
         """As NVIDIA's scripts set it."""
         margin = Variable(self.margin, "leaves processors of the GPU free for communication")
         pieces = Variable("2097152", "larger pieces between pipeline stages: less time in their kernels")
@@ -41,7 +41,7 @@ class NeMoOfCore(NeMo):
     conversations = "packed"
     options = ("optimizer",)
 
-    def refusals(self, spec: RunSpec) -> Iterator[str]:
+    def refusals(self, spec: TrainingSpec) -> Iterator[str]:
         """Limits of their optimizer and of their FSDP."""
         yield from super().refusals(spec)
         yield from optimizer_refusals(spec)
@@ -53,7 +53,7 @@ class NeMoOfCore(NeMo):
         if layout.fsdp > 1 and spec.task == "lora":
             yield f"{self.name} is not launched with adapters under FSDP: fsdp ({layout.fsdp}) must be 1"
 
-    def environment(self, spec: RunSpec) -> dict[str, Variable]:
+    def environment(self, spec: TrainingSpec) -> dict[str, Variable]:
         """With attention and the priority of communication as in these releases."""
         return super().environment(spec) | {
             "NVTE_FLASH_ATTN": Variable("1", "attention may be flash or cuDNN's: transformer-engine takes the faster"),
@@ -71,7 +71,7 @@ class NeMo2(NeMoOfCore):
     releases = ("25.02", "25.09")
     files = ("train_nemo2.py",)
 
-    def refusals(self, spec: RunSpec) -> Iterator[str]:
+    def refusals(self, spec: TrainingSpec) -> Iterator[str]:
         """A seed that its mock data would ignore."""
         yield from super().refusals(spec)
         if spec.data.kind == "mock" and spec.training.seed != (seed := Training().seed):

@@ -9,7 +9,7 @@ from benchrun.frameworks.base import SLURM_VARIABLES, Variable
 from benchrun.frameworks.nemo import NeMo
 from benchrun.model import Moe
 from benchrun.spec.images import nemo_release
-from benchrun.spec.runspec import RunSpec
+from benchrun.spec.runspec import TrainingSpec
 
 RELEASES = ("24.05", "24.09", "24.12")
 
@@ -29,7 +29,7 @@ class NeMo1(NeMo):
     release_matters = True
     files = ("nemo1.yaml",)
 
-    def refusals(self, spec: RunSpec) -> Iterator[str]:
+    def refusals(self, spec: TrainingSpec) -> Iterator[str]:
         """Limits of its releases."""
         yield from super().refusals(spec)
         training, release = spec.training, nemo_release(spec.image)
@@ -44,7 +44,7 @@ class NeMo1(NeMo):
         if spec.model.moe is not None:
             yield from _experts(spec, spec.model.moe, release)
 
-    def environment(self, spec: RunSpec) -> dict[str, Variable]:
+    def environment(self, spec: TrainingSpec) -> dict[str, Variable]:
         """With its releases' switches for FP8."""
         variables = super().environment(spec)
         if spec.precision == "fp8":
@@ -55,7 +55,7 @@ class NeMo1(NeMo):
             }
         return variables | {"HYDRA_FULL_ERROR": Variable("1", "a wrong key of the configuration is named")}
 
-    def configuration(self, spec: RunSpec) -> dict[str, Any]:
+    def configuration(self, spec: TrainingSpec) -> dict[str, Any]:
         """The release, on which the keys of its YAML depend."""
         return super().configuration(spec) | {"nemo_release": nemo_release(spec.image)}
 
@@ -66,7 +66,7 @@ class NeMo1(NeMo):
         return f"nemo1 needs to know its release: the image's name ({image}) must hold one of {', '.join(RELEASES)}"
 
 
-def _experts(spec: RunSpec, moe: Moe, release: str | None) -> Iterator[str]:
+def _experts(spec: TrainingSpec, moe: Moe, release: str | None) -> Iterator[str]:
     layout, training = spec.layout, spec.training
     if moe.force_balance:
         yield "nemo1 cannot force equal load: moe.force_balance must be false; moe.capacity_factor 1 evens it out"

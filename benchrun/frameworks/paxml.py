@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from benchrun.frameworks.base import ImageFamily, MemoryFacts, Variable
 from benchrun.frameworks.jax import Jax
-from benchrun.spec.runspec import RunSpec
+from benchrun.spec.runspec import TrainingSpec
 
 SUMMARY_STEPS = 10
 """SUMMARY_INTERVAL_STEPS in templates/frameworks/paxml_point.py.j2."""
@@ -51,7 +51,7 @@ class PaXML(Jax):
     images = ImageFamily("paxml", r"(?<![a-z])pax")
     files = ("paxml_point.py",)
 
-    def refusals(self, spec: RunSpec) -> Iterator[str]:
+    def refusals(self, spec: TrainingSpec) -> Iterator[str]:
         """Limits of its model, of its log and of its batch."""
         yield from super().refusals(spec)
         model, steps = spec.model, spec.training.steps
@@ -66,7 +66,7 @@ class PaXML(Jax):
         if spec.gbs != spec.mbs * spec.num_gpus:
             yield f"paxml has no micro-batches: gbs ({spec.gbs}) must be mbs * GPUs ({spec.mbs} * {spec.num_gpus})"
 
-    def environment(self, spec: RunSpec) -> dict[str, Variable]:
+    def environment(self, spec: TrainingSpec) -> dict[str, Variable]:
         """With transformer-engine's layers."""
         vocabulary = "gs://t5-data/vocabs/cc_all.32000.100extra/sentencepiece.model"
         return super().environment(spec) | {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from benchrun.frameworks.base import Variable
-from benchrun.spec.runspec import RunSpec
+from benchrun.spec.runspec import TrainingSpec
 
 NO_HUB = "never ask a model hub while measuring"
 FORKED = "data-loader processes are forked after the tokenizer has run"
@@ -22,7 +22,7 @@ LAUNCH_ORDER = {
 }
 
 
-def communication(spec: RunSpec) -> dict[str, Variable]:
+def communication(spec: TrainingSpec) -> dict[str, Variable]:
     """For NCCL's kernels beside those of the computation, on PyTorch."""
     buffers = {"TORCH_NCCL_AVOID_RECORD_STREAMS": Variable("1", "frees communication buffers earlier")}
     return buffers | (LAUNCH_ORDER if spec.layout.tp > 1 or spec.layout.cp > 1 else {})

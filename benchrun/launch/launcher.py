@@ -116,7 +116,7 @@ def check(spec: RunSpec, root: Path) -> None:
         if not os.environ.get(name):
             hint = f"export {name}=... before launching, or remove it from cluster.secrets"
             raise UserError(f"cluster.secrets: {name} is not set in this shell", hint=hint)
-    data = os.environ.get("BENCHRUN_DATA") if spec.data.kind == "synthetic" else None
+    data = os.environ.get("BENCHRUN_DATA") if spec.reads_files else None
     slurm, runtime = spec.cluster.scheduler == "slurm", spec.cluster.container.runtime
     for variable, path in {"BENCHRUN_RESULTS": str(root.resolve()), "BENCHRUN_DATA": data or ""}.items():
         hint = f"set {variable} to another place"

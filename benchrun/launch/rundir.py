@@ -222,11 +222,11 @@ def write_files(path: Path, spec: RunSpec, files: Mapping[str, str]) -> None:
         (path / name).write_text(text)
         if name.endswith(".sh"):
             (path / name).chmod(0o755)
-    if framework(spec.framework).own_worker or spec.data.kind == "synthetic":
+    if framework(spec.framework).own_worker or spec.reads_files:
         # The run has its own copy of the worker: later edits do not reach it, and nodes need only the shared directory.
         ignore = shutil.ignore_patterns("__pycache__", "_data", "*.pyc")
         shutil.copytree(paths.PACKAGE, path / WORKER / "benchrun", ignore=ignore)
-        if spec.data.kind == "synthetic":
+        if spec.reads_files:
             shutil.copytree(paths.DATAGEN, path / WORKER / "datagen", ignore=ignore)
 
 

@@ -8,16 +8,16 @@ from __future__ import annotations
 from benchrun.frameworks.registry import framework
 from benchrun.model.communication import sequence_split
 from benchrun.model.operators import operators
-from benchrun.spec.runspec import RunSpec
+from benchrun.spec.runspec import TrainingSpec
 
 
-def stage_layers(spec: RunSpec) -> float:
+def stage_layers(spec: TrainingSpec) -> float:
     """Layers of the largest pipeline stage."""
     # Where both ends count as layers, inner stages have one more than outer ones, and no embedding: it holds for both.
     return (spec.model.num_layers + 2 * spec.layout.account_for_embedding_and_loss) / spec.layout.pp
 
 
-def stored(spec: RunSpec, first: bool, extra: float = 0.0) -> float:
+def stored(spec: TrainingSpec, first: bool, extra: float = 0.0) -> float:
     """Activations of the first or the last pipeline stage; ``extra`` is added in bytes per token and layer."""
     recompute, layers, layout = spec.training.recompute, stage_layers(spec), spec.layout
     # Micro-batches whose activations the stage holds at once (1F1B, or interleaved).
@@ -35,24 +35,24 @@ def stored(spec: RunSpec, first: bool, extra: float = 0.0) -> float:
     return _tokens(spec) * per_token * in_flight * (2 if spec.precision == "fp32" else 1)
 
 
-def logits(spec: RunSpec) -> float:
+def logits(spec: TrainingSpec) -> float:
     """Logits in two bytes and their softmax in four; transformer-engine's loss writes the gradient over the logits."""
     worker = framework(spec.framework).memory.unfused_gates
     in_place = worker and spec.transformer_engine and spec.training.fused_kernels
     return _tokens(spec) * spec.model.vocab_size / spec.layout.tp * (2 if in_place else 6)
 
 
-def _tokens(spec: RunSpec) -> float:
+def _tokens(spec: TrainingSpec) -> float:
     """Tokens of a micro-batch on one GPU, before sequence parallelism."""
     return spec.mbs * spec.seq_length / spec.layout.cp
 
 
-def _input(spec: RunSpec) -> float:
+def _input(spec: TrainingSpec) -> float:
     """Bytes per token of a layer's input."""
     return 2 * spec.model.hidden_size / sequence_split(spec.layout)
 
 
-def _stored_by_policy(spec: RunSpec, policy: str) -> float:
+def _stored_by_policy(spec: TrainingSpec, policy: str) -> float:
     """Bytes per token and layer under a policy of the framework; an unlisted one is assumed to store everything."""
     outputs = framework(spec.framework).memory.policies.get(policy)
     if outputs is None:
@@ -61,7 +61,7 @@ def _stored_by_policy(spec: RunSpec, policy: str) -> float:
     return _input(spec) + 2 * sum(listed.product(name).n for name in outputs)
 
 
-def layer(spec: RunSpec) -> float:
+def layer(spec: TrainingSpec) -> float:
     """Bytes per token and layer: norms, attention, MLP. In FP8, what only a matrix product reads again is one byte.
 
     Recomputed modules store their input, which the norm before them stores anyway.
@@ -84,7 +84,7 @@ def layer(spec: RunSpec) -> float:
     return norms + attention + copies * (4 * spec.model.hidden_size + mlp)
 
 
-def _unfused_gate_bytes(spec: RunSpec) -> int:
+def _unfused_gate_bytes(spec: TrainingSpec) -> int:
     """Bytes per width of the MLP that are stored where no fused kernel computes the gate.
 
     They hold the gate, and for an expert also its product before the router's weight. megatron.core has a fused kernel

@@ -14,7 +14,7 @@ from benchrun.memory import activations, fully_sharded
 from benchrun.model.adapters import MEGATRON, adapter_params
 from benchrun.model.communication import optimizer_shards, weight_shards
 from benchrun.model.operators import operators
-from benchrun.spec.runspec import RunSpec
+from benchrun.spec.runspec import TrainingSpec
 
 GIB = 2**30
 
@@ -50,7 +50,7 @@ class Memory:
         return {name: round(value, 2) for name, value in {**asdict(self), "total": self.total}.items()}
 
 
-def estimate(spec: RunSpec) -> Memory:
+def estimate(spec: TrainingSpec) -> Memory:
     """Memory per GPU of ``spec`` on the stage that needs most."""
     if framework(spec.framework).memory.fully_sharded:
         stages = [fully_sharded.parts(spec)]
@@ -60,7 +60,7 @@ def estimate(spec: RunSpec) -> Memory:
     return Memory(**{part: size / GIB for part, size in parts.items()})
 
 
-def _stage(spec: RunSpec, first: bool) -> dict[str, float]:
+def _stage(spec: TrainingSpec, first: bool) -> dict[str, float]:
     """Bytes of the first or of the last pipeline stage, by part."""
     layout, lora, training = spec.layout, spec.task == "lora", spec.training
     listed, layers = operators(spec.model, layout=layout), activations.stage_layers(spec)
@@ -98,7 +98,7 @@ def _stage(spec: RunSpec, first: bool) -> dict[str, float]:
     }
 
 
-def _adam(spec: RunSpec, states: float, of_ends: float, largest: float, gradient: int) -> tuple[int, float]:
+def _adam(spec: TrainingSpec, states: float, of_ends: float, largest: float, gradient: int) -> tuple[int, float]:
     """Bytes per parameter that Adam keeps, and bytes that its step needs for a while.
 
     ``states``: parameters of this rank, ``of_ends`` of them outside the layers; ``largest``: those of one matrix.

@@ -9,10 +9,10 @@ from benchrun.memory import activations
 from benchrun.model.adapters import TRANSFORMERS, adapted
 from benchrun.model.adapters import adapter_params as layer_adapters
 from benchrun.model.operators import operators
-from benchrun.spec.runspec import RunSpec
+from benchrun.spec.runspec import TrainingSpec
 
 
-def parts(spec: RunSpec) -> dict[str, float]:
+def parts(spec: TrainingSpec) -> dict[str, float]:
     """Bytes per GPU by part: its share of everything, and what FSDP has gathered for the layer that computes."""
     listed, total, lora = operators(spec.model), spec.model.params_total, spec.task == "lora"
     trained, frozen = (adapter_params(spec), total) if lora else (total, 0)
@@ -33,13 +33,13 @@ def parts(spec: RunSpec) -> dict[str, float]:
     }
 
 
-def adapter_params(spec: RunSpec) -> int:
+def adapter_params(spec: TrainingSpec) -> int:
     """Parameters of all adapters of the model."""
     lora = spec.training.lora
     return spec.model.num_layers * int(layer_adapters(spec.model, TRANSFORMERS, lora.target_modules, lora.rank))
 
 
-def _eager_bytes(spec: RunSpec) -> float:
+def _eager_bytes(spec: TrainingSpec) -> float:
     """Extra bytes per token and layer that transformers stores, as it has no fused kernels."""
     lora, (queries, keys, _) = spec.training.lora, operators(spec.model).product("qkv").outputs
     extra = 2 * 4 * spec.model.hidden_size + 2 * (queries + keys)  # both norms compute in FP32; what RoPE rotates

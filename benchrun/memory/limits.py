@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from benchrun import hardware
 from benchrun.frameworks.registry import framework
 from benchrun.memory.estimate import estimate
-from benchrun.spec.runspec import RunSpec
+from benchrun.spec.runspec import TrainingSpec
 from benchrun.spec.training import Recompute
 
 NEARLY_FULL = 0.9
@@ -16,7 +16,7 @@ ESTIMATE_ERROR = 0.1
 tests/recipe/test_hf.py) differ less: the worst estimates are 6 % too low and 2 % too high."""
 
 
-def impossible(spec: RunSpec) -> str | None:
+def impossible(spec: TrainingSpec) -> str | None:
     """Why a run cannot fit, whatever the error of the estimate; None if it may fit, or the GPU has no row."""
     gpu, memory = hardware.gpu(spec.gpu), estimate(spec)
     if gpu is None:
@@ -36,7 +36,7 @@ def impossible(spec: RunSpec) -> str | None:
     )
 
 
-def _smaller(spec: RunSpec, available_gib: float) -> Iterator[tuple[str, float]]:
+def _smaller(spec: TrainingSpec, available_gib: float) -> Iterator[tuple[str, float]]:
     """Changes that would fit into ``available_gib`` on the same GPUs, with what they would need in GiB."""
     full = Recompute(granularity="full", method="uniform", num_layers=1)
     recomputing = spec.model_copy(update={"training": spec.training.model_copy(update={"recompute": full})})
@@ -51,7 +51,7 @@ def _smaller(spec: RunSpec, available_gib: float) -> Iterator[tuple[str, float]]
             return  # the largest that fits
 
 
-def warning(spec: RunSpec) -> str | None:
+def warning(spec: TrainingSpec) -> str | None:
     """A warning for a job that may run out of GPU memory; None if it fits, or the GPU has no row."""
     gpu = hardware.gpu(spec.gpu)
     total = estimate(spec).total

@@ -10,7 +10,7 @@ from benchrun.model import Frozen
 from benchrun.model.flops import PASSES, attention_scores
 from benchrun.model.operators import MULTIPLY_ADD, Pass, weight_passes
 from benchrun.spec.artifacts import Ceilings, Gemm, Number
-from benchrun.spec.runspec import RunSpec
+from benchrun.spec.runspec import TrainingSpec
 
 
 class Bound(Frozen):
@@ -36,7 +36,7 @@ class Bound(Frozen):
         )
 
 
-def bound(ceilings: Ceilings, spec: RunSpec, step_time_s: float) -> Bound | None:
+def bound(ceilings: Ceilings, spec: TrainingSpec, step_time_s: float) -> Bound | None:
     """What bounds a step; None where a product was not measured in the precision in which the run computed it."""
     fp8, training = spec.precision == "fp8", spec.training
     high: Number = "fp32" if spec.precision == "fp32" else "bf16"

@@ -9,7 +9,7 @@ from benchrun import hardware
 from benchrun.model import VOCAB_MULTIPLE, ModelShape, Moe
 from benchrun.model.flops import FlopsPerToken, flops_per_token
 from benchrun.parse.records import Facts, Log
-from benchrun.spec.runspec import RunSpec
+from benchrun.spec.runspec import RunSpec, TrainingSpec
 from benchrun.vocabulary import Task
 
 SAME_MODEL = 0.02
@@ -46,7 +46,9 @@ class Setting:
 
 
 def setting_of(spec: RunSpec) -> Setting:
-    """The setting that a run was launched with."""
+    """The setting that a run was launched with; without a training there is no model."""
+    if not isinstance(spec, TrainingSpec):
+        return Setting(num_gpus=spec.num_gpus, gpu=spec.gpu, precision=spec.precision)
     return Setting(spec.seq_length, spec.gbs, spec.num_gpus, spec.gpu, spec.precision, spec.model, spec.task)
 
 

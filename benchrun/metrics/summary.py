@@ -113,7 +113,7 @@ def _measurement(log: Log, setting: Setting, planned_steps: int | None, warmup: 
     return Measurement(
         framework=log.framework,
         **{name: getattr(setting, name) for name in ("gpu", "precision", "num_gpus")},
-        complete=log.complete(planned_steps) if planned_steps is not None else None,
+        complete=log.complete(planned_steps) if planned_steps is not None or log.results else None,
         planned_steps=planned_steps,
         num_steps=count,
         steps_timed=steps_timed,

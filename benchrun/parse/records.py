@@ -121,8 +121,6 @@ class Log(Traits):
     """Messages, not rows, of steps without an update."""
     began: float | None = None
     """Date of the first step line, in s since 1970 in the log's own time zone."""
-    results: dict[str, float] = field(default_factory=dict)
-    """Named results that the log states beside its steps."""
 
     def complete(self, planned_steps: int | None) -> bool:
         """Whether the log contains the last of ``planned_steps``; without steps, whether it has all results."""

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from benchrun.spec.runspec import RunSpec
+from benchrun.spec.runspec import TrainingSpec
 
 
-def arithmetic(spec: RunSpec) -> list[str]:
+def arithmetic(spec: TrainingSpec) -> list[str]:
     """One line for each division of the model, the batch and the GPUs, with its numbers."""
     return [*_ranks(spec), *_layers(spec), *_widths(spec)]
 
 
-def _ranks(spec: RunSpec) -> Iterator[str]:
+def _ranks(spec: TrainingSpec) -> Iterator[str]:
     layout, per_node = spec.layout, spec.cluster.gpus_per_node
     nodes = f"{spec.num_nodes} node{'s' if spec.num_nodes > 1 else ''} of {min(per_node, spec.num_gpus)}"
     gpus = f"{spec.num_gpus} GPU{'s' if spec.num_gpus > 1 else ''}"
@@ -28,7 +28,7 @@ def _ranks(spec: RunSpec) -> Iterator[str]:
         yield f"{gpus} = {cut} * {spec.num_gpus // block} replicas of the experts"
 
 
-def _layers(spec: RunSpec) -> Iterator[str]:
+def _layers(spec: TrainingSpec) -> Iterator[str]:
     layout, layers = spec.layout, spec.model.num_layers
     if layout.pp == 1:
         return
@@ -42,7 +42,7 @@ def _layers(spec: RunSpec) -> Iterator[str]:
     yield f"pipeline idle {100 * idle / (idle + busy):.1f} % of a step: {turns}"
 
 
-def _widths(spec: RunSpec) -> Iterator[str]:
+def _widths(spec: TrainingSpec) -> Iterator[str]:
     model, layout = spec.model, spec.layout
     if layout.tp > 1:
         heads, groups = model.num_attention_heads, model.num_query_groups

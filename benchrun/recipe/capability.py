@@ -12,7 +12,7 @@ from benchrun.frameworks.base import DEGREES, WORKER_OPTIONS, Framework
 from benchrun.frameworks.registry import names
 from benchrun.spec.data import Data
 from benchrun.spec.identity import value_of
-from benchrun.spec.runspec import RunSpec
+from benchrun.spec.runspec import RunSpec, TrainingSpec
 from benchrun.spec.training import Training
 
 DEFAULTS = SimpleNamespace(training=Training(), data=Data())
@@ -20,11 +20,16 @@ DEFAULTS = SimpleNamespace(training=Training(), data=Data())
 
 def incapable(spec: RunSpec, framework: Framework) -> Iterator[str]:
     """Every reason why ``framework`` cannot run ``spec``."""
+    if spec.workload != framework.workload:
+        others = _others(lambda other: other.workload == spec.workload)
+        yield f"{framework.name} is launched for {framework.workload}, not for {spec.workload}{others}"
+        return
     yield from _workload(spec, framework)
-    yield from _layout(spec, framework)
-    yield from _model(spec, framework)
-    yield from _training(spec, framework)
-    yield from _data(spec, framework)
+    if isinstance(spec, TrainingSpec):
+        yield from _layout(spec, framework)
+        yield from _model(spec, framework)
+        yield from _training(spec, framework)
+        yield from _data(spec, framework)
     yield from framework.refusals(spec)
 
 
@@ -51,7 +56,7 @@ def _workload(spec: RunSpec, framework: Framework) -> Iterator[str]:
         yield f"{name} reads its ranks from Slurm's variables: cluster.scheduler must be slurm"
 
 
-def _layout(spec: RunSpec, framework: Framework) -> Iterator[str]:
+def _layout(spec: TrainingSpec, framework: Framework) -> Iterator[str]:
     name, layout = framework.name, spec.layout
     for degree in DEGREES:
         if degree not in framework.degrees and getattr(layout, degree) > 1:
@@ -65,7 +70,7 @@ def _layout(spec: RunSpec, framework: Framework) -> Iterator[str]:
             yield f"tp_comm_overlap needs tp ({layout.tp}) > 1 and sequence_parallel"
 
 
-def _model(spec: RunSpec, framework: Framework) -> Iterator[str]:
+def _model(spec: TrainingSpec, framework: Framework) -> Iterator[str]:
     name, model = framework.name, spec.model
     if model.moe is not None and not framework.experts:
         yield f"{name} is launched for dense models: this one has experts"
@@ -79,7 +84,7 @@ def _model(spec: RunSpec, framework: Framework) -> Iterator[str]:
         yield f"{name} learns one position for each token of a sequence: {what}"
 
 
-def _training(spec: RunSpec, framework: Framework) -> Iterator[str]:
+def _training(spec: TrainingSpec, framework: Framework) -> Iterator[str]:
     name, training = framework.name, spec.training
     policy, policies = training.recompute.policy, framework.memory.policies
     if policy is not None and policy not in policies:
@@ -100,7 +105,7 @@ def _training(spec: RunSpec, framework: Framework) -> Iterator[str]:
             yield f"{name} {reason}: {field} must be {default}, not {value}"
 
 
-def _data(spec: RunSpec, framework: Framework) -> Iterator[str]:
+def _data(spec: TrainingSpec, framework: Framework) -> Iterator[str]:
     """Each packed sequence of conversations is for one rank and one micro-batch."""
     name, data = framework.name, spec.data
     if data.kind == "mock":
@@ -123,5 +128,5 @@ def _data(spec: RunSpec, framework: Framework) -> Iterator[str]:
             yield f"{what} must be at most {most}, for {talk.lengths} lengths in sequences of {spec.seq_length}"
 
 
-def _changed(spec: RunSpec, field: str) -> bool:
+def _changed(spec: TrainingSpec, field: str) -> bool:
     return bool(value_of(spec, field) != value_of(DEFAULTS, field))

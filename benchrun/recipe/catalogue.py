@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import difflib
-import functools
 from dataclasses import dataclass
 from pathlib import Path
 
 from benchrun import paths
-from benchrun.errors import UserError, closest
+from benchrun.errors import UserError
 from benchrun.recipe.checked import checked
-from benchrun.recipe.schema import PointGroup, Recipe, Suite
+from benchrun.recipe.files import find, recipe_document
+from benchrun.recipe.files import names as names
+from benchrun.recipe.schema import PointGroup, Recipe, Suite, TrainingRecipe
 from benchrun.recipe.yamlfile import Document, load
-from benchrun.spec.cluster import Cluster
 from benchrun.vocabulary import Precision
 
 
@@ -48,76 +47,25 @@ class Point:
         return f"layout and batch per GPU of {self.scaled_from} GPUs, as in: {basis}"
 
 
-def find(name: str, folder: Path, kind: str) -> Path:
-    """The file of ``name``: a shipped name or a path. UserError lists the legal names."""
-    if name.endswith((".yaml", ".yml")) or "/" in name:
-        path = Path(name)
-        if not path.is_file():
-            raise UserError(f"no such {kind} file: {name}")
-        return path
-    path = folder / f"{name}.yaml"
-    if not path.is_file():
-        raise UserError(f"no {kind} is called '{name}'", hint=closest(name, names(folder)))
-    return path
-
-
-def names(folder: Path) -> list[str]:
-    """The shipped names in one folder."""
-    return sorted(path.stem for path in folder.glob("*.yaml"))
-
-
 def recipe_file(name: str) -> RecipeFile:
     """Load and check one recipe."""
-    if not (paths.RECIPES / f"{name}.yaml").is_file():
-        suites = difflib.get_close_matches(name, names(paths.SUITES), n=1, cutoff=0.8)
-        if suites:
-            raise UserError(f"no recipe is called '{name}'", hint=f"there is a suite: benchrun launch {suites[0]}")
-    path = find(name, paths.RECIPES, "recipe")
-    return _recipe_file(path, path.stat().st_mtime_ns)
+    stem, document = recipe_document(name)
+    file = _checked.get(stem)
+    if file is None or file.document != document:
+        model = Recipe if document.data.get("workload", "training") != "training" else TrainingRecipe
+        file = _checked[stem] = RecipeFile(stem, checked(model, document), document)
+    return file
 
 
-@functools.cache
-def _recipe_file(path: Path, changed_ns: int) -> RecipeFile:
-    """The recipe in ``path``, read again if the file changes."""
-    document = _with_model(load(path))
-    return RecipeFile(path.stem, checked(Recipe, document), document)
+_checked: dict[str, RecipeFile] = {}
 
 
-def _with_model(document: Document) -> Document:
-    """Replaces ``model: llama2-70b`` with the dimensions in ``models/llama2-70b.yaml`` and the lines of that file."""
-    name = document.data.get("model")
-    if not isinstance(name, str):
-        return document
-    try:
-        model = load(find(name, paths.MODELS, "model"))
-    except UserError as error:
-        raise UserError(error.message, hint=error.hint, where=error.where or document.where(("model",))) from None
-    places = {("model", *loc): place for loc, place in model.places.items()}
-    return Document({**document.data, "model": model.data}, {**document.places, **places})
-
-
-def cluster_document(name: str) -> Document:
-    """One cluster profile, unchecked, as overrides come first. Its name is that of its file."""
-    path = find(name, paths.CLUSTERS, "cluster")
-    return _cluster_document(path, path.stat().st_mtime_ns)
-
-
-@functools.cache
-def _cluster_document(path: Path, changed_ns: int) -> Document:
-    """The profile in ``path``, read again only where the file changed."""
-    document = load(path)
-    return Document({"name": path.stem, **document.data}, document.places)
-
-
-@functools.cache
-def default_cluster(gpu: str) -> str:
-    """The shipped profile for a GPU if none is named; the local machine for CPU runs."""
-    if gpu == "CPU":
-        return "local"
-    for name in names(paths.CLUSTERS):
-        if checked(Cluster, cluster_document(name)).gpu == gpu:
-            return name
-    raise UserError(f"no shipped cluster profile has GPUs of type {gpu}", hint="name yours with --cluster FILE")
+def training_file(name: str) -> tuple[RecipeFile, TrainingRecipe]:
+    """Load and check the recipe of a training. UserError for one of another workload."""
+    file = recipe_file(name)
+    if not isinstance(file.recipe, TrainingRecipe):
+        raise UserError(f"{file.name} is no training but of workload '{file.recipe.workload}'")
+    return file, file.recipe
 
 
 def is_suite(name: str) -> bool:
@@ -125,11 +73,6 @@ def is_suite(name: str) -> bool:
     if name.endswith((".yaml", ".yml")) and Path(name).is_file():
         return "runs" in load(Path(name)).data
     return (paths.SUITES / f"{name}.yaml").is_file()
-
-
-def suite(name: str) -> Suite:
-    """Load and check one suite."""
-    return suite_file(name)[0]
 
 
 def suite_file(name: str) -> tuple[Suite, Document]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import types
 import typing
 from typing import Any, TypeVar
 
@@ -17,30 +16,23 @@ M = TypeVar("M", bound=BaseModel)
 
 UNKNOWN_NAME = "unknown_name"
 """Error type of a validator whose context holds the legal names."""
-_WORDS = {
-    "tuple_type": "expected a list: [...]",
-    "dict_type": "expected a mapping (key: value)",
-    "model_type": "expected a mapping (key: value)",
-}
+_MAPPING = "expected a mapping (key: value)"
+_WORDS = {"tuple_type": "expected a list: [...]", "dict_type": _MAPPING, "model_type": _MAPPING}
 """Error type -> what was expected."""
 
 
-def checked(model: type[M], document: Document, at: Loc = (), data: Any = None) -> M:
-    """``document``, or ``data`` that stands ``at`` a place in it, as ``model``.
-
-    UserError names the first problem and the number of the others.
-    """
+def checked(model: type[M], document: Document) -> M:
+    """``document`` as ``model``. UserError names the first problem and the number of the others."""
     try:
-        return model.model_validate(document.data if data is None else data)
+        return model.model_validate(document.data)
     except ValidationError as error:
         # A misspelt key is often a missing one as well: the error names the cause.
         problems = sorted(error.errors(include_url=False), key=lambda p: p["type"] != "extra_forbidden")
         first = problems[0]
-        loc = _without_tags(document, at, first["loc"])
-        message, hint = _explain(model, loc, dict(first))
+        message, hint = _explain(model, first["loc"], dict(first))
         if len(problems) > 1:
             message += f" (and {len(problems) - 1} more)"
-        raise UserError(message, hint=hint, where=document.where((*at, *loc)) or None) from None
+        raise UserError(message, hint=hint, where=document.where(first["loc"]) or None) from None
 
 
 def _explain(model: type[BaseModel], loc: Loc, problem: dict[str, Any]) -> tuple[str, str | None]:
@@ -65,40 +57,24 @@ def _explain(model: type[BaseModel], loc: Loc, problem: dict[str, Any]) -> tuple
     hint = None
     if kind == "string_type" and isinstance(value, (bool, int, float)):
         # Not converted to text: YAML reads 010 as 8 and 12:30 as 750, so the text in the file is lost.
-        hint = f'text needs quotes here: {key.rpartition(".")[2]}: "...", or --set \'{key}="..."\''
-        if isinstance(loc[-1], int):
-            whole = ".".join(str(part) for part in loc[:-1])
-            hint = f'text needs quotes here: ["..."], or --set \'{whole}=["..."]\''
+        name, quoted = (key.rpartition(".")[0], '["..."]') if isinstance(loc[-1], int) else (key, '"..."')
+        hint = f"text needs quotes here: {name.rpartition('.')[2]}: {quoted}, or --set '{name}={quoted}'"
     text = text.removeprefix("value error, ")
     # The input of a contradiction is a whole mapping: too long for a message.
     return (f"'{key}': {text}" if kind == "value_error" else f"'{key}' is {value!r}: {text}"), hint
 
 
-def _without_tags(document: Document, at: Loc, loc: Loc) -> Loc:
-    """``loc`` without the names of union members, which pydantic adds to it."""
-    in_file: Loc = ()
-    for part in loc:
-        in_file = (*in_file, part) if (*at, *in_file, part) in document.places or part == loc[-1] else in_file
-    return in_file
-
-
 def fields(model: type[BaseModel], loc: Loc) -> list[str]:
-    """The keys that are legal at ``loc`` below ``model``."""
-    current: Any = model
+    """The keys that are legal at ``loc`` below ``model``; empty where any key is."""
+    current: type[BaseModel] | None = model
     for part in loc:
-        if isinstance(part, int) or not (isinstance(current, type) and issubclass(current, BaseModel)):
-            continue
-        field = current.model_fields.get(part)
-        current = _inner_model(field.annotation) if field else None
-    return list(current.model_fields) if isinstance(current, type) and issubclass(current, BaseModel) else []
+        if current and part in current.model_fields:
+            current = _model_in(current.model_fields[str(part)].annotation)
+    return list(current.model_fields) if current else []
 
 
-def _inner_model(annotation: Any) -> Any:
-    """The model inside ``X``, ``X | None``, ``tuple[X, ...]``."""
-    if isinstance(annotation, type) and not isinstance(annotation, types.GenericAlias):
-        return annotation
-    for part in typing.get_args(annotation):
-        inner = _inner_model(part)
-        if isinstance(inner, type) and issubclass(inner, BaseModel):
-            return inner
-    return None
+def _model_in(annotation: Any) -> type[BaseModel] | None:
+    """The model inside ``X``, ``X | None``, ``tuple[X, ...]``, ``dict[str, X]``."""
+    if typing.get_origin(annotation) is None:
+        return annotation if isinstance(annotation, type) and issubclass(annotation, BaseModel) else None
+    return next(filter(None, map(_model_in, typing.get_args(annotation))), None)

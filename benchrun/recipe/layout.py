@@ -13,7 +13,7 @@ from benchrun import hardware
 from benchrun.frameworks.base import Framework
 from benchrun.model.layout import Layout
 from benchrun.recipe.capability import incapable
-from benchrun.spec.runspec import RunSpec
+from benchrun.spec.runspec import RunSpec, TrainingSpec
 
 CHANGE_LAYOUT = "change the layout in the recipe or with --set"
 
@@ -27,10 +27,13 @@ class Refusal(NamedTuple):
 
 def refusals(spec: RunSpec, framework: Framework) -> list[Refusal]:
     """Every rule that ``spec`` breaks; empty when it can run."""
-    arithmetic = [*_sizes(spec), *_spread(spec), *_experts(spec), *_nodes(spec)]
-    others = [*_training(spec), *_precision(spec), *incapable(spec, framework), *_container(spec)]
-    broken = [Refusal(text, CHANGE_LAYOUT) for text in arithmetic]
-    return [*broken, *_positions(spec), *(Refusal(text) for text in others)]
+    arithmetic, others = [*_nodes(spec)], [*incapable(spec, framework), *_container(spec)]
+    positions: list[Refusal] = []
+    if isinstance(spec, TrainingSpec):
+        arithmetic = [*_sizes(spec), *_spread(spec), *_experts(spec), *arithmetic]
+        others = [*_training(spec), *_precision(spec), *others]
+        positions = [*_positions(spec)]
+    return [*(Refusal(text, CHANGE_LAYOUT) for text in arithmetic), *positions, *map(Refusal, others)]
 
 
 def _container(spec: RunSpec) -> Iterator[str]:
@@ -72,7 +75,7 @@ def _multiple(what: str, value: int, of: str, unit: int, *, plus: int = 0) -> It
         yield f"{what} ({value}){extra} must be a multiple of {of}: {what} could be {legal}"
 
 
-def _sizes(spec: RunSpec) -> Iterator[str]:
+def _sizes(spec: TrainingSpec) -> Iterator[str]:
     model, layout = spec.model, spec.layout
     yield from _divides("num_attention_heads", model.num_attention_heads, "tp", layout.tp)
     yield from _divides("num_query_groups", model.num_query_groups, "tp", layout.tp)
@@ -85,9 +88,12 @@ def _sizes(spec: RunSpec) -> Iterator[str]:
     yield from _multiple("seq_length", spec.seq_length, rule, pieces)
     if layout.sequence_parallel and layout.tp == 1:
         yield "sequence_parallel splits over tensor-parallel ranks: tp is 1, so it must be false"
+    if spec.training.tp_comm_overlap and layout.tp > (per_node := spec.cluster.gpus_per_node):
+        where = f"a node of {per_node} (cluster {spec.cluster.name})"
+        yield f"tp_comm_overlap needs tp ({layout.tp}) inside {where}: it must be false"
 
 
-def _positions(spec: RunSpec) -> Iterator[Refusal]:
+def _positions(spec: TrainingSpec) -> Iterator[Refusal]:
     most = spec.model.max_position_embeddings
     if spec.seq_length > most:
         longer = f"--set model.max_position_embeddings={spec.seq_length} for a longer table"
@@ -106,7 +112,7 @@ def _stages(num_layers: int, layout: Layout) -> Iterator[str]:
     yield from _multiple("num_layers", num_layers, rule, stages, plus=ends)
 
 
-def _spread(spec: RunSpec) -> Iterator[str]:
+def _spread(spec: TrainingSpec) -> Iterator[str]:
     layout = spec.layout
     block = layout.tp * layout.pp * layout.cp
     if spec.num_gpus % block:
@@ -131,7 +137,7 @@ def _spread(spec: RunSpec) -> Iterator[str]:
         )
 
 
-def _experts(spec: RunSpec) -> Iterator[str]:
+def _experts(spec: TrainingSpec) -> Iterator[str]:
     layout, moe = spec.layout, spec.model.moe
     if moe is None:
         if layout.ep > 1 or layout.etp > 1:
@@ -162,7 +168,7 @@ def _experts(spec: RunSpec) -> Iterator[str]:
         )
 
 
-def _training(spec: RunSpec) -> Iterator[str]:
+def _training(spec: TrainingSpec) -> Iterator[str]:
     training, recompute = spec.training, spec.training.recompute
     if training.min_lr > training.lr:
         yield f"min_lr ({training.min_lr:g}) must be at most lr ({training.lr:g}), from which the rate falls to it"
@@ -181,7 +187,7 @@ def _training(spec: RunSpec) -> Iterator[str]:
         yield f"recompute.num_layers ({recompute.num_layers}) must be at most {stage}"
 
 
-def _precision(spec: RunSpec) -> Iterator[str]:
+def _precision(spec: TrainingSpec) -> Iterator[str]:
     if spec.precision != "fp8":
         return
     gpu = hardware.gpu(spec.gpu)
@@ -194,7 +200,7 @@ def _precision(spec: RunSpec) -> Iterator[str]:
         yield from _multiple(name, size, "16 in fp8", 16)
 
 
-def slow_links(spec: RunSpec) -> str | None:
+def slow_links(spec: TrainingSpec) -> str | None:
     """A warning if tensor-parallel ranks communicate over the network in every layer; else None."""
     tp, per_node = spec.layout.tp, spec.cluster.gpus_per_node
     if tp <= per_node or spec.gpu == "CPU":
@@ -206,10 +212,7 @@ def slow_links(spec: RunSpec) -> str | None:
 
 
 def _nodes(spec: RunSpec) -> Iterator[str]:
-    per_node, tp = spec.cluster.gpus_per_node, spec.layout.tp
-    if spec.training.tp_comm_overlap and tp > per_node:
-        where = f"a node of {per_node} (cluster {spec.cluster.name})"
-        yield f"tp_comm_overlap needs tp ({tp}) inside {where}: it must be false"
+    per_node = spec.cluster.gpus_per_node
     if spec.num_gpus > per_node:
         rule = f"{per_node}, the GPUs per node of cluster {spec.cluster.name}"
         yield from _multiple("number of GPUs", spec.num_gpus, rule, per_node)

@@ -1,67 +1,90 @@
-"""The rows of ``benchrun list``, taken from the groups of a recipe: resolving thousands of points would be slow."""
+"""The rows of ``benchrun list``, from the YAML of the recipes: checking thousands of points would be slow."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import functools
+from collections.abc import Iterator, Mapping
+from itertools import product
 from typing import Any
 
-from benchrun.model import ModelShape
-from benchrun.model.layout import Layout
-from benchrun.recipe import catalogue
-from benchrun.recipe.catalogue import Point, RecipeFile
-from benchrun.recipe.checked import checked
-from benchrun.recipe.draft import leaves, set_value
-from benchrun.recipe.proxy import dimensions, reductions
-from benchrun.spec.reduction import Reduced
+from benchrun.recipe.files import cluster_document, default_cluster, recipe_document
+from benchrun.vocabulary import NO_WORK, Reduced
 
 DEGREES = ("tp", "pp", "cp", "vp", "ep")
+COLUMNS = (
+    *("recipe", "task", "framework", "gpu", "precision", "num_gpus", "proxy", "seq_length", "mbs", "gbs", *DEGREES),
+    *("dp", "image"),
+)
+"""Keys of a row, without those that only count its references."""
 
 
-def listed(file: RecipeFile) -> Iterator[dict[str, Any]]:
-    """One row per point of ``file``, in its order, with the values of `resolve_point`."""
-    groups = [(_layout(file, index), _reduced(file, index)) for index in range(len(file.recipe.points))]
-    for point in catalogue.points(file.recipe):
-        yield _row(file, point, *groups[point.index])
+def listed(recipe_name: str) -> Iterator[dict[str, Any]]:
+    """One row per point of a training's recipe, in its order, with the values of `resolve_point`."""
+    name, document = recipe_document(recipe_name)
+    recipe = document.data
+    model = recipe["model"]
+    for group in recipe["points"]:
+        reduced = _reduced(model, group)
+        degrees = {degree: group.get("layout", {}).get(degree, 1) for degree in DEGREES}
+        ranks = degrees["tp"] * degrees["pp"] * degrees["cp"]
+        frameworks = group.get("framework") or list(recipe["frameworks"])
+        keys = map(_list, (group["gpu"], group["precision"], frameworks, group["num_gpus"]))
+        for gpu, precision, framework, num_gpus in product(*keys):
+            yield {
+                "recipe": name,
+                "task": recipe["task"],
+                "framework": framework,
+                "gpu": gpu,
+                "precision": precision,
+                "num_gpus": num_gpus,
+                "num_layers": group.get("num_layers") or model["num_layers"],
+                "dimensions": tuple(each for each in reduced if each.name != "num_layers"),
+                "settings": "",
+                "proxy": bool(reduced),
+                "seq_length": group.get("seq_length") or recipe["seq_length"],
+                "mbs": group["mbs"],
+                "gbs": group.get("gbs") or int(group["gbs_per_gpu"] * num_gpus),
+                **degrees,
+                "dp": num_gpus // ranks,
+                "image": _site_image(gpu, framework) or (recipe["frameworks"][framework] or {}).get("image"),
+            }
 
 
-def _layout(file: RecipeFile, index: int) -> Layout:
-    return checked(Layout, file.document, ("points", index, "layout"), file.recipe.points[index].layout)
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]
 
 
-def _reduced(file: RecipeFile, index: int) -> tuple[Reduced, ...]:
-    group, whole = file.recipe.points[index], file.recipe.model
-    layers = group.num_layers or whole.num_layers
-    if not group.model:
-        return reductions(whole.model_copy(update={"num_layers": layers}), whole)
-    shape = whole.model_dump()
-    for path, value in [*leaves(group.model), (("num_layers",), layers)]:
-        set_value(shape, path, value)
-    return reductions(checked(ModelShape, file.document, ("points", index, "model"), shape), whole)
+def differences(model: Mapping[str, Any], whole: Mapping[str, Any]) -> tuple[Reduced, ...]:
+    """The dimensions in which ``model`` differs from ``whole``, as `benchrun.spec.reduction.reductions` gives them."""
+    sizes, whole_sizes = _flat(model), _flat(whole)
+    if sizes.keys() != whole_sizes.keys():  # one states what is another's default
+        from benchrun.model import ModelShape, Moe
+
+        shapes = [ModelShape.model_construct(**{**each, "moe": None}) for each in (model, whole)]
+        experts = [each.get("moe") and Moe.model_construct(**each["moe"]) for each in (model, whole)]
+        sizes, whole_sizes = (
+            _flat({**dict(shape), "moe": moe and dict(moe)}) for shape, moe in zip(shapes, experts, strict=True)
+        )
+    names = (name for name in whole_sizes | sizes if name not in NO_WORK)
+    pairs = ((name, sizes.get(name), whole_sizes.get(name)) for name in names)
+    return tuple(Reduced(name, size, whole_size) for name, size, whole_size in pairs if size != whole_size)
 
 
-def _row(file: RecipeFile, point: Point, layout: Layout, reduced: tuple[Reduced, ...]) -> dict[str, Any]:
-    recipe, group = file.recipe, point.group
-    return {
-        "recipe": file.name,
-        "task": recipe.task,
-        "framework": point.framework,
-        "gpu": point.gpu,
-        "precision": point.precision,
-        "num_gpus": point.num_gpus,
-        "num_layers": group.num_layers or recipe.model.num_layers,
-        "dimensions": dimensions(reduced),
-        "proxy": bool(reduced),
-        "seq_length": group.seq_length or recipe.seq_length,
-        "mbs": group.mbs,
-        "gbs": group.batch(point.num_gpus),
-        **{degree: getattr(layout, degree) for degree in DEGREES},
-        "dp": point.num_gpus // (layout.tp * layout.pp * layout.cp),
-        "image": _site_image(point.gpu, point.framework) or recipe.frameworks[point.framework].image,
-    }
+def _flat(model: Mapping[str, Any]) -> dict[str, Any]:
+    experts = {f"moe.{name}": value for name, value in (model.get("moe") or {}).items()}
+    return {name: value for name, value in model.items() if name != "moe"} | experts
 
 
+def _reduced(model: Mapping[str, Any], group: Mapping[str, Any]) -> tuple[Reduced, ...]:
+    sizes = {**model, **group.get("model", {}), "num_layers": group.get("num_layers") or model["num_layers"]}
+    if model.get("moe"):
+        sizes["moe"] = {**model["moe"], **sizes["moe"]}
+    return differences(sizes, model)
+
+
+@functools.cache
 def _site_image(gpu: str, framework: str) -> str | None:
-    """The image that the default cluster of a GPU would use instead."""
-    container = catalogue.cluster_document(catalogue.default_cluster(gpu)).data.get("container", {})
+    """The image that the default cluster of a GPU would use instead of the recipe's."""
+    container = cluster_document(default_cluster(gpu)).data.get("container", {})
     image: str | None = container.get("images", {}).get(framework, container.get("image"))
     return image

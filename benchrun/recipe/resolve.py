@@ -9,14 +9,13 @@ from benchrun.frameworks.registry import framework
 from benchrun.memory import impossible
 from benchrun.recipe import catalogue
 from benchrun.recipe.catalogue import Point, RecipeFile
-from benchrun.recipe.draft import Draft, draft
+from benchrun.recipe.draft import draft
+from benchrun.recipe.files import cluster_document, default_cluster
 from benchrun.recipe.images import image_of_run
 from benchrun.recipe.layout import CHANGE_LAYOUT, Refusal, refusals
-from benchrun.recipe.proxy import reductions
 from benchrun.recipe.select import Request, listed_counts, select
 from benchrun.recipe.yamlfile import Document
-from benchrun.spec.data import Data
-from benchrun.spec.runspec import RunSpec
+from benchrun.spec.runspec import Inputs, RunSpec, TrainingSpec, workload
 
 
 def resolve(request: Request) -> RunSpec:
@@ -30,16 +29,16 @@ def resolve_point(
     file: RecipeFile, point: Point, cluster: str | None = None, overrides: tuple[str, ...] = ()
 ) -> RunSpec:
     """The RunSpec of one point."""
-    profile = catalogue.cluster_document(cluster or catalogue.default_cluster(point.gpu))
-    planned, document = draft(file, point, profile, overrides)
-    _same_gpu(planned, point)
+    profile = cluster_document(cluster or default_cluster(point.gpu))
+    inputs, document = draft(file, point, profile, overrides)
+    _same_gpu(inputs, point)
     launched = framework(point.framework)
-    spec = _with_environment(_spec(file, point, planned, document, launched), launched, document)
+    spec = _with_environment(_spec(file, point, inputs, document, launched), launched, document)
     broken = refusals(spec, launched)
-    if not broken and (too_large := impossible(spec)):
+    if not broken and isinstance(spec, TrainingSpec) and (too_large := impossible(spec)):
         broken = [Refusal(too_large, CHANGE_LAYOUT)]
     if not broken:
-        return launched.configured(spec)
+        return launched.configured(spec)  # type: ignore[no-any-return]
     hints = dict.fromkeys(refusal.hint for refusal in broken if refusal.hint)
     if CHANGE_LAYOUT in hints and point.scaled_from is not None:
         origin = f"the layout on {point.num_gpus} GPUs is that of {point.scaled_from}; {listed_counts(file, point)}"
@@ -48,41 +47,33 @@ def resolve_point(
     raise UserError("; ".join(refusal.text for refusal in broken), where=where, hint="; ".join(hints) or None)
 
 
-def _same_gpu(planned: Draft, point: Point) -> None:
-    gpu = planned.cluster.gpu
+def _same_gpu(inputs: Inputs, point: Point) -> None:
+    gpu = inputs.cluster.gpu
     if gpu != point.gpu:
         hint = f"choose --gpu {gpu}, or a --cluster with {point.gpu}"
         if gpu not in (listed := [*hardware.names(), "CPU"]):
             hint = f"the hardware table has no such GPU; {closest(gpu.upper(), listed)}"
-        raise UserError(f"cluster {planned.cluster.name} has {gpu}, the point is for {point.gpu}", hint=hint)
+        raise UserError(f"cluster {inputs.cluster.name} has {gpu}, the point is for {point.gpu}", hint=hint)
 
 
-def _spec(file: RecipeFile, point: Point, planned: Draft, document: Document, launched: Framework) -> RunSpec:
-    """The run with the recipe's environment only. dp is 1 if the layout has too many ranks, which the rules refuse."""
-    dp = max(1, point.num_gpus // (planned.layout.tp * planned.layout.pp * planned.layout.cp))
-    reduced = reductions(planned.model, file.recipe.model)
-    return RunSpec(
-        recipe=file.name,
-        task=file.recipe.task,
-        proxy=bool(reduced),
-        reduced=reduced,
-        source=point.group.source if point.scaled_from is None else None,
-        derived=point.derived,
-        framework=point.framework,
-        replaced_image=planned.image if launched.site_image(planned.cluster) else None,
-        gpu=point.gpu,
-        precision=point.precision,
-        num_gpus=point.num_gpus,
-        num_nodes=-(-point.num_gpus // planned.cluster.gpus_per_node),
-        dp=dp,
-        num_microbatches=max(1, planned.gbs // (planned.mbs * dp)),
-        data_format=launched.data_format(file.recipe.task),
-        **{
-            **dict(planned),
-            "image": image_of_run(planned.cluster, launched, planned.image, document),
-            "data": _data(planned),
-        },
-    )
+def _spec(file: RecipeFile, point: Point, inputs: Inputs, document: Document, launched: Framework) -> RunSpec:
+    """The run with the recipe's environment only."""
+    stated = {
+        "workload": file.recipe.workload,
+        "recipe": file.name,
+        "task": file.recipe.task,
+        "source": point.group.source if point.scaled_from is None else None,
+        "derived": point.derived,
+        "framework": point.framework,
+        "gpu": point.gpu,
+        "precision": point.precision,
+        "num_gpus": point.num_gpus,
+        "num_nodes": -(-point.num_gpus // inputs.cluster.gpus_per_node),
+        "replaced_image": inputs.image if launched.site_image(inputs.cluster) else None,
+        **dict(inputs),
+        "image": image_of_run(inputs.cluster, launched, inputs.image, document),
+    }
+    return workload(file.recipe.workload).planned(stated, file.recipe, launched)
 
 
 def _with_environment(spec: RunSpec, launched: Framework, document: Document) -> RunSpec:
@@ -96,12 +87,3 @@ def _with_environment(spec: RunSpec, launched: Framework, document: Document) ->
     variables |= spec.env
     replaced = {name: value for name, value in variables.items() if name in site}
     return spec.model_copy(update={"env": variables | site, "replaced_env": replaced})
-
-
-def _data(planned: Draft) -> Data:
-    """The data with the size of a synthetic data set: what the run reads and one more token, the last label."""
-    data = planned.data
-    if data.kind == "mock" or data.synthetic.tokens is not None:
-        return data
-    tokens = planned.training.steps * planned.gbs * planned.seq_length + 1
-    return data.model_copy(update={"synthetic": data.synthetic.model_copy(update={"tokens": tokens})})

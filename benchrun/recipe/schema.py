@@ -1,7 +1,13 @@
-"""The models of recipe and suite files. The name of a recipe or suite is the name of its file."""
+"""The models of recipe and suite files. The name of a recipe or suite is the name of its file.
+
+`Recipe`, `FrameworkEntry` and `PointGroup` are what every workload has. Their other keys are inputs of the workload
+(`benchrun.spec.runspec.Inputs`): merged in the order recipe, framework, point, ``--set``, and checked afterwards. For
+trainings a subclass names them.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection, Mapping
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator, Field, PositiveFloat, PositiveInt, model_validator
@@ -12,53 +18,112 @@ from benchrun.model import Frozen, ModelShape
 from benchrun.recipe.checked import UNKNOWN_NAME
 from benchrun.spec.cluster import EnvName, Line
 from benchrun.spec.data import Data
+from benchrun.spec.runspec import WORKLOADS
 from benchrun.vocabulary import Precision, Task
 
 
-def _listed(value: Any) -> Any:
-    return value if isinstance(value, list) else [value]
+def _registered(registry: Collection[str], what: str) -> Callable[[str], str]:
+    def check(name: str) -> str:
+        if name not in registry:
+            raise PydanticCustomError(UNKNOWN_NAME, f"no {what} of this name", {"legal": tuple(registry)})
+        return name
+
+    return check
 
 
-def _registered(name: str) -> str:
-    if name not in FRAMEWORKS:
-        raise PydanticCustomError(UNKNOWN_NAME, "no framework of this name", {"legal": tuple(FRAMEWORKS)})
-    return name
-
-
-FrameworkName = Annotated[Line, AfterValidator(_registered)]
-Names = Annotated[tuple[Line, ...], BeforeValidator(_listed), Field(min_length=1)]
-Frameworks = Annotated[tuple[FrameworkName, ...], BeforeValidator(_listed), Field(min_length=1)]
-Precisions = Annotated[tuple[Precision, ...], BeforeValidator(_listed), Field(min_length=1)]
-Counts = Annotated[tuple[PositiveInt, ...], BeforeValidator(_listed), Field(min_length=1)]
+_LISTED = BeforeValidator(lambda value: value if isinstance(value, list) else [value])
+FrameworkName = Annotated[Line, AfterValidator(_registered(FRAMEWORKS, "framework"))]
+WorkloadName = Annotated[Line, AfterValidator(_registered(WORKLOADS, "workload"))]
+Names = Annotated[tuple[Line, ...], _LISTED, Field(min_length=1)]
+Frameworks = Annotated[tuple[FrameworkName, ...], _LISTED, Field(min_length=1)]
+Precisions = Annotated[tuple[Precision, ...], _LISTED, Field(min_length=1)]
+Counts = Annotated[tuple[PositiveInt, ...], _LISTED, Field(min_length=1)]
 Section = dict[str, Any]
 """Fields of another model: merged first (recipe, point, --set), checked afterwards."""
 
 
-class FrameworkEntry(Frozen):
+class FrameworkEntry(Frozen, extra="allow"):
     """What one framework needs for this workload."""
 
     image: Line | None = None
     """Container image as ``registry/name:tag`` or a path; none where the worker runs on the host."""
     env: dict[EnvName, str] = Field(default_factory=dict)
     """Environment of the ranks for this framework."""
+
+
+class PointGroup(Frozen, extra="allow"):
+    """Tuned points: every listed GPU, precision and framework at every listed number of GPUs."""
+
+    gpu: Names
+    """GPUs, as named in the hardware table."""
+    precision: Precisions
+    """Precisions of the computation."""
+    num_gpus: Counts
+    """Numbers of GPUs."""
+    framework: Frameworks | None = None
+    """Frameworks that the settings are for; all of the recipe's if not given."""
+    source: Line | None = None
+    """Who published these settings, where, in which version."""
+    derived: Line | None = None
+    """Why these settings were chosen, if they were not published."""
+
+    @model_validator(mode="after")
+    def _one_origin(self) -> PointGroup:
+        if self.source and self.derived:
+            raise ValueError("a layout is either published (source) or chosen here (derived)")
+        return self
+
+    def inputs(self, num_gpus: int) -> dict[str, tuple[tuple[str, ...], Any]]:
+        """Key -> the input that it sets and its value at ``num_gpus``, of keys that are no input themselves."""
+        return {}
+
+    def sizes(self, num_gpus: int, recipe: Recipe) -> dict[str, Any]:
+        """The inputs that tell this group from others of the same GPU, precision, number of GPUs and framework."""
+        return dict(self.model_extra or {})
+
+    def scales_to(self, num_gpus: int) -> bool:
+        """Whether the group holds for a number of GPUs that it does not list."""
+        return False
+
+
+class Recipe(Frozen, extra="allow"):
+    """One workload with its frameworks and tuned points."""
+
+    description: Line
+    """One line for `benchrun list`."""
+    workload: WorkloadName = "training"
+    """Kind of work, which decides the other keys."""
+    task: Line
+    """What of its workload a run does."""
+    env: dict[EnvName, str] = Field(default_factory=dict)
+    """Environment of the ranks for every framework."""
+    frameworks: Mapping[FrameworkName, FrameworkEntry] = Field(min_length=1)
+    """Frameworks and what each needs; by default the first one that has the point runs."""
+    points: tuple[PointGroup, ...] = Field(min_length=1)
+    """Tuned points, in groups that share their settings."""
+
+    @model_validator(mode="after")
+    def _points_use_its_frameworks(self) -> Recipe:
+        for group in self.points:
+            for name in group.framework or ():
+                if name not in self.frameworks:
+                    raise ValueError(f"a point is for framework {name}, which the recipe does not list")
+        return self
+
+
+class TrainingEntry(FrameworkEntry, extra="forbid"):
+    """What one framework needs for this training."""
+
     training: Section = Field(default_factory=dict)
     """Fields of Training, on top of the recipe's, below the point's."""
 
 
-class PointGroup(Frozen):
+class TrainingGroup(PointGroup, extra="forbid"):
     """Tuned points that share a layout: every listed GPU, precision and framework at every listed number of GPUs.
 
     If several groups share all these, the first one applies, unless ``--set`` names the batch or sequence of another.
     """
 
-    gpu: Names
-    """GPUs, as named in the hardware table."""
-    precision: Precisions
-    """Precisions of training."""
-    num_gpus: Counts
-    """Numbers of GPUs."""
-    framework: Frameworks | None = None
-    """Frameworks that the layout is for; all of the recipe's if not given."""
     layout: Section = Field(default_factory=dict)
     """How the model is spread: fields of Layout."""
     mbs: PositiveInt
@@ -75,17 +140,11 @@ class PointGroup(Frozen):
     """Dimensions that differ from the model's: a smaller vocabulary or fewer experts (a proxy), or more positions."""
     training: Section = Field(default_factory=dict)
     """Fields of Training, on top of the framework's."""
-    source: Line | None = None
-    """Who published this layout, where, in which version."""
-    derived: Line | None = None
-    """Why this layout was chosen, if it was not published."""
 
     @model_validator(mode="after")
-    def _one_batch_rule(self) -> PointGroup:
+    def _one_batch_rule(self) -> TrainingGroup:
         if (self.gbs is None) == (self.gbs_per_gpu is None):
             raise ValueError("give gbs or gbs_per_gpu, one of them")
-        if self.source and self.derived:
-            raise ValueError("a layout is either published (source) or chosen here (derived)")
         for num_gpus in self.num_gpus:
             if self.batch(num_gpus) is None:
                 raise ValueError(f"gbs_per_gpu {self.gbs_per_gpu:g} gives no whole batch on {num_gpus} GPUs")
@@ -98,12 +157,25 @@ class PointGroup(Frozen):
         total = (self.gbs_per_gpu or 0) * num_gpus
         return int(total) if total >= 1 and total == int(total) else None
 
+    def inputs(self, num_gpus: int) -> dict[str, tuple[tuple[str, ...], Any]]:
+        """The batch and the number of layers."""
+        return {
+            "gbs_per_gpu": (("gbs",), self.batch(num_gpus)),
+            "num_layers": (("model", "num_layers"), self.num_layers),
+        }
 
-class Recipe(Frozen):
-    """One workload: its dimensions, its frameworks, its tuned points."""
+    def sizes(self, num_gpus: int, recipe: Recipe) -> dict[str, Any]:
+        """Batch and sequence length."""
+        return {"gbs": self.batch(num_gpus), "seq_length": self.seq_length or getattr(recipe, "seq_length", None)}
 
-    description: Line
-    """One line for `benchrun list`."""
+    def scales_to(self, num_gpus: int) -> bool:
+        """Weakly: not a fixed batch, nor a proxy, whose layers belong to its number of GPUs."""
+        return self.gbs is None and self.num_layers is None and self.batch(num_gpus) is not None
+
+
+class TrainingRecipe(Recipe, extra="forbid"):
+    """One training: its dimensions, its frameworks, its tuned points."""
+
     task: Task
     """Pretraining, full fine-tune or LoRA."""
     model: ModelShape
@@ -114,20 +186,10 @@ class Recipe(Frozen):
     """Fields of Training, below the framework's and the point's."""
     data: Data = Data()
     """What the model is fed."""
-    env: dict[EnvName, str] = Field(default_factory=dict)
-    """Environment of the ranks for every framework."""
-    frameworks: dict[FrameworkName, FrameworkEntry] = Field(min_length=1)
+    frameworks: Mapping[FrameworkName, TrainingEntry] = Field(min_length=1)
     """Frameworks and what each needs; by default the first one that has the point runs."""
-    points: tuple[PointGroup, ...] = Field(min_length=1)
+    points: tuple[TrainingGroup, ...] = Field(min_length=1)
     """Tuned points, in groups that share a layout."""
-
-    @model_validator(mode="after")
-    def _points_use_its_frameworks(self) -> Recipe:
-        for group in self.points:
-            for name in group.framework or ():
-                if name not in self.frameworks:
-                    raise ValueError(f"a point is for framework {name}, which the recipe does not list")
-        return self
 
 
 class SuiteRun(Frozen):

@@ -39,18 +39,14 @@ def select(file: RecipeFile, request: Request) -> Point:
     for key in KEYS:
         left = _filtered(file.name, left, key, getattr(wanted, key))
     values = dict(override.split("=", 1) for override in request.overrides if "=" in override)
-    named = [point for point in left if all(values.get(key, value) == value for key, value in _sizes(file, point))]
-    same = [point for point in left if _sizes(file, point) == _sizes(file, (named or left)[0])]
+    sizes = [point.group.sizes(point.num_gpus, file.recipe) for point in left]
+    named = (size for size in sizes if all(values.get(key, str(value)) == str(value) for key, value in size.items()))
+    wanted_sizes = next(named, sizes[0])
+    same = [point for point, size in zip(left, sizes, strict=True) if size == wanted_sizes]
     if len(same) > 1:
         common = f"{left[0].gpu}, {left[0].precision}, {left[0].num_gpus} GPUs, {left[0].framework}"
         raise UserError(f"several points have {common} and different layouts", where=file.name)
     return same[0]
-
-
-def _sizes(file: RecipeFile, point: Point) -> tuple[tuple[str, str], ...]:
-    """Batch and sequence length, which a request states with ``--set``: keys and values."""
-    seq_length = point.group.seq_length or file.recipe.seq_length
-    return (("gbs", str(point.group.batch(point.num_gpus))), ("seq_length", str(seq_length)))
 
 
 def listed_counts(file: RecipeFile, point: Point) -> str:
@@ -67,16 +63,14 @@ def _framework(file: RecipeFile, listed: list[Point], request: Request) -> str:
 
 
 def _scaled(listed: list[Point], wanted: Request) -> Point | None:
-    """The nearest whole-model point, weakly scaled to a number of GPUs that is not listed; None if that is impossible.
+    """The nearest point that scales to a number of GPUs that is not listed; None if that is impossible.
 
-    The model-parallel block and the batch per GPU stay, the data-parallel ranks grow. Proxies do not scale, as their
-    layers belong to their number of GPUs; nor does a fixed global batch, which means strong scaling.
+    The model-parallel block and the batch per GPU stay, the data-parallel ranks grow.
     """
     if wanted.num_gpus is None or any(_agree(p, wanted, KEYS) for p in listed):
         return None
     num_gpus = wanted.num_gpus
-    weak = [p for p in listed if p.group.gbs is None and p.group.num_layers is None]
-    near = [p for p in weak if _agree(p, wanted, ("framework", "gpu", "precision")) and p.group.batch(num_gpus)]
+    near = [p for p in listed if _agree(p, wanted, ("framework", "gpu", "precision")) and p.group.scales_to(num_gpus)]
     if len({(p.gpu, p.precision) for p in near}) != 1:
         return None
     nearest = min(near, key=lambda p: (abs(p.num_gpus - num_gpus), p.num_gpus))

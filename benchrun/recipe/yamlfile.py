@@ -6,6 +6,7 @@ Differs from YAML 1.1 where that surprises: a key given twice is an error, ``on`
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -54,12 +55,16 @@ class Document:
 
 
 def load(path: Path) -> Document:
-    """Read one YAML file whose top is a mapping. UserError with file:line for anything else."""
+    """One YAML file whose top is a mapping, read again if it changes. UserError with file:line for anything else."""
     try:
-        text = path.read_text(encoding="utf-8")
+        return _load(path, path.stat().st_mtime_ns)
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"cannot be read: {error}", where=str(path)) from error
-    return parse(text, str(path))
+
+
+@functools.cache
+def _load(path: Path, changed_ns: int) -> Document:
+    return parse(path.read_text(encoding="utf-8"), str(path))
 
 
 def parse(text: str, name: str) -> Document:
@@ -75,27 +80,10 @@ def parse(text: str, name: str) -> Document:
     if not isinstance(root, yaml.MappingNode):
         raise UserError("expected a mapping (key: value) at the top", where=f"{name}:1")
     places: dict[Loc, str] = {}
-    if _size(root) > MOST_VALUES:
-        raise UserError(
-            f"more than {MOST_VALUES:,} values with its aliases expanded, or a value contains itself", where=name
-        )
     try:
         return Document(_build(root, (), name, places), places)
     except RecursionError:
         raise UserError("a value contains itself or is nested too deeply", where=name) from None
-
-
-def _size(root: yaml.Node) -> int:
-    """Nodes of a document once its aliases are expanded; counting stops above MOST_VALUES."""
-    waiting, count = [root], 0
-    while waiting and count <= MOST_VALUES:
-        node = waiting.pop()
-        count += 1
-        if isinstance(node, yaml.SequenceNode):
-            waiting += node.value
-        elif isinstance(node, yaml.MappingNode):
-            waiting += [value for _, value in node.value]
-    return count
 
 
 def scalar(text: str) -> Any:
@@ -111,6 +99,8 @@ def scalar(text: str) -> Any:
 
 def _build(node: yaml.Node, loc: Loc, name: str, places: dict[Loc, str]) -> Any:
     places.setdefault(loc, f"{name}:{node.start_mark.line + 1}")
+    if len(places) > MOST_VALUES:
+        raise UserError(f"more than {MOST_VALUES:,} values with its aliases expanded", where=name)
     if isinstance(node, yaml.SequenceNode):
         return [_build(item, (*loc, i), name, places) for i, item in enumerate(node.value)]
     if isinstance(node, yaml.MappingNode):

@@ -49,7 +49,7 @@ def unmountable(runtime: str) -> str:
 def inside_env(spec: RunSpec) -> tuple[str, ...]:
     """Names of the variables that a rank needs inside the container."""
     launched = framework(spec.framework)
-    data = ("BENCHRUN_DATA",) if spec.data.kind == "synthetic" else ()
+    data = ("BENCHRUN_DATA",) if spec.reads_files else ()
     # Only if the ranks import this package: the image may set a PYTHONPATH for its framework (NeMo's Dockerfile.ci
     # does), and the submitting shell's would replace it.
     path = ("PYTHONPATH",) if spec.cluster.container.runtime != "pyxis" and (launched.own_worker or data) else ()

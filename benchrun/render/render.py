@@ -35,11 +35,9 @@ def render(spec: RunSpec) -> dict[str, str]:
 
 def _text(template: str, spec: RunSpec) -> str:
     launched = framework(spec.framework)
-    proxy = f", PROXY: {', '.join(map(str, spec.reduced))}" if spec.proxy else ""
     values = {
         **launched.configuration(spec),
         "spec": spec,
-        "title": f"{spec.recipe}: {spec.task}, {spec.precision}, {spec.framework}, {spec.num_gpus} x {spec.gpu}{proxy}",
         "cluster": spec.cluster,
         "container": spec.cluster.container,
         "image": image_for(spec),

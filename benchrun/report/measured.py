@@ -20,12 +20,12 @@ from benchrun.metrics.registry import tabled
 from benchrun.metrics.telemetry import Telemetry, percent
 from benchrun.model.flops import flops_per_token
 from benchrun.model.operators import PASSES
-from benchrun.recipe.catalogue import recipe_file
+from benchrun.recipe.catalogue import training_file
 from benchrun.report.runs import SPREAD, layout, proxy, spread_percent, valid_values
 from benchrun.report.scaling import Curve, curves
 from benchrun.report.table import Table, markdown, markdown_rows
 from benchrun.spec.artifacts import Breakdown, Ceilings, Gemm
-from benchrun.spec.runspec import RunSpec
+from benchrun.spec.runspec import TrainingSpec
 
 T = TypeVar("T")
 Group = Sequence[MeasuredRun]
@@ -138,7 +138,7 @@ def _speed(group: Group, published: Sequence[Reference]) -> list[str | None]:
 
 
 def _beside(
-    spec: RunSpec, published: Sequence[Reference], rate: float | None, tflops: float | None
+    spec: TrainingSpec, published: Sequence[Reference], rate: float | None, tflops: float | None
 ) -> tuple[str | None, str | None, str | None]:
     """The published number, our ratio to it, and what differs."""
     near = nearest(spec, published)
@@ -171,7 +171,7 @@ class Beside(NamedTuple):
         return value / (self.whole_tflops or self.entry.tokens_per_s_per_gpu) if value else None
 
 
-def nearest(spec: RunSpec, published: Sequence[Reference]) -> Beside | None:
+def nearest(spec: TrainingSpec, published: Sequence[Reference]) -> Beside | None:
     """The number with most matching conditions; ties go to the fastest.
 
     For a proxy without a published number it is the whole model's.
@@ -179,7 +179,7 @@ def nearest(spec: RunSpec, published: Sequence[Reference]) -> Beside | None:
     own = conditions(spec)
     if entry := _nearest(own, published):
         return Beside(entry, None)
-    model = recipe_file(spec.recipe).recipe.model
+    model = training_file(spec.recipe)[1].model
     whole = own.model_copy(update={"num_layers": model.num_layers, "dimensions": ()})
     if not spec.proxy or not (entry := _nearest(whole, published)):
         return None
@@ -219,19 +219,19 @@ def _what_differs(entry: Reference, own: Conditions) -> str:
     return ", ".join(named) or "nothing that is stated"
 
 
-def _order(spec: RunSpec) -> tuple[str, int, str, str, int, int, float]:
+def _order(spec: TrainingSpec) -> tuple[str, int, str, str, int, int, float]:
     return spec.recipe, spec.model.num_layers, spec.gpu, spec.precision, spec.num_gpus, spec.gbs, spec.training.lr
 
 
-def _label(spec: RunSpec) -> str:
+def _label(spec: TrainingSpec) -> str:
     return f"{_workload(spec)} {spec.precision} {spec.num_gpus} x {spec.gpu}, batch {_batch(spec)}"
 
 
-def _workload(spec: RunSpec) -> str:
+def _workload(spec: TrainingSpec) -> str:
     return proxy(spec) + (", attention in FP8" if spec.training.fp8.dot_product_attention else "")
 
 
-def _batch(spec: RunSpec) -> str:
+def _batch(spec: TrainingSpec) -> str:
     return f"{spec.gbs} (mbs {spec.mbs}, lr {spec.training.lr:g})"
 
 

@@ -13,7 +13,7 @@ from benchrun.compare.verdict import RunResult
 from benchrun.metrics.registry import Metric, tabled
 from benchrun.report.scaling import Ratio, fsdp_over_3d
 from benchrun.report.table import Table, markdown
-from benchrun.spec.runspec import RunSpec
+from benchrun.spec.runspec import RunSpec, TrainingSpec
 
 STATED = ("framework", "gpu", "precision", "num_gpus", "seq_length", "gbs")
 """Fields of the specification that have a column."""
@@ -36,7 +36,13 @@ def _row(repeats: Sequence[RunResult]) -> list[Any]:
     valid = {metric.name: valid_values(metric, measured) for metric in tabled()}
     labels = [", ".join(label.code for label in result.verdict.labels) for result in repeats if result.verdict]
     return [
-        *(proxy(spec), *(getattr(spec, name) for name in STATED), _short_layout(spec), spec.cluster.name, len(repeats)),
+        *(
+            proxy(spec),
+            *(getattr(spec, name, None) for name in STATED),
+            _short_layout(spec),
+            spec.cluster.name,
+            len(repeats),
+        ),
         *(median(values) if values else None for values in valid.values()),
         *(_distinct(result.judgement for result in repeats), _distinct(labels), spread_percent(valid[SPREAD])),
     ]
@@ -70,15 +76,18 @@ def ratio_line(ratio: Ratio) -> str:
 
 def proxy(spec: RunSpec) -> str:
     """The recipe's name, with what a proxy has less of."""
-    return spec.recipe + (f" (proxy: {', '.join(map(str, spec.reduced))})" if spec.proxy else "")
+    reduced = spec.reduced if isinstance(spec, TrainingSpec) else ()
+    return spec.recipe + (f" (proxy: {', '.join(map(str, reduced))})" if reduced else "")
 
 
-def layout(spec: RunSpec) -> str:
+def layout(spec: TrainingSpec) -> str:
     """How the model is split."""
     return ", ".join(f"{name} {getattr(spec.layout, name)}" for name in DEGREES) + f", dp {spec.dp}"
 
 
 def _short_layout(spec: RunSpec) -> str:
+    if not isinstance(spec, TrainingSpec):
+        return spec.settings
     degrees = [f"{name}{getattr(spec.layout, name)}" for name in DEGREES]
     return " ".join([*degrees, f"mbs{spec.mbs}", *([f"fsdp{spec.layout.fsdp}"] if spec.layout.fsdp > 1 else [])])
 

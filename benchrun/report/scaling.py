@@ -7,18 +7,19 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from statistics import median
+from typing import Any
 
 from benchrun.compare.measured import MeasuredRun
 from benchrun.compare.references import Reference
 from benchrun.compare.verdict import RunResult
-from benchrun.spec.runspec import RunSpec
+from benchrun.spec.runspec import TrainingSpec
 
 
 @dataclass(frozen=True)
 class Curve:
     """One workload on at least two numbers of GPUs."""
 
-    spec: RunSpec
+    spec: TrainingSpec
     """Of the fewest GPUs."""
     kind: str
     """weak: the same batch per GPU; strong: the same global batch."""
@@ -30,7 +31,7 @@ class Curve:
 
 def curves(groups: Sequence[Sequence[MeasuredRun]]) -> list[Curve]:
     """Every curve among ``groups`` of repeats."""
-    families: dict[tuple[str, Fraction, str], dict[int, tuple[RunSpec, float]]] = defaultdict(dict)
+    families: dict[tuple[str, Fraction, str], dict[int, tuple[TrainingSpec, float]]] = defaultdict(dict)
     for group in groups:
         spec, rates = group[0].spec, [rate for run in group if (rate := run.metrics.tokens_per_s_per_gpu.median)]
         # What stays the same along a curve: everything but the size and the number of steps.
@@ -41,7 +42,7 @@ def curves(groups: Sequence[Sequence[MeasuredRun]]) -> list[Curve]:
     return [_curve(kind, points) for (kind, *_), points in families.items() if len(points) > 1]
 
 
-def _curve(kind: str, points: dict[int, tuple[RunSpec, float]]) -> Curve:
+def _curve(kind: str, points: dict[int, tuple[TrainingSpec, float]]) -> Curve:
     ordered = {count: points[count] for count in sorted(points)}
     specs = [spec for spec, _ in ordered.values()]
     rates = {count: rate for count, (_, rate) in ordered.items()}
@@ -60,7 +61,7 @@ PUBLISHED = ("recipe", "gpu", "num_gpus", "precision", "seq_length", "gbs")
 class Ratio:
     """Speed with FSDP over speed without, of one workload."""
 
-    spec: RunSpec
+    spec: TrainingSpec
     """Of one of the runs."""
     value: float
     published: Reference | None
@@ -69,15 +70,18 @@ class Ratio:
 def fsdp_over_3d(results: Sequence[RunResult], references: Sequence[Reference]) -> Iterator[Ratio]:
     """One ratio for each workload measured with and without FSDP; the speed of a point is the median of its repeats."""
     workloads: dict[tuple[object, ...], list[RunResult]] = defaultdict(list)
-    for result in results:
+    for result in (result for result in results if isinstance(result.spec, TrainingSpec)):
         same = (*(getattr(result.spec, key) for key in SAME), result.spec.cluster.name)
         workloads[same].append(result)
     for runs in workloads.values():
-        with_fsdp, without = (
-            _fastest(run for run in runs if (run.spec.layout.fsdp > 1) is side) for side in (True, False)
-        )
+        spec: Any = runs[0].spec
+        with_fsdp, without = (_fastest(run for run in runs if _sharded(run.spec) is side) for side in (True, False))
         if with_fsdp and without:
-            yield Ratio(runs[0].spec, with_fsdp / without, _published(runs[0].spec, references))
+            yield Ratio(spec, with_fsdp / without, _published(spec, references))
+
+
+def _sharded(spec: Any) -> bool:
+    return bool(spec.layout.fsdp > 1)
 
 
 def _fastest(runs: Iterable[RunResult]) -> float | None:
@@ -89,6 +93,6 @@ def _fastest(runs: Iterable[RunResult]) -> float | None:
     return max(map(median, points.values()), default=None)
 
 
-def _published(spec: RunSpec, references: Sequence[Reference]) -> Reference | None:
+def _published(spec: TrainingSpec, references: Sequence[Reference]) -> Reference | None:
     ratios = () if spec.reduced else (entry for entry in references if entry.metric == "fsdp_over_3d")
     return next((e for e in ratios if all(getattr(e.key, key) == getattr(spec, key) for key in PUBLISHED)), None)

@@ -15,7 +15,7 @@ from benchrun.metrics.registry import METRICS, OURS
 from benchrun.metrics.telemetry import Telemetry, percent
 from benchrun.report.runs import check_line, layout, proxy, reference_line
 from benchrun.report.table import Table, aligned, markdown
-from benchrun.spec.runspec import RunSpec
+from benchrun.spec.runspec import RunSpec, TrainingSpec
 
 Rows = list[tuple[str, str]]
 _COLOURS = {"pass": "green", "slow": "red", "invalid_run": "red"}
@@ -233,11 +233,16 @@ def run_page(result: RunResult) -> str:
 
 def _spec_rows(spec: RunSpec) -> Rows:
     nodes = f"{spec.num_nodes} node{'s' if spec.num_nodes > 1 else ''}"
-    return [
+    rows = [
         ("workload", f"{proxy(spec)}, {spec.task}"),
         ("framework", f"{spec.framework}, image {spec.container_image or 'none'}"),
         ("hardware", f"{spec.num_gpus} x {spec.gpu} on {nodes} (cluster {spec.cluster.name})"),
         ("precision", spec.precision),
+    ]
+    if not isinstance(spec, TrainingSpec):
+        return [*rows, ("settings", spec.settings)]
+    return [
+        *rows,
         ("batch", f"global {spec.gbs}, micro {spec.mbs}, sequence {spec.seq_length}"),
         ("layout", layout(spec)),
     ]

@@ -1,6 +1,6 @@
 """Every file of a run directory: its name, who writes it, and the models of those that the job and the host share.
 
-The files below ``worker/`` are a copy of this package, those of FRAMEWORK_FILES a framework's own. The models of
+The files below ``worker/`` are a copy of this package, those of `Framework.files` a framework's own. The models of
 steps.jsonl, telemetry.json, metrics.json and verdict.json stand where these are computed: only the host uses them.
 Imports nothing but pydantic and the standard library: the worker reads this inside the training image.
 """
@@ -15,71 +15,51 @@ from pydantic import BaseModel, ConfigDict, Field, NonNegativeFloat, NonNegative
 from benchrun.model.base import Frozen
 from benchrun.model.operators import Pass
 
+FILES: dict[str, str] = {}
+"""Name of each file -> what is in it."""
+
+
+def _file(name: str, content: str) -> str:
+    FILES[name] = content
+    return name
+
+
 # Written before the job starts.
-SPEC = "spec.json"
-JOB = "job.sh"
-PROBE_SCRIPT = "probe.sh"
-TELEMETRY_SCRIPT = "telemetry.sh"
-CONTAINER_SCRIPT = "contained.sh"
-WORKER = "worker"
-EVENTS = "events.jsonl"
+SPEC = _file("spec.json", "the run, resolved")
+JOB = _file("job.sh", "the job script: sbatch job.sh, or bash job.sh on this machine")
+PROBE_SCRIPT = _file("probe.sh", "describes a node")
+TELEMETRY_SCRIPT = _file("telemetry.sh", "samples the GPUs of a node")
+CONTAINER_SCRIPT = _file("contained.sh", "runs a rank inside podman or docker")
+WORKER = _file("worker", "a folder: the copy of benchrun and datagen that this run uses")
+EVENTS = _file("events.jsonl", "what the launcher did and saw, one JSON object per line")
 # Written by the job.
-STDOUT, STDERR = "stdout.log", "stderr.log"
-PROBE = "probe"
-TELEMETRY = "telemetry"
-DATA = "data.json"
-DATA_INDEX = "data-index"
-CEILINGS = "ceilings.json"
-BREAKDOWN = "breakdown.json"
-PROGRESS = "progress.json"
-NO_STEP = "no_step_s"
-DONE = "done.json"
-LOCAL_PID, LOCAL_STARTED, LOCAL_EXIT = "local.pid", "local.started", "local.exit"
-LOCAL_CANCELLED = "local.cancelled"
+STDOUT = _file("stdout.log", "what the job printed")
+STDERR = _file("stderr.log", "its errors and warnings")
+PROBE = _file("probe", "a folder: HOST.json, hardware and driver of each node")
+TELEMETRY = _file("telemetry", "a folder: HOST.csv, clocks, power and temperature of each GPU, once per second")
+DATA = _file("data.json", "what datagen wrote about the data set")
+DATA_INDEX = _file("data-index", "a folder: megatron-core's shuffled order of the samples")
+CEILINGS = _file("ceilings.json", "matrix products, copies and collectives, measured alone before the first step")
+BREAKDOWN = _file("breakdown.json", "one profiled step after the last")
+PROGRESS = _file("progress.json", "what the job's watchdog last read in its log")
+NO_STEP = _file("no_step_s", "seconds without a step after which the watchdog ended the job")
+DONE = _file("done.json", "exit code, signal and restarts, written by the job's EXIT trap")
+LOCAL_PID = _file("local.pid", "process, start time and host of the supervisor of a local job")
+LOCAL_STARTED = _file("local.started", "exists once a local job has had its turn")
+LOCAL_EXIT = _file("local.exit", "exit code and state of a local job")
+LOCAL_CANCELLED = _file("local.cancelled", "exists once a local job was cancelled")
 # Written by the host afterwards.
-ENDING = "ending.json"
-ENV = "env.json"
-STEPS = "steps.jsonl"
-TELEMETRY_SUMMARY = "telemetry.json"
-METRICS = "metrics.json"
-VERDICT = "verdict.json"
+ENDING = _file("ending.json", "how the job ended, with the evidence")
+ENV = _file("env.json", "versions, image and nodes")
+STEPS = _file("steps.jsonl", "the parsed steps, one per line")
+TELEMETRY_SUMMARY = _file("telemetry.json", "clocks, power and energy over the measured steps")
+METRICS = _file("metrics.json", "what was measured")
+VERDICT = _file("verdict.json", "how that compares with a reference")
 
 XZ = ".xz"
 """Suffix of a file that is kept compressed."""
 LOCAL_LOCK = ".local.lock"
 """Beside the run directories: the job that runs on this machine locks it."""
-
-FILES = {
-    SPEC: "the run, resolved",
-    JOB: "the job script: sbatch job.sh, or bash job.sh on this machine",
-    PROBE_SCRIPT: "describes a node",
-    TELEMETRY_SCRIPT: "samples the GPUs of a node",
-    CONTAINER_SCRIPT: "runs a rank inside podman or docker",
-    WORKER: "a folder: the copy of benchrun and datagen that this run uses",
-    EVENTS: "what the launcher did and saw, one JSON object per line",
-    STDOUT: "what the job printed",
-    STDERR: "its errors and warnings",
-    PROBE: "a folder: HOST.json, hardware and driver of each node",
-    TELEMETRY: "a folder: HOST.csv, clocks, power and temperature of each GPU, once per second",
-    DATA: "what datagen wrote about the data set",
-    DATA_INDEX: "a folder: megatron-core's shuffled order of the samples",
-    CEILINGS: "matrix products, copies and collectives, measured alone before the first step",
-    BREAKDOWN: "one profiled step after the last",
-    PROGRESS: "what the job's watchdog last read in its log",
-    NO_STEP: "seconds without a step after which the watchdog ended the job",
-    DONE: "exit code, signal and restarts, written by the job's EXIT trap",
-    LOCAL_PID: "process, start time and host of the supervisor of a local job",
-    LOCAL_STARTED: "exists once a local job has had its turn",
-    LOCAL_EXIT: "exit code and state of a local job",
-    LOCAL_CANCELLED: "exists once a local job was cancelled",
-    ENDING: "how the job ended, with the evidence",
-    ENV: "versions, image and nodes",
-    STEPS: "the parsed steps, one per line",
-    TELEMETRY_SUMMARY: "clocks, power and energy over the measured steps",
-    METRICS: "what was measured",
-    VERDICT: "how that compares with a reference",
-}
-"""Name -> what is in it."""
 
 
 class Ending(str, enum.Enum):
@@ -129,11 +109,16 @@ class Done(Tolerant):
     """Seconds without a step after which the job ended itself."""
 
 
-class Progress(Frozen):
-    """progress.json (templates/parts/watchdog.sh.j2)."""
+class File(Frozen):
+    """A document of this package."""
 
     schema_version: Literal[1] = 1
     """Version of this file's schema."""
+
+
+class Progress(File):
+    """progress.json (templates/parts/watchdog.sh.j2)."""
+
     checked: str
     """When the watchdog looked, UTC."""
     quiet_s: NonNegativeInt
@@ -148,11 +133,9 @@ class Progress(Frozen):
     """Byte offset from which the watchdog reads on."""
 
 
-class EndingRecord(Frozen):
+class EndingRecord(File):
     """ending.json: written once, and only with evidence."""
 
-    schema_version: Literal[1] = 1
-    """Version of this file's schema."""
     ending: Ending
     """How the job ended."""
     evidence: tuple[str, ...]
@@ -163,11 +146,9 @@ class EndingRecord(Frozen):
     """The number of the last step in the log."""
 
 
-class Environment(Frozen):
+class Environment(File):
     """env.json: hosts and versions of a run."""
 
-    schema_version: Literal[1] = 1
-    """Version of this file's schema."""
     benchrun: str
     """This package's version."""
     commit: str | None
@@ -221,11 +202,9 @@ class CollectiveRate(Frozen):
     """By the convention of nccl-tests: 10^9 bytes/s, times 2 (n - 1) / n for all-reduce, (n - 1) / n for the others."""
 
 
-class Ceilings(Frozen):
+class Ceilings(File):
     """ceilings.json: the slowest rank of each measurement, with all ranks measuring at once."""
 
-    schema_version: Literal[1] = 1
-    """Version of this file's schema."""
     device: str
     """Name of the GPU."""
     gemms: tuple[Gemm, ...]
@@ -238,15 +217,13 @@ class Ceilings(Frozen):
     """Duration of the measurement."""
 
 
-class Breakdown(Frozen):
+class Breakdown(File):
     """breakdown.json: a step after the measured ones, in s, the mean over ranks.
 
     The parts without ``hidden_s`` add up to the step. The time of overlapping kernels counts as the first of: matrix
     products, attention, other kernels, communication.
     """
 
-    schema_version: Literal[1] = 1
-    """Version of this file's schema."""
     step_s: PositiveFloat
     """Step time under the profiler."""
     matmul_s: NonNegativeFloat
@@ -265,12 +242,8 @@ class Breakdown(Frozen):
     @property
     def sentence(self) -> str:
         """One line for a person."""
-        parts = {
-            "matmul": self.matmul_s,
-            "attention": self.attention_s,
-            "other kernels": self.other_s,
-            "communication alone": self.communication_s,
-            "nothing": self.idle_s,
-        }
-        shares = ", ".join(f"{name} {100 * part / self.step_s:.1f} %" for name, part in parts.items())
+        names = ("matmul", "attention", "other kernels", "communication alone", "nothing")
+        seconds = (self.matmul_s, self.attention_s, self.other_s, self.communication_s, self.idle_s)
+        parts = zip(names, seconds, strict=True)
+        shares = ", ".join(f"{name} {100 * part / self.step_s:.1f} %" for name, part in parts)
         return f"{shares} of a profiled step of {self.step_s:.4g} s; {self.hidden_s:.3g} s of communication were hidden"

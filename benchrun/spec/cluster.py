@@ -7,31 +7,33 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field, PositiveInt, StringConstraints, model_validator
 
 from benchrun.model import Frozen
-from benchrun.spec.slurm_options import sbatch_option, srun_option
+from benchrun.spec.slurm_options import allowed
 
-LINE = r"^[^\r\n\x00]*$"
-ENV_NAME = r"^[A-Za-z_][A-Za-z0-9_]*$"
-GRES = r"^([^\r\n\x00]*:)?[^\r\n\x00:]*[^\d\r\n\x00:][^\r\n\x00:]*$"
-OPTION = r"^-[^\r\n\x00]*$"
-ABSOLUTE = r"^/[^\r\n\x00]*$"
-MOUNT = r"^/[^\r\n\x00:,]*:/[^\r\n\x00:,]*(:r[ow])?$"
-TIME_LIMIT = r"^(\d+-)?\d{1,2}:\d{2}:\d{2}$"
-IN_WORDS = {
-    LINE: "text of one line",
-    ENV_NAME: "a name of letters, digits and _ that begins with no digit",
-    GRES: "a resource without its count, which is gpus_per_node, e.g. gpu or gpu:h200",
-    OPTION: "an option that begins with -, e.g. --segment=8",
-    ABSOLUTE: "an absolute path, e.g. /opt/megatron-lm",
-    MOUNT: "source:target or source:target:ro, both absolute, without ',' or another ':' in them",
-    TIME_LIMIT: "[days-]hours:minutes:seconds with at most two digits of hours, e.g. 00:30:00 or 4-04:00:00",
-}
+IN_WORDS: dict[str, str] = {}
 """Pattern -> what it expects, for errors."""
 
-Line = Annotated[str, StringConstraints(pattern=LINE)]
+
+def _matching(pattern: str, expected: str) -> StringConstraints:
+    IN_WORDS[pattern] = expected
+    return StringConstraints(pattern=pattern)
+
+
+_PATH = r"^/[^\r\n\x00]*$"
+_GRES = r"^([^\r\n\x00]*:)?[^\r\n\x00:]*[^\d\r\n\x00:][^\r\n\x00:]*$"
+_MOUNT = r"^/[^\r\n\x00:,]*:/[^\r\n\x00:,]*(:r[ow])?$"
+_DURATION = "[days-]hours:minutes:seconds with at most two digits of hours, e.g. 00:30:00 or 4-04:00:00"
+Line = Annotated[str, _matching(r"^[^\r\n\x00]*$", "text of one line")]
 """Text without line breaks: it ends up in one line of a script."""
-AbsolutePath = Annotated[str, StringConstraints(pattern=ABSOLUTE)]
-Option = Annotated[str, StringConstraints(pattern=OPTION)]
-EnvName = Annotated[str, StringConstraints(pattern=ENV_NAME)]
+EnvName = Annotated[
+    str, _matching(r"^[A-Za-z_][A-Za-z0-9_]*$", "a name of letters, digits and _ that begins with no digit")
+]
+Gres = Annotated[str, _matching(_GRES, "a resource without its count, which is gpus_per_node, e.g. gpu or gpu:h200")]
+Option = Annotated[str, _matching(r"^-[^\r\n\x00]*$", "an option that begins with -, e.g. --segment=8")]
+AbsolutePath = Annotated[str, _matching(_PATH, "an absolute path, e.g. /opt/megatron-lm")]
+Mount = Annotated[
+    str, _matching(_MOUNT, "source:target or source:target:ro, both absolute, without ',' or another ':' in them")
+]
+Duration = Annotated[str, _matching(r"^(\d+-)?\d{1,2}:\d{2}:\d{2}$", _DURATION)]
 Runtime = Literal["none", "pyxis", "apptainer", "singularity", "charliecloud", "podman", "docker"]
 
 
@@ -44,7 +46,7 @@ class Container(Frozen):
     """Used instead of the recipe's image: a local .sqsh or .sif, an unpacked directory, another registry."""
     images: dict[Line, Line] = Field(default_factory=dict)
     """Image by framework, where one image does not have them all; overrides ``image``."""
-    mounts: tuple[Annotated[str, StringConstraints(pattern=MOUNT)], ...] = ()
+    mounts: tuple[Mount, ...] = ()
     """``source:target`` or ``source:target:ro``; the run directory is always mounted, and is the working directory."""
     options: tuple[Line, ...] = ()
     """More options of the runtime's command (with pyxis: of srun), one word each."""
@@ -53,7 +55,7 @@ class Container(Frozen):
     def _expressible(self) -> Container:
         if self.runtime == "pyxis":
             for option in self.options:
-                srun_option(option)
+                allowed("srun")(option)
         writable = next((mount for mount in self.mounts if mount.endswith(":ro")), None)
         if self.runtime == "charliecloud" and writable:
             raise ValueError(f"charliecloud has no read-only mounts: {writable} must be {writable.removesuffix(':ro')}")
@@ -96,7 +98,7 @@ class Cluster(Frozen):
     """sbatch --nodelist."""
     exclude: Line | None = None
     """sbatch --exclude."""
-    gres: Annotated[str, StringConstraints(pattern=GRES)] | None = None
+    gres: Gres | None = None
     """Generic resource per node without its count, e.g. ``gpu`` or ``gpu:h200``; gpus_per_node is appended."""
     exclusive: bool = True
     """Ask for whole nodes: a shared node gives no benchmark."""
@@ -104,15 +106,15 @@ class Cluster(Frozen):
     """sbatch --mem, e.g. ``0`` for all of the node's memory."""
     cpus_per_task: PositiveInt | None = None
     """sbatch and srun --cpus-per-task: since Slurm 22.05 srun does not inherit it, and would bind a rank to one CPU."""
-    time_limit: Annotated[str, StringConstraints(pattern=TIME_LIMIT)] = "00:30:00"
+    time_limit: Duration = "00:30:00"
     """[days-]hours:minutes:seconds."""
     step_deadline_s: PositiveInt | None = None
     """Seconds without a step, also before the first, after which the job ends as hung; null: only the time limit."""
     mpi: Line | None = None
     """srun --mpi, e.g. ``pmix``."""
-    sbatch_options: tuple[Annotated[Option, AfterValidator(sbatch_option)], ...] = ()
+    sbatch_options: tuple[Annotated[Option, AfterValidator(allowed("sbatch"))], ...] = ()
     """More header lines, one option each, e.g. ``--segment=8``."""
-    srun_options: tuple[Annotated[Option, AfterValidator(srun_option)], ...] = ()
+    srun_options: tuple[Annotated[Option, AfterValidator(allowed("srun"))], ...] = ()
     """More options for srun, one word each, e.g. ``--distribution=block``."""
     container: Container = Container()
     """How the ranks get into their image."""

@@ -58,3 +58,9 @@ class Data(Frozen):
     """Only with ``kind: synthetic``."""
     instructions: Instructions = Instructions()
     """Only with ``kind: synthetic`` in a fine-tune, which reads conversations."""
+
+    def of_tokens(self, tokens: int) -> Data:
+        """The same with the size of a synthetic data set, where none is stated."""
+        if self.kind == "mock" or self.synthetic.tokens is not None:
+            return self
+        return self.model_copy(update={"synthetic": self.synthetic.model_copy(update={"tokens": tokens})})

@@ -29,7 +29,9 @@ def migrated(document: Any) -> Any:
         raise UserError(message, hint="use the version of benchrun that wrote it, or a newer one")
     if version == 1:
         document = _from_1(document)
-    document = {"data_format": _data_format(document), **document}
+    document = {"workload": "training", **document}
+    if document["workload"] == "training":
+        document = {"data_format": _data_format(document), **document}
     return {key: value for key, value in document.items() if key != "identity"}
 
 

@@ -1,28 +1,18 @@
-"""One dimension in which a proxy is smaller than the recipe's model: data here, ``num_layers 4 of 96`` in JSON."""
+"""What makes a run a proxy: the dimensions in which its model is smaller, in JSON ``num_layers 4 of 96``."""
 
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any
 
 from pydantic import PlainSerializer, PlainValidator
 
-Size = int | str | None
+from benchrun.model import ModelShape
+from benchrun.vocabulary import NO_WORK as NO_WORK
+from benchrun.vocabulary import Reduced as Reduced
+from benchrun.vocabulary import Size
+
 TEXT = re.compile(r"(\S+) (\S+) of (\S+)")
-
-
-class Reduced(NamedTuple):
-    """One dimension: its size in the proxy and in the whole model."""
-
-    name: str
-    """As in `ModelShape`; ``moe.num_experts`` for one of the experts."""
-    size: Size
-    """Size in the proxy."""
-    whole: Size
-    """Size in the recipe's model."""
-
-    def __str__(self) -> str:
-        return f"{self.name} {self.size} of {self.whole}"
 
 
 def reduced(text: Any) -> Reduced:
@@ -41,3 +31,20 @@ def _size(text: str) -> Size:
 
 Reduction = Annotated[Reduced, PlainValidator(reduced), PlainSerializer(str)]
 """The type of a field that holds one."""
+
+
+def reductions(model: ModelShape, whole: ModelShape) -> tuple[Reduced, ...]:
+    """A reduction for each dimension in which ``model`` differs from the recipe's; none for the whole model."""
+    sizes, whole_sizes = _sizes(model), _sizes(whole)
+    pairs = ((name, sizes.get(name), whole_sizes.get(name)) for name in whole_sizes | sizes if name not in NO_WORK)
+    return tuple(reduced(f"{name} {size} of {whole_size}") for name, size, whole_size in pairs if size != whole_size)
+
+
+def dimensions(reduced: tuple[Reduced, ...]) -> tuple[Reduced, ...]:
+    """The reductions of anything but the number of layers."""
+    return tuple(reduction for reduction in reduced if reduction.name != "num_layers")
+
+
+def _sizes(model: ModelShape) -> dict[str, Any]:
+    experts = {f"moe.{name}": value for name, value in model.moe or ()}
+    return {name: value for name, value in model if name != "moe"} | experts

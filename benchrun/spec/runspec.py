@@ -1,11 +1,16 @@
-"""RunSpec: one run with nothing implicit. Written as spec.json; every later step reads only this."""
+"""RunSpec: one run with nothing implicit. Written as spec.json; every later step reads only this.
+
+`RunSpec` has the fields of every workload, a subclass those of one. A user can set the fields of its `Inputs`; the
+others are computed from them.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import (
     Field,
@@ -15,86 +20,68 @@ from pydantic import (
     model_validator,
 )
 
-from benchrun.errors import UserError
+from benchrun.errors import UserError, closest
 from benchrun.model import Frozen, ModelShape
 from benchrun.model.layout import Layout
 from benchrun.spec.cluster import Cluster, EnvName, Line
 from benchrun.spec.data import Data
-from benchrun.spec.identity import VERSION, identity, step_identity
+from benchrun.spec.identity import VERSION, digest, training_form
 from benchrun.spec.megatron import Megatron
 from benchrun.spec.migrate import migrated
-from benchrun.spec.reduction import Reduction
+from benchrun.spec.reduction import Reduction, reductions
 from benchrun.spec.training import Training
 from benchrun.vocabulary import Precision, Task
+
+if TYPE_CHECKING:
+    from pydantic.functional_validators import ModelWrapValidatorHandler
+    from typing_extensions import Self
 
 DataFormat = Literal["tokens", "chat", "packed"]
 """Synthetic data: plain tokens, conversations as text, or conversations as packed sequences of tokens."""
 
 
-class RunSpec(Frozen):
+class Inputs(Frozen):
+    """What a user can set in every workload; a workload adds its own fields."""
+
+    image: Line | None = None
+    """Container image as the recipe or the site names it; null where there is none."""
+    env: dict[EnvName, str] = Field(default_factory=dict)
+    """Environment of the ranks: the framework's, the recipe's, then the cluster's; later ones win."""
+    cluster: Cluster
+    """Profile of the site."""
+
+
+class RunSpec(Inputs):
     """One run, resolved: the only input of rendering, launching, the worker and the comparison."""
 
+    inputs: ClassVar[type[Inputs]] = Inputs
+    """What a user can set in this workload."""
     schema_version: Literal[2] = 2
     """Version of this file's schema."""
+    workload: Line
+    """Kind of work, which decides the other fields; files without it are of training."""
     recipe: Line
     """Name of the recipe."""
-    task: Task
-    """Pretraining, full fine-tune or LoRA."""
-    proxy: bool
-    """A smaller model than the recipe's: never comparable with the whole one."""
-    reduced: tuple[Reduction, ...] = ()
-    """Why it is a proxy: ``num_layers 1 of 126`` for each dimension that differs."""
+    task: Line
+    """What of its workload the run does."""
     source: Line | None = None
-    """Who published this layout, where, in which version; null for a derived one."""
+    """Who published these settings, where, in which version; null for derived ones."""
     derived: Line | None = None
-    """Why this layout was derived rather than published; null for a published one."""
+    """Why these settings were derived rather than published; null for published ones."""
     framework: Line
     """Name of the framework."""
-    image: Line | None
-    """Container image as the recipe or the site names it; null where there is none."""
     replaced_image: Line | None = None
     """The recipe's image, where the site's took its place."""
     gpu: Line
     """GPU, as named in the hardware table."""
     precision: Precision
-    """Precision of training."""
+    """Precision of the computation."""
     num_gpus: PositiveInt
     """Ranks: one per GPU, or CPU processes."""
     num_nodes: PositiveInt
     """Nodes of the job."""
-    seq_length: PositiveInt
-    """Tokens per sequence."""
-    mbs: PositiveInt
-    """Micro-batch: sequences that a data-parallel rank computes at once."""
-    gbs: PositiveInt
-    """Global batch: sequences per step, over all ranks."""
-    dp: PositiveInt
-    """Data-parallel ranks: num_gpus / (tp * pp * cp)."""
-    num_microbatches: PositiveInt
-    """Micro-batches per step: gbs / (mbs * dp)."""
-    model: ModelShape
-    """Dimensions of the model."""
-    layout: Layout
-    """How the model is spread over the GPUs."""
-    training: Training
-    """What a step computes."""
-    data: Data
-    """What the model is fed."""
-    data_format: DataFormat
-    """The form of synthetic data that the framework reads in this task."""
-    env: dict[EnvName, str] = Field(default_factory=dict)
-    """Environment of the ranks: the framework's, the recipe's, then the cluster's; later ones win."""
     replaced_env: dict[EnvName, str] = Field(default_factory=dict)
     """Values of the framework or the recipe that the cluster's variables of the same names replaced."""
-    cluster: Cluster
-    """Profile of the site."""
-    megatron: Megatron | None = None
-    """Megatron-core's arguments, computed from the other fields; null for other frameworks, and in files of 0.1."""
-
-    @property
-    def tokens_per_step(self) -> int:
-        """Tokens per step, over all ranks."""
-        return self.gbs * self.seq_length
 
     @property
     def ranks_per_node(self) -> int:
@@ -105,6 +92,165 @@ class RunSpec(Frozen):
     def container_image(self) -> str | None:
         """The image of the ranks; None without a container."""
         return None if self.cluster.container.runtime == "none" else self.image
+
+    @property
+    def summary(self) -> tuple[str, ...]:
+        """The head of the job script, one line each: what the run computes, and its settings."""
+        what = f"{self.recipe}: {self.task}, {self.precision}, {self.framework}, {self.num_gpus} x {self.gpu}"
+        return what, self.settings
+
+    @property
+    def settings(self) -> str:
+        """The workload's own inputs, which must agree before two numbers are compared; empty in training."""
+        return ", ".join(f"{name} {value}" for name, value in self.own().items())
+
+    @property
+    def planned_steps(self) -> int | None:
+        """Steps to be made; None for a workload without steps."""
+        return None
+
+    @property
+    def reads_files(self) -> bool:
+        """Whether the run reads data that datagen writes before it."""
+        return False
+
+    def own(self) -> dict[str, Any]:
+        """The workload's own inputs by name: its part of the identity."""
+        names = [name for name in self.inputs.model_fields if name not in Inputs.model_fields]
+        return self.inputs.model_construct(**dict(self)).model_dump(mode="json", include={*names})
+
+    def form(self) -> dict[str, Any]:
+        """The workload's part of the canonical form behind the identity."""
+        return {"workload": self.workload, **self.own()}
+
+    @classmethod
+    def planned(cls, stated: Mapping[str, Any], recipe: Any, framework: Any) -> Self:
+        """The run with the fields ``stated``; a workload adds those that follow from them."""
+        return cls(**stated)
+
+    def identity(self) -> str:
+        """Eight hex digits that differ when what is measured differs; the site does not count."""
+        return digest(self)
+
+    def step_identity(self) -> str:
+        """The same without the number of steps."""
+        return digest(self, without=("steps",))
+
+    def repeat_key(self) -> str:
+        """Equal for repeats: recipe, identity, site and its environment."""
+        return f"{self.recipe} {self.identity()} {self.cluster.name} {sorted(self.cluster.env.items())}"
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _of_its_workload(cls, document: Any, build: ModelWrapValidatorHandler[Self]) -> Any:
+        """Files of older schemas too; `RunSpec` itself reads the document of any workload."""
+        document = migrated(document)
+        if cls is RunSpec and isinstance(document, dict):
+            return workload(document["workload"]).model_validate(document)
+        return build(document)
+
+    @model_serializer(mode="wrap")
+    def _with_identity(self, fields: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        stated = {"version": VERSION, "hash": self.identity()}
+        first = {"schema_version": self.schema_version, "workload": self.workload, "identity": stated}
+        return {**first, **fields(self)}
+
+    @classmethod
+    def read(cls, path: Path) -> Self:
+        """Read spec.json, of this schema or an older one. UserError for a newer one and for an unknown workload."""
+        try:
+            return cls.model_validate_json(path.read_bytes())
+        except UserError as error:
+            raise UserError(error.message, hint=error.hint, where=str(path)) from None
+
+
+class TrainingInputs(Inputs):
+    """What a user can set of a training."""
+
+    model: ModelShape
+    """Dimensions of the model."""
+    seq_length: PositiveInt
+    """Tokens per sequence."""
+    mbs: PositiveInt
+    """Micro-batch: sequences that a data-parallel rank computes at once."""
+    gbs: PositiveInt
+    """Global batch: sequences per step, over all ranks."""
+    layout: Layout = Layout()
+    """How the model is spread over the GPUs."""
+    training: Training = Training()
+    """What a step computes."""
+    data: Data = Data()
+    """What the model is fed."""
+
+
+class TrainingSpec(TrainingInputs, RunSpec):
+    """One training."""
+
+    inputs = TrainingInputs
+    workload: Literal["training"] = "training"
+    """Kind of work; files without it are of training."""
+    task: Task
+    """Pretraining, full fine-tune or LoRA."""
+    proxy: bool
+    """A smaller model than the recipe's: never comparable with the whole one."""
+    reduced: tuple[Reduction, ...] = ()
+    """Why it is a proxy: ``num_layers 1 of 126`` for each dimension that differs."""
+    dp: PositiveInt
+    """Data-parallel ranks: num_gpus / (tp * pp * cp)."""
+    num_microbatches: PositiveInt
+    """Micro-batches per step: gbs / (mbs * dp)."""
+    data_format: DataFormat
+    """The form of synthetic data that the framework reads in this task."""
+    megatron: Megatron | None = None
+    """Megatron-core's arguments, computed from the other fields; null for other frameworks, and in files of 0.1."""
+
+    @classmethod
+    def planned(cls, stated: Mapping[str, Any], recipe: Any, framework: Any) -> Self:
+        """With what follows from model, batch and layout. dp is 1 for a layout of too many ranks, which is refused."""
+        model, layout, mbs, gbs = (stated[name] for name in ("model", "layout", "mbs", "gbs"))
+        dp = max(1, stated["num_gpus"] // (layout.tp * layout.pp * layout.cp))
+        reduced = reductions(model, recipe.model)
+        read = stated["training"].steps * gbs * stated["seq_length"] + 1  # the last label is one more token
+        return cls(
+            **{**stated, "data": stated["data"].of_tokens(read)},
+            proxy=bool(reduced),
+            reduced=reduced,
+            dp=dp,
+            num_microbatches=max(1, gbs // (mbs * dp)),
+            data_format=framework.data_format(stated["task"]),
+        )
+
+    @property
+    def summary(self) -> tuple[str, ...]:
+        """The head of the job script: the workload, and how it is divided."""
+        what = super().summary[0] + (f", PROXY: {', '.join(map(str, self.reduced))}" if self.proxy else "")
+        cut = ", ".join(f"{name} {getattr(self.layout, name)}" for name in ("tp", "pp", "cp", "vp", "ep"))
+        batch = f"micro-batch {self.mbs} x dp {self.dp} x {self.num_microbatches} micro-batches"
+        return what, f"{cut}, dp {self.dp}; global batch {self.gbs} = {batch}"
+
+    @property
+    def settings(self) -> str:
+        """Empty: `benchrun.compare.conditions` has a key for each input of a training."""
+        return ""
+
+    @property
+    def planned_steps(self) -> int:
+        """Optimizer steps."""
+        return self.training.steps
+
+    @property
+    def reads_files(self) -> bool:
+        """Whether the data are synthetic files rather than mock tokens."""
+        return self.data.kind == "synthetic"
+
+    def form(self) -> dict[str, Any]:
+        """Everything of a training that changes the measurement."""
+        return training_form(self)
+
+    @property
+    def tokens_per_step(self) -> int:
+        """Tokens per step, over all ranks."""
+        return self.gbs * self.seq_length
 
     @property
     def transformer_engine(self) -> bool:
@@ -133,32 +279,13 @@ class RunSpec(Frozen):
         digest = hashlib.sha256(json.dumps(keys, sort_keys=True).encode()).hexdigest()[:8]
         return f"vocab{self.model.vocab_size}-{size}-{digest}"
 
-    def identity(self) -> str:
-        """Eight hex digits that differ when what is measured differs; the site does not count."""
-        return identity(self)
 
-    def step_identity(self) -> str:
-        """The same without the number of steps."""
-        return step_identity(self)
+WORKLOADS: dict[str, type[RunSpec]] = {"training": TrainingSpec}
+"""The class of each workload's runs."""
 
-    def repeat_key(self) -> str:
-        """Equal for repeats: recipe, identity, site and its environment."""
-        return f"{self.recipe} {self.identity()} {self.cluster.name} {sorted(self.cluster.env.items())}"
 
-    @model_validator(mode="before")
-    @classmethod
-    def _of_any_schema(cls, document: Any) -> Any:
-        return migrated(document)
-
-    @model_serializer(mode="wrap")
-    def _with_identity(self, fields: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        stated = {"version": VERSION, "hash": identity(self)}
-        return {"schema_version": self.schema_version, "identity": stated, **fields(self)}
-
-    @classmethod
-    def read(cls, path: Path) -> RunSpec:
-        """Read spec.json, of this schema or an older one. UserError for a newer one."""
-        try:
-            return cls.model_validate_json(path.read_bytes())
-        except UserError as error:
-            raise UserError(error.message, hint=error.hint, where=str(path)) from None
+def workload(name: Any) -> type[RunSpec]:
+    """The class of the runs of one workload. UserError with the closest names where there is none."""
+    if name not in WORKLOADS:
+        raise UserError(f"no workload is called '{name}'", hint=closest(str(name), WORKLOADS))
+    return WORKLOADS[name]

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from benchrun.spec.runspec import RunSpec
+from benchrun.spec.runspec import TrainingSpec
 from benchrun.trainer import entry
 
 
-def load(_: RunSpec) -> entry.Train:
+def load(_: TrainingSpec) -> entry.Train:
     """The training loop on megatron.core."""
     from benchrun.trainer import te
 

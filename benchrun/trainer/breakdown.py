@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from benchrun.spec.artifacts import BREAKDOWN, Breakdown
-from benchrun.spec.runspec import RunSpec
+from benchrun.spec.runspec import TrainingSpec
 from benchrun.trainer import log, ranks
 
 KINDS = {
@@ -24,7 +24,7 @@ FIRST = ("matmul", "attention", "other", "communication")
 """Priority where kernels overlap: any other kernel hides communication."""
 
 
-def measure(spec: RunSpec, step: Callable[[], Any]) -> None:
+def measure(spec: TrainingSpec, step: Callable[[], Any]) -> None:
     """Profile ``step`` if ``training.breakdown`` is set. Every rank calls this."""
     if not spec.training.breakdown:
         return

@@ -1,4 +1,4 @@
-"""RunSpec -> this rank's part of the model, its optimizer and learning rate, on megatron.core."""
+"""TrainingSpec -> this rank's part of the model, its optimizer and learning rate, on megatron.core."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from megatron.core.transformer.module import Float16Module
 
 from benchrun.errors import UserError
 from benchrun.spec.megatron import Megatron
-from benchrun.spec.runspec import RunSpec
+from benchrun.spec.runspec import TrainingSpec
 from benchrun.spec.training import FP32_AT_A_TIME, Optimizer
 from benchrun.trainer import weights
 from benchrun.trainer.layers import Attention, Norm
 
 
-def refuse_impossible(spec: RunSpec) -> None:
+def refuse_impossible(spec: TrainingSpec) -> None:
     """UserError for what this process lacks: megatron.core would train FP8 without transformer-engine in BF16."""
     if not spec.transformer_engine:
         needs_it = ["precision fp8"] if spec.precision == "fp8" else []
@@ -39,14 +39,14 @@ def refuse_impossible(spec: RunSpec) -> None:
         raise UserError("cuda_graphs need megatron-core 0.19 or later", hint="or set cuda_graphs=none")
 
 
-def configuration(spec: RunSpec) -> Megatron:
+def configuration(spec: TrainingSpec) -> Megatron:
     """The Megatron configuration of ``spec``. UserError where an older version wrote spec.json without one."""
     if spec.megatron is None:
         raise UserError("spec.json holds no Megatron configuration", hint="an older version wrote it: render it again")
     return spec.megatron
 
 
-def transformer_config(spec: RunSpec) -> TransformerConfig:
+def transformer_config(spec: TrainingSpec) -> TransformerConfig:
     """The configuration of megatron.core for ``spec``."""
     core = configuration(spec)
     of_layers = (core.transformer, core.experts, core.parallel, core.precision, core.fp8, core.fusion, core.recompute)
@@ -68,7 +68,7 @@ def _argument(name: str, value: Any) -> Any:
     return list(value) if isinstance(value, tuple) else value
 
 
-def build_model(spec: RunSpec, config: TransformerConfig) -> list[Any]:
+def build_model(spec: TrainingSpec, config: TransformerConfig) -> list[Any]:
     """The model chunks of this rank, one per virtual pipeline stage, each wrapped for data parallelism."""
     chunks: list[Any] = [_chunk(spec, config, stage if spec.layout.vp > 1 else None) for stage in range(spec.layout.vp)]
     if weights.layout_independent(spec):
@@ -82,7 +82,7 @@ def build_model(spec: RunSpec, config: TransformerConfig) -> list[Any]:
     return [DistributedDataParallel(config, ddp, chunk, disable_bucketing=chunk is not chunks[0]) for chunk in chunks]
 
 
-def _chunk(spec: RunSpec, config: TransformerConfig, vp_stage: int | None) -> GPTModel:
+def _chunk(spec: TrainingSpec, config: TransformerConfig, vp_stage: int | None) -> GPTModel:
     gpt = configuration(spec).gpt.values
     around_the_model = ("seq_length", "make_vocab_size_divisible_by")
     return GPTModel(
@@ -96,7 +96,7 @@ def _chunk(spec: RunSpec, config: TransformerConfig, vp_stage: int | None) -> GP
     )
 
 
-def _layer_spec(spec: RunSpec, config: TransformerConfig, vp_stage: int | None) -> Any:
+def _layer_spec(spec: TrainingSpec, config: TransformerConfig, vp_stage: int | None) -> Any:
     """transformer-engine's layers, or megatron.core's own with the norm and attention of this package."""
     block = get_gpt_decoder_block_spec(config, use_transformer_engine=spec.transformer_engine, vp_stage=vp_stage)
     if not spec.transformer_engine:
@@ -108,7 +108,7 @@ def _layer_spec(spec: RunSpec, config: TransformerConfig, vp_stage: int | None) 
     return block
 
 
-def build_optimizer(spec: RunSpec, model: list[Any]) -> Any:
+def build_optimizer(spec: TrainingSpec, model: list[Any]) -> Any:
     """Adam with the states of ``training.optimizer``."""
     core, states = configuration(spec), spec.training.optimizer
     values = {name: _argument(name, value) for name, value in core.optimizer.values.items()}
@@ -143,7 +143,7 @@ def split(group: dict[str, Any]) -> list[dict[str, Any]]:
     return [{**group, "params": piece} for piece in pieces]
 
 
-def build_scheduler(spec: RunSpec, optimizer: Any) -> Any:
+def build_scheduler(spec: TrainingSpec, optimizer: Any) -> Any:
     """Cosine from lr to min_lr over the run, counted in samples."""
     training, schedule = spec.training, configuration(spec).schedule
     return OptimizerParamScheduler(

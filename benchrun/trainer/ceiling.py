@@ -16,7 +16,7 @@ import torch
 
 from benchrun.model.operators import MULTIPLY_ADD, Pass, Product, operators
 from benchrun.spec.artifacts import CEILINGS, Ceilings, CollectiveRate, Gemm, Number
-from benchrun.spec.runspec import RunSpec
+from benchrun.spec.runspec import TrainingSpec
 from benchrun.trainer import log
 
 COPY, COLLECTIVE = {"cuda": 2**30, "cpu": 2**24}, {"cuda": 2**28, "cpu": 2**20}
@@ -26,14 +26,14 @@ SECONDS_EACH = {"cuda": 0.2, "cpu": 0.005}
 MIN_REPEATS, MAX_REPEATS = 5, 500
 
 
-def products(spec: RunSpec) -> tuple[Product, ...]:
+def products(spec: TrainingSpec) -> tuple[Product, ...]:
     """The matrix products of one rank and micro-batch, with the worker's own vocabulary."""
     model = spec.model.model_copy(update={"vocab_size": spec.model.padded_vocab_size})
     tokens = spec.mbs * spec.seq_length / spec.layout.cp
     return operators(model, tokens, spec.seq_length, spec.layout).products
 
 
-def measure(spec: RunSpec, groups: dict[str, Any]) -> None:
+def measure(spec: TrainingSpec, groups: dict[str, Any]) -> None:
     """Measure if ``training.ceilings`` is set; rank 0 writes ceilings.json. ``groups``: process groups by name."""
     if not spec.training.ceilings:
         return
@@ -56,7 +56,7 @@ def measure(spec: RunSpec, groups: dict[str, Any]) -> None:
 class _Bench:
     """Times functions on the devices of all ranks."""
 
-    def __init__(self, spec: RunSpec) -> None:
+    def __init__(self, spec: TrainingSpec) -> None:
         self.gpu = spec.gpu != "CPU"
         self.device = torch.device("cuda", torch.cuda.current_device()) if self.gpu else torch.device("cpu")
         self._random = torch.Generator(self.device).manual_seed(1)  # training has its own

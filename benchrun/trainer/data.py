@@ -20,7 +20,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from benchrun.errors import UserError
 from benchrun.spec.artifacts import DATA_INDEX
-from benchrun.spec.runspec import RunSpec
+from benchrun.spec.runspec import TrainingSpec
 
 JUMP = 0.25
 
@@ -30,7 +30,7 @@ def seed_of(seed: int, name: str) -> int:
     return int.from_bytes(hashlib.sha256(f"{seed} {name}".encode()).digest()[:7], "big")
 
 
-def mock_tokens(spec: RunSpec, index: int, length: int) -> numpy.ndarray:
+def mock_tokens(spec: TrainingSpec, index: int, length: int) -> numpy.ndarray:
     """The first tokens (int64) of mock sample ``index``, at least two."""
     random = numpy.random.Generator(numpy.random.Philox(key=[spec.training.seed, index]))
     jumps = random.random(length) < JUMP
@@ -44,7 +44,7 @@ def mock_tokens(spec: RunSpec, index: int, length: int) -> numpy.ndarray:
 class Mock(Dataset):
     """Endless mock samples; labels are the tokens shifted by one."""
 
-    def __init__(self, spec: RunSpec) -> None:
+    def __init__(self, spec: TrainingSpec) -> None:
         self.spec = spec
 
     def __getitem__(self, index: int) -> dict[str, Tensor]:
@@ -52,7 +52,7 @@ class Mock(Dataset):
         return {"tokens": tokens[:-1], "labels": tokens[1:]}
 
 
-def dataset(spec: RunSpec) -> Dataset:
+def dataset(spec: TrainingSpec) -> Dataset:
     """The samples of a run. Every rank calls this: megatron-core builds its index on rank 0 while the others wait."""
     if spec.data.kind == "mock":
         return Mock(spec)
@@ -79,7 +79,7 @@ def dataset(spec: RunSpec) -> Dataset:
     return samples
 
 
-def loader(spec: RunSpec, samples: Dataset, dp_rank: int, steps: int, collate: Any = None) -> DataLoader:
+def loader(spec: TrainingSpec, samples: Dataset, dp_rank: int, steps: int, collate: Any = None) -> DataLoader:
     """The micro-batches of one data-parallel rank in the first ``steps`` steps; for a GPU in pinned memory."""
     return DataLoader(
         samples,
@@ -96,7 +96,7 @@ def at_positions(positions: Tensor, samples: list[dict[str, Tensor]]) -> dict[st
     return {name: torch.stack([sample[name][positions] for sample in samples]) for name in ("tokens", "labels")}
 
 
-def order(spec: RunSpec, dp_rank: int, steps: int) -> list[range]:
+def order(spec: TrainingSpec, dp_rank: int, steps: int) -> list[range]:
     """The samples of each micro-batch of this rank.
 
     Micro-batch j of a step goes to data-parallel rank j mod dp, so a step holds the same micro-batches in every layout.
@@ -108,12 +108,12 @@ def order(spec: RunSpec, dp_rank: int, steps: int) -> list[range]:
     return [range(start % planned, start % planned + spec.mbs) for start in starts]
 
 
-def data_folder(spec: RunSpec) -> Path:
+def data_folder(spec: TrainingSpec) -> Path:
     """The folder of the run's data set."""
     return Path(os.environ.get("BENCHRUN_DATA", "../../data")) / spec.data_set
 
 
-def _prefix(spec: RunSpec) -> Path:
+def _prefix(spec: TrainingSpec) -> Path:
     """The path of the data set without suffix. UserError where its vocabulary is not the model's."""
     prefix = data_folder(spec) / "tokens"
     manifest = prefix.with_suffix(".json")

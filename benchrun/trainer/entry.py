@@ -13,13 +13,13 @@ from typing import NoReturn
 from pydantic import ValidationError
 
 from benchrun.errors import BenchrunError, UserError
-from benchrun.spec.runspec import RunSpec
+from benchrun.spec.runspec import TrainingSpec
 from benchrun.trainer import ranks
 
-Train = Callable[[RunSpec], None]
+Train = Callable[[TrainingSpec], None]
 
 
-def run(load: Callable[[RunSpec], Train], install: str) -> NoReturn:
+def run(load: Callable[[TrainingSpec], Train], install: str) -> NoReturn:
     """Train as one rank and end the process. ``load`` imports the packages; ``install`` is the hint where one lacks."""
     parser = argparse.ArgumentParser(description="Train as one rank.")
     parser.add_argument("--spec", type=Path, required=True, help="spec.json of the run")
@@ -37,7 +37,7 @@ def run(load: Callable[[RunSpec], Train], install: str) -> NoReturn:
     os._exit(code)
 
 
-def _train(path: Path, load: Callable[[RunSpec], Train], install: str) -> None:
+def _train(path: Path, load: Callable[[TrainingSpec], Train], install: str) -> None:
     spec = _read(path)
     ranks.prepare_process(spec)
     try:
@@ -49,9 +49,9 @@ def _train(path: Path, load: Callable[[RunSpec], Train], install: str) -> None:
     ranks.leave()
 
 
-def _read(path: Path) -> RunSpec:
+def _read(path: Path) -> TrainingSpec:
     try:
-        return RunSpec.read(path)
+        return TrainingSpec.read(path)
     except OSError as error:
         raise UserError(f"cannot be read: {error.strerror}", where=str(path)) from None
     except ValidationError as error:

@@ -9,11 +9,11 @@ from __future__ import annotations
 import importlib
 import os
 
-from benchrun.spec.runspec import RunSpec
+from benchrun.spec.runspec import TrainingSpec
 from benchrun.trainer import entry
 
 
-def load(spec: RunSpec) -> entry.Train:
+def load(spec: TrainingSpec) -> entry.Train:
     """The training loop on transformers."""
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
     if spec.task == "lora":

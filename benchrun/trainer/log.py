@@ -14,10 +14,10 @@ from typing import Any
 import torch
 
 from benchrun.model import Frozen
-from benchrun.spec.runspec import RunSpec
+from benchrun.spec.runspec import TrainingSpec
 
 
-def configuration(spec: RunSpec, packages: dict[str, str], **facts: str) -> str:
+def configuration(spec: TrainingSpec, packages: dict[str, str], **facts: str) -> str:
     """The resolved configuration: a block for people and a line of JSON. ``packages``: name -> module."""
     gpu = spec.gpu != "CPU"
     config: dict[str, Any] = {
@@ -49,7 +49,7 @@ def configuration(spec: RunSpec, packages: dict[str, str], **facts: str) -> str:
 
 
 def step_line(
-    spec: RunSpec, step: int, step_time_s: float, *, lr: float, loss: float, grad_norm: float | None, skipped: bool
+    spec: TrainingSpec, step: int, step_time_s: float, *, lr: float, loss: float, grad_norm: float | None, skipped: bool
 ) -> str:
     """Megatron-LM's step line, as core 0.17 and later print it: a NaN loss is counted, not printed."""
     finite = math.isfinite(loss)
@@ -79,7 +79,7 @@ def keep(name: str, file: str, result: Frozen) -> None:
     say(f"benchrun {name}: {result.model_dump_json(exclude={'schema_version'})}")
 
 
-def usage(spec: RunSpec) -> str:
+def usage(spec: TrainingSpec) -> str:
     """Peak memory of this rank, and the UTC time of the last step, by which telemetry finds the measured steps."""
     ended = datetime.now(timezone.utc).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     if spec.gpu != "CPU":

@@ -11,7 +11,7 @@ from datetime import timedelta
 from typing import Any
 
 from benchrun.errors import UserError
-from benchrun.spec.runspec import RunSpec
+from benchrun.spec.runspec import TrainingSpec
 
 TIMEOUT_S = 600
 """Time limit of a collective."""
@@ -33,7 +33,7 @@ def place(ranks_per_node: int) -> tuple[int, int, int]:
     return 0, 1, 0
 
 
-def prepare_process(spec: RunSpec) -> None:
+def prepare_process(spec: TrainingSpec) -> None:
     """Set the variables that torch and megatron.core read when they are imported. UserError for wrong ranks."""
     rank, size, local = place(spec.cluster.gpus_per_node)
     if size != spec.num_gpus:
@@ -65,7 +65,7 @@ def _prepare_cpu() -> None:
     warnings.filterwarnings("ignore", category=FutureWarning, module=r"torch\.distributed")
 
 
-def refuse_without_gpu(spec: RunSpec) -> None:
+def refuse_without_gpu(spec: TrainingSpec) -> None:
     """UserError where the run is for GPUs and this rank has none: NCCL's own error comes late and is long."""
     import torch
 
@@ -80,7 +80,7 @@ def refuse_without_gpu(spec: RunSpec) -> None:
         raise UserError(f"local rank {local} has no GPU: this node has {visible}", hint=hint)
 
 
-def start_process_group(spec: RunSpec) -> Any:
+def start_process_group(spec: TrainingSpec) -> Any:
     """Join all ranks; this rank's device."""
     import torch
 
@@ -112,7 +112,7 @@ def leave() -> None:
     torch.distributed.destroy_process_group()
 
 
-def collect_garbage(spec: RunSpec, step: int) -> None:
+def collect_garbage(spec: TrainingSpec, step: int) -> None:
     """Collect Python's garbage on all ranks after every ``manual_gc_interval`` steps; automatically if that is 0.
 
     Called with step 0 first, which switches the automatic collection off: one rank that collects delays all.

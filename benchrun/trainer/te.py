@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from benchrun.spec.runspec import RunSpec
+from benchrun.spec.runspec import TrainingSpec
 
 WGRAD = "fused_weight_gradient_mlp_cuda"
 """The module of APEX that megatron.core's own linear layers ask for their weight gradients."""
@@ -50,7 +50,7 @@ def add_weight_gradient(inputs: Tensor, grad_output: Tensor, main_grad: Tensor) 
         main_grad.addmm_(grad_output.t().float(), inputs.float())
 
 
-def start_userbuffers(spec: RunSpec) -> None:
+def start_userbuffers(spec: TrainingSpec) -> None:
     """Allocate the buffers for tensor-parallel communication during matrix products, before the model is built."""
     # Use CUDA IPC instead of NVLink multicast, which not every machine allows.
     os.environ.setdefault("UB_SKIPMC", "1")
@@ -65,7 +65,7 @@ def start_userbuffers(spec: RunSpec) -> None:
     )
 
 
-def optimizer_step(spec: RunSpec, optimizer: Any, model: list[Any]) -> tuple[bool, float | None]:
+def optimizer_step(spec: TrainingSpec, optimizer: Any, model: list[Any]) -> tuple[bool, float | None]:
     """``optimizer.step()``: whether the weights were updated, and the norm of the gradients."""
     # Not blockwise scaling, which has its own kernels.
     weights = [p for chunk in model for p in chunk.parameters() if type(p).__name__ == "Float8Tensor"]

@@ -13,14 +13,14 @@ from megatron.core import parallel_state, tensor_parallel
 from megatron.core.distributed import finalize_model_grads
 from megatron.core.pipeline_parallel import get_forward_backward_func
 
-from benchrun.spec.runspec import RunSpec
+from benchrun.spec.runspec import TrainingSpec
 from benchrun.trainer import breakdown, build, ceiling, cpu, log, ranks, te, weights
 from benchrun.trainer.data import at_positions, dataset, loader
 from benchrun.trainer.facts import in_use
 from benchrun.trainer.layers import chunk_positions
 
 
-def train(spec: RunSpec) -> None:
+def train(spec: TrainingSpec) -> None:
     """Train ``spec`` as this process's rank."""
     build.refuse_impossible(spec)
     if spec.gpu == "CPU":
@@ -81,7 +81,7 @@ def _one_or_all(items: list[Any]) -> Any:
     return items if len(items) > 1 else items[0]
 
 
-def _loop(spec: RunSpec, model: list[Any], optimizer: Any, scheduler: Any, gradients: Callable[[], Any]) -> None:
+def _loop(spec: TrainingSpec, model: list[Any], optimizer: Any, scheduler: Any, gradients: Callable[[], Any]) -> None:
     printer = torch.distributed.get_rank() == torch.distributed.get_world_size() - 1
     for chunk in model:
         chunk.train()

@@ -9,20 +9,20 @@ from typing import Any
 import torch
 from megatron.core import parallel_state
 
-from benchrun.spec.runspec import RunSpec
+from benchrun.spec.runspec import TrainingSpec
 from benchrun.trainer.data import seed_of
 
 LARGEST = 100_000_000
 """Parameters: every rank draws each whole weight and keeps its part, which only small models can afford."""
 
 
-def layout_independent(spec: RunSpec) -> bool:
+def layout_independent(spec: TrainingSpec) -> bool:
     """Whether the model is small enough for such weights."""
     return spec.model.params_total <= LARGEST
 
 
 @torch.no_grad()
-def initialise(spec: RunSpec, chunks: list[Any]) -> None:
+def initialise(spec: TrainingSpec, chunks: list[Any]) -> None:
     """Overwrite every matrix in this rank's model chunks. Norms and biases keep their ones and zeros."""
     for chunk in chunks:
         for name, parameter in chunk.named_parameters():
@@ -34,7 +34,7 @@ def initialise(spec: RunSpec, chunks: list[Any]) -> None:
                     parameter._high_precision_init_val.copy_(value)
 
 
-def _weight(spec: RunSpec, chunk: Any, name: str, parameter: torch.Tensor) -> torch.Tensor:
+def _weight(spec: TrainingSpec, chunk: Any, name: str, parameter: torch.Tensor) -> torch.Tensor:
     """This rank's part of one matrix, drawn from the run's seed and the matrix's name."""
     name = _global_name(spec, chunk, name)
     expert, dense = parallel_state.get_expert_tensor_parallel_group, parallel_state.get_tensor_model_parallel_group
@@ -54,7 +54,7 @@ def _weight(spec: RunSpec, chunk: Any, name: str, parameter: torch.Tensor) -> to
     return torch.cat([matrix.chunk(parts, dim)[group.rank()] for matrix in whole.chunk(matrices, dim)], dim)
 
 
-def _global_name(spec: RunSpec, chunk: Any, name: str) -> str:
+def _global_name(spec: TrainingSpec, chunk: Any, name: str) -> str:
     """The parameter's name in the whole model: global layer and expert numbers, one name for tied embeddings."""
     name = name.removeprefix("module.")
     if layer := re.match(r"decoder\.layers\.(\d+)\.", name):

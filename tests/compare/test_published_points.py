@@ -235,7 +235,7 @@ def test_what_a_source_does_not_say_is_not_comparable():
 
 def test_every_condition_that_must_agree_is_named_alone():
     other = {"task": "sft", "num_gpus": 16, "precision": "fp8", "num_layers": 4, "seq_length": 4096, "gbs": 64}
-    other["dimensions"] = "vocab_size 32000 of 128256"
+    other |= {"dimensions": "vocab_size 32000 of 128256", "settings": "concurrency 4"}
     assert set(other) | {"recipe", "gpu"} == set(HARD)
     for name, value in other.items():
         ours = OURS.model_copy(update={name: value})

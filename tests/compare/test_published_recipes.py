@@ -107,7 +107,7 @@ def test_what_was_published_is_a_point_that_can_be_launched():
     points = defaultdict(list)
     for name in RECIPES:
         file = catalogue.recipe_file(name)
-        for row, point in zip(listed(file), catalogue.points(file.recipe), strict=True):
+        for row, point in zip(listed(file.name), catalogue.points(file.recipe), strict=True):
             points[tuple(row[key] for key in HARD)].append((file, point))
     for entry in (entry for entry in HERE if entry.key.gpu != "A100"):
         assert points[must_agree(entry.key)], entry.id

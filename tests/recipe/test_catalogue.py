@@ -14,9 +14,9 @@ from benchrun.model.flops import flops_per_token
 from benchrun.recipe import catalogue
 from benchrun.recipe.checked import checked
 from benchrun.recipe.listing import DEGREES, listed
-from benchrun.recipe.proxy import dimensions
 from benchrun.recipe.resolve import resolve_point
 from benchrun.recipe.yamlfile import load
+from benchrun.spec.reduction import dimensions
 
 ASKED = ("framework", "gpu", "precision", "num_gpus", "seq_length", "gbs")
 RECIPES = catalogue.names(paths.RECIPES)
@@ -96,7 +96,7 @@ def test_what_is_derived_has_room_to_spare(name):
 @pytest.mark.parametrize("name", RECIPES)
 def test_a_point_is_listed_as_it_resolves(name):
     file, points = resolved(name)
-    rows = {tuple(row[key] for key in ASKED): row for row in listed(file)}
+    rows = {tuple(row[key] for key in ASKED): row for row in listed(file.name)}
     assert len(rows) == len(catalogue.points(file.recipe)), "two points share all that a user can ask for"
     for _, spec in points:
         row = rows[tuple(getattr(spec, key) for key in ASKED)]
@@ -105,12 +105,13 @@ def test_a_point_is_listed_as_it_resolves(name):
             **{key: getattr(spec.layout, key) for key in DEGREES},
             "num_layers": spec.model.num_layers,
             "dimensions": dimensions(spec.reduced),
+            "settings": "",
         }
 
 
 @pytest.mark.parametrize("name", [name for name in LARGE if not name.endswith("-hf")])
 def test_every_workload_can_be_tried_on_one_node(name):
-    rows = list(listed(catalogue.recipe_file(name)))
+    rows = list(listed(name))
     for gpu in ("H100", "H200", "GH200"):
         small = {row["num_gpus"] for row in rows if row["gpu"] == gpu and row["num_gpus"] <= 8}
         assert small >= {1, 2, 4, 8}, gpu

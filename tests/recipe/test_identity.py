@@ -18,7 +18,7 @@ from benchrun.recipe.resolve import resolve
 from benchrun.recipe.select import Request
 from benchrun.render import render
 from benchrun.spec.identity import canonical, image_name
-from benchrun.spec.runspec import RunSpec
+from benchrun.spec.runspec import RunSpec, TrainingSpec
 from benchrun.spec.training import Fp8, Training
 
 HERE = Path(__file__).parent
@@ -45,8 +45,8 @@ env: {NCCL_NVLS_ENABLE: "1", NCCL_SOCKET_IFNAME: ib7, NCCL_DEBUG: WARN}
 container: {runtime: apptainer, image: /lustre/b/nvidia+nemo+25.07.01.sqsh, mounts: [/lustre:/data]}
 """
 OUTSIDE = {
-    *("schema_version", "recipe", "proxy", "reduced", "source", "derived", "dp", "num_microbatches", "replaced_image"),
-    *("training.ceilings", "training.breakdown", "megatron"),
+    *("schema_version", "workload", "recipe", "proxy", "reduced", "source", "derived", "dp", "num_microbatches"),
+    *("replaced_image", "training.ceilings", "training.breakdown", "megatron"),
 }
 """What the form leaves out, besides the whole of ``cluster``."""
 
@@ -75,7 +75,7 @@ def test_a_new_field_and_another_default_leave_every_id(case):
         fp8: LaterFp8 = LaterFp8()
         a_new_one: str = "as before"
 
-    class Later(RunSpec):
+    class Later(TrainingSpec):
         training: LaterTraining
         spare_nodes: int = 0
 

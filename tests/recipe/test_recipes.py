@@ -10,6 +10,7 @@ from benchrun import paths
 from benchrun.errors import UserError
 from benchrun.memory import warning
 from benchrun.recipe import catalogue
+from benchrun.recipe.files import cluster_document
 from benchrun.recipe.resolve import resolve
 from benchrun.recipe.select import Request
 
@@ -32,9 +33,9 @@ def line_of(text):
 
 def test_every_shipped_cluster_and_suite_is_legal():
     for name in catalogue.names(paths.CLUSTERS):
-        assert catalogue.cluster_document(name).data["name"] == name
+        assert cluster_document(name).data["name"] == name
     for name in catalogue.names(paths.SUITES):
-        for run in catalogue.suite(name).runs:
+        for run in catalogue.suite_file(name)[0].runs:
             overrides = tuple(f"{key}={json.dumps(value)}" for key, value in run.set.items())
             point = (run.recipe, run.gpu, run.precision, run.num_gpus, run.framework)
             spec = resolve(Request(*point, overrides=overrides))

@@ -16,7 +16,7 @@ import torch
 from torch.utils.data import Dataset
 
 from benchrun.errors import UserError
-from benchrun.spec.runspec import RunSpec
+from benchrun.spec.runspec import TrainingSpec
 from benchrun.trainer import data
 
 IGNORED = -100
@@ -32,7 +32,7 @@ CHATML = (
 Messages = list[dict[str, str]]
 
 
-def dataset(spec: RunSpec) -> Dataset:
+def dataset(spec: TrainingSpec) -> Dataset:
     """The samples of a run: ``input_ids`` and ``labels``, [seq_length] each."""
     if spec.data.kind == "mock":
         return Mock(spec)
@@ -55,7 +55,7 @@ class Packed(Dataset):
     tokens; sequences without any are left out. Every rank tokenises as much as the run reads.
     """
 
-    def __init__(self, file: Path, tokenizer: Path, spec: RunSpec) -> None:
+    def __init__(self, file: Path, tokenizer: Path, spec: TrainingSpec) -> None:
         length = spec.seq_length
         size = spec.training.steps * spec.gbs * length
         tokens, labels = _packed(file, _tokenizer(tokenizer, spec.model.vocab_size), size)

@@ -1,4 +1,4 @@
-"""RunSpec -> transformers' Llama with random weights, sharded over all ranks.
+"""TrainingSpec -> transformers' Llama with random weights, sharded over all ranks.
 
 The model is built on the meta device, sharded, then filled in place: no rank ever has the whole weights. Frozen weights
 are BF16; trained weights, gradients and Adam's states are FP32. All are gathered in BF16 for the computation, as
@@ -20,7 +20,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 from benchrun.model import ModelShape
 from benchrun.model.adapters import LLAMA_LINEARS
-from benchrun.spec.runspec import RunSpec
+from benchrun.spec.runspec import TrainingSpec
 from benchrun.trainer.data import seed_of
 
 BLOCK = 64
@@ -48,7 +48,7 @@ def llama_config(model: ModelShape) -> Any:
     )
 
 
-def build_model(spec: RunSpec, device: torch.device) -> Any:
+def build_model(spec: TrainingSpec, device: torch.device) -> Any:
     """This rank's shards of the model on ``device``, with adapters where the task is lora."""
     config = llama_config(spec.model)
     with torch.device("meta"):
@@ -67,7 +67,7 @@ def build_model(spec: RunSpec, device: torch.device) -> Any:
     return model
 
 
-def _with_adapters(spec: RunSpec, model: Any) -> Any:
+def _with_adapters(spec: TrainingSpec, model: Any) -> Any:
     """``model`` with peft's LoRA, whose weights stay FP32; every other weight is frozen."""
     from peft import LoraConfig, get_peft_model
 
@@ -84,7 +84,7 @@ def _with_adapters(spec: RunSpec, model: Any) -> Any:
     return get_peft_model(frozen, config)
 
 
-def _checkpoint_layers(spec: RunSpec, llama: Any) -> None:
+def _checkpoint_layers(spec: TrainingSpec, llama: Any) -> None:
     """Recompute whole layers: all (uniform) or the first ``num_layers`` (block)."""
     recompute = spec.training.recompute
     if recompute.granularity == "none":
@@ -95,7 +95,7 @@ def _checkpoint_layers(spec: RunSpec, llama: Any) -> None:
         llama.layers[index] = checkpoint_wrapper(llama.layers[index])
 
 
-def _shard(spec: RunSpec, model: Any, llama: Any, device: torch.device) -> None:
+def _shard(spec: TrainingSpec, model: Any, llama: Any, device: torch.device) -> None:
     """FSDP over all ranks, one unit per layer, and one per embedding unless they share their matrix."""
     # One input is the number of trained tokens, which BF16 would round.
     precision = MixedPrecisionPolicy(cast_forward_inputs=False)

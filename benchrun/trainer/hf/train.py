@@ -12,14 +12,14 @@ from transformers import Trainer, TrainerCallback, TrainingArguments
 from transformers.trainer_callback import PrinterCallback
 
 from benchrun.errors import UserError
-from benchrun.spec.runspec import RunSpec
+from benchrun.spec.runspec import TrainingSpec
 from benchrun.trainer import breakdown, ceiling, log, ranks
 from benchrun.trainer.data import loader
 from benchrun.trainer.hf.data import dataset
 from benchrun.trainer.hf.model import build_model
 
 
-def train(spec: RunSpec) -> None:
+def train(spec: TrainingSpec) -> None:
     """Train ``spec`` as this process's rank."""
     if spec.gpu == "CPU" and spec.num_gpus > 1 and torch.__version__ < (2, 11):
         # torch 2.8 over gloo sums the gradients instead of averaging them; 2.11 and 2.13 are right.
@@ -45,7 +45,7 @@ def train(spec: RunSpec) -> None:
     breakdown.measure(spec, trainer.once_more)
 
 
-def _arguments(spec: RunSpec) -> Any:
+def _arguments(spec: TrainingSpec) -> Any:
     """The Trainer's arguments."""
     training, cpu = spec.training, spec.gpu == "CPU"
     return TrainingArguments(
@@ -77,7 +77,7 @@ def _arguments(spec: RunSpec) -> Any:
 class _Trainer(Trainer):
     """The Trainer for a sharded model, with the order of samples of `trainer.data`."""
 
-    spec: RunSpec
+    spec: TrainingSpec
 
     def create_accelerator_and_postprocess(self) -> None:
         """Keep accelerate from wrapping the model in DistributedDataParallel."""
@@ -110,7 +110,7 @@ def _clip(parameters: Any, max_norm: float, norm_type: float = 2) -> Any:
 class _Timed(TrainerCallback):
     """Prints a dictionary per step, as the Trainer does, with the step's number and time."""
 
-    def __init__(self, spec: RunSpec) -> None:
+    def __init__(self, spec: TrainingSpec) -> None:
         self._spec = spec
         self._started = 0.0
 
