@@ -21,7 +21,7 @@ from benchrun.compare import choice
 from benchrun.compare.references import load_references
 from benchrun.errors import UserError
 from benchrun.frameworks.base import Framework
-from benchrun.frameworks.dialects import DIALECTS, register_dialect
+from benchrun.frameworks.logs import DIALECTS, register_dialect
 from benchrun.frameworks.registry import FRAMEWORKS, register
 from benchrun.launch.endings import Ending
 from benchrun.metrics.registry import METRICS, Metric

@@ -9,6 +9,7 @@ from typing import Any
 
 from benchrun import hardware
 from benchrun.app.measurement import samples_of
+from benchrun.compare.references import load_references
 from benchrun.errors import UserError
 from benchrun.frameworks.logs import parse_logs
 from benchrun.launch.rundir import RunDir
@@ -25,21 +26,25 @@ NOTHING = Setting()
 
 
 def setting(recipe: str | None = None, given: Setting = NOTHING) -> Setting:
-    """``given`` with the model, task and sequence length of ``recipe``, and the GPU's name of the hardware table.
+    """``given`` with the model, task and sequence length of ``recipe``, and the GPU's name as benchrun spells it.
 
-    UserError for a GPU that is not listed and for an unknown recipe.
+    UserError for an unknown recipe, and for a GPU that stands neither in the hardware table nor in a published number.
     """
     if given.gpu is not None:
-        listed = {name.lower(): name for name in (*hardware.names(), "CPU")}
-        if given.gpu.lower() not in listed:
-            hint = f"listed: {', '.join(hardware.names())}"
-            raise UserError(f"no GPU '{given.gpu}' in the hardware table", hint=hint)
-        given = replace(given, gpu=listed[given.gpu.lower()])
+        given = replace(given, gpu=_gpu(given.gpu))
     if recipe is None:
         return given
     _, workload = training_file(recipe)
     seq_length, model = given.seq_length or workload.seq_length, given.model or workload.model
     return replace(given, seq_length=seq_length, model=model, task=workload.task)
+
+
+def _gpu(name: str) -> str:
+    listed = (*hardware.names(), "CPU")
+    for names in (listed, {entry.key.gpu for entry in load_references()}):
+        if spelled := [gpu for gpu in names if gpu.lower() == name.lower()]:
+            return spelled[0]
+    raise UserError(f"no GPU '{name}' in the hardware table", hint=f"listed: {', '.join(listed)}")
 
 
 def read_logs(files: Sequence[Path], framework: str | None = None) -> tuple[list[Log], list[Path]]:

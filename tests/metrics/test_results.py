@@ -34,7 +34,7 @@ def metric() -> Iterator[Metric]:
 
 
 def measured(results: dict[str, float] = RESULTS, **more: object) -> Metrics:
-    log = Log("x.log", "megatron-lm", results=results, **more)  # type: ignore[arg-type]
+    log = Log("x.log", "megatron-lm", results=results, ended=True, **more)  # type: ignore[arg-type]
     return measure(log, SETTING, planned_steps=None)
 
 
