@@ -28,7 +28,7 @@ from benchrun.model import ModelShape, Moe  # noqa: E402
 from benchrun.model.layout import Layout  # noqa: E402
 from benchrun.spec.cluster import Cluster  # noqa: E402
 from benchrun.spec.data import Data  # noqa: E402
-from benchrun.spec.runspec import RunSpec  # noqa: E402
+from benchrun.spec.runspec import TrainingSpec  # noqa: E402
 from benchrun.spec.training import Training  # noqa: E402
 from benchrun.vocabulary import Precision  # noqa: E402
 
@@ -109,12 +109,12 @@ def spec(
     layout: dict[str, Any],
     gpus: int = 1,
     gpu: str = "H200",
-) -> RunSpec:
-    """A RunSpec made by hand: resolving one needs more packages than training does."""
+) -> TrainingSpec:
+    """A specification made by hand: resolving one needs more packages than training does."""
     layers = {"num_layers": 4} if "vp" in layout else {}
     spread = Layout(**layout)
     dp = gpus // (spread.tp * spread.pp * spread.cp)
-    spec = RunSpec(
+    spec = TrainingSpec(
         recipe=family,
         task="pretrain",
         proxy=False,
@@ -139,7 +139,7 @@ def spec(
     return configured(spec)
 
 
-def train(folder: Path, name: str, wanted: RunSpec) -> Run:
+def train(folder: Path, name: str, wanted: TrainingSpec) -> Run:
     """Train in a process of its own. AssertionError with stderr where it failed."""
     path = folder / name / "spec.json"
     path.parent.mkdir()
