@@ -1,4 +1,4 @@
-"""Writes docs/reference/ (commands, models and tables of the package as Markdown) and docs/images/measured.svg.
+"""Writes docs/reference/ (commands, models and tables of the package as Markdown), and the pages and picture of pages/.
 
 ``python docs/generate.py`` writes the files; ``python docs/generate.py --check`` fails if one is out of date.
 """
@@ -14,12 +14,15 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import click
-from chart import chart
+from pages import measured, published
+from pages.chart import chart
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from benchrun import paths
 from benchrun.cli import group as benchrun
+from benchrun.compare.measured import load_measured
+from benchrun.compare.references import load_references
 from benchrun.metrics.registry import METRICS
 from benchrun.model import ModelShape, Moe
 from benchrun.model.layout import Layout
@@ -145,27 +148,13 @@ def run_directory_page() -> str:
     return "\n".join([head, files, *map(model_section, models)])
 
 
-HOW = {
-    "step_time_s": "Median time of a step over the window, without the warm-up.",
-    "tokens_per_s_per_gpu": "Median over the window of tokens per step / step time / GPUs.",
-    "samples_per_s": "Sequences per step / median step time, over all GPUs.",
-    "tflops_per_gpu": "Tokens per second and GPU x FLOPs per token of the model, counted causal unless a reference "
-    "counts the full score matrix.",
-    "mfu_percent": "TFLOPS per GPU / dense peak of the run's precision; a GPU without a row in the table gets none.",
-    "tokens_per_joule": "Tokens per second and GPU / mean power of a GPU over the measured steps.",
-    "final_loss": "Loss of the last step.",
-    "fsdp_over_3d": "Tokens per second and GPU with FSDP / the same with tensor and pipeline parallelism, of two runs.",
-}
-"""Metric -> how it is computed."""
-
-
 def metric_page() -> str:
     """The registered metrics."""
     head = (
         "# Metrics\n\nFrom `benchrun/metrics/registry.py`. [Conventions](../explanation/conventions.md) explains how "
         "FLOPs are counted, [Windows](../explanation/windows.md) which steps count.\n\n"
     )
-    rows = ((f"`{entry.key}`", entry.unit, entry.better, HOW.get(name, "")) for name, entry in METRICS.items())
+    rows = ((f"`{entry.key}`", entry.unit, entry.better, entry.how) for entry in METRICS.values())
     return head + table(("metric", "unit", "better", "how it is computed"), rows)
 
 
@@ -176,9 +165,11 @@ PAGES = {
     "reference/gpus.md": gpu_page,
     "reference/run-directory.md": run_directory_page,
     "reference/metrics.md": metric_page,
+    "published.md": lambda: published.page(load_references()),
+    "measured.md": lambda: measured.page(load_measured(), load_references()),
     "images/measured.svg": chart,
 }
-"""Path in docs/ -> its text; Markdown pages get HEAD in front."""
+"""Path in docs/ -> its text; pages of reference/ get HEAD in front."""
 
 
 def main() -> int:
@@ -186,7 +177,7 @@ def main() -> int:
     stale = []
     for name, page in PAGES.items():
         path = HERE / name
-        text = page() if path.suffix == ".svg" else HEAD + page()
+        text = HEAD + page() if name.startswith("reference/") else page()
         if not path.exists() or path.read_text() != text:
             stale.append(name)
             if "--check" not in sys.argv:

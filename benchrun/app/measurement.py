@@ -57,10 +57,15 @@ def store_measurement(measurement: RunMeasurement) -> None:
     run = measurement.run
     if not run.writable:
         return
-    run.write_text(artifacts.STEPS, "".join(f"{line}\n" for line in step_lines(measurement.log.distinct, "jsonl")))
+    run.write_text(artifacts.STEPS, _steps(measurement.log))
     if measurement.samples:
         run.write_json(artifacts.TELEMETRY_SUMMARY, measurement.samples.model_dump(mode="json"))
     run.write_json(artifacts.METRICS, measurement.metrics.model_dump(mode="json"))
+
+
+def _steps(log: Log) -> str:
+    """The rows of a log, one JSON object per line."""
+    return "".join(f"{line}\n" for line in step_lines(log.distinct, "jsonl"))
 
 
 def samples_of(run: RunDir, measured: Measurement, num_gpus: int | None) -> Sampled | None:
@@ -110,4 +115,6 @@ def keep(run: RunDir, folder: Path) -> RunDir:
     if (again and again.metrics) != (measurement and measurement.metrics):
         shutil.rmtree(redacted.path)
         raise UserError(f"{run.run_id}: without this machine's names and paths its log gives other numbers")
+    if again:
+        (redacted.path / artifacts.STEPS).write_text(_steps(again.log))
     return redacted

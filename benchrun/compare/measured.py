@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import functools
 import json
-import lzma
 import re
 import statistics
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -19,10 +18,9 @@ from benchrun import paths
 from benchrun.compare.conditions import Conditions, besides_recipe, conditions
 from benchrun.compare.references import Reference, Source
 from benchrun.errors import UserError
-from benchrun.frameworks.logs import reader
 from benchrun.metrics.model import Metrics
 from benchrun.parse import Log, Step
-from benchrun.spec.artifacts import CEILINGS, ENV, METRICS, SPEC, XZ, Ceilings
+from benchrun.spec.artifacts import CEILINGS, ENV, METRICS, SPEC, STEPS, Ceilings
 from benchrun.spec.runspec import TrainingSpec
 
 T = TypeVar("T")
@@ -42,7 +40,8 @@ class MeasuredRun:
     metrics: Metrics
     env: dict[str, Any]
     ceilings: Ceilings | None
-    logs: tuple[Path, ...]
+    folder: Path
+    """Its files: a directory, or a part of the packed file."""
 
     @property
     def launched(self) -> str:
@@ -57,13 +56,9 @@ class MeasuredRun:
 
     @functools.cached_property
     def steps(self) -> frozenset[Step]:
-        """The first rows of its logs."""
-        parser = reader()
-        for log in self.logs:
-            parser.begin(log.name)
-            parser.feed(lzma.decompress(log.read_bytes()) if log.name.endswith(XZ) else log.read_bytes())
-            parser.end()
-        return _rows(parser.log(self.name))
+        """The first rows of its log."""
+        lines = _document(self.folder.joinpath(STEPS), lambda file: file.read_bytes().splitlines())
+        return _rows(Step(**json.loads(line)) for line in lines)
 
     @property
     def machine(self) -> str:
@@ -79,23 +74,21 @@ class MeasuredRun:
 
 
 @functools.cache
-def load_measured(folder: Path = paths.MEASURED) -> tuple[MeasuredRun, ...]:
-    """Every run kept in ``folder``, oldest first. UserError names the file that is not what it should be."""
+def load_measured(folder: Path | None = None) -> tuple[MeasuredRun, ...]:
+    """Every run kept in ``folder`` (benchrun's own by default), oldest first. UserError names a damaged file."""
+    folder = folder or paths.measured()
     folders = [path for path in folder.iterdir() if path.joinpath(SPEC).is_file()] if folder.is_dir() else []
     return tuple(sorted(map(_read, folders), key=lambda run: (run.launched, run.name)))
 
 
 def _read(folder: Path) -> MeasuredRun:
-    """The run of one directory, which may stand in an archive: it is read by iterdir, joinpath and read_bytes."""
-    files = {file.name: file for file in folder.iterdir()}
-    ceilings = _document(files[CEILINGS], _json(Ceilings)) if CEILINGS in files else None
-    logs = [files[name] for name in sorted(files) if name.removesuffix(XZ).endswith(".log")]
-    spec, metrics = (
-        _document(folder.joinpath(SPEC), TrainingSpec.read),
-        _document(folder.joinpath(METRICS), _json(Metrics)),
-    )
+    """The run of one directory, which may stand in an archive: only is_file, joinpath and read_bytes are used."""
+    spec = _document(folder.joinpath(SPEC), TrainingSpec.read)
+    metrics = _document(folder.joinpath(METRICS), _json(Metrics))
     env = _document(folder.joinpath(ENV), lambda file: json.loads(file.read_bytes()))
-    return MeasuredRun(folder.name, spec, metrics, env, ceilings, tuple(logs))
+    measured = folder.joinpath(CEILINGS)
+    ceilings = _document(measured, _json(Ceilings)) if measured.is_file() else None
+    return MeasuredRun(folder.name, spec, metrics, env, ceilings, folder)
 
 
 def _json(model: type[M]) -> Callable[[Path], M]:
@@ -124,15 +117,15 @@ def repeats(runs: Sequence[MeasuredRun]) -> list[list[MeasuredRun]]:
 def copies(logs: Sequence[Log], runs: Sequence[MeasuredRun], own: Conditions) -> set[str]:
     """Names of the kept ``runs`` under our conditions whose steps equal those of one of ``logs``."""
     same = [run for run in runs if besides_recipe(conditions(run.spec)) == besides_recipe(own)]
-    judged = [_rows(log) for log in logs] if same else []
+    judged = [_rows(log.distinct) for log in logs] if same else []
     pairs = ((run, rows) for run in same for rows in judged)
     # More than half of the shorter one's rows: times and losses never agree by chance.
     return {run.name for run, rows in pairs if 2 * len(rows & run.steps) > min(len(rows), len(run.steps))}
 
 
-def _rows(log: Log) -> frozenset[Step]:
+def _rows(steps: Iterable[Step]) -> frozenset[Step]:
     """The first rows of a log, without where they stood in the file."""
-    return frozenset(row._replace(line=0, segment=0) for row in islice(log.distinct, COMPARED_ROWS))
+    return frozenset(row._replace(line=0, segment=0) for row in islice(steps, COMPARED_ROWS))
 
 
 def measured_references(runs: Sequence[MeasuredRun], without: Collection[str] = ()) -> tuple[Reference, ...]:

@@ -56,6 +56,8 @@ class Metric:
     """Whether one run's speed is compared with a reference in it."""
     counts_flops: bool = False
     """Whether it needs a count of FLOPs, and so a convention."""
+    how: str = ""
+    """How it is computed, in one sentence."""
 
     @property
     def key(self) -> str:
@@ -125,14 +127,83 @@ def _path(path: str) -> Read:
 _rate, _energy = _path("tokens_per_s_per_gpu.median"), _path("telemetry.tokens_per_joule")
 _causal = "tflops_per_gpu_causal"
 for _entry in (
-    Metric("step_time_s", "s", "lower", _path("step_time_s.median"), "step time s"),
-    Metric("tokens_per_s_per_gpu", "tokens/s/GPU", "higher", _rate, "tokens/s/GPU", ",.0f"),
-    Metric("samples_per_s", "sequences/s", "higher", _samples, tabled=False),
-    Metric("tflops_per_gpu", "TFLOPS/GPU", "higher", _tflops, "TFLOPS/GPU", ".0f", "", _causal, counts_flops=True),
-    Metric("mfu_percent", "% MFU", "higher", _mfu_percent, "MFU", ".1f", " %", "mfu_causal_pct", counts_flops=True),
-    Metric("tokens_per_joule", "tokens/J", "higher", _energy, "tokens/J", ".3g", comparable=False),
-    Metric("final_loss", "nats", "equal", _path("final_loss"), tabled=False, comparable=False),
+    Metric(
+        "step_time_s",
+        "s",
+        "lower",
+        _path("step_time_s.median"),
+        "step time s",
+        how="Median time of a step over the window, without the warm-up.",
+    ),
+    Metric(
+        "tokens_per_s_per_gpu",
+        "tokens/s/GPU",
+        "higher",
+        _rate,
+        "tokens/s/GPU",
+        ",.0f",
+        how="Median over the window of tokens per step / step time / GPUs.",
+    ),
+    Metric(
+        "samples_per_s",
+        "sequences/s",
+        "higher",
+        _samples,
+        tabled=False,
+        how="Sequences per step / median step time, over all GPUs.",
+    ),
+    Metric(
+        "tflops_per_gpu",
+        "TFLOPS/GPU",
+        "higher",
+        _tflops,
+        "TFLOPS/GPU",
+        ".0f",
+        "",
+        _causal,
+        counts_flops=True,
+        how="Tokens per second and GPU x FLOPs per token, causal unless a reference counts all scores.",
+    ),
+    Metric(
+        "mfu_percent",
+        "% MFU",
+        "higher",
+        _mfu_percent,
+        "MFU",
+        ".1f",
+        " %",
+        "mfu_causal_pct",
+        counts_flops=True,
+        how="TFLOPS per GPU / dense peak of the run's precision; none for a GPU without a row in the table.",
+    ),
+    Metric(
+        "tokens_per_joule",
+        "tokens/J",
+        "higher",
+        _energy,
+        "tokens/J",
+        ".3g",
+        comparable=False,
+        how="Tokens per second and GPU / mean power of a GPU over the measured steps.",
+    ),
+    Metric(
+        "final_loss",
+        "nats",
+        "equal",
+        _path("final_loss"),
+        tabled=False,
+        comparable=False,
+        how="Loss of the last step.",
+    ),
     # Of two runs: no measurement has it.
-    Metric("fsdp_over_3d", "x", "higher", lambda *_: None, tabled=False, comparable=False),
+    Metric(
+        "fsdp_over_3d",
+        "x",
+        "higher",
+        lambda *_: None,
+        tabled=False,
+        comparable=False,
+        how="Tokens per second and GPU with FSDP / the same with tensor and pipeline parallelism, of two runs.",
+    ),
 ):
     register(_entry)

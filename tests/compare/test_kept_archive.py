@@ -10,6 +10,9 @@ import pytest
 from benchrun import paths
 from benchrun.compare.measured import load_measured
 from benchrun.errors import UserError
+from benchrun.frameworks.logs import parse_log
+from benchrun.report.table import step_lines
+from hatch_build import packed as packed_runs
 
 NAMES = sorted(path.parent.name for path in paths.MEASURED.glob("*/spec.json"))[:2]
 
@@ -33,6 +36,24 @@ def test_an_archive_holds_the_same_runs_as_the_folder(tmp_path: Path) -> None:
         assert (run.spec, run.metrics, run.env, run.ceilings) == (other.spec, other.metrics, other.env, other.ceilings)
         assert run.steps == other.steps
         assert len(run.steps) > 5
+
+
+def test_a_wheel_carries_every_run_in_one_small_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    content = packed_runs(paths.MEASURED)
+    assert len(content) < 100_000
+    (tmp_path / "measured.zip.xz").write_bytes(content)
+    monkeypatch.setattr(paths, "MEASURED", tmp_path / "measured")
+    from_file = load_measured(paths.measured.__wrapped__())
+    monkeypatch.undo()
+    assert [(run.name, run.spec, run.metrics, run.steps) for run in from_file] == [
+        (run.name, run.spec, run.metrics, run.steps) for run in load_measured()
+    ]
+
+
+@pytest.mark.parametrize("path", sorted(paths.MEASURED.glob("*/steps.jsonl")), ids=lambda path: path.parent.name)
+def test_the_steps_of_a_kept_run_are_those_of_its_log(path: Path) -> None:
+    log = parse_log(*sorted(path.parent.glob("*.log.xz")))
+    assert path.read_text().splitlines() == list(step_lines(log.distinct, "jsonl"))
 
 
 def test_a_damaged_file_of_an_archive_is_named(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from benchrun.compare.references import load_references
-from benchrun.report.published import page
+from docs.pages.published import page
 
 PAGE = Path(__file__).parents[2] / "docs" / "published.md"
 ENTRIES = load_references()
@@ -17,7 +17,7 @@ def section(recipe):
 
 
 def test_the_page_is_in_step_with_the_data():
-    assert PAGE.read_text() == page(ENTRIES), "python -m benchrun.report.published > docs/published.md"
+    assert PAGE.read_text() == page(ENTRIES), "python docs/generate.py"
 
 
 def test_every_workload_with_a_published_speed_has_a_section():

@@ -277,7 +277,7 @@ def test_collecting_garbage_changes_no_loss(runs: dict[str, Future[Run]]) -> Non
 def test_a_rank_without_a_gpu_is_refused(tmp_path: Path) -> None:
     gpus = torch.cuda.device_count()
     with pytest.raises(AssertionError, match=f"local rank {gpus} has no GPU"):
-        train(tmp_path, "too-many", spec("llama", "bf16", {}, {"tp": gpus + 1}, gpus=gpus + 1))
+        train(tmp_path, "too-many", spec("llama", "bf16", {}, {}, gpus=gpus + 1))
 
 
 def test_an_activation_kept_in_fp8_is_rounded_and_trains_as_well(runs: dict[str, Future[Run]]) -> None:

@@ -161,7 +161,7 @@ def test_a_spec_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
     path.write_text("{}")
     code, _, err = finish(start(path))
     assert code == 2
-    assert f"error: {path}: not a RunSpec: recipe: Field required" in err
+    assert f"error: {path}: not a RunSpec: " in err
     assert "Traceback" not in err
 
 

@@ -1,18 +1,16 @@
-"""docs/published.md: published numbers by workload. ``python -m benchrun.report.published`` prints it."""
+"""docs/published.md: published numbers by workload."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import groupby
+from pathlib import Path
 from typing import Any
 
-import click
-
-from benchrun import paths
-from benchrun.compare.references import Reference, load_references
+from benchrun.compare.references import Reference
 from benchrun.report.table import Table, markdown
 
-TEXT = paths.TEMPLATES / "reports" / "published.md"
+TEXT = Path(__file__).with_suffix(".md.in")
 """What stands above the tables."""
 NOTHING = "-"
 
@@ -72,7 +70,3 @@ def _scales(entries: Sequence[Reference]) -> str:
     listed = ", ".join(str(count or "not stated") for count in whole)
     fewer = f"with fewer layers {', '.join(map(str, proxies))}" if proxies else ""
     return "; ".join(filter(None, (listed, fewer)))
-
-
-if __name__ == "__main__":
-    click.echo(page(load_references()), nl=False)

@@ -1,20 +1,19 @@
-"""docs/measured.md: our measurements beside published numbers. ``python -m benchrun.report.measured`` prints it."""
+"""docs/measured.md: our measurements beside published numbers."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
 from operator import attrgetter
+from pathlib import Path
 from statistics import median
 from typing import NamedTuple, TypeVar
 
-import click
-
-from benchrun import hardware, paths
+from benchrun import hardware
 from benchrun.compare.choice import usable
 from benchrun.compare.conditions import SOFT, Conditions, conditions, differences, hard_differences
-from benchrun.compare.measured import MeasuredRun, load_measured, repeats
-from benchrun.compare.references import Reference, load_references
+from benchrun.compare.measured import MeasuredRun, repeats
+from benchrun.compare.references import Reference
 from benchrun.metrics.bound import Bound
 from benchrun.metrics.registry import tabled
 from benchrun.metrics.telemetry import Telemetry, percent
@@ -30,7 +29,7 @@ from benchrun.spec.runspec import TrainingSpec
 T = TypeVar("T")
 Group = Sequence[MeasuredRun]
 """Repeats of one point."""
-TEXT = paths.TEMPLATES / "reports" / "measured.md"
+TEXT = Path(__file__).with_suffix(".md.in")
 """The page: each section has a placeholder for the rows of its table. A section without rows is left out."""
 EMPTY = "\nNothing is kept there yet.\n"
 NOTHING = "-"
@@ -239,7 +238,3 @@ def _fault(group: Group) -> str | None:
     """The fault that lowered the clocks of the first run that has one."""
     states = (run.metrics.telemetry for run in group)
     return next((fault for state in states if state and (fault := state.fault)), None)
-
-
-if __name__ == "__main__":
-    click.echo(page(load_measured(), load_references()), nl=False)

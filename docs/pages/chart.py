@@ -13,7 +13,8 @@ from xml.sax.saxutils import escape
 from benchrun.compare.measured import load_measured, repeats
 from benchrun.compare.references import load_references
 from benchrun.metrics.registry import METRICS
-from benchrun.report.beside import nearest
+
+from .measured import nearest
 
 WIDTH, TOP, ROW, BAR = 820, 64, 48, 16
 LEFT, LONGEST = 206, 310
@@ -75,7 +76,7 @@ def pairs() -> list[Pair]:
             workload=f"{spec.recipe}, {spec.precision}",
             ours=rate,
             our_side=f"{spec.num_gpus} x {spec.gpu}, {spec.framework}",
-            published=near.tokens_per_s,
+            published=near.entry.tokens_per_s_per_gpu,
             their_side=f"{theirs.num_gpus} x {theirs.gpu}, {theirs.framework}",
             source=f"{near.entry.source.who} {near.entry.source.date}",
         )
