@@ -121,7 +121,7 @@ def test_a_framework_of_one_file_goes_from_recipe_to_verdict(tmp_path: Path, rec
 @pytest.mark.parametrize(
     ("precision", "num_gpus", "overrides", "refused"),
     [
-        ("bf16", 1, (), "toy is launched in fp32, not in bf16"),
+        ("bf16", 1, (), "benchrun supports toy in fp32, not in bf16"),
         ("fp32", 2, ("layout.tp=2",), "tp (2) must be 1"),
         ("fp32", 2, ("layout.fsdp=2",), "fsdp (2) must be 1"),
         ("fp32", 1, ("training.cuda_graphs=layers",), "training.cuda_graphs"),

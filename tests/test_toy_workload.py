@@ -153,9 +153,9 @@ def test_a_wrong_input_is_refused_at_its_line(recipe: str, wrong: str, where: st
     ("old", "new", "message"),
     [
         ("workload: answering", "workload: answerin", "'workload' is 'answerin'"),
-        ("oracle: {concurrency: 2}", "oracle: {}, hf: {}", "hf is launched for training, not for answering"),
+        ("oracle: {concurrency: 2}", "oracle: {}, hf: {}", "benchrun supports hf for training, not for answering"),
         ("requests: 100", "requests: 1", "concurrency must be at most requests"),
-        ("task: offline", "task: online", "oracle is not launched for online"),
+        ("task: offline", "task: online", "benchrun does not support oracle for online"),
     ],
 )
 def test_what_does_not_fit_the_workload_is_refused(recipe: str, old: str, new: str, message: str) -> None:

@@ -114,7 +114,7 @@ def keep(run: RunDir, folder: Path) -> RunDir:
     again = measure_run(redacted, verdict.warmup)
     if (again and again.metrics) != (measurement and measurement.metrics):
         shutil.rmtree(redacted.path)
-        raise UserError(f"{run.run_id}: without this machine's names and paths its log gives other numbers")
+        raise UserError(f"{run.run_id} was not kept: without the site's names and paths its log gives other numbers")
     if again:
         (redacted.path / artifacts.STEPS).write_text(_steps(again.log))
     return redacted

@@ -48,7 +48,7 @@ def cancel(runs: tuple[str, ...]) -> int:
     """Stop RUNS, from any shell. A run that has ended is left as it is."""
 
     def stop(run: RunDir) -> None:
-        say(f"{run.run_id}: {'asked to stop' if app.cancel(run) else 'no job of it is left'}")
+        say(f"{run.run_id}: {'asked to stop' if app.cancel(run) else 'it has no job in the queue'}")
 
     chosen, code = opened(runs)
     return worst((code, each(chosen, stop, run_id)[1]))

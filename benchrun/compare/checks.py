@@ -152,7 +152,7 @@ def _broken(run: Metrics) -> str | None:
         return None
     if run.warmup_rows_dropped == run.num_steps:
         return f"all {run.num_steps} rows were dropped as warm-up"
-    return "the log holds no step time, and not what a rate needs to become one"
+    return "the log has no step times; to compute them from its rates, state batch, sequence length and number of GPUs"
 
 
 def beyond_peak(run: Metrics) -> str | None:
@@ -196,5 +196,5 @@ def _of_times(metrics: Sequence[Metrics]) -> dict[str, Any]:
         "few_steps": rows < MIN_INTERVAL_ROWS and f"{rows} row{'s' if rows > 1 else ''} timed",
         "drifting": bool(drifts) and f"the step time drifts by {max(drifts, key=abs):+.1f} %",
         "throttled": any(run.telemetry and run.telemetry.fault for run in metrics) and "throttled",
-        "only_average": any(run.only_average for run in metrics) and "only the mean is known",
+        "only_average": any(run.only_average for run in metrics) and "only the mean step time is known",
     }

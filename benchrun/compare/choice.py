@@ -54,8 +54,9 @@ class Choice(Frozen):
         version = " and version" if self.same_version else ""
         basis = f"{framework[self.framework]} with {layout}{version}"
         if self.faster:
-            less = "flagged, of another variant or FP8 recipe, or stating less of the layout"
-            return f"of {self.candidates} numbers that fit, {basis}; faster but {less}: {self.faster}"
+            less = "flagged, belong to another variant or FP8 recipe, or state less of the layout"
+            chosen = f"chosen from {self.candidates} numbers that fit: {basis}"
+            return f"{chosen}; faster numbers were not used because they are {less}: {self.faster}"
         return f"the fastest of {basis}, among {self.candidates} numbers that fit"
 
 
@@ -79,12 +80,12 @@ def references_for(wanted: str | None, own: Conditions) -> tuple[Reference, ...]
         hint += "benchrun show lists the references of a point with their ids"
         raise UserError(f"no reference is called '{wanted}'", hint=hint)
     if not usable(entry):
-        why = " ".join(entry.flags) or f"{entry.unit} of its own kind"
-        raise UserError(f"no run is compared with {wanted}: {why}", hint="see results/reference/README.md")
+        why = " ".join(entry.flags) or f"its {entry.unit} follow another definition"
+        raise UserError(f"{wanted} cannot be compared with a run: {why}", hint="see results/reference/README.md")
     published = entry.key
     if published.gpu != own.gpu or not same_work(published, own):
-        what = f"{wanted} is of {published.recipe} on {published.gpu}"
-        raise UserError(f"{what}, this run is of {own.recipe} on {own.gpu}")
+        what = f"{wanted} is a number for {published.recipe} on {published.gpu}"
+        raise UserError(f"{what}; this run is {own.recipe} on {own.gpu}")
     return (entry,)
 
 

@@ -139,7 +139,7 @@ def _outcome(own: Conditions, metrics: Sequence[Metrics], references: Sequence[R
     if not beyond:
         return nearest
     # A reference, where there is one, hints at what may be wrong with steps faster than the GPU's peak.
-    reason = f"not credible, beyond the GPU's peak: {beyond}"
+    reason = f"not credible: the speed is above the GPU's peak ({beyond})"
     if reference := choose(comparable, own):
         return {"verdict": "faster_than_expected", "reason": reason, "nearest": reference, **checks}
     if nearest.get("differs"):
@@ -159,7 +159,7 @@ def _without_reference(own: Conditions, references: Sequence[Reference]) -> _Fie
     )
     differs = hard_differences(nearest.key, own)
     named = [f"{d.key}: reference {_stated(d.theirs)}, this run {_stated(d.ours)}" for d in differs]
-    reason = "; ".join(named) or f"the reference is in {nearest.unit}, in which this run has no value"
+    reason = "; ".join(named) or f"the reference is a number of {nearest.unit}, which this run does not have"
     return {"verdict": "not_comparable", "reason": reason, "differs": differs, "nearest": nearest}
 
 
@@ -172,12 +172,12 @@ def _speed_reason(check: Check, runs: int) -> str:
     relation = f"{abs(percent):.1f} % {'faster' if percent >= 0 else 'slower'} than the reference"
     if check.verdict == "inconclusive":
         if check.high is None:
-            return f"{relation}, or better: only the mean over the whole run is known, with start-up in it"
+            return f"{relation}, or faster: the log has only the mean step time, which includes the start-up"
         if check.low == check.high:
             return f"{relation}, but a single step was timed: run more steps"
         if runs > 1:  # more of them would lie as far apart
-            return f"{relation}, but the {runs} runs lie on both sides of the edge of what passes: why do they differ?"
-        return f"{relation}, but the steps vary too much to tell: launch it with --repeats 3, or take more steps"
+            return f"{relation}, but only some of the {runs} runs are within the limits: find out why they differ"
+        return f"{relation}, but the step time varies too much: launch with --repeats 3, or set more training.steps"
     limit = f"up to {100 * (1 - check.band[0]):.0f} % slower or {100 * (check.band[1] - 1):.0f} % faster passes"
     return f"{relation} ({limit})"
 
@@ -191,7 +191,7 @@ def _as_fast_as(speed: Check, own: Conditions, metrics: Sequence[Metrics], fitti
         return ""
     by = ", ".join(filter(None, (same.key.framework_version or same.key.image, same.key.variant)))
     published = f"published with {by}" if by else f"published in {same.source.date}"
-    return f"; it reaches what {same.source.who} {published} (--reference {same.id})"
+    return f"; it is as fast as what {same.source.who} {published} (--reference {same.id})"
 
 
 def _remarks(metrics: Sequence[Metrics]) -> str:

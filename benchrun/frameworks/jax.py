@@ -22,9 +22,9 @@ class Jax(Framework):
     degrees = ()
     experts = False
     synthetic_data = False
-    fixed = dict.fromkeys((*SHARDING, "training.grad_reduce_in_fp32"), "leaves it to XLA") | {
-        "training.manual_gc_interval": "leaves garbage to Python",
-        "data.num_workers": "starts no process for its data",
+    fixed = dict.fromkeys((*SHARDING, "training.grad_reduce_in_fp32"), "leaves this to XLA") | {
+        "training.manual_gc_interval": "leaves garbage collection to Python",
+        "data.num_workers": "reads no data with worker processes",
     }
     rank_variables = SLURM_VARIABLES
     numactl = False
@@ -43,7 +43,7 @@ class Jax(Framework):
             yield f"fsdp ({layout.fsdp}) must {legal}"
         recompute, fp8 = spec.training.recompute, spec.training.fp8
         if recompute.granularity == "selective":
-            yield f"{self.name} has no selective recompute: name a recompute.policy, or take none or full"
+            yield f"{self.name} has no selective recompute: use granularity none or full, or a recompute.policy"
         if recompute.granularity == "full" and (recompute.method, recompute.num_layers) != ("uniform", 1):
             how = f"recompute.method ({recompute.method}) must be uniform, num_layers ({recompute.num_layers}) 1"
             yield f"{self.name} recomputes every layer on its own: {how}"

@@ -38,7 +38,7 @@ class MegatronCore(Megatron):
         training = spec.training
         for name in ("moe_grouped_gemm", "moe_permute_fusion"):
             if spec.model.moe is None and not getattr(training, name):
-                yield f"{name} is about experts, and the model has none: it must be true"
+                yield f"{name} is for a model with experts: it must be true here"
         if training.tp_comm_overlap and spec.gpu == "CPU":
             yield "tp_comm_overlap is between GPUs: it must be false"
         if training.cuda_graphs != "none" and (spec.gpu == "CPU" or training.recompute.granularity == "full"):
@@ -62,7 +62,7 @@ def _without_transformer_engine(spec: TrainingSpec) -> Iterator[str]:
     # megatron.core's own attention would store an S x S mask.
     cp = ["layout.cp above 1"] if spec.layout.cp > 1 and spec.gpu != "CPU" else []
     for name in (*spec.training.of_transformer_engine, *fp8, *cp):
-        yield f"{name} is transformer-engine's: transformer_impl must be transformer_engine"
+        yield f"{name} needs transformer-engine: transformer_impl must be transformer_engine"
 
 
 def _recompute(spec: TrainingSpec) -> Iterator[str]:
@@ -83,7 +83,7 @@ def _recompute(spec: TrainingSpec) -> Iterator[str]:
         if name == "moe_act" and not training.moe_grouped_gemm:
             yield "recompute.modules moe_act needs moe_grouped_gemm: it must be true"
         if name in ("layernorm", "moe_act") and spec.precision == "fp8" and training.fp8.recipe == "delayed":
-            yield f"{name} cannot be computed again under delayed scaling: take fp8.recipe tensorwise or blockwise"
+            yield f"{name} does not work with fp8.recipe delayed: use tensorwise or blockwise"
 
 
 def _attention(spec: TrainingSpec) -> Iterator[str]:
@@ -95,7 +95,7 @@ def _attention(spec: TrainingSpec) -> Iterator[str]:
     elif comm == "a2a":
         for name, count in (("heads", model.num_attention_heads), ("query groups", model.num_query_groups)):
             if count // layout.tp % layout.cp:
-                yield f"cp_comm a2a spreads {name}: {count} / tp {layout.tp} must be a multiple of cp {layout.cp}"
+                yield f"cp_comm a2a distributes {name}: {count} / tp {layout.tp} must be a multiple of cp {layout.cp}"
 
 
 def _fp8(spec: TrainingSpec) -> Iterator[str]:

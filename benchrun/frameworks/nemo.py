@@ -51,7 +51,7 @@ class NeMoOfCore(NeMo):
             what = f"fsdp ({layout.fsdp}) must be 1 or dp * cp ({ranks})"
             yield f"{self.name} shards over all data-parallel ranks: {what}"
         if layout.fsdp > 1 and spec.task == "lora":
-            yield f"{self.name} is not launched with adapters under FSDP: fsdp ({layout.fsdp}) must be 1"
+            yield f"benchrun does not support {self.name} with adapters under FSDP: fsdp ({layout.fsdp}) must be 1"
 
     def environment(self, spec: TrainingSpec) -> dict[str, Variable]:
         """With attention and the priority of communication as in these releases."""

@@ -63,7 +63,7 @@ class NeMo1(NeMo):
         """Only releases whose keys are known."""
         if release in RELEASES:
             return None
-        return f"nemo1 needs to know its release: the image's name ({image}) must hold one of {', '.join(RELEASES)}"
+        return f"the name of a nemo1 image must contain its release, one of {', '.join(RELEASES)}: {image}"
 
 
 def _experts(spec: TrainingSpec, moe: Moe, release: str | None) -> Iterator[str]:

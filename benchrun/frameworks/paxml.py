@@ -57,7 +57,7 @@ class PaXML(Jax):
         model, steps = spec.model, spec.training.steps
         if model.num_query_groups != model.num_attention_heads:
             what = f"num_query_groups must be {model.num_attention_heads}, not {model.num_query_groups}"
-            yield f"paxml is launched without grouped queries: {what}"
+            yield f"benchrun supports paxml without grouped queries: {what}"
         if model.kv_channels * model.num_attention_heads != model.hidden_size:
             yield f"paxml needs kv_channels ({model.kv_channels}) to be hidden_size / num_attention_heads"
         if steps % SUMMARY_STEPS:

@@ -48,13 +48,13 @@ def examine() -> list[Finding]:
 def _slurm() -> Iterator[Finding]:
     version = output("sinfo", "--version")
     if version is None:
-        broken = "sinfo is here, but fails: is SLURM_CONF set?"
-        yield Finding("Slurm", None, broken if shutil.which("sinfo") else "runs go to --cluster local")
+        broken = "sinfo is installed but fails: is SLURM_CONF set?"
+        yield Finding("Slurm", None, broken if shutil.which("sinfo") else "not installed: use --cluster local")
     else:
         down = " DOWN" in (output("scontrol", "ping") or " DOWN")
         yield Finding("Slurm", version, "the controller does not answer" if down else "")
     if output("sacct", "-X", "--noheader", "--starttime=now", "--endtime=now") is None:
-        yield Finding("Slurm accounting", None, "endings then rest on the job's own done.json")
+        yield Finding("Slurm accounting", None, "without it an ending is taken from the job's done.json")
     else:
         yield Finding("Slurm accounting", "answers")
     kind = re.search(r"^ProctrackType\s*=\s*(\S+)", output("scontrol", "show", "config") or "", re.MULTILINE)

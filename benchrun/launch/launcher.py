@@ -52,7 +52,7 @@ def launch(spec: RunSpec, files: Mapping[str, str], root: Path) -> RunDir:
         job = SCHEDULERS[spec.cluster.scheduler]().submit(run)
     except SchedulerUnavailable as error:
         # It may have accepted the job all the same: the next poll searches for it by its directory.
-        error.hint = f"the job may have been accepted all the same; check in a minute: benchrun status {run.run_id}"
+        error.hint = f"Slurm may still have accepted the job; check in a minute: benchrun status {run.run_id}"
         raise
     except MachineError as error:
         with contextlib.suppress(OSError):
@@ -63,7 +63,7 @@ def launch(spec: RunSpec, files: Mapping[str, str], root: Path) -> RunDir:
     except OSError as error:
         message = f"job {job} of {run.run_id} was accepted, but cannot be recorded: {error.strerror}"
         stop = f"benchrun cancel {run.run_id}" + (f" (or scancel {job})" if job.isdigit() else "")
-        raise MachineError(message, hint=f"benchrun status finds it all the same; stop it with: {stop}") from error
+        raise MachineError(message, hint=f"benchrun status finds the job anyway; to stop it: {stop}") from error
     return run
 
 
@@ -102,7 +102,7 @@ def cancel(run: RunDir) -> bool:
     if job.phase is Phase.GONE:
         if ended or done_of(run, job) is not None:
             return False
-        hint = f"if it runs all the same: scancel {job.id}" if job.id.isdigit() else None
+        hint = f"if the job still runs: scancel {job.id}" if job.id.isdigit() else None
         raise MachineError(f"job {job.id}: {job.unsure or UNKNOWN_JOB}", hint=hint, where=run.run_id)
     scheduler.cancel(job.id)
     with contextlib.suppress(OSError):
@@ -119,14 +119,14 @@ def check(spec: RunSpec, root: Path) -> None:
     data = os.environ.get("BENCHRUN_DATA") if spec.reads_files else None
     slurm, runtime = spec.cluster.scheduler == "slurm", spec.cluster.container.runtime
     for variable, path in {"BENCHRUN_RESULTS": str(root.resolve()), "BENCHRUN_DATA": data or ""}.items():
-        hint = f"set {variable} to another place"
+        hint = f"set {variable} to a path without it"
         if slurm and not path.isprintable():  # its lists are read line by line, as UTF-8
-            raise UserError(f"a list of Slurm's jobs cannot hold {path!r}", hint=hint)
+            raise UserError(f"the path {path!r} contains characters that Slurm's job lists cannot print", hint=hint)
         # In the path of a log Slurm expands % and takes \\ as an escape.
         if bad := sorted(set(path) & set("%\\")) if slurm else []:
-            raise UserError(f"Slurm would misread {bad[0]!r} in {path}", hint=hint)
+            raise UserError(f"the path {path} contains {bad[0]!r}, which Slurm interprets", hint=hint)
         if bad := sorted(set(path) & set(unmountable(runtime))):
-            raise UserError(f"{runtime} would split {path} at {bad[0]!r}", hint=hint)
+            raise UserError(f"the path {path} contains {bad[0]!r}, which {runtime} takes as a separator", hint=hint)
 
 
 def done_of(run: RunDir, job: Job) -> Done | None:
@@ -145,7 +145,7 @@ def _observation(run: RunDir, job: Job | None, lag_s: float) -> Observation:
     if job is None:
         created = epoch(run.last_event("created"))
         over = clock is not None and created is not None and clock - created > GRACE_S
-        return Observation(run, None, over=over, note="the scheduler knows no job of this directory")
+        return Observation(run, None, over=over, note="the scheduler has no job with this run's directory")
     _note_change(run, job)
     done = done_of(run, job)
     state, last_line = epoch(run.last_event("state")), _last_line(run)
@@ -161,7 +161,7 @@ def _observation(run: RunDir, job: Job | None, lag_s: float) -> Observation:
         over = not job.unsure and unchanged_s > GRACE_S
         return Observation(run, job, over=over, note=job.unsure or UNKNOWN_JOB)
     quiet_s = _seconds(last_line, clock)
-    note = f"its log has been silent for {quiet_s:.0f} s" if quiet_s > SILENT_S else job.reason
+    note = f"the log has had no new line for {quiet_s:.0f} s" if quiet_s > SILENT_S else job.reason
     return Observation(run, job, over=False, note=note, quiet_s=quiet_s)
 
 

@@ -66,7 +66,7 @@ def contradictions(log: Log, measured: Measurement, logged: Setting, given: Sett
     for name in ("gpu", "num_gpus", "precision", "seq_length", "gbs"):
         value, meant = getattr(own, name), getattr(given, name)
         if value is not None and value != meant and not (name == "gpu" and _same_chip(value, meant)):
-            detail = f"the log says {name} {value}, the run was to have {meant}"
+            detail = f"the log states {name} {value}, the specification of the run {meant}"
             yield ProblemEntry(kind="other_conditions", line=None, detail=detail)
     # A batch that was typed in may be what is wrong: only where the log itself says how many tokens a step has.
     rates = log.steps.columns.column("tokens_per_s_per_gpu")
@@ -84,8 +84,8 @@ def _unexplained(log: Log, measured: Measurement, logged: Setting, given: Settin
     models = [model for model in (given.model, logged.model) if model]
     if any(explained(printed, tokens, model, logged.seq_length, ways, rounding=rounding) for model in models):
         return
-    count = f", our own count is {counted.full:.4g} (full) or {counted.causal:.4g} (causal)" if counted else ""
-    detail = f"the log prints {printed:.4g} TFLOPS{count}: another model, sequence or batch was trained"
+    count = f", the model gives {counted.full:.4g} (full) or {counted.causal:.4g} (causal)" if counted else ""
+    detail = f"the log prints {printed:.4g} TFLOPS{count}: the run trained another model, sequence length or batch"
     yield ProblemEntry(kind="unexplained_tflops", line=None, detail=detail)
 
 

@@ -99,7 +99,7 @@ def _measurement(log: Log, setting: Setting, planned_steps: int | None, warmup: 
     # Without a stated precision the highest peak counts.
     limit = _mfu(setting, tflops, setting.precision or "fp8") or bf16
     if limit and limit.causal > 1 and setting.precision not in FASTER_THAN_LISTED:
-        detail = f"{limit.causal:.2f} of the peak of {limit.divisor}: the steps cannot have been this fast"
+        detail = f"{limit.causal:.2f} times the peak of {limit.divisor}: check GPU, precision, batch and sequence"
         notes.append(Problem("impossible_rate", None, detail))
         speeds = {}
     reported = _middles(inside.tflops_per_gpu, inside.interval)
@@ -144,7 +144,7 @@ def _times(log: Log, timed: Measured, *, coarse: bool) -> tuple[dict[str, Any], 
         detail = f"only the mean over the whole run is printed ({mean}), with start-up and evaluation in it"
         return {"step_time_s": step_time}, [Problem("only_average", None, detail)]
     if coarse:
-        detail = "the log's clock has whole seconds, so the mean stands for the median"
+        detail = "the log prints step times in whole seconds, so the mean is used instead of the median"
         step_time = step_time.model_copy(update={"median": step_time.mean})
         return {"step_time_s": step_time}, [Problem("coarse_clock", None, detail)]
     steps, last = timed.step[-ENOUGH_ROWS:], timed.step_time_s[-ENOUGH_ROWS:]

@@ -22,7 +22,7 @@ def incapable(spec: RunSpec, framework: Framework) -> Iterator[str]:
     """Every reason why ``framework`` cannot run ``spec``."""
     if spec.workload != framework.workload:
         others = _others(lambda other: other.workload == spec.workload)
-        yield f"{framework.name} is launched for {framework.workload}, not for {spec.workload}{others}"
+        yield f"benchrun supports {framework.name} for {framework.workload}, not for {spec.workload}{others}"
         return
     yield from _workload(spec, framework)
     if isinstance(spec, TrainingSpec):
@@ -46,10 +46,10 @@ def _others(can: Callable[[Framework], bool]) -> str:
 def _workload(spec: RunSpec, framework: Framework) -> Iterator[str]:
     name, task, precision = framework.name, spec.task, spec.precision
     if task not in framework.tasks:
-        yield f"{name} is not launched for {task}{_others(lambda other: task in other.tasks)}"
+        yield f"benchrun does not support {name} for {task}{_others(lambda other: task in other.tasks)}"
     if precision not in framework.precisions:
         others = _others(lambda other: precision in other.precisions)
-        yield f"{name} is launched in {_or(framework.precisions)}, not in {precision}{others}"
+        yield f"benchrun supports {name} in {_or(framework.precisions)}, not in {precision}{others}"
     if spec.gpu == "CPU" and framework.needs_gpu:
         yield f"{name} needs GPUs: take {_or(names(lambda other: not other.needs_gpu))} on a CPU"
     if framework.needs_slurm and spec.cluster.scheduler != "slurm":
@@ -60,9 +60,10 @@ def _layout(spec: TrainingSpec, framework: Framework) -> Iterator[str]:
     name, layout = framework.name, spec.layout
     for degree in DEGREES:
         if degree not in framework.degrees and getattr(layout, degree) > 1:
-            yield f"{name} is launched without this kind of parallelism: {degree} ({getattr(layout, degree)}) must be 1"
+            yield f"benchrun supports {name} without {degree}: {degree} ({getattr(layout, degree)}) must be 1"
     if layout.fsdp > 1 and not framework.fsdp:
-        yield f"{name} is launched without FSDP: fsdp ({layout.fsdp}) must be 1{_others(lambda other: other.fsdp)}"
+        others = _others(lambda other: other.fsdp)
+        yield f"benchrun supports {name} without FSDP: fsdp ({layout.fsdp}) must be 1{others}"
     if spec.training.tp_comm_overlap:
         if not framework.userbuffers:
             yield f"{name} has no userbuffers: tp_comm_overlap must be false"
@@ -73,15 +74,15 @@ def _layout(spec: TrainingSpec, framework: Framework) -> Iterator[str]:
 def _model(spec: TrainingSpec, framework: Framework) -> Iterator[str]:
     name, model = framework.name, spec.model
     if model.moe is not None and not framework.experts:
-        yield f"{name} is launched for dense models: this one has experts"
+        yield f"benchrun supports {name} for models without experts: this one has some"
     for field, value in framework.model_values.items():
         if getattr(model, field) != value:
             wrong = f"{field} must be {value}, not {getattr(model, field)}"
-            yield f"{name} cannot be launched for this kind of model: {wrong}"
+            yield f"benchrun does not support {name} for this kind of model: {wrong}"
     longest = model.max_position_embeddings
     if framework.positions_per_sequence and model.position_embedding == "learned" and longest != spec.seq_length:
         what = f"max_position_embeddings ({longest}) must be seq_length ({spec.seq_length})"
-        yield f"{name} learns one position for each token of a sequence: {what}"
+        yield f"{name} has one learned position for each token of a sequence: {what}"
 
 
 def _training(spec: TrainingSpec, framework: Framework) -> Iterator[str]:
@@ -98,7 +99,7 @@ def _training(spec: TrainingSpec, framework: Framework) -> Iterator[str]:
     for option in WORKER_OPTIONS:
         if option not in framework.options and _changed(spec, f"training.{option}"):
             takers = _or(names(lambda other, option=option: option in other.options))  # type: ignore[misc]
-            yield f"{name} is launched with its default of training.{option}: only {takers} can change it"
+            yield f"{name} does not support training.{option}: leave it out, or use {takers}"
     for field, reason in framework.fixed.items():
         if _changed(spec, field):
             default, value = (str(value_of(root, field)).lower() for root in (DEFAULTS, spec))
@@ -114,7 +115,7 @@ def _data(spec: TrainingSpec, framework: Framework) -> Iterator[str]:
         yield f"{name} makes its own tokens: data.kind must be mock, not {data.kind}"
     elif spec.task != "pretrain" and spec.task in framework.tasks and framework.conversations is None:
         readers = _or(names(lambda other: other.conversations is not None and spec.task in other.tasks))
-        yield f"{name} reads no conversations: take {readers} for {spec.task}, or data.kind mock"
+        yield f"{name} cannot read conversations: use {readers} for {spec.task}, or data.kind mock"
     elif spec.packed:
         if spec.mbs > 1:
             yield f"{name} takes packed sequences one at a time: mbs ({spec.mbs}) must be 1, or data.kind mock"

@@ -84,13 +84,13 @@ def _sizes(spec: TrainingSpec) -> Iterator[str]:
     yield from _divides("num_attention_heads", heads, "num_query_groups", groups)
     yield from _stages(model.num_layers, layout)
     pieces = (2 * layout.cp if layout.cp > 1 else 1) * (layout.tp if layout.sequence_parallel else 1)
-    rule = f"{pieces} (2 * cp where cp > 1, times tp with sequence parallelism)"
+    rule = f"{pieces} (2 * cp if cp > 1; times tp with sequence_parallel)"
     yield from _multiple("seq_length", spec.seq_length, rule, pieces)
     if layout.sequence_parallel and layout.tp == 1:
         yield "sequence_parallel splits over tensor-parallel ranks: tp is 1, so it must be false"
     if spec.training.tp_comm_overlap and layout.tp > (per_node := spec.cluster.gpus_per_node):
-        where = f"a node of {per_node} (cluster {spec.cluster.name})"
-        yield f"tp_comm_overlap needs tp ({layout.tp}) inside {where}: it must be false"
+        exceeds = f"tp ({layout.tp}) exceeds the {per_node} GPUs per node of cluster {spec.cluster.name}"
+        yield f"tp_comm_overlap works only within a node: {exceeds}, so it must be false"
 
 
 def _positions(spec: TrainingSpec) -> Iterator[Refusal]:
@@ -132,8 +132,8 @@ def _spread(spec: TrainingSpec) -> Iterator[str]:
         microbatches = spec.gbs // unit
         legal = nearest(spec.gbs, lambda n: n % (unit * layout.pp) == 0)
         yield (
-            f"micro-batches a step ({microbatches}) must be a multiple of pp ({layout.pp}) when stages interleave "
-            f"(vp {layout.vp}): gbs could be {legal}"
+            f"with interleaved stages (vp {layout.vp}) micro-batches per step ({microbatches}) must be a multiple of "
+            f"pp ({layout.pp}): gbs could be {legal}"
         )
 
 
@@ -147,7 +147,7 @@ def _experts(spec: TrainingSpec) -> Iterator[str]:
         yield f"topk ({moe.topk}) must be at most num_experts ({moe.num_experts})"
     if moe.topk == 1:
         # The softmax over one chosen expert is 1: megatron.core raises, and the router would learn nothing.
-        yield "a router whose softmax comes after the choice needs two experts per token: topk (1) must be 2 or more"
+        yield "topk (1) must be 2 or more: the softmax is over the chosen experts, and one alone always gets weight 1"
     if spec.model.bias:
         yield "experts have no biases: model.bias must be false"
     yield from _divides("num_experts", moe.num_experts, "ep", layout.ep)
@@ -218,5 +218,5 @@ def _nodes(spec: RunSpec) -> Iterator[str]:
         yield from _multiple("number of GPUs", spec.num_gpus, rule, per_node)
     bound = {"cores", "threads"} & set((spec.cluster.binding.cpu_bind or "").split(","))
     if bound and spec.cluster.scheduler == "slurm" and spec.cluster.cpus_per_task is None:
-        what = f"cpu_bind {bound.pop()} would leave a rank one CPU"
-        yield f"{what}: cluster.cpus_per_task must be set, to a node's CPUs over its {per_node} ranks"
+        what = f"with cpu_bind {bound.pop()} each rank gets one CPU"
+        yield f"{what}: set cluster.cpus_per_task to the CPUs of a node divided by its {per_node} ranks"

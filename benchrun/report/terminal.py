@@ -30,7 +30,7 @@ def verdict_view(verdict: Verdict, metrics: Metrics | None) -> Text:
     rows = _basis_rows(verdict)
     if metrics is not None:
         if verdict.runs > 1:
-            rows.append(("repeats", f"{verdict.runs} runs were judged together; what follows is of the first"))
+            rows.append(("repeats", f"{verdict.runs} runs were judged together; below are the numbers of the first"))
         rows += metrics_rows(metrics)
     return Text.assemble((verdict.headline, style), point).append_text(_aligned(rows))
 
@@ -80,7 +80,12 @@ def metrics_rows(metrics: Metrics) -> Rows:
     rows = _measured_rows(metrics)
     if not metrics.mfu and metrics.step_time_s:
         unlisted = f"no peak is listed for {metrics.gpu} at {metrics.precision}"
-        rows.append(("MFU", f"none: {unlisted if metrics.tflops_per_gpu else 'the tokens per step are not known'}"))
+        rows.append(
+            (
+                "MFU",
+                f"none: {unlisted if metrics.tflops_per_gpu else 'the tokens per step are unknown'}",
+            )
+        )
     rows += _telemetry_rows(metrics.telemetry)
     rows += [(name, part.sentence) for name in ("bound", "breakdown") if (part := getattr(metrics, name))]
     return [*rows, *_problem_rows(metrics)]
@@ -168,7 +173,7 @@ def _mfu_rows(measured: Measurement) -> Rows:
     ]
     if (printed := measured.mfu_reported.median) is not None:
         name = "  as printed" if measured.mfu else "MFU printed"
-        rows.append((name, f"{100 * printed:.1f} %, of a peak that the framework chose"))
+        rows.append((name, f"{100 * printed:.1f} %, with the framework's own peak"))
     return rows
 
 

@@ -135,7 +135,5 @@ class Cluster(Frozen):
     def _own_gpus(self) -> Cluster:
         runtime = self.container.runtime
         if runtime in ("podman", "docker") and self.scheduler == "slurm" and self.gpu != "CPU" and not self.exclusive:
-            raise ValueError(
-                f"{runtime} hands every GPU of the node to the ranks: on a shared node exclusive must be true"
-            )
+            raise ValueError(f"{runtime} gives the job every GPU of the node: set exclusive: true")
         return self

@@ -30,7 +30,7 @@ def allowed(program: str) -> Callable[[str], str]:
             # getopt accepts an unambiguous prefix of a long name: --arr is --array.
             long = match["long"] is not None and row["option"].startswith(match["long"])
             if program in row["programs"].split() and (long or (row["letter"] and match["short"] == row["letter"])):
-                raise ValueError(f"a site file cannot set {program} --{row['option']}; use {row['instead']}")
+                raise ValueError(f"a site file cannot set {program} --{row['option']}: {row['instead']}")
         return option
 
     return check

@@ -220,7 +220,7 @@ def test_doctor_tells_a_slurm_that_fails_from_none(tmp_path):
     sinfo.write_text("#!/bin/sh\nexit 1\n")
     sinfo.chmod(0o755)
     slurm = document("doctor", "--json", PATH=str(tmp_path))[0]
-    assert (slurm["found"], slurm["hint"]) == (None, "sinfo is here, but fails: is SLURM_CONF set?")
+    assert (slurm["found"], slurm["hint"]) == (None, "sinfo is installed but fails: is SLURM_CONF set?")
 
 
 def test_a_dry_run_launches_nothing(tmp_path):

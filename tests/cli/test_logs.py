@@ -281,7 +281,7 @@ def test_steps_timed_by_whole_seconds_are_no_stalls_and_a_missing_mfu_has_its_re
     options = ["--recipe", "llama3-8b-sft", "--gpu", "H100", "--precision", "bf16", "--gbs", "32"]
     printed = call("compare", log, *options).stdout
     assert "steady: steps vary by at most 2.4 %" in printed
-    assert "none: the tokens per step are not known" in printed
+    assert "none: the tokens per step are unknown" in printed
 
 
 def test_an_option_that_the_log_contradicts_is_said_to_be_unused():

@@ -202,12 +202,12 @@ def test_a_measured_run_judges_where_nothing_published_does(kept, tmp_path, monk
 @pytest.mark.parametrize(
     ("otherwise", "says"),
     [
-        ({"device": "NVIDIA H200"}, "the log says gpu H200, the run was to have H100"),
-        ({"device": "NVIDIA L40S"}, "the log says gpu NVIDIA L40S, the run was to have H100"),
-        ({"device": "NVIDIA H100 PCIe"}, "the log says gpu H100-PCIe, the run was to have H100"),
-        ({"num_gpus": 4}, "num_gpus 4, the run was to have 8"),
-        ({"precision": "fp8"}, "precision fp8, the run was to have bf16"),
-        ({"seq_length": 4096}, "seq_length 4096, the run was to have 8192"),
+        ({"device": "NVIDIA H200"}, "the log states gpu H200, the specification of the run H100"),
+        ({"device": "NVIDIA L40S"}, "the log states gpu NVIDIA L40S, the specification of the run H100"),
+        ({"device": "NVIDIA H100 PCIe"}, "the log states gpu H100-PCIe, the specification of the run H100"),
+        ({"num_gpus": 4}, "num_gpus 4, the specification of the run 8"),
+        ({"precision": "fp8"}, "precision fp8, the specification of the run bf16"),
+        ({"seq_length": 4096}, "seq_length 4096, the specification of the run 8192"),
     ],
 )
 def test_a_run_under_other_conditions_than_it_was_to_have_is_invalid(tmp_path, otherwise, says):

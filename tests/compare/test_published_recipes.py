@@ -71,7 +71,7 @@ def test_a_number_of_another_workload_or_gpu_is_refused():
     for key in (other.key, entry.key.model_copy(update={"gpu": "GH200"})):
         with pytest.raises(UserError) as error:
             references_for(entry.id, key)
-        said = f"is of llama3.1-8b on {entry.key.gpu}, this run is of {key.recipe} on {key.gpu}"
+        said = f"is a number for llama3.1-8b on {entry.key.gpu}; this run is {key.recipe} on {key.gpu}"
         assert error.value.message == f"{entry.id} {said}"
 
 

@@ -162,7 +162,7 @@ class TestBeyondThePeak:
     def test_is_faster_than_expected_and_said_not_to_be_believed(self):
         found = verdict(llama(), run(llama(), 1.0))
         assert (found.verdict, found.exit_code, found.checks) == ("faster_than_expected", 4, ())
-        assert "not credible, beyond the GPU's peak" in found.reason
+        assert "not credible: the speed is above the GPU's peak" in found.reason
         assert found.nearest.key.recipe == "llama3.1-8b"
         assert run(llama(), 1.0).step_time_s is None
 
@@ -171,7 +171,7 @@ class TestBeyondThePeak:
         found = verdict(spec, run(spec, 1.0))
         assert (found.verdict, found.exit_code, found.checks) == ("not_comparable", 4, ())
         assert "num_gpus" in [difference.key for difference in found.differs]
-        assert "not credible, beyond the GPU's peak" in found.reason
+        assert "not credible: the speed is above the GPU's peak" in found.reason
 
     def test_one_of_three_repeats_is_enough(self):
         found = verdict(llama(), run(llama(), 9.8), run(llama(), 9.8), run(llama(), 1.0))
@@ -204,7 +204,7 @@ class TestNoise:
         found = verdict(spec, run(spec, published(spec)), run(spec, 1.2 * published(spec)))
         assert found.verdict == "inconclusive"
         assert found.runs == 2
-        assert "why do they differ" in found.reason  # another repeat would say the same
+        assert "find out why they differ" in found.reason  # another repeat would say the same
 
     def test_steady_repeats_are_not(self):
         spec = llama()
@@ -215,7 +215,7 @@ class TestNoise:
         spec = llama()
         found = verdict(spec, *[run(spec, 1.3 * published(spec), average=True)] * repeats)
         assert (found.verdict, found.checks[0].high) == ("inconclusive", None)
-        assert "or better: only the mean" in found.reason
+        assert "or faster: the log has only the mean" in found.reason
         json.dumps(found.model_dump(mode="json"), allow_nan=False)
 
 
@@ -223,7 +223,8 @@ def test_of_repeats_it_is_said_whose_numbers_are_shown():
     spec = llama()
     one, two = run(spec, published(spec)), run(spec, 1.01 * published(spec))
     assert (
-        "2 runs were judged together; what follows is of the first" in verdict_view(verdict(spec, one, two), one).plain
+        "2 runs were judged together; below are the numbers of the first"
+        in verdict_view(verdict(spec, one, two), one).plain
     )
     assert "judged together" not in verdict_view(verdict(spec, one), one).plain
 

@@ -78,7 +78,7 @@ def test_what_only_fp8_reaches_is_possible_where_nobody_says_the_precision():
     assert (found.problems, found.step_time_s.median) == ((), 6.2)
     assert [mfu.divisor for mfu in found.mfu] == ["H100 bf16 dense"]
     beyond = summarise(log([3.0] * 50), given=unknown)
-    assert beyond.problems[0].detail.startswith("1.14 of the peak of H100 fp8 dense")
+    assert beyond.problems[0].detail.startswith("1.14 times the peak of H100 fp8 dense")
     mixed = summarise(log([6.2] * 40 + [7.0] * 60), given=unknown)  # 0.97 of BF16's
     assert mixed.problems == ()
 

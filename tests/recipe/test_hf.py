@@ -17,12 +17,15 @@ LLAMA = ("llama2-70b-lora-hf", "H100", "bf16", 8)
 @pytest.mark.parametrize(
     ("overrides", "says"),
     [
-        (["layout.tp=2"], "hf is launched without this kind of parallelism: tp (2) must be 1"),
+        (["layout.tp=2"], "benchrun supports hf without tp: tp (2) must be 1"),
         (["layout.pp=2"], "pp (2) must be 1"),
         (["layout.fsdp=2"], "hf shards over all ranks: fsdp (2) must be "),
         (["training.overlap_param_gather=false"], "training.overlap_param_gather must be true"),
         (["layout.cp=2"], "cp (2) must be 1"),
-        (["model.moe={num_experts: 8, topk: 2, ffn_hidden_size: 1024}"], "hf is launched for dense models"),
+        (
+            ["model.moe={num_experts: 8, topk: 2, ffn_hidden_size: 1024}"],
+            "benchrun supports hf for models without experts",
+        ),
         (["model.activation=gelu"], "activation must be swiglu, not gelu"),
         (["model.normalization=LayerNorm"], "normalization must be RMSNorm"),
         (["model.rotary_percent=0.5"], "rotary_percent must be 1.0"),
@@ -43,8 +46,8 @@ def test_what_it_cannot_do_is_refused(overrides, says):
 @pytest.mark.parametrize(
     ("old", "new", "says"),
     [
-        ("precision: bf16", "precision: fp8", "hf is launched in bf16 or fp32, not in fp8"),
-        ("  hf: {image", "  megatron-core: {image", "megatron-core is not launched for lora"),
+        ("precision: bf16", "precision: fp8", "benchrun supports hf in bf16 or fp32, not in fp8"),
+        ("  hf: {image", "  megatron-core: {image", "benchrun does not support megatron-core for lora"),
     ],
 )
 def test_what_no_option_can_change_is_refused_in_a_recipe(tmp_path, old, new, says):

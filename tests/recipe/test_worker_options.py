@@ -36,16 +36,21 @@ def spec(recipe, *overrides, precision="fp8", framework=WORKER, num_gpus=8):
             "fp8.param_gather needs distributed_optimizer",
         ),
         ("llama2-7b", "fp8", (AWARE, "training.fp8.tp_only_amax_reduction=true"), "ranks with different FP8 weights"),
-        ("llama2-7b", "fp8", ("training.transformer_impl=local",), "precision fp8 is transformer-engine's"),
+        ("llama2-7b", "fp8", ("training.transformer_impl=local",), "precision fp8 needs transformer-engine"),
         (
             "mixtral-8x7b",
             "bf16",
             ("training.moe_grouped_gemm=false", "training.recompute={granularity: selective, modules: [moe_act]}"),
             "moe_act needs moe_grouped_gemm",
         ),
-        ("llama2-7b", "bf16", ("training.moe_grouped_gemm=false",), "moe_grouped_gemm is about experts"),
-        ("llama2-7b", "bf16", ("training.moe_permute_fusion=false",), "moe_permute_fusion is about experts"),
-        ("llama2-7b", "bf16", ("training.transformer_impl=local", "layout.cp=2"), "layout.cp above 1 is transformer"),
+        ("llama2-7b", "bf16", ("training.moe_grouped_gemm=false",), "moe_grouped_gemm is for a model with experts"),
+        ("llama2-7b", "bf16", ("training.moe_permute_fusion=false",), "moe_permute_fusion is for a model with experts"),
+        (
+            "llama2-7b",
+            "bf16",
+            ("training.transformer_impl=local", "layout.cp=2"),
+            "layout.cp above 1 needs transformer",
+        ),
         ("llama2-7b", "bf16", (NORMS,), "layernorm does nothing without experts"),
         ("mixtral-8x7b", "bf16", (NORMS, "training.transformer_impl=local"), "layernorm needs transformer-engine"),
         ("llama2-7b", "bf16", ("training.recompute.modules=[mlp]",), "belong to granularity selective"),
@@ -53,7 +58,7 @@ def spec(recipe, *overrides, precision="fp8", framework=WORKER, num_gpus=8):
             "mixtral-8x7b",
             "fp8",
             ("training.recompute={granularity: selective, modules: [moe_act]}",),
-            "moe_act cannot be computed again under delayed scaling",
+            "moe_act does not work with fp8.recipe delayed",
         ),
         ("llama2-7b", "bf16", ("training.recompute={granularity: selective, modules: [moe]}",), "has no experts"),
         ("llama2-7b", "bf16", ("training.cp_comm=a2a",), "cp 1 on H200 takes p2p"),
@@ -61,7 +66,7 @@ def spec(recipe, *overrides, precision="fp8", framework=WORKER, num_gpus=8):
             "llama2-7b",
             "bf16",
             ("training.cp_comm=a2a", "layout.cp=2", "model.num_query_groups=1"),
-            "spreads query groups",
+            "distributes query groups",
         ),
         (
             "llama2-7b",
@@ -114,7 +119,7 @@ def test_norms_before_experts_can_be_computed_again():
 def test_another_framework_is_not_asked_for_what_it_is_not_told():
     for override in (AWARE, "training.cuda_graphs=layers", "training.fp8.dot_product_attention=true"):
         assert spec("llama2-7b", override).framework == WORKER
-        with pytest.raises(UserError, match="can change it"):
+        with pytest.raises(UserError, match="leave it out, or use"):
             spec("llama2-7b", override, framework="megatron-lm")
 
 
