@@ -78,7 +78,9 @@ def test_after_the_deadline_of_a_local_job(tmp_path, name, ending):
 
 
 def reap(script, **options):
-    return subprocess.Popen([sys.executable, "-I", "-S", REAP, "bash", "-c", script], **options)
+    # A shell without job control ignores SIGINT in what it starts in the background, this test perhaps among it.
+    as_usual = ["env", "--default-signal=INT"]
+    return subprocess.Popen([*as_usual, sys.executable, "-I", "-S", REAP, "bash", "-c", script], **options)
 
 
 def test_only_what_the_command_started_is_ended(name):
