@@ -41,10 +41,10 @@ class Pair:
 
     workload: str
     ours: float
-    our_side: str
+    measured_side: str
     """GPUs and framework."""
     published: float
-    their_side: str
+    published_side: str
     source: str
 
     @property
@@ -55,7 +55,7 @@ class Pair:
     @property
     def sentence(self) -> str:
         """Both numbers in words."""
-        ours, published = f"{self.ours:,.0f} on {self.our_side}", f"{self.published:,.0f} on {self.their_side}"
+        ours, published = f"{self.ours:,.0f} on {self.measured_side}", f"{self.published:,.0f} on {self.published_side}"
         return f"{self.workload}: measured {ours}, published {published}, ratio {self.ratio:.2f}."
 
 
@@ -67,17 +67,21 @@ def pairs() -> list[Pair]:
         spec, near = group[0].spec, nearest(group[0].spec, references)
         if near is None or spec.proxy:
             continue
-        theirs = near.entry.key
-        if theirs.gbs is None or theirs.num_gpus is None or theirs.gbs * spec.num_gpus != spec.gbs * theirs.num_gpus:
+        conditions = near.entry.key
+        if (
+            conditions.gbs is None
+            or conditions.num_gpus is None
+            or conditions.gbs * spec.num_gpus != spec.gbs * conditions.num_gpus
+        ):
             continue
         rates = [run.metrics.metrics[METRICS["tokens_per_s_per_gpu"].key] for run in group]
         rate = median(value for value in rates if value is not None)
         pair = Pair(
             workload=f"{spec.recipe}, {spec.precision}",
             ours=rate,
-            our_side=f"{spec.num_gpus} x {spec.gpu}, {spec.framework}",
+            measured_side=f"{spec.num_gpus} x {spec.gpu}, {spec.framework}",
             published=near.entry.tokens_per_s_per_gpu,
-            their_side=f"{theirs.num_gpus} x {theirs.gpu}, {theirs.framework}",
+            published_side=f"{conditions.num_gpus} x {conditions.gpu}, {conditions.framework}",
             source=f"{near.entry.source.who} {near.entry.source.date}",
         )
         rank = (spec.num_gpus, -rate)
@@ -94,8 +98,8 @@ def text(x: float, y: float, content: str, kind: str = "", anchor: str = "start"
 def bars(pair: Pair, y: float, scale: float) -> Iterable[str]:
     """The row of one pair: its name, two bars with their numbers, and the ratio."""
     yield text(LEFT - 10, y + 21, pair.workload, "strong", "end")
-    published = ("published", pair.published, f"{pair.their_side}, {pair.source}")
-    numbers = (("ours", pair.ours, pair.our_side), published)
+    published = ("published", pair.published, f"{pair.published_side}, {pair.source}")
+    numbers = (("ours", pair.ours, pair.measured_side), published)
     for number, (kind, value, note) in enumerate(numbers):
         top, length = y + number * (BAR + 1), value * scale
         yield f'<rect x="{LEFT}" y="{top:.0f}" width="{length:.1f}" height="{BAR}" class="{kind}"/>'

@@ -117,7 +117,7 @@ def _conditions(group: Group) -> list[str]:
 def _speeds(groups: Sequence[Group], published: Sequence[Reference]) -> Table:
     first, *others = (metric.title or metric.key for metric in tabled())
     titles = ("workload", "precision", "GPUs", "batch", "runs", first, "spread", *others, "loss")
-    beside = ("published tokens/s/GPU", "ours / theirs", "what differs: theirs -> ours")
+    beside = ("published tokens/s/GPU", "measured / published", "what differs: published -> measured")
     return Table((*titles, *beside), [_speed(group, published) for group in groups], NOTHING)
 
 
