@@ -5,11 +5,11 @@ from __future__ import annotations
 from itertools import zip_longest
 from pathlib import Path
 from typing import Annotated, Any, Literal
+from zlib import crc32
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from benchrun.errors import UserError
-from datagen.checksum import crc32
 
 PART_BYTES = 1 << 26
 """Bytes per checksum: 10 GB have 150 parts, which several processes can make side by side."""

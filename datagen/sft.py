@@ -13,11 +13,11 @@ from functools import partial as bind
 from itertools import islice
 from pathlib import Path
 from typing import IO, Any, Literal, cast
+from zlib import crc32
 
 import numpy
 from pydantic import Field, model_validator
 
-from datagen.checksum import crc32
 from datagen.manifest import Frozen, Lengths, Manifest, Seed
 from datagen.output import Journal, Progress, beside, make_once, partial
 from datagen.packing import Sample, pack, spool

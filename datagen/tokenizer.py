@@ -15,11 +15,11 @@ from functools import lru_cache
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
+from zlib import crc32
 
 from pydantic import Field
 
 from benchrun.errors import UserError
-from datagen.checksum import crc32
 from datagen.manifest import Frozen, Manifest, Seed
 from datagen.output import Journal, make_once, partial
 from datagen.text import CODAS, ONSETS, VOWELS, words

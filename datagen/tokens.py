@@ -13,12 +13,12 @@ from functools import lru_cache
 from functools import partial as bind
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
+from zlib import crc32
 
 import numpy
 from pydantic import Field, model_validator
 
-from datagen.checksum import crc32
-from datagen.direct import direct_writer
+from datagen.direct import write
 from datagen.indexed import DOCUMENT_BYTES, LONGEST, write_index
 from datagen.learnable import floor_loss, follow, jumps
 from datagen.manifest import PART_BYTES, Frozen, Lengths, Manifest, Seed
@@ -26,8 +26,6 @@ from datagen.output import Journal, Progress, beside, make_once, partial
 from datagen.sampling import Ints, TokenTable, draw_lengths, draw_tokens, length_table, row_pairs, stream, token_table
 from datagen.workers import in_order
 
-AT_ONCE = 4
-"""Parts that a process makes without waiting for the disk: 256 MiB, which an interrupted process loses."""
 CHUNK = 1 << 16
 """Tokens made at a time: few enough for the processor's cache, many enough to keep numpy's calls few."""
 ROWS = 16
@@ -158,8 +156,6 @@ def fill(parameters: Parameters, shard: Shard, first: int, out: Ints) -> None:
 class Part(NamedTuple):
     """Bytes of a shard that have one checksum."""
 
-    name: str
-    """Name in the journal."""
     path: Path
     shard: Shard
     start: int
@@ -177,15 +173,20 @@ def make_tokens(prefix: Path, parameters: Parameters, workers: int, progress: Pr
     def make(journal: Journal) -> dict[str, Any]:
         parameters.token_table()  # cached before the processes are forked
         shards = list(plan(parameters))
-        paths = zip(shards, outputs[::2], strict=True)
-        batches = [batch for shard, path in paths for batch in _batches(parameters, shard, path, journal)]
+        parts = {}
+        for shard, path in zip(shards, outputs[::2], strict=True):
+            shard_bytes = shard.tokens * parameters.dtype.itemsize
+            for number, start in enumerate(range(0, shard_bytes, PART_BYTES)):
+                name = f"{shard.number}:{number}"
+                size_of_part = min(PART_BYTES, shard_bytes - start)
+                parts[name] = Part(path, shard, start, size_of_part, journal.done.get(name))
         done = 0
-        for batch, sums in zip(batches, in_order(bind(_write, parameters), batches, workers), strict=True):
-            for part, crc in zip(batch, sums, strict=True):
-                if crc != part.crc:
-                    journal.add(part.name, crc)
-                journal.sums.setdefault(part.path, []).append(crc)
-                done += part.size
+        sums = in_order(bind(_write, parameters), parts.values(), workers)
+        for (name, part), crc in zip(parts.items(), sums, strict=True):
+            if crc != part.crc:
+                journal.add(name, crc)
+            journal.sums.setdefault(part.path, []).append(crc)
+            done += part.size
             progress(done, size)
         for shard, path in zip(shards, outputs[1::2], strict=True):
             write_index(partial(path), parameters.dtype, shard.documents, bind(documents, parameters, shard))
@@ -200,29 +201,16 @@ def make_tokens(prefix: Path, parameters: Parameters, workers: int, progress: Pr
     return make_once(prefix, "tokens", parameters, outputs, make, size=size + parameters.index_bytes)
 
 
-def _batches(parameters: Parameters, shard: Shard, path: Path, journal: Journal) -> Iterator[list[Part]]:
-    """Up to ``AT_ONCE`` consecutive parts each."""
-    size, parts = shard.tokens * parameters.dtype.itemsize, []
-    for number, start in enumerate(range(0, size, PART_BYTES)):
-        name = f"{shard.number}:{number}"
-        parts.append(Part(name, path, shard, start, min(PART_BYTES, size - start), journal.done.get(name)))
-    for first in range(0, len(parts), AT_ONCE):
-        yield parts[first : first + AT_ONCE]
-
-
-def _write(parameters: Parameters, batch: list[Part]) -> list[int]:
-    """Write the parts, except those that are intact on the disk; returns the CRC-32 of each."""
-    path, shard = partial(batch[0].path), batch[0].shard
+def _write(parameters: Parameters, part: Part) -> int:
+    """Write the part, unless it is intact on the disk; returns its CRC-32."""
 
     def fill_bytes(place: int, memory: memoryview) -> None:
-        fill(parameters, shard, place // parameters.dtype.itemsize, numpy.frombuffer(memory, parameters.dtype))
+        fill(parameters, part.shard, place // parameters.dtype.itemsize, numpy.frombuffer(memory, parameters.dtype))
 
-    sums = []
-    with direct_writer(path) as write, path.open("rb") as file:
-        for part in batch:
+    path = partial(part.path)
+    if part.crc is not None and path.exists():
+        with path.open("rb") as file:
             file.seek(part.start)
-            if part.crc is not None and crc32(file.read(part.size)) == part.crc:
-                sums.append(part.crc)
-            else:
-                sums.append(write(part.start, part.size, fill_bytes))
-    return sums
+            if crc32(file.read(part.size)) == part.crc:
+                return part.crc
+    return write(path, part.start, part.size, fill_bytes)

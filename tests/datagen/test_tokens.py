@@ -42,7 +42,7 @@ def small_parts(monkeypatch):
     """Parts and blocks of a few KB, so that small data sets have many of them."""
     for module in (manifest_module, output_module, tokens_module):
         monkeypatch.setattr(module, "PART_BYTES", 1 << 14)
-    monkeypatch.setattr(direct, "BUFFER", 1 << 13)
+    monkeypatch.setattr(direct, "PIECE", 1 << 13)
     monkeypatch.setattr(tokens_module, "CHUNK", 1 << 9)
     monkeypatch.setattr(tokens_module, "ROWS", 2)
     monkeypatch.setattr(tokens_module, "LENGTHS", 1 << 4)
