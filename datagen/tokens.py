@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 from functools import partial as bind
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, cast
 from zlib import crc32
 
 import numpy
@@ -121,19 +121,12 @@ def _last_tokens(parameters: Parameters, shard: Shard, first: int, after: int) -
     return numpy.concatenate(places) - 1
 
 
-@lru_cache(maxsize=2)
-def _buffer(words: int) -> Ints:
-    """Reused memory of 64-bit words: fresh memory costs a page fault every 4 KB."""
-    return numpy.empty(words, numpy.uint64)
-
-
 def _bits(parameters: Parameters, shard: Shard, purpose: int, chunk: int) -> Ints:
-    """The random bits of a chunk, 64-bit words, until the next call of this purpose."""
+    """The random bits of a chunk, 64-bit words."""
     block, pair = divmod(chunk, ROWS * ROWS)
     words = CHUNK // 8 if purpose == JUMPS else CHUNK // 2
     first, second = row_pairs(parameters.seed, shard.number, purpose, block, rows=ROWS, words=words)
-    bits: Ints = numpy.bitwise_xor(first[pair // ROWS], second[pair % ROWS], out=_buffer(words))
-    return bits
+    return cast("Ints", first[pair // ROWS] ^ second[pair % ROWS])
 
 
 def fill(parameters: Parameters, shard: Shard, first: int, out: Ints) -> None:
