@@ -13,8 +13,7 @@ import numpy
 
 from benchrun.errors import UserError
 from datagen.indexed import read_index
-from datagen.manifest import damage, load
-from datagen.output import beside
+from datagen.output import beside, damage, load
 from datagen.sampling import Ints
 
 SUFFIXES = (".bin", ".idx", ".json", ".jsonl", ".npy")

@@ -18,8 +18,7 @@ from zlib import crc32
 import numpy
 from pydantic import Field, model_validator
 
-from datagen.manifest import Frozen, Lengths, Manifest, Seed
-from datagen.output import Journal, Progress, beside, make_once, partial
+from datagen.output import Frozen, Journal, Lengths, Manifest, Progress, Seed, beside, make_once, partial
 from datagen.packing import Sample, pack, spool
 from datagen.sampling import Ints, draw_lengths, length_table, stream
 from datagen.text import LEXICON, speak, write

@@ -20,8 +20,7 @@ from zlib import crc32
 from pydantic import Field
 
 from benchrun.errors import UserError
-from datagen.manifest import Frozen, Manifest, Seed
-from datagen.output import Journal, make_once, partial
+from datagen.output import Frozen, Journal, Manifest, Seed, make_once, partial
 from datagen.text import CODAS, ONSETS, VOWELS, words
 
 SPECIAL = ("<unk>", "<pad>", "<|system|>", "<|user|>", "<|assistant|>", "<s>", "</s>")

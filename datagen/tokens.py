@@ -21,8 +21,7 @@ from pydantic import Field, model_validator
 from datagen.direct import write
 from datagen.indexed import DOCUMENT_BYTES, LONGEST, write_index
 from datagen.learnable import floor_loss, follow, jumps
-from datagen.manifest import PART_BYTES, Frozen, Lengths, Manifest, Seed
-from datagen.output import Journal, Progress, beside, make_once, partial
+from datagen.output import PART_BYTES, Frozen, Journal, Lengths, Manifest, Progress, Seed, beside, make_once, partial
 from datagen.sampling import Ints, TokenTable, draw_lengths, draw_tokens, length_table, row_pairs, stream, token_table
 from datagen.workers import in_order
 

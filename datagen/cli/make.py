@@ -19,8 +19,7 @@ from pydantic.fields import FieldInfo
 from benchrun.errors import UserError
 from datagen import sft as instructions
 from datagen import tokens as megatron
-from datagen.manifest import Frozen, Manifest
-from datagen.output import Progress
+from datagen.output import Frozen, Manifest, Progress
 from datagen.tokenizer import TokenizerParameters, load_tokenizer, make_tokenizer
 
 Command = Callable[..., Any]
