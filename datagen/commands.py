@@ -51,11 +51,9 @@ def _option(name: str, field: FieldInfo) -> Callable[[Command], Command]:
     kind: Any = click.Choice(choices) if choices else count
     if field.annotation in (bool, float):
         kind = field.annotation
-    settings: dict[str, Any] = {"required": True} if field.is_required() else {}
-    if not field.is_required() and field.default is not None:
-        settings = {"default": field.default, "show_default": field.default is not False}
-    flag = f"--{name.replace('_', '-')}"
-    return click.option(flag, type=kind, is_flag=kind is bool, help=field.description, **settings)
+    flag, default = f"--{name.replace('_', '-')}", None if field.is_required() else field.default
+    settings: Any = {"type": kind, "is_flag": kind is bool, "required": field.is_required(), "help": field.description}
+    return click.option(flag, default=default, show_default=default is not False, **settings)
 
 
 def _prefix(ctx: click.Context, param: click.Parameter, path: Path) -> Path:
@@ -112,12 +110,7 @@ def tokens(output: Path, workers: int, as_json: bool, **parameters: Any) -> None
 @click.command("sft")
 @output_option
 @parameter_options(instructions.Parameters, "tokenizer")
-@click.option(
-    "--tokenizer",
-    type=PATH,
-    metavar="DIR",
-    help="packed: encode the text of dolly with this tokenizer, instead of --vocab-size.",
-)
+@click.option("--tokenizer", type=PATH, metavar="DIR", help="packed: encodes the text of dolly; without --vocab-size.")
 @workers_option
 @json_option
 def sft(output: Path, tokenizer: Path | None, workers: int, as_json: bool, **parameters: Any) -> None:

@@ -85,7 +85,7 @@ def make_sft(
     blocks = -(-parameters.samples // BLOCK)
 
     def make(journal: Journal) -> dict[str, Any]:
-        rows = partial(beside(prefix, ".spool") if capacity else outputs[0])
+        rows = partial(beside(prefix, ".samples") if capacity else outputs[0])
         with rows.open("r+b" if rows.exists() else "w+b") as file:
             tasks = range(_keep_intact(file, journal), blocks)
             for number, data in zip(tasks, in_order(bind(_block, parameters, tokenizer), tasks, workers), strict=True):
