@@ -14,10 +14,9 @@ from datagen import direct
 from datagen import output as output_module
 from datagen import tokens as tokens_module
 from datagen.indexed import read_index
-from datagen.learnable import floor_loss
 from datagen.output import damage
 from datagen.sampling import draw_lengths, draw_tokens, length_table, row_pairs, stream, token_table
-from datagen.tokens import Parameters, documents, fill, make_tokens, plan
+from datagen.tokens import Parameters, documents, fill, floor_loss, make_tokens, plan
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning", "ignore::DeprecationWarning")
 
