@@ -221,11 +221,11 @@ class Journal:
             with suppress(ValueError):  # a full disk may have cut a line, to which the next one is then appended
                 name, crc = line.decode().rsplit(" ", 1)
                 self.done[name] = int(crc, 16)
-        free = shutil.disk_usage(prefix.parent).free
-        if not lines and size > free:  # the files of an interrupted process have room
-            message = f"{size / 1e9:.2f} GB do not fit: {free / 1e9:.2f} GB are free"
-            raise MachineError(message, where=str(prefix.parent), hint="make less data, or choose another --output")
-        if not lines:
+        if not lines:  # the files of an interrupted process have room
+            free = shutil.disk_usage(prefix.parent).free
+            if size > free:
+                message = f"{size / 1e9:.2f} GB do not fit: {free / 1e9:.2f} GB are free"
+                raise MachineError(message, where=str(prefix.parent), hint="make less data, or choose another --output")
             self._path.write_text(f"{head}\n")
 
     def add(self, name: str, crc: int) -> None:
@@ -237,8 +237,8 @@ class Journal:
 def _entry(path: Path, sums: list[int] | None) -> File:
     """The manifest's entry for ``path``, which still has its partial name; without ``sums`` it is read."""
     data = partial(path)
-    crc32 = checksums(data, PART_BYTES) if sums is None else tuple(f"{crc:08x}" for crc in sums)
-    return File(name=path.name, bytes=data.stat().st_size, crc32=crc32)
+    parts = checksums(data, PART_BYTES) if sums is None else tuple(f"{crc:08x}" for crc in sums)
+    return File(name=path.name, bytes=data.stat().st_size, crc32=parts)
 
 
 def _rename(paths: list[Path]) -> None:
