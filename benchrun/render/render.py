@@ -21,16 +21,17 @@ from benchrun.spec.runspec import RunSpec
 
 def render(spec: RunSpec) -> dict[str, str]:
     """Text of each file by name: job script, ``spec.json``, probe, and what GPUs, runtime and framework need."""
-    files = {
-        JOB: _text(f"job-{spec.cluster.scheduler}.sh.j2", spec),
-        PROBE_SCRIPT: _text("probe.sh.j2", spec),
-        SPEC: spec.model_dump_json(indent=2) + "\n",
-    }
+    scripts = [PROBE_SCRIPT]
     if spec.cluster.container.runtime in ("podman", "docker"):
-        files[CONTAINER_SCRIPT] = _text("contained.sh.j2", spec)
+        scripts.append(CONTAINER_SCRIPT)
     if spec.gpu != "CPU":
-        files[TELEMETRY_SCRIPT] = _text("telemetry.sh.j2", spec)
-    return files | {name: _text(f"frameworks/{name}.j2", spec) for name in framework(spec.framework).files}
+        scripts.append(TELEMETRY_SCRIPT)
+    return {
+        JOB: _text(f"job-{spec.cluster.scheduler}.sh.j2", spec),
+        SPEC: spec.model_dump_json(indent=2) + "\n",
+        **{name: (paths.TEMPLATES / name).read_text() for name in scripts},
+        **{name: _text(f"frameworks/{name}.j2", spec) for name in framework(spec.framework).files},
+    }
 
 
 def _text(template: str, spec: RunSpec) -> str:

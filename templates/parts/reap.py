@@ -45,10 +45,7 @@ for number in numbers:
     if signal.getsignal(number) != signal.SIG_IGN:
         signal.signal(number, pass_on)
 child = os.spawnvp(os.P_NOWAIT, command[0], command)
-while True:
-    ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOWAIT).si_pid
-    if ended == child:
-        break
+for ended in iter(lambda: os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOWAIT).si_pid, child):
     os.waitpid(ended, 0)
 for number in numbers:
     signal.signal(number, signal.SIG_IGN)

@@ -11,14 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from datagen import direct
-from datagen import manifest as manifest_module
 from datagen import output as output_module
 from datagen import tokens as tokens_module
 from datagen.indexed import read_index
-from datagen.learnable import floor_loss
-from datagen.manifest import damage
+from datagen.output import damage
 from datagen.sampling import draw_lengths, draw_tokens, length_table, row_pairs, stream, token_table
-from datagen.tokens import Parameters, documents, fill, make_tokens, plan
+from datagen.tokens import Parameters, documents, fill, floor_loss, make_tokens, plan
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning", "ignore::DeprecationWarning")
 
@@ -40,9 +38,9 @@ def read(prefix: Path):
 @pytest.fixture
 def small_parts(monkeypatch):
     """Parts and blocks of a few KB, so that small data sets have many of them."""
-    for module in (manifest_module, output_module, tokens_module):
+    for module in (output_module, tokens_module):
         monkeypatch.setattr(module, "PART_BYTES", 1 << 14)
-    monkeypatch.setattr(direct, "BUFFER", 1 << 13)
+    monkeypatch.setattr(direct, "PIECE", 1 << 13)
     monkeypatch.setattr(tokens_module, "CHUNK", 1 << 9)
     monkeypatch.setattr(tokens_module, "ROWS", 2)
     monkeypatch.setattr(tokens_module, "LENGTHS", 1 << 4)

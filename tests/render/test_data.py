@@ -77,7 +77,7 @@ def test_the_command_is_one_that_the_generator_takes():
     """Every option of the script, through the generator's own command line."""
     import shlex
 
-    from datagen.cli.make import tokens as command
+    from datagen.commands import tokens as command
     from datagen.tokens import Parameters
 
     spec, text = script("none", "megatron-core", "data.synthetic.learnable=true", "data.synthetic.documents=zipf")
@@ -108,7 +108,7 @@ def test_a_fine_tune_is_given_packed_conversations(tmp_path, name, framework, fi
     """Every option of the script through the generator's own command line, its files where the driver reads them."""
     import shlex
 
-    from datagen.cli.make import sft as command
+    from datagen.commands import sft as command
     from datagen.sft import Parameters, make_sft
 
     spec, files = fine_tune(name, framework, "data.instructions.samples=300", "data.instructions.lengths=zipf")
