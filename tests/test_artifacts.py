@@ -47,11 +47,7 @@ def test_no_name_of_a_run_file_is_written_twice(path: Path) -> None:
 
 
 def test_the_supervisor_of_local_jobs_uses_the_same_names() -> None:
-    assert (supervise.PID, supervise.STARTED, supervise.EXIT) == (
-        artifacts.LOCAL_PID,
-        artifacts.LOCAL_STARTED,
-        artifacts.LOCAL_EXIT,
-    )
+    assert supervise.STATE == artifacts.LOCAL_STATE
     names = {text for _, text in literals(Path(supervise.__file__))}
     assert names >= {artifacts.STDOUT, artifacts.STDERR, artifacts.JOB}
 
@@ -85,7 +81,7 @@ def test_every_file_of_a_local_run_has_a_name_here(tmp_path: Path) -> None:
     write_env(run)
     run.write_json(artifacts.ENDING, app.end_of(observation).model_dump(mode="json"))
     names = {path.name for path in run.path.iterdir()}
-    assert {artifacts.SPEC, artifacts.DONE, artifacts.STDOUT, artifacts.PROBE, artifacts.LOCAL_EXIT} <= names
+    assert {artifacts.SPEC, artifacts.DONE, artifacts.STDOUT, artifacts.PROBE, artifacts.LOCAL_STATE} <= names
     assert names <= set(artifacts.FILES)
     assert {path.name for path in run.path.parent.iterdir()} == {run.run_id, artifacts.LOCAL_LOCK}
     read = {

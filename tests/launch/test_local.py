@@ -62,6 +62,10 @@ def until(condition, deadline_s=10):
         time.sleep(0.05)
 
 
+def local_state(run):
+    return (run.read_json("local.json") or {}).get("state")
+
+
 def test_a_failing_program_gives_its_own_exit_code(tmp_path):
     end = wait(start(tmp_path, "echo out; echo err >&2; exit 7"))
     assert (end.ending, end.exit_code) == (Ending.FAILED, 7)
@@ -126,7 +130,7 @@ def sleeping(seconds_asked):
 
 def test_one_run_at_a_time(tmp_path):
     first = start(tmp_path, "echo started; sleep 60")
-    until(lambda: (first.path / "local.started").exists())
+    until(lambda: local_state(first) == "RUNNING")
     second = start(tmp_path, "exit 0")
     assert observe([second])[0].job.state == "PENDING"
     cancel(first)
@@ -135,7 +139,7 @@ def test_one_run_at_a_time(tmp_path):
 
 def test_a_cancelled_run_that_waits_never_starts(tmp_path):
     first = start(tmp_path, "sleep 60")
-    until(lambda: (first.path / "local.started").exists())
+    until(lambda: local_state(first) == "RUNNING")
     second = start(tmp_path, "touch ran")
     cancel(second)
     assert wait(second).ending is Ending.CANCELLED
@@ -205,7 +209,7 @@ def test_a_run_that_cannot_be_read_hides_no_other(tmp_path, monkeypatch, capsys)
 
 def test_a_disk_that_takes_nothing_more_hides_no_run(tmp_path, monkeypatch):
     run = start(tmp_path, "exit 7")
-    until(lambda: (run.path / "local.exit").exists())
+    until(lambda: local_state(run) == "FAILED")
 
     def full(*_, **__):
         raise OSError(errno.ENOSPC, "No space left on device")
