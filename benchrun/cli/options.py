@@ -29,10 +29,6 @@ SHOWN = 5
 run_id = attrgetter("run_id")
 
 json_option = click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout, nothing else.")
-warmup_option = click.option(
-    "--warmup", type=click.IntRange(min=0), metavar="ROWS", help="Rows to drop; 5 or a tenth if not given."
-)
-log_framework_option = click.option("--framework", help="Framework of a log; recognised if not given.")
 
 
 def all_of(*options: Callable[[F], F]) -> Callable[[F], F]:
@@ -60,10 +56,14 @@ _SETTING = (
     ("--seq-length", click.IntRange(min=1), "Tokens per sample"),
     ("--gbs", click.IntRange(min=1), "Samples per step"),
 )
-setting_options = all_of(
-    *(click.option(name, type=kind, help=f"{what}, if the log does not state it.") for name, kind, what in _SETTING)
+log_options = all_of(
+    click.option("--recipe", help="What the job of a log trained; parse needs it if the log does not state the model."),
+    *(click.option(name, type=kind, help=f"{what}, if the log does not state it.") for name, kind, what in _SETTING),
+    click.option("--framework", help="Framework of a log; recognised if not given."),
+    click.option("--warmup", type=click.IntRange(min=0), metavar="ROWS", help="Rows to drop; default: 5 or a tenth."),
+    json_option,
 )
-"""The options that state the setting of a log: the arguments of `app.setting`."""
+"""The options of verbs on logs. Those of _SETTING are fields of `app.Setting`."""
 
 
 def each(items: Iterable[T], read: Callable[[T], R], name: Callable[[T], str] = str) -> tuple[list[R], Exit]:
@@ -90,7 +90,7 @@ def opened(names: Iterable[str]) -> tuple[list[RunDir], Exit]:
 
 def newest(last: int | None = None) -> list[RunDir]:
     """The ``last`` runs of the runs folder, or all; those that cannot be read are named on stderr."""
-    return opened(str(run.path) for run in app.newest_runs(last))[0]
+    return opened(str(run.path) for run in app.find_runs()[-last if last else 0 :])[0]
 
 
 def read_logs(files: Sequence[Path], framework: str | None) -> list[Log]:

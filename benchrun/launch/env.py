@@ -9,8 +9,7 @@ from typing import Any
 
 from benchrun import __version__, paths
 from benchrun.launch.commands import output
-from benchrun.launch.documents import as_object, read_text
-from benchrun.launch.rundir import RunDir
+from benchrun.launch.rundir import RunDir, as_object, read_text
 from benchrun.spec.artifacts import ENV, PROBE, Environment
 
 ECHOED_WITHIN = 16 << 20

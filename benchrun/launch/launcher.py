@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchrun.errors import MachineError, SchedulerUnavailable, UserError
-from benchrun.launch.documents import epoch
 from benchrun.launch.endings import SILENT_S, UNKNOWN_JOB, recorded
 from benchrun.launch.env import write_env
 from benchrun.launch.local import Local
@@ -143,18 +142,17 @@ def backoff(polls: int) -> float:
 def _observation(run: RunDir, job: Job | None, lag_s: float) -> Observation:
     clock = run.clock()
     if job is None:
-        created = epoch(run.last_event("created"))
-        over = clock is not None and created is not None and clock - created > GRACE_S
+        over = _seconds(run.time_of("created"), clock) > GRACE_S
         return Observation(run, None, over=over, note="the scheduler has no job with this run's directory")
     _note_change(run, job)
-    done = done_of(run, job)
-    state, last_line = epoch(run.last_event("state")), _last_line(run)
-    unchanged_s = -1.0 if clock is None or state is None else clock - max(state, last_line)
+    done, last_line = done_of(run, job), _written(*run.logs)
+    new_state = run.time_of("state")
+    unchanged_s = _seconds(new_state and max(new_state, last_line), clock)
     if job.phase is Phase.ENDED or (job.phase is Phase.GONE and done is not None):
         with contextlib.suppress(OSError):
             write_env(run)
         watched = run.progress()  # does not count the lines that Slurm writes at the end
-        quiet_s = _seconds(last_line, (done and _modified(run.path / DONE)) or job.ended_at)
+        quiet_s = _seconds(last_line, (done and _written(run.path / DONE)) or job.ended_at)
         quiet_s = max(quiet_s, watched.quiet_s if watched else 0.0)
         return Observation(run, job, over=True, quiet_s=quiet_s, settled=not lag_s or unchanged_s >= lag_s)
     if job.phase is Phase.GONE:
@@ -175,17 +173,15 @@ def _note_change(run: RunDir, job: Job) -> None:
             run.append_event("state", state=job.state, phase=job.phase.value, reason=job.reason, nodes=job.nodes)
 
 
-def _last_line(run: RunDir) -> float:
-    """Time of the last write to a log, in seconds since the epoch by the file system's clock; 0 without one."""
-    return max((_modified(log) or 0.0 for log in run.logs), default=0.0)
+def _written(*files: Path) -> float:
+    """Time of the last write to one of ``files``, in seconds since the epoch by their file system; 0 without any."""
+    times = [0.0]
+    for file in files:
+        with contextlib.suppress(OSError):
+            times.append(file.stat().st_mtime)
+    return max(times)
 
 
-def _modified(path: Path) -> float | None:
-    with contextlib.suppress(OSError):
-        return path.stat().st_mtime
-    return None
-
-
-def _seconds(start: float, end: float | None) -> float:
+def _seconds(start: float | None, end: float | None) -> float:
     """Seconds between two times; 0 where one is unknown."""
     return max(end - start, 0.0) if end and start else 0.0

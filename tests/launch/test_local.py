@@ -18,14 +18,14 @@ from types import SimpleNamespace
 import pytest
 
 from benchrun import app
-from benchrun.cli.options import newest
+from benchrun.cli.options import newest, opened
 from benchrun.cli.points import launch as launch_command
 from benchrun.cli.runs import report
 from benchrun.errors import UserError
 from benchrun.launch.endings import Ending
 from benchrun.launch.launcher import cancel, launch, observe
 from benchrun.launch.local import seconds
-from benchrun.launch.rundir import RunDir, create, find_runs, open_run, open_runs
+from benchrun.launch.rundir import RunDir, create, find_runs, open_run
 from benchrun.recipe.resolve import resolve
 from benchrun.recipe.select import Request
 from benchrun.render import render
@@ -186,7 +186,12 @@ def test_a_run_that_is_not_there_names_those_that_are(tmp_path):
         open_run(run.run_id[:-3] + "xyz", tmp_path)
     assert run.run_id in error.value.hint
     assert open_run(run.run_id[:14], tmp_path).run_id == run.run_id
-    assert open_runs([run.run_id, str(run.path), run.run_id[:14]], tmp_path) == [run]  # no repeat of itself
+
+
+def test_a_run_that_is_named_twice_is_no_repeat_of_itself(tmp_path, monkeypatch):
+    monkeypatch.setenv("BENCHRUN_RESULTS", str(tmp_path))
+    run = create(tmp_path / "runs", tiny(), render(tiny()))
+    assert opened([run.run_id, str(run.path), run.run_id[:14]])[0] == [run]
 
 
 def test_a_spec_of_another_version_is_one_clear_error(tmp_path):
@@ -204,7 +209,7 @@ def test_a_run_that_cannot_be_read_hides_no_other(tmp_path, monkeypatch, capsys)
     assert newest() == newest(last=2) == [good]
     assert f"error: {bad.path}/spec.json: not a RunSpec" in capsys.readouterr().err
     with pytest.raises(UserError, match="not a RunSpec"):
-        app.open_runs((bad.run_id,))[0].spec  # noqa: B018
+        app.open_run(bad.run_id).spec  # noqa: B018
 
 
 def test_a_disk_that_takes_nothing_more_hides_no_run(tmp_path, monkeypatch):

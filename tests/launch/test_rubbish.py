@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 
 from benchrun import console
 from benchrun.cli import group
-from benchrun.launch.documents import as_event
-from benchrun.launch.rundir import RunDir, find_runs
+from benchrun.launch.rundir import RunDir, as_event, find_runs
 from benchrun.launch.slurm_text import SACCT, SQUEUE, jobs, refused, submitted
 
 DONE = {"schema_version": 1, "exit_code": 0, "signal": None, "restarts": 0, "job_id": "7", "host": "n1"}
