@@ -12,8 +12,7 @@ import pytest
 
 from benchrun import app
 from benchrun.launch import supervise
-from benchrun.launch.env import write_env
-from benchrun.launch.launcher import launch, observe
+from benchrun.launch.launcher import launch, observe, write_env
 from benchrun.recipe.resolve import resolve
 from benchrun.recipe.select import Request
 from benchrun.render import render

@@ -1,4 +1,7 @@
+from benchrun.app.jobs import end_of as end_of
+from benchrun.app.jobs import record_end as record_end
 from benchrun.app.jobs import start as start
+from benchrun.app.jobs import status_of as status_of
 from benchrun.app.jobs import wait as wait
 from benchrun.app.judgement import Judgement as Judgement
 from benchrun.app.judgement import judge_log as judge_log
@@ -21,10 +24,6 @@ from benchrun.app.points import resolve as resolve
 from benchrun.app.points import resolve_point as resolve_point
 from benchrun.app.points import warnings as warnings
 from benchrun.app.points import write_files as write_files
-from benchrun.app.status import RunStatus as RunStatus
-from benchrun.app.status import end_of as end_of
-from benchrun.app.status import record_end as record_end
-from benchrun.app.status import status_of as status_of
 from benchrun.compare.verdict import RunResult as RunResult
 from benchrun.compare.verdict import Verdict as Verdict
 from benchrun.frameworks.logs import DIALECTS as DIALECTS

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from benchrun.app.jobs import end_of, record_end
 from benchrun.app.measurement import RunMeasurement, measure_run, store_measurement
 from benchrun.app.measurement import setting as complete
-from benchrun.app.status import end_of, record_end
 from benchrun.compare.choice import references_for
 from benchrun.compare.conditions import Conditions, conditions, shape_of
 from benchrun.compare.measured import copies, load_measured, measured_references

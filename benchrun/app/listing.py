@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
 _conditions = itemgetter(*HARD)
 Rows = list[dict[str, Any]]
-NOT_SHOWN = ("num_layers", "dimensions", "settings")
-"""Conditions that a row has for the count of its references alone."""
 
 
 def list_points(recipes: Sequence[str] = (), gpu: str | None = None) -> Rows:
@@ -44,12 +42,8 @@ def _rows(recipe: str) -> Rows:
 
         if (file := recipe_file(recipe)).recipe.workload != "training":
             return _resolved(file)
-    rows = list(listed(recipe))
-    for row in rows:
-        row["reference"] = _references(*_conditions(row))
-        for key in NOT_SHOWN:
-            del row[key]
-    return rows
+    rows = listed(recipe)
+    return [{name: row[name] for name in COLUMNS} | {"reference": _references(*_conditions(row))} for row in rows]
 
 
 def _resolved(file: RecipeFile) -> Rows:

@@ -82,15 +82,14 @@ def each(items: Iterable[T], read: Callable[[T], R], name: Callable[[T], str] = 
     return results, worst(codes)
 
 
-def opened(names: Iterable[str]) -> tuple[list[RunDir], Exit]:
-    """Each of the runs called ``names`` once, and the exit code; those that cannot be read are named on stderr."""
-    runs, code = each(names, app.open_run)
-    return list(dict.fromkeys(runs)), code
+def opened(names: Sequence[str], last: int | None = None) -> tuple[list[RunDir], Exit]:
+    """Each of the runs called ``names`` once, or the ``last`` runs of the runs folder (or all), and the exit code.
 
-
-def newest(last: int | None = None) -> list[RunDir]:
-    """The ``last`` runs of the runs folder, or all; those that cannot be read are named on stderr."""
-    return opened(str(run.path) for run in app.find_runs()[-last if last else 0 :])[0]
+    Runs that cannot be read are named on stderr; they count for the exit code if ``names`` has them.
+    """
+    newest = [] if names else app.find_runs()[-last if last else 0 :]
+    runs, code = each(names or [str(run.path) for run in newest], app.open_run)
+    return list(dict.fromkeys(runs)), code if names else Exit.OK
 
 
 def read_logs(files: Sequence[Path], framework: str | None) -> list[Log]:

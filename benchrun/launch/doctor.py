@@ -46,15 +46,12 @@ def examine() -> list[Finding]:
 
 
 def _slurm() -> Iterator[Finding]:
-    version, hint = output("sinfo", "--version"), ""
+    version = output("sinfo", "--version")
     if version is None:
-        hint = (
-            "sinfo is installed but fails: is SLURM_CONF set?"
-            if shutil.which("sinfo")
-            else "not installed: use --cluster local"
-        )
-    elif " DOWN" in (output("scontrol", "ping") or " DOWN"):
-        hint = "the controller does not answer"
+        broken = "sinfo is installed but fails: is SLURM_CONF set?"
+        hint = broken if shutil.which("sinfo") else "not installed: use --cluster local"
+    else:
+        hint = "the controller does not answer" if " DOWN" in (output("scontrol", "ping") or " DOWN") else ""
     yield Finding("Slurm", version, hint)
     answers = output("sacct", "-X", "--noheader", "--starttime=now", "--endtime=now") is not None
     hint = "" if answers else "without it an ending is taken from the job's done.json"

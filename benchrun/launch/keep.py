@@ -152,10 +152,8 @@ def public_image(image: str) -> str:
 def public_env(document: dict[str, Any]) -> dict[str, Any]:
     """Versions and hardware of env.json. Host names stay: ``scrubbed`` replaces them."""
     image, worker = document.get("image"), document.get("worker")
-    if isinstance(worker, dict):
-        worker = {name: version for name, version in worker.items() if re.fullmatch(r"\d[\w.+-]*", str(version))}
-    else:
-        worker = None
+    version = re.compile(r"\d[\w.+-]*")
+    worker = {n: v for n, v in worker.items() if version.fullmatch(str(v))} if isinstance(worker, dict) else None
     public = {"image": image and public_image(image), "worker": worker}
     return _only(document, PUBLIC["env"]) | public | {"nodes": [_node(node) for node in document.get("nodes") or []]}
 

@@ -4,25 +4,29 @@ from __future__ import annotations
 
 import contextlib
 import os
+import platform
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+from benchrun import __version__, paths
 from benchrun.errors import MachineError, SchedulerUnavailable, UserError
+from benchrun.launch.commands import output
 from benchrun.launch.endings import SILENT_S, UNKNOWN_JOB, recorded
-from benchrun.launch.env import write_env
 from benchrun.launch.local import Local
-from benchrun.launch.rundir import RunDir, create
+from benchrun.launch.rundir import RunDir, as_object, create, read_text
 from benchrun.launch.scheduler import Job, Phase, Scheduler
 from benchrun.launch.slurm import Slurm
 from benchrun.render.containers import unmountable
-from benchrun.spec.artifacts import DONE, Done
+from benchrun.spec.artifacts import DONE, ENV, PROBE, Done, Environment
 from benchrun.spec.runspec import RunSpec
 
 GRACE_S = 60
 """An unknown job counts as lost only after this long: accounting may lag behind the queue."""
-
-
+ECHOED_WITHIN = 16 << 20
+"""Bytes of a log that are searched for the worker's versions."""
 SCHEDULERS: dict[str, type[Scheduler]] = {"slurm": Slurm, "local": Local}
 
 
@@ -185,3 +189,45 @@ def _written(*files: Path) -> float:
 def _seconds(start: float | None, end: float | None) -> float:
     """Seconds between two times; 0 where one is unknown."""
     return max(end - start, 0.0) if end and start else 0.0
+
+
+def write_env(run: RunDir) -> None:
+    """Write env.json, unless it has all nodes: their files may reach a shared file system after the end of the job.
+
+    It holds no environment variables, which may be secret.
+    """
+    if described(run):
+        return
+    probes = sorted((run.path / PROBE).glob("*.json"))
+    damaged = "the node's own description is not valid JSON"
+    environment = Environment(
+        benchrun=__version__,
+        commit=_commit(),
+        image=run.spec.container_image,
+        submit_host=platform.node(),
+        python=platform.python_version(),
+        worker=_worker(run),
+        nodes=tuple(as_object(read_text(path)) or {"host": path.stem, "error": damaged} for path in probes),
+    )
+    run.write_json(ENV, environment.model_dump(mode="json"))
+
+
+def described(run: RunDir) -> bool:
+    """Whether env.json is written and holds every node of the run."""
+    nodes = (run.read_json(ENV) or {}).get("nodes")
+    return isinstance(nodes, list) and len(nodes) >= run.spec.num_nodes
+
+
+def _worker(run: RunDir) -> dict[str, Any] | None:
+    """The versions that the worker printed at its start (torch, megatron-core, CUDA ...)."""
+    texts = (read_text(log, ECHOED_WITHIN) or "" for log in run.logs)
+    config = next((match[1] for text in texts if (match := re.search(r"benchrun config: (.*)", text))), None)
+    versions = (as_object(config) or {}).get("versions")
+    return versions if isinstance(versions, dict) else None
+
+
+def _commit() -> str | None:
+    """The commit of this checkout, ``+dirty`` with uncommitted changes; in a wheel or copy ``$BENCHRUN_COMMIT``."""
+    if not (paths.DATA / ".git").exists():
+        return os.environ.get("BENCHRUN_COMMIT")
+    return output("git", "-C", str(paths.DATA), "describe", "--always", "--dirty=+dirty", "--abbrev=12", "--exclude=*")

@@ -42,27 +42,23 @@ class Local:
     def submit(self, run: RunDir) -> str:
         if shutil.which("bash") is None:
             raise MachineError("bash is missing", hint="apt install bash")
+        path, null = run.path, subprocess.DEVNULL
         reaper, limit_s = paths.TEMPLATES / "parts" / "reap.py", seconds(run.spec.cluster.time_limit)
-        lock = _lock(run.path.parent / LOCAL_LOCK)
         env = {name: value for name, value in os.environ.items() if name != supervise.MARK}
+        env["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{env.get('PATH', '')}"
+        lock = _lock(path.parent / LOCAL_LOCK)
+        argv = [sys.executable, "-I", "-S", supervise.__file__, str(lock), str(limit_s), str(reaper)]
         try:
             process = subprocess.Popen(
-                [sys.executable, "-I", "-S", supervise.__file__, str(lock), str(limit_s), str(reaper)],
-                cwd=run.path,
-                env={**env, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{env.get('PATH', '')}"},
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                pass_fds=(lock,),
-                start_new_session=True,
+                argv, cwd=path, env=env, stdin=null, stdout=null, stderr=null, pass_fds=(lock,), start_new_session=True
             )
         finally:
             os.close(lock)
-        while not (recorded := (run.path / LOCAL_STATE).is_file()) and process.poll() is None:
+        while not (recorded := (path / LOCAL_STATE).is_file()) and process.poll() is None:
             time.sleep(0.01)
         if not recorded:
-            raise MachineError(f"{run.path / LOCAL_STATE} cannot be written", hint="nothing was started")
-        return str(run.path)
+            raise MachineError(f"{path / LOCAL_STATE} cannot be written", hint="nothing was started")
+        return str(path)
 
     def poll(self, runs: Sequence[RunDir]) -> dict[RunDir, Job]:
         return {run: _job(run) for run in runs if run.job_id or (run.path / LOCAL_STATE).exists()}

@@ -66,10 +66,9 @@ class RunDir:
     @property
     def owner(self) -> int | None:
         """The user id of the directory's owner; None where the directory has vanished."""
-        try:
+        with contextlib.suppress(OSError):
             return self.path.stat().st_uid
-        except OSError:
-            return None
+        return None
 
     @property
     def writable(self) -> bool:
@@ -127,11 +126,10 @@ class RunDir:
 
     def time_of(self, kind: str) -> float | None:
         """Time of the newest event of one kind in seconds since the epoch; None where there is none."""
-        event = self.last_event(kind)
-        try:
+        with contextlib.suppress(ValueError, OverflowError):
+            event = self.last_event(kind)
             return datetime.strptime(event["time"], "%Y-%m-%dT%H:%M:%S%z").timestamp() if event else None
-        except (ValueError, OverflowError):
-            return None
+        return None
 
     def append_event(self, kind: str, **facts: Any) -> None:
         """Add an event with the file system's time, in one write, because two processes may write at once."""
@@ -205,11 +203,10 @@ def read_text(path: Path, limit: int = LIMIT) -> str | None:
 
 def as_object(text: str | None) -> dict[str, Any] | None:
     """The JSON object in ``text``; None where it holds none."""
-    try:
+    with contextlib.suppress(ValueError, RecursionError):
         document = json.loads(text or "")
-    except (ValueError, RecursionError):
-        return None
-    return document if isinstance(document, dict) else None
+        return document if isinstance(document, dict) else None
+    return None
 
 
 def as_event(line: str) -> dict[str, Any] | None:
@@ -285,16 +282,16 @@ def open_run(name: str, root: Path | None = None) -> RunDir:
     root = root or paths.runs_dir()
     if not name:
         raise UserError("the name of a run is empty", hint="an unset variable? benchrun status lists the runs")
-    place = next((path for path in (root / name, Path(name)) if (path / SPEC).exists()), None)
-    ids = [run.run_id for run in find_runs(root)] if place is None else []
-    close = [run_id for run_id in ids if run_id.startswith(name)]
-    if place is None and len(close) == 1:
-        place = root / close[0]
-    if place is None:
-        listing = (close or difflib.get_close_matches(name, ids, n=3, cutoff=0.3) or ids)[-5:]
-        hint = f"runs here: {', '.join(listing)}" if listing else "there are no runs"
-        raise UserError(f"no run is called '{name}' in {root}", hint=hint)
-    run = _opened(root, place)
+    places = [path for path in (root / name, Path(name)) if (path / SPEC).exists()]
+    if not places:
+        ids = [run.run_id for run in find_runs(root)]
+        close = [run_id for run_id in ids if run_id.startswith(name)]
+        if len(close) != 1:
+            listing = (close or difflib.get_close_matches(name, ids, n=3, cutoff=0.3) or ids)[-5:]
+            hint = f"runs here: {', '.join(listing)}" if listing else "there are no runs"
+            raise UserError(f"no run is called '{name}' in {root}", hint=hint)
+        places = [root / close[0]]
+    run = _opened(root, places[0])
     _ = run.spec
     return run
 

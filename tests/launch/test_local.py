@@ -18,7 +18,7 @@ from types import SimpleNamespace
 import pytest
 
 from benchrun import app
-from benchrun.cli.options import newest, opened
+from benchrun.cli.options import opened
 from benchrun.cli.points import launch as launch_command
 from benchrun.cli.runs import report
 from benchrun.errors import UserError
@@ -206,7 +206,7 @@ def test_a_run_that_cannot_be_read_hides_no_other(tmp_path, monkeypatch, capsys)
     monkeypatch.setenv("BENCHRUN_RESULTS", str(tmp_path))
     good, bad = (create(tmp_path / "runs", tiny(), render(tiny())) for _ in range(2))
     (bad.path / "spec.json").write_text("{}")
-    assert newest() == newest(last=2) == [good]
+    assert opened([]) == opened([], last=2) == ([good], 0)
     assert f"error: {bad.path}/spec.json: not a RunSpec" in capsys.readouterr().err
     with pytest.raises(UserError, match="not a RunSpec"):
         app.open_run(bad.run_id).spec  # noqa: B018

@@ -228,7 +228,7 @@ def test_a_vanished_run_hides_no_other(slurm, make, capsys, monkeypatch):
     slurm.queue(good, "8")
     from benchrun.cli import runs
 
-    monkeypatch.setattr(runs, "newest", lambda *_: [bad, good])
+    monkeypatch.setattr(runs, "opened", lambda *_: ([bad, good], 0))
     bad.spec  # noqa: B018  # read before the directory goes
     shutil.rmtree(bad.path)
     code, out, _ = benchrun(capsys, "status", "--json")
@@ -287,7 +287,7 @@ def test_a_fault_of_this_program_does_not_look_like_a_verdict(monkeypatch, capsy
     def fails(*_):
         raise error
 
-    monkeypatch.setattr(runs, "newest", fails)
+    monkeypatch.setattr(runs, "opened", fails)
     with pytest.raises(SystemExit) as ended:
         console.run(group, "benchrun", ["status"])
     assert ended.value.code == 3
