@@ -12,7 +12,7 @@ import pytest
 
 from benchrun import app
 from benchrun.launch import supervise
-from benchrun.launch.launcher import launch, observe, write_env
+from benchrun.launch.launcher import observe, write_env
 from benchrun.recipe.resolve import resolve
 from benchrun.recipe.select import Request
 from benchrun.render import render
@@ -72,7 +72,7 @@ def test_every_file_of_a_local_run_has_a_name_here(tmp_path: Path) -> None:
     program.write_text("#!/bin/bash\necho a step\n")
     program.chmod(0o755)
     spec = resolve(Request("tiny-llama", "CPU", "fp32", 1, overrides=(f"cluster.python={program}",)))
-    run = launch(spec, render(spec), tmp_path / "runs")
+    run = app.start(spec, tmp_path / "runs")
     end = time.monotonic() + 30
     while not (observation := observe([run])[0]).over:
         assert time.monotonic() < end

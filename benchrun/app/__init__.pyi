@@ -1,6 +1,5 @@
 from benchrun.app.jobs import end_of as end_of
 from benchrun.app.jobs import record_end as record_end
-from benchrun.app.jobs import start as start
 from benchrun.app.jobs import status_of as status_of
 from benchrun.app.jobs import wait as wait
 from benchrun.app.judgement import Judgement as Judgement
@@ -32,6 +31,7 @@ from benchrun.launch.doctor import examine as examine
 from benchrun.launch.launcher import Observation as Observation
 from benchrun.launch.launcher import cancel as cancel
 from benchrun.launch.launcher import observe as observe
+from benchrun.launch.launcher import start as start
 from benchrun.launch.rundir import RunDir as RunDir
 from benchrun.launch.rundir import find_runs as find_runs
 from benchrun.launch.rundir import open_run as open_run

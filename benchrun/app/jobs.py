@@ -1,34 +1,22 @@
-"""Starting runs, waiting for them, and how they went. Imports the parser only where a log is read."""
+"""Waiting for runs, and how they went. Imports the parser only where a log is read."""
 
 from __future__ import annotations
 
 import contextlib
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from benchrun import paths
 from benchrun.launch.endings import End, Ending, classify, recorded
-from benchrun.launch.launcher import Observation, backoff, described, done_of, launch, observe
+from benchrun.launch.launcher import Observation, backoff, described, done_of, observe
 from benchrun.launch.rundir import RunDir
-from benchrun.render import render
-from benchrun.spec.artifacts import ENDING, STDOUT
-from benchrun.spec.runspec import RunSpec
+from benchrun.spec.artifacts import ENDING, PROGRESS, STDOUT, Progress
 
 if TYPE_CHECKING:
     from benchrun.parse import Step
 
 LOG_POLL_S = 0.5
 """Seconds between two reads of the log; the scheduler is polled less often."""
-
-
-def start(spec: RunSpec, root: Path | None = None) -> RunDir:
-    """Render ``spec`` and submit its job; the new run directory lies below ``root`` (the runs folder where None).
-
-    UserError where nothing can be written, MachineError where the job is refused.
-    """
-    return launch(spec, render(spec), root or paths.runs_dir())
 
 
 def wait(run: RunDir, progress: Callable[[Observation, list[Step]], None] = lambda _, __: None) -> Observation:
@@ -86,7 +74,7 @@ def _last_step(run: RunDir) -> int | None:
     """The last step at the end of the run's logs, or where its watchdog saw one."""
     from benchrun.frameworks.logs import last_step
 
-    progress = run.progress()
+    progress = run.read(PROGRESS, Progress)
     steps = []
     for log in run.logs:
         near = progress.step_offset if progress and progress.step_file == log.name else 0

@@ -6,7 +6,6 @@ import csv
 import functools
 from collections import defaultdict
 from collections.abc import Sequence
-from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from benchrun import paths
@@ -18,7 +17,6 @@ from benchrun.vocabulary import HARD
 if TYPE_CHECKING:
     from benchrun.recipe.catalogue import RecipeFile
 
-_conditions = itemgetter(*HARD)
 Rows = list[dict[str, Any]]
 
 
@@ -42,8 +40,10 @@ def _rows(recipe: str) -> Rows:
 
         if (file := recipe_file(recipe)).recipe.workload != "training":
             return _resolved(file)
-    rows = listed(recipe)
-    return [{name: row[name] for name in COLUMNS} | {"reference": _references(*_conditions(row))} for row in rows]
+    return [
+        {name: row[name] for name in COLUMNS} | {"reference": _references(*(row[name] for name in HARD))}
+        for row in listed(recipe)
+    ]
 
 
 def _resolved(file: RecipeFile) -> Rows:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -11,10 +12,10 @@ from typing import Any
 from benchrun import hardware
 from benchrun.compare.references import load_references
 from benchrun.compare.verdict import RunResult, Verdict
-from benchrun.errors import UserError
+from benchrun.errors import UserError, writing
 from benchrun.frameworks.logs import ended_at, parse_log, parse_logs
 from benchrun.launch.endings import recorded
-from benchrun.launch.keep import kept_files, kept_name, write_kept
+from benchrun.launch.keep import kept_files, kept_name
 from benchrun.launch.rundir import RunDir
 from benchrun.metrics.bound import Bound, bound
 from benchrun.metrics.model import Measurement, Metrics, Summary
@@ -119,13 +120,21 @@ def keep(run: RunDir, folder: Path) -> RunDir:
     measurement = measure_run(run, verdict.warmup)
     if measurement:
         store_measurement(measurement)
-    redacted = write_kept(folder, kept_name(run), kept_files(run))
-    again = measure_run(redacted, verdict.warmup)
-    if (again and again.metrics) != (measurement and measurement.metrics):
-        shutil.rmtree(redacted.path)
-        raise UserError(f"{run.run_id} was not kept: without the site's names and paths its log gives other numbers")
-    if again:
-        (redacted.path / artifacts.STEPS).write_text(_steps(again.log))
+    path = folder / kept_name(run)
+    if path.exists():
+        raise UserError(f"{path} exists", hint="a measurement is never overwritten; remove it first if you must")
+    redacted = RunDir(path.resolve())
+    with writing(path), contextlib.ExitStack() as undo:
+        undo.callback(shutil.rmtree, path, ignore_errors=True)
+        for file, content in kept_files(run).items():
+            (path / file).parent.mkdir(parents=True, exist_ok=True)
+            (path / file).write_bytes(content)
+        again = measure_run(redacted, verdict.warmup)
+        if (again and again.metrics) != (measurement and measurement.metrics):
+            raise UserError(f"{run.run_id} is not kept: without the site's names and paths its log gives other numbers")
+        if again:
+            (path / artifacts.STEPS).write_text(_steps(again.log))
+        undo.pop_all()
     return redacted
 
 

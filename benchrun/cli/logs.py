@@ -134,11 +134,10 @@ def _follow(logs: Sequence[Path], framework: str | None) -> Log:
 @click.option("--reference", metavar="ID", help="Compare with this reference instead of the best match.")
 def compare(
     runs_or_logs: tuple[str, ...],
-    warmup: int | None,
-    as_json: bool,
     recipe: str | None,
-    framework: str | None,
+    warmup: int | None,
     reference: str | None,
+    as_json: bool,
     **given: Any,
 ) -> int:
     """Judge RUNS (repeats of one point together), or the LOGs of one run or several, each by itself.
@@ -149,14 +148,14 @@ def compare(
     if recipe is None:
         if any(file.is_file() or str(file) == "-" for file in files):
             raise UserError("a log needs the recipe that it ran", hint="add --recipe NAME; benchrun list shows them")
-        if named := [name for name, value in {"framework": framework, **given}.items() if value is not None]:
+        if named := [name for name, value in given.items() if value is not None]:
             raise UserError(f"{flags(named)}: a run states its own conditions", hint="with a log, add --recipe NAME")
         chosen, code = opened(runs_or_logs)
         return worst((code, print_verdicts(chosen, as_json, warmup, reference)))
     root = paths.runs_dir()
     if runs := [file for file in files if (file / SPEC).is_file() or (root / file / SPEC).is_file()]:
         raise UserError(f"{runs[0]} is a run and states its own recipe", hint="compare it alone, without --recipe")
-    logs = read_logs(files, framework)
+    logs = read_logs(files, given.pop("framework"))
     _name_unused(logs, given)
     num_layers = given.pop("num_layers")
     setting = app.setting(recipe, app.Setting(**given), num_layers)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from benchrun import app
-from benchrun.errors import BenchrunError, exit_code
+from benchrun.errors import BenchrunError
 from benchrun.vocabulary import Exit, worst
 
 if TYPE_CHECKING:
@@ -43,9 +43,7 @@ point_options = all_of(
     click.option("--num-gpus", type=click.IntRange(min=1), help="Number of GPUs, or of CPU processes."),
     click.option("--framework", help="Framework; the recipe's first if not given."),
     click.option("--cluster", metavar="NAME|FILE", help="Cluster profile; one with the point's GPU if not given."),
-    click.option(
-        "--set", "overrides", metavar="KEY=VALUE", multiple=True, help="Change a value; checked like the file."
-    ),
+    click.option("--set", "overrides", metavar="KEY=VALUE", multiple=True, help="Set a value; checked like the file."),
 )
 """The options that choose a point: the fields of `app.Request`."""
 
@@ -76,9 +74,9 @@ def each(items: Iterable[T], read: Callable[[T], R], name: Callable[[T], str] = 
         try:
             results.append(read(item))
         except (BenchrunError, OSError) as error:
-            place = error.where if isinstance(error, BenchrunError) else error.filename
+            place = getattr(error, "where", None) or getattr(error, "filename", None)
             say(f"error: {error}" if place else f"error: {name(item)}: {error}")
-            codes.append(exit_code(error))
+            codes.append(getattr(error, "exit_code", Exit.MACHINE))
     return results, worst(codes)
 
 

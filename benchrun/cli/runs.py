@@ -88,5 +88,4 @@ def report(runs: tuple[str, ...], form: str, keep: Path | None, as_json: bool) -
         click.echo(run_page(results[0]), nl=False)
     else:
         click.echo(runs_page(results), nl=False)
-    verdicts = [result.verdict.exit_code for result in results if result.verdict]
-    return worst((code, failed if runs else Exit.OK, *verdicts))
+    return worst((code, failed if runs else Exit.OK, *(row.verdict.exit_code for row in results if row.verdict)))

@@ -5,19 +5,16 @@ public.yaml lists the published fields, so that a new field is left out until so
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
 import lzma
 import re
-import shutil
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from benchrun.errors import UserError, writing
 from benchrun.launch.rundir import STAMP, RunDir, unpacked
 from benchrun.spec import artifacts
 from benchrun.spec.artifacts import ENV, SPEC, TELEMETRY, XZ
@@ -86,20 +83,6 @@ def scrubbed(text: str, hosts: Sequence[str], words: Sequence[str] = ()) -> str:
 def _without_folder(path: str) -> str:
     """``PATH/`` and the last part of a path, unless that is the name of a person."""
     return "PATH" if re.fullmatch(r"/(?:home|Users)/[^/]+", path) else f"PATH/{path.rpartition('/')[2]}"
-
-
-def write_kept(folder: Path, name: str, files: Mapping[str, bytes]) -> RunDir:
-    """A new directory ``name`` below ``folder`` with ``files``. UserError where it exists or cannot be written."""
-    path = folder / name
-    if path.exists():
-        raise UserError(f"{path} exists", hint="a measurement is never overwritten; remove it first if you must")
-    with writing(path), contextlib.ExitStack() as undo:
-        undo.callback(shutil.rmtree, path, ignore_errors=True)
-        for file, content in files.items():
-            (path / file).parent.mkdir(parents=True, exist_ok=True)
-            (path / file).write_bytes(content)
-        undo.pop_all()
-    return RunDir(path.resolve())
 
 
 def _alias(hosts: Sequence[str], host: str) -> str:

@@ -6,7 +6,7 @@ import contextlib
 import os
 import platform
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,8 +19,9 @@ from benchrun.launch.local import Local
 from benchrun.launch.rundir import RunDir, as_object, create, read_text
 from benchrun.launch.scheduler import Job, Phase, Scheduler
 from benchrun.launch.slurm import Slurm
+from benchrun.render import render
 from benchrun.render.containers import unmountable
-from benchrun.spec.artifacts import DONE, ENV, PROBE, Done, Environment
+from benchrun.spec.artifacts import DONE, ENV, PROBE, PROGRESS, Done, Environment, Progress
 from benchrun.spec.runspec import RunSpec
 
 GRACE_S = 60
@@ -47,10 +48,14 @@ class Observation:
     """The run's files cannot change any more: an ending that rests on them is final."""
 
 
-def launch(spec: RunSpec, files: Mapping[str, str], root: Path) -> RunDir:
-    """Make the run directory and submit. The events of a refused run hold the reason."""
+def start(spec: RunSpec, root: Path | None = None) -> RunDir:
+    """Render ``spec`` and submit its job; the new run directory lies below ``root`` (the runs folder where None).
+
+    UserError where nothing can be written, MachineError where the job is refused: the run's events hold the reason.
+    """
+    root = root or paths.runs_dir()
     check(spec, root)
-    run = create(root, spec, files)
+    run = create(root, spec, render(spec))
     try:
         job = SCHEDULERS[spec.cluster.scheduler]().submit(run)
     except SchedulerUnavailable as error:
@@ -155,7 +160,7 @@ def _observation(run: RunDir, job: Job | None, lag_s: float) -> Observation:
     if job.phase is Phase.ENDED or (job.phase is Phase.GONE and done is not None):
         with contextlib.suppress(OSError):
             write_env(run)
-        watched = run.progress()  # does not count the lines that Slurm writes at the end
+        watched = run.read(PROGRESS, Progress)  # does not count the lines that Slurm writes at the end
         quiet_s = _seconds(last_line, (done and _written(run.path / DONE)) or job.ended_at)
         quiet_s = max(quiet_s, watched.quiet_s if watched else 0.0)
         return Observation(run, job, over=True, quiet_s=quiet_s, settled=not lag_s or unchanged_s >= lag_s)

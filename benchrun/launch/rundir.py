@@ -24,7 +24,7 @@ from pydantic import BaseModel, ValidationError
 from benchrun import paths
 from benchrun.errors import UserError
 from benchrun.frameworks.registry import framework
-from benchrun.spec.artifacts import DONE, EVENTS, PROGRESS, SPEC, STDERR, STDOUT, TELEMETRY, WORKER, XZ, Done, Progress
+from benchrun.spec.artifacts import DONE, EVENTS, SPEC, STDERR, STDOUT, TELEMETRY, WORKER, XZ, Done
 from benchrun.spec.runspec import RunSpec
 
 M = TypeVar("M", bound=BaseModel)
@@ -104,10 +104,6 @@ class RunDir:
     def done(self) -> Done | None:
         """done.json; None where the job's EXIT trap did not run."""
         return self.read(DONE, Done)
-
-    def progress(self) -> Progress | None:
-        """progress.json; None before the watchdog's first look at the log."""
-        return self.read(PROGRESS, Progress)
 
     def events(self) -> list[dict[str, Any]]:
         """All events, oldest first, without lines that are incomplete (a full disk)."""

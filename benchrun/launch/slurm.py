@@ -36,8 +36,7 @@ class Slurm:
             if refused(result.stderr):
                 raise MachineError(f"sbatch refused the job: {_text(result)}", hint=f"the script: {run.path}/{JOB}")
             raise SchedulerUnavailable(_text(result))
-        job = submitted(result.stdout)
-        if job is None:
+        if (job := submitted(result.stdout)) is None:
             raise SchedulerUnavailable(f"sbatch gave no job id: {_text(result)}")
         return job
 

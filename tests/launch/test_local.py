@@ -23,7 +23,7 @@ from benchrun.cli.points import launch as launch_command
 from benchrun.cli.runs import report
 from benchrun.errors import UserError
 from benchrun.launch.endings import Ending
-from benchrun.launch.launcher import cancel, launch, observe
+from benchrun.launch.launcher import cancel, observe
 from benchrun.launch.local import seconds
 from benchrun.launch.rundir import RunDir, create, find_runs, open_run
 from benchrun.recipe.resolve import resolve
@@ -42,7 +42,7 @@ def start(root, program, *overrides):
     script.write_text(f"#!/bin/bash\n{program}\n")
     script.chmod(0o755)
     spec = tiny(f"cluster.python={script}", *overrides)
-    return launch(spec, render(spec), root)
+    return app.start(spec, root)
 
 
 def wait(run, deadline_s=20):
