@@ -40,10 +40,8 @@ def _rows(recipe: str) -> Rows:
 
         if (file := recipe_file(recipe)).recipe.workload != "training":
             return _resolved(file)
-    return [
-        {name: row[name] for name in COLUMNS} | {"reference": _references(*(row[name] for name in HARD))}
-        for row in listed(recipe)
-    ]
+    rows = listed(recipe)
+    return [{name: row[name] for name in COLUMNS} | {"reference": _references(*map(row.get, HARD))} for row in rows]
 
 
 def _resolved(file: RecipeFile) -> Rows:

@@ -24,8 +24,8 @@ class End(EndingRecord):
 
 UNKNOWN_JOB = "neither queue nor accounting knows the job"
 with Path(__file__).with_suffix(".csv").open(newline="") as _file:
-    _ROWS = [(row["evidence"], row["name"], Ending(row["ending"])) for row in csv.DictReader(_file)]
-BY_STATE = {name: ending for evidence, name, ending in _ROWS if evidence == "state"}
+    _ROWS = [(row["source"], row["name"], Ending(row["ending"])) for row in csv.DictReader(_file)]
+BY_STATE = {name: ending for source, name, ending in _ROWS if source == "state"}
 """Slurm's final states (man squeue, JOB STATE CODES, 22.05 to 26.05) that are unambiguous."""
 SILENT_S = 600
 """A job that reaches its time limit after this long without a line in its log was hung."""
@@ -87,9 +87,7 @@ def _ending(job: Job, done: Done | None, symptoms: Mapping[str, str], has_all_st
     signalled = job.phase is Phase.GONE and done and done.signal
     if signalled or job.state not in ("COMPLETED", "UNKNOWN") or (done and done.exit_code):
         shown = "signal" if signalled else "failure"
-        return next(
-            (ending for evidence, name, ending in _ROWS if evidence == shown and name in symptoms), Ending.FAILED
-        )
+        return next((ending for source, name, ending in _ROWS if source == shown and name in symptoms), Ending.FAILED)
     return Ending.COMPLETED if has_all_steps else Ending.INCOMPLETE
 
 
