@@ -60,8 +60,3 @@ def writing(path: object) -> Iterator[None]:
         raise
     except OSError as error:
         raise UserError(f"cannot be written: {error.strerror}", where=str(path)) from error
-
-
-def exit_code(error: Exception) -> Exit:
-    """The exit code for ``error``; MACHINE for an unexpected one."""
-    return error.exit_code if isinstance(error, BenchrunError) else Exit.MACHINE

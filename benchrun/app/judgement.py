@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from benchrun.app.logs import setting as complete
+from benchrun.app.jobs import end_of, record_end
 from benchrun.app.measurement import RunMeasurement, measure_run, store_measurement
-from benchrun.app.status import end_of, record_end
+from benchrun.app.measurement import setting as complete
 from benchrun.compare.choice import references_for
 from benchrun.compare.conditions import Conditions, conditions, shape_of
 from benchrun.compare.measured import copies, load_measured, measured_references
@@ -26,6 +26,9 @@ from benchrun.recipe import catalogue
 from benchrun.recipe.schema import TrainingRecipe
 from benchrun.spec.artifacts import VERDICT
 from benchrun.spec.reduction import dimensions, reductions
+
+Numbers = Sequence[tuple[Metrics, Log]]
+"""Of repeats: each one's numbers and log."""
 
 
 @dataclass(frozen=True)
@@ -65,17 +68,12 @@ def judge_runs(
     observations = tuple(observe(runs))
     if going := [observation.run.run_id for observation in observations if not observation.over]:
         raise UserError(f"{going[0]} has not ended", hint=f"benchrun status {going[0]}")
-    endings = {observation.run.run_id: end_of(observation).ending for observation in observations}
-    broken = next((name for name, ending in endings.items() if ending is not Ending.COMPLETED), None)
+    endings = ((observation.run.run_id, end_of(observation).ending) for observation in observations)
+    broken, ending = next((each for each in endings if each[1] is not Ending.COMPLETED), ("", Ending.COMPLETED))
     measurements = tuple(measurement for run in runs if (measurement := measure_run(run, warmup)) is not None)
-    verdict = verdict_on(
-        conditions(runs[0].spec),
-        [measurement.metrics for measurement in measurements],
-        [measurement.log for measurement in measurements],
-        reference,
-        ending=endings[broken].value if broken else Ending.COMPLETED.value,
-        names=[run.run_id for run in (*runs, *others)],
-    )
+    numbers = [(measurement.metrics, measurement.log) for measurement in measurements]
+    names = [run.run_id for run in (*runs, *others)]
+    verdict = verdict_on(conditions(runs[0].spec), numbers, reference, ending=ending.value, names=names)
     if broken and len(runs) > 1:
         verdict = verdict.model_copy(update={"reason": f"{verdict.reason} ({broken})"})
     return Judgement(verdict, observations, measurements)
@@ -83,40 +81,30 @@ def judge_runs(
 
 def store_judgement(judgement: Judgement) -> None:
     """Write endings, measurements and the verdict into the runs, where that is allowed."""
-    for observation in judgement.observations:
-        record_end(observation)
     for measurement in judgement.measurements:
         store_measurement(measurement)
     for observation in judgement.observations:
+        record_end(observation)
         if observation.run.writable:
             observation.run.write_json(VERDICT, judgement.verdict.model_dump(mode="json"))
 
 
 def verdict_on(
-    own: Conditions,
-    metrics: Sequence[Metrics],
-    logs: Sequence[Log],
-    reference: str | None,
-    *,
-    ending: str | None = None,
-    names: Sequence[str] = (),
+    own: Conditions, runs: Numbers, reference: str | None, *, ending: str | None = None, names: Sequence[str] = ()
 ) -> Verdict:
     """The verdict against published numbers; where none is comparable, against our own measurements.
 
     Against ``reference`` alone where one is named. Stored runs with a name of ``names`` or with the steps of one of
-    ``logs`` are left out: a run is no reference for itself.
+    ``runs`` are left out: a run is no reference for itself.
     """
-    named = reference is not None
+    named, metrics = reference is not None, [numbers for numbers, _ in runs]
     verdict = judge(own, metrics, references_for(reference, own), ending=ending, by_name=named)
     if named or verdict.verdict not in ("no_reference", "not_comparable"):
         return verdict
     stored = load_measured()
-    same = {*names, *copies(logs, stored, own)}
+    same = {*names, *copies([log for _, log in runs], stored, own)}
     against_stored = judge(own, metrics, measured_references(stored, without=same), ending=ending)
     return against_stored if against_stored.checks else verdict
-
-
-OPTIONS = {"gbs": "--gbs", "num_gpus": "--num-gpus", "gpu": "--gpu", "precision": "--precision"}
 
 
 def judge_log(
@@ -130,7 +118,8 @@ def judge_log(
     given = complete(recipe, given)
     setting = stated(log, given)
     model = _model_of(log, file.name, given.model or workload.model)
-    if missing := [option for name, option in OPTIONS.items() if getattr(setting, name) is None]:
+    needed = ("gbs", "num_gpus", "gpu", "precision")
+    if missing := [f"--{name.replace('_', '-')}" for name in needed if getattr(setting, name) is None]:
         framework = log.framework if log.framework in DIALECTS else "any known framework"
         raise UserError(
             f"the log does not state these conditions: add {' and '.join(missing)}",
@@ -139,7 +128,7 @@ def judge_log(
         )
     setting = replace(setting, model=model)
     metrics = measure(log, setting, planned_steps=log.planned_steps, warmup=warmup)
-    return verdict_on(_conditions(log, file.name, workload, setting, model), [metrics], [log], reference), metrics
+    return verdict_on(_conditions(log, file.name, workload, setting, model), [(metrics, log)], reference), metrics
 
 
 def _conditions(log: Log, recipe: str, workload: TrainingRecipe, setting: Setting, model: ModelShape) -> Conditions:

@@ -21,10 +21,7 @@ from benchrun.recipe.select import KEYS, Request
 from benchrun.render import render
 from benchrun.spec.runspec import RunSpec, TrainingSpec
 
-
-def resolve_point(request: Request) -> RunSpec:
-    """The one run of a point. UserError for a suite, and for a point that does not exist or breaks a rule."""
-    return points.resolve(request)
+resolve_point = points.resolve
 
 
 def resolve(request: Request) -> list[RunSpec]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict
-from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,10 +30,10 @@ def list(recipes: tuple[str, ...], gpu: str | None, as_json: bool) -> None:
     if as_json:
         print_json(rows)
         return
+    from benchrun.report.table import Table, plain
+
     names = [name for name in rows[0] if name not in ONLY_IN_JSON]
-    columns = [[name, *map(str, map(itemgetter(name), rows))] for name in names]
-    line = "  ".join(f"{{:{max(map(len, cells))}}}" for cells in columns)
-    click.echo("\n".join(line.format(*cells).rstrip() for cells in zip(*columns, strict=True)))
+    click.echo(plain(Table(names, [[row[name] for name in names] for row in rows], missing="None")), nl=False)
 
 
 @click.command("show")

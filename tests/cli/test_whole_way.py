@@ -38,9 +38,7 @@ def test_every_step_of_the_way_leaves_its_file(launched):
     folder, result = launched
     run = folder / "results" / "runs" / result.stdout.splitlines()[0]
     assert {path.name for path in run.iterdir() if path.is_file()} - {
-        "local.pid",
-        "local.started",
-        "local.exit",
+        "local.json",
     } == FILES
     assert all(
         json.loads((run / name).read_text())["schema_version"] == (2 if name == "spec.json" else 1)

@@ -13,11 +13,10 @@ from benchrun.cli import group
 from benchrun.errors import MachineError, SchedulerUnavailable
 from benchrun.launch import slurm as slurm_module
 from benchrun.launch.endings import Ending
-from benchrun.launch.launcher import cancel, launch, observe
+from benchrun.launch.launcher import cancel, observe
 from benchrun.launch.rundir import find_runs
 from benchrun.recipe.resolve import resolve
 from benchrun.recipe.select import Request
-from benchrun.render import render
 
 DONE = {"schema_version": 1, "exit_code": 0, "signal": None, "restarts": 0, "job_id": "7", "host": "n1"}
 LONG_AGO = "2026-01-01T00:00:00Z"
@@ -58,7 +57,7 @@ def benchrun(capsys, *arguments):
 
 def submit():
     spec = resolve(Request("tiny-llama", "CPU", "fp32", 1, None, "slurm-cpu", ()))
-    return launch(spec, render(spec), paths.runs_dir())
+    return app.start(spec, paths.runs_dir())
 
 
 @pytest.mark.parametrize("job", ["7", None])

@@ -18,14 +18,14 @@ from types import SimpleNamespace
 import pytest
 
 from benchrun import app
-from benchrun.cli.options import newest
+from benchrun.cli.options import opened
 from benchrun.cli.points import launch as launch_command
 from benchrun.cli.runs import report
 from benchrun.errors import UserError
 from benchrun.launch.endings import Ending
-from benchrun.launch.launcher import cancel, launch, observe
+from benchrun.launch.launcher import cancel, observe
 from benchrun.launch.local import seconds
-from benchrun.launch.rundir import RunDir, create, find_runs, open_run, open_runs
+from benchrun.launch.rundir import RunDir, create, find_runs, open_run
 from benchrun.recipe.resolve import resolve
 from benchrun.recipe.select import Request
 from benchrun.render import render
@@ -42,7 +42,7 @@ def start(root, program, *overrides):
     script.write_text(f"#!/bin/bash\n{program}\n")
     script.chmod(0o755)
     spec = tiny(f"cluster.python={script}", *overrides)
-    return launch(spec, render(spec), root)
+    return app.start(spec, root)
 
 
 def wait(run, deadline_s=20):
@@ -60,6 +60,10 @@ def until(condition, deadline_s=10):
     while not condition():
         assert time.monotonic() < end
         time.sleep(0.05)
+
+
+def local_state(run):
+    return (run.read_json("local.json") or {}).get("state")
 
 
 def test_a_failing_program_gives_its_own_exit_code(tmp_path):
@@ -126,7 +130,7 @@ def sleeping(seconds_asked):
 
 def test_one_run_at_a_time(tmp_path):
     first = start(tmp_path, "echo started; sleep 60")
-    until(lambda: (first.path / "local.started").exists())
+    until(lambda: local_state(first) == "RUNNING")
     second = start(tmp_path, "exit 0")
     assert observe([second])[0].job.state == "PENDING"
     cancel(first)
@@ -135,7 +139,7 @@ def test_one_run_at_a_time(tmp_path):
 
 def test_a_cancelled_run_that_waits_never_starts(tmp_path):
     first = start(tmp_path, "sleep 60")
-    until(lambda: (first.path / "local.started").exists())
+    until(lambda: local_state(first) == "RUNNING")
     second = start(tmp_path, "touch ran")
     cancel(second)
     assert wait(second).ending is Ending.CANCELLED
@@ -182,7 +186,12 @@ def test_a_run_that_is_not_there_names_those_that_are(tmp_path):
         open_run(run.run_id[:-3] + "xyz", tmp_path)
     assert run.run_id in error.value.hint
     assert open_run(run.run_id[:14], tmp_path).run_id == run.run_id
-    assert open_runs([run.run_id, str(run.path), run.run_id[:14]], tmp_path) == [run]  # no repeat of itself
+
+
+def test_a_run_that_is_named_twice_is_no_repeat_of_itself(tmp_path, monkeypatch):
+    monkeypatch.setenv("BENCHRUN_RESULTS", str(tmp_path))
+    run = create(tmp_path / "runs", tiny(), render(tiny()))
+    assert opened([run.run_id, str(run.path), run.run_id[:14]])[0] == [run]
 
 
 def test_a_spec_of_another_version_is_one_clear_error(tmp_path):
@@ -197,15 +206,15 @@ def test_a_run_that_cannot_be_read_hides_no_other(tmp_path, monkeypatch, capsys)
     monkeypatch.setenv("BENCHRUN_RESULTS", str(tmp_path))
     good, bad = (create(tmp_path / "runs", tiny(), render(tiny())) for _ in range(2))
     (bad.path / "spec.json").write_text("{}")
-    assert newest() == newest(last=2) == [good]
+    assert opened([]) == opened([], last=2) == ([good], 0)
     assert f"error: {bad.path}/spec.json: not a RunSpec" in capsys.readouterr().err
     with pytest.raises(UserError, match="not a RunSpec"):
-        app.open_runs((bad.run_id,))[0].spec  # noqa: B018
+        app.open_run(bad.run_id).spec  # noqa: B018
 
 
 def test_a_disk_that_takes_nothing_more_hides_no_run(tmp_path, monkeypatch):
     run = start(tmp_path, "exit 7")
-    until(lambda: (run.path / "local.exit").exists())
+    until(lambda: local_state(run) == "FAILED")
 
     def full(*_, **__):
         raise OSError(errno.ENOSPC, "No space left on device")

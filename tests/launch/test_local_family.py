@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -10,7 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from test_local import sleeping, start, tiny, until, wait
+from test_local import local_state, sleeping, start, tiny, until, wait
 
 from benchrun.errors import MachineError
 from benchrun.launch.endings import Ending
@@ -59,7 +60,7 @@ def left(run):
 
 
 def supervisor(run):
-    return int((run.path / "local.pid").read_text().split()[0])
+    return run.read_json("local.json")["pid"]
 
 
 def test_a_job_that_ignores_the_limit_is_a_timeout_and_ends_whole(tmp_path):
@@ -108,7 +109,7 @@ def test_status_ends_nothing_that_it_cannot_be_sure_of(tmp_path, monkeypatch, wh
         os.kill(supervisor(run), signal.SIGKILL)
         monkeypatch.setattr(os, "geteuid", lambda: run.owner + 1)
     else:
-        (run.path / "local.pid").unlink()
+        (run.path / "local.json").unlink()
     until(lambda: observe([run])[0].job.phase is Phase.GONE)
     assert len(left(run)) > RANKS
     monkeypatch.undo()
@@ -135,10 +136,10 @@ def test_another_run_is_left_alone(tmp_path):
 
 def test_a_run_of_another_host_is_not_judged_here(tmp_path):
     run = start(tmp_path, "sleep 78.5")
-    until(lambda: (run.path / "local.started").exists())
-    path = run.path / "local.pid"
+    until(lambda: local_state(run) == "RUNNING")
+    path = run.path / "local.json"
     mine = path.read_text()
-    path.write_text(" ".join([*mine.split()[:2], "elsewhere"]))
+    path.write_text(json.dumps({**json.loads(mine), "host": "elsewhere"}))
     assert not observe([run])[0].over
     with pytest.raises(MachineError):
         cancel(run)
@@ -183,11 +184,11 @@ def test_a_job_whose_launcher_was_killed_as_it_began_is_known(tmp_path, monkeypa
 def test_a_job_that_cannot_be_known_is_never_started(tmp_path):
     spec = tiny()
     run = create(tmp_path / "runs", spec, render(spec))
-    (run.path / "local.pid").mkdir()
+    (run.path / "local.json").mkdir()
     with pytest.raises(MachineError):
         Local().submit(run)
     assert left(run) == []
-    assert not (run.path / "local.started").exists()
+    assert not (run.path / "stdout.log").exists()
 
 
 def endless(path):
@@ -195,12 +196,11 @@ def endless(path):
 
 
 @pytest.mark.parametrize("make", [os.mkfifo, endless, Path.mkdir])
-@pytest.mark.parametrize("name", ["local.exit", "local.pid"])
-def test_something_else_in_place_of_a_file_is_not_waited_for(tmp_path, name, make):
+def test_something_else_in_place_of_a_file_is_not_waited_for(tmp_path, make):
     run = start(tmp_path, "exit 3")
     wait(run)
-    for each in (name, "ending.json"):
-        (run.path / each).unlink()
-    make(run.path / name)
+    for name in ("local.json", "ending.json"):
+        (run.path / name).unlink()
+    make(run.path / "local.json")
     status = [sys.executable, "-m", "benchrun", "status", str(run.path)]
     assert subprocess.run(status, timeout=60, check=False).returncode == 0

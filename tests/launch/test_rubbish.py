@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 
 from benchrun import console
 from benchrun.cli import group
-from benchrun.launch.documents import as_event
-from benchrun.launch.rundir import RunDir, find_runs
+from benchrun.launch.rundir import RunDir, as_event, find_runs
 from benchrun.launch.slurm_text import SACCT, SQUEUE, jobs, refused, submitted
 
 DONE = {"schema_version": 1, "exit_code": 0, "signal": None, "restarts": 0, "job_id": "7", "host": "n1"}
@@ -229,7 +228,7 @@ def test_a_vanished_run_hides_no_other(slurm, make, capsys, monkeypatch):
     slurm.queue(good, "8")
     from benchrun.cli import runs
 
-    monkeypatch.setattr(runs, "newest", lambda *_: [bad, good])
+    monkeypatch.setattr(runs, "opened", lambda *_: ([bad, good], 0))
     bad.spec  # noqa: B018  # read before the directory goes
     shutil.rmtree(bad.path)
     code, out, _ = benchrun(capsys, "status", "--json")
@@ -288,7 +287,7 @@ def test_a_fault_of_this_program_does_not_look_like_a_verdict(monkeypatch, capsy
     def fails(*_):
         raise error
 
-    monkeypatch.setattr(runs, "newest", fails)
+    monkeypatch.setattr(runs, "opened", fails)
     with pytest.raises(SystemExit) as ended:
         console.run(group, "benchrun", ["status"])
     assert ended.value.code == 3

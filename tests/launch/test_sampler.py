@@ -10,7 +10,6 @@ import pytest
 
 from benchrun import app
 from benchrun.launch.endings import Ending
-from benchrun.launch.launcher import launch
 from benchrun.metrics.telemetry import COLUMNS, read
 from benchrun.recipe.resolve import resolve
 from benchrun.recipe.select import Request
@@ -48,7 +47,7 @@ def job(tmp_path, monkeypatch):
         site = ("cluster.scheduler=local", "cluster.container.runtime=none", f"cluster.python={program}")
         site = (*site, "cluster.sources.megatron-lm=/opt/megatron-lm")
         spec = resolve(Request("llama3.1-8b", "H100", "bf16", 8, cluster="dgx-h100", overrides=site))
-        started = launch(spec, render(spec), tmp_path / "runs")
+        started = app.start(spec, tmp_path / "runs")
         observation = app.wait(started, lambda *_: None)
         return started, app.record_end(observation)
 

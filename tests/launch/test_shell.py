@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from benchrun import app
 from benchrun.errors import UserError
-from benchrun.launch.launcher import launch
 from benchrun.recipe.resolve import resolve
 from benchrun.recipe.select import Request
-from benchrun.render import render
 
 
 def spec(*overrides, cluster="slurm-cpu"):
@@ -22,7 +21,7 @@ def test_a_secret_that_is_not_set(tmp_path, monkeypatch, value):
         monkeypatch.setenv("HF_TOKEN", value)
     run = spec("cluster.secrets=[HF_TOKEN]")
     with pytest.raises(UserError) as error:
-        launch(run, render(run), tmp_path / "runs")
+        app.start(run, tmp_path / "runs")
     assert "HF_TOKEN" in error.value.message
     assert not (tmp_path / "runs").exists()
 
@@ -46,7 +45,7 @@ def test_a_secret_that_is_not_set(tmp_path, monkeypatch, value):
 def test_a_results_path_that_would_be_misread(tmp_path, runtime, name):
     run = spec(f"cluster.container.runtime={runtime}", "cluster.container.image=/x")
     with pytest.raises(UserError) as error:
-        launch(run, render(run), tmp_path / name / "runs")
+        app.start(run, tmp_path / name / "runs")
     assert "BENCHRUN_RESULTS" in error.value.hint
     assert not (tmp_path / name).exists()
 
@@ -55,5 +54,5 @@ def test_a_data_path_that_would_be_split(tmp_path, monkeypatch):
     monkeypatch.setenv("BENCHRUN_DATA", f"{tmp_path}/a:b")
     run = spec("data.kind=synthetic", "cluster.container.runtime=charliecloud", "cluster.container.image=/x")
     with pytest.raises(UserError) as error:
-        launch(run, render(run), tmp_path / "runs")
+        app.start(run, tmp_path / "runs")
     assert "BENCHRUN_DATA" in error.value.hint

@@ -10,8 +10,7 @@ import pytest
 
 from benchrun import paths
 from benchrun.errors import SchedulerUnavailable
-from benchrun.launch.env import write_env
-from benchrun.launch.launcher import observe
+from benchrun.launch.launcher import observe, write_env
 from benchrun.launch.rundir import create
 from benchrun.launch.scheduler import Phase
 from benchrun.launch.slurm import Slurm

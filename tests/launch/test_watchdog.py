@@ -25,7 +25,7 @@ from benchrun.recipe import catalogue
 from benchrun.recipe.resolve import resolve, resolve_point
 from benchrun.recipe.select import Request
 from benchrun.render import render
-from benchrun.spec.artifacts import Progress
+from benchrun.spec.artifacts import PROGRESS, Progress
 
 LOGS = Path(__file__).parent.parent / "logs"
 FRAMEWORKS = names()
@@ -111,8 +111,8 @@ def test_steps_in_time_are_left_alone(tmp_path):
 
 def test_progress_says_where_the_last_step_stands(tmp_path):
     run = start(tmp_path, f"echo before; {HANG} sleep 83.5", "cluster.step_deadline_s=20")
-    until(lambda: (seen := run.progress()) is not None and seen.step_lines == 3, 40)
-    seen = run.progress()
+    until(lambda: (seen := run.read(PROGRESS, Progress)) is not None and seen.step_lines == 3, 40)
+    seen = run.read(PROGRESS, Progress)
     assert seen.step_file == "stdout.log"
     assert b"elapsed" in (run.path / "stdout.log").read_bytes()[seen.step_offset :]
     cancel(run)
@@ -122,7 +122,7 @@ def test_progress_says_where_the_last_step_stands(tmp_path):
 @pytest.mark.parametrize("damage", [b"", b"[]", b'{"quiet_s": "x"}', b'{"half', bytes(range(256))])
 def test_progress_that_is_damaged_is_none(tmp_path, damage):
     (tmp_path / "progress.json").write_bytes(damage)
-    assert RunDir(tmp_path).progress() is None
+    assert RunDir(tmp_path).read(PROGRESS, Progress) is None
 
 
 def test_slurms_own_last_words_do_not_hide_a_silence(tmp_path):
