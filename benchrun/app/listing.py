@@ -97,7 +97,7 @@ def _same_model(one: str, other: str, task: str) -> bool:
     """Whether two shipped recipes train one model: see `benchrun.compare.alike.same_work`."""
     if task == "lora" or not {one, other} <= {*names(paths.RECIPES)}:
         return False
-    recipes = [recipe_document(name)[1].data for name in (one, other)]
+    recipes = [recipe_document(name)[1] for name in (one, other)]
     return all(recipe["task"] == task for recipe in recipes) and not differences(
         *(recipe["model"] for recipe in recipes)
     )

@@ -50,14 +50,15 @@ class Point:
 def recipe_file(name: str) -> RecipeFile:
     """Load and check one recipe."""
     stem, document = recipe_document(name)
-    file = _checked.get(stem)
-    if file is None or file.document != document:
-        model = Recipe if document.data.get("workload", "training") != "training" else TrainingRecipe
-        file = _checked[stem] = RecipeFile(stem, checked(model, document), document)
-    return file
+    data, recipe = _checked.get(stem, (None, None))
+    if recipe is None or data != document:
+        model = Recipe if document.get("workload", "training") != "training" else TrainingRecipe
+        recipe = checked(model, document)
+        _checked[stem] = document, recipe
+    return RecipeFile(stem, recipe, document)
 
 
-_checked: dict[str, RecipeFile] = {}
+_checked: dict[str, tuple[Document, Recipe]] = {}
 
 
 def training_file(name: str) -> tuple[RecipeFile, TrainingRecipe]:
@@ -71,7 +72,7 @@ def training_file(name: str) -> tuple[RecipeFile, TrainingRecipe]:
 def is_suite(name: str) -> bool:
     """Whether ``name`` is a shipped suite or a suite file."""
     if name.endswith((".yaml", ".yml")) and Path(name).is_file():
-        return "runs" in load(Path(name)).data
+        return "runs" in load(Path(name))
     return (paths.SUITES / f"{name}.yaml").is_file()
 
 

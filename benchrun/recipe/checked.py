@@ -24,7 +24,7 @@ _WORDS = {"tuple_type": "expected a list: [...]", "dict_type": _MAPPING, "model_
 def checked(model: type[M], document: Document) -> M:
     """``document`` as ``model``. UserError names the first problem and the number of the others."""
     try:
-        return model.model_validate(document.data)
+        return model.model_validate(document)
     except ValidationError as error:
         # A misspelt key is often a missing one as well: the error names the cause.
         problems = sorted(error.errors(include_url=False), key=lambda p: p["type"] != "extra_forbidden")

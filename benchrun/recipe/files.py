@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+from copy import copy
 from pathlib import Path
 
 from benchrun import paths
@@ -38,22 +39,24 @@ def recipe_document(name: str) -> tuple[str, Document]:
             raise UserError(f"no recipe is called '{name}'", hint=f"there is a suite: benchrun launch {suites[0]}")
     path = find(name, paths.RECIPES, "recipe")
     document = load(path)
-    model_name = document.data.get("model")
+    model_name = document.get("model")
     if not isinstance(model_name, str):
         return path.stem, document
     try:
         model = load(find(model_name, paths.MODELS, "model"))
     except UserError as error:
         raise UserError(error.message, hint=error.hint, where=error.where or document.where(("model",))) from None
-    places = {("model", *loc): place for loc, place in model.places.items()}
-    return path.stem, Document({**document.data, "model": model.data}, {**document.places, **places})
+    document, document.places = copy(document), {**document.places, "model": model.place}
+    document["model"] = model
+    return path.stem, document
 
 
 def cluster_document(name: str) -> Document:
     """One cluster profile. Its name is that of its file."""
     path = find(name, paths.CLUSTERS, "cluster")
-    document = load(path)
-    return Document({"name": path.stem, **document.data}, document.places)
+    document = copy(load(path))
+    document.setdefault("name", path.stem)
+    return document
 
 
 def default_cluster(gpu: str) -> str:
@@ -61,6 +64,6 @@ def default_cluster(gpu: str) -> str:
     if gpu == "CPU":
         return "local"
     for name in names(paths.CLUSTERS):
-        if cluster_document(name).data["gpu"] == gpu:
+        if cluster_document(name)["gpu"] == gpu:
             return name
     raise UserError(f"no shipped cluster profile has GPUs of type {gpu}", hint="name yours with --cluster FILE")

@@ -20,8 +20,7 @@ COLUMNS = (
 
 def listed(recipe_name: str) -> Iterator[dict[str, Any]]:
     """One row per point of a training's recipe, in its order, with the values of `resolve_point`."""
-    name, document = recipe_document(recipe_name)
-    recipe = document.data
+    name, recipe = recipe_document(recipe_name)
     model = recipe["model"]
     for group in recipe["points"]:
         reduced = _reduced(model, group)
@@ -85,6 +84,6 @@ def _reduced(model: Mapping[str, Any], group: Mapping[str, Any]) -> tuple[Reduce
 @functools.cache
 def _site_image(gpu: str, framework: str) -> str | None:
     """The image that the default cluster of a GPU would use instead of the recipe's."""
-    container = cluster_document(default_cluster(gpu)).data.get("container", {})
+    container = cluster_document(default_cluster(gpu)).get("container", {})
     image: str | None = container.get("images", {}).get(framework, container.get("image"))
     return image

@@ -80,10 +80,11 @@ def _with_environment(spec: RunSpec, launched: Framework, document: Document) ->
     """``spec`` with the framework's and the site's variables. UserError if null is set for one of the framework's."""
     variables = {name: variable.value for name, variable in launched.environment(spec).items()}
     site = spec.cluster.env
-    for loc, where in document.places.items():
-        if loc[-2:-1] == ("env",) and loc[-1] in variables and loc[-1] not in {**spec.env, **site}:
-            hint = "benchrun sets it for the framework: it can have another value, but it cannot be removed"
-            raise UserError(f"{'.'.join(map(str, loc))} cannot be null", hint=hint, where=where)
+    for section in (document.get("env", Document()), document["cluster"].get("env", Document())):
+        for name, where in section.places.items():
+            if name in variables and name not in {**spec.env, **site}:
+                hint = "benchrun sets it for the framework: it can have another value, but it cannot be removed"
+                raise UserError(f"{name} cannot be null", hint=hint, where=where)
     variables |= spec.env
     replaced = {name: value for name, value in variables.items() if name in site}
     return spec.model_copy(update={"env": variables | site, "replaced_env": replaced})
