@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from enum import IntEnum
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 Precision = Literal["fp32", "bf16", "fp8"]
 Task = Literal["pretrain", "sft", "lora"]
@@ -31,6 +31,24 @@ class Reduced(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.name} {self.size} of {self.whole}"
+
+
+def flat(model: Any) -> dict[str, Any]:
+    """Every dimension of a model, a mapping or a `ModelShape`, by its name in a `Reduced`."""
+    sizes = dict(model)
+    experts = dict(sizes.pop("moe", None) or ())
+    return sizes | {f"moe.{name}": size for name, size in experts.items()}
+
+
+def reductions(model: Any, whole: Any) -> tuple[Reduced, ...]:
+    """A reduction for each dimension in which ``model`` differs from ``whole``; none for the whole model."""
+    sizes, whole_sizes = flat(model), flat(whole)
+    pairs = {name: (sizes.get(name), whole_sizes.get(name)) for name in whole_sizes | sizes if name not in NO_WORK}
+    return tuple(Reduced(name, *map(_size, pair)) for name, pair in pairs.items() if pair[0] != pair[1])
+
+
+def _size(value: Any) -> Size:
+    return value if value is None or type(value) is int else str(value)
 
 
 class Exit(IntEnum):

@@ -6,8 +6,6 @@ recompute granularity other than full also removes the recipe's method and numbe
 
 from __future__ import annotations
 
-from typing import Any
-
 from benchrun.errors import UserError
 from benchrun.recipe.catalogue import Point, RecipeFile
 from benchrun.recipe.checked import checked, fields

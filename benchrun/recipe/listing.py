@@ -8,7 +8,7 @@ from itertools import product
 from typing import Any
 
 from benchrun.recipe.files import cluster_document, default_cluster, recipe_document
-from benchrun.vocabulary import NO_WORK, Reduced
+from benchrun.vocabulary import Reduced, flat, reductions
 
 DEGREES = ("tp", "pp", "cp", "vp", "ep")
 COLUMNS = (
@@ -54,24 +54,12 @@ def _list(value: Any) -> list[Any]:
 
 
 def differences(model: Mapping[str, Any], whole: Mapping[str, Any]) -> tuple[Reduced, ...]:
-    """The dimensions in which ``model`` differs from ``whole``, as `benchrun.spec.reduction.reductions` gives them."""
-    sizes, whole_sizes = _flat(model), _flat(whole)
-    if sizes.keys() != whole_sizes.keys():  # one states what is another's default
-        from benchrun.model import ModelShape, Moe
+    """The dimensions in which ``model`` differs from ``whole``, one of which may state what is another's default."""
+    if flat(model).keys() == flat(whole).keys():
+        return reductions(model, whole)
+    from benchrun.model import ModelShape
 
-        shapes = [ModelShape.model_construct(**{**each, "moe": None}) for each in (model, whole)]
-        experts = [each.get("moe") and Moe.model_construct(**each["moe"]) for each in (model, whole)]
-        sizes, whole_sizes = (
-            _flat({**dict(shape), "moe": moe and dict(moe)}) for shape, moe in zip(shapes, experts, strict=True)
-        )
-    names = (name for name in whole_sizes | sizes if name not in NO_WORK)
-    pairs = ((name, sizes.get(name), whole_sizes.get(name)) for name in names)
-    return tuple(Reduced(name, size, whole_size) for name, size, whole_size in pairs if size != whole_size)
-
-
-def _flat(model: Mapping[str, Any]) -> dict[str, Any]:
-    experts = {f"moe.{name}": value for name, value in (model.get("moe") or {}).items()}
-    return {name: value for name, value in model.items() if name != "moe"} | experts
+    return reductions(*map(ModelShape.model_validate, (model, whole)))
 
 
 def _reduced(model: Mapping[str, Any], group: Mapping[str, Any]) -> tuple[Reduced, ...]:

@@ -6,16 +6,15 @@ from benchrun import hardware
 from benchrun.errors import UserError, closest
 from benchrun.frameworks.base import Framework
 from benchrun.frameworks.registry import framework
-from benchrun.memory import impossible
 from benchrun.recipe import catalogue
 from benchrun.recipe.catalogue import Point, RecipeFile
 from benchrun.recipe.draft import draft
 from benchrun.recipe.files import cluster_document, default_cluster
 from benchrun.recipe.images import image_of_run
-from benchrun.recipe.layout import CHANGE_LAYOUT, Refusal, refusals
+from benchrun.recipe.layout import CHANGE_LAYOUT, refusals
 from benchrun.recipe.select import Request, listed_counts, select
 from benchrun.recipe.yamlfile import Document
-from benchrun.spec.runspec import Inputs, RunSpec, TrainingSpec, workload
+from benchrun.spec.runspec import Inputs, RunSpec, workload
 
 
 def resolve(request: Request) -> RunSpec:
@@ -35,16 +34,14 @@ def resolve_point(
     launched = framework(point.framework)
     spec = _with_environment(_spec(file, point, inputs, document, launched), launched, document)
     broken = refusals(spec, launched)
-    if not broken and isinstance(spec, TrainingSpec) and (too_large := impossible(spec)):
-        broken = [Refusal(too_large, CHANGE_LAYOUT)]
     if not broken:
         return launched.configured(spec)  # type: ignore[no-any-return]
-    hints = dict.fromkeys(refusal.hint for refusal in broken if refusal.hint)
+    hints = dict.fromkeys(filter(None, broken.values()))
     if CHANGE_LAYOUT in hints and point.scaled_from is not None:
         origin = f"the layout on {point.num_gpus} GPUs is that of {point.scaled_from}; {listed_counts(file, point)}"
         hints = {origin if hint == CHANGE_LAYOUT else hint: None for hint in hints}
     where = file.document.where(("points", point.index))
-    raise UserError("; ".join(refusal.text for refusal in broken), where=where, hint="; ".join(hints) or None)
+    raise UserError("; ".join(broken), where=where, hint="; ".join(hints) or None)
 
 
 def _same_gpu(inputs: Inputs, point: Point) -> None:

@@ -60,7 +60,7 @@ class Document(dict[str, Any]):
         for key in loc:
             if key not in getattr(value, "places", ()):
                 break
-            place, value = value.places[key], value.get(key) if isinstance(value, Document) else value[key]
+            place, value = value.places[key], value.get(str(key)) if isinstance(value, Document) else value[key]
         return place
 
     def section(self, key: str, place: str) -> Document:

@@ -7,10 +7,10 @@ from typing import Annotated, Any
 
 from pydantic import PlainSerializer, PlainValidator
 
-from benchrun.model import ModelShape
 from benchrun.vocabulary import NO_WORK as NO_WORK
 from benchrun.vocabulary import Reduced as Reduced
 from benchrun.vocabulary import Size
+from benchrun.vocabulary import reductions as reductions
 
 TEXT = re.compile(r"(\S+) (\S+) of (\S+)")
 
@@ -33,18 +33,6 @@ Reduction = Annotated[Reduced, PlainValidator(reduced), PlainSerializer(str)]
 """The type of a field that holds one."""
 
 
-def reductions(model: ModelShape, whole: ModelShape) -> tuple[Reduced, ...]:
-    """A reduction for each dimension in which ``model`` differs from the recipe's; none for the whole model."""
-    sizes, whole_sizes = _sizes(model), _sizes(whole)
-    pairs = ((name, sizes.get(name), whole_sizes.get(name)) for name in whole_sizes | sizes if name not in NO_WORK)
-    return tuple(reduced(f"{name} {size} of {whole_size}") for name, size, whole_size in pairs if size != whole_size)
-
-
 def dimensions(reduced: tuple[Reduced, ...]) -> tuple[Reduced, ...]:
     """The reductions of anything but the number of layers."""
     return tuple(reduction for reduction in reduced if reduction.name != "num_layers")
-
-
-def _sizes(model: ModelShape) -> dict[str, Any]:
-    experts = {f"moe.{name}": value for name, value in model.moe or ()}
-    return {name: value for name, value in model if name != "moe"} | experts
