@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from benchrun.frameworks.registry import framework
 from benchrun.spec.images import is_path
 from benchrun.spec.runspec import RunSpec
@@ -26,18 +24,10 @@ def image_for(spec: RunSpec) -> str | None:
     return f"docker://{image}" if runtime in ("apptainer", "singularity") else image
 
 
-class Mount(NamedTuple):
-    """A directory of the node inside the container."""
-
-    source: str
-    target: str
-    readonly: bool
-
-
-def mount_of(text: str) -> Mount:
+def mount_of(text: str) -> dict[str, str | bool]:
     """The parts of ``source:target`` or ``source:target:ro``."""
     source, target, *flags = text.split(":")
-    return Mount(source, target, flags == ["ro"])
+    return {"source": source, "target": target, "readonly": flags == ["ro"]}
 
 
 def unmountable(runtime: str) -> str:

@@ -14,7 +14,9 @@ from pydantic import BaseModel, ConfigDict, Field, NonNegativeFloat, NonNegative
 
 from benchrun.model.base import Frozen
 from benchrun.model.operators import Pass
+from benchrun.vocabulary import Precision
 
+Number = Precision
 FILES: dict[str, str] = {}
 """Name of each file -> what is in it."""
 
@@ -163,9 +165,6 @@ class Environment(File):
     """Versions that the worker printed at its start, by package."""
     nodes: tuple[dict[str, Any], ...]
     """probe/<host>.json of each node."""
-
-
-Number = Literal["fp32", "bf16", "fp8"]
 
 
 class Gemm(Frozen):
