@@ -17,8 +17,8 @@ from benchrun.frameworks.registry import FRAMEWORKS
 from benchrun.model import Frozen, ModelShape
 from benchrun.recipe.checked import UNKNOWN_NAME
 from benchrun.spec.cluster import EnvName, Line
-from benchrun.spec.data import Data
 from benchrun.spec.runspec import WORKLOADS
+from benchrun.spec.training import Data
 from benchrun.vocabulary import Precision, Task
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from benchrun.frameworks.registry import framework
-from benchrun.spec.images import is_path
+from benchrun.spec.identity import is_path
 from benchrun.spec.runspec import RunSpec
 
 _RANK = ("MASTER_ADDR", "MASTER_PORT", "RANK", "LOCAL_RANK", "WORLD_SIZE")

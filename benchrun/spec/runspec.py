@@ -18,12 +18,11 @@ from benchrun.errors import UserError, closest
 from benchrun.model import Frozen, ModelShape
 from benchrun.model.layout import Layout
 from benchrun.spec.cluster import Cluster, EnvName, Line
-from benchrun.spec.data import Data
 from benchrun.spec.identity import VERSION, digest, training_form
 from benchrun.spec.megatron import Megatron
 from benchrun.spec.migrate import migrated
 from benchrun.spec.reduction import Reduction, reductions
-from benchrun.spec.training import Training
+from benchrun.spec.training import Data, Training
 from benchrun.vocabulary import Precision, Task
 
 if TYPE_CHECKING:

@@ -91,7 +91,12 @@ IMPOSSIBLE = [
     # dgxc-benchmarking nemo_megatron/README_175b.md @ v25.04: 1204 sequences on 512 GPUs.
     (("gpt3-175b", "H100", "bf16", 512), 512, ["gbs=1204"], "gbs could be 1152 or 1280"),
     # NeMo user guide, performance summary @ 25.02: Mixtral 8x22B with one sequence a step, 64 at a time.
-    (("mixtral-8x22b", "H100", "fp8", 256), 256, ["gbs=1", "mbs=64"], "gbs (1) must be a multiple of mbs * dp * pp (64 * 2"),
+    (
+        ("mixtral-8x22b", "H100", "fp8", 256),
+        256,
+        ["gbs=1", "mbs=64"],
+        "gbs (1) must be a multiple of mbs * dp * pp (64 * 2",
+    ),
     # dgxc-benchmarking llama3.1/README.md @ v25.12: 70B on 8 GPUs in the layout of 32, and 405B on 128.
     (("llama3.1-70b", "H100", "bf16", 64), 8, [], "tp * pp * cp (4 * 4 * 2 = 32)"),
     (("llama3.1-405b", "H100", "fp8", 1024, "nemo2"), 128, ["layout.tp=4"], "optimizer states alone take"),
