@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from benchrun import paths
 from benchrun.errors import UserError
-from benchrun.recipe.files import is_path, names, recipe_document
-from benchrun.recipe.listing import COLUMNS, differences, listed
+from benchrun.recipe.files import COLUMNS, differences, is_path, listed, names, recipe_document
 from benchrun.vocabulary import HARD
 
 if TYPE_CHECKING:

@@ -14,8 +14,7 @@ from benchrun.errors import UserError, closest
 from benchrun.frameworks.base import NEMO_IMAGES, Framework
 from benchrun.frameworks.registry import FRAMEWORKS, framework, names
 from benchrun.recipe import catalogue
-from benchrun.recipe.catalogue import Point, RecipeFile
-from benchrun.recipe.checked import checked, fields
+from benchrun.recipe.catalogue import Point, RecipeFile, checked, fields
 from benchrun.recipe.files import cluster_document, default_cluster
 from benchrun.recipe.layout import CHANGE_LAYOUT, refusals
 from benchrun.recipe.schema import FrameworkEntry, PointGroup, Recipe

@@ -243,6 +243,5 @@ class Breakdown(File):
         """One line for a person."""
         names = ("matmul", "attention", "other kernels", "communication alone", "nothing")
         seconds = (self.matmul_s, self.attention_s, self.other_s, self.communication_s, self.idle_s)
-        parts = zip(names, seconds, strict=True)
-        shares = ", ".join(f"{name} {100 * part / self.step_s:.1f} %" for name, part in parts)
+        shares = ", ".join(f"{name} {100 * s / self.step_s:.1f} %" for name, s in zip(names, seconds, strict=True))
         return f"{shares} of a profiled step of {self.step_s:.4g} s; {self.hidden_s:.3g} s of communication were hidden"

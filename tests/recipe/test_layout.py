@@ -9,8 +9,8 @@ import pytest
 from benchrun import paths
 from benchrun.errors import UserError
 from benchrun.recipe import catalogue
+from benchrun.recipe.files import listed
 from benchrun.recipe.layout import slow_links
-from benchrun.recipe.listing import listed
 from benchrun.recipe.resolve import resolve, resolve_point
 from benchrun.recipe.select import Request, select
 
