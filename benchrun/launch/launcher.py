@@ -16,7 +16,7 @@ from benchrun.launch.local import Local
 from benchrun.launch.rundir import RunDir, create
 from benchrun.launch.scheduler import Job, Phase, Scheduler
 from benchrun.launch.slurm import Slurm
-from benchrun.render.containers import unmountable
+from benchrun.render import unmountable
 from benchrun.spec.artifacts import DONE, Done
 from benchrun.spec.runspec import RunSpec
 

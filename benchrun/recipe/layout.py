@@ -79,9 +79,8 @@ def _product(**factors: int) -> tuple[str, int]:
 
 def _sizes(spec: TrainingSpec) -> Iterator[str]:
     model, layout = spec.model, spec.layout
-    yield from _divides("num_attention_heads", model.num_attention_heads, "tp", layout.tp)
-    yield from _divides("num_query_groups", model.num_query_groups, "tp", layout.tp)
-    yield from _divides("ffn_hidden_size", model.ffn_hidden_size, "tp", layout.tp)
+    for size in ("num_attention_heads", "num_query_groups", "ffn_hidden_size"):
+        yield from _divides(size, getattr(model, size), "tp", layout.tp)
     yield from _divides("num_attention_heads", model.num_attention_heads, "num_query_groups", model.num_query_groups)
     if layout.pp == 1:
         if layout.vp > 1:

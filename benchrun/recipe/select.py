@@ -32,7 +32,9 @@ def select(file: RecipeFile, request: Request) -> Point:
     names what is missing and the alternatives.
     """
     listed = points(file.recipe)
-    wanted = replace(request, framework=request.framework or _framework(file, listed, request))
+    suitable = {point.framework for point in listed if _agree(point, request, KEYS[1:])}
+    first = min(file.recipe.frameworks, key=lambda name: name not in suitable)
+    wanted = replace(request, framework=request.framework or first)
     if scaled := _scaled(listed, wanted):
         return scaled
     left = listed
@@ -53,12 +55,6 @@ def listed_counts(file: RecipeFile, point: Point) -> str:
     """The listed numbers of GPUs, for a point that cannot be scaled from one of them."""
     same = (p.num_gpus for p in points(file.recipe) if _agree(p, point, KEYS[:3]))
     return _alternatives("num_gpus", point.num_gpus, list(dict.fromkeys(same)))
-
-
-def _framework(file: RecipeFile, listed: list[Point], request: Request) -> str:
-    """The recipe's first framework with such a point; its first framework if none has one."""
-    suitable = {point.framework for point in listed if _agree(point, request, KEYS[1:])}
-    return min(file.recipe.frameworks, key=lambda name: name not in suitable)
 
 
 def _scaled(listed: list[Point], wanted: Request) -> Point | None:

@@ -100,12 +100,10 @@ def parse(text: str, name: str, *, lines: bool = True) -> Document:
         if not isinstance(root, yaml.MappingNode):
             raise UserError("expected a mapping (key: value) at the top", where=f"{name}:1")
         return _Builder(name, lines).mapping(root)
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        where = f"{name}:{mark.line + 1}" if mark else name
-        raise UserError(f"not valid YAML: {error.problem or error.context}", where=where) from error
     except yaml.YAMLError as error:
-        raise UserError(f"not valid YAML: {error}", where=name) from error
+        mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
+        what = getattr(error, "problem", None) or getattr(error, "context", None) or error
+        raise UserError(f"not valid YAML: {what}", where=f"{name}:{mark.line + 1}" if mark else name) from error
     except RecursionError:
         raise UserError("a value contains itself or is nested too deeply", where=name) from None
 

@@ -16,7 +16,7 @@ from benchrun.recipe.catalogue import checked
 from benchrun.recipe.files import DEGREES, listed
 from benchrun.recipe.resolve import resolve_point
 from benchrun.recipe.yamlfile import load
-from benchrun.spec.reduction import dimensions
+from benchrun.vocabulary import dimensions
 
 ASKED = ("framework", "gpu", "precision", "num_gpus", "seq_length", "gbs")
 RECIPES = catalogue.names(paths.RECIPES)

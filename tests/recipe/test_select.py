@@ -10,7 +10,7 @@ from benchrun.errors import UserError
 from benchrun.recipe.resolve import resolve
 from benchrun.recipe.select import Request
 from benchrun.render import render
-from benchrun.spec.reduction import Reduced
+from benchrun.vocabulary import Reduced
 
 
 def refused(*request, **more):
