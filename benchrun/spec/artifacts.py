@@ -10,7 +10,7 @@ from __future__ import annotations
 import enum
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
+from pydantic import BaseModel, Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
 from benchrun.model.base import Frozen
 from benchrun.model.operators import Pass
@@ -88,14 +88,8 @@ class Ending(str, enum.Enum):
     """Neither queue, accounting nor the job's files record how it ended."""
 
 
-class Tolerant(BaseModel):
-    """A document of the job: exact types; unknown keys are ignored."""
-
-    model_config = ConfigDict(extra="ignore", frozen=True, strict=True)
-
-
-class Done(Tolerant):
-    """done.json (templates/parts/done.sh.j2)."""
+class Done(BaseModel, frozen=True, strict=True):
+    """done.json (templates/parts/done.sh.j2): exact types; unknown keys are ignored."""
 
     exit_code: Annotated[int, Field(ge=0, le=255)]
     """Exit code of the job script."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import ConfigDict, Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
+from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
 from benchrun.model import Frozen
 from benchrun.spec.cluster import Line
@@ -78,10 +78,8 @@ class Lora(Frozen):
     """Linear layers that get an adapter, by the framework's names; all of a block when empty."""
 
 
-class Training(Frozen):
+class Training(Frozen, allow_inf_nan=False):  # spec.json could not hold infinity
     """What a step computes, and how many steps there are."""
-
-    model_config = ConfigDict(allow_inf_nan=False)  # spec.json could not hold it
 
     adam_betas: ClassVar[tuple[float, float]] = (0.9, 0.95)
     adam_eps: ClassVar[float] = 1e-8
