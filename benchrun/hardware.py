@@ -8,8 +8,6 @@ from pathlib import Path
 
 from pydantic import BaseModel, Field
 
-_TABLE = Path(__file__).with_name("hardware.csv")
-
 
 class Gpu(BaseModel, frozen=True):
     """One GPU. Peaks are dense (without structured sparsity), in TFLOPS."""
@@ -39,7 +37,7 @@ def gpu(name: str) -> Gpu | None:
 
 @functools.cache
 def _gpus() -> dict[str, Gpu]:
-    with _TABLE.open(newline="") as file:
+    with Path(__file__).with_suffix(".csv").open(newline="") as file:
         rows = ({column: value or None for column, value in row.items()} for row in csv.DictReader(file))
         return {gpu.name: gpu for gpu in map(Gpu.model_validate, rows)}
 

@@ -29,9 +29,8 @@ from benchrun.model.layout import Layout
 from benchrun.recipe.schema import Suite, SuiteRun, TrainingEntry, TrainingGroup, TrainingRecipe
 from benchrun.spec import artifacts
 from benchrun.spec.cluster import Binding, Cluster, Container
-from benchrun.spec.data import Data, Instructions, Synthetic
 from benchrun.spec.runspec import TrainingSpec
-from benchrun.spec.training import Fp8, Lora, Optimizer, Recompute, Training
+from benchrun.spec.training import Data, Fp8, Instructions, Lora, Optimizer, Recompute, Synthetic, Training
 from datagen.cli import group as datagen
 
 HERE = Path(__file__).parent

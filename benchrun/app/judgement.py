@@ -25,7 +25,7 @@ from benchrun.parse import Log
 from benchrun.recipe import catalogue
 from benchrun.recipe.schema import TrainingRecipe
 from benchrun.spec.artifacts import VERDICT
-from benchrun.spec.reduction import dimensions, reductions
+from benchrun.vocabulary import dimensions, reductions
 
 Numbers = Sequence[tuple[Metrics, Log]]
 """Of repeats: each one's numbers and log."""

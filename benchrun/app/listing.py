@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from benchrun import paths
 from benchrun.errors import UserError
-from benchrun.recipe.files import is_path, names, recipe_document
-from benchrun.recipe.listing import COLUMNS, differences, listed
+from benchrun.recipe.files import COLUMNS, differences, is_path, listed, names, recipe_document
 from benchrun.vocabulary import HARD
 
 if TYPE_CHECKING:
@@ -89,7 +88,7 @@ def _same_model(one: str, other: str, task: str) -> bool:
     """Whether two shipped recipes train one model: see `benchrun.compare.references.same_work`."""
     if task == "lora" or not {one, other} <= {*names(paths.RECIPES)}:
         return False
-    recipes = [recipe_document(name)[1].data for name in (one, other)]
+    recipes = [recipe_document(name)[1] for name in (one, other)]
     model, whole = (recipe["model"] for recipe in recipes)
     # The size first: dimensions that one of two models leaves out are filled in by an import that takes 0.1 s.
     same_size = model["hidden_size"] == whole["hidden_size"]

@@ -15,8 +15,7 @@ from benchrun.memory import estimate, warning
 from benchrun.model.flops import flops_per_token
 from benchrun.recipe import catalogue
 from benchrun.recipe import resolve as points
-from benchrun.recipe.arithmetic import arithmetic
-from benchrun.recipe.layout import slow_links
+from benchrun.recipe.layout import arithmetic, slow_links
 from benchrun.recipe.select import KEYS, Request
 from benchrun.render import render
 from benchrun.spec.runspec import RunSpec, TrainingSpec

@@ -17,7 +17,7 @@ from benchrun.errors import UserError
 from benchrun.metrics.registry import METRICS
 from benchrun.model import Frozen
 from benchrun.model.flops import flops_per_token
-from benchrun.spec.images import nemo_release
+from benchrun.spec.identity import nemo_release
 
 CONVENTIONS = ("full", "causal")
 """Under these a TFLOPS or an MFU is comparable: we count by them too."""

@@ -10,9 +10,8 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, PlainSerializer, PlainValidator
 
 from benchrun.model import Frozen, ModelShape
-from benchrun.spec.reduction import NO_WORK, Reduced, Reduction, dimensions, reduced
-from benchrun.spec.runspec import RunSpec, TrainingSpec
-from benchrun.vocabulary import HARD
+from benchrun.spec.runspec import Reduction, RunSpec, TrainingSpec
+from benchrun.vocabulary import HARD, NO_WORK, Reduced, dimensions, reduced
 
 besides_recipe = attrgetter(*HARD[1:])
 WHOLE = "the model's own"

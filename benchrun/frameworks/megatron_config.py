@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from benchrun.model import VOCAB_MULTIPLE
-from benchrun.spec.images import nemo_release
+from benchrun.spec.identity import nemo_release
 from benchrun.spec.megatron import Megatron, Sparse, Values
 from benchrun.spec.runspec import TrainingSpec
 

@@ -8,7 +8,7 @@ from typing import Any
 from benchrun.frameworks.base import SLURM_VARIABLES, Variable
 from benchrun.frameworks.nemo import NeMo
 from benchrun.model import Moe
-from benchrun.spec.images import nemo_release
+from benchrun.spec.identity import nemo_release
 from benchrun.spec.runspec import TrainingSpec
 
 RELEASES = ("24.05", "24.09", "24.12")

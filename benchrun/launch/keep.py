@@ -19,8 +19,7 @@ from benchrun.launch.rundir import STAMP, RunDir, unpacked
 from benchrun.spec import artifacts
 from benchrun.spec.artifacts import ENV, SPEC, TELEMETRY, XZ
 from benchrun.spec.cluster import Binding, Cluster, Container
-from benchrun.spec.identity import OF_THE_SITE, image_name, workload_env, workload_image
-from benchrun.spec.images import is_path
+from benchrun.spec.identity import OF_THE_SITE, image_name, is_path, workload_env, workload_image
 from benchrun.spec.runspec import RunSpec
 
 DOCUMENTS = (

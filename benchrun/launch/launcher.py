@@ -19,8 +19,7 @@ from benchrun.launch.local import Local
 from benchrun.launch.rundir import RunDir, as_object, create, read_text
 from benchrun.launch.scheduler import Job, Phase, Scheduler
 from benchrun.launch.slurm import Slurm
-from benchrun.render import render
-from benchrun.render.containers import unmountable
+from benchrun.render import render, unmountable
 from benchrun.spec.artifacts import DONE, ENV, PROBE, PROGRESS, Done, Environment, Progress
 from benchrun.spec.runspec import RunSpec
 

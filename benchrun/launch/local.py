@@ -15,15 +15,17 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from pydantic import BaseModel
+
 from benchrun import paths
 from benchrun.errors import MachineError
 from benchrun.launch import supervise
 from benchrun.launch.rundir import RunDir
 from benchrun.launch.scheduler import Job, Phase
-from benchrun.spec.artifacts import LOCAL_CANCELLED, LOCAL_LOCK, LOCAL_STATE, Tolerant
+from benchrun.spec.artifacts import LOCAL_CANCELLED, LOCAL_LOCK, LOCAL_STATE
 
 
-class State(Tolerant):
+class State(BaseModel, frozen=True, strict=True):
     """local.json (benchrun/launch/supervise.py): the state of a job, and the process that supervises it."""
 
     pid: int

@@ -10,10 +10,9 @@ from types import SimpleNamespace
 
 from benchrun.frameworks.base import DEGREES, WORKER_OPTIONS, Framework
 from benchrun.frameworks.registry import names
-from benchrun.spec.data import Data
 from benchrun.spec.identity import value_of
 from benchrun.spec.runspec import RunSpec, TrainingSpec
-from benchrun.spec.training import Training
+from benchrun.spec.training import Data, Training
 
 DEFAULTS = SimpleNamespace(training=Training(), data=Data())
 

@@ -7,37 +7,36 @@ trainings a subclass names them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
-from typing import Annotated, Any
+from collections.abc import Collection, Mapping
+from functools import partial
+from typing import Annotated, Any, TypeVar
 
 from pydantic import AfterValidator, BeforeValidator, Field, PositiveFloat, PositiveInt, model_validator
 from pydantic_core import PydanticCustomError
 
 from benchrun.frameworks.registry import FRAMEWORKS
 from benchrun.model import Frozen, ModelShape
-from benchrun.recipe.checked import UNKNOWN_NAME
 from benchrun.spec.cluster import EnvName, Line
-from benchrun.spec.data import Data
 from benchrun.spec.runspec import WORKLOADS
+from benchrun.spec.training import Data
 from benchrun.vocabulary import Precision, Task
 
-
-def _registered(registry: Collection[str], what: str) -> Callable[[str], str]:
-    def check(name: str) -> str:
-        if name not in registry:
-            raise PydanticCustomError(UNKNOWN_NAME, f"no {what} of this name", {"legal": tuple(registry)})
-        return name
-
-    return check
+UNKNOWN_NAME = "unknown_name"
+"""Error type of a validator whose context holds the legal names."""
 
 
+def _one_of(registry: Collection[str], name: str) -> str:
+    if name not in registry:
+        raise PydanticCustomError(UNKNOWN_NAME, "no such name", {"legal": tuple(registry)})
+    return name
+
+
+FrameworkName = Annotated[Line, AfterValidator(partial(_one_of, FRAMEWORKS))]
+WorkloadName = Annotated[Line, AfterValidator(partial(_one_of, WORKLOADS))]
 _LISTED = BeforeValidator(lambda value: value if isinstance(value, list) else [value])
-FrameworkName = Annotated[Line, AfterValidator(_registered(FRAMEWORKS, "framework"))]
-WorkloadName = Annotated[Line, AfterValidator(_registered(WORKLOADS, "workload"))]
-Names = Annotated[tuple[Line, ...], _LISTED, Field(min_length=1)]
-Frameworks = Annotated[tuple[FrameworkName, ...], _LISTED, Field(min_length=1)]
-Precisions = Annotated[tuple[Precision, ...], _LISTED, Field(min_length=1)]
-Counts = Annotated[tuple[PositiveInt, ...], _LISTED, Field(min_length=1)]
+Value = TypeVar("Value")
+Values = Annotated[tuple[Value, ...], _LISTED, Field(min_length=1)]
+"""A list, or one value alone."""
 Section = dict[str, Any]
 """Fields of another model: merged first (recipe, point, --set), checked afterwards."""
 
@@ -54,13 +53,13 @@ class FrameworkEntry(Frozen, extra="allow"):
 class PointGroup(Frozen, extra="allow"):
     """Tuned points: every listed GPU, precision and framework at every listed number of GPUs."""
 
-    gpu: Names
+    gpu: Values[Line]
     """GPUs, as named in the hardware table."""
-    precision: Precisions
+    precision: Values[Precision]
     """Precisions of the computation."""
-    num_gpus: Counts
+    num_gpus: Values[PositiveInt]
     """Numbers of GPUs."""
-    framework: Frameworks | None = None
+    framework: Values[FrameworkName] | None = None
     """Frameworks that the settings are for; all of the recipe's if not given."""
     source: Line | None = None
     """Who published these settings, where, in which version."""

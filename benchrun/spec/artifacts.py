@@ -10,11 +10,13 @@ from __future__ import annotations
 import enum
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
+from pydantic import BaseModel, Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
 from benchrun.model.base import Frozen
 from benchrun.model.operators import Pass
+from benchrun.vocabulary import Precision
 
+Number = Precision
 FILES: dict[str, str] = {}
 """Name of each file -> what is in it."""
 
@@ -84,14 +86,8 @@ class Ending(str, enum.Enum):
     """Neither queue, accounting nor the job's files record how it ended."""
 
 
-class Tolerant(BaseModel):
-    """A document of the job: exact types; unknown keys are ignored."""
-
-    model_config = ConfigDict(extra="ignore", frozen=True, strict=True)
-
-
-class Done(Tolerant):
-    """done.json (templates/parts/done.sh.j2)."""
+class Done(BaseModel, frozen=True, strict=True):
+    """done.json (templates/parts/done.sh.j2): exact types; unknown keys are ignored."""
 
     exit_code: Annotated[int, Field(ge=0, le=255)]
     """Exit code of the job script."""
@@ -161,9 +157,6 @@ class Environment(File):
     """Versions that the worker printed at its start, by package."""
     nodes: tuple[dict[str, Any], ...]
     """probe/<host>.json of each node."""
-
-
-Number = Literal["fp32", "bf16", "fp8"]
 
 
 class Gemm(Frozen):
@@ -242,6 +235,5 @@ class Breakdown(File):
         """One line for a person."""
         names = ("matmul", "attention", "other kernels", "communication alone", "nothing")
         seconds = (self.matmul_s, self.attention_s, self.other_s, self.communication_s, self.idle_s)
-        parts = zip(names, seconds, strict=True)
-        shares = ", ".join(f"{name} {100 * part / self.step_s:.1f} %" for name, part in parts)
+        shares = ", ".join(f"{name} {100 * s / self.step_s:.1f} %" for name, s in zip(names, seconds, strict=True))
         return f"{shares} of a profiled step of {self.step_s:.4g} s; {self.hidden_s:.3g} s of communication were hidden"

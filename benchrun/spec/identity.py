@@ -17,8 +17,6 @@ from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from benchrun.spec.images import is_path
-
 if TYPE_CHECKING:
     from benchrun.spec.runspec import RunSpec, TrainingSpec
 
@@ -88,6 +86,17 @@ def image_name(image: str) -> str:
         return ":".join(last.split("+")[-2:])
     versioned = re.fullmatch(r"(.+?)[-_](v?\d.*)", last)
     return f"{versioned[1]}:{versioned[2]}" if versioned else last
+
+
+def nemo_release(image: str | None) -> str | None:
+    """The release in an image's name, e.g. ``24.09`` in ``nvcr.io/nvidia/nemo:24.09`` or ``nemo+24.09.sqsh``."""
+    match = re.search(r"(?<!\d)(2\d\.\d\d)(?!\d)", (image or "").rpartition("/")[2])
+    return match[1] if match else None
+
+
+def is_path(image: str) -> bool:
+    """Whether an image is a file or directory rather than a name in a registry."""
+    return image.startswith(("/", "./", "../", "~")) or image.endswith((".sqsh", ".sif"))
 
 
 def workload_image(spec: RunSpec) -> str | None:

@@ -8,15 +8,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from pydantic import ConfigDict
-
 from benchrun.model import Frozen
 
 
-class Values(Frozen):
+class Values(Frozen, extra="allow"):
     """One group of arguments; each is an attribute too."""
-
-    model_config = ConfigDict(extra="allow")
 
     if TYPE_CHECKING:
 

@@ -10,32 +10,27 @@ import hashlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
-from pydantic import (
-    Field,
-    PositiveInt,
-    SerializerFunctionWrapHandler,
-    model_serializer,
-    model_validator,
-)
+import pydantic
+from pydantic import Field, PositiveInt, SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from benchrun.errors import UserError, closest
 from benchrun.model import Frozen, ModelShape
 from benchrun.model.layout import Layout
 from benchrun.spec.cluster import Cluster, EnvName, Line
-from benchrun.spec.data import Data
 from benchrun.spec.identity import VERSION, digest, training_form
 from benchrun.spec.megatron import Megatron
 from benchrun.spec.migrate import migrated
-from benchrun.spec.reduction import Reduction, reductions
-from benchrun.spec.training import Training
-from benchrun.vocabulary import Precision, Task
+from benchrun.spec.training import Data, Training
+from benchrun.vocabulary import Precision, Reduced, Task, reduced, reductions
 
 if TYPE_CHECKING:
     from pydantic.functional_validators import ModelWrapValidatorHandler
     from typing_extensions import Self
 
+Reduction = Annotated[Reduced, pydantic.PlainValidator(reduced), pydantic.PlainSerializer(str)]
+"""The type of a field that holds a reduction as text."""
 DataFormat = Literal["tokens", "chat", "packed"]
 """Synthetic data: plain tokens, conversations as text, or conversations as packed sequences of tokens."""
 
@@ -209,12 +204,12 @@ class TrainingSpec(TrainingInputs, RunSpec):
         """With what follows from model, batch and layout. dp is 1 for a layout of too many ranks, which is refused."""
         model, layout, mbs, gbs = (stated[name] for name in ("model", "layout", "mbs", "gbs"))
         dp = max(1, stated["num_gpus"] // (layout.tp * layout.pp * layout.cp))
-        reduced = reductions(model, recipe.model)
+        cut = reductions(model, recipe.model)
         read = stated["training"].steps * gbs * stated["seq_length"] + 1  # the last label is one more token
         return cls(
             **{**stated, "data": stated["data"].of_tokens(read)},
-            proxy=bool(reduced),
-            reduced=reduced,
+            proxy=bool(cut),
+            reduced=cut,
             dp=dp,
             num_microbatches=max(1, gbs // (mbs * dp)),
             data_format=framework.data_format(stated["task"]),

@@ -14,7 +14,7 @@ from benchrun.parse import Log, Rows, Step
 from benchrun.recipe.select import Request
 from benchrun.report.runs import ratio_line
 from benchrun.report.scaling import fsdp_over_3d
-from benchrun.spec.reduction import Reduced
+from benchrun.vocabulary import Reduced
 
 SUITE = app.resolve(Request("fsdp-against-3d"))
 SLOWLY = 16

@@ -8,7 +8,7 @@ from benchrun import app, paths
 from benchrun.compare.conditions import Conditions
 from benchrun.compare.references import load_references, matching
 from benchrun.recipe import catalogue
-from benchrun.recipe.listing import listed
+from benchrun.recipe.files import listed
 from benchrun.vocabulary import HARD
 
 COUNTS: dict[tuple[object, ...], int] = {}

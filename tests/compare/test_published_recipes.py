@@ -18,7 +18,7 @@ from benchrun.metrics.setting import Setting
 from benchrun.model.flops import flops_per_token
 from benchrun.parse import Facts, Log, Rows, Step
 from benchrun.recipe import catalogue
-from benchrun.recipe.listing import listed
+from benchrun.recipe.files import listed
 from benchrun.recipe.resolve import resolve_point
 from tests.compare.recount import model_of
 from tests.compare.test_published_points import POINTS, published_time

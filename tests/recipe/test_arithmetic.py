@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from benchrun.recipe.arithmetic import arithmetic
+from benchrun.recipe.layout import arithmetic
 from benchrun.recipe.resolve import resolve
 from benchrun.recipe.select import Request
 

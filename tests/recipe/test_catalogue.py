@@ -12,11 +12,11 @@ from benchrun.memory import estimate
 from benchrun.model import ModelShape
 from benchrun.model.flops import flops_per_token
 from benchrun.recipe import catalogue
-from benchrun.recipe.checked import checked
-from benchrun.recipe.listing import DEGREES, listed
+from benchrun.recipe.catalogue import checked
+from benchrun.recipe.files import DEGREES, listed
 from benchrun.recipe.resolve import resolve_point
 from benchrun.recipe.yamlfile import load
-from benchrun.spec.reduction import dimensions
+from benchrun.vocabulary import dimensions
 
 ASKED = ("framework", "gpu", "precision", "num_gpus", "seq_length", "gbs")
 RECIPES = catalogue.names(paths.RECIPES)

@@ -6,8 +6,7 @@ import pytest
 
 from benchrun.errors import UserError
 from benchrun.frameworks.registry import framework as registered
-from benchrun.recipe.images import foreign
-from benchrun.recipe.resolve import resolve
+from benchrun.recipe.resolve import foreign, resolve
 from benchrun.recipe.select import Request
 from benchrun.render import render
 

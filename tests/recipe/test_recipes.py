@@ -33,7 +33,7 @@ def line_of(text):
 
 def test_every_shipped_cluster_and_suite_is_legal():
     for name in catalogue.names(paths.CLUSTERS):
-        assert cluster_document(name).data["name"] == name
+        assert cluster_document(name)["name"] == name
     for name in catalogue.names(paths.SUITES):
         for run in catalogue.suite_file(name)[0].runs:
             overrides = tuple(f"{key}={json.dumps(value)}" for key, value in run.set.items())

@@ -10,7 +10,7 @@ from benchrun.errors import UserError
 from benchrun.recipe.resolve import resolve
 from benchrun.recipe.select import Request
 from benchrun.render import render
-from benchrun.spec.reduction import Reduced
+from benchrun.vocabulary import Reduced
 
 
 def refused(*request, **more):
@@ -41,7 +41,7 @@ class TestScaling:
 
     def test_is_refused_where_the_experts_do_not_fit(self):
         error = refused("grok1-314b", "H100", "bf16", 192, "nemo1")
-        assert "ep * etp * pp (8 * 4 * 8 = 256) must divide the number of GPUs (192)" in error.message
+        assert "number of GPUs (192) must be a multiple of ep * etp * pp (8 * 4 * 8 = 256)" in error.message
         assert "nearest: 128, 256" in error.hint
 
     def test_is_refused_where_the_batch_would_not_be_whole(self):

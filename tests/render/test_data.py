@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from benchrun.recipe import catalogue
 from benchrun.recipe.resolve import resolve_point
 from benchrun.render import render
-from benchrun.spec.data import Instructions, Synthetic
+from benchrun.spec.training import Instructions, Synthetic
 from datagen import sft, tokens
 
 CONTAINERS = {

@@ -27,9 +27,8 @@ from benchrun.frameworks.megatron_config import configured  # noqa: E402
 from benchrun.model import ModelShape, Moe  # noqa: E402
 from benchrun.model.layout import Layout  # noqa: E402
 from benchrun.spec.cluster import Cluster  # noqa: E402
-from benchrun.spec.data import Data  # noqa: E402
 from benchrun.spec.runspec import TrainingSpec  # noqa: E402
-from benchrun.spec.training import Training  # noqa: E402
+from benchrun.spec.training import Data, Training  # noqa: E402
 from benchrun.vocabulary import Precision  # noqa: E402
 
 pytestmark = pytest.mark.train
