@@ -56,8 +56,11 @@ class Metric:
     """Whether one run's speed is compared with a reference in it."""
     counts_flops: bool = False
     """Whether it needs a count of FLOPs, and so a convention."""
-    how: str = ""
-    """How it is computed, in one sentence."""
+
+    @property
+    def how(self) -> str:
+        """How it is computed, in one sentence: the docstring of ``read``."""
+        return self.read.__doc__ or ""
 
     @property
     def key(self) -> str:
@@ -95,7 +98,7 @@ def _entry(name: str, unit: str, better: Better, *shown: Any, **flags: Any) -> C
     """Registers the function below as the metric ``name``; ``shown`` and ``flags`` are further fields of Metric."""
 
     def add(read: Read) -> Read:
-        register(Metric(name, unit, better, read, *shown, how=read.__doc__ or "", **flags))
+        register(Metric(name, unit, better, read, *shown, **flags))
         return read
 
     return add
