@@ -12,7 +12,7 @@ from benchrun.frameworks.logs import ended_at, parse_log
 from benchrun.launch.endings import recorded
 from benchrun.launch.keep import kept_files, kept_name, write_kept
 from benchrun.launch.rundir import RunDir
-from benchrun.metrics.bound import Bound, bound
+from benchrun.metrics.bound import bound
 from benchrun.metrics.model import Measurement, Metrics
 from benchrun.metrics.setting import setting_of
 from benchrun.metrics.summary import measure
@@ -20,7 +20,6 @@ from benchrun.metrics.telemetry import Sampled, sampled
 from benchrun.parse import Log
 from benchrun.report.table import step_lines
 from benchrun.spec import artifacts
-from benchrun.spec.runspec import TrainingSpec
 
 
 @dataclass(frozen=True)
@@ -46,7 +45,7 @@ def measure_run(run: RunDir, warmup: int | None = None) -> RunMeasurement | None
     samples = samples_of(run, metrics, run.spec.num_gpus)
     beside = {
         "telemetry": samples.over_all if samples else None,
-        "bound": _bound(run, metrics),
+        "bound": bound(run.document(artifacts.CEILINGS, artifacts.Ceilings), run.spec, metrics.step_time_s),
         "breakdown": run.document(artifacts.BREAKDOWN, artifacts.Breakdown),
     }
     return RunMeasurement(run, log, metrics.model_copy(update=beside), samples)
@@ -78,14 +77,6 @@ def samples_of(run: RunDir, measured: Measurement, num_gpus: int | None) -> Samp
     # Tokens of a step are its rate times its time; the product of their means would be too large where steps differ.
     tokens = rate * step.median * num_gpus * steps
     return sampled(files, num_gpus=num_gpus, seconds=step.mean * steps, tokens=tokens, until=ended_at(*run.logs))
-
-
-def _bound(run: RunDir, metrics: Metrics) -> Bound | None:
-    """The step beside the ceilings that the run measured before it."""
-    ceilings, spec = run.document(artifacts.CEILINGS, artifacts.Ceilings), run.spec
-    if ceilings is None or metrics.step_time_s is None or not isinstance(spec, TrainingSpec):
-        return None
-    return bound(ceilings, spec, metrics.step_time_s.median)
 
 
 def result_of(run: RunDir) -> RunResult:

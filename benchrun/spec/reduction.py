@@ -35,8 +35,8 @@ Reduction = Annotated[Reduced, PlainValidator(reduced), PlainSerializer(str)]
 
 def reductions(model: ModelShape, whole: ModelShape) -> tuple[Reduced, ...]:
     """A reduction for each dimension in which ``model`` differs from the recipe's; none for the whole model."""
-    sizes, whole_sizes = _sizes(model), _sizes(whole)
-    pairs = ((name, sizes.get(name), whole_sizes.get(name)) for name in whole_sizes | sizes if name not in NO_WORK)
+    own, others = sizes(model), sizes(whole)
+    pairs = ((name, own.get(name), others.get(name)) for name in others | own if name not in NO_WORK)
     return tuple(reduced(f"{name} {size} of {whole_size}") for name, size, whole_size in pairs if size != whole_size)
 
 
@@ -45,6 +45,7 @@ def dimensions(reduced: tuple[Reduced, ...]) -> tuple[Reduced, ...]:
     return tuple(reduction for reduction in reduced if reduction.name != "num_layers")
 
 
-def _sizes(model: ModelShape) -> dict[str, Any]:
+def sizes(model: ModelShape) -> dict[str, Any]:
+    """Each dimension by its name; of the experts as ``moe.num_experts``."""
     experts = {f"moe.{name}": value for name, value in model.moe or ()}
     return {name: value for name, value in model if name != "moe"} | experts
