@@ -62,18 +62,14 @@ def stated(log: Log, given: Setting) -> Setting:
         "seq_length": facts.seq_length,
         "gbs": printed[0] if printed else facts.gbs,
         "num_gpus": facts.num_gpus,
-        "gpu": _gpu(facts.device) if facts.device else None,
+        # An unlisted device keeps the driver's name and has no peak.
+        "gpu": "CPU" if facts.device == "cpu" else hardware.name_of(facts.device or "") or facts.device,
         "precision": facts.precision,
         "task": facts.task if facts.task in get_args(Task) else None,
         "model": _model(shape(facts, given.model), given),
         "fixed_length": False if facts.variable_length else None,
     }
     return replace(given, **{key: value for key, value in values.items() if value is not None})  # type: ignore[arg-type]
-
-
-def _gpu(device: str) -> str:
-    """The listed name of a device; an unlisted one keeps the driver's name and has no peak."""
-    return "CPU" if device == "cpu" else hardware.name_of(device) or device
 
 
 def _model(logged: ModelShape | None, given: Setting) -> ModelShape | None:

@@ -65,11 +65,6 @@ def aligned(lines: Iterable[Sequence[str]]) -> list[tuple[str, ...]]:
     return [(*(cell.ljust(width) for cell, width in zip(line, widths, strict=False)), line[-1]) for line in listed]
 
 
-def plain(table: Table) -> str:
-    """The table as aligned text, for terminals and grep."""
-    return "".join("  ".join(line).rstrip() + "\n" for line in aligned([table.titles, *table.cells()]))
-
-
 def rounded(value: Any) -> Any:
     """A float rounded to DIGITS places; ties are those of the product, as NumPy and pandas round."""
     return round(value * 10**DIGITS) / 10**DIGITS if isinstance(value, float) else value
