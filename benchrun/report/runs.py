@@ -36,13 +36,8 @@ def _row(repeats: Sequence[RunResult]) -> list[Any]:
     valid = {metric.name: valid_values(metric, measured) for metric in tabled()}
     labels = [", ".join(label.code for label in result.verdict.labels) for result in repeats if result.verdict]
     return [
-        *(
-            proxy(spec),
-            *(getattr(spec, name, None) for name in STATED),
-            _short_layout(spec),
-            spec.cluster.name,
-            len(repeats),
-        ),
+        *(proxy(spec), *(getattr(spec, name, None) for name in STATED)),
+        *(_short_layout(spec), spec.cluster.name, len(repeats)),
         *(median(values) if values else None for values in valid.values()),
         *(_distinct(result.judgement for result in repeats), _distinct(labels), spread_percent(valid[SPREAD])),
     ]
@@ -60,10 +55,8 @@ def spread_percent(values: Sequence[float]) -> float | None:
 
 def runs_page(results: Sequence[RunResult]) -> str:
     """The table in Markdown, and a line for each ratio of FSDP to 3D parallelism."""
-    if not results:
-        return "no runs\n"
     lines = map(ratio_line, fsdp_over_3d(results, load_references()))
-    return markdown(table(results)) + "".join(f"\n{line}\n" for line in lines)
+    return markdown(table(results)) + "".join(f"\n{line}\n" for line in lines) if results else "no runs\n"
 
 
 def ratio_line(ratio: Ratio) -> str:
