@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
-from benchrun.compare.conditions import DEGREES, Conditions
+from benchrun.compare.conditions import DEGREES, SOFT, Conditions
 from benchrun.compare.references import Reference, load_references, related, same_work, shipped_recipes
 from benchrun.errors import UserError
 from benchrun.metrics.registry import METRICS
@@ -135,27 +135,22 @@ def choice(chosen: Reference, entries: Sequence[Reference], own: Conditions, *, 
 
 def _fit(entry: Reference, own: Conditions) -> _Fit:
     published = entry.key
-    pairs = {key: (getattr(published, key), getattr(own, key)) for key in ("mbs", *DEGREES)}
-    stated = {key: a for key, (a, b) in pairs.items() if None not in (a, b)}
-    same_layout = stated and all(stated[key] == pairs[key][1] for key in stated)
+    pairs = {key: (getattr(published, key), getattr(own, key)) for key in SOFT}
+    same = {key for key, (theirs, ours) in pairs.items() if theirs is not None and theirs == ours}
+    stated = {key: pairs[key][0] for key in ("mbs", *DEGREES) if None not in pairs[key]}
     one, other = (nemo_release(each.image) or nemo_release(each.framework_version) for each in (published, own))
     return _Fit(
-        kinship=2 if _shares(published, own, "framework") else int(related(published.framework, own.framework)),
-        layout=1 + sum(size > 1 for key, size in stated.items() if key != "mbs") if same_layout else 0,
-        same_version=_shares(published, own, "image") or _shares(published, own, "framework_version"),
+        kinship=2 if "framework" in same else int(related(published.framework, own.framework)),
+        layout=1 + sum(size > 1 for key, size in stated.items() if key != "mbs") if stated and same >= {*stated} else 0,
+        same_version=not same.isdisjoint({"image", "framework_version"}),
         same_release=other is not None and one == other,
-        same_fp8_recipe=_shares(published, own, "fp8_recipe"),
+        same_fp8_recipe="fp8_recipe" in same,
         same_variant=published.variant == own.variant,
         # Proxy is no flaw here: only proxies match a proxy.
         flawless=not set(entry.flags) - {"proxy"},
         rate=rate(entry),
         date=entry.source.date,
     )
-
-
-def _shares(published: Conditions, own: Conditions, key: str) -> bool:
-    value = getattr(published, key)
-    return value is not None and value == getattr(own, key)
 
 
 def rate(entry: Reference) -> float:
