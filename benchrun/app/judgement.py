@@ -10,7 +10,7 @@ from benchrun.app.measurement import RunMeasurement, measure_run, store_measurem
 from benchrun.app.status import end_of, record_end
 from benchrun.compare.choice import references_for
 from benchrun.compare.conditions import Conditions, conditions, conditions_of_log
-from benchrun.compare.measured import copies, load_measured, measured_references
+from benchrun.compare.measured import copies, grouped, load_measured, measured_references
 from benchrun.compare.verdict import Verdict, judge
 from benchrun.errors import UserError
 from benchrun.frameworks.logs import DIALECTS
@@ -42,10 +42,7 @@ class Judgement:
 
 def repeats(runs: Sequence[RunDir]) -> list[list[RunDir]]:
     """Runs grouped by what they measure, in the order given."""
-    groups: dict[str, list[RunDir]] = {}
-    for run in runs:
-        groups.setdefault(run.spec.repeat_key(), []).append(run)
-    return list(groups.values())
+    return grouped(runs, lambda run: run.spec.repeat_key())
 
 
 def judge_runs(

@@ -6,7 +6,7 @@ import functools
 import json
 import re
 import statistics
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -106,9 +106,14 @@ def _document(folder: Path, name: str, read: Callable[[bytes], T]) -> T:
 
 def repeats(runs: Sequence[MeasuredRun]) -> list[list[MeasuredRun]]:
     """Runs of one point together, in the order given; how many steps they took does not part them."""
-    groups: dict[str, list[MeasuredRun]] = {}
-    for run in runs:
-        groups.setdefault(f"{run.spec.recipe} {run.spec.step_identity()}", []).append(run)
+    return grouped(runs, lambda run: (run.spec.recipe, run.spec.step_identity()))
+
+
+def grouped(items: Iterable[T], key: Callable[[T], Hashable]) -> list[list[T]]:
+    """The items with one key together, in the order given."""
+    groups: dict[Hashable, list[T]] = {}
+    for item in items:
+        groups.setdefault(key(item), []).append(item)
     return list(groups.values())
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from benchrun.compare.checks import Check
 from benchrun.compare.conditions import DEGREES
+from benchrun.compare.measured import grouped
 from benchrun.compare.references import Reference, load_references
 from benchrun.compare.verdict import RunResult
 from benchrun.metrics.registry import Metric, tabled
@@ -23,12 +24,10 @@ SPREAD = "step_time_s"
 
 def table(results: Sequence[RunResult]) -> Table:
     """One row per point. Metrics are medians of the valid repeats, ``spread_pct`` is the range of their step times."""
-    points: dict[str, list[RunResult]] = {}
-    for result in results:
-        points.setdefault(result.spec.repeat_key(), []).append(result)
+    points = grouped(results, lambda result: result.spec.repeat_key())
     metrics = (metric.key for metric in tabled())
     titles = ("recipe", *STATED, "layout", "cluster", "runs", *metrics, "verdict", "limits", "spread_pct")
-    return Table(titles, list(map(_row, points.values())))
+    return Table(titles, list(map(_row, points)))
 
 
 def _row(repeats: Sequence[RunResult]) -> list[Any]:

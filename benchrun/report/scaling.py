@@ -10,7 +10,7 @@ from operator import attrgetter
 from statistics import median
 from typing import Any
 
-from benchrun.compare.measured import MeasuredRun
+from benchrun.compare.measured import MeasuredRun, grouped
 from benchrun.compare.references import Reference
 from benchrun.compare.verdict import RunResult
 from benchrun.spec.runspec import TrainingSpec
@@ -68,10 +68,8 @@ class Ratio:
 
 def fsdp_over_3d(results: Sequence[RunResult], references: Sequence[Reference]) -> Iterator[Ratio]:
     """One ratio for each workload measured with and without FSDP; the speed of a point is the median of its repeats."""
-    workloads: dict[tuple[object, ...], list[RunResult]] = defaultdict(list)
-    for result in (result for result in results if isinstance(result.spec, TrainingSpec)):
-        workloads[PUBLISHED(result.spec), BOTH_SIDES(result.spec)].append(result)
-    for runs in workloads.values():
+    trainings = (result for result in results if isinstance(result.spec, TrainingSpec))
+    for runs in grouped(trainings, lambda result: (PUBLISHED(result.spec), BOTH_SIDES(result.spec))):
         spec: Any = runs[0].spec
         with_fsdp, without = (_fastest(run for run in runs if _sharded(run.spec) is side) for side in (True, False))
         if with_fsdp and without:
