@@ -110,9 +110,6 @@ def verdict_on(
     return against_stored if against_stored.checks else verdict
 
 
-OPTIONS = {"gbs": "--gbs", "num_gpus": "--num-gpus", "gpu": "--gpu", "precision": "--precision"}
-
-
 def judge_log(
     log: Log, recipe: str, given: Setting, warmup: int | None = None, reference: str | None = None
 ) -> tuple[Verdict, Metrics]:
@@ -124,13 +121,11 @@ def judge_log(
     given = complete(recipe, given)
     setting = stated(log, given)
     model = as_logged(given.model or workload.model, log.facts, log.file)
-    if missing := [option for name, option in OPTIONS.items() if getattr(setting, name) is None]:
+    if missing := [name for name in ("gbs", "num_gpus", "gpu", "precision") if getattr(setting, name) is None]:
+        options = " and ".join(f"--{name.replace('_', '-')}" for name in missing)
         framework = log.framework if log.framework in DIALECTS else "any known framework"
-        raise UserError(
-            f"the log does not state these conditions: add {' and '.join(missing)}",
-            where=log.file,
-            hint=None if len(log.steps) else f"it holds no step of {framework}",
-        )
+        hint = None if len(log.steps) else f"it holds no step of {framework}"
+        raise UserError(f"the log does not state these conditions: add {options}", where=log.file, hint=hint)
     metrics = measure(log, replace(setting, model=model), planned_steps=log.planned_steps, warmup=warmup)
     own = conditions_of_log(log, setting, model, file.name, workload)
     return verdict_on(own, [metrics], [log], reference), metrics

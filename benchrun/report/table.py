@@ -8,10 +8,9 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from math import isfinite
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from benchrun.parse.rows import Rows
+from benchrun.parse.rows import Rows, Step
 
 DIGITS = 4
 """Decimal places of a number in CSV and JSON."""
@@ -76,8 +75,6 @@ STEP_FORMATS = ("csv", "jsonl")
 def step_lines(rows: Rows, form: str) -> Iterator[str]:
     """Each row in the order of the log, as ``form`` (csv or jsonl); an unknown value is empty or null."""
     if form == "csv":
-        from benchrun.parse.rows import Step  # numpy, which a listing does without
-
         yield ",".join(Step._fields)
         for row in rows:
             yield ",".join("" if value is None else repr(value) for value in row)
