@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 from benchrun.compare.conditions import DEGREES, SOFT, Conditions
-from benchrun.compare.references import Reference, load_references, related, same_work, shipped_recipes
+from benchrun.compare.references import Reference, families, load_references, same_work, shipped_recipes
 from benchrun.errors import UserError
 from benchrun.metrics.registry import METRICS
 from benchrun.model import Frozen
@@ -82,9 +82,8 @@ def references_for(wanted: str | None, own: Conditions) -> tuple[Reference, ...]
     if not usable(entry):
         why = " ".join(entry.flags) or f"its {entry.unit} follow another definition"
         raise UserError(f"{wanted} cannot be compared with a run: {why}", hint="see results/reference/README.md")
-    published = entry.key
-    if published.gpu != own.gpu or not same_work(published, own):
-        what = f"{wanted} is a number for {published.recipe} on {published.gpu}"
+    if entry.key.gpu != own.gpu or not same_work(entry.key, own):
+        what = f"{wanted} is a number for {entry.key.recipe} on {entry.key.gpu}"
         raise UserError(f"{what}; this run is {own.recipe} on {own.gpu}")
     return (entry,)
 
@@ -138,9 +137,10 @@ def _fit(entry: Reference, own: Conditions) -> _Fit:
     pairs = {key: (getattr(published, key), getattr(own, key)) for key in SOFT}
     same = {key for key, (theirs, ours) in pairs.items() if theirs is not None and theirs == ours}
     stated = {key: pairs[key][0] for key in ("mbs", *DEGREES) if None not in pairs[key]}
+    family, relatives = (families().get(each.framework or "") for each in (published, own))
     one, other = (nemo_release(each.image) or nemo_release(each.framework_version) for each in (published, own))
     return _Fit(
-        kinship=2 if "framework" in same else int(related(published.framework, own.framework)),
+        kinship=2 if "framework" in same else int(family is not None and family == relatives),
         layout=1 + sum(size > 1 for key, size in stated.items() if key != "mbs") if stated and same >= {*stated} else 0,
         same_version=not same.isdisjoint({"image", "framework_version"}),
         same_release=other is not None and one == other,

@@ -170,18 +170,13 @@ def _mean_rate(timed: Measured, tokens: MeanMedian) -> float | None:
 
 
 def _other_windows(values: Measured) -> OtherWindows:
-    last, step = values.step_time_s[-10:], values.step
+    times, step, count = values.step_time_s, values.step, len(values.step)
     # The mean of several steps may be of others too.
-    early = values.step_time_s[(values.interval == 1) & (step >= 35) & (step <= 44)]
-    return OtherWindows(
-        last_10_rows=_mean(last) if len(last) == 10 else None,
-        steps_35_to_44=_mean(early) if len(early) and step[-1] >= 44 else None,
-    )
-
-
-def _mean(times: Floats) -> float | None:
-    usable = times[~np.isnan(times)]
-    return float(usable.mean()) if len(usable) else None
+    early = (values.interval == 1) & (step >= 35) & (step <= 44) & (count > 0 and step[-1] >= 44)
+    last = (np.arange(count) >= count - 10) & (count >= 10)
+    windows = {"last_10_rows": times[last], "steps_35_to_44": times[early]}
+    known = {name: each[~np.isnan(each)] for name, each in windows.items()}
+    return OtherWindows(**{name: float(each.mean()) for name, each in known.items() if len(each)})
 
 
 def _middles(values: Floats, weights: NDArray[Any]) -> MeanMedian:

@@ -52,8 +52,9 @@ SIZES = ("num_gpus", "dp", "gbs", "num_microbatches")
 """What changes along a curve."""
 PUBLISHED = attrgetter("recipe", "gpu", "num_gpus", "precision", "seq_length", "gbs")
 """What a published ratio shares with the runs."""
+FSDP = attrgetter("spec.layout.fsdp")
 BOTH_SIDES = attrgetter("framework", "image", "reduced", "cluster.name")
-"""What both sides share besides; layout and micro-batch are tuned: the fastest point of a side counts."""
+"""What both sides of a ratio share besides; layout and micro-batch are tuned: a side's fastest point counts."""
 
 
 @dataclass(frozen=True)
@@ -71,13 +72,9 @@ def fsdp_over_3d(results: Sequence[RunResult], references: Sequence[Reference]) 
     trainings = (result for result in results if isinstance(result.spec, TrainingSpec))
     for runs in grouped(trainings, lambda result: (PUBLISHED(result.spec), BOTH_SIDES(result.spec))):
         spec: Any = runs[0].spec
-        with_fsdp, without = (_fastest(run for run in runs if _sharded(run.spec) is side) for side in (True, False))
+        with_fsdp, without = (_fastest(run for run in runs if (FSDP(run) > 1) is side) for side in (True, False))
         if with_fsdp and without:
             yield Ratio(spec, with_fsdp / without, _published(spec, references))
-
-
-def _sharded(spec: Any) -> bool:
-    return bool(spec.layout.fsdp > 1)
 
 
 def _fastest(runs: Iterable[RunResult]) -> float | None:
