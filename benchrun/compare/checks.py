@@ -19,7 +19,6 @@ Name = Literal["pass", "slow", "faster_than_expected", "inconclusive", "not_comp
 
 FATAL_PROBLEMS = frozenset({"missing_loss", "missing_steps", "other_conditions", "unexplained_tflops"})
 """Fatal to a verdict, beside what is fatal in any log."""
-BEYOND_PEAK = "impossible_rate"
 
 
 class Check(Frozen):
@@ -36,7 +35,7 @@ class Check(Frozen):
     """Speed over the reference's speed (above 1 is faster); for a loss, the run's over the reference's."""
     band: tuple[float, float]
     """Ratios that pass."""
-    differs: tuple[Difference, ...]
+    differs: tuple[Difference, ...] = ()
     """Conditions that differ and are allowed to."""
     verdict: Name
 
@@ -124,7 +123,6 @@ def loss_check(own: Conditions, metrics: Sequence[Metrics], references: Sequence
         reference=best,
         ratio=statistics.median(ratios),
         band=band,
-        differs=(),
         verdict="pass" if all(band[0] <= ratio <= band[1] for ratio in ratios) else "invalid_run",
     )
 
@@ -156,7 +154,7 @@ def _broken(run: Metrics) -> str | None:
 
 def beyond_peak(metrics: Sequence[Metrics]) -> ProblemEntry | None:
     """The problem of the first run that was faster than its GPU can be; such a run has no step time."""
-    return next((problem for run in metrics for problem in run.problems if problem.kind == BEYOND_PEAK), None)
+    return next((problem for run in metrics for problem in run.problems if problem.kind == "impossible_rate"), None)
 
 
 class Label(Frozen):

@@ -62,10 +62,8 @@ class Choice(Frozen):
 
 def usable(entry: Reference) -> bool:
     """Whether a run can be compared with ``entry`` at all."""
-    if NOT_IN_FORCE & set(entry.flags):
-        return False
-    metric = METRICS[entry.metric]
-    return metric.comparable and (not metric.counts_flops or entry.convention in CONVENTIONS)
+    metric, in_force = METRICS[entry.metric], not NOT_IN_FORCE & {*entry.flags}
+    return in_force and metric.comparable and (not metric.counts_flops or entry.convention in CONVENTIONS)
 
 
 def references_for(wanted: str | None, own: Conditions) -> tuple[Reference, ...]:
@@ -135,7 +133,7 @@ def choice(chosen: Reference, entries: Sequence[Reference], own: Conditions, *, 
 def _fit(entry: Reference, own: Conditions) -> _Fit:
     published = entry.key
     pairs = {key: (getattr(published, key), getattr(own, key)) for key in SOFT}
-    same = {key for key, (theirs, ours) in pairs.items() if theirs is not None and theirs == ours}
+    same = {key for key, (published_value, value) in pairs.items() if value is not None and value == published_value}
     stated = {key: pairs[key][0] for key in ("mbs", *DEGREES) if None not in pairs[key]}
     family, relatives = (families().get(each.framework or "") for each in (published, own))
     one, other = (nemo_release(each.image) or nemo_release(each.framework_version) for each in (published, own))

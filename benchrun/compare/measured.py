@@ -85,8 +85,8 @@ def _read(folder: Path) -> MeasuredRun:
     spec = _document(folder, SPEC, TrainingSpec.model_validate_json)
     metrics = _document(folder, METRICS, Metrics.model_validate_json)
     env = _document(folder, ENV, json.loads)
-    measured = folder.joinpath(CEILINGS).is_file()
-    ceilings = _document(folder, CEILINGS, Ceilings.model_validate_json) if measured else None
+    has_ceilings = folder.joinpath(CEILINGS).is_file()
+    ceilings = _document(folder, CEILINGS, Ceilings.model_validate_json) if has_ceilings else None
     return MeasuredRun(folder.name, spec, metrics, env, ceilings, folder)
 
 

@@ -15,8 +15,7 @@ from benchrun.model import Frozen
 from benchrun.spec.runspec import RunSpec
 from benchrun.vocabulary import Exit
 
-_Fields = dict[str, Any]
-"""Fields of a Verdict."""
+_Fields = dict[str, Any]  # of a Verdict
 
 
 class Verdict(Frozen):
@@ -171,9 +170,8 @@ def _speed_reason(check: Check, runs: int) -> str:
 
 def _as_fast_as(speed: Check, own: Conditions, metrics: Sequence[Metrics], fitting: Sequence[Reference]) -> str:
     """The release or variant that a slow run is as fast as, as a clause; empty where there is none."""
-    if speed.verdict != "slow":
-        return ""
-    same = choose([e for e in fitting if speed_check(e, own, metrics).verdict == "pass"], own)
+    passing = [e for e in fitting if speed.verdict == "slow" and speed_check(e, own, metrics).verdict == "pass"]
+    same = choose(passing, own)
     if same is None:
         return ""
     by = ", ".join(filter(None, (same.key.framework_version or same.key.image, same.key.variant)))

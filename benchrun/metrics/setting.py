@@ -116,9 +116,8 @@ def shape(facts: Facts, given: ModelShape | None = None) -> ModelShape | None:
     gates = (facts.gated, given.gated if given else None, facts.gated_default)
     gated = next((value for value in gates if value is not None), None)
     inner = (facts.num_experts and facts.moe_ffn_hidden_size) or facts.ffn_hidden_size
-    if facts.exotic or gated is None or not (layers and hidden and heads and vocabulary and inner):
-        return None
-    if facts.num_experts and not facts.topk:
+    routed = bool(facts.topk) or not facts.num_experts
+    if facts.exotic or gated is None or not (layers and hidden and heads and vocabulary and inner and routed):
         return None
     experts = {"num_experts": facts.num_experts, "topk": facts.topk, "ffn_hidden_size": inner}
     stated = ModelShape(

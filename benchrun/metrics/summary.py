@@ -175,8 +175,8 @@ def _other_windows(values: Measured) -> OtherWindows:
     early = (values.interval == 1) & (step >= 35) & (step <= 44) & (count > 0 and step[-1] >= 44)
     last = (np.arange(count) >= count - 10) & (count >= 10)
     windows = {"last_10_rows": times[last], "steps_35_to_44": times[early]}
-    known = {name: each[~np.isnan(each)] for name, each in windows.items()}
-    return OtherWindows(**{name: float(each.mean()) for name, each in known.items() if len(each)})
+    timed = {name: each[~np.isnan(each)] for name, each in windows.items()}
+    return OtherWindows(**{name: float(each.mean()) for name, each in timed.items() if len(each)})
 
 
 def _middles(values: Floats, weights: NDArray[Any]) -> MeanMedian:

@@ -40,12 +40,12 @@ def curves(groups: Sequence[Sequence[MeasuredRun]]) -> list[Curve]:
         for kind, batch in (("weak", Fraction(spec.gbs, spec.num_gpus)), ("strong", Fraction(spec.gbs))):
             if rates:
                 families[kind, batch, same][spec.num_gpus] = (spec, median(rates))
-    found = []
+    candidates = []
     for (kind, *_), points in families.items():
         specs = [points[count][0] for count in sorted(points)]
         by_size = {spec.num_gpus: points[spec.num_gpus][1] for spec in specs}
-        found.append(Curve(specs[0], kind, by_size, tuple(dict.fromkeys(spec.gbs for spec in specs))))
-    return [curve for curve in found if len(curve.rates) > 1]
+        candidates.append(Curve(specs[0], kind, by_size, tuple(dict.fromkeys(spec.gbs for spec in specs))))
+    return [curve for curve in candidates if len(curve.rates) > 1]
 
 
 SIZES = ("num_gpus", "dp", "gbs", "num_microbatches")
