@@ -9,8 +9,8 @@ from benchrun.app.jobs import end_of, record_end
 from benchrun.app.measurement import RunMeasurement, measure_run, store_measurement
 from benchrun.app.measurement import setting as complete
 from benchrun.compare.choice import references_for
-from benchrun.compare.conditions import Conditions, conditions, shape_of
-from benchrun.compare.measured import copies, load_measured, measured_references
+from benchrun.compare.conditions import Conditions, conditions, conditions_of_log
+from benchrun.compare.measured import copies, grouped, load_measured, measured_references
 from benchrun.compare.verdict import Verdict, judge
 from benchrun.errors import UserError
 from benchrun.frameworks.logs import DIALECTS
@@ -20,12 +20,9 @@ from benchrun.launch.rundir import RunDir
 from benchrun.metrics.model import Metrics
 from benchrun.metrics.setting import Setting, as_logged, stated
 from benchrun.metrics.summary import measure
-from benchrun.model import ModelShape
 from benchrun.parse import Log
 from benchrun.recipe import catalogue
-from benchrun.recipe.schema import TrainingRecipe
 from benchrun.spec.artifacts import VERDICT
-from benchrun.vocabulary import dimensions, reductions
 
 Numbers = Sequence[tuple[Metrics, Log]]
 """Of repeats: each one's numbers and log."""
@@ -48,10 +45,7 @@ class Judgement:
 
 def repeats(runs: Sequence[RunDir]) -> list[list[RunDir]]:
     """Runs grouped by what they measure, in the order given."""
-    groups: dict[str, list[RunDir]] = {}
-    for run in runs:
-        groups.setdefault(run.spec.repeat_key(), []).append(run)
-    return list(groups.values())
+    return grouped(runs, lambda run: run.spec.repeat_key())
 
 
 def judge_runs(
@@ -117,47 +111,12 @@ def judge_log(
     file, workload = catalogue.training_file(recipe)
     given = complete(recipe, given)
     setting = stated(log, given)
-    model = _model_of(log, file.name, given.model or workload.model)
-    needed = ("gbs", "num_gpus", "gpu", "precision")
-    if missing := [f"--{name.replace('_', '-')}" for name in needed if getattr(setting, name) is None]:
+    model = as_logged(given.model or workload.model, log.facts, log.file)
+    if missing := [name for name in ("gbs", "num_gpus", "gpu", "precision") if getattr(setting, name) is None]:
+        options = " and ".join(f"--{name.replace('_', '-')}" for name in missing)
         framework = log.framework if log.framework in DIALECTS else "any known framework"
-        raise UserError(
-            f"the log does not state these conditions: add {' and '.join(missing)}",
-            where=log.file,
-            hint=None if len(log.steps) else f"it holds no step of {framework}",
-        )
-    setting = replace(setting, model=model)
-    metrics = measure(log, setting, planned_steps=log.planned_steps, warmup=warmup)
-    return verdict_on(_conditions(log, file.name, workload, setting, model), [(metrics, log)], reference), metrics
-
-
-def _conditions(log: Log, recipe: str, workload: TrainingRecipe, setting: Setting, model: ModelShape) -> Conditions:
-    facts, reduced = log.facts, reductions(model, workload.model)
-    same = ("gpu", "num_gpus", "precision", "seq_length", "gbs", "task")
-    return Conditions(
-        **{name: getattr(setting, name) for name in same},
-        **{name: getattr(facts, name) for name in ("framework_version", "tp", "pp", "cp", "vp", "ep")},
-        recipe=recipe,
-        num_layers=model.num_layers,
-        dimensions=dimensions(reduced),
-        framework=log.framework if len(log.steps) else None,
-        mbs=facts.mbs,
-        steps=log.planned_steps,
-        shape=shape_of(workload.model) if setting.task == workload.task else None,
-        reduced=reduced,
-    )
-
-
-def _model_of(log: Log, recipe: str, model: ModelShape) -> ModelShape:
-    """The recipe's model with the log's dimensions, which may make it a proxy; UserError for another kind of model."""
-    facts = log.facts
-    for name in ("hidden_size", "num_attention_heads"):
-        logged, expected = getattr(facts, name), getattr(model, name)
-        if logged is not None and logged != expected:
-            raise UserError(f"the log's model has {name} {logged}, {recipe} has {expected}", where=log.file)
-    if facts.gated is not None and facts.gated != model.gated:
-        mlp = "a gated MLP" if facts.gated else "no gate in its MLP"
-        raise UserError(f"the log's model has {mlp}, {recipe} has {model.activation}", where=log.file)
-    if model.moe is None and (facts.num_experts or 1) > 1:
-        raise UserError(f"the log's model has {facts.num_experts} experts, {recipe} has none", where=log.file)
-    return as_logged(model, facts)
+        hint = None if len(log.steps) else f"it holds no step of {framework}"
+        raise UserError(f"the log does not state these conditions: add {options}", where=log.file, hint=hint)
+    metrics = measure(log, replace(setting, model=model), planned_steps=log.planned_steps, warmup=warmup)
+    own = conditions_of_log(log, setting, model, file.name, workload)
+    return verdict_on(own, [(metrics, log)], reference), metrics

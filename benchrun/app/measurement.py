@@ -17,7 +17,7 @@ from benchrun.frameworks.logs import ended_at, parse_log, parse_logs
 from benchrun.launch.endings import recorded
 from benchrun.launch.keep import kept_files, kept_name
 from benchrun.launch.rundir import RunDir
-from benchrun.metrics.bound import Bound, bound
+from benchrun.metrics.bound import bound
 from benchrun.metrics.model import Measurement, Metrics, Summary
 from benchrun.metrics.rows import Measured, measured
 from benchrun.metrics.setting import Setting, setting_of, stated
@@ -27,7 +27,6 @@ from benchrun.parse import Log
 from benchrun.recipe.catalogue import training_file
 from benchrun.report.table import step_lines
 from benchrun.spec import artifacts
-from benchrun.spec.runspec import TrainingSpec
 
 NOTHING = Setting()
 """The setting of a log whose caller knows nothing about it."""
@@ -56,7 +55,7 @@ def measure_run(run: RunDir, warmup: int | None = None) -> RunMeasurement | None
     samples = _samples(run, metrics, run.spec.num_gpus)
     beside = {
         "telemetry": samples.over_all if samples else None,
-        "bound": _bound(run, metrics),
+        "bound": bound(run.document(artifacts.CEILINGS, artifacts.Ceilings), run.spec, metrics.step_time_s),
         "breakdown": run.document(artifacts.BREAKDOWN, artifacts.Breakdown),
     }
     return RunMeasurement(run, log, metrics.model_copy(update=beside), samples)
@@ -88,14 +87,6 @@ def _samples(run: RunDir, numbers: Measurement, num_gpus: int | None) -> Sampled
     # Tokens of a step are its rate times its time; the product of their means would be too large where steps differ.
     tokens = rate * step.median * num_gpus * steps
     return sampled(files, num_gpus=num_gpus, seconds=step.mean * steps, tokens=tokens, until=ended_at(*run.logs))
-
-
-def _bound(run: RunDir, metrics: Metrics) -> Bound | None:
-    """The step beside the ceilings that the run measured before it."""
-    ceilings, spec = run.document(artifacts.CEILINGS, artifacts.Ceilings), run.spec
-    if ceilings is None or metrics.step_time_s is None or not isinstance(spec, TrainingSpec):
-        return None
-    return bound(ceilings, spec, metrics.step_time_s.median)
 
 
 def result_of(run: RunDir) -> RunResult:

@@ -178,8 +178,3 @@ def families() -> dict[str, str]:
     """Family of each framework that a reference may name."""
     with (paths.PACKAGE / "compare" / "families.csv").open(newline="") as file:
         return {row["framework"]: row["family"] for row in csv.DictReader(file)}
-
-
-def related(one: str | None, other: str | None) -> bool:
-    """Whether two frameworks belong to one family."""
-    return one in families() and families().get(one or "") == families().get(other or "")

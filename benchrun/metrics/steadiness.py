@@ -185,11 +185,8 @@ def _level(times: Floats) -> Floats:
     edge = times.size // 6
     at = edge + int(np.argmax(between[edge - 1 : times.size - edge]))
     jump = times - np.repeat([np.median(times[:at]), np.median(times[at:])], [at, times.size - at]) + np.median(times)
-    return jump if _scatter(jump) < (1 - JUMP_FIT / math.sqrt(times.size)) * _scatter(line) else line
-
-
-def _scatter(times: Floats) -> float:
-    return float(np.abs(times - np.median(times)).mean())
+    scatter, of_line = (float(np.abs(each - np.median(each)).mean()) for each in (jump, line))
+    return jump if scatter < (1 - JUMP_FIT / math.sqrt(times.size)) * of_line else line
 
 
 def _comb(times: Floats, numbers: Ints, resolution_s: float) -> _Comb | None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from benchrun.errors import UserError
-from benchrun.metrics.model import Conventions, MeanMedian, Summary
+from benchrun.metrics.model import MeanMedian, Summary
 from benchrun.metrics.registry import OURS, Metric, metric
 from benchrun.metrics.rows import Measured
 from benchrun.metrics.statistics import Floats, Spread
@@ -60,13 +60,14 @@ def _of_row(summary: Summary, time_s: float, rate: float) -> Summary:
     """``summary`` as if every step had this time and this rate, from which TFLOPS and MFU follow."""
     step = dict.fromkeys(Spread.model_fields, time_s) | {"stdev": 0.0}
     share = rate / (summary.tokens_per_s_per_gpu.median or np.nan)
-    tflops = summary.tflops_per_gpu
+    tflops, *mfu = (
+        each and each.model_copy(update={"full": share * each.full, "causal": share * each.causal})
+        for each in (summary.tflops_per_gpu, *summary.mfu)
+    )
     update = {
         "step_time_s": None if np.isnan(time_s) else Spread(**step),
         "tokens_per_s_per_gpu": MeanMedian(mean=rate, median=rate),
-        "tflops_per_gpu": tflops and Conventions(full=share * tflops.full, causal=share * tflops.causal),
-        "mfu": tuple(
-            mfu.model_copy(update={"full": share * mfu.full, "causal": share * mfu.causal}) for mfu in summary.mfu
-        ),
+        "tflops_per_gpu": tflops,
+        "mfu": tuple(mfu),
     }
     return summary.model_copy(update=update)

@@ -117,7 +117,7 @@ def test_a_log_of_another_model_is_refused():
     log = LOGS / "07-megatron-core-2026-15it-seq8192.log.xz"
     result = call("compare", log, *CONDITIONS)
     assert result.returncode == 2
-    assert "hidden_size 2048, llama3.1-8b has 4096" in result.stderr
+    assert "hidden_size 2048, the recipe's has 4096" in result.stderr
 
 
 def test_a_log_that_ends_early_or_diverges_is_invalid(tmp_path):

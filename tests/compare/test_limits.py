@@ -14,7 +14,7 @@ from benchrun.cli.logs import compare
 from benchrun.compare.verdict import Verdict
 from benchrun.errors import UserError
 from benchrun.frameworks.logs import DIALECTS, parse_log
-from benchrun.metrics.convention import explained
+from benchrun.metrics.convention import EXPLAINS, identify
 from benchrun.metrics.setting import Setting
 from benchrun.metrics.summary import summarise
 from benchrun.model import ModelShape
@@ -150,10 +150,10 @@ def test_what_real_logs_of_megatron_print_is_explained_by_their_models(number, i
     found = summarise(parse_log(file))
     model = ModelShape.model_validate({**found.model, "max_position_embeddings": found.seq_length})
     printed, tokens = found.tflops_per_gpu_reported.median, found.tokens_per_s_per_gpu.median
-    assert (
-        explained(printed, tokens, model, found.seq_length, DIALECTS["megatron-lm"].printed_conventions) == is_explained
-    )
-    assert not explained(1.3 * printed, tokens, model, found.seq_length, ("full", "causal"))
+    ways = DIALECTS["megatron-lm"].printed_conventions
+    explained = identify(printed, tokens, model, found.seq_length, ways, tolerance=EXPLAINS)
+    assert (explained is not None) == is_explained
+    assert not identify(1.3 * printed, tokens, model, found.seq_length, ("full", "causal"), tolerance=EXPLAINS)
 
 
 ARGUMENTS = {

@@ -276,7 +276,13 @@ def test_the_page_shows_ours_beside_the_published_number_and_what_differs(kept):
     assert "| 2 -> 2 |" in row  # the loss
     assert "gpu H100 -> H200, num_gpus 8 -> 4" in row
     assert re.search(r"image nvcr\.io/nvidia/nemo:\S+ -> none", row)
-    for heading in ("Speed", "Ceilings", "What bounds a run", "Clocks, power and temperature of the GPUs", "Conditions"):
+    for heading in (
+        "Speed",
+        "Ceilings",
+        "What bounds a run",
+        "Clocks, power and temperature of the GPUs",
+        "Conditions",
+    ):
         assert f"## {heading}\n" in text
     assert "bf16 647" in text  # the harmonic mean of 700, 650 and 600
 

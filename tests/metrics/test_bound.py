@@ -6,6 +6,7 @@ import pytest
 from shapes import MODELS
 
 from benchrun.metrics.bound import bound
+from benchrun.metrics.statistics import spread
 from benchrun.model.flops import attention_scores
 from benchrun.recipe.resolve import resolve
 from benchrun.recipe.select import Request
@@ -30,7 +31,7 @@ def ceilings(*gemms):
 def of(found, precision="bf16", fp8_attention=False, task="pretrain"):
     training = SPEC.training.model_copy(update={"fp8": Fp8(dot_product_attention=fp8_attention)})
     spec = SPEC.model_copy(update={"precision": precision, "task": task, "training": training})
-    return bound(found, spec, 2.0)
+    return bound(found, spec, spread([2.0]))
 
 
 ONCE_S = 2 * 4096 * 8192 * 1024 / 500e12
