@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from benchrun.frameworks.base import LLAMA, ImageFamily, MemoryFacts, Variable
+from benchrun.frameworks.base import LLAMA, ImageFamily, MemoryFacts
 from benchrun.frameworks.jax import Jax
-from benchrun.frameworks.variables import LAUNCH_ORDER
-from benchrun.spec.runspec import TrainingSpec
 
 
 class MaxText(Jax):
@@ -13,7 +11,6 @@ class MaxText(Jax):
 
     name = "maxtext"
     model_values = LLAMA | {"bias": False}
-    memory_share = "0.94"
     combined_mib = dict.fromkeys(("fp32", "bf16"), (2048, 2048, 32)) | {"fp8": (1024, 512, 8)}
     xla_flags = (
         "enable_triton_gemm=false graph_level=0 enable_highest_priority_async_stream=true "
@@ -35,7 +32,3 @@ class MaxText(Jax):
     step_lines = ("completed step: ",)
     scripts = "/opt/maxtext"
     images = ImageFamily("maxtext", "maxtext")
-
-    def environment(self, spec: TrainingSpec) -> dict[str, Variable]:
-        """With kernels in launch order."""
-        return super().environment(spec) | LAUNCH_ORDER

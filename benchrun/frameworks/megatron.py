@@ -8,9 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from benchrun.frameworks.base import Framework, Variable
+from benchrun.frameworks.base import Framework
 from benchrun.frameworks.megatron_config import configured, megatron_config
-from benchrun.frameworks.variables import EXPANDABLE_SEGMENTS, NO_HUB, NO_NVLS, communication
 from benchrun.spec.runspec import TrainingSpec
 from benchrun.spec.training import Optimizer
 
@@ -19,7 +18,6 @@ class Megatron(Framework):
     """Trains Megatron's model on GPUs, with transformer-engine."""
 
     userbuffers = True
-    expandable_segments = True
 
     def refusals(self, spec: TrainingSpec) -> Iterator[str]:
         """Limits of FP8 weights, which no optimizer changes under LoRA."""
@@ -35,11 +33,6 @@ class Megatron(Framework):
     def configuration(self, spec: TrainingSpec) -> dict[str, Any]:
         """The Megatron configuration, computed again for a spec.json without it."""
         return {"megatron": spec.megatron or megatron_config(spec)}
-
-    def environment(self, spec: TrainingSpec) -> dict[str, Variable]:
-        """Variables of Megatron-LM and NeMo; NeMo 1 was published without expandable segments."""
-        offline = {"TRANSFORMERS_OFFLINE": Variable("1", NO_HUB)}
-        return NO_NVLS | (EXPANDABLE_SEGMENTS if self.expandable_segments else {}) | communication(spec) | offline
 
 
 def optimizer_refusals(spec: TrainingSpec) -> Iterator[str]:

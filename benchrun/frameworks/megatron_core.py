@@ -8,9 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from benchrun import hardware
-from benchrun.frameworks.base import WORKER_OPTIONS, MemoryFacts, Variable
+from benchrun.frameworks.base import WORKER_OPTIONS, MemoryFacts
 from benchrun.frameworks.megatron import Megatron, optimizer_refusals
-from benchrun.frameworks.variables import EXPANDABLE_SEGMENTS, NO_NVLS, ONE_THREAD, communication
 from benchrun.spec.runspec import TrainingSpec
 from benchrun.spec.training import FP32_AT_A_TIME
 
@@ -43,16 +42,6 @@ class MegatronCore(Megatron):
             yield "tp_comm_overlap is between GPUs: it must be false"
         if training.cuda_graphs != "none" and (spec.gpu == "CPU" or training.recompute.granularity == "full"):
             yield "cuda_graphs need a GPU, and no full recompute: they must be none"
-
-    def environment(self, spec: TrainingSpec) -> dict[str, Variable]:
-        """Variables of the worker; userbuffers cannot lie in expandable segments, as other processes map them."""
-        if spec.gpu == "CPU":
-            return ONE_THREAD
-        ipc = Variable("1", "userbuffers over CUDA IPC, not over NVLink multicast, which not every machine allows")
-        moving = Variable("0", "CUDA graphs and memory segments that grow: registered buffers would move")
-        memory = {"UB_SKIPMC": ipc} if spec.training.tp_comm_overlap else EXPANDABLE_SEGMENTS
-        graphs = {"NCCL_GRAPH_REGISTER": moving} if spec.training.cuda_graphs != "none" else {}
-        return NO_NVLS | memory | ONE_THREAD | graphs | communication(spec)
 
 
 def _without_transformer_engine(spec: TrainingSpec) -> Iterator[str]:

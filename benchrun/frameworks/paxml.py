@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from benchrun.frameworks.base import ImageFamily, MemoryFacts, Variable
+from benchrun.frameworks.base import ImageFamily, MemoryFacts
 from benchrun.frameworks.jax import Jax
 from benchrun.spec.runspec import TrainingSpec
 
@@ -18,7 +18,6 @@ class PaXML(Jax):
 
     name = "paxml"
     model_values = GPT
-    memory_share = "0.9"
     combined_mib = dict.fromkeys(("fp32", "bf16", "fp8"), (512, 512, 8))
     xla_flags = (
         "enable_latency_hiding_scheduler=true enable_triton_gemm=false simplify_all_fp_conversions "
@@ -65,12 +64,3 @@ class PaXML(Jax):
             yield f"paxml logs its throughput every {SUMMARY_STEPS} steps: {what}"
         if spec.gbs != spec.mbs * spec.num_gpus:
             yield f"paxml has no micro-batches: gbs ({spec.gbs}) must be mbs * GPUs ({spec.mbs} * {spec.num_gpus})"
-
-    def environment(self, spec: TrainingSpec) -> dict[str, Variable]:
-        """With transformer-engine's layers."""
-        vocabulary = "gs://t5-data/vocabs/cc_all.32000.100extra/sentencepiece.model"
-        return super().environment(spec) | {
-            "ENABLE_TE": Variable("1", "transformer-engine's layers in PaXML, fused attention among them"),
-            "ENABLE_FP8": Variable("1" if spec.precision == "fp8" else "0", "transformer-engine's FP8 in PaXML"),
-            "VOCAB_PATH": Variable(vocabulary, "PaXML asks for one on import; synthetic tokens read none"),
-        }
