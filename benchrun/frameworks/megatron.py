@@ -31,8 +31,8 @@ class Megatron(Framework):
         return configured(spec)
 
     def configuration(self, spec: TrainingSpec) -> dict[str, Any]:
-        """The Megatron configuration, computed again for a spec.json without it."""
-        return {"megatron": spec.megatron or megatron_config(spec)}
+        """The Megatron configuration, computed again: a spec.json of an older version has none, or another."""
+        return {"megatron": megatron_config(spec)}
 
 
 def optimizer_refusals(spec: TrainingSpec) -> Iterator[str]:
