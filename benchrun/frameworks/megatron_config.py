@@ -22,11 +22,6 @@ DTYPES = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
 ACTIVATIONS = {"swiglu": "silu", "geglu": "gelu", "gelu": "gelu", "squared-relu": "squared_relu"}
 
 
-def configured(spec: TrainingSpec) -> TrainingSpec:
-    """``spec`` with its Megatron configuration computed again."""
-    return spec.model_copy(update={"megatron": megatron_config(spec)})
-
-
 def megatron_config(spec: TrainingSpec) -> Megatron:
     """The Megatron configuration of ``spec``, whose framework trains Megatron's model."""
     training, recompute, bf16 = spec.training, spec.training.recompute, spec.precision != "fp32"

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from benchrun import hardware
 from benchrun.frameworks.base import WORKER_OPTIONS, MemoryFacts
-from benchrun.frameworks.megatron import Megatron, optimizer_refusals
+from benchrun.frameworks.megatron import Megatron
 from benchrun.spec.runspec import TrainingSpec
 from benchrun.spec.training import FP32_AT_A_TIME
 
@@ -31,7 +31,6 @@ class MegatronCore(Megatron):
     def refusals(self, spec: TrainingSpec) -> Iterator[str]:
         """Settings for which megatron.core or transformer-engine would raise, or that would have no effect."""
         yield from super().refusals(spec)
-        yield from optimizer_refusals(spec)
         for refused in (_without_transformer_engine, _recompute, _attention, _fp8):
             yield from refused(spec)
         training = spec.training

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from benchrun.frameworks.base import SLURM_VARIABLES
-from benchrun.frameworks.megatron import Megatron, optimizer_refusals
+from benchrun.frameworks.megatron import Megatron
 from benchrun.spec.runspec import TrainingSpec
 from benchrun.spec.training import Training
 
@@ -20,7 +20,6 @@ class NeMoOfCore(Megatron):
     def refusals(self, spec: TrainingSpec) -> Iterator[str]:
         """Limits of their optimizer and of their FSDP."""
         yield from super().refusals(spec)
-        yield from optimizer_refusals(spec)
         layout = spec.layout
         ranks = spec.num_gpus // (layout.tp * layout.pp)
         if layout.fsdp > 1 and layout.fsdp != ranks:

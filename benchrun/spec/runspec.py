@@ -16,6 +16,7 @@ from pydantic import (
     Field,
     PositiveInt,
     SerializerFunctionWrapHandler,
+    ValidationError,
     model_serializer,
     model_validator,
 )
@@ -157,11 +158,20 @@ class RunSpec(Inputs):
 
     @classmethod
     def read(cls, path: Path) -> Self:
-        """Read spec.json, of this schema or an older one. UserError for a newer one and for an unknown workload."""
+        """Read spec.json, of this schema or an older one. UserError where that cannot be done."""
+        hint: str | None = f"another version wrote it, or it is damaged: render it again, or move {path.parent} away"
         try:
+            if not path.is_file():
+                raise OSError("is no file")
             return cls.model_validate_json(path.read_bytes())
-        except UserError as error:
-            raise UserError(error.message, hint=error.hint, where=str(path)) from None
+        except UserError as error:  # of a newer schema, or an unknown workload
+            message, hint = error.message, error.hint
+        except ValidationError as error:
+            first = error.errors()[0]
+            message = f"not a RunSpec: {'.'.join(map(str, first['loc'])) or 'the file'}: {first['msg']}"
+        except (OSError, ValueError, RecursionError) as error:
+            message = f"cannot be read: {error}"
+        raise UserError(message, hint=hint, where=str(path))
 
 
 class TrainingInputs(Inputs):
