@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Callable, Mapping
-from functools import cache
-from pathlib import Path
 from typing import Any, NamedTuple
+
+from benchrun.paths import table
 
 CONDITIONS: Mapping[str, Callable[[Any], bool]] = {
     "": lambda spec: True,
@@ -30,14 +29,8 @@ class Variable(NamedTuple):
 
 def variables(framework: str, spec: Any) -> dict[str, Variable]:
     """The variables of ``framework`` by name, in the order of the table."""
-    rows = [row for row in _table() if framework in row["frameworks"].split()]
+    rows = [row for row in table(__file__) if framework in row["frameworks"].split()]
     return {row["name"]: Variable(row["value"], row["why"]) for row in rows if _applies(row["when"], spec)}
-
-
-@cache
-def _table() -> tuple[dict[str, str], ...]:
-    with Path(__file__).with_suffix(".csv").open(newline="") as file:
-        return tuple(csv.DictReader(file))
 
 
 def _applies(when: str, spec: Any) -> bool:

@@ -3,27 +3,28 @@
 from __future__ import annotations
 
 import argparse
+import importlib
 import os
 import sys
 import traceback
 import warnings
-from collections.abc import Callable
 from pathlib import Path
 from typing import NoReturn
 
 from benchrun.errors import BenchrunError, UserError
 from benchrun.spec.runspec import TrainingSpec
 
-Train = Callable[[TrainingSpec], None]
 
+def run(loop: str, install: str, lora: str | None = None) -> NoReturn:
+    """Train as one rank, by ``train`` of the module ``loop``, and end the process.
 
-def run(load: Callable[[TrainingSpec], Train], install: str) -> NoReturn:
-    """Train as one rank and end the process. ``load`` imports the packages; ``install`` is the hint where one lacks."""
+    ``lora``: a package that LoRA needs besides; ``install``: the hint where a package is missing.
+    """
     parser = argparse.ArgumentParser(description="Train as one rank.")
     parser.add_argument("--spec", type=Path, required=True, help="spec.json of the run")
     path, code = parser.parse_args().spec, 0
     try:
-        _train(path, load, install)
+        _train(path, loop, install, lora)
     except BenchrunError as error:
         print(f"error: {error}", file=sys.stderr, flush=True)  # noqa: T201
         code = error.exit_code
@@ -35,13 +36,17 @@ def run(load: Callable[[TrainingSpec], Train], install: str) -> NoReturn:
     os._exit(code)
 
 
-def _train(path: Path, load: Callable[[TrainingSpec], Train], install: str) -> None:
+def _train(path: Path, loop: str, install: str, lora: str | None) -> None:
     spec = TrainingSpec.read(path)
     prepare_process(spec)
     try:
-        from benchrun.trainer import ranks
+        from benchrun.trainer import ranks, te
 
-        train = load(spec)
+        if spec.megatron:
+            te.install()  # before megatron.core is imported
+        if spec.task == "lora" and lora:
+            importlib.import_module(lora)  # before the ranks wait for each other
+        train = importlib.import_module(loop).train
     except ImportError as error:
         raise UserError(f"framework {spec.framework}: {error}", hint=install) from error
     ranks.refuse_without_gpu(spec)
