@@ -7,10 +7,17 @@ from typing import Any, ClassVar
 
 from benchrun.frameworks.base import SHARDING, SLURM_VARIABLES, Framework
 from benchrun.frameworks.environment import Variable
+from benchrun.paths import table
 from benchrun.spec.runspec import TrainingSpec
 from benchrun.spec.training import Fp8
 
 MIB = 1 << 20
+
+
+def policies(framework: str) -> dict[str, tuple[str, ...] | None]:
+    """As `MemoryFacts.policies`, from jax.csv: products that a layer stores, "nothing", or empty where not known."""
+    rows = {row["policy"]: row["stored"] for row in table(__file__) if row["framework"] == framework}
+    return {name: tuple(stored.replace("nothing", "").split()) if stored else None for name, stored in rows.items()}
 
 
 class Jax(Framework):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from benchrun.frameworks.base import LLAMA, ImageFamily, MemoryFacts
-from benchrun.frameworks.jax import Jax
+from benchrun.frameworks.jax import Jax, policies
 
 
 class MaxText(Jax):
@@ -20,15 +20,7 @@ class MaxText(Jax):
         "enable_latency_hiding_scheduler=true"
     )
     # Source of the policies: layers/models.py @ 02a8f5c1.
-    memory = MemoryFacts(
-        planned_by_xla=True,
-        policies={
-            **{"full": (), "minimal": None, "minimal_flash": None, "minimal_offloaded": None},
-            **{"qkv_proj_offloaded": None, "save_dot_except_mlp": ("qkv", "proj")},
-            **{"save_dot_except_mlpwi": ("qkv", "proj", "fc2"), "save_dot_with_context_except_mlp": None},
-            **{"save_out_proj": None, "save_qkv_proj": ("qkv",)},
-        },
-    )
+    memory = MemoryFacts(planned_by_xla=True, policies=policies("maxtext"))
     step_lines = ("completed step: ",)
     scripts = "/opt/maxtext"
     images = ImageFamily("maxtext", "maxtext")

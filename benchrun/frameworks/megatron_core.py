@@ -46,10 +46,9 @@ class MegatronCore(Megatron):
 def _without_transformer_engine(spec: TrainingSpec) -> Iterator[str]:
     if spec.training.transformer_impl == "transformer_engine":
         return
-    fp8 = ["precision fp8"] if spec.precision == "fp8" else []
     # megatron.core's own attention would store an S x S mask.
     cp = ["layout.cp above 1"] if spec.layout.cp > 1 and spec.gpu != "CPU" else []
-    for name in (*spec.training.of_transformer_engine, *fp8, *cp):
+    for name in (*spec.of_transformer_engine, *cp):
         yield f"{name} needs transformer-engine: transformer_impl must be transformer_engine"
 
 

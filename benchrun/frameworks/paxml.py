@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from benchrun.frameworks.base import ImageFamily, MemoryFacts
-from benchrun.frameworks.jax import Jax
+from benchrun.frameworks.jax import Jax, policies
 from benchrun.spec.runspec import TrainingSpec
 
 SUMMARY_STEPS = 10
@@ -29,17 +29,7 @@ class PaXML(Jax):
     )
     positions_per_sequence = True
     # Source of the policies: AutodiffCheckpointType in praxis.
-    memory = MemoryFacts(
-        planned_by_xla=True,
-        micro_batches=False,
-        policies={
-            **{"SAVE_CONTEXT": None, "SAVE_CONTEXT_AND_OUT_PROJ": None, "SAVE_DOT_EXCEPT_LOGITS": None},
-            **{"SAVE_DOT_EXCEPT_LOGITS_FFN1": None, "SAVE_DOT_ONLY": ("qkv", "proj", "fc1", "fc2")},
-            **{"SAVE_DOT_WITH_NO_BATCH_DIM": ("qkv", "proj", "fc1", "fc2"), "SAVE_EVERYTHING": None},
-            **{"SAVE_NOTHING": (), "SAVE_OUT_PROJ": None, "SAVE_QKV_OUT_PROJ": ("qkv", "proj")},
-            **{"SAVE_QKV_OUT_PROJ_SEPARATE": None},
-        },
-    )
+    memory = MemoryFacts(planned_by_xla=True, micro_batches=False, policies=policies("paxml"))
     # As pax-2024-03-04 carries it: google/paxml 4a6bf200 with JAX-Toolbox's patch PR-46.
     program = (
         "-m paxml.main --fdl_config=paxml_point.Point --job_log_dir=paxml-log --mode=train "

@@ -104,8 +104,7 @@ def _smaller(spec: TrainingSpec, available_gib: float) -> Iterator[tuple[str, fl
 
 def warning(spec: TrainingSpec) -> str | None:
     """A warning for a job that may run out of GPU memory; None if it fits, or the GPU has no row."""
-    gpu = hardware.gpu(spec.gpu)
-    total = estimate(spec).total
+    gpu, total = hardware.gpu(spec.gpu), estimate(spec).total
     if gpu is None or total <= NEARLY_FULL * gpu.memory_gib:
         return None
     return f"{spec.recipe} needs about {total:.0f} GiB per GPU, and {spec.gpu} has {gpu.memory_gib:g}"

@@ -268,6 +268,18 @@ class TrainingSpec(TrainingInputs, RunSpec):
         return self.gpu != "CPU" and self.training.transformer_impl == "transformer_engine"
 
     @property
+    def of_transformer_engine(self) -> list[str]:
+        """What of the run needs transformer-engine in the worker."""
+        asked = {
+            "precision fp8": self.precision == "fp8",
+            "training.optimizer.precision_aware": self.training.optimizer.precision_aware,
+            "training.cuda_graphs": self.training.cuda_graphs != "none",
+            "training.tp_comm_overlap": self.training.tp_comm_overlap,
+            "training.cp_comm": self.training.cp_comm != "p2p",
+        }
+        return [name for name, wanted in asked.items() if wanted]
+
+    @property
     def instructed(self) -> bool:
         """Whether the synthetic data are conversations rather than tokens."""
         return self.data_format != "tokens"

@@ -135,14 +135,3 @@ class Training(Frozen):
     """Before the first step measure the machine: matrix products, copies, collectives (10 s)."""
     breakdown: bool = False
     """After the last step profile one more: time in matrix products, attention, other kernels, communication, idle."""
-
-    @property
-    def of_transformer_engine(self) -> tuple[str, ...]:
-        """The fields whose values need transformer-engine in the worker."""
-        asked = {
-            "optimizer.precision_aware": self.optimizer.precision_aware,
-            "cuda_graphs": self.cuda_graphs != "none",
-            "tp_comm_overlap": self.tp_comm_overlap,
-            "cp_comm": self.cp_comm != "p2p",
-        }
-        return tuple(name for name, wanted in asked.items() if wanted)

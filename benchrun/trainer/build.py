@@ -27,9 +27,7 @@ from benchrun.trainer.layers import Attention, Norm
 def refuse_impossible(spec: TrainingSpec) -> None:
     """UserError for what this process lacks: megatron.core would train FP8 without transformer-engine in BF16."""
     if not spec.transformer_engine:
-        needs_it = ["precision fp8"] if spec.precision == "fp8" else []
-        needs_it += [f"training.{option}" for option in spec.training.of_transformer_engine]
-        if needs_it:
+        if needs_it := spec.of_transformer_engine:
             hint = "use an image with it and transformer_impl=transformer_engine, or leave it out"
             raise UserError(f"{needs_it[0]} needs transformer-engine on a GPU", hint=hint)
     elif not HAVE_TE:
