@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import csv
 import functools
-from pathlib import Path
 
 from pydantic import BaseModel, Field
+
+from benchrun.paths import table
 
 
 class Gpu(BaseModel, frozen=True):
@@ -37,9 +37,8 @@ def gpu(name: str) -> Gpu | None:
 
 @functools.cache
 def _gpus() -> dict[str, Gpu]:
-    with Path(__file__).with_suffix(".csv").open(newline="") as file:
-        rows = ({column: value or None for column, value in row.items()} for row in csv.DictReader(file))
-        return {gpu.name: gpu for gpu in map(Gpu.model_validate, rows)}
+    rows = ({column: value or None for column, value in row.items()} for row in table(__file__))
+    return {gpu.name: gpu for gpu in map(Gpu.model_validate, rows)}
 
 
 def name_of(device: str) -> str | None:

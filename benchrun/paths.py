@@ -21,6 +21,15 @@ MEASURED = DATA / "results" / "measured"
 
 
 @functools.cache
+def table(module: str) -> tuple[dict[str, str], ...]:
+    """The rows of the CSV file beside a module, whose ``__file__`` is ``module``."""
+    import csv  # every command imports this module
+
+    with Path(module).with_suffix(".csv").open(newline="") as file:
+        return tuple(csv.DictReader(file))
+
+
+@functools.cache
 def measured() -> Path:
     """The kept runs: a folder in a checkout; in a wheel one packed file, whose parts are read like a folder's."""
     packed = MEASURED.with_name("measured.zip.xz")

@@ -11,7 +11,8 @@ import pytest
 
 from benchrun import app
 from benchrun.errors import UserError
-from benchrun.frameworks.base import Framework, Variable
+from benchrun.frameworks.base import Framework
+from benchrun.frameworks.environment import Variable
 from benchrun.frameworks.registry import FRAMEWORKS, register
 from benchrun.launch.endings import Ending
 from benchrun.launch.launcher import observe

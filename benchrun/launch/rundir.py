@@ -52,16 +52,7 @@ class RunDir:
     @functools.cached_property
     def spec(self) -> RunSpec:
         """What was launched. UserError where it cannot be read."""
-        path, hint = self.path / SPEC, f"another version wrote it, or it is damaged; move {self.path} away"
-        try:
-            if path.is_file():
-                return RunSpec.read(path)
-            reason = "is no file"
-        except ValidationError as error:
-            reason = f"not a RunSpec: {error.errors()[0]['msg']}"
-        except (OSError, ValueError, RecursionError) as error:
-            reason = f"cannot be read: {error}"
-        raise UserError(reason, where=str(path), hint=hint)
+        return RunSpec.read(self.path / SPEC)
 
     @property
     def owner(self) -> int | None:

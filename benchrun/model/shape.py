@@ -6,7 +6,7 @@ from typing import ClassVar, Literal
 
 from pydantic import PositiveFloat, PositiveInt
 
-from benchrun.model.base import Frozen
+from benchrun.model.layout import Frozen
 from benchrun.model.operators import operators
 
 Activation = Literal["swiglu", "geglu", "gelu", "squared-relu"]

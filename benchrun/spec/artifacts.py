@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
-from benchrun.model.base import Frozen
+from benchrun.model import Frozen
 from benchrun.model.operators import Pass
 from benchrun.vocabulary import Precision
 

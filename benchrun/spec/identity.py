@@ -1,21 +1,21 @@
 """The identity of a run: a digest of a canonical form of its RunSpec, with its own names and defaults.
 
 The form is frozen. For trainings identity.csv lists the name of each value in the form, the field of RunSpec that
-holds it, the runs that have it, and the usual value, which the form omits. If a field gets another name or default,
-only that file changes and every id stays. A new field gets a row with the value that older runs had. Any other change
-needs the next ``VERSION``. Of another workload the form has every input.
+holds it, the runs that have it (all trainings where empty), and the usual value, which the form omits. If a field gets
+another name or default, only that file changes and every id stays. A new field gets a row with the value that older
+runs had. Any other change needs the next ``VERSION``. Of another workload the form has every input.
 """
 
 from __future__ import annotations
 
-import csv
 import functools
 import hashlib
 import json
 import re
 from collections.abc import Collection, Iterable
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from benchrun.paths import table
 
 if TYPE_CHECKING:
     from benchrun.spec.runspec import RunSpec, TrainingSpec
@@ -30,16 +30,9 @@ OF_THE_SITE = re.compile(r"_IFNAME$|_HCA$|_NET_DEVICES$|_ADDR$|_PORT$")
 """Variables that name a network interface or address."""
 
 
-@functools.cache
-def _rows() -> tuple[dict[str, str], ...]:
-    """Name, field, ``only`` (which runs have it; all trainings where empty) and usual value."""
-    with Path(__file__).with_suffix(".csv").open(newline="") as file:
-        return tuple(csv.DictReader(file))
-
-
 def canonical(spec: RunSpec) -> dict[str, Any]:
     """The form of ``spec``: everything that changes the measurement, without site and paths."""
-    form = {row["name"]: value_of(spec, row["field"]) for row in _rows() if row["only"] == ANY} | spec.form()
+    form = {row["name"]: value_of(spec, row["field"]) for row in table(__file__) if row["only"] == ANY} | spec.form()
     form["image"] = workload_image(spec)
     return form | {f"env.{name}": value for name, value in workload_env(spec).items() if _counts(name, value)}
 
@@ -50,7 +43,7 @@ def training_form(spec: TrainingSpec) -> dict[str, Any]:
     if spec.data.kind == "synthetic":
         kinds.add("conversations" if spec.instructed else "tokens")
     all_read = ("data.tokens", spec.training.steps * spec.tokens_per_step + 1)
-    values = [(row, _plain(value_of(spec, row["field"]))) for row in _rows() if row["only"] in kinds]
+    values = [(row, _plain(value_of(spec, row["field"]))) for row in table(__file__) if row["only"] in kinds]
     return {
         row["name"]: value
         for row, value in values

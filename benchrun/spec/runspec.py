@@ -12,8 +12,16 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
-import pydantic
-from pydantic import Field, PositiveInt, SerializerFunctionWrapHandler, model_serializer, model_validator
+from pydantic import (
+    Field,
+    PlainSerializer,
+    PlainValidator,
+    PositiveInt,
+    SerializerFunctionWrapHandler,
+    ValidationError,
+    model_serializer,
+    model_validator,
+)
 
 from benchrun.errors import UserError, closest
 from benchrun.model import Frozen, ModelShape
@@ -29,7 +37,7 @@ if TYPE_CHECKING:
     from pydantic.functional_validators import ModelWrapValidatorHandler
     from typing_extensions import Self
 
-Reduction = Annotated[Reduced, pydantic.PlainValidator(reduced), pydantic.PlainSerializer(str)]
+Reduction = Annotated[Reduced, PlainValidator(reduced), PlainSerializer(str)]
 """The type of a field that holds a reduction as text."""
 DataFormat = Literal["tokens", "chat", "packed"]
 """Synthetic data: plain tokens, conversations as text, or conversations as packed sequences of tokens."""
@@ -152,11 +160,20 @@ class RunSpec(Inputs):
 
     @classmethod
     def read(cls, path: Path) -> Self:
-        """Read spec.json, of this schema or an older one. UserError for a newer one and for an unknown workload."""
+        """Read spec.json, of this schema or an older one. UserError where that cannot be done."""
+        hint: str | None = f"another version wrote it, or it is damaged: render it again, or move {path.parent} away"
         try:
+            if not path.is_file():
+                raise OSError("is no file")
             return cls.model_validate_json(path.read_bytes())
-        except UserError as error:
-            raise UserError(error.message, hint=error.hint, where=str(path)) from None
+        except UserError as error:  # of a newer schema, or an unknown workload
+            message, hint = error.message, error.hint
+        except ValidationError as error:
+            first = error.errors()[0]
+            message = f"not a RunSpec: {'.'.join(map(str, first['loc'])) or 'the file'}: {first['msg']}"
+        except (OSError, ValueError, RecursionError) as error:
+            message = f"cannot be read: {error}"
+        raise UserError(message, hint=hint, where=str(path))
 
 
 class TrainingInputs(Inputs):
@@ -251,6 +268,18 @@ class TrainingSpec(TrainingInputs, RunSpec):
     def transformer_engine(self) -> bool:
         """Whether the layers of Megatron's model are transformer-engine's."""
         return self.gpu != "CPU" and self.training.transformer_impl == "transformer_engine"
+
+    @property
+    def of_transformer_engine(self) -> list[str]:
+        """What of the run needs transformer-engine in the worker."""
+        asked = {
+            "precision fp8": self.precision == "fp8",
+            "training.optimizer.precision_aware": self.training.optimizer.precision_aware,
+            "training.cuda_graphs": self.training.cuda_graphs != "none",
+            "training.tp_comm_overlap": self.training.tp_comm_overlap,
+            "training.cp_comm": self.training.cp_comm != "p2p",
+        }
+        return [name for name, wanted in asked.items() if wanted]
 
     @property
     def instructed(self) -> bool:

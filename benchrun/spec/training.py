@@ -134,17 +134,6 @@ class Training(Frozen, allow_inf_nan=False):  # spec.json could not hold infinit
     breakdown: bool = False
     """After the last step profile one more: time in matrix products, attention, other kernels, communication, idle."""
 
-    @property
-    def of_transformer_engine(self) -> tuple[str, ...]:
-        """The fields whose values need transformer-engine in the worker."""
-        asked = {
-            "optimizer.precision_aware": self.optimizer.precision_aware,
-            "cuda_graphs": self.cuda_graphs != "none",
-            "tp_comm_overlap": self.tp_comm_overlap,
-            "cp_comm": self.cp_comm != "p2p",
-        }
-        return tuple(name for name, wanted in asked.items() if wanted)
-
 
 class Synthetic(Frozen):
     """A data set that ``datagen tokens`` makes: files, so that loader, index and shuffling run as with real data.

@@ -8,7 +8,7 @@ from shapes import MODELS
 from benchrun import hardware
 from benchrun.metrics.convention import CONVENTIONS
 from benchrun.model import ModelShape
-from benchrun.model.flops import attention_scores, flops_per_token, logits, packed_length
+from benchrun.model.flops import attention_scores, flops_per_token, logits
 from benchrun.model.operators import operators
 
 COLUMNS = (
@@ -64,13 +64,6 @@ def test_lora_saves_the_gradient_of_the_frozen_weights_and_no_scores():
     model = MODELS["llama2-70b"]
     saved = flops_per_token(model, 4096).full - flops_per_token(model, 4096, task="lora").full
     assert saved == products(model, "qkv", "proj", "fc1", "fc2", "logits")
-
-
-def test_documents_packed_into_a_sequence_attend_only_to_themselves():
-    assert packed_length([4096]) == 4096
-    assert packed_length([2048, 2048]) == 2048
-    # 3072^2 + 1024^2 scores for 4096 tokens.
-    assert packed_length([3072, 1024]) == 2560
 
 
 def test_parameters_are_the_known_totals():

@@ -7,7 +7,7 @@ import pytest
 from benchrun import paths
 from benchrun.errors import UserError
 from benchrun.memory import ESTIMATE_ERROR, estimate
-from benchrun.memory.fully_sharded import adapter_params
+from benchrun.model.adapters import TRANSFORMERS, adapter_params
 from benchrun.recipe.resolve import resolve
 from benchrun.recipe.select import Request
 
@@ -89,4 +89,5 @@ def test_seventy_billion_fit_on_one_node_because_every_rank_holds_its_part_only(
 
 def test_adapters_of_the_published_run_have_as_many_parameters_as_peft_counts():
     """peft 0.21.2 says of a Llama 2 70B with rank 8 on all seven linear layers: trainable params: 103,546,880."""
-    assert adapter_params(resolve(Request(*LLAMA))) == 103_546_880
+    model = resolve(Request(*LLAMA)).model
+    assert model.num_layers * adapter_params(model, TRANSFORMERS, (), rank=8) == 103_546_880

@@ -23,7 +23,7 @@ if not torch.cuda.is_available():
     pytest.skip("no GPU", allow_module_level=True)
 pytest.importorskip("transformer_engine", reason="the GPU path needs transformer-engine")
 
-from benchrun.frameworks.megatron_config import configured  # noqa: E402
+from benchrun.frameworks.registry import framework  # noqa: E402
 from benchrun.model import ModelShape, Moe  # noqa: E402
 from benchrun.model.layout import Layout  # noqa: E402
 from benchrun.spec.cluster import Cluster  # noqa: E402
@@ -135,7 +135,7 @@ def spec(
         data_format="tokens",
         cluster=Cluster(name="here", scheduler="local", gpu=gpu, gpus_per_node=gpus),
     )
-    return configured(spec)
+    return framework("megatron-core").configured(spec)
 
 
 def train(folder: Path, name: str, wanted: TrainingSpec) -> Run:

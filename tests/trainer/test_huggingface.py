@@ -15,9 +15,9 @@ import pytest
 
 from benchrun.errors import UserError
 from benchrun.frameworks.logs import parse_log
-from benchrun.memory.fully_sharded import adapter_params
 from benchrun.metrics.setting import Setting
 from benchrun.metrics.summary import measure
+from benchrun.model.adapters import TRANSFORMERS, adapter_params
 from benchrun.model.flops import flops_per_token
 from benchrun.recipe.resolve import resolve
 from benchrun.recipe.select import Request
@@ -201,7 +201,9 @@ class TestModel:
         model(input_ids=tokens, labels=tokens).loss.backward()
         learning = {name: p for name, p in model.named_parameters() if p.grad is not None}
         assert {re.findall(r"(\w+)\.lora_[AB]\.", name)[0] for name in learning} == {"q_proj", "down_proj"}
-        assert sum(p.numel() for p in learning.values()) == adapter_params(spec)
+        assert sum(p.numel() for p in learning.values()) == spec.model.num_layers * adapter_params(
+            spec.model, TRANSFORMERS, spec.training.lora.target_modules, spec.training.lora.rank
+        )
         assert {p.dtype for p in learning.values()} == {torch.float32}
         frozen = [p for name, p in model.named_parameters() if name not in learning]
         assert sum(p.numel() for p in frozen) == spec.model.params_total

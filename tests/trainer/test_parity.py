@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from benchrun.frameworks.megatron_config import configured
+from benchrun.frameworks.registry import framework
 from benchrun.recipe.resolve import resolve
 from benchrun.recipe.select import Request
 from benchrun.spec.runspec import RunSpec
@@ -49,7 +49,7 @@ def spec_for(recipe: str, ranks: int, *overrides: str, precision: str = "fp32", 
     spread = base.layout.model_copy(update=layout)
     dp = ranks // (spread.tp * spread.pp * spread.cp)
     update = {"layout": spread, "num_gpus": ranks, "dp": dp, "num_microbatches": base.gbs // (base.mbs * dp)}
-    return configured(base.model_copy(update=update))
+    return framework("megatron-core").configured(base.model_copy(update=update))
 
 
 def run(tmp_path: Path, spec: RunSpec, **env: str) -> subprocess.CompletedProcess[str]:
