@@ -31,7 +31,7 @@ def step_problems(log: Log, *, may_skip: bool) -> list[Problem]:
 
 def _values(rows: Rows) -> Iterator[Problem]:
     names = "step", "line", "loss", "grad_norm", "skipped", "nan"
-    step, line, loss, norm, skipped, nan = rows.columns.columns(*names)
+    step, line, loss, norm, skipped, nan = rows.columns(*names)
     updated = skipped <= 0
     # Megatron prints no loss that is not a number, and the Trainer 0: then the norm is the only sign. Megatron leaves
     # out a loss whose mean is not positive: NaN, if the step was not skipped.
@@ -48,7 +48,7 @@ def _values(rows: Rows) -> Iterator[Problem]:
 
 def _gaps(rows: Rows) -> list[Problem]:
     """Rows that are further from the one before them than most rows of their segment."""
-    segment, step, line = rows.columns.columns("segment", "step", "line")
+    segment, step, line = rows.columns("segment", "step", "line")
     edges = [0, *(np.flatnonzero(np.diff(segment)) + 1).tolist(), len(segment)]
     problems: list[Problem] = []
     for first, end in pairwise(edges):

@@ -137,7 +137,7 @@ class Track:
 
     def __init__(self, log: Log) -> None:
         names = "step", "loss", "step_time_s", "tokens_per_s_per_gpu", "global_batch_size"
-        rows = np.array(log.distinct.columns.columns(*names), np.float64)
+        rows = np.array(log.distinct.columns(*names), np.float64)
         if rows.shape[1] > 2 * SAMPLE:
             rows = np.concatenate([rows[:, :SAMPLE], rows[:, -SAMPLE:]], axis=1)
         self.log = log

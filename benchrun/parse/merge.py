@@ -8,7 +8,6 @@ from functools import reduce
 
 import numpy as np
 
-from benchrun.parse.columns import Column, Columns
 from benchrun.parse.records import Facts, Log, Problem
 from benchrun.parse.rows import TYPES, Rows
 
@@ -18,7 +17,7 @@ UNKNOWN = "unknown"
 
 def followed(problems: Sequence[Problem], rows: Rows) -> Iterator[Problem]:
     """The problems of one file, each with what its rows show after it."""
-    segments, lines = rows.columns.columns("segment", "line")
+    segments, lines = rows.columns("segment", "line")
     firsts = lines[np.unique(segments, return_index=True)[1]]
     restarted, ends = firsts[1:].max(initial=0), lines.max(initial=0)
     for problem in problems:
@@ -51,17 +50,18 @@ def merged(name: str, logs: Sequence[Log]) -> Log:
         facts.fill(log.facts)
     rows = longest.steps
     if len(same) > 1 and len(rows):
-        rows = Rows.of(reduce(_filled, (log.steps.columns.table() for log in same)), max(log.segments for log in same))
+        rows = reduce(_filled, (log.steps for log in same))
     return replace(longest, file=name, steps=rows, facts=facts, problems=problems, results=results, ended=ended)
 
 
-def _filled(earlier: Column, later: Column) -> Column:
+def _filled(earlier: Rows, later: Rows) -> Rows:
     """The rows of two files in the order of segment and step; one that both have is the later's, filled up."""
-    both: Column = np.concatenate([earlier, later])
-    both = both[np.lexsort((both["step"], both["segment"]))]
-    doubled = (np.diff(both["step"]) == 0) & (np.diff(both["segment"]) == 0)
-    for name, none in Columns(TYPES).none.items():
-        missing = np.flatnonzero(doubled & (both[name][1:] == none))
-        both[name][missing + 1] = both[name][missing]
-    merged: Column = both[np.append(~doubled, True)]
-    return merged
+    both = {name: np.concatenate([earlier.column(name), later.column(name)]) for name in TYPES}
+    order = np.lexsort((both["step"], both["segment"]))
+    doubled = (np.diff(both["step"][order]) == 0) & (np.diff(both["segment"][order]) == 0)
+    for name, column in both.items():
+        missing = np.flatnonzero(doubled & (column[order][1:] == later.none[name]))
+        column[order[missing + 1]] = column[order[missing]]
+    chosen = order[np.append(~doubled, True)]
+    segments = max(earlier.segments, later.segments)
+    return Rows.of({name: column[chosen] for name, column in both.items()}, segments)

@@ -159,7 +159,7 @@ class HuggingFace(Dialect):
         values["order"] = self._order
         self._order += 1
         table: Columns = getattr(self, sink)
-        table.append(map(values.get, table.types))
+        table.append(map(values.get, table.none))
 
     def take(self, tables: Sequence[Table]) -> bool:
         """Many bars and dictionaries, where each dictionary is a record of its own."""
@@ -172,7 +172,7 @@ class HuggingFace(Dialect):
                     self.facts.planned_steps = int(table.columns["planned_steps"][-1])
         for table in tables:
             order = self._order + 2 * table.at + (table.sink == "_dictionaries")
-            getattr(self, table.sink).extend({**table.columns, "order": order}, len(table.at))
+            getattr(self, table.sink).append_columns({**table.columns, "order": order}, len(table.at))
         self._order += 2 * (1 + max(int(table.at[-1]) for table in tables))
         return True
 

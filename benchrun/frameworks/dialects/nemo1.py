@@ -132,9 +132,8 @@ class Nemo1(Dialect):
         batch = self.facts.gbs
         if batch and advance % batch == 0:
             self.facts.seq_length = advance // batch
-        table = self.rows.columns.table()
-        table["tokens_per_s_per_gpu"] = advance / table["step_time_s"] / self.facts.num_gpus
-        return Rows.of(table, self.rows.segments, self.rows.began)
+        rate = advance / self.rows.column("step_time_s") / self.facts.num_gpus
+        return self.rows.chosen(slice(None), tokens_per_s_per_gpu=rate)
 
 
 def _in_bar(text: str, name: str) -> str | None:
