@@ -64,7 +64,7 @@ def summarise_log(log: Log, given: Setting, files: Sequence[Path] = (), warmup: 
     """Numbers of one log; what it states wins over ``given``. Of a run directory among ``files`` with its telemetry."""
     summary = summarise(log, warmup=warmup, given=given)
     run = next((path for path in files if str(path) == log.file and (path / SPEC).is_file()), None)
-    samples = samples_of(RunDir(run), summary, summary.num_gpus) if run else None
+    samples = samples_of(RunDir(run), log, summary, summary.num_gpus) if run else None
     return summary.model_copy(update={"telemetry": samples.over_all}) if samples else summary
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from benchrun.compare.verdict import RunResult, Verdict
 from benchrun.errors import UserError
-from benchrun.frameworks.logs import ended_at, parse_log
+from benchrun.frameworks.logs import parse_log
 from benchrun.launch.endings import recorded
 from benchrun.launch.keep import kept_files, kept_name, write_kept
 from benchrun.launch.rundir import RunDir
@@ -43,7 +43,7 @@ def measure_run(run: RunDir, warmup: int | None = None) -> RunMeasurement | None
         return None
     log = parse_log(*run.logs)
     metrics = measure(log, setting_of(run.spec), planned_steps=run.spec.planned_steps, warmup=warmup)
-    samples = samples_of(run, metrics, run.spec.num_gpus)
+    samples = samples_of(run, log, metrics, run.spec.num_gpus)
     beside = {
         "telemetry": samples.over_all if samples else None,
         "bound": _bound(run, metrics),
@@ -68,7 +68,7 @@ def _steps(log: Log) -> str:
     return "".join(f"{line}\n" for line in step_lines(log.distinct, "jsonl"))
 
 
-def samples_of(run: RunDir, measured: Measurement, num_gpus: int | None) -> Sampled | None:
+def samples_of(run: RunDir, log: Log, measured: Measurement, num_gpus: int | None) -> Sampled | None:
     """State of the GPUs in the window of ``measured``; None where nothing was sampled."""
     files, step, window = run.telemetry(), measured.step_time_s, measured.window
     rate = measured.tokens_per_s_per_gpu.median
@@ -77,7 +77,7 @@ def samples_of(run: RunDir, measured: Measurement, num_gpus: int | None) -> Samp
     steps = window.last_step - window.first_step + 1
     # Tokens of a step are its rate times its time; the product of their means would be too large where steps differ.
     tokens = rate * step.median * num_gpus * steps
-    return sampled(files, num_gpus=num_gpus, seconds=step.mean * steps, tokens=tokens, until=ended_at(*run.logs))
+    return sampled(files, num_gpus=num_gpus, seconds=step.mean * steps, tokens=tokens, until=log.facts.ended_at)
 
 
 def _bound(run: RunDir, metrics: Metrics) -> Bound | None:

@@ -174,8 +174,6 @@ class Dialect(Traits):
     """Bytes of lines that describe the run before its first step."""
     strong: ClassVar[bool] = True
     """False for lines that other frameworks print as well: they count only where nothing better is found."""
-    may_skip: ClassVar[bool] = False
-    """Steps without a row mean nothing: a bar is not drawn for each."""
     averages: ClassVar[tuple[str, ...]] = ()
     """Sinks whose rows are means over the steps since the row before."""
     closing: ClassVar[tuple[str, ...]] = ()

@@ -14,7 +14,6 @@ from datetime import datetime
 
 from benchrun.errors import UserError
 from benchrun.parse import problems
-from benchrun.parse.checks import step_problems
 from benchrun.parse.dialect import DIALECTS, Dialect
 from benchrun.parse.forms import Forms
 from benchrun.parse.grams import Grams
@@ -179,8 +178,7 @@ class Reader:
     def log(self, name: str) -> Log:
         """Everything read so far, of all files."""
         log = merged(name, self._finished or [self._file_log(name)])
-        may_skip = any(dialect.may_skip for dialect in self._classes if dialect.name == log.framework)
-        every = (*log.problems, *step_problems(log, may_skip=may_skip))
+        every = (*log.problems, *problems.step_problems(log))
         return replace(log, problems=every, skip_messages=self._skip_messages)
 
     def _file_log(self, name: str) -> Log:

@@ -45,7 +45,7 @@ SIMPLE = ["benchrun.parse.columns", "benchrun.parse.grams", "benchrun.metrics.ro
 
 with atheris.instrument_imports(include=["benchrun.parse", "benchrun.frameworks", "benchrun.metrics"], exclude=SIMPLE):
     from benchrun.frameworks.logs import DIALECTS
-    from benchrun.frameworks.logs import reader as new_reader
+    from benchrun.frameworks.logs import Reader as new_reader
     from benchrun.metrics import summary
     from benchrun.parse import Log, forms, problems, reader
 

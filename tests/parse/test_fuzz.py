@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from benchrun.errors import UserError
 from benchrun.frameworks.logs import DIALECTS, parse_log
-from benchrun.frameworks.logs import reader as new_reader
+from benchrun.frameworks.logs import Reader as new_reader
 from benchrun.metrics.summary import summarise
 from benchrun.parse import forms, reader
 from benchrun.parse.inputs import COMPRESSED

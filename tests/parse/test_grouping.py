@@ -11,7 +11,7 @@ import pytest
 
 from benchrun.errors import UserError
 from benchrun.frameworks.logs import parse_log, parse_logs
-from benchrun.frameworks.logs import reader as new_reader
+from benchrun.frameworks.logs import Reader as new_reader
 from benchrun.metrics.summary import summarise
 from benchrun.parse.grouping import Part, grouped
 from benchrun.parse.inputs import LogFile, chunks

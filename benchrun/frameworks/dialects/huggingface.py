@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from benchrun.frameworks.dialects import trainer_rows
-from benchrun.frameworks.dialects.worker import CONFIG, configure
+from benchrun.frameworks.dialects.worker import CONFIG, DONE, configure
 from benchrun.parse.columns import NO_VALUE, Columns
 from benchrun.parse.dialect import (
     COUNT,
@@ -89,10 +89,10 @@ class HuggingFace(Dialect):
     """The Trainer's dictionaries, bars and summaries."""
 
     name = "hf"
-    step_needles = (b"'loss':", b'"loss":', b"'train_runtime':", b"%|")
+    step_needles = (b"'loss':", b'"loss":', b"'train_runtime':", b"%|", DONE)
     fact_needles = (
         *(name.encode() for name in _FACTS),
-        *(b"world_size: ", b"  world_size ....", b" max_length: ", b'"n_positions": ', CONFIG.encode()),
+        *(b"world_size: ", b"  world_size ....", b" max_length: ", b'"n_positions": ', CONFIG),
     )
     fact_groups = (
         re.compile(r"\bworld_size(?:: | \.{4,} )(?P<num_gpus>\d{1,7})\b"),
