@@ -115,13 +115,18 @@ class Table(NamedTuple):
     """Steps of many lines, column by column."""
 
     sink: str
-    columns: dict[str, Any]
     at: Column
     """Index of each row's line in the block."""
-    alike: bool
-    """All lines have one form."""
-    ends: tuple[str, str]
-    """The first and the last line."""
+    columns: dict[str, Any]
+    texts: Sequence[str]
+    """All lines of the block."""
+    alike: bool = True
+    """The lines have one form."""
+
+    def chosen(self, rows: Any) -> Table:
+        """Some of the rows: a slice or flags."""
+        columns = {name: column[rows] for name, column in self.columns.items()}
+        return self._replace(at=self.at[rows], columns=columns)
 
 
 Names = Mapping[str, tuple[str, Reading]]

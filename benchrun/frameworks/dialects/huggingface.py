@@ -167,7 +167,7 @@ class HuggingFace(Dialect):
             if table.sink == "_dictionaries":
                 if not self._are_records(table):
                     return False
-                self._last = _texts(table.ends[1])
+                self._last = _texts(table.texts[table.at[-1]])
                 if "planned_steps" in table.columns and table.columns["planned_steps"][-1] > 0:
                     self.facts.planned_steps = int(table.columns["planned_steps"][-1])
         for table in tables:
@@ -182,7 +182,7 @@ class HuggingFace(Dialect):
         for name, column in printed.columns.items():
             if name != "line":
                 repeated &= np.isclose(column[1:], column[:-1], rtol=0, atol=0, equal_nan=True)
-        return printed.alike and not repeated.any() and not _same_record(self._last, _texts(printed.ends[0]))
+        return printed.alike and not repeated.any() and not _same_record(self._last, _texts(printed.texts[printed.at[0]]))
 
     def read_facts(self, text: str) -> None:
         """The configuration of this repository's worker, or what the Trainer prints before it starts."""
