@@ -236,10 +236,10 @@ class Dialect(Traits):
 
     def read_facts(self, text: str) -> None:
         """Take what a line without a step states of the run."""
-        stated = [pair for regex in self.fact_groups for match in regex.finditer(text) for pair in _groups(match)]
-        for name, value in self.fact_pairs.findall(text) if self.fact_pairs else ():
-            if name in self.fact_names:
-                stated.append((self.fact_names[name], value))
+        matches = (match for regex in self.fact_groups for match in regex.finditer(text))
+        stated = [pair for match in matches for pair in match.groupdict("").items()]
+        pairs = self.fact_pairs.findall(text) if self.fact_pairs else ()
+        stated += [(self.fact_names[name], value) for name, value in pairs if name in self.fact_names]
         for name, value in stated:
             digits = value.replace(",", "")
             fact = value if name in TEXTS else count(digits) if digits.isdigit() else None
@@ -282,16 +282,16 @@ class Dialect(Traits):
         Text that stands for no value differs in its numbers only, in all lines of one form.
         """
         for table in tables:
-            self.take_rows(table.sink, table.columns)
+            self.complete(table.columns)
+            planned = table.columns.pop("planned_steps", None)
+            if planned is not None and planned[-1] >= 0:
+                self.facts.planned_steps = int(planned[-1])
+            self.extend(table)
         return True
 
-    def take_rows(self, sink: str, columns: dict[str, Any]) -> None:
-        """Add the rows of one sink."""
-        self.complete(columns)
-        planned = columns.pop("planned_steps", None)
-        if planned is not None and planned[-1] >= 0:
-            self.facts.planned_steps = int(planned[-1])
-        getattr(self, sink).extend(columns, averages=sink in self.averages, end=self.last_planned)
+    def extend(self, table: Table) -> None:
+        """Add many rows."""
+        getattr(self, table.sink).extend(table.columns, averages=table.sink in self.averages, end=self.last_planned)
 
     @property
     def last_planned(self) -> int | None:
@@ -317,10 +317,6 @@ class Dialect(Traits):
         return line.terminated or line.text.rstrip().endswith(self.closing)
 
 
-def _groups(match: re.Match[str]) -> list[tuple[str, str]]:
-    return [(name, text) for name, text in match.groupdict().items() if text]
-
-
 def seconds(clock: str) -> int:
     """Digits and colons as tqdm prints them, ``1:02:03`` -> seconds."""
     total = 0
@@ -333,8 +329,6 @@ DIALECTS: dict[str, type[Dialect]] = {}
 """Name of the framework -> its dialect. Order matters: one whose logs contain another's lines comes first."""
 
 
-def register_dialect(dialect: type[Dialect], *, first: bool = False) -> None:
-    """Add a dialect after all others, or before them."""
-    others = {name: other for name, other in DIALECTS.items() if name != dialect.name}
-    DIALECTS.clear()
-    DIALECTS.update({dialect.name: dialect, **others} if first else {**others, dialect.name: dialect})
+def register_dialect(dialect: type[Dialect]) -> None:
+    """Add a dialect after all others."""
+    DIALECTS[dialect.name] = dialect

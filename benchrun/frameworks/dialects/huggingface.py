@@ -108,8 +108,6 @@ class HuggingFace(Dialect):
         super().__init__()
         self._dictionaries = Columns(trainer_rows.DICTIONARY_TYPES)
         self._bars = Columns(trainer_rows.BAR_TYPES)
-        self._order = 0
-        """Bars and dictionaries so far, or more."""
         self._summaries: list[tuple[float, float | None]] = []
         """Run time in s, and steps per second."""
         self._last: dict[str, str] = {}
@@ -156,31 +154,32 @@ class HuggingFace(Dialect):
 
     def add_row(self, sink: str, values: dict[str, Any]) -> None:
         """A bar or a dictionary."""
-        values["order"] = self._order
-        self._order += 1
+        values["bars"] = len(self._bars)
         table: Columns = getattr(self, sink)
         table.append(map(values.get, table.none))
 
     def take(self, tables: Sequence[Table]) -> bool:
         """Many bars and dictionaries, where each dictionary is a record of its own."""
-        for table in tables:
-            if table.sink == "_dictionaries":
-                if not self._are_records(table):
-                    return False
-                self._last = _texts(table.texts[table.at[-1]])
-                if "planned_steps" in table.columns and table.columns["planned_steps"][-1] > 0:
-                    self.facts.planned_steps = int(table.columns["planned_steps"][-1])
-        for table in tables:
-            order = self._order + 2 * table.at + (table.sink == "_dictionaries")
-            getattr(self, table.sink).append_columns({**table.columns, "order": order}, len(table.at))
-        self._order += 2 * (1 + max(int(table.at[-1]) for table in tables))
-        return True
+        by_sink = {table.sink: table for table in tables}
+        drawn, printed = by_sink.get("_bars"), by_sink.get("_dictionaries")
+        if printed:
+            if not self._are_records(printed):
+                return False
+            self._last = _texts(printed.texts[printed.at[-1]])
+            # On one line the bar stands before the dictionary.
+            before = np.searchsorted(drawn.at, printed.at, side="right") if drawn else 0
+            printed.columns["bars"] = len(self._bars) + before
+        return super().take(tables)
+
+    def extend(self, table: Table) -> None:
+        """Many bars or dictionaries."""
+        getattr(self, table.sink).append_columns(table.columns, len(table.at))
 
     def _are_records(self, printed: Table) -> bool:
         """Whether no dictionary can be the one before it, printed again."""
         repeated = np.ones(len(printed.at) - 1, bool)
         for name, column in printed.columns.items():
-            if name != "line":
+            if name not in ("line", "bars"):
                 repeated &= np.isclose(column[1:], column[:-1], rtol=0, atol=0, equal_nan=True)
         return printed.alike and not repeated.any() and not _same_record(self._last, _texts(printed.texts[printed.at[0]]))
 
@@ -218,15 +217,9 @@ class HuggingFace(Dialect):
         clock, measured = self._dictionaries.columns("clock_s", "step_time_s")
         if printed:
             every = max(round(self._steps_passed() / printed) or int(drawn.step.max(initial=0)) // printed, 1)
-            self.rows = trainer_rows.dictionary_rows(
-                self._dictionaries,
-                self._bars,
-                drawn,
-                stated=stated,
-                planned=facts.planned_steps,
-                average_s=average_s,
-                every=every,
-            )
+            step = trainer_rows.numbers(self._dictionaries, self._bars, stated, every)
+            planned = facts.planned_steps
+            self.rows = trainer_rows.dictionary_rows(self._dictionaries, step, drawn, planned, average_s)
         elif self.seen and steps:
             self.rows = trainer_rows.bar_rows(drawn)
         elif self.seen and made and average_s is not None and made <= MOST_AVERAGED:
@@ -309,17 +302,14 @@ def _record(pairs: dict[str, Value]) -> Record:
 def _same_record(one: dict[str, str], other: dict[str, str]) -> bool:
     """Whether two dictionaries in a row are one: several launchers print it, and some loggers in two forms.
 
-    The forms round differently, and have other fields; what both have must agree.
+    The forms round differently, and have other fields; what both have must agree to three digits.
     """
-    if one == other:
-        return True
     common = one.keys() & other.keys()
-    if not {"loss", "epoch", "learning_rate"} <= common or one.keys() == other.keys():
-        return False
-    return all(_near(one[name], other[name]) for name in common)
+    forms = one.keys() != other.keys() and {"loss", "epoch", "learning_rate"} <= common
+    return one == other or (forms and all(_digits(one[name]) == _digits(other[name]) for name in common))
 
 
-def _near(one: str, other: str) -> bool:
-    """Equal to three digits."""
-    first, second = number(one), number(other)
-    return one == other if first is None or second is None else f"{first:.2e}" == f"{second:.2e}"
+def _digits(text: str) -> str:
+    """Three digits of a number; any other text as it is."""
+    value = number(text)
+    return text if value is None else f"{value:.2e}"
