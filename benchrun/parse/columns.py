@@ -24,7 +24,7 @@ class Columns:
     def __init__(self, types: Mapping[str, str]) -> None:
         """``types``: name of each column, in order -> type code, as of ``array``."""
         self.none = {name: _NONE.get(code, 0) for name, code in types.items()}
-        self._arrays = {name: array(code) for name, code in types.items()}
+        self._arrays: dict[str, array[Any]] = {name: array(code) for name, code in types.items()}
         self._stores = list(zip(self._arrays.values(), self.none.values(), strict=True))
 
     def __len__(self) -> int:

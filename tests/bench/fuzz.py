@@ -44,8 +44,7 @@ SIMPLE = ["benchrun.parse.columns", "benchrun.parse.grams", "benchrun.metrics.ro
 """Arithmetic on arrays: few branches to find, and atheris 3.0 keeps some memory of every comparison of arrays."""
 
 with atheris.instrument_imports(include=["benchrun.parse", "benchrun.frameworks", "benchrun.metrics"], exclude=SIMPLE):
-    from benchrun.frameworks.logs import DIALECTS
-    from benchrun.frameworks.logs import Reader as new_reader
+    from benchrun.frameworks.logs import DIALECTS, Reader
     from benchrun.metrics import summary
     from benchrun.parse import Log, forms, problems, reader
 
@@ -130,7 +129,7 @@ class Mutator:
 
 def read(*chunks: bytes) -> Log:
     """One file that comes in these chunks."""
-    reading = new_reader()
+    reading = Reader()
     for chunk in chunks:
         reading.feed(chunk)
     reading.end()

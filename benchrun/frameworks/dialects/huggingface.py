@@ -181,7 +181,9 @@ class HuggingFace(Dialect):
         for name, column in printed.columns.items():
             if name not in ("line", "bars"):
                 repeated &= np.isclose(column[1:], column[:-1], rtol=0, atol=0, equal_nan=True)
-        return printed.alike and not repeated.any() and not _same_record(self._last, _texts(printed.texts[printed.at[0]]))
+        return (
+            printed.alike and not repeated.any() and not _same_record(self._last, _texts(printed.texts[printed.at[0]]))
+        )
 
     def read_facts(self, text: str) -> None:
         """The configuration of this repository's worker, or what the Trainer prints before it starts."""

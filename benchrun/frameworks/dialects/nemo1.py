@@ -42,7 +42,6 @@ class Nemo1(Dialect):
     fact_groups = (RANKS,)
     may_skip = True
     one_rank_prints = True
-    closing = ("]", "}")
 
     def __init__(self) -> None:
         super().__init__()
@@ -68,11 +67,12 @@ class Nemo1(Dialect):
             self._timing(event.get("data"), event.get("step"), line.number)
         elif bars := _BAR.findall(line.text):
             for bar in bars:
-                self._bar(*bar, line.number)
+                self._bar(bar, line.number)
         else:
             self.read_facts(line.text)
 
-    def _bar(self, epoch_text: str, step_text: str, total: str, clock: str, text: str, line: int) -> None:
+    def _bar(self, groups: tuple[str, ...], line: int) -> None:
+        epoch_text, step_text, total, clock, text = groups
         values = dict(pair.split("=", 1) for pair in text.split(", ") if "=" in pair)
         time_s = _first(values, _TIMES[:1], "step_time_s")
         place = epoch, step = int(epoch_text), int(step_text)
