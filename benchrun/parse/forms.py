@@ -68,7 +68,7 @@ class Forms:
     """The forms of one dialect's lines."""
 
     def __init__(self, dialect: Dialect) -> None:
-        self._dialect = dialect
+        self.dialect = dialect
         self._forms: dict[str, list[_Form]] = {needle.decode(): [] for needle in dialect.step_needles}
         """Needle -> the forms of the lines with it, and with none of the needles before it."""
         self._useless = 0
@@ -99,7 +99,7 @@ class Forms:
     def _by_line(self, chosen: Iterable[int], lines: list[str], numbers: Column) -> None:
         for at in chosen:
             for line in windows(lines[at], int(numbers[at]), tuple(self._forms)):
-                self._dialect.read(line)
+                self.dialect.read(line)
 
     def _steps(self, lines: list[str]) -> dict[str, list[int]]:
         """Needle -> the lines with it that have none of the needles before it."""
@@ -137,7 +137,7 @@ class Forms:
             if any(re.fullmatch(form.pattern, line, re.ASCII) for form in forms[before:]):
                 continue
             tries += 1
-            records = list(self._dialect.records(line)) if len(line) <= LONGEST else []
+            records = list(self.dialect.records(line)) if len(line) <= LONGEST else []
             if _is_form(records):
                 forms.append(_Form(line, records))
         return len(forms) > before
@@ -147,10 +147,10 @@ class Forms:
         sinks = dict.fromkeys(table.sink for table in tables)
         joined = []
         for sink in sinks:
-            table = _joined([table for table in tables if table.sink == sink], getattr(self._dialect, sink).none)
+            table = _joined([table for table in tables if table.sink == sink], getattr(self.dialect, sink).none)
             table.columns["line"] = numbers[table.at]
             joined.append(table)
-        if joined and not self._dialect.take(joined):
+        if joined and not self.dialect.take(joined):
             self._by_line(sorted({at for table in joined for at in table.at.tolist()}), lines, numbers)
 
 

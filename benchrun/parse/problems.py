@@ -7,7 +7,6 @@ import re
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 
@@ -21,21 +20,10 @@ IGNORED = "Exception ignored "
 """Python's words before a traceback that ends nothing, as of a destructor at interpreter shutdown."""
 
 
-class _Sign(NamedTuple):
-    problem: str
-    words: str
-    only_with: re.Pattern[str]
-    """The words mean a problem only on a line that matches this."""
-
-
-def _signs() -> list[_Sign]:
-    with (Path(__file__).parent / "problems.csv").open(newline="", encoding="utf-8") as file:
-        return [_Sign(row["problem"], row["words"], re.compile(row["only_with"])) for row in csv.DictReader(file)]
-
-
-_SIGNS = _signs()
-"""The first that fits a line counts."""
-NEEDLES = tuple(words.encode() for words in (*(sign.words for sign in _SIGNS), IGNORED))
+with (Path(__file__).parent / "problems.csv").open(newline="", encoding="utf-8") as _file:
+    _SIGNS = [(row["problem"], row["words"], re.compile(row["only_with"])) for row in csv.DictReader(_file)]
+"""Kind of problem, its words, and what a line must match for them to mean it. The first that fits a line counts."""
+NEEDLES = tuple(words.encode() for words in (*(words for _, words, _ in _SIGNS), IGNORED))
 _HOST = re.compile(
     r"srun: error: (?P<srun>[\w.-]{1,255}): tasks? |slurmstepd-(?P<stepd>[\w.-]{1,255}):"
     r"| ON (?P<on>[\w.-]{1,255}) CANCELLED|^(?P<pdsh>[A-Za-z][\w.-]{0,254}\d): "
@@ -54,11 +42,11 @@ def rank_of(text: str) -> int | None:
 
 def recognise(text: str, line: int) -> Problem | None:
     """The problem that ``text`` reports, if any, with host and rank where the line names them."""
-    for sign in _SIGNS:
-        if sign.words in text and sign.only_with.search(text):
+    for kind, words, only_with in _SIGNS:
+        if words in text and only_with.search(text):
             match = _HOST.search(text)
             host = match[match.lastgroup or 0] if match else None
-            return Problem(sign.problem, line, " ".join(text.split())[:240], host=host, rank=rank_of(text))
+            return Problem(kind, line, " ".join(text.split())[:240], host=host, rank=rank_of(text))
     return None
 
 

@@ -25,18 +25,7 @@ import numpy as np
 from benchrun.frameworks.dialects import trainer_rows
 from benchrun.frameworks.dialects.worker import CONFIG, DONE, configure
 from benchrun.parse.columns import NO_VALUE, Columns
-from benchrun.parse.dialect import (
-    COUNT,
-    Dialect,
-    Reading,
-    Record,
-    Table,
-    Value,
-    groups,
-    number,
-    positive,
-    seconds,
-)
+from benchrun.parse.dialect import COUNT, Dialect, Reading, Record, Table, Value, groups, number, positive, seconds
 from benchrun.parse.lines import Line
 from benchrun.parse.records import Facts
 from benchrun.parse.rows import Rows, Step
@@ -94,10 +83,7 @@ class HuggingFace(Dialect):
         *(name.encode() for name in _FACTS),
         *(b"world_size: ", b"  world_size ....", b" max_length: ", b'"n_positions": ', CONFIG),
     )
-    fact_groups = (
-        re.compile(r"\bworld_size(?:: | \.{4,} )(?P<num_gpus>\d{1,7})\b"),
-        *_LENGTHS,
-    )
+    fact_groups = (re.compile(r"\bworld_size(?:: | \.{4,} )(?P<num_gpus>\d{1,7})\b"), *_LENGTHS)
     fact_pairs = re.compile(rf"({'|'.join(_FACTS)})(?: \(.*?\))? = ([\d,]{{1,15}})")
     fact_names = _FACTS
     may_skip = True
@@ -181,9 +167,8 @@ class HuggingFace(Dialect):
         for name, column in printed.columns.items():
             if name not in ("line", "bars"):
                 repeated &= np.isclose(column[1:], column[:-1], rtol=0, atol=0, equal_nan=True)
-        return (
-            printed.alike and not repeated.any() and not _same_record(self._last, _texts(printed.texts[printed.at[0]]))
-        )
+        first = _texts(printed.texts[printed.at[0]])
+        return printed.alike and not repeated.any() and not _same_record(self._last, first)
 
     def read_facts(self, text: str) -> None:
         """The configuration of this repository's worker, or what the Trainer prints before it starts."""
