@@ -94,10 +94,6 @@ class Value(NamedTuple):
     start: int
     reading: Reading = NUMBER
 
-    def of(self, column: str, reading: Reading = NUMBER) -> Value:
-        """This text as the value of a column."""
-        return Value(column, self.text, self.start, reading)
-
 
 class Record(NamedTuple):
     """One step as a line prints it."""
@@ -156,7 +152,7 @@ def columns(pieces: Mapping[str, Value], names: Names) -> list[Value]:
     values: dict[str, Value] = {}
     for name, (column, reading) in names.items():
         if name in pieces and column not in values:
-            values[column] = pieces[name].of(column, reading)
+            values[column] = pieces[name]._replace(column=column, reading=reading)
     return list(values.values())
 
 

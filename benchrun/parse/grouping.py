@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from math import inf
 from pathlib import Path
 
 import numpy as np
@@ -79,8 +80,8 @@ class _Run:
         return (
             log.framework == self.framework
             and not self.facts.contradict(log.facts)
-            and not _beyond(self.steps_made, log.planned_steps)
-            and not _beyond(log.steps_made, self.facts.planned_steps)
+            and self.steps_made <= (log.planned_steps or inf)
+            and log.steps_made <= (self.facts.planned_steps or inf)
             and all(compatible(other, part) for other in self.tracks)
             and any(in_touch(other, part) for other in self.tracks)
         )
@@ -113,10 +114,6 @@ def grouped(parts: Sequence[Part]) -> tuple[list[list[Part]], list[Part]]:
     place = {part: number for number, part in enumerate(parts)}.__getitem__
     groups = [sorted(group, key=place) for group in groups]
     return sorted(groups, key=lambda group: place(group[0])), left_out
-
-
-def _beyond(made: int, planned: int | None) -> bool:
-    return planned is not None and made > planned
 
 
 def _owner(part: Part, runs: Sequence[_Run]) -> _Run | None:

@@ -138,7 +138,10 @@ def lines_around(block: bytes, hits: list[Hit], number: int, *, terminated: bool
             number += newlines(block, line_start, start)
             line_start, line_end = start, block.find(b"\n", at)
             line_end = len(block) if line_end < 0 else line_end
-        first, end = _piece(block, line_start, at, line_end) if carriage else (line_start, line_end)
+        first, end = line_start, line_end
+        if carriage:  # the part of the line between two
+            first, stop = max(first, block.rfind(b"\r", first, at) + 1), block.find(b"\r", at, end)
+            end = end if stop < 0 else stop
         if end - first > LONGEST_WHOLE:
             first, end = max(first, at - BEFORE_HIT), min(end, at + AFTER_HIT)
         owners = set()
@@ -146,12 +149,6 @@ def lines_around(block: bytes, hits: list[Hit], number: int, *, terminated: bool
             owners.add(hits[index].owner)
             index += 1
         yield Line(number, clean(block[first:end]), terminated or end < len(block)), owners
-
-
-def _piece(block: bytes, start: int, at: int, end: int) -> tuple[int, int]:
-    """The part of a line between carriage returns."""
-    stop = block.find(b"\r", at, end)
-    return max(start, block.rfind(b"\r", start, at) + 1), end if stop < 0 else stop
 
 
 def windows(piece: str, number: int, needles: Sequence[str]) -> Sequence[Line]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import re
 from collections.abc import Iterator
-from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -86,12 +85,11 @@ def _values(rows: Rows) -> Iterator[Problem]:
 def _gaps(rows: Rows) -> list[Problem]:
     """Rows that are further from the one before them than most rows of their segment."""
     segment, step, line = rows.columns("segment", "step", "line")
-    edges = [0, *(np.flatnonzero(np.diff(segment)) + 1).tolist(), len(segment)]
     problems: list[Problem] = []
-    for first, end in pairwise(edges):
-        gaps = np.diff(step[first:end], prepend=step[first])
+    for part in np.split(np.arange(len(step)), np.flatnonzero(np.diff(segment)) + 1):
+        gaps = np.diff(step[part], prepend=step[part[0]])
         for index in np.flatnonzero(gaps > _usual(gaps))[: MOST - len(problems)]:
-            at = first + index
+            at = part[index]
             detail = f"no row between step {step[at] - gaps[index]} and {step[at]}"
             problems.append(Problem("missing_steps", int(line[at]), detail))
     return problems

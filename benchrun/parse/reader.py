@@ -53,16 +53,12 @@ class Reader:
         """Ranks whose next traceback ends no process."""
         self._skip_messages = 0
         self._finished: list[Log] = []
-        self._source: str | None = None
-        self._start()
+        self.begin(None)
 
     def begin(self, source: str | None) -> None:
         """Start another file of the run, called ``source``."""
         self._dialects = [dialect.continued() for dialect in self._dialects]
         self._source = source
-        self._start()
-
-    def _start(self) -> None:
         self._rest = b""
         """What follows the last line end: a line that is still being written, or was cut off."""
         self._number = 1
@@ -141,14 +137,15 @@ class Reader:
             if dialect.strong and dialect.seen:
                 self._winner = number
                 self._began = _date(line.text)
-        elif self._winner == number and is_fact:
+        elif self._winner != number:
+            return
+        elif is_fact:
             self._restarted = self._restarted or type(dialect)()
             self._restarted.read(line)
-        elif self._winner == number:
-            if self._restarted is None or not dialect.contradicts(self._restarted.facts):
-                self._restarted = None
-                dialect.read(line)
-                return
+        elif self._restarted is None or not dialect.contradicts(self._restarted.facts):
+            self._restarted = None
+            dialect.read(line)
+        else:
             self._restarted.read(line)
             if self._restarted.seen:
                 self._dialects[number], self._restarted = self._restarted, None

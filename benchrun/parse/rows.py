@@ -43,21 +43,8 @@ class Step(NamedTuple):
     """As reported, a fraction."""
 
 
-TYPES = {
-    "step": "q",
-    "step_time_s": "d",
-    "line": "I",
-    "segment": "i",
-    "interval": "i",
-    "loss": "d",
-    "grad_norm": "d",
-    "global_batch_size": "i",
-    "tflops_per_gpu": "d",
-    "tokens_per_s_per_gpu": "d",
-    "skipped": "H",
-    "nan": "H",
-    "mfu": "d",
-}
+TYPES = {name: "d" if "float" in str(kind) else "i" for name, kind in Step.__annotations__.items()}
+TYPES |= {"step": "q", "line": "I", "skipped": "H", "nan": "H"}
 """The fields of a Step, in its order, and the type code of each column."""
 
 

@@ -129,14 +129,12 @@ class HuggingFace(Dialect):
 
     def _dictionary(self, pairs: dict[str, Value], line: int) -> None:
         texts = {name: value.text for name, value in pairs.items()}
-        if "loss" not in texts:
-            runtime = positive(texts.get("train_runtime"))
-            if runtime is not None:
-                self._summaries.append((runtime, positive(texts.get("train_steps_per_second"))))
-            return
-        before, self._last = self._last, texts
-        if not _same_record(before, texts):
-            self.add(_record(pairs), line)
+        if "loss" in texts:
+            before, self._last = self._last, texts
+            if not _same_record(before, texts):
+                self.add(_record(pairs), line)
+        elif (run_time := positive(texts.get("train_runtime"))) is not None:
+            self._summaries.append((run_time, positive(texts.get("train_steps_per_second"))))
 
     def add_row(self, sink: str, values: dict[str, Any]) -> None:
         """A bar or a dictionary."""
@@ -163,12 +161,10 @@ class HuggingFace(Dialect):
 
     def _are_records(self, printed: Table) -> bool:
         """Whether no dictionary can be the one before it, printed again."""
-        repeated = np.ones(len(printed.at) - 1, bool)
-        for name, column in printed.columns.items():
-            if name not in ("line", "bars"):
-                repeated &= np.isclose(column[1:], column[:-1], rtol=0, atol=0, equal_nan=True)
+        values = [column for name, column in printed.columns.items() if name != "line"]
+        repeated = [np.isclose(column[1:], column[:-1], rtol=0, atol=0, equal_nan=True) for column in values]
         first = _texts(printed.texts[printed.at[0]])
-        return printed.alike and not repeated.any() and not _same_record(self._last, first)
+        return printed.alike and not np.all(repeated, axis=0).any() and not _same_record(self._last, first)
 
     def read_facts(self, text: str) -> None:
         """The configuration of this repository's worker, or what the Trainer prints before it starts."""
@@ -274,9 +270,9 @@ def _record(pairs: dict[str, Value]) -> Record:
     names = ("loss", "grad_norm", "step_time_s", "epoch", "learning_rate")
     values = [pairs[name] for name in names if name in pairs]
     if "train_runtime" in pairs and positive(pairs["train_runtime"].text):
-        values.append(pairs["train_runtime"].of("clock_s"))
+        values.append(pairs["train_runtime"]._replace(column="clock_s"))
     elif "elapsed_time" in pairs:
-        values.append(pairs["elapsed_time"].of("clock_s", _CLOCK))
+        values.append(pairs["elapsed_time"]._replace(column="clock_s", reading=_CLOCK))
     both = pairs.get("global_step/max_steps") or pairs.get("iteration") or pairs.get("current_steps")
     if both and both.text:
         step, slash, planned = both.text.partition("/")

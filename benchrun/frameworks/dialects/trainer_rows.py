@@ -14,8 +14,8 @@ from benchrun.parse.rows import LONGEST_INTERVAL, Rows, Step
 BAR_TYPES = {"step": "q", "total": "q", "clock_s": "d", "line": "I"}
 """Columns of the bars."""
 DICTIONARY_TYPES = {
-    **{"bars": "q", "step": "q", "clock_s": "d", "step_time_s": "d", "epoch": "d", "line": "I"},
-    **{"loss": "d", "grad_norm": "d"},
+    **{"bars": "q", "step": "q", "line": "I"},
+    **dict.fromkeys(("clock_s", "step_time_s", "epoch", "loss", "grad_norm"), "d"),
 }
 """Columns of the dictionaries. ``bars``: how many were drawn before. ``clock_s`` counts from the start of the run."""
 MOST_STUCK = 0.1
