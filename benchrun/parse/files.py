@@ -108,9 +108,8 @@ class Tail:
             return []
         rows = self._reader.rows
         first = self._seen if self._seen <= len(rows) else 0  # fewer rows than before: of another training
-        new = [rows[index] for index in range(first, len(rows))]
         self._seen = len(rows)
-        return new
+        return [rows[index] for index in range(first, len(rows))]
 
     def log(self) -> Log:
         """Everything so far."""

@@ -30,7 +30,6 @@ DENSE = 1 << 12
 _DATE = re.compile(r"\b(20\d\d-\d\d-\d\d)[ T](\d\d:\d\d:\d\d)\b")
 _PROBLEM = -1
 """Owner of the words that mean a problem."""
-Dialects = tuple[type[Dialect], ...]
 
 
 class Reader:
@@ -211,7 +210,7 @@ def _date(text: str) -> float | None:
 
 
 @functools.cache
-def _search(classes: Dialects, steps: tuple[int, ...], facts: tuple[int, ...]) -> Grams:
+def _search(classes: tuple[type[Dialect], ...], steps: tuple[int, ...], facts: tuple[int, ...]) -> Grams:
     """The search for step lines and facts of these dialects, and for problems. Owner: 2 x dialect, + 1 for a fact."""
     wanted: list[tuple[bytes, int]] = [(words, _PROBLEM) for words in problems.NEEDLES]
     wanted += [(needle, 2 * number) for number in steps for needle in classes[number].step_needles]
@@ -250,9 +249,7 @@ def _merged(name: str, logs: Sequence[Log]) -> Log:
     facts = Facts()
     for log in reversed(same):
         facts.fill(log.facts)
-    rows = longest.steps
-    if len(same) > 1 and len(rows):
-        rows = functools.reduce(_filled, (log.steps for log in same))
+    rows = functools.reduce(_filled, (log.steps for log in same)) if len(longest.steps) else longest.steps
     return replace(longest, file=name, steps=rows, facts=facts, problems=problems, results=results, ended=ended)
 
 

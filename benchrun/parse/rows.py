@@ -117,10 +117,9 @@ class Rows(Columns):
         # Two rows settle the segment and its first interval; the others only continue it.
         alone = min(rows, 2) if rising else rows
         every = {name: np.broadcast_to(column, rows) for name, column in values.items()}
-        first = Columns(TYPES)
-        first.append_columns({"interval": 1, **{name: column[:alone] for name, column in every.items()}}, alone)
-        for index in range(alone):
-            self.add(Step(*first.row(index)), averages=averages, end=end)
+        first = {name: column[:alone] for name, column in every.items()}
+        for row in Rows.of({"interval": 1, **first}, segments=0):
+            self.add(row, averages=averages, end=end)
         if alone < rows:
             rest = {name: column[alone:] for name, column in every.items()}
             if averages:
@@ -157,7 +156,7 @@ class Rows(Columns):
         return map(self.__getitem__, range(len(self)))
 
     @classmethod
-    def of(cls, columns: Mapping[str, Column], segments: int, began: int = 0) -> Rows:
+    def of(cls, columns: Mapping[str, Any], segments: int, began: int = 0) -> Rows:
         """Rows that are complete."""
         rows = cls()
         rows.append_columns(columns, len(columns["step"]))
