@@ -13,7 +13,7 @@ from benchrun import hardware
 from benchrun.compare.references import load_references
 from benchrun.compare.verdict import RunResult, Verdict
 from benchrun.errors import UserError, writing
-from benchrun.frameworks.logs import ended_at, parse_log, parse_logs
+from benchrun.frameworks.logs import parse_log, parse_logs
 from benchrun.launch.endings import recorded
 from benchrun.launch.keep import kept_files, kept_name
 from benchrun.launch.rundir import RunDir
@@ -52,7 +52,7 @@ def measure_run(run: RunDir, warmup: int | None = None) -> RunMeasurement | None
         return None
     log = parse_log(*run.logs)
     metrics = measure(log, setting_of(run.spec), planned_steps=run.spec.planned_steps, warmup=warmup)
-    samples = _samples(run, metrics, run.spec.num_gpus)
+    samples = _samples(run, log, metrics, run.spec.num_gpus)
     beside = {
         "telemetry": samples.over_all if samples else None,
         "bound": bound(run.document(artifacts.CEILINGS, artifacts.Ceilings), run.spec, metrics.step_time_s),
@@ -77,7 +77,7 @@ def _steps(log: Log) -> str:
     return "".join(f"{line}\n" for line in step_lines(log.distinct, "jsonl"))
 
 
-def _samples(run: RunDir, numbers: Measurement, num_gpus: int | None) -> Sampled | None:
+def _samples(run: RunDir, log: Log, numbers: Measurement, num_gpus: int | None) -> Sampled | None:
     """State of the GPUs in the window of ``numbers``; None where nothing was sampled."""
     files, step, window = run.telemetry(), numbers.step_time_s, numbers.window
     rate = numbers.tokens_per_s_per_gpu.median
@@ -86,7 +86,7 @@ def _samples(run: RunDir, numbers: Measurement, num_gpus: int | None) -> Sampled
     steps = window.last_step - window.first_step + 1
     # Tokens of a step are its rate times its time; the product of their means would be too large where steps differ.
     tokens = rate * step.median * num_gpus * steps
-    return sampled(files, num_gpus=num_gpus, seconds=step.mean * steps, tokens=tokens, until=ended_at(*run.logs))
+    return sampled(files, num_gpus=num_gpus, seconds=step.mean * steps, tokens=tokens, until=log.facts.ended_at)
 
 
 def result_of(run: RunDir) -> RunResult:
@@ -171,7 +171,7 @@ def summarise_log(log: Log, given: Setting, files: Sequence[Path] = (), warmup: 
     """Numbers of one log; what it states wins over ``given``. Of a run directory among ``files`` with its telemetry."""
     summary = summarise(log, warmup=warmup, given=given)
     run = next((path for path in files if str(path) == log.file and (path / artifacts.SPEC).is_file()), None)
-    samples = _samples(RunDir(run), summary, summary.num_gpus) if run else None
+    samples = _samples(RunDir(run), log, summary, summary.num_gpus) if run else None
     return summary.model_copy(update={"telemetry": samples.over_all}) if samples else summary
 
 

@@ -44,7 +44,7 @@ def updates(log: Log) -> tuple[int, int]:
 
     Counted by the rows, else by messages; a single message is the usual search for a loss scale.
     """
-    left_out, intervals = log.distinct.columns.columns("skipped", "interval")
+    left_out, intervals = log.distinct.columns("skipped", "interval")
     skipped, steps = int(left_out.sum()), int(intervals.sum())
     if not skipped and log.skip_messages > 1:
         skipped = log.skip_messages
@@ -64,7 +64,7 @@ def contradictions(log: Log, measured: Measurement, logged: Setting, given: Sett
             detail = f"the log states {name} {value}, the specification of the run {meant}"
             yield ProblemEntry(kind="other_conditions", line=None, detail=detail)
     # A batch that was typed in may be what is wrong: only where the log itself says how many tokens a step has.
-    rates = log.steps.columns.column("tokens_per_s_per_gpu")
+    rates = log.steps.column("tokens_per_s_per_gpu")
     if given.task == "pretrain" and (own.gbs or (rates != NO_VALUE).any()):
         yield from _unexplained(log, measured, logged, given)
 

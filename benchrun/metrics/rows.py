@@ -53,7 +53,7 @@ class Measured(NamedTuple):
 
 def measured(log: Log, setting: Setting) -> Measured:
     """Times from rates, and rates from times, where the log gives only one of them."""
-    columns = log.distinct.columns
+    columns = log.distinct
     names = "step_time_s", "tokens_per_s_per_gpu", "tflops_per_gpu", "mfu", "global_batch_size"
     time, rate, tflops, mfu, batch = (np.where(column > 0, column, np.nan) for column in columns.columns(*names))
     batch[np.isnan(batch)] = setting.gbs or np.nan

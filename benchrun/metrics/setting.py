@@ -56,7 +56,7 @@ def setting_of(spec: RunSpec) -> Setting:
 def stated(log: Log, given: Setting) -> Setting:
     """What the log states, completed by ``given``. A batch printed with the steps wins over one in the header."""
     facts = log.facts
-    batches = log.steps.columns.column("global_batch_size")
+    batches = log.steps.column("global_batch_size")
     printed = batches[batches > 0][-1:].tolist()
     values = {
         "seq_length": facts.seq_length,

@@ -53,7 +53,7 @@ def measure(log: Log, setting: Setting, *, planned_steps: int | None, warmup: in
 
 def summarise(log: Log, *, warmup: int | None = None, given: Setting | None = None) -> Summary:
     """Reduce ``log``; ``warmup`` rows are dropped (the default rule where None). The log wins over ``given``."""
-    setting, facts, steps = stated(log, given or Setting()), log.facts, log.distinct.columns.column("step")
+    setting, facts, steps = stated(log, given or Setting()), log.facts, log.distinct.column("step")
     return Summary(
         **dict(_measurement(log, setting, log.planned_steps, warmup)),
         **_fields(log, "file", "segments"),
@@ -106,7 +106,7 @@ def _measurement(log: Log, setting: Setting, planned_steps: int | None, warmup: 
         notes.append(Problem("impossible_rate", None, detail))
         speeds = {}
     reported = _middles(inside.tflops_per_gpu, inside.interval)
-    losses = log.distinct.columns.column("loss")
+    losses = log.distinct.column("loss")
     ends = losses[losses != NO_VALUE][[0, -1]].tolist() if (losses != NO_VALUE).any() else [math.nan, math.nan]
     first_loss, final_loss = (loss if math.isfinite(loss) else None for loss in ends)
     problems = (*log.problems, *values.problems(), *notes)

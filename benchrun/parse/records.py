@@ -65,6 +65,8 @@ class Facts:
     """Micro-batches of a rank whose gradients are added up for one step."""
     run_time_s: float | None = None
     """Duration of the whole training as printed: with start-up, evaluation and checkpoints."""
+    ended_at: float | None = None
+    """Time after the last step, in s since 1970."""
 
     def fill(self, other: Facts) -> None:
         """Take the fields that are None here from ``other``."""
@@ -80,7 +82,7 @@ class Facts:
 
 TEXTS = frozenset({"framework_version", "precision", "task", "device", "exotic"})
 """Facts that are text; the others are whole numbers, or true or false."""
-_OF_EACH_PROCESS = frozenset({"run_time_s"})
+_OF_EACH_PROCESS = frozenset({"run_time_s", "ended_at"})
 """Facts that each process of a run measures by itself."""
 
 
@@ -98,6 +100,8 @@ class Traits:
     """The times are differences of a clock that shows whole seconds."""
     one_rank_prints: bool = False
     """Each step is printed once, by one rank: two logs of one run have the very same times."""
+    may_skip: bool = False
+    """Steps without a row mean nothing: a bar is not drawn for each."""
     varying_length: bool = False
     """The samples may have any length: a short step is no mistake."""
     printed_conventions: tuple[str, ...] = ()

@@ -17,7 +17,7 @@ from benchrun.frameworks.logs import Tail, last_step
 from benchrun.launch.launcher import Observation, backoff
 from benchrun.launch.rundir import create
 from benchrun.launch.scheduler import Job, Phase
-from benchrun.parse import reader as reading
+from benchrun.parse import problems
 from benchrun.render import render
 from benchrun.spec.artifacts import Progress
 
@@ -106,7 +106,7 @@ def test_waiting_makes_no_log_before_the_end(tmp_path, monkeypatch):
 
     monkeypatch.setattr(jobs, "observe", seen)
     monkeypatch.setattr(jobs, "backoff", lambda _: 0.0)
-    monkeypatch.setattr(reading, "step_problems", lambda *_, **__: pytest.fail("a whole log was made"))
+    monkeypatch.setattr(problems, "step_problems", lambda *_, **__: pytest.fail("a whole log was made"))
     app.wait(run, lambda *_: None)
 
 

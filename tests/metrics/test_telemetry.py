@@ -6,7 +6,7 @@ from datetime import datetime, timezone
 
 import pytest
 
-from benchrun.frameworks.dialects import worker
+from benchrun.frameworks.logs import parse_log
 from benchrun.metrics.telemetry import COLUMNS, THROTTLES, sampled
 
 START = datetime(2026, 3, 1, 12, 0, 0, tzinfo=timezone.utc).timestamp()
@@ -146,13 +146,12 @@ def test_samples_of_another_time_give_nothing():
     assert summary(line(500), until=START + 20) is None
 
 
-@pytest.mark.parametrize("shift", range(0, 90, 7))
-def test_the_worker_s_last_line_is_found_wherever_a_log_is_cut_for_reading(tmp_path, shift, monkeypatch):
+def test_the_worker_s_last_line_says_when_the_last_step_ended(tmp_path):
     log = tmp_path / "stdout.log"
-    done = b'benchrun done: {"steps": 4, "ended": "2026-01-01T00:00:01.500Z"}\n'
-    log.write_bytes(b"x" * shift + b"\nbar 1\rbar 2\r\n" + done + b"and more\n" * 20)
-    text = log.read_bytes()
-    monkeypatch.setattr(worker, "chunks", lambda _: (text[at : at + 61] for at in range(0, len(text), 61)))
-    assert worker.ended_at(log) == datetime(2026, 1, 1, 0, 0, 1, 500_000, timezone.utc).timestamp()
-    text = text.replace(done, b"")
-    assert worker.ended_at(log) is None
+    config = 'benchrun config: {"versions": {"megatron-core": "0.16.1"}}\n'
+    step = " iteration 4/ 4 | elapsed time per iteration (ms): 10.0 | lm loss: 1.0 |\n"
+    done = 'benchrun done: {"steps": 4, "ended": "2026-01-01T00:00:01.500Z"}\n'
+    log.write_text(config + step + "bar 1\rbar 2\r\n" + done + "and more\n" * 20)
+    assert parse_log(log).facts.ended_at == datetime(2026, 1, 1, 0, 0, 1, 500_000, timezone.utc).timestamp()
+    log.write_text(config + step)
+    assert parse_log(log).facts.ended_at is None

@@ -16,8 +16,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from benchrun.errors import UserError
-from benchrun.frameworks.logs import DIALECTS, parse_log
-from benchrun.frameworks.logs import reader as new_reader
+from benchrun.frameworks.logs import DIALECTS, Reader, parse_log
 from benchrun.metrics.summary import summarise
 from benchrun.parse import forms, reader
 from benchrun.parse.inputs import COMPRESSED
@@ -147,7 +146,7 @@ CHANGES = [
 
 def read(*chunks, framework=None, asked=False):
     """The log of a file that comes in ``chunks``; ``asked``: somebody looks at it after each."""
-    reading = new_reader(framework)
+    reading = Reader(framework)
     for chunk in chunks:
         reading.feed(chunk)
         if asked:

@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from benchrun.errors import UserError
-from benchrun.frameworks.logs import parse_log, parse_logs
-from benchrun.frameworks.logs import reader as new_reader
+from benchrun.frameworks.logs import Reader, parse_log, parse_logs
 from benchrun.metrics.summary import summarise
 from benchrun.parse.grouping import Part, grouped
 from benchrun.parse.inputs import LogFile, chunks
@@ -24,7 +23,7 @@ FILES = [LOGS / row["file"] for row in csv.DictReader((LOGS / "expected.csv").op
 def parts():
     found = []
     for file in FILES:
-        reader = new_reader()
+        reader = Reader()
         for chunk in chunks(file):
             reader.feed(chunk)
         reader.end()
