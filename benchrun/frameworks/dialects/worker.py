@@ -51,6 +51,7 @@ def configure(facts: Facts, text: str, package: str) -> bool:
         versions = _mapping(stated.get("versions"))
         if package in versions:
             facts.framework_version = str(versions[package])
+        if facts.framework_version is not None:
             _take(facts, stated)
         if "ended" in stated:
             facts.ended_at = datetime.fromisoformat(str(stated["ended"]).replace("Z", "+00:00")).timestamp()
