@@ -1,7 +1,5 @@
 """Run a command line: an expected error becomes a message and an exit code, without a traceback."""
 
-from __future__ import annotations
-
 import io
 import sys
 import traceback

@@ -1,7 +1,5 @@
 """Expected errors: each has a message and may have a hint that shows the correction."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Iterable, Iterator
 

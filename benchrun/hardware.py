@@ -1,7 +1,5 @@
 """The table of GPUs: memory and dense peaks with their sources. A GPU that it does not list has no MFU."""
 
-from __future__ import annotations
-
 import functools
 
 from pydantic import BaseModel, Field

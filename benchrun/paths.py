@@ -1,7 +1,5 @@
 """Paths of the data files: at the top of a checkout, under ``benchrun/_data`` in a wheel."""
 
-from __future__ import annotations
-
 import functools
 import os
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Terms that every package uses, each defined once."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 from enum import IntEnum

@@ -1,7 +1,5 @@
 """The command line; the module of a verb is imported when the verb is called."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import click

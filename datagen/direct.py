@@ -3,8 +3,6 @@
 On file systems without direct writes (tmpfs, some network file systems) the same bytes are written through the cache.
 """
 
-from __future__ import annotations
-
 import errno
 import mmap
 import os

@@ -1,7 +1,5 @@
 """Inspect Megatron data sets and JSON lines from any source, and files that only their manifest describes."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import sys

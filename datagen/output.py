@@ -6,8 +6,6 @@ parameters, facts about the content, and the checksums of the files. Until then 
 then find the finished data set.
 """
 
-from __future__ import annotations
-
 import errno
 import fcntl
 import json
@@ -116,7 +114,7 @@ def make_once(
     kind: Kind,
     parameters: Frozen,
     outputs: list[Path],
-    make: Callable[[Journal], dict[str, Any]],
+    make: "Callable[[Journal], dict[str, Any]]",
     *,
     size: int = 0,
     fixed: dict[str, Any] | None = None,

@@ -4,8 +4,6 @@ Packing needs the length of every sample before it can write the first sequence.
 first, and memory holds only their lengths.
 """
 
-from __future__ import annotations
-
 import json
 import pickle
 from collections.abc import Iterable, Iterator

@@ -4,8 +4,6 @@ The name of a stream of bits is a tuple of numbers (seed, shard, purpose, block)
 any order. Floating point is used for the tables only; the draws are integers.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from functools import lru_cache

@@ -4,8 +4,6 @@ A sample is a prompt and its answer, two parts of one text. Lengths are in words
 without a tokenizer; a ``chat`` sample has this length over all turns.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -58,7 +56,7 @@ class Parameters(Frozen):
     tokenizer: str | None = Field(default=None, description="packed: CRC-32 of tokenizer.json.")
 
     @model_validator(mode="after")
-    def _fits(self) -> Parameters:
+    def _fits(self) -> "Parameters":
         if self.format != "packed":
             if (self.seq_length, self.vocab_size, self.tokenizer) != (None, None, None):
                 raise ValueError(f"{self.format} is text: seq_length, vocab_size and tokenizer are for packed")

@@ -5,8 +5,6 @@ letters to syllables, a space and a syllable to the beginning of a word, then lo
 frequent words are one token, rarer words a few, and other text is bytes.
 """
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Callable, Iterator

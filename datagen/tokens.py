@@ -9,8 +9,6 @@ probability 3/4 a token is its predecessor plus one (modulo the vocabulary); els
 model that has learnt the rule still cannot predict the draws: their entropy is the floor of the loss.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_right
 from collections.abc import Iterator
 from functools import lru_cache
@@ -55,7 +53,7 @@ class Parameters(Frozen):
     shards: int = Field(default=1, gt=0, le=100_000, description="Number of files: PREFIX_00000.bin and so on.")
 
     @model_validator(mode="after")
-    def _enough(self) -> Parameters:
+    def _enough(self) -> "Parameters":
         if self.shards > self.tokens:
             raise ValueError(f"{self.shards} shards of {self.tokens} tokens: at most one shard per token")
         return self

@@ -1,7 +1,5 @@
 """Parallel map over processes: results in the order of the tasks, with a bounded number of them in memory."""
 
-from __future__ import annotations
-
 import os
 import signal
 from collections import deque

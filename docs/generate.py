@@ -3,8 +3,6 @@
 ``python docs/generate.py`` writes the files; ``python docs/generate.py --check`` fails if one is out of date.
 """
 
-from __future__ import annotations
-
 import ast
 import csv
 import inspect

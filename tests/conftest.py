@@ -1,7 +1,5 @@
 """Options of the test run, and who runs what where two processes share it (pytest -n 2)."""
 
-from __future__ import annotations
-
 import pytest
 
 

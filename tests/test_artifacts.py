@@ -1,7 +1,5 @@
 """Every file of a run directory has its name in one place."""
 
-from __future__ import annotations
-
 import ast
 import re
 import time

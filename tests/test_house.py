@@ -1,7 +1,5 @@
 """The house stays in order: imports go one way, files stay small, what must be quick imports nothing heavy."""
 
-from __future__ import annotations
-
 import ast
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """Waiting for runs, and how they went. Imports the parser only where a log is read."""
 
-from __future__ import annotations
-
 import contextlib
 import time
 from collections.abc import Callable
@@ -19,7 +17,7 @@ LOG_POLL_S = 0.5
 """Seconds between two reads of the log; the scheduler is polled less often."""
 
 
-def wait(run: RunDir, progress: Callable[[Observation, list[Step]], None] = lambda _, __: None) -> Observation:
+def wait(run: RunDir, progress: "Callable[[Observation, list[Step]], None]" = lambda _, __: None) -> Observation:
     """Poll until the job has ended, and return the last observation. Interrupting it leaves the job running.
 
     ``progress`` gets each observation with the steps that are new in the log.

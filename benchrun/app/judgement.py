@@ -1,7 +1,5 @@
 """Judging runs, repeats of one point together, and logs of jobs that benchrun did not launch."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 

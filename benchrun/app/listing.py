@@ -1,7 +1,5 @@
 """Every point of every recipe as rows. Imports no checks of recipes and references: a listing answers at once."""
 
-from __future__ import annotations
-
 import csv
 import functools
 from collections import defaultdict
@@ -43,7 +41,7 @@ def _rows(recipe: str) -> Rows:
     return [{name: row[name] for name in COLUMNS} | {"reference": _references(*map(row.get, HARD))} for row in rows]
 
 
-def _resolved(file: RecipeFile) -> Rows:
+def _resolved(file: "RecipeFile") -> Rows:
     """The rows of another workload, each point resolved; what only a training has is None."""
     from benchrun.compare.conditions import conditions
     from benchrun.compare.references import load_references, matching

@@ -1,7 +1,5 @@
 """Numbers of runs and of bare logs. A run's are stored beside its log, or kept without names and paths."""
 
-from __future__ import annotations
-
 import contextlib
 import shutil
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """From a request to RunSpecs, and from a RunSpec to files."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Verbs on logs: parse, compare. ``compare`` judges runs too."""
 
-from __future__ import annotations
-
 import contextlib
 import time
 from collections.abc import Sequence
@@ -80,7 +78,7 @@ def parse(
     return worst(map(_exit_code, summaries))
 
 
-def _exit_code(summary: Summary) -> Exit:
+def _exit_code(summary: "Summary") -> Exit:
     """INCONCLUSIVE where a log gives no number to rely on; a log without steps is named on stderr."""
     if not summary.num_steps:
         say(f"{summary.file}: no step of any known framework ({', '.join(sorted(app.DIALECTS))})")
@@ -98,7 +96,7 @@ def _steps_format(steps: str) -> str:
     return form
 
 
-def _write_steps(rows: Rows, form: str, target: str) -> None:
+def _write_steps(rows: "Rows", form: str, target: str) -> None:
     """Write the rows to a file, or to stdout where ``target`` is the format alone."""
     from benchrun.report.table import step_lines
 
@@ -106,7 +104,7 @@ def _write_steps(rows: Rows, form: str, target: str) -> None:
         file.writelines(f"{line}\n" for line in step_lines(rows, form))
 
 
-def _follow(logs: Sequence[Path], framework: str | None) -> Log:
+def _follow(logs: Sequence[Path], framework: str | None) -> "Log":
     """Print the steps of one growing log until it is complete or the user interrupts."""
     if len(logs) != 1 or logs[0].is_dir() or str(logs[0]) == "-" or logs[0].suffix in (".gz", ".xz", ".zst"):
         raise UserError("--follow takes one file that is not compressed", hint=f"benchrun parse --follow run/{STDOUT}")
@@ -160,14 +158,14 @@ def compare(
     num_layers = given.pop("num_layers")
     setting = app.setting(recipe, app.Setting(**given), num_layers)
 
-    def judge(log: Log) -> Result:
+    def judge(log: "Log") -> "Result":
         return (*app.judge_log(log, recipe, setting, warmup, reference), log.file)
 
     results, code = each(logs, judge, attrgetter("file"))
     return worst((code, print_results(results, as_json, several=len(logs) > 1)))
 
 
-def _name_unused(logs: Sequence[Log], options: dict[str, Any]) -> None:
+def _name_unused(logs: "Sequence[Log]", options: dict[str, Any]) -> None:
     """Name each option that a log contradicts on stderr: the log wins."""
     for log in logs:
         which = "the log" if len(logs) == 1 else log.file
@@ -176,7 +174,7 @@ def _name_unused(logs: Sequence[Log], options: dict[str, Any]) -> None:
 
 
 def print_verdicts(
-    runs: Sequence[RunDir], as_json: bool = False, warmup: int | None = None, reference: str | None = None
+    runs: "Sequence[RunDir]", as_json: bool = False, warmup: int | None = None, reference: str | None = None
 ) -> Exit:
     """Judge runs, store and print the verdicts, and return the exit code."""
     for run in runs:
@@ -184,7 +182,7 @@ def print_verdicts(
         if not run.writable:
             say(f"warning: {run.path} cannot be written{why}: the verdict is only printed")
 
-    def judge(group: Sequence[RunDir]) -> Result:
+    def judge(group: "Sequence[RunDir]") -> "Result":
         judgement = app.judge_runs(group, warmup, reference, others=runs)
         app.store_judgement(judgement)
         return judgement.verdict, judgement.metrics, None
@@ -194,7 +192,7 @@ def print_verdicts(
     return worst((code, print_results(results, as_json, several=len(groups) > 1)))
 
 
-def print_results(results: Sequence[Result], as_json: bool, *, several: bool = False) -> Exit:
+def print_results(results: "Sequence[Result]", as_json: bool, *, several: bool = False) -> Exit:
     """Print verdicts, with the name of each log if ``several``, and return the worst exit code.
 
     One verdict is one JSON object, ``several`` are an array.

@@ -1,7 +1,5 @@
 """Options that several verbs share, and printing."""
 
-from __future__ import annotations
-
 import functools
 import json
 from collections.abc import Callable, Iterable, Sequence
@@ -80,7 +78,7 @@ def each(items: Iterable[T], read: Callable[[T], R], name: Callable[[T], str] = 
     return results, worst(codes)
 
 
-def opened(names: Sequence[str], last: int | None = None) -> tuple[list[RunDir], Exit]:
+def opened(names: Sequence[str], last: int | None = None) -> "tuple[list[RunDir], Exit]":
     """Each of the runs called ``names`` once, or the ``last`` runs of the runs folder (or all), and the exit code.
 
     Runs that cannot be read are named on stderr; they count for the exit code if ``names`` has them.
@@ -90,7 +88,7 @@ def opened(names: Sequence[str], last: int | None = None) -> tuple[list[RunDir],
     return list(dict.fromkeys(runs)), code if names else Exit.OK
 
 
-def read_logs(files: Sequence[Path], framework: str | None) -> list[Log]:
+def read_logs(files: Sequence[Path], framework: str | None) -> "list[Log]":
     """One log for each run in these files; what is left out is named on stderr."""
     logs, left_out = app.read_logs(files, framework)
     if left_out:

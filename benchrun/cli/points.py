@@ -1,7 +1,5 @@
 """Verbs on points: list, show, render, launch; and doctor, which examines the machine."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -62,7 +60,7 @@ def render(output: Path | None, **point: Any) -> None:
         say(f"wrote {', '.join(app.write_files(output, spec))} to {output}")
 
 
-def _print_script(spec: RunSpec) -> None:
+def _print_script(spec: "RunSpec") -> None:
     from benchrun.spec.artifacts import JOB  # pydantic, which a listing does without
 
     click.echo(app.render(spec)[JOB], nl=False)
@@ -93,7 +91,7 @@ def launch(repeats: int, wait: bool, dry_run: bool, **point: Any) -> int:
     return Exit.OK
 
 
-def _wait(runs: Sequence[RunDir]) -> Exit:
+def _wait(runs: "Sequence[RunDir]") -> Exit:
     from benchrun.cli.logs import print_verdicts
     from benchrun.cli.progress import StepProgress
 

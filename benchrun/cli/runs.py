@@ -1,7 +1,5 @@
 """Verbs on runs: status, cancel, report."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -46,7 +44,7 @@ def _line(row: dict[str, Any]) -> str:
 def cancel(runs: tuple[str, ...]) -> int:
     """Stop RUNS, from any shell. A run that has ended is left as it is."""
 
-    def stop(run: RunDir) -> None:
+    def stop(run: "RunDir") -> None:
         say(f"{run.run_id}: {'asked to stop' if app.cancel(run) else 'it has no job in the queue'}")
 
     chosen, code = opened(runs)

@@ -1,7 +1,5 @@
 """A measured number compared with a reference, what makes that invalid (`broken`), what limits it (`labels`)."""
 
-from __future__ import annotations
-
 import math
 import statistics
 from collections.abc import Sequence

@@ -6,8 +6,6 @@ the ones with its image or version, FP8 recipe and variant, where a run states t
 is left the fastest is the reference.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
 

@@ -1,7 +1,5 @@
 """The conditions of a measurement: what must agree before two numbers may be compared."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from operator import attrgetter
@@ -121,7 +119,9 @@ def conditions(spec: RunSpec) -> Conditions:
     return Conditions(**{**_stated(spec, spec.model, spec.layout, spec.training), **derived})
 
 
-def conditions_of_log(log: Log, setting: Setting, model: ModelShape, recipe: str, whole: TrainingRecipe) -> Conditions:
+def conditions_of_log(
+    log: "Log", setting: "Setting", model: ModelShape, recipe: str, whole: TrainingRecipe
+) -> Conditions:
     """The conditions of a bare log, of the ``recipe`` whose content is ``whole``; it trained ``model``."""
     reduced = reductions(model, whole.model)
     derived = {

@@ -1,7 +1,5 @@
 """Our own measurements in results/measured, one directory per run: references where none is published."""
 
-from __future__ import annotations
-
 import functools
 import json
 import re

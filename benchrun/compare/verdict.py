@@ -1,7 +1,5 @@
 """Metrics + references -> verdict. A run is checked for errors before its speed: a fast wrong run is invalid."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal

@@ -4,8 +4,6 @@ A property of every framework is an attribute here, with the usual value; recipe
 run into refusals. ``refusals`` adds the limits of one framework.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Environment variables of the ranks: environment.csv has a row for each, with its frameworks and its conditions."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 

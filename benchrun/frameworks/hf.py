@@ -4,8 +4,6 @@ It builds a Llama of transformers and shards it with FSDP over all ranks. Mistra
 sliding window, which is longer than the sequences of the recipes.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from benchrun.frameworks.base import LLAMA, SHARDING, Framework, MemoryFacts

@@ -1,7 +1,5 @@
 """What MaxText and PaXML share: XLA, and launches with data parallelism and FSDP alone."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 

@@ -1,7 +1,5 @@
 """The parser with all dialects registered: the way for all other rooms to read logs."""
 
-from __future__ import annotations
-
 from benchrun.frameworks.dialects.deepspeed import DeepSpeed
 from benchrun.frameworks.dialects.huggingface import HuggingFace
 from benchrun.frameworks.dialects.maxtext import MaxText

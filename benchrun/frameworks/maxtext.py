@@ -1,7 +1,5 @@
 """maxtext: MaxText, in NVIDIA's JAX containers. Source of the environment: dgxc-benchmarking v24.11.1."""
 
-from __future__ import annotations
-
 from benchrun.frameworks.base import LLAMA, ImageFamily, MemoryFacts
 from benchrun.frameworks.jax import Jax, policies
 

@@ -3,8 +3,6 @@
 Sources: the checks of megatron.core 0.16.1 and 0.19.2 (OptimizerConfig, TransformerConfig, Megatron-LM's arguments).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

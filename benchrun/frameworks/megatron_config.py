@@ -4,8 +4,6 @@ Where frameworks differ, or a release of one of them, the rule names it and the 
 default in other frameworks (base.WORKER_OPTIONS), so rules about them need no framework.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from benchrun.model import VOCAB_MULTIPLE

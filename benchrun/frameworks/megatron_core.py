@@ -3,8 +3,6 @@
 Sources of the refusals: megatron.core 0.16.1 and 0.19.2, transformer-engine 2.11.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from benchrun import hardware

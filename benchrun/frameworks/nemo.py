@@ -1,7 +1,5 @@
 """nemo2 (nemo.collections.llm) and megatron-bridge. Sources of the environment: NeMo v2.4.0, Megatron-Bridge v0.2.2."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from benchrun.frameworks.base import SLURM_VARIABLES

@@ -3,8 +3,6 @@
 Source of the environment: dgxc-benchmarking v24.11.1.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

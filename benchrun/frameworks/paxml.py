@@ -1,7 +1,5 @@
 """paxml: PaXML, in NVIDIA's JAX containers. Source of the environment: dgxc-benchmarking v24.11.1."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from benchrun.frameworks.base import ImageFamily, MemoryFacts

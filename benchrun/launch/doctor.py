@@ -1,7 +1,5 @@
 """Facts about this machine that matter before a launch, with a hint for each problem."""
 
-from __future__ import annotations
-
 import importlib.metadata
 import os
 import re

@@ -1,7 +1,5 @@
 """How a job ended, with the evidence: a total classification."""
 
-from __future__ import annotations
-
 import csv
 from collections.abc import Mapping
 from pathlib import Path

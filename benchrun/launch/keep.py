@@ -3,8 +3,6 @@
 public.yaml lists the published fields, so that a new field is left out until someone adds it there.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import lzma

@@ -1,7 +1,5 @@
 """Launching runs and polling them: stateless, so that any shell can continue what another began."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import platform

@@ -3,8 +3,6 @@
 Two trainings at once would slow each other, so the jobs of one results folder wait for a lock, in no defined order.
 """
 
-from __future__ import annotations
-
 import os
 import platform
 import shutil

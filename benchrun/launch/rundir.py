@@ -1,7 +1,5 @@
 """The run directory; benchrun/spec/artifacts.py lists its files."""
 
-from __future__ import annotations
-
 import contextlib
 import difflib
 import errno

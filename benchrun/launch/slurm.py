@@ -1,7 +1,5 @@
 """Slurm, through its own commands. Polling is one squeue for all jobs, then sacct for those that left it."""
 
-from __future__ import annotations
-
 import contextlib
 import subprocess
 from collections.abc import Iterable, Sequence

@@ -6,8 +6,6 @@ All processes of the run have MARK in their environment, whatever their sessions
 has cleared it, when the job's shell has ended.
 """
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import json

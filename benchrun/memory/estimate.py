@@ -5,8 +5,6 @@ the last the output layer and the logits. Flash attention is assumed: it stores 
 nothing. Biases, norms and routers are left out.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 

@@ -4,8 +4,6 @@ The worker measures ceilings.json before its first step (benchrun/trainer/ceilin
 in the three passes of training, on all ranks at once; the slowest rank counts.
 """
 
-from __future__ import annotations
-
 from benchrun.metrics.statistics import Spread
 from benchrun.model import Frozen
 from benchrun.model.flops import PASSES, attention_scores

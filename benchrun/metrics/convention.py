@@ -4,8 +4,6 @@ Programs that train equally fast report TFLOPS up to a third apart because they 
 means nothing without its convention.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 
 from benchrun.model import ModelShape

@@ -1,7 +1,5 @@
 """The documents of a measurement: `Metrics` of a launched run (metrics.json), `Summary` of a log (``parse --json``)."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, Literal
 

@@ -1,7 +1,5 @@
 """The problems of a log, and which of them are fatal."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 
 from benchrun import hardware

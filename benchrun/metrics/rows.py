@@ -1,7 +1,5 @@
 """Step rows -> the times and rates that count: completed where the conditions are known, without impossible values."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from math import inf
 from typing import NamedTuple
@@ -40,7 +38,7 @@ class Measured(NamedTuple):
     """As reported."""
     impossible: Flags
 
-    def chosen(self, rows: Flags) -> Measured:
+    def chosen(self, rows: Flags) -> "Measured":
         """Some of the rows."""
         return Measured._make(column[rows] for column in self)
 

@@ -1,7 +1,5 @@
 """The setting of a log: what it states itself, completed by what the caller states."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from typing import get_args
 

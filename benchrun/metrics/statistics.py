@@ -1,7 +1,5 @@
 """The window of steps that counts, and the statistics over it."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """Whether every step took the same time, and otherwise the pattern: every k-th step, a drift, or noise."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Literal, NamedTuple

@@ -1,7 +1,5 @@
 """A log and the setting of its run -> metrics.json (`measure`) or ``parse --json`` (`summarise`)."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -3,8 +3,6 @@
 nvidia-smi samples each GPU once a second. Energy is that of the GPUs' boards alone, without hosts, network and cooling.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timezone
 from typing import Annotated, Any, Literal, NamedTuple

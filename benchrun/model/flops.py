@@ -6,8 +6,6 @@ is 2. Training makes three passes over them. Not counted: memory-bound operators
 half that is needed (Megatron-LM from core 0.12, NeMo from 2.4, Megatron-Bridge, MaxText).
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from benchrun.model import operators

@@ -1,7 +1,5 @@
 """How a model is spread over GPUs, and the base class of this and of every other model."""
 
-from __future__ import annotations
-
 from pydantic import BaseModel, ConfigDict, PositiveInt
 
 

@@ -1,7 +1,5 @@
 """A model's dimensions: the one description from which flags, memory, FLOPs and the worker's model come."""
 
-from __future__ import annotations
-
 from typing import ClassVar, Literal
 
 from pydantic import PositiveFloat, PositiveInt

@@ -1,7 +1,5 @@
 """A growable table of numbers in memory. None is stored as a value that no log prints."""
 
-from __future__ import annotations
-
 from array import array
 from collections.abc import Iterable, Mapping
 from math import inf

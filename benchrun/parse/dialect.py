@@ -1,7 +1,5 @@
 """Base class of the dialects: one framework's way of printing its steps, and the grammar that all of them share."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from math import isfinite
@@ -119,7 +117,7 @@ class Table(NamedTuple):
     alike: bool = True
     """The lines have one form."""
 
-    def chosen(self, rows: Any) -> Table:
+    def chosen(self, rows: Any) -> "Table":
         """Some of the rows: a slice or flags."""
         columns = {name: column[rows] for name, column in self.columns.items()}
         return self._replace(at=self.at[rows], columns=columns)
@@ -204,7 +202,7 @@ class Dialect(Traits):
         self.facts = Facts()
         self.results = {}
 
-    def continued(self) -> Dialect:
+    def continued(self) -> "Dialect":
         """The reader of the run's next file: the facts still hold."""
         following = type(self)()
         following.facts = self.facts

@@ -1,7 +1,5 @@
 """Files -> Logs: one run's log, the logs of any number of runs, or a log that is still being written."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path

@@ -5,8 +5,6 @@ the rest is literal. So a line that matches has the values that the dialect woul
 the lines with one needle. A line that matches no regex, or has a value outside the limits, is left to the dialect.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import compress, pairwise

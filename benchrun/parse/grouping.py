@@ -7,8 +7,6 @@ folder above that holds one. What belongs to no run, or to several, stands alone
 out where only its folder was.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

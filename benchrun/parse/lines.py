@@ -4,8 +4,6 @@ A log of many ranks is nearly all noise. So nothing is decoded or split first: e
 strings, which runs at memory speed, and only the lines around the hits are cut out.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple

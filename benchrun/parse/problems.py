@@ -1,7 +1,5 @@
 """What a log shows went wrong, in any framework: by fixed words of the programs that print them, and by its rows."""
 
-from __future__ import annotations
-
 import csv
 import re
 from collections.abc import Iterator

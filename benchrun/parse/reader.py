@@ -4,8 +4,6 @@ A file may hold two trainings: the output of a second job went to the same file.
 one counts, and the problem ``second_training`` names the line where it begins.
 """
 
-from __future__ import annotations
-
 import functools
 import re
 from collections import Counter

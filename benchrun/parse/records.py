@@ -1,7 +1,5 @@
 """The content of a log as plain records, the same for every dialect; None is what a log does not print."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
@@ -68,13 +66,13 @@ class Facts:
     ended_at: float | None = None
     """Time after the last step, in s since 1970."""
 
-    def fill(self, other: Facts) -> None:
+    def fill(self, other: "Facts") -> None:
         """Take the fields that are None here from ``other``."""
         for name, value in vars(other).items():
             if getattr(self, name) is None:
                 setattr(self, name, value)
 
-    def contradict(self, other: Facts) -> bool:
+    def contradict(self, other: "Facts") -> bool:
         """Whether both state some fact, and not the same."""
         pairs = ((vars(self)[name], value) for name, value in vars(other).items() if name not in _OF_EACH_PROCESS)
         return any(None not in pair and pair[0] != pair[1] for pair in pairs)

@@ -1,7 +1,5 @@
 """Step rows: one step as a tuple, and the rows of a log as columns."""
 
-from __future__ import annotations
-
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
@@ -156,26 +154,26 @@ class Rows(Columns):
         return map(self.__getitem__, range(len(self)))
 
     @classmethod
-    def of(cls, columns: Mapping[str, Any], segments: int, began: int = 0) -> Rows:
+    def of(cls, columns: Mapping[str, Any], segments: int, began: int = 0) -> "Rows":
         """Rows that are complete."""
         rows = cls()
         rows.append_columns(columns, len(columns["step"]))
         rows.segments, rows.began = segments, began
         return rows
 
-    def chosen(self, rows: Any, **changed: Column) -> Rows:
+    def chosen(self, rows: Any, **changed: Column) -> "Rows":
         """Some of the rows, by their indices or as a slice, with some columns ``changed``."""
         columns = {name: changed.get(name, self.column(name))[rows] for name in TYPES}
         return Rows.of(columns, self.segments, self.began)
 
-    def last_training(self) -> Rows:
+    def last_training(self) -> "Rows":
         """The rows of the last training, as though there were no other before it."""
         last = self.chosen(slice(self.began, None))
         before = int(last.column("segment").min(initial=self.segments))
         columns = {name: last.column(name) for name in TYPES}
         return Rows.of({**columns, "segment": columns["segment"] - before}, self.segments - before)
 
-    def distinct(self) -> Rows:
+    def distinct(self) -> "Rows":
         """One row per step number, the last one of the log, in the order of the numbers: the work that was kept."""
         if self.segments <= 1:
             return self

@@ -3,8 +3,6 @@
 A value that the framework ignores is refused as well: the run would differ from its spec.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator
 from types import SimpleNamespace
 

@@ -1,7 +1,5 @@
 """Recipes and suites as checked models; pydantic's errors get file:line and a legal alternative."""
 
-from __future__ import annotations
-
 import typing
 from dataclasses import dataclass
 from pathlib import Path

@@ -3,8 +3,6 @@
 A shipped file has a name, the user's own a path. Checking thousands of points would make a listing slow.
 """
 
-from __future__ import annotations
-
 import difflib
 import functools
 from collections.abc import Iterator, Mapping

@@ -4,8 +4,6 @@ Each rule gives one line: the rule, the numbers, the nearest legal value. Source
 megatron.core (parallel_state, TransformerConfig, schedules) and transformer-engine's size rules for FP8.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator
 

@@ -5,8 +5,6 @@ any other value replaces the earlier one; null removes it, so that the default a
 than full also removes the recipe's method and number of layers.
 """
 
-from __future__ import annotations
-
 import re
 
 from benchrun import hardware

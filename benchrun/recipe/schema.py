@@ -5,8 +5,6 @@
 trainings a subclass names them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping
 from functools import partial
 from typing import Annotated, Any, TypeVar
@@ -67,7 +65,7 @@ class PointGroup(Frozen, extra="allow"):
     """Why these settings were chosen, if they were not published."""
 
     @model_validator(mode="after")
-    def _one_origin(self) -> PointGroup:
+    def _one_origin(self) -> "PointGroup":
         if self.source and self.derived:
             raise ValueError("a layout is either published (source) or chosen here (derived)")
         return self
@@ -76,7 +74,7 @@ class PointGroup(Frozen, extra="allow"):
         """Key -> the input that it sets and its value at ``num_gpus``, of keys that are no input themselves."""
         return {}
 
-    def sizes(self, num_gpus: int, recipe: Recipe) -> dict[str, Any]:
+    def sizes(self, num_gpus: int, recipe: "Recipe") -> dict[str, Any]:
         """The inputs that tell this group from others of the same GPU, precision, number of GPUs and framework."""
         return dict(self.model_extra or {})
 
@@ -102,7 +100,7 @@ class Recipe(Frozen, extra="allow"):
     """Tuned points, in groups that share their settings."""
 
     @model_validator(mode="after")
-    def _points_use_its_frameworks(self) -> Recipe:
+    def _points_use_its_frameworks(self) -> "Recipe":
         for group in self.points:
             for name in group.framework or ():
                 if name not in self.frameworks:
@@ -141,7 +139,7 @@ class TrainingGroup(PointGroup, extra="forbid"):
     """Fields of Training, on top of the framework's."""
 
     @model_validator(mode="after")
-    def _one_batch_rule(self) -> TrainingGroup:
+    def _one_batch_rule(self) -> "TrainingGroup":
         if (self.gbs is None) == (self.gbs_per_gpu is None):
             raise ValueError("give gbs or gbs_per_gpu, one of them")
         for num_gpus in self.num_gpus:

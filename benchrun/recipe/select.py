@@ -1,7 +1,5 @@
 """Choosing one point of a recipe from what the user asked for."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field, replace
 from typing import Any
 

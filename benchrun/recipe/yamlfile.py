@@ -4,8 +4,6 @@ Differs from YAML 1.1 where that surprises: a key given twice is an error, ``on`
 ``1e9`` is a number.
 """
 
-from __future__ import annotations
-
 import functools
 import itertools
 import re
@@ -63,7 +61,7 @@ class Document(dict[str, Any]):
             place, value = value.places[key], value.get(str(key)) if isinstance(value, Document) else value[key]
         return place
 
-    def section(self, key: str, place: str) -> Document:
+    def section(self, key: str, place: str) -> "Document":
         """The mapping below a key; a new one, at ``place``, where there is none."""
         if not isinstance(self.get(key), Document):
             self[key], self.places[key] = Document(place), place

@@ -1,7 +1,5 @@
 """RunSpec -> the text of every file a job needs. Pure: no clock, no environment, no path of this machine."""
 
-from __future__ import annotations
-
 import functools
 import shlex
 from collections.abc import Callable

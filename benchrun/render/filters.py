@@ -1,7 +1,5 @@
 """Jinja filters that write models, such as groups of the Megatron configuration, as flags, Python keywords or YAML."""
 
-from __future__ import annotations
-
 import json
 import shlex
 from collections.abc import Iterable, Mapping

@@ -1,7 +1,5 @@
 """A metric over the steps as a picture; needs matplotlib (the ``plot`` extra)."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

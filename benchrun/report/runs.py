@@ -1,7 +1,5 @@
 """Several runs as one table: one row per point, its repeats together; and words that every report uses."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from statistics import median
 from typing import Any

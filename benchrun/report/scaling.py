@@ -1,7 +1,5 @@
 """Speed against one condition: curves over the number of GPUs, and FSDP over 3D parallelism."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass

@@ -3,8 +3,6 @@
 A row is a name and a text; what was not measured has no row.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from rich.text import Text

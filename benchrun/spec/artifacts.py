@@ -5,8 +5,6 @@ steps.jsonl, telemetry.json, metrics.json and verdict.json stand where these are
 Imports nothing but pydantic and the standard library: the worker reads this inside the training image.
 """
 
-from __future__ import annotations
-
 import enum
 from typing import Annotated, Any, Literal
 

@@ -1,7 +1,5 @@
 """A site's profile: where jobs run, in which container runtime, with which environment and binding."""
 
-from __future__ import annotations
-
 import csv
 import functools
 import re
@@ -80,7 +78,7 @@ class Container(Frozen):
     """More options of the runtime's command (with pyxis: of srun), one word each."""
 
     @model_validator(mode="after")
-    def _expressible(self) -> Container:
+    def _expressible(self) -> "Container":
         if self.runtime == "pyxis":
             for option in self.options:
                 _allowed("srun", option)
@@ -160,7 +158,7 @@ class Cluster(Frozen):
     """Interpreter that runs the worker (inside the container, where there is one)."""
 
     @model_validator(mode="after")
-    def _own_gpus(self) -> Cluster:
+    def _own_gpus(self) -> "Cluster":
         runtime = self.container.runtime
         if runtime in ("podman", "docker") and self.scheduler == "slurm" and self.gpu != "CPU" and not self.exclusive:
             raise ValueError(f"{runtime} gives the job every GPU of the node: set exclusive: true")

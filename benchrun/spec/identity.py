@@ -6,8 +6,6 @@ another name or default, only that file changes and every id stays. A new field 
 runs had. Any other change needs the next ``VERSION``. Of another workload the form has every input.
 """
 
-from __future__ import annotations
-
 import functools
 import hashlib
 import json
@@ -30,14 +28,14 @@ OF_THE_SITE = re.compile(r"_IFNAME$|_HCA$|_NET_DEVICES$|_ADDR$|_PORT$")
 """Variables that name a network interface or address."""
 
 
-def canonical(spec: RunSpec) -> dict[str, Any]:
+def canonical(spec: "RunSpec") -> dict[str, Any]:
     """The form of ``spec``: everything that changes the measurement, without site and paths."""
     form = {row["name"]: value_of(spec, row["field"]) for row in table(__file__) if row["only"] == ANY} | spec.form()
     form["image"] = workload_image(spec)
     return form | {f"env.{name}": value for name, value in workload_env(spec).items() if _counts(name, value)}
 
 
-def training_form(spec: TrainingSpec) -> dict[str, Any]:
+def training_form(spec: "TrainingSpec") -> dict[str, Any]:
     """A training's part of the form."""
     kinds = {"", spec.model.position_embedding, spec.precision, spec.task, "moe" if spec.model.moe else ""}
     if spec.data.kind == "synthetic":
@@ -56,14 +54,14 @@ def value_of(root: Any, field: str) -> Any:
     return functools.reduce(getattr, field.split("."), root)
 
 
-def digest(spec: RunSpec, without: Collection[str] = ()) -> str:
+def digest(spec: "RunSpec", without: Collection[str] = ()) -> str:
     """Eight hex digits of the form without some of its values."""
     form = {name: value for name, value in canonical(spec).items() if name not in without}
     text = json.dumps({"form": VERSION, **form}, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:8]
 
 
-def workload_env(spec: RunSpec) -> dict[str, str]:
+def workload_env(spec: "RunSpec") -> dict[str, str]:
     """The variables of the framework and the recipe, before the cluster's took their place."""
     own = {name: value for name, value in spec.env.items() if name not in spec.cluster.env}
     return own | spec.replaced_env
@@ -92,7 +90,7 @@ def is_path(image: str) -> bool:
     return image.startswith(("/", "./", "../", "~")) or image.endswith((".sqsh", ".sif"))
 
 
-def workload_image(spec: RunSpec) -> str | None:
+def workload_image(spec: "RunSpec") -> str | None:
     """``name:tag`` of the image. A site's file counts only where its name states a release of the recipe's image."""
     if spec.image is None:
         return None

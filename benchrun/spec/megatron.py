@@ -4,8 +4,6 @@
 worker and four templates read them. Types and functions are names of torch's (``bfloat16``, ``silu``).
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from benchrun.model import Frozen

@@ -1,7 +1,5 @@
 """Migration of spec.json from older schemas."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from benchrun.errors import UserError

@@ -4,8 +4,6 @@
 others are computed from them.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Mapping
@@ -127,7 +125,7 @@ class RunSpec(Inputs):
         return {"workload": self.workload, **self.own()}
 
     @classmethod
-    def planned(cls, stated: Mapping[str, Any], recipe: Any, framework: Any) -> Self:
+    def planned(cls, stated: Mapping[str, Any], recipe: Any, framework: Any) -> "Self":
         """The run with the fields ``stated``; a workload adds those that follow from them."""
         return cls(**stated)
 
@@ -145,7 +143,7 @@ class RunSpec(Inputs):
 
     @model_validator(mode="wrap")
     @classmethod
-    def _of_its_workload(cls, document: Any, build: ModelWrapValidatorHandler[Self]) -> Any:
+    def _of_its_workload(cls, document: Any, build: "ModelWrapValidatorHandler[Self]") -> Any:
         """Files of older schemas too; `RunSpec` itself reads the document of any workload."""
         document = migrated(document)
         if cls is RunSpec and isinstance(document, dict):
@@ -159,7 +157,7 @@ class RunSpec(Inputs):
         return {**first, **fields(self)}
 
     @classmethod
-    def read(cls, path: Path) -> Self:
+    def read(cls, path: Path) -> "Self":
         """Read spec.json, of this schema or an older one. UserError where that cannot be done."""
         hint: str | None = f"another version wrote it, or it is damaged: render it again, or move {path.parent} away"
         try:
@@ -217,7 +215,7 @@ class TrainingSpec(TrainingInputs, RunSpec):
     """Megatron-core's arguments, computed from the other fields; null for other frameworks, and in files of 0.1."""
 
     @classmethod
-    def planned(cls, stated: Mapping[str, Any], recipe: Any, framework: Any) -> Self:
+    def planned(cls, stated: Mapping[str, Any], recipe: Any, framework: Any) -> "Self":
         """With what follows from model, batch and layout. dp is 1 for a layout of too many ranks, which is refused."""
         model, layout, mbs, gbs = (stated[name] for name in ("model", "layout", "mbs", "gbs"))
         dp = max(1, stated["num_gpus"] // (layout.tp * layout.pp * layout.cp))

@@ -1,7 +1,5 @@
 """What a training step computes (optimizer, recomputation, FP8, adapters), and what the model is fed."""
 
-from __future__ import annotations
-
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
@@ -185,7 +183,7 @@ class Data(Frozen):
     instructions: Instructions = Instructions()
     """Only with ``kind: synthetic`` in a fine-tune, which reads conversations."""
 
-    def of_tokens(self, tokens: int) -> Data:
+    def of_tokens(self, tokens: int) -> "Data":
         """The same with the size of a synthetic data set, where none is stated."""
         if self.kind == "mock" or self.synthetic.tokens is not None:
             return self

@@ -1,7 +1,5 @@
 """One rank of the megatron-core worker: ``python -m benchrun.trainer --spec spec.json``."""
 
-from __future__ import annotations
-
 from benchrun.trainer import entry
 
 if __name__ == "__main__":

@@ -1,7 +1,5 @@
 """TrainingSpec -> this rank's part of the model, its optimizer and learning rate, on megatron.core."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

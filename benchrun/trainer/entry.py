@@ -1,7 +1,5 @@
 """The start and end of one rank. Exit code 0: all steps; 2: wrong input; 1: failure."""
 
-from __future__ import annotations
-
 import argparse
 import importlib
 import os

@@ -4,8 +4,6 @@ One process per rank: ``python -m benchrun.trainer.huggingface --spec spec.json`
 is downloaded.
 """
 
-from __future__ import annotations
-
 import os
 
 from benchrun.trainer import entry

@@ -1,7 +1,5 @@
 """The worker's log: the configuration, Megatron-LM's line for each step, the peak memory."""
 
-from __future__ import annotations
-
 import json
 import math
 import platform

@@ -1,7 +1,5 @@
 """The process group, and what all ranks do together."""
 
-from __future__ import annotations
-
 import gc
 import os
 import time

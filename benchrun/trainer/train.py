@@ -1,7 +1,5 @@
 """The training loop of one rank."""
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Callable, Iterator

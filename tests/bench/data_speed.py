@@ -10,8 +10,6 @@ from outside, in fresh processes, with the files synced to the disk. The seconds
 it costs also where other work keeps the machine busy.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import subprocess

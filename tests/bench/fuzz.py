@@ -10,8 +10,6 @@ are printed at the end. Every fourth input or so is also read a second way, whic
 one core: start several with seeds and outputs of their own. The exit code is 1 where something failed.
 """
 
-from __future__ import annotations
-
 import argparse
 import ast
 import json

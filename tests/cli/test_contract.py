@@ -1,7 +1,5 @@
 """The commands print what other programs rely on: keys, exit codes, and nothing else on stdout."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

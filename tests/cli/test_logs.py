@@ -1,7 +1,5 @@
 """parse and compare on bare logs, as a person calls them."""
 
-from __future__ import annotations
-
 import csv
 import functools
 import io

@@ -1,7 +1,5 @@
 """parse and compare on the logs of several runs: each has its block, its name, its numbers and its verdict."""
 
-from __future__ import annotations
-
 import csv
 import json
 import shutil

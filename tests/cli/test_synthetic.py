@@ -1,7 +1,5 @@
 """A run on synthetic data: made in the job, read by megatron-core's own data set, learnt to its known floor."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """From recipe to verdict on this machine, with real training."""
 
-from __future__ import annotations
-
 import json
 import os
 

@@ -1,7 +1,5 @@
 """A published row, recounted: the tokens/s/GPU that each of its numbers means, with the room its rounding leaves."""
 
-from __future__ import annotations
-
 from decimal import Decimal
 from itertools import combinations
 

@@ -1,7 +1,5 @@
 """The row that judges a run: the cases in which another one once did, twins, and what is kept of the choice."""
 
-from __future__ import annotations
-
 import pytest
 import yaml
 

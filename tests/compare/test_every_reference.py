@@ -3,8 +3,6 @@
 The rule is stated here once more, over the rows and the shapes of `recount`, without the code that it tests.
 """
 
-from __future__ import annotations
-
 import functools
 import json
 import subprocess

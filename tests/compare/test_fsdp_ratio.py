@@ -1,7 +1,5 @@
 """The suite that runs both sides of a published comparison: the measured ratio is said beside the published one."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from benchrun import app

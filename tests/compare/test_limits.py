@@ -1,7 +1,5 @@
 """What limits a verdict stands in its first line and in its labels; what makes it worthless gives none."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

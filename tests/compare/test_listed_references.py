@@ -1,7 +1,5 @@
 """A listing counts references from the CSV files alone; the counts are those of the comparison."""
 
-from __future__ import annotations
-
 import pytest
 
 from benchrun import app, paths

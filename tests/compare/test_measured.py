@@ -1,7 +1,5 @@
 """Runs that are kept give their numbers again, tell nothing of the machine, and are references for others."""
 
-from __future__ import annotations
-
 import json
 import re
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """One's own measurements as references, where verdicts are written, what is kept, and how compare and report end."""
 
-from __future__ import annotations
-
 import json
 import lzma
 

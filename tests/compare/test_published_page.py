@@ -1,7 +1,5 @@
 """docs/published.md says what the data says."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Every published point, judged: the published time passes, a slower one is slow, another condition is named."""
 
-from __future__ import annotations
-
 import functools
 from operator import attrgetter
 

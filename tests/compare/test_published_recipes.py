@@ -1,7 +1,5 @@
 """Every published number of a Hopper or Ampere GPU, judged as ``benchrun compare LOG --recipe`` judges a log."""
 
-from __future__ import annotations
-
 import functools
 from collections import defaultdict
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """The published numbers: every row is whole, fits itself or says that it does not, and stands once."""
 
-from __future__ import annotations
-
 import csv
 import re
 from typing import ClassVar

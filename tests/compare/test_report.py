@@ -1,7 +1,5 @@
 """The table of all runs: what is one row, and whose speed stands in it."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import pytest

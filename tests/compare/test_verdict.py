@@ -1,7 +1,5 @@
 """What is compared, what is refused, and what a verdict says."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

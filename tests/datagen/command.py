@@ -1,7 +1,5 @@
 """Run ``datagen`` as a process."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

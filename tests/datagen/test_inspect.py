@@ -1,7 +1,5 @@
 """``datagen inspect`` describes data from any source and detects damage."""
 
-from __future__ import annotations
-
 import json
 import os
 

@@ -1,7 +1,5 @@
 """A data set is complete or absent: after kills, on full or read-only disks, with other processes, wrong parameters."""
 
-from __future__ import annotations
-
 import fcntl
 import functools
 import json

@@ -1,7 +1,5 @@
 """Packed sequences: none is too long, no token is lost, and NeMo's reader returns the samples and their answers."""
 
-from __future__ import annotations
-
 import json
 import pickletools
 import sys

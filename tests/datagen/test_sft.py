@@ -1,7 +1,5 @@
 """Instruction data: the same bytes for the same seed, the fields that readers need, lengths as requested."""
 
-from __future__ import annotations
-
 import json
 import math
 from statistics import NormalDist

@@ -1,7 +1,5 @@
 """A local tokenizer: exact size, loaded offline, and every text is decoded unchanged."""
 
-from __future__ import annotations
-
 import json
 from functools import lru_cache
 

@@ -1,7 +1,5 @@
 """Megatron data sets: megatron-core reads every token, the bytes are reproducible, the distributions are right."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

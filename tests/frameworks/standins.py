@@ -4,8 +4,6 @@ transformer-engine and apex are needed on GPUs alone: megatron-core only asks wh
 here is imported by a framework's modules and never entered by its configuration.
 """
 
-from __future__ import annotations
-
 import abc
 import importlib
 import importlib.abc

@@ -1,7 +1,5 @@
 """The Megatron configuration: the rules that fill it, spec.json that holds it, the filters that write it out."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -4,8 +4,6 @@ Names alone are held by tests/render/test_accepted.py. Here each kind of model g
 comes out is compared with the configuration, value by value. transformer-engine is a stand-in (standins.py).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple

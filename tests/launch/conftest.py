@@ -1,7 +1,5 @@
 """A stand-in for Slurm's commands: what a healthy cluster does, and any answer that it would not give on demand."""
 
-from __future__ import annotations
-
 import json
 import os
 import sys

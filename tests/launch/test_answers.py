@@ -1,7 +1,5 @@
 """Answers of Slurm that a healthy cluster does not give: no job is lost, none of another is touched, no guess stays."""
 
-from __future__ import annotations
-
 import json
 import os
 import time

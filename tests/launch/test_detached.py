@@ -1,7 +1,5 @@
 """A daemon that a rank starts has no parent, session or environment of its run, and still ends with it."""
 
-from __future__ import annotations
-
 import os
 import re
 import signal

@@ -1,7 +1,5 @@
 """Every way a job can end has one name, and nothing falls through."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

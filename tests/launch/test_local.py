@@ -1,7 +1,5 @@
 """Launching on this machine, with real processes: how runs end, and that nothing is lost."""
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import os

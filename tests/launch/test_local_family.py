@@ -1,7 +1,5 @@
 """When a local job has ended, however it ended, no process of it is left on this machine."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """What is kept of a run says nothing of the site: whatever stands in the profile, no byte of it is published."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """Whatever Slurm prints and whatever lies in a run directory: no traceback, and one broken run hides no other."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

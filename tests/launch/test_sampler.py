@@ -1,7 +1,5 @@
 """The sampler beside a GPU run, with a stand-in for nvidia-smi: it never changes how the job goes or ends."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What the submitting shell lacks is said before anything is queued or written."""
 
-from __future__ import annotations
-
 import pytest
 
 from benchrun import app

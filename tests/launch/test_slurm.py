@@ -1,7 +1,5 @@
 """Slurm's words, from stand-ins that print what squeue and sacct print: cases a healthy cluster does not show."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import time

@@ -1,7 +1,5 @@
 """Following and asking about a log of any size costs little: what is read, and how much memory, is counted."""
 
-from __future__ import annotations
-
 import io
 import json
 import tracemalloc

@@ -1,7 +1,5 @@
 """The watchdog of a job: it knows every framework's steps, notes how long none came, and ends what is hung."""
 
-from __future__ import annotations
-
 import functools
 import itertools
 import lzma

@@ -1,7 +1,5 @@
 """The estimate of a GPU's memory: held to peaks that were measured, and each part to what it should do."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

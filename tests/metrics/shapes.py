@@ -1,7 +1,5 @@
 """The models that the published numbers are about; dimensions from their release, as NeMo 2.4 states them."""
 
-from __future__ import annotations
-
 from benchrun.model import ModelShape, Moe
 
 

@@ -1,7 +1,5 @@
 """What a step would take at the ceilings that its machine reached alone."""
 
-from __future__ import annotations
-
 import pytest
 from shapes import MODELS
 

@@ -1,7 +1,5 @@
 """The convention of a published TFLOPS is recognised from its tokens/s."""
 
-from __future__ import annotations
-
 import pytest
 from shapes import MODELS
 

@@ -1,7 +1,5 @@
 """Of a few steps all that was seen is the interval, and a drift within them is named."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 import numpy as np

@@ -1,7 +1,5 @@
 """FLOPs a token, held to counts made independently."""
 
-from __future__ import annotations
-
 import pytest
 from shapes import MODELS
 

@@ -1,7 +1,5 @@
 """A run has one MFU, over the peak of its precision; what else is a ratio, or printed, has its own name."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Spread and confidence over a window of rows."""
 
-from __future__ import annotations
-
 import math
 import os
 import statistics

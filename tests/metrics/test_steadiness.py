@@ -1,7 +1,5 @@
 """What makes the steps of a run uneven is named, and nothing is named that is not there."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What is computed from rows, what is left out, and what is said of it."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

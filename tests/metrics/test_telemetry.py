@@ -1,7 +1,5 @@
 """What nvidia-smi sampled becomes clocks, power, energy and a word on throttling."""
 
-from __future__ import annotations
-
 from datetime import datetime, timezone
 
 import pytest

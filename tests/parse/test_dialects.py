@@ -1,7 +1,5 @@
 """Each framework's lines, as it prints them: the right value, whatever stands before, after or between."""
 
-from __future__ import annotations
-
 import pytest
 
 from benchrun.frameworks.logs import DIALECTS, parse_log

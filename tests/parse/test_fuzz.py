@@ -3,8 +3,6 @@
 A short pass of the same numbers every time; tests/bench/fuzz.py searches for hours.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from itertools import pairwise

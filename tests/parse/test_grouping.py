@@ -1,7 +1,5 @@
 """Files are one run where they agree in all that they state; whatever stands beside a log, its numbers are its own."""
 
-from __future__ import annotations
-
 import csv
 import os
 from itertools import combinations

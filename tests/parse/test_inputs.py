@@ -1,7 +1,5 @@
 """Where a log comes from, and in what shape: files, many files, directories, stdin, compressed, growing, broken."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import lzma

@@ -1,7 +1,5 @@
 """Logs of many steps: restarts, gaps and several files give the same rows however the bytes come."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Real logs, damaged the ways logs are damaged: the same values, or fewer, never another number."""
 
-from __future__ import annotations
-
 import lzma
 import random
 import re

@@ -1,7 +1,5 @@
 """What went wrong is recognised by the words of the program that says so, with line, host and rank."""
 
-from __future__ import annotations
-
 import pytest
 
 from benchrun.frameworks.logs import parse_log

@@ -1,7 +1,5 @@
 """Real logs give what a careful person reads out of them."""
 
-from __future__ import annotations
-
 import csv
 import json
 from pathlib import Path

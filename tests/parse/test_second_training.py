@@ -1,7 +1,5 @@
 """Two trainings in one file: a job's output appended to another's is no restart, and gives no number together."""
 
-from __future__ import annotations
-
 import lzma
 from pathlib import Path
 

@@ -1,8 +1,6 @@
 """A container that does not start is named from its runtime's own words. "(here)": printed by that program in the test
 cluster; the others stand in the program's source or in reports of its users."""
 
-from __future__ import annotations
-
 import pytest
 
 from benchrun.frameworks.logs import parse_log

@@ -1,7 +1,5 @@
 """The Trainer's clocks: bars and dictionaries, whoever carried them, from wherever training started."""
 
-from __future__ import annotations
-
 import pytest
 
 from benchrun.frameworks.logs import parse_log

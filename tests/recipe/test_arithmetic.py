@@ -1,7 +1,5 @@
 """``show`` prints the arithmetic of a layout, and every line of it is true."""
 
-from __future__ import annotations
-
 import pytest
 
 from benchrun.recipe.layout import arithmetic

@@ -1,7 +1,5 @@
 """Every shipped point: legal, within its GPU's memory, listed as it resolves, and of the model it is named after."""
 
-from __future__ import annotations
-
 import functools
 import re
 

@@ -1,7 +1,5 @@
 """What a framework cannot run is refused with the reason, before it waits in a queue."""
 
-from __future__ import annotations
-
 import pytest
 
 from benchrun.errors import UserError

@@ -1,7 +1,5 @@
 """The table of GPUs: a memory in GiB is never the gigabytes of a datasheet that the driver does not show."""
 
-from __future__ import annotations
-
 import pytest
 
 from benchrun import hardware

@@ -1,7 +1,5 @@
 """The Hugging Face fine-tune before the queue: what it cannot do is refused, what it needs is estimated."""
 
-from __future__ import annotations
-
 import pytest
 
 from benchrun import paths

@@ -1,7 +1,5 @@
 """A run's identity knows what is measured and nothing else; it is the same in every version that knows its form."""
 
-from __future__ import annotations
-
 import json
 import re
 from datetime import datetime

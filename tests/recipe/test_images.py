@@ -1,7 +1,5 @@
 """A site names an image for each framework, and where scripts lie without one; what is wrong has file and line."""
 
-from __future__ import annotations
-
 import pytest
 
 from benchrun.errors import UserError

@@ -1,7 +1,5 @@
 """Every rule of the layout refuses what breaks it, with the numbers and a legal value."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

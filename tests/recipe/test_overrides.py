@@ -1,7 +1,5 @@
 """What ``--set`` and a suite change: mappings merge, null removes, and an error says which run and what would help."""
 
-from __future__ import annotations
-
 import pytest
 
 from benchrun import app

@@ -1,7 +1,5 @@
 """No layout that was published for H100 or H200 is refused, also where its batch is not the recipe's."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """What recipes may say, how a point is chosen, and what an error tells."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

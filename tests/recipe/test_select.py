@@ -1,7 +1,5 @@
 """How a point is chosen: by what was asked, by the generation that published it, by scaling one that is listed."""
 
-from __future__ import annotations
-
 import pytest
 
 from benchrun import paths

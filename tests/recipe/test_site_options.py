@@ -1,7 +1,5 @@
 """A site file's options and mounts: what the suite sets itself, or what breaks a run, is refused at once."""
 
-from __future__ import annotations
-
 import pytest
 
 from benchrun.errors import UserError

@@ -1,7 +1,5 @@
 """What only the worker can be told: refused where it cannot be, and counted in the memory of a GPU."""
 
-from __future__ import annotations
-
 import pytest
 
 from benchrun.errors import UserError

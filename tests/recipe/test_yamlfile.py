@@ -1,7 +1,5 @@
 """A YAML file's values know their lines, and YAML's surprises are refused."""
 
-from __future__ import annotations
-
 import pytest
 
 from benchrun.errors import UserError

@@ -3,8 +3,6 @@
 The lists were read out of the releases' sources, which the head of each names.
 """
 
-from __future__ import annotations
-
 import ast
 import math
 import re

@@ -1,7 +1,5 @@
 """A run on synthetic data makes it first, where the ranks will read it, in whatever container they run."""
 
-from __future__ import annotations
-
 import math
 import re
 import shutil

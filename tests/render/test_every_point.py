@@ -1,7 +1,5 @@
 """Every listed point is rendered with every framework that it names, into files that their languages can read."""
 
-from __future__ import annotations
-
 import ast
 import re
 import subprocess

@@ -4,8 +4,6 @@ Each kind of model goes through the forward pass of megatron-core's MLP, or of i
 TransformerConfig that the framework's driver, flags or worker ask for. The linear layers alone are stand-ins.
 """
 
-from __future__ import annotations
-
 import ast
 import dataclasses
 import shlex

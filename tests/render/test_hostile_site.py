@@ -1,7 +1,5 @@
 """Nothing that a site file holds as text is ever run: the job script hands it on, whole, as one word."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """A real Slurm for the tests in this folder, and the command line as a user calls it."""
 
-from __future__ import annotations
-
 import functools
 import json
 import os

@@ -1,7 +1,5 @@
 """Every run ends in the right name, within its deadline, on a real Slurm. All are submitted first, then awaited."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import time

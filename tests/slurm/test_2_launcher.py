@@ -1,7 +1,5 @@
 """The launcher may die, and two may work at once: nothing is lost or overwritten."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

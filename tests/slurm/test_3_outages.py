@@ -1,7 +1,5 @@
 """Parts of the cluster go away: a scheduler that does not answer says nothing about the jobs."""
 
-from __future__ import annotations
-
 from .conftest import POINT
 
 UNTIL_GO = "echo started; until [ -e go ]; do sleep 0.2; done"

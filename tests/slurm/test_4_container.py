@@ -1,7 +1,5 @@
 """The worker trains inside real containers, through the suite's own scripts."""
 
-from __future__ import annotations
-
 import json
 import sysconfig
 from pathlib import Path

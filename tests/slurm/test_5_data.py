@@ -1,7 +1,5 @@
 """Synthetic data under Slurm: two jobs on two nodes need the same data set, and it is made once."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

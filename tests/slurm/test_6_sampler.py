@@ -1,7 +1,5 @@
 """The sampler on a real Slurm: a step beside the training on every node, which ends with the job."""
 
-from __future__ import annotations
-
 import os
 
 from benchrun.metrics.telemetry import read

@@ -1,7 +1,5 @@
 """A job that hangs: its deadline without a step ends every rank on every node; and a silence is not hidden by Slurm."""
 
-from __future__ import annotations
-
 import sys
 
 import pytest

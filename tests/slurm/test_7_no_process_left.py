@@ -1,7 +1,5 @@
 """Whatever ends a run, in whichever runtime, no process of it is left on any node. The ranks ignore TERM."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A command, an image or a mount that is not there ends a run under its right name, in every runtime."""
 
-from __future__ import annotations
-
 import pytest
 
 from .conftest import DIR

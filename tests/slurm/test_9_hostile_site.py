@@ -1,7 +1,5 @@
 """Slurm's own reader of #SBATCH lines and the ranks' shells hand hostile text on, whole."""
 
-from __future__ import annotations
-
 import json
 
 NASTY = """'"; touch pwned; $(touch pwned) `touch pwned` ${IFS} #x %j \\ \\' ! * & | > pwned"""

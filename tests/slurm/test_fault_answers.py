@@ -1,7 +1,5 @@
 """Slurm's commands answer late, nothing, or nonsense: no run is given up, none is given a false end, nothing raises."""
 
-from __future__ import annotations
-
 import re
 import time
 from concurrent.futures import ThreadPoolExecutor

@@ -1,7 +1,5 @@
 """The results' disk is full or read-only, at every step: the job's id is said, no run hides another, no end is lost."""
 
-from __future__ import annotations
-
 import contextlib
 
 import pytest

@@ -1,7 +1,5 @@
 """Hostile text in every field of a site file: refused before the queue or passed on as it stands, never executed."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from concurrent.futures import ThreadPoolExecutor

@@ -1,7 +1,5 @@
 """The launcher dies, or its clock is wrong: the job is found again, submitted once, and ends in its true name."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """Others use the same cluster and the same folder: no job and no file of another is touched, none is mistaken."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

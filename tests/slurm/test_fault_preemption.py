@@ -1,7 +1,5 @@
 """Endings that a site's policy makes: a job gives way to a more urgent one."""
 
-from __future__ import annotations
-
 import pytest
 
 LAST = ("cluster.nodelist=n3", "cluster.exclusive=true")

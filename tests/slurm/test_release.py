@@ -1,7 +1,5 @@
 """Debian 13's Slurm (24.11) beside Debian 12's (22.05): a cluster of its own, and the endings that matter most."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 

@@ -1,7 +1,5 @@
 """The ceilings time the matrix products of a step."""
 
-from __future__ import annotations
-
 import pytest
 
 pytest.importorskip("torch", reason="training needs pip install 'benchrun[train]'")

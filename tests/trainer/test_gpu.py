@@ -3,8 +3,6 @@
 All runs are started at once and shared by the tests. Needs one GPU with transformer-engine; two for the layouts.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """The Hugging Face fine-tune, really trained on the CPU: LoRA and whole, one rank and two, mock and conversations."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

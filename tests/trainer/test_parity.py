@@ -3,8 +3,6 @@
 Each case is a real training of a few steps through torchrun, held to the one-process run step by step.
 """
 
-from __future__ import annotations
-
 import functools
 import os
 import re

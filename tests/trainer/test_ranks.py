@@ -1,7 +1,5 @@
 """The rank of a process, and what it refuses before it would wait for the others."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Iterator
 from unittest import mock

@@ -11,8 +11,6 @@ from the summary. The fine-tune of this repository measures each step, and adds 
 with its number of steps. Source: logs of transformers 4 and 5, and of ms-swift; tqdm's default format.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace

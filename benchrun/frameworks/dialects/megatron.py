@@ -7,8 +7,6 @@ is a mean over the steps since the previous line. Source of the forms: NVIDIA/Me
 (training_log) from v1.0 to core 0.19.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from typing import ClassVar

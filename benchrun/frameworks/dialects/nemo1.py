@@ -10,8 +10,6 @@ only samples per second since the last evaluation. Source of the forms: logs of 
 training v3.0 to v5.0.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Sequence

@@ -8,8 +8,6 @@ order of the fields changes after a restart and after a validation. Source: NVID
 nemo/lightning/pytorch/callbacks/progress_printer.py.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 

@@ -9,8 +9,6 @@ The rate is a mean since the previous summary, over all devices together. Source
 paxml/summary_utils.py; no public log of it was found.
 """
 
-from __future__ import annotations
-
 import re
 from typing import ClassVar
 

@@ -1,7 +1,5 @@
 """Rows of a Hugging Face Trainer's log: numbers and times of its dictionaries, from their own clocks or the bars'."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import NamedTuple
 

@@ -3,8 +3,6 @@
 This one, on megatron-core, prints Megatron's step lines; the fine-tune on transformers the Trainer's dictionaries.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import re
