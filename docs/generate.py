@@ -136,8 +136,10 @@ def gpu_page() -> str:
 def run_directory_page() -> str:
     """The files of a run directory, and the models of those that the job and the host share."""
     head = (
-        "# Run directory\n\nEvery run is one directory in `results/runs/`. Every later step can be repeated from these "
-        "files. A kept run has the same files, some of them compressed (`.xz`).\n"
+        "# Run directory\n\nEvery run is one directory in `results/runs/`. `benchrun parse` and `benchrun "
+        "compare` work from these files alone. A run has only the files that it needs: `local.*` without Slurm, "
+        "`telemetry` and `ceilings.json` on GPUs, `data.json` with synthetic data. A framework adds files of its own, "
+        "for example `train_nemo2.py`. A kept run has the same files, some of them compressed (`.xz`).\n"
     )
     files = table(("file", "what is in it"), ((f"`{name}`", text) for name, text in artifacts.FILES.items()))
     models = (artifacts.Done, artifacts.Progress, artifacts.EndingRecord, artifacts.Environment)

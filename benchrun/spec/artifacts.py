@@ -25,7 +25,7 @@ def _file(name: str, content: str) -> str:
 
 
 # Written before the job starts.
-SPEC = _file("spec.json", "the run, resolved")
+SPEC = _file("spec.json", "every value of the run: recipe, site file and options combined, defaults filled in")
 JOB = _file("job.sh", "the job script: sbatch job.sh, or bash job.sh on this machine")
 PROBE_SCRIPT = _file("probe.sh", "describes a node")
 TELEMETRY_SCRIPT = _file("telemetry.sh", "samples the GPUs of a node")
