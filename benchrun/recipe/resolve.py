@@ -162,7 +162,7 @@ def foreign(image: str | None, framework: Framework) -> str | None:
     families = dict.fromkeys((framework.images, *(other.images for other in FRAMEWORKS.values())))
     family = next((family for family in families if re.search(family.pattern, name)), None)
     if family not in (None, framework.images):
-        return f"image {image} is one of {family.name}, and the run is of {framework.name}"
+        return f"image {image} is for {family.name}; this run uses {framework.name}"
     of_nemo = framework.release_matters or family == NEMO_IMAGES
     return framework.wrong_release(image, nemo_release(image)) if of_nemo else None
 
