@@ -121,7 +121,7 @@ def load_tokenizer(folder: Path) -> Tokenizer:
     try:
         import tokenizers
     except ImportError as error:
-        raise UserError("packing text needs the tokenizers library", hint="pip install 'benchrun[data]'") from error
+        raise UserError("packing text needs the tokenizers library", hint="pip install '.[data]'") from error
     # --workers sets the number of cores; the library would use all cores in each worker.
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
     try:

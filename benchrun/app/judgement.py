@@ -113,7 +113,7 @@ def judge_log(
     if missing := [name for name in ("gbs", "num_gpus", "gpu", "precision") if getattr(setting, name) is None]:
         options = " and ".join(f"--{name.replace('_', '-')}" for name in missing)
         framework = log.framework if log.framework in DIALECTS else "any known framework"
-        hint = None if len(log.steps) else f"it holds no step of {framework}"
+        hint = None if len(log.steps) else f"the log has no step of {framework}"
         raise UserError(f"the log does not state these conditions: add {options}", where=log.file, hint=hint)
     metrics = measure(log, replace(setting, model=model), planned_steps=log.planned_steps, warmup=warmup)
     own = conditions_of_log(log, setting, model, file.name, workload)

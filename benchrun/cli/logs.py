@@ -28,7 +28,11 @@ FOLLOW_S = 1.0
 @click.command("parse")
 @click.argument("logs", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="LOG...")
 @log_options
-@click.option("--steps", metavar="csv|jsonl|FILE", help="The rows instead: csv or jsonl on stdout, or a file of these.")
+@click.option(
+    "--steps",
+    metavar="csv|jsonl|FILE",
+    help="Print the step rows as csv or jsonl, or write them to FILE.",
+)
 @click.option("--plot", type=click.Path(path_type=Path), metavar="FILE", help="Draw a metric over the steps.")
 @click.option("--metric", metavar="NAME", help="What --plot draws; the step time if not given.")
 @click.option("--follow", is_flag=True, help="Print the steps of a growing log, until the last planned one.")
@@ -128,7 +132,7 @@ def _follow(logs: Sequence[Path], framework: str | None) -> "Log":
 @click.command("compare")
 @click.argument("runs_or_logs", nargs=-1, required=True)
 @log_options
-@click.option("--num-layers", type=click.IntRange(min=1), help="With a log of a proxy: how many layers it had.")
+@click.option("--num-layers", type=click.IntRange(min=1), help="Number of layers of the proxy that the log trained.")
 @click.option("--reference", metavar="ID", help="Compare with this reference instead of the best match.")
 def compare(
     runs_or_logs: tuple[str, ...],
@@ -145,7 +149,7 @@ def compare(
     files = [Path(name) for name in runs_or_logs]
     if recipe is None:
         if any(file.is_file() or str(file) == "-" for file in files):
-            raise UserError("a log needs the recipe that it ran", hint="add --recipe NAME; benchrun list shows them")
+            raise UserError("a log does not name its recipe", hint="add --recipe NAME; benchrun list shows them")
         if named := [name for name, value in given.items() if value is not None]:
             raise UserError(f"{flags(named)}: a run states its own conditions", hint="with a log, add --recipe NAME")
         chosen, code = opened(runs_or_logs)

@@ -39,7 +39,7 @@ point_options = all_of(
     click.option("--gpu", help="GPU of the point, e.g. H100; CPU for the tiny ones."),
     click.option("--precision", help="fp8, bf16 or fp32."),
     click.option("--num-gpus", type=click.IntRange(min=1), help="Number of GPUs, or of CPU processes."),
-    click.option("--framework", help="Framework; the recipe's first if not given."),
+    click.option("--framework", help="Framework; by default the first in the recipe that has this point."),
     click.option("--cluster", metavar="NAME|FILE", help="Cluster profile; one with the point's GPU if not given."),
     click.option("--set", "overrides", metavar="KEY=VALUE", multiple=True, help="Set a value; checked like the file."),
 )
@@ -53,10 +53,15 @@ _SETTING = (
     ("--gbs", click.IntRange(min=1), "Samples per step"),
 )
 log_options = all_of(
-    click.option("--recipe", help="What the job of a log trained; parse needs it if the log does not state the model."),
+    click.option(
+        "--recipe",
+        help="Recipe of a log's job; parse needs it if the log does not state the model.",
+    ),
     *(click.option(name, type=kind, help=f"{what}, if the log does not state it.") for name, kind, what in _SETTING),
     click.option("--framework", help="Framework of a log; recognised if not given."),
-    click.option("--warmup", type=click.IntRange(min=0), metavar="ROWS", help="Rows to drop; default: 5 or a tenth."),
+    click.option(
+        "--warmup", type=click.IntRange(min=0), metavar="ROWS", help="Rows to drop first; default: 5 or a tenth."
+    ),
     json_option,
 )
 """The options of verbs on logs. Those of _SETTING are fields of `app.Setting`."""

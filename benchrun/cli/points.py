@@ -23,7 +23,7 @@ ONLY_IN_JSON = ("task", "image")
 @click.option("--gpu", help="Only points for this GPU.")
 @json_option
 def list(recipes: tuple[str, ...], gpu: str | None, as_json: bool) -> None:
-    """Every point of every recipe, or of RECIPES: layout, batch, image, number of reference entries."""
+    """Every point of RECIPES, by default of all recipes: layout, batch, number of references (--json: image too)."""
     rows = app.list_points(recipes, gpu)
     if as_json:
         print_json(rows)
@@ -38,7 +38,7 @@ def list(recipes: tuple[str, ...], gpu: str | None, as_json: bool) -> None:
 @point_options
 @json_option
 def show(as_json: bool, **point: Any) -> None:
-    """One point with nothing implicit: model, layout and its arithmetic, FLOPs, memory per GPU, reference numbers."""
+    """Everything about one point: model, layout and its arithmetic, FLOPs, memory per GPU, reference numbers."""
     document = app.describe(app.resolve_point(app.Request(**point)))
     if as_json:
         print_json(document)

@@ -128,7 +128,7 @@ def loss_check(own: Conditions, metrics: Sequence[Metrics], references: Sequence
 def broken(metrics: Sequence[Metrics], ending: str | None) -> str | None:
     """Why these runs give no number; None where they do."""
     if ending not in (None, "completed"):
-        return f"the job ended as {ending}"
+        return f"the ending of the job is {ending}"
     reasons = (reason for run in metrics if (reason := _broken(run)))
     return next(reasons, None if metrics else "nothing was measured")
 
@@ -140,7 +140,7 @@ def _broken(run: Metrics) -> str | None:
     if run.complete is False:
         # A row may stand for several steps, and a log may begin after a checkpoint.
         made = max(run.num_steps, run.window.last_step if run.window else 0)
-        return f"only {made} steps of {run.planned_steps} were made"
+        return f"only {made} of {run.planned_steps} steps ran"
     if fatal:
         return f"{fatal.kind}: {fatal.detail}"
     if run.results or run.step_time_s or beyond_peak([run]):

@@ -73,7 +73,7 @@ def _worker() -> Iterator[Finding]:
         try:
             yield Finding(name, importlib.metadata.version(name))
         except importlib.metadata.PackageNotFoundError:
-            yield Finding(name, None, f"needed here only to train on this machine: pip install 'benchrun[{extra}]'")
+            yield Finding(name, None, f"needed here only to train on this machine: pip install '.[{extra}]'")
 
 
 def _files() -> Iterator[Finding]:

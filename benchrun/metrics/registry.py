@@ -92,8 +92,8 @@ def tabled() -> Iterator[Metric]:
     return (entry for entry in METRICS.values() if entry.tabled)
 
 
-def _entry(name: str, unit: str, better: Better, *shown: Any, **flags: Any) -> Callable[[Read], Read]:
-    """Registers the function below as the metric ``name``; ``shown`` and ``flags`` are further fields of Metric."""
+def entry(name: str, unit: str, better: Better, *shown: Any, **flags: Any) -> Callable[[Read], Read]:
+    """Register the function below as metric ``name``; ``shown`` and ``flags`` are further fields of `Metric`."""
 
     def add(read: Read) -> Read:
         register(Metric(name, unit, better, read, *shown, **flags))
@@ -102,32 +102,32 @@ def _entry(name: str, unit: str, better: Better, *shown: Any, **flags: Any) -> C
     return add
 
 
-@_entry("step_time_s", "s", "lower", "step time s")
+@entry("step_time_s", "s", "lower", "step time s")
 def _step_time(run: "Measurement", _: Basis) -> float | None:
     """Median time of a step over the window, without the warm-up."""
     return run.step_time_s.median if run.step_time_s else None
 
 
-@_entry("tokens_per_s_per_gpu", "tokens/s/GPU", "higher", "tokens/s/GPU", ",.0f")
+@entry("tokens_per_s_per_gpu", "tokens/s/GPU", "higher", "tokens/s/GPU", ",.0f")
 def _rate(run: "Measurement", _: Basis) -> float | None:
     """Median over the window of tokens per step / step time / GPUs."""
     return run.tokens_per_s_per_gpu.median
 
 
-@_entry("samples_per_s", "sequences/s", "higher", tabled=False)
+@entry("samples_per_s", "sequences/s", "higher", tabled=False)
 def _samples(run: "Measurement", basis: Basis) -> float | None:
     """Sequences per step / median step time, over all GPUs."""
     return basis.gbs / run.step_time_s.median if run.step_time_s and basis.gbs else None
 
 
-@_entry("tflops_per_gpu", "TFLOPS/GPU", "higher", "TFLOPS/GPU", ".0f", "", "tflops_per_gpu_causal", counts_flops=True)
+@entry("tflops_per_gpu", "TFLOPS/GPU", "higher", "TFLOPS/GPU", ".0f", "", "tflops_per_gpu_causal", counts_flops=True)
 def _tflops(run: "Measurement", basis: Basis) -> float | None:
     """Tokens per second and GPU x FLOPs per token, causal unless a reference counts all scores."""
     value: float | None = getattr(run.tflops_per_gpu, basis.convention, None)
     return value
 
 
-@_entry("mfu_percent", "% MFU", "higher", "MFU", ".1f", " %", "mfu_causal_pct", counts_flops=True)
+@entry("mfu_percent", "% MFU", "higher", "MFU", ".1f", " %", "mfu_causal_pct", counts_flops=True)
 def _mfu_percent(run: "Measurement", basis: Basis) -> float | None:
     """TFLOPS per GPU / dense peak of the run's precision; none for a GPU without a row in the table."""
     if basis.peak_tflops is None:
@@ -136,18 +136,18 @@ def _mfu_percent(run: "Measurement", basis: Basis) -> float | None:
     return None if tflops is None else tflops / (basis.peak_tflops / 100)
 
 
-@_entry("tokens_per_joule", "tokens/J", "higher", "tokens/J", ".3g", comparable=False)
+@entry("tokens_per_joule", "tokens/J", "higher", "tokens/J", ".3g", comparable=False)
 def _energy(run: "Measurement", _: Basis) -> float | None:
     """Tokens per second and GPU / mean power of a GPU over the measured steps."""
     return run.telemetry.tokens_per_joule if run.telemetry else None
 
 
-@_entry("final_loss", "nats", "equal", tabled=False, comparable=False)
+@entry("final_loss", "nats", "equal", tabled=False, comparable=False)
 def _final_loss(run: "Measurement", _: Basis) -> float | None:
     """Loss of the last step."""
     return run.final_loss
 
 
-@_entry("fsdp_over_3d", "x", "higher", tabled=False, comparable=False)
+@entry("fsdp_over_3d", "x", "higher", tabled=False, comparable=False)
 def _of_two_runs(*_: object) -> None:
     """Tokens per second and GPU with FSDP / the same with tensor and pipeline parallelism, of two runs."""

@@ -114,7 +114,7 @@ def steadiness(values: Values, *, steps: Sequence[int] | Ints, resolution_s: flo
     elif clear and abs(drift) > max(MIN_EFFECT * median, resolution_s):
         verdict, detail = "drifting", _drifts(drift / median)
     elif deviation > max(NOISY_DEVIATION * median, resolution_s) or outliers > max(2, NOISY_OUTLIERS * times.size):
-        verdict, detail = "noisy", f"{detail}: network, storage or a neighbour?"
+        verdict, detail = "noisy", f"{detail}: the network, storage or another job on the node?"
     return Steadiness(
         verdict=verdict,
         detail=detail,

@@ -59,7 +59,7 @@ class _Form:
                     usual &= numbers == np.floor(numbers)
                     numbers = np.where(usual, numbers, 0).astype(np.int64)
             columns.setdefault(sink, {})[value.column] = numbers
-        return [Table(sink, at, found, texts).chosen(usual) for sink, found in columns.items()], at[~usual]
+        return [Table(sink, at, arrays, texts).chosen(usual) for sink, arrays in columns.items()], at[~usual]
 
 
 class Forms:

@@ -47,10 +47,14 @@ def _container(spec: RunSpec) -> Iterator[str]:
                 yield f"Slurm cannot bind ranks that docker's daemon starts: cluster.binding.{name} must be null"
 
 
+SEARCHED = 100_000
+"""How far from a wrong value a legal one is sought."""
+
+
 def _nearest(value: int, legal: Legal) -> str:
     """The closest legal numbers below and above ``value``."""
-    below = next((n for n in range(value, 0, -1) if legal(n)), None)
-    above = next((n for n in range(value, 64 * value + 1) if legal(n)), None)
+    below = next((n for n in range(value, max(0, value - SEARCHED), -1) if legal(n)), None)
+    above = next((n for n in range(value, min(64 * value, value + SEARCHED) + 1) if legal(n)), None)
     return " or ".join(str(n) for n in dict.fromkeys((below, above)) if n is not None) or "none"
 
 
@@ -66,7 +70,7 @@ def _multiple(
 
 def _divides(what: str, total: int, by: str, part: int) -> Iterator[str]:
     """``part`` must divide ``total``: names the nearest divisors."""
-    yield from _multiple(what, total, f"{by} ({part})", part, change=(by, part, lambda n: total % n == 0))
+    yield from _multiple(what, total, f"{by} ({part})", part, change=(by, min(part, total), lambda n: total % n == 0))
 
 
 def _product(**factors: int) -> tuple[str, int]:

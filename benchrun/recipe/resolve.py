@@ -64,17 +64,19 @@ def _draft(file: RecipeFile, point: Point, cluster: Document, overrides: tuple[s
             merged.put((key,), stated[key], stated.places[key])
     merged.put(("cluster",), cluster, cluster.place)
     for override in overrides:
-        _override(merged, override)
+        _override(merged, override, inputs)
     _drop(merged, inputs)
     return checked(inputs, merged), merged
 
 
-def _override(merged: Document, text: str) -> None:
+def _override(merged: Document, text: str, inputs: type[Inputs]) -> None:
     """Apply one ``a.b=value``. Lists, mappings and quoted values are YAML, anything else a scalar or text."""
     key, equals, value = text.partition("=")
     loc, place = tuple(key.split(".")), f"--set {text}"
     if not equals or not all(loc):
         raise UserError(f"{place}: expected key=value", hint="for example --set training.steps=20")
+    if loc[0] not in inputs.model_fields:
+        raise UserError(f"{place}: unknown key '{loc[0]}'", hint=closest(loc[0], inputs.model_fields))
     as_yaml = value[:1] in ("[", "{", '"', "'")
     given = parse(f"value: {value}", place, lines=False)["value"] if as_yaml else scalar(value)
     if given == {}:
@@ -162,7 +164,7 @@ def foreign(image: str | None, framework: Framework) -> str | None:
     families = dict.fromkeys((framework.images, *(other.images for other in FRAMEWORKS.values())))
     family = next((family for family in families if re.search(family.pattern, name)), None)
     if family not in (None, framework.images):
-        return f"image {image} is one of {family.name}, and the run is of {framework.name}"
+        return f"image {image} is for {family.name}; this run uses {framework.name}"
     of_nemo = framework.release_matters or family == NEMO_IMAGES
     return framework.wrong_release(image, nemo_release(image)) if of_nemo else None
 

@@ -72,6 +72,7 @@ class Document(dict[str, Any]):
         *outer, key = loc
         target = functools.reduce(lambda section, name: section.section(name, place), outer, self)
         if isinstance(value, Document):
+            target.places.setdefault(key, place)
             for name, inner in value.items():
                 target.section(key, place).put((name,), inner, value.places.get(name, place))
         else:

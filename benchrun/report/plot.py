@@ -19,7 +19,7 @@ def plot_steps(rows: Measured, summary: Summary, path: Path, name: str | None = 
     try:
         from matplotlib.figure import Figure
     except ImportError:
-        raise UserError("matplotlib is not installed", hint="pip install 'benchrun[plot]'") from None
+        raise UserError("matplotlib is not installed", hint="pip install '.[plot]'") from None
     entry = metric(name or ("tokens_per_s_per_gpu" if np.isnan(rows.step_time_s).all() else "step_time_s"))
     steps, left_out, values = rows.step, rows.impossible, series(entry, rows, summary)
     if np.isnan(values).all():

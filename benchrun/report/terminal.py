@@ -68,7 +68,7 @@ def _conditions(summary: Summary) -> str:
     gpus = f"{summary.num_gpus} x {summary.gpu or 'GPU'}" if summary.num_gpus else summary.gpu
     model = summary.model
     shape = f"{model['num_layers']} layers of width {model['hidden_size']}" if model else None
-    return ", ".join(filter(None, [gpus, summary.precision, shape, *sizes])) or "none that the log states"
+    return ", ".join(filter(None, [gpus, summary.precision, shape, *sizes])) or "the log states none"
 
 
 def metrics_rows(metrics: Metrics) -> Rows:
@@ -128,13 +128,13 @@ def _step_time_rows(measured: Measurement) -> Rows:
     step, interval, others = measured.step_time_s, measured.step_time_interval_s, measured.other_windows
     if step is None:
         return [] if measured.results else [("step time", "none")]
-    limits = interval and f", {100 * interval.level:.0f} % sure of {_short(interval.low)} to {_short(interval.high)}"
+    limits = interval and f", {100 * interval.level:.0f} % interval {_short(interval.low)} to {_short(interval.high)}"
     spread = f"mean {_short(step.mean)}, stdev {_short(step.stdev)}, p5 {_short(step.p5)}, p95 {_short(step.p95)}"
     rows = [("step time", f"{_short(step.median)} s median{limits or ''}"), ("", spread)]
     windows = {"last 10 rows": others.last_10_rows, "steps 35 to 44": others.steps_35_to_44}
     means = [f"{name} {_short(mean)} s" for name, mean in windows.items() if mean is not None]
     if means:
-        rows.append(("  elsewhere", f"mean of the {', of '.join(means)}"))
+        rows.append(("  other windows", f"mean of the {', of '.join(means)}"))
     if even := measured.steadiness:
         rows.append(("steadiness", even.detail if even.verdict == "too_short" else f"{even.verdict}: {even.detail}"))
     return rows

@@ -85,7 +85,7 @@ class Ending(str, enum.Enum):
 
 
 class Done(BaseModel, frozen=True, strict=True):
-    """done.json (templates/parts/done.sh.j2): exact types; unknown keys are ignored."""
+    """done.json (templates/parts/done.sh.j2). Unknown keys are ignored."""
 
     exit_code: Annotated[int, Field(ge=0, le=255)]
     """Exit code of the job script."""

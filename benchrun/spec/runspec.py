@@ -159,7 +159,7 @@ class RunSpec(Inputs):
     @classmethod
     def read(cls, path: Path) -> "Self":
         """Read spec.json, of this schema or an older one. UserError where that cannot be done."""
-        hint: str | None = f"another version wrote it, or it is damaged: render it again, or move {path.parent} away"
+        hint: str | None = f"another version wrote it, or it is damaged: move {path.parent} away"
         try:
             if not path.is_file():
                 raise OSError("is no file")

@@ -3,4 +3,4 @@
 from benchrun.trainer import entry
 
 if __name__ == "__main__":
-    entry.run("benchrun.trainer.train", install="pip install 'benchrun[train]', or an image with megatron-core")
+    entry.run("benchrun.trainer.train", install="pip install '.[train]', or an image with megatron-core")

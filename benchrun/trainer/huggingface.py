@@ -10,5 +10,5 @@ from benchrun.trainer import entry
 
 if __name__ == "__main__":
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
-    packages = "pip install 'benchrun[hf]', or an image with transformers, peft and accelerate"
+    packages = "pip install '.[hf]', or an image with transformers, peft and accelerate"
     entry.run("benchrun.trainer.hf.train", install=packages, lora="peft")

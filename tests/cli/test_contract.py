@@ -154,7 +154,7 @@ def test_compare_a_bare_log_uses_what_the_log_says(tmp_path):
         (["compare", str(paths.MEASURED), "--recipe", "llama2-7b"], "results/measured: holds "),
         (["parse", str(LOGS / "README.md"), "--framework", "nemo9"], "no dialect for framework 'nemo9'"),
         (["compare", str(LOGS / "README.md")], "add --recipe"),
-        (["compare", str(LOGS / "README.md"), "--recipe", "llama2-7b"], "it holds no step of any known framework"),
+        (["compare", str(LOGS / "README.md"), "--recipe", "llama2-7b"], "the log has no step of any known framework"),
         (
             ["compare", "nothing", "--gpu", "H100", "--num-layers", "2"],
             "--gpu and --num-layers: a run states its own conditions",

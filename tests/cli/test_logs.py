@@ -181,7 +181,7 @@ def test_the_table_says_everything_with_its_convention_and_divisor(tmp_path):
         "megatron-lm",
         "50 rows, 1 to 50 of 50 planned: complete",
         "steps 6 to 50 of 50, 45 rows (5 warm-up rows dropped)",
-        "12.91 s median, 95 % sure of",
+        "12.91 s median, 95 % interval",
         "mean of the last 10 rows 12.91 s, of steps 35 to 44 12.91 s",
         "steady: ",
         "10,153",

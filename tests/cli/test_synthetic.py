@@ -6,7 +6,7 @@ import pytest
 from test_contract import call, document
 
 pytestmark = pytest.mark.train
-pytest.importorskip("megatron.core", reason="training needs pip install 'benchrun[train]'")
+pytest.importorskip("megatron.core", reason="training needs pip install '.[train]'")
 POINT = ("tiny-llama-learnable", "--precision", "fp32", "--num-gpus")
 
 
@@ -73,7 +73,7 @@ def test_data_that_was_damaged_ends_the_job_with_a_reason(launched):
 
 def test_instruction_data_goes_through_the_fine_tune(tmp_path):
     """A tokenizer and conversations made in the job, read by transformers; the same job packs nothing by hand."""
-    pytest.importorskip("peft", reason="fine-tuning needs pip install 'benchrun[hf]'")
+    pytest.importorskip("peft", reason="fine-tuning needs pip install '.[hf]'")
     point = ("tiny-llama-sft", "--precision", "fp32", "--num-gpus", "1", "--set", "data.kind=synthetic")
     result = call("launch", *point, "--wait", cwd=tmp_path)
     run = tmp_path / "results" / "runs" / result.stdout.splitlines()[0]

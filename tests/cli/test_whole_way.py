@@ -9,7 +9,7 @@ from test_contract import call, document
 from benchrun.spec import artifacts
 
 pytestmark = pytest.mark.train
-pytest.importorskip("megatron.core", reason="training needs pip install 'benchrun[train]'")
+pytest.importorskip("megatron.core", reason="training needs pip install '.[train]'")
 
 FILES = {
     "spec.json", "job.sh", "probe.sh", "events.jsonl", "stdout.log", "stderr.log", "done.json", "ending.json",

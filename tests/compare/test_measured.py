@@ -169,7 +169,7 @@ def test_nothing_kept_is_overwritten_and_nothing_broken_is_kept(kept, tmp_path):
         app.keep(unjudged, tmp_path / "measured")
     unjudged.write_json("ending.json", {"ending": "failed", "evidence": [], "exit_code": 1})
     judged([unjudged])
-    with pytest.raises(UserError, match="measured nothing: the job ended as failed"):
+    with pytest.raises(UserError, match="measured nothing: the ending of the job is failed"):
         app.keep(unjudged, tmp_path / "measured")
 
 
@@ -218,7 +218,7 @@ def test_of_repeats_the_one_that_failed_is_named(tmp_path):
     spec = resolve(Request("llama3.1-8b", "H100", "bf16", 8))
     good, bad = finished(tmp_path, spec, 13.0), finished(tmp_path, spec, 13.0)
     bad.write_json("ending.json", {"ending": "timeout", "evidence": [], "exit_code": None})
-    assert judged([good, bad]).verdict.reason == f"the job ended as timeout ({bad.run_id})"
+    assert judged([good, bad]).verdict.reason == f"the ending of the job is timeout ({bad.run_id})"
 
 
 def test_a_card_with_more_memory_is_the_same_gpu(tmp_path):

@@ -131,10 +131,10 @@ class TestSanityBeforePerformance:
         self.check(run(llama(), 9.8), ending="timeout", says="timeout")
 
     def test_missing_steps(self):
-        self.check(run(llama(), 9.8, steps=49), says="only 49 steps of 50")
+        self.check(run(llama(), 9.8, steps=49), says="only 49 of 50 steps")
 
     def test_steps_are_counted_and_not_rows(self):
-        self.check(run(llama(), 9.8, steps=40, every=5), says="only 40 steps of 50")
+        self.check(run(llama(), 9.8, steps=40, every=5), says="only 40 of 50 steps")
 
     def test_rows_that_were_all_dropped(self):
         self.check(run(llama(), 9.8, warmup=99), says="all 50 rows were dropped as warm-up")
@@ -143,7 +143,7 @@ class TestSanityBeforePerformance:
         self.check(run(llama(), 9.8, problems=(Problem("nan_loss", 7, "step 7"),)), says="nan_loss")
 
     def test_one_broken_repeat_of_three(self):
-        self.check(run(llama(), 9.8), run(llama(), 9.8), run(llama(), 9.8, steps=3), says="only 3 steps")
+        self.check(run(llama(), 9.8), run(llama(), 9.8), run(llama(), 9.8, steps=3), says="only 3 of 50 steps")
 
     def test_a_speed_that_no_gpu_has_where_nothing_was_published(self):
         found = judge(conditions(llama()), [run(llama(), 1.0)], ())

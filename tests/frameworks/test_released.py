@@ -17,8 +17,8 @@ from benchrun.spec.megatron import Megatron
 from benchrun.spec.runspec import RunSpec
 
 pytestmark = pytest.mark.slow
-pytest.importorskip("torch", reason="megatron-core needs pip install 'benchrun[train]'")
-pytest.importorskip("megatron.core", reason="megatron-core needs pip install 'benchrun[train]'")
+pytest.importorskip("torch", reason="megatron-core needs pip install '.[train]'")
+pytest.importorskip("megatron.core", reason="megatron-core needs pip install '.[train]'")
 
 MOE = (*SPREAD, "layout.ep=8", "layout.etp=4")
 AWARE = "training.optimizer={precision_aware: true, exp_avg: bf16, exp_avg_sq: bf16}"

@@ -13,8 +13,8 @@ import pytest
 import yaml
 from kinds import SPREAD, spec
 
-torch = pytest.importorskip("torch", reason="megatron-core needs pip install 'benchrun[train]'")
-pytest.importorskip("megatron.core", reason="megatron-core needs pip install 'benchrun[train]'")
+torch = pytest.importorskip("torch", reason="megatron-core needs pip install '.[train]'")
+pytest.importorskip("megatron.core", reason="megatron-core needs pip install '.[train]'")
 
 from megatron.core.activations import squared_relu  # noqa: E402
 from megatron.core.transformer import TransformerConfig  # noqa: E402

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-pytest.importorskip("megatron.core", reason="training needs pip install 'benchrun[train]'")
+pytest.importorskip("megatron.core", reason="training needs pip install '.[train]'")
 
 
 def test_two_jobs_make_their_data_once(user):

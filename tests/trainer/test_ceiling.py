@@ -2,7 +2,7 @@
 
 import pytest
 
-pytest.importorskip("torch", reason="training needs pip install 'benchrun[train]'")
+pytest.importorskip("torch", reason="training needs pip install '.[train]'")
 
 from benchrun.model.operators import operators
 from benchrun.recipe.resolve import resolve

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-torch = pytest.importorskip("torch", reason="training needs pip install 'benchrun[train]'")
-pytest.importorskip("megatron.core", reason="training needs pip install 'benchrun[train]'")
+torch = pytest.importorskip("torch", reason="training needs pip install '.[train]'")
+pytest.importorskip("megatron.core", reason="training needs pip install '.[train]'")
 
 from benchrun.errors import UserError  # noqa: E402
 from benchrun.recipe.resolve import resolve  # noqa: E402

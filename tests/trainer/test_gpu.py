@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-torch = pytest.importorskip("torch", reason="training needs pip install 'benchrun[train]'")
-pytest.importorskip("megatron.core", reason="training needs pip install 'benchrun[train]'")
+torch = pytest.importorskip("torch", reason="training needs pip install '.[train]'")
+pytest.importorskip("megatron.core", reason="training needs pip install '.[train]'")
 if not torch.cuda.is_available():
     pytest.skip("no GPU", allow_module_level=True)
 pytest.importorskip("transformer_engine", reason="the GPU path needs transformer-engine")

@@ -23,7 +23,7 @@ from benchrun.spec.runspec import RunSpec
 
 pytestmark = pytest.mark.train
 for module in ("torch", "transformers", "peft"):
-    pytest.importorskip(module, reason="training needs pip install 'benchrun[hf]'")
+    pytest.importorskip(module, reason="training needs pip install '.[hf]'")
 
 STEPS = 6
 RECOMPUTE = "training.recompute={granularity: full, method: uniform, num_layers: 1}"
@@ -143,7 +143,7 @@ def test_lora_without_peft_is_refused_before_the_ranks_meet(tmp_path: Path) -> N
     result = run(tmp_path, spec_for("tiny-llama-lora", 1), PYTHONPATH=path)
     assert result.returncode == 2
     assert "error: framework hf: import of peft" in result.stderr
-    assert "pip install 'benchrun[hf]'" in result.stderr
+    assert "pip install '.[hf]'" in result.stderr
     assert result.stdout == ""
 
 

@@ -20,8 +20,8 @@ from benchrun.recipe.select import Request
 from benchrun.spec.runspec import RunSpec
 
 pytestmark = pytest.mark.train
-pytest.importorskip("torch", reason="training needs pip install 'benchrun[train]'")
-pytest.importorskip("megatron.core", reason="training needs pip install 'benchrun[train]'")
+pytest.importorskip("torch", reason="training needs pip install '.[train]'")
+pytest.importorskip("megatron.core", reason="training needs pip install '.[train]'")
 
 Curve = tuple[list[float], list[float]]
 """Loss and gradient norm of every step."""

@@ -6,7 +6,7 @@ from unittest import mock
 
 import pytest
 
-torch = pytest.importorskip("torch", reason="training needs pip install 'benchrun[train]'")
+torch = pytest.importorskip("torch", reason="training needs pip install '.[train]'")
 
 from benchrun.errors import UserError  # noqa: E402
 from benchrun.recipe.resolve import resolve  # noqa: E402

@@ -18,8 +18,8 @@ from benchrun.recipe.select import Request
 from benchrun.spec.runspec import RunSpec
 
 pytestmark = pytest.mark.train
-pytest.importorskip("torch", reason="training needs pip install 'benchrun[train]'")
-pytest.importorskip("megatron.core", reason="training needs pip install 'benchrun[train]'")
+pytest.importorskip("torch", reason="training needs pip install '.[train]'")
+pytest.importorskip("megatron.core", reason="training needs pip install '.[train]'")
 
 LAUNCHED = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")
 
@@ -176,7 +176,7 @@ def test_a_missing_megatron_core_gets_a_hint(write: Callable[[RunSpec], Path], t
     code, out, err = finish(start(write(spec_for(1)), PYTHONPATH=path))
     assert code == 2
     assert "error: framework megatron-core: No module named 'megatron" in err
-    assert "pip install 'benchrun[train]'" in err
+    assert "pip install '.[train]'" in err
     assert "Traceback" not in err
     assert out == ""
 
