@@ -103,7 +103,9 @@ def old_packages() -> None:
 class FusedAdam:
     """With the arguments of transformer-engine's, of which megatron-core asks whether it has them."""
 
-    def __init__(self, master_weight_dtype: Any, exp_avg_dtype: Any, exp_avg_sq_dtype: Any, use_decoupled_grad: bool):
+    def __init__(
+        self, master_weight_dtype: Any, exp_avg_dtype: Any, exp_avg_sq_dtype: Any, use_decoupled_grad: bool
+    ) -> None:
         raise NotImplementedError
 
 

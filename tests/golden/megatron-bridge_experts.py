@@ -1,6 +1,7 @@
 # mixtral-8x7b: pretrain, fp8, megatron-bridge, 256 x H100
 """Rendered by benchrun. Random weights; no checkpoint, no validation, no profiling."""
 
+
 import sys
 
 import torch
@@ -15,7 +16,7 @@ from megatron.bridge.training.pretrain import pretrain
 from megatron.core.activations import squared_relu
 
 
-def main():
+def main() -> None:
     config = bridge.ConfigContainer(
         model=GPTModelProvider(
             num_layers=32,

@@ -1,6 +1,8 @@
 """Every rule of the layout refuses what breaks it, with the numbers and a legal value."""
 
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -67,7 +69,9 @@ MAXTEXT = ("llama3-70b", "H100", "bf16", 512)
         ),
     ],
 )
-def test_a_layout_that_cannot_work_is_refused(point, overrides, says):
+def test_a_layout_that_cannot_work_is_refused(
+    point: tuple[str, str, str, int], overrides: list[str], says: list[str]
+) -> None:
     with pytest.raises(UserError) as error:
         resolve(Request(*point, overrides=tuple(overrides)))
     for text in says:
@@ -104,7 +108,9 @@ IMPOSSIBLE = [
 
 
 @pytest.mark.parametrize(("point", "num_gpus", "overrides", "says"), IMPOSSIBLE)
-def test_what_was_published_by_mistake_is_refused(point, num_gpus, overrides, says):
+def test_what_was_published_by_mistake_is_refused(
+    point: tuple[Any, ...], num_gpus: int, overrides: list[Any], says: str
+) -> None:
     recipe, gpu, precision, listed, *framework = point
     file = catalogue.recipe_file(recipe)
     right = select(file, Request(recipe, gpu, precision, listed, *framework))
@@ -117,12 +123,12 @@ def test_what_was_published_by_mistake_is_refused(point, num_gpus, overrides, sa
 class TestFp8:
     """FP8 only where it really is FP8."""
 
-    def refused(self, recipe, gpu, *overrides):
+    def refused(self, recipe: Any, gpu: Any, *overrides: Any) -> Any:
         with pytest.raises(UserError) as error:
             resolve(Request(recipe, gpu, "fp8", 8, overrides=overrides))
         return str(error.value)
 
-    def test_a_cpu_has_none(self, tmp_path):
+    def test_a_cpu_has_none(self, tmp_path: Path) -> None:
         from benchrun import paths
 
         path = tmp_path / "mine.yaml"
@@ -130,24 +136,24 @@ class TestFp8:
         path.write_text(text.replace("precision: [fp32, bf16]", "precision: [fp8]").replace("[1, 2]", "[1, 2, 8]"))
         assert "CPU has none; use bf16" in self.refused(str(path), "CPU")
 
-    def test_mxfp8_needs_blackwell(self):
+    def test_mxfp8_needs_blackwell(self) -> None:
         assert "needs Blackwell" in self.refused("llama3.1-8b", "H100", "training.fp8.recipe=mxfp8")
 
-    def test_sizes_must_suit_the_units(self):
+    def test_sizes_must_suit_the_units(self) -> None:
         assert "multiple of 16 in fp8" in self.refused("llama3.1-8b", "H100", "model.ffn_hidden_size=14340")
 
 
 class TestSlowLinks:
     """Tensor parallelism over the network runs, and is warned of."""
 
-    def test_is_said_with_the_nodes_it_is_for(self):
+    def test_is_said_with_the_nodes_it_is_for(self) -> None:
         point = ("nemotron4-15b", "H100", "bf16", 16, "nemo1")
         off = ("training.tp_comm_overlap=false", "cluster.gpus_per_node=2")
         assert "tp 4 spans nodes of 2" in slow_links(resolve(Request(*point, overrides=off)))
         assert slow_links(resolve(Request(*point))) is None
 
     @pytest.mark.parametrize("name", catalogue.names(paths.RECIPES))
-    def test_no_shipped_point_has_it(self, name):
+    def test_no_shipped_point_has_it(self, name: str) -> None:
         per_node = {"H100": 8, "H200": 8, "GH200": 1, "CPU": 8}
         wide = [row for row in listed(name) if row["tp"] > per_node[row["gpu"]]]
         assert wide == []

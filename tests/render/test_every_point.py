@@ -3,6 +3,7 @@
 import ast
 import re
 import subprocess
+from pathlib import Path
 
 import pytest
 import yaml
@@ -32,7 +33,7 @@ def kinds(name: str) -> dict[str, dict[str, str]]:
 
 
 @pytest.mark.parametrize("name", catalogue.names(paths.RECIPES))
-def test_every_point_becomes_files_that_can_be_read(tmp_path, name):
+def test_every_point_becomes_files_that_can_be_read(tmp_path: Path, name: str) -> None:
     scripts = []
     for i, files in enumerate(kinds(name).values()):
         for file, text in files.items():

@@ -3,6 +3,7 @@
 import json
 import sysconfig
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -10,7 +11,7 @@ from .runtimes import RUNTIMES, settings, start
 
 
 @pytest.mark.parametrize("runtime", RUNTIMES)
-def test_two_nodes_train_inside(user, runtime):
+def test_two_nodes_train_inside(user: Any, runtime: Any) -> None:
     start(runtime)
     run = user.launch(
         "tiny-llama",

@@ -1,5 +1,7 @@
 """Endings that a site's policy makes: a job gives way to a more urgent one."""
 
+from typing import Any
+
 import pytest
 
 LAST = ("cluster.nodelist=n3", "cluster.exclusive=true")
@@ -7,7 +9,7 @@ SLEEP = 'echo "life ${SLURM_RESTART_COUNT:-0}"; [ -n "$SLURM_RESTART_COUNT" ] ||
 
 
 @pytest.mark.parametrize("partition", ["scavenger", "restart"])
-def test_preemption(user, partition):
+def test_preemption(user: Any, partition: Any) -> None:
     run = user.program("tiny-llama", 1, SLEEP, f"cluster.partition={partition}", *LAST)
     user.until(lambda: "life 0" in user.log(run))
     job = user.status(run)["job"]
