@@ -181,8 +181,10 @@ def main() -> int:
             stale.append(name)
             if "--check" not in sys.argv:
                 path.write_text(text)
-    sys.stdout.write(f"out of date: {', '.join(stale)}\n" if stale else "up to date\n")
-    return 1 if stale and "--check" in sys.argv else 0
+    check = "--check" in sys.argv
+    what = "out of date" if check else "written"
+    sys.stdout.write(f"{what}: {', '.join(stale)}\n" if stale else "up to date\n")
+    return 1 if stale and check else 0
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ from pydantic_core import PydanticCustomError
 
 from benchrun.frameworks.registry import FRAMEWORKS
 from benchrun.model import Frozen, ModelShape
+from benchrun.model.layout import Layout
 from benchrun.spec.cluster import EnvName, Line
 from benchrun.spec.runspec import WORKLOADS
 from benchrun.spec.training import Data
@@ -121,8 +122,8 @@ class TrainingGroup(PointGroup, extra="forbid"):
     If several groups share all these, the first one applies, unless ``--set`` names the batch or sequence of another.
     """
 
-    layout: Section = Field(default_factory=dict)
-    """How the model is spread: fields of Layout."""
+    layout: Layout = Layout()
+    """How the model is spread."""
     mbs: PositiveInt
     """Micro-batch: sequences per data-parallel rank."""
     gbs: PositiveInt | None = None
