@@ -1,7 +1,6 @@
 # llama3.1-8b: pretrain, fp8, megatron-bridge, 128 x H100
 """Rendered by benchrun. Random weights; no checkpoint, no validation, no profiling."""
 
-
 import sys
 
 import torch
@@ -16,7 +15,7 @@ from megatron.bridge.training.pretrain import pretrain
 from megatron.core.activations import squared_relu
 
 
-def main() -> None:
+def main():
     config = bridge.ConfigContainer(
         model=GPTModelProvider(
             num_layers=32,

@@ -1,7 +1,6 @@
 # llama3-8b-sft: sft, fp8, nemo2, 32 x H100
 """Rendered by benchrun. Random weights; no checkpoint, no validation, no profiling."""
 
-
 import sys
 
 import torch
@@ -19,7 +18,7 @@ from nemo.lightning.pytorch.plugins import MegatronMixedPrecision
 from nemo.utils.exp_manager import TimingCallback
 
 
-def main() -> None:
+def main():
     trainer = nl.Trainer(
         accelerator="gpu", devices=8, num_nodes=4,
         max_steps=50, accumulate_grad_batches=1, use_distributed_sampler=False,

@@ -1,8 +1,6 @@
 # gpt3-5b: pretrain, fp8, paxml, 256 x H100
 """Rendered by benchrun. Random weights, synthetic tokens; no checkpoint, no evaluation, no profiling."""
 
-from typing import Any
-
 import jax.numpy as jnp
 from paxml import experiment_registry
 from paxml.contrib.gpu.scripts_gpu.configs import GPT126MBase
@@ -67,7 +65,7 @@ class Point(GPT126MBase, SyntheticDataset):
     CHECKPOINT_EVERY_N_STEPS = 51
     PROFILER_CAPTURE_STEP = None
 
-    def task(self) -> Any:
+    def task(self):
         task = super().task()
         task.train.random_seed = 1234
         return task
