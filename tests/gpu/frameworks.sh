@@ -62,7 +62,7 @@ add() {
     megatron-lm)
       core core_v0.13.0 "$to/core"
       stubs "$to/stubs" wandb
-      echo stubs:core >"$to/pythonpath"
+      echo core:stubs >"$to/pythonpath"
       ;;
     nemo2)
       tree "${NEMO:?}" v2.4.0 "$to/nemo" nemo

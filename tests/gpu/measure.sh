@@ -51,7 +51,7 @@ gpu=CPU
 site_of() { # FRAMEWORK: the options that name its folders
   local folder=$home/frameworks/$1 folders
   folders=$(tr : '\n' <"$folder/pythonpath" | sed "s|^|$folder/|" | paste -sd:)
-  printf '%s\n' --set "cluster.env.PYTHONPATH=$folders:$home/site" --set "cluster.sources.megatron-lm=$folder/core"
+  printf '%s\n' --set "cluster.env.PYTHONPATH=$home/site" --set "cluster.frameworks.${1%-0.*}.path=$folders"
 }
 
 for suite in "${suites[@]}"; do

@@ -57,7 +57,7 @@ SITE = {
     },
     "secrets": ["ZQ_API_KEY"],
     "python": "/zqopt/zqenv/bin/python",
-    "sources": {"megatron-lm": "/zqsources/megatron"},
+    "frameworks": {"megatron-lm": {"path": "/zqsources/megatron"}},
 }
 
 
