@@ -1,0 +1,85 @@
+"""Finding and reading traces: files, compressed or not, and directories with a file per rank."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path
+
+from benchrun.errors import UserError
+from benchrun.parse.inputs import chunks
+from benchrun.trace.events import RankTrace
+from benchrun.trace.json_stream import HINT
+from benchrun.trace.kineto import read_kineto
+from benchrun.trace.nsight import MAGIC, read_nsight
+
+SUFFIXES = (".json", ".sqlite")
+PACKED = (".gz", ".xz", ".zst")
+REPORT = ".nsys-rep"
+_RANK = re.compile(r"rank[-_.]?(\d+)", re.I)
+_HOST = re.compile(r"^(?P<host>[\w.-]+)_\d+\.\d+(\.\d+)?\.pt\.trace\.json")
+"""The name that torch.profiler's handler for TensorBoard gives: host, process, time."""
+
+
+def read_traces(paths: Sequence[Path]) -> tuple[list[RankTrace], list[Path]]:
+    """One trace for each GPU, in the order of ranks, and the files without device events.
+
+    UserError for a file that is damaged or no trace, and where no file holds a device event.
+    """
+    traces, empty = [], []
+    for path in files_of(paths):
+        inside = [trace for trace in _read(path) if len(trace.device_events)]
+        if not inside:
+            empty.append(path)
+        traces += [_named(trace, path, alone=len(inside) == 1) for trace in inside]
+    if not traces:
+        hint = "profile with ProfilerActivity.CUDA, or nsys --trace=cuda,nvtx,osrt"
+        raise UserError("no event of a GPU", where=", ".join(map(str, empty)), hint=hint)
+    return _ranked(traces), empty
+
+
+def files_of(paths: Sequence[Path]) -> list[Path]:
+    """``paths`` with each directory replaced by the traces in it. UserError for a directory without traces."""
+    files: list[Path] = []
+    for path in paths:
+        if not path.is_dir():
+            files.append(path)
+            continue
+        inside = sorted(file for file in path.rglob("*") if file.is_file() and _is_trace(file))
+        if not inside:
+            raise UserError("no trace in this directory", where=str(path), hint=HINT)
+        files += inside
+    return list(dict.fromkeys(files))
+
+
+def _is_trace(file: Path) -> bool:
+    name = next((file.stem for suffix in PACKED if file.name.endswith(suffix)), file.name)
+    return name.endswith(SUFFIXES) and not file.name.startswith(".")
+
+
+def _read(path: Path) -> Iterator[RankTrace]:
+    if path.name.endswith(REPORT):
+        hint = f"nsys export --type sqlite {path.name}"
+        raise UserError("is a report that only nsys can read; export it", where=str(path), hint=hint)
+    start = b"".join(islice(chunks(path), 2))[: len(MAGIC)]
+    return read_nsight(path) if start == MAGIC else read_kineto(path)
+
+
+def _named(trace: RankTrace, path: Path, *, alone: bool) -> RankTrace:
+    """The trace with the rank and host that the file's name states, where the file itself does not."""
+    rank, host = _RANK.search(path.name), _HOST.match(path.name)
+    return replace(
+        trace,
+        rank=int(rank[1]) if trace.rank is None and rank and alone else trace.rank,
+        host=trace.host or (host["host"] if host else None),
+    )
+
+
+def _ranked(traces: list[RankTrace]) -> list[RankTrace]:
+    """The traces in the order of their ranks; numbered in the order of reading where ranks are missing or repeated."""
+    ranks = [trace.rank for trace in traces]
+    if None in ranks or len(set(ranks)) < len(ranks):
+        return [replace(trace, rank=number) for number, trace in enumerate(traces)]
+    return sorted(traces, key=lambda trace: trace.rank or 0)
