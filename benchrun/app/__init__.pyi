@@ -25,6 +25,7 @@ from benchrun.app.status import RunStatus as RunStatus
 from benchrun.app.status import end_of as end_of
 from benchrun.app.status import record_end as record_end
 from benchrun.app.status import status_of as status_of
+from benchrun.app.traces import fingerprint_of as fingerprint_of
 from benchrun.compare.verdict import RunResult as RunResult
 from benchrun.compare.verdict import Verdict as Verdict
 from benchrun.frameworks.logs import DIALECTS as DIALECTS
@@ -46,3 +47,5 @@ from benchrun.parse import Step as Step
 from benchrun.recipe.select import Request as Request
 from benchrun.render import render as render
 from benchrun.spec.runspec import RunSpec as RunSpec
+from benchrun.trace.model import Fingerprint as Fingerprint
+from benchrun.trace.window import Choice as Choice

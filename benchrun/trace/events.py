@@ -25,19 +25,20 @@ class Kind(IntEnum):
     """A CUDA graph traced as a whole, which hides its kernels."""
 
 
-class Names:
-    """Texts, each stored once; an event has the number of its name."""
+class Numbers:
+    """Values, each stored once and numbered in the order of appearance."""
 
     def __init__(self) -> None:
-        self.texts: list[str] = []
-        self._numbers: dict[str, int] = {}
+        self._numbers: dict[Any, int] = {}
 
-    def number(self, text: str) -> int:
-        """The number of ``text``."""
-        if (number := self._numbers.get(text)) is None:
-            number = self._numbers[text] = len(self.texts)
-            self.texts.append(text)
-        return number
+    def number(self, value: Any) -> int:
+        """The number of ``value``."""
+        return self._numbers.setdefault(value, len(self._numbers))
+
+    @property
+    def values(self) -> list[Any]:
+        """The values in the order of their numbers."""
+        return list(self._numbers)
 
 
 @dataclass(frozen=True)
@@ -86,8 +87,8 @@ class Columns:
 
 def events_of(table: NDArray[np.int64]) -> Events:
     """Events of a table with the columns start, end, name, place, link, kind, external."""
-    ordered = table[np.argsort(table[:, 0], kind="stable")]
-    start, end, *others = (np.ascontiguousarray(ordered[:, column]) for column in range(Columns.WIDTH))
+    order = np.argsort(table[:, 0], kind="stable")
+    start, end, *others = (table[order, column] for column in range(Columns.WIDTH))
     return Events(Intervals(start, np.maximum(start, end)), *others)
 
 

@@ -19,7 +19,7 @@ import pydantic_core
 from benchrun.errors import UserError
 from benchrun.parse.inputs import chunks
 
-PIECE = 4 << 20
+PIECE = 1 << 20
 """Bytes that are parsed at once."""
 TAIL = 1 << 16
 """Bytes at the end of a piece in which a cut is tried."""
@@ -27,6 +27,10 @@ TRIES = 20
 _ARRAY = re.compile(rb'"traceEvents"\s*:\s*\[|^\s*\[')
 _CUT = re.compile(rb"\}\s*,\s*(?=\{)")
 Event = dict[str, Any]
+
+
+class NoTrace(UserError):
+    """A file that is something else than a trace."""
 
 
 class JsonTrace:
@@ -61,7 +65,7 @@ class JsonTrace:
             text += chunk
             if match := _ARRAY.search(text):
                 return text[: match.start()], text[match.end() :]
-        raise UserError("is no Kineto trace: it has no traceEvents", where=str(self._path), hint=HINT)
+        raise NoTrace("is no Kineto trace: it has no traceEvents", where=str(self._path), hint=HINT)
 
     def _end(self, head: bytes, text: bytes) -> list[Event]:
         """The last events; the text before and after the array becomes ``properties``."""
@@ -82,7 +86,7 @@ HINT = "expected a Kineto trace (.json, .json.gz) or an Nsight Systems export (.
 def parse(text: bytes) -> Any:
     """The value of a JSON text. NaN and control characters, which some profilers write, are accepted."""
     try:
-        return pydantic_core.from_json(text, cache_strings="keys")
+        return pydantic_core.from_json(text, cache_strings="all")
     except ValueError:
         return json.loads(text.decode(errors="replace"), strict=False)
 

@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from benchrun.trace.events import Columns, Group, Kind, Message, Names, RankTrace, Shape
+from benchrun.errors import UserError
+from benchrun.trace.events import Columns, Group, Kind, Message, Numbers, RankTrace, Shape
 from benchrun.trace.json_stream import Event, JsonTrace
 
 NS_PER_US = 1000
@@ -21,7 +22,12 @@ DEVICE = {
     "Memcpy": Kind.COPY,
     "Memset": Kind.SET,
 }
+OPERATORS = frozenset({"cpu_op", "python_function", "Operator"})
+COMMUNICATION = "record_param_comms"
+"""The operator that describes a collective, until kernels did it themselves."""
 CALLS = frozenset({"cuda_runtime", "cuda_driver", "Runtime"})
+QUERY = re.compile(r"query|record|captur|attribute|occupancy|error|waitevent|getfunc|[gs]etdevice", re.I)
+"""Calls that neither start work on a GPU nor wait for it: most of all calls."""
 LOADER = re.compile(r"data ?_?loader|load_?(batch|data)|(next|get|wait_for|fetch)_batch|batch[-_ ]generator", re.I)
 """Host ranges in which a thread waits for data, in annotations, operators and Python functions."""
 PEER = re.compile(r"PtoP|peer", re.I)
@@ -58,69 +64,71 @@ class _Reader:
     """Collects the events of one file, by device."""
 
     def __init__(self) -> None:
-        self.names = Names()
-        self.threads = Names()
+        self.names = Numbers()
+        self.threads = Numbers()
         self.devices: dict[int, Columns] = {}
         self.calls, self.ranges = Columns(), Columns()
         self.messages: dict[int, Message] = {}
         self.operator_messages: dict[int, Message] = {}
         self.shapes: dict[int, Shape] = {}
         self.host_events = False
-        self._loader: dict[str, bool] = {}
+        self._needed: dict[tuple[str, str], bool] = {}
 
-    def add(self, event: Event) -> None:
-        """Keep what the fingerprint needs of an event."""
-        category = event.get("cat")
-        if (kind := DEVICE.get(category)) is not None:  # type: ignore[arg-type]
-            self._add_device_event(event, kind)
-        elif category in CALLS:
-            self.host_events = True
-            link = _whole(event.get("args", {}).get("correlation"))
-            self.calls.add(*_times(event), self._name(event), self._thread(event), link)
-        elif category == "user_annotation":
-            self.ranges.add(*_times(event), self._name(event), self._thread(event))
-        elif category in ("cpu_op", "python_function", "Operator"):
-            self._add_operator(event)
+    def add(self, events: list[Event]) -> None:
+        """Keep what the fingerprint needs. Most events are skipped by category and name, each pair judged once."""
+        needed = self._needed
+        for event in events:
+            category, name = event.get("cat", ""), event.get("name", "")
+            if (need := needed.get((category, name))) is None:
+                need = needed[category, name] = _is_needed(category, name)
+                self.host_events |= category in CALLS
+            if not need:
+                continue
+            if (kind := DEVICE.get(category)) is not None:
+                self._add_device_event(event, kind)
+            elif category in CALLS:
+                link = _whole(event.get("args", {}).get("correlation"))
+                self.calls.add(*_times(event), self._name(event), self._thread(event), link)
+            elif category == "user_annotation" or LOADER.search(name):
+                self.ranges.add(*_times(event), self._name(event), self._thread(event))
+            else:
+                self._add_operator(name, event.get("args", {}))
 
     def _add_device_event(self, event: Event, kind: Kind) -> None:
         args = event.get("args", {})
-        device = args.get("device", event.get("pid"))
         if event.get("ph") != "X" or "dur" not in event:
             return
         if kind is Kind.COPY and PEER.search(event["name"]):
             kind = Kind.PEER_COPY
-        columns = self.devices.setdefault(_whole(device), Columns())
+        columns = self.devices.setdefault(_whole(args.get("device", event.get("pid"))), Columns())
         stream, link = _whole(args.get("stream", event.get("tid"))), _whole(args.get("correlation"))
         columns.add(*_times(event), self._name(event), stream, link, kind, _whole(args.get("External id")))
         if "Collective name" in args and (message := message_of(args)):
             self.messages[link] = message
 
-    def _add_operator(self, event: Event) -> None:
-        """Shapes of matrix products, messages of collectives, ranges of data loaders."""
-        name, args = event.get("name", ""), event.get("args", {})
+    def _add_operator(self, name: str, args: dict[str, Any]) -> None:
+        """The shape of a matrix product or the message of a collective."""
+        operator = _whole(args.get("External id"))
         if "Collective name" in args and (message := message_of(args)):
-            self.operator_messages[_whole(args.get("External id"))] = message
+            self.operator_messages[operator] = message
         elif name in PRODUCTS and (shape := shape_of(name, args)):
-            self.shapes[_whole(args.get("External id"))] = shape
-        waits = self._loader.get(name)
-        if waits is None:
-            waits = self._loader[name] = LOADER.search(name) is not None
-        if waits:
-            self.ranges.add(*_times(event), self._name(event), self._thread(event))
+            self.shapes[operator] = shape
 
     def _name(self, event: Event) -> int:
-        return self.names.number(str(event.get("name", "")))
+        return self.names.number(event["name"])
 
     def _thread(self, event: Event) -> int:
-        return self.threads.number(f"{event.get('pid')} {event.get('tid')}")
+        return self.threads.number((event.get("pid"), event.get("tid")))
 
 
 def read_kineto(path: Path) -> Iterator[RankTrace]:
     """One trace for each GPU in the file; none where it holds no device event."""
     source, reader = JsonTrace(path), _Reader()
     for events in source.batches():
-        for event in events:
-            reader.add(event)
+        try:
+            reader.add(events)
+        except (AttributeError, KeyError, OverflowError, TypeError, ValueError) as error:
+            raise UserError(f"holds a damaged event: {error!r}", where=str(path)) from None
     stated = source.properties.get("distributedInfo") or {}
     gpus = {gpu.get("id"): gpu.get("name") for gpu in source.properties.get("deviceProperties") or [] if gpu}
     calls = reader.calls.events() if reader.host_events else None
@@ -139,7 +147,7 @@ def read_kineto(path: Path) -> Iterator[RankTrace]:
             file=str(path),
             rank=stated.get("rank") if len(reader.devices) == 1 else None,
             device=device,
-            names=reader.names.texts,
+            names=reader.names.values,
             device_events=events,
             calls=calls,
             ranges=ranges,
@@ -151,13 +159,25 @@ def read_kineto(path: Path) -> Iterator[RankTrace]:
         )
 
 
+def _is_needed(category: str, name: str) -> bool:
+    """True if a fingerprint needs the events of this category and name."""
+    if category in CALLS:
+        return not QUERY.search(name)
+    if category in OPERATORS:
+        return name in PRODUCTS or name == COMMUNICATION or LOADER.search(name) is not None
+    return category in DEVICE or category == "user_annotation"
+
+
 def _times(event: Event) -> tuple[int, int]:
-    start = round(float(event.get("ts", 0)) * NS_PER_US)
-    return start, start + round(float(event.get("dur", 0)) * NS_PER_US)
+    """Start and end in ns."""
+    start = round(event["ts"] * NS_PER_US)
+    return start, start + round(event.get("dur", 0) * NS_PER_US)
 
 
 def _whole(value: Any) -> int:
     """A number, which old traces write as text; -1 where there is none."""
+    if type(value) is int:
+        return value
     try:
         return int(value)
     except (TypeError, ValueError):

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from benchrun.errors import UserError
 from benchrun.parse.inputs import chunks
-from benchrun.trace.events import Columns, Events, Kind, Names, RankTrace, events_of
+from benchrun.trace.events import Columns, Events, Kind, Numbers, RankTrace, events_of
 
 Table = NDArray[np.int64]
 ROWS = 50_000
@@ -68,7 +68,7 @@ class _Export:
 def read_nsight(path: Path) -> Iterator[RankTrace]:
     """One trace for each GPU of each process, in the order of devices and processes; none without device events."""
     with _opened(path) as export:
-        strings, names = export.strings(), Names()
+        strings, names = export.strings(), Numbers()
         device_table = _device_table(export, strings, names)
         calls, processes_of_calls = _calls(export, strings, names)
         ranges, processes_of_ranges = _ranges(export, strings, names)
@@ -81,7 +81,7 @@ def read_nsight(path: Path) -> Iterator[RankTrace]:
             file=str(path),
             rank=None,
             device=device,
-            names=names.texts,
+            names=names.values,
             device_events=events_of(mine[:, 2:]),
             calls=calls.where(processes_of_calls == process) if len(calls) else None,
             ranges=ranges.where(processes_of_ranges == process),
@@ -95,7 +95,7 @@ _HOST = "select value from TARGET_INFO_SYSTEM_ENV where name = 'Hostname'"
 _GPUS = "select coalesce(cuDevice, id), name from TARGET_INFO_GPU"
 
 
-def _device_table(export: _Export, strings: dict[int, str], names: Names) -> Table:
+def _device_table(export: _Export, strings: dict[int, str], names: Numbers) -> Table:
     """Rows of device, process, and the columns of `Columns`, of all kinds of device events."""
     place = ("deviceId", "globalPid", "start", "end")
     kernels = export.read(f"{ACTIVITY}KERNEL", *place, "demangledName shortName", "streamId", "correlationId")
@@ -118,14 +118,14 @@ def _with_kind(table: Table, kind: Kind) -> Table:
     return np.column_stack([table, np.full(len(table), kind), np.full(len(table), -1)]).astype(np.int64)
 
 
-def _numbers(values: NDArray[np.int64], strings: dict[int, str], names: Names) -> NDArray[np.int64]:
+def _numbers(values: NDArray[np.int64], strings: dict[int, str], names: Numbers) -> NDArray[np.int64]:
     """Numbers in ``names`` for identifiers of strings."""
     unique, inverse = np.unique(values, return_inverse=True)
     numbers = [names.number(strings.get(int(value), "[unknown]")) for value in unique]
     return np.array(numbers, np.int64)[inverse] if len(unique) else values
 
 
-def _calls(export: _Export, strings: dict[int, str], names: Names) -> tuple[Events, Table]:
+def _calls(export: _Export, strings: dict[int, str], names: Numbers) -> tuple[Events, Table]:
     """CUDA calls and the process of each."""
     columns = ("start", "end", "nameId", "globalTid", "correlationId")
     table = export.read(f"{ACTIVITY}RUNTIME", *columns)
@@ -133,7 +133,7 @@ def _calls(export: _Export, strings: dict[int, str], names: Names) -> tuple[Even
     return _host_events(table)
 
 
-def _waits(export: _Export, strings: dict[int, str], names: Names) -> tuple[Events, Table]:
+def _waits(export: _Export, strings: dict[int, str], names: Numbers) -> tuple[Events, Table]:
     """Waits in the operating system and the process of each."""
     chosen = ",".join(str(number) for number, text in strings.items() if WAITS.match(str(text)))
     condition = f"nameId in ({chosen})"
@@ -142,7 +142,7 @@ def _waits(export: _Export, strings: dict[int, str], names: Names) -> tuple[Even
     return _host_events(table)
 
 
-def _ranges(export: _Export, strings: dict[int, str], names: Names) -> tuple[Events, Table]:
+def _ranges(export: _Export, strings: dict[int, str], names: Numbers) -> tuple[Events, Table]:
     """NVTX ranges and the process of each."""
     columns = Columns()
     present = export.tables.get("NVTX_EVENTS", set())

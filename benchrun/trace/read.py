@@ -11,7 +11,7 @@ from pathlib import Path
 from benchrun.errors import UserError
 from benchrun.parse.inputs import chunks
 from benchrun.trace.events import RankTrace
-from benchrun.trace.json_stream import HINT
+from benchrun.trace.json_stream import HINT, NoTrace
 from benchrun.trace.kineto import read_kineto
 from benchrun.trace.nsight import MAGIC, read_nsight
 
@@ -30,7 +30,12 @@ def read_traces(paths: Sequence[Path]) -> tuple[list[RankTrace], list[Path]]:
     """
     traces, empty = [], []
     for path in files_of(paths):
-        inside = [trace for trace in _read(path) if len(trace.device_events)]
+        try:
+            inside = [trace for trace in _read(path) if len(trace.device_events)]
+        except NoTrace:
+            if path in paths:
+                raise
+            inside = []  # a directory holds other files too
         if not inside:
             empty.append(path)
         traces += [_named(trace, path, alone=len(inside) == 1) for trace in inside]
