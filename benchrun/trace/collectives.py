@@ -45,6 +45,8 @@ PAIR = 2
 """Point-to-point messages of a longer pipeline go to either neighbour, and cannot be paired in order."""
 TOGETHER_NS = 200_000
 """Ends of one collective on ranks of one host lie closer together than this, clock errors included."""
+FEWEST = 3
+"""Kernels that show a constant difference."""
 TOGETHER_SHARE = 0.25
 """Or closer than this share of its median duration."""
 
@@ -143,7 +145,9 @@ def _occurrence(
     trace: RankTrace, events: Events, indices: list[int], first: Message | None, messages: list[Message | None]
 ) -> Occurrences:
     kernel = trace.names[events.name[indices[0]]]
-    sizes = [message.bytes if message and message.bytes is not None else -1 for message in map(messages.__getitem__, indices)]
+    sizes = [
+        message.bytes if message and message.bytes is not None else -1 for message in map(messages.__getitem__, indices)
+    ]
     return Occurrences(
         name=first.name if first else collective_name(kernel) or "other",
         group=_stated_group(first, trace),
@@ -163,7 +167,9 @@ def _stated_group(message: Message | None, trace: RankTrace) -> str | None:
     return label(description) or description
 
 
-def _group_of(kinds: list[tuple[int, Occurrences]], groups: dict[tuple[int, ...], str | None]) -> dict[int, Occurrences]:
+def _group_of(
+    kinds: list[tuple[int, Occurrences]], groups: dict[tuple[int, ...], str | None]
+) -> dict[int, Occurrences]:
     """The occurrences of one group, by rank, with the first of ``kinds``.
 
     The group is the one that the trace states; else the largest whose kernels end together; else that rank alone.
@@ -181,10 +187,13 @@ def _group_of(kinds: list[tuple[int, Occurrences]], groups: dict[tuple[int, ...]
         candidates = [tuple(sorted((rank, *others)))]
     if own.name in POINT_TO_POINT:
         candidates = [ranks for ranks in candidates if len(ranks) == PAIR and groups.get(ranks, "pp") == "pp"]
-    for ranks in sorted(candidates, key=len, reverse=True):
-        nearest = {other: min(others[other], key=lambda kind: _distance(own, kind)) for other in ranks if other != rank}
-        if nearest and all(_together(own, kind) for kind in nearest.values()):
-            return {rank: own, **nearest}
+    for apart in (_distance, _unsteadiness):
+        for ranks in sorted(candidates, key=len, reverse=True):
+            others_of = {
+                other: min(others[other], key=lambda kind: apart(own, kind)) for other in ranks if other != rank
+            }
+            if others_of and all(apart(own, kind) < _limit(own) for kind in others_of.values()):
+                return {rank: own, **others_of}
     return {rank: own}
 
 
@@ -193,12 +202,14 @@ def _distance(one: Occurrences, other: Occurrences) -> float:
     return float(np.median(np.abs(one.end - other.end)))
 
 
-def _together(one: Occurrences, other: Occurrences) -> bool:
-    """True if the kernels of two ranks end together, but for a constant difference of their hosts' clocks."""
-    limit = max(TOGETHER_NS, TOGETHER_SHARE * float(np.median(one.end - one.start)))
+def _unsteadiness(one: Occurrences, other: Occurrences) -> float:
+    """The same but for a constant difference, as clocks of different hosts have it."""
     apart = one.end - other.end
-    steady = len(apart) > 2 and float(np.median(np.abs(apart - np.median(apart)))) < limit
-    return steady or _distance(one, other) < limit
+    return float(np.median(np.abs(apart - np.median(apart)))) if len(apart) >= FEWEST else np.inf
+
+
+def _limit(kind: Occurrences) -> float:
+    return max(TOGETHER_NS, TOGETHER_SHARE * float(np.median(kind.end - kind.start)))
 
 
 def _measured(kinds: dict[int, Occurrences], group: str | None) -> Collective:
@@ -226,11 +237,15 @@ def _joined(listed: list[Collective]) -> list[Collective]:
     for each in listed:
         key = (each.name, each.group, each.ranks)
         before = joined.get(key)
-        joined[key] = each if before is None else before._replace(
-            count=before.count + each.count,
-            bytes=None if before.bytes is None or each.bytes is None else before.bytes + each.bytes,
-            duration={rank: before.duration[rank] + each.duration[rank] for rank in each.ranks},
-            transfer=None if each.transfer is None or before.transfer is None else before.transfer + each.transfer,
-            waiting={rank: before.waiting[rank] + each.waiting[rank] for rank in each.waiting},
+        joined[key] = (
+            each
+            if before is None
+            else before._replace(
+                count=before.count + each.count,
+                bytes=None if before.bytes is None or each.bytes is None else before.bytes + each.bytes,
+                duration={rank: before.duration[rank] + each.duration[rank] for rank in each.ranks},
+                transfer=None if each.transfer is None or before.transfer is None else before.transfer + each.transfer,
+                waiting={rank: before.waiting[rank] + each.waiting[rank] for rank in each.waiting},
+            )
         )
     return list(joined.values())

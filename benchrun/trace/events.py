@@ -76,7 +76,9 @@ class Columns:
     def __init__(self) -> None:
         self._values = array("q")
 
-    def add(self, start: int, end: int, name: int, place: int, link: int = -1, kind: int = 0, external: int = -1) -> None:
+    def add(
+        self, start: int, end: int, name: int, place: int, link: int = -1, kind: int = 0, external: int = -1
+    ) -> None:
         """Add an event; times in ns."""
         self._values.extend((start, end, name, place, link, kind, external))
 

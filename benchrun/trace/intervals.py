@@ -66,7 +66,9 @@ class Intervals(NamedTuple):
 
 def union_of(*parts: Intervals) -> Intervals:
     """All intervals of ``parts``, merged."""
-    return Intervals(np.concatenate([part.start for part in parts]), np.concatenate([part.end for part in parts])).merged()
+    return Intervals(
+        np.concatenate([part.start for part in parts]), np.concatenate([part.end for part in parts])
+    ).merged()
 
 
 NONE = Intervals(np.zeros(0, np.int64), np.zeros(0, np.int64))

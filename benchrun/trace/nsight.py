@@ -26,7 +26,9 @@ RANGES = (59, 60, 34, 35, 37)
 """Types of NVTX events that have a start and an end."""
 PROCESS_BITS = ~0xFFFFFF
 """The part of a globalTid that is the globalPid."""
-WAITS = re.compile(r"^(p?read(v|64)?|fread|p?poll|p?select|epoll_p?wait|(clock_)?nanosleep|u?sleep|sem_\w*wait|recv\w*)$")
+WAITS = re.compile(
+    r"^(p?read(v|64)?|fread|p?poll|p?select|epoll_p?wait|(clock_)?nanosleep|u?sleep|sem_\w*wait|recv\w*)$"
+)
 """Calls in which a thread waits for data. Threads wait for each other and for the GPU in pthread_cond_wait."""
 
 

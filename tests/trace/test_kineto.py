@@ -1,0 +1,123 @@
+"""The grammar of Kineto's files, and files that are broken."""
+
+from __future__ import annotations
+
+import gzip
+import json
+
+import pytest
+from made import copy, fingerprint, host, kernel, write
+
+from benchrun import app
+from benchrun.errors import UserError
+from benchrun.trace import json_stream
+
+EVENTS = [kernel(0, 60), kernel(80, 20)]
+
+
+def shares(path):
+    (rank,) = app.fingerprint_of([path])[0].ranks
+    return rank.compute, rank.idle
+
+
+def text_of(**properties):
+    return json.dumps({"schemaVersion": 1, **properties, "traceEvents": EVENTS})
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        text_of(),
+        text_of(note='a text with "traceEvents" in it'),
+        json.dumps(EVENTS),
+        json.dumps({"traceEvents": EVENTS, "traceName": "x"}, indent=4),
+        text_of().replace('"stream": 7', '"stream": 7, "rate": NaN, "other": Infinity'),
+        text_of().replace('"stream": 7', '"stream": "7"'),
+        text_of().replace("gemm", "ge\tmm"),  # a control character
+        text_of().replace('"cat": "kernel"', '"cat": "Kernel"'),
+    ],
+    ids=["plain", "the key as text", "a bare array", "indented", "NaN", "numbers as text", "tab", "until 1.11"],
+)
+def test_every_way_of_writing_gives_the_same(tmp_path, text):
+    (tmp_path / "t.json").write_text(text)
+    assert shares(tmp_path / "t.json") == (0.8, 0.2)
+    (tmp_path / "t.json.gz").write_bytes(gzip.compress(text.encode()))
+    assert shares(tmp_path / "t.json.gz") == (0.8, 0.2)
+
+
+@pytest.mark.parametrize("piece", [1, 300, 5000])
+def test_the_size_of_pieces_does_not_matter(tmp_path, monkeypatch, piece):
+    monkeypatch.setattr(json_stream, "PIECE", piece)
+    nested = {"args": {"list": [{"a": 1}, {"b": "}, {"}]}, "name": "}, {", "ph": "i"}
+    events = []
+    for number in range(2000):
+        events += [kernel(10 * number, 5, f"kernel {{{number % 3}}}, {{", link=number), nested]
+    path = write(tmp_path / "t.json", events, last="kept")
+    source = json_stream.JsonTrace(path)
+    assert [event for batch in source.batches() for event in batch] == events
+    assert source.properties["schemaVersion"] == 1
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "{}",
+        "no json at all",
+        '{"traceEvents": [',
+        text_of()[:-40],
+        '{"traceEvents": 3}',
+        '{"traceEvents": [1, 2]}',
+        '{"traceEvents": [{"cat": "kernel", "ph": "X", "name": "a", "ts": "now", "dur": 1, "args": {}}]}',
+        '{"traceEvents": [{"cat": "kernel", "ph": "X", "name": "a", "dur": 1, "args": null}]}',
+        '{"traceEvents": []}',
+        json.dumps({"traceEvents": [host(0, 1, "only the host")]}),
+        "\x00\x01\x02",
+        "SQLite format 3\x00" + "x" * 200,
+    ],
+)
+def test_a_broken_file_gives_one_error_that_names_it(tmp_path, text):
+    (tmp_path / "t.json").write_text(text)
+    with pytest.raises(UserError) as error:
+        app.fingerprint_of([tmp_path / "t.json"])
+    assert "t.json" in str(error.value)
+    assert error.value.exit_code == 2
+
+
+def test_a_compressed_file_that_ends_early_is_named_too(tmp_path):
+    (tmp_path / "t.json.gz").write_bytes(gzip.compress(text_of().encode())[:-12])
+    with pytest.raises(UserError, match=r"t\.json\.gz"):
+        app.fingerprint_of([tmp_path / "t.json.gz"])
+
+
+def test_a_directory_holds_other_files_too(tmp_path):
+    write(tmp_path / "rank_1.json", EVENTS)
+    write(tmp_path / "rank_0.json", EVENTS)
+    (tmp_path / "spec.json").write_text('{"recipe": "x"}')
+    result, left_out = app.fingerprint_of([tmp_path])
+    assert [(rank.rank, rank.file[-11:]) for rank in result.ranks] == [(0, "rank_0.json"), (1, "rank_1.json")]
+    assert [path.name for path in left_out] == ["spec.json"]
+
+
+def test_a_process_with_two_gpus_is_two_ranks(tmp_path):
+    result = fingerprint(tmp_path, [kernel(0, 10), kernel(0, 30, device=1), kernel(50, 10, device=1)])
+    assert [(rank.rank, rank.device, rank.compute) for rank in result.ranks] == [(0, 0, 1), (1, 1, round(4 / 6, 6))]
+
+
+def test_the_window_of_steps_goes_from_the_first_kernel_of_one_step_to_that_of_another(tmp_path):
+    events = []
+    for step in range(6):
+        events += [host(1000 * step, 900, f"ProfilerStep#{step}")]
+        events += [{**host(1000 * step + 10, 2, "cudaLaunchKernel", "cuda_runtime", correlation=step)}]
+        # The device runs 300 us behind the host; the first step also compiles.
+        events += [kernel(1000 * step + 300, 950 if step == 0 else 500, link=step)]
+    result = fingerprint(tmp_path, events, window="steps")
+    (rank,) = result.ranks
+    assert (result.steps, rank.window_s) == (4, pytest.approx(4e-3))
+    assert (rank.compute, rank.idle) == (0.5, 0.5)
+
+
+def test_annotations_of_the_device_are_no_work_of_it(tmp_path):
+    annotation = {**copy(0, 1000, "nccl:all_reduce"), "cat": "gpu_user_annotation"}
+    (rank,) = fingerprint(tmp_path, [*EVENTS, annotation]).ranks
+    assert (rank.compute, rank.idle) == (0.8, 0.2)
