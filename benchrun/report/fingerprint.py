@@ -18,10 +18,10 @@ _TIME: tuple[Column, ...] = (
     ("exposed comm", lambda rank: rank.exposed_comm),
     ("copy", lambda rank: rank.copies),
     ("idle", lambda rank: rank.idle),
-    ("(host", lambda rank: rank.idle_by_cause and rank.idle_by_cause.host),
-    ("launch", lambda rank: rank.idle_by_cause and rank.idle_by_cause.launch_gap),
-    ("data", lambda rank: rank.idle_by_cause and rank.idle_by_cause.data),
-    ("sync)", lambda rank: rank.idle_by_cause and rank.idle_by_cause.sync),
+    ("(host", lambda rank: rank.idle_by_cause.host if rank.idle_by_cause else None),
+    ("launch", lambda rank: rank.idle_by_cause.launch_gap if rank.idle_by_cause else None),
+    ("data", lambda rank: rank.idle_by_cause.data if rank.idle_by_cause else None),
+    ("sync)", lambda rank: rank.idle_by_cause.sync if rank.idle_by_cause else None),
 )
 _CLASSES: tuple[Column, ...] = (
     ("matmul", lambda rank: rank.classes.matmul),
@@ -49,10 +49,16 @@ def _parts(result: Fingerprint) -> Iterable[str]:
         ((_short(each.name), each.count, _ms(each.host_s), _ms(each.device_s)) for each in result.ranges),
     )
     yield _named(
-        ("product (m x n x k)", "type", "count", "ms", "TFLOPS", "% of peak"),
+        ("product (batch x m x n x k)", "type", "count", "ms", "TFLOPS", "% of peak"),
         (
-            (f"{each.batch} x {each.m} x {each.n} x {each.k}", each.dtype, each.count, _ms(each.seconds))
-            + (f"{each.tflops:.0f}", _percent(each.of_peak))
+            (
+                f"{each.batch} x {each.m} x {each.n} x {each.k}",
+                each.dtype.removeprefix("c10::"),
+                each.count,
+                _ms(each.seconds),
+                f"{each.tflops:.0f}",
+                _percent(each.of_peak),
+            )
             for each in result.products
         ),
     )
@@ -60,10 +66,9 @@ def _parts(result: Fingerprint) -> Iterable[str]:
         ("kernel of no known class", "% of the window"),
         ((_short(each.name), _percent(each.share)) for each in result.unknown_kernels),
     )
-    yield "".join(
-        f"slow: rank {slow.rank}{f' on {slow.host}' if slow.host else ''}: all others waited {_ms(slow.behind_s)} ms for it\n"
-        for slow in result.stragglers
-    )
+    for slow in result.stragglers:
+        place = f"rank {slow.rank} on {slow.host}" if slow.host else f"rank {slow.rank}"
+        yield f"slow: {place}: all others waited {_ms(slow.behind_s)} ms for it\n"
     yield "".join(f"note: {note}\n" for note in result.notes)
 
 
@@ -93,10 +98,17 @@ def _collectives(listed: Sequence[CollectiveTime]) -> str:
     return _named(
         titles,
         (
-            (each.name, each.group or "-", _ranks_text(each.ranks), each.count)
-            + ("-" if each.bytes is None else f"{each.bytes / 1e9:.3g}", _ms(each.duration_s))
-            + (_ms(each.transfer_s), _ms(each.waiting_s))
-            + ("-" if each.busbw_gb_s is None else f"{each.busbw_gb_s:.3g}",)
+            (
+                each.name,
+                each.group or "-",
+                _ranks_text(each.ranks),
+                each.count,
+                "-" if each.bytes is None else f"{each.bytes / 1e9:.3g}",
+                _ms(each.duration_s),
+                _ms(each.transfer_s),
+                _ms(each.waiting_s),
+                "-" if each.busbw_gb_s is None else f"{each.busbw_gb_s:.3g}",
+            )
             for each in listed
         ),
     )

@@ -1,7 +1,7 @@
 """Collectives across ranks: transfer against waiting, bus bandwidth.
 
-A collective's kernel starts when its own rank arrives, and ends on all ranks together. So the shortest duration over the
-ranks is the transfer, and what a rank's kernel takes beyond that is waiting for the others. Durations alone are
+A collective's kernel starts when its own rank arrives, and ends on all ranks together. So the shortest duration over
+the ranks is the transfer, and what a rank's kernel takes beyond that is waiting for the others. Durations alone are
 compared, so clocks of different hosts do not matter.
 """
 
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -65,7 +66,8 @@ class Occurrences(NamedTuple):
     """The whole tensor; -1 where the trace does not state it."""
 
 
-class Collective(NamedTuple):
+@dataclass(frozen=True)
+class Collective:
     """One kind of collective of one group; times in ns."""
 
     name: str
@@ -90,7 +92,7 @@ class Collective(NamedTuple):
         ranks = self.ranks_of_group or len(self.ranks)
         if not self.bytes or not self.transfer:
             return None
-        return self.bytes / self.transfer * BUS.get(self.name, lambda _: 1.0)(ranks)
+        return self.bytes / self.transfer * (BUS[self.name](ranks) if self.name in BUS else 1.0)
 
 
 def collectives(parts: Sequence[tuple[RankTrace, Classified]]) -> list[Collective]:
@@ -134,7 +136,9 @@ def _occurrences(trace: RankTrace, classes: Classified) -> Iterator[tuple[tuple[
     messages = [trace.messages.get(link) for link in events.link.tolist()]
     kinds: dict[tuple[object, ...], list[int]] = {}
     for index, (message, number, stream) in enumerate(zip(messages, events.name, events.place.tolist(), strict=True)):
-        kind = (message.name, message.group, message.ranks) if message else (trace.names[number], stream)
+        kind: tuple[object, ...] = (
+            (message.name, message.group, message.ranks) if message else (trace.names[number], stream)
+        )
         kinds.setdefault(kind, []).append(index)
     for kind, indices in kinds.items():
         first = messages[indices[0]]
@@ -240,7 +244,8 @@ def _joined(listed: list[Collective]) -> list[Collective]:
         joined[key] = (
             each
             if before is None
-            else before._replace(
+            else replace(
+                before,
                 count=before.count + each.count,
                 bytes=None if before.bytes is None or each.bytes is None else before.bytes + each.bytes,
                 duration={rank: before.duration[rank] + each.duration[rank] for rank in each.ranks},

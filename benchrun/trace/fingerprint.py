@@ -14,7 +14,7 @@ from benchrun.trace.collectives import Collective, collectives
 from benchrun.trace.events import Events, Kind, RankTrace
 from benchrun.trace.idle import idle_by_cause
 from benchrun.trace.intervals import Intervals, union_of
-from benchrun.trace.kernels import CLASSES, Classified, classified, unknown
+from benchrun.trace.kernels import CLASSES, classified, unknown
 from benchrun.trace.ranges import ranges_of
 from benchrun.trace.roofline import products_of
 from benchrun.trace.stragglers import stragglers

@@ -134,11 +134,11 @@ def read_kineto(path: Path) -> Iterator[RankTrace]:
     calls = reader.calls.events() if reader.host_events else None
     ranges = reader.ranges.events()
     for device, columns in sorted(reader.devices.items()):
-        events = columns.events()
+        device_events = columns.events()
         messages = {
             **{
                 link: reader.operator_messages[operator]
-                for link, operator in zip(events.link.tolist(), events.external.tolist(), strict=True)
+                for link, operator in zip(device_events.link.tolist(), device_events.external.tolist(), strict=True)
                 if operator in reader.operator_messages
             },
             **reader.messages,
@@ -148,7 +148,7 @@ def read_kineto(path: Path) -> Iterator[RankTrace]:
             rank=stated.get("rank") if len(reader.devices) == 1 else None,
             device=device,
             names=reader.names.values,
-            device_events=events,
+            device_events=device_events,
             calls=calls,
             ranges=ranges,
             waits=Columns().events(),

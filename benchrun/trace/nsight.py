@@ -1,4 +1,7 @@
-"""Exports of Nsight Systems to SQLite: times in ns. A table exists only if it has rows, and columns change by version."""
+"""Exports of Nsight Systems to SQLite: times in ns.
+
+A table exists only if it has rows, and its columns change by version.
+"""
 
 from __future__ import annotations
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
+from dataclasses import dataclass
 
 import numpy as np
 
-from benchrun.trace.events import RankTrace
-from benchrun.trace.intervals import Intervals
+from benchrun.trace.events import Events, RankTrace
+from benchrun.trace.intervals import Times
 from benchrun.trace.window import Window, launching_calls
 
 SHOWN = 20
@@ -16,7 +16,8 @@ _NUMBERED = re.compile(r",? ?(seq|op_id|stream_id) = \d+|[#:= ]+\d+$")
 """What makes ranges of one kind differ: numbers of operators and steps."""
 
 
-class Range(NamedTuple):
+@dataclass(frozen=True)
+class Range:
     """All ranges of one name; times in ns."""
 
     name: str
@@ -43,7 +44,7 @@ def ranges_of(trace: RankTrace, window: Window) -> list[Range]:
     ]
 
 
-def _device_time(trace: RankTrace, ranges: object, call: object) -> int | None:
+def _device_time(trace: RankTrace, ranges: Events, call: Times) -> int | None:
     if trace.calls is None or not len(trace.calls):
         return None
     launched, thread = trace.calls.times.start[np.maximum(call, 0)], trace.calls.place[np.maximum(call, 0)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -16,7 +16,8 @@ PRECISIONS = {"c10::BFloat16": "bf16", "c10::Half": "fp16"}
 """Type of the input -> precision in the table of GPUs."""
 
 
-class ProductTime(NamedTuple):
+@dataclass(frozen=True)
+class ProductTime:
     """All products of one shape on one rank."""
 
     shape: Shape
