@@ -48,4 +48,3 @@ from benchrun.recipe.select import Request as Request
 from benchrun.render import render as render
 from benchrun.spec.runspec import RunSpec as RunSpec
 from benchrun.trace.model import Fingerprint as Fingerprint
-from benchrun.trace.window import Choice as Choice

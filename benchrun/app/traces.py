@@ -8,7 +8,7 @@ from pathlib import Path
 from benchrun.trace.fingerprint import fingerprint
 from benchrun.trace.model import Fingerprint
 from benchrun.trace.read import read_traces
-from benchrun.trace.window import Choice
+from benchrun.trace.window import Choice as Choice
 
 
 def fingerprint_of(files: Sequence[Path], window: Choice = "device") -> tuple[Fingerprint, list[Path]]:

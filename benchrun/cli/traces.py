@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from benchrun import app
 from benchrun.cli.options import json_option, print_json, say
+
+if TYPE_CHECKING:
+    from benchrun.app.traces import Choice
 
 
 @click.command("fingerprint")
@@ -20,7 +24,7 @@ from benchrun.cli.options import json_option, print_json, say
     help="From a rank's first device event to its last, or the whole marked steps.",
 )
 @json_option
-def fingerprint(traces: tuple[Path, ...], window: app.Choice, as_json: bool) -> None:
+def fingerprint(traces: tuple[Path, ...], window: Choice, as_json: bool) -> None:
     """Where the time of each rank goes: compute, communication, copies, idle by cause, kernels by class, slow ranks.
 
     A TRACE is a Kineto file (.json) or an Nsight Systems export (.sqlite), compressed or not, or a directory with a

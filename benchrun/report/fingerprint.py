@@ -10,7 +10,7 @@ from benchrun.trace.model import CollectiveTime, Fingerprint, RankTime
 
 SHOWN = 8
 """Rows of a table; of more ranks the minimum, the median and the maximum are shown too."""
-WIDEST_NAME = 60
+WIDEST_NAME, WIDEST_GROUP = 60, 16
 Column = tuple[str, Callable[[RankTime], float | None]]
 
 _TIME: tuple[Column, ...] = (
@@ -100,7 +100,7 @@ def _collectives(listed: Sequence[CollectiveTime]) -> str:
         (
             (
                 each.name,
-                each.group or "-",
+                _short(each.group or "-", WIDEST_GROUP),
                 _ranks_text(each.ranks),
                 each.count,
                 "-" if each.bytes is None else f"{each.bytes / 1e9:.3g}",
@@ -134,5 +134,5 @@ def _ms(seconds: float | None) -> str:
     return "-" if seconds is None else f"{1000 * seconds:.4g}"
 
 
-def _short(name: str) -> str:
-    return name if len(name) <= WIDEST_NAME else f"{name[: WIDEST_NAME - 3]}..."
+def _short(name: str, width: int = WIDEST_NAME) -> str:
+    return name if len(name) <= width else f"{name[: width - 3]}..."

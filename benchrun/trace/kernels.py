@@ -66,7 +66,7 @@ class Classified(NamedTuple):
 
     @property
     def copies(self) -> Intervals:
-        """Copies within a GPU and to or from the host, and fills."""
+        """Copies within one GPU, copies to or from the host, and fills."""
         return self.events.times.where(np.isin(self.events.kind, (Kind.COPY, Kind.SET)))
 
 

@@ -42,8 +42,8 @@ def window_of(trace: RankTrace, choice: Choice) -> Window | None:
     starts = step_starts(trace)
     if len(starts) < 2:
         return None
-    kept = starts[1:] if len(starts) - 1 > KEEP else starts
-    return Window(int(kept[0]), int(kept[-1]), len(kept) - 1)
+    whole = starts[1:] if len(starts) - 1 > KEEP else starts
+    return Window(int(whole[0]), int(whole[-1]), len(whole) - 1)
 
 
 def step_starts(trace: RankTrace) -> Times:
