@@ -48,6 +48,8 @@ TOGETHER_NS = 200_000
 """Ends of one collective on ranks of one host lie closer together than this, clock errors included."""
 FEWEST = 3
 """Kernels that show a constant difference."""
+MOST_SKIPPED = 64
+"""Collectives by which the beginnings of two ranks' traces may differ."""
 TOGETHER_SHARE = 0.25
 """Or closer than this share of its median duration."""
 
@@ -179,13 +181,12 @@ def _group_of(
     The group is the one that the trace states; else the largest whose kernels end together; else that rank alone.
     """
     rank, own = kinds[0]
+    if own.ranks is not None:  # a send of one rank is a recv of another, so messages are not paired
+        return {rank: own} if own.name in POINT_TO_POINT else dict(kinds)
     others: dict[int, list[Occurrences]] = {}
     for other, kind in kinds[1:]:
         if other != rank and len(kind.end) == len(own.end):
             others.setdefault(other, []).append(kind)
-    if own.ranks is not None:
-        stated = {other: same[0] for other, same in others.items() if other in own.ranks}
-        return {rank: own, **stated} if own.name not in POINT_TO_POINT or own.ranks_of_group == PAIR else {rank: own}
     candidates = [ranks for ranks in groups if rank in ranks and set(ranks) <= {rank, *others}]
     if not groups:
         candidates = [tuple(sorted((rank, *others)))]
@@ -218,6 +219,7 @@ def _limit(kind: Occurrences) -> float:
 
 def _measured(kinds: dict[int, Occurrences], group: str | None) -> Collective:
     """Transfer and waiting of the k-th occurrence on all ranks."""
+    kinds = _same_occurrences(kinds)
     first = next(iter(kinds.values()))
     durations = np.stack([kind.end - kind.start for kind in kinds.values()])
     sizes = first.bytes
@@ -233,6 +235,27 @@ def _measured(kinds: dict[int, Occurrences], group: str | None) -> Collective:
         transfer=int(transfer.sum()) if len(kinds) > 1 else None,
         waiting=dict(zip(kinds, (durations - transfer).sum(axis=1).tolist(), strict=True)) if len(kinds) > 1 else {},
     )
+
+
+def _same_occurrences(kinds: dict[int, Occurrences]) -> dict[int, Occurrences]:
+    """The occurrences that all ranks have: traces of several ranks do not begin and end with the same collective.
+
+    Of a longer series that part is taken whose ends keep the steadiest distance to those of the shortest; where
+    several do, as in even steps, the closest in time.
+    """
+    shortest = min(kinds.values(), key=lambda kind: len(kind.end))
+    count = len(shortest.end)
+
+    def part(kind: Occurrences) -> Occurrences:
+        parts = [
+            kind._replace(start=kind.start[skip:][:count], end=kind.end[skip:][:count], bytes=kind.bytes[skip:][:count])
+            for skip in range(min(len(kind.end) - count, MOST_SKIPPED) + 1)
+        ]
+        uneven = [float(np.ptp(each.end - shortest.end)) for each in parts]
+        steady = [each for each, value in zip(parts, uneven, strict=True) if value <= min(uneven) + TOGETHER_NS]
+        return min(steady, key=lambda each: _distance(each, shortest))
+
+    return {rank: part(kind) for rank, kind in kinds.items()}
 
 
 def _joined(listed: list[Collective]) -> list[Collective]:

@@ -49,6 +49,17 @@ def test_bytes_and_bus_bandwidth_are_those_of_nccl_tests(tmp_path, name, sizes, 
     assert each.busbw_gb_s == pytest.approx(whole / 10e3 * factor)
 
 
+@pytest.mark.parametrize("missing", [0, 4])
+def test_a_trace_that_begins_later_or_ends_earlier_is_aligned(tmp_path, missing):
+    ranks = [late(0), late(0), late(0), late(3000)]
+    del ranks[1][5 + missing]
+    ranks[0][5 + missing]["dur"] += 8000  # an occurrence that one rank lacks does not count
+    (each,) = fingerprint(tmp_path, *ranks).collectives
+    assert each.count == 4
+    assert each.transfer_s == pytest.approx(4 * 0.001)
+    assert each.waiting_s == pytest.approx(4 * 0.009 / 4)
+
+
 def test_one_rank_alone_has_neither_transfer_nor_bandwidth(tmp_path):
     result = fingerprint(tmp_path, late(0))
     (each,) = result.collectives
