@@ -10,7 +10,7 @@ import gc
 import json
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -36,8 +36,10 @@ class NoTrace(UserError):
 class JsonTrace:
     """The events of a file, then ``properties``."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, skip: re.Pattern[bytes] | None = None) -> None:
+        """``skip`` matches the text of events that are not needed, each with the comma behind it."""
         self._path = path
+        self._skip = skip
         self.properties: dict[str, Any] = {}
         """The keys of the document beside ``traceEvents``; complete when all events were read."""
 
@@ -53,7 +55,7 @@ class JsonTrace:
                 if size < PIECE:
                     continue
                 text = b"".join(buffer)
-                events, rest = _piece(text)
+                events, rest = self._piece(text)
                 yield events
                 buffer, size = [rest], len(rest) if events else 0  # no cut yet: read as much again
             yield self._end(head, b"".join(buffer))
@@ -66,6 +68,17 @@ class JsonTrace:
             if match := _ARRAY.search(text):
                 return text[: match.start()], text[match.end() :]
         raise NoTrace("is no Kineto trace: it has no traceEvents", where=str(self._path), hint=HINT)
+
+    def _piece(self, text: bytes) -> tuple[list[Event], bytes]:
+        """The events up to the last cut, and the text after it; no events where no cut was right."""
+        cuts = list(_CUT.finditer(text, max(len(text) - TAIL, 0)))
+        for cut in cuts[: -TRIES - 1 : -1]:
+            inside, rest = text[: cut.start() + 1], text[cut.end() :]
+            # Text that was skipped wrongly, for braces in a name, leaves no JSON either.
+            for events in (self._skip.sub(b"", inside), inside) if self._skip else (inside,):
+                with suppress(ValueError):
+                    return list(parse(b"[" + events + b"]")), rest
+        return [], text
 
     def _end(self, head: bytes, text: bytes) -> list[Event]:
         """The last events; the text before and after the array becomes ``properties``."""
@@ -89,17 +102,6 @@ def parse(text: bytes) -> Any:
         return pydantic_core.from_json(text, cache_strings="all")
     except ValueError:
         return json.loads(text.decode(errors="replace"), strict=False)
-
-
-def _piece(text: bytes) -> tuple[list[Event], bytes]:
-    """The events up to the last cut, and the text after it; no events where no cut was right."""
-    cuts = list(_CUT.finditer(text, max(len(text) - TAIL, 0)))
-    for cut in cuts[: -TRIES - 1 : -1]:
-        try:
-            return list(parse(b"[" + text[: cut.start() + 1] + b"]")), text[cut.end() :]
-        except ValueError:
-            continue
-    return [], text
 
 
 @contextmanager

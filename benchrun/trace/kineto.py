@@ -28,6 +28,16 @@ COMMUNICATION = "record_param_comms"
 CALLS = frozenset({"cuda_runtime", "cuda_driver", "Runtime"})
 QUERY = re.compile(r"query|record|captur|attribute|occupancy|error|waitevent|getfunc|[gs]etdevice", re.I)
 """Calls that neither start work on a GPU nor wait for it: most of all calls."""
+SKIP = re.compile(
+    rb'\{\s*"ph": "(?:[sf]"[^{}]*|X", "cat": "(?:'
+    rb'cpu_op", "name": "(?:aten::(?!(?:mm|addmm|bmm|baddbmm)")|autograd::)|'
+    rb'cuda_runtime", "name": "\w*(?:Query|Record|Captur|Attribute|Occupancy|Error|WaitEvent|GetFunc))'
+    rb"[^{}]*\{[^{}]*\}\s*)\}\s*,"
+)
+"""Text of arrows, operators and calls that no fingerprint needs, as Kineto lays it out: most of a file.
+
+Only speed depends on it: an event that it does not match is parsed and then left out.
+"""
 LOADER = re.compile(r"data ?_?loader|load_?(batch|data)|(next|get|wait_for|fetch)_batch|batch[-_ ]generator", re.I)
 """Host ranges in which a thread waits for data, in annotations, operators and Python functions."""
 PEER = re.compile(r"PtoP|peer", re.I)
@@ -123,7 +133,7 @@ class _Reader:
 
 def read_kineto(path: Path) -> Iterator[RankTrace]:
     """One trace for each GPU in the file; none where it holds no device event."""
-    source, reader = JsonTrace(path), _Reader()
+    source, reader = JsonTrace(path, SKIP), _Reader()
     for events in source.batches():
         try:
             reader.add(events)

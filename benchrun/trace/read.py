@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from benchrun.errors import UserError
 from benchrun.parse.inputs import chunks
@@ -15,23 +16,26 @@ from benchrun.trace.json_stream import HINT, NoTrace
 from benchrun.trace.kineto import read_kineto
 from benchrun.trace.nsight import MAGIC, read_nsight
 
-SUFFIXES = (".json", ".sqlite")
-PACKED = (".gz", ".xz", ".zst")
+Export = Callable[[Path, Path], None]
 REPORT = ".nsys-rep"
+SUFFIXES = (".json", ".sqlite", REPORT)
+PACKED = (".gz", ".xz", ".zst")
 _RANK = re.compile(r"rank[-_.]?(\d+)", re.I)
 _HOST = re.compile(r"^(?P<host>[\w.-]+)_\d+\.\d+(\.\d+)?\.pt\.trace\.json")
 """The name that torch.profiler's handler for TensorBoard gives: host, process, time."""
 
 
-def read_traces(paths: Sequence[Path]) -> tuple[list[RankTrace], list[Path]]:
+def read_traces(paths: Sequence[Path], export: Export) -> tuple[list[RankTrace], list[Path]]:
     """One trace for each GPU, in the order of ranks, and the files without device events.
+
+    ``export`` writes the SQLite export of a report of Nsight Systems into a new file.
 
     UserError for a file that is damaged or no trace, and where no file holds a device event.
     """
     traces, empty = [], []
     for path in files_of(paths):
         try:
-            inside = [trace for trace in _read(path) if len(trace.device_events)]
+            inside = [trace for trace in _read(path, export) if len(trace.device_events)]
         except NoTrace:
             if path in paths:
                 raise
@@ -61,15 +65,19 @@ def files_of(paths: Sequence[Path]) -> list[Path]:
 
 def _is_trace(file: Path) -> bool:
     name = next((file.stem for suffix in PACKED if file.name.endswith(suffix)), file.name)
-    return name.endswith(SUFFIXES) and not file.name.startswith(".")
+    exported = file.suffix == REPORT and file.with_suffix(".sqlite").exists()
+    return name.endswith(SUFFIXES) and not file.name.startswith(".") and not exported
 
 
-def _read(path: Path) -> Iterator[RankTrace]:
-    if path.name.endswith(REPORT):
-        hint = f"nsys export --type sqlite {path.name}"
-        raise UserError("is a report that only nsys can read; export it", where=str(path), hint=hint)
+def _read(path: Path, export: Export) -> Iterator[RankTrace]:
+    if path.suffix == REPORT:
+        with TemporaryDirectory(prefix="benchrun-") as folder:
+            target = Path(folder) / "report.sqlite"
+            export(path, target)
+            yield from (replace(trace, file=str(path)) for trace in read_nsight(target))
+        return
     start = b"".join(islice(chunks(path), 2))[: len(MAGIC)]
-    return read_nsight(path) if start == MAGIC else read_kineto(path)
+    yield from read_nsight(path) if start == MAGIC else read_kineto(path)
 
 
 def _named(trace: RankTrace, path: Path, *, alone: bool) -> RankTrace:

@@ -6,7 +6,7 @@ import gzip
 import json
 
 import pytest
-from made import copy, fingerprint, host, kernel, write
+from made import call, copy, fingerprint, host, kernel, write
 
 from benchrun import app
 from benchrun.errors import UserError
@@ -56,6 +56,21 @@ def test_the_size_of_pieces_does_not_matter(tmp_path, monkeypatch, piece):
     source = json_stream.JsonTrace(path)
     assert [event for batch in source.batches() for event in batch] == events
     assert source.properties["schemaVersion"] == 1
+
+
+@pytest.mark.parametrize("piece", [300, 1 << 20])
+def test_events_that_are_skipped_as_text_hide_no_other(tmp_path, monkeypatch, piece):
+    monkeypatch.setattr(json_stream, "PIECE", piece)
+    events = []
+    for number in range(200):
+        events += [host(10 * number, 1, "aten::add", "cpu_op", text=['a} }, {"ph": "X", "b', "}", "{"][number % 3])]
+        events += [{"ph": "s", "id": number, "ts": 10 * number, "cat": "ac2g", "name": "a} }, {b"}]
+        events += [call(10 * number, 1, number, "cudaEventQuery"), call(10 * number, 1, number)]
+        events += [kernel(10 * number + 2, 5, "k {}} }, {", link=number)]
+    result = fingerprint(tmp_path, [*events, kernel(1995, 5)])
+    (rank,) = result.ranks
+    assert rank.compute == pytest.approx((200 * 5 + 3) / 1998, abs=1e-6)
+    assert rank.idle_by_cause.host == pytest.approx(199 * 5 / 1998, abs=1e-6)
 
 
 @pytest.mark.parametrize(

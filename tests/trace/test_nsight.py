@@ -112,8 +112,35 @@ def test_a_compressed_export_is_read_and_a_damaged_one_named(tmp_path):
         app.fingerprint_of([tmp_path / "cut.sqlite"])
 
 
-def test_a_report_that_only_nsys_can_read_says_how_to_export_it(tmp_path):
+def test_a_report_that_only_nsys_can_read_says_how_to_export_it(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path))
     (tmp_path / "t.nsys-rep").write_bytes(b"x")
     with pytest.raises(UserError) as error:
         app.fingerprint_of([tmp_path / "t.nsys-rep"])
     assert "nsys export" in error.value.hint
+
+
+@pytest.mark.parametrize("in_directory", [False, True])
+def test_a_report_is_exported_where_nsys_is(tmp_path, monkeypatch, in_directory):
+    """The program nsys is stood in for by one that takes the same command line."""
+    whole = export(tmp_path / "whole.db", StringIds=STRINGS, **{KERNEL: KERNELS})
+    program = tmp_path / "bin" / "nsys"
+    program.parent.mkdir()
+    program.write_text(f'#!/bin/sh\n[ "$1 $2 $3 $4" = "export --type sqlite --output" ] && cp {whole} "$5"\n')
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{program.parent}:/usr/bin:/bin")
+    report = tmp_path / "run" / "rank0.nsys-rep"
+    report.parent.mkdir()
+    report.write_bytes(b"x")
+    assert measured(report.parent if in_directory else report).compute == 0.5
+    assert sorted(path.name for path in report.parent.iterdir()) == ["rank0.nsys-rep"]
+
+
+def test_a_report_that_nsys_refuses_is_named(tmp_path, monkeypatch):
+    program = tmp_path / "nsys"
+    program.write_text("#!/bin/sh\necho broken >&2\nexit 1\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    (tmp_path / "t.nsys-rep").write_bytes(b"x")
+    with pytest.raises(UserError, match=r"t\.nsys-rep.*broken"):
+        app.fingerprint_of([tmp_path / "t.nsys-rep"])
