@@ -20,7 +20,6 @@ from benchrun.trace.roofline import products_of
 from benchrun.trace.stragglers import stragglers
 from benchrun.trace.window import Choice, Window, window_of
 
-DIGITS = 6
 SHOWN_UNKNOWN = 10
 NS = 1e9
 
@@ -36,7 +35,7 @@ def fingerprint(traces: Sequence[RankTrace], choice: Choice = "device") -> model
     (first, window), (_, classes) = parts[0], inside[0]
     return model.Fingerprint(
         window=choice,
-        window_s=round(median(lengths) / NS, 9),
+        window_s=median(lengths) / NS,
         steps=window.steps,
         ranks=[rank_time(trace, window) for trace, window in parts],
         collectives=[_collective(each) for each in listed],
@@ -44,10 +43,8 @@ def fingerprint(traces: Sequence[RankTrace], choice: Choice = "device") -> model
             model.StragglerTime(rank=slow.rank, host=hosts.get(slow.rank), behind_s=slow.behind / NS)
             for slow in stragglers(listed, int(median(lengths)))
         ],
-        unknown_share=round(sum(share for _, share in strange), DIGITS),
-        unknown_kernels=[
-            model.UnknownKernel(name=name, share=round(share, DIGITS)) for name, share in strange[:SHOWN_UNKNOWN]
-        ],
+        unknown_share=sum(share for _, share in strange),
+        unknown_kernels=[model.UnknownKernel(name=name, share=share) for name, share in strange[:SHOWN_UNKNOWN]],
         ranges=[
             model.RangeTime(
                 name=each.name,
@@ -77,7 +74,7 @@ def rank_time(trace: RankTrace, window: Window) -> model.RankTime:
     idle = idle_by_cause(trace, window)
 
     def share(nanoseconds: int) -> float:
-        return round(nanoseconds / whole, DIGITS)
+        return nanoseconds / whole
 
     return model.RankTime(
         rank=trace.rank or 0,

@@ -91,8 +91,16 @@ def _named(trace: RankTrace, path: Path, *, alone: bool) -> RankTrace:
 
 
 def _ranked(traces: list[RankTrace]) -> list[RankTrace]:
-    """The traces in the order of their ranks; numbered in the order of reading where ranks are missing or repeated."""
-    ranks = [trace.rank for trace in traces]
-    if None in ranks or len(set(ranks)) < len(ranks):
+    """The traces in the order of their ranks, or numbered in the order of reading where one states no rank.
+
+    UserError for two traces of one rank: they are of different steps or runs, and their collectives do not match.
+    """
+    by_rank: dict[int | None, RankTrace] = {}
+    for trace in traces:
+        if trace.rank in by_rank and trace.rank is not None:
+            hint = f"give the files of one profile; {by_rank[trace.rank].file} is of this rank too"
+            raise UserError(f"a second trace of rank {trace.rank}", where=trace.file, hint=hint)
+        by_rank[trace.rank] = trace
+    if None in by_rank:
         return [replace(trace, rank=number) for number, trace in enumerate(traces)]
     return sorted(traces, key=lambda trace: trace.rank or 0)

@@ -14,7 +14,10 @@ Choice = Literal["device", "steps"]
 CHOICES: tuple[Choice, ...] = ("device", "steps")
 STEP = re.compile(r"^(ProfilerStep#\d+|(train(ing)?[ _-]?)?(step|iteration|iter|global_step)[ _#:=-]*\d+)$", re.I)
 """Names of a range around one step; the number makes it one of several."""
-SAME_NAME = re.compile(r"^(train(ing)?_?)?(step|iteration|train_batch|forward_backward)$", re.I)
+SAME_NAME = re.compile(
+    r"^(train(ing)?_?)?(step|iteration|train_batch|train_step|forward_backward|(\[pl\]\[profile\])?run_training_batch)$",
+    re.I,
+)
 """Names of a range that every step repeats."""
 KEEP = 3
 """Whole steps from which on the first is dropped too: it may hold compilation and warm-up."""

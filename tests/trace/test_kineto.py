@@ -114,9 +114,19 @@ def test_a_directory_holds_other_files_too(tmp_path):
     assert [path.name for path in left_out] == ["spec.json"]
 
 
+def test_two_traces_of_one_rank_are_of_two_profiles(tmp_path):
+    for step in (10, 20):
+        (tmp_path / f"iteration_{step}").mkdir()
+        write(tmp_path / f"iteration_{step}" / "rank0_trace.json", EVENTS, distributedInfo={"rank": 0})
+    with pytest.raises(UserError) as error:
+        app.fingerprint_of([tmp_path])
+    assert "iteration_10" in str(error.value)
+    assert "iteration_20" in str(error.value)
+
+
 def test_a_process_with_two_gpus_is_two_ranks(tmp_path):
     result = fingerprint(tmp_path, [kernel(0, 10), kernel(0, 30, device=1), kernel(50, 10, device=1)])
-    assert [(rank.rank, rank.device, rank.compute) for rank in result.ranks] == [(0, 0, 1), (1, 1, round(4 / 6, 6))]
+    assert [(rank.rank, rank.device, rank.compute) for rank in result.ranks] == [(0, 0, 1), (1, 1, 4 / 6)]
 
 
 def test_the_window_of_steps_goes_from_the_first_kernel_of_one_step_to_that_of_another(tmp_path):
