@@ -96,6 +96,15 @@ def test_without_messages_the_groups_come_from_the_header_and_from_common_ends(t
     assert listed == {("tp", (0, 1)), ("tp", (2, 3))}
 
 
+def test_sends_of_two_ranks_are_not_one_message(tmp_path):
+    args = message("send", 1000, [0, 1], description="PIPELINE_MODEL_PARALLEL_GROUP")
+    result = fingerprint(tmp_path, *([kernel(0, length, "ncclDevKernel_SendRecv", **args)] for length in (10, 90)))
+    assert [(each.name, each.group, each.ranks, each.transfer_s) for each in result.collectives] == [
+        ("send", "pp", [1], None),
+        ("send", "pp", [0], None),
+    ]
+
+
 def test_copies_from_one_gpu_to_another_are_communication(tmp_path):
     events = [kernel(0, 50), copy(50, 30, "Memcpy PtoP (Device -> Device)"), copy(80, 20)]
     (rank,) = fingerprint(tmp_path, events).ranks

@@ -142,6 +142,22 @@ def test_the_window_of_steps_goes_from_the_first_kernel_of_one_step_to_that_of_a
     assert (rank.compute, rank.idle) == (0.5, 0.5)
 
 
+def test_a_step_begins_with_its_first_kernel_on_any_stream(tmp_path):
+    events = []
+    for step in range(3):
+        start = 1000 * step
+        events += [
+            host(start, 900, f"ProfilerStep#{step}"),
+            call(start + 1, 1, 2 * step),
+            call(start + 2, 1, 2 * step + 1),
+        ]
+        # The kernel that is launched second starts first; in the last step 50 us sooner than in the others.
+        second = start + (50 if step == 2 else 100)
+        events += [kernel(start + 300, 100, link=2 * step), kernel(second, 100, link=2 * step + 1, stream=8)]
+    (rank,) = fingerprint(tmp_path, events, window="steps").ranks
+    assert rank.window_s == pytest.approx(1.95e-3)
+
+
 def test_annotations_of_the_device_are_no_work_of_it(tmp_path):
     annotation = {**copy(0, 1000, "nccl:all_reduce"), "cat": "gpu_user_annotation"}
     (rank,) = fingerprint(tmp_path, [*EVENTS, annotation]).ranks

@@ -103,6 +103,15 @@ def test_a_sleep_of_the_launching_thread_is_a_wait_for_data(tmp_path):
     assert causes.model_dump() == {"host": 0.3, "launch_gap": 0, "data": 0.2, "sync": 0}
 
 
+def test_a_wait_inside_a_cuda_call_is_the_drivers(tmp_path):
+    thread = PROCESS | 7
+    spans = ((0, 1, 1), (450, 750, 5), (800, 810, 2))
+    calls = [{"start": s, "end": e, "nameId": 2, "globalTid": thread, "correlationId": link} for s, e, link in spans]
+    waits = [{"start": 500, "end": 700, "nameId": 3, "globalTid": thread}]
+    tables = {KERNEL: KERNELS, "CUPTI_ACTIVITY_KIND_RUNTIME": calls, "OSRT_API": waits, "StringIds": STRINGS}
+    assert measured(export(tmp_path / "t.sqlite", **tables)).idle_by_cause.data == 0
+
+
 def test_a_compressed_export_is_read_and_a_damaged_one_named(tmp_path):
     whole = export(tmp_path / "t.sqlite", StringIds=STRINGS, **{KERNEL: KERNELS}).read_bytes()
     (tmp_path / "t.sqlite.xz").write_bytes(lzma.compress(whole))
