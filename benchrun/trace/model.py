@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from benchrun.model.base import Frozen
+from benchrun.model import Frozen
 
 SCHEMA_VERSION: Literal[1] = 1
 
