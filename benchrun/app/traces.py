@@ -1,7 +1,5 @@
 """Traces of GPU runs and their fingerprints."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

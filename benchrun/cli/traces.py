@@ -1,7 +1,5 @@
 """Verbs on traces: fingerprint."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,7 +22,7 @@ if TYPE_CHECKING:
     help="From a rank's first device event to its last, or the whole marked steps.",
 )
 @json_option
-def fingerprint(traces: tuple[Path, ...], window: Choice, as_json: bool) -> None:
+def fingerprint(traces: tuple[Path, ...], window: "Choice", as_json: bool) -> None:
     """Where the time of each rank goes: compute, communication, copies, idle by cause, kernels by class, slow ranks.
 
     A TRACE is a Kineto file (.json), an Nsight Systems export (.sqlite), both compressed or not, a report (.nsys-rep)

@@ -1,7 +1,5 @@
 """Reports of Nsight Systems, which only its own program can read."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A fingerprint as tables of at most 100 columns."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from statistics import median
 

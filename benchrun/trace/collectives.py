@@ -5,8 +5,6 @@ the ranks is the transfer, and what a rank's kernel takes beyond that is waiting
 compared, so clocks of different hosts do not matter.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace

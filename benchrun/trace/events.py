@@ -1,7 +1,5 @@
 """What a trace holds, as arrays: device events, calls of CUDA on the host, ranges and waits of host threads."""
 
-from __future__ import annotations
-
 from array import array
 from dataclasses import dataclass, field
 from enum import IntEnum
@@ -61,7 +59,7 @@ class Events:
     def __len__(self) -> int:
         return len(self.name)
 
-    def where(self, chosen: NDArray[Any]) -> Events:
+    def where(self, chosen: NDArray[Any]) -> "Events":
         """The events that ``chosen`` marks."""
         columns = (self.name, self.place, self.link, self.kind, self.external)
         times = Intervals(self.times.start[chosen], self.times.end[chosen])

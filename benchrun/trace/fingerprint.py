@@ -1,7 +1,5 @@
 """Traces -> fingerprint."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from statistics import median

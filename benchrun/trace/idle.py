@@ -9,8 +9,6 @@ begun, the host was late; else the work was queued and only its launch took time
 - the rest is ``host``.
 """
 
-from __future__ import annotations
-
 import re
 from typing import NamedTuple
 

@@ -3,8 +3,6 @@
 Intervals are two arrays of equal length, starts and ends, in whole nanoseconds, so lengths are exact.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np
@@ -19,16 +17,16 @@ class Intervals(NamedTuple):
     start: Times
     end: Times
 
-    def where(self, chosen: NDArray[np.bool_]) -> Intervals:
+    def where(self, chosen: NDArray[np.bool_]) -> "Intervals":
         """The intervals that ``chosen`` marks."""
         return Intervals(self.start[chosen], self.end[chosen])
 
-    def clip(self, first: int, last: int) -> Intervals:
+    def clip(self, first: int, last: int) -> "Intervals":
         """The parts between ``first`` and ``last``."""
         start, end = np.maximum(self.start, first), np.minimum(self.end, last)
         return Intervals(start, end).where(end > start)
 
-    def merged(self) -> Intervals:
+    def merged(self) -> "Intervals":
         """The union as disjoint intervals in ascending order; touching intervals become one."""
         if not len(self.start):
             return self
@@ -43,12 +41,12 @@ class Intervals(NamedTuple):
         union = self.merged()
         return int((union.end - union.start).sum())
 
-    def gaps(self) -> Intervals:
+    def gaps(self) -> "Intervals":
         """What lies between the intervals of the union."""
         union = self.merged()
         return Intervals(union.end[:-1], union.start[1:])
 
-    def overlap_with(self, others: Intervals) -> Times:
+    def overlap_with(self, others: "Intervals") -> Times:
         """Nanoseconds of each interval that the union of ``others`` covers."""
         return others.covered_before(self.end) - others.covered_before(self.start)
 

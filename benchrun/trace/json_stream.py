@@ -4,8 +4,6 @@ The text of the array ``traceEvents`` is cut between two events, and each piece 
 object or in a string would leave text that is no JSON, so a piece that can be parsed was cut rightly.
 """
 
-from __future__ import annotations
-
 import gc
 import json
 import re

@@ -1,7 +1,5 @@
 """Classes of kernels, by their names. The patterns stand in kernels.csv, the more specific ones first."""
 
-from __future__ import annotations
-
 import csv
 import functools
 import re

@@ -1,7 +1,5 @@
 """Kineto traces, as torch.profiler writes them: JSON with times in us."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """The fingerprint: where the time of each rank goes. Shares are those of the rank's window."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 from pydantic import Field

@@ -3,8 +3,6 @@
 A table exists only if it has rows, and its columns change by version.
 """
 
-from __future__ import annotations
-
 import re
 import sqlite3
 import tempfile

@@ -1,7 +1,5 @@
 """Ranges that the program marks (NVTX, annotations): time on the host, and on the device for what they launched."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 

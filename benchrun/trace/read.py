@@ -1,7 +1,5 @@
 """Finding and reading traces: files, compressed or not, and directories with a file per rank."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace

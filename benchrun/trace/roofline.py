@@ -1,7 +1,5 @@
 """Matrix products whose shapes the profiler recorded: achieved TFLOPS, and the share of the GPU's peak."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

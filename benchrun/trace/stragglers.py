@@ -1,7 +1,5 @@
 """Slow ranks: the rank that the others wait for is the one that waits least itself."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """The part of a trace that a fingerprint describes: from the first device event to the last, or whole steps."""
 
-from __future__ import annotations
-
 import re
 from typing import Literal, NamedTuple
 

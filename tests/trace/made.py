@@ -1,13 +1,24 @@
 """Traces made for a test: Kineto documents of a few events, in us."""
 
-from __future__ import annotations
-
 import json
+from pathlib import Path
+from typing import Any
 
 from benchrun import app
+from benchrun.trace.model import Fingerprint
+from benchrun.trace.window import Choice
 
 
-def kernel(start, length, name="gemm", *, link=None, stream=7, device=0, **args):
+def kernel(
+    start: float,
+    length: float,
+    name: str = "gemm",
+    *,
+    link: int | None = None,
+    stream: int = 7,
+    device: int = 0,
+    **args: int | str,
+) -> dict[str, Any]:
     args = {"device": device, "stream": stream, "correlation": -1 if link is None else link, **args}
     return {
         "ph": "X",
@@ -21,11 +32,11 @@ def kernel(start, length, name="gemm", *, link=None, stream=7, device=0, **args)
     }
 
 
-def copy(start, length, name="Memcpy HtoD (Pinned -> Device)", **args):
+def copy(start: float, length: float, name: str = "Memcpy HtoD (Pinned -> Device)", **args: Any) -> dict[str, Any]:
     return {**kernel(start, length, name, **args), "cat": "gpu_memcpy"}
 
 
-def call(start, length, link, name="cudaLaunchKernel", thread=1):
+def call(start: float, length: float, link: int, name: str = "cudaLaunchKernel", thread: int = 1) -> dict[str, Any]:
     args = {"correlation": link}
     return {
         "ph": "X",
@@ -39,16 +50,20 @@ def call(start, length, link, name="cudaLaunchKernel", thread=1):
     }
 
 
-def host(start, length, name, category="user_annotation", thread=1, **args):
+def host(
+    start: float, length: float, name: str, category: str = "user_annotation", thread: int = 1, **args: int | str
+) -> dict[str, Any]:
     return {"ph": "X", "cat": category, "name": name, "pid": 9, "tid": thread, "ts": start, "dur": length, "args": args}
 
 
-def write(path, events, **properties):
+def write(path: Path, events: list[dict[str, Any]], **properties: Any) -> Path:
     path.write_text(json.dumps({"schemaVersion": 1, **properties, "traceEvents": events}))
     return path
 
 
-def fingerprint(tmp_path, *ranks, window="device", **properties):
+def fingerprint(
+    tmp_path: Path, *ranks: list[dict[str, Any]], window: Choice = "device", **properties: Any
+) -> Fingerprint:
     """The fingerprint of one file per rank."""
     files = []
     for rank, events in enumerate(ranks):
@@ -57,7 +72,15 @@ def fingerprint(tmp_path, *ranks, window="device", **properties):
     return app.fingerprint_of(files, window)[0]
 
 
-def message(name, elements, ranks, *, description="DATA_PARALLEL_GROUP", output=None, dtype="BFloat16"):
+def message(
+    name: str,
+    elements: int,
+    ranks: list[int],
+    *,
+    description: str = "DATA_PARALLEL_GROUP",
+    output: int | None = None,
+    dtype: str = "BFloat16",
+) -> dict[str, int | str]:
     """The arguments of a collective's kernel."""
     return {
         "Collective name": name,

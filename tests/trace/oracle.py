@@ -1,25 +1,25 @@
 """An independent fingerprint: one event after the other, a sweep over all edges, nothing from benchrun."""
 
-from __future__ import annotations
-
 import json
 import lzma
 import re
 import sqlite3
 import tempfile
 from collections import defaultdict
+from collections.abc import Iterator
 from fractions import Fraction
+from pathlib import Path
 
 COMMUNICATION = re.compile(r"nccl|userbuffers|deep_ep|nvshmem", re.I)
 
 
-def kind_of(name):
+def kind_of(name: str) -> str:
     if name.startswith(("Memcpy", "Memset")):
         return "communication" if "PtoP" in name else "copy"
     return "communication" if COMMUNICATION.search(name) else "compute"
 
 
-def device_events(path):
+def device_events(path: Path) -> Iterator[tuple[int, str, int, int]]:
     """(GPU, kind, start, end) of every device event; times in ns, exact."""
     if ".sqlite" in path.name:
         yield from _nsight(path)
@@ -32,7 +32,7 @@ def device_events(path):
             yield (event["args"]["device"], kind_of(event["name"]), start, start + round(event["dur"] * 1000))
 
 
-def _nsight(path):
+def _nsight(path: Path) -> Iterator[tuple[int, str, int, int]]:
     with tempfile.NamedTemporaryFile() as file:
         file.write(lzma.decompress(path.read_bytes()))
         file.flush()
@@ -51,7 +51,7 @@ def _nsight(path):
         connection.close()
 
 
-def shares(path):
+def shares(path: Path) -> dict[int, dict[str, float]]:
     """Shares of the time from the first device event to the last, by GPU."""
     by_gpu = defaultdict(list)
     for device, kind, start, end in device_events(path):
@@ -60,7 +60,7 @@ def shares(path):
     return {device: _sweep(marks) for device, marks in by_gpu.items()}
 
 
-def _sweep(marks):
+def _sweep(marks: list[tuple[int, int, str]]) -> dict[str, float]:
     marks.sort(key=lambda mark: mark[0])
     running, spent, before = dict.fromkeys(("compute", "communication", "copy"), 0), defaultdict(int), marks[0][0]
     for now, change, kind in marks:

@@ -1,7 +1,5 @@
 """`benchrun fingerprint`: the contract's keys, exit codes, and tables of at most 100 columns."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 
@@ -15,7 +13,7 @@ TRACES = Path(__file__).parent / "traces"
 H200 = TRACES / "h200_llama_tp2_pp2_bf16"
 
 
-def call(*args):
+def call(*args: Path | str) -> tuple[int, str, str]:
     from benchrun.console import run
 
     runner = CliRunner()
@@ -27,7 +25,7 @@ def call(*args):
         return code or 0, out.getvalue().decode(), err.getvalue().decode()
 
 
-def test_json_has_the_keys_of_the_contract():
+def test_json_has_the_keys_of_the_contract() -> None:
     code, out, _ = call(H200, "--json")
     document = json.loads(out)
     assert code == 0
@@ -44,13 +42,13 @@ def test_json_has_the_keys_of_the_contract():
 
 
 @pytest.mark.parametrize("file", [H200, *TRACES.glob("*.xz")], ids=lambda file: file.name)
-def test_tables_fit_a_terminal(file):
+def test_tables_fit_a_terminal(file: Path) -> None:
     code, out, _ = call(file)
     assert code == 0
     assert max(map(len, out.splitlines())) <= 100
 
 
-def test_tables_of_many_ranks_with_long_names_fit_too(tmp_path):
+def test_tables_of_many_ranks_with_long_names_fit_too(tmp_path: Path) -> None:
     args = message("allreduce", 10**12, list(range(64)), description="a_very_long_description_of_some_process_group")
     for rank in range(64):
         events = [
@@ -74,14 +72,14 @@ def test_tables_of_many_ranks_with_long_names_fit_too(tmp_path):
         ([], "TRACE"),
     ],
 )
-def test_wrong_input_is_one_error_with_exit_code_2(args, words):
+def test_wrong_input_is_one_error_with_exit_code_2(args: list[str], words: str) -> None:
     code, out, err = call(*args)
     assert (code, out) == (2, "")
     assert words in err
     assert "Traceback" not in err
 
 
-def test_damaged_files_are_named_on_stderr(tmp_path):
+def test_damaged_files_are_named_on_stderr(tmp_path: Path) -> None:
     write(tmp_path / "good.json", [kernel(0, 5)])
     (tmp_path / "bad.json").write_text('{"traceEvents": [{"ph": "X"')
     code, _, err = call(tmp_path)

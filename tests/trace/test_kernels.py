@@ -1,7 +1,5 @@
 """Classes of kernels by name: names as NVIDIA's libraries, PyTorch and training frameworks give them."""
 
-from __future__ import annotations
-
 import pytest
 
 from benchrun.trace.kernels import CLASSES, pattern_of, patterns
@@ -59,15 +57,15 @@ CASES = [(name, kernel_class) for kernel_class, names in NAMES.items() for name 
 
 
 @pytest.mark.parametrize(("name", "kernel_class"), CASES)
-def test_a_name_has_its_class(name, kernel_class):
+def test_a_name_has_its_class(name: str, kernel_class: str) -> None:
     pattern = pattern_of(name)
     assert pattern is not None
     assert pattern.kernel_class == kernel_class
 
 
-def test_a_kernel_that_nothing_describes_has_no_class():
+def test_a_kernel_that_nothing_describes_has_no_class() -> None:
     assert pattern_of("my_own_kernel(int)") is None
 
 
-def test_the_table_has_every_class():
+def test_the_table_has_every_class() -> None:
     assert {pattern.kernel_class for pattern in patterns()} == set(CLASSES)

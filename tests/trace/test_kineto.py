@@ -1,9 +1,9 @@
 """The grammar of Kineto's files, and files that are broken."""
 
-from __future__ import annotations
-
 import gzip
 import json
+from pathlib import Path
+from typing import Any
 
 import pytest
 from made import call, copy, fingerprint, host, kernel, write
@@ -15,12 +15,12 @@ from benchrun.trace import json_stream
 EVENTS = [kernel(0, 60), kernel(80, 20)]
 
 
-def shares(path):
+def shares(path: Path) -> tuple[float, float]:
     (rank,) = app.fingerprint_of([path])[0].ranks
     return rank.compute, rank.idle
 
 
-def text_of(**properties):
+def text_of(**properties: Any) -> str:
     return json.dumps({"schemaVersion": 1, **properties, "traceEvents": EVENTS})
 
 
@@ -38,7 +38,7 @@ def text_of(**properties):
     ],
     ids=["plain", "the key as text", "a bare array", "indented", "NaN", "numbers as text", "tab", "until 1.11"],
 )
-def test_every_way_of_writing_gives_the_same(tmp_path, text):
+def test_every_way_of_writing_gives_the_same(tmp_path: Path, text: str) -> None:
     (tmp_path / "t.json").write_text(text)
     assert shares(tmp_path / "t.json") == (0.8, 0.2)
     (tmp_path / "t.json.gz").write_bytes(gzip.compress(text.encode()))
@@ -46,7 +46,7 @@ def test_every_way_of_writing_gives_the_same(tmp_path, text):
 
 
 @pytest.mark.parametrize("piece", [1, 300, 5000])
-def test_the_size_of_pieces_does_not_matter(tmp_path, monkeypatch, piece):
+def test_the_size_of_pieces_does_not_matter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, piece: int) -> None:
     monkeypatch.setattr(json_stream, "PIECE", piece)
     nested = {"args": {"list": [{"a": 1}, {"b": "}, {"}]}, "name": "}, {", "ph": "i"}
     events = []
@@ -59,7 +59,9 @@ def test_the_size_of_pieces_does_not_matter(tmp_path, monkeypatch, piece):
 
 
 @pytest.mark.parametrize("piece", [300, 1 << 20])
-def test_events_that_are_skipped_as_text_hide_no_other(tmp_path, monkeypatch, piece):
+def test_events_that_are_skipped_as_text_hide_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, piece: int
+) -> None:
     monkeypatch.setattr(json_stream, "PIECE", piece)
     events = []
     for number in range(200):
@@ -91,7 +93,7 @@ def test_events_that_are_skipped_as_text_hide_no_other(tmp_path, monkeypatch, pi
         "SQLite format 3\x00" + "x" * 200,
     ],
 )
-def test_a_broken_file_gives_one_error_that_names_it(tmp_path, text):
+def test_a_broken_file_gives_one_error_that_names_it(tmp_path: Path, text: str) -> None:
     (tmp_path / "t.json").write_text(text)
     with pytest.raises(UserError) as error:
         app.fingerprint_of([tmp_path / "t.json"])
@@ -99,13 +101,13 @@ def test_a_broken_file_gives_one_error_that_names_it(tmp_path, text):
     assert error.value.exit_code == 2
 
 
-def test_a_compressed_file_that_ends_early_is_named_too(tmp_path):
+def test_a_compressed_file_that_ends_early_is_named_too(tmp_path: Path) -> None:
     (tmp_path / "t.json.gz").write_bytes(gzip.compress(text_of().encode())[:-12])
     with pytest.raises(UserError, match=r"t\.json\.gz"):
         app.fingerprint_of([tmp_path / "t.json.gz"])
 
 
-def test_a_directory_holds_other_files_too(tmp_path):
+def test_a_directory_holds_other_files_too(tmp_path: Path) -> None:
     write(tmp_path / "rank_1.json", EVENTS)
     write(tmp_path / "rank_0.json", EVENTS)
     (tmp_path / "spec.json").write_text('{"recipe": "x"}')
@@ -114,7 +116,7 @@ def test_a_directory_holds_other_files_too(tmp_path):
     assert [path.name for path in left_out] == ["spec.json"]
 
 
-def test_two_traces_of_one_rank_are_of_two_profiles(tmp_path):
+def test_two_traces_of_one_rank_are_of_two_profiles(tmp_path: Path) -> None:
     for step in (10, 20):
         (tmp_path / f"iteration_{step}").mkdir()
         write(tmp_path / f"iteration_{step}" / "rank0_trace.json", EVENTS, distributedInfo={"rank": 0})
@@ -124,12 +126,12 @@ def test_two_traces_of_one_rank_are_of_two_profiles(tmp_path):
     assert "iteration_20" in str(error.value)
 
 
-def test_a_process_with_two_gpus_is_two_ranks(tmp_path):
+def test_a_process_with_two_gpus_is_two_ranks(tmp_path: Path) -> None:
     result = fingerprint(tmp_path, [kernel(0, 10), kernel(0, 30, device=1), kernel(50, 10, device=1)])
     assert [(rank.rank, rank.device, rank.compute) for rank in result.ranks] == [(0, 0, 1), (1, 1, 4 / 6)]
 
 
-def test_the_window_of_steps_goes_from_the_first_kernel_of_one_step_to_that_of_another(tmp_path):
+def test_the_window_of_steps_goes_from_the_first_kernel_of_one_step_to_that_of_another(tmp_path: Path) -> None:
     events = []
     for step in range(6):
         events += [host(1000 * step, 900, f"ProfilerStep#{step}")]
@@ -142,7 +144,7 @@ def test_the_window_of_steps_goes_from_the_first_kernel_of_one_step_to_that_of_a
     assert (rank.compute, rank.idle) == (0.5, 0.5)
 
 
-def test_a_step_begins_with_its_first_kernel_on_any_stream(tmp_path):
+def test_a_step_begins_with_its_first_kernel_on_any_stream(tmp_path: Path) -> None:
     events = []
     for step in range(3):
         start = 1000 * step
@@ -158,7 +160,7 @@ def test_a_step_begins_with_its_first_kernel_on_any_stream(tmp_path):
     assert rank.window_s == pytest.approx(1.95e-3)
 
 
-def test_annotations_of_the_device_are_no_work_of_it(tmp_path):
+def test_annotations_of_the_device_are_no_work_of_it(tmp_path: Path) -> None:
     annotation = {**copy(0, 1000, "nccl:all_reduce"), "cat": "gpu_user_annotation"}
     (rank,) = fingerprint(tmp_path, [*EVENTS, annotation]).ranks
     assert (rank.compute, rank.idle) == (0.8, 0.2)

@@ -1,10 +1,9 @@
 """A large trace is read in pieces: the memory depends on the events that are kept, not on the file."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from made import call, host, kernel
@@ -20,7 +19,7 @@ print(share, (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 102
 
 
 @pytest.mark.slow
-def test_a_large_trace_takes_a_fraction_of_its_size(tmp_path):
+def test_a_large_trace_takes_a_fraction_of_its_size(tmp_path: Path) -> None:
     path, pieces = tmp_path / "large.json", 1500
     operators = [host(0, 1, f"aten::op{number}", "cpu_op", shapes="x" * 500) for number in range(150)]
     with path.open("w") as file:

@@ -1,20 +1,21 @@
 """The tables of Nsight Systems' exports, which change by version and exist only if they have rows."""
 
-from __future__ import annotations
-
 import lzma
 import sqlite3
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from benchrun import app
 from benchrun.errors import UserError
+from benchrun.trace.model import RankTime
 
 PROCESS = 7 << 24
 KERNEL = "CUPTI_ACTIVITY_KIND_KERNEL"
 
 
-def export(path, **tables):
+def export(path: Path, **tables: list[Any]) -> Path:
     """An export with these tables: each a list of rows with the same keys."""
     connection = sqlite3.connect(path)
     for name, rows in tables.items():
@@ -29,7 +30,7 @@ def export(path, **tables):
     return path
 
 
-def row(start, end, **columns):
+def row(start: int, end: int, **columns: int) -> dict[str, int]:
     return {
         "start": start,
         "end": end,
@@ -46,18 +47,18 @@ STRINGS += [{"id": 3, "value": "clock_nanosleep"}, {"id": 4, "value": "ncclDevKe
 KERNELS = [row(0, 400, demangledName=1, shortName=1), row(900, 1000, demangledName=1, shortName=1, correlationId=2)]
 
 
-def measured(path):
+def measured(path: Path) -> RankTime:
     (rank,) = app.fingerprint_of([path])[0].ranks
     return rank
 
 
-def test_kernels_alone_are_enough(tmp_path):
+def test_kernels_alone_are_enough(tmp_path: Path) -> None:
     rank = measured(export(tmp_path / "t.sqlite", StringIds=STRINGS, **{KERNEL: KERNELS}))
     assert (rank.compute, rank.idle, rank.idle_by_cause) == (0.5, 0.5, None)
     assert (rank.classes.matmul, rank.window_s) == (0.5, 1e-6)
 
 
-def test_an_old_version_has_fewer_columns(tmp_path):
+def test_an_old_version_has_fewer_columns(tmp_path: Path) -> None:
     rows = [
         {"start": 0, "end": 500, "deviceId": 0, "shortName": 4},
         {"start": 500, "end": 1000, "deviceId": 0, "shortName": 1},
@@ -66,7 +67,7 @@ def test_an_old_version_has_fewer_columns(tmp_path):
     assert (rank.compute, rank.exposed_comm) == (0.5, 0.5)
 
 
-def test_copies_between_gpus_are_communication_and_graphs_compute(tmp_path):
+def test_copies_between_gpus_are_communication_and_graphs_compute(tmp_path: Path) -> None:
     copies = [
         row(0, 100, copyKind=10),
         row(100, 300, copyKind=1),
@@ -86,13 +87,13 @@ def test_copies_between_gpus_are_communication_and_graphs_compute(tmp_path):
     assert any("graph" in note for note in result.notes)
 
 
-def test_each_gpu_of_each_process_is_a_rank(tmp_path):
+def test_each_gpu_of_each_process_is_a_rank(tmp_path: Path) -> None:
     rows = [row(0, 100, demangledName=1, deviceId=d, globalPid=p << 24) for d, p in ((1, 9), (0, 8), (0, 7))]
     result = app.fingerprint_of([export(tmp_path / "t.sqlite", StringIds=STRINGS, **{KERNEL: rows})])[0]
     assert [(rank.rank, rank.device) for rank in result.ranks] == [(0, 0), (1, 0), (2, 1)]
 
 
-def test_a_sleep_of_the_launching_thread_is_a_wait_for_data(tmp_path):
+def test_a_sleep_of_the_launching_thread_is_a_wait_for_data(tmp_path: Path) -> None:
     thread = PROCESS | 7
     call = {"nameId": 2, "globalTid": thread}
     calls = [{"start": 0, "end": 1, **call, "correlationId": 1}, {"start": 800, "end": 810, **call, "correlationId": 2}]
@@ -103,7 +104,7 @@ def test_a_sleep_of_the_launching_thread_is_a_wait_for_data(tmp_path):
     assert causes.model_dump() == {"host": 0.3, "launch_gap": 0, "data": 0.2, "sync": 0}
 
 
-def test_a_wait_inside_a_cuda_call_is_the_drivers(tmp_path):
+def test_a_wait_inside_a_cuda_call_is_the_drivers(tmp_path: Path) -> None:
     thread = PROCESS | 7
     spans = ((0, 1, 1), (450, 750, 5), (800, 810, 2))
     calls = [{"start": s, "end": e, "nameId": 2, "globalTid": thread, "correlationId": link} for s, e, link in spans]
@@ -112,7 +113,7 @@ def test_a_wait_inside_a_cuda_call_is_the_drivers(tmp_path):
     assert measured(export(tmp_path / "t.sqlite", **tables)).idle_by_cause.data == 0
 
 
-def test_a_compressed_export_is_read_and_a_damaged_one_named(tmp_path):
+def test_a_compressed_export_is_read_and_a_damaged_one_named(tmp_path: Path) -> None:
     whole = export(tmp_path / "t.sqlite", StringIds=STRINGS, **{KERNEL: KERNELS}).read_bytes()
     (tmp_path / "t.sqlite.xz").write_bytes(lzma.compress(whole))
     assert measured(tmp_path / "t.sqlite.xz").compute == 0.5
@@ -121,7 +122,9 @@ def test_a_compressed_export_is_read_and_a_damaged_one_named(tmp_path):
         app.fingerprint_of([tmp_path / "cut.sqlite"])
 
 
-def test_a_report_that_only_nsys_can_read_says_how_to_export_it(tmp_path, monkeypatch):
+def test_a_report_that_only_nsys_can_read_says_how_to_export_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     (tmp_path / "t.nsys-rep").write_bytes(b"x")
     with pytest.raises(UserError) as error:
@@ -130,7 +133,9 @@ def test_a_report_that_only_nsys_can_read_says_how_to_export_it(tmp_path, monkey
 
 
 @pytest.mark.parametrize("in_directory", [False, True])
-def test_a_report_is_exported_where_nsys_is(tmp_path, monkeypatch, in_directory):
+def test_a_report_is_exported_where_nsys_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, in_directory: bool
+) -> None:
     """The program nsys is stood in for by one that takes the same command line."""
     whole = export(tmp_path / "whole.db", StringIds=STRINGS, **{KERNEL: KERNELS})
     program = tmp_path / "bin" / "nsys"
@@ -145,7 +150,7 @@ def test_a_report_is_exported_where_nsys_is(tmp_path, monkeypatch, in_directory)
     assert sorted(path.name for path in report.parent.iterdir()) == ["rank0.nsys-rep"]
 
 
-def test_a_report_that_nsys_refuses_is_named(tmp_path, monkeypatch):
+def test_a_report_that_nsys_refuses_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     program = tmp_path / "nsys"
     program.write_text("#!/bin/sh\necho broken >&2\nexit 1\n")
     program.chmod(0o755)

@@ -1,9 +1,8 @@
 """Fingerprints of real traces, by an independent script and by HolisticTraceAnalysis."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from oracle import shares
@@ -15,12 +14,12 @@ FILES = sorted(TRACES.rglob("*.xz"))
 NAMES = ("compute", "exposed_comm", "hidden_comm", "copy", "idle")
 
 
-def ranks(*files, window="device"):
+def ranks(*files: Path, window: str = "device") -> list[dict[str, Any]]:
     return app.fingerprint_of(files, window)[0].model_dump(mode="json", by_alias=True)["ranks"]
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.name)
-def test_the_shares_are_those_of_the_sweep(file):
+def test_the_shares_are_those_of_the_sweep(file: Path) -> None:
     expected = shares(file)
     measured = {rank["device"]: rank for rank in ranks(file)}
     assert set(measured) == set(expected)
@@ -35,7 +34,7 @@ WINDOWS += [(file, "steps") for file in MARKED]
 
 
 @pytest.mark.parametrize(("file", "window"), WINDOWS, ids=lambda value: getattr(value, "name", value))
-def test_the_parts_add_up_and_the_causes_of_idle_time_to_it(file, window):
+def test_the_parts_add_up_and_the_causes_of_idle_time_to_it(file: Path, window: str) -> None:
     for rank in ranks(file, window=window):
         assert rank["compute"] + rank["exposed_comm"] + rank["copy"] + rank["idle"] == pytest.approx(1, abs=1e-9)
         assert sum(rank["idle_by_cause"].values()) == pytest.approx(rank["idle"], abs=1e-9)
@@ -43,7 +42,7 @@ def test_the_parts_add_up_and_the_causes_of_idle_time_to_it(file, window):
         assert rank["classes"]["communication"] == pytest.approx(rank["exposed_comm"] + rank["hidden_comm"], abs=1e-9)
 
 
-def test_hta_finds_the_same_on_its_own_trace():
+def test_hta_finds_the_same_on_its_own_trace() -> None:
     for name, expected in json.loads((TRACES / "expected.json").read_text()).items():
         (rank,) = ranks(TRACES / name)
         communication = rank["exposed_comm"] + rank["hidden_comm"]
@@ -56,7 +55,7 @@ def test_hta_finds_the_same_on_its_own_trace():
         assert {name: round(100 * share, 2) for name, share in percent.items()} == expected
 
 
-def test_a_slow_loader_is_the_largest_cause_of_idle_time_in_whole_steps():
+def test_a_slow_loader_is_the_largest_cause_of_idle_time_in_whole_steps() -> None:
     (rank,) = ranks(TRACES / "nsys_2025_h200_slow_loader.sqlite.xz", window="steps")
     causes = rank["idle_by_cause"]
     # Eight samples sleep 4 ms each in every step of 56 ms.
@@ -64,7 +63,7 @@ def test_a_slow_loader_is_the_largest_cause_of_idle_time_in_whole_steps():
     assert causes["data"] > 10 * causes["host"]
 
 
-def test_groups_of_a_pipeline_with_tensor_parallelism_are_those_of_the_layout():
+def test_groups_of_a_pipeline_with_tensor_parallelism_are_those_of_the_layout() -> None:
     result = app.fingerprint_of([TRACES / "h200_llama_tp2_pp2_bf16"])[0]
     groups = {(each.name, each.group, tuple(each.ranks)) for each in result.collectives}
     assert {("all_gather", "tp", (0, 1)), ("all_gather", "tp", (2, 3))} <= groups
@@ -74,6 +73,6 @@ def test_groups_of_a_pipeline_with_tensor_parallelism_are_those_of_the_layout():
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.name)
-def test_nearly_every_kernel_has_a_class(file):
+def test_nearly_every_kernel_has_a_class(file: Path) -> None:
     result = app.fingerprint_of([file])[0]
     assert result.unknown_share < 0.001
