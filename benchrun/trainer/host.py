@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -20,6 +20,8 @@ from benchrun.spec.runspec import TrainingSpec
 KEPT_STEPS = 200
 """The last steps that are written."""
 THREADS = Path("/proc/self/task")
+SHARE = 0.25
+"""Of the busiest thread's time, from which a thread does the work."""
 
 
 class HostClock:
@@ -31,7 +33,8 @@ class HostClock:
         self._garbage: list[float] = []
         self._queued: list[float] = []
         """Seconds by step; the last entry is of the step that runs."""
-        self._before = self._collecting = 0.0
+        self._before: dict[str, Scheduled] = {}
+        self._collecting = 0.0
         gc.callbacks.append(self._collected)
 
     def timed(self, micro_batches: Iterable[Any]) -> Iterator[Any]:
@@ -56,7 +59,7 @@ class HostClock:
             cores=cores(),
             data_s=_kept(self._data),
             garbage_s=_kept(self._garbage),
-            queued_s=_kept(self._queued) if queued() is not None else (),
+            queued_s=_kept(self._queued) if self._before else (),
         )
         ranks: list[Any] = [None] * torch.distributed.get_world_size()
         torch.distributed.gather_object(own, ranks if own.rank == 0 else None)
@@ -77,9 +80,9 @@ class HostClock:
             self._read_queue()
 
     def _read_queue(self) -> None:
-        now = queued() or 0.0
+        now = scheduled()
         if self._queued:
-            self._queued[-1] = max(now - self._before, 0.0)
+            self._queued[-1] = queued(self._before, now)
         self._before = now
 
     def _collected(self, phase: str, _: Any) -> None:
@@ -90,16 +93,36 @@ class HostClock:
             self._garbage[-1] += time.perf_counter() - self._collecting
 
 
-def queued() -> float | None:
-    """Seconds that this process's threads wanted to run and had no core, since they began; None where unknown.
+class Scheduled(NamedTuple):
+    """What the kernel counts of a thread, in s since it began."""
 
-    The second number of a thread's schedstat (Linux: Documentation/scheduler/sched-stats).
-    """
-    waits = []
+    ran: float
+    waited: float
+    """It wanted to run and had no core."""
+
+
+def scheduled() -> dict[str, Scheduled]:
+    """By thread of this process; empty where the system does not count (Linux: Documentation/scheduler/sched-stats)."""
+    threads = {}
     for file in THREADS.glob("*/schedstat"):
-        with suppress(OSError, ValueError, IndexError):  # a thread ended
-            waits.append(int(file.read_text().split()[1]))
-    return sum(waits) / 1e9 if waits else None
+        with suppress(OSError, ValueError):  # a thread ended
+            ran, waited, _ = map(int, file.read_text().split())
+            threads[file.parent.name] = Scheduled(ran / 1e9, waited / 1e9)
+    return threads
+
+
+def queued(before: dict[str, Scheduled], now: dict[str, Scheduled]) -> float:
+    """Seconds for which the threads that do the work waited for a core: those that ran at least a quarter as long as
+    the busiest. Forward and backward pass may have a thread each; the many that only wait for messages do not count.
+    """
+    none = Scheduled(0.0, 0.0)
+    spent = [
+        Scheduled(thread.ran - old.ran, thread.waited - old.waited)
+        for name, thread in now.items()
+        for old in [before.get(name, none)]
+    ]
+    busiest = max((thread.ran for thread in spent), default=0.0)
+    return sum(thread.waited for thread in spent if thread.ran >= SHARE * busiest)
 
 
 def cores() -> int:
