@@ -52,7 +52,8 @@ def _of_fingerprint(fingerprint: Fingerprint, typical_s: float) -> Buckets:
     """The mean of the ranks' shares, times the step."""
     each = [_shares(rank) for rank in fingerprint.ranks]
     means = [mean(values) * typical_s for values in zip(*each, strict=True)]
-    return Buckets(*means, source="the trace")
+    matmul, attention, other, communication, idle = means
+    return Buckets(matmul, attention, other, communication, idle, source="the trace")
 
 
 def _shares(rank: RankTime) -> tuple[float, float, float, float, float]:

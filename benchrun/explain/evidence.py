@@ -9,9 +9,10 @@ import numpy as np
 
 from benchrun.explain.clocks import Clock, clocks
 from benchrun.metrics.bound import Bound
+from benchrun.metrics.ranks import RankSpread
 from benchrun.metrics.statistics import Floats
 from benchrun.metrics.telemetry import Sampled
-from benchrun.spec.artifacts import Breakdown, Ceilings, HostTime, HostTimes, RankTimes
+from benchrun.spec.artifacts import Breakdown, Ceilings, HostTime, HostTimes
 from benchrun.spec.runspec import TrainingSpec
 from benchrun.trace.model import Fingerprint
 
@@ -30,7 +31,7 @@ class Evidence:
     ceilings: Ceilings | None = None
     bound: Bound | None = None
     breakdown: Breakdown | None = None
-    ranks: RankTimes | None = None
+    ranks: RankSpread | None = None
     hosts: HostTimes | None = None
     fingerprint: Fingerprint | None = None
     env: Mapping[str, str] = field(default_factory=dict)

@@ -109,10 +109,9 @@ def _slower_clock(known: Evidence, late: waits.Late) -> str | None:
 
 def _slow_node(known: Evidence, late: waits.Late) -> str | None:
     """Words on a node whose ranks are all slower than those of the other nodes."""
-    ranks = [rank for rank in known.ranks.ranks if rank.compute_time_s] if known.ranks else []
-    times = {rank.rank: float(np.median(rank.compute_time_s)) for rank in ranks}
-    own = [times[rank.rank] for rank in ranks if rank.host == late.host]
-    others = [times[rank.rank] for rank in ranks if rank.host != late.host]
+    ranks = known.ranks.ranks if known.ranks else ()
+    own = [rank.compute_time_s for rank in ranks if rank.host == late.host]
+    others = [rank.compute_time_s for rank in ranks if rank.host != late.host]
     if len(own) < 2 or not others or min(own) < max(others):
         return None
     return f"every rank of {late.host} takes longer than any of the other nodes"

@@ -1,4 +1,4 @@
-"""Whether collectives are as fast as the links: bus bandwidths against the hardware table, the ceilings, and each other."""
+"""Whether collectives are as fast as the links: bus bandwidths against the hardware table."""
 
 from collections.abc import Iterator
 
@@ -117,7 +117,7 @@ def _exposed(known: Evidence, divided: Buckets | None) -> float:
     if divided is not None:
         return divided.communication
     if known.ranks is not None:
-        return min(sum(rank.collective_time_s) / max(len(rank.collective_time_s), 1) for rank in known.ranks.ranks)
+        return min(rank.collective_time_s for rank in known.ranks.ranks)
     sent = work(known.spec, known.ceilings).bytes_sent
     rate = min((each.bus_gb_per_s for each in known.ceilings.collectives), default=0.0) if known.ceilings else 0.0
     return min(sum(sent.values()) / (rate * 1e9), known.typical_s) if rate else 0.0

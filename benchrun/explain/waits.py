@@ -4,10 +4,8 @@ from collections.abc import Callable
 from statistics import mean, median
 from typing import NamedTuple
 
-import numpy as np
-
 from benchrun.explain.evidence import Evidence
-from benchrun.spec.artifacts import HOST, RANKS, RankTime
+from benchrun.spec.artifacts import HOST, RANKS
 from benchrun.trace.model import IdleByCause
 
 STEADY = 0.75
@@ -33,31 +31,14 @@ class Wait(NamedTuple):
 
 def late_rank(known: Evidence) -> Late | None:
     """The rank that computes longest in most steps, with what the others wait for it; None where none stands out."""
-    if known.ranks is None or not known.ranks.steps:
+    slowest = known.ranks.slowest if known.ranks else None
+    if slowest is None:
         return _late_in_trace(known)
-    wanted = {int(step) for step in known.steps}
-    rows = [row for row, step in enumerate(known.ranks.steps) if step in wanted] or list(range(len(known.ranks.steps)))
-    stages: dict[int, list[RankTime]] = {}
-    for rank in known.ranks.ranks:
-        stages.setdefault(rank.stage, []).append(rank)
-    late = [found for ranks in stages.values() if (found := _late_of(ranks, rows))]
-    return max(late, key=lambda each: each.seconds, default=None)
-
-
-def _late_of(ranks: list[RankTime], rows: list[int]) -> Late | None:
-    """The same among ranks that do the same work."""
-    if len(ranks) < 2:
+    if slowest.behind_s <= 0 or slowest.steps_behind < STEADY:
         return None
-    times = np.array([[rank.compute_time_s[row] for row in rows] for rank in ranks])
-    last = int(np.median(times, axis=1).argmax())
-    others = np.delete(times, last, axis=0)
-    behind = times[last] - np.median(others, axis=0)
-    excess = float(np.median(behind))
-    if excess <= 0 or float(np.mean(behind > 0.5 * excess)) < STEADY:
-        return None
-    own, usual = float(np.median(times[last])), float(np.median(others))
-    evidence = f"computes {own:.3g} s in a step, the others {usual:.3g} s ({RANKS})"
-    return Late(ranks[last].rank, ranks[last].host, excess, evidence)
+    share = 100 * slowest.steps_behind
+    evidence = f"rank {slowest.rank} computes {slowest.behind_s:.3g} s longer than the others in a step"
+    return Late(slowest.rank, slowest.host, slowest.behind_s, f"{evidence}, in {share:.0f} % of the steps ({RANKS})")
 
 
 def _late_in_trace(known: Evidence) -> Late | None:

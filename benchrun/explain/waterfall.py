@@ -158,8 +158,8 @@ def _of_log(known: Evidence, least: Work) -> Iterator[Part]:
             idle.take(part, wait.seconds, cause, wait.evidence)
     if known.on_gpu:
         idle.rest("no kernel: the host", "host", f"utilisation in {TELEMETRY_SUMMARY}")
-    for part in idle.parts:
-        step.take(part.part, part.seconds, part.cause, part.evidence)
+    for each in idle.parts:
+        step.take(each.part, each.seconds, each.cause, each.evidence)
     yield from step.parts
     if step.left > 0:
         names = "not separated: slower products and attention, memory-bound kernels, communication"
