@@ -23,6 +23,7 @@ from benchrun.app.points import resolve as resolve
 from benchrun.app.points import resolve_point as resolve_point
 from benchrun.app.points import warnings as warnings
 from benchrun.app.points import write_files as write_files
+from benchrun.app.traces import fingerprint_of as fingerprint_of
 from benchrun.compare.verdict import RunResult as RunResult
 from benchrun.compare.verdict import Verdict as Verdict
 from benchrun.frameworks.logs import DIALECTS as DIALECTS
@@ -44,3 +45,4 @@ from benchrun.parse import Step as Step
 from benchrun.recipe.select import Request as Request
 from benchrun.render import render as render
 from benchrun.spec.runspec import RunSpec as RunSpec
+from benchrun.trace.model import Fingerprint as Fingerprint
