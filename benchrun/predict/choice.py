@@ -1,0 +1,71 @@
+"""Which constants hold for a workload: those of its GPU's architecture, its numbers and its software."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from benchrun.predict import constants
+from benchrun.predict.work import Value
+from benchrun.predict.workload import Workload
+
+BITS = {"fp8": 8, "mxfp8": 8, "nvfp4": 4}
+"""Numbers below 16 bits."""
+POWER_EXPONENT = 0.5
+"""Products run at the power limit to this power: a clock falls slower than the power it takes."""
+
+
+def factors(load: Workload) -> dict[str, tuple[str, ...]]:
+    """The constants whose product each name of the physics stands for."""
+    arch = load.gpu.arch.split()[0].lower()
+    known = constants.table()
+    own = {
+        "products": (f"products.{arch}.{BITS.get(load.number, 16)}", f"stack.{load.stack}.products"),
+        "products.16": (f"products.{arch}.16", f"stack.{load.stack}.products"),
+        "attention": (f"attention.{arch}", f"stack.{load.stack}.attention"),
+        "memory": (f"memory.{arch}",),
+        "stack.memory": (f"stack.{load.stack}.memory",),
+        "host.layer": (f"host.layer.{arch}" if f"host.layer.{arch}" in known else "host.layer",),
+    }
+    plain = {name: (name,) for name in known if not name.startswith(("products", "stack", "memory.", "attention."))}
+    shared = {name: (name,) for name in ("memory.bytes", "memory.experts", "attention.length")}
+    return {
+        name: tuple(factor for factor in names if factor in known) for name, names in (plain | shared | own).items()
+    }
+
+
+def chosen(load: Workload, values: Mapping[str, float]) -> Callable[[str], float]:
+    """The constants of one workload, by the names of the physics."""
+    names = factors(load)
+
+    def value(name: str) -> float:
+        result = float(np.prod([values[factor] for factor in names[name]]))
+        return result * load.power_limit**POWER_EXPONENT if name.startswith("products") else result
+
+    return value
+
+
+class Chosen:
+    """The same for many workloads: arrays, for any values."""
+
+    def __init__(self, loads: Sequence[Workload]) -> None:
+        self.names = list(constants.table())
+        place = {name: index for index, name in enumerate(self.names)}
+        self._exponents: dict[str, NDArray[np.float64]] = {}
+        for row, load in enumerate(loads):
+            for name, chosen_names in factors(load).items():
+                matrix = self._exponents.setdefault(name, np.zeros((len(loads), len(self.names))))
+                for factor in chosen_names:
+                    matrix[row, place[factor]] += 1
+        self._power = np.array([load.power_limit for load in loads]) ** POWER_EXPONENT
+
+    def of(self, logs: NDArray[np.float64]) -> Callable[[str], Value]:
+        """The constants whose logarithms are ``logs``, in the order of ``names``."""
+
+        def value(name: str) -> Value:
+            result = np.exp(self._exponents[name] @ logs)
+            return result * self._power if name.startswith("products") else result
+
+        return value
