@@ -21,15 +21,18 @@ def factors(load: Workload) -> dict[str, tuple[str, ...]]:
     """The constants whose product each name of the physics stands for."""
     arch = load.gpu.arch.split()[0].lower()
     known = constants.table()
+    speed = (f"stack.{load.stack}.products", f"gpu.{load.gpu.name}")
     own = {
-        "products": (f"products.{arch}.{BITS.get(load.number, 16)}", f"stack.{load.stack}.products"),
-        "products.16": (f"products.{arch}.16", f"stack.{load.stack}.products"),
+        "products": (f"products.{arch}.{BITS.get(load.number, 16)}", *speed),
+        "products.16": (f"products.{arch}.16", *speed),
+        "cast": (f"cast.{load.number}",),
         "attention": (f"attention.{arch}", f"stack.{load.stack}.attention"),
+        "tp.call": ("tp.call", f"stack.{load.stack}.call"),
         "memory": (f"memory.{arch}",),
         "stack.memory": (f"stack.{load.stack}.memory",),
         "host.layer": (f"host.layer.{arch}" if f"host.layer.{arch}" in known else "host.layer",),
     }
-    plain = {name: (name,) for name in known if not name.startswith(("products", "stack", "memory.", "attention."))}
+    plain = {name: (name,) for name in known if not name.startswith(("products", "stack", "memory.", "attention.", "gpu.", "cast.", "alike.", "interval."))}
     shared = {name: (name,) for name in ("memory.bytes", "memory.experts", "attention.length")}
     return {
         name: tuple(factor for factor in names if factor in known) for name, names in (plain | shared | own).items()

@@ -48,16 +48,18 @@ def seconds(work: Work, of: Callable[[str], Value]) -> dict[str, Value]:
 def _block_parts(work: Work, of: Callable[[str], Value]) -> dict[str, Value]:
     """Seconds of one layer and micro-batch."""
     efficiency = of("products")
-    matmul = (work.products + of("grouped.tokens") * work.grouped) / efficiency + work.calls * np.where(
-        work.low > 0, of("call.8"), of("call.16")
-    )
+    repeated = 1 - work.repeated * (1 - of("recompute.share"))
+    sizes = work.products + of("grouped.tokens") * work.grouped + of("narrow.side") * work.narrow
+    matmul = repeated * sizes / efficiency + work.calls * np.where(work.low > 0, of("call.8"), of("call.16"))
     shape = 1 + of("attention.length") / work.attention_length
     attention = work.attention * shape / of("attention")
     bytes_of_all = np.where(work.moe > 0, of("memory.experts"), of("memory.bytes")) * of("stack.memory")
     memory = (
-        bytes_of_all * work.memory + of("cast.bytes") * work.casts + of("score.passes") * work.legacy * work.scores
+        bytes_of_all * work.memory + of("cast") * work.casts + of("score.passes") * work.legacy * work.scores
     ) / of("memory")
-    tp = of("tp.exposed") * work.tp / of("link.nvlink") + of("tp.call") * work.tp_calls
+    narrower = np.where((work.low > 0) & (work.plain == 0), of("tp.low"), 1.0)
+    exposed = np.where(work.plain > 0, of("tp.plain"), of("tp.exposed"))
+    tp = narrower * exposed * work.tp / of("link.nvlink") + of("tp.call") * work.tp_calls
     ring = of("cp.exposed") * work.cp / of("link.nvlink") + of("cp.call") * work.cp_calls
     ep = of("ep.exposed") * work.ep_nvlink / of("link.nvlink") + of("ep.nic") * work.ep_nic / of("link.nic")
     gpu = matmul + attention + memory + tp + ring + ep

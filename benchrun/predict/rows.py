@@ -18,7 +18,7 @@ NUMBERS: dict[str, Number] = {
     "FP8_DS": "fp8", "MXFP8": "mxfp8", "FP8-MX": "mxfp8", "FP8_MX": "mxfp8", "NVFP4": "nvfp4",
 }  # fmt: skip
 STACKS: dict[str, Stack] = {
-    "llm-foundry": "llm-foundry", "torchtitan": "torchtitan", "vtrain-multi": "megatron-2022",
+    "llm-foundry": "llm-foundry", "mlperf": "mlperf", "torchtitan": "torchtitan", "vtrain-multi": "megatron-2022",
     "korthikanti": "megatron-2022", "megatron-a100": "megatron-2022", "vtrain-single": "megatron-2022",
 }  # fmt: skip
 """By the source of a row."""
@@ -69,6 +69,7 @@ def workload(row: Row) -> Workload:
         stack=stack,
         source=row.get("source_id") or "",
         release=_release(row.get("source") or ""),
+        tp_overlap=stack in ("megatron", "mlperf") or "async" in notes.lower(),
         power_limit=500 / 700 if "500W" in notes else 1.0,
     )
 

@@ -5,7 +5,7 @@ Unless said otherwise a number is that of one transformer layer and one micro-ba
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -29,6 +29,8 @@ class Work:
     """Seconds of the block's matrix products at the peak of their precision."""
     grouped: Value
     """Seconds of the experts' products at that peak, over the tokens of one expert."""
+    narrow: Value
+    """Seconds of the products at that peak, each over its smallest side in elements."""
     calls: Value
     """Matrix products started."""
     logits: Value
@@ -79,6 +81,10 @@ class Work:
     nodes: Value
     low: Value
     """1 where products are in FP8 or FP4, else 0."""
+    plain: Value
+    """1 where tensor-parallel communication overlaps with nothing, else 0."""
+    repeated: Value
+    """Share of the products that is recomputation."""
     moe: Value
     """1 in a mixture of experts, else 0."""
     legacy: Value
@@ -115,6 +121,7 @@ def work(load: Workload) -> Work:
     return Work(
         products=sum(flops.values()) / peak_of_products,
         grouped=sum(flops[each] / max(1.0, each.m) for each in experts) / peak_of_products,
+        narrow=sum(flops[each] / max(1.0, min(each.n, each.k)) for each in blocks) / peak_of_products,
         calls=sum((len(each.passes) + again) * each.layers / layers for each in blocks),
         logits=len(listed.products[-1].passes) * listed.products[-1].flops * layout.pp / peak,
         attention=(3 + again) / 2 * listed.attention.flops / layers / peak,
@@ -135,6 +142,8 @@ def work(load: Workload) -> Work:
         microbatches=load.microbatches,
         nodes=max(1.0, load.num_gpus / load.gpus_per_node),
         low=float(low),
+        plain=float(not load.tp_overlap),
+        repeated=again / (3.0 + again),
         moe=float(shape.moe is not None),
         legacy=float(load.stack == "megatron-2022"),
     )
@@ -142,8 +151,6 @@ def work(load: Workload) -> Work:
 
 def _block(load: Workload, listed: Operators) -> list[Product]:
     """The products of the layers, with what `Architecture` adds to the operator list."""
-    from dataclasses import replace
-
     model, shape, tp = load.model, load.model.shape, load.layout.tp
     blocks = list(listed.block)
     layers = blocks[0].layers
@@ -217,7 +224,7 @@ def _links(load: Workload, listed: Operators, layers: float, again: int) -> dict
     size = listed.collectives and next((each.bytes for each in listed.collectives if each.group == "pp"), 0.0)
     times_of_tp = sum((1 + again) * each.forward + each.backward for each in groups.get("tp", []) if each.ranks > 1)
     return {
-        "tp": bytes_of("tp") / layers / (nvlink if layout.tp <= domain else nic),
+        "tp": bytes_of("tp") / layers / (nvlink if layout.tp <= domain else min(nvlink, domain * nic)),
         "tp_calls": times_of_tp / layers,
         "cp": bytes_of("cp") / layers / (nvlink if inner <= domain else nic),
         "cp_calls": float(layout.cp - 1),

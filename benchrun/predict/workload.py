@@ -16,7 +16,7 @@ from benchrun.vocabulary import Task
 Number = Literal["fp32", "bf16", "fp16", "fp8", "mxfp8", "nvfp4"]
 """Numbers of the matrix products."""
 Recomputed = Literal["none", "selective", "full"]
-Stack = Literal["megatron", "megatron-2022", "llm-foundry", "torchtitan", "maxtext", "paxml", "hf"]
+Stack = Literal["megatron", "mlperf", "megatron-2022", "llm-foundry", "torchtitan", "maxtext", "paxml", "hf"]
 """Software whose kernels and overlap are alike: the constants differ between them."""
 _MODELS = Path(__file__).with_name("models.csv")
 
@@ -56,6 +56,8 @@ class Workload:
     """Who measured it: rows of one source share what no column says. Empty where nobody did."""
     release: float | None = None
     """When the software was released, in years (2025.5: mid-2025); None where it is unknown."""
+    tp_overlap: bool = True
+    """Tensor-parallel communication overlaps with its products."""
     power_limit: float = 1.0
     """Share of the GPU's usual power."""
     node: int = 0

@@ -1,0 +1,167 @@
+"""Fit the constants and print how well rows that were left out are predicted: ``python -m benchrun.predict.fit``.
+
+With ``--write`` constants.csv and calibration.csv are written. Rows: published.csv and the kept runs.
+"""
+
+from __future__ import annotations
+
+import csv
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from benchrun import paths
+from benchrun.errors import UserError
+from benchrun.predict import constants, residuals, rows, runs
+from benchrun.predict.estimation import Index, Table
+from benchrun.predict.kinship import Array, Kinship
+from benchrun.predict.workload import Workload
+
+PUBLISHED = Path(__file__).with_name("published.csv")
+FOLDS = 10
+
+
+def table(only: Callable[[Workload], bool] = lambda load: True) -> Table:
+    """Published rows and kept runs."""
+    loads, step_s, found = [], [], []
+    with PUBLISHED.open(newline="") as file:
+        for row in csv.DictReader(file):
+            try:
+                load, observed = rows.workload(row), rows.observed(row)
+            except UserError:
+                continue
+            if observed:
+                loads.append(load)
+                step_s.append(observed)
+                found.append(None)
+    kept = []
+    for folder in sorted(paths.measured().iterdir(), key=lambda path: path.name):
+        if folder.is_dir():
+            try:
+                kept.append(runs.read(folder))
+            except UserError:
+                continue
+    everything = [*zip(loads, step_s, found, strict=True), *((run.load, run.step_s, run) for run in kept)]
+    chosen = [each for each in everything if only(each[0])]
+    return Table([each[0] for each in chosen], [each[1] for each in chosen], [each[2] for each in chosen])
+
+
+def series(load: Workload) -> str:
+    """Rows that differ in layout, size and release alone."""
+    return f"{load.model.name} {load.gpu.name} {load.number} {load.source} {load.stack} {load.task}"
+
+
+def groups(loads: Sequence[Workload]) -> dict[str, Index]:
+    """The groups of rows whose errors are printed."""
+    moe = np.array([load.model.shape.moe is not None for load in loads])
+    nemo = [
+        load.source in ("dgxc", "megatron-bridge") and load.stack == "megatron" and load.task == "pretrain"
+        for load in loads
+    ]
+    published = np.array([load.source != runs.OWN for load in loads])
+    return {
+        "dense NeMo pretraining": np.flatnonzero(np.array(nemo) & ~moe),
+        "all dense": np.flatnonzero(published & ~moe),
+        "mixture of experts": np.flatnonzero(published & moe),
+        "own runs": np.flatnonzero(~published),
+    }
+
+
+def line(name: str, data: Table, at: Index, median: Array, half: Array) -> str:
+    """Errors of step time of the rows ``at``: median / 90th percentile in %, coverage, half-width of the interval."""
+    if not len(at):
+        return f"{name:58} no rows"
+    errors = np.abs(np.exp(median[at] - data.logs[at]) - 1)
+    covered = np.abs(median[at] - data.logs[at]) < half[at]
+    return (
+        f"{name:58} {len(at):4} rows  {100 * np.median(errors):5.1f} / {100 * np.quantile(errors, 0.9):5.1f} %   "
+        f"coverage {100 * covered.mean():3.0f} %  half-width {100 * np.median(np.expm1(half[at])):5.1f} %"
+    )
+
+
+def left_out(data: Table, labels: Iterable[object]) -> tuple[Array, Array]:
+    """Medians and half-widths of every row, from fits without the rows of its fold; labels stay together."""
+    names = [str(label) for label in labels]
+    order = np.random.default_rng(0).permutation(sorted(set(names)))
+    fold = {name: index % FOLDS for index, name in enumerate(order)}
+    folds = np.array([fold[name] for name in names])
+    median, half = np.zeros(len(names)), np.zeros(len(names))
+    for each in range(FOLDS):
+        test, train = np.flatnonzero(folds == each), np.flatnonzero(folds != each)
+        median[test], half[test] = transferred(data, train, test)
+    return median, half
+
+
+def transferred(data: Table, train: Index, test: Index) -> tuple[Array, Array]:
+    """Medians and half-widths of ``test`` from a fit on ``train`` alone."""
+    spread = residuals.spread()
+    logs, doubt = data.doubted(spread, train)
+    return data.conditional(spread, logs, train, test, doubt)
+
+
+def report(data: Table) -> None:
+    """Print the cross-validation."""
+    kinds = groups(data.loads)
+    for title, labels in (("rows left out", range(len(data.loads))), ("series left out", map(series, data.loads))):
+        median, half = left_out(data, labels)
+        for name, at in kinds.items():
+            print(line(f"{title}: {name}", data, at, median, half))
+    own, dense = kinds["own runs"], kinds["dense NeMo pretraining"]
+    size = np.array([load.num_gpus for load in data.loads])
+    hopper = np.array([load.gpu.arch == "Hopper" for load in data.loads])
+    large = dense[size[dense] >= 512]
+    some = np.flatnonzero(size <= 128)
+    hopper_large = large[hopper[large]]
+    for name, train, test in (
+        ("up to 128 GPUs -> 512 and more: dense NeMo", some, large),
+        ("own runs on 1 to 4 GPUs -> Hopper, 512 and more", own, hopper_large),
+    ):
+        median, half = np.zeros(len(size)), np.zeros(len(size))
+        median[test], half[test] = transferred(data, train, test)
+        print(line(name, data, test, median, half))
+    print(strong_scaling(data))
+    korthikanti = np.array([i for i, load in enumerate(data.loads) if load.source == "korthikanti"])
+    median, half = left_out(data, range(len(size)))
+    errors = np.abs(np.exp(median - data.logs) - 1)[korthikanti]
+    print(f"A100 rows of Korthikanti, each left out: mean {100 * errors.mean():.1f} %")
+
+
+def strong_scaling(data: Table) -> str:
+    """Rows of one series and batch: from the smallest number of GPUs alone to the others."""
+    kinds = groups(data.loads)["all dense"]
+    families: dict[object, list[int]] = {}
+    for i in kinds:
+        load = data.loads[i]
+        families.setdefault((series(load), load.gbs, load.seq_length, load.model.shape.num_layers, load.release), []).append(i)
+    median, half = np.zeros(len(data.loads)), np.zeros(len(data.loads))
+    tested = []
+    for name, members in families.items():
+        sizes = {data.loads[i].num_gpus for i in members}
+        if len(sizes) < 2:
+            continue
+        first = [i for i in members if data.loads[i].num_gpus == min(sizes)][:1]
+        rest = np.array([i for i in members if data.loads[i].num_gpus > min(sizes)])
+        other = [i for i in range(len(data.loads)) if series(data.loads[i]) != name[0]]  # type: ignore[index]
+        median[rest], half[rest] = transferred(data, np.array(sorted(other + first)), rest)
+        tested += rest.tolist()
+    return line("strong scaling, anchored on one small run", data, np.array(tested, dtype=int), median, half)
+
+
+def write(data: Table) -> None:
+    """Fit on everything and store constants and residuals."""
+    spread, every = residuals.spread(), np.arange(len(data.loads))
+    logs, doubt = data.doubted(spread, every)
+    constants.written(dict(zip(data.names, np.exp(logs), strict=True)))
+    misses = data.logs - data.predicted(logs)[: len(every)]
+    known = Kinship.of(data.loads, misses)
+    residuals.stored(Kinship(known.traits, known.places, known.stacks, known.moe, misses, doubt))
+
+
+if __name__ == "__main__":
+    rows_of_all = table()
+    if "--write" in sys.argv:
+        write(rows_of_all)
+    else:
+        report(rows_of_all)
