@@ -68,9 +68,11 @@ class Table:
             result[:, column] = (self.predicted(moved) - at) / SMALL
         return result
 
-    def fitted(self, spread: Mapping[str, float], rows: Index, doubt: Array | None = None) -> Array:
+    def fitted(
+        self, spread: Mapping[str, float], rows: Index, doubt: Array | None = None, start: Array | None = None
+    ) -> Array:
         """Logarithms of the constants, from ``rows`` alone."""
-        logs, count = self.prior.copy(), len(self.logs)
+        logs, count = (self.prior if start is None else start).copy(), len(self.logs)
         inside = set(rows.tolist())
         extra = np.array([count + n for n, (i, _, _) in enumerate(self._parts) if i in inside], dtype=int)
         measured = np.log([value for _, _, value in self._parts])
@@ -107,14 +109,14 @@ class Table:
 
     def doubted(self, spread: Mapping[str, float], rows: Index) -> tuple[Array, Array]:
         """Constants, and factors on the noise of rows that the others contradict: more than 2.5 deviations off."""
-        doubt = np.ones(len(self.logs))
+        doubt, logs = np.ones(len(self.logs)), self.prior
         for _ in range(2):
-            logs = self.fitted(spread, rows, doubt)
+            logs = self.fitted(spread, rows, doubt, logs)
             misses = (self.logs - self.predicted(logs)[: len(self.logs)])[rows]
             inverse = np.linalg.inv(self.covariance(spread, doubt)[np.ix_(rows, rows)])
             deviations = np.abs(inverse @ misses) / np.sqrt(np.diag(inverse))  # leaving one out
             doubt[rows] *= np.maximum(1.0, (deviations / 2.5) ** 2)
-        return self.fitted(spread, rows, doubt), doubt
+        return self.fitted(spread, rows, doubt, logs), doubt
 
 
 def _profiled(run: Measured | None) -> dict[str, float]:
