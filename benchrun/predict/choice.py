@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
@@ -9,34 +10,36 @@ from numpy.typing import NDArray
 
 from benchrun.predict import constants
 from benchrun.predict.work import Value
-from benchrun.predict.workload import Workload
+from benchrun.predict.workload import Number, Stack, Workload
 
-BITS = {"fp8": 8, "mxfp8": 8, "nvfp4": 4}
+BITS = {"fp8": 8, "fp8_current": 8, "mxfp8": 8, "nvfp4": 4}
 """Numbers below 16 bits."""
 POWER_EXPONENT = 0.5
 """Products run at the power limit to this power: a clock falls slower than the power it takes."""
+Factors = Mapping[str, tuple[str, ...]]
 
 
-def factors(load: Workload) -> dict[str, tuple[str, ...]]:
+def factors(load: Workload) -> Factors:
     """The constants whose product each name of the physics stands for."""
-    arch = load.gpu.arch.split()[0].lower()
+    return _factors(load.gpu.arch.split()[0].lower(), load.gpu.name, load.number, load.stack)
+
+
+@functools.cache
+def _factors(arch: str, gpu: str, number: Number, stack: Stack) -> Factors:
     known = constants.table()
-    speed = (f"stack.{load.stack}.products", f"gpu.{load.gpu.name}")
-    own = {
-        "products": (f"products.{arch}.{BITS.get(load.number, 16)}", *speed),
+    speed = (f"stack.{stack}.products", f"gpu.{gpu}")
+    chosen = {name: (name,) for name in known} | {
+        "products": (f"products.{arch}.{BITS.get(number, 16)}", *speed),
         "products.16": (f"products.{arch}.16", *speed),
-        "cast": (f"cast.{load.number}",),
-        "attention": (f"attention.{arch}", f"stack.{load.stack}.attention"),
-        "tp.call": ("tp.call", f"stack.{load.stack}.call"),
+        "cast": (f"cast.{number}",),
+        "attention": (f"attention.{arch}", f"stack.{stack}.attention"),
+        "narrow.side": ("narrow.side", f"stack.{stack}.narrow"),
+        "tp.call": ("tp.call", f"stack.{stack}.call"),
         "memory": (f"memory.{arch}",),
-        "stack.memory": (f"stack.{load.stack}.memory",),
+        "stack.memory": (f"stack.{stack}.memory",),
         "host.layer": (f"host.layer.{arch}" if f"host.layer.{arch}" in known else "host.layer",),
     }
-    plain = {name: (name,) for name in known if not name.startswith(("products", "stack", "memory.", "attention.", "gpu.", "cast.", "alike.", "interval."))}
-    shared = {name: (name,) for name in ("memory.bytes", "memory.experts", "attention.length")}
-    return {
-        name: tuple(factor for factor in names if factor in known) for name, names in (plain | shared | own).items()
-    }
+    return {name: tuple(factor for factor in names if factor in known) for name, names in chosen.items()}
 
 
 def chosen(load: Workload, values: Mapping[str, float]) -> Callable[[str], float]:
@@ -44,7 +47,9 @@ def chosen(load: Workload, values: Mapping[str, float]) -> Callable[[str], float
     names = factors(load)
 
     def value(name: str) -> float:
-        result = float(np.prod([values[factor] for factor in names[name]]))
+        result = 1.0
+        for factor in names[name]:
+            result *= values[factor]
         return result * load.power_limit**POWER_EXPONENT if name.startswith("products") else result
 
     return value
@@ -59,9 +64,10 @@ class Chosen:
         self._exponents: dict[str, NDArray[np.float64]] = {}
         for row, load in enumerate(loads):
             for name, chosen_names in factors(load).items():
-                matrix = self._exponents.setdefault(name, np.zeros((len(loads), len(self.names))))
+                if name not in self._exponents:
+                    self._exponents[name] = np.zeros((len(loads), len(self.names)))
                 for factor in chosen_names:
-                    matrix[row, place[factor]] += 1
+                    self._exponents[name][row, place[factor]] += 1
         self._power = np.array([load.power_limit for load in loads]) ** POWER_EXPONENT
 
     def of(self, logs: NDArray[np.float64]) -> Callable[[str], Value]:

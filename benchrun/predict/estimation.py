@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from benchrun.predict import constants
 from benchrun.predict.choice import Chosen
-from benchrun.predict.kinship import Array, Kinship, covariance, noise, terms
+from benchrun.predict.kinship import Array, Kinship, covariance, noise
 from benchrun.predict.physics import seconds, total
 from benchrun.predict.residuals import NORMAL, kind
 from benchrun.predict.runs import Measured
@@ -36,7 +36,6 @@ class Table:
         self.kinds = np.array([kind(load) for load in loads])
         self._work, self._chosen = Work.joined([work(load) for load in loads]), Chosen(loads)
         self.kinship = Kinship.of(loads)
-        self._terms = terms(self.kinship, self.kinship)
         known = constants.table()
         self.names = self._chosen.names
         self.prior = np.log([known[name].prior for name in self.names])
@@ -47,7 +46,7 @@ class Table:
     def covariance(self, spread: Mapping[str, float], doubt: Array | None = None) -> Array:
         """Of the logarithms of all rows around the physics."""
         own = noise(spread, self.kinship) * (1 if doubt is None else doubt)
-        return covariance(self._terms, spread, self.kinship, self.kinship) + np.diag(own)
+        return covariance(spread, self.kinship, self.kinship) + np.diag(own)
 
     def parts(self, logs: Array) -> Mapping[str, Array]:
         """Seconds of every row by part."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import csv
 import sys
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -156,7 +157,7 @@ def write(data: Table) -> None:
     constants.written(dict(zip(data.names, np.exp(logs), strict=True)))
     misses = data.logs - data.predicted(logs)[: len(every)]
     known = Kinship.of(data.loads, misses)
-    residuals.stored(Kinship(known.traits, known.places, known.stacks, known.moe, misses, doubt))
+    residuals.stored(replace(known, residuals=misses, doubt=doubt))
 
 
 if __name__ == "__main__":

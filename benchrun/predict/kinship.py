@@ -26,6 +26,8 @@ class Kinship:
     """Traits and places of some workloads, and what is known of them."""
 
     traits: list[dict[str, str]]
+    codes: NDArray[Any]
+    """A number for each trait (columns) of each workload (rows): equal where the trait is."""
     places: Array
     stacks: list[str]
     moe: NDArray[Any]
@@ -37,8 +39,10 @@ class Kinship:
     @classmethod
     def of(cls, loads: Sequence[Workload], residuals: Array | None = None) -> Kinship:
         """Of workloads."""
+        named = [traits(load) for load in loads]
         return cls(
-            traits=[traits(load) for load in loads],
+            traits=named,
+            codes=coded(named),
             places=places(loads),
             stacks=[load.stack for load in loads],
             moe=np.array([load.model.shape.moe is not None for load in loads]),
@@ -51,19 +55,20 @@ class Kinship:
         lists = ([every[index] for index in chosen] for every in (self.traits, self.stacks))
         some, stacks = lists
         arrays = (every[chosen] for every in (self.moe, self.residuals, self.doubt))
-        return Kinship(some, self.places[chosen], stacks, *arrays)  # type: ignore[arg-type]
+        return Kinship(some, self.codes[chosen], self.places[chosen], stacks, *arrays)  # type: ignore[arg-type]
 
     def joined(self, other: Kinship) -> Kinship:
         """These and others."""
         arrays = (
             np.concatenate([getattr(self, name), getattr(other, name)]) for name in ("moe", "residuals", "doubt")
         )
-        places = np.concatenate([self.places, other.places])
-        return Kinship(self.traits + other.traits, places, self.stacks + other.stacks, *arrays)
+        places, codes = (np.concatenate([getattr(self, name), getattr(other, name)]) for name in ("places", "codes"))
+        return Kinship(self.traits + other.traits, codes, places, self.stacks + other.stacks, *arrays)
 
-    def codes(self, name: str, book: dict[str, int]) -> NDArray[Any]:
-        """The trait ``name`` of each workload as a number."""
-        return np.array([book.setdefault(each[name], len(book)) for each in self.traits])
+
+def coded(named: Sequence[Mapping[str, str]]) -> NDArray[Any]:
+    """Numbers of traits, the same in every call of one process."""
+    return np.array([[hash(trait) for trait in each.values()] for each in named])
 
 
 def traits(load: Workload) -> dict[str, str]:
@@ -78,6 +83,7 @@ def traits(load: Workload) -> dict[str, str]:
     return {
         "stack": f"{load.stack} {kind} {task}",
         "source": f"{source} {kind} {task}",
+        "source_arch": f"{source} {kind} {arch}",
         "stack_arch": f"{load.stack} {kind} {arch}",
         "model": family,
         "model_stack": f"{family} {load.stack}",
@@ -94,16 +100,17 @@ def traits(load: Workload) -> dict[str, str]:
 
 
 def places(loads: Sequence[Workload]) -> Array:
-    """Coordinates in which the smooth term measures distance: doublings of sizes and layouts, years of a release."""
+    """Coordinates in which the smooth term measures distance: doublings of sizes and layouts, years of a release.
+
+    Neither the number of GPUs nor that of micro-batches is among them: how a step scales is left to the physics.
+    """
     rows = [
         [
-            np.log2(load.num_gpus) / 4,
             np.log2(load.layout.tp),
             np.log2(load.layout.pp),
             np.log2(load.layout.cp),
             np.log2(load.layout.ep) / 2,
             np.log2(load.mbs),
-            np.log2(load.microbatches) / 2,
             np.log2(load.seq_length),
             np.log2(load.model.shape.num_layers),
             2.0 * (load.layout.fsdp > 1),
@@ -114,20 +121,16 @@ def places(loads: Sequence[Workload]) -> Array:
     return np.array(rows) / 2
 
 
-def terms(a: Kinship, b: Kinship) -> dict[str, Array]:
-    """Each term of the covariance between workloads of ``a`` (rows) and ``b`` (columns), of variance 1."""
-    result: dict[str, Array] = {}
-    for name in a.traits[0]:
-        book: dict[str, int] = {}
-        result[name] = (a.codes(name, book)[:, None] == b.codes(name, book)[None, :]).astype(float)
+def covariance(spread: Mapping[str, float], a: Kinship, b: Kinship) -> Array:
+    """Between workloads of ``a`` (rows) and ``b`` (columns), with the standard deviations ``spread``."""
+    names = list(a.traits[0])
+    whole = np.zeros((len(a.codes), len(b.codes)))
+    for column, name in enumerate(names):
+        whole += spread[name] ** 2 * (a.codes[:, column][:, None] == b.codes[:, column][None, :])
+    column = names.index("model_stack")
+    same = a.codes[:, column][:, None] == b.codes[:, column][None, :]
     squares = ((a.places[:, None, :] - b.places[None, :, :]) ** 2).sum(axis=2)
-    result[SMOOTH] = result["model_stack"] * np.exp(-squares / 2)
-    return result
-
-
-def covariance(parts: Mapping[str, Array], spread: Mapping[str, float], a: Kinship, b: Kinship) -> Array:
-    """The sum of the terms with the standard deviations ``spread``, larger for mixtures of experts."""
-    whole = sum(spread[name] ** 2 * part for name, part in parts.items())
+    whole += spread[SMOOTH] ** 2 * same * np.exp(-squares / 2)
     scale_a, scale_b = (np.where(each.moe, spread[MOE], 1.0) for each in (a, b))
     return np.asarray(whole * scale_a[:, None] * scale_b[None, :])
 

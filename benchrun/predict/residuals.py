@@ -15,11 +15,11 @@ from pathlib import Path
 import numpy as np
 
 from benchrun.predict import constants
-from benchrun.predict.kinship import Array, Kinship, covariance, noise, terms
+from benchrun.predict.kinship import Array, Kinship, coded, covariance, noise
 from benchrun.predict.workload import Workload
 
 FILE = Path(__file__).with_name("calibration.csv")
-NEIGHBOURS = 120
+NEIGHBOURS = 80
 """Similar rows that count; more change nothing."""
 LEVEL, NORMAL = 0.9, 1.645
 """Probability of the interval, and its half-width in standard deviations of a normal distribution."""
@@ -36,12 +36,12 @@ class Correction:
 def correction(load: Workload, known: Kinship, values: Mapping[str, float]) -> Correction:
     """What similar rows say about ``load``."""
     new = Kinship.of([load])
-    alike = covariance(terms(new, known), values, new, known)[0]
+    alike = covariance(values, new, known)[0]
     near = np.argsort(-alike)[:NEIGHBOURS]
     rows = known.part(near)
-    among = covariance(terms(rows, rows), values, rows, rows) + np.diag(noise(values, rows))
+    among = covariance(values, rows, rows) + np.diag(noise(values, rows))
     weights = np.linalg.solve(among, alike[near])
-    own = covariance(terms(new, new), values, new, new)[0, 0] + noise(values, new)[0]
+    own = covariance(values, new, new)[0, 0] + noise(values, new)[0]
     variance = max(float(own - weights @ alike[near]), 0.0)
     wider = values[f"interval.{kind(load)}"]
     return Correction(float(weights @ rows.residuals), float(wider * NORMAL * np.sqrt(variance)))
@@ -63,8 +63,10 @@ def known() -> Kinship:
         rows = list(reader)
     first = header.index("place0")
     names, places = header[4:first], np.array([[float(cell) for cell in row[first:]] for row in rows])
+    traits = [dict(zip(names, row[4:first], strict=True)) for row in rows]
     return Kinship(
-        traits=[dict(zip(names, row[4:first], strict=True)) for row in rows],
+        traits=traits,
+        codes=coded(traits),
         places=places,
         stacks=[row[1] for row in rows],
         moe=np.array([row[0] == "1" for row in rows]),

@@ -18,6 +18,8 @@ STACKS: dict[str, Stack] = {"maxtext": "maxtext", "paxml": "paxml", "hf": "hf"}
 """Frameworks that do not train with Megatron."""
 SOURCES = {"dgxc-benchmarking": "dgxc", "Megatron-Bridge": "megatron-bridge"}
 """A publisher's repository -> the source of its rows."""
+FP8_NUMBERS: dict[str, Number] = {"delayed": "fp8", "tensorwise": "fp8_current"}
+"""By the recipe of FP8; the others scale blocks."""
 OWN = "runs"
 """The source of runs of this suite."""
 
@@ -38,7 +40,9 @@ def workload(spec: TrainingSpec, source: str | None = None) -> Workload:
     if gpu is None:
         raise UserError(f"no speed of '{spec.gpu}' is known", hint=f"known: {', '.join(hardware.names())}")
     published = next((name for words, name in SOURCES.items() if words in (spec.source or "")), "")
-    number: Number = "mxfp8" if spec.precision == "fp8" and spec.training.fp8.recipe == "mxfp8" else spec.precision
+    number: Number = spec.precision
+    if number == "fp8":
+        number = FP8_NUMBERS.get(spec.training.fp8.recipe, "mxfp8")
     stack = STACKS.get(spec.framework, "megatron")
     release = re.search(r"@ ?v(\d\d)\.(\d\d)", spec.source or "")
     node = spec.cluster.gpus_per_node

@@ -100,13 +100,13 @@ def work(load: Workload) -> Work:
     """The counts of ``load``."""
     layout, gpu, shape = load.layout, load.gpu, load.model.shape
     tokens = load.mbs * load.seq_length / layout.cp
-    low = load.number in ("fp8", "mxfp8", "nvfp4")
+    low_peak = dict.fromkeys(("fp8", "fp8_current", "mxfp8"), gpu.peak_fp8_tflops) | {"nvfp4": gpu.peak_fp4_tflops}
+    low = load.number in low_peak
     sizes = Sizes(weight=1 if low else 2, gradient=2, states=12)
     listed = operators(
         shape, tokens, load.seq_length, layout, task=load.task, dp=load.dp, sizes=sizes, distributed_optimizer=True
     )
     peak = gpu.peak_bf16_tflops * 1e12
-    low_peak = {"nvfp4": gpu.peak_fp4_tflops, "fp8": gpu.peak_fp8_tflops, "mxfp8": gpu.peak_fp8_tflops}
     peak_of_products = (low_peak.get(load.number) or gpu.peak_bf16_tflops) * 1e12
     bandwidth, layers = gpu.memory_gb_per_s * 1e9, shape.num_layers / layout.pp
     again = 1 if load.recompute == "full" else 0

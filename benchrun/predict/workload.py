@@ -13,8 +13,8 @@ from benchrun.model import ModelShape, Moe
 from benchrun.model.layout import Layout
 from benchrun.vocabulary import Task
 
-Number = Literal["fp32", "bf16", "fp16", "fp8", "mxfp8", "nvfp4"]
-"""Numbers of the matrix products."""
+Number = Literal["fp32", "bf16", "fp16", "fp8", "fp8_current", "mxfp8", "nvfp4"]
+"""Numbers of the matrix products; FP8 with scales of earlier steps, of the tensor itself, or of blocks."""
 Recomputed = Literal["none", "selective", "full"]
 Stack = Literal["megatron", "mlperf", "megatron-2022", "llm-foundry", "torchtitan", "maxtext", "paxml", "hf"]
 """Software whose kernels and overlap are alike: the constants differ between them."""
