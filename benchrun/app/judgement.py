@@ -7,9 +7,11 @@ from dataclasses import dataclass, replace
 
 from benchrun.app.logs import setting as complete
 from benchrun.app.measurement import RunMeasurement, measure_run, store_measurement
+from benchrun.app.predictions import expected_step
 from benchrun.app.status import end_of, record_end
 from benchrun.compare.choice import references_for
 from benchrun.compare.conditions import Conditions, conditions, shape_of
+from benchrun.compare.expected import UNJUDGED, against
 from benchrun.compare.measured import copies, load_measured, measured_references
 from benchrun.compare.verdict import Verdict, judge
 from benchrun.errors import UserError
@@ -76,6 +78,8 @@ def judge_runs(
         ending=endings[broken].value if broken else Ending.COMPLETED.value,
         names=[run.run_id for run in (*runs, *others)],
     )
+    if reference is None and verdict.verdict in UNJUDGED and (expected := expected_step(runs[0].spec)):
+        verdict = against(expected, verdict, [measurement.metrics for measurement in measurements])
     if broken and len(runs) > 1:
         verdict = verdict.model_copy(update={"reason": f"{verdict.reason} ({broken})"})
     return Judgement(verdict, observations, measurements)
