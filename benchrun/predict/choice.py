@@ -34,10 +34,11 @@ def _factors(arch: str, gpu: str, number: Number, stack: Stack) -> Factors:
         "cast": (f"cast.{number}",),
         "attention": (f"attention.{arch}", f"stack.{stack}.attention"),
         "narrow.side": ("narrow.side", f"stack.{stack}.narrow"),
+        "recompute.share": ("recompute.share", f"stack.{stack}.recompute"),
         "tp.call": ("tp.call", f"stack.{stack}.call"),
         "memory": (f"memory.{arch}",),
         "stack.memory": (f"stack.{stack}.memory",),
-        "host.layer": (f"host.layer.{arch}" if f"host.layer.{arch}" in known else "host.layer",),
+        "host.layer": (f"host.layer.{arch}" if f"host.layer.{arch}" in known else "host.layer", f"stack.{stack}.host"),
     }
     return {name: tuple(factor for factor in names if factor in known) for name, names in chosen.items()}
 

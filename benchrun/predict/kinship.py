@@ -80,6 +80,7 @@ def traits(load: Workload) -> dict[str, str]:
     release = f"{load.release:.2f}" if load.release else "unknown"
     shape = "/".join(f"{part:g}" for part in (layout.tp, layout.pp, layout.cp, layout.ep, layout.fsdp > 1, load.mbs))
     series = f"{family} {gpu} {number} {source} {task}"
+    digits = "fp8" if number == "fp8_current" else number
     return {
         "stack": f"{load.stack} {kind} {task}",
         "source": f"{source} {kind} {task}",
@@ -88,9 +89,9 @@ def traits(load: Workload) -> dict[str, str]:
         "model": family,
         "model_stack": f"{family} {load.stack}",
         "gpu": f"{gpu} {kind}",
-        "gpu_number": f"{gpu} {number} {kind}",
+        "gpu_number": f"{gpu} {digits} {kind}",
         "model_gpu": f"{family} {gpu}",
-        "model_gpu_number": f"{family} {gpu} {number} {load.stack}",
+        "model_gpu_number": f"{family} {gpu} {digits} {load.stack}",
         "release": f"{source} {release} {kind}",
         "release_model": f"{source} {release} {family}",
         "series": series,
