@@ -98,7 +98,7 @@ def predicted_rows(file: TextIO, out: TextIO, say: Callable[[str], Any], calibra
     calibration, failed = calibration or usual(), 0
     reader = csv.DictReader(file)
     names = [*(reader.fieldnames or ()), "predicted_s", "low_s", "high_s"]
-    if "gpu" not in names or "model" not in names:
+    if not {"gpu", "model"} <= set(names) and "hidden" not in names:
         raise UserError("the table has no columns 'model' and 'gpu'", hint="columns as in published_scaling.csv")
     writer = csv.DictWriter(out, names, lineterminator="\n", extrasaction="ignore")
     writer.writeheader()

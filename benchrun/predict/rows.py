@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from benchrun import hardware
 from benchrun.errors import UserError, closest
+from benchrun.model import ModelShape
 from benchrun.model.layout import Layout
 from benchrun.predict.workload import Architecture, Number, Recomputed, Stack, Workload, architectures
 from benchrun.vocabulary import Task
@@ -24,10 +25,14 @@ STACKS: dict[str, Stack] = {
 """By the source of a row."""
 TASK_STACKS: dict[str, Stack] = {"maxtext": "maxtext", "paxml": "paxml", "hf": "hf", "torchtitan": "torchtitan"}
 Row = Mapping[str, str | None]
+SINGLE_NODE = {"gpu": "A100-80", "precision": "FP16", "source_id": "vtrain-single"}
+"""What a table of layouts on one node (VIA-Research/vTrain data/ground_truth_single.csv) does not state."""
 
 
 def workload(row: Row) -> Workload:
     """What a row describes. UserError where a column that is needed is empty or not understood."""
+    if "hidden" in row and "gpu" not in row:
+        row = {**row, **SINGLE_NODE}
 
     def whole(column: str, default: float | None = None) -> float:
         text = (row.get(column) or "").strip()
@@ -106,6 +111,8 @@ def _stack(row: Row, task: str) -> Stack:
 def _architecture(row: Row, stack: Stack) -> Architecture:
     name, notes = row.get("model") or "", row.get("notes") or ""
     known = architectures()
+    if name not in known and (shape := _gpt(row)):
+        return Architecture(f"gpt of width {shape.hidden_size}", shape)
     if name not in known:
         raise UserError(f"no model is called '{name}'", hint=closest(name, known))
     model = known[name]
@@ -115,6 +122,31 @@ def _architecture(row: Row, stack: Stack) -> Architecture:
         dense = round(model.dense_layers * layers / model.shape.num_layers)
         return Architecture(model.name, shape, model.shared_ffn, dense, model.attention_params)
     return model
+
+
+def _gpt(row: Row) -> ModelShape | None:
+    """GPT-2's shape at the width, heads and layers that columns or notes state; None where they do not."""
+    sizes = {
+        name: row.get(name) or next(iter(re.findall(rf"{name} (\d+)", row.get("notes") or "")), None)
+        for name in ("hidden", "heads", "layers")
+    }
+    if not all(sizes.values()):
+        return None
+    hidden, heads, layers = (int(float(size or 0)) for size in sizes.values())
+    return ModelShape(
+        num_layers=layers,
+        hidden_size=hidden,
+        ffn_hidden_size=4 * hidden,
+        num_attention_heads=heads,
+        num_query_groups=heads,
+        kv_channels=hidden // heads,
+        vocab_size=51200,
+        max_position_embeddings=2**20,
+        activation="gelu",
+        normalization="LayerNorm",
+        position_embedding="learned",
+        tied_embeddings=True,
+    )
 
 
 def _number(row: Row) -> Number:

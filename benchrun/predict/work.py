@@ -50,6 +50,7 @@ class Work:
     tp: Value
     """Seconds of tensor-parallel collectives at the link's peak."""
     tp_calls: Value
+    """Tensor-parallel collectives, in those of four ranks: a ring of more takes longer to start."""
     cp: Value
     """Seconds of the context-parallel ring at the link's peak."""
     cp_calls: Value
@@ -225,7 +226,7 @@ def _links(load: Workload, listed: Operators, layers: float, again: int) -> dict
     times_of_tp = sum((1 + again) * each.forward + each.backward for each in groups.get("tp", []) if each.ranks > 1)
     return {
         "tp": bytes_of("tp") / layers / (nvlink if layout.tp <= domain else min(nvlink, domain * nic)),
-        "tp_calls": times_of_tp / layers,
+        "tp_calls": times_of_tp / layers * (1 + layout.tp) / 5,
         "cp": bytes_of("cp") / layers / (nvlink if inner <= domain else nic),
         "cp_calls": float(layout.cp - 1),
         "ep_nvlink": exchange * near / nvlink,
