@@ -14,6 +14,7 @@ from benchrun.model.flops import flops_per_token
 from benchrun.predict import prediction as model
 from benchrun.predict import runs, site
 from benchrun.predict.prediction import Calibration, Prediction, Scaling
+from benchrun.predict.residuals import LEVEL
 from benchrun.predict.workload import Workload
 from benchrun.spec.runspec import RunSpec, TrainingSpec
 
@@ -41,7 +42,7 @@ class Predicted:
         return {
             "schema_version": 1,
             "step_time_s": {"median": one.median, "low": one.low, "high": one.high},
-            "interval": model.residuals.LEVEL,
+            "interval": LEVEL,
             "parts_s": dict(one.parts),
             "tokens_per_s_per_gpu": rate,
             "mfu": shares,
@@ -104,10 +105,10 @@ def _spec_of(spec: TrainingSpec, load: Workload) -> TrainingSpec:
 
 def _warnings(spec: RunSpec) -> tuple[str, ...]:
     training = _training(spec)
-    found = [text for text in (warning(training),) if text]
+    texts = [text for text in (warning(training),) if text]
     load = runs.workload(training)
     if load.gpu.arch not in ("Hopper", "Ampere") and load.model.shape.moe:
-        found.append("experts on Blackwell: software changes such rows by tens of percent within a year")
+        texts.append("experts on Blackwell: software changes such rows by tens of percent within a year")
     if load.gpu.name.startswith("GH200"):
-        found.append("no training row of a GH200 is published: this extrapolates from H100 and H200")
-    return tuple(found)
+        texts.append("no training row of a GH200 is published: this extrapolates from H100 and H200")
+    return tuple(texts)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from benchrun.predict import constants
 from benchrun.predict.work import Value
-from benchrun.predict.workload import Number, Stack, Workload
+from benchrun.predict.workload import Number, Workload
 
 BITS = {"fp8": 8, "fp8_current": 8, "mxfp8": 8, "nvfp4": 4}
 """Numbers below 16 bits."""
@@ -25,10 +25,10 @@ def factors(load: Workload) -> Factors:
 
 
 @functools.cache
-def _factors(arch: str, gpu: str, number: Number, stack: Stack) -> Factors:
-    known = constants.table()
+def _factors(arch: str, gpu: str, number: Number, stack: str) -> Factors:
+    table = constants.table()
     speed = (f"stack.{stack}.products", f"gpu.{gpu}")
-    chosen = {name: (name,) for name in known} | {
+    chosen = {name: (name,) for name in table} | {
         "products": (f"products.{arch}.{BITS.get(number, 16)}", *speed),
         "products.16": (f"products.{arch}.16", *speed),
         "cast": (f"cast.{number}",),
@@ -38,9 +38,9 @@ def _factors(arch: str, gpu: str, number: Number, stack: Stack) -> Factors:
         "tp.call": ("tp.call", f"stack.{stack}.call"),
         "memory": (f"memory.{arch}",),
         "stack.memory": (f"stack.{stack}.memory",),
-        "host.layer": (f"host.layer.{arch}" if f"host.layer.{arch}" in known else "host.layer", f"stack.{stack}.host"),
+        "host.layer": (f"host.layer.{arch}" if f"host.layer.{arch}" in table else "host.layer", f"stack.{stack}.host"),
     }
-    return {name: tuple(factor for factor in names if factor in known) for name, names in chosen.items()}
+    return {name: tuple(factor for factor in names if factor in table) for name, names in chosen.items()}
 
 
 def chosen(load: Workload, values: Mapping[str, float]) -> Callable[[str], float]:

@@ -51,4 +51,6 @@ def written(values: Mapping[str, float]) -> None:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(("name", "value", "prior", "spread", "unit", "source"))
         for row in rows:
-            writer.writerow((row.name, f"{values[row.name]:.4g}", f"{row.prior:g}", f"{row.spread:g}", row.unit, row.source))
+            writer.writerow(
+                (row.name, f"{values[row.name]:.4g}", f"{row.prior:g}", f"{row.spread:g}", row.unit, row.source)
+            )

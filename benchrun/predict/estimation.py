@@ -18,6 +18,7 @@ from benchrun.predict.kinship import Array, Kinship, covariance, noise
 from benchrun.predict.physics import seconds, total
 from benchrun.predict.residuals import NORMAL, kind
 from benchrun.predict.runs import Measured
+from benchrun.predict.software import MEGATRON
 from benchrun.predict.work import Work, work
 from benchrun.predict.workload import Workload
 
@@ -36,10 +37,10 @@ class Table:
         self.kinds = np.array([kind(load) for load in loads])
         self._work, self._chosen = Work.joined([work(load) for load in loads]), Chosen(loads)
         self.kinship = Kinship.of(loads)
-        known = constants.table()
+        table = constants.table()
         self.names = self._chosen.names
-        self.prior = np.log([known[name].prior for name in self.names])
-        self.spread = np.array([known[name].spread for name in self.names])
+        self.prior = np.log([table[name].prior for name in self.names])
+        self.spread = np.array([table[name].spread for name in self.names])
         self.free = np.flatnonzero(self.spread > 0)
         self._parts = [(i, name, value) for i, run in enumerate(runs) for name, value in _profiled(run).items()]
 
@@ -85,12 +86,12 @@ class Table:
             n = len(rows)
             white = np.concatenate([np.linalg.solve(root, slopes[:n]), slopes[n:] / PART_NOISE])
             seen = np.concatenate([np.linalg.solve(root, misses[:n]), misses[n:] / PART_NOISE])
-            pull = precision @ (self.prior - logs)[self.free]
+            pull = precision @ (self.prior[self.free] - logs[self.free])
             move = np.linalg.solve(white.T @ white + precision, white.T @ seen + pull)
             logs[self.free] += move
             if np.abs(move).max() < 0.01:
                 break
-        return logs
+        return np.asarray(logs)
 
     def conditional(
         self, spread: Mapping[str, float], logs: Array, train: Index, test: Index, doubt: Array
@@ -101,7 +102,7 @@ class Table:
         among = whole[np.ix_(train, train)] + np.diag((noise(spread, self.kinship) * (doubt - 1))[train])
         alike = whole[np.ix_(test, train)]
         weights = np.linalg.solve(among, alike.T)
-        median = base[test] + weights.T @ (self.logs - base)[train]
+        median: Array = base[test] + weights.T @ (self.logs - base)[train]
         variance = np.diag(whole)[test] - (weights * alike.T).sum(axis=0)
         wider = np.array([spread[f"interval.{each}"] for each in self.kinds[test]])
         return median, wider * NORMAL * np.sqrt(np.maximum(variance, 0))
@@ -120,7 +121,7 @@ class Table:
 
 def _profiled(run: Measured | None) -> dict[str, float]:
     """Parts of a profiled step that one part of the physics stands for."""
-    if run is None or run.breakdown is None or run.load.stack != "megatron":
+    if run is None or run.breakdown is None or run.load.stack != MEGATRON:
         return {}
     parts = run.breakdown
     whole = {"matmul": parts.matmul_s, "attention": parts.attention_s, "memory_bound+optimizer": parts.other_s}

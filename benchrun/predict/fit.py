@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import csv
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,6 +19,7 @@ from benchrun.predict import constants, residuals, rows, runs
 from benchrun.predict.estimation import Index, Table
 from benchrun.predict.kinship import Array, Kinship
 from benchrun.predict.prediction import Calibration, predict
+from benchrun.predict.software import MEGATRON
 from benchrun.predict.workload import Workload
 
 PUBLISHED = Path(__file__).with_name("published.csv")
@@ -29,9 +30,16 @@ EVERY = 6
 FOLDS = 10
 
 
-def table(only: Callable[[Workload], bool] = lambda load: True) -> Table:
+def say(text: str) -> None:
+    """Print one line."""
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
+
+
+def table() -> Table:
     """Published rows and kept runs."""
-    loads, step_s, found = [], [], []
+    loads: list[Workload] = []
+    step_s: list[float] = []
     with PUBLISHED.open(newline="") as file, SINGLE_NODE.open(newline="") as layouts:
         for row in (*csv.DictReader(file), *list(csv.DictReader(layouts))[::EVERY]):
             try:
@@ -41,7 +49,6 @@ def table(only: Callable[[Workload], bool] = lambda load: True) -> Table:
             if observed:
                 loads.append(load)
                 step_s.append(observed)
-                found.append(None)
     kept = []
     for folder in sorted(paths.measured().iterdir(), key=lambda path: path.name):
         if folder.is_dir():
@@ -49,9 +56,9 @@ def table(only: Callable[[Workload], bool] = lambda load: True) -> Table:
                 kept.append(runs.read(folder))
             except UserError:
                 continue
-    everything = [*zip(loads, step_s, found, strict=True), *((run.load, run.step_s, run) for run in kept)]
-    chosen = [each for each in everything if only(each[0])]
-    return Table([each[0] for each in chosen], [each[1] for each in chosen], [each[2] for each in chosen])
+    profiled = [*(None for _ in loads), *kept]
+    loads += [run.load for run in kept]
+    return Table(loads, [*step_s, *(run.step_s for run in kept)], profiled)
 
 
 def series(load: Workload) -> str:
@@ -63,7 +70,7 @@ def groups(loads: Sequence[Workload]) -> dict[str, Index]:
     """The groups of rows whose errors are printed."""
     moe = np.array([load.model.shape.moe is not None for load in loads])
     nemo = [
-        load.source in ("dgxc", "megatron-bridge") and load.stack == "megatron" and load.task == "pretrain"
+        load.source in ("dgxc", "megatron-bridge") and load.stack == MEGATRON and load.task == "pretrain"
         for load in loads
     ]
     published = np.array([load.source not in (runs.OWN, "vtrain-single") for load in loads])
@@ -114,7 +121,7 @@ def report(data: Table) -> None:
     for title, labels in (("rows left out", range(len(data.loads))), ("series left out", map(series, data.loads))):
         median, half = left_out(data, labels)
         for name, at in kinds.items():
-            print(line(f"{title}: {name}", data, at, median, half))
+            say(line(f"{title}: {name}", data, at, median, half))
     own, dense = kinds["own runs"], kinds["dense NeMo pretraining"]
     size = np.array([load.num_gpus for load in data.loads])
     hopper = np.array([load.gpu.arch == "Hopper" for load in data.loads])
@@ -127,34 +134,34 @@ def report(data: Table) -> None:
     ):
         median, half = np.zeros(len(size)), np.zeros(len(size))
         median[test], half[test] = transferred(data, train, test)
-        print(line(name, data, test, median, half))
-    print(strong_scaling(data))
+        say(line(name, data, test, median, half))
+    say(strong_scaling(data))
     korthikanti = np.array([i for i, load in enumerate(data.loads) if load.source == "korthikanti"])
     median, half = left_out(data, range(len(size)))
     errors = np.abs(np.exp(median - data.logs) - 1)[korthikanti]
-    print(ranking(data))
-    print(f"A100 rows of Korthikanti, each left out: mean {100 * errors.mean():.1f} %")
+    say(ranking(data))
+    say(f"A100 rows of Korthikanti, each left out: mean {100 * errors.mean():.1f} %")
 
 
 def ranking(data: Table) -> str:
     """How well layouts of one model on one node are ranked; five of six rows were not fitted on."""
     spread, every = residuals.spread(), np.arange(len(data.loads))
     logs, doubt = data.doubted(spread, every)
-    known = replace(data.kinship, residuals=data.logs - data.predicted(logs)[: len(every)], doubt=doubt)
+    rows_of_all = replace(data.kinship, residuals=data.logs - data.predicted(logs)[: len(every)], doubt=doubt)
     values = {**dict(zip(data.names, np.exp(logs), strict=True)), **spread}
-    calibration = Calibration(values, known)
+    calibration = Calibration(values, rows_of_all)
     points: dict[tuple[str, ...], list[tuple[float, float]]] = {}
     with SINGLE_NODE.open(newline="") as file:
         for row in csv.DictReader(file):
             key = tuple(row[name] for name in ("num_gpus", "gbs", "hidden", "layers"))
-            found = predict(rows.workload(row), calibration).median
-            points.setdefault(key, []).append((found, float(row["step_time_s"])))
+            median = predict(rows.workload(row), calibration).median
+            points.setdefault(key, []).append((median, float(row["step_time_s"])))
     ranks, losses = [], []
     for pairs in points.values():
         if len(pairs) >= 4:
             predicted, measured = np.array(pairs).T
             places = [np.argsort(np.argsort(each)) for each in (predicted, measured)]
-            ranks.append(np.corrcoef(*places)[0, 1])
+            ranks.append(np.corrcoef(places[0], places[1])[0, 1])
             losses.append(measured[predicted.argmin()] / measured.min() - 1)
     return (
         f"layouts on one node, {len(ranks)} models and batches: Spearman mean {np.mean(ranks):.2f}, median "
@@ -169,7 +176,9 @@ def strong_scaling(data: Table) -> str:
     families: dict[object, list[int]] = {}
     for i in kinds:
         load = data.loads[i]
-        families.setdefault((series(load), load.gbs, load.seq_length, load.model.shape.num_layers, load.release), []).append(i)
+        families.setdefault(
+            (series(load), load.gbs, load.seq_length, load.model.shape.num_layers, load.release), []
+        ).append(i)
     median, half = np.zeros(len(data.loads)), np.zeros(len(data.loads))
     tested = []
     for name, members in families.items():
@@ -190,13 +199,13 @@ def write(data: Table) -> None:
     logs, doubt = data.doubted(spread, every)
     constants.written(dict(zip(data.names, np.exp(logs), strict=True)))
     misses = data.logs - data.predicted(logs)[: len(every)]
-    known = Kinship.of(data.loads, misses)
-    residuals.stored(replace(known, residuals=misses, doubt=doubt))
+    every_row = Kinship.of(data.loads, misses)
+    residuals.store(replace(every_row, residuals=misses, doubt=doubt))
 
 
 if __name__ == "__main__":
-    rows_of_all = table()
+    everything = table()
     if "--write" in sys.argv:
-        write(rows_of_all)
+        write(everything)
     else:
-        report(rows_of_all)
+        report(everything)

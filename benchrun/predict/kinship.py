@@ -55,13 +55,11 @@ class Kinship:
         lists = ([every[index] for index in chosen] for every in (self.traits, self.stacks))
         some, stacks = lists
         arrays = (every[chosen] for every in (self.moe, self.residuals, self.doubt))
-        return Kinship(some, self.codes[chosen], self.places[chosen], stacks, *arrays)  # type: ignore[arg-type]
+        return Kinship(some, self.codes[chosen], self.places[chosen], stacks, *arrays)
 
     def joined(self, other: Kinship) -> Kinship:
         """These and others."""
-        arrays = (
-            np.concatenate([getattr(self, name), getattr(other, name)]) for name in ("moe", "residuals", "doubt")
-        )
+        arrays = (np.concatenate([getattr(self, name), getattr(other, name)]) for name in ("moe", "residuals", "doubt"))
         places, codes = (np.concatenate([getattr(self, name), getattr(other, name)]) for name in ("places", "codes"))
         return Kinship(self.traits + other.traits, codes, places, self.stacks + other.stacks, *arrays)
 

@@ -63,9 +63,17 @@ def _block_parts(work: Work, of: Callable[[str], Value]) -> dict[str, Value]:
     ring = of("cp.exposed") * work.cp / of("link.nvlink") + of("cp.call") * work.cp_calls
     ep = of("ep.exposed") * work.ep_nvlink / of("link.nvlink") + of("ep.nic") * work.ep_nic / of("link.nic")
     gpu = matmul + attention + memory + tp + ring + ep
-    floor = np.where(work.moe > 0, of("host.experts"), of("host.layer"))
+    floor: Value = np.where(work.moe > 0, of("host.experts"), of("host.layer"))
     host = (gpu**LARGE + floor**LARGE) ** (1 / LARGE) - gpu
-    return {"matmul": matmul, "attention": attention, "memory_bound": memory, "tp": tp, "cp": ring, "ep": ep, "host": host}
+    return {
+        "matmul": matmul,
+        "attention": attention,
+        "memory_bound": memory,
+        "tp": tp,
+        "cp": ring,
+        "ep": ep,
+        "host": host,
+    }
 
 
 def _data_parallel(work: Work, of: Callable[[str], Value], microbatch: Value) -> Value:

@@ -28,7 +28,7 @@ class Calibration:
     """What a prediction rests on: constants, and rows whose misses are known."""
 
     values: Mapping[str, float]
-    known: Kinship
+    rows: Kinship
     name: str = PUBLISHED
 
     @cached_property
@@ -57,7 +57,7 @@ class Prediction:
 
 def usual() -> Calibration:
     """The calibration that is shipped."""
-    return Calibration(constants.fitted(), residuals.known())
+    return Calibration(constants.fitted(), residuals.stored_rows())
 
 
 def predict(load: Workload, calibration: Calibration | None = None) -> Prediction:
@@ -66,10 +66,13 @@ def predict(load: Workload, calibration: Calibration | None = None) -> Predictio
     counts = work(load)
     parts = {name: float(value) for name, value in seconds(counts, chosen(load, calibration.values)).items()}
     physics = sum(parts.values())
-    correction = residuals.correction(load, calibration.known, calibration.spread)
+    correction = residuals.correction(load, calibration.rows, calibration.spread)
     bound = float(
         counts.microbatches
-        * (counts.layers * (counts.products + counts.attention * _peak_of_attention(load)) + counts.logits / counts.stages)
+        * (
+            counts.layers * (counts.products + counts.attention * _peak_of_attention(load))
+            + counts.logits / counts.stages
+        )
     )
     median = max(physics * float(np.exp(correction.median)), bound)
     wide = float(np.exp(correction.half_width))
@@ -79,7 +82,7 @@ def predict(load: Workload, calibration: Calibration | None = None) -> Predictio
 
 
 def scaled(load: Workload, num_gpus: Sequence[int], scaling: Scaling) -> Iterator[Workload]:
-    """``load`` on other numbers of GPUs: weak keeps the batch per GPU, strong the global batch. UserError if illegal."""
+    """``load`` on other numbers of GPUs: weak keeps the batch per GPU, strong the whole. UserError if illegal."""
     ranks = load.layout.tp * load.layout.pp * load.layout.cp
     for number in num_gpus:
         if number % ranks:
@@ -103,14 +106,14 @@ def predicted_rows(file: TextIO, out: TextIO, say: Callable[[str], Any], calibra
     writer = csv.DictWriter(out, names, lineterminator="\n", extrasaction="ignore")
     writer.writeheader()
     for number, row in enumerate(reader, start=2):
-        found: tuple[Any, ...] = ("", "", "")
+        numbers: tuple[Any, ...] = ("", "", "")
         try:
             one = predict(rows.workload(row), calibration)
-            found = tuple(f"{value:.6g}" for value in (one.median, one.low, one.high))
+            numbers = tuple(f"{value:.6g}" for value in (one.median, one.low, one.high))
         except (UserError, ValueError, ZeroDivisionError) as error:
             failed += 1
             say(f"line {number}: {getattr(error, 'message', error)}")
-        writer.writerow({**row, **dict(zip(names[-3:], found, strict=True))})
+        writer.writerow({**row, **dict(zip(names[-3:], numbers, strict=True))})
     return failed
 
 

@@ -16,6 +16,7 @@ import numpy as np
 
 from benchrun.predict import constants
 from benchrun.predict.kinship import Array, Kinship, coded, covariance, noise
+from benchrun.predict.software import MEGATRON
 from benchrun.predict.workload import Workload
 
 FILE = Path(__file__).with_name("calibration.csv")
@@ -33,29 +34,29 @@ class Correction:
     half_width: float
 
 
-def correction(load: Workload, known: Kinship, values: Mapping[str, float]) -> Correction:
+def correction(load: Workload, rows: Kinship, values: Mapping[str, float]) -> Correction:
     """What similar rows say about ``load``."""
     new = Kinship.of([load])
-    alike = covariance(values, new, known)[0]
+    alike = covariance(values, new, rows)[0]
     near = np.argsort(-alike)[:NEIGHBOURS]
-    rows = known.part(near)
-    among = covariance(values, rows, rows) + np.diag(noise(values, rows))
+    likest = rows.part(near)
+    among = covariance(values, likest, likest) + np.diag(noise(values, likest))
     weights = np.linalg.solve(among, alike[near])
     own = covariance(values, new, new)[0, 0] + noise(values, new)[0]
     variance = max(float(own - weights @ alike[near]), 0.0)
     wider = values[f"interval.{kind(load)}"]
-    return Correction(float(weights @ rows.residuals), float(wider * NORMAL * np.sqrt(variance)))
+    return Correction(float(weights @ likest.residuals), float(wider * NORMAL * np.sqrt(variance)))
 
 
 def kind(load: Workload) -> str:
     """Rows whose intervals are widened alike: dense models under Megatron, under other software, experts."""
     if load.model.shape.moe:
         return "moe"
-    return "megatron" if load.stack == "megatron" else "other"
+    return "megatron" if load.stack == MEGATRON else "other"
 
 
 @functools.cache
-def known() -> Kinship:
+def stored_rows() -> Kinship:
     """The rows of calibration.csv."""
     with FILE.open(newline="") as file:
         reader = csv.reader(file)
@@ -75,7 +76,7 @@ def known() -> Kinship:
     )
 
 
-def stored(rows: Kinship) -> None:
+def store(rows: Kinship) -> None:
     """Write calibration.csv."""
     with FILE.open("w", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
@@ -83,7 +84,12 @@ def stored(rows: Kinship) -> None:
         writer.writerow(("moe", "stack", "residual", "doubt", *rows.traits[0], *places))
         for index, traits in enumerate(rows.traits):
             place = (f"{value:.4g}" for value in rows.places[index])
-            head = (int(rows.moe[index]), rows.stacks[index], f"{rows.residuals[index]:.4f}", f"{rows.doubt[index]:.3g}")
+            head = (
+                int(rows.moe[index]),
+                rows.stacks[index],
+                f"{rows.residuals[index]:.4f}",
+                f"{rows.doubt[index]:.3g}",
+            )
             writer.writerow((*head, *traits.values(), *place))
 
 

@@ -9,21 +9,17 @@ from benchrun import hardware
 from benchrun.errors import UserError, closest
 from benchrun.model import ModelShape
 from benchrun.model.layout import Layout
-from benchrun.predict.workload import Architecture, Number, Recomputed, Stack, Workload, architectures
+from benchrun.predict import software
+from benchrun.predict.workload import Architecture, Number, Recomputed, Workload, architectures
 from benchrun.vocabulary import Task
 
 GPUS = {"A100-80": "A100", "A100-40": "A100-40GB"}
 """Names of GPUs in published tables that differ from the hardware table's."""
 NUMBERS: dict[str, Number] = {
-    "BF16": "bf16", "FP16": "fp16", "FP32": "fp32", "FP8": "fp8", "FP8-CS": "fp8_current", "FP8_CS": "fp8_current", "FP8-DS": "fp8",
-    "FP8_DS": "fp8", "MXFP8": "mxfp8", "FP8-MX": "mxfp8", "FP8_MX": "mxfp8", "NVFP4": "nvfp4",
+    "BF16": "bf16", "FP16": "fp16", "FP32": "fp32", "FP8": "fp8", "FP8-DS": "fp8", "FP8_DS": "fp8",
+    "FP8-CS": "fp8_current", "FP8_CS": "fp8_current",
+    "MXFP8": "mxfp8", "FP8-MX": "mxfp8", "FP8_MX": "mxfp8", "NVFP4": "nvfp4",
 }  # fmt: skip
-STACKS: dict[str, Stack] = {
-    "llm-foundry": "llm-foundry", "mlperf": "mlperf", "torchtitan": "torchtitan", "vtrain-multi": "megatron-2022",
-    "korthikanti": "megatron-2022", "megatron-a100": "megatron-2022", "vtrain-single": "megatron-2022",
-}  # fmt: skip
-"""By the source of a row."""
-TASK_STACKS: dict[str, Stack] = {"maxtext": "maxtext", "paxml": "paxml", "hf": "hf", "torchtitan": "torchtitan"}
 Row = Mapping[str, str | None]
 SINGLE_NODE = {"gpu": "A100-80", "precision": "FP16", "source_id": "vtrain-single"}
 """What a table of layouts on one node (VIA-Research/vTrain data/ground_truth_single.csv) does not state."""
@@ -51,14 +47,14 @@ def workload(row: Row) -> Workload:
     tp, pp, cp = (int(whole(column, 1)) for column in ("tp", "pp", "cp"))
     ranks = max(1, num_gpus // (tp * pp * cp))
     stack = _stack(row, task)
-    fsdp = int(whole("fsdp_shard", num_gpus if stack in ("maxtext", "paxml", "hf") else 1))
+    fsdp = int(whole("fsdp_shard", num_gpus if stack in software.FULLY_SHARDED else 1))
     moe_ep = int(whole("ep", 1))
     gbs = whole("gbs")
-    mbs = whole("mbs", 0) or _likely_mbs(gbs, ranks, task, stack)
+    mbs = whole("mbs", 0) or _likely_mbs(gbs, ranks, stack)
     layout = Layout(
         tp=tp, pp=pp, cp=cp, vp=int(whole("vp", 1)), ep=moe_ep, etp=1, sequence_parallel=tp > 1, fsdp=max(1, fsdp)
     )
-    if stack == "megatron-2022" and "sp" not in (row.get("recompute") or ""):
+    if stack == software.MEGATRON_2022 and "sp" not in (row.get("recompute") or ""):
         layout = layout.model_copy(update={"sequence_parallel": False})
     return Workload(
         model=_architecture(row, stack),
@@ -74,7 +70,7 @@ def workload(row: Row) -> Workload:
         stack=stack,
         source=row.get("source_id") or "",
         release=_release(row.get("source") or ""),
-        tp_overlap=stack in ("megatron", "mlperf") or "async" in notes.lower(),
+        tp_overlap=stack in software.OVERLAPPING or "async" in notes.lower(),
         power_limit=500 / 700 if "500W" in notes else 1.0,
     )
 
@@ -90,32 +86,28 @@ def observed(row: Row) -> float | None:
 
 
 def _gpu(name: str, notes: str) -> hardware.Gpu:
-    found = hardware.gpu(GPUS.get(name, name))
-    if found is None:
+    gpu = hardware.gpu(GPUS.get(name, name))
+    if gpu is None:
         raise UserError(f"no GPU is called '{name}'", hint=closest(name, hardware.names()))
-    if "HBM2e" in notes and found.name == "H100":  # a variant with slower memory
-        return found.model_copy(update={"memory_gb_per_s": 2400.0})
-    return found
+    if "HBM2e" in notes and gpu.name == "H100":  # a variant with slower memory
+        return gpu.model_copy(update={"memory_gb_per_s": 2400.0})
+    return gpu
 
 
-def _stack(row: Row, task: str) -> Stack:
-    named = STACKS.get(row.get("source_id") or "")
-    if named:
-        return named
-    found: Stack | None = next((stack for word, stack in TASK_STACKS.items() if word in task), None)
-    if found is None and (row.get("gpu") or "").startswith("A100") and (row.get("precision") or "") == "FP16":
-        return "megatron-2022"
-    return found or "megatron"
+def _stack(row: Row, task: str) -> str:
+    stated = software.of_source(row.get("source_id") or "") or software.of_task(task)
+    old = (row.get("gpu") or "").startswith("A100") and (row.get("precision") or "") == "FP16"
+    return stated or (software.MEGATRON_2022 if old else software.MEGATRON)
 
 
-def _architecture(row: Row, stack: Stack) -> Architecture:
+def _architecture(row: Row, stack: str) -> Architecture:
     name, notes = row.get("model") or "", row.get("notes") or ""
-    known = architectures()
-    if name not in known and (shape := _gpt(row)):
+    models = architectures()
+    if name not in models and (shape := _gpt(row)):
         return Architecture(f"gpt of width {shape.hidden_size}", shape)
-    if name not in known:
-        raise UserError(f"no model is called '{name}'", hint=closest(name, known))
-    model = known[name]
+    if name not in models:
+        raise UserError(f"no model is called '{name}'", hint=closest(name, models))
+    model = models[name]
     layers = int(float(row.get("layers") or 0))
     if layers and "proxy" in notes and layers != model.shape.num_layers:
         shape = model.shape.model_copy(update={"num_layers": layers})
@@ -166,12 +158,12 @@ def _recompute(text: str) -> Recomputed:
     return "full" if text == "full" else "selective" if text.startswith("selective") else "none"
 
 
-def _likely_mbs(gbs: float, ranks: int, task: str, stack: Stack) -> float:
+def _likely_mbs(gbs: float, ranks: int, stack: str) -> float:
     """The micro-batch where a table does not state it: 1, and of GPT-3 in 2021 what its paper's throughput suggests."""
-    return max(1.0, min(gbs / ranks, 2.0)) if stack == "megatron-2022" else 1.0
+    return max(1.0, min(gbs / ranks, 2.0)) if stack == software.MEGATRON_2022 else 1.0
 
 
 def _release(source: str) -> float | None:
     """Years, from the version in a source: v25.04 or NeMo 25.09."""
-    found = re.search(r"(?:@v|NeMo |ngc)(\d\d)\.(\d\d)", source)
-    return 2000 + int(found[1]) + (int(found[2]) - 0.5) / 12 if found else None
+    stated = re.search(r"(?:@v|NeMo |ngc)(\d\d)\.(\d\d)", source)
+    return 2000 + int(stated[1]) + (int(stated[2]) - 0.5) / 12 if stated else None

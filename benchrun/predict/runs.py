@@ -10,12 +10,11 @@ from pathlib import Path
 
 from benchrun import hardware
 from benchrun.errors import UserError
-from benchrun.predict.workload import Architecture, Number, Stack, Workload, architectures
+from benchrun.predict import software
+from benchrun.predict.workload import Architecture, Number, Workload, architectures
 from benchrun.spec.artifacts import BREAKDOWN, CEILINGS, METRICS, SPEC, Breakdown, Ceilings
 from benchrun.spec.runspec import RunSpec, TrainingSpec
 
-STACKS: dict[str, Stack] = {"maxtext": "maxtext", "paxml": "paxml", "hf": "hf"}
-"""Frameworks that do not train with Megatron."""
 SOURCES = {"dgxc-benchmarking": "dgxc", "Megatron-Bridge": "megatron-bridge"}
 """A publisher's repository -> the source of its rows."""
 FP8_NUMBERS: dict[str, Number] = {"delayed": "fp8", "tensorwise": "fp8_current"}
@@ -43,7 +42,7 @@ def workload(spec: TrainingSpec, source: str | None = None) -> Workload:
     number: Number = spec.precision
     if number == "fp8":
         number = FP8_NUMBERS.get(spec.training.fp8.recipe, "mxfp8")
-    stack = STACKS.get(spec.framework, "megatron")
+    stack = software.of_framework(spec.framework)
     release = re.search(r"@ ?v(\d\d)\.(\d\d)", spec.source or "")
     node = spec.cluster.gpus_per_node
     return Workload(
@@ -68,9 +67,9 @@ def workload(spec: TrainingSpec, source: str | None = None) -> Workload:
 def architecture(spec: TrainingSpec) -> Architecture:
     """The model of ``spec``, under the name that published rows give a model of its dimensions."""
     sizes = ("hidden_size", "ffn_hidden_size", "num_attention_heads", "num_query_groups", "vocab_size")
-    for known in architectures().values():
-        if all(getattr(known.shape, size) == getattr(spec.model, size) for size in sizes):
-            return Architecture(known.name, spec.model)
+    for model in architectures().values():
+        if all(getattr(model.shape, size) == getattr(spec.model, size) for size in sizes):
+            return Architecture(model.name, spec.model)
     return Architecture(spec.recipe, spec.model)
 
 

@@ -8,7 +8,7 @@ from statistics import median
 import numpy as np
 
 from benchrun.predict.prediction import Calibration, predict, usual
-from benchrun.predict.residuals import with_runs
+from benchrun.predict.residuals import correction, with_runs
 from benchrun.predict.runs import Measured
 from benchrun.spec.artifacts import Ceilings
 
@@ -22,26 +22,26 @@ def calibrated(measured: Sequence[Measured], base: Calibration | None = None) ->
     for name, factor in _of_ceilings(measured, values).items():
         changes.append(f"{name}: {values[name]:.3g} -> {values[name] * factor:.3g}, from the ceilings")
         values[name] *= factor
-    tuned = Calibration(values, base.known, f"runs: {len(measured)}")
+    tuned = Calibration(values, base.rows, f"runs: {len(measured)}")
     misses = []
     for run in measured:
         before = predict(run.load, base)
         plain = predict(run.load, tuned)
         expected = sum(plain.parts.values())
         # The known rows already correct the median: what is left is added to that of these runs.
-        from benchrun.predict.residuals import correction
-
-        known = correction(run.load, tuned.known, tuned.spread).median
-        misses.append(float(np.log(run.step_s / expected) + known))
+        usual_miss = correction(run.load, tuned.rows, tuned.spread).median
+        misses.append(float(np.log(run.step_s / expected) + usual_miss))
         change = 100 * (run.step_s / before.median - 1)
-        changes.append(f"{run.load.model.name}, {run.load.num_gpus} GPUs: {run.step_s:.4g} s, {change:+.1f} % of expected")
-    known_rows = with_runs(base.known, [run.load for run in measured], np.array(misses))
-    return Calibration(values, known_rows, tuned.name), changes
+        changes.append(
+            f"{run.load.model.name}, {run.load.num_gpus} GPUs: {run.step_s:.4g} s, {change:+.1f} % of expected"
+        )
+    rows = with_runs(base.rows, [run.load for run in measured], np.array(misses))
+    return Calibration(values, rows, tuned.name), changes
 
 
 def _of_ceilings(measured: Sequence[Measured], values: dict[str, float]) -> dict[str, float]:
     """Factors on the constants of products and memory: what this machine reached alone over what the usual one did."""
-    found: dict[str, list[float]] = {}
+    factors: dict[str, list[float]] = {}
     for run in measured:
         if run.ceilings is None:
             continue
@@ -50,12 +50,13 @@ def _of_ceilings(measured: Sequence[Measured], values: dict[str, float]) -> dict
             reached = _tflops(run.ceilings, number)
             name = f"products.{arch}.{bits}"
             if reached and peak and name in USUAL_CEILINGS:
-                found.setdefault(name, []).append(reached / peak / USUAL_CEILINGS[name])
+                factors.setdefault(name, []).append(reached / peak / USUAL_CEILINGS[name])
         name = f"memory.{arch}"
         if name in USUAL_CEILINGS:
             copied = run.ceilings.copy_gb_per_s / gpu.memory_gb_per_s
-            found.setdefault(name, []).append(copied / USUAL_CEILINGS[name])
-    return {name: median(factors) for name, factors in found.items() if abs(median(factors) - 1) > 0.005}
+            factors.setdefault(name, []).append(copied / USUAL_CEILINGS[name])
+    medians = {name: median(each) for name, each in factors.items()}
+    return {name: each for name, each in medians.items() if abs(each - 1) > 0.005}
 
 
 def _tflops(ceilings: Ceilings, number: str) -> float | None:

@@ -13,6 +13,7 @@ import numpy as np
 from benchrun.model import communication
 from benchrun.model.communication import Collective, Sizes
 from benchrun.model.operators import MemoryBound, Operators, Product, operators
+from benchrun.predict.software import MEGATRON_2022
 from benchrun.predict.workload import Workload
 
 Value = Any
@@ -146,7 +147,7 @@ def work(load: Workload) -> Work:
         plain=float(not load.tp_overlap),
         repeated=again / (3.0 + again),
         moe=float(shape.moe is not None),
-        legacy=float(load.stack == "megatron-2022"),
+        legacy=float(load.stack == MEGATRON_2022),
     )
 
 
@@ -222,8 +223,11 @@ def _links(load: Workload, listed: Operators, layers: float, again: int) -> dict
     exchange = bytes_of("ep") / layers
     near = min(1.0, domain / max(1.0, layout.ep * layout.etp))
     border = layout.tp * layout.cp * load.dp
-    size = listed.collectives and next((each.bytes for each in listed.collectives if each.group == "pp"), 0.0)
-    times_of_tp = sum((1 + again) * each.forward + each.backward for each in groups.get("tp", []) if each.ranks > 1)
+    size = next((each.bytes for each in listed.collectives if each.group == "pp"), 0.0)
+    times_of_tp = sum(
+        ((1 + again) * each.forward + each.backward) * (2 if each.name == "all_reduce" else 1)
+        for each in groups.get("tp", [])
+    )
     return {
         "tp": bytes_of("tp") / layers / (nvlink if layout.tp <= domain else min(nvlink, domain * nic)),
         "tp_calls": times_of_tp / layers * (1 + layout.tp) / 5,
@@ -231,7 +235,7 @@ def _links(load: Workload, listed: Operators, layers: float, again: int) -> dict
         "cp_calls": float(layout.cp - 1),
         "ep_nvlink": exchange * near / nvlink,
         "ep_nic": exchange * (1 - near) / nic,
-        "pp": 2 * (size or 0.0) / (nvlink if border * layout.pp <= domain else nic),
+        "pp": 2 * size / (nvlink if border * layout.pp <= domain else nic),
         "dp_nvlink": dp[0] + experts[0],
         "dp_nic": dp[1] + experts[1],
         "dp_nodes": max(1.0, ranks * shards["dp"] / domain),
@@ -246,5 +250,3 @@ def _on_the_wire(each: Collective) -> float:
     if each.name == "all_reduce":
         return 2 * each.bytes * share
     return each.bytes * share if each.name != "send" else each.bytes
-
-

@@ -11,13 +11,12 @@ from typing import Literal
 from benchrun.hardware import Gpu
 from benchrun.model import ModelShape, Moe
 from benchrun.model.layout import Layout
+from benchrun.predict.software import MEGATRON
 from benchrun.vocabulary import Task
 
 Number = Literal["fp32", "bf16", "fp16", "fp8", "fp8_current", "mxfp8", "nvfp4"]
 """Numbers of the matrix products; FP8 with scales of earlier steps, of the tensor itself, or of blocks."""
 Recomputed = Literal["none", "selective", "full"]
-Stack = Literal["megatron", "mlperf", "megatron-2022", "llm-foundry", "torchtitan", "maxtext", "paxml", "hf"]
-"""Software whose kernels and overlap are alike: the constants differ between them."""
 _MODELS = Path(__file__).with_name("models.csv")
 
 
@@ -51,7 +50,8 @@ class Workload:
     number: Number = "bf16"
     task: Task = "pretrain"
     recompute: Recomputed = "none"
-    stack: Stack = "megatron"
+    stack: str = MEGATRON
+    """Software whose kernels and overlap are alike (software.csv): the constants differ between them."""
     source: str = ""
     """Who measured it: rows of one source share what no column says. Empty where nobody did."""
     release: float | None = None
