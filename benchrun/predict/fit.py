@@ -15,7 +15,7 @@ import numpy as np
 
 from benchrun import paths
 from benchrun.errors import UserError
-from benchrun.predict import constants, residuals, rows, runs
+from benchrun.predict import constants, residuals, rows, runs, software
 from benchrun.predict.estimation import Index, Table
 from benchrun.predict.kinship import Array, Kinship
 from benchrun.predict.prediction import Calibration, predict
@@ -49,16 +49,16 @@ def table() -> Table:
             if observed:
                 loads.append(load)
                 step_s.append(observed)
-    kept = []
+    own: list[runs.Measured] = []
     for folder in sorted(paths.measured().iterdir(), key=lambda path: path.name):
         if folder.is_dir():
             try:
-                kept.append(runs.read(folder))
+                own.append(runs.read(folder))
             except UserError:
                 continue
-    profiled = [*(None for _ in loads), *kept]
-    loads += [run.load for run in kept]
-    return Table(loads, [*step_s, *(run.step_s for run in kept)], profiled)
+    profiled = [*(None for _ in loads), *own]
+    loads += [run.load for run in own]
+    return Table(loads, [*step_s, *(run.step_s for run in own)], profiled)
 
 
 def series(load: Workload) -> str:
@@ -70,8 +70,7 @@ def groups(loads: Sequence[Workload]) -> dict[str, Index]:
     """The groups of rows whose errors are printed."""
     moe = np.array([load.model.shape.moe is not None for load in loads])
     nemo = [
-        load.source in ("dgxc", "megatron-bridge") and load.stack == MEGATRON and load.task == "pretrain"
-        for load in loads
+        load.source in software.publishers() and load.stack == MEGATRON and load.task == "pretrain" for load in loads
     ]
     published = np.array([load.source not in (runs.OWN, "vtrain-single") for load in loads])
     own = np.array([load.source == runs.OWN for load in loads])

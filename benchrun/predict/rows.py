@@ -146,8 +146,8 @@ def _number(row: Row) -> Number:
     number = NUMBERS.get(text.upper().replace(" ", ""))
     if number is None:
         raise UserError(f"no precision is called '{text}'", hint=closest(text, NUMBERS))
-    # Megatron-Bridge publishes tensors scaled by their own largest values, whatever a table calls it.
-    return "fp8_current" if number == "fp8" and row.get("source_id") == "megatron-bridge" else number
+    current = number == "fp8" and software.scales_currently(row.get("source_id") or "")
+    return "fp8_current" if current else number
 
 
 def _task(text: str) -> Task:

@@ -15,8 +15,6 @@ from benchrun.predict.workload import Architecture, Number, Workload, architectu
 from benchrun.spec.artifacts import BREAKDOWN, CEILINGS, METRICS, SPEC, Breakdown, Ceilings
 from benchrun.spec.runspec import RunSpec, TrainingSpec
 
-SOURCES = {"dgxc-benchmarking": "dgxc", "Megatron-Bridge": "megatron-bridge"}
-"""A publisher's repository -> the source of its rows."""
 FP8_NUMBERS: dict[str, Number] = {"delayed": "fp8", "tensorwise": "fp8_current"}
 """By the recipe of FP8; the others scale blocks."""
 OWN = "runs"
@@ -38,7 +36,7 @@ def workload(spec: TrainingSpec, source: str | None = None) -> Workload:
     gpu = hardware.gpu(spec.gpu)
     if gpu is None:
         raise UserError(f"no speed of '{spec.gpu}' is known", hint=f"known: {', '.join(hardware.names())}")
-    published = next((name for words, name in SOURCES.items() if words in (spec.source or "")), "")
+    published = software.publisher(spec.source or "") or ""
     number: Number = spec.precision
     if number == "fp8":
         number = FP8_NUMBERS.get(spec.training.fp8.recipe, "mxfp8")

@@ -7,7 +7,7 @@ import functools
 from pathlib import Path
 from typing import Literal
 
-Where = Literal["source", "task", "framework"]
+Where = Literal["source", "task", "framework", "repository", "current_scaling"]
 MEGATRON, MEGATRON_2022 = "megatron", "megatron-2022"
 """Megatron-core with transformer-engine, and Megatron-LM before both; the first where software.csv is silent."""
 FULLY_SHARDED = ("jax-maxtext", "jax-paxml", "transformers")
@@ -29,6 +29,21 @@ def of_task(task: str) -> str | None:
 def of_framework(framework: str) -> str:
     """The software of one of this suite's frameworks."""
     return _table().get(("framework", framework), MEGATRON)
+
+
+def publisher(text: str) -> str | None:
+    """The source of rows whose repository ``text`` names; None where it names none."""
+    return next((source for (where, name), source in _table().items() if where == "repository" and name in text), None)
+
+
+def publishers() -> set[str]:
+    """The sources of NVIDIA's published rows."""
+    return {source for (where, _), source in _table().items() if where == "repository"}
+
+
+def scales_currently(source: str) -> bool:
+    """Whether FP8 of ``source`` is scaled by each tensor's own largest value, whatever its tables call it."""
+    return ("current_scaling", source) in _table()
 
 
 @functools.cache
