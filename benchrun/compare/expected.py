@@ -28,4 +28,4 @@ def against(expected: Prediction, verdict: Verdict, metrics: Sequence[Metrics]) 
         f"{relation}: {step:.4g} s a step, predicted {expected.median:.4g} s "
         f"({expected.low:.4g} to {expected.high:.4g} s, from {expected.calibration})"
     )
-    return verdict.model_copy(update={"verdict": name, "reason": reason, "labels": (LABEL, *verdict.labels)})
+    return verdict.model_copy(update={"verdict": name, "reason": reason, "labels": (*verdict.labels, LABEL)})
