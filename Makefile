@@ -8,7 +8,7 @@ BIN    := $(VENV)/bin
 TORCH  ?= torch==2.13.0
 MCORE  ?= megatron-core==0.16.1
 
-.PHONY: demo test check format docs clean
+.PHONY: demo test coverage check format docs clean
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/.train
@@ -19,6 +19,10 @@ demo: $(VENV)/.train
 
 test: $(VENV)/.dev
 	$(BIN)/python -m pytest -q -n 2
+
+# Which lines and branches the tests run, without Slurm and slow ones. Coverage itself is an import that --help has not.
+coverage: $(VENV)/.dev
+	$(BIN)/python -m pytest -q -n 2 -m "not slurm and not slow" -k "not nothing_heavy" --cov --cov-report=term
 
 check: $(VENV)/.dev
 	$(BIN)/ruff check .
@@ -37,7 +41,7 @@ format: $(VENV)/.dev
 	$(BIN)/ruff format .
 
 clean:
-	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) build dist .coverage .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
 # -- the environment, made again when pyproject.toml changes --------------------------------------------
 

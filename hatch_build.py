@@ -1,7 +1,5 @@
 """The wheel carries the kept runs as one packed file without their logs: 50 kB instead of 800 kB."""
 
-from __future__ import annotations
-
 import io
 import lzma
 import tempfile

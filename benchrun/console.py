@@ -1,7 +1,5 @@
 """Run a command line: an expected error becomes a message and an exit code, without a traceback."""
 
-from __future__ import annotations
-
 import io
 import sys
 import traceback
@@ -10,7 +8,7 @@ from typing import Any
 
 import click
 
-from benchrun.errors import BenchrunError, exit_code
+from benchrun.errors import BenchrunError
 from benchrun.vocabulary import Exit
 
 
@@ -20,8 +18,7 @@ class Verbs(click.Group):
     def __init__(self, *args: Any, package: str, verbs: dict[str, tuple[str, str]], **settings: Any) -> None:
         """``verbs``: name -> module of ``package``, which has a function of this name, and help."""
         super().__init__(*args, **settings)
-        self._package = package
-        self._verbs = verbs
+        self._package, self._verbs = package, verbs
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(self._verbs)
@@ -57,7 +54,7 @@ def run(group: click.Group, name: str, argv: list[str] | None = None) -> Any:
         where = f"{error.filename}: " if error.filename else ""
         click.echo(f"error: {where}{error.strerror or error}", err=True)
         sys.exit(Exit.MACHINE)
-    except Exception as error:  # a defect of this program: Python's own exit code 1 would mean "slow"
+    except Exception:  # a defect of this program: Python's own exit code 1 would mean "slow"
         traceback.print_exc()
-        sys.exit(exit_code(error))
+        sys.exit(Exit.MACHINE)
     sys.exit(code or Exit.OK)

@@ -1,7 +1,5 @@
 """Expected errors: each has a message and may have a hint that shows the correction."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Iterable, Iterator
 
@@ -60,8 +58,3 @@ def writing(path: object) -> Iterator[None]:
         raise
     except OSError as error:
         raise UserError(f"cannot be written: {error.strerror}", where=str(path)) from error
-
-
-def exit_code(error: Exception) -> Exit:
-    """The exit code for ``error``; MACHINE for an unexpected one."""
-    return error.exit_code if isinstance(error, BenchrunError) else Exit.MACHINE

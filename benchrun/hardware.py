@@ -1,14 +1,10 @@
 """The table of GPUs: memory and dense peaks with their sources. A GPU that it does not list has no MFU."""
 
-from __future__ import annotations
-
-import csv
 import functools
-from pathlib import Path
 
 from pydantic import BaseModel, Field
 
-_TABLE = Path(__file__).with_name("hardware.csv")
+from benchrun.paths import table
 
 
 class Gpu(BaseModel, frozen=True):
@@ -49,9 +45,8 @@ def gpu(name: str) -> Gpu | None:
 
 @functools.cache
 def _gpus() -> dict[str, Gpu]:
-    with _TABLE.open(newline="") as file:
-        rows = ({column: value or None for column, value in row.items()} for row in csv.DictReader(file))
-        return {gpu.name: gpu for gpu in map(Gpu.model_validate, rows)}
+    rows = ({column: value or None for column, value in row.items()} for row in table(__file__))
+    return {gpu.name: gpu for gpu in map(Gpu.model_validate, rows)}
 
 
 def name_of(device: str) -> str | None:

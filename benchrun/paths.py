@@ -1,7 +1,5 @@
 """Paths of the data files: at the top of a checkout, under ``benchrun/_data`` in a wheel."""
 
-from __future__ import annotations
-
 import functools
 import os
 from pathlib import Path
@@ -18,6 +16,15 @@ SUITES = RECIPES / "suites"
 TEMPLATES = DATA / "templates"
 REFERENCE = DATA / "results" / "reference"
 MEASURED = DATA / "results" / "measured"
+
+
+@functools.cache
+def table(module: str) -> tuple[dict[str, str], ...]:
+    """The rows of the CSV file beside a module, whose ``__file__`` is ``module``."""
+    import csv  # every command imports this module
+
+    with Path(module).with_suffix(".csv").open(newline="") as file:
+        return tuple(csv.DictReader(file))
 
 
 @functools.cache

@@ -1,10 +1,9 @@
 """Terms that every package uses, each defined once."""
 
-from __future__ import annotations
-
+import re
 from collections.abc import Iterable
 from enum import IntEnum
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 Precision = Literal["fp32", "bf16", "fp8"]
 Task = Literal["pretrain", "sft", "lora"]
@@ -20,7 +19,7 @@ Size = int | str | None
 
 
 class Reduced(NamedTuple):
-    """One dimension: its size in the proxy and in the whole model."""
+    """A dimension that makes a run a proxy: its size there and in the whole model; as text ``num_layers 4 of 96``."""
 
     name: str
     """As in `ModelShape`; ``moe.num_experts`` for one of the experts."""
@@ -31,6 +30,39 @@ class Reduced(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.name} {self.size} of {self.whole}"
+
+
+def reduced(text: Any) -> Reduced:
+    """A reduction from its text, or as it is. ValueError for anything else."""
+    if isinstance(text, Reduced):
+        return text
+    match = re.fullmatch(r"(\S+) (\S+) of (\S+)", str(text))
+    if match is None:
+        raise ValueError("expected NAME SIZE of SIZE, e.g. num_layers 4 of 96")
+    return Reduced(match[1], _size(match[2]), _size(match[3]))
+
+
+def _size(text: str) -> Size:
+    return None if text == "None" else int(text) if text.isdecimal() else text
+
+
+def flat(model: Any) -> dict[str, Any]:
+    """Every dimension of a model, a mapping or a `ModelShape`, by its name in a `Reduced`."""
+    sizes = dict(model)
+    experts = dict(sizes.pop("moe", None) or ())
+    return sizes | {f"moe.{name}": size for name, size in experts.items()}
+
+
+def reductions(model: Any, whole: Any) -> tuple[Reduced, ...]:
+    """A reduction for each dimension in which ``model`` differs from ``whole``; none for the whole model."""
+    sizes, whole_sizes = flat(model), flat(whole)
+    pairs = ((name, sizes.get(name), whole_sizes.get(name)) for name in whole_sizes | sizes if name not in NO_WORK)
+    return tuple(reduced(f"{name} {size} of {whole_size}") for name, size, whole_size in pairs if size != whole_size)
+
+
+def dimensions(reduced: tuple[Reduced, ...]) -> tuple[Reduced, ...]:
+    """The reductions of anything but the number of layers."""
+    return tuple(reduction for reduction in reduced if reduction.name != "num_layers")
 
 
 class Exit(IntEnum):

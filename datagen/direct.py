@@ -3,101 +3,66 @@
 On file systems without direct writes (tmpfs, some network file systems) the same bytes are written through the cache.
 """
 
-from __future__ import annotations
-
 import errno
-import fcntl
 import mmap
 import os
-from collections import deque
-from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import lru_cache
-from itertools import cycle
 from pathlib import Path
+from zlib import crc32
 
-from datagen.checksum import crc32
-
-BUFFER = 1 << 24
-"""Bytes per write, a power of two. Larger writes wake their thread less often, which helps when all cores are busy."""
-FILLED = 1 << 22
-"""Bytes that are made and then summed at a time, so that the checksum reads them from a cache."""
-BUFFERS = 3
+PIECE = 1 << 22
+"""Bytes that are made, summed and written at a time: few enough for a cache, many enough to keep the writes few."""
 ALIGNED = 4096
 """Alignment in bytes of place, length and memory of a direct write."""
 DIRECT = getattr(os, "O_DIRECT", 0)  # some operating systems have no direct writes
 
-Fill = Callable[[int, memoryview], None]
-"""Called with a place in the file and the memory for the bytes from there on."""
 
+def write(path: Path, place: int, size: int, fill: Callable[[int, memoryview], None]) -> int:
+    """Write ``size`` bytes to ``path`` from ``place`` on, a multiple of ``ALIGNED``, and return their CRC-32.
 
-@contextmanager
-def direct_writer(path: Path) -> Iterator[Callable[[int, int, Fill], int]]:
-    """A function that writes to ``path`` from several buffers: one is filled while the disk takes the others.
-
-    It writes a number of bytes from a place on, a multiple of ``BUFFER``, and returns their CRC-32. Leaving the context
-    waits until everything is written.
+    ``fill`` is called with a place in the file and the memory for the bytes from there on, while a thread writes the
+    bytes before it.
     """
-    pending, buffers = deque[Future[None]](), cycle(_buffers(BUFFER))
-
-    def write(place: int, size: int, fill: Fill) -> int:
-        checksum = 0
-        for start in range(place, place + size, BUFFER):
-            if len(pending) == BUFFERS:
-                pending.popleft().result()
-            memory = memoryview(next(buffers))[: place + size - start]
-            for offset in range(0, len(memory), FILLED):
-                here = memory[offset : offset + FILLED]
-                fill(start + offset, here)
-                checksum = crc32(here, checksum)
-            pending.append(disk.submit(write_direct, file.fileno(), memory, start))
-        return checksum
-
-    with os.fdopen(open_direct(path), "wb", 0) as file, ThreadPoolExecutor(1) as disk:
-        yield write
-        for future in pending:
-            future.result()
+    checksum, memory = 0, memoryview(buffer(size))
+    with ThreadPoolExecutor(1) as disk:
+        writes = []
+        for start in range(0, size, PIECE):
+            piece = memory[start : start + PIECE]
+            fill(place + start, piece)
+            checksum = crc32(piece, checksum)
+            writes.append(disk.submit(write_direct, path, place + start, piece))
+        for written in writes:
+            written.result()
+    return checksum
 
 
 @lru_cache(maxsize=1)
-def _buffers(size: int) -> list[mmap.mmap]:
-    """``BUFFERS`` buffers, reused: fresh memory costs a page fault every 4 KB."""
-    return [buffer(size) for _ in range(BUFFERS)]
-
-
 def buffer(size: int) -> mmap.mmap:
-    """Memory of ``size`` bytes on a page boundary, in pages of 2 MB where the system has them.
+    """Memory of ``size`` bytes on a page boundary, reused: fresh memory costs a page fault every 4 KB.
 
-    From such pages two processes wrote 1.75 and 1.98 GB/s to a disk that took 1.50 from pages of 4 KB, probably because
-    a request to the disk holds a limited number of pages.
+    Its pages have 2 MB where the system has such pages: a disk took 1.75 GB/s from them, and 1.50 from pages of 4 KB.
     """
-    # Private: a forked process gets its own copy.
-    memory = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE)
-    with suppress(OSError, AttributeError):  # missing in this kernel or operating system
+    memory = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE)  # a forked process gets its own copy
+    with suppress(OSError, AttributeError):
         memory.madvise(mmap.MADV_HUGEPAGE)
     return memory
 
 
-def open_direct(path: Path) -> int:
-    """The descriptor of ``path`` for :func:`write_direct`; the file is made if it is missing."""
-    file = os.open(path, os.O_WRONLY | os.O_CREAT, 0o644)
-    with suppress(OSError):  # this file system has no direct writes
-        fcntl.fcntl(file, fcntl.F_SETFL, DIRECT)
-    return file
-
-
-def write_direct(file: int, data: memoryview, place: int) -> None:
+def write_direct(path: Path, place: int, data: memoryview) -> None:
     """Write all of ``data``; an end that is not aligned, usually that of the file, is written through the cache."""
+    direct = DIRECT
     while data:  # a write may be short
-        whole = len(data) // ALIGNED * ALIGNED
-        if not whole:
-            fcntl.fcntl(file, fcntl.F_SETFL, 0)
+        aligned = len(data) // ALIGNED * ALIGNED
+        direct = direct if aligned else 0
         try:
-            written = os.pwrite(file, data[: whole or None], place)
+            with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | direct, 0o644), "wb", 0) as file:
+                written = os.pwrite(file.fileno(), data[: aligned or None], place)
         except OSError as error:
-            if error.errno != errno.EINVAL or not fcntl.fcntl(file, fcntl.F_GETFL) & DIRECT:
+            if not direct or error.errno != errno.EINVAL:
                 raise
-            fcntl.fcntl(file, fcntl.F_SETFL, 0)
+            direct = 0
         else:
             data, place = data[written:], place + written

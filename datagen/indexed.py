@@ -6,8 +6,6 @@ each sequence (int32), its offset in bytes (int64), and the first sequence of ea
 here have one sequence per document.
 """
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Callable, Iterable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Inspect Megatron data sets and JSON lines from any source, and files that only their manifest describes."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import sys
@@ -13,8 +11,7 @@ import numpy
 
 from benchrun.errors import UserError
 from datagen.indexed import read_index
-from datagen.manifest import damage, load
-from datagen.output import beside
+from datagen.output import beside, damage, load
 from datagen.sampling import Ints
 
 SUFFIXES = (".bin", ".idx", ".json", ".jsonl", ".npy")
@@ -38,10 +35,7 @@ def inspect(path: Path, document: int = 0) -> dict[str, Any]:
         prefix = path / "manifest"
     checked = _check_manifest(prefix)
     summary = {"schema_version": 1, "unit": None, "files": [], **checked}
-    if path.is_dir() or beside(prefix, ".npy").exists():
-        if checked["manifest"] is None:
-            hint = "give the PREFIX of its files, or a tokenizer directory"
-            raise UserError("no data set", where=str(prefix), hint=hint)
+    if checked["manifest"] and (path.is_dir() or beside(prefix, ".npy").exists()):
         return summary
     try:
         read = _inspect_lines if beside(prefix, ".jsonl").is_file() else _inspect_tokens

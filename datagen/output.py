@@ -1,11 +1,10 @@
 """Atomic output: a data set is complete or absent, interrupted commands resume, and nothing is overwritten.
 
-A data set at PREFIX is complete when its manifest ``PREFIX.json`` exists: the manifest is renamed last. Until then all
-files are called ``*.partial``, and ``PREFIX.journal`` lists the finished parts. One process at a time works on a
-prefix; the others wait for the lock and then find the finished data set.
+A data set at PREFIX is complete when its manifest ``PREFIX.json`` exists: the manifest is renamed last. It contains the
+parameters, facts about the content, and the checksums of the files. Until then all files are called ``*.partial``, and
+``PREFIX.journal`` lists the finished parts. One process at a time works on a prefix; the others wait for the lock and
+then find the finished data set.
 """
-
-from __future__ import annotations
 
 import errno
 import fcntl
@@ -15,20 +14,89 @@ import shutil
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from itertools import zip_longest
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
+from zlib import crc32
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from benchrun.errors import BenchrunError, MachineError, UserError
 from datagen import __version__
-from datagen.manifest import PART_BYTES, File, Frozen, Kind, Manifest, checksums, damage, load
 
-PARTIAL = ".partial"
 _WRONG_PLACE = (PermissionError, FileNotFoundError, FileExistsError, NotADirectoryError, IsADirectoryError)
-RESERVE = 1 << 20
-"""Bytes that must stay free beside the data, for the journal, the manifest and the estimate of the index."""
+PART_BYTES = 1 << 26
+"""Bytes per checksum: 10 GB have 150 parts, which several processes can make side by side."""
 
 Progress = Callable[[int, int], None]
 """Called with the bytes done so far and the bytes in total."""
+Kind = Literal["tokens", "sft", "tokenizer"]
+Seed = Annotated[int, Field(ge=0, lt=1 << 63)]
+Lengths = Literal["fixed", "lognormal", "zipf"]
+
+
+class Frozen(BaseModel):
+    """Base of all models: immutable, without unknown fields."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class File(Frozen):
+    """One file of a data set."""
+
+    name: str
+    """Path relative to the manifest."""
+    bytes: int
+    crc32: tuple[str, ...]
+    """CRC-32 of each part of ``part_bytes``, as eight hex digits."""
+
+
+class Manifest(Frozen):
+    """Content of ``PREFIX.json``."""
+
+    schema_version: Literal[1] = 1
+    kind: Kind
+    version: str
+    """Version of the generator: the same version and parameters give the same bytes."""
+    parameters: dict[str, Any]
+    facts: dict[str, Any]
+    """Properties of the result: documents, tokens, dtype and so on."""
+    part_bytes: int = Field(default_factory=lambda: PART_BYTES)
+    files: tuple[File, ...]
+
+
+def load(path: Path) -> Manifest:
+    """The manifest in ``path``. UserError if the file is missing or not a manifest."""
+    try:
+        return Manifest.model_validate_json(path.read_bytes())
+    except OSError as error:
+        raise UserError(f"no manifest: {error.strerror}", where=str(path)) from error
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(map(str, first["loc"])) or "content"
+        hint = "datagen writes its manifest under this name: give another PREFIX, or move this file away"
+        raise UserError(f"not a manifest of datagen: {place}: {first['msg']}", where=str(path), hint=hint) from error
+
+
+def checksums(path: Path, part_bytes: int) -> tuple[str, ...]:
+    """CRC-32 of each part of a file, as eight hex digits; reads the whole file."""
+    with path.open("rb") as file:
+        return tuple(f"{crc32(part):08x}" for part in iter(lambda: file.read(part_bytes), b""))
+
+
+def damage(manifest: Manifest, folder: Path, *, read: bool = True) -> str | None:
+    """The first difference between ``manifest`` and its files, None if there is none; without ``read``, of sizes."""
+    for file in manifest.files:
+        path = folder / file.name
+        if not path.is_file():
+            return f"{path} is missing"
+        if (size := path.stat().st_size) != file.bytes:
+            return f"{path} has {size} bytes, its manifest has {file.bytes}"
+        sums = checksums(path, manifest.part_bytes) if read else file.crc32
+        for number, (actual, expected) in enumerate(zip_longest(sums, file.crc32)):
+            if actual != expected:
+                return f"{path}: wrong checksum in the part that starts at byte {number * manifest.part_bytes}"
+    return None
 
 
 def beside(prefix: Path, suffix: str) -> Path:
@@ -38,7 +106,7 @@ def beside(prefix: Path, suffix: str) -> Path:
 
 def partial(path: Path) -> Path:
     """The name of ``path`` until its data set is complete."""
-    return beside(path, PARTIAL)
+    return beside(path, ".partial")
 
 
 def make_once(
@@ -46,7 +114,7 @@ def make_once(
     kind: Kind,
     parameters: Frozen,
     outputs: list[Path],
-    make: Callable[[Journal], dict[str, Any]],
+    make: "Callable[[Journal], dict[str, Any]]",
     *,
     size: int = 0,
     fixed: dict[str, Any] | None = None,
@@ -63,9 +131,7 @@ def make_once(
         if not path.exists():
             with _locked(prefix):
                 if new := not path.exists():  # another process may have made it while this one waited
-                    if size:
-                        _check_room(prefix, size, outputs)
-                    journal = Journal(prefix, identity, outputs)
+                    journal = Journal(prefix, identity, outputs, size)
                     facts = make(journal)
                     files = tuple(_entry(output, journal.sums.get(output)) for output in outputs)
                     made = Manifest(kind=kind, version=__version__, parameters=values, facts=facts, files=files)
@@ -84,7 +150,7 @@ def _expected(error: OSError, prefix: Path) -> BenchrunError:
     message, where = f"cannot write: {error.strerror}", str(error.filename or prefix)
     if isinstance(error, _WRONG_PLACE) or error.errno in (errno.EROFS, errno.ENAMETOOLONG):
         return UserError(message, where=where, hint="--output is a name in a folder that you may write to")
-    left = f"{beside(prefix, '.journal')} and *{PARTIAL}"
+    left = f"{beside(prefix, '.journal')} and *.partial"
     hint = f"repeat the command when the disk works and has room: it resumes. Or remove {left}"
     return MachineError(message, where=where, hint=hint)
 
@@ -126,7 +192,7 @@ class Journal:
     The caller compares the data on the disk with the checksum, and makes a part again if the machine lost some of it.
     """
 
-    def __init__(self, prefix: Path, identity: dict[str, Any], outputs: list[Path]) -> None:
+    def __init__(self, prefix: Path, identity: dict[str, Any], outputs: list[Path], size: int) -> None:
         self.done: dict[str, int] = {}
         self.sums: dict[Path, list[int]] = {}
         """CRC-32 of each part of ``PART_BYTES`` of an output; other outputs are read when they are complete."""
@@ -150,12 +216,14 @@ class Journal:
             elif path.exists():
                 path.rename(partial(path))
         for line in lines[1:]:
-            with suppress(ValueError):  # a full disk may have cut the line
+            with suppress(ValueError):  # a full disk may have cut a line, to which the next one is then appended
                 name, crc = line.decode().rsplit(" ", 1)
                 self.done[name] = int(crc, 16)
-        if lines:
-            os.truncate(self._path, sum(len(line) + 1 for line in lines))
-        else:
+        if not lines:  # the files of an interrupted process have room
+            free = shutil.disk_usage(prefix.parent).free
+            if size > free:
+                message = f"{size / 1e9:.2f} GB do not fit: {free / 1e9:.2f} GB are free"
+                raise MachineError(message, where=str(prefix.parent), hint="make less data, or choose another --output")
             self._path.write_text(f"{head}\n")
 
     def add(self, name: str, crc: int) -> None:
@@ -164,21 +232,11 @@ class Journal:
             file.write(f"{name} {crc:08x}\n")
 
 
-def _check_room(prefix: Path, size: int, outputs: list[Path]) -> None:
-    """MachineError if ``size`` bytes do not fit beside ``prefix``; ``outputs`` of an earlier process have room."""
-    paths = [name for path in outputs for name in (path, partial(path))]
-    needed = size - sum(path.stat().st_blocks * 512 for path in paths if path.exists())
-    free = shutil.disk_usage(prefix.parent).free
-    if needed + RESERVE > free:
-        message = f"{needed / 1e9:.2f} GB do not fit: {free / 1e9:.2f} GB are free"
-        raise MachineError(message, where=str(prefix.parent), hint="make less data, or choose another --output")
-
-
 def _entry(path: Path, sums: list[int] | None) -> File:
     """The manifest's entry for ``path``, which still has its partial name; without ``sums`` it is read."""
     data = partial(path)
-    crc32 = checksums(data, PART_BYTES) if sums is None else tuple(f"{crc:08x}" for crc in sums)
-    return File(name=path.name, bytes=data.stat().st_size, crc32=crc32)
+    parts = checksums(data, PART_BYTES) if sums is None else tuple(f"{crc:08x}" for crc in sums)
+    return File(name=path.name, bytes=data.stat().st_size, crc32=parts)
 
 
 def _rename(paths: list[Path]) -> None:
@@ -191,8 +249,6 @@ def _rename(paths: list[Path]) -> None:
 
 
 def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    descriptor = os.open(path, os.O_RDONLY)  # not open(): a folder is synced too
+    os.fsync(descriptor)
+    os.close(descriptor)

@@ -4,11 +4,9 @@ Packing needs the length of every sample before it can write the first sequence.
 first, and memory holds only their lengths.
 """
 
-from __future__ import annotations
-
 import json
 import pickle
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
@@ -35,28 +33,24 @@ class Sample(NamedTuple):
 
 
 def spool(samples: list[Sample]) -> bytes:
-    """A block of the spool, int32: number of samples, their sizes, prompt sizes, cut flags and tokens."""
-    columns = numpy.array([(len(sample.tokens), sample.prompt, sample.cut) for sample in samples]).T.ravel()
-    tokens = [sample.tokens for sample in samples]
-    return numpy.concatenate([[len(samples)], columns, *tokens]).astype(numpy.int32).tobytes()
+    """A block of the spool, int32: the size, prompt size, cut flag and tokens of each sample."""
+    rows = [numpy.append((len(tokens), prompt, cut), tokens) for tokens, prompt, cut in samples]
+    return numpy.concatenate(rows).astype(numpy.int32).tobytes()
 
 
-def _read(path: Path) -> tuple[NDArray[numpy.int32], Ints]:
-    """The spool, and four columns: size, prompt size, cut flag of each sample, and the place of its first token."""
-    data = numpy.memmap(path, dtype=numpy.int32, mode="r")
-    blocks, place = [], 0
+def _samples(data: NDArray[numpy.int32]) -> Iterator[tuple[int, int, int, int]]:
+    """Size, prompt size and cut flag of each sample in the spool, and the place of its first token."""
+    place = 0
     while place < len(data):
-        count = int(data[place])
-        columns = data[place + 1 : place + 1 + 3 * count].reshape(3, count).astype(numpy.int64)
-        ends = place + 1 + 3 * count + numpy.cumsum(columns[0])
-        blocks.append(numpy.vstack([columns, ends - columns[0]]))
-        place = int(ends[-1])
-    return data, numpy.hstack(blocks)
+        size, prompt, cut = data[place : place + 3].tolist()
+        yield size, prompt, cut, place + 3
+        place += 3 + size
 
 
 def pack(spool: Path, data_path: Path, metadata_path: Path, capacity: int, seed: int, eod: int) -> dict[str, Any]:
     """Write sequences of ``capacity`` inputs and NeMo's metadata; returns the facts of the manifest."""
-    data, columns = _read(spool)
+    data = numpy.memmap(spool, dtype=numpy.int32, mode="r")
+    columns = numpy.fromiter(_samples(data), dtype=numpy.dtype((numpy.int64, 4))).T
     sizes, prompts, cut, _ = columns
 
     def sequence(samples: Ints) -> dict[str, list[int]]:

@@ -4,8 +4,6 @@ The name of a stream of bits is a tuple of numbers (seed, shard, purpose, block)
 any order. Floating point is used for the tables only; the draws are integers.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from functools import lru_cache
@@ -127,18 +125,8 @@ def _integer_weights(weights: NDArray[numpy.float64]) -> NDArray[numpy.int64]:
 
 def draw_tokens(table: TokenTable, bits: NDArray[numpy.uint32], out: Ints) -> None:
     """Put a token for each of ``bits`` [n] into ``out`` [n], integers of any size that holds the tokens."""
-    mask, target = numpy.uint32(len(table.packed) - 1), out.view(f"u{out.itemsize}")
-    memory = _buffers(len(bits).bit_length())
-    buckets, other = memory[0][: len(bits)], target if out.itemsize == 4 else memory[1][: len(bits)]
-    numpy.bitwise_and(bits, mask, out=buckets)
+    mask = numpy.uint32(len(table.packed) - 1)
     # Every index is in range; "wrap" is the fastest mode.
-    table.packed.take(buckets, mode="wrap", out=other)
+    packed = table.packed.take(bits & mask, mode="wrap")
     # The smaller number has the token in its low bits. A branch would be mispredicted half of the time.
-    numpy.minimum(bits, other, out=other)
-    numpy.bitwise_and(other, mask, out=target, casting="unsafe")
-
-
-@lru_cache(maxsize=2)
-def _buffers(bits: int) -> tuple[Ints, Ints]:
-    """Memory for 2^``bits`` buckets and tokens, reused: page faults of fresh memory take as long as the draws."""
-    return numpy.empty(1 << bits, numpy.intp), numpy.empty(1 << bits, numpy.uint32)
+    numpy.bitwise_and(numpy.minimum(bits, packed, out=packed), mask, out=out, casting="unsafe")

@@ -4,8 +4,6 @@ A sample is a prompt and its answer, two parts of one text. Lengths are in words
 without a tokenizer; a ``chat`` sample has this length over all turns.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -13,13 +11,12 @@ from functools import partial as bind
 from itertools import islice
 from pathlib import Path
 from typing import IO, Any, Literal, cast
+from zlib import crc32
 
 import numpy
 from pydantic import Field, model_validator
 
-from datagen.checksum import crc32
-from datagen.manifest import Frozen, Lengths, Manifest, Seed
-from datagen.output import Journal, Progress, beside, make_once, partial
+from datagen.output import Frozen, Journal, Lengths, Manifest, Progress, Seed, beside, make_once, partial
 from datagen.packing import Sample, pack, spool
 from datagen.sampling import Ints, draw_lengths, length_table, stream
 from datagen.text import LEXICON, speak, write
@@ -59,7 +56,7 @@ class Parameters(Frozen):
     tokenizer: str | None = Field(default=None, description="packed: CRC-32 of tokenizer.json.")
 
     @model_validator(mode="after")
-    def _fits(self) -> Parameters:
+    def _fits(self) -> "Parameters":
         if self.format != "packed":
             if (self.seq_length, self.vocab_size, self.tokenizer) != (None, None, None):
                 raise ValueError(f"{self.format} is text: seq_length, vocab_size and tokenizer are for packed")
@@ -86,7 +83,7 @@ def make_sft(
     blocks = -(-parameters.samples // BLOCK)
 
     def make(journal: Journal) -> dict[str, Any]:
-        rows = partial(beside(prefix, ".spool") if capacity else outputs[0])
+        rows = partial(beside(prefix, ".samples") if capacity else outputs[0])
         with rows.open("r+b" if rows.exists() else "w+b") as file:
             tasks = range(_keep_intact(file, journal), blocks)
             for number, data in zip(tasks, in_order(bind(_block, parameters, tokenizer), tasks, workers), strict=True):

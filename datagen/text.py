@@ -5,8 +5,6 @@ distribution, the others are the preferred successor of the word before. So a mo
 its loss, and a model that learns the successors lowers it further.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import lru_cache
 from math import gcd

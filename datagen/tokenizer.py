@@ -5,8 +5,6 @@ letters to syllables, a space and a syllable to the beginning of a word, then lo
 frequent words are one token, rarer words a few, and other text is bytes.
 """
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Callable, Iterator
@@ -15,13 +13,12 @@ from functools import lru_cache
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
+from zlib import crc32
 
 from pydantic import Field
 
 from benchrun.errors import UserError
-from datagen.checksum import crc32
-from datagen.manifest import Frozen, Manifest, Seed
-from datagen.output import Journal, make_once, partial
+from datagen.output import Frozen, Journal, Manifest, Seed, make_once, partial
 from datagen.text import CODAS, ONSETS, VOWELS, words
 
 SPECIAL = ("<unk>", "<pad>", "<|system|>", "<|user|>", "<|assistant|>", "<s>", "</s>")
@@ -124,17 +121,9 @@ def load_tokenizer(folder: Path) -> Tokenizer:
     try:
         import tokenizers
     except ImportError as error:
-        raise UserError("packing text needs the tokenizers library", hint="pip install 'benchrun[data]'") from error
+        raise UserError("packing text needs the tokenizers library", hint="pip install '.[data]'") from error
     # --workers sets the number of cores; the library would use all cores in each worker.
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
-    try:
-        # A string, or an object that contains the string.
-        token = json.loads(config.read_text())["eos_token"]
-        text = token if isinstance(token, str) else token["content"]
-        if not isinstance(text, str):
-            raise TypeError("an eos_token is a string")
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise UserError("has no eos_token", where=str(config)) from error
     try:
         opened = tokenizers.Tokenizer.from_buffer(data)
     except Exception as error:  # the library raises nothing narrower
@@ -142,9 +131,14 @@ def load_tokenizer(folder: Path) -> Tokenizer:
     if opened.truncation or opened.padding:
         hint = "copy the folder, and set truncation and padding to null in the copy"
         raise UserError("truncates or pads texts", where=str(path), hint=hint)
-    eos = opened.token_to_id(text)
+    try:
+        # A string, or an object that contains the string.
+        token = json.loads(config.read_text())["eos_token"]
+        eos = opened.token_to_id(token if isinstance(token, str) else token["content"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise UserError("has no eos_token", where=str(config)) from error
     if eos is None:
-        raise UserError(f"has no token {text}, the eos_token of tokenizer_config.json", where=str(path))
+        raise UserError(f"has no token {token}, the eos_token of tokenizer_config.json", where=str(path))
 
     def encode(texts: list[str]) -> list[list[int]]:
         return [encoding.ids for encoding in opened.encode_batch(texts, add_special_tokens=False)]

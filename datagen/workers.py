@@ -1,12 +1,10 @@
 """Parallel map over processes: results in the order of the tasks, with a bounded number of them in memory."""
 
-from __future__ import annotations
-
 import os
 import signal
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from itertools import islice
 from multiprocessing import parent_process
@@ -27,14 +25,13 @@ def in_order(function: Callable[[Task], Result], tasks: Iterable[Task], workers:
     if workers == 1:
         yield from map(function, tasks)
         return
-    remaining, running = iter(tasks), deque[Future[Result]]()
     with ProcessPoolExecutor(workers, initializer=_follow_parent) as pool:
+        submitted = (pool.submit(function, task) for task in tasks)
+        running = deque(islice(submitted, 2 * workers))
         try:
-            while True:
-                running.extend(pool.submit(function, task) for task in islice(remaining, 2 * workers - len(running)))
-                if not running:
-                    return
+            while running:
                 yield running.popleft().result()
+                running.extend(islice(submitted, 1))
         except BrokenProcessPool as error:
             hint = "was it killed for its memory? Repeat the command: it resumes"
             raise MachineError("a worker process ended", hint=hint) from error

@@ -3,8 +3,6 @@
 ``python docs/generate.py`` writes the files; ``python docs/generate.py --check`` fails if one is out of date.
 """
 
-from __future__ import annotations
-
 import ast
 import csv
 import inspect
@@ -29,9 +27,8 @@ from benchrun.model.layout import Layout
 from benchrun.recipe.schema import Suite, SuiteRun, TrainingEntry, TrainingGroup, TrainingRecipe
 from benchrun.spec import artifacts
 from benchrun.spec.cluster import Binding, Cluster, Container
-from benchrun.spec.data import Data, Instructions, Synthetic
 from benchrun.spec.runspec import TrainingSpec
-from benchrun.spec.training import Fp8, Lora, Optimizer, Recompute, Training
+from benchrun.spec.training import Data, Fp8, Instructions, Lora, Optimizer, Recompute, Synthetic, Training
 from datagen.cli import group as datagen
 
 HERE = Path(__file__).parent
@@ -139,8 +136,10 @@ def gpu_page() -> str:
 def run_directory_page() -> str:
     """The files of a run directory, and the models of those that the job and the host share."""
     head = (
-        "# Run directory\n\nEvery run is one directory in `results/runs/`. Every later step can be repeated from these "
-        "files. A kept run has the same files, some of them compressed (`.xz`).\n"
+        "# Run directory\n\nEvery run is one directory in `results/runs/`. `benchrun parse` and `benchrun "
+        "compare` work from these files alone. A run has only the files that it needs: `local.*` without Slurm, "
+        "`telemetry` and `ceilings.json` on GPUs, `data.json` with synthetic data. A framework adds files of its own, "
+        "for example `train_nemo2.py`. A kept run has the same files, some of them compressed (`.xz`).\n"
     )
     files = table(("file", "what is in it"), ((f"`{name}`", text) for name, text in artifacts.FILES.items()))
     models = (artifacts.Done, artifacts.Progress, artifacts.EndingRecord, artifacts.Environment)
@@ -182,8 +181,10 @@ def main() -> int:
             stale.append(name)
             if "--check" not in sys.argv:
                 path.write_text(text)
-    sys.stdout.write(f"out of date: {', '.join(stale)}\n" if stale else "up to date\n")
-    return 1 if stale and "--check" in sys.argv else 0
+    check = "--check" in sys.argv
+    what = "out of date" if check else "written"
+    sys.stdout.write(f"{what}: {', '.join(stale)}\n" if stale else "up to date\n")
+    return 1 if stale and check else 0
 
 
 if __name__ == "__main__":

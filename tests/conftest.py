@@ -1,16 +1,16 @@
 """Options of the test run, and who runs what where two processes share it (pytest -n 2)."""
 
-from __future__ import annotations
+from typing import Any
 
 import pytest
 
 
-def pytest_addoption(parser):
+def pytest_addoption(parser: Any) -> None:
     parser.addoption("--update-golden", action="store_true", help="write tests/golden anew")
 
 
 @pytest.hookimpl(optionalhook=True)  # there is pytest-xdist
-def pytest_xdist_make_scheduler(config, log):
+def pytest_xdist_make_scheduler(config: Any, log: Any) -> Any:
     """A file goes whole to one process, as its tests share fixtures. Each process has a Slurm cluster of its own."""
     from xdist.scheduler import LoadFileScheduling
 

@@ -1,7 +1,5 @@
 """Every file of a run directory has its name in one place."""
 
-from __future__ import annotations
-
 import ast
 import re
 import time
@@ -12,8 +10,7 @@ import pytest
 
 from benchrun import app
 from benchrun.launch import supervise
-from benchrun.launch.env import write_env
-from benchrun.launch.launcher import launch, observe
+from benchrun.launch.launcher import observe, write_env
 from benchrun.recipe.resolve import resolve
 from benchrun.recipe.select import Request
 from benchrun.render import render
@@ -47,11 +44,7 @@ def test_no_name_of_a_run_file_is_written_twice(path: Path) -> None:
 
 
 def test_the_supervisor_of_local_jobs_uses_the_same_names() -> None:
-    assert (supervise.PID, supervise.STARTED, supervise.EXIT) == (
-        artifacts.LOCAL_PID,
-        artifacts.LOCAL_STARTED,
-        artifacts.LOCAL_EXIT,
-    )
+    assert supervise.STATE == artifacts.LOCAL_STATE
     names = {text for _, text in literals(Path(supervise.__file__))}
     assert names >= {artifacts.STDOUT, artifacts.STDERR, artifacts.JOB}
 
@@ -77,7 +70,7 @@ def test_every_file_of_a_local_run_has_a_name_here(tmp_path: Path) -> None:
     program.write_text("#!/bin/bash\necho a step\n")
     program.chmod(0o755)
     spec = resolve(Request("tiny-llama", "CPU", "fp32", 1, overrides=(f"cluster.python={program}",)))
-    run = launch(spec, render(spec), tmp_path / "runs")
+    run = app.start(spec, tmp_path / "runs")
     end = time.monotonic() + 30
     while not (observation := observe([run])[0]).over:
         assert time.monotonic() < end
@@ -85,7 +78,7 @@ def test_every_file_of_a_local_run_has_a_name_here(tmp_path: Path) -> None:
     write_env(run)
     run.write_json(artifacts.ENDING, app.end_of(observation).model_dump(mode="json"))
     names = {path.name for path in run.path.iterdir()}
-    assert {artifacts.SPEC, artifacts.DONE, artifacts.STDOUT, artifacts.PROBE, artifacts.LOCAL_EXIT} <= names
+    assert {artifacts.SPEC, artifacts.DONE, artifacts.STDOUT, artifacts.PROBE, artifacts.LOCAL_STATE} <= names
     assert names <= set(artifacts.FILES)
     assert {path.name for path in run.path.parent.iterdir()} == {run.run_id, artifacts.LOCAL_LOCK}
     read = {

@@ -1,7 +1,5 @@
 """A fact stands in one place: no framework's name is a literal outside its file, its template, data and tests."""
 
-from __future__ import annotations
-
 import ast
 import re
 from collections.abc import Iterator

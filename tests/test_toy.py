@@ -1,7 +1,5 @@
 """A framework that only this file knows goes from recipe to verdict on the CPU: adding one touches nothing else."""
 
-from __future__ import annotations
-
 import sys
 import time
 from collections.abc import Iterator
@@ -11,7 +9,8 @@ import pytest
 
 from benchrun import app
 from benchrun.errors import UserError
-from benchrun.frameworks.base import Framework, Variable
+from benchrun.frameworks.base import Framework
+from benchrun.frameworks.environment import Variable
 from benchrun.frameworks.registry import FRAMEWORKS, register
 from benchrun.launch.endings import Ending
 from benchrun.launch.launcher import observe

@@ -1,7 +1,5 @@
 """A workload that only this file knows goes from recipe to verdict on the CPU: adding one touches nothing else."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import re

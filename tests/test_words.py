@@ -1,7 +1,5 @@
 """Plain English: names are nouns for values and verbs for functions, and prose has none of the phrases below."""
 
-from __future__ import annotations
-
 import ast
 import io
 import re

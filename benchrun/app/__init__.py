@@ -13,8 +13,6 @@ Every function raises UserError for wrong input and MachineError where Slurm or 
 Functions named ``store_*``, ``record_*``, ``start``, ``cancel``, ``keep`` and ``write_*`` write; all others read only.
 """
 
-from __future__ import annotations
-
 import re
 from importlib import import_module
 from pathlib import Path

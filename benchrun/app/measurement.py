@@ -1,26 +1,33 @@
-"""Measuring a run from its files, storing the measurement beside them, and keeping it without names and paths."""
+"""Numbers of runs and of bare logs. A run's are stored beside its log, or kept without names and paths."""
 
-from __future__ import annotations
-
+import contextlib
 import shutil
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
+from benchrun import hardware
+from benchrun.compare.references import load_references
 from benchrun.compare.verdict import RunResult, Verdict
-from benchrun.errors import UserError
-from benchrun.frameworks.logs import ended_at, parse_log
+from benchrun.errors import UserError, writing
+from benchrun.frameworks.logs import parse_log, parse_logs
 from benchrun.launch.endings import recorded
-from benchrun.launch.keep import kept_files, kept_name, write_kept
+from benchrun.launch.keep import kept_files, kept_name
 from benchrun.launch.rundir import RunDir
-from benchrun.metrics.bound import Bound, bound
-from benchrun.metrics.model import Measurement, Metrics
-from benchrun.metrics.setting import setting_of
-from benchrun.metrics.summary import measure
+from benchrun.metrics.bound import bound
+from benchrun.metrics.model import Measurement, Metrics, Summary
+from benchrun.metrics.rows import Measured, measured
+from benchrun.metrics.setting import Setting, setting_of, stated
+from benchrun.metrics.summary import measure, summarise
 from benchrun.metrics.telemetry import Sampled, sampled
 from benchrun.parse import Log
+from benchrun.recipe.catalogue import training_file
 from benchrun.report.table import step_lines
 from benchrun.spec import artifacts
-from benchrun.spec.runspec import TrainingSpec
+
+NOTHING = Setting()
+"""The setting of a log whose caller knows nothing about it."""
 
 
 @dataclass(frozen=True)
@@ -43,10 +50,10 @@ def measure_run(run: RunDir, warmup: int | None = None) -> RunMeasurement | None
         return None
     log = parse_log(*run.logs)
     metrics = measure(log, setting_of(run.spec), planned_steps=run.spec.planned_steps, warmup=warmup)
-    samples = samples_of(run, metrics, run.spec.num_gpus)
+    samples = _samples(run, log, metrics, run.spec.num_gpus)
     beside = {
         "telemetry": samples.over_all if samples else None,
-        "bound": _bound(run, metrics),
+        "bound": bound(run.document(artifacts.CEILINGS, artifacts.Ceilings), run.spec, metrics.step_time_s),
         "breakdown": run.document(artifacts.BREAKDOWN, artifacts.Breakdown),
     }
     return RunMeasurement(run, log, metrics.model_copy(update=beside), samples)
@@ -68,24 +75,16 @@ def _steps(log: Log) -> str:
     return "".join(f"{line}\n" for line in step_lines(log.distinct, "jsonl"))
 
 
-def samples_of(run: RunDir, measured: Measurement, num_gpus: int | None) -> Sampled | None:
-    """State of the GPUs in the window of ``measured``; None where nothing was sampled."""
-    files, step, window = run.telemetry(), measured.step_time_s, measured.window
-    rate = measured.tokens_per_s_per_gpu.median
+def _samples(run: RunDir, log: Log, numbers: Measurement, num_gpus: int | None) -> Sampled | None:
+    """State of the GPUs in the window of ``numbers``; None where nothing was sampled."""
+    files, step, window = run.telemetry(), numbers.step_time_s, numbers.window
+    rate = numbers.tokens_per_s_per_gpu.median
     if not (files and step and window and rate and num_gpus):
         return None
     steps = window.last_step - window.first_step + 1
     # Tokens of a step are its rate times its time; the product of their means would be too large where steps differ.
     tokens = rate * step.median * num_gpus * steps
-    return sampled(files, num_gpus=num_gpus, seconds=step.mean * steps, tokens=tokens, until=ended_at(*run.logs))
-
-
-def _bound(run: RunDir, metrics: Metrics) -> Bound | None:
-    """The step beside the ceilings that the run measured before it."""
-    ceilings, spec = run.document(artifacts.CEILINGS, artifacts.Ceilings), run.spec
-    if ceilings is None or metrics.step_time_s is None or not isinstance(spec, TrainingSpec):
-        return None
-    return bound(ceilings, spec, metrics.step_time_s.median)
+    return sampled(files, num_gpus=num_gpus, seconds=step.mean * steps, tokens=tokens, until=log.facts.ended_at)
 
 
 def result_of(run: RunDir) -> RunResult:
@@ -110,11 +109,78 @@ def keep(run: RunDir, folder: Path) -> RunDir:
     measurement = measure_run(run, verdict.warmup)
     if measurement:
         store_measurement(measurement)
-    redacted = write_kept(folder, kept_name(run), kept_files(run))
-    again = measure_run(redacted, verdict.warmup)
-    if (again and again.metrics) != (measurement and measurement.metrics):
-        shutil.rmtree(redacted.path)
-        raise UserError(f"{run.run_id} was not kept: without the site's names and paths its log gives other numbers")
-    if again:
-        (redacted.path / artifacts.STEPS).write_text(_steps(again.log))
+    path = folder / kept_name(run)
+    if path.exists():
+        raise UserError(f"{path} exists", hint="a measurement is never overwritten; remove it first if you must")
+    redacted = RunDir(path.resolve())
+    with writing(path), contextlib.ExitStack() as undo:
+        undo.callback(shutil.rmtree, path, ignore_errors=True)
+        for file, content in kept_files(run).items():
+            (path / file).parent.mkdir(parents=True, exist_ok=True)
+            (path / file).write_bytes(content)
+        again = measure_run(redacted, verdict.warmup)
+        if (again and again.metrics) != (measurement and measurement.metrics):
+            raise UserError(f"{run.run_id} is not kept: without the site's names and paths its log gives other numbers")
+        if again:
+            (path / artifacts.STEPS).write_text(_steps(again.log))
+        undo.pop_all()
     return redacted
+
+
+def setting(recipe: str | None = None, given: Setting = NOTHING, num_layers: int | None = None) -> Setting:
+    """``given`` with the model, task and sequence length of ``recipe``, and the GPU's name as benchrun spells it.
+
+    ``num_layers`` is that of a proxy of the recipe's model. UserError for an unknown recipe, and for a GPU that stands
+    neither in the hardware table nor in a published number.
+    """
+    if given.gpu is not None:
+        given = replace(given, gpu=_gpu(given.gpu))
+    if recipe is None:
+        return given
+    _, workload = training_file(recipe)
+    seq_length, model = given.seq_length or workload.seq_length, given.model or workload.model
+    if num_layers is not None:
+        model = model.model_copy(update={"num_layers": num_layers})
+    return replace(given, seq_length=seq_length, model=model, task=workload.task)
+
+
+def _gpu(name: str) -> str:
+    listed = (*hardware.names(), "CPU")
+    for names in (listed, {entry.key.gpu for entry in load_references()}):
+        if spelled := [gpu for gpu in names if gpu.lower() == name.lower()]:
+            return spelled[0]
+    raise UserError(f"no GPU '{name}' in the hardware table", hint=f"listed: {', '.join(listed)}")
+
+
+def read_logs(files: Sequence[Path], framework: str | None = None) -> tuple[list[Log], list[Path]]:
+    """One log for each run in these files and directories, and the files that belong to none.
+
+    The framework is recognised where it is not named. UserError for a file that cannot be read, and for a directory of
+    several runs, which would be read as one.
+    """
+    for path in files:
+        runs = sorted(spec.parent for spec in path.glob(f"*/{artifacts.SPEC}")) if path.is_dir() else []
+        if len(runs) > 1:
+            raise UserError(f"holds {len(runs)} runs", where=str(path), hint=f"name one of them, e.g. {runs[-1]}")
+    return parse_logs(*files, framework=framework)
+
+
+def summarise_log(log: Log, given: Setting, files: Sequence[Path] = (), warmup: int | None = None) -> Summary:
+    """Numbers of one log; what it states wins over ``given``. Of a run directory among ``files`` with its telemetry."""
+    summary = summarise(log, warmup=warmup, given=given)
+    run = next((path for path in files if str(path) == log.file and (path / artifacts.SPEC).is_file()), None)
+    samples = _samples(RunDir(run), log, summary, summary.num_gpus) if run else None
+    return summary.model_copy(update={"telemetry": samples.over_all}) if samples else summary
+
+
+def rows_of(log: Log, given: Setting) -> Measured:
+    """The step rows, with times and rates completed from each other."""
+    return measured(log, stated(log, given))
+
+
+def unused_options(log: Log, options: dict[str, Any]) -> dict[str, tuple[Any, Any]]:
+    """Options, by name, that the log contradicts: the given value and the log's, which is used."""
+    own = stated(log, NOTHING)
+    values = {name: log.facts.num_layers if name == "num_layers" else getattr(own, name) for name in options}
+    pairs = {name: (given, values[name]) for name, given in options.items()}
+    return {name: (a, b) for name, (a, b) in pairs.items() if None not in (a, b) and str(a).lower() != str(b).lower()}

@@ -1,7 +1,5 @@
 """From a request to RunSpecs, and from a RunSpec to files."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -16,16 +14,12 @@ from benchrun.memory import estimate, warning
 from benchrun.model.flops import flops_per_token
 from benchrun.recipe import catalogue
 from benchrun.recipe import resolve as points
-from benchrun.recipe.arithmetic import arithmetic
-from benchrun.recipe.layout import slow_links
+from benchrun.recipe.layout import arithmetic, slow_links
 from benchrun.recipe.select import KEYS, Request
 from benchrun.render import render
 from benchrun.spec.runspec import RunSpec, TrainingSpec
 
-
-def resolve_point(request: Request) -> RunSpec:
-    """The one run of a point. UserError for a suite, and for a point that does not exist or breaks a rule."""
-    return points.resolve(request)
+resolve_point = points.resolve
 
 
 def resolve(request: Request) -> list[RunSpec]:

@@ -1,7 +1,5 @@
 """How long a step should take: of a point, over numbers of GPUs, of a table of rows; on a site's own runs."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path

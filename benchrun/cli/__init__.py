@@ -1,7 +1,5 @@
 """The command line. A verb is imported when it is called; it calls `benchrun.app` and formats the result."""
 
-from __future__ import annotations
-
 import gc
 from typing import Any
 

@@ -1,11 +1,8 @@
 """Verbs on logs: parse, compare. ``compare`` judges runs too."""
 
-from __future__ import annotations
-
 import contextlib
 import time
 from collections.abc import Sequence
-from dataclasses import replace
 from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,19 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from benchrun import app, paths
-from benchrun.cli.options import (
-    each,
-    flags,
-    json_option,
-    log_framework_option,
-    opened,
-    print_json,
-    print_views,
-    read_logs,
-    say,
-    setting_options,
-    warmup_option,
-)
+from benchrun.cli.options import each, flags, log_options, opened, print_json, print_views, read_logs, say
 from benchrun.errors import UserError, writing
 from benchrun.spec.artifacts import SPEC, STDOUT
 from benchrun.vocabulary import Exit, worst
@@ -42,15 +27,15 @@ FOLLOW_S = 1.0
 
 @click.command("parse")
 @click.argument("logs", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="LOG...")
-@warmup_option
-@log_framework_option
-@click.option("--recipe", help="What was trained, for TFLOPS and MFU, if the log does not state it.")
-@setting_options
-@click.option("--steps", metavar="csv|jsonl|FILE", help="The rows instead: csv or jsonl on stdout, or a file of these.")
+@log_options
+@click.option(
+    "--steps",
+    metavar="csv|jsonl|FILE",
+    help="Print the step rows as csv or jsonl, or write them to FILE.",
+)
 @click.option("--plot", type=click.Path(path_type=Path), metavar="FILE", help="Draw a metric over the steps.")
 @click.option("--metric", metavar="NAME", help="What --plot draws; the step time if not given.")
 @click.option("--follow", is_flag=True, help="Print the steps of a growing log, until the last planned one.")
-@json_option
 def parse(
     logs: tuple[Path, ...],
     warmup: int | None,
@@ -97,7 +82,7 @@ def parse(
     return worst(map(_exit_code, summaries))
 
 
-def _exit_code(summary: Summary) -> Exit:
+def _exit_code(summary: "Summary") -> Exit:
     """INCONCLUSIVE where a log gives no number to rely on; a log without steps is named on stderr."""
     if not summary.num_steps:
         say(f"{summary.file}: no step of any known framework ({', '.join(sorted(app.DIALECTS))})")
@@ -115,7 +100,7 @@ def _steps_format(steps: str) -> str:
     return form
 
 
-def _write_steps(rows: Rows, form: str, target: str) -> None:
+def _write_steps(rows: "Rows", form: str, target: str) -> None:
     """Write the rows to a file, or to stdout where ``target`` is the format alone."""
     from benchrun.report.table import step_lines
 
@@ -123,7 +108,7 @@ def _write_steps(rows: Rows, form: str, target: str) -> None:
         file.writelines(f"{line}\n" for line in step_lines(rows, form))
 
 
-def _follow(logs: Sequence[Path], framework: str | None) -> Log:
+def _follow(logs: Sequence[Path], framework: str | None) -> "Log":
     """Print the steps of one growing log until it is complete or the user interrupts."""
     if len(logs) != 1 or logs[0].is_dir() or str(logs[0]) == "-" or logs[0].suffix in (".gz", ".xz", ".zst"):
         raise UserError("--follow takes one file that is not compressed", hint=f"benchrun parse --follow run/{STDOUT}")
@@ -146,20 +131,15 @@ def _follow(logs: Sequence[Path], framework: str | None) -> Log:
 
 @click.command("compare")
 @click.argument("runs_or_logs", nargs=-1, required=True)
-@click.option("--recipe", help="With a log: the recipe it ran.")
-@setting_options
-@click.option("--num-layers", type=click.IntRange(min=1), help="With a log of a proxy: how many layers it had.")
-@log_framework_option
+@log_options
+@click.option("--num-layers", type=click.IntRange(min=1), help="Number of layers of the proxy that the log trained.")
 @click.option("--reference", metavar="ID", help="Compare with this reference instead of the best match.")
-@warmup_option
-@json_option
 def compare(
     runs_or_logs: tuple[str, ...],
-    warmup: int | None,
-    as_json: bool,
     recipe: str | None,
-    framework: str | None,
+    warmup: int | None,
     reference: str | None,
+    as_json: bool,
     **given: Any,
 ) -> int:
     """Judge RUNS (repeats of one point together), or the LOGs of one run or several, each by itself.
@@ -167,21 +147,29 @@ def compare(
     A log is compared under the conditions that it states; the options add those that it does not state.
     """
     files = [Path(name) for name in runs_or_logs]
-    if recipe is not None:
-        root = paths.runs_dir()
-        if runs := [file for file in files if (file / SPEC).is_file() or (root / file / SPEC).is_file()]:
-            hint = "compare it alone, without --recipe"
-            raise UserError(f"{runs[0]} is a run and states its own recipe", hint=hint)
-        return _judge_logs(read_logs(files, framework), recipe, given, warmup, reference, as_json)
-    if any(file.is_file() or str(file) == "-" for file in files):
-        raise UserError("a log needs the recipe that it ran", hint="add --recipe NAME; benchrun list shows them")
-    if named := [name for name, value in {"framework": framework, **given}.items() if value is not None]:
-        raise UserError(f"{flags(named)}: a run states its own conditions", hint="with a log, add --recipe NAME")
-    chosen, code = opened(runs_or_logs)
-    return worst((code, print_verdicts(chosen, as_json, warmup, reference)))
+    if recipe is None:
+        if any(file.is_file() or str(file) == "-" for file in files):
+            raise UserError("a log does not name its recipe", hint="add --recipe NAME; benchrun list shows them")
+        if named := [name for name, value in given.items() if value is not None]:
+            raise UserError(f"{flags(named)}: a run states its own conditions", hint="with a log, add --recipe NAME")
+        chosen, code = opened(runs_or_logs)
+        return worst((code, print_verdicts(chosen, as_json, warmup, reference)))
+    root = paths.runs_dir()
+    if runs := [file for file in files if (file / SPEC).is_file() or (root / file / SPEC).is_file()]:
+        raise UserError(f"{runs[0]} is a run and states its own recipe", hint="compare it alone, without --recipe")
+    logs = read_logs(files, given.pop("framework"))
+    _name_unused(logs, given)
+    num_layers = given.pop("num_layers")
+    setting = app.setting(recipe, app.Setting(**given), num_layers)
+
+    def judge(log: "Log") -> "Result":
+        return (*app.judge_log(log, recipe, setting, warmup, reference), log.file)
+
+    results, code = each(logs, judge, attrgetter("file"))
+    return worst((code, print_results(results, as_json, several=len(logs) > 1)))
 
 
-def _name_unused(logs: Sequence[Log], options: dict[str, Any]) -> None:
+def _name_unused(logs: "Sequence[Log]", options: dict[str, Any]) -> None:
     """Name each option that a log contradicts on stderr: the log wins."""
     for log in logs:
         which = "the log" if len(logs) == 1 else log.file
@@ -189,25 +177,8 @@ def _name_unused(logs: Sequence[Log], options: dict[str, Any]) -> None:
             say(f"{flags([name])} {value} is not used: {which} states {own}")
 
 
-def _judge_logs(
-    logs: Sequence[Log], recipe: str, given: dict[str, Any], warmup: int | None, reference: str | None, as_json: bool
-) -> Exit:
-    """Judge each run's log; the errors of those that cannot be judged follow the verdicts."""
-    num_layers = given.pop("num_layers")
-    setting = app.setting(recipe, app.Setting(**given))
-    if num_layers is not None and setting.model:
-        setting = replace(setting, model=setting.model.model_copy(update={"num_layers": num_layers}))
-    _name_unused(logs, {**given, "num_layers": num_layers})
-
-    def judge(log: Log) -> Result:
-        return (*app.judge_log(log, recipe, setting, warmup, reference), log.file)
-
-    results, code = each(logs, judge, attrgetter("file"))
-    return worst((code, print_results(results, as_json, several=len(logs) > 1)))
-
-
 def print_verdicts(
-    runs: Sequence[RunDir], as_json: bool = False, warmup: int | None = None, reference: str | None = None
+    runs: "Sequence[RunDir]", as_json: bool = False, warmup: int | None = None, reference: str | None = None
 ) -> Exit:
     """Judge runs, store and print the verdicts, and return the exit code."""
     for run in runs:
@@ -215,7 +186,7 @@ def print_verdicts(
         if not run.writable:
             say(f"warning: {run.path} cannot be written{why}: the verdict is only printed")
 
-    def judge(group: Sequence[RunDir]) -> Result:
+    def judge(group: "Sequence[RunDir]") -> "Result":
         judgement = app.judge_runs(group, warmup, reference, others=runs)
         app.store_judgement(judgement)
         return judgement.verdict, judgement.metrics, None
@@ -225,7 +196,7 @@ def print_verdicts(
     return worst((code, print_results(results, as_json, several=len(groups) > 1)))
 
 
-def print_results(results: Sequence[Result], as_json: bool, *, several: bool = False) -> Exit:
+def print_results(results: "Sequence[Result]", as_json: bool, *, several: bool = False) -> Exit:
     """Print verdicts, with the name of each log if ``several``, and return the worst exit code.
 
     One verdict is one JSON object, ``several`` are an array.

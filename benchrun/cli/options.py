@@ -1,7 +1,5 @@
 """Options that several verbs share, and printing."""
 
-from __future__ import annotations
-
 import functools
 import json
 from collections.abc import Callable, Iterable, Sequence
@@ -12,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from benchrun import app
-from benchrun.errors import BenchrunError, exit_code
+from benchrun.errors import BenchrunError
 from benchrun.vocabulary import Exit, worst
 
 if TYPE_CHECKING:
@@ -29,10 +27,6 @@ SHOWN = 5
 run_id = attrgetter("run_id")
 
 json_option = click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout, nothing else.")
-warmup_option = click.option(
-    "--warmup", type=click.IntRange(min=0), metavar="ROWS", help="Rows to drop; 5 or a tenth if not given."
-)
-log_framework_option = click.option("--framework", help="Framework of a log; recognised if not given.")
 
 
 def all_of(*options: Callable[[F], F]) -> Callable[[F], F]:
@@ -45,11 +39,9 @@ point_options = all_of(
     click.option("--gpu", help="GPU of the point, e.g. H100; CPU for the tiny ones."),
     click.option("--precision", help="fp8, bf16 or fp32."),
     click.option("--num-gpus", type=click.IntRange(min=1), help="Number of GPUs, or of CPU processes."),
-    click.option("--framework", help="Framework; the recipe's first if not given."),
+    click.option("--framework", help="Framework; by default the first in the recipe that has this point."),
     click.option("--cluster", metavar="NAME|FILE", help="Cluster profile; one with the point's GPU if not given."),
-    click.option(
-        "--set", "overrides", metavar="KEY=VALUE", multiple=True, help="Change a value; checked like the file."
-    ),
+    click.option("--set", "overrides", metavar="KEY=VALUE", multiple=True, help="Set a value; checked like the file."),
 )
 """The options that choose a point: the fields of `app.Request`."""
 
@@ -60,10 +52,19 @@ _SETTING = (
     ("--seq-length", click.IntRange(min=1), "Tokens per sample"),
     ("--gbs", click.IntRange(min=1), "Samples per step"),
 )
-setting_options = all_of(
-    *(click.option(name, type=kind, help=f"{what}, if the log does not state it.") for name, kind, what in _SETTING)
+log_options = all_of(
+    click.option(
+        "--recipe",
+        help="Recipe of a log's job; parse needs it if the log does not state the model.",
+    ),
+    *(click.option(name, type=kind, help=f"{what}, if the log does not state it.") for name, kind, what in _SETTING),
+    click.option("--framework", help="Framework of a log; recognised if not given."),
+    click.option(
+        "--warmup", type=click.IntRange(min=0), metavar="ROWS", help="Rows to drop first; default: 5 or a tenth."
+    ),
+    json_option,
 )
-"""The options that state the setting of a log: the arguments of `app.setting`."""
+"""The options of verbs on logs. Those of _SETTING are fields of `app.Setting`."""
 
 
 def each(items: Iterable[T], read: Callable[[T], R], name: Callable[[T], str] = str) -> tuple[list[R], Exit]:
@@ -76,24 +77,23 @@ def each(items: Iterable[T], read: Callable[[T], R], name: Callable[[T], str] = 
         try:
             results.append(read(item))
         except (BenchrunError, OSError) as error:
-            place = error.where if isinstance(error, BenchrunError) else error.filename
+            place = getattr(error, "where", None) or getattr(error, "filename", None)
             say(f"error: {error}" if place else f"error: {name(item)}: {error}")
-            codes.append(exit_code(error))
+            codes.append(getattr(error, "exit_code", Exit.MACHINE))
     return results, worst(codes)
 
 
-def opened(names: Iterable[str]) -> tuple[list[RunDir], Exit]:
-    """Each of the runs called ``names`` once, and the exit code; those that cannot be read are named on stderr."""
-    runs, code = each(names, app.open_run)
-    return list(dict.fromkeys(runs)), code
+def opened(names: Sequence[str], last: int | None = None) -> "tuple[list[RunDir], Exit]":
+    """Each of the runs called ``names`` once, or the ``last`` runs of the runs folder (or all), and the exit code.
+
+    Runs that cannot be read are named on stderr; they count for the exit code if ``names`` has them.
+    """
+    newest = [] if names else app.find_runs()[-last if last else 0 :]
+    runs, code = each(names or [str(run.path) for run in newest], app.open_run)
+    return list(dict.fromkeys(runs)), code if names else Exit.OK
 
 
-def newest(last: int | None = None) -> list[RunDir]:
-    """The ``last`` runs of the runs folder, or all; those that cannot be read are named on stderr."""
-    return opened(str(run.path) for run in app.newest_runs(last))[0]
-
-
-def read_logs(files: Sequence[Path], framework: str | None) -> list[Log]:
+def read_logs(files: Sequence[Path], framework: str | None) -> "list[Log]":
     """One log for each run in these files; what is left out is named on stderr."""
     logs, left_out = app.read_logs(files, framework)
     if left_out:

@@ -1,10 +1,7 @@
 """Verbs on points: list, show, render, launch; and doctor, which examines the machine."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import asdict
-from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,22 +23,22 @@ ONLY_IN_JSON = ("task", "image")
 @click.option("--gpu", help="Only points for this GPU.")
 @json_option
 def list(recipes: tuple[str, ...], gpu: str | None, as_json: bool) -> None:
-    """Every point of every recipe, or of RECIPES: layout, batch, image, number of reference entries."""
+    """Every point of RECIPES, by default of all recipes: layout, batch, number of references (--json: image too)."""
     rows = app.list_points(recipes, gpu)
     if as_json:
         print_json(rows)
         return
+    from benchrun.report.table import Table, plain
+
     names = [name for name in rows[0] if name not in ONLY_IN_JSON]
-    columns = [[name, *map(str, map(itemgetter(name), rows))] for name in names]
-    line = "  ".join(f"{{:{max(map(len, cells))}}}" for cells in columns)
-    click.echo("\n".join(line.format(*cells).rstrip() for cells in zip(*columns, strict=True)))
+    click.echo(plain(Table(names, [[row[name] for name in names] for row in rows], missing="None")), nl=False)
 
 
 @click.command("show")
 @point_options
 @json_option
 def show(as_json: bool, **point: Any) -> None:
-    """One point with nothing implicit: model, layout and its arithmetic, FLOPs, memory per GPU, reference numbers."""
+    """Everything about one point: model, layout and its arithmetic, FLOPs, memory per GPU, reference numbers."""
     document = app.describe(app.resolve_point(app.Request(**point)))
     if as_json:
         print_json(document)
@@ -63,7 +60,7 @@ def render(output: Path | None, **point: Any) -> None:
         say(f"wrote {', '.join(app.write_files(output, spec))} to {output}")
 
 
-def _print_script(spec: RunSpec) -> None:
+def _print_script(spec: "RunSpec") -> None:
     from benchrun.spec.artifacts import JOB  # pydantic, which a listing does without
 
     click.echo(app.render(spec)[JOB], nl=False)
@@ -94,7 +91,7 @@ def launch(repeats: int, wait: bool, dry_run: bool, **point: Any) -> int:
     return Exit.OK
 
 
-def _wait(runs: Sequence[RunDir]) -> Exit:
+def _wait(runs: "Sequence[RunDir]") -> Exit:
     from benchrun.cli.logs import print_verdicts
     from benchrun.cli.progress import StepProgress
 

@@ -1,7 +1,5 @@
 """The verb predict."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -66,7 +64,7 @@ def predict(
     return Exit.OK
 
 
-def _print(curve: list[Predicted]) -> None:
+def _print(curve: "list[Predicted]") -> None:
     from benchrun.report.table import aligned
 
     documents = [each.document() for each in curve]

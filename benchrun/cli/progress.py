@@ -1,7 +1,5 @@
 """The live line of ``launch --wait``: state, steps, step time, tokens/s."""
 
-from __future__ import annotations
-
 import statistics
 from collections import deque
 

@@ -1,20 +1,17 @@
 """Verbs on runs: status, cancel, report."""
 
-from __future__ import annotations
-
-from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from benchrun import app, paths
-from benchrun.cli.options import each, json_option, newest, opened, print_json, run_id, say
+from benchrun.cli.options import each, json_option, opened, print_json, run_id, say
 from benchrun.errors import UserError
 from benchrun.vocabulary import Exit, worst
 
 if TYPE_CHECKING:
-    from benchrun.app import RunDir, RunStatus
+    from benchrun.app import RunDir
 
 
 @click.command("status")
@@ -23,11 +20,11 @@ if TYPE_CHECKING:
 @json_option
 def status(runs: tuple[str, ...], last: int, as_json: bool) -> int:
     """How RUNS are going (the newest ones if none is named): state, steps, and how each ended."""
-    chosen, code = opened(runs) if runs else (newest(last), Exit.OK)
+    chosen, code = opened(runs, last)
     observations = dict(zip(chosen, app.observe(chosen), strict=True))
     rows, failed = each(chosen, lambda run: app.status_of(observations[run]), run_id)
     if as_json:
-        print_json([asdict(row) for row in rows])
+        print_json(rows)
     elif not rows and not runs:
         say(f"no runs in {paths.runs_dir().absolute()}; BENCHRUN_RESULTS names another folder")
     else:
@@ -36,10 +33,10 @@ def status(runs: tuple[str, ...], last: int, as_json: bool) -> int:
     return worst((code, failed))
 
 
-def _line(row: RunStatus) -> str:
-    steps = f"step {row.last_step} of {row.planned_steps}" if row.last_step else ""
-    note = "; ".join(dict.fromkeys(filter(None, [*row.evidence, row.note])))
-    return f"{row.run_id}  {row.state:<12} {steps:<16} {note}".rstrip()
+def _line(row: dict[str, Any]) -> str:
+    steps = f"step {row['last_step']} of {row['planned_steps']}" if row["last_step"] else ""
+    note = "; ".join(dict.fromkeys(filter(None, [*row["evidence"], row["note"]])))
+    return f"{row['run_id']}  {row['state']:<12} {steps:<16} {note}".rstrip()
 
 
 @click.command("cancel")
@@ -47,7 +44,7 @@ def _line(row: RunStatus) -> str:
 def cancel(runs: tuple[str, ...]) -> int:
     """Stop RUNS, from any shell. A run that has ended is left as it is."""
 
-    def stop(run: RunDir) -> None:
+    def stop(run: "RunDir") -> None:
         say(f"{run.run_id}: {'asked to stop' if app.cancel(run) else 'it has no job in the queue'}")
 
     chosen, code = opened(runs)
@@ -72,7 +69,7 @@ def report(runs: tuple[str, ...], form: str, keep: Path | None, as_json: bool) -
 
     if keep and not runs:
         raise UserError("--keep needs the RUNS to keep", hint="benchrun status lists them")
-    chosen, code = opened(runs) if runs else (newest(), Exit.OK)
+    chosen, code = opened(runs)
     if keep:
         for run in chosen:
             say(f"kept {app.keep(run, keep).path}")
@@ -89,5 +86,4 @@ def report(runs: tuple[str, ...], form: str, keep: Path | None, as_json: bool) -
         click.echo(run_page(results[0]), nl=False)
     else:
         click.echo(runs_page(results), nl=False)
-    verdicts = [result.verdict.exit_code for result in results if result.verdict]
-    return worst((code, failed if runs else Exit.OK, *verdicts))
+    return worst((code, failed if runs else Exit.OK, *(row.verdict.exit_code for row in results if row.verdict)))

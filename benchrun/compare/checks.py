@@ -1,20 +1,17 @@
 """A measured number compared with a reference, what makes that invalid (`broken`), what limits it (`labels`)."""
 
-from __future__ import annotations
-
 import math
 import statistics
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from benchrun.compare.choice import usable
 from benchrun.compare.conditions import LOSS, SOFT, Conditions, Difference, differences
 from benchrun.compare.references import Reference
+from benchrun.metrics.model import Metrics, ProblemEntry
 from benchrun.metrics.registry import METRICS, Basis
+from benchrun.metrics.statistics import MIN_INTERVAL_ROWS
 from benchrun.model import Frozen
-
-if TYPE_CHECKING:
-    from benchrun.metrics.model import Metrics
 
 Name = Literal[
     "pass",
@@ -30,7 +27,6 @@ Name = Literal[
 
 FATAL_PROBLEMS = frozenset({"missing_loss", "missing_steps", "other_conditions", "unexplained_tflops"})
 """Fatal to a verdict, beside what is fatal in any log."""
-BEYOND_PEAK = "impossible_rate"
 
 
 class Check(Frozen):
@@ -47,7 +43,7 @@ class Check(Frozen):
     """Speed over the reference's speed (above 1 is faster); for a loss, the run's over the reference's."""
     band: tuple[float, float]
     """Ratios that pass."""
-    differs: tuple[Difference, ...]
+    differs: tuple[Difference, ...] = ()
     """Conditions that differ and are allowed to."""
     verdict: Name
 
@@ -135,7 +131,6 @@ def loss_check(own: Conditions, metrics: Sequence[Metrics], references: Sequence
         reference=best,
         ratio=statistics.median(ratios),
         band=band,
-        differs=(),
         verdict="pass" if all(band[0] <= ratio <= band[1] for ratio in ratios) else "invalid_run",
     )
 
@@ -143,7 +138,7 @@ def loss_check(own: Conditions, metrics: Sequence[Metrics], references: Sequence
 def broken(metrics: Sequence[Metrics], ending: str | None) -> str | None:
     """Why these runs give no number; None where they do."""
     if ending not in (None, "completed"):
-        return f"the job ended as {ending}"
+        return f"the ending of the job is {ending}"
     reasons = (reason for run in metrics if (reason := _broken(run)))
     return next(reasons, None if metrics else "nothing was measured")
 
@@ -155,19 +150,19 @@ def _broken(run: Metrics) -> str | None:
     if run.complete is False:
         # A row may stand for several steps, and a log may begin after a checkpoint.
         made = max(run.num_steps, run.window.last_step if run.window else 0)
-        return f"only {made} steps of {run.planned_steps} were made"
+        return f"only {made} of {run.planned_steps} steps ran"
     if fatal:
         return f"{fatal.kind}: {fatal.detail}"
-    if run.results or run.step_time_s or beyond_peak(run):
+    if run.results or run.step_time_s or beyond_peak([run]):
         return None
     if run.warmup_rows_dropped == run.num_steps:
         return f"all {run.num_steps} rows were dropped as warm-up"
     return "the log has no step times; to compute them from its rates, state batch, sequence length and number of GPUs"
 
 
-def beyond_peak(run: Metrics) -> str | None:
-    """The problem of a run that was faster than its GPU can be, in words; such a run has no step time."""
-    return next((problem.detail for problem in run.problems if problem.kind == BEYOND_PEAK), None)
+def beyond_peak(metrics: Sequence[Metrics]) -> ProblemEntry | None:
+    """The problem of the first run that was faster than its GPU can be; such a run has no step time."""
+    return next((problem for run in metrics for problem in run.problems if problem.kind == "impossible_rate"), None)
 
 
 class Label(Frozen):
@@ -182,7 +177,7 @@ def labels(own: Conditions, metrics: Sequence[Metrics], checks: Sequence[Check])
     """Every limit of a verdict on ``metrics`` that rests on ``checks``; of repeats the worst is named."""
     others = {check.reference.key.recipe for check in checks} - {own.recipe}
     skipping = max(metrics, key=lambda run: run.skipped_updates, default=None)
-    skipped = skipping.skipped_updates if skipping else 0
+    skipped = skipping and skipping.skipped_updates
     texts: dict[str, Any] = {
         "proxy": own.reduced and f"proxy: {', '.join(map(str, own.reduced))}",
         "own_measurement": any("measured" in check.reference.flags for check in checks)
@@ -191,20 +186,14 @@ def labels(own: Conditions, metrics: Sequence[Metrics], checks: Sequence[Check])
         "skipped_updates": skipping and skipped and f"{skipped} of {skipping.steps_timed} steps without an update",
         "loss_rose": any(run.loss_rose for run in metrics) and "the loss rose",
     }
-    if any(check.metric != "final_loss" for check in checks):
-        texts |= _of_times(metrics)
-    return tuple(Label(code=code, text=text) for code, text in texts.items() if text)
-
-
-def _of_times(metrics: Sequence[Metrics]) -> dict[str, Any]:
-    """Limits of the step times, which do not concern a verdict on a loss alone."""
-    from benchrun.metrics.statistics import MIN_INTERVAL_ROWS  # numpy, which a listing does without
-
-    rows = min((run.window.rows for run in metrics if run.window and not run.only_average), default=MIN_INTERVAL_ROWS)
-    drifts = [run.steadiness.drift_pct for run in metrics if run.steadiness and run.steadiness.drifted]
-    return {
+    # A verdict on a loss alone has no limits of step times.
+    timed = metrics if any(check.metric != "final_loss" for check in checks) else ()
+    rows = min((run.window.rows for run in timed if run.window and not run.only_average), default=MIN_INTERVAL_ROWS)
+    drifts = [run.steadiness.drift_pct for run in timed if run.steadiness and run.steadiness.drifted]
+    texts |= {
         "few_steps": rows < MIN_INTERVAL_ROWS and f"{rows} row{'s' if rows > 1 else ''} timed",
-        "drifting": bool(drifts) and f"the step time drifts by {max(drifts, key=abs):+.1f} %",
-        "throttled": any(run.telemetry and run.telemetry.fault for run in metrics) and "throttled",
-        "only_average": any(run.only_average for run in metrics) and "only the mean step time is known",
+        "drifting": drifts and f"the step time drifts by {max(drifts, key=abs):+.1f} %",
+        "throttled": any(run.telemetry and run.telemetry.fault for run in timed) and "throttled",
+        "only_average": any(run.only_average for run in timed) and "only the mean step time is known",
     }
+    return tuple(Label(code=code, text=text) for code, text in texts.items() if text)

@@ -6,18 +6,16 @@ the ones with its image or version, FP8 recipe and variant, where a run states t
 is left the fastest is the reference.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
-from benchrun.compare.conditions import DEGREES, Conditions
-from benchrun.compare.references import Reference, load_references, related, same_work, shipped_recipes
+from benchrun.compare.conditions import DEGREES, SOFT, Conditions
+from benchrun.compare.references import Reference, families, load_references, same_work, shipped_recipes
 from benchrun.errors import UserError
 from benchrun.metrics.registry import METRICS
 from benchrun.model import Frozen
 from benchrun.model.flops import flops_per_token
-from benchrun.spec.images import nemo_release
+from benchrun.spec.identity import nemo_release
 
 CONVENTIONS = ("full", "causal")
 """Under these a TFLOPS or an MFU is comparable: we count by them too."""
@@ -62,10 +60,8 @@ class Choice(Frozen):
 
 def usable(entry: Reference) -> bool:
     """Whether a run can be compared with ``entry`` at all."""
-    if NOT_IN_FORCE & set(entry.flags):
-        return False
-    metric = METRICS[entry.metric]
-    return metric.comparable and (not metric.counts_flops or entry.convention in CONVENTIONS)
+    metric, in_force = METRICS[entry.metric], not NOT_IN_FORCE & {*entry.flags}
+    return in_force and metric.comparable and (not metric.counts_flops or entry.convention in CONVENTIONS)
 
 
 def references_for(wanted: str | None, own: Conditions) -> tuple[Reference, ...]:
@@ -82,9 +78,8 @@ def references_for(wanted: str | None, own: Conditions) -> tuple[Reference, ...]
     if not usable(entry):
         why = " ".join(entry.flags) or f"its {entry.unit} follow another definition"
         raise UserError(f"{wanted} cannot be compared with a run: {why}", hint="see results/reference/README.md")
-    published = entry.key
-    if published.gpu != own.gpu or not same_work(published, own):
-        what = f"{wanted} is a number for {published.recipe} on {published.gpu}"
+    if entry.key.gpu != own.gpu or not same_work(entry.key, own):
+        what = f"{wanted} is a number for {entry.key.recipe} on {entry.key.gpu}"
         raise UserError(f"{what}; this run is {own.recipe} on {own.gpu}")
     return (entry,)
 
@@ -135,27 +130,23 @@ def choice(chosen: Reference, entries: Sequence[Reference], own: Conditions, *, 
 
 def _fit(entry: Reference, own: Conditions) -> _Fit:
     published = entry.key
-    pairs = {key: (getattr(published, key), getattr(own, key)) for key in ("mbs", *DEGREES)}
-    stated = {key: a for key, (a, b) in pairs.items() if None not in (a, b)}
-    same_layout = stated and all(stated[key] == pairs[key][1] for key in stated)
+    pairs = {key: (getattr(published, key), getattr(own, key)) for key in SOFT}
+    same = {key for key, (published_value, value) in pairs.items() if value is not None and value == published_value}
+    stated = {key: pairs[key][0] for key in ("mbs", *DEGREES) if None not in pairs[key]}
+    family, relatives = (families().get(each.framework or "") for each in (published, own))
     one, other = (nemo_release(each.image) or nemo_release(each.framework_version) for each in (published, own))
     return _Fit(
-        kinship=2 if _shares(published, own, "framework") else int(related(published.framework, own.framework)),
-        layout=1 + sum(size > 1 for key, size in stated.items() if key != "mbs") if same_layout else 0,
-        same_version=_shares(published, own, "image") or _shares(published, own, "framework_version"),
+        kinship=2 if "framework" in same else int(family is not None and family == relatives),
+        layout=1 + sum(size > 1 for key, size in stated.items() if key != "mbs") if stated and same >= {*stated} else 0,
+        same_version=not same.isdisjoint({"image", "framework_version"}),
         same_release=other is not None and one == other,
-        same_fp8_recipe=_shares(published, own, "fp8_recipe"),
+        same_fp8_recipe="fp8_recipe" in same,
         same_variant=published.variant == own.variant,
         # Proxy is no flaw here: only proxies match a proxy.
         flawless=not set(entry.flags) - {"proxy"},
         rate=rate(entry),
         date=entry.source.date,
     )
-
-
-def _shares(published: Conditions, own: Conditions, key: str) -> bool:
-    value = getattr(published, key)
-    return value is not None and value == getattr(own, key)
 
 
 def rate(entry: Reference) -> float:

@@ -1,18 +1,20 @@
 """The conditions of a measurement: what must agree before two numbers may be compared."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from operator import attrgetter
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import BeforeValidator, PlainSerializer, PlainValidator
 
 from benchrun.model import Frozen, ModelShape
-from benchrun.spec.reduction import NO_WORK, Reduced, Reduction, dimensions, reduced
-from benchrun.spec.runspec import RunSpec, TrainingSpec
-from benchrun.vocabulary import HARD
+from benchrun.recipe.schema import TrainingRecipe
+from benchrun.spec.runspec import Reduction, RunSpec, TrainingSpec
+from benchrun.vocabulary import HARD, NO_WORK, Reduced, dimensions, flat, reduced, reductions
+
+if TYPE_CHECKING:
+    from benchrun.metrics.setting import Setting
+    from benchrun.parse import Log
 
 besides_recipe = attrgetter(*HARD[1:])
 WHOLE = "the model's own"
@@ -103,29 +105,46 @@ class Difference(Frozen):
 
 def conditions(spec: RunSpec) -> Conditions:
     """The conditions of a run."""
-    same = ("recipe", "task", "gpu", "num_gpus", "precision", "framework", "settings")
-    common = {**{name: getattr(spec, name) for name in same}, "image": spec.container_image}
     if not isinstance(spec, TrainingSpec):
-        return Conditions(**common, num_layers=None, seq_length=None, gbs=None)
-    return Conditions(
-        **common,
-        **{name: getattr(spec, name) for name in ("seq_length", "gbs", "mbs", "reduced")},
-        **{name: getattr(spec.layout, name) for name in DEGREES},
-        **{name: getattr(spec.training, name) for name in ("steps", "seed", "lr")},
-        num_layers=spec.model.num_layers,
-        dimensions=dimensions(spec.reduced),
-        fp8_recipe=spec.training.fp8.recipe if spec.precision == "fp8" else None,
-        options=_options(spec),
-        data="mock" if spec.data.kind == "mock" else spec.data_set,
-        shape=None if spec.reduced else shape_of(spec.model),
-    )
+        unstated = dict.fromkeys(("num_layers", "seq_length", "gbs"))
+        return Conditions(**{**unstated, **_stated(spec), "image": spec.container_image})
+    derived = {
+        "image": spec.container_image,
+        "dimensions": dimensions(spec.reduced),
+        "fp8_recipe": spec.training.fp8.recipe if spec.precision == "fp8" else None,
+        "options": _options(spec),
+        "data": "mock" if spec.data.kind == "mock" else spec.data_set,
+        "shape": None if spec.reduced else shape_of(spec.model),
+    }
+    return Conditions(**{**_stated(spec, spec.model, spec.layout, spec.training), **derived})
+
+
+def conditions_of_log(
+    log: "Log", setting: "Setting", model: ModelShape, recipe: str, whole: TrainingRecipe
+) -> Conditions:
+    """The conditions of a bare log, of the ``recipe`` whose content is ``whole``; it trained ``model``."""
+    reduced = reductions(model, whole.model)
+    derived = {
+        "recipe": recipe,
+        "num_layers": model.num_layers,
+        "dimensions": dimensions(reduced),
+        "framework": log.framework if len(log.steps) else None,
+        "steps": log.planned_steps,
+        "shape": shape_of(whole.model) if setting.task == whole.task else None,
+        "reduced": reduced,
+    }
+    return Conditions(**{**_stated(log.facts, setting), **derived})
+
+
+def _stated(*sources: object) -> dict[str, Any]:
+    """The conditions that ``sources`` have under the same names; the last one counts."""
+    pairs = ((name, source) for source in sources for name in Conditions.model_fields if hasattr(source, name))
+    return {name: getattr(source, name) for name, source in pairs}
 
 
 def shape_of(model: ModelShape) -> str:
     """The dimensions of ``model`` that decide what a step computes: not how many positions it has room for."""
-    moe = {f"moe.{name}": value for name, value in model.moe or ()}
-    sizes = {**model.model_dump(exclude={"moe"}), **moe}
-    return ", ".join(f"{name} {size}" for name, size in sizes.items() if name not in NO_WORK and "scaling" not in name)
+    return ", ".join(f"{name} {size}" for name, size in flat(model).items() if name not in NO_WORK)
 
 
 def _options(spec: TrainingSpec) -> tuple[str, ...]:

@@ -1,7 +1,5 @@
 """The verdict where nobody published or measured a number to compare with: against a prediction."""
 
-from __future__ import annotations
-
 import statistics
 from collections.abc import Sequence
 

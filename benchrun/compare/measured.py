@@ -1,18 +1,16 @@
 """Our own measurements in results/measured, one directory per run: references where none is published."""
 
-from __future__ import annotations
-
 import functools
 import json
 import re
 import statistics
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
 
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 
 from benchrun import paths
 from benchrun.compare.conditions import Conditions, besides_recipe, conditions
@@ -24,7 +22,6 @@ from benchrun.spec.artifacts import CEILINGS, ENV, METRICS, SPEC, STEPS, Ceiling
 from benchrun.spec.runspec import TrainingSpec
 
 T = TypeVar("T")
-M = TypeVar("M", bound=BaseModel)
 COMPARED_ROWS = 4096
 """Rows by which a copy of a log is recognised."""
 OF_THE_SYSTEM = frozenset({"python", "cuda", "nccl", "peft", "accelerate"})
@@ -57,7 +54,7 @@ class MeasuredRun:
     @functools.cached_property
     def steps(self) -> frozenset[Step]:
         """The first rows of its log."""
-        lines = _document(self.folder.joinpath(STEPS), lambda file: file.read_bytes().splitlines())
+        lines = _document(self.folder, STEPS, bytes.splitlines)
         return _rows(Step(**json.loads(line)) for line in lines)
 
     @property
@@ -83,21 +80,20 @@ def load_measured(folder: Path | None = None) -> tuple[MeasuredRun, ...]:
 
 def _read(folder: Path) -> MeasuredRun:
     """The run of one directory, which may stand in an archive: only is_file, joinpath and read_bytes are used."""
-    spec = _document(folder.joinpath(SPEC), TrainingSpec.read)
-    metrics = _document(folder.joinpath(METRICS), _json(Metrics))
-    env = _document(folder.joinpath(ENV), lambda file: json.loads(file.read_bytes()))
-    measured = folder.joinpath(CEILINGS)
-    ceilings = _document(measured, _json(Ceilings)) if measured.is_file() else None
+    spec = _document(folder, SPEC, TrainingSpec.model_validate_json)
+    metrics = _document(folder, METRICS, Metrics.model_validate_json)
+    env = _document(folder, ENV, json.loads)
+    has_ceilings = folder.joinpath(CEILINGS).is_file()
+    ceilings = _document(folder, CEILINGS, Ceilings.model_validate_json) if has_ceilings else None
     return MeasuredRun(folder.name, spec, metrics, env, ceilings, folder)
 
 
-def _json(model: type[M]) -> Callable[[Path], M]:
-    return lambda file: model.model_validate_json(file.read_bytes())
-
-
-def _document(file: Path, read: Callable[[Path], T]) -> T:
+def _document(folder: Path, name: str, read: Callable[[bytes], T]) -> T:
+    file = folder.joinpath(name)
     try:
-        return read(file)
+        return read(file.read_bytes())
+    except UserError as error:
+        raise UserError(error.message, hint=error.hint, where=str(file)) from None
     except OSError as error:
         raise UserError(f"cannot be read: {error.strerror}", where=str(file)) from error
     except ValueError as error:
@@ -108,9 +104,14 @@ def _document(file: Path, read: Callable[[Path], T]) -> T:
 
 def repeats(runs: Sequence[MeasuredRun]) -> list[list[MeasuredRun]]:
     """Runs of one point together, in the order given; how many steps they took does not part them."""
-    groups: dict[str, list[MeasuredRun]] = {}
-    for run in runs:
-        groups.setdefault(f"{run.spec.recipe} {run.spec.step_identity()}", []).append(run)
+    return grouped(runs, lambda run: (run.spec.recipe, run.spec.step_identity()))
+
+
+def grouped(items: Iterable[T], key: Callable[[T], Hashable]) -> list[list[T]]:
+    """The items with one key together, in the order given."""
+    groups: dict[Hashable, list[T]] = {}
+    for item in items:
+        groups.setdefault(key(item), []).append(item)
     return list(groups.values())
 
 

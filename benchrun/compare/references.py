@@ -1,7 +1,5 @@
 """The reference store: CSV files in results/reference, one number a row; and what is comparable under two names."""
 
-from __future__ import annotations
-
 import csv
 import functools
 import math
@@ -89,7 +87,7 @@ class Reference(Frozen):
         return per_s * (key.seq_length or 0) / (key.num_gpus or math.inf)
 
     @model_validator(mode="after")
-    def _complete(self) -> Reference:
+    def _complete(self) -> "Reference":
         if self.metric not in METRICS:
             raise ValueError(f"metric {self.metric} is none of {', '.join(METRICS)}")
         if self.key.framework is not None and self.key.framework not in families():
@@ -178,8 +176,3 @@ def families() -> dict[str, str]:
     """Family of each framework that a reference may name."""
     with (paths.PACKAGE / "compare" / "families.csv").open(newline="") as file:
         return {row["framework"]: row["family"] for row in csv.DictReader(file)}
-
-
-def related(one: str | None, other: str | None) -> bool:
-    """Whether two frameworks belong to one family."""
-    return one in families() and families().get(one or "") == families().get(other or "")

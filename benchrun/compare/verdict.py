@@ -1,35 +1,19 @@
 """Metrics + references -> verdict. A run is checked for errors before its speed: a fast wrong run is invalid."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
-from benchrun.compare.checks import (
-    BEYOND_PEAK,
-    Check,
-    Label,
-    Name,
-    beyond_peak,
-    broken,
-    countable,
-    labels,
-    loss_check,
-    speed_check,
-)
+from benchrun.compare.checks import Check, Label, Name, beyond_peak, broken, countable, labels, loss_check, speed_check
 from benchrun.compare.choice import Choice, choice, choose, usable
 from benchrun.compare.conditions import Conditions, Difference, hard_differences
 from benchrun.compare.references import Reference, matching
+from benchrun.metrics.model import Metrics
 from benchrun.model import Frozen
 from benchrun.spec.runspec import RunSpec
 from benchrun.vocabulary import Exit
 
-if TYPE_CHECKING:
-    from benchrun.metrics.model import Metrics
-
-_Fields = dict[str, Any]
-"""Fields of a Verdict."""
+_Fields = dict[str, Any]  # of a Verdict
 
 
 class Verdict(Frozen):
@@ -122,7 +106,7 @@ def _outcome(own: Conditions, metrics: Sequence[Metrics], references: Sequence[R
     comparable = matching(own, references)
     fitting = countable(metrics, comparable, own)
     loss = loss_check(own, metrics, comparable)
-    beyond = next((detail for run in metrics if (detail := beyond_peak(run))), None)
+    beyond = beyond_peak(metrics)
     best = None if beyond else choose(fitting, own)
     speed = speed_check(best, own, metrics) if best else None
     checks: _Fields = {"checks": tuple(check for check in (speed, loss) if check)}
@@ -140,13 +124,13 @@ def _outcome(own: Conditions, metrics: Sequence[Metrics], references: Sequence[R
     if not beyond:
         return nearest
     # A reference, where there is one, hints at what may be wrong with steps faster than the GPU's peak.
-    reason = f"not credible: the speed is above the GPU's peak ({beyond})"
+    reason = f"not credible: the speed is above the GPU's peak ({beyond.detail})"
     if reference := choose(comparable, own):
         return {"verdict": "faster_than_expected", "reason": reason, "nearest": reference, **checks}
     if nearest.get("differs"):
         # A condition that is not what was run, a sequence twice as long, makes any speed impossible.
         return {**nearest, "reason": f"{nearest['reason']}; {reason}", **checks}
-    return {"verdict": "invalid_run", "reason": f"{BEYOND_PEAK}: {beyond}", **checks}
+    return {"verdict": "invalid_run", "reason": f"{beyond.kind}: {beyond.detail}", **checks}
 
 
 def _without_reference(own: Conditions, references: Sequence[Reference]) -> _Fields:
@@ -185,9 +169,8 @@ def _speed_reason(check: Check, runs: int) -> str:
 
 def _as_fast_as(speed: Check, own: Conditions, metrics: Sequence[Metrics], fitting: Sequence[Reference]) -> str:
     """The release or variant that a slow run is as fast as, as a clause; empty where there is none."""
-    if speed.verdict != "slow":
-        return ""
-    same = choose([e for e in fitting if speed_check(e, own, metrics).verdict == "pass"], own)
+    passing = [e for e in fitting if speed.verdict == "slow" and speed_check(e, own, metrics).verdict == "pass"]
+    same = choose(passing, own)
     if same is None:
         return ""
     by = ", ".join(filter(None, (same.key.framework_version or same.key.image, same.key.variant)))

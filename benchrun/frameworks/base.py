@@ -4,14 +4,13 @@ A property of every framework is an attribute here, with the usual value; recipe
 run into refusals. ``refusals`` adds the limits of one framework.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Literal, NamedTuple
 
 from benchrun import paths
+from benchrun.frameworks.environment import Variable, variables
 from benchrun.spec.cluster import Cluster
 from benchrun.spec.runspec import DataFormat
 from benchrun.vocabulary import Precision, Task
@@ -29,14 +28,6 @@ SLURM_VARIABLES = (
     *("SLURM_NTASKS", "SLURM_NTASKS_PER_NODE", "SLURM_PROCID", "SLURM_STEP_NODELIST", "SLURM_STEP_NUM_NODES"),
 )
 """Variables from which Lightning (NeMo) and jax.distributed learn the rank."""
-
-
-class Variable(NamedTuple):
-    """An environment variable of the ranks."""
-
-    value: str
-    why: str
-    """The comment beside it in the job script."""
 
 
 class ImageFamily(NamedTuple):
@@ -141,7 +132,7 @@ class Framework:
 
     def environment(self, spec: Any) -> dict[str, Variable]:
         """Variables of its ranks by name; the recipe's and the cluster's replace them."""
-        return {}
+        return variables(self.name, spec)
 
     def configured(self, spec: Any) -> Any:
         """``spec`` with what spec.json stores besides the inputs."""

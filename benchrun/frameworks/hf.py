@@ -4,12 +4,9 @@ It builds a Llama of transformers and shards it with FSDP over all ranks. Mistra
 sliding window, which is longer than the sequences of the recipes.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
-from benchrun.frameworks.base import LLAMA, SHARDING, Framework, MemoryFacts, Variable
-from benchrun.frameworks.variables import EXPANDABLE_SEGMENTS, FORKED, NO_HUB, NO_NVLS, ONE_THREAD, communication
+from benchrun.frameworks.base import LLAMA, SHARDING, Framework, MemoryFacts
 from benchrun.model.adapters import LLAMA_LINEARS
 from benchrun.spec.runspec import DataFormat, TrainingSpec
 from benchrun.vocabulary import Task
@@ -50,9 +47,3 @@ class HuggingFace(Framework):
         if model.hidden_size % model.num_attention_heads:
             what = f"hidden_size ({model.hidden_size}) to be a multiple of num_attention_heads"
             yield f"transformers needs {what} ({model.num_attention_heads})"
-
-    def environment(self, spec: TrainingSpec) -> dict[str, Variable]:
-        """Without a model hub; on GPUs as the worker."""
-        hub = {"HF_HUB_OFFLINE": Variable("1", NO_HUB), "TOKENIZERS_PARALLELISM": Variable("false", FORKED)}
-        on_gpu = {} if spec.gpu == "CPU" else NO_NVLS | EXPANDABLE_SEGMENTS | communication(spec)
-        return hub | ONE_THREAD | on_gpu

@@ -1,16 +1,21 @@
 """What MaxText and PaXML share: XLA, and launches with data parallelism and FSDP alone."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
-from benchrun.frameworks.base import SHARDING, SLURM_VARIABLES, Framework, Variable
-from benchrun.frameworks.variables import FUSED_ATTENTION
+from benchrun.frameworks.base import SHARDING, SLURM_VARIABLES, Framework
+from benchrun.frameworks.environment import Variable
+from benchrun.paths import table
 from benchrun.spec.runspec import TrainingSpec
 from benchrun.spec.training import Fp8
 
 MIB = 1 << 20
+
+
+def policies(framework: str) -> dict[str, tuple[str, ...] | None]:
+    """As `MemoryFacts.policies`, from jax.csv: products that a layer stores, "nothing", or empty where not known."""
+    rows = {row["policy"]: row["stored"] for row in table(__file__) if row["framework"] == framework}
+    return {name: tuple(stored.replace("nothing", "").split()) if stored else None for name, stored in rows.items()}
 
 
 class Jax(Framework):
@@ -32,8 +37,6 @@ class Jax(Framework):
     """Without ``--xla_gpu_``."""
     combined_mib: ClassVar[Mapping[str, tuple[int, int, int]]]
     """The largest combined all-reduce, all-gather and reduce-scatter, by precision."""
-    memory_share: ClassVar[str]
-    """The fraction of the GPU's memory that JAX takes."""
 
     def refusals(self, spec: TrainingSpec) -> Iterator[str]:
         """FSDP by node, recompute by policy, one FP8 recipe."""
@@ -67,6 +70,5 @@ class Jax(Framework):
         sizes = zip(names, self.combined_mib[spec.precision], strict=True)
         flags = [*self.xla_flags.split(), *(f"{name}_combine_threshold_bytes={size * MIB}" for name, size in sizes)]
         value = " ".join((*(f"--xla_gpu_{flag}" for flag in flags), "--xla_disable_hlo_passes=rematerialization"))
-        why = "communication overlaps with compute and is gathered into large pieces, as in the published runs"
-        share = Variable(self.memory_share, "how much of the GPU's memory JAX takes at once")
-        return FUSED_ATTENTION | {"XLA_FLAGS": Variable(value, why), "XLA_PYTHON_CLIENT_MEM_FRACTION": share}
+        stated = super().environment(spec)
+        return stated | {"XLA_FLAGS": stated["XLA_FLAGS"]._replace(value=value)}

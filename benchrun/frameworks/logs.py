@@ -1,13 +1,23 @@
 """The parser with all dialects registered: the way for all other rooms to read logs."""
 
-from __future__ import annotations
-
-import benchrun.frameworks.dialects  # noqa: F401 - registers the dialects
-from benchrun.frameworks.dialects.worker import ended_at
+from benchrun.frameworks.dialects.deepspeed import DeepSpeed
+from benchrun.frameworks.dialects.huggingface import HuggingFace
+from benchrun.frameworks.dialects.maxtext import MaxText
+from benchrun.frameworks.dialects.megatron import Megatron
+from benchrun.frameworks.dialects.megatron_bridge import MegatronBridge
+from benchrun.frameworks.dialects.nanotron import Nanotron
+from benchrun.frameworks.dialects.nemo1 import Nemo1
+from benchrun.frameworks.dialects.nemo2 import Nemo2
+from benchrun.frameworks.dialects.paxml import Paxml
+from benchrun.frameworks.dialects.torchtitan import Torchtitan
+from benchrun.frameworks.dialects.worker import Worker
 from benchrun.parse.dialect import DIALECTS, register_dialect
 from benchrun.parse.files import Tail, last_step, parse_log, parse_logs
 from benchrun.parse.reader import Reader
 
-reader = Reader
+for _dialect in (
+    *(Worker, MegatronBridge, Megatron, Nemo2, Nemo1, Torchtitan, MaxText, Nanotron, Paxml, HuggingFace, DeepSpeed),
+):
+    register_dialect(_dialect)
 
-__all__ = ["DIALECTS", "Tail", "ended_at", "last_step", "parse_log", "parse_logs", "reader", "register_dialect"]
+__all__ = ["DIALECTS", "Reader", "Tail", "last_step", "parse_log", "parse_logs", "register_dialect"]

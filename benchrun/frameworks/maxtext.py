@@ -1,11 +1,7 @@
 """maxtext: MaxText, in NVIDIA's JAX containers. Source of the environment: dgxc-benchmarking v24.11.1."""
 
-from __future__ import annotations
-
-from benchrun.frameworks.base import LLAMA, ImageFamily, MemoryFacts, Variable
-from benchrun.frameworks.jax import Jax
-from benchrun.frameworks.variables import LAUNCH_ORDER
-from benchrun.spec.runspec import TrainingSpec
+from benchrun.frameworks.base import LLAMA, ImageFamily, MemoryFacts
+from benchrun.frameworks.jax import Jax, policies
 
 
 class MaxText(Jax):
@@ -13,7 +9,6 @@ class MaxText(Jax):
 
     name = "maxtext"
     model_values = LLAMA | {"bias": False}
-    memory_share = "0.94"
     combined_mib = dict.fromkeys(("fp32", "bf16"), (2048, 2048, 32)) | {"fp8": (1024, 512, 8)}
     xla_flags = (
         "enable_triton_gemm=false graph_level=0 enable_highest_priority_async_stream=true "
@@ -23,19 +18,7 @@ class MaxText(Jax):
         "enable_latency_hiding_scheduler=true"
     )
     # Source of the policies: layers/models.py @ 02a8f5c1.
-    memory = MemoryFacts(
-        planned_by_xla=True,
-        policies={
-            **{"full": (), "minimal": None, "minimal_flash": None, "minimal_offloaded": None},
-            **{"qkv_proj_offloaded": None, "save_dot_except_mlp": ("qkv", "proj")},
-            **{"save_dot_except_mlpwi": ("qkv", "proj", "fc2"), "save_dot_with_context_except_mlp": None},
-            **{"save_out_proj": None, "save_qkv_proj": ("qkv",)},
-        },
-    )
+    memory = MemoryFacts(planned_by_xla=True, policies=policies("maxtext"))
     step_lines = ("completed step: ",)
     scripts = "/opt/maxtext"
     images = ImageFamily("maxtext", "maxtext")
-
-    def environment(self, spec: TrainingSpec) -> dict[str, Variable]:
-        """With kernels in launch order."""
-        return super().environment(spec) | LAUNCH_ORDER

@@ -3,14 +3,11 @@
 Sources: the checks of megatron.core 0.16.1 and 0.19.2 (OptimizerConfig, TransformerConfig, Megatron-LM's arguments).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 
-from benchrun.frameworks.base import Framework, Variable
-from benchrun.frameworks.megatron_config import configured, megatron_config
-from benchrun.frameworks.variables import EXPANDABLE_SEGMENTS, NO_HUB, NO_NVLS, communication
+from benchrun.frameworks.base import Framework
+from benchrun.frameworks.megatron_config import megatron_config
 from benchrun.spec.runspec import TrainingSpec
 from benchrun.spec.training import Optimizer
 
@@ -19,40 +16,30 @@ class Megatron(Framework):
     """Trains Megatron's model on GPUs, with transformer-engine."""
 
     userbuffers = True
-    expandable_segments = True
 
     def refusals(self, spec: TrainingSpec) -> Iterator[str]:
-        """Limits of FP8 weights, which no optimizer changes under LoRA."""
-        training = spec.training
+        """Limits of FP8 weights, which no optimizer changes under LoRA, and of megatron.core's optimizer."""
+        training, optimizer = spec.training, spec.training.optimizer
         fp8_weights = spec.precision == "fp8" and training.fp8.param_gather
         if fp8_weights and not training.distributed_optimizer and spec.task != "lora":
             yield "fp8.param_gather needs distributed_optimizer: change one of the two"
+        if "optimizer" not in self.options or optimizer == Optimizer():
+            return
+        if not optimizer.precision_aware:
+            yield "optimizer states below FP32 need optimizer.precision_aware: it must be true"
+            return
+        if spec.gpu == "CPU" or spec.precision == "fp32":
+            yield "optimizer.precision_aware is transformer-engine's Adam: it needs a GPU, and bf16 or fp8"
+        if not training.distributed_optimizer:
+            yield "optimizer.precision_aware needs distributed_optimizer: it must be true"
 
     def configured(self, spec: TrainingSpec) -> TrainingSpec:
         """With the Megatron configuration."""
-        return configured(spec)
+        return spec.model_copy(update={"megatron": megatron_config(spec)})
 
     def configuration(self, spec: TrainingSpec) -> dict[str, Any]:
-        """The Megatron configuration, computed again for a spec.json without it."""
-        return {"megatron": spec.megatron or megatron_config(spec)}
-
-    def environment(self, spec: TrainingSpec) -> dict[str, Variable]:
-        """Variables of Megatron-LM and NeMo; NeMo 1 was published without expandable segments."""
-        offline = {"TRANSFORMERS_OFFLINE": Variable("1", NO_HUB)}
-        return NO_NVLS | (EXPANDABLE_SEGMENTS if self.expandable_segments else {}) | communication(spec) | offline
-
-
-def optimizer_refusals(spec: TrainingSpec) -> Iterator[str]:
-    """Settings of ``training.optimizer`` that megatron.core cannot apply."""
-    optimizer = spec.training.optimizer
-    if not optimizer.precision_aware:
-        if optimizer != Optimizer():
-            yield "optimizer states below FP32 need optimizer.precision_aware: it must be true"
-        return
-    if spec.gpu == "CPU" or spec.precision == "fp32":
-        yield "optimizer.precision_aware is transformer-engine's Adam: it needs a GPU, and bf16 or fp8"
-    if not spec.training.distributed_optimizer:
-        yield "optimizer.precision_aware needs distributed_optimizer: it must be true"
+        """The Megatron configuration, computed again: a spec.json of an older version has none, or another."""
+        return {"megatron": megatron_config(spec)}
 
 
 class MegatronLM(Megatron):

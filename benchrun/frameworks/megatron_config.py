@@ -4,13 +4,11 @@ Where frameworks differ, or a release of one of them, the rule names it and the 
 default in other frameworks (base.WORKER_OPTIONS), so rules about them need no framework.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from benchrun.model import VOCAB_MULTIPLE
-from benchrun.spec.images import nemo_release
-from benchrun.spec.megatron import Megatron, Sparse, Values
+from benchrun.spec.identity import nemo_release
+from benchrun.spec.megatron import Megatron, Values
 from benchrun.spec.runspec import TrainingSpec
 
 WORKER = "megatron-core"
@@ -20,11 +18,6 @@ BUCKET_SIZE = 128 * 1024 * 1024
 """Parameters per bucket of gradients, in NeMo's own recipes."""
 DTYPES = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
 ACTIVATIONS = {"swiglu": "silu", "geglu": "gelu", "gelu": "gelu", "squared-relu": "squared_relu"}
-
-
-def configured(spec: TrainingSpec) -> TrainingSpec:
-    """``spec`` with its Megatron configuration computed again."""
-    return spec.model_copy(update={"megatron": megatron_config(spec)})
 
 
 def megatron_config(spec: TrainingSpec) -> Megatron:
@@ -66,6 +59,11 @@ def megatron_config(spec: TrainingSpec) -> Megatron:
 def _fields(source: object, *names: str, prefix: str = "") -> dict[str, Any]:
     """The fields that megatron-core calls the same, but for a prefix."""
     return {prefix + name: getattr(source, name) for name in names}
+
+
+def _stated(**values: Any) -> Values:
+    """The values but for None, which stands for megatron-core's default."""
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def _transformer(spec: TrainingSpec) -> Values:
@@ -191,12 +189,12 @@ def _bias_activation_fusion(spec: TrainingSpec) -> bool:
     return model.gated or (model.activation == "gelu" and model.bias)
 
 
-def _optimizer(spec: TrainingSpec, dtype: str) -> Sparse:
+def _optimizer(spec: TrainingSpec, dtype: str) -> Values:
     """Adam. What only a precision-aware one reads is stated for it alone; the worker states the FP8 recipe always."""
     training, states, fp8 = spec.training, spec.training.optimizer, spec.precision == "fp8"
     aware = states.precision_aware
     beta1, beta2 = training.adam_betas
-    return Sparse(
+    return _stated(
         optimizer="adam",
         **_fields(training, "lr", "min_lr", "weight_decay", "adam_eps", "clip_grad"),
         adam_beta1=beta1,
@@ -226,11 +224,11 @@ def _data_parallel(spec: TrainingSpec) -> Values:
     )
 
 
-def _worker(spec: TrainingSpec) -> Sparse:
+def _worker(spec: TrainingSpec) -> Values:
     """An expert's tokens vary, so where there are experts only the attention of a layer is one graph."""
     layout, training, gpu, te = spec.layout, spec.training, spec.gpu != "CPU", spec.transformer_engine
     graphs = training.cuda_graphs != "none"
-    return Sparse(
+    return _stated(
         transformer_impl="transformer_engine" if te else "local",
         use_cpu_initialization=not gpu,
         batch_p2p_sync=gpu,

@@ -3,14 +3,11 @@
 Sources of the refusals: megatron.core 0.16.1 and 0.19.2, transformer-engine 2.11.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from benchrun import hardware
-from benchrun.frameworks.base import WORKER_OPTIONS, MemoryFacts, Variable
-from benchrun.frameworks.megatron import Megatron, optimizer_refusals
-from benchrun.frameworks.variables import EXPANDABLE_SEGMENTS, NO_NVLS, ONE_THREAD, communication
+from benchrun.frameworks.base import WORKER_OPTIONS, MemoryFacts
+from benchrun.frameworks.megatron import Megatron
 from benchrun.spec.runspec import TrainingSpec
 from benchrun.spec.training import FP32_AT_A_TIME
 
@@ -32,7 +29,6 @@ class MegatronCore(Megatron):
     def refusals(self, spec: TrainingSpec) -> Iterator[str]:
         """Settings for which megatron.core or transformer-engine would raise, or that would have no effect."""
         yield from super().refusals(spec)
-        yield from optimizer_refusals(spec)
         for refused in (_without_transformer_engine, _recompute, _attention, _fp8):
             yield from refused(spec)
         training = spec.training
@@ -44,24 +40,13 @@ class MegatronCore(Megatron):
         if training.cuda_graphs != "none" and (spec.gpu == "CPU" or training.recompute.granularity == "full"):
             yield "cuda_graphs need a GPU, and no full recompute: they must be none"
 
-    def environment(self, spec: TrainingSpec) -> dict[str, Variable]:
-        """Variables of the worker; userbuffers cannot lie in expandable segments, as other processes map them."""
-        if spec.gpu == "CPU":
-            return ONE_THREAD
-        ipc = Variable("1", "userbuffers over CUDA IPC, not over NVLink multicast, which not every machine allows")
-        moving = Variable("0", "CUDA graphs and memory segments that grow: registered buffers would move")
-        memory = {"UB_SKIPMC": ipc} if spec.training.tp_comm_overlap else EXPANDABLE_SEGMENTS
-        graphs = {"NCCL_GRAPH_REGISTER": moving} if spec.training.cuda_graphs != "none" else {}
-        return NO_NVLS | memory | ONE_THREAD | graphs | communication(spec)
-
 
 def _without_transformer_engine(spec: TrainingSpec) -> Iterator[str]:
     if spec.training.transformer_impl == "transformer_engine":
         return
-    fp8 = ["precision fp8"] if spec.precision == "fp8" else []
     # megatron.core's own attention would store an S x S mask.
     cp = ["layout.cp above 1"] if spec.layout.cp > 1 and spec.gpu != "CPU" else []
-    for name in (*spec.training.of_transformer_engine, *fp8, *cp):
+    for name in (*spec.of_transformer_engine, *cp):
         yield f"{name} needs transformer-engine: transformer_impl must be transformer_engine"
 
 

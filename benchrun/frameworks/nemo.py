@@ -1,50 +1,23 @@
-"""nemo2 (nemo.collections.llm), megatron-bridge, and what they share with nemo1: NGC's containers, NVIDIA's scripts.
-
-Sources of the environment: dgxc-benchmarking v24.11.1 (NeMo 1), NeMo v2.4.0 and Megatron-Bridge v0.2.2.
-"""
-
-from __future__ import annotations
+"""nemo2 (nemo.collections.llm) and megatron-bridge. Sources of the environment: NeMo v2.4.0, Megatron-Bridge v0.2.2."""
 
 from collections.abc import Iterator
 
-from benchrun.frameworks.base import SLURM_VARIABLES, Variable
-from benchrun.frameworks.megatron import Megatron, optimizer_refusals
-from benchrun.frameworks.variables import FORKED, FUSED_ATTENTION
+from benchrun.frameworks.base import SLURM_VARIABLES
+from benchrun.frameworks.megatron import Megatron
 from benchrun.spec.runspec import TrainingSpec
 from benchrun.spec.training import Training
 
 
-class NeMo(Megatron):
-    """A framework of NeMo's containers."""
-
-    positions_per_sequence = True
-    margin = "16"
-    """Processors of a GPU that transformer-engine's norms leave to communication."""
-
-    def environment(self, spec: TrainingSpec) -> dict[str, Variable]:
-        """As NVIDIA's scripts set it."""
-        margin = Variable(self.margin, "leaves processors of the GPU free for communication")
-        pieces = Variable("2097152", "larger pieces between pipeline stages: less time in their kernels")
-        return {
-            **super().environment(spec),
-            **FUSED_ATTENTION,
-            "TOKENIZERS_PARALLELISM": Variable("False", FORKED),
-            "NVTE_FWD_LAYERNORM_SM_MARGIN": margin,
-            "NVTE_BWD_LAYERNORM_SM_MARGIN": margin,
-            **({"NCCL_P2P_NET_CHUNKSIZE": pieces} if spec.layout.pp > 1 else {}),
-        }
-
-
-class NeMoOfCore(NeMo):
+class NeMoOfCore(Megatron):
     """NeMo 2 and Megatron-Bridge, which hand megatron.core's own configuration on."""
 
+    positions_per_sequence = True
     conversations = "packed"
     options = ("optimizer",)
 
     def refusals(self, spec: TrainingSpec) -> Iterator[str]:
         """Limits of their optimizer and of their FSDP."""
         yield from super().refusals(spec)
-        yield from optimizer_refusals(spec)
         layout = spec.layout
         ranks = spec.num_gpus // (layout.tp * layout.pp)
         if layout.fsdp > 1 and layout.fsdp != ranks:
@@ -52,13 +25,6 @@ class NeMoOfCore(NeMo):
             yield f"{self.name} shards over all data-parallel ranks: {what}"
         if layout.fsdp > 1 and spec.task == "lora":
             yield f"benchrun does not support {self.name} with adapters under FSDP: fsdp ({layout.fsdp}) must be 1"
-
-    def environment(self, spec: TrainingSpec) -> dict[str, Variable]:
-        """With attention and the priority of communication as in these releases."""
-        return super().environment(spec) | {
-            "NVTE_FLASH_ATTN": Variable("1", "attention may be flash or cuDNN's: transformer-engine takes the faster"),
-            "TORCH_NCCL_HIGH_PRIORITY": Variable("1", "communication kernels go first"),
-        }
 
 
 class NeMo2(NeMoOfCore):

@@ -1,28 +1,28 @@
-"""nemo1: megatron_gpt_pretraining.py of NeMo 1, in NeMo's containers 24.05, 24.09 and 24.12."""
+"""nemo1: megatron_gpt_pretraining.py of NeMo 1, in NeMo's containers 24.05, 24.09 and 24.12.
 
-from __future__ import annotations
+Source of the environment: dgxc-benchmarking v24.11.1.
+"""
 
 from collections.abc import Iterator
 from typing import Any
 
-from benchrun.frameworks.base import SLURM_VARIABLES, Variable
-from benchrun.frameworks.nemo import NeMo
+from benchrun.frameworks.base import SLURM_VARIABLES
+from benchrun.frameworks.megatron import Megatron
 from benchrun.model import Moe
-from benchrun.spec.images import nemo_release
+from benchrun.spec.identity import nemo_release
 from benchrun.spec.runspec import TrainingSpec
 
 RELEASES = ("24.05", "24.09", "24.12")
 
 
-class NeMo1(NeMo):
+class NeMo1(Megatron):
     """Pretraining only: its fine-tunes need a .nemo checkpoint, and benchrun starts from random weights."""
 
     name = "nemo1"
+    positions_per_sequence = True
     tasks = frozenset({"pretrain"})
     fp8_recipes = frozenset({"delayed"})
     fsdp = False
-    expandable_segments = False
-    margin = "8"
     step_lines = ("train_step_timing in s=", '"train_step_tim')
     rank_variables = SLURM_VARIABLES
     scripts = "/opt/NeMo"
@@ -43,17 +43,6 @@ class NeMo1(NeMo):
             yield f"NeMo {release} starts userbuffers over MPI: {how}"
         if spec.model.moe is not None:
             yield from _experts(spec, spec.model.moe, release)
-
-    def environment(self, spec: TrainingSpec) -> dict[str, Variable]:
-        """With its releases' switches for FP8."""
-        variables = super().environment(spec)
-        if spec.precision == "fp8":
-            what = "the largest values of FP8 tensors are"
-            variables |= {
-                "NVTE_DP_AMAX_REDUCE_INTERVAL": Variable("0", f"{what} not gathered over data-parallel ranks"),
-                "NVTE_ASYNC_AMAX_REDUCTION": Variable("1", f"{what} gathered while the GPU computes"),
-            }
-        return variables | {"HYDRA_FULL_ERROR": Variable("1", "a wrong key of the configuration is named")}
 
     def configuration(self, spec: TrainingSpec) -> dict[str, Any]:
         """The release, on which the keys of its YAML depend."""

@@ -1,11 +1,9 @@
 """paxml: PaXML, in NVIDIA's JAX containers. Source of the environment: dgxc-benchmarking v24.11.1."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
-from benchrun.frameworks.base import ImageFamily, MemoryFacts, Variable
-from benchrun.frameworks.jax import Jax
+from benchrun.frameworks.base import ImageFamily, MemoryFacts
+from benchrun.frameworks.jax import Jax, policies
 from benchrun.spec.runspec import TrainingSpec
 
 SUMMARY_STEPS = 10
@@ -18,7 +16,6 @@ class PaXML(Jax):
 
     name = "paxml"
     model_values = GPT
-    memory_share = "0.9"
     combined_mib = dict.fromkeys(("fp32", "bf16", "fp8"), (512, 512, 8))
     xla_flags = (
         "enable_latency_hiding_scheduler=true enable_triton_gemm=false simplify_all_fp_conversions "
@@ -30,17 +27,7 @@ class PaXML(Jax):
     )
     positions_per_sequence = True
     # Source of the policies: AutodiffCheckpointType in praxis.
-    memory = MemoryFacts(
-        planned_by_xla=True,
-        micro_batches=False,
-        policies={
-            **{"SAVE_CONTEXT": None, "SAVE_CONTEXT_AND_OUT_PROJ": None, "SAVE_DOT_EXCEPT_LOGITS": None},
-            **{"SAVE_DOT_EXCEPT_LOGITS_FFN1": None, "SAVE_DOT_ONLY": ("qkv", "proj", "fc1", "fc2")},
-            **{"SAVE_DOT_WITH_NO_BATCH_DIM": ("qkv", "proj", "fc1", "fc2"), "SAVE_EVERYTHING": None},
-            **{"SAVE_NOTHING": (), "SAVE_OUT_PROJ": None, "SAVE_QKV_OUT_PROJ": ("qkv", "proj")},
-            **{"SAVE_QKV_OUT_PROJ_SEPARATE": None},
-        },
-    )
+    memory = MemoryFacts(planned_by_xla=True, micro_batches=False, policies=policies("paxml"))
     # As pax-2024-03-04 carries it: google/paxml 4a6bf200 with JAX-Toolbox's patch PR-46.
     program = (
         "-m paxml.main --fdl_config=paxml_point.Point --job_log_dir=paxml-log --mode=train "
@@ -65,12 +52,3 @@ class PaXML(Jax):
             yield f"paxml logs its throughput every {SUMMARY_STEPS} steps: {what}"
         if spec.gbs != spec.mbs * spec.num_gpus:
             yield f"paxml has no micro-batches: gbs ({spec.gbs}) must be mbs * GPUs ({spec.mbs} * {spec.num_gpus})"
-
-    def environment(self, spec: TrainingSpec) -> dict[str, Variable]:
-        """With transformer-engine's layers."""
-        vocabulary = "gs://t5-data/vocabs/cc_all.32000.100extra/sentencepiece.model"
-        return super().environment(spec) | {
-            "ENABLE_TE": Variable("1", "transformer-engine's layers in PaXML, fused attention among them"),
-            "ENABLE_FP8": Variable("1" if spec.precision == "fp8" else "0", "transformer-engine's FP8 in PaXML"),
-            "VOCAB_PATH": Variable(vocabulary, "PaXML asks for one on import; synthetic tokens read none"),
-        }

@@ -1,7 +1,5 @@
 """Every framework that benchrun can launch, by name. To add one: a class, its template, one line here."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from benchrun.errors import UserError, closest

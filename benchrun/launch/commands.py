@@ -1,7 +1,5 @@
 """Runs programs of this machine: Slurm's, git, nvidia-smi."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 from collections.abc import Sequence

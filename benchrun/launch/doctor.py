@@ -1,7 +1,5 @@
 """Facts about this machine that matter before a launch, with a hint for each problem."""
 
-from __future__ import annotations
-
 import importlib.metadata
 import os
 import re
@@ -49,14 +47,13 @@ def _slurm() -> Iterator[Finding]:
     version = output("sinfo", "--version")
     if version is None:
         broken = "sinfo is installed but fails: is SLURM_CONF set?"
-        yield Finding("Slurm", None, broken if shutil.which("sinfo") else "not installed: use --cluster local")
+        hint = broken if shutil.which("sinfo") else "not installed: use --cluster local"
     else:
-        down = " DOWN" in (output("scontrol", "ping") or " DOWN")
-        yield Finding("Slurm", version, "the controller does not answer" if down else "")
-    if output("sacct", "-X", "--noheader", "--starttime=now", "--endtime=now") is None:
-        yield Finding("Slurm accounting", None, "without it an ending is taken from the job's done.json")
-    else:
-        yield Finding("Slurm accounting", "answers")
+        hint = "the controller does not answer" if " DOWN" in (output("scontrol", "ping") or " DOWN") else ""
+    yield Finding("Slurm", version, hint)
+    answers = output("sacct", "-X", "--noheader", "--starttime=now", "--endtime=now") is not None
+    hint = "" if answers else "without it an ending is taken from the job's done.json"
+    yield Finding("Slurm accounting", "answers" if answers else None, hint)
     kind = re.search(r"^ProctrackType\s*=\s*(\S+)", output("scontrol", "show", "config") or "", re.MULTILINE)
     yield Finding("Slurm process tracking", kind and kind[1], TRACKING.get(kind[1] if kind else "", ""))
 
@@ -76,7 +73,7 @@ def _worker() -> Iterator[Finding]:
         try:
             yield Finding(name, importlib.metadata.version(name))
         except importlib.metadata.PackageNotFoundError:
-            yield Finding(name, None, f"needed here only to train on this machine: pip install 'benchrun[{extra}]'")
+            yield Finding(name, None, f"needed here only to train on this machine: pip install '.[{extra}]'")
 
 
 def _files() -> Iterator[Finding]:

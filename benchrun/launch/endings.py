@@ -1,8 +1,8 @@
 """How a job ended, with the evidence: a total classification."""
 
-from __future__ import annotations
-
+import csv
 from collections.abc import Mapping
+from pathlib import Path
 from types import MappingProxyType
 
 from pydantic import Field
@@ -21,30 +21,10 @@ class End(EndingRecord):
 
 
 UNKNOWN_JOB = "neither queue nor accounting knows the job"
-BY_STATE = {
-    **dict.fromkeys(("TIMEOUT", "DEADLINE"), Ending.TIMEOUT),
-    **dict.fromkeys(("NODE_FAIL", "BOOT_FAIL"), Ending.NODE_FAILURE),
-    **dict.fromkeys(("CANCELLED", "REVOKED"), Ending.CANCELLED),
-    **dict.fromkeys(("LAUNCH_FAILED", "RECONFIG_FAIL"), Ending.LAUNCH_FAILED),
-    "OUT_OF_MEMORY": Ending.OUT_OF_MEMORY_HOST,
-    "PREEMPTED": Ending.PREEMPTED,
-}
+with Path(__file__).with_suffix(".csv").open(newline="") as _file:
+    _ROWS = [(row["source"], row["name"], Ending(row["ending"])) for row in csv.DictReader(_file)]
+BY_STATE = {name: ending for source, name, ending in _ROWS if source == "state"}
 """Slurm's final states (man squeue, JOB STATE CODES, 22.05 to 26.05) that are unambiguous."""
-# Problems in the log of a failed job, causes before consequences.
-_SYMPTOMS = (
-    ("image_missing", Ending.IMAGE_MISSING),
-    ("mount_failed", Ending.LAUNCH_FAILED),
-    ("launch_failed", Ending.LAUNCH_FAILED),
-    ("cuda_oom", Ending.OUT_OF_MEMORY_GPU),
-    ("host_oom", Ending.OUT_OF_MEMORY_HOST),
-)
-# Lines that Slurm writes into the log of a job that it ends, for jobs that queue and accounting have forgotten.
-_ENDED_BY = (
-    ("time_limit", Ending.TIMEOUT),
-    ("preempted", Ending.PREEMPTED),
-    ("node_failure", Ending.NODE_FAILURE),
-    ("cancelled", Ending.CANCELLED),
-)
 SILENT_S = 600
 """A job that reaches its time limit after this long without a line in its log was hung."""
 
@@ -100,10 +80,12 @@ def _ending(job: Job, done: Done | None, symptoms: Mapping[str, str], has_all_st
         return Ending.REQUEUED
     if job.phase is Phase.GONE and done is None:
         return Ending.LOST
-    if job.phase is Phase.GONE and done and done.signal:
-        return next((ending for kind, ending in _ENDED_BY if kind in symptoms), Ending.FAILED)
-    if job.state not in ("COMPLETED", "UNKNOWN") or (done and done.exit_code):
-        return next((ending for kind, ending in _SYMPTOMS if kind in symptoms), Ending.FAILED)
+    # Slurm's own line in the log shows why a job that queue and accounting have forgotten was signalled. Otherwise the
+    # problems in the log show why a job failed: endings.csv has causes before consequences.
+    signalled = job.phase is Phase.GONE and done and done.signal
+    if signalled or job.state not in ("COMPLETED", "UNKNOWN") or (done and done.exit_code):
+        shown = "signal" if signalled else "failure"
+        return next((ending for source, name, ending in _ROWS if source == shown and name in symptoms), Ending.FAILED)
     return Ending.COMPLETED if has_all_steps else Ending.INCOMPLETE
 
 

@@ -3,27 +3,21 @@
 public.yaml lists the published fields, so that a new field is left out until someone adds it there.
 """
 
-from __future__ import annotations
-
-import contextlib
 import hashlib
 import json
 import lzma
 import re
-import shutil
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from benchrun.errors import UserError, writing
 from benchrun.launch.rundir import STAMP, RunDir, unpacked
 from benchrun.spec import artifacts
 from benchrun.spec.artifacts import ENV, SPEC, TELEMETRY, XZ
 from benchrun.spec.cluster import Binding, Cluster, Container
-from benchrun.spec.identity import OF_THE_SITE, image_name, workload_env, workload_image
-from benchrun.spec.images import is_path
+from benchrun.spec.identity import OF_THE_SITE, image_name, is_path, workload_env, workload_image
 from benchrun.spec.runspec import RunSpec
 
 DOCUMENTS = (
@@ -88,20 +82,6 @@ def _without_folder(path: str) -> str:
     return "PATH" if re.fullmatch(r"/(?:home|Users)/[^/]+", path) else f"PATH/{path.rpartition('/')[2]}"
 
 
-def write_kept(folder: Path, name: str, files: Mapping[str, bytes]) -> RunDir:
-    """A new directory ``name`` below ``folder`` with ``files``. UserError where it exists or cannot be written."""
-    path = folder / name
-    if path.exists():
-        raise UserError(f"{path} exists", hint="a measurement is never overwritten; remove it first if you must")
-    with writing(path), contextlib.ExitStack() as undo:
-        undo.callback(shutil.rmtree, path, ignore_errors=True)
-        for file, content in files.items():
-            (path / file).parent.mkdir(parents=True, exist_ok=True)
-            (path / file).write_bytes(content)
-        undo.pop_all()
-    return RunDir(path.resolve())
-
-
 def _alias(hosts: Sequence[str], host: str) -> str:
     return f"node{hosts.index(host) + 1}"
 
@@ -152,10 +132,8 @@ def public_image(image: str) -> str:
 def public_env(document: dict[str, Any]) -> dict[str, Any]:
     """Versions and hardware of env.json. Host names stay: ``scrubbed`` replaces them."""
     image, worker = document.get("image"), document.get("worker")
-    if isinstance(worker, dict):
-        worker = {name: version for name, version in worker.items() if re.fullmatch(r"\d[\w.+-]*", str(version))}
-    else:
-        worker = None
+    version = re.compile(r"\d[\w.+-]*")
+    worker = {n: v for n, v in worker.items() if version.fullmatch(str(v))} if isinstance(worker, dict) else None
     public = {"image": image and public_image(image), "worker": worker}
     return _only(document, PUBLIC["env"]) | public | {"nodes": [_node(node) for node in document.get("nodes") or []]}
 

@@ -1,29 +1,30 @@
 """Launching runs and polling them: stateless, so that any shell can continue what another began."""
 
-from __future__ import annotations
-
 import contextlib
 import os
-from collections.abc import Mapping, Sequence
+import platform
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+from benchrun import __version__, paths
 from benchrun.errors import MachineError, SchedulerUnavailable, UserError
-from benchrun.launch.documents import epoch
+from benchrun.launch.commands import output
 from benchrun.launch.endings import SILENT_S, UNKNOWN_JOB, recorded
-from benchrun.launch.env import write_env
 from benchrun.launch.local import Local
-from benchrun.launch.rundir import RunDir, create
+from benchrun.launch.rundir import RunDir, as_object, create, read_text
 from benchrun.launch.scheduler import Job, Phase, Scheduler
 from benchrun.launch.slurm import Slurm
-from benchrun.render.containers import unmountable
-from benchrun.spec.artifacts import DONE, Done
+from benchrun.render import render, unmountable
+from benchrun.spec.artifacts import DONE, ENV, PROBE, PROGRESS, Done, Environment, Progress
 from benchrun.spec.runspec import RunSpec
 
 GRACE_S = 60
 """An unknown job counts as lost only after this long: accounting may lag behind the queue."""
-
-
+ECHOED_WITHIN = 16 << 20
+"""Bytes of a log that are searched for the worker's versions."""
 SCHEDULERS: dict[str, type[Scheduler]] = {"slurm": Slurm, "local": Local}
 
 
@@ -44,10 +45,14 @@ class Observation:
     """The run's files cannot change any more: an ending that rests on them is final."""
 
 
-def launch(spec: RunSpec, files: Mapping[str, str], root: Path) -> RunDir:
-    """Make the run directory and submit. The events of a refused run hold the reason."""
+def start(spec: RunSpec, root: Path | None = None) -> RunDir:
+    """Render ``spec`` and submit its job; the new run directory lies below ``root`` (the runs folder where None).
+
+    UserError where nothing can be written, MachineError where the job is refused: the run's events hold the reason.
+    """
+    root = root or paths.runs_dir()
     check(spec, root)
-    run = create(root, spec, files)
+    run = create(root, spec, render(spec))
     try:
         job = SCHEDULERS[spec.cluster.scheduler]().submit(run)
     except SchedulerUnavailable as error:
@@ -143,18 +148,17 @@ def backoff(polls: int) -> float:
 def _observation(run: RunDir, job: Job | None, lag_s: float) -> Observation:
     clock = run.clock()
     if job is None:
-        created = epoch(run.last_event("created"))
-        over = clock is not None and created is not None and clock - created > GRACE_S
+        over = _seconds(run.time_of("created"), clock) > GRACE_S
         return Observation(run, None, over=over, note="the scheduler has no job with this run's directory")
     _note_change(run, job)
-    done = done_of(run, job)
-    state, last_line = epoch(run.last_event("state")), _last_line(run)
-    unchanged_s = -1.0 if clock is None or state is None else clock - max(state, last_line)
+    done, last_line = done_of(run, job), _written(*run.logs)
+    new_state = run.time_of("state")
+    unchanged_s = _seconds(new_state and max(new_state, last_line), clock)
     if job.phase is Phase.ENDED or (job.phase is Phase.GONE and done is not None):
         with contextlib.suppress(OSError):
             write_env(run)
-        watched = run.progress()  # does not count the lines that Slurm writes at the end
-        quiet_s = _seconds(last_line, (done and _modified(run.path / DONE)) or job.ended_at)
+        watched = run.read(PROGRESS, Progress)  # does not count the lines that Slurm writes at the end
+        quiet_s = _seconds(last_line, (done and _written(run.path / DONE)) or job.ended_at)
         quiet_s = max(quiet_s, watched.quiet_s if watched else 0.0)
         return Observation(run, job, over=True, quiet_s=quiet_s, settled=not lag_s or unchanged_s >= lag_s)
     if job.phase is Phase.GONE:
@@ -175,17 +179,57 @@ def _note_change(run: RunDir, job: Job) -> None:
             run.append_event("state", state=job.state, phase=job.phase.value, reason=job.reason, nodes=job.nodes)
 
 
-def _last_line(run: RunDir) -> float:
-    """Time of the last write to a log, in seconds since the epoch by the file system's clock; 0 without one."""
-    return max((_modified(log) or 0.0 for log in run.logs), default=0.0)
+def _written(*files: Path) -> float:
+    """Time of the last write to one of ``files``, in seconds since the epoch by their file system; 0 without any."""
+    times = [0.0]
+    for file in files:
+        with contextlib.suppress(OSError):
+            times.append(file.stat().st_mtime)
+    return max(times)
 
 
-def _modified(path: Path) -> float | None:
-    with contextlib.suppress(OSError):
-        return path.stat().st_mtime
-    return None
-
-
-def _seconds(start: float, end: float | None) -> float:
+def _seconds(start: float | None, end: float | None) -> float:
     """Seconds between two times; 0 where one is unknown."""
     return max(end - start, 0.0) if end and start else 0.0
+
+
+def write_env(run: RunDir) -> None:
+    """Write env.json, unless it has all nodes: their files may reach a shared file system after the end of the job.
+
+    It holds no environment variables, which may be secret.
+    """
+    if described(run):
+        return
+    probes = sorted((run.path / PROBE).glob("*.json"))
+    damaged = "the node's own description is not valid JSON"
+    environment = Environment(
+        benchrun=__version__,
+        commit=_commit(),
+        image=run.spec.container_image,
+        submit_host=platform.node(),
+        python=platform.python_version(),
+        worker=_worker(run),
+        nodes=tuple(as_object(read_text(path)) or {"host": path.stem, "error": damaged} for path in probes),
+    )
+    run.write_json(ENV, environment.model_dump(mode="json"))
+
+
+def described(run: RunDir) -> bool:
+    """Whether env.json is written and holds every node of the run."""
+    nodes = (run.read_json(ENV) or {}).get("nodes")
+    return isinstance(nodes, list) and len(nodes) >= run.spec.num_nodes
+
+
+def _worker(run: RunDir) -> dict[str, Any] | None:
+    """The versions that the worker printed at its start (torch, megatron-core, CUDA ...)."""
+    texts = (read_text(log, ECHOED_WITHIN) or "" for log in run.logs)
+    config = next((match[1] for text in texts if (match := re.search(r"benchrun config: (.*)", text))), None)
+    versions = (as_object(config) or {}).get("versions")
+    return versions if isinstance(versions, dict) else None
+
+
+def _commit() -> str | None:
+    """The commit of this checkout, ``+dirty`` with uncommitted changes; in a wheel or copy ``$BENCHRUN_COMMIT``."""
+    if not (paths.DATA / ".git").exists():
+        return os.environ.get("BENCHRUN_COMMIT")
+    return output("git", "-C", str(paths.DATA), "describe", "--always", "--dirty=+dirty", "--abbrev=12", "--exclude=*")

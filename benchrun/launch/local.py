@@ -3,8 +3,6 @@
 Two trainings at once would slow each other, so the jobs of one results folder wait for a lock, in no defined order.
 """
 
-from __future__ import annotations
-
 import os
 import platform
 import shutil
@@ -15,13 +13,25 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from pydantic import BaseModel
+
 from benchrun import paths
 from benchrun.errors import MachineError
 from benchrun.launch import supervise
-from benchrun.launch.documents import read_text
 from benchrun.launch.rundir import RunDir
 from benchrun.launch.scheduler import Job, Phase
-from benchrun.spec.artifacts import LOCAL_CANCELLED, LOCAL_LOCK
+from benchrun.spec.artifacts import LOCAL_CANCELLED, LOCAL_LOCK, LOCAL_STATE
+
+
+class State(BaseModel, frozen=True, strict=True):
+    """local.json (benchrun/launch/supervise.py): the state of a job, and the process that supervises it."""
+
+    pid: int
+    start: int
+    """Start time of the process, in ticks since boot."""
+    host: str
+    state: str
+    exit_code: int | None = None
 
 
 class Local:
@@ -32,44 +42,40 @@ class Local:
     def submit(self, run: RunDir) -> str:
         if shutil.which("bash") is None:
             raise MachineError("bash is missing", hint="apt install bash")
+        path, null = run.path, subprocess.DEVNULL
         reaper, limit_s = paths.TEMPLATES / "parts" / "reap.py", seconds(run.spec.cluster.time_limit)
-        lock = _lock(run.path.parent / LOCAL_LOCK)
         env = {name: value for name, value in os.environ.items() if name != supervise.MARK}
+        env["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{env.get('PATH', '')}"
+        lock = _lock(path.parent / LOCAL_LOCK)
+        argv = [sys.executable, "-I", "-S", supervise.__file__, str(lock), str(limit_s), str(reaper)]
         try:
             process = subprocess.Popen(
-                [sys.executable, "-I", "-S", supervise.__file__, str(lock), str(limit_s), str(reaper)],
-                cwd=run.path,
-                env={**env, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{env.get('PATH', '')}"},
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                pass_fds=(lock,),
-                start_new_session=True,
+                argv, cwd=path, env=env, stdin=null, stdout=null, stderr=null, pass_fds=(lock,), start_new_session=True
             )
         finally:
             os.close(lock)
-        while not (recorded := (run.path / supervise.PID).is_file()) and process.poll() is None:
+        while not (recorded := (path / LOCAL_STATE).is_file()) and process.poll() is None:
             time.sleep(0.01)
         if not recorded:
-            raise MachineError(f"{run.path / supervise.PID} cannot be written", hint="nothing was started")
-        return str(run.path)
+            raise MachineError(f"{path / LOCAL_STATE} cannot be written", hint="nothing was started")
+        return str(path)
 
     def poll(self, runs: Sequence[RunDir]) -> dict[RunDir, Job]:
-        return {run: _job(run) for run in runs if run.job_id or (run.path / supervise.PID).exists()}
+        return {run: _job(run) for run in runs if run.job_id or (run.path / LOCAL_STATE).exists()}
 
     def cancel(self, job: str) -> None:
-        path = Path(job)
-        pid, host = _supervisor(path)
-        if host is not None:
-            hint = f"cancel it there: benchrun cancel {path.name}"
-            raise MachineError(f"{path.name} was launched on {host}", hint=hint)
-        if pid is not None:
-            (path / LOCAL_CANCELLED).touch()
-            if not (path / supervise.STARTED).exists():
-                os.kill(pid, signal.SIGTERM)  # it waits for its turn
+        run = RunDir(Path(job))
+        state, lives = _state(run)
+        if state and state.host != platform.node():
+            hint = f"cancel it there: benchrun cancel {run.run_id}"
+            raise MachineError(f"{run.run_id} was launched on {state.host}", hint=hint)
+        if state and lives:
+            (run.path / LOCAL_CANCELLED).touch()
+            if state.state == "PENDING":
+                os.kill(state.pid, signal.SIGTERM)  # it waits for its turn
         supervise.end(job)
         until = time.monotonic() + 5
-        while _supervisor(path)[0] is not None and time.monotonic() < until:
+        while _state(run)[1] and time.monotonic() < until:
             time.sleep(0.05)
 
 
@@ -90,41 +96,25 @@ def seconds(limit: str) -> int:
 
 
 def _job(run: RunDir) -> Job:
-    path = run.path
-    pid, host = _supervisor(path)
-    ended = _exit(path)  # after the supervisor, which may end in between
-    if ended is not None:
-        code, state = ended
-        state = "CANCELLED" if (path / LOCAL_CANCELLED).exists() else state
-        ended_at = (path / supervise.EXIT).stat().st_mtime
-        return Job(str(path), Phase.ENDED, state, code, code - 128 if code > 128 else None, ended_at=ended_at)
-    if host is not None:
-        return Job(str(path), Phase.RUNNING, "UNKNOWN", reason=f"it was launched on {host}: poll it there")
-    started = (path / supervise.STARTED).exists()
-    if pid is not None:
-        return Job(str(path), Phase.RUNNING, "RUNNING") if started else Job(str(path), Phase.PENDING, "PENDING")
-    if (path / LOCAL_CANCELLED).exists():
-        return Job(str(path), Phase.ENDED, "CANCELLED")
-    if started and run.owner == os.geteuid() and (path / supervise.PID).is_file():
-        supervise.end(str(path))  # without its supervisor it has no time limit, and the next run may start
-    return Job(str(path), Phase.GONE, "UNKNOWN")
+    job, (state, lives) = str(run.path), _state(run)
+    cancelled = (run.path / LOCAL_CANCELLED).exists()
+    if state and state.exit_code is not None:
+        code, name = state.exit_code, "CANCELLED" if cancelled else state.state
+        ended_at = (run.path / LOCAL_STATE).stat().st_mtime
+        return Job(job, Phase.ENDED, name, code, code - 128 if code > 128 else None, ended_at=ended_at)
+    if state and state.host != platform.node():
+        return Job(job, Phase.RUNNING, "UNKNOWN", reason=f"it was launched on {state.host}: poll it there")
+    if state and lives:
+        return Job(job, Phase.PENDING if state.state == "PENDING" else Phase.RUNNING, state.state)
+    if cancelled:
+        return Job(job, Phase.ENDED, "CANCELLED")
+    if state and state.state == "RUNNING" and run.owner == os.geteuid():
+        supervise.end(job)  # without its supervisor it has no time limit, and the next run may start
+    return Job(job, Phase.GONE, "UNKNOWN")
 
 
-def _exit(path: Path) -> tuple[int, str] | None:
-    """The exit code and the final state, once the supervisor has written them."""
-    try:
-        code, *state = (read_text(path / supervise.EXIT) or "").split()
-        return int(code), state[0] if state else "FAILED" if int(code) else "COMPLETED"
-    except ValueError:
-        return None
-
-
-def _supervisor(path: Path) -> tuple[int | None, str | None]:
-    """The supervisor's pid while it runs; or the other host that it was started on."""
-    try:
-        pid, start, *host = (read_text(path / supervise.PID) or "").split()
-        if host and host[0] != platform.node():
-            return None, host[0]
-        return (int(pid) if str(supervise.start_time(int(pid))) == start else None), None
-    except ValueError:
-        return None, None
+def _state(run: RunDir) -> tuple[State | None, bool]:
+    """The state that the supervisor wrote last, and whether the supervisor lives."""
+    state = run.read(LOCAL_STATE, State)
+    lives = state is not None and supervise.start_time(state.pid) == state.start
+    return state if lives else run.read(LOCAL_STATE, State), lives  # it may have ended in between

@@ -1,7 +1,5 @@
 """The run directory; benchrun/spec/artifacts.py lists its files."""
 
-from __future__ import annotations
-
 import contextlib
 import difflib
 import errno
@@ -12,7 +10,8 @@ import os
 import re
 import secrets
 import shutil
-from collections.abc import Iterable, Iterator, Mapping
+import stat
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from pathlib import Path
@@ -23,13 +22,16 @@ from pydantic import BaseModel, ValidationError
 from benchrun import paths
 from benchrun.errors import UserError
 from benchrun.frameworks.registry import framework
-from benchrun.launch.documents import as_event, as_object, closing, read_text
-from benchrun.spec.artifacts import DONE, EVENTS, PROGRESS, SPEC, STDERR, STDOUT, TELEMETRY, WORKER, XZ, Done, Progress
+from benchrun.spec.artifacts import DONE, EVENTS, SPEC, STDERR, STDOUT, TELEMETRY, WORKER, XZ, Done
 from benchrun.spec.runspec import RunSpec
 
 M = TypeVar("M", bound=BaseModel)
 STAMP = r"\d{8}T\d{6}Z"
 """The time in a run's name."""
+LIMIT = 64 << 20
+"""Bytes of a document that are read; a run's documents are far smaller."""
+_FIELDS = {"submitted": ("job",), "refused": ("reason",), "state": ("state", "phase")}
+"""Fields that are read: an event without them is ignored."""
 
 
 @dataclass(frozen=True)
@@ -48,24 +50,14 @@ class RunDir:
     @functools.cached_property
     def spec(self) -> RunSpec:
         """What was launched. UserError where it cannot be read."""
-        path, hint = self.path / SPEC, f"another version wrote it, or it is damaged; move {self.path} away"
-        try:
-            if path.is_file():
-                return RunSpec.read(path)
-            reason = "is no file"
-        except ValidationError as error:
-            reason = f"not a RunSpec: {error.errors()[0]['msg']}"
-        except (OSError, ValueError, RecursionError) as error:
-            reason = f"cannot be read: {error}"
-        raise UserError(reason, where=str(path), hint=hint)
+        return RunSpec.read(self.path / SPEC)
 
     @property
     def owner(self) -> int | None:
         """The user id of the directory's owner; None where the directory has vanished."""
-        try:
+        with contextlib.suppress(OSError):
             return self.path.stat().st_uid
-        except OSError:
-            return None
+        return None
 
     @property
     def writable(self) -> bool:
@@ -102,10 +94,6 @@ class RunDir:
         """done.json; None where the job's EXIT trap did not run."""
         return self.read(DONE, Done)
 
-    def progress(self) -> Progress | None:
-        """progress.json; None before the watchdog's first look at the log."""
-        return self.read(PROGRESS, Progress)
-
     def events(self) -> list[dict[str, Any]]:
         """All events, oldest first, without lines that are incomplete (a full disk)."""
         lines = (read_text(self.path / EVENTS) or "").splitlines()
@@ -120,6 +108,13 @@ class RunDir:
         """The id that the scheduler gave, once it is recorded."""
         event = self.last_event("submitted")
         return event["job"] if event else None
+
+    def time_of(self, kind: str) -> float | None:
+        """Time of the newest event of one kind in seconds since the epoch; None where there is none."""
+        with contextlib.suppress(ValueError, OverflowError):
+            event = self.last_event(kind)
+            return datetime.strptime(event["time"], "%Y-%m-%dT%H:%M:%S%z").timestamp() if event else None
+        return None
 
     def append_event(self, kind: str, **facts: Any) -> None:
         """Add an event with the file system's time, in one write, because two processes may write at once."""
@@ -165,18 +160,45 @@ class RunDir:
     def _events(self, create: int = 0) -> Iterator[int]:
         """events.jsonl, open for appending; OSError where it is a link or missing."""
         flags = os.O_RDWR | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | create
-        with self._folder() as folder, closing(os.open(EVENTS, flags, 0o644, dir_fd=folder)) as file:
-            yield file
+        with self._folder() as folder, os.fdopen(os.open(EVENTS, flags, 0o644, dir_fd=folder), "r+b", 0) as file:
+            yield file.fileno()
 
     @contextlib.contextmanager
     def _folder(self) -> Iterator[int]:
         """This directory, open; PermissionError where it is another user's, also for root."""
         if self.read_only:
             raise PermissionError(errno.EPERM, "the run is only read", str(self.path))
-        with closing(os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)) as folder:
+        folder = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+        try:
             if os.fstat(folder).st_uid != os.geteuid():
                 raise PermissionError(errno.EPERM, "the run is another user's", str(self.path))
             yield folder
+        finally:
+            os.close(folder)
+
+
+def read_text(path: Path, limit: int = LIMIT) -> str | None:
+    """The first ``limit`` bytes of a file; None where it is missing or no regular file (a directory, a pipe)."""
+    with contextlib.suppress(OSError, ValueError):
+        if stat.S_ISREG(path.stat().st_mode):
+            with path.open("rb") as file:
+                return file.read(limit).decode(errors="replace")
+    return None
+
+
+def as_object(text: str | None) -> dict[str, Any] | None:
+    """The JSON object in ``text``; None where it holds none."""
+    with contextlib.suppress(ValueError, RecursionError):
+        document = json.loads(text or "")
+        return document if isinstance(document, dict) else None
+    return None
+
+
+def as_event(line: str) -> dict[str, Any] | None:
+    """The event in a line of events.jsonl; None where it holds none."""
+    event = as_object(line) or {}
+    needed = ("time", "event", *_FIELDS.get(str(event.get("event")), ()))
+    return event if all(isinstance(event.get(field), str) for field in needed) else None
 
 
 def unpacked(file: Path) -> bytes:
@@ -230,15 +252,11 @@ def write_files(path: Path, spec: RunSpec, files: Mapping[str, str]) -> None:
             shutil.copytree(paths.DATAGEN, path / WORKER / "datagen", ignore=ignore)
 
 
-def find_runs(root: Path) -> list[RunDir]:
-    """All runs below ``root``, oldest first."""
+def find_runs(root: Path | None = None) -> list[RunDir]:
+    """All runs in ``root`` (the runs folder where None), oldest first."""
+    root = root or paths.runs_dir()
     runs = [_opened(root, spec.parent) for spec in root.glob(f"*/{SPEC}")]
     return sorted(runs, key=lambda run: ((re.findall(STAMP, run.run_id) or [""])[0], run.run_id))
-
-
-def newest_runs(last: int | None = None) -> list[RunDir]:
-    """The ``last`` runs of the runs folder, or all, oldest first."""
-    return find_runs(paths.runs_dir())[-last if last else 0 :]
 
 
 def open_run(name: str, root: Path | None = None) -> RunDir:
@@ -249,23 +267,18 @@ def open_run(name: str, root: Path | None = None) -> RunDir:
     root = root or paths.runs_dir()
     if not name:
         raise UserError("the name of a run is empty", hint="an unset variable? benchrun status lists the runs")
-    place = next((path for path in (root / name, Path(name)) if (path / SPEC).exists()), None)
-    ids = [run.run_id for run in find_runs(root)] if place is None else []
-    close = [run_id for run_id in ids if run_id.startswith(name)]
-    if place is None and len(close) == 1:
-        place = root / close[0]
-    if place is None:
-        listing = (close or difflib.get_close_matches(name, ids, n=3, cutoff=0.3) or ids)[-5:]
-        hint = f"runs here: {', '.join(listing)}" if listing else "there are no runs"
-        raise UserError(f"no run is called '{name}' in {root}", hint=hint)
-    run = _opened(root, place)
+    places = [path for path in (root / name, Path(name)) if (path / SPEC).exists()]
+    if not places:
+        ids = [run.run_id for run in find_runs(root)]
+        close = [run_id for run_id in ids if run_id.startswith(name)]
+        if len(close) != 1:
+            listing = (close or difflib.get_close_matches(name, ids, n=3, cutoff=0.3) or ids)[-5:]
+            hint = f"runs here: {', '.join(listing)}" if listing else "there are no runs"
+            raise UserError(f"no run is called '{name}' in {root}", hint=hint)
+        places = [root / close[0]]
+    run = _opened(root, places[0])
     _ = run.spec
     return run
-
-
-def open_runs(names: Iterable[str], root: Path | None = None) -> list[RunDir]:
-    """Each of the runs called ``names`` once. UserError for the first that cannot be opened."""
-    return list(dict.fromkeys(open_run(name, root) for name in names))
 
 
 def _opened(root: Path, path: Path) -> RunDir:

@@ -1,7 +1,5 @@
 """The interface of a scheduler: three calls, the same for Slurm and for one machine."""
 
-from __future__ import annotations
-
 import enum
 from collections.abc import Sequence
 from dataclasses import dataclass

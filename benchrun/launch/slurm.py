@@ -1,7 +1,6 @@
 """Slurm, through its own commands. Polling is one squeue for all jobs, then sacct for those that left it."""
 
-from __future__ import annotations
-
+import contextlib
 import subprocess
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -35,8 +34,7 @@ class Slurm:
             if refused(result.stderr):
                 raise MachineError(f"sbatch refused the job: {_text(result)}", hint=f"the script: {run.path}/{JOB}")
             raise SchedulerUnavailable(_text(result))
-        job = submitted(result.stdout)
-        if job is None:
+        if (job := submitted(result.stdout)) is None:
             raise SchedulerUnavailable(f"sbatch gave no job id: {_text(result)}")
         return job
 
@@ -45,8 +43,7 @@ class Slurm:
         # squeue still lists jobs for a while after their end, but only sacct knows their exit codes.
         left = [run for run in runs if run not in queued or queued[run].phase is Phase.ENDED]
         remembered = self._remembered(left)
-        newest = {run: self._job(run, queued.get(run), remembered.get(run)) for run in runs}
-        return {run: job for run, job in newest.items() if job is not None}
+        return {run: job for run in runs if (job := self._job(run, queued.get(run), remembered.get(run)))}
 
     def _job(self, run: RunDir, queued: Job | None, remembered: Job | None) -> Job | None:
         """The job of ``run``; GONE where neither queue nor accounting has the recorded id or the one in done.json."""
@@ -55,8 +52,7 @@ class Slurm:
         if queued is not None:
             return queued
         done = run.done()
-        wrote_done = remembered is not None and done is not None and done.job_id == remembered.id
-        if remembered is not None and not (remembered.phase is Phase.RUNNING and wrote_done):
+        if remembered and not (remembered.phase is Phase.RUNNING and done and done.job_id == remembered.id):
             return replace(remembered, reason="accounting lists the job, the queue does not")
         job = run.job_id or (done.job_id if done else None)
         return Job(job, Phase.GONE, "UNKNOWN", unsure=self._unsure) if job else None
@@ -127,10 +123,9 @@ def _own(runs: Iterable[RunDir], rows: Iterable[Job]) -> dict[RunDir, Job]:
 
 def _same_directory(work_dir: str, path: Path) -> bool:
     """Whether both names are one directory: it may have a link or a second mount."""
-    try:
+    with contextlib.suppress(OSError, ValueError):
         return work_dir == str(path) or path.samefile(work_dir)
-    except (OSError, ValueError):
-        return False
+    return False
 
 
 def _text(result: subprocess.CompletedProcess[str]) -> str:

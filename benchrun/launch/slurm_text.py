@@ -3,8 +3,6 @@
 Named fields in parsable form, because ``--json`` changes between versions. Tested with 22.05.
 """
 
-from __future__ import annotations
-
 import errno
 import os
 import re

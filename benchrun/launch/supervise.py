@@ -6,10 +6,9 @@ All processes of the run have MARK in their environment, whatever their sessions
 has cleared it, when the job's shell has ended.
 """
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
+import json
 import os
 import signal
 import subprocess
@@ -20,7 +19,7 @@ from typing import NamedTuple
 
 MARK = "BENCHRUN_RUN_DIR"
 """Variable that names the run directory in every process of a run; templates/job-local.sh.j2 sets it too."""
-PID, STARTED, EXIT = "local.pid", "local.started", "local.exit"
+STATE = "local.json"
 _ROUNDS = ((signal.SIGTERM, 10, False), (signal.SIGKILL, 5, True), (signal.SIGKILL, 10, False))
 """Steps to end a run: signal, seconds until the next step, whether the job's shell is spared."""
 
@@ -33,13 +32,13 @@ class Process(NamedTuple):
 
 
 def main(lock: int, limit_s: int, reaper: str) -> None:
-    """Run ``job.sh`` of this directory when the lock is free, and write its exit code and state into EXIT."""
+    """Run ``job.sh`` of this directory when the lock is free; STATE holds its state, and its exit code in the end."""
     run = Path.cwd()
     # Before everything else, and not by the launcher, which may be killed: no job starts that cannot be found.
-    _write(PID, f"{os.getpid()} {start_time(os.getpid())} {os.uname().nodename}\n")
+    _write("PENDING")
     fcntl.flock(lock, fcntl.LOCK_EX)
     end(f"{run.parent}/")  # a job whose supervisor was killed
-    Path(STARTED).touch()
+    _write("RUNNING")
     with open("stdout.log", "ab") as out, open("stderr.log", "ab") as err:  # noqa: PTH123
         env = {**os.environ, MARK: str(run)}
         command = [sys.executable, "-I", "-S", reaper, "bash", "job.sh"]
@@ -54,14 +53,16 @@ def main(lock: int, limit_s: int, reaper: str) -> None:
     end(str(run))
     code = job.wait()
     code = code if code >= 0 else 128 - code
-    _write(EXIT, f"{code} {state or ('FAILED' if code else 'COMPLETED')}\n")
+    _write(state or ("FAILED" if code else "COMPLETED"), code)
 
 
-def _write(name: str, text: str) -> None:
-    """Write a file of this directory whole or not at all."""
-    temporary = Path(f"{name}.tmp")
-    temporary.write_text(text)
-    temporary.replace(name)
+def _write(state: str, exit_code: int | None = None) -> None:
+    """Write STATE whole or not at all."""
+    pid = os.getpid()
+    supervisor = {"pid": pid, "start": start_time(pid), "host": os.uname().nodename}
+    temporary = Path(f"{STATE}.tmp")
+    temporary.write_text(json.dumps({**supervisor, "state": state, "exit_code": exit_code}))
+    temporary.replace(STATE)
 
 
 def end(mark: str) -> None:

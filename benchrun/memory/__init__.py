@@ -1,6 +1,5 @@
 """Estimates the GPU memory of a run before the job waits in a queue."""
 
-from benchrun.memory.estimate import Memory, estimate
-from benchrun.memory.limits import ESTIMATE_ERROR, impossible, warning
+from benchrun.memory.estimate import ESTIMATE_ERROR, Memory, estimate, impossible, warning
 
 __all__ = ["ESTIMATE_ERROR", "Memory", "estimate", "impossible", "warning"]

@@ -3,8 +3,6 @@
 Compared with peaks that were measured on H100 and H200 in tests/memory/test_memory.py.
 """
 
-from __future__ import annotations
-
 from benchrun.frameworks.registry import framework
 from benchrun.model.communication import sequence_split
 from benchrun.model.operators import operators

@@ -4,13 +4,12 @@ The worker measures ceilings.json before its first step (benchrun/trainer/ceilin
 in the three passes of training, on all ranks at once; the slowest rank counts.
 """
 
-from __future__ import annotations
-
+from benchrun.metrics.statistics import Spread
 from benchrun.model import Frozen
 from benchrun.model.flops import PASSES, attention_scores
 from benchrun.model.operators import MULTIPLY_ADD, Pass, weight_passes
 from benchrun.spec.artifacts import Ceilings, Gemm, Number
-from benchrun.spec.runspec import TrainingSpec
+from benchrun.spec.runspec import RunSpec, TrainingSpec
 
 
 class Bound(Frozen):
@@ -36,8 +35,10 @@ class Bound(Frozen):
         )
 
 
-def bound(ceilings: Ceilings, spec: TrainingSpec, step_time_s: float) -> Bound | None:
+def bound(ceilings: Ceilings | None, spec: RunSpec, step_time_s: Spread | None) -> Bound | None:
     """What bounds a step; None where a product was not measured in the precision in which the run computed it."""
+    if ceilings is None or step_time_s is None or not isinstance(spec, TrainingSpec):
+        return None
     fp8, training = spec.precision == "fp8", spec.training
     high: Number = "fp32" if spec.precision == "fp32" else "bf16"
     numbers: list[Number] = ["fp8" if fp8 and gemm.low_precision else high for gemm in ceilings.gemms]
@@ -50,14 +51,9 @@ def bound(ceilings: Ceilings, spec: TrainingSpec, step_time_s: float) -> Bound |
     matmul = sum(spec.num_microbatches * _seconds(gemm, number, passes) for gemm, number in products)
     scores = PASSES * attention_scores(spec.model, spec.seq_length) / 2
     attention = scores * (spec.gbs / spec.num_gpus) * spec.seq_length / 1e12
-    attention_s = attention / max(forward)
-    return Bound(
-        step_s=step_time_s,
-        matmul_s=matmul,
-        attention_tflop=attention,
-        attention_s=attention_s,
-        rest_s=step_time_s - matmul - attention_s,
-    )
+    attention_s, step_s = attention / max(forward), step_time_s.median
+    parts = {"matmul_s": matmul, "attention_tflop": attention, "attention_s": attention_s}
+    return Bound(step_s=step_s, **parts, rest_s=step_s - matmul - attention_s)
 
 
 def _seconds(gemm: Gemm, number: Number, passes: tuple[Pass, ...]) -> float:

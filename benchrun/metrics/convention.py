@@ -4,8 +4,6 @@ Programs that train equally fast report TFLOPS up to a third apart because they 
 means nothing without its convention.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 
 from benchrun.model import ModelShape
@@ -56,36 +54,12 @@ EXPLAINS = 0.02
 """Relative: a printed TFLOPS that is further from every formula belongs to another model."""
 
 
-def explained(
-    tflops_per_gpu: float,
-    tokens_per_s_per_gpu: float,
-    model: ModelShape,
-    seq_length: float,
-    conventions: Iterable[str],
-    *,
-    rounding: float = 0.0,
-) -> bool:
-    """Whether a printed TFLOPS figure follows from the tokens/s by one of the framework's ``conventions``.
-
-    ``rounding`` is how far the printed digits may be off besides, as a fraction.
-    """
-    implied = tflops_per_gpu * 1e12 / tokens_per_s_per_gpu
-    return bool(_fitting(implied, model, seq_length, conventions, EXPLAINS + rounding))
-
-
-def _fitting(
-    implied: float, model: ModelShape, seq_length: float, names: Iterable[str], tolerance: float
-) -> dict[str, float]:
-    """FLOPs per token by those of the conventions ``names`` that give about as many as ``implied``."""
-    counts = {name: (CONVENTIONS | PRINTED)[name](model, seq_length) for name in names}
-    return {name: count for name, count in counts.items() if abs(implied / count - 1) <= tolerance}
-
-
 def identify(
     tflops_per_gpu: float | None,
     tokens_per_s_per_gpu: float | None,
     model: ModelShape | None,
     seq_length: float | None,
+    conventions: Iterable[str] = tuple(CONVENTIONS),
     *,
     tolerance: float = TOLERANCE,
 ) -> str | None:
@@ -96,6 +70,7 @@ def identify(
     if not (tflops_per_gpu and tokens_per_s_per_gpu and model and seq_length):
         return None
     implied = tflops_per_gpu * 1e12 / tokens_per_s_per_gpu
-    fitting = _fitting(implied, model, seq_length, CONVENTIONS, tolerance)
+    counts = {name: (CONVENTIONS | PRINTED)[name](model, seq_length) for name in conventions}
+    fitting = {name: count for name, count in counts.items() if abs(implied / count - 1) <= tolerance}
     nearest = min(fitting.values(), key=lambda count: abs(implied / count - 1), default=None)
     return next((name for name, count in fitting.items() if nearest and abs(count / nearest - 1) <= tolerance), None)

@@ -1,14 +1,12 @@
 """The documents of a measurement: `Metrics` of a launched run (metrics.json), `Summary` of a log (``parse --json``)."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, Literal
 
 from pydantic import Field, SerializerFunctionWrapHandler, computed_field, model_serializer, model_validator
 
 from benchrun.metrics.bound import Bound
-from benchrun.metrics.registry import values_of
+from benchrun.metrics.registry import OURS, tabled
 from benchrun.metrics.statistics import Interval, Spread
 from benchrun.metrics.steadiness import Steadiness
 from benchrun.metrics.telemetry import Telemetry
@@ -125,7 +123,7 @@ class Measurement(Frozen):
     @property
     def metrics(self) -> dict[str, float | None]:
         """Every metric of the registry, by name: the value that is compared, tabled and plotted."""
-        return values_of(self)
+        return {entry.key: entry.read(self, OURS) for entry in tabled()}
 
     @model_validator(mode="before")
     @classmethod

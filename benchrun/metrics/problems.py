@@ -1,26 +1,25 @@
 """The problems of a log, and which of them are fatal."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 
 from benchrun import hardware
-from benchrun.metrics.convention import explained
+from benchrun.metrics.convention import EXPLAINS, identify
 from benchrun.metrics.model import Measurement, ProblemEntry
 from benchrun.metrics.setting import Setting, stated
 from benchrun.parse.columns import NO_VALUE
 from benchrun.parse.records import Log, Problem
 
-ALWAYS = frozenset({"nan_loss", "xid", "ecc", "early_end", "second_training"})
-UNTIL_RESTARTED = frozenset({"cuda_oom", "host_oom", "cuda_error", "nccl_error", "nccl_timeout", "hang"})
-"""Fatal even where steps follow, unless a restart repeated the work."""
-UNTIL_CONTINUED = frozenset(
-    {"image_missing", "mount_failed", "launch_failed", "cancelled", "time_limit", "preempted", "node_failure"}
-)
-"""Fatal unless steps follow: of a second attempt or of a requeued job."""
 CRASH = "rank_crash"
-"""Fatal unless steps follow or the last planned step was seen: programs fail while they shut down."""
-FATAL_KINDS = ALWAYS | UNTIL_RESTARTED | UNTIL_CONTINUED | {CRASH, "skipped_steps"}
+"""No problem once the last planned step was seen: programs fail while they shut down."""
+FATAL = {
+    **dict.fromkeys(("nan_loss", "xid", "ecc", "early_end", "second_training"), ()),
+    # Fatal even where steps follow, unless a restart repeated the work.
+    **dict.fromkeys(("cuda_oom", "host_oom", "cuda_error", "nccl_error", "nccl_timeout", "hang"), ("restart",)),
+    # Fatal unless steps follow: of a second attempt or of a requeued job.
+    **dict.fromkeys(("image_missing", "mount_failed", "launch_failed", "cancelled"), ("steps", "restart")),
+    **dict.fromkeys(("time_limit", "preempted", "node_failure", CRASH), ("steps", "restart")),
+}
+"""What must follow each kind of fatal problem to make up for it."""
 MOST_SKIPPED = 0.1
 """Above this share of steps without an update a run did not train."""
 
@@ -29,19 +28,13 @@ def fatal_problem(
     log: Log, problems: Iterable[Problem], planned_steps: int | None, skipped_share: float
 ) -> Problem | None:
     """The first fatal problem, or one about too many steps without an update; None for a sound log."""
-    complete = log.complete(planned_steps)
-    fatal = next((problem for problem in problems if _is_fatal(problem, complete)), None)
-    if fatal is None and skipped_share > MOST_SKIPPED:
+    harmless = CRASH if log.complete(planned_steps) else None
+    for problem in problems:
+        if problem.kind != harmless and problem.kind in FATAL and problem.then not in FATAL[problem.kind]:
+            return problem
+    if skipped_share > MOST_SKIPPED:
         return Problem("skipped_steps", None, f"{100 * skipped_share:.0f} % of the steps had no update")
-    return fatal
-
-
-def _is_fatal(problem: Problem, complete: bool) -> bool:
-    if problem.kind == CRASH:
-        return not (complete or problem.then)
-    if problem.kind in UNTIL_RESTARTED:
-        return problem.then != "restart"
-    return problem.kind in ALWAYS or (problem.kind in UNTIL_CONTINUED and not problem.then)
+    return None
 
 
 def updates(log: Log) -> tuple[int, int]:
@@ -49,7 +42,7 @@ def updates(log: Log) -> tuple[int, int]:
 
     Counted by the rows, else by messages; a single message is the usual search for a loss scale.
     """
-    left_out, intervals = log.distinct.columns.columns("skipped", "interval")
+    left_out, intervals = log.distinct.columns("skipped", "interval")
     skipped, steps = int(left_out.sum()), int(intervals.sum())
     if not skipped and log.skip_messages > 1:
         skipped = log.skip_messages
@@ -69,7 +62,7 @@ def contradictions(log: Log, measured: Measurement, logged: Setting, given: Sett
             detail = f"the log states {name} {value}, the specification of the run {meant}"
             yield ProblemEntry(kind="other_conditions", line=None, detail=detail)
     # A batch that was typed in may be what is wrong: only where the log itself says how many tokens a step has.
-    rates = log.steps.columns.column("tokens_per_s_per_gpu")
+    rates = log.steps.column("tokens_per_s_per_gpu")
     if given.task == "pretrain" and (own.gbs or (rates != NO_VALUE).any()):
         yield from _unexplained(log, measured, logged, given)
 
@@ -80,9 +73,9 @@ def _unexplained(log: Log, measured: Measurement, logged: Setting, given: Settin
     step, counted, ways = measured.step_time_s, measured.tflops_per_gpu, log.printed_conventions
     if not (printed and tokens and step and logged.seq_length and ways) or log.facts.exotic:
         return
-    rounding = LAST_DIGIT_TFLOPS / printed + LAST_DIGIT_S / step.median
-    models = [model for model in (given.model, logged.model) if model]
-    if any(explained(printed, tokens, model, logged.seq_length, ways, rounding=rounding) for model in models):
+    tolerance = EXPLAINS + LAST_DIGIT_TFLOPS / printed + LAST_DIGIT_S / step.median
+    models = (given.model, logged.model)
+    if any(identify(printed, tokens, model, logged.seq_length, ways, tolerance=tolerance) for model in models):
         return
     count = f", the model gives {counted.full:.4g} (full) or {counted.causal:.4g} (causal)" if counted else ""
     detail = f"the log prints {printed:.4g} TFLOPS{count}: the run trained another model, sequence length or batch"

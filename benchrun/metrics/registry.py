@@ -1,9 +1,7 @@
 """Every metric, once. An entry here appears in JSON, in every table, as a reference and in plots without more code.
 
-To add one, register it: name, unit, direction, how its value is read from a measurement, how it is shown.
+To add one, write the function that reads its value from a measurement; its docstring says how the value is computed.
 """
-
-from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -56,8 +54,11 @@ class Metric:
     """Whether one run's speed is compared with a reference in it."""
     counts_flops: bool = False
     """Whether it needs a count of FLOPs, and so a convention."""
-    how: str = ""
-    """How it is computed, in one sentence."""
+
+    @property
+    def how(self) -> str:
+        """How it is computed, in one sentence: the docstring of ``read``."""
+        return self.read.__doc__ or ""
 
     @property
     def key(self) -> str:
@@ -91,119 +92,62 @@ def tabled() -> Iterator[Metric]:
     return (entry for entry in METRICS.values() if entry.tabled)
 
 
-def values_of(measurement: Measurement) -> dict[str, float | None]:
-    """Value of each tabled metric, by key."""
-    return {entry.key: entry.read(measurement, OURS) for entry in tabled()}
+def entry(name: str, unit: str, better: Better, *shown: Any, **flags: Any) -> Callable[[Read], Read]:
+    """Register the function below as metric ``name``; ``shown`` and ``flags`` are further fields of `Metric`."""
+
+    def add(read: Read) -> Read:
+        register(Metric(name, unit, better, read, *shown, **flags))
+        return read
+
+    return add
 
 
-def _tflops(run: Measurement, basis: Basis) -> float | None:
+@entry("step_time_s", "s", "lower", "step time s")
+def _step_time(run: "Measurement", _: Basis) -> float | None:
+    """Median time of a step over the window, without the warm-up."""
+    return run.step_time_s.median if run.step_time_s else None
+
+
+@entry("tokens_per_s_per_gpu", "tokens/s/GPU", "higher", "tokens/s/GPU", ",.0f")
+def _rate(run: "Measurement", _: Basis) -> float | None:
+    """Median over the window of tokens per step / step time / GPUs."""
+    return run.tokens_per_s_per_gpu.median
+
+
+@entry("samples_per_s", "sequences/s", "higher", tabled=False)
+def _samples(run: "Measurement", basis: Basis) -> float | None:
+    """Sequences per step / median step time, over all GPUs."""
+    return basis.gbs / run.step_time_s.median if run.step_time_s and basis.gbs else None
+
+
+@entry("tflops_per_gpu", "TFLOPS/GPU", "higher", "TFLOPS/GPU", ".0f", "", "tflops_per_gpu_causal", counts_flops=True)
+def _tflops(run: "Measurement", basis: Basis) -> float | None:
+    """Tokens per second and GPU x FLOPs per token, causal unless a reference counts all scores."""
     value: float | None = getattr(run.tflops_per_gpu, basis.convention, None)
     return value
 
 
-def _mfu_percent(run: Measurement, basis: Basis) -> float | None:
+@entry("mfu_percent", "% MFU", "higher", "MFU", ".1f", " %", "mfu_causal_pct", counts_flops=True)
+def _mfu_percent(run: "Measurement", basis: Basis) -> float | None:
+    """TFLOPS per GPU / dense peak of the run's precision; none for a GPU without a row in the table."""
     if basis.peak_tflops is None:
         return 100 * float(getattr(run.mfu[0], basis.convention)) if run.mfu else None
     tflops = _tflops(run, basis)
     return None if tflops is None else tflops / (basis.peak_tflops / 100)
 
 
-def _samples(run: Measurement, basis: Basis) -> float | None:
-    return basis.gbs / run.step_time_s.median if run.step_time_s and basis.gbs else None
+@entry("tokens_per_joule", "tokens/J", "higher", "tokens/J", ".3g", comparable=False)
+def _energy(run: "Measurement", _: Basis) -> float | None:
+    """Tokens per second and GPU / mean power of a GPU over the measured steps."""
+    return run.telemetry.tokens_per_joule if run.telemetry else None
 
 
-def _path(path: str) -> Read:
-    """Reads a field, or a field of a field; None where one of them is."""
-
-    def read(run: Measurement, _: Basis) -> float | None:
-        value: Any = run
-        for name in path.split("."):
-            value = getattr(value, name, None)
-        return None if value is None else float(value)
-
-    return read
+@entry("final_loss", "nats", "equal", tabled=False, comparable=False)
+def _final_loss(run: "Measurement", _: Basis) -> float | None:
+    """Loss of the last step."""
+    return run.final_loss
 
 
-_rate, _energy = _path("tokens_per_s_per_gpu.median"), _path("telemetry.tokens_per_joule")
-_causal = "tflops_per_gpu_causal"
-for _entry in (
-    Metric(
-        "step_time_s",
-        "s",
-        "lower",
-        _path("step_time_s.median"),
-        "step time s",
-        how="Median time of a step over the window, without the warm-up.",
-    ),
-    Metric(
-        "tokens_per_s_per_gpu",
-        "tokens/s/GPU",
-        "higher",
-        _rate,
-        "tokens/s/GPU",
-        ",.0f",
-        how="Median over the window of tokens per step / step time / GPUs.",
-    ),
-    Metric(
-        "samples_per_s",
-        "sequences/s",
-        "higher",
-        _samples,
-        tabled=False,
-        how="Sequences per step / median step time, over all GPUs.",
-    ),
-    Metric(
-        "tflops_per_gpu",
-        "TFLOPS/GPU",
-        "higher",
-        _tflops,
-        "TFLOPS/GPU",
-        ".0f",
-        "",
-        _causal,
-        counts_flops=True,
-        how="Tokens per second and GPU x FLOPs per token, causal unless a reference counts all scores.",
-    ),
-    Metric(
-        "mfu_percent",
-        "% MFU",
-        "higher",
-        _mfu_percent,
-        "MFU",
-        ".1f",
-        " %",
-        "mfu_causal_pct",
-        counts_flops=True,
-        how="TFLOPS per GPU / dense peak of the run's precision; none for a GPU without a row in the table.",
-    ),
-    Metric(
-        "tokens_per_joule",
-        "tokens/J",
-        "higher",
-        _energy,
-        "tokens/J",
-        ".3g",
-        comparable=False,
-        how="Tokens per second and GPU / mean power of a GPU over the measured steps.",
-    ),
-    Metric(
-        "final_loss",
-        "nats",
-        "equal",
-        _path("final_loss"),
-        tabled=False,
-        comparable=False,
-        how="Loss of the last step.",
-    ),
-    # Of two runs: no measurement has it.
-    Metric(
-        "fsdp_over_3d",
-        "x",
-        "higher",
-        lambda *_: None,
-        tabled=False,
-        comparable=False,
-        how="Tokens per second and GPU with FSDP / the same with tensor and pipeline parallelism, of two runs.",
-    ),
-):
-    register(_entry)
+@entry("fsdp_over_3d", "x", "higher", tabled=False, comparable=False)
+def _of_two_runs(*_: object) -> None:
+    """Tokens per second and GPU with FSDP / the same with tensor and pipeline parallelism, of two runs."""

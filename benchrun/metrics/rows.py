@@ -1,10 +1,8 @@
 """Step rows -> the times and rates that count: completed where the conditions are known, without impossible values."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from math import inf
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,7 +38,7 @@ class Measured(NamedTuple):
     """As reported."""
     impossible: Flags
 
-    def chosen(self, rows: Flags) -> Measured:
+    def chosen(self, rows: Flags) -> "Measured":
         """Some of the rows."""
         return Measured._make(column[rows] for column in self)
 
@@ -53,33 +51,23 @@ class Measured(NamedTuple):
 
 def measured(log: Log, setting: Setting) -> Measured:
     """Times from rates, and rates from times, where the log gives only one of them."""
-    columns = log.distinct.columns
+    columns = log.distinct
     names = "step_time_s", "tokens_per_s_per_gpu", "tflops_per_gpu", "mfu", "global_batch_size"
-    time, rate, tflops, mfu, batch = (_positive(columns.column(name)) for name in names)
+    time, rate, tflops, mfu, batch = (np.where(column > 0, column, np.nan) for column in columns.columns(*names))
     batch[np.isnan(batch)] = setting.gbs or np.nan
     if setting.seq_length and setting.num_gpus and setting.fixed_length:
         tokens = setting.seq_length * batch / setting.num_gpus
         time = np.where(np.isnan(time), tokens / rate, time)
         rate = np.where(np.isnan(tokens), rate, tokens / time)
     above = rate > _peak_rate(setting)
-    impossible = above if _share(above) <= MOST_TOO_FAST else np.zeros(len(above), bool)
+    impossible = above if above.sum() <= MOST_TOO_FAST * len(above) else np.zeros(len(above), bool)
     if not log.varying_length:
         # Of two rows with one batch this is larger for the faster one.
         speed = 1 / time if not np.isnan(time).all() else rate
         fast = _far_above_median(speed, batch)
-        impossible |= fast if _share(fast) <= MOST_IMPOSSIBLE else False
+        impossible |= fast if fast.sum() <= MOST_IMPOSSIBLE * len(fast) else False
     step, line, interval = columns.columns("step", "line", "interval")
     return Measured(step, line, interval, time, rate, tflops, mfu, impossible)
-
-
-def _share(rows: Flags) -> float:
-    return float(rows.sum()) / max(len(rows), 1)
-
-
-def _positive(column: NDArray[Any]) -> Floats:
-    values = column.astype(np.float64)
-    values[~(values > 0)] = np.nan
-    return values
 
 
 def _peak_rate(setting: Setting) -> float:

@@ -1,11 +1,10 @@
 """The setting of a log: what it states itself, completed by what the caller states."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from typing import get_args
 
 from benchrun import hardware
+from benchrun.errors import UserError
 from benchrun.model import VOCAB_MULTIPLE, ModelShape, Moe
 from benchrun.model.flops import FlopsPerToken, flops_per_token
 from benchrun.parse.records import Facts, Log
@@ -55,24 +54,20 @@ def setting_of(spec: RunSpec) -> Setting:
 def stated(log: Log, given: Setting) -> Setting:
     """What the log states, completed by ``given``. A batch printed with the steps wins over one in the header."""
     facts = log.facts
-    batches = log.steps.columns.column("global_batch_size")
+    batches = log.steps.column("global_batch_size")
     printed = batches[batches > 0][-1:].tolist()
     values = {
         "seq_length": facts.seq_length,
         "gbs": printed[0] if printed else facts.gbs,
         "num_gpus": facts.num_gpus,
-        "gpu": _gpu(facts.device) if facts.device else None,
+        # An unlisted device keeps the driver's name and has no peak.
+        "gpu": "CPU" if facts.device == "cpu" else hardware.name_of(facts.device or "") or facts.device,
         "precision": facts.precision,
         "task": facts.task if facts.task in get_args(Task) else None,
         "model": _model(shape(facts, given.model), given),
         "fixed_length": False if facts.variable_length else None,
     }
     return replace(given, **{key: value for key, value in values.items() if value is not None})  # type: ignore[arg-type]
-
-
-def _gpu(device: str) -> str:
-    """The listed name of a device; an unlisted one keeps the driver's name and has no peak."""
-    return "CPU" if device == "cpu" else hardware.name_of(device) or device
 
 
 def _model(logged: ModelShape | None, given: Setting) -> ModelShape | None:
@@ -83,10 +78,19 @@ def _model(logged: ModelShape | None, given: Setting) -> ModelShape | None:
     return given.model if same and logged.num_layers == given.model.num_layers else logged
 
 
-def as_logged(model: ModelShape, facts: Facts) -> ModelShape:
-    """``model`` with each dimension that the log states otherwise. A padded vocabulary counts as the model's own."""
+def as_logged(model: ModelShape, facts: Facts, file: str | None = None) -> ModelShape:
+    """``model`` with the log's number of layers, widths of MLP and head, experts: it may be a proxy.
+
+    A padded vocabulary counts as the model's own. UserError for the log (``file``) of another kind of model.
+    """
+    for name in ("hidden_size", "num_attention_heads", "gated"):
+        logged, expected = getattr(facts, name), getattr(model, name)
+        if logged not in (None, expected):
+            raise UserError(f"the log's model has {name} {logged}, the recipe's has {expected}", where=file)
+    if model.moe is None and (facts.num_experts or 1) > 1:
+        raise UserError(f"the log's model has {facts.num_experts} experts, the recipe's has none", where=file)
     padding = (facts.vocab_size or 0) - model.vocab_size
-    logged: dict[str, object] = {
+    sizes: dict[str, object] = {
         "num_layers": facts.num_layers,
         "num_query_groups": facts.num_attention_heads if facts.grouped is False else facts.num_query_groups,
         "kv_channels": facts.kv_channels,
@@ -95,10 +99,10 @@ def as_logged(model: ModelShape, facts: Facts) -> ModelShape:
     if model.moe:
         inner = facts.moe_ffn_hidden_size or facts.ffn_hidden_size
         experts = {"num_experts": facts.num_experts, "topk": facts.topk, "ffn_hidden_size": inner}
-        logged["moe"] = model.moe.model_copy(update={name: size for name, size in experts.items() if size})
+        sizes["moe"] = model.moe.model_copy(update={name: size for name, size in experts.items() if size})
     else:
-        logged["ffn_hidden_size"] = facts.ffn_hidden_size
-    return model.model_copy(update={name: value for name, value in logged.items() if value})
+        sizes["ffn_hidden_size"] = facts.ffn_hidden_size
+    return model.model_copy(update={name: value for name, value in sizes.items() if value})
 
 
 def shape(facts: Facts, given: ModelShape | None = None) -> ModelShape | None:
@@ -110,9 +114,8 @@ def shape(facts: Facts, given: ModelShape | None = None) -> ModelShape | None:
     gates = (facts.gated, given.gated if given else None, facts.gated_default)
     gated = next((value for value in gates if value is not None), None)
     inner = (facts.num_experts and facts.moe_ffn_hidden_size) or facts.ffn_hidden_size
-    if facts.exotic or gated is None or not (layers and hidden and heads and vocabulary and inner):
-        return None
-    if facts.num_experts and not facts.topk:
+    routed = bool(facts.topk) or not facts.num_experts
+    if facts.exotic or gated is None or not (layers and hidden and heads and vocabulary and inner and routed):
         return None
     experts = {"num_experts": facts.num_experts, "topk": facts.topk, "ffn_hidden_size": inner}
     stated = ModelShape(

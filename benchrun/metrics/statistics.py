@@ -1,7 +1,5 @@
 """The window of steps that counts, and the statistics over it."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -66,13 +64,10 @@ def spread(values: Values, weights: Sequence[int] | NDArray[np.integer[Any]] | N
     if counts.size and counts.size != array.size:
         raise ValueError(f"{array.size} values but {counts.size} weights")
     if counts.size == 0 or counts.min() == counts.max():
-        ordered, counts = np.sort(array), np.ones(array.size, dtype=np.int64)
-        p5, median, p95 = (float(value) for value in np.quantile(ordered, [0.05, 0.5, 0.95]))
-    else:
-        order = np.argsort(array)
-        ordered, counts = array[order], counts[order]
-        upto = np.cumsum(counts)
-        p5, median, p95 = (_quantile(ordered, upto, fraction) for fraction in (0.05, 0.5, 0.95))
+        counts = np.ones(array.size, dtype=np.int64)
+    order = np.argsort(array)
+    ordered, counts = array[order], counts[order]
+    p5, median, p95 = (_quantile(ordered, np.cumsum(counts), fraction) for fraction in (0.05, 0.5, 0.95))
     # Moments about the median: equal values then give exactly their value and a deviation of exactly 0.
     deviations = ordered - median
     total = int(counts.sum())
@@ -86,9 +81,10 @@ def spread(values: Values, weights: Sequence[int] | NDArray[np.integer[Any]] | N
 def _quantile(ordered: Floats, upto: Ints, fraction: float) -> float:
     """Linear interpolation between the two nearest values of the list in which value i ends at position upto[i]."""
     position = fraction * (int(upto[-1]) - 1)
-    below, above = np.searchsorted(upto, [math.floor(position), math.ceil(position)], side="right")
-    low, high = float(ordered[below]), float(ordered[above])
-    return low + (high - low) * (position - math.floor(position))
+    share, place = math.modf(position)
+    low, high = ordered[np.searchsorted(upto, [place, math.ceil(position)], side="right")].tolist()
+    # As numpy.quantile rounds.
+    return float(high - (high - low) * (1 - share) if share >= 0.5 else low + (high - low) * share)
 
 
 def confidence_interval(values: Values) -> Interval | None:
@@ -128,8 +124,13 @@ def effective_rows(values: Floats) -> float:
     The time is 1 + 2 * the sum of the autocorrelations, cut where the sum of two neighbours is no longer positive
     (Geyer, Practical Markov Chain Monte Carlo, 1992: initial monotone sequence).
     """
-    rows = values.size
-    correlation = _autocorrelation(ranks(values))
+    rows, centred = values.size, ranks(values)
+    if not centred.any():
+        return float(rows)
+    # By FFT, padded so that the end does not meet the beginning.
+    spectrum = np.fft.rfft(centred, 1 << (2 * rows - 1).bit_length())
+    covariance = np.fft.irfft(spectrum.real**2 + spectrum.imag**2)[:rows]
+    correlation = covariance / covariance[0]
     pairs = correlation[: rows // 2 * 2].reshape(-1, 2).sum(axis=1)
     ends = np.flatnonzero(pairs <= 0)
     positive = pairs[: ends[0]] if ends.size else pairs
@@ -144,17 +145,6 @@ def ranks(values: Floats) -> Floats:
     twice = np.searchsorted(ordered, values, side="left") + np.searchsorted(ordered, values, side="right")
     centred: Floats = twice / 2 - values.size / 2
     return centred
-
-
-def _autocorrelation(centred: Floats) -> Floats:
-    """Autocorrelation at lags 0 to n-1, by FFT, padded so that the end does not meet the beginning."""
-    rows = centred.size
-    spectrum = np.fft.rfft(centred, 1 << (2 * rows - 1).bit_length())
-    covariance: Floats = np.fft.irfft(spectrum.real**2 + spectrum.imag**2)[:rows]
-    if covariance[0] <= 0:  # All values are equal.
-        covariance = np.eye(1, rows)[0]
-    covariance /= covariance[0]
-    return covariance
 
 
 def robust_deviation(values: Floats) -> float:

@@ -1,7 +1,5 @@
 """Whether every step took the same time, and otherwise the pattern: every k-th step, a drift, or noise."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
@@ -116,7 +114,7 @@ def steadiness(values: Values, *, steps: Sequence[int] | Ints, resolution_s: flo
     elif clear and abs(drift) > max(MIN_EFFECT * median, resolution_s):
         verdict, detail = "drifting", _drifts(drift / median)
     elif deviation > max(NOISY_DEVIATION * median, resolution_s) or outliers > max(2, NOISY_OUTLIERS * times.size):
-        verdict, detail = "noisy", f"{detail}: network, storage or a neighbour?"
+        verdict, detail = "noisy", f"{detail}: the network, storage or another job on the node?"
     return Steadiness(
         verdict=verdict,
         detail=detail,
@@ -185,11 +183,8 @@ def _level(times: Floats) -> Floats:
     edge = times.size // 6
     at = edge + int(np.argmax(between[edge - 1 : times.size - edge]))
     jump = times - np.repeat([np.median(times[:at]), np.median(times[at:])], [at, times.size - at]) + np.median(times)
-    return jump if _scatter(jump) < (1 - JUMP_FIT / math.sqrt(times.size)) * _scatter(line) else line
-
-
-def _scatter(times: Floats) -> float:
-    return float(np.abs(times - np.median(times)).mean())
+    scatter, of_line = (float(np.abs(each - np.median(each)).mean()) for each in (jump, line))
+    return jump if scatter < (1 - JUMP_FIT / math.sqrt(times.size)) * of_line else line
 
 
 def _comb(times: Floats, numbers: Ints, resolution_s: float) -> _Comb | None:

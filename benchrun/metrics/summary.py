@@ -1,7 +1,5 @@
 """A log and the setting of its run -> metrics.json (`measure`) or ``parse --json`` (`summarise`)."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 
@@ -33,6 +31,8 @@ COARSE_S = 10.0
 
 ENOUGH_ROWS = 20_000
 """Rows at the end of a longer run from which steadiness and interval follow; the spread is that of all rows."""
+NAMED = ("gpu", "precision", "num_gpus")
+"""What a measurement repeats of its setting."""
 FASTER_THAN_LISTED = frozenset({"nvfp4"})
 """Precisions that may exceed every listed peak: none of their speeds is impossible."""
 
@@ -45,28 +45,29 @@ def measure(log: Log, setting: Setting, *, planned_steps: int | None, warmup: in
     """
     logged = stated(log, setting)
     measurement = _measurement(log, logged, log.planned_steps if planned_steps is None else planned_steps, warmup)
-    own = {name: getattr(setting, name) for name in ("gpu", "precision", "num_gpus")}
     problems = (*measurement.problems, *contradictions(log, measurement, logged, setting))
-    return Metrics(**{**dict(measurement), **own, "problems": problems, "warmup": warmup})
+    return Metrics(**{**dict(measurement), **_fields(setting, *NAMED), "problems": problems, "warmup": warmup})
 
 
 def summarise(log: Log, *, warmup: int | None = None, given: Setting | None = None) -> Summary:
     """Reduce ``log``; ``warmup`` rows are dropped (the default rule where None). The log wins over ``given``."""
-    setting, facts, steps = stated(log, given or Setting()), log.facts, log.distinct.columns.column("step")
+    setting, facts, steps = stated(log, given or Setting()), log.facts, log.distinct.column("step")
     return Summary(
         **dict(_measurement(log, setting, log.planned_steps, warmup)),
-        file=log.file,
-        segments=log.segments,
+        **_fields(log, "file", "segments"),
+        **_fields(facts, "run_time_s", "framework_version"),
         first_step=int(steps[0]) if len(steps) else None,
         last_step=int(steps[-1]) if len(steps) else None,
-        run_time_s=facts.run_time_s,
-        framework_version=facts.framework_version,
         seq_length=setting.seq_length,
         global_batch_size=setting.gbs,
         micro_batch_size=facts.mbs,
-        layout={name: getattr(facts, name) for name in ("tp", "pp", "cp", "vp", "ep")},
+        layout=_fields(facts, "tp", "pp", "cp", "vp", "ep"),
         model=setting.model.model_dump(exclude_defaults=True) if setting.model else None,
     )
+
+
+def _fields(source: object, *names: str) -> dict[str, Any]:
+    return {name: getattr(source, name) for name in names}
 
 
 def _measurement(log: Log, setting: Setting, planned_steps: int | None, warmup: int | None) -> Measurement:
@@ -76,7 +77,7 @@ def _measurement(log: Log, setting: Setting, planned_steps: int | None, warmup: 
     dropped = warmup_rows(count) if warmup is None else min(warmup, count)
     inside = values.chosen((np.arange(count) >= dropped) & ~values.impossible)
     timed = inside.chosen(~np.isnan(inside.step_time_s))
-    spans = timed.step_time_s * timed.interval
+    steps, spans = timed.step if len(timed.step) else inside.step, timed.step_time_s * timed.interval
     coarse = log.whole_seconds and len(spans) > 0 and float(np.median(spans)) < COARSE_S
     tokens = _middles(inside.tokens_per_s_per_gpu, inside.interval)
     if log.only_average or coarse:
@@ -88,7 +89,7 @@ def _measurement(log: Log, setting: Setting, planned_steps: int | None, warmup: 
     mfu, bf16 = (_mfu(setting, tflops, precision) for precision in (setting.precision or "bf16", "bf16"))
     speeds: dict[str, Any] = {
         **times,
-        "window": _window(timed) or _window(inside),
+        "window": Window(first_step=int(steps[0]), last_step=int(steps[-1]), rows=len(steps)) if len(steps) else None,
         "other_windows": _other_windows(values),
         "tokens_per_s_per_gpu": tokens,
         "tflops_per_gpu": tflops,
@@ -103,7 +104,7 @@ def _measurement(log: Log, setting: Setting, planned_steps: int | None, warmup: 
         notes.append(Problem("impossible_rate", None, detail))
         speeds = {}
     reported = _middles(inside.tflops_per_gpu, inside.interval)
-    losses = log.distinct.columns.column("loss")
+    losses = log.distinct.column("loss")
     ends = losses[losses != NO_VALUE][[0, -1]].tolist() if (losses != NO_VALUE).any() else [math.nan, math.nan]
     first_loss, final_loss = (loss if math.isfinite(loss) else None for loss in ends)
     problems = (*log.problems, *values.problems(), *notes)
@@ -111,8 +112,8 @@ def _measurement(log: Log, setting: Setting, planned_steps: int | None, warmup: 
     skipped_share = skipped / steps_timed if steps_timed else 0.0
     fatal = fatal_problem(log, problems, planned_steps, skipped_share)
     return Measurement(
-        framework=log.framework,
-        **{name: getattr(setting, name) for name in ("gpu", "precision", "num_gpus")},
+        **_fields(setting, *NAMED),
+        **_fields(log, "framework", "only_average", "whole_seconds", "results"),
         complete=log.complete(planned_steps) if planned_steps is not None or log.results else None,
         planned_steps=planned_steps,
         num_steps=count,
@@ -120,14 +121,11 @@ def _measurement(log: Log, setting: Setting, planned_steps: int | None, warmup: 
         skipped_updates=skipped,
         skipped_share=skipped_share,
         warmup_rows_dropped=dropped,
-        only_average=log.only_average,
-        whole_seconds=log.whole_seconds,
         tflops_per_gpu_reported=reported,
         reported_convention=identify(reported.median, rate, setting.model, setting.seq_length),
         mfu_reported=_middles(inside.mfu, inside.interval),
         first_loss=first_loss,
         final_loss=final_loss,
-        results=log.results,
         problems=tuple(map(_entry, problems)),
         fatal=_entry(fatal) if fatal else None,
         **speeds,
@@ -169,24 +167,14 @@ def _mean_rate(timed: Measured, tokens: MeanMedian) -> float | None:
     return float(np.sum(usable.tokens_per_s_per_gpu * spans)) / spent if spent else tokens.median
 
 
-def _window(rows: Measured) -> Window | None:
-    steps = rows.step
-    return Window(first_step=int(steps[0]), last_step=int(steps[-1]), rows=len(steps)) if len(steps) else None
-
-
 def _other_windows(values: Measured) -> OtherWindows:
-    last, step = values.step_time_s[-10:], values.step
+    times, step, count = values.step_time_s, values.step, len(values.step)
     # The mean of several steps may be of others too.
-    early = values.step_time_s[(values.interval == 1) & (step >= 35) & (step <= 44)]
-    return OtherWindows(
-        last_10_rows=_mean(last) if len(last) == 10 else None,
-        steps_35_to_44=_mean(early) if len(early) and step[-1] >= 44 else None,
-    )
-
-
-def _mean(times: Floats) -> float | None:
-    usable = times[~np.isnan(times)]
-    return float(usable.mean()) if len(usable) else None
+    early = (values.interval == 1) & (step >= 35) & (step <= 44) & (count > 0 and step[-1] >= 44)
+    last = (np.arange(count) >= count - 10) & (count >= 10)
+    windows = {"last_10_rows": times[last], "steps_35_to_44": times[early]}
+    timed = {name: each[~np.isnan(each)] for name, each in windows.items()}
+    return OtherWindows(**{name: float(each.mean()) for name, each in timed.items() if len(each)})
 
 
 def _middles(values: Floats, weights: NDArray[Any]) -> MeanMedian:

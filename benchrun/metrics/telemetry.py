@@ -3,8 +3,6 @@
 nvidia-smi samples each GPU once a second. Energy is that of the GPUs' boards alone, without hosts, network and cooling.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timezone
 from typing import Annotated, Any, Literal, NamedTuple
@@ -15,18 +13,11 @@ from numpy.typing import NDArray
 from benchrun.metrics.statistics import Floats
 from benchrun.model import Frozen
 
-REASONS = {
-    0x1: "idle",
-    0x2: "application_clocks",
-    0x4: "power_cap",
-    0x8: "hw_slowdown",
-    0x10: "sync_boost",
-    0x20: "sw_thermal",
-    0x40: "hw_thermal",
-    0x80: "power_brake",
-    0x100: "display_clocks",
-}
-"""NVML's clocks event reasons by bit (nvml.h, nvmlClocksEventReason*) -> readable names."""
+REASONS = (
+    *("idle", "application_clocks", "power_cap", "hw_slowdown", "sync_boost", "sw_thermal", "hw_thermal"),
+    *("power_brake", "display_clocks"),
+)
+"""NVML's clocks event reasons (nvml.h, nvmlClocksEventReason*), the one of the lowest bit first."""
 THROTTLES = ("hw_slowdown", "sw_thermal", "hw_thermal", "power_brake")
 """Reasons that are faults of cooling or supply. ``power_cap`` is not: a GPU at full load runs at its power limit."""
 UNDER_LOAD = 0.5
@@ -132,9 +123,7 @@ def sampled(
     if len(inside) > num_gpus:
         power = {gpu: float(np.nansum(each["power_w"])) / max(len(each), 1) for gpu, each in inside.items()}
         inside = {gpu: each for gpu, each in inside.items() if power[gpu] >= UNDER_LOAD * max(power.values())}
-        if len(inside) > num_gpus:
-            return None
-    if not any(map(len, inside.values())):
+    if len(inside) > num_gpus or not any(map(len, inside.values())):
         return None
     energies = {gpu: _energy_j(gpus[gpu], start, end) for gpu in inside}
     measured = [energy for energy in energies.values() if energy is not None]
@@ -163,7 +152,7 @@ def read(text: str) -> dict[int, Samples]:
             time, gpu, *values, reasons = (cell.strip() for cell in line.split(","))
             if len(values) == len(COLUMNS):
                 at = datetime.strptime(time, "%Y/%m/%d %H:%M:%S.%f").replace(tzinfo=timezone.utc).timestamp()
-                bits = 0 if _missing(reasons) else int(reasons, 16) & sum(REASONS)
+                bits = 0 if _missing(reasons) else int(reasons, 16) % (1 << len(REASONS))
                 numbers = (float("nan") if _missing(value) else float(value) for value in values)
                 rows.setdefault(int(gpu), []).append((at, *numbers, bits))
         except ValueError:
@@ -197,8 +186,8 @@ def _readings(gpus: Sequence[Samples]) -> dict[str, Any]:
             values = samples[over.column][~np.isnan(samples[over.column])]
             readings[name] = float(over.reduced(values)) * over.unit if len(values) else None
     bits = samples["reasons"]
-    shares = {name: float(np.mean(bits & bit != 0)) for bit, name in REASONS.items()}
-    fault = sum(bit for bit, name in REASONS.items() if name in THROTTLES)
+    shares = {name: float(np.mean(bits >> bit & 1)) for bit, name in enumerate(REASONS)}
+    fault = sum(1 << REASONS.index(name) for name in THROTTLES)
     return {
         **readings,
         "samples": len(samples),

@@ -1,6 +1,6 @@
 """A model's shape, and what one training step of it costs."""
 
-from benchrun.model.base import Frozen
+from benchrun.model.layout import Frozen
 from benchrun.model.shape import VOCAB_MULTIPLE, Activation, ModelShape, Moe
 
 __all__ = ["VOCAB_MULTIPLE", "Activation", "Frozen", "ModelShape", "Moe"]

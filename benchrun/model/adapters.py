@@ -1,7 +1,5 @@
 """LoRA adapters: the linear layers that have one, by the names of the libraries that add them."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterator, Mapping
 
 from benchrun.model.operators import operators

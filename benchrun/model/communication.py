@@ -4,8 +4,6 @@ Sources: Shoeybi et al. 2019 (arXiv:1909.08053) for tensor parallelism, Korthika
 sequence parallelism, Narayanan et al. 2021 (arXiv:2104.04473) for pipelines, Megatron-LM core 0.19 for the rest.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
@@ -49,7 +47,7 @@ class Sizes:
 
 
 def of_a_micro_batch(
-    model: ModelShape, layout: Layout, tokens: float, routed: float, sizes: Sizes, cp_comm: str
+    model: "ModelShape", layout: Layout, tokens: float, routed: float, sizes: Sizes, cp_comm: str
 ) -> Iterator[Collective]:
     """All collectives except those of data-parallel ranks. ``routed``: tokens per layer for the experts of this GPU."""
     layers, ends, width = model.num_layers / layout.pp, 1 / layout.pp, model.hidden_size * sizes.activation

@@ -6,9 +6,6 @@ is 2. Training makes three passes over them. Not counted: memory-bound operators
 half that is needed (Megatron-LM from core 0.12, NeMo from 2.4, Megatron-Bridge, MaxText).
 """
 
-from __future__ import annotations
-
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from benchrun.model import operators
@@ -27,7 +24,10 @@ class FlopsPerToken:
 
 
 def flops_per_token(model: ModelShape, seq_length: float, *, task: Task = "pretrain") -> FlopsPerToken:
-    """FLOPs per token at ``seq_length`` tokens (`packed_length` for packed documents), with the unpadded vocabulary.
+    """FLOPs per token at ``seq_length`` tokens, with the unpadded vocabulary.
+
+    Where documents share a sequence and no token looks into another one, the length that counts for the scores is the
+    mean of the squared lengths over the mean length.
 
     ``sft`` trains every weight, so it costs what pretraining does. ``lora`` freezes them all, the output layer too
     (as Megatron-Bridge counts; NeMo's published LoRA numbers fit). The adapters themselves, below 1 %, are left out.
@@ -36,15 +36,6 @@ def flops_per_token(model: ModelShape, seq_length: float, *, task: Task = "pretr
     linear = len(operators.weight_passes(task)) * sum(product.flops for product in listed.products)
     scores = PASSES * listed.attention.flops
     return FlopsPerToken(full=linear + scores, causal=linear + scores / 2)
-
-
-def packed_length(document_lengths: Sequence[float]) -> float:
-    """The sequence length, in tokens, that counts for the scores where documents of these lengths share a sequence.
-
-    No token looks into another document, so one of d tokens makes d x d scores and a token, on average, the mean of
-    the squared lengths over the mean length.
-    """
-    return sum(length**2 for length in document_lengths) / sum(document_lengths)
 
 
 def attention_scores(model: ModelShape, seq_length: float) -> float:

@@ -1,10 +1,13 @@
-"""How a model is spread over GPUs."""
+"""How a model is spread over GPUs, and the base class of this and of every other model."""
 
-from __future__ import annotations
+from pydantic import BaseModel, ConfigDict, PositiveInt
 
-from pydantic import PositiveInt
 
-from benchrun.model.base import Frozen
+class Frozen(BaseModel):
+    """A pydantic model that refuses unknown keys and never changes: files, JSON, the command line."""
+
+    # Validators are built when a model is first used: a command builds those that it needs.
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
 
 class Layout(Frozen):

@@ -8,8 +8,6 @@ num_layers / pp layers, and 1 / pp of the embedding, the final norm and the outp
 and one token the list describes the whole model, per token.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
@@ -152,7 +150,7 @@ class Operators:
 
 
 def operators(
-    model: ModelShape,
+    model: "ModelShape",
     tokens: float = 1,
     seq_length: float = 1,
     layout: Layout = WHOLE,
@@ -186,7 +184,7 @@ def operators(
     return Operators(products, attention, memory_bound, needed)
 
 
-def _products(model: ModelShape, tokens: float, layout: Layout, task: Task) -> tuple[Product, ...]:
+def _products(model: "ModelShape", tokens: float, layout: Layout, task: Task) -> tuple[Product, ...]:
     hidden, layers, tp = model.hidden_size, model.num_layers / layout.pp, layout.tp
     queries, keys = model.num_attention_heads * model.kv_channels / tp, model.num_query_groups * model.kv_channels / tp
     rows, inner, matrices = tokens, model.ffn_hidden_size / tp, 1.0
@@ -206,7 +204,7 @@ def _products(model: ModelShape, tokens: float, layout: Layout, task: Task) -> t
 
 
 def _memory_bound(
-    model: ModelShape, layout: Layout, products: tuple[Product, ...], attention: Attention, sizes: Sizes
+    model: "ModelShape", layout: Layout, products: tuple[Product, ...], attention: Attention, sizes: Sizes
 ) -> Iterator[MemoryBound]:
     """Fused kernels, as transformer-engine has them."""
     qkv, _, fc1, fc2, logits = products

@@ -1,12 +1,10 @@
 """A model's dimensions: the one description from which flags, memory, FLOPs and the worker's model come."""
 
-from __future__ import annotations
-
 from typing import ClassVar, Literal
 
 from pydantic import PositiveFloat, PositiveInt
 
-from benchrun.model.base import Frozen
+from benchrun.model.layout import Frozen
 from benchrun.model.operators import operators
 
 Activation = Literal["swiglu", "geglu", "gelu", "squared-relu"]

@@ -1,10 +1,8 @@
 """A growable table of numbers in memory. None is stored as a value that no log prints."""
 
-from __future__ import annotations
-
-from collections.abc import Iterable, Iterator, Mapping
+from array import array
+from collections.abc import Iterable, Mapping
 from math import inf
-from struct import Struct
 from typing import Any
 
 import numpy as np
@@ -14,68 +12,47 @@ NO_COUNT = -1
 NO_VALUE = -inf
 _NONE = {"d": NO_VALUE, "q": NO_COUNT, "i": NO_COUNT}
 """Type code -> what None is stored as; other types have no None, and store 0."""
-ROWS_AT_ONCE = 1 << 16
 
 Column = NDArray[Any]
 
 
 class Columns:
-    """A table: its rows are packed one after the other, and read as a numpy array with named fields."""
+    """A table: one array for each column."""
 
-    def __init__(self, types: Mapping[str, str], table: Column | None = None) -> None:
-        """``types``: name of each column, in order -> type code, as of ``struct``. ``table``: the first rows."""
-        self.types = dict(types)
-        self.none = {name: _NONE.get(code, 0) for name, code in self.types.items()}
-        self._dtype = np.dtype(list(self.types.items()))
-        self._row = Struct("=" + "".join(self.types.values()))
-        self._rows = bytearray(b"" if table is None else table.tobytes())
-        self._stored = tuple(self.none.values())
-        self._absent = tuple(_NONE.get(code) for code in self.types.values())
+    def __init__(self, types: Mapping[str, str]) -> None:
+        """``types``: name of each column, in order -> type code, as of ``array``."""
+        self.none = {name: _NONE.get(code, 0) for name, code in types.items()}
+        self._arrays: dict[str, array[Any]] = {name: array(code) for name, code in types.items()}
+        self._stores = list(zip(self._arrays.values(), self.none.values(), strict=True))
 
     def __len__(self) -> int:
-        return len(self._rows) // self._row.size
+        return len(self._stores[0][0])
 
     def append(self, row: Iterable[Any]) -> None:
         """Add one row: a value per column."""
-        self._rows += self._packed(row)
+        for (column, none), value in zip(self._stores, row, strict=True):
+            column.append(none if value is None else value)
 
     def put(self, index: int, row: Iterable[Any]) -> None:
         """Overwrite one row."""
-        self._rows[index * self._row.size : (index + 1) * self._row.size] = self._packed(row)
+        for (column, none), value in zip(self._stores, row, strict=True):
+            column[index] = none if value is None else value
 
-    def extend(self, values: Mapping[str, Any], rows: int) -> None:
+    def append_columns(self, values: Mapping[str, Any], rows: int) -> None:
         """Add ``rows`` rows from arrays, or from single values that all rows share; other columns stay empty."""
-        every = {name: np.broadcast_to(values.get(name, none), rows) for name, none in self.none.items()}
-        for first in range(0, rows, ROWS_AT_ONCE):
-            table = np.empty(min(ROWS_AT_ONCE, rows - first), self._dtype)
-            for name, column in every.items():
-                table[name] = column[first : first + ROWS_AT_ONCE]
-            self._rows += table.tobytes()
-
-    def table(self) -> Column:
-        """A copy of all rows, as an array with named fields."""
-        return np.array(np.frombuffer(self._rows, self._dtype))
-
-    def columns(self, *names: str) -> list[Column]:
-        """Copies of several columns."""
-        table = np.frombuffer(self._rows, self._dtype)
-        return [table[name].copy() for name in names]
-
-    def column(self, name: str) -> Column:
-        """A copy of one column."""
-        return self.columns(name)[0]
+        for name, column in self._arrays.items():
+            added = np.broadcast_to(values.get(name, self.none[name]), rows)
+            column.frombytes(added.astype(column.typecode).tobytes())
 
     def row(self, index: int) -> list[Any]:
         """The values of one row, None where it has none."""
-        return self._plain(self._row.unpack_from(self._rows, index * self._row.size))
+        stored = ((column[index], none) for column, none in self._stores)
+        return [None if none and value == none else value for value, none in stored]
 
-    def rows(self) -> Iterator[list[Any]]:
-        """The values of each row."""
-        return map(self._plain, self._row.iter_unpack(bytes(self._rows)))
+    def column(self, name: str) -> Column:
+        """A copy of one column."""
+        return np.array(self._arrays[name])
 
-    def _packed(self, row: Iterable[Any]) -> bytes:
-        stored = [none if value is None else value for value, none in zip(row, self._stored, strict=True)]
-        return self._row.pack(*stored)
-
-    def _plain(self, stored: Iterable[Any]) -> list[Any]:
-        return [None if value == none else value for value, none in zip(stored, self._absent, strict=True)]
+    def columns(self, *names: str) -> list[Column]:
+        """Copies of several columns."""
+        return [self.column(name) for name in names]

@@ -1,7 +1,5 @@
 """Base class of the dialects: one framework's way of printing its steps, and the grammar that all of them share."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from math import isfinite
@@ -94,10 +92,6 @@ class Value(NamedTuple):
     start: int
     reading: Reading = NUMBER
 
-    def of(self, column: str, reading: Reading = NUMBER) -> Value:
-        """This text as the value of a column."""
-        return Value(column, self.text, self.start, reading)
-
 
 class Record(NamedTuple):
     """One step as a line prints it."""
@@ -115,13 +109,18 @@ class Table(NamedTuple):
     """Steps of many lines, column by column."""
 
     sink: str
-    columns: dict[str, Any]
     at: Column
     """Index of each row's line in the block."""
-    alike: bool
-    """All lines have one form."""
-    ends: tuple[str, str]
-    """The first and the last line."""
+    columns: dict[str, Any]
+    texts: Sequence[str]
+    """All lines of the block."""
+    alike: bool = True
+    """The lines have one form."""
+
+    def chosen(self, rows: Any) -> "Table":
+        """Some of the rows: a slice or flags."""
+        columns = {name: column[rows] for name, column in self.columns.items()}
+        return self._replace(at=self.at[rows], columns=columns)
 
 
 Names = Mapping[str, tuple[str, Reading]]
@@ -151,7 +150,7 @@ def columns(pieces: Mapping[str, Value], names: Names) -> list[Value]:
     values: dict[str, Value] = {}
     for name, (column, reading) in names.items():
         if name in pieces and column not in values:
-            values[column] = pieces[name].of(column, reading)
+            values[column] = pieces[name]._replace(column=column, reading=reading)
     return list(values.values())
 
 
@@ -174,8 +173,6 @@ class Dialect(Traits):
     """Bytes of lines that describe the run before its first step."""
     strong: ClassVar[bool] = True
     """False for lines that other frameworks print as well: they count only where nothing better is found."""
-    may_skip: ClassVar[bool] = False
-    """Steps without a row mean nothing: a bar is not drawn for each."""
     averages: ClassVar[tuple[str, ...]] = ()
     """Sinks whose rows are means over the steps since the row before."""
     closing: ClassVar[tuple[str, ...]] = ()
@@ -205,7 +202,7 @@ class Dialect(Traits):
         self.facts = Facts()
         self.results = {}
 
-    def continued(self) -> Dialect:
+    def continued(self) -> "Dialect":
         """The reader of the run's next file: the facts still hold."""
         following = type(self)()
         following.facts = self.facts
@@ -233,10 +230,10 @@ class Dialect(Traits):
 
     def read_facts(self, text: str) -> None:
         """Take what a line without a step states of the run."""
-        stated = [pair for regex in self.fact_groups for match in regex.finditer(text) for pair in _groups(match)]
-        for name, value in self.fact_pairs.findall(text) if self.fact_pairs else ():
-            if name in self.fact_names:
-                stated.append((self.fact_names[name], value))
+        matches = (match for regex in self.fact_groups for match in regex.finditer(text))
+        stated = [pair for match in matches for pair in match.groupdict("").items()]
+        pairs = self.fact_pairs.findall(text) if self.fact_pairs else ()
+        stated += [(self.fact_names[name], value) for name, value in pairs if name in self.fact_names]
         for name, value in stated:
             digits = value.replace(",", "")
             fact = value if name in TEXTS else count(digits) if digits.isdigit() else None
@@ -279,16 +276,16 @@ class Dialect(Traits):
         Text that stands for no value differs in its numbers only, in all lines of one form.
         """
         for table in tables:
-            self.take_rows(table.sink, table.columns)
+            self.complete(table.columns)
+            planned = table.columns.pop("planned_steps", None)
+            if planned is not None and planned[-1] >= 0:
+                self.facts.planned_steps = int(planned[-1])
+            self.extend(table)
         return True
 
-    def take_rows(self, sink: str, columns: dict[str, Any]) -> None:
-        """Add the rows of one sink."""
-        self.complete(columns)
-        planned = columns.pop("planned_steps", None)
-        if planned is not None and planned[-1] >= 0:
-            self.facts.planned_steps = int(planned[-1])
-        getattr(self, sink).extend(columns, averages=sink in self.averages, end=self.last_planned)
+    def extend(self, table: Table) -> None:
+        """Add many rows."""
+        getattr(self, table.sink).extend(table.columns, averages=table.sink in self.averages, end=self.last_planned)
 
     @property
     def last_planned(self) -> int | None:
@@ -314,10 +311,6 @@ class Dialect(Traits):
         return line.terminated or line.text.rstrip().endswith(self.closing)
 
 
-def _groups(match: re.Match[str]) -> list[tuple[str, str]]:
-    return [(name, text) for name, text in match.groupdict().items() if text]
-
-
 def seconds(clock: str) -> int:
     """Digits and colons as tqdm prints them, ``1:02:03`` -> seconds."""
     total = 0
@@ -330,8 +323,6 @@ DIALECTS: dict[str, type[Dialect]] = {}
 """Name of the framework -> its dialect. Order matters: one whose logs contain another's lines comes first."""
 
 
-def register_dialect(dialect: type[Dialect], *, first: bool = False) -> None:
-    """Add a dialect after all others, or before them."""
-    others = {name: other for name, other in DIALECTS.items() if name != dialect.name}
-    DIALECTS.clear()
-    DIALECTS.update({dialect.name: dialect, **others} if first else {**others, dialect.name: dialect})
+def register_dialect(dialect: type[Dialect]) -> None:
+    """Add a dialect after all others."""
+    DIALECTS[dialect.name] = dialect

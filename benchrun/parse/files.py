@@ -1,12 +1,8 @@
 """Files -> Logs: one run's log, the logs of any number of runs, or a log that is still being written."""
 
-from __future__ import annotations
-
-import os
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import BinaryIO
 
 from benchrun.errors import UserError
 from benchrun.parse.grouping import Part, grouped
@@ -110,9 +106,8 @@ class Tail:
             return []
         rows = self._reader.rows
         first = self._seen if self._seen <= len(rows) else 0  # fewer rows than before: of another training
-        new = [rows[index] for index in range(first, len(rows))]
         self._seen = len(rows)
-        return new
+        return [rows[index] for index in range(first, len(rows))]
 
     def log(self) -> Log:
         """Everything so far."""
@@ -126,22 +121,22 @@ def last_step(path: Path, near: int = 0) -> int | None:
     """
     if path.suffix in COMPRESSED_SUFFIXES:
         return parse_log(path).steps.last_step
-    with path.open("rb") as file:
-        size = file.seek(0, os.SEEK_END)
-        for look in LOOKS:
-            start = max(size - look, 0)
-            step = _last_step(file, Reader(), start, look)
-            if step is not None or start == 0:
-                return step
-        return _last_step(file, Reader(), max(near - LONGEST_STEP_LINE, 0), LOOKS[-1])
+    size = path.stat().st_size
+    for look in LOOKS:
+        start = max(size - look, 0)
+        step = _last_step(path, start, look)
+        if step is not None or start == 0:
+            return step
+    return _last_step(path, max(near - LONGEST_STEP_LINE, 0), LOOKS[-1])
 
 
-def _last_step(file: BinaryIO, reader: Reader, start: int, length: int) -> int | None:
+def _last_step(path: Path, start: int, length: int) -> int | None:
     """The last step in ``length`` bytes from ``start``."""
-    end = start + length
-    file.seek(start)
-    if start:
-        file.readline(LONGEST_LINE)  # the rest of a line
-    while (at := file.tell()) < end and (chunk := file.read(min(CHUNK, end - at))):
-        reader.feed(chunk)
+    reader, end = Reader(), start + length
+    with path.open("rb") as file:
+        file.seek(start)
+        if start:
+            file.readline(LONGEST_LINE)  # the rest of a line
+        while (at := file.tell()) < end and (chunk := file.read(min(CHUNK, end - at))):
+            reader.feed(chunk)
     return reader.rows.last_step

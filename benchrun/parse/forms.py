@@ -5,16 +5,14 @@ the rest is literal. So a line that matches has the values that the dialect woul
 the lines with one needle. A line that matches no regex, or has a value outside the limits, is left to the dialect.
 """
 
-from __future__ import annotations
-
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import compress, pairwise
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from benchrun.parse.columns import NO_COUNT, NO_VALUE, Column
+from benchrun.parse.columns import NO_COUNT, Column
 from benchrun.parse.dialect import LIMITS, Dialect, Record, Table
 from benchrun.parse.lines import windows
 
@@ -31,18 +29,6 @@ _TOKENS = ("", r"\d{1,3}", r"\d{1,15}(?:\.\d+)?(?:[eE][-+]?\d+)?", " +", r"\|[^|
 """The regexes of a percentage, another number, blanks, and the picture of a progress bar."""
 
 
-class _Part(NamedTuple):
-    """Rows of one form and sink."""
-
-    sink: str
-    lines: Column
-    columns: dict[str, Column]
-
-    def chosen(self, rows: Any) -> _Part:
-        """Some of the rows: a slice or flags."""
-        return _Part(self.sink, self.lines[rows], {name: column[rows] for name, column in self.columns.items()})
-
-
 class _Form:
     """How the lines that differ in their numbers only are read."""
 
@@ -55,14 +41,14 @@ class _Form:
             end = value.start + len(value.text)
         self.pattern += _literal(text[end:])
 
-    def read(self, at: Column, texts: Sequence[Sequence[str]]) -> tuple[list[_Part], list[int]]:
-        """The rows of the lines ``at``, one part per sink, and the lines that are not usual. ``texts``: the groups."""
+    def read(self, at: Column, groups: Sequence[Sequence[str]], texts: Sequence[str]) -> tuple[list[Table], Column]:
+        """The steps of the lines ``at``, one table per sink, and which of the lines are not usual."""
         columns: dict[str, dict[str, Column]] = {}
         usual = np.ones(len(at), bool)
-        for (value, sink), column in zip(self.values, texts, strict=True):
+        for (value, sink), group in zip(self.values, groups, strict=True):
             parse, _, plain, scale = value.reading
             read: Any = float if plain else parse
-            numbers = np.fromiter(map(read, column), np.float64, len(at))
+            numbers = np.fromiter(map(read, group), np.float64, len(at))
             numbers = numbers if scale is None else scale(numbers)
             if not plain:
                 usual &= ~np.isnan(numbers)
@@ -73,15 +59,14 @@ class _Form:
                     usual &= numbers == np.floor(numbers)
                     numbers = np.where(usual, numbers, 0).astype(np.int64)
             columns.setdefault(sink, {})[value.column] = numbers
-        parts = [_Part(sink, at, of_sink).chosen(usual) for sink, of_sink in columns.items()]
-        return parts, at[~usual].tolist()
+        return [Table(sink, at, arrays, texts).chosen(usual) for sink, arrays in columns.items()], at[~usual]
 
 
 class Forms:
     """The forms of one dialect's lines."""
 
     def __init__(self, dialect: Dialect) -> None:
-        self._dialect = dialect
+        self.dialect = dialect
         self._forms: dict[str, list[_Form]] = {needle.decode(): [] for needle in dialect.step_needles}
         """Needle -> the forms of the lines with it, and with none of the needles before it."""
         self._useless = 0
@@ -91,18 +76,18 @@ class Forms:
         """Read all step lines of a block of whole lines. ``number``: of its first line. Returns how many there were."""
         text, numbers = _split(text, number)
         lines = text.split("\n")
-        steps, odd, parts = self._steps(lines), [], []
+        steps, odd, tables = self._steps(lines), list[int](), list[Table]()
         count = sum(map(len, steps.values()))
         if self._useless <= MOST_USELESS:
             for needle, at in steps.items():
-                more_parts, more_odd = self._alike(self._forms[needle], at, [lines[index] for index in at])
-                parts += more_parts
+                more_tables, more_odd = self._alike(self._forms[needle], at, lines)
+                tables += more_tables
                 odd += more_odd
-        if parts and len(odd) <= MOST_ODD * count:
+        if tables and len(odd) <= MOST_ODD * count:
             self._useless = 0
             for before, end in pairwise((-1, *sorted(odd), len(lines))):
-                between = (part.chosen(slice(*np.searchsorted(part.lines, [before + 1, end]))) for part in parts)
-                self._take([part for part in between if len(part.lines)], lines, numbers)
+                between = (table.chosen(slice(*np.searchsorted(table.at, [before + 1, end]))) for table in tables)
+                self._take([table for table in between if len(table.at)], lines, numbers)
                 self._by_line(range(end, min(end + 1, len(lines))), lines, numbers)
         else:
             self._useless += 1
@@ -112,7 +97,7 @@ class Forms:
     def _by_line(self, chosen: Iterable[int], lines: list[str], numbers: Column) -> None:
         for at in chosen:
             for line in windows(lines[at], int(numbers[at]), tuple(self._forms)):
-                self._dialect.read(line)
+                self.dialect.read(line)
 
     def _steps(self, lines: list[str]) -> dict[str, list[int]]:
         """Needle -> the lines with it that have none of the needles before it."""
@@ -124,22 +109,22 @@ class Forms:
             taken.update(at)
         return {needle: at for needle, at in steps.items() if at}
 
-    def _alike(self, forms: list[_Form], at: list[int], lines: list[str]) -> tuple[list[_Part], list[int]]:
-        """The rows of the lines ``at`` that have a form, and which lines have none."""
-        table = _matches(forms, lines)
-        if self._learn(forms, filter(None, table[-1])):
-            table = _matches(forms, lines)
-        odd, parts, first = list(compress(at, table[-1])), [], 0
+    def _alike(self, forms: list[_Form], at: list[int], lines: list[str]) -> tuple[list[Table], list[int]]:
+        """The steps of the lines ``at`` that have a form, and which lines have none."""
+        texts = [lines[index] for index in at]
+        groups = _matches(forms, texts)
+        if self._learn(forms, filter(None, groups[-1])):
+            groups = _matches(forms, texts)
+        odd, tables = list(compress(at, groups[-1])), []
         for form in forms:
-            texts = table[first : first + len(form.values)]
-            first += len(texts)
-            if not all(texts[0]):
-                texts = [tuple(compress(column, texts[0])) for column in texts]
-            inside = np.array(list(compress(at, table[first - 1])), np.int64)
-            more_parts, more_odd = form.read(inside, texts)
-            parts += more_parts
-            odd += more_odd
-        return parts, odd
+            of_form, groups = groups[: len(form.values)], groups[len(form.values) :]
+            inside = np.array(list(compress(at, of_form[0])), np.int64)
+            if len(inside) < len(at):
+                of_form = [tuple(compress(group, of_form[0])) for group in of_form]
+            more_tables, more_odd = form.read(inside, of_form, lines)
+            tables += more_tables
+            odd += more_odd.tolist()
+        return tables, odd
 
     def _learn(self, forms: list[_Form], lines: Iterable[str]) -> bool:
         """Whether there are new forms."""
@@ -150,21 +135,21 @@ class Forms:
             if any(re.fullmatch(form.pattern, line, re.ASCII) for form in forms[before:]):
                 continue
             tries += 1
-            records = list(self._dialect.records(line)) if len(line) <= LONGEST else []
+            records = list(self.dialect.records(line)) if len(line) <= LONGEST else []
             if _is_form(records):
                 forms.append(_Form(line, records))
         return len(forms) > before
 
-    def _take(self, parts: list[_Part], lines: list[str], numbers: Column) -> None:
+    def _take(self, tables: list[Table], lines: list[str], numbers: Column) -> None:
         """Rows of lines between two that the dialect reads itself."""
-        tables = []
-        for sink in dict.fromkeys(part.sink for part in parts):
-            of_sink = [part for part in parts if part.sink == sink]
-            at, columns = _joined(of_sink)
-            ends = lines[at[0]], lines[at[-1]]
-            tables.append(Table(sink, {**columns, "line": numbers[at]}, at, len(of_sink) == 1, ends))
-        if tables and not self._dialect.take(tables):
-            self._by_line(sorted({at for table in tables for at in table.at.tolist()}), lines, numbers)
+        sinks = dict.fromkeys(table.sink for table in tables)
+        joined = []
+        for sink in sinks:
+            table = _joined([table for table in tables if table.sink == sink], getattr(self.dialect, sink).none)
+            table.columns["line"] = numbers[table.at]
+            joined.append(table)
+        if joined and not self.dialect.take(joined):
+            self._by_line(sorted({at for table in joined for at in table.at.tolist()}), lines, numbers)
 
 
 def _matches(forms: list[_Form], lines: list[str]) -> list[tuple[str, ...]]:
@@ -190,19 +175,15 @@ def _is_form(records: Sequence[Record]) -> bool:
     return rows and 0 < len(records) == len({record.sink for record in records})
 
 
-def _joined(parts: list[_Part]) -> tuple[Column, dict[str, Column]]:
-    """The rows of several forms in the order of their lines."""
-    if len(parts) == 1:
-        return parts[0].lines, dict(parts[0].columns)
-    at = np.concatenate([part.lines for part in parts])
+def _joined(tables: list[Table], none: Mapping[str, float]) -> Table:
+    """The rows of several forms in the order of their lines. ``none``: column -> what stands for no value."""
+    at = np.concatenate([table.at for table in tables])
     order = np.argsort(at)
     columns = {}
-    for name in dict.fromkeys(name for part in parts for name in part.columns):
-        floats = any(part.columns.get(name, at).dtype.kind == "f" for part in parts)
-        none = 0 if name in ("skipped", "nan") else NO_VALUE if floats else NO_COUNT
-        each = [part.columns.get(name, np.full(len(part.lines), none)) for part in parts]
+    for name in dict.fromkeys(name for table in tables for name in table.columns):
+        each = [table.columns.get(name, np.full(len(table.at), none.get(name, NO_COUNT))) for table in tables]
         columns[name] = np.concatenate(each)[order]
-    return at[order], columns
+    return Table(tables[0].sink, at[order], columns, tables[0].texts, len(tables) == 1)
 
 
 def _literal(text: str) -> str:

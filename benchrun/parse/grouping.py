@@ -7,11 +7,10 @@ folder above that holds one. What belongs to no run, or to several, stands alone
 out where only its folder was.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from math import inf
 from pathlib import Path
 
 import numpy as np
@@ -33,49 +32,56 @@ SAME_DATE_S = 60.0
 """The ranks of a run print a step within this time."""
 
 
-@dataclass(frozen=True)
 class Part:
-    """One file, read alone."""
+    """One file, read alone, and its steps in the order of their numbers: at most SAMPLE rows at either end."""
 
-    source: LogFile
-    log: Log
-    stated: Mapping[str, Facts] = field(default_factory=dict)
-    """Framework -> facts as its dialect reads them: a log without a step does not identify its framework."""
+    def __init__(self, source: LogFile, log: Log, stated: Mapping[str, Facts]) -> None:
+        """``stated``: framework -> facts by its dialect, as a log without a step does not identify its framework."""
+        self.source, self.log, self.stated = source, log, stated
+        self.file = source.file.absolute()
+        self.stem = self.file.parent, _ENDINGS.sub("", self.file.name)
+        """Folder, and name without the endings that tell the streams of a job apart."""
+        names = "step", "loss", "step_time_s", "tokens_per_s_per_gpu", "global_batch_size"
+        rows = np.array(log.distinct.columns(*names), np.float64)
+        if rows.shape[1] > 2 * SAMPLE:
+            rows = np.concatenate([rows[:, :SAMPLE], rows[:, -SAMPLE:]], axis=1)
+        self.step, self.loss, self.time, self.rate, self.batch = rows
+        self.first, self.last = (int(self.step[0]), int(self.step[-1])) if len(self.step) else (0, 0)
+        self.distance = int(np.median(np.diff(self.step))) if len(self.step) > 1 else 1
+        """Steps from one row to the next."""
 
 
 @dataclass
 class _Run:
     framework: str
-    numbers: list[int] = field(default_factory=list)
-    """Of its parts."""
+    parts: list[Part] = field(default_factory=list)
     facts: Facts = field(default_factory=Facts)
-    tracks: list[Track] = field(default_factory=list)
+    tracks: list[Part] = field(default_factory=list)
+    """Those that others are compared with: of a thousand ranks that print the same steps one."""
     steps_made: int = 0
     stems: set[tuple[Path, str]] = field(default_factory=set)
     folders: set[Path] = field(default_factory=set)
     """All that its files with steps lie in, up to the root."""
 
-    def add(self, number: int, part: Part, track: Track) -> None:
-        self.numbers.append(number)
-        file = part.source.file.absolute()
-        self.stems.add(_stem(file))
-        self.folders.update(file.parents)
+    def add(self, part: Part) -> None:
+        self.parts.append(part)
+        self.stems.add(part.stem)
+        self.folders.update(part.file.parents)
         self.facts.fill(part.log.facts)
         self.steps_made = max(self.steps_made, part.log.steps_made)
-        # Of a thousand ranks that print the same steps one is compared with the next.
-        if all((track.first, track.last) != (other.first, other.last) for other in self.tracks):
-            self.tracks.append(track)
+        if all((part.first, part.last) != (other.first, other.last) for other in self.tracks):
+            self.tracks.append(part)
 
-    def holds(self, track: Track) -> bool:
+    def holds(self, part: Part) -> bool:
         """Whether a log with steps is one of this run."""
-        log = track.log
+        log = part.log
         return (
             log.framework == self.framework
             and not self.facts.contradict(log.facts)
-            and not _beyond(self.steps_made, log.planned_steps)
-            and not _beyond(log.steps_made, self.facts.planned_steps)
-            and all(compatible(other, track) for other in self.tracks)
-            and any(in_touch(other, track) for other in self.tracks)
+            and self.steps_made <= (log.planned_steps or inf)
+            and log.steps_made <= (self.facts.planned_steps or inf)
+            and all(compatible(other, part) for other in self.tracks)
+            and any(in_touch(other, part) for other in self.tracks)
         )
 
     def admits(self, part: Part) -> bool:
@@ -86,82 +92,58 @@ class _Run:
 
 def grouped(parts: Sequence[Part]) -> tuple[list[list[Part]], list[Part]]:
     """The runs, each with its parts in the order given, and the parts that are left out."""
-    tracks = {number: Track(part.log) for number, part in enumerate(parts) if len(part.log.steps)}
     runs: list[_Run] = []
-    for number in sorted(tracks, key=lambda number: tracks[number].first):
-        run = next((run for run in runs if run.holds(tracks[number])), None)
+    for part in sorted((part for part in parts if len(part.step)), key=lambda part: part.first):
+        run = next((run for run in runs if run.holds(part)), None)
         if run is None:
-            runs.append(run := _Run(parts[number].log.framework))
-        run.add(number, parts[number], tracks[number])
-    groups, left_out = [run.numbers for run in runs], []
-    for number, part in enumerate(parts):
-        if number in tracks:
+            runs.append(run := _Run(part.log.framework))
+        run.add(part)
+    groups, left_out = [run.parts for run in runs], []
+    for part in parts:
+        if len(part.step):
             continue
         owner = _owner(part, runs)
         if owner is not None:
-            groups[owner].append(number)
+            owner.parts.append(part)
         elif part.source.named:
-            groups.append([number])
+            groups.append([part])
         else:
             left_out.append(part)
-    return [[parts[number] for number in sorted(group)] for group in sorted(groups, key=min)], left_out
+    place = {part: number for number, part in enumerate(parts)}.__getitem__
+    groups = [sorted(group, key=place) for group in groups]
+    return sorted(groups, key=lambda group: place(group[0])), left_out
 
 
-def _beyond(made: int, planned: int | None) -> bool:
-    return planned is not None and made > planned
-
-
-def _owner(part: Part, runs: Sequence[_Run]) -> int | None:
-    """The number of the run that a log without a step belongs to."""
-    file = part.source.file.absolute()
-    twins = [n for n, run in enumerate(runs) if _stem(file) in run.stems and run.admits(part)]
+def _owner(part: Part, runs: Sequence[_Run]) -> _Run | None:
+    """The run that a log without a step belongs to."""
+    fitting = [run for run in runs if run.admits(part)]
+    twins = [run for run in fitting if part.stem in run.stems]
     if len(twins) == 1:
         return twins[0]
-    if ".txt" in file.suffixes and not part.source.named:
+    if ".txt" in part.file.suffixes and not part.source.named:
         return None  # a text of a folder is a job's output only where it has a job's name
-    for folder in file.parents:
-        inside = [n for n, run in enumerate(runs) if folder in run.folders]
-        if inside:
-            fitting = [n for n in inside if runs[n].admits(part)]
-            return fitting[0] if len(fitting) == 1 else None
+    for folder in part.file.parents:
+        if any(folder in run.folders for run in runs):
+            inside = [run for run in fitting if folder in run.folders]
+            return inside[0] if len(inside) == 1 else None
     return None
 
 
-def _stem(file: Path) -> tuple[Path, str]:
-    """Folder, and name without the endings that tell the streams of a job apart."""
-    return file.parent, _ENDINGS.sub("", file.name)
-
-
-class Track:
-    """The steps of a log in the order of their numbers: at most SAMPLE rows at either end."""
-
-    def __init__(self, log: Log) -> None:
-        names = "step", "loss", "step_time_s", "tokens_per_s_per_gpu", "global_batch_size"
-        rows = np.array(log.distinct.columns.columns(*names), np.float64)
-        if rows.shape[1] > 2 * SAMPLE:
-            rows = np.concatenate([rows[:, :SAMPLE], rows[:, -SAMPLE:]], axis=1)
-        self.log = log
-        self.step, self.loss, self.time, self.rate, self.batch = rows
-        self.first, self.last = int(self.step[0]), int(self.step[-1])
-        self.distance = int(np.median(np.diff(self.step))) if len(self.step) > 1 else 1
-        """Steps from one row to the next."""
-
-
-def in_touch(one: Track, other: Track) -> bool:
+def in_touch(one: Part, other: Part) -> bool:
     """Whether some steps are in both, or one begins where the other ends."""
-    earlier, later = sorted((one, other), key=lambda track: track.first)
+    earlier, later = sorted((one, other), key=lambda part: part.first)
     return later.first <= earlier.last + max(earlier.distance, later.distance)
 
 
-def compatible(one: Track, other: Track) -> bool:
+def compatible(one: Part, other: Part) -> bool:
     """Whether nothing that both print shows two runs.
 
     A run that was resumed repeats steps with other values, but later. Otherwise the same steps have the same loss and
     the same time: the very same where one rank prints it; else ranks time one step, and differ by far less than the
     steps of a run vary.
     """
-    earlier, later = sorted((one, other), key=lambda track: track.first)
-    batches = [np.unique(track.batch[track.batch != NO_COUNT]) for track in (earlier, later)]
+    earlier, later = sorted((one, other), key=lambda part: part.first)
+    batches = [np.unique(part.batch[part.batch != NO_COUNT]) for part in (earlier, later)]
     if all(len(sizes) == 1 for sizes in batches) and batches[0] != batches[1]:
         return False
     began, later_began = earlier.log.began, later.log.began

@@ -1,7 +1,5 @@
 """Where logs come from: files, plain or compressed, directories, stdin; as chunks of bytes."""
 
-from __future__ import annotations
-
 import gzip
 import lzma
 import sys

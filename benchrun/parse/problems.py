@@ -1,13 +1,15 @@
-"""What a log shows went wrong, in any framework: fixed words of the programs that print them."""
-
-from __future__ import annotations
+"""What a log shows went wrong, in any framework: by fixed words of the programs that print them, and by its rows."""
 
 import csv
 import re
+from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
 
-from benchrun.parse.records import Problem
+import numpy as np
+
+from benchrun.parse.columns import NO_VALUE, Column
+from benchrun.parse.records import Log, Problem
+from benchrun.parse.rows import Rows
 
 MOST = 50
 """The most problems of one kind that are recorded: a thousand ranks die of one cause."""
@@ -15,21 +17,10 @@ IGNORED = "Exception ignored "
 """Python's words before a traceback that ends nothing, as of a destructor at interpreter shutdown."""
 
 
-class _Sign(NamedTuple):
-    problem: str
-    words: str
-    only_with: re.Pattern[str]
-    """The words mean a problem only on a line that matches this."""
-
-
-def _signs() -> list[_Sign]:
-    with (Path(__file__).parent / "problems.csv").open(newline="", encoding="utf-8") as file:
-        return [_Sign(row["problem"], row["words"], re.compile(row["only_with"])) for row in csv.DictReader(file)]
-
-
-_SIGNS = _signs()
-"""The first that fits a line counts."""
-NEEDLES = tuple(words.encode() for words in (*(sign.words for sign in _SIGNS), IGNORED))
+with (Path(__file__).parent / "problems.csv").open(newline="", encoding="utf-8") as _file:
+    _SIGNS = [(row["problem"], row["words"], re.compile(row["only_with"])) for row in csv.DictReader(_file)]
+"""Kind of problem, its words, and what a line must match for them to mean it. The first that fits a line counts."""
+NEEDLES = tuple(words.encode() for words in (*(words for _, words, _ in _SIGNS), IGNORED))
 _HOST = re.compile(
     r"srun: error: (?P<srun>[\w.-]{1,255}): tasks? |slurmstepd-(?P<stepd>[\w.-]{1,255}):"
     r"| ON (?P<on>[\w.-]{1,255}) CANCELLED|^(?P<pdsh>[A-Za-z][\w.-]{0,254}\d): "
@@ -48,9 +39,61 @@ def rank_of(text: str) -> int | None:
 
 def recognise(text: str, line: int) -> Problem | None:
     """The problem that ``text`` reports, if any, with host and rank where the line names them."""
-    for sign in _SIGNS:
-        if sign.words in text and sign.only_with.search(text):
+    for kind, words, only_with in _SIGNS:
+        if words in text and only_with.search(text):
             match = _HOST.search(text)
             host = match[match.lastgroup or 0] if match else None
-            return Problem(sign.problem, line, " ".join(text.split())[:240], host=host, rank=rank_of(text))
+            return Problem(kind, line, " ".join(text.split())[:240], host=host, rank=rank_of(text))
     return None
+
+
+def step_problems(log: Log) -> list[Problem]:
+    """What the rows themselves show: values that are no numbers, steps without an update, gaps, an early end."""
+    rows = log.steps
+    if not len(rows):
+        return []
+    problems = list(_values(rows))
+    if not log.may_skip:
+        problems += _gaps(rows)
+    planned = log.planned_steps
+    if planned is not None and log.steps_made < planned:
+        last = log.steps_made - 1 + log.first_number
+        detail = f"the last step seen is {last}, the last planned one {planned - 1 + log.first_number}"
+        problems.append(Problem("early_end", rows[len(rows) - 1].line or None, detail))
+    return problems
+
+
+def _values(rows: Rows) -> Iterator[Problem]:
+    names = "step", "line", "loss", "grad_norm", "skipped", "nan"
+    step, line, loss, norm, skipped, nan = rows.columns(*names)
+    updated = skipped <= 0
+    # Megatron prints no loss that is not a number, and the Trainer 0: then the norm is the only sign. Megatron leaves
+    # out a loss whose mean is not positive: NaN, if the step was not skipped.
+    missing = (loss == NO_VALUE) & updated & (loss != NO_VALUE).any()
+    for kind, wrong, detail in (
+        ("nan_loss", ~(loss < np.inf) | (nan > 0), "the loss is not a number"),
+        ("nan_grad", ~(norm < np.inf) & updated, "the gradients' norm is not a number"),
+        ("skipped_steps", ~updated, "{} without an update"),
+        ("missing_loss", missing, "no loss, others have one"),
+    ):
+        for index in np.flatnonzero(wrong)[:MOST]:
+            yield Problem(kind, int(line[index]), f"step {step[index]}: {detail.format(skipped[index])}")
+
+
+def _gaps(rows: Rows) -> list[Problem]:
+    """Rows that are further from the one before them than most rows of their segment."""
+    segment, step, line = rows.columns("segment", "step", "line")
+    problems: list[Problem] = []
+    for part in np.split(np.arange(len(step)), np.flatnonzero(np.diff(segment)) + 1):
+        gaps = np.diff(step[part], prepend=step[part[0]])
+        for index in np.flatnonzero(gaps > _usual(gaps))[: MOST - len(problems)]:
+            at = part[index]
+            detail = f"no row between step {step[at] - gaps[index]} and {step[at]}"
+            problems.append(Problem("missing_steps", int(line[at]), detail))
+    return problems
+
+
+def _usual(gaps: Column) -> int:
+    """What most rows are apart; of equally many the smallest distance."""
+    values, counts = np.unique(gaps[gaps > 0], return_counts=True)
+    return int(values[np.argmax(counts)]) if len(values) else 0

@@ -4,31 +4,30 @@ A file may hold two trainings: the output of a second job went to the same file.
 one counts, and the problem ``second_training`` names the line where it begins.
 """
 
-from __future__ import annotations
-
 import functools
 import re
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import fields, replace
 from datetime import datetime
 
+import numpy as np
+
 from benchrun.errors import UserError
 from benchrun.parse import problems
-from benchrun.parse.checks import step_problems
 from benchrun.parse.dialect import DIALECTS, Dialect
 from benchrun.parse.forms import Forms
-from benchrun.parse.grams import Grams
-from benchrun.parse.lines import LONGEST_LINE, Hit, Line, clean, lines_around, newlines
-from benchrun.parse.merge import UNKNOWN, followed, merged
+from benchrun.parse.lines import LONGEST_LINE, Grams, Hit, Line, clean, lines_around, newlines
 from benchrun.parse.records import Facts, Log, Problem, Traits
-from benchrun.parse.rows import Rows
+from benchrun.parse.rows import TYPES, Rows
 
+UNKNOWN = "unknown"
+"""The framework of a log without a step."""
 DENSE = 1 << 12
 """If step lines are closer than this many bytes on average, the next block is read at once."""
 _DATE = re.compile(r"\b(20\d\d-\d\d-\d\d)[ T](\d\d:\d\d:\d\d)\b")
 _PROBLEM = -1
 """Owner of the words that mean a problem."""
-Dialects = tuple[type[Dialect], ...]
 
 
 class Reader:
@@ -51,16 +50,12 @@ class Reader:
         """Ranks whose next traceback ends no process."""
         self._skip_messages = 0
         self._finished: list[Log] = []
-        self._source: str | None = None
-        self._start()
+        self.begin(None)
 
     def begin(self, source: str | None) -> None:
         """Start another file of the run, called ``source``."""
         self._dialects = [dialect.continued() for dialect in self._dialects]
         self._source = source
-        self._start()
-
-    def _start(self) -> None:
         self._rest = b""
         """What follows the last line end: a line that is still being written, or was cut off."""
         self._number = 1
@@ -70,7 +65,7 @@ class Reader:
         self._restarted: Dialect | None = None
         """Reads the facts that are printed again, after steps."""
         self._dense = False
-        self._forms: tuple[int, Forms] | None = None
+        self._forms: Forms | None = None
         self._wanted = _search(self._classes, self._all, self._all)
 
     def feed(self, chunk: bytes) -> None:
@@ -112,9 +107,9 @@ class Reader:
 
     def _read_at_once(self, block: bytes) -> tuple[int, list[Hit]]:
         """The number of steps read, and where problems stand; 0 where the block must be read line by line."""
-        weak = [number for number in self._all if not self._classes[number].strong and self._dialects[number].seen]
+        weak = (number for number in self._all if not self._classes[number].strong and self._dialects[number].seen)
         strong = self._winner is not None
-        owner = self._winner if strong else next(iter(weak), None)
+        owner = self._winner if strong else next(weak, None)
         if owner is None:
             return 0, []
         others = () if strong else tuple(number for number in self._all if number != owner)
@@ -125,9 +120,9 @@ class Reader:
         needles = self._classes[owner].step_needles
         if (b"\x1b" in block or b"\x00" in block) and any(block.count(n) != text.count(n.decode()) for n in needles):
             return 0, []  # line by line, needles are searched in raw bytes
-        if self._forms is None or self._forms[0] != owner:
-            self._forms = owner, Forms(self._dialects[owner])
-        return self._forms[1].read(text, self._number), hits
+        if self._forms is None or self._forms.dialect is not self._dialects[owner]:
+            self._forms = Forms(self._dialects[owner])
+        return self._forms.read(text, self._number), hits
 
     def _read_as(self, owner: int, line: Line) -> None:
         """Pass a line to the dialect with a needle in it; a fact after the first step describes another start."""
@@ -139,17 +134,18 @@ class Reader:
             if dialect.strong and dialect.seen:
                 self._winner = number
                 self._began = _date(line.text)
-        elif self._winner == number and is_fact:
+        elif self._winner != number:
+            return
+        elif is_fact:
             self._restarted = self._restarted or type(dialect)()
             self._restarted.read(line)
-        elif self._winner == number:
-            if self._restarted is None or not dialect.contradicts(self._restarted.facts):
-                self._restarted = None
-                dialect.read(line)
-                return
+        elif self._restarted is None or not dialect.contradicts(self._restarted.facts):
+            self._restarted = None
+            dialect.read(line)
+        else:
             self._restarted.read(line)
             if self._restarted.seen:
-                self._dialects[number], self._restarted, self._forms = self._restarted, None, None
+                self._dialects[number], self._restarted = self._restarted, None
                 self._problems.append(self._second_training(line.number, "with other arguments"))
 
     def _second_training(self, line: int, how: str) -> Problem:
@@ -178,9 +174,8 @@ class Reader:
 
     def log(self, name: str) -> Log:
         """Everything read so far, of all files."""
-        log = merged(name, self._finished or [self._file_log(name)])
-        may_skip = any(dialect.may_skip for dialect in self._classes if dialect.name == log.framework)
-        every = (*log.problems, *step_problems(log, may_skip=may_skip))
+        log = _merged(name, self._finished or [self._file_log(name)])
+        every = (*log.problems, *problems.step_problems(log))
         return replace(log, problems=every, skip_messages=self._skip_messages)
 
     def _file_log(self, name: str) -> Log:
@@ -196,8 +191,7 @@ class Reader:
             file_problems = [*file_problems, self._second_training(line, "after the last planned step")]
             rows = rows.last_training()
         traits = {trait.name: getattr(chosen, trait.name) for trait in fields(Traits)}
-        every = tuple(followed(file_problems, rows))
-        return Log(name, chosen.name, rows, chosen.facts, every, began=self._began, **traits)
+        return Log(name, chosen.name, rows, chosen.facts, _followed(file_problems, rows), began=self._began, **traits)
 
     def stated(self) -> dict[str, Facts]:
         """Framework -> facts that its dialect has read."""
@@ -214,9 +208,57 @@ def _date(text: str) -> float | None:
 
 
 @functools.cache
-def _search(classes: Dialects, steps: tuple[int, ...], facts: tuple[int, ...]) -> Grams:
+def _search(classes: tuple[type[Dialect], ...], steps: tuple[int, ...], facts: tuple[int, ...]) -> Grams:
     """The search for step lines and facts of these dialects, and for problems. Owner: 2 x dialect, + 1 for a fact."""
     wanted: list[tuple[bytes, int]] = [(words, _PROBLEM) for words in problems.NEEDLES]
     wanted += [(needle, 2 * number) for number in steps for needle in classes[number].step_needles]
     wanted += [(needle, 2 * number + 1) for number in facts for needle in classes[number].fact_needles]
     return Grams(wanted)
+
+
+def _followed(problems: Sequence[Problem], rows: Rows) -> tuple[Problem, ...]:
+    """The problems of one file, each with what its rows show after it."""
+    segments, lines = rows.columns("segment", "line")
+    firsts = lines[np.unique(segments, return_index=True)[1]]
+    restarted, ends = firsts[1:].max(initial=0), lines.max(initial=0)
+    followed = []
+    for problem in problems:
+        line = problem.line or 0
+        then = "restart" if 0 < line < restarted else "steps" if 0 < line < ends else problem.then
+        followed.append(problem._replace(then=then))
+    return tuple(followed)
+
+
+def _merged(name: str, logs: Sequence[Log]) -> Log:
+    """One log. A step that several files have is one row: the later file's, filled up from the earlier ones'."""
+    last = max(log.steps.last_step or 0 for log in logs)
+    problems = tuple(
+        problem._replace(then="restart") if len(log.steps) and (log.steps.last_step or 0) < last else problem
+        for log in logs
+        for problem in log.problems
+    )
+    seen = [log for log in logs if len(log.steps) or log.results]
+    if not seen:
+        return replace(logs[0], file=name, problems=problems)
+    longest = max(seen, key=lambda log: len(log.steps))
+    same = [log for log in seen if log.framework == longest.framework]
+    results = {name: result for log in same for name, result in log.results.items()}
+    ended = any(log.ended for log in same)
+    facts = Facts()
+    for log in reversed(same):
+        facts.fill(log.facts)
+    rows = functools.reduce(_filled, (log.steps for log in same)) if len(longest.steps) else longest.steps
+    return replace(longest, file=name, steps=rows, facts=facts, problems=problems, results=results, ended=ended)
+
+
+def _filled(earlier: Rows, later: Rows) -> Rows:
+    """The rows of two files in the order of segment and step; one that both have is the later's, filled up."""
+    both = {name: np.concatenate([earlier.column(name), later.column(name)]) for name in TYPES}
+    order = np.lexsort((both["step"], both["segment"]))
+    doubled = (np.diff(both["step"][order]) == 0) & (np.diff(both["segment"][order]) == 0)
+    for name, column in both.items():
+        missing = np.flatnonzero(doubled & (column[order][1:] == later.none[name]))
+        column[order[missing + 1]] = column[order[missing]]
+    chosen = order[np.append(~doubled, True)]
+    segments = max(earlier.segments, later.segments)
+    return Rows.of({name: column[chosen] for name, column in both.items()}, segments)

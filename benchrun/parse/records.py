@@ -1,7 +1,5 @@
 """The content of a log as plain records, the same for every dialect; None is what a log does not print."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
@@ -65,14 +63,16 @@ class Facts:
     """Micro-batches of a rank whose gradients are added up for one step."""
     run_time_s: float | None = None
     """Duration of the whole training as printed: with start-up, evaluation and checkpoints."""
+    ended_at: float | None = None
+    """Time after the last step, in s since 1970."""
 
-    def fill(self, other: Facts) -> None:
+    def fill(self, other: "Facts") -> None:
         """Take the fields that are None here from ``other``."""
         for name, value in vars(other).items():
             if getattr(self, name) is None:
                 setattr(self, name, value)
 
-    def contradict(self, other: Facts) -> bool:
+    def contradict(self, other: "Facts") -> bool:
         """Whether both state some fact, and not the same."""
         pairs = ((vars(self)[name], value) for name, value in vars(other).items() if name not in _OF_EACH_PROCESS)
         return any(None not in pair and pair[0] != pair[1] for pair in pairs)
@@ -80,7 +80,7 @@ class Facts:
 
 TEXTS = frozenset({"framework_version", "precision", "task", "device", "exotic"})
 """Facts that are text; the others are whole numbers, or true or false."""
-_OF_EACH_PROCESS = frozenset({"run_time_s"})
+_OF_EACH_PROCESS = frozenset({"run_time_s", "ended_at"})
 """Facts that each process of a run measures by itself."""
 
 
@@ -98,6 +98,8 @@ class Traits:
     """The times are differences of a clock that shows whole seconds."""
     one_rank_prints: bool = False
     """Each step is printed once, by one rank: two logs of one run have the very same times."""
+    may_skip: bool = False
+    """Steps without a row mean nothing: a bar is not drawn for each."""
     varying_length: bool = False
     """The samples may have any length: a short step is no mistake."""
     printed_conventions: tuple[str, ...] = ()

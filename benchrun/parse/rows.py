@@ -1,7 +1,5 @@
 """Step rows: one step as a tuple, and the rows of a log as columns."""
 
-from __future__ import annotations
-
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
@@ -43,25 +41,12 @@ class Step(NamedTuple):
     """As reported, a fraction."""
 
 
-TYPES = {
-    "step": "q",
-    "step_time_s": "d",
-    "line": "I",
-    "segment": "i",
-    "interval": "i",
-    "loss": "d",
-    "grad_norm": "d",
-    "global_batch_size": "i",
-    "tflops_per_gpu": "d",
-    "tokens_per_s_per_gpu": "d",
-    "skipped": "H",
-    "nan": "H",
-    "mfu": "d",
-}
+TYPES = {name: "d" if "float" in str(kind) else "i" for name, kind in Step.__annotations__.items()}
+TYPES |= {"step": "q", "line": "I", "skipped": "H", "nan": "H"}
 """The fields of a Step, in its order, and the type code of each column."""
 
 
-class Rows:
+class Rows(Columns):
     """Step rows in the order of the log, in columns.
 
     A step printed again keeps its last row. A step number that falls opens a segment (a restart), unless the row
@@ -70,7 +55,7 @@ class Rows:
     """
 
     def __init__(self, rows: Iterable[Step] = ()) -> None:
-        self.columns = Columns(TYPES)
+        super().__init__(TYPES)
         self.segments = 0
         """How often training (re)started; 0 without a row."""
         self.began = 0
@@ -99,18 +84,18 @@ class Rows:
                 interval = min(number - self._last, LONGEST_INTERVAL)
                 # The first row of a segment covers as many steps as the second row, if that many steps were made.
                 if len(self) == self._start + 1 and self._last >= interval:
-                    self.columns.put(self._start, self[self._start]._replace(interval=interval))
+                    self.put(self._start, self[self._start]._replace(interval=interval))
         elif self._begins_again(number):
             self.began = self._start = len(self)
             self.segments += 1
             self.ended = False
         elif segment and (index := self._repeats(row)) is not None:
-            self.columns.put(index, row._replace(interval=self[index].interval, segment=segment - 1))
+            self.put(index, row._replace(interval=self[index].interval, segment=segment - 1))
             return
         else:
             self._start = len(self)
             self.segments += 1
-        self.columns.append((*row[:3], segment, interval, *row[5:]))
+        self.append((*row[:3], segment, interval, *row[5:]))
         self._last = number
         self.ended |= end is not None and number >= end
 
@@ -130,15 +115,14 @@ class Rows:
         # Two rows settle the segment and its first interval; the others only continue it.
         alone = min(rows, 2) if rising else rows
         every = {name: np.broadcast_to(column, rows) for name, column in values.items()}
-        none = self.columns.none
-        for row in zip(*(column[:alone].tolist() for column in every.values()), strict=True):
-            given = {name: v for name, v in zip(every, row, strict=True) if v != none[name] or not none[name]}
-            self.add(Step(**{"step_time_s": None, **given}), averages=averages, end=end)
+        first = {name: column[:alone] for name, column in every.items()}
+        for row in Rows.of({"interval": 1, **first}, segments=0):
+            self.add(row, averages=averages, end=end)
         if alone < rows:
             rest = {name: column[alone:] for name, column in every.items()}
             if averages:
                 rest["interval"] = np.diff(steps[alone:], prepend=self._last)
-            self.columns.extend({"interval": 1, **rest, "segment": self.segments - 1}, rows - alone)
+            self.append_columns({"interval": 1, **rest, "segment": self.segments - 1}, rows - alone)
             self._last = int(steps[-1])
             self.ended |= end is not None and self._last >= end
 
@@ -163,39 +147,41 @@ class Rows:
         new, old = (r.step_time_s or r.tokens_per_s_per_gpu for r in (row, earlier))
         return index if new and old and abs(new / old - 1) < SAME_STEP else None
 
-    def __len__(self) -> int:
-        return len(self.columns)
-
     def __getitem__(self, index: int) -> Step:
-        return Step(*self.columns.row(index))
+        return Step(*self.row(index))
 
     def __iter__(self) -> Iterator[Step]:
-        return map(Step._make, self.columns.rows())
+        return map(self.__getitem__, range(len(self)))
 
     @classmethod
-    def of(cls, table: Column, segments: int, began: int = 0) -> Rows:
+    def of(cls, columns: Mapping[str, Any], segments: int, began: int = 0) -> "Rows":
         """Rows that are complete."""
         rows = cls()
-        rows.columns, rows.segments, rows.began = Columns(TYPES, table), segments, began
+        rows.append_columns(columns, len(columns["step"]))
+        rows.segments, rows.began = segments, began
         return rows
 
-    def last_training(self) -> Rows:
-        """The rows of the last training, as though there were no other before it."""
-        table = self.columns.table()[self.began :]
-        before = int(table["segment"].min(initial=self.segments))
-        table["segment"] -= before
-        return Rows.of(table, self.segments - before)
+    def chosen(self, rows: Any, **changed: Column) -> "Rows":
+        """Some of the rows, by their indices or as a slice, with some columns ``changed``."""
+        columns = {name: changed.get(name, self.column(name))[rows] for name in TYPES}
+        return Rows.of(columns, self.segments, self.began)
 
-    def distinct(self) -> Rows:
+    def last_training(self) -> "Rows":
+        """The rows of the last training, as though there were no other before it."""
+        last = self.chosen(slice(self.began, None))
+        before = int(last.column("segment").min(initial=self.segments))
+        columns = {name: last.column(name) for name in TYPES}
+        return Rows.of({**columns, "segment": columns["segment"] - before}, self.segments - before)
+
+    def distinct(self) -> "Rows":
         """One row per step number, the last one of the log, in the order of the numbers: the work that was kept."""
         if self.segments <= 1:
             return self
-        table = self.columns.table()
-        order = np.argsort(table["step"], kind="stable")
-        last = np.append(np.diff(table["step"][order]) != 0, True)
-        return Rows.of(table[order[last]], self.segments)
+        step = self.column("step")
+        order = np.argsort(step, kind="stable")
+        return self.chosen(order[np.append(np.diff(step[order]) != 0, True)])
 
     @property
     def last_step(self) -> int | None:
         """The largest step number; None without a row."""
-        return int(self.columns.column("step").max()) if len(self) else None
+        return int(self.column("step").max()) if len(self) else None

@@ -1,7 +1,5 @@
 """Which constants hold for a workload: those of its GPU's architecture, its numbers and its software."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable, Mapping, Sequence
 

@@ -1,7 +1,5 @@
 """The constants of the physics: their values with where they come from, read from constants.csv."""
 
-from __future__ import annotations
-
 import csv
 import functools
 from collections.abc import Mapping

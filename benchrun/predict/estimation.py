@@ -4,8 +4,6 @@ The misses of similar rows are correlated (`kinship`), so fifty rows of one seri
 is generalised least squares with a prior, by Gauss and Newton's steps.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

@@ -3,8 +3,6 @@
 With ``--write`` constants.csv and calibration.csv are written. Rows: published.csv and the kept runs.
 """
 
-from __future__ import annotations
-
 import csv
 import sys
 from collections.abc import Iterable, Sequence

@@ -5,8 +5,6 @@ smooth term that falls with the distance between layouts and sizes of one model.
 Rasmussen and Williams 2006, chapters 2 and 5.)
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -37,7 +35,7 @@ class Kinship:
     """Factors on the variance of rows that contradict all others."""
 
     @classmethod
-    def of(cls, loads: Sequence[Workload], residuals: Array | None = None) -> Kinship:
+    def of(cls, loads: Sequence[Workload], residuals: Array | None = None) -> "Kinship":
         """Of workloads."""
         named = [traits(load) for load in loads]
         return cls(
@@ -50,14 +48,14 @@ class Kinship:
             doubt=np.ones(len(loads)),
         )
 
-    def part(self, chosen: NDArray[Any]) -> Kinship:
+    def part(self, chosen: NDArray[Any]) -> "Kinship":
         """Some of them, by index."""
         lists = ([every[index] for index in chosen] for every in (self.traits, self.stacks))
         some, stacks = lists
         arrays = (every[chosen] for every in (self.moe, self.residuals, self.doubt))
         return Kinship(some, self.codes[chosen], self.places[chosen], stacks, *arrays)
 
-    def joined(self, other: Kinship) -> Kinship:
+    def joined(self, other: "Kinship") -> "Kinship":
         """These and others."""
         arrays = (np.concatenate([getattr(self, name), getattr(other, name)]) for name in ("moe", "residuals", "doubt"))
         places, codes = (np.concatenate([getattr(self, name), getattr(other, name)]) for name in ("places", "codes"))

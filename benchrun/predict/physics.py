@@ -3,8 +3,6 @@
 Every function takes numbers or arrays, so one workload and the whole table of the fit go the same way.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A workload -> how long its step should take, in parts, with an interval."""
 
-from __future__ import annotations
-
 import csv
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace

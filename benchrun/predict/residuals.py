@@ -4,8 +4,6 @@ calibration.csv holds one line per known row: its traits and its place (`kinship
 physics. The correction is the conditional mean given the most similar rows, the interval its spread.
 """
 
-from __future__ import annotations
-
 import csv
 import functools
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """Rows of a table like the published ones -> workloads, and the step times they state."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 

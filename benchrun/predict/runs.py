@@ -1,7 +1,5 @@
 """Runs of this suite -> workloads, and what was measured of them."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """A site's own calibration: its GPUs' measured ceilings, and what its runs took beside what was expected."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from statistics import median
 

@@ -1,7 +1,5 @@
 """Which software a row or a run was trained with, as far as the constants tell software apart."""
 
-from __future__ import annotations
-
 import csv
 import functools
 from pathlib import Path

@@ -3,8 +3,6 @@
 Unless said otherwise a number is that of one transformer layer and one micro-batch, forward and backward.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -93,7 +91,7 @@ class Work:
     """1 for stacks without fused attention, else 0."""
 
     @classmethod
-    def joined(cls, works: list[Work]) -> Work:
+    def joined(cls, works: "list[Work]") -> "Work":
         """One object of arrays."""
         return cls(*(np.array([getattr(work, field.name) for work in works]) for field in fields(cls)))
 

@@ -1,7 +1,5 @@
 """What is predicted: a model, how it is spread over which GPUs, in which precision, by which software."""
 
-from __future__ import annotations
-
 import csv
 import functools
 from dataclasses import dataclass

@@ -3,17 +3,14 @@
 A value that the framework ignores is refused as well: the run would differ from its spec.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator
 from types import SimpleNamespace
 
 from benchrun.frameworks.base import DEGREES, WORKER_OPTIONS, Framework
 from benchrun.frameworks.registry import names
-from benchrun.spec.data import Data
 from benchrun.spec.identity import value_of
 from benchrun.spec.runspec import RunSpec, TrainingSpec
-from benchrun.spec.training import Training
+from benchrun.spec.training import Data, Training
 
 DEFAULTS = SimpleNamespace(training=Training(), data=Data())
 

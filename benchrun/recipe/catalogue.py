@@ -1,18 +1,25 @@
-"""Recipes, models, clusters and suites: shipped ones by name, the user's by path."""
+"""Recipes and suites as checked models; pydantic's errors get file:line and a legal alternative."""
 
-from __future__ import annotations
-
+import typing
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ValidationError
 
 from benchrun import paths
-from benchrun.errors import UserError
-from benchrun.recipe.checked import checked
+from benchrun.errors import UserError, closest
 from benchrun.recipe.files import find, recipe_document
 from benchrun.recipe.files import names as names
-from benchrun.recipe.schema import PointGroup, Recipe, Suite, TrainingRecipe
-from benchrun.recipe.yamlfile import Document, load
+from benchrun.recipe.schema import UNKNOWN_NAME, PointGroup, Recipe, Suite, TrainingRecipe
+from benchrun.recipe.yamlfile import Document, Loc, load
+from benchrun.spec.cluster import IN_WORDS
 from benchrun.vocabulary import Precision
+
+M = TypeVar("M", bound=BaseModel)
+_MAPPING = "expected a mapping (key: value)"
+_WORDS = {"tuple_type": "expected a list: [...]", "dict_type": _MAPPING, "model_type": _MAPPING}
+"""Error type -> what was expected."""
 
 
 @dataclass(frozen=True)
@@ -50,14 +57,15 @@ class Point:
 def recipe_file(name: str) -> RecipeFile:
     """Load and check one recipe."""
     stem, document = recipe_document(name)
-    file = _checked.get(stem)
-    if file is None or file.document != document:
-        model = Recipe if document.data.get("workload", "training") != "training" else TrainingRecipe
-        file = _checked[stem] = RecipeFile(stem, checked(model, document), document)
-    return file
+    data, recipe = _checked.get(stem, (None, None))
+    if recipe is None or data != document:
+        model = Recipe if document.get("workload", "training") != "training" else TrainingRecipe
+        recipe = checked(model, document)
+        _checked[stem] = document, recipe
+    return RecipeFile(stem, recipe, document)
 
 
-_checked: dict[str, RecipeFile] = {}
+_checked: dict[str, tuple[Document, Recipe]] = {}
 
 
 def training_file(name: str) -> tuple[RecipeFile, TrainingRecipe]:
@@ -71,7 +79,7 @@ def training_file(name: str) -> tuple[RecipeFile, TrainingRecipe]:
 def is_suite(name: str) -> bool:
     """Whether ``name`` is a shipped suite or a suite file."""
     if name.endswith((".yaml", ".yml")) and Path(name).is_file():
-        return "runs" in load(Path(name)).data
+        return "runs" in load(Path(name))
     return (paths.SUITES / f"{name}.yaml").is_file()
 
 
@@ -91,3 +99,62 @@ def points(recipe: Recipe) -> list[Point]:
         for framework in group.framework or recipe.frameworks
         for num_gpus in group.num_gpus
     ]
+
+
+def checked(model: type[M], document: Document) -> M:
+    """``document`` as ``model``. UserError names the first problem and the number of the others."""
+    try:
+        return model.model_validate(document)
+    except ValidationError as error:
+        # A misspelt key is often a missing one as well: the error names the cause.
+        problems = sorted(error.errors(include_url=False), key=lambda p: p["type"] != "extra_forbidden")
+        first = problems[0]
+        message, hint = _explain(model, first["loc"], dict(first))
+        if len(problems) > 1:
+            message += f" (and {len(problems) - 1} more)"
+        raise UserError(message, hint=hint, where=document.where(first["loc"]) or None) from None
+
+
+def _explain(model: type[BaseModel], loc: Loc, problem: dict[str, Any]) -> tuple[str, str | None]:
+    key = ".".join(str(part) for part in loc).removesuffix(".[key]") or "the file"
+    kind, value = problem["type"], problem.get("input")
+    if "secrets" in loc:
+        value = "(not shown)"  # somebody may have written a secret's value in place of its name
+    if kind == "extra_forbidden":
+        legal = fields(model, loc[:-1])
+        return f"unknown key '{key}'", closest(str(loc[-1]), legal) if legal else None
+    if kind == "missing":
+        return f"key '{key}' is missing", None
+    if kind == UNKNOWN_NAME:
+        return f"'{key}' is {value!r}", closest(str(value), problem["ctx"]["legal"])
+    if kind == "literal_error":
+        return f"'{key}' is {value!r}", f"legal: {problem['ctx']['expected']}"
+    text = problem["msg"][:1].lower() + problem["msg"][1:]
+    if kind in _WORDS:
+        text = _WORDS[kind]
+    elif kind == "string_pattern_mismatch" and (expected := IN_WORDS.get(problem["ctx"]["pattern"])):
+        text = f"expected {expected}"
+    hint = None
+    if kind == "string_type" and isinstance(value, (bool, int, float)):
+        # Not converted to text: YAML reads 010 as 8 and 12:30 as 750, so the text in the file is lost.
+        name, quoted = (key.rpartition(".")[0], '["..."]') if isinstance(loc[-1], int) else (key, '"..."')
+        hint = f"text needs quotes here: {name.rpartition('.')[2]}: {quoted}, or --set '{name}={quoted}'"
+    text = text.removeprefix("value error, ")
+    # The input of a contradiction is a whole mapping: too long for a message.
+    return (f"'{key}': {text}" if kind == "value_error" else f"'{key}' is {value!r}: {text}"), hint
+
+
+def fields(model: type[BaseModel], loc: Loc) -> list[str]:
+    """The keys that are legal at ``loc`` below ``model``; empty where any key is."""
+    current: type[BaseModel] | None = model
+    for part in loc:
+        if current and part in current.model_fields:
+            current = _model_in(current.model_fields[str(part)].annotation)
+    return list(current.model_fields) if current else []
+
+
+def _model_in(annotation: Any) -> type[BaseModel] | None:
+    """The model inside ``X``, ``X | None``, ``tuple[X, ...]``, ``dict[str, X]``."""
+    if typing.get_origin(annotation) is None:
+        return annotation if isinstance(annotation, type) and issubclass(annotation, BaseModel) else None
+    return next(filter(None, map(_model_in, typing.get_args(annotation))), None)

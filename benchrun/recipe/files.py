@@ -1,13 +1,27 @@
-"""Files of recipes, models, clusters and suites, unchecked: shipped ones by name, the user's by path."""
+"""Files of recipes, models, clusters and suites, unchecked, and the rows of ``benchrun list``.
 
-from __future__ import annotations
+A shipped file has a name, the user's own a path. Checking thousands of points would make a listing slow.
+"""
 
 import difflib
+import functools
+from collections.abc import Iterator, Mapping
+from copy import copy
+from itertools import product
 from pathlib import Path
+from typing import Any
 
 from benchrun import paths
 from benchrun.errors import UserError, closest
 from benchrun.recipe.yamlfile import Document, load
+from benchrun.vocabulary import Reduced, flat, reductions
+
+DEGREES = ("tp", "pp", "cp", "vp", "ep")
+COLUMNS = (
+    *("recipe", "task", "framework", "gpu", "precision", "num_gpus", "proxy", "seq_length", "mbs", "gbs", *DEGREES),
+    *("dp", "image"),
+)
+"""Keys of a row, without those that only count its references."""
 
 
 def is_path(name: str) -> bool:
@@ -38,22 +52,24 @@ def recipe_document(name: str) -> tuple[str, Document]:
             raise UserError(f"no recipe is called '{name}'", hint=f"there is a suite: benchrun launch {suites[0]}")
     path = find(name, paths.RECIPES, "recipe")
     document = load(path)
-    model_name = document.data.get("model")
+    model_name = document.get("model")
     if not isinstance(model_name, str):
         return path.stem, document
     try:
         model = load(find(model_name, paths.MODELS, "model"))
     except UserError as error:
         raise UserError(error.message, hint=error.hint, where=error.where or document.where(("model",))) from None
-    places = {("model", *loc): place for loc, place in model.places.items()}
-    return path.stem, Document({**document.data, "model": model.data}, {**document.places, **places})
+    document, document.places = copy(document), {**document.places, "model": model.place}
+    document["model"] = model
+    return path.stem, document
 
 
 def cluster_document(name: str) -> Document:
     """One cluster profile. Its name is that of its file."""
     path = find(name, paths.CLUSTERS, "cluster")
-    document = load(path)
-    return Document({"name": path.stem, **document.data}, document.places)
+    document = copy(load(path))
+    document.setdefault("name", path.stem)
+    return document
 
 
 def default_cluster(gpu: str) -> str:
@@ -61,6 +77,65 @@ def default_cluster(gpu: str) -> str:
     if gpu == "CPU":
         return "local"
     for name in names(paths.CLUSTERS):
-        if cluster_document(name).data["gpu"] == gpu:
+        if cluster_document(name)["gpu"] == gpu:
             return name
     raise UserError(f"no shipped cluster profile has GPUs of type {gpu}", hint="name yours with --cluster FILE")
+
+
+def listed(recipe_name: str) -> Iterator[dict[str, Any]]:
+    """One row per point of a training's recipe, in its order, with the values of `resolve_point`."""
+    name, recipe = recipe_document(recipe_name)
+    model = recipe["model"]
+    for group in recipe["points"]:
+        reduced = _reduced(model, group)
+        degrees = {degree: group.get("layout", {}).get(degree, 1) for degree in DEGREES}
+        ranks = degrees["tp"] * degrees["pp"] * degrees["cp"]
+        frameworks = group.get("framework") or list(recipe["frameworks"])
+        keys = map(_list, (group["gpu"], group["precision"], frameworks, group["num_gpus"]))
+        for gpu, precision, framework, num_gpus in product(*keys):
+            yield {
+                "recipe": name,
+                "task": recipe["task"],
+                "framework": framework,
+                "gpu": gpu,
+                "precision": precision,
+                "num_gpus": num_gpus,
+                "num_layers": group.get("num_layers") or model["num_layers"],
+                "dimensions": tuple(each for each in reduced if each.name != "num_layers"),
+                "settings": "",
+                "proxy": bool(reduced),
+                "seq_length": group.get("seq_length") or recipe["seq_length"],
+                "mbs": group["mbs"],
+                "gbs": group.get("gbs") or int(group["gbs_per_gpu"] * num_gpus),
+                **degrees,
+                "dp": num_gpus // ranks,
+                "image": _site_image(gpu, framework) or (recipe["frameworks"][framework] or {}).get("image"),
+            }
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]
+
+
+def differences(model: Mapping[str, Any], whole: Mapping[str, Any]) -> tuple[Reduced, ...]:
+    """The dimensions in which ``model`` differs from ``whole``, one of which may state what is another's default."""
+    if flat(model).keys() == flat(whole).keys():
+        return reductions(model, whole)
+    from benchrun.model import ModelShape
+
+    return reductions(*map(ModelShape.model_validate, (model, whole)))
+
+
+def _reduced(model: Mapping[str, Any], group: Mapping[str, Any]) -> tuple[Reduced, ...]:
+    sizes = {**model, **group.get("model", {}), "num_layers": group.get("num_layers") or model["num_layers"]}
+    if model.get("moe"):
+        sizes["moe"] = {**model["moe"], **sizes["moe"]}
+    return differences(sizes, model)
+
+
+@functools.cache
+def _site_image(gpu: str, framework: str) -> str | None:
+    """The image that the default cluster of a GPU would use instead of the recipe's."""
+    container = cluster_document(default_cluster(gpu)).get("container", {})
+    image: str | None = container.get("images", {}).get(framework, container.get("image"))
+    return image

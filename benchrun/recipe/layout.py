@@ -1,39 +1,33 @@
-"""Rules of a layout, which refuse a run that cannot work before it waits in a queue.
+"""The arithmetic of a layout, and its rules, which refuse a run that cannot work before it waits in a queue.
 
 Each rule gives one line: the rule, the numbers, the nearest legal value. Sources: the assertions of
 megatron.core (parallel_state, TransformerConfig, schedules) and transformer-engine's size rules for FP8.
 """
 
-from __future__ import annotations
-
+import math
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
 
 from benchrun import hardware
 from benchrun.frameworks.base import Framework
-from benchrun.model.layout import Layout
+from benchrun.memory import impossible
 from benchrun.recipe.capability import incapable
 from benchrun.spec.runspec import RunSpec, TrainingSpec
 
 CHANGE_LAYOUT = "change the layout in the recipe or with --set"
+Legal = Callable[[int], bool]
 
 
-class Refusal(NamedTuple):
-    """The text of a broken rule, and a hint where the text has none."""
-
-    text: str
-    hint: str | None = None
-
-
-def refusals(spec: RunSpec, framework: Framework) -> list[Refusal]:
-    """Every rule that ``spec`` breaks; empty when it can run."""
-    arithmetic, others = [*_nodes(spec)], [*incapable(spec, framework), *_container(spec)]
-    positions: list[Refusal] = []
+def refusals(spec: RunSpec, framework: Framework) -> dict[str, str | None]:
+    """Every rule that ``spec`` breaks, with a hint where the text has none; empty when it can run."""
+    broken = dict.fromkeys(_nodes(spec), CHANGE_LAYOUT) | dict.fromkeys(
+        (*incapable(spec, framework), *_container(spec))
+    )
     if isinstance(spec, TrainingSpec):
-        arithmetic = [*_sizes(spec), *_spread(spec), *_experts(spec), *arithmetic]
-        others = [*_training(spec), *_precision(spec), *others]
-        positions = [*_positions(spec)]
-    return [*(Refusal(text, CHANGE_LAYOUT) for text in arithmetic), *positions, *map(Refusal, others)]
+        broken |= dict.fromkeys((*_sizes(spec), *_spread(spec), *_experts(spec)), CHANGE_LAYOUT) | _positions(spec)
+        broken |= dict.fromkeys((*_training(spec), *_precision(spec)))
+        if not broken and (too_large := impossible(spec)):
+            broken[too_large] = CHANGE_LAYOUT
+    return broken
 
 
 def _container(spec: RunSpec) -> Iterator[str]:
@@ -53,36 +47,50 @@ def _container(spec: RunSpec) -> Iterator[str]:
                 yield f"Slurm cannot bind ranks that docker's daemon starts: cluster.binding.{name} must be null"
 
 
-def nearest(value: int, legal: Callable[[int], bool]) -> str:
+SEARCHED = 100_000
+"""How far from a wrong value a legal one is sought."""
+
+
+def _nearest(value: int, legal: Legal) -> str:
     """The closest legal numbers below and above ``value``."""
-    below = next((n for n in range(value, 0, -1) if legal(n)), None)
-    above = next((n for n in range(value, 64 * value + 1) if legal(n)), None)
+    below = next((n for n in range(value, max(0, value - SEARCHED), -1) if legal(n)), None)
+    above = next((n for n in range(value, min(64 * value, value + SEARCHED) + 1) if legal(n)), None)
     return " or ".join(str(n) for n in dict.fromkeys((below, above)) if n is not None) or "none"
+
+
+def _multiple(
+    what: str, value: int, of: str, unit: int, plus: int = 0, change: tuple[str, int, Legal] | None = None
+) -> Iterator[str]:
+    """``value + plus`` must be a multiple of ``unit``: names the nearest legal values, of ``change`` where given."""
+    if (value + plus) % unit:
+        name, number, legal = change or (what, value, lambda n: (n + plus) % unit == 0)
+        extra = f" with {plus} more for embedding and output" if plus else ""
+        yield f"{what} ({value}){extra} must be a multiple of {of}: {name} could be {_nearest(number, legal)}"
 
 
 def _divides(what: str, total: int, by: str, part: int) -> Iterator[str]:
     """``part`` must divide ``total``: names the nearest divisors."""
-    if total % part:
-        legal = nearest(part, lambda n: total % n == 0)
-        yield f"{what} ({total}) must be a multiple of {by} ({part}): {by} could be {legal}"
+    yield from _multiple(what, total, f"{by} ({part})", part, change=(by, min(part, total), lambda n: total % n == 0))
 
 
-def _multiple(what: str, value: int, of: str, unit: int, *, plus: int = 0) -> Iterator[str]:
-    """``value + plus`` must be a multiple of ``unit``: names the nearest legal values."""
-    if (value + plus) % unit:
-        legal = nearest(value, lambda n: (n + plus) % unit == 0)
-        extra = f" with {plus} more for embedding and output" if plus else ""
-        yield f"{what} ({value}){extra} must be a multiple of {of}: {what} could be {legal}"
+def _product(**factors: int) -> tuple[str, int]:
+    """``tp * pp (4 * 2 = 8)``, and the product."""
+    total = math.prod(factors.values())
+    return f"{' * '.join(factors)} ({' * '.join(map(str, factors.values()))} = {total})", total
 
 
 def _sizes(spec: TrainingSpec) -> Iterator[str]:
     model, layout = spec.model, spec.layout
-    yield from _divides("num_attention_heads", model.num_attention_heads, "tp", layout.tp)
-    yield from _divides("num_query_groups", model.num_query_groups, "tp", layout.tp)
-    yield from _divides("ffn_hidden_size", model.ffn_hidden_size, "tp", layout.tp)
-    heads, groups = model.num_attention_heads, model.num_query_groups
-    yield from _divides("num_attention_heads", heads, "num_query_groups", groups)
-    yield from _stages(model.num_layers, layout)
+    for size in ("num_attention_heads", "num_query_groups", "ffn_hidden_size"):
+        yield from _divides(size, getattr(model, size), "tp", layout.tp)
+    yield from _divides("num_attention_heads", model.num_attention_heads, "num_query_groups", model.num_query_groups)
+    if layout.pp == 1:
+        if layout.vp > 1:
+            yield f"vp ({layout.vp}) needs a pipeline: pp is 1, so vp must be 1"
+        if layout.account_for_embedding_and_loss:
+            yield "account_for_embedding_and_loss is about the stages of a pipeline: pp is 1, so it must be false"
+    ends = 2 if layout.account_for_embedding_and_loss else 0
+    yield from _multiple("num_layers", model.num_layers, *_product(pp=layout.pp, vp=layout.vp), plus=ends)
     pieces = (2 * layout.cp if layout.cp > 1 else 1) * (layout.tp if layout.sequence_parallel else 1)
     rule = f"{pieces} (2 * cp if cp > 1; times tp with sequence_parallel)"
     yield from _multiple("seq_length", spec.seq_length, rule, pieces)
@@ -93,48 +101,28 @@ def _sizes(spec: TrainingSpec) -> Iterator[str]:
         yield f"tp_comm_overlap works only within a node: {exceeds}, so it must be false"
 
 
-def _positions(spec: TrainingSpec) -> Iterator[Refusal]:
+def _positions(spec: TrainingSpec) -> dict[str, str]:
     most = spec.model.max_position_embeddings
-    if spec.seq_length > most:
-        longer = f"--set model.max_position_embeddings={spec.seq_length} for a longer table"
-        text = f"seq_length ({spec.seq_length}) must be at most max_position_embeddings ({most})"
-        yield Refusal(text, f"a shorter --set seq_length, or {longer}")
-
-
-def _stages(num_layers: int, layout: Layout) -> Iterator[str]:
-    if layout.pp == 1:
-        if layout.vp > 1:
-            yield f"vp ({layout.vp}) needs a pipeline: pp is 1, so vp must be 1"
-        if layout.account_for_embedding_and_loss:
-            yield "account_for_embedding_and_loss is about the stages of a pipeline: pp is 1, so it must be false"
-    stages, ends = layout.pp * layout.vp, 2 if layout.account_for_embedding_and_loss else 0
-    rule = f"pp * vp ({layout.pp} * {layout.vp} = {stages})"
-    yield from _multiple("num_layers", num_layers, rule, stages, plus=ends)
+    if spec.seq_length <= most:
+        return {}
+    longer = f"--set model.max_position_embeddings={spec.seq_length} for a longer table"
+    text = f"seq_length ({spec.seq_length}) must be at most max_position_embeddings ({most})"
+    return {text: f"a shorter --set seq_length, or {longer}"}
 
 
 def _spread(spec: TrainingSpec) -> Iterator[str]:
-    layout = spec.layout
-    block = layout.tp * layout.pp * layout.cp
+    layout, dp = spec.layout, spec.dp
+    rule, block = _product(tp=layout.tp, pp=layout.pp, cp=layout.cp)
+    yield from _multiple("number of GPUs", spec.num_gpus, rule, block)
     if spec.num_gpus % block:
-        rule = f"tp * pp * cp ({layout.tp} * {layout.pp} * {layout.cp} = {block})"
-        yield from _multiple("number of GPUs", spec.num_gpus, rule, block)
         return
-    dp = spec.num_gpus // block
     if layout.fsdp > 1 and layout.pp > 1:
         yield f"fsdp ({layout.fsdp}) excludes a pipeline: pp is {layout.pp}, so fsdp must be 1, or pp 1"
-    elif (dp * layout.cp) % layout.fsdp:
-        ranks = dp * layout.cp
-        legal = nearest(layout.fsdp, lambda n: ranks % n == 0)
-        yield f"dp * cp ({dp} * {layout.cp} = {ranks}) must be a multiple of fsdp ({layout.fsdp}): it could be {legal}"
-    unit = spec.mbs * dp
-    yield from _multiple("gbs", spec.gbs, f"mbs * dp ({spec.mbs} * {dp} = {unit})", unit)
-    if spec.gbs % unit == 0 and layout.vp > 1 and (spec.gbs // unit) % layout.pp:
-        microbatches = spec.gbs // unit
-        legal = nearest(spec.gbs, lambda n: n % (unit * layout.pp) == 0)
-        yield (
-            f"with interleaved stages (vp {layout.vp}) micro-batches per step ({microbatches}) must be a multiple of "
-            f"pp ({layout.pp}): gbs could be {legal}"
-        )
+    else:
+        yield from _divides("dp * cp", dp * layout.cp, "fsdp", layout.fsdp)
+    interleaved = {"pp": layout.pp} if layout.vp > 1 else {}
+    rule, unit = _product(mbs=spec.mbs, dp=dp, **interleaved)
+    yield from _multiple("gbs", spec.gbs, rule + (" with interleaved stages" if interleaved else ""), unit)
 
 
 def _experts(spec: TrainingSpec) -> Iterator[str]:
@@ -158,14 +146,10 @@ def _experts(spec: TrainingSpec) -> Iterator[str]:
         # megatron.core (seen in 0.16) treats experts as dense weights when ep is 1: tensor-parallel ranks, which then
         # hold whole experts, do not reduce their gradients and drift apart.
         yield f"experts with ep 1 need etp ({layout.etp}) equal to tp ({layout.tp}): etp must be {layout.tp}"
-    block = layout.ep * layout.etp * layout.pp
-    if spec.num_gpus % block:
-        ranks = spec.num_gpus // layout.pp // layout.etp
-        legal = nearest(layout.ep, lambda n: ranks % n == 0 and moe.num_experts % n == 0)
-        yield (
-            f"ep * etp * pp ({layout.ep} * {layout.etp} * {layout.pp} = {block}) must divide the number of GPUs "
-            f"({spec.num_gpus}): ep could be {legal}"
-        )
+    rule, block = _product(ep=layout.ep, etp=layout.etp, pp=layout.pp)
+    ranks = spec.num_gpus // layout.pp // layout.etp
+    fitting = ("ep", layout.ep, lambda n: ranks % n == 0 and moe.num_experts % n == 0)
+    yield from _multiple("number of GPUs", spec.num_gpus, rule, block, change=fitting)
 
 
 def _training(spec: TrainingSpec) -> Iterator[str]:
@@ -220,3 +204,51 @@ def _nodes(spec: RunSpec) -> Iterator[str]:
     if bound and spec.cluster.scheduler == "slurm" and spec.cluster.cpus_per_task is None:
         what = f"with cpu_bind {bound.pop()} each rank gets one CPU"
         yield f"{what}: set cluster.cpus_per_task to the CPUs of a node divided by its {per_node} ranks"
+
+
+def arithmetic(spec: TrainingSpec) -> list[str]:
+    """One line for each division of the model, the batch and the GPUs, with its numbers."""
+    return [*_ranks(spec), *_layers(spec), *_widths(spec)]
+
+
+def _ranks(spec: TrainingSpec) -> Iterator[str]:
+    layout, per_node = spec.layout, spec.cluster.gpus_per_node
+    nodes = f"{spec.num_nodes} node{'s' if spec.num_nodes > 1 else ''} of {min(per_node, spec.num_gpus)}"
+    gpus = f"{spec.num_gpus} GPU{'s' if spec.num_gpus > 1 else ''}"
+    yield f"{gpus} on {nodes} = tp {layout.tp} * pp {layout.pp} * cp {layout.cp} * dp {spec.dp}"
+    batch = f"mbs {spec.mbs} * dp {spec.dp} * {spec.num_microbatches} micro-batches"
+    yield f"{spec.gbs} sequences per step = {batch}; {spec.tokens_per_step:,} tokens"
+    if layout.fsdp > 1:
+        ranks = spec.dp * layout.cp
+        yield f"{ranks} data-parallel ranks = fsdp {layout.fsdp} * {ranks // layout.fsdp} replicas"
+    if spec.model.moe:
+        block = layout.ep * layout.etp * layout.pp
+        cut = f"ep {layout.ep} * etp {layout.etp} * pp {layout.pp}"
+        yield f"{gpus} = {cut} * {spec.num_gpus // block} replicas of the experts"
+
+
+def _layers(spec: TrainingSpec) -> Iterator[str]:
+    layout, layers = spec.layout, spec.model.num_layers
+    if layout.pp == 1:
+        return
+    ends = 2 if layout.account_for_embedding_and_loss else 0
+    stages = f"pp {layout.pp} * " + (f"vp {layout.vp} * " if layout.vp > 1 else "")
+    each = (layers + ends) // (layout.pp * layout.vp)
+    what = f"{layers} layers + embedding + output layer" if ends else f"{layers} layers"
+    yield f"{what} = {stages}{each} per {'virtual ' if layout.vp > 1 else ''}stage"
+    idle, busy = layout.pp - 1, spec.num_microbatches * layout.vp
+    turns = f"{idle} of {idle} + {spec.num_microbatches} * {layout.vp}"
+    yield f"pipeline idle {100 * idle / (idle + busy):.1f} % of a step: {turns}"
+
+
+def _widths(spec: TrainingSpec) -> Iterator[str]:
+    model, layout = spec.model, spec.layout
+    if layout.tp > 1:
+        heads, groups = model.num_attention_heads, model.num_query_groups
+        yield f"a tp rank has {heads // layout.tp} of {heads} heads and {groups // layout.tp} of {groups} groups"
+    if layout.cp > 1 or layout.sequence_parallel:
+        cut = f"cp {layout.cp}" + (f" * tp {layout.tp} (sequence parallel)" if layout.sequence_parallel else "")
+        pieces = layout.cp * (layout.tp if layout.sequence_parallel else 1)
+        yield f"{spec.seq_length} tokens = {cut} * {spec.seq_length // pieces}"
+    if model.moe:
+        yield f"{model.moe.num_experts} experts = ep {layout.ep} * {model.moe.num_experts // layout.ep} per rank"

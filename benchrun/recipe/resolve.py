@@ -1,28 +1,32 @@
-"""Recipe x GPU x precision x number of GPUs x framework x cluster -> one RunSpec with nothing implicit."""
+"""Recipe x GPU x precision x number of GPUs x framework x cluster -> one RunSpec with nothing implicit.
 
-from __future__ import annotations
+Recipe, framework, point, cluster and ``--set`` are merged in this order and then checked. Mappings merge key by key;
+any other value replaces the earlier one; null removes it, so that the default applies. A recompute granularity other
+than full also removes the recipe's method and number of layers.
+"""
+
+import re
 
 from benchrun import hardware
 from benchrun.errors import UserError, closest
-from benchrun.frameworks.base import Framework
-from benchrun.frameworks.registry import framework
-from benchrun.memory import impossible
+from benchrun.frameworks.base import NEMO_IMAGES, Framework
+from benchrun.frameworks.registry import FRAMEWORKS, framework, names
 from benchrun.recipe import catalogue
-from benchrun.recipe.catalogue import Point, RecipeFile
-from benchrun.recipe.draft import draft
+from benchrun.recipe.catalogue import Point, RecipeFile, checked, fields
 from benchrun.recipe.files import cluster_document, default_cluster
-from benchrun.recipe.images import image_of_run
-from benchrun.recipe.layout import CHANGE_LAYOUT, Refusal, refusals
+from benchrun.recipe.layout import CHANGE_LAYOUT, refusals
+from benchrun.recipe.schema import FrameworkEntry, PointGroup, Recipe
 from benchrun.recipe.select import Request, listed_counts, select
-from benchrun.recipe.yamlfile import Document
-from benchrun.spec.runspec import Inputs, RunSpec, TrainingSpec, workload
+from benchrun.recipe.yamlfile import Document, Loc, parse, scalar
+from benchrun.spec.cluster import Cluster
+from benchrun.spec.identity import nemo_release
+from benchrun.spec.runspec import Inputs, RunSpec, workload
 
 
 def resolve(request: Request) -> RunSpec:
     """The RunSpec that ``request`` names. UserError names the rule that it breaks, with numbers and a legal value."""
     file = catalogue.recipe_file(request.recipe)
-    point = select(file, request)
-    return resolve_point(file, point, request.cluster, request.overrides)
+    return resolve_point(file, select(file, request), request.cluster, request.overrides)
 
 
 def resolve_point(
@@ -30,21 +34,68 @@ def resolve_point(
 ) -> RunSpec:
     """The RunSpec of one point."""
     profile = cluster_document(cluster or default_cluster(point.gpu))
-    inputs, document = draft(file, point, profile, overrides)
+    inputs, document = _draft(file, point, profile, overrides)
     _same_gpu(inputs, point)
     launched = framework(point.framework)
     spec = _with_environment(_spec(file, point, inputs, document, launched), launched, document)
     broken = refusals(spec, launched)
-    if not broken and isinstance(spec, TrainingSpec) and (too_large := impossible(spec)):
-        broken = [Refusal(too_large, CHANGE_LAYOUT)]
     if not broken:
         return launched.configured(spec)  # type: ignore[no-any-return]
-    hints = dict.fromkeys(refusal.hint for refusal in broken if refusal.hint)
+    hints = dict.fromkeys(filter(None, broken.values()))
     if CHANGE_LAYOUT in hints and point.scaled_from is not None:
         origin = f"the layout on {point.num_gpus} GPUs is that of {point.scaled_from}; {listed_counts(file, point)}"
         hints = {origin if hint == CHANGE_LAYOUT else hint: None for hint in hints}
     where = file.document.where(("points", point.index))
-    raise UserError("; ".join(refusal.text for refusal in broken), where=where, hint="; ".join(hints) or None)
+    raise UserError("; ".join(broken), where=where, hint="; ".join(hints) or None)
+
+
+def _draft(file: RecipeFile, point: Point, cluster: Document, overrides: tuple[str, ...]) -> tuple[Inputs, Document]:
+    """The checked inputs, and their document with the place of each value: file:line, or the ``--set``."""
+    source, inputs, merged = file.document, workload(file.recipe.workload).inputs, Document()
+    entry, group = source["frameworks"][point.framework], source["points"][point.index]
+    computed = point.group.inputs(point.num_gpus)
+    for level, stated in ((Recipe, source), (FrameworkEntry, entry), (PointGroup, group)):
+        for key, value in stated.items():
+            if key not in level.model_fields and value is not None:
+                target, at_this_size = computed.get(key, ((key,), value)) if stated is group else ((key,), value)
+                merged.put(target, at_this_size, stated.places[key])
+    for key, stated in (("image", entry), ("env", entry), ("env", source)):
+        if key in stated:
+            merged.put((key,), stated[key], stated.places[key])
+    merged.put(("cluster",), cluster, cluster.place)
+    for override in overrides:
+        _override(merged, override, inputs)
+    _drop(merged, inputs)
+    return checked(inputs, merged), merged
+
+
+def _override(merged: Document, text: str, inputs: type[Inputs]) -> None:
+    """Apply one ``a.b=value``. Lists, mappings and quoted values are YAML, anything else a scalar or text."""
+    key, equals, value = text.partition("=")
+    loc, place = tuple(key.split(".")), f"--set {text}"
+    if not equals or not all(loc):
+        raise UserError(f"{place}: expected key=value", hint="for example --set training.steps=20")
+    if loc[0] not in inputs.model_fields:
+        raise UserError(f"{place}: unknown key '{loc[0]}'", hint=closest(loc[0], inputs.model_fields))
+    as_yaml = value[:1] in ("[", "{", '"', "'")
+    given = parse(f"value: {value}", place, lines=False)["value"] if as_yaml else scalar(value)
+    if given == {}:
+        raise UserError(f"{place}: an empty mapping changes nothing", hint=f"{key}=null removes the value")
+    merged.put(loc, given, place)
+
+
+def _drop(document: Document, inputs: type[Inputs], loc: Loc = ()) -> None:
+    """Remove every null, but for keys that the inputs cannot have, which are refused afterwards."""
+    stated = {key for key, place in document.places.items() if place.startswith("--set")}
+    if loc == ("training", "recompute") and "granularity" in stated and document["granularity"] != "full":
+        for key in {"method", "num_layers"} - stated:
+            document.pop(key, None)
+    legal = fields(inputs, loc)
+    for key, value in list(document.items()):
+        if isinstance(value, Document):
+            _drop(value, inputs, (*loc, key))
+        elif value is None and (not legal or key in legal):
+            del document[key]
 
 
 def _same_gpu(inputs: Inputs, point: Point) -> None:
@@ -80,10 +131,62 @@ def _with_environment(spec: RunSpec, launched: Framework, document: Document) ->
     """``spec`` with the framework's and the site's variables. UserError if null is set for one of the framework's."""
     variables = {name: variable.value for name, variable in launched.environment(spec).items()}
     site = spec.cluster.env
-    for loc, where in document.places.items():
-        if loc[-2:-1] == ("env",) and loc[-1] in variables and loc[-1] not in {**spec.env, **site}:
-            hint = "benchrun sets it for the framework: it can have another value, but it cannot be removed"
-            raise UserError(f"{'.'.join(map(str, loc))} cannot be null", hint=hint, where=where)
+    for section in (document.get("env", Document()), document["cluster"].get("env", Document())):
+        for name, where in section.places.items():
+            if name in variables and name not in {**spec.env, **site}:
+                hint = "benchrun sets it for the framework: it can have another value, but it cannot be removed"
+                raise UserError(f"{name} cannot be null", hint=hint, where=where)
     variables |= spec.env
     replaced = {name: value for name, value in variables.items() if name in site}
     return spec.model_copy(update={"env": variables | site, "replaced_env": replaced})
+
+
+def image_of_run(cluster: Cluster, framework: Framework, from_recipe: str | None, document: Document) -> str | None:
+    """The site's image, or else the recipe's. UserError if its name is that of another framework."""
+    _check_names(cluster, document)
+    _check_scripts(cluster, framework, document)
+    container, from_site = cluster.container, framework.site_image(cluster)
+    image = from_site or from_recipe
+    any_will_do = not framework.release_matters and (from_site is None or container.runtime == "none")
+    if any_will_do or (problem := foreign(image, framework)) is None:
+        return image
+    key = ("images", framework.name) if framework.name in container.images else ("image",)
+    raise UserError(
+        problem,
+        hint=f"name one for each framework: --set cluster.container.images.{framework.name}=IMAGE",
+        where=document.where(("cluster", "container", *key) if from_site else ("image",)),
+    )
+
+
+def foreign(image: str | None, framework: Framework) -> str | None:
+    """The error of an image whose name shows another framework; None if it may be right."""
+    name = (image or "").rpartition("/")[2].lower()
+    families = dict.fromkeys((framework.images, *(other.images for other in FRAMEWORKS.values())))
+    family = next((family for family in families if re.search(family.pattern, name)), None)
+    if family not in (None, framework.images):
+        return f"image {image} is for {family.name}; this run uses {framework.name}"
+    of_nemo = framework.release_matters or family == NEMO_IMAGES
+    return framework.wrong_release(image, nemo_release(image)) if of_nemo else None
+
+
+def _check_names(cluster: Cluster, document: Document) -> None:
+    """UserError unless images and scripts are those of registered frameworks."""
+    with_scripts = names(lambda framework: framework.scripts is not None)
+    for loc, given, legal in (
+        (("cluster", "container", "images"), cluster.container.images, names()),
+        (("cluster", "sources"), cluster.sources, with_scripts),
+    ):
+        for name in given:
+            if name not in legal:
+                where = document.where((*loc, name))
+                raise UserError(f"'{'.'.join((*loc, name))}' is {name!r}", hint=closest(name, legal), where=where)
+
+
+def _check_scripts(cluster: Cluster, framework: Framework, document: Document) -> None:
+    name = framework.name
+    if cluster.container.runtime == "none" and framework.scripts and name not in cluster.sources:
+        raise UserError(
+            f"without a container the site must state the folder of the scripts of {name}: cluster.sources.{name}",
+            hint=f"--set cluster.sources.{name}=DIR; images have them in {framework.scripts}",
+            where=document.where(("cluster", "container", "runtime")),
+        )

@@ -5,39 +5,37 @@
 trainings a subclass names them.
 """
 
-from __future__ import annotations
-
-from collections.abc import Callable, Collection, Mapping
-from typing import Annotated, Any
+from collections.abc import Collection, Mapping
+from functools import partial
+from typing import Annotated, Any, TypeVar
 
 from pydantic import AfterValidator, BeforeValidator, Field, PositiveFloat, PositiveInt, model_validator
 from pydantic_core import PydanticCustomError
 
 from benchrun.frameworks.registry import FRAMEWORKS
 from benchrun.model import Frozen, ModelShape
-from benchrun.recipe.checked import UNKNOWN_NAME
+from benchrun.model.layout import Layout
 from benchrun.spec.cluster import EnvName, Line
-from benchrun.spec.data import Data
 from benchrun.spec.runspec import WORKLOADS
+from benchrun.spec.training import Data
 from benchrun.vocabulary import Precision, Task
 
-
-def _registered(registry: Collection[str], what: str) -> Callable[[str], str]:
-    def check(name: str) -> str:
-        if name not in registry:
-            raise PydanticCustomError(UNKNOWN_NAME, f"no {what} of this name", {"legal": tuple(registry)})
-        return name
-
-    return check
+UNKNOWN_NAME = "unknown_name"
+"""Error type of a validator whose context holds the legal names."""
 
 
+def _one_of(registry: Collection[str], name: str) -> str:
+    if name not in registry:
+        raise PydanticCustomError(UNKNOWN_NAME, "no such name", {"legal": tuple(registry)})
+    return name
+
+
+FrameworkName = Annotated[Line, AfterValidator(partial(_one_of, FRAMEWORKS))]
+WorkloadName = Annotated[Line, AfterValidator(partial(_one_of, WORKLOADS))]
 _LISTED = BeforeValidator(lambda value: value if isinstance(value, list) else [value])
-FrameworkName = Annotated[Line, AfterValidator(_registered(FRAMEWORKS, "framework"))]
-WorkloadName = Annotated[Line, AfterValidator(_registered(WORKLOADS, "workload"))]
-Names = Annotated[tuple[Line, ...], _LISTED, Field(min_length=1)]
-Frameworks = Annotated[tuple[FrameworkName, ...], _LISTED, Field(min_length=1)]
-Precisions = Annotated[tuple[Precision, ...], _LISTED, Field(min_length=1)]
-Counts = Annotated[tuple[PositiveInt, ...], _LISTED, Field(min_length=1)]
+Value = TypeVar("Value")
+Values = Annotated[tuple[Value, ...], _LISTED, Field(min_length=1)]
+"""A list, or one value alone."""
 Section = dict[str, Any]
 """Fields of another model: merged first (recipe, point, --set), checked afterwards."""
 
@@ -54,13 +52,13 @@ class FrameworkEntry(Frozen, extra="allow"):
 class PointGroup(Frozen, extra="allow"):
     """Tuned points: every listed GPU, precision and framework at every listed number of GPUs."""
 
-    gpu: Names
+    gpu: Values[Line]
     """GPUs, as named in the hardware table."""
-    precision: Precisions
+    precision: Values[Precision]
     """Precisions of the computation."""
-    num_gpus: Counts
+    num_gpus: Values[PositiveInt]
     """Numbers of GPUs."""
-    framework: Frameworks | None = None
+    framework: Values[FrameworkName] | None = None
     """Frameworks that the settings are for; all of the recipe's if not given."""
     source: Line | None = None
     """Who published these settings, where, in which version."""
@@ -68,7 +66,7 @@ class PointGroup(Frozen, extra="allow"):
     """Why these settings were chosen, if they were not published."""
 
     @model_validator(mode="after")
-    def _one_origin(self) -> PointGroup:
+    def _one_origin(self) -> "PointGroup":
         if self.source and self.derived:
             raise ValueError("a layout is either published (source) or chosen here (derived)")
         return self
@@ -77,7 +75,7 @@ class PointGroup(Frozen, extra="allow"):
         """Key -> the input that it sets and its value at ``num_gpus``, of keys that are no input themselves."""
         return {}
 
-    def sizes(self, num_gpus: int, recipe: Recipe) -> dict[str, Any]:
+    def sizes(self, num_gpus: int, recipe: "Recipe") -> dict[str, Any]:
         """The inputs that tell this group from others of the same GPU, precision, number of GPUs and framework."""
         return dict(self.model_extra or {})
 
@@ -103,7 +101,7 @@ class Recipe(Frozen, extra="allow"):
     """Tuned points, in groups that share their settings."""
 
     @model_validator(mode="after")
-    def _points_use_its_frameworks(self) -> Recipe:
+    def _points_use_its_frameworks(self) -> "Recipe":
         for group in self.points:
             for name in group.framework or ():
                 if name not in self.frameworks:
@@ -124,8 +122,8 @@ class TrainingGroup(PointGroup, extra="forbid"):
     If several groups share all these, the first one applies, unless ``--set`` names the batch or sequence of another.
     """
 
-    layout: Section = Field(default_factory=dict)
-    """How the model is spread: fields of Layout."""
+    layout: Layout = Layout()
+    """How the model is spread."""
     mbs: PositiveInt
     """Micro-batch: sequences per data-parallel rank."""
     gbs: PositiveInt | None = None
@@ -142,7 +140,7 @@ class TrainingGroup(PointGroup, extra="forbid"):
     """Fields of Training, on top of the framework's."""
 
     @model_validator(mode="after")
-    def _one_batch_rule(self) -> TrainingGroup:
+    def _one_batch_rule(self) -> "TrainingGroup":
         if (self.gbs is None) == (self.gbs_per_gpu is None):
             raise ValueError("give gbs or gbs_per_gpu, one of them")
         for num_gpus in self.num_gpus:

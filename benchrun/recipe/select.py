@@ -1,8 +1,7 @@
 """Choosing one point of a recipe from what the user asked for."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from benchrun.errors import UserError, closest
 from benchrun.recipe.catalogue import Point, RecipeFile, points
@@ -31,13 +30,14 @@ def select(file: RecipeFile, request: Request) -> Point:
     names what is missing and the alternatives.
     """
     listed = points(file.recipe)
-    wanted = replace(request, framework=request.framework or _framework(file, listed, request))
-    scaled = _scaled(listed, wanted)
-    if scaled is not None:
+    suitable = {point.framework for point in listed if _agree(point, request, KEYS[1:])}
+    first = min(file.recipe.frameworks, key=lambda name: name not in suitable)
+    wanted = replace(request, framework=request.framework or first)
+    if scaled := _scaled(listed, wanted):
         return scaled
     left = listed
     for key in KEYS:
-        left = _filtered(file.name, left, key, getattr(wanted, key))
+        left = _filtered(file.name, left, key, wanted)
     values = dict(override.split("=", 1) for override in request.overrides if "=" in override)
     sizes = [point.group.sizes(point.num_gpus, file.recipe) for point in left]
     named = (size for size in sizes if all(values.get(key, str(value)) == str(value) for key, value in size.items()))
@@ -51,15 +51,8 @@ def select(file: RecipeFile, request: Request) -> Point:
 
 def listed_counts(file: RecipeFile, point: Point) -> str:
     """The listed numbers of GPUs, for a point that cannot be scaled from one of them."""
-    same = (p.num_gpus for p in points(file.recipe) if _agree(p, point, ("framework", "gpu", "precision")))
+    same = (p.num_gpus for p in points(file.recipe) if _agree(p, point, KEYS[:3]))
     return _alternatives("num_gpus", point.num_gpus, list(dict.fromkeys(same)))
-
-
-def _framework(file: RecipeFile, listed: list[Point], request: Request) -> str:
-    """The recipe's first framework with such a point; its first framework if none has one."""
-    names = tuple(file.recipe.frameworks)
-    suitable = {p.framework for p in listed if _agree(p, request, ("gpu", "precision", "num_gpus"))}
-    return next((name for name in names if name in suitable), names[0])
 
 
 def _scaled(listed: list[Point], wanted: Request) -> Point | None:
@@ -70,7 +63,7 @@ def _scaled(listed: list[Point], wanted: Request) -> Point | None:
     if wanted.num_gpus is None or any(_agree(p, wanted, KEYS) for p in listed):
         return None
     num_gpus = wanted.num_gpus
-    near = [p for p in listed if _agree(p, wanted, ("framework", "gpu", "precision")) and p.group.scales_to(num_gpus)]
+    near = [p for p in listed if _agree(p, wanted, KEYS[:3]) and p.group.scales_to(num_gpus)]
     if len({(p.gpu, p.precision) for p in near}) != 1:
         return None
     nearest = min(near, key=lambda p: (abs(p.num_gpus - num_gpus), p.num_gpus))
@@ -81,31 +74,29 @@ def _agree(point: Point, wanted: Point | Request, keys: tuple[str, ...]) -> bool
     return all((value := getattr(wanted, key)) is None or _same(getattr(point, key), value) for key in keys)
 
 
-def _filtered(recipe: str, left: list[Point], key: str, wanted: str | int | None) -> list[Point]:
-    offered = list(dict.fromkeys(getattr(point, key) for point in left))
+def _filtered(recipe: str, left: list[Point], key: str, request: Request) -> list[Point]:
+    offered, wanted = list(dict.fromkeys(getattr(point, key) for point in left)), getattr(request, key)
     option = "--" + key.replace("_", "-")
-    if wanted is None:
-        if len(offered) > 1:
-            raise UserError(f"{recipe} has points for more than one {key}", hint=f"add {option}: {_list(offered)}")
-        return left
-    matching = [point for point in left if _same(getattr(point, key), wanted)]
-    if matching:
-        return matching
-    raise UserError(f"{recipe} has no point with {option} {wanted}", hint=_alternatives(key, wanted, offered))
+    if wanted is None and len(offered) > 1:
+        raise UserError(f"{recipe} has points for more than one {key}", hint=f"add {option}: {_list(offered)}")
+    matching = [point for point in left if _agree(point, request, (key,))]
+    if not matching:
+        raise UserError(f"{recipe} has no point with {option} {wanted}", hint=_alternatives(key, wanted, offered))
+    return matching
 
 
 def _same(offered: object, wanted: object) -> bool:
     return str(offered).lower() == str(wanted).lower()
 
 
-def _alternatives(key: str, wanted: str | int, offered: list[str | int] | list[int]) -> str:
+def _alternatives(key: str, wanted: Any, offered: list[Any]) -> str:
     if key == "num_gpus":
-        near = sorted((int(n) for n in offered), key=lambda n: abs(n - int(wanted)))[:2]
-        return f"nearest: {_list(sorted(near))}; listed: {_list(sorted(int(n) for n in offered))}"
+        near = sorted(offered, key=lambda n: abs(n - wanted))[:2]
+        return f"nearest: {_list(sorted(near))}; listed: {_list(sorted(offered))}"
     if key == "gpu" and _same(wanted, "CPU"):
         return f"legal: {_list(offered)}; the recipes called tiny-... train on a CPU"
-    return closest(str(wanted), offered)
+    return closest(wanted, offered)
 
 
-def _list(values: list[str | int] | list[int]) -> str:
+def _list(values: list[Any]) -> str:
     return ", ".join(map(str, values))

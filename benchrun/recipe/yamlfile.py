@@ -4,12 +4,10 @@ Differs from YAML 1.1 where that surprises: a key given twice is an error, ``on`
 ``1e9`` is a number.
 """
 
-from __future__ import annotations
-
 import functools
+import itertools
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -39,19 +37,46 @@ _FLOAT = re.compile(r"[-+]?([0-9]+\.[0-9]*|\.[0-9]+|[0-9]+)([eE][-+]?[0-9]+)?$")
 _WORDS = {"": None, "~": None, "null": None, "true": True, "false": False}
 
 
-@dataclass(frozen=True)
-class Document:
-    """Plain values (dict, list, str, int, float, bool, None) and the place of each."""
+class Items(list[Any]):
+    """A list and the place of each item."""
 
-    data: dict[str, Any]
-    places: Mapping[Loc, str] = field(default_factory=dict)
+    places: dict[int, str]
+
+
+class Document(dict[str, Any]):
+    """A mapping: plain values (str, int, float, bool, None), lists and mappings, with the place of each."""
+
+    def __init__(self, place: str = "") -> None:
+        self.place = place
+        """Where the mapping begins: file:line, or the ``--set``."""
+        self.places: dict[str, str] = {}
 
     def where(self, loc: Loc) -> str:
         """The place of a value, or of the closest enclosing one that has a place."""
-        for end in range(len(loc), -1, -1):
-            if loc[:end] in self.places:
-                return self.places[loc[:end]]
-        return ""
+        value: Any = self
+        place = self.place
+        for key in loc:
+            if key not in getattr(value, "places", ()):
+                break
+            place, value = value.places[key], value.get(str(key)) if isinstance(value, Document) else value[key]
+        return place
+
+    def section(self, key: str, place: str) -> "Document":
+        """The mapping below a key; a new one, at ``place``, where there is none."""
+        if not isinstance(self.get(key), Document):
+            self[key], self.places[key] = Document(place), place
+        return self[key]  # type: ignore[no-any-return]
+
+    def put(self, loc: Sequence[str], value: Any, place: str) -> None:
+        """Set the value at ``loc``: mappings merge key by key, any other value replaces the earlier one."""
+        *outer, key = loc
+        target = functools.reduce(lambda section, name: section.section(name, place), outer, self)
+        if isinstance(value, Document):
+            target.places.setdefault(key, place)
+            for name, inner in value.items():
+                target.section(key, place).put((name,), inner, value.places.get(name, place))
+        else:
+            target[key], target.places[key] = value, place
 
 
 def load(path: Path) -> Document:
@@ -67,21 +92,17 @@ def _load(path: Path, changed_ns: int) -> Document:
     return parse(path.read_text(encoding="utf-8"), str(path))
 
 
-def parse(text: str, name: str) -> Document:
-    """Parse YAML text; ``name`` is the name of the file in errors."""
+def parse(text: str, name: str, *, lines: bool = True) -> Document:
+    """Parse YAML text; ``name`` is the name of the file in errors, without ``lines`` the place of every value."""
     try:
         root = yaml.compose(text, Loader=_Loader)
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        where = f"{name}:{mark.line + 1}" if mark else name
-        raise UserError(f"not valid YAML: {error.problem or error.context}", where=where) from error
+        if not isinstance(root, yaml.MappingNode):
+            raise UserError("expected a mapping (key: value) at the top", where=f"{name}:1")
+        return _Builder(name, lines).mapping(root)
     except yaml.YAMLError as error:
-        raise UserError(f"not valid YAML: {error}", where=name) from error
-    if not isinstance(root, yaml.MappingNode):
-        raise UserError("expected a mapping (key: value) at the top", where=f"{name}:1")
-    places: dict[Loc, str] = {}
-    try:
-        return Document(_build(root, (), name, places), places)
+        mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
+        what = getattr(error, "problem", None) or getattr(error, "context", None) or error
+        raise UserError(f"not valid YAML: {what}", where=f"{name}:{mark.line + 1}" if mark else name) from error
     except RecursionError:
         raise UserError("a value contains itself or is nested too deeply", where=name) from None
 
@@ -97,27 +118,34 @@ def scalar(text: str) -> Any:
     return float(text) if _FLOAT.match(text) else text
 
 
-def _build(node: yaml.Node, loc: Loc, name: str, places: dict[Loc, str]) -> Any:
-    places.setdefault(loc, f"{name}:{node.start_mark.line + 1}")
-    if len(places) > MOST_VALUES:
-        raise UserError(f"more than {MOST_VALUES:,} values with its aliases expanded", where=name)
-    if isinstance(node, yaml.SequenceNode):
-        return [_build(item, (*loc, i), name, places) for i, item in enumerate(node.value)]
-    if isinstance(node, yaml.MappingNode):
-        return _mapping(node, loc, name, places)
-    quoted = getattr(node, "style", None)  # a quoted or block scalar is text
-    return node.value if quoted else scalar(node.value)
+class _Builder:
+    """Builds the values of one file."""
 
+    def __init__(self, name: str, lines: bool) -> None:
+        self.name, self.lines, self.count = name, lines, itertools.count(1)
 
-def _mapping(node: yaml.MappingNode, loc: Loc, name: str, places: dict[Loc, str]) -> dict[str, Any]:
-    result: dict[str, Any] = {}
-    for key_node, value_node in node.value:
-        key, where = key_node.value, f"{name}:{key_node.start_mark.line + 1}"
-        if not isinstance(key, str):
-            raise UserError("a key must be one word", where=where)
-        here = (*loc, key)
-        if key in result:
-            raise UserError(f"key '{key}' is given twice", hint=f"first at {places[here]}; remove one", where=where)
-        places[here] = where
-        result[key] = _build(value_node, here, name, places)
-    return result
+    def place(self, node: yaml.Node) -> str:
+        return f"{self.name}:{node.start_mark.line + 1}" if self.lines else self.name
+
+    def value(self, node: yaml.Node) -> Any:
+        if next(self.count) > MOST_VALUES:
+            raise UserError(f"more than {MOST_VALUES:,} values with its aliases expanded", where=self.name)
+        if isinstance(node, yaml.MappingNode):
+            return self.mapping(node)
+        if isinstance(node, yaml.SequenceNode):
+            items = Items(map(self.value, node.value))
+            items.places = dict(enumerate(map(self.place, node.value)))
+            return items
+        quoted = getattr(node, "style", None)  # a quoted or block scalar is text
+        return node.value if quoted else scalar(node.value)
+
+    def mapping(self, node: yaml.MappingNode) -> Document:
+        result = Document(self.place(node))
+        for key_node, value_node in node.value:
+            key, where = key_node.value, self.place(key_node)
+            if not isinstance(key, str):
+                raise UserError("a key must be one word", where=where)
+            if (first := result.places.get(key)) is not None:
+                raise UserError(f"key '{key}' is given twice", hint=f"first at {first}; remove one", where=where)
+            result[key], result.places[key] = self.value(value_node), where
+        return result

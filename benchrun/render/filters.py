@@ -1,7 +1,5 @@
 """Jinja filters that write models, such as groups of the Megatron configuration, as flags, Python keywords or YAML."""
 
-from __future__ import annotations
-
 import json
 import shlex
 from collections.abc import Iterable, Mapping
@@ -9,8 +7,6 @@ from typing import Any
 
 from markupsafe import Markup
 from pydantic import BaseModel
-
-from benchrun.spec.megatron import Values
 
 Group = BaseModel | Mapping[str, Any]
 Groups = Group | Iterable[Group | None]
@@ -57,7 +53,7 @@ def _chosen(groups: Groups, names: tuple[str, ...], renamed: dict[str, str]) -> 
     """The values that are named, ``new="old"`` under a new name; with ``*`` or no name at all, all others too."""
     values: dict[str, Any] = {}
     for group in [groups] if isinstance(groups, (BaseModel, Mapping)) else groups:
-        values |= (group.values if isinstance(group, Values) else dict(group)) if group else {}
+        values |= dict(group or {})
     new_names = {old: new for new, old in renamed.items()}
     everything = names == ("*",) or not (names or renamed)
     return {new_names.get(old, old): values[old] for old in (values if everything else (*names, *new_names))}

@@ -1,13 +1,11 @@
 """A metric over the steps as a picture; needs matplotlib (the ``plot`` extra)."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np
 
 from benchrun.errors import UserError
-from benchrun.metrics.model import Conventions, MeanMedian, Summary
+from benchrun.metrics.model import MeanMedian, Summary
 from benchrun.metrics.registry import OURS, Metric, metric
 from benchrun.metrics.rows import Measured
 from benchrun.metrics.statistics import Floats, Spread
@@ -21,7 +19,7 @@ def plot_steps(rows: Measured, summary: Summary, path: Path, name: str | None = 
     try:
         from matplotlib.figure import Figure
     except ImportError:
-        raise UserError("matplotlib is not installed", hint="pip install 'benchrun[plot]'") from None
+        raise UserError("matplotlib is not installed", hint="pip install '.[plot]'") from None
     entry = metric(name or ("tokens_per_s_per_gpu" if np.isnan(rows.step_time_s).all() else "step_time_s"))
     steps, left_out, values = rows.step, rows.impossible, series(entry, rows, summary)
     if np.isnan(values).all():
@@ -60,13 +58,14 @@ def _of_row(summary: Summary, time_s: float, rate: float) -> Summary:
     """``summary`` as if every step had this time and this rate, from which TFLOPS and MFU follow."""
     step = dict.fromkeys(Spread.model_fields, time_s) | {"stdev": 0.0}
     share = rate / (summary.tokens_per_s_per_gpu.median or np.nan)
-    tflops = summary.tflops_per_gpu
+    tflops, *mfu = (
+        each and each.model_copy(update={"full": share * each.full, "causal": share * each.causal})
+        for each in (summary.tflops_per_gpu, *summary.mfu)
+    )
     update = {
         "step_time_s": None if np.isnan(time_s) else Spread(**step),
         "tokens_per_s_per_gpu": MeanMedian(mean=rate, median=rate),
-        "tflops_per_gpu": tflops and Conventions(full=share * tflops.full, causal=share * tflops.causal),
-        "mfu": tuple(
-            mfu.model_copy(update={"full": share * mfu.full, "causal": share * mfu.causal}) for mfu in summary.mfu
-        ),
+        "tflops_per_gpu": tflops,
+        "mfu": tuple(mfu),
     }
     return summary.model_copy(update=update)

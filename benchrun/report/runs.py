@@ -1,13 +1,12 @@
 """Several runs as one table: one row per point, its repeats together; and words that every report uses."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from statistics import median
 from typing import Any
 
 from benchrun.compare.checks import Check
 from benchrun.compare.conditions import DEGREES
+from benchrun.compare.measured import grouped
 from benchrun.compare.references import Reference, load_references
 from benchrun.compare.verdict import RunResult
 from benchrun.metrics.registry import Metric, tabled
@@ -23,12 +22,10 @@ SPREAD = "step_time_s"
 
 def table(results: Sequence[RunResult]) -> Table:
     """One row per point. Metrics are medians of the valid repeats, ``spread_pct`` is the range of their step times."""
-    points: dict[str, list[RunResult]] = {}
-    for result in results:
-        points.setdefault(result.spec.repeat_key(), []).append(result)
+    points = grouped(results, lambda result: result.spec.repeat_key())
     metrics = (metric.key for metric in tabled())
     titles = ("recipe", *STATED, "layout", "cluster", "runs", *metrics, "verdict", "limits", "spread_pct")
-    return Table(titles, list(map(_row, points.values())))
+    return Table(titles, list(map(_row, points)))
 
 
 def _row(repeats: Sequence[RunResult]) -> list[Any]:
@@ -36,13 +33,8 @@ def _row(repeats: Sequence[RunResult]) -> list[Any]:
     valid = {metric.name: valid_values(metric, measured) for metric in tabled()}
     labels = [", ".join(label.code for label in result.verdict.labels) for result in repeats if result.verdict]
     return [
-        *(
-            proxy(spec),
-            *(getattr(spec, name, None) for name in STATED),
-            _short_layout(spec),
-            spec.cluster.name,
-            len(repeats),
-        ),
+        *(proxy(spec), *(getattr(spec, name, None) for name in STATED)),
+        *(_short_layout(spec), spec.cluster.name, len(repeats)),
         *(median(values) if values else None for values in valid.values()),
         *(_distinct(result.judgement for result in repeats), _distinct(labels), spread_percent(valid[SPREAD])),
     ]
@@ -60,10 +52,8 @@ def spread_percent(values: Sequence[float]) -> float | None:
 
 def runs_page(results: Sequence[RunResult]) -> str:
     """The table in Markdown, and a line for each ratio of FSDP to 3D parallelism."""
-    if not results:
-        return "no runs\n"
     lines = map(ratio_line, fsdp_over_3d(results, load_references()))
-    return markdown(table(results)) + "".join(f"\n{line}\n" for line in lines)
+    return markdown(table(results)) + "".join(f"\n{line}\n" for line in lines) if results else "no runs\n"
 
 
 def ratio_line(ratio: Ratio) -> str:

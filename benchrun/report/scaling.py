@@ -1,15 +1,14 @@
 """Speed against one condition: curves over the number of GPUs, and FSDP over 3D parallelism."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from operator import attrgetter
 from statistics import median
 from typing import Any
 
-from benchrun.compare.measured import MeasuredRun
+from benchrun.compare.measured import MeasuredRun, grouped
 from benchrun.compare.references import Reference
 from benchrun.compare.verdict import RunResult
 from benchrun.spec.runspec import TrainingSpec
@@ -39,22 +38,21 @@ def curves(groups: Sequence[Sequence[MeasuredRun]]) -> list[Curve]:
         for kind, batch in (("weak", Fraction(spec.gbs, spec.num_gpus)), ("strong", Fraction(spec.gbs))):
             if rates:
                 families[kind, batch, same][spec.num_gpus] = (spec, median(rates))
-    return [_curve(kind, points) for (kind, *_), points in families.items() if len(points) > 1]
-
-
-def _curve(kind: str, points: dict[int, tuple[TrainingSpec, float]]) -> Curve:
-    ordered = {count: points[count] for count in sorted(points)}
-    specs = [spec for spec, _ in ordered.values()]
-    rates = {count: rate for count, (_, rate) in ordered.items()}
-    return Curve(specs[0], kind, rates, tuple(dict.fromkeys(spec.gbs for spec in specs)))
+    candidates = []
+    for (kind, *_), points in families.items():
+        specs = [points[count][0] for count in sorted(points)]
+        by_size = {spec.num_gpus: points[spec.num_gpus][1] for spec in specs}
+        candidates.append(Curve(specs[0], kind, by_size, tuple(dict.fromkeys(spec.gbs for spec in specs))))
+    return [curve for curve in candidates if len(curve.rates) > 1]
 
 
 SIZES = ("num_gpus", "dp", "gbs", "num_microbatches")
 """What changes along a curve."""
-SAME = ("recipe", "framework", "image", "gpu", "num_gpus", "precision", "seq_length", "gbs", "reduced")
-"""Besides the cluster what both sides share; layout and micro-batch are tuned: the fastest point of a side counts."""
-PUBLISHED = ("recipe", "gpu", "num_gpus", "precision", "seq_length", "gbs")
+PUBLISHED = attrgetter("recipe", "gpu", "num_gpus", "precision", "seq_length", "gbs")
 """What a published ratio shares with the runs."""
+FSDP = attrgetter("spec.layout.fsdp")
+BOTH_SIDES = attrgetter("framework", "image", "reduced", "cluster.name")
+"""What both sides of a ratio share besides; layout and micro-batch are tuned: a side's fastest point counts."""
 
 
 @dataclass(frozen=True)
@@ -69,19 +67,12 @@ class Ratio:
 
 def fsdp_over_3d(results: Sequence[RunResult], references: Sequence[Reference]) -> Iterator[Ratio]:
     """One ratio for each workload measured with and without FSDP; the speed of a point is the median of its repeats."""
-    workloads: dict[tuple[object, ...], list[RunResult]] = defaultdict(list)
-    for result in (result for result in results if isinstance(result.spec, TrainingSpec)):
-        same = (*(getattr(result.spec, key) for key in SAME), result.spec.cluster.name)
-        workloads[same].append(result)
-    for runs in workloads.values():
+    trainings = (result for result in results if isinstance(result.spec, TrainingSpec))
+    for runs in grouped(trainings, lambda result: (PUBLISHED(result.spec), BOTH_SIDES(result.spec))):
         spec: Any = runs[0].spec
-        with_fsdp, without = (_fastest(run for run in runs if _sharded(run.spec) is side) for side in (True, False))
+        with_fsdp, without = (_fastest(run for run in runs if (FSDP(run) > 1) is side) for side in (True, False))
         if with_fsdp and without:
             yield Ratio(spec, with_fsdp / without, _published(spec, references))
-
-
-def _sharded(spec: Any) -> bool:
-    return bool(spec.layout.fsdp > 1)
 
 
 def _fastest(runs: Iterable[RunResult]) -> float | None:
@@ -95,4 +86,4 @@ def _fastest(runs: Iterable[RunResult]) -> float | None:
 
 def _published(spec: TrainingSpec, references: Sequence[Reference]) -> Reference | None:
     ratios = () if spec.reduced else (entry for entry in references if entry.metric == "fsdp_over_3d")
-    return next((e for e in ratios if all(getattr(e.key, key) == getattr(spec, key) for key in PUBLISHED)), None)
+    return next((entry for entry in ratios if PUBLISHED(entry.key) == PUBLISHED(spec)), None)

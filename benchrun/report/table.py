@@ -1,7 +1,5 @@
 """One table of values, written as Markdown, CSV, JSON or aligned text. Values are formatted here and nowhere before."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json
@@ -78,7 +76,7 @@ def rounded(value: Any) -> Any:
 STEP_FORMATS = ("csv", "jsonl")
 
 
-def step_lines(rows: Rows, form: str) -> Iterator[str]:
+def step_lines(rows: "Rows", form: str) -> Iterator[str]:
     """Each row in the order of the log, as ``form`` (csv or jsonl); an unknown value is empty or null."""
     if form == "csv":
         from benchrun.parse.rows import Step  # numpy, which a listing does without

@@ -3,14 +3,12 @@
 A row is a name and a text; what was not measured has no row.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from rich.text import Text
 
 from benchrun.compare.verdict import RunResult, Verdict
-from benchrun.metrics.model import Measurement, Metrics, ProblemEntry, Summary
+from benchrun.metrics.model import Measurement, Metrics, Summary
 from benchrun.metrics.registry import METRICS, OURS
 from benchrun.metrics.telemetry import Telemetry, percent
 from benchrun.report.runs import check_line, layout, proxy, reference_line
@@ -28,10 +26,9 @@ def verdict_view(verdict: Verdict, metrics: Metrics | None) -> Text:
     style = f"bold {_COLOURS.get(verdict.verdict, 'yellow')}"
     point = f"  {own.recipe}, {own.precision}, {own.num_gpus} x {own.gpu}: {verdict.reason}\n"
     rows = _basis_rows(verdict)
-    if metrics is not None:
-        if verdict.runs > 1:
-            rows.append(("repeats", f"{verdict.runs} runs were judged together; below are the numbers of the first"))
-        rows += metrics_rows(metrics)
+    if metrics is not None and verdict.runs > 1:
+        rows.append(("repeats", f"{verdict.runs} runs were judged together; below are the numbers of the first"))
+    rows += metrics_rows(metrics) if metrics else []
     return Text.assemble((verdict.headline, style), point).append_text(_aligned(rows))
 
 
@@ -48,14 +45,13 @@ def _basis_rows(verdict: Verdict) -> Rows:
 def summary_view(summary: Summary) -> Text:
     """The numbers of a log."""
     rows = [("framework", " ".join(filter(None, (summary.framework, summary.framework_version))))]
-    if summary.num_steps:
-        planned = f" of {summary.planned_steps} planned" if summary.planned_steps else ""
-        end = "complete" if summary.complete else "NOT complete" if planned else "the log states no planned end"
-        steps = f"{summary.num_steps} rows, {summary.first_step} to {summary.last_step}{planned}: {end}"
-        restarts = [("restarts", str(summary.segments - 1))] if summary.segments > 1 else []
-        rows += [("steps", steps), *restarts, *_measured_rows(summary)]
-    else:
-        rows += [("steps", "none"), *_result_rows(summary)]
+    planned = f" of {summary.planned_steps} planned" if summary.planned_steps else ""
+    end = "complete" if summary.complete else "NOT complete" if planned else "the log states no planned end"
+    steps = f"{summary.num_steps} rows, {summary.first_step} to {summary.last_step}{planned}: {end}"
+    rows.append(("steps", steps if summary.num_steps else "none"))
+    if summary.segments > 1:
+        rows.append(("restarts", str(summary.segments - 1)))
+    rows += _measured_rows(summary) if summary.num_steps else _result_rows(summary)
     rows += [*_telemetry_rows(summary.telemetry), ("conditions", _conditions(summary)), *_problem_rows(summary)]
     return Text(f"{summary.file}\n").append_text(_aligned(rows))
 
@@ -72,7 +68,7 @@ def _conditions(summary: Summary) -> str:
     gpus = f"{summary.num_gpus} x {summary.gpu or 'GPU'}" if summary.num_gpus else summary.gpu
     model = summary.model
     shape = f"{model['num_layers']} layers of width {model['hidden_size']}" if model else None
-    return ", ".join(filter(None, [gpus, summary.precision, shape, *sizes])) or "none that the log states"
+    return ", ".join(filter(None, [gpus, summary.precision, shape, *sizes])) or "the log states none"
 
 
 def metrics_rows(metrics: Metrics) -> Rows:
@@ -80,12 +76,7 @@ def metrics_rows(metrics: Metrics) -> Rows:
     rows = _measured_rows(metrics)
     if not metrics.mfu and metrics.step_time_s:
         unlisted = f"no peak is listed for {metrics.gpu} at {metrics.precision}"
-        rows.append(
-            (
-                "MFU",
-                f"none: {unlisted if metrics.tflops_per_gpu else 'the tokens per step are unknown'}",
-            )
-        )
+        rows.append(("MFU", f"none: {unlisted if metrics.tflops_per_gpu else 'the tokens per step are unknown'}"))
     rows += _telemetry_rows(metrics.telemetry)
     rows += [(name, part.sentence) for name in ("bound", "breakdown") if (part := getattr(metrics, name))]
     return [*rows, *_problem_rows(metrics)]
@@ -137,15 +128,13 @@ def _step_time_rows(measured: Measurement) -> Rows:
     step, interval, others = measured.step_time_s, measured.step_time_interval_s, measured.other_windows
     if step is None:
         return [] if measured.results else [("step time", "none")]
-    sure = (
-        f", {100 * interval.level:.0f} % sure of {_short(interval.low)} to {_short(interval.high)}" if interval else ""
-    )
+    limits = interval and f", {100 * interval.level:.0f} % interval {_short(interval.low)} to {_short(interval.high)}"
     spread = f"mean {_short(step.mean)}, stdev {_short(step.stdev)}, p5 {_short(step.p5)}, p95 {_short(step.p95)}"
-    rows = [("step time", f"{_short(step.median)} s median{sure}"), ("", spread)]
+    rows = [("step time", f"{_short(step.median)} s median{limits or ''}"), ("", spread)]
     windows = {"last 10 rows": others.last_10_rows, "steps 35 to 44": others.steps_35_to_44}
     means = [f"{name} {_short(mean)} s" for name, mean in windows.items() if mean is not None]
     if means:
-        rows.append(("  elsewhere", f"mean of the {', of '.join(means)}"))
+        rows.append(("  other windows", f"mean of the {', of '.join(means)}"))
     if even := measured.steadiness:
         rows.append(("steadiness", even.detail if even.verdict == "too_short" else f"{even.verdict}: {even.detail}"))
     return rows
@@ -178,9 +167,8 @@ def _mfu_rows(measured: Measurement) -> Rows:
 
 
 def _loss_rows(measured: Measurement) -> Rows:
-    if measured.first_loss is None or measured.final_loss is None:
-        return []
-    return [("loss", f"{measured.first_loss:.4f} -> {measured.final_loss:.4f}")]
+    first, final = measured.first_loss, measured.final_loss
+    return [] if first is None or final is None else [("loss", f"{first:.4f} -> {final:.4f}")]
 
 
 DETAILS: dict[str, Callable[[Measurement], Rows]] = {
@@ -197,16 +185,13 @@ DETAILS: dict[str, Callable[[Measurement], Rows]] = {
 def _problem_rows(measured: Measurement) -> Rows:
     """The first few problems, the fatal one before the others, and how many more."""
     listed = dict.fromkeys(filter(None, (measured.fatal, *measured.problems)))
-    rows = [(entry.kind, f"{_place(entry)}{entry.detail}") for entry in listed]
+    rows = []
+    for entry in listed:
+        places = {"line": entry.line, "host": entry.host, "rank": entry.rank}
+        place = ", ".join(f"{name} {value}" for name, value in places.items() if value is not None)
+        rows.append((entry.kind, f"{place}: {entry.detail}" if place else entry.detail))
     more = len(rows) - SHOWN_PROBLEMS
     return [*rows[:SHOWN_PROBLEMS], ("", f"and {more} more problem{'s' if more > 1 else ''}")] if more > 0 else rows
-
-
-def _place(entry: ProblemEntry) -> str:
-    """Where a problem was seen: line, host, rank."""
-    places = {"line": entry.line, "host": entry.host, "rank": entry.rank}
-    named = [f"{name} {value}" for name, value in places.items() if value is not None]
-    return f"{', '.join(named)}: " if named else ""
 
 
 def _short(value: float) -> str:
@@ -227,8 +212,8 @@ def run_page(result: RunResult) -> str:
         parts.append(f"**{result.judgement}**: benchrun status {result.run_id} says how it ended\n")
     else:
         limits = "".join(f" ({label.text})" for label in verdict.labels)
-        basis = [f"- {name.strip()}: {text}\n" for name, text in _basis_rows(verdict)]
-        parts.append("".join([f"**{verdict.verdict}**{limits}: {verdict.reason}\n\n", *basis]))
+        basis = "".join(f"- {name.strip()}: {text}\n" for name, text in _basis_rows(verdict))
+        parts.append(f"**{verdict.verdict}**{limits}: {verdict.reason}\n\n{basis}")
     if metrics is not None:
         parts.append(markdown(Table(("measured", ""), metrics_rows(metrics))))
     elif result.metrics is not None:
@@ -246,8 +231,5 @@ def _spec_rows(spec: RunSpec) -> Rows:
     ]
     if not isinstance(spec, TrainingSpec):
         return [*rows, ("settings", spec.settings)]
-    return [
-        *rows,
-        ("batch", f"global {spec.gbs}, micro {spec.mbs}, sequence {spec.seq_length}"),
-        ("layout", layout(spec)),
-    ]
+    batch = f"global {spec.gbs}, micro {spec.mbs}, sequence {spec.seq_length}"
+    return [*rows, ("batch", batch), ("layout", layout(spec))]

@@ -5,16 +5,16 @@ steps.jsonl, telemetry.json, metrics.json and verdict.json stand where these are
 Imports nothing but pydantic and the standard library: the worker reads this inside the training image.
 """
 
-from __future__ import annotations
-
 import enum
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
+from pydantic import BaseModel, Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
-from benchrun.model.base import Frozen
+from benchrun.model import Frozen
 from benchrun.model.operators import Pass
+from benchrun.vocabulary import Precision
 
+Number = Precision
 FILES: dict[str, str] = {}
 """Name of each file -> what is in it."""
 
@@ -25,7 +25,7 @@ def _file(name: str, content: str) -> str:
 
 
 # Written before the job starts.
-SPEC = _file("spec.json", "the run, resolved")
+SPEC = _file("spec.json", "every value of the run: recipe, site file and options combined, defaults filled in")
 JOB = _file("job.sh", "the job script: sbatch job.sh, or bash job.sh on this machine")
 PROBE_SCRIPT = _file("probe.sh", "describes a node")
 TELEMETRY_SCRIPT = _file("telemetry.sh", "samples the GPUs of a node")
@@ -44,9 +44,7 @@ BREAKDOWN = _file("breakdown.json", "one profiled step after the last")
 PROGRESS = _file("progress.json", "what the job's watchdog last read in its log")
 NO_STEP = _file("no_step_s", "seconds without a step after which the watchdog ended the job")
 DONE = _file("done.json", "exit code, signal and restarts, written by the job's EXIT trap")
-LOCAL_PID = _file("local.pid", "process, start time and host of the supervisor of a local job")
-LOCAL_STARTED = _file("local.started", "exists once a local job has had its turn")
-LOCAL_EXIT = _file("local.exit", "exit code and state of a local job")
+LOCAL_STATE = _file("local.json", "state and exit code of a local job; process and host of its supervisor")
 LOCAL_CANCELLED = _file("local.cancelled", "exists once a local job was cancelled")
 # Written by the host afterwards.
 ENDING = _file("ending.json", "how the job ended, with the evidence")
@@ -86,14 +84,8 @@ class Ending(str, enum.Enum):
     """Neither queue, accounting nor the job's files record how it ended."""
 
 
-class Tolerant(BaseModel):
-    """A document of the job: exact types; unknown keys are ignored."""
-
-    model_config = ConfigDict(extra="ignore", frozen=True, strict=True)
-
-
-class Done(Tolerant):
-    """done.json (templates/parts/done.sh.j2)."""
+class Done(BaseModel, frozen=True, strict=True):
+    """done.json (templates/parts/done.sh.j2). Unknown keys are ignored."""
 
     exit_code: Annotated[int, Field(ge=0, le=255)]
     """Exit code of the job script."""
@@ -163,9 +155,6 @@ class Environment(File):
     """Versions that the worker printed at its start, by package."""
     nodes: tuple[dict[str, Any], ...]
     """probe/<host>.json of each node."""
-
-
-Number = Literal["fp32", "bf16", "fp8"]
 
 
 class Gemm(Frozen):
@@ -244,6 +233,5 @@ class Breakdown(File):
         """One line for a person."""
         names = ("matmul", "attention", "other kernels", "communication alone", "nothing")
         seconds = (self.matmul_s, self.attention_s, self.other_s, self.communication_s, self.idle_s)
-        parts = zip(names, seconds, strict=True)
-        shares = ", ".join(f"{name} {100 * part / self.step_s:.1f} %" for name, part in parts)
+        shares = ", ".join(f"{name} {100 * s / self.step_s:.1f} %" for name, s in zip(names, seconds, strict=True))
         return f"{shares} of a profiled step of {self.step_s:.4g} s; {self.hidden_s:.3g} s of communication were hidden"

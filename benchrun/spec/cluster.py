@@ -1,13 +1,15 @@
 """A site's profile: where jobs run, in which container runtime, with which environment and binding."""
 
-from __future__ import annotations
-
+import csv
+import functools
+import re
+from functools import partial
+from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, PositiveInt, StringConstraints, model_validator
 
 from benchrun.model import Frozen
-from benchrun.spec.slurm_options import allowed
 
 IN_WORDS: dict[str, str] = {}
 """Pattern -> what it expects, for errors."""
@@ -37,6 +39,30 @@ Duration = Annotated[str, _matching(r"^(\d+-)?\d{1,2}:\d{2}:\d{2}$", _DURATION)]
 Runtime = Literal["none", "pyxis", "apptainer", "singularity", "charliecloud", "podman", "docker"]
 
 
+_OPTION = re.compile(r"--(?P<long>[^=\s]+)|-[HOQkuvlX]*(?P<short>[^-\s])")
+"""Short options without a value may stand before another in one word: ``-Ha1-3``."""
+
+
+@functools.cache
+def _refused() -> list[dict[str, str]]:
+    """Options that benchrun sets or that break a run: long name, letter, programs, and what to use instead."""
+    with Path(__file__).with_name("slurm_options.csv").open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def _allowed(program: str, option: str) -> str:
+    """``option``. ValueError if a site file cannot set it for ``program`` (sbatch, srun)."""
+    match = _OPTION.match(option)
+    if match is None:
+        raise ValueError(f"{option!r} is no option")
+    for row in _refused():
+        # getopt accepts an unambiguous prefix of a long name: --arr is --array.
+        long = match["long"] is not None and row["option"].startswith(match["long"])
+        if program in row["programs"].split() and (long or (row["letter"] and match["short"] == row["letter"])):
+            raise ValueError(f"a site file cannot set {program} --{row['option']}: {row['instead']}")
+    return option
+
+
 class Container(Frozen):
     """How the job's command gets into its image."""
 
@@ -52,10 +78,10 @@ class Container(Frozen):
     """More options of the runtime's command (with pyxis: of srun), one word each."""
 
     @model_validator(mode="after")
-    def _expressible(self) -> Container:
+    def _expressible(self) -> "Container":
         if self.runtime == "pyxis":
             for option in self.options:
-                allowed("srun")(option)
+                _allowed("srun", option)
         writable = next((mount for mount in self.mounts if mount.endswith(":ro")), None)
         if self.runtime == "charliecloud" and writable:
             raise ValueError(f"charliecloud has no read-only mounts: {writable} must be {writable.removesuffix(':ro')}")
@@ -112,9 +138,9 @@ class Cluster(Frozen):
     """Seconds without a step, also before the first, after which the job ends as hung; null: only the time limit."""
     mpi: Line | None = None
     """srun --mpi, e.g. ``pmix``."""
-    sbatch_options: tuple[Annotated[Option, AfterValidator(allowed("sbatch"))], ...] = ()
+    sbatch_options: tuple[Annotated[Option, AfterValidator(partial(_allowed, "sbatch"))], ...] = ()
     """More header lines, one option each, e.g. ``--segment=8``."""
-    srun_options: tuple[Annotated[Option, AfterValidator(allowed("srun"))], ...] = ()
+    srun_options: tuple[Annotated[Option, AfterValidator(partial(_allowed, "srun"))], ...] = ()
     """More options for srun, one word each, e.g. ``--distribution=block``."""
     container: Container = Container()
     """How the ranks get into their image."""
@@ -132,7 +158,7 @@ class Cluster(Frozen):
     """Interpreter that runs the worker (inside the container, where there is one)."""
 
     @model_validator(mode="after")
-    def _own_gpus(self) -> Cluster:
+    def _own_gpus(self) -> "Cluster":
         runtime = self.container.runtime
         if runtime in ("podman", "docker") and self.scheduler == "slurm" and self.gpu != "CPU" and not self.exclusive:
             raise ValueError(f"{runtime} gives the job every GPU of the node: set exclusive: true")

@@ -1,23 +1,19 @@
 """The identity of a run: a digest of a canonical form of its RunSpec, with its own names and defaults.
 
 The form is frozen. For trainings identity.csv lists the name of each value in the form, the field of RunSpec that
-holds it, the runs that have it, and the usual value, which the form omits. If a field gets another name or default,
-only that file changes and every id stays. A new field gets a row with the value that older runs had. Any other change
-needs the next ``VERSION``. Of another workload the form has every input.
+holds it, the runs that have it (all trainings where empty), and the usual value, which the form omits. If a field gets
+another name or default, only that file changes and every id stays. A new field gets a row with the value that older
+runs had. Any other change needs the next ``VERSION``. Of another workload the form has every input.
 """
 
-from __future__ import annotations
-
-import csv
 import functools
 import hashlib
 import json
 import re
 from collections.abc import Collection, Iterable
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from benchrun.spec.images import is_path
+from benchrun.paths import table
 
 if TYPE_CHECKING:
     from benchrun.spec.runspec import RunSpec, TrainingSpec
@@ -32,27 +28,20 @@ OF_THE_SITE = re.compile(r"_IFNAME$|_HCA$|_NET_DEVICES$|_ADDR$|_PORT$")
 """Variables that name a network interface or address."""
 
 
-@functools.cache
-def _rows() -> tuple[dict[str, str], ...]:
-    """Name, field, ``only`` (which runs have it; all trainings where empty) and usual value."""
-    with Path(__file__).with_suffix(".csv").open(newline="") as file:
-        return tuple(csv.DictReader(file))
-
-
-def canonical(spec: RunSpec) -> dict[str, Any]:
+def canonical(spec: "RunSpec") -> dict[str, Any]:
     """The form of ``spec``: everything that changes the measurement, without site and paths."""
-    form = {row["name"]: value_of(spec, row["field"]) for row in _rows() if row["only"] == ANY} | spec.form()
+    form = {row["name"]: value_of(spec, row["field"]) for row in table(__file__) if row["only"] == ANY} | spec.form()
     form["image"] = workload_image(spec)
     return form | {f"env.{name}": value for name, value in workload_env(spec).items() if _counts(name, value)}
 
 
-def training_form(spec: TrainingSpec) -> dict[str, Any]:
+def training_form(spec: "TrainingSpec") -> dict[str, Any]:
     """A training's part of the form."""
     kinds = {"", spec.model.position_embedding, spec.precision, spec.task, "moe" if spec.model.moe else ""}
     if spec.data.kind == "synthetic":
         kinds.add("conversations" if spec.instructed else "tokens")
     all_read = ("data.tokens", spec.training.steps * spec.tokens_per_step + 1)
-    values = [(row, _plain(value_of(spec, row["field"]))) for row in _rows() if row["only"] in kinds]
+    values = [(row, _plain(value_of(spec, row["field"]))) for row in table(__file__) if row["only"] in kinds]
     return {
         row["name"]: value
         for row, value in values
@@ -65,14 +54,14 @@ def value_of(root: Any, field: str) -> Any:
     return functools.reduce(getattr, field.split("."), root)
 
 
-def digest(spec: RunSpec, without: Collection[str] = ()) -> str:
+def digest(spec: "RunSpec", without: Collection[str] = ()) -> str:
     """Eight hex digits of the form without some of its values."""
     form = {name: value for name, value in canonical(spec).items() if name not in without}
     text = json.dumps({"form": VERSION, **form}, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:8]
 
 
-def workload_env(spec: RunSpec) -> dict[str, str]:
+def workload_env(spec: "RunSpec") -> dict[str, str]:
     """The variables of the framework and the recipe, before the cluster's took their place."""
     own = {name: value for name, value in spec.env.items() if name not in spec.cluster.env}
     return own | spec.replaced_env
@@ -90,7 +79,18 @@ def image_name(image: str) -> str:
     return f"{versioned[1]}:{versioned[2]}" if versioned else last
 
 
-def workload_image(spec: RunSpec) -> str | None:
+def nemo_release(image: str | None) -> str | None:
+    """The release in an image's name, e.g. ``24.09`` in ``nvcr.io/nvidia/nemo:24.09`` or ``nemo+24.09.sqsh``."""
+    match = re.search(r"(?<!\d)(2\d\.\d\d)(?!\d)", (image or "").rpartition("/")[2])
+    return match[1] if match else None
+
+
+def is_path(image: str) -> bool:
+    """Whether an image is a file or directory rather than a name in a registry."""
+    return image.startswith(("/", "./", "../", "~")) or image.endswith((".sqsh", ".sif"))
+
+
+def workload_image(spec: "RunSpec") -> str | None:
     """``name:tag`` of the image. A site's file counts only where its name states a release of the recipe's image."""
     if spec.image is None:
         return None

@@ -4,43 +4,12 @@
 worker and four templates read them. Types and functions are names of torch's (``bfloat16``, ``silu``).
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
-
-from pydantic import ConfigDict
+from typing import Any
 
 from benchrun.model import Frozen
 
-
-class Values(Frozen):
-    """One group of arguments; each is an attribute too."""
-
-    model_config = ConfigDict(extra="allow")
-
-    if TYPE_CHECKING:
-
-        def __init__(self, **values: Any) -> None: ...
-
-        def __getattr__(self, name: str) -> Any: ...
-
-    @property
-    def values(self) -> dict[str, Any]:
-        """Value of each argument by name."""
-        return dict(self.model_extra or {})
-
-
-class Sparse(Values):
-    """A group in which None leaves an argument to megatron-core's default."""
-
-    if TYPE_CHECKING:
-
-        def __init__(self, **values: Any) -> None: ...
-
-    @property
-    def values(self) -> dict[str, Any]:
-        """Value by name, without the arguments that keep megatron-core's default."""
-        return {name: value for name, value in super().values.items() if value is not None}
+Values = dict[str, Any]
+"""One group of arguments; one that megatron-core's default suits may be left out."""
 
 
 class Megatron(Frozen):
@@ -64,13 +33,13 @@ class Megatron(Frozen):
     """TransformerConfig: several operations in one kernel."""
     recompute: Values
     """TransformerConfig: activations computed again in the backward pass."""
-    optimizer: Sparse
-    """OptimizerConfig; null leaves an argument to megatron-core's default."""
+    optimizer: Values
+    """OptimizerConfig."""
     schedule: Values
     """Learning rate and weight decay over the run, in iterations, as Megatron-LM's arguments name them."""
     ddp: Values
     """DistributedDataParallelConfig."""
     sharding: Values
     """DistributedDataParallelConfig: whether weights, gradients and states are cut over the ranks (FSDP)."""
-    worker: Sparse | None
+    worker: Values | None
     """TransformerConfig: what the worker of this repository adds; null for other frameworks."""

@@ -1,7 +1,5 @@
 """Migration of spec.json from older schemas."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from benchrun.errors import UserError
@@ -31,15 +29,10 @@ def migrated(document: Any) -> Any:
         document = _from_1(document)
     document = {"workload": "training", **document}
     if document["workload"] == "training":
-        document = {"data_format": _data_format(document), **document}
+        by_task = "tokens" if document.get("task") == "pretrain" else "packed"
+        data_format = "chat" if document.get("framework") in CHAT_READERS else by_task
+        document = {"data_format": data_format, **document}
     return {key: value for key, value in document.items() if key != "identity"}
-
-
-def _data_format(document: dict[str, Any]) -> str:
-    """What a document without ``data_format`` meant."""
-    if document.get("framework") in CHAT_READERS:
-        return "chat"
-    return "tokens" if document.get("task") == "pretrain" else "packed"
 
 
 def _from_1(document: dict[str, Any]) -> dict[str, Any]:

@@ -4,18 +4,19 @@
 others are computed from them.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import (
     Field,
+    PlainSerializer,
+    PlainValidator,
     PositiveInt,
     SerializerFunctionWrapHandler,
+    ValidationError,
     model_serializer,
     model_validator,
 )
@@ -24,18 +25,18 @@ from benchrun.errors import UserError, closest
 from benchrun.model import Frozen, ModelShape
 from benchrun.model.layout import Layout
 from benchrun.spec.cluster import Cluster, EnvName, Line
-from benchrun.spec.data import Data
 from benchrun.spec.identity import VERSION, digest, training_form
 from benchrun.spec.megatron import Megatron
 from benchrun.spec.migrate import migrated
-from benchrun.spec.reduction import Reduction, reductions
-from benchrun.spec.training import Training
-from benchrun.vocabulary import Precision, Task
+from benchrun.spec.training import Data, Training
+from benchrun.vocabulary import Precision, Reduced, Task, reduced, reductions
 
 if TYPE_CHECKING:
     from pydantic.functional_validators import ModelWrapValidatorHandler
     from typing_extensions import Self
 
+Reduction = Annotated[Reduced, PlainValidator(reduced), PlainSerializer(str)]
+"""The type of a field that holds a reduction as text."""
 DataFormat = Literal["tokens", "chat", "packed"]
 """Synthetic data: plain tokens, conversations as text, or conversations as packed sequences of tokens."""
 
@@ -124,7 +125,7 @@ class RunSpec(Inputs):
         return {"workload": self.workload, **self.own()}
 
     @classmethod
-    def planned(cls, stated: Mapping[str, Any], recipe: Any, framework: Any) -> Self:
+    def planned(cls, stated: Mapping[str, Any], recipe: Any, framework: Any) -> "Self":
         """The run with the fields ``stated``; a workload adds those that follow from them."""
         return cls(**stated)
 
@@ -142,7 +143,7 @@ class RunSpec(Inputs):
 
     @model_validator(mode="wrap")
     @classmethod
-    def _of_its_workload(cls, document: Any, build: ModelWrapValidatorHandler[Self]) -> Any:
+    def _of_its_workload(cls, document: Any, build: "ModelWrapValidatorHandler[Self]") -> Any:
         """Files of older schemas too; `RunSpec` itself reads the document of any workload."""
         document = migrated(document)
         if cls is RunSpec and isinstance(document, dict):
@@ -156,12 +157,21 @@ class RunSpec(Inputs):
         return {**first, **fields(self)}
 
     @classmethod
-    def read(cls, path: Path) -> Self:
-        """Read spec.json, of this schema or an older one. UserError for a newer one and for an unknown workload."""
+    def read(cls, path: Path) -> "Self":
+        """Read spec.json, of this schema or an older one. UserError where that cannot be done."""
+        hint: str | None = f"another version wrote it, or it is damaged: move {path.parent} away"
         try:
+            if not path.is_file():
+                raise OSError("is no file")
             return cls.model_validate_json(path.read_bytes())
-        except UserError as error:
-            raise UserError(error.message, hint=error.hint, where=str(path)) from None
+        except UserError as error:  # of a newer schema, or an unknown workload
+            message, hint = error.message, error.hint
+        except ValidationError as error:
+            first = error.errors()[0]
+            message = f"not a RunSpec: {'.'.join(map(str, first['loc'])) or 'the file'}: {first['msg']}"
+        except (OSError, ValueError, RecursionError) as error:
+            message = f"cannot be read: {error}"
+        raise UserError(message, hint=hint, where=str(path))
 
 
 class TrainingInputs(Inputs):
@@ -205,16 +215,16 @@ class TrainingSpec(TrainingInputs, RunSpec):
     """Megatron-core's arguments, computed from the other fields; null for other frameworks, and in files of 0.1."""
 
     @classmethod
-    def planned(cls, stated: Mapping[str, Any], recipe: Any, framework: Any) -> Self:
+    def planned(cls, stated: Mapping[str, Any], recipe: Any, framework: Any) -> "Self":
         """With what follows from model, batch and layout. dp is 1 for a layout of too many ranks, which is refused."""
         model, layout, mbs, gbs = (stated[name] for name in ("model", "layout", "mbs", "gbs"))
         dp = max(1, stated["num_gpus"] // (layout.tp * layout.pp * layout.cp))
-        reduced = reductions(model, recipe.model)
+        cut = reductions(model, recipe.model)
         read = stated["training"].steps * gbs * stated["seq_length"] + 1  # the last label is one more token
         return cls(
             **{**stated, "data": stated["data"].of_tokens(read)},
-            proxy=bool(reduced),
-            reduced=reduced,
+            proxy=bool(cut),
+            reduced=cut,
             dp=dp,
             num_microbatches=max(1, gbs // (mbs * dp)),
             data_format=framework.data_format(stated["task"]),
@@ -256,6 +266,18 @@ class TrainingSpec(TrainingInputs, RunSpec):
     def transformer_engine(self) -> bool:
         """Whether the layers of Megatron's model are transformer-engine's."""
         return self.gpu != "CPU" and self.training.transformer_impl == "transformer_engine"
+
+    @property
+    def of_transformer_engine(self) -> list[str]:
+        """What of the run needs transformer-engine in the worker."""
+        asked = {
+            "precision fp8": self.precision == "fp8",
+            "training.optimizer.precision_aware": self.training.optimizer.precision_aware,
+            "training.cuda_graphs": self.training.cuda_graphs != "none",
+            "training.tp_comm_overlap": self.training.tp_comm_overlap,
+            "training.cp_comm": self.training.cp_comm != "p2p",
+        }
+        return [name for name, wanted in asked.items() if wanted]
 
     @property
     def instructed(self) -> bool:

@@ -1,7 +1,5 @@
 """The time of a step by kind of kernel: profiles one more step and writes breakdown.json and a line of the log."""
 
-from __future__ import annotations
-
 import re
 import time
 from collections.abc import Callable, Iterable

@@ -1,7 +1,5 @@
 """TrainingSpec -> this rank's part of the model, its optimizer and learning rate, on megatron.core."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch
@@ -27,9 +25,7 @@ from benchrun.trainer.layers import Attention, Norm
 def refuse_impossible(spec: TrainingSpec) -> None:
     """UserError for what this process lacks: megatron.core would train FP8 without transformer-engine in BF16."""
     if not spec.transformer_engine:
-        needs_it = ["precision fp8"] if spec.precision == "fp8" else []
-        needs_it += [f"training.{option}" for option in spec.training.of_transformer_engine]
-        if needs_it:
+        if needs_it := spec.of_transformer_engine:
             hint = "use an image with it and transformer_impl=transformer_engine, or leave it out"
             raise UserError(f"{needs_it[0]} needs transformer-engine on a GPU", hint=hint)
     elif not HAVE_TE:
@@ -51,9 +47,9 @@ def transformer_config(spec: TrainingSpec) -> TransformerConfig:
     core = configuration(spec)
     of_layers = (core.transformer, core.experts, core.parallel, core.precision, core.fp8, core.fusion, core.recompute)
     of_stages = ("tp_comm_overlap", "overlap_p2p_comm", "batch_p2p_comm")
-    values = {name: core.communication.values[name] for name in of_stages}
+    values = {name: core.communication[name] for name in of_stages}
     for group in (*of_layers, core.worker):
-        values |= group.values if group else {}
+        values |= group or {}
     if values.get("moe_router_fusion"):
         values["moe_router_fusion"] = fused_topk_with_score_function is not None
     return TransformerConfig(**{name: _argument(name, value) for name, value in values.items()})
@@ -77,13 +73,13 @@ def build_model(spec: TrainingSpec, config: TransformerConfig) -> list[Any]:
         chunks = [chunk.cuda() for chunk in chunks]
     if spec.precision != "fp32":
         chunks = [Float16Module(config, chunk) for chunk in chunks]
-    ddp = DistributedDataParallelConfig(**configuration(spec).ddp.values)
+    ddp = DistributedDataParallelConfig(**configuration(spec).ddp)
     # Only the first chunk's backward ends the step: bucketing the others would delay their communication.
     return [DistributedDataParallel(config, ddp, chunk, disable_bucketing=chunk is not chunks[0]) for chunk in chunks]
 
 
 def _chunk(spec: TrainingSpec, config: TransformerConfig, vp_stage: int | None) -> GPTModel:
-    gpt = configuration(spec).gpt.values
+    gpt = configuration(spec).gpt
     around_the_model = ("seq_length", "make_vocab_size_divisible_by")
     return GPTModel(
         config=config,
@@ -111,8 +107,8 @@ def _layer_spec(spec: TrainingSpec, config: TransformerConfig, vp_stage: int | N
 def build_optimizer(spec: TrainingSpec, model: list[Any]) -> Any:
     """Adam with the states of ``training.optimizer``."""
     core, states = configuration(spec), spec.training.optimizer
-    values = {name: _argument(name, value) for name, value in core.optimizer.values.items()}
-    config = OptimizerConfig(**values, overlap_param_gather=core.ddp.overlap_param_gather)
+    values = {name: _argument(name, value) for name, value in core.optimizer.items()}
+    config = OptimizerConfig(**values, overlap_param_gather=core.ddp["overlap_param_gather"])
     optimizer = get_megatron_optimizer(config, model, use_gloo_process_groups=False)
     if states.precision_aware and states != Optimizer(precision_aware=True):
         for part in parts(optimizer):
@@ -148,14 +144,14 @@ def build_scheduler(spec: TrainingSpec, optimizer: Any) -> Any:
     training, schedule = spec.training, configuration(spec).schedule
     return OptimizerParamScheduler(
         optimizer,
-        init_lr=schedule.lr_warmup_init,
+        init_lr=schedule["lr_warmup_init"],
         max_lr=training.lr,
         min_lr=training.min_lr,
-        lr_warmup_steps=schedule.lr_warmup_iters * spec.gbs,
-        lr_decay_steps=schedule.lr_decay_iters * spec.gbs,
-        lr_decay_style=schedule.lr_decay_style,
-        start_wd=schedule.start_weight_decay,
-        end_wd=schedule.end_weight_decay,
+        lr_warmup_steps=schedule["lr_warmup_iters"] * spec.gbs,
+        lr_decay_steps=schedule["lr_decay_iters"] * spec.gbs,
+        lr_decay_style=schedule["lr_decay_style"],
+        start_wd=schedule["start_weight_decay"],
+        end_wd=schedule["end_weight_decay"],
         wd_incr_steps=training.steps * spec.gbs,
-        wd_incr_style=schedule.weight_decay_incr_style,
+        wd_incr_style=schedule["weight_decay_incr_style"],
     )

@@ -4,8 +4,6 @@ All ranks measure at once, as they train: the median of repeats on the slowest r
 ceilings.json and a line of the log.
 """
 
-from __future__ import annotations
-
 import statistics
 import time
 from collections.abc import Callable, Iterator

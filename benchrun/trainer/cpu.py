@@ -3,8 +3,6 @@
 This changes ``torch.cuda`` for the whole process, so only the worker installs it, for runs on CPUs alone.
 """
 
-from __future__ import annotations
-
 from contextlib import nullcontext
 from typing import Any
 
@@ -63,10 +61,10 @@ def _reduce_scatter(output: Any, parts: list[Any], group: Any) -> None:
 class _Nothing(nullcontext[None]):
     """A stream, event or context manager without effect."""
 
-    def __call__(self, *_: Any, **__: Any) -> _Nothing:
+    def __call__(self, *_: Any, **__: Any) -> "_Nothing":
         return self
 
-    def __getattr__(self, name: str) -> _Nothing:
+    def __getattr__(self, name: str) -> "_Nothing":
         return self
 
 

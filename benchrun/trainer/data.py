@@ -4,8 +4,6 @@ A mock sequence counts upwards (mod the vocabulary) and jumps at one position in
 to a large one: the loss falls if training works. Sample i depends only on the seed.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

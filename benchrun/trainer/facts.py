@@ -1,7 +1,5 @@
 """What is really in use, read from the model and the optimizer after the first step."""
 
-from __future__ import annotations
-
 import sys
 from collections import Counter
 from typing import Any

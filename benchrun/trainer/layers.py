@@ -3,8 +3,6 @@
 Norms with sequence parallelism, and attention with context parallelism.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

@@ -1,7 +1,5 @@
 """The worker's log: the configuration, Megatron-LM's line for each step, the peak memory."""
 
-from __future__ import annotations
-
 import json
 import math
 import platform
@@ -18,7 +16,11 @@ from benchrun.spec.runspec import TrainingSpec
 
 
 def configuration(spec: TrainingSpec, packages: dict[str, str], **facts: str) -> str:
-    """The resolved configuration: a block for people and a line of JSON. ``packages``: name -> module."""
+    """The resolved configuration: a block for people, then lines of JSON. ``packages``: name -> module.
+
+    srun joins the output of the nodes in pieces of 1,024 bytes (SLURM_IO_MAX_MSG_LEN), so a longer line may be torn by
+    a line of another node. Each part of the configuration has a line of its own.
+    """
     gpu = spec.gpu != "CPU"
     config: dict[str, Any] = {
         **{name: getattr(spec, name) for name in ("recipe", "task", "num_gpus", "precision", "seq_length", "dp")},
@@ -45,7 +47,8 @@ def configuration(spec: TrainingSpec, packages: dict[str, str], **facts: str) ->
     }
     width = max(map(len, config))
     block = "".join(f"  {name:<{width}}  {value}\n" for name, value in config.items())
-    return f"benchrun worker\n{block}benchrun config: {json.dumps(config)}"
+    parts = [{name: config.pop(name)} for name in ("model", "training", "data")]
+    return f"benchrun worker\n{block}" + "\n".join(f"benchrun config: {json.dumps(part)}" for part in (config, *parts))
 
 
 def step_line(

@@ -4,8 +4,6 @@
 output layer's gradients, and the gradient norm would be computed tensor by tensor, waiting for the GPU at each.
 """
 
-from __future__ import annotations
-
 import importlib
 import importlib.util
 import os

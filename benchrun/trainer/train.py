@@ -1,7 +1,5 @@
 """The training loop of one rank."""
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Callable, Iterator
@@ -28,7 +26,7 @@ def train(spec: TrainingSpec) -> None:
     ranks.start_process_group(spec)
     layout, training, core = spec.layout, spec.training, build.configuration(spec)
     parallel_state.initialize_model_parallel(
-        **{name: size for name, size in core.parallel.values.items() if name.endswith("_parallel_size")},
+        **{name: size for name, size in core.parallel.items() if name.endswith("_parallel_size")},
         create_gloo_process_groups=False,
         distributed_timeout_minutes=ranks.TIMEOUT_S // 60,
     )
@@ -55,7 +53,7 @@ def train(spec: TrainingSpec) -> None:
     if training.overlap_grad_reduce:
         config.no_sync_func = _one_or_all([chunk.no_sync for chunk in model])
         config.grad_sync_func = _one_or_all([chunk.start_grad_sync for chunk in model])
-    if core.ddp.align_param_gather:
+    if core.ddp["align_param_gather"]:
         config.param_sync_func = _one_or_all([chunk.start_param_sync for chunk in model])
 
     positions = chunk_positions(spec.seq_length, layout.cp, parallel_state.get_context_parallel_rank())

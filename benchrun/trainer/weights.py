@@ -1,7 +1,5 @@
 """Initial weights that do not depend on the layout: all layouts of a model start from the same point."""
 
-from __future__ import annotations
-
 import math
 import re
 from typing import Any

@@ -3,8 +3,6 @@
 ``docs/generate.py`` writes it with the other generated pages.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 from statistics import median

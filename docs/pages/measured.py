@@ -1,7 +1,5 @@
 """docs/measured.md: our measurements beside published numbers."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Sequence
 from operator import attrgetter

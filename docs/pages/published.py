@@ -1,7 +1,5 @@
 """docs/published.md: published numbers by workload."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from itertools import groupby
 from pathlib import Path

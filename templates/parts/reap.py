@@ -13,8 +13,7 @@ command, child = sys.argv[1:], 0
 
 def pass_on(number, _):
     """Slurm may send a signal to this process alone."""
-    if child:
-        os.kill(child, number)
+    os.kill(child, number)
 
 
 def killed(pid):
@@ -41,14 +40,21 @@ if failed:
     sys.stderr.write("benchrun: no child subreaper here: what detaches itself from a rank may outlive it\n")
     os.execvp(command[0], command)
 numbers = [getattr(signal, "SIG" + name) for name in PASSED_ON]
-for number in numbers:
-    if signal.getsignal(number) != signal.SIG_IGN:
-        signal.signal(number, pass_on)
-child = os.spawnvp(os.P_NOWAIT, command[0], command)
-while True:
-    ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOWAIT).si_pid
-    if ended == child:
-        break
+before = signal.pthread_sigmask(signal.SIG_BLOCK, numbers)  # a signal waits until there is a child to pass it on to
+passed_on = [number for number in numbers if signal.getsignal(number) != signal.SIG_IGN]
+for number in passed_on:
+    signal.signal(number, pass_on)
+child = os.fork()
+if not child:
+    for number in passed_on:
+        signal.signal(number, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    try:
+        os.execvp(command[0], command)
+    finally:
+        os._exit(127)
+signal.pthread_sigmask(signal.SIG_SETMASK, before)
+for ended in iter(lambda: os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOWAIT).si_pid, child):
     os.waitpid(ended, 0)
 for number in numbers:
     signal.signal(number, signal.SIG_IGN)

@@ -10,8 +10,6 @@ from outside, in fresh processes, with the files synced to the disk. The seconds
 it costs also where other work keeps the machine busy.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import subprocess
@@ -43,16 +41,15 @@ builder.finalize(target + ".idx")
 WRITERS = """
 import os, sys
 from pathlib import Path
-from datagen.direct import BUFFER, buffer, open_direct, write_direct
+from datagen.direct import PIECE, buffer, write_direct
 path, size, writers = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
-data = os.urandom(BUFFER)
+data = os.urandom(PIECE)
 for number in range(writers):
     if not os.fork():
-        memory = buffer(BUFFER)  # its own: from memory that two processes share, the disk takes much less
+        memory = buffer(PIECE)  # its own: from memory that two processes share, the disk takes much less
         memory.write(data)
-        file = open_direct(path)
-        for place in range(number * BUFFER, size, writers * BUFFER):
-            write_direct(file, memoryview(memory)[: size - place], place)
+        for place in range(number * PIECE, size, writers * PIECE):
+            write_direct(path, place, memoryview(memory)[: size - place])
         os._exit(0)
 sys.exit(max(os.wait()[1] for _ in range(writers)) > 0)
 """

@@ -14,8 +14,6 @@ A tenth of the chatter stands before the first step, as NCCL and the checkpoint 
 once with numbers of their own, a few MB of them, and then drawn again and again: the parser cannot tell.
 """
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Iterator, Sequence
 from functools import partial

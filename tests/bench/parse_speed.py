@@ -9,8 +9,6 @@ one that warms the page cache. ``parse_log`` is timed inside the process, withou
 --json`` and grep are timed from outside, from start to end.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

@@ -1,7 +1,5 @@
 """`benchrun.app` is the documented Python API: what it lists exists, has a docstring, and is imported when used."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

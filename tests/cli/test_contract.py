@@ -1,12 +1,12 @@
 """The commands print what other programs rely on: keys, exit codes, and nothing else on stdout."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
 import sys
 from pathlib import Path
+from subprocess import CompletedProcess
+from typing import Any
 
 import pytest
 
@@ -16,18 +16,18 @@ LOGS = Path(__file__).parent.parent / "logs"
 POINT = ["llama3.1-8b", "--gpu", "H100", "--precision", "fp8", "--num-gpus", "64", "--cluster", "dgx-h100"]
 
 
-def call(*args, cwd=None, **env):
+def call(*args: Path | str, cwd: Path | None = None, **env: str) -> CompletedProcess:
     command = [sys.executable, "-m", "benchrun", *map(str, args)]
     return subprocess.run(command, capture_output=True, text=True, cwd=cwd, env={**os.environ, **env}, check=False)
 
 
-def document(*args, code=0, **kwargs):
+def document(*args: Path | str, code: int = 0, **kwargs: Path | str) -> dict[str, Any] | list[Any]:
     result = call(*args, **kwargs)
     assert result.returncode == code, result.stderr
     return json.loads(result.stdout)
 
 
-def test_list_has_a_row_a_point_with_exactly_these_keys():
+def test_list_has_a_row_a_point_with_exactly_these_keys() -> None:
     rows = document("list", "--json")
     keys = "recipe task framework gpu precision num_gpus proxy seq_length mbs gbs tp pp cp vp ep dp image reference"
     assert all(list(row) == keys.split() for row in rows)
@@ -39,7 +39,7 @@ def test_list_has_a_row_a_point_with_exactly_these_keys():
     assert all(row["reference"] > 0 for row in published)
 
 
-def test_show_is_the_run_spec_with_what_follows_from_it():
+def test_show_is_the_run_spec_with_what_follows_from_it() -> None:
     shown = document("show", *POINT, "--json")
     assert shown["num_nodes"] == 8
     assert shown["dp"] == 32
@@ -52,13 +52,13 @@ def test_show_is_the_run_spec_with_what_follows_from_it():
     assert shown["references"][0]["source"]["where"]
 
 
-def test_show_without_json_is_yaml_of_the_same():
+def test_show_without_json_is_yaml_of_the_same() -> None:
     import yaml
 
     assert yaml.safe_load(call("show", *POINT).stdout) == document("show", *POINT, "--json")
 
 
-def test_render_prints_the_script_and_writes_all_files(tmp_path):
+def test_render_prints_the_script_and_writes_all_files(tmp_path: Path) -> None:
     printed = call("render", *POINT).stdout
     assert printed.startswith("#!/bin/bash\n")
     assert "'--container-image=nvcr.io#nvidia/nemo:25.07.01'" in printed
@@ -70,7 +70,7 @@ def test_render_prints_the_script_and_writes_all_files(tmp_path):
     assert (again.returncode, "exists" in again.stderr) == (2, True)
 
 
-def test_parse_begins_with_these_keys():
+def test_parse_begins_with_these_keys() -> None:
     summary = document(
         "parse", LOGS / "09-megatron-core-2026-multinode-154it.log.xz", "--warmup", "2", "--json", code=4
     )
@@ -100,7 +100,7 @@ def test_parse_begins_with_these_keys():
     assert all(list(problem) == ["kind", "line", "detail", "host", "rank"] for problem in summary["problems"])
 
 
-def test_a_log_without_a_step_is_exit_code_4_with_a_reason(tmp_path):
+def test_a_log_without_a_step_is_exit_code_4_with_a_reason(tmp_path: Path) -> None:
     (tmp_path / "x.log").write_text("hello\n")
     result = call("parse", tmp_path / "x.log", "--json")
     assert result.returncode == 4
@@ -108,7 +108,7 @@ def test_a_log_without_a_step_is_exit_code_4_with_a_reason(tmp_path):
     assert "no step" in result.stderr
 
 
-def test_compare_a_bare_log_uses_what_the_log_says(tmp_path):
+def test_compare_a_bare_log_uses_what_the_log_says(tmp_path: Path) -> None:
     line = (
         " [2026-01-01 00:00:00.000000] iteration {i:8d}/      50 | consumed samples: 1 | "
         "elapsed time per iteration (ms): {ms} | global batch size: {gbs:5d} | lm loss: 2.0E+00 | "
@@ -116,7 +116,7 @@ def test_compare_a_bare_log_uses_what_the_log_says(tmp_path):
     )
     point = ["--recipe", "llama3.1-8b", "--gpu", "H100", "--precision", "fp8", "--num-gpus", "64", "--json"]
 
-    def judged(ms, gbs, code):
+    def judged(ms: Any, gbs: Any, code: Any) -> Any:
         log = tmp_path / f"{ms}-{gbs}.log"
         log.write_text("".join(line.format(i=i, ms=ms, gbs=gbs) for i in range(1, 51)))
         return document("compare", log, *point, code=code)
@@ -156,7 +156,7 @@ def test_compare_a_bare_log_uses_what_the_log_says(tmp_path):
         (["compare", str(paths.MEASURED), "--recipe", "llama2-7b"], "results/measured: holds "),
         (["parse", str(LOGS / "README.md"), "--framework", "nemo9"], "no dialect for framework 'nemo9'"),
         (["compare", str(LOGS / "README.md")], "add --recipe"),
-        (["compare", str(LOGS / "README.md"), "--recipe", "llama2-7b"], "it holds no step of any known framework"),
+        (["compare", str(LOGS / "README.md"), "--recipe", "llama2-7b"], "the log has no step of any known framework"),
         (
             ["compare", "nothing", "--gpu", "H100", "--num-layers", "2"],
             "--gpu and --num-layers: a run states its own conditions",
@@ -167,7 +167,7 @@ def test_compare_a_bare_log_uses_what_the_log_says(tmp_path):
         (["frobnicate"], "No such command"),
     ],
 )
-def test_wrong_input_is_exit_code_2_with_one_clear_message(args, says, tmp_path):
+def test_wrong_input_is_exit_code_2_with_one_clear_message(args: list[str], says: str, tmp_path: Path) -> None:
     result = call(*args, cwd=tmp_path)
     assert result.returncode == 2
     assert says in result.stderr
@@ -175,21 +175,21 @@ def test_wrong_input_is_exit_code_2_with_one_clear_message(args, says, tmp_path)
     assert result.stdout == ""
 
 
-def test_a_run_is_not_compared_as_a_log(tmp_path):
+def test_a_run_is_not_compared_as_a_log(tmp_path: Path) -> None:
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "spec.json").write_text("{}")
     result = call("compare", "run", "--recipe", "llama3.1-8b", cwd=tmp_path)
     assert (result.returncode, "run is a run and states its own recipe" in result.stderr) == (2, True)
 
 
-def test_where_slurm_is_missing_the_error_says_so_with_exit_code_3(tmp_path):
+def test_where_slurm_is_missing_the_error_says_so_with_exit_code_3(tmp_path: Path) -> None:
     path = str(Path(sys.executable).parent)
     result = call("launch", *POINT, cwd=tmp_path, PATH=path)
     assert result.returncode == 3
     assert "sbatch is not on this machine" in result.stderr
 
 
-def test_a_machine_that_cannot_write_is_exit_code_3_with_one_line(tmp_path):
+def test_a_machine_that_cannot_write_is_exit_code_3_with_one_line(tmp_path: Path) -> None:
     with Path("/dev/full").open("w") as full:
         command = [sys.executable, "-m", "benchrun", "list", "tiny-llama"]
         result = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
@@ -197,7 +197,7 @@ def test_a_machine_that_cannot_write_is_exit_code_3_with_one_line(tmp_path):
 
 
 @pytest.mark.parametrize("verb", [["list"], ["parse", str(LOGS / "18-torchtitan-ansi-1gpu-2500it.log.xz")]])
-def test_a_reader_that_goes_away_is_no_verdict(verb):
+def test_a_reader_that_goes_away_is_no_verdict(verb: list[str]) -> None:
     reader, writer = os.pipe()
     os.close(reader)
     command = [sys.executable, "-m", "benchrun", *verb]
@@ -206,7 +206,7 @@ def test_a_reader_that_goes_away_is_no_verdict(verb):
     assert (result.returncode, result.stderr) == (141, "")
 
 
-def test_a_refused_job_is_one_line_of_status(tmp_path):
+def test_a_refused_job_is_one_line_of_status(tmp_path: Path) -> None:
     path = str(Path(sys.executable).parent)
     call("launch", *POINT, cwd=tmp_path, PATH=path)
     for _ in range(2):  # the first look writes down how it ended
@@ -215,7 +215,7 @@ def test_a_refused_job_is_one_line_of_status(tmp_path):
         assert lines[0].count("sbatch is not on this machine") == 1
 
 
-def test_doctor_tells_a_slurm_that_fails_from_none(tmp_path):
+def test_doctor_tells_a_slurm_that_fails_from_none(tmp_path: Path) -> None:
     sinfo = tmp_path / "sinfo"
     sinfo.write_text("#!/bin/sh\nexit 1\n")
     sinfo.chmod(0o755)
@@ -223,13 +223,13 @@ def test_doctor_tells_a_slurm_that_fails_from_none(tmp_path):
     assert (slurm["found"], slurm["hint"]) == (None, "sinfo is installed but fails: is SLURM_CONF set?")
 
 
-def test_a_dry_run_launches_nothing(tmp_path):
+def test_a_dry_run_launches_nothing(tmp_path: Path) -> None:
     result = call("launch", "smoke", "--dry-run", cwd=tmp_path)
     assert result.returncode == 0
     assert result.stdout.count("#!/bin/bash") == 5
     assert not list(tmp_path.iterdir())
 
 
-def test_doctor_answers_everywhere(tmp_path):
+def test_doctor_answers_everywhere(tmp_path: Path) -> None:
     found = {finding["what"] for finding in document("doctor", "--json", cwd=tmp_path)}
     assert {"Slurm", "GPUs here", "torch", "free disk here"} <= found

@@ -1,7 +1,5 @@
 """parse and compare on bare logs, as a person calls them."""
 
-from __future__ import annotations
-
 import csv
 import functools
 import io
@@ -10,7 +8,9 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from test_contract import call, document
@@ -26,56 +26,56 @@ LOGS = Path(__file__).parent.parent / "logs"
 STEPS = 50
 
 
-def megatron(n, time_s):
+def megatron(n: int, time_s: float) -> str:
     return (
         f" iteration {n:8d}/{STEPS:8d} | elapsed time per iteration (ms): {1000 * time_s:.1f} |"
         f" global batch size:   128 | lm loss: 2.0E+00 |"
     )
 
 
-def torchtitan(n, time_s):
+def torchtitan(n: int, time_s: float) -> str:
     return f"[titan] - root - INFO - step: {n:2d}  loss:  2.0  memory: 9GiB(9%)  tps: {_tokens(time_s):,.0f}  mfu: 1.0%"
 
 
-def maxtext(n, time_s):
+def maxtext(n: Any, time_s: Any) -> Any:
     return f"completed step: {n - 1}, seconds: {time_s:.3f}, TFLOP/s/device: 305.1, total_weights: 12, loss: 2.000"
 
 
-def nemo2(n, time_s):
+def nemo2(n: Any, time_s: Any) -> Any:
     return (
         f"Training epoch 0, iteration {n - 1}/{STEPS - 1} | lr: 1e-06 | global_batch_size: 128 | global_step: {n - 1} |"
         f" reduced_train_loss: 2.0 | train_step_timing in s: {time_s:.4g} | consumed_samples: {128 * n}"
     )
 
 
-def nemo1(n, time_s):
+def nemo1(n: Any, time_s: Any) -> Any:
     return f"Epoch 0: : 4%|# | {n}/{STEPS} [{n:02d}:00<07:13, train_loss=2.0, train_step_timing in s={time_s:.1f}0]"
 
 
-def bridge(n, time_s):
+def bridge(n: Any, time_s: Any) -> Any:
     return f"Step Time : {time_s:.2f}s GPU utilization: 477.0MODEL_TFLOP/s/GPU"
 
 
-def huggingface(n, time_s):
+def huggingface(n: Any, time_s: Any) -> Any:
     return (
         f"{{'loss': '2.0', 'global_step/max_steps': '{n}/{STEPS}',"
         f" 'elapsed_time': '{round(n * time_s)}s', 'learning_rate': '1e-5'}}"
     )
 
 
-def nanotron(n, time_s):
+def nanotron(n: Any, time_s: Any) -> Any:
     return f"iteration: {n} / {STEPS} | time_per_iteration_ms: {time_s:.3g}K | tokens_per_sec: 182K | lm_loss: 2.0 | x"
 
 
-def paxml(n, time_s):
+def paxml(n: Any, time_s: Any) -> Any:
     return f"Setting task status: step = {n}, loss= 2.0, steps/sec {1 / time_s:.12f}"
 
 
-def deepspeed(n, time_s):
+def deepspeed(n: Any, time_s: Any) -> Any:
     return f"steps: {n} loss: 2.0 iter time (s): {time_s:.3f} samples/sec: 9.9"
 
 
-def _tokens(time_s):
+def _tokens(time_s: float) -> float:
     return 8192 * 128 / 8 / time_s
 
 
@@ -84,7 +84,7 @@ CONDITIONS = ["--recipe", "llama3.1-8b", "--gpu", "H100", "--precision", "bf16",
 
 
 @pytest.mark.parametrize("line", LINES, ids=lambda line: line.__name__)
-def test_a_log_of_any_framework_is_judged_under_the_stated_conditions(tmp_path, line):
+def test_a_log_of_any_framework_is_judged_under_the_stated_conditions(tmp_path: Path, line: Callable[..., Any]) -> None:
     """12.27 s was published for Llama 3.1 8B, BF16, on 8 H100 at GBS 128."""
     log = tmp_path / "x.log"
     for time_s, verdict, code in ((12.3, "pass", 0), (14.5, "slow", 1)):
@@ -95,7 +95,7 @@ def test_a_log_of_any_framework_is_judged_under_the_stated_conditions(tmp_path, 
         assert judged["conditions"]["framework"] is not None
 
 
-def test_the_logs_of_a_directory_are_one_run_and_options_are_read_in_any_case(tmp_path):
+def test_the_logs_of_a_directory_are_one_run_and_options_are_read_in_any_case(tmp_path: Path) -> None:
     (tmp_path / "logs").mkdir()
     (tmp_path / "logs" / "job.out").write_text("".join(megatron(n, 12.3) + "\n" for n in range(1, STEPS + 1)))
     loud = [word.upper() if word in ("bf16",) else word.lower() if word == "H100" else word for word in CONDITIONS]
@@ -104,7 +104,7 @@ def test_the_logs_of_a_directory_are_one_run_and_options_are_read_in_any_case(tm
     assert (result.returncode, "'fp7' is not one of" in result.stderr) == (2, True)
 
 
-def test_what_neither_the_log_nor_an_option_says_is_asked_for(tmp_path):
+def test_what_neither_the_log_nor_an_option_says_is_asked_for(tmp_path: Path) -> None:
     log = tmp_path / "x.log"
     log.write_text("".join(torchtitan(n, 12.9) + "\n" for n in range(1, 51)))
     result = call("compare", log, "--recipe", "llama3.1-8b", "--gpu", "H100")
@@ -113,14 +113,14 @@ def test_what_neither_the_log_nor_an_option_says_is_asked_for(tmp_path):
     assert "no GPU 'H1000'" in call("compare", log, "--recipe", "llama3.1-8b", "--gpu", "H1000").stderr
 
 
-def test_a_log_of_another_model_is_refused():
+def test_a_log_of_another_model_is_refused() -> None:
     log = LOGS / "07-megatron-core-2026-15it-seq8192.log.xz"
     result = call("compare", log, *CONDITIONS)
     assert result.returncode == 2
-    assert "hidden_size 2048, llama3.1-8b has 4096" in result.stderr
+    assert "hidden_size 2048, the recipe's has 4096" in result.stderr
 
 
-def test_a_log_that_ends_early_or_diverges_is_invalid(tmp_path):
+def test_a_log_that_ends_early_or_diverges_is_invalid(tmp_path: Path) -> None:
     log = tmp_path / "x.log"
     log.write_text("".join(megatron(n, 12.9) + "\n" for n in range(1, 41)))
     assert document("compare", log, *CONDITIONS, "--json", code=4)["verdict"] == "invalid_run"
@@ -129,7 +129,7 @@ def test_a_log_that_ends_early_or_diverges_is_invalid(tmp_path):
     assert (judged["verdict"], "nan_loss" in judged["reason"]) == ("invalid_run", True)
 
 
-def test_fewer_layers_are_another_model(tmp_path):
+def test_fewer_layers_are_another_model(tmp_path: Path) -> None:
     log = tmp_path / "x.log"
     log.write_text("".join(megatron(n, 12.9) + "\n" for n in range(1, 51)))
     judged = document("compare", log, *CONDITIONS, "--num-layers", "8", "--json", code=4)
@@ -137,7 +137,7 @@ def test_fewer_layers_are_another_model(tmp_path):
     assert [difference["key"] for difference in judged["differs"]] == ["num_layers"]
 
 
-def worker(model, **differs):
+def worker(model: str, **differs: dict[str, int] | int) -> str:
     """The configuration and the steps of this repository's worker, for ``model`` with other dimensions."""
     shape = recipe_file(model).recipe.model.model_dump()
     moe = {**shape["moe"], **differs.pop("moe")} if "moe" in differs else shape["moe"]
@@ -158,7 +158,9 @@ def worker(model, **differs):
         ("mixtral-8x7b", {"moe": {"num_experts": 4}}, ["moe.num_experts 4 of 8"]),
     ],
 )
-def test_a_log_of_a_model_with_another_dimension_is_a_proxy(tmp_path, recipe, differs, said):
+def test_a_log_of_a_model_with_another_dimension_is_a_proxy(
+    tmp_path: Path, recipe: str, differs: dict[str, Any], said: list[Any]
+) -> None:
     file = tmp_path / "x.log"
     file.write_text(worker(recipe, **differs))
     log = parse_log(file)
@@ -168,14 +170,14 @@ def test_a_log_of_a_model_with_another_dimension_is_a_proxy(tmp_path, recipe, di
         assert verdict.verdict == ("not_comparable" if said else "pass")
 
 
-def test_a_log_of_experts_is_no_dense_model(tmp_path):
+def test_a_log_of_experts_is_no_dense_model(tmp_path: Path) -> None:
     file = tmp_path / "x.log"
     file.write_text(worker("mixtral-8x7b"))
     with pytest.raises(UserError, match="has 8 experts"):
         app.judge_log(parse_log(file), "llama3.1-8b", Setting(gbs=128))
 
 
-def test_the_table_says_everything_with_its_convention_and_divisor(tmp_path):
+def test_the_table_says_everything_with_its_convention_and_divisor(tmp_path: Path) -> None:
     log = tmp_path / "x.log"
     log.write_text("".join(megatron(n, 12.91) + "\n" for n in range(1, 51)))
     text = call("parse", log, *CONDITIONS[:-2]).stdout
@@ -183,7 +185,7 @@ def test_the_table_says_everything_with_its_convention_and_divisor(tmp_path):
         "megatron-lm",
         "50 rows, 1 to 50 of 50 planned: complete",
         "steps 6 to 50 of 50, 45 rows (5 warm-up rows dropped)",
-        "12.91 s median, 95 % sure of",
+        "12.91 s median, 95 % interval",
         "mean of the last 10 rows 12.91 s, of steps 35 to 44 12.91 s",
         "steady: ",
         "10,153",
@@ -195,7 +197,7 @@ def test_the_table_says_everything_with_its_convention_and_divisor(tmp_path):
 
 
 @pytest.mark.parametrize("form", ["csv", "jsonl"])
-def test_the_rows_as_csv_and_as_json_lines(tmp_path, form):
+def test_the_rows_as_csv_and_as_json_lines(tmp_path: Path, form: str) -> None:
     log = LOGS / "14-nemo2-resiliency-crash-restart.log.xz"
     printed = call("parse", log, "--steps", form).stdout
     target = tmp_path / f"rows.{form}"
@@ -211,7 +213,7 @@ def test_the_rows_as_csv_and_as_json_lines(tmp_path, form):
     assert float(rows[16]["step_time_s"]) == 10.26
 
 
-def test_steps_that_cannot_be_written_are_one_error(tmp_path):
+def test_steps_that_cannot_be_written_are_one_error(tmp_path: Path) -> None:
     log = LOGS / "14-nemo2-resiliency-crash-restart.log.xz"
     assert "expected csv, jsonl or a file" in call("parse", log, "--steps", "rows.txt").stderr
     assert "cannot be written" in call("parse", log, "--steps", tmp_path / "no" / "rows.csv").stderr
@@ -219,7 +221,7 @@ def test_steps_that_cannot_be_written_are_one_error(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["22-maxtext-demo-tpu-v5p-10it", "18-torchtitan-ansi-1gpu-2500it"])
-def test_the_plot_is_a_picture(tmp_path, name):
+def test_the_plot_is_a_picture(tmp_path: Path, name: str) -> None:
     pytest.importorskip("matplotlib")
     picture = tmp_path / "steps.png"
     assert call("parse", LOGS / f"{name}.log.xz", "--plot", picture).returncode == 0
@@ -228,7 +230,7 @@ def test_the_plot_is_a_picture(tmp_path, name):
     assert (result.returncode, "cannot be written" in result.stderr) == (2, True)
 
 
-def test_following_a_log_ends_with_its_last_step(tmp_path):
+def test_following_a_log_ends_with_its_last_step(tmp_path: Path) -> None:
     log = tmp_path / "x.log"
     log.write_text(megatron(1, 1.0) + "\n")
     command = [sys.executable, "-m", "benchrun", "parse", str(log), "--follow", "--json"]
@@ -241,7 +243,7 @@ def test_following_a_log_ends_with_its_last_step(tmp_path):
     assert err.count("step ") == STEPS - 1
 
 
-def test_following_a_log_that_is_not_there_says_that_it_waits(tmp_path):
+def test_following_a_log_that_is_not_there_says_that_it_waits(tmp_path: Path) -> None:
     log = tmp_path / "x.log"
     command = [sys.executable, "-m", "benchrun", "parse", str(log), "--follow"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
@@ -250,7 +252,7 @@ def test_following_a_log_that_is_not_there_says_that_it_waits(tmp_path):
     assert "complete" in process.communicate(timeout=60)[0]
 
 
-def test_following_can_be_stopped_and_gives_what_there_is(tmp_path):
+def test_following_can_be_stopped_and_gives_what_there_is(tmp_path: Path) -> None:
     log = tmp_path / "x.log"
     log.write_text("".join(megatron(n, 1.0) + "\n" for n in range(1, 21)))
     command = [sys.executable, "-m", "benchrun", "parse", str(log), "--follow", "--json"]
@@ -265,7 +267,7 @@ def test_following_can_be_stopped_and_gives_what_there_is(tmp_path):
     assert (json.loads(out)["num_steps"], json.loads(out)["complete"]) == (20, False)
 
 
-def test_several_logs_and_stdin_are_one_run(tmp_path):
+def test_several_logs_and_stdin_are_one_run(tmp_path: Path) -> None:
     first, second = tmp_path / "0.log", tmp_path / "1.log"
     first.write_text("".join(megatron(n, 1.0) + "\n" for n in range(1, 31)))
     second.write_text("".join(megatron(n, 1.0) + "\n" for n in range(25, 51)))
@@ -276,7 +278,7 @@ def test_several_logs_and_stdin_are_one_run(tmp_path):
     assert (piped.returncode, json.loads(piped.stdout)["num_steps"]) == (4, 30)
 
 
-def test_steps_timed_by_whole_seconds_are_no_stalls_and_a_missing_mfu_has_its_reason():
+def test_steps_timed_by_whole_seconds_are_no_stalls_and_a_missing_mfu_has_its_reason() -> None:
     log = LOGS / "23-hf-trainer-msswift-30it.log.xz"
     options = ["--recipe", "llama3-8b-sft", "--gpu", "H100", "--precision", "bf16", "--gbs", "32"]
     printed = call("compare", log, *options).stdout
@@ -284,13 +286,13 @@ def test_steps_timed_by_whole_seconds_are_no_stalls_and_a_missing_mfu_has_its_re
     assert "none: the tokens per step are unknown" in printed
 
 
-def test_an_option_that_the_log_contradicts_is_said_to_be_unused():
+def test_an_option_that_the_log_contradicts_is_said_to_be_unused() -> None:
     log = LOGS / "11-nemo1-mlperf-gpt3-512gpu.log.xz"
     options = ["--recipe", "gpt3-175b", "--gpu", "H100", "--precision", "fp8", "--num-gpus", "512", "--gbs", "128"]
     assert call("compare", log, *options).stderr == "--gbs 128 is not used: the log states 2048\n"
 
 
-def test_a_recipe_named_by_its_file_has_the_same_references():
+def test_a_recipe_named_by_its_file_has_the_same_references() -> None:
     log = LOGS / "11-nemo1-mlperf-gpt3-512gpu.log.xz"
     options = ["--gpu", "H100", "--precision", "fp8", "--json"]
     path = paths.RECIPES / "gpt3-175b.yaml"

@@ -1,10 +1,11 @@
 """parse and compare on the logs of several runs: each has its block, its name, its numbers and its verdict."""
 
-from __future__ import annotations
-
 import csv
 import json
 import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 from test_contract import LOGS, call, document
@@ -16,23 +17,23 @@ from benchrun.metrics.summary import summarise
 EXPECTED = list(csv.DictReader((LOGS / "expected.csv").open()))
 
 
-def write(path, time_s, steps=STEPS, first=1):
+def write(path: Path, time_s: float, steps: int = STEPS, first: Any = 1) -> Path:
     path.write_text("".join(megatron(n, time_s) + "\n" for n in range(first, steps + 1)))
     return path
 
 
 @pytest.mark.parametrize("row", EXPECTED, ids=[row["file"][:2] for row in EXPECTED])
-def test_parse_ends_as_a_careful_person_would_judge(row):
+def test_parse_ends_as_a_careful_person_would_judge(row: dict[str, str]) -> None:
     summary = document("parse", LOGS / row["file"], "--json", code=int(row["parse_exit_code"]))
     assert {True: "yes", False: "no", None: "unknown"}[summary["complete"]] == row["complete"]
 
 
 @pytest.fixture
-def both(tmp_path):
+def both(tmp_path: Path) -> tuple[Path, Path]:
     return write(tmp_path / "fast.log", 12.3), write(tmp_path / "slow.log", 14.5)
 
 
-def test_a_slow_log_is_slow_beside_a_fast_one(both, tmp_path):
+def test_a_slow_log_is_slow_beside_a_fast_one(both: tuple[Path, Path], tmp_path: Path) -> None:
     alone = [document("compare", log, *CONDITIONS, "--json", code=code) for log, code in zip(both, (0, 1), strict=True)]
     for paths in (both, both[::-1], (tmp_path,)):
         judged = document("compare", *paths, *CONDITIONS, "--json", code=1)
@@ -40,55 +41,55 @@ def test_a_slow_log_is_slow_beside_a_fast_one(both, tmp_path):
 
 
 @pytest.mark.parametrize("line", LINES, ids=lambda line: line.__name__)
-def test_a_slightly_slower_log_of_any_framework_is_a_run_of_its_own(tmp_path, line):
+def test_a_slightly_slower_log_of_any_framework_is_a_run_of_its_own(tmp_path: Path, line: Callable[..., Any]) -> None:
     for name, time_s in (("a", 12.3), ("b", 12.9), ("again", 12.3)):
         (tmp_path / f"{name}.log").write_text("".join(line(n, time_s) + "\n" for n in range(1, STEPS + 1)))
     found, _ = parse_logs(tmp_path)
     assert [log.file.count(".log") for log in found] == [2, 1]
 
 
-def test_each_verdict_stands_under_the_name_of_its_log(both):
+def test_each_verdict_stands_under_the_name_of_its_log(both: tuple[Path, Path]) -> None:
     lines = call("compare", *both, *CONDITIONS).stdout.splitlines()
     named = [number for number, text in enumerate(lines) if text in map(str, both)]
     assert [lines[number + 1].split()[0] for number in named] == ["PASS", "SLOW"]
 
 
-def test_a_log_that_cannot_be_judged_hides_no_verdict(both):
+def test_a_log_that_cannot_be_judged_hides_no_verdict(both: tuple[Path, Path]) -> None:
     other = LOGS / "07-megatron-core-2026-15it-seq8192.log.xz"
     judged = document("compare", *both, other, *CONDITIONS, "--json", code=2)
     assert [each["verdict"] for each in judged] == ["pass", "slow"]
 
 
-def test_a_directory_of_logs_is_as_many_blocks():
+def test_a_directory_of_logs_is_as_many_blocks() -> None:
     parsed = document("parse", LOGS, "--json", code=4)
     assert [each["file"] for each in parsed] == [str(LOGS / row["file"]) for row in EXPECTED]
     text = call("parse", LOGS).stdout.splitlines()
     assert [line for line in text if line.startswith(str(LOGS))] == [each["file"] for each in parsed]
 
 
-def test_two_whole_runs_are_two_objects_and_exit_code_0(both):
+def test_two_whole_runs_are_two_objects_and_exit_code_0(both: tuple[Path, Path]) -> None:
     assert [each["num_steps"] for each in document("parse", *both, "--json")] == [STEPS, STEPS]
 
 
-def test_one_unfinished_run_among_several_is_exit_code_4(both, tmp_path):
+def test_one_unfinished_run_among_several_is_exit_code_4(both: tuple[Path, Path], tmp_path: Path) -> None:
     write(tmp_path / "part.log", 13.4, steps=30)
     assert [each["complete"] for each in document("parse", tmp_path, "--json", code=4)] == [True, False, True]
 
 
 @pytest.mark.parametrize("options", [["--steps", "csv"], ["--plot", "x.png"]])
-def test_rows_and_pictures_are_of_one_run(both, options, tmp_path):
+def test_rows_and_pictures_are_of_one_run(both: tuple[Path, Path], options: list[str], tmp_path: Path) -> None:
     result = call("parse", *both, *options, cwd=tmp_path)
     assert (result.returncode, result.stdout, (tmp_path / "x.png").exists()) == (2, "", False)
 
 
-def test_a_source_checkout_without_a_log_is_exit_code_4(tmp_path):
+def test_a_source_checkout_without_a_log_is_exit_code_4(tmp_path: Path) -> None:
     for name in ("requirements.txt", "docs/CMakeLists.txt", ".venv/LICENSE.txt"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text("numpy\n")
     assert document("parse", tmp_path, "--json", code=4)["num_steps"] == 0
 
 
-def test_what_is_no_log_in_a_directory_is_named(tmp_path):
+def test_what_is_no_log_in_a_directory_is_named(tmp_path: Path) -> None:
     write(tmp_path / "train.log", 12.3)
     (tmp_path / "requirements.txt").write_text("numpy\n")
     result = call("parse", tmp_path, "--json")
@@ -103,7 +104,7 @@ XID = "NVRM: Xid (PCI:0000:3b:00): 79, pid=1, GPU has fallen off the bus.\n"
 OVERFLOW = "[deepspeed] OVERFLOW! Rank 0 Skipping step. Attempted loss scale: 256, reducing to 128\n"
 
 
-def unplanned(n):
+def unplanned(n: int) -> str:
     return f"[titan] - root - INFO - step: {n:2d}  loss:  2.0  memory: 9GiB(9%)  tps: 9,000  mfu: 1.0%\n"
 
 
@@ -131,7 +132,7 @@ STEP_LINES = {"planned": lambda n: megatron(n, 1.0) + "\n", "open": unplanned}
         ("open", ["RuntimeError: CUDA error: device-side assert triggered\n"], "cuda_error"),
     ],
 )
-def test_what_is_fatal_in_a_log(tmp_path, kind, parts, fatal):
+def test_what_is_fatal_in_a_log(tmp_path: Path, kind: str, parts: list[Any], fatal: str | None) -> None:
     made, content = 0, []
     for part in parts:
         if isinstance(part, int):
@@ -164,12 +165,12 @@ CANCELLED = "slurmstepd: error: *** JOB 7 ON node1 CANCELLED AT 2026-05-05T11:20
         ("launch_failed", "slurmstepd: error: execve(): python3: No such file or directory"),
     ],
 )
-def test_what_ends_a_log_is_fatal_also_where_no_end_was_planned(tmp_path, kind, line):
+def test_what_ends_a_log_is_fatal_also_where_no_end_was_planned(tmp_path: Path, kind: str, line: str) -> None:
     (tmp_path / "x.log").write_text("".join(map(unplanned, range(1, 51))) + line + "\n")
     assert summarise(parse_log(tmp_path / "x.log")).fatal.kind == kind
 
 
-def test_a_restart_overcomes_what_ended_the_attempt_before_it(tmp_path):
+def test_a_restart_overcomes_what_ended_the_attempt_before_it(tmp_path: Path) -> None:
     attempts = [megatron(n, 1.0) + "\n" for n in range(1, 31)] + [megatron(n, 1.2) + "\n" for n in range(21, 51)]
     attempts.insert(30, f"NCCL error: x\n{CRASH}torch.OutOfMemoryError: CUDA out of memory.\n")
     (tmp_path / "x.log").write_text("".join(attempts))
@@ -177,7 +178,7 @@ def test_a_restart_overcomes_what_ended_the_attempt_before_it(tmp_path):
 
 
 @pytest.mark.parametrize(("skipped", "fatal"), [(5, False), (6, True), (50, True)])
-def test_more_than_a_tenth_of_the_steps_without_an_update_is_fatal(tmp_path, skipped, fatal):
+def test_more_than_a_tenth_of_the_steps_without_an_update_is_fatal(tmp_path: Path, skipped: int, fatal: bool) -> None:
     rows = [f"{megatron(n, 12.3)} number of skipped iterations: {int(n > 50 - skipped):3d} |\n" for n in range(1, 51)]
     (tmp_path / "x.log").write_text("".join(rows))
     summary = document("parse", tmp_path / "x.log", "--json", code=4 if fatal else 0)
@@ -186,7 +187,7 @@ def test_more_than_a_tenth_of_the_steps_without_an_update_is_fatal(tmp_path, ski
     assert judged["verdict"] == ("invalid_run" if fatal else "pass")
 
 
-def test_an_error_of_a_launched_runs_log_gives_no_verdict_of_speed(tmp_path):
+def test_an_error_of_a_launched_runs_log_gives_no_verdict_of_speed(tmp_path: Path) -> None:
     write(tmp_path / "x.log", 12.3)
     with (tmp_path / "x.log").open("a") as log:
         log.write(XID)
@@ -194,7 +195,7 @@ def test_an_error_of_a_launched_runs_log_gives_no_verdict_of_speed(tmp_path):
     assert judged["verdict"] == "invalid_run"
 
 
-def test_a_run_of_few_steps_that_drifts_over_an_edge_is_inconclusive(tmp_path):
+def test_a_run_of_few_steps_that_drifts_over_an_edge_is_inconclusive(tmp_path: Path) -> None:
     """12.27 s was published; the window of four steps reaches from 4 % slower to 20 % slower."""
     times = [20, 13, 12.8, 12.8, 12.8, 13.0, 14.5, 14.7]
     rows = [megatron(n, time).replace("/      50", "/       8") + "\n" for n, time in enumerate(times, 1)]
@@ -210,7 +211,7 @@ def test_a_run_of_few_steps_that_drifts_over_an_edge_is_inconclusive(tmp_path):
     assert summary["step_time_interval_s"] == {"low": 12.8, "high": 14.7, "level": 0.875, "effective_rows": 4.0}
 
 
-def test_a_run_directory_in_a_folder_keeps_its_own_logs(tmp_path):
+def test_a_run_directory_in_a_folder_keeps_its_own_logs(tmp_path: Path) -> None:
     shutil.copy(LOGS / EXPECTED[6]["file"], write(tmp_path / "x.log", 1.0).with_name("y.log.xz"))
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "spec.json").write_text("{}")
@@ -219,7 +220,7 @@ def test_a_run_directory_in_a_folder_keeps_its_own_logs(tmp_path):
     assert sorted(each["file"].rpartition("/")[2] for each in parsed) == ["run", "x.log", "y.log.xz"]
 
 
-def test_an_option_that_the_log_contradicts_is_named():
+def test_an_option_that_the_log_contradicts_is_named() -> None:
     log = LOGS / "06-megatron-core-2026-srun-label-1gpu.log.xz"
     result = call("parse", str(log), "--seq-length", "4096", "--gbs", "80", "--json")
     assert json.loads(result.stdout)["seq_length"] == 2048

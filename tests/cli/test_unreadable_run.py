@@ -1,7 +1,5 @@
 """A run that cannot be read hides no other run that is named beside it."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

@@ -1,9 +1,9 @@
 """From recipe to verdict on this machine, with real training."""
 
-from __future__ import annotations
-
 import json
 import os
+from pathlib import Path
+from subprocess import CompletedProcess
 
 import pytest
 from test_contract import call, document
@@ -11,7 +11,7 @@ from test_contract import call, document
 from benchrun.spec import artifacts
 
 pytestmark = pytest.mark.train
-pytest.importorskip("megatron.core", reason="training needs pip install 'benchrun[train]'")
+pytest.importorskip("megatron.core", reason="training needs pip install '.[train]'")
 
 FILES = {
     "spec.json", "job.sh", "probe.sh", "events.jsonl", "stdout.log", "stderr.log", "done.json", "ending.json",
@@ -20,27 +20,25 @@ FILES = {
 
 
 @pytest.fixture(scope="module")
-def launched(tmp_path_factory):
+def launched(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, CompletedProcess]:
     folder = tmp_path_factory.mktemp("way")
     beside = ("--set", "training.ceilings=true", "--set", "training.breakdown=true")
     result = call("launch", "tiny-llama", "--precision", "fp32", "--num-gpus", "2", *beside, "--wait", cwd=folder)
     return folder, result
 
 
-def test_launch_wait_ends_in_a_verdict(launched):
+def test_launch_wait_ends_in_a_verdict(launched: tuple[Path, CompletedProcess]) -> None:
     _, result = launched
     assert result.returncode == 0, result.stderr
     assert "PASS  tiny-llama, fp32, 2 x CPU" in result.stdout
     assert "matmul at ceiling would take" in result.stdout
 
 
-def test_every_step_of_the_way_leaves_its_file(launched):
+def test_every_step_of_the_way_leaves_its_file(launched: tuple[Path, CompletedProcess]) -> None:
     folder, result = launched
     run = folder / "results" / "runs" / result.stdout.splitlines()[0]
     assert {path.name for path in run.iterdir() if path.is_file()} - {
-        "local.pid",
-        "local.started",
-        "local.exit",
+        "local.json",
     } == FILES
     assert all(
         json.loads((run / name).read_text())["schema_version"] == (2 if name == "spec.json" else 1)
@@ -54,7 +52,7 @@ def test_every_step_of_the_way_leaves_its_file(launched):
     assert len((run / "steps.jsonl").read_text().splitlines()) == 20
 
 
-def test_every_later_step_can_be_done_again_from_the_files(launched):
+def test_every_later_step_can_be_done_again_from_the_files(launched: tuple[Path, CompletedProcess]) -> None:
     folder, result = launched
     run = folder / "results" / "runs" / result.stdout.splitlines()[0]
     before = {name: (run / name).read_text() for name in ("metrics.json", "verdict.json")}
@@ -64,7 +62,7 @@ def test_every_later_step_can_be_done_again_from_the_files(launched):
     assert {name: (run / name).read_text() for name in before} == before
 
 
-def test_status_and_report_know_the_run(launched):
+def test_status_and_report_know_the_run(launched: tuple[Path, CompletedProcess]) -> None:
     folder, result = launched
     run = result.stdout.splitlines()[0]
     row = document("status", "--json", cwd=folder)[0]
@@ -77,7 +75,7 @@ def test_status_and_report_know_the_run(launched):
     assert table[1].startswith("tiny-llama,megatron-core,CPU")
 
 
-def test_parse_of_the_log_says_what_the_metrics_say(launched):
+def test_parse_of_the_log_says_what_the_metrics_say(launched: tuple[Path, CompletedProcess]) -> None:
     folder, result = launched
     run = folder / "results" / "runs" / result.stdout.splitlines()[0]
     summary = document("parse", run / "stdout.log", "--json")
@@ -89,7 +87,7 @@ def test_parse_of_the_log_says_what_the_metrics_say(launched):
     assert (summary["seq_length"], summary["global_batch_size"], summary["num_gpus"]) == (128, 8, 2)
 
 
-def test_the_ceilings_are_those_of_this_model_and_these_ranks(launched):
+def test_the_ceilings_are_those_of_this_model_and_these_ranks(launched: tuple[Path, CompletedProcess]) -> None:
     folder, result = launched
     run = folder / "results" / "runs" / result.stdout.splitlines()[0]
     found = json.loads((run / "ceilings.json").read_text())
@@ -103,7 +101,7 @@ def test_the_ceilings_are_those_of_this_model_and_these_ranks(launched):
     assert 'benchrun ceilings: {"device":"cpu"' in (run / "stdout.log").read_text()
 
 
-def test_the_breakdown_is_that_of_one_step_and_its_parts_add_up(launched):
+def test_the_breakdown_is_that_of_one_step_and_its_parts_add_up(launched: tuple[Path, CompletedProcess]) -> None:
     folder, result = launched
     run = folder / "results" / "runs" / result.stdout.splitlines()[0]
     found = json.loads((run / "metrics.json").read_text())["breakdown"]
@@ -114,7 +112,7 @@ def test_the_breakdown_is_that_of_one_step_and_its_parts_add_up(launched):
     assert log.index("benchrun done") < log.index("benchrun breakdown")  # not one of the measured steps
 
 
-def test_what_is_kept_gives_the_same_numbers_elsewhere(launched):
+def test_what_is_kept_gives_the_same_numbers_elsewhere(launched: tuple[Path, CompletedProcess]) -> None:
     folder, result = launched
     run = folder / "results" / "runs" / result.stdout.splitlines()[0]
     assert "kept " in call("report", run.name, "--keep", "kept", cwd=folder).stderr

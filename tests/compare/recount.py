@@ -1,11 +1,12 @@
 """A published row, recounted: the tokens/s/GPU that each of its numbers means, with the room its rounding leaves."""
 
-from __future__ import annotations
-
 from decimal import Decimal
 from itertools import combinations
+from typing import Any
 
+from benchrun.compare.references import Reference
 from benchrun.model.flops import PASSES, attention_scores, flops_per_token
+from benchrun.model.shape import ModelShape
 from tests.metrics.shapes import MODELS, shape
 
 DIVISION = 0.0005
@@ -28,7 +29,7 @@ SHAPES = {
 }
 
 
-def model_of(entry):
+def model_of(entry: Reference) -> ModelShape:
     """The published model, with the layers that ran; None for the tiny ones, which publish a loss."""
     stem = entry.key.recipe.removesuffix("-hf").removesuffix("-sft").removesuffix("-lora")
     if stem not in SHAPES:
@@ -37,13 +38,13 @@ def model_of(entry):
     return SHAPES[stem].model_copy(update={"num_layers": layers})
 
 
-def half_digit(cell):
+def half_digit(cell: Any) -> Any:
     """Half of the last printed digit, relative: 2.10 -> 0.0024."""
     number = Decimal(cell)
     return float(Decimal("0.5").scaleb(number.as_tuple().exponent) / number)
 
 
-def flops(entry):
+def flops(entry: Any) -> Any:
     """Least and most FLOPs a token that the entry's convention allows."""
     model, seq_length = model_of(entry), entry.key.seq_length
     scores = PASSES * attention_scores(model, seq_length)
@@ -59,7 +60,7 @@ def flops(entry):
     }[entry.convention]
 
 
-def rates(entry, cells):
+def rates(entry: Reference, cells: dict[str, str]) -> dict[str, Any]:
     """Metric -> lowest and highest tokens/s/GPU that its printed number means; without what it takes, none."""
     key, found = entry.key, {}
     printed = {metric: cells.get(metric) for metric in type(entry.printed).model_fields}
@@ -83,10 +84,10 @@ def rates(entry, cells):
     return found
 
 
-def _around(rate, room):
+def _around(rate: Any, room: Any) -> Any:
     return rate * (1 - room), rate * (1 + room)
 
 
-def fit(found):
+def fit(found: dict[str, Any]) -> bool:
     """Whether all these numbers can be of one run."""
     return all(a[0] <= b[1] and b[0] <= a[1] for a, b in combinations(found.values(), 2))

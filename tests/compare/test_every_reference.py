@@ -3,17 +3,19 @@
 The rule is stated here once more, over the rows and the shapes of `recount`, without the code that it tests.
 """
 
-from __future__ import annotations
-
 import functools
 import json
 import subprocess
 import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from benchrun import app, hardware, paths
-from benchrun.compare.references import load_references
+from benchrun.compare.references import Reference, load_references
+from benchrun.compare.verdict import Verdict
 from benchrun.frameworks.logs import parse_log
 from benchrun.metrics.setting import Setting
 from benchrun.model.flops import flops_per_token
@@ -39,7 +41,7 @@ ARGUMENTS = {
 """What Megatron-LM's argument dump calls them; vp is there in layers, and left out."""
 
 
-def of_interest(row):
+def of_interest(row: Any) -> Any:
     """Whether a run can be held against a row at all."""
     speed = row.metric in ("step_time_s", "tokens_per_s_per_gpu", "samples_per_s")
     counted = row.metric in ("tflops_per_gpu", "mfu_percent") and row.convention in ("full", "causal")
@@ -51,7 +53,7 @@ ROWS = [row for row in load_references() if of_interest(row)]
 
 
 @functools.cache
-def rate(row_id):
+def rate(row_id: Any) -> Any:
     """Tokens/s/GPU of a row."""
     row = next(row for row in ROWS if row.id == row_id)
     key, value = row.key, row.value
@@ -66,25 +68,25 @@ def rate(row_id):
     return 1e12 * tflops / getattr(counted, row.convention)
 
 
-def twins(one, other):
+def twins(one: Reference, other: Reference) -> bool:
     return one.key.recipe == other.key.recipe or (one.key.task != "lora" and model_of(one) == model_of(other))
 
 
 @functools.cache
-def fitting(row_id):
+def fitting(row_id: Any) -> Any:
     """The rows that may judge a run under the conditions of one."""
     mine = next(row for row in ROWS if row.id == row_id)
     same = [row for row in ROWS if all(getattr(row.key, name) == getattr(mine.key, name) for name in AGREE)]
     return [row for row in same if twins(row, mine)]
 
 
-def rule(row, framework, layout):
+def rule(row: Reference, framework: str, layout: dict[str, Any]) -> list[Reference]:
     """The row that judges a run of ``row`` with this framework and layout, in the words of the README."""
 
-    def those(rows, wanted):
+    def those(rows: Any, wanted: Any) -> Any:
         return [row for row in rows if wanted(row)] or rows
 
-    def shared(row):
+    def shared(row: Any) -> Any:
         stated = {name: getattr(row.key, name) for name in layout if getattr(row.key, name) is not None}
         if not stated or any(layout[name] != size for name, size in stated.items()):
             return 0
@@ -100,26 +102,26 @@ def rule(row, framework, layout):
     return [row for row in rows if rate(row.id) == fastest]
 
 
-def megatron(n, time_s, gbs):
+def megatron(n: int, time_s: float, gbs: int) -> str:
     head = f" iteration {n:8d}/{STEPS:8d} | elapsed time per iteration (ms): {1000 * time_s:.6f} |"
     return f"{head} global batch size: {gbs:5d} | lm loss: 2.0E+00 |"
 
 
-def nemo2(n, time_s, gbs):
+def nemo2(n: Any, time_s: Any, gbs: Any) -> Any:
     head = f"Training epoch 0, iteration {n - 1}/{STEPS - 1} | lr: 1e-06 | global_batch_size: {gbs} |"
     head += f" global_step: {n - 1} | reduced_train_loss: 2.0"
     return f"{head} | train_step_timing in s: {time_s:.9g} | consumed_samples: {gbs * n}"
 
 
-def bridge(n, time_s, gbs):
+def bridge(n: Any, time_s: Any, gbs: Any) -> Any:
     return f"Step Time : {time_s:.9f}s GPU utilization: 0.0MODEL_TFLOP/s/GPU\n{megatron(n, time_s, gbs)}"
 
 
-def maxtext(n, time_s, gbs):
+def maxtext(n: Any, time_s: Any, gbs: Any) -> Any:
     return f"completed step: {n - 1}, seconds: {time_s:.9f}, TFLOP/s/device: 305.1, total_weights: 12, loss: 2.000"
 
 
-def paxml(n, time_s, gbs):
+def paxml(n: Any, time_s: Any, gbs: Any) -> Any:
     return f"Setting task status: step = {n}, loss= 2.0, steps/sec {1 / time_s:.12f}"
 
 
@@ -128,13 +130,13 @@ DIALECTS = {"nemo2": nemo2, "megatron-bridge": bridge, "maxtext": maxtext, "paxm
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(catalogue, "recipe_file", functools.cache(catalogue.recipe_file))
         yield tmp_path_factory.mktemp("logs")
 
 
-def write(folder, row, share, dialect, layout):
+def write(folder: Path, row: Reference, share: float, dialect: str | None, layout: dict[str, Any]) -> Path:
     """A log of the row's conditions at a share of its speed."""
     key = row.key
     time_s = key.gbs * key.seq_length / key.num_gpus / (share * rate(row.id))
@@ -145,19 +147,19 @@ def write(folder, row, share, dialect, layout):
     return log
 
 
-def judged(log, row):
+def judged(log: Path, row: Reference) -> Verdict:
     key = row.key
     model = catalogue.recipe_file(key.recipe).recipe.model.model_copy(update={"num_layers": key.num_layers})
     given = Setting(key.seq_length, key.gbs, key.num_gpus, key.gpu, key.precision, model)
     return app.judge_log(parse_log(log), key.recipe, given)[0]
 
 
-def expected(ratio, chosen):
+def expected(ratio: float, chosen: Reference) -> str:
     low, high = 1 - chosen.tolerance_low, 1 + chosen.tolerance_high
     return "slow" if ratio < low else "faster_than_expected" if ratio > high else "pass"
 
 
-def hold(folder, row, shares, dialect, layout):
+def hold(folder: Path, row: Reference, shares: tuple[float, ...], dialect: str | None, layout: dict[str, Any]) -> None:
     """Chosen row and verdict of one log are what the rule says."""
     for share in shares:
         found = judged(write(folder, row, share, dialect, layout), row)
@@ -174,7 +176,7 @@ def hold(folder, row, shares, dialect, layout):
             assert found.chosen_because.candidates == len(fitting(row.id)), where
 
 
-def layout_of(row):
+def layout_of(row: Reference) -> dict[str, Any]:
     """What of a row's layout an argument dump states, where its framework prints one."""
     if row.key.framework in ("nemo2", "maxtext", "paxml"):
         return {}
@@ -184,19 +186,19 @@ def layout_of(row):
 RECIPES = sorted({row.key.recipe for row in ROWS})
 
 
-def test_there_are_hundreds_of_rows_and_each_has_a_recipe():
+def test_there_are_hundreds_of_rows_and_each_has_a_recipe() -> None:
     assert len(ROWS) > 500
     assert set(RECIPES) <= set(catalogue.names(paths.RECIPES))
 
 
 @pytest.mark.parametrize("recipe", RECIPES)
-def test_a_log_with_layout_and_framework_is_judged_by_the_row_that_the_rule_names(folder, recipe):
+def test_a_log_with_layout_and_framework_is_judged_by_the_row_that_the_rule_names(folder: Path, recipe: str) -> None:
     for row in (row for row in ROWS if row.key.recipe == recipe):
         hold(folder, row, SHARES, row.key.framework, layout_of(row))
 
 
 @pytest.mark.parametrize("recipe", RECIPES)
-def test_a_log_that_states_neither_is_judged_by_the_row_that_the_rule_names(folder, recipe):
+def test_a_log_that_states_neither_is_judged_by_the_row_that_the_rule_names(folder: Path, recipe: str) -> None:
     for row in (row for row in ROWS if row.key.recipe == recipe):
         hold(folder, row, SHARES, None, {})
 
@@ -205,7 +207,7 @@ LISTED = [row for row in ROWS if hardware.gpu(row.key.gpu)]
 
 
 @pytest.mark.parametrize("row", LISTED[:: len(LISTED) // 5], ids=lambda row: row.id)
-def test_the_command_line_says_the_same(folder, row):
+def test_the_command_line_says_the_same(folder: Path, row: Reference) -> None:
     key = row.key
     log = write(folder, row, 0.85, None, {})
     options = {"recipe": key.recipe, "gpu": key.gpu, "precision": key.precision, "num-gpus": key.num_gpus}

@@ -1,7 +1,5 @@
 """Kept runs are read from one packed file as from a folder."""
 
-from __future__ import annotations
-
 import zipfile
 from pathlib import Path
 

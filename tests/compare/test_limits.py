@@ -1,9 +1,8 @@
 """What limits a verdict stands in its first line and in its labels; what makes it worthless gives none."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -14,7 +13,7 @@ from benchrun.cli.logs import compare
 from benchrun.compare.verdict import Verdict
 from benchrun.errors import UserError
 from benchrun.frameworks.logs import DIALECTS, parse_log
-from benchrun.metrics.convention import explained
+from benchrun.metrics.convention import EXPLAINS, identify
 from benchrun.metrics.setting import Setting
 from benchrun.metrics.summary import summarise
 from benchrun.model import ModelShape
@@ -34,7 +33,9 @@ TIME_S = 12.3
 """A step of 128 sequences, about as published."""
 
 
-def line(n, time_s=TIME_S, *, skipped=0, tflops=None, gbs=128, every=1):
+def line(
+    n: int, time_s: float = TIME_S, *, skipped: int = 0, tflops: float | None = None, gbs: None = 128, every: int = 1
+) -> str:
     printed = f" throughput per GPU (TFLOP/s/GPU): {tflops:.1f} |" if tflops else ""
     batch = f" global batch size: {gbs:5d} |" if gbs else ""
     return (
@@ -44,7 +45,7 @@ def line(n, time_s=TIME_S, *, skipped=0, tflops=None, gbs=128, every=1):
     )
 
 
-def judged(tmp_path, rows, recipe=RECIPE, **given):
+def judged(tmp_path: Path, rows: list[str], recipe: Any = RECIPE, **given: ModelShape | int) -> Verdict:
     log = tmp_path / "x.log"
     log.write_text("".join(rows))
     model = recipe_file(recipe).recipe.model
@@ -52,11 +53,11 @@ def judged(tmp_path, rows, recipe=RECIPE, **given):
     return app.judge_log(parse_log(log), recipe, setting)[0]
 
 
-def codes(verdict):
+def codes(verdict: Verdict) -> list[str]:
     return [label.code for label in verdict.labels]
 
 
-def test_a_proxy_is_named_with_what_was_cut(tmp_path):
+def test_a_proxy_is_named_with_what_was_cut(tmp_path: Path) -> None:
     proxy = recipe_file(RECIPE).recipe.model.model_copy(update={"num_layers": 4})
     found = judged(tmp_path, [line(n) for n in range(1, STEPS + 1)], model=proxy)
     assert (codes(found), found.labels[0].text) == (["proxy"], "proxy: num_layers 4 of 32")
@@ -64,7 +65,7 @@ def test_a_proxy_is_named_with_what_was_cut(tmp_path):
     assert first.startswith(f"NOT_COMPARABLE (proxy: num_layers 4 of 32)  {RECIPE}, ")
 
 
-def test_a_launched_proxy_is_named_too(tmp_path):
+def test_a_launched_proxy_is_named_too(tmp_path: Path) -> None:
     spec = resolve(Request("gpt3-175b", "H200", "fp8", 2))
     found = app.judge_runs([finished(tmp_path, spec)]).verdict
     assert "proxy" in codes(found)
@@ -72,37 +73,39 @@ def test_a_launched_proxy_is_named_too(tmp_path):
     assert found.headline.startswith(f"{found.verdict.upper()} (proxy: num_layers 2 of 96")
 
 
-def test_the_whole_model_run_evenly_has_no_label(tmp_path):
+def test_the_whole_model_run_evenly_has_no_label(tmp_path: Path) -> None:
     found = judged(tmp_path, [line(n) for n in range(1, STEPS + 1)])
     assert (found.verdict, found.labels) == ("pass", ())
     assert verdict_view(found, None).plain.startswith(f"PASS  {RECIPE}, ")
 
 
 @pytest.mark.parametrize(("skipping", "verdict"), [(1, "pass"), (5, "pass"), (6, "invalid_run"), (50, "invalid_run")])
-def test_more_than_a_tenth_without_an_update_is_no_measurement_and_fewer_are_named(tmp_path, skipping, verdict):
+def test_more_than_a_tenth_without_an_update_is_no_measurement_and_fewer_are_named(
+    tmp_path: Path, skipping: int, verdict: str
+) -> None:
     found = judged(tmp_path, [line(n, skipped=int(n > STEPS - skipping)) for n in range(1, STEPS + 1)])
     assert (found.verdict, codes(found)) == (verdict, ["skipped_updates"])
     assert found.labels[0].text.startswith(f"{skipping} of 50 steps")
     assert found.reason.startswith("skipped_steps") == (verdict == "invalid_run")
 
 
-def test_rows_that_stand_for_ten_steps_count_as_ten(tmp_path):
+def test_rows_that_stand_for_ten_steps_count_as_ten(tmp_path: Path) -> None:
     found = judged(tmp_path, [line(n, skipped=10 * (n == 4), every=10) for n in range(1, STEPS + 1)])
     assert (found.verdict, found.labels[0].text[:9]) == ("pass", "10 of 500")
 
 
-def test_a_step_time_that_drifts_is_named(tmp_path):
+def test_a_step_time_that_drifts_is_named(tmp_path: Path) -> None:
     found = judged(tmp_path, [line(n, TIME_S * (0.97 + 0.06 * n / STEPS)) for n in range(1, STEPS + 1)])
     assert codes(found) == ["drifting"]
 
 
-def tflops(convention, model, task="pretrain"):
+def tflops(convention: str, model: ModelShape, task: Any = "pretrain") -> float:
     rate = 128 * 8192 / 8 / TIME_S
     return rate * getattr(flops_per_token(model, 8192, task=task), convention) / 1e12
 
 
 @pytest.mark.parametrize("convention", ["full", "causal"])
-def test_a_printed_tflops_of_this_model_is_no_matter(tmp_path, convention):
+def test_a_printed_tflops_of_this_model_is_no_matter(tmp_path: Path, convention: str) -> None:
     printed = tflops(convention, SHAPES[RECIPE])
     for off in (1.0, 1.015, 0.985):
         assert judged(tmp_path, [line(n, tflops=off * printed) for n in range(1, STEPS + 1)]).verdict == "pass"
@@ -111,18 +114,18 @@ def test_a_printed_tflops_of_this_model_is_no_matter(tmp_path, convention):
 @pytest.mark.parametrize(
     "printed", [100.0, 0.93 * tflops("causal", SHAPES[RECIPE]), tflops("causal", SHAPES["llama2-13b"])]
 )
-def test_a_printed_tflops_of_another_model_gives_no_verdict(tmp_path, printed):
+def test_a_printed_tflops_of_another_model_gives_no_verdict(tmp_path: Path, printed: float) -> None:
     found = judged(tmp_path, [line(n, tflops=printed) for n in range(1, STEPS + 1)])
     assert (found.verdict, found.checks, found.exit_code) == ("invalid_run", (), 4)
     assert found.reason.startswith("unexplained_tflops")
 
 
-def test_a_batch_that_was_typed_in_may_be_what_is_wrong(tmp_path):
+def test_a_batch_that_was_typed_in_may_be_what_is_wrong(tmp_path: Path) -> None:
     rows = [line(n, tflops=100.0, gbs=None) for n in range(1, STEPS + 1)]
     assert judged(tmp_path, rows, gbs=128).verdict == "pass"
 
 
-def test_what_nemo_s_callback_prints_is_no_evidence(tmp_path):
+def test_what_nemo_s_callback_prints_is_no_evidence(tmp_path: Path) -> None:
     rows = [
         f"Training epoch 0, iteration {n}/{STEPS - 1} | lr: 1e-06 | global_batch_size: 128 | global_step: {n} |"
         f" reduced_train_loss: 2.0 | train_step_timing in s: {TIME_S} | TFLOPS_per_GPU: 100.0 | consumed_samples: 9\n"
@@ -131,7 +134,7 @@ def test_what_nemo_s_callback_prints_is_no_evidence(tmp_path):
     assert judged(tmp_path, rows).verdict == "pass"
 
 
-def test_the_labels_are_in_the_document_and_an_older_one_is_still_read(tmp_path):
+def test_the_labels_are_in_the_document_and_an_older_one_is_still_read(tmp_path: Path) -> None:
     log = tmp_path / "x.log"
     log.write_text("".join(line(n, skipped=int(n == 9)) for n in range(1, STEPS + 1)))
     result = CliRunner().invoke(compare, [str(log), *OPTIONS, "--json"])
@@ -144,16 +147,16 @@ def test_the_labels_are_in_the_document_and_an_older_one_is_still_read(tmp_path)
 
 
 @pytest.mark.parametrize(("number", "is_explained"), [("06", True), ("07", True), ("09", False)])
-def test_what_real_logs_of_megatron_print_is_explained_by_their_models(number, is_explained):
+def test_what_real_logs_of_megatron_print_is_explained_by_their_models(number: str, is_explained: bool) -> None:
     """The third says that its layers have 61 million weights each, where its dimensions make 53."""
     (file,) = LOGS.glob(f"{number}-*")
     found = summarise(parse_log(file))
     model = ModelShape.model_validate({**found.model, "max_position_embeddings": found.seq_length})
     printed, tokens = found.tflops_per_gpu_reported.median, found.tokens_per_s_per_gpu.median
-    assert (
-        explained(printed, tokens, model, found.seq_length, DIALECTS["megatron-lm"].printed_conventions) == is_explained
-    )
-    assert not explained(1.3 * printed, tokens, model, found.seq_length, ("full", "causal"))
+    ways = DIALECTS["megatron-lm"].printed_conventions
+    explained = identify(printed, tokens, model, found.seq_length, ways, tolerance=EXPLAINS)
+    assert (explained is not None) == is_explained
+    assert not identify(1.3 * printed, tokens, model, found.seq_length, ("full", "causal"), tolerance=EXPLAINS)
 
 
 ARGUMENTS = {
@@ -162,12 +165,12 @@ ARGUMENTS = {
 }
 
 
-def dump(**arguments):
+def dump(**arguments: bool) -> list[str]:
     """An argument dump of Megatron-LM."""
     return [f"  {name} {'.' * (48 - len(name))} {value}\n" for name, value in {**ARGUMENTS, **arguments}.items()]
 
 
-def test_gates_that_a_log_does_not_state_are_those_of_the_recipe(tmp_path):
+def test_gates_that_a_log_does_not_state_are_those_of_the_recipe(tmp_path: Path) -> None:
     rows = [line(n) for n in range(1, STEPS + 1)]
     (tmp_path / "x.log").write_text("".join([*dump(), *rows]))
     model = recipe_file(RECIPE).recipe.model
@@ -176,7 +179,7 @@ def test_gates_that_a_log_does_not_state_are_those_of_the_recipe(tmp_path):
     assert summary.tflops_per_gpu.full == pytest.approx(full, rel=1e-6)
 
 
-def test_a_log_that_states_other_gates_is_of_another_model(tmp_path):
+def test_a_log_that_states_other_gates_is_of_another_model(tmp_path: Path) -> None:
     rows = [line(n) for n in range(1, STEPS + 1)]
     with pytest.raises(UserError) as error:
         judged(tmp_path, [*dump(swiglu=False), *rows])
@@ -184,7 +187,7 @@ def test_a_log_that_states_other_gates_is_of_another_model(tmp_path):
     assert judged(tmp_path, [*dump(swiglu=True), *rows]).verdict == "pass"
 
 
-def test_a_few_timed_rows_are_named(tmp_path):
+def test_a_few_timed_rows_are_named(tmp_path: Path) -> None:
     rows = [line(n).replace(f"/{STEPS:8d}", f"/{8:8d}") for n in range(1, 9)]
     found = judged(tmp_path, rows)
     assert (found.verdict, codes(found)) == ("pass", ["few_steps"])

@@ -1,14 +1,12 @@
 """A listing counts references from the CSV files alone; the counts are those of the comparison."""
 
-from __future__ import annotations
-
 import pytest
 
 from benchrun import app, paths
 from benchrun.compare.conditions import Conditions
 from benchrun.compare.references import load_references, matching
 from benchrun.recipe import catalogue
-from benchrun.recipe.listing import listed
+from benchrun.recipe.files import listed
 from benchrun.vocabulary import HARD
 
 COUNTS: dict[tuple[object, ...], int] = {}

@@ -1,12 +1,11 @@
 """Runs that are kept give their numbers again, tell nothing of the machine, and are references for others."""
 
-from __future__ import annotations
-
 import json
 import re
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,6 +14,7 @@ from benchrun.app import judgement
 from benchrun.cli.logs import compare
 from benchrun.compare.measured import load_measured, measured_references, repeats
 from benchrun.compare.references import load_references
+from benchrun.compare.verdict import Verdict
 from benchrun.errors import UserError
 from benchrun.launch.keep import PATH, scrubbed
 from benchrun.launch.rundir import RunDir, create, unpacked
@@ -25,7 +25,7 @@ from benchrun.recipe.resolve import resolve
 from benchrun.recipe.select import Request
 from benchrun.render import render
 from benchrun.report.scaling import curves
-from benchrun.spec.runspec import RunSpec
+from benchrun.spec.runspec import RunSpec, TrainingSpec
 from docs.pages.measured import nearest, page
 
 ROOT = Path(__file__).parents[2]
@@ -34,13 +34,20 @@ END = datetime(2026, 3, 1, 12, 0, 0, tzinfo=timezone.utc)
 HOST = "gpu-a7.rack3"
 
 
-def spec_of(gpus=4, precision="bf16"):
+Kept = tuple[list[RunDir], list[RunDir], Verdict, Metrics]
+"""Runs that were kept, their originals, verdict and numbers."""
+
+
+def spec_of(gpus: Any = 4, precision: Any = "bf16") -> RunSpec:
     """A point that nobody published."""
     overrides = ("model.num_layers=32", "cluster.container.runtime=none")
     return resolve(Request("llama3.1-8b", "H200", precision, gpus, "megatron-core", "hgx-h200", overrides))
 
 
-def finished(root, spec, step_time_s=10.0, reasons="0x0000000000000004", uneven=0.001, growth=0.0, **otherwise):
+def finished(
+    root: Path, spec: Any, step_time_s: float = 10.0, reasons: str = "0x0000000000000004", uneven: float = 0.001,
+    growth: float = 0.0, **otherwise: int | str,
+) -> RunDir:  # fmt: skip
     """A run as a job on a machine with names and paths of its own leaves it."""
     run = create(root, spec, render(spec))
     steps = spec.training.steps
@@ -80,7 +87,7 @@ def finished(root, spec, step_time_s=10.0, reasons="0x0000000000000004", uneven=
     return run
 
 
-def ceilings(spec):
+def ceilings(spec: TrainingSpec) -> dict[str, Any]:
     rates = {"bf16": {"forward": 700.0, "input_gradient": 650.0, "weight_gradient": 600.0}}
     names = ("qkv", "proj", "fc1", "fc2", "logits")
     gemms = [
@@ -105,7 +112,7 @@ def judged(runs: list[RunDir]) -> app.Judgement:
 
 
 @pytest.fixture(scope="module")
-def kept(tmp_path_factory):
+def kept(tmp_path_factory: pytest.TempPathFactory) -> Kept:
     """Two repeats, judged together before any other was kept, and kept."""
     root = tmp_path_factory.mktemp("here")
     runs = [finished(root / "runs", spec_of(), time) for time in (10.0, 10.2)]
@@ -115,11 +122,11 @@ def kept(tmp_path_factory):
     return [app.keep(run, root / "measured") for run in runs], runs, found.verdict, found.metrics
 
 
-def text_of(path):
+def text_of(path: Path) -> dict[str, str]:
     return {str(file.relative_to(path)): unpacked(file).decode() for file in sorted(path.rglob("*")) if file.is_file()}
 
 
-def test_a_run_s_energy_and_bound_are_in_its_metrics(kept):
+def test_a_run_s_energy_and_bound_are_in_its_metrics(kept: Kept) -> None:
     _, (run, _), _, metrics = kept
     telemetry = metrics.telemetry
     per_gpu = spec_of().gbs * spec_of().seq_length / 4
@@ -131,7 +138,7 @@ def test_a_run_s_energy_and_bound_are_in_its_metrics(kept):
     assert json.loads((run.path / "telemetry.json").read_text())["over_all"] == telemetry.model_dump(mode="json")
 
 
-def test_runs_of_one_point_are_repeats_however_many_steps_they_took(kept):
+def test_runs_of_one_point_are_repeats_however_many_steps_they_took(kept: Kept) -> None:
     run, again = load_measured(kept[0][0].path.parent)
     training = again.spec.training.model_copy(update={"steps": 7})
     shorter = replace(again, spec=again.spec.model_copy(update={"training": training}))
@@ -140,14 +147,14 @@ def test_runs_of_one_point_are_repeats_however_many_steps_they_took(kept):
     assert repeats([run, shorter, other]) == [[run, shorter], [other]]
 
 
-def test_what_is_kept_gives_the_same_numbers(kept):
+def test_what_is_kept_gives_the_same_numbers(kept: Kept) -> None:
     for run, before in zip(*kept[:2], strict=True):
         again = app.measure_run(run).metrics
         assert again.model_dump(mode="json") == run.read_json("metrics.json") == before.read_json("metrics.json")
         assert run.spec.identity() == before.spec.identity()
 
 
-def test_what_is_kept_does_not_tell_where_it_ran(kept):
+def test_what_is_kept_does_not_tell_where_it_ran(kept: Kept) -> None:
     for name, text in text_of(kept[0][0].path).items():
         assert not re.search(r"gpu-a7|rack3|desk|/home|/scratch|\bann\b|10\.1\.2\.3|GPU-\d", text), name
     files = text_of(kept[0][0].path)
@@ -156,13 +163,13 @@ def test_what_is_kept_does_not_tell_where_it_ran(kept):
     assert "telemetry/node1.csv.xz" in files
 
 
-def test_speeds_and_fractions_are_no_paths():
+def test_speeds_and_fractions_are_no_paths() -> None:
     text = "3 tokens/s/GPU, iteration 3/ 20, https://example.org/a/b, nvcr.io/nvidia/nemo:25.07, /usr/lib/x.so, 1 / 2"
     assert scrubbed(text, []) == text
     assert scrubbed("A=/root/x:/mnt/y/ '/data/set' (/w/t.py:3)", []) == "A=PATH/x:PATH/y 'PATH/set' (PATH/t.py:3)"
 
 
-def test_nothing_kept_is_overwritten_and_nothing_broken_is_kept(kept, tmp_path):
+def test_nothing_kept_is_overwritten_and_nothing_broken_is_kept(kept: Kept, tmp_path: Path) -> None:
     _, (run, _), _, _ = kept
     with pytest.raises(UserError, match="exists"):
         app.keep(run, kept[0][0].path.parent)
@@ -171,11 +178,11 @@ def test_nothing_kept_is_overwritten_and_nothing_broken_is_kept(kept, tmp_path):
         app.keep(unjudged, tmp_path / "measured")
     unjudged.write_json("ending.json", {"ending": "failed", "evidence": [], "exit_code": 1})
     judged([unjudged])
-    with pytest.raises(UserError, match="measured nothing: the job ended as failed"):
+    with pytest.raises(UserError, match="measured nothing: the ending of the job is failed"):
         app.keep(unjudged, tmp_path / "measured")
 
 
-def test_repeats_are_one_reference_and_a_run_is_never_its_own(kept):
+def test_repeats_are_one_reference_and_a_run_is_never_its_own(kept: Kept) -> None:
     runs = load_measured(kept[0][0].path.parent)
     (both,) = measured_references(runs)
     times = sorted(run.metrics.step_time_s.median for run in runs)
@@ -188,7 +195,9 @@ def test_repeats_are_one_reference_and_a_run_is_never_its_own(kept):
     assert measured_references(runs, without=[run.name for run in runs]) == ()
 
 
-def test_a_measured_run_judges_where_nothing_published_does(kept, tmp_path, monkeypatch):
+def test_a_measured_run_judges_where_nothing_published_does(
+    kept: Kept, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     runs = load_measured(kept[0][0].path.parent)
     monkeypatch.setattr(judgement, "load_measured", lambda: runs)
     assert kept[2].verdict == "as_expected"
@@ -210,26 +219,28 @@ def test_a_measured_run_judges_where_nothing_published_does(kept, tmp_path, monk
         ({"seq_length": 4096}, "seq_length 4096, the specification of the run 8192"),
     ],
 )
-def test_a_run_under_other_conditions_than_it_was_to_have_is_invalid(tmp_path, otherwise, says):
+def test_a_run_under_other_conditions_than_it_was_to_have_is_invalid(
+    tmp_path: Path, otherwise: dict[str, Any], says: str
+) -> None:
     spec = resolve(Request("llama3.1-8b", "H100", "bf16", 8))
     verdict = judged([finished(tmp_path, spec, 13.0, **otherwise)]).verdict
     assert (verdict.verdict, says in verdict.reason) == ("invalid_run", True)
 
 
-def test_of_repeats_the_one_that_failed_is_named(tmp_path):
+def test_of_repeats_the_one_that_failed_is_named(tmp_path: Path) -> None:
     spec = resolve(Request("llama3.1-8b", "H100", "bf16", 8))
     good, bad = finished(tmp_path, spec, 13.0), finished(tmp_path, spec, 13.0)
     bad.write_json("ending.json", {"ending": "timeout", "evidence": [], "exit_code": None})
-    assert judged([good, bad]).verdict.reason == f"the job ended as timeout ({bad.run_id})"
+    assert judged([good, bad]).verdict.reason == f"the ending of the job is timeout ({bad.run_id})"
 
 
-def test_a_card_with_more_memory_is_the_same_gpu(tmp_path):
+def test_a_card_with_more_memory_is_the_same_gpu(tmp_path: Path) -> None:
     spec = resolve(Request("llama3.1-8b", "GH200", "bf16", 8))
     verdict = judged([finished(tmp_path, spec, 20.0, device="NVIDIA GH200 144G HBM3e")]).verdict
     assert verdict.verdict != "invalid_run"
 
 
-def test_a_run_of_uneven_steps_trained_no_more_tokens_a_joule(tmp_path):
+def test_a_run_of_uneven_steps_trained_no_more_tokens_a_joule(tmp_path: Path) -> None:
     spec = spec_of()
     run = finished(tmp_path, spec, uneven=0.1)
     metrics = app.measure_run(run).metrics
@@ -237,14 +248,16 @@ def test_a_run_of_uneven_steps_trained_no_more_tokens_a_joule(tmp_path):
     assert metrics.telemetry.tokens_per_joule == pytest.approx(spec.gbs * spec.seq_length / joules, rel=1e-3)
 
 
-def test_a_throttled_run_is_labelled_and_stays_comparable(tmp_path):
+def test_a_throttled_run_is_labelled_and_stays_comparable(tmp_path: Path) -> None:
     spec = resolve(Request("llama3.1-8b", "H100", "bf16", 8))
     verdict = judged([finished(tmp_path, spec, 20.0, reasons="0x0000000000000040")]).verdict
     assert verdict.verdict == "slow"
     assert verdict.reason.endswith("; throttled: hw_thermal in 100 % of the samples")
 
 
-def test_a_run_that_may_only_be_read_is_judged_and_left_as_it_is(tmp_path, monkeypatch, capsys):
+def test_a_run_that_may_only_be_read_is_judged_and_left_as_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     run = finished(tmp_path, resolve(Request("llama3.1-8b", "H100", "bf16", 8)), 10.0)
     before = text_of(run.path)
     with monkeypatch.context() as patch:
@@ -261,7 +274,7 @@ def test_a_run_that_may_only_be_read_is_judged_and_left_as_it_is(tmp_path, monke
 
 
 @pytest.mark.parametrize(("growth", "says"), [(0.05, ""), (2.0, "; the loss rose from 2.08 to 6")])
-def test_a_loss_that_rose_is_said_with_the_speed(tmp_path, growth, says):
+def test_a_loss_that_rose_is_said_with_the_speed(tmp_path: Path, growth: float, says: str) -> None:
     spec = resolve(Request("llama3.1-8b", "H100", "bf16", 8))
     verdict = judged([finished(tmp_path, spec, 20.0, growth=growth)]).verdict
     assert verdict.verdict == "slow"
@@ -269,31 +282,37 @@ def test_a_loss_that_rose_is_said_with_the_speed(tmp_path, growth, says):
     assert ("the loss rose" in verdict.reason) == bool(says)
 
 
-def test_the_page_shows_ours_beside_the_published_number_and_what_differs(kept):
+def test_the_page_shows_ours_beside_the_published_number_and_what_differs(kept: Kept) -> None:
     text = page(load_measured(kept[0][0].path.parent), load_references())
     (row,) = [line for line in text.splitlines() if line.startswith("| llama3.1-8b | bf16 |")]
     assert "| 4 x H200 | 64 (mbs 1, lr 3e-06) | 2 |" in row
     assert "| 2 -> 2 |" in row  # the loss
     assert "gpu H100 -> H200, num_gpus 8 -> 4" in row
     assert re.search(r"image nvcr\.io/nvidia/nemo:\S+ -> none", row)
-    for heading in ("## Speed", "## Ceilings", "## What bounds a run", "## The GPUs meanwhile", "## Conditions"):
-        assert heading in text
+    for heading in (
+        "Speed",
+        "Ceilings",
+        "What bounds a run",
+        "Clocks, power and temperature of the GPUs",
+        "Conditions",
+    ):
+        assert f"## {heading}\n" in text
     assert "bf16 647" in text  # the harmonic mean of 700, 650 and 600
 
 
-def test_the_published_number_of_the_page_is_that_of_the_nearest_conditions():
+def test_the_published_number_of_the_page_is_that_of_the_nearest_conditions() -> None:
     spec = resolve(Request("llama2-7b", "H100", "fp8", 8))
     found = nearest(spec, load_references())
     assert (found.entry.key.gpu, found.entry.key.num_gpus, found.whole_tflops) == ("H100", 8, None)
     assert found.ratio(2 * found.entry.tokens_per_s_per_gpu, None) == 2
 
 
-def test_a_number_of_one_node_stands_beside_one_node_even_where_several_were_faster():
+def test_a_number_of_one_node_stands_beside_one_node_even_where_several_were_faster() -> None:
     found = nearest(resolve(Request("llama2-70b-lora-hf", "H200", "bf16", 2)), load_references())
     assert (found.entry.key.num_gpus, found.entry.value) == (8, 1.247)
 
 
-def test_beside_a_proxy_stands_the_whole_model_and_its_flops():
+def test_beside_a_proxy_stands_the_whole_model_and_its_flops() -> None:
     spec = resolve(Request("llama2-70b", "H200", "fp8", 4, "megatron-core"))
     found = nearest(spec, load_references())
     assert (found.entry.key.num_layers, found.entry.key.gpu, found.entry.value) == (80, "H200", 1880)
@@ -302,16 +321,16 @@ def test_beside_a_proxy_stands_the_whole_model_and_its_flops():
     assert found.ratio(None, found.whole_tflops / 2) == 0.5
 
 
-def test_a_number_of_another_generation_stands_beside_nothing():
+def test_a_number_of_another_generation_stands_beside_nothing() -> None:
     published = [entry for entry in load_references() if entry.key.gpu == "GB200"]
     assert published
     assert nearest(resolve(Request("nemotron4-15b", "H200", "fp8", 8, "megatron-core")), published) is None
 
 
-def test_runs_that_differ_in_their_gpus_alone_are_a_curve(kept):
+def test_runs_that_differ_in_their_gpus_alone_are_a_curve(kept: Kept) -> None:
     run = load_measured(kept[0][0].path.parent)[0]
 
-    def on(gpus, gbs, rate, **otherwise):
+    def on(gpus: Any, gbs: Any, rate: Any, **otherwise: Any) -> Any:
         spec = run.spec.model_copy(update={"num_gpus": gpus, "gbs": gbs, **otherwise})
         speed = run.metrics.tokens_per_s_per_gpu.model_copy(update={"median": rate})
         return [replace(run, spec=spec, metrics=run.metrics.model_copy(update={"tokens_per_s_per_gpu": speed}))]
@@ -325,12 +344,12 @@ def test_runs_that_differ_in_their_gpus_alone_are_a_curve(kept):
         assert found.rates == {1: 100.0, 2: 99.0}
 
 
-def test_the_page_is_in_step_with_what_is_kept():
+def test_the_page_is_in_step_with_what_is_kept() -> None:
     current = page(load_measured(), load_references())
     assert (ROOT / "docs" / "measured.md").read_text() == current, "python docs/generate.py"
 
 
-def test_what_the_readme_says_was_measured_stands_on_the_page():
+def test_what_the_readme_says_was_measured_stands_on_the_page() -> None:
     rows = [re.split(r" *\| *", line) for line in (ROOT / "docs" / "measured.md").read_text().splitlines()]
     said = (ROOT / "README.md").read_text().partition("## What it measured")[2].partition("\n## ")[0]
     shown = [re.split(r" *\| *", line)[1:-1] for line in said.splitlines() if line.startswith("|")][2:]
@@ -340,14 +359,14 @@ def test_what_the_readme_says_was_measured_stands_on_the_page():
         assert ratio.partition(",")[0] in row
 
 
-def test_the_readme_says_the_lowest_too():
+def test_the_readme_says_the_lowest_too() -> None:
     speed = page(load_measured(), load_references()).partition("## More and more")[0]
     ratios = re.findall(r"\| (\d\.\d\d)(?: in TFLOPS)? \|", speed)
     assert f"The lowest is {min(ratios, key=float)} in TFLOPS" in (ROOT / "README.md").read_text()
 
 
 @pytest.mark.parametrize("path", KEPT, ids=lambda path: path.name)
-def test_a_committed_log_gives_the_committed_metrics_to_the_digit(path):
+def test_a_committed_log_gives_the_committed_metrics_to_the_digit(path: Path) -> None:
     run = RunDir(path)
     committed = Metrics.model_validate(run.read_json("metrics.json"))
     # Counted since later versions only: what older files do not say is not compared.
@@ -357,13 +376,13 @@ def test_a_committed_log_gives_the_committed_metrics_to_the_digit(path):
 
 
 @pytest.mark.parametrize("path", KEPT, ids=lambda path: path.name)
-def test_a_committed_run_took_the_memory_that_was_estimated(path):
+def test_a_committed_run_took_the_memory_that_was_estimated(path: Path) -> None:
     (peak,) = re.findall(r'"peak_memory_gib": ([\d.]+)', text_of(path)["stdout.log.xz"])
     spec = RunSpec.read(path / "spec.json")
     assert estimate(spec).total == pytest.approx(float(peak), rel=0.1 if spec.framework == "hf" else 0.04)
 
 
-def test_committed_runs_do_not_tell_where_they_ran():
+def test_committed_runs_do_not_tell_where_they_ran() -> None:
     for path in KEPT:
         for name, text in text_of(path).items():
             found = PATH.search(text)
@@ -372,7 +391,7 @@ def test_committed_runs_do_not_tell_where_they_ran():
         assert all(re.fullmatch(r"node\d+", node["host"]) for node in env["nodes"])
 
 
-def test_a_kept_document_that_is_none_is_named(tmp_path):
+def test_a_kept_document_that_is_none_is_named(tmp_path: Path) -> None:
     run = tmp_path / "measured" / "x"
     run.mkdir(parents=True)
     (run / "spec.json").write_text("{}")

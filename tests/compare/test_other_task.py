@@ -1,7 +1,5 @@
 """A log of one task is no run of a recipe of another, whatever speeds are published for their common model."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,11 +1,13 @@
 """One's own measurements as references, where verdicts are written, what is kept, and how compare and report end."""
 
-from __future__ import annotations
-
 import json
 import lzma
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
+from click.core import Command
 from click.testing import CliRunner
 from test_measured import finished, spec_of
 
@@ -14,16 +16,17 @@ from benchrun.app import judgement
 from benchrun.cli.logs import compare
 from benchrun.cli.runs import report
 from benchrun.compare.measured import load_measured
-from benchrun.launch.rundir import open_run
+from benchrun.launch.rundir import RunDir, open_run
 from benchrun.recipe.resolve import resolve
 from benchrun.recipe.select import Request
+from benchrun.vocabulary import Exit
 
 PUBLISHED_S = 12.27
 """Llama 3.1 8B, BF16, on 8 H100."""
 
 
 @pytest.fixture
-def here(tmp_path, monkeypatch):
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A results folder of one's own with nothing kept."""
     monkeypatch.setenv("BENCHRUN_RESULTS", str(tmp_path / "results"))
     monkeypatch.setattr(judgement, "load_measured", lambda: load_measured(tmp_path / "measured"))
@@ -32,30 +35,30 @@ def here(tmp_path, monkeypatch):
     load_measured.cache_clear()
 
 
-def call(command, *args):
+def call(command: Command, *args: int | Path | str) -> tuple[Exit, str, str]:
     result = CliRunner().invoke(command, [str(arg) for arg in args], standalone_mode=False)
     if result.exception:
         raise result.exception
     return result.return_value, result.stdout, result.stderr
 
 
-def run_of(here, time_s, *, published=False, **otherwise):
+def run_of(here: Path, time_s: float, *, published: bool = False, **otherwise: float) -> RunDir:
     spec = resolve(Request("llama3.1-8b", "H100", "bf16", 8)) if published else spec_of()
     return finished(here / "results" / "runs", spec, time_s, **otherwise)
 
 
-def keep(here, run):
+def keep(here: Path, run: RunDir) -> RunDir:
     call(compare, run.run_id)
     kept = app.keep(run, here / "measured")
     load_measured.cache_clear()
     return kept
 
 
-def files(path):
+def files(path: Path) -> dict[str, bytes]:
     return {str(file.relative_to(path)): file.read_bytes() for file in sorted(path.rglob("*")) if file.is_file()}
 
 
-def documents(*args):
+def documents(*args: Path | str) -> list[dict[str, Any]]:
     found = json.loads(call(compare, *args, "--json")[1])
     return found if isinstance(found, list) else [found]
 
@@ -63,14 +66,14 @@ def documents(*args):
 class TestSelfBaseline:
     """No run is held against itself, whatever its name is."""
 
-    def test_a_run_beside_our_own_measurement_is_marked_in_its_first_line(self, here):
+    def test_a_run_beside_our_own_measurement_is_marked_in_its_first_line(self, here: Path) -> None:
         keep(here, run_of(here, 10.0))
         slow = run_of(here, 11.0)
         (document,) = documents(slow.run_id)
         assert (document["verdict"], [label["code"] for label in document["labels"]]) == ("slow", ["own_measurement"])
         assert call(compare, slow.run_id)[1].startswith("SLOW (against our own measurement)")
 
-    def test_a_log_copied_out_of_a_kept_run_is_that_run(self, here):
+    def test_a_log_copied_out_of_a_kept_run_is_that_run(self, here: Path) -> None:
         kept = keep(here, run_of(here, 10.0))
         for lines in (None, 40):  # whole, and cut
             text = lzma.decompress((kept.path / "stdout.log.xz").read_bytes()).decode()
@@ -80,7 +83,7 @@ class TestSelfBaseline:
             assert document["verdict"] in ("no_reference", "not_comparable", "invalid_run")
             assert document["checks"] == []
 
-    def test_a_kept_run_under_another_name_is_still_itself(self, here):
+    def test_a_kept_run_under_another_name_is_still_itself(self, here: Path) -> None:
         kept = keep(here, run_of(here, 10.0))
         other = here / "elsewhere" / "another-name"
         other.parent.mkdir()
@@ -96,7 +99,7 @@ class TestSelfBaseline:
         load_measured.cache_clear()
         assert documents(here / "measured" / "renamed")[0]["checks"] == []
 
-    def test_kept_runs_judged_together_are_no_references_for_each_other(self, here):
+    def test_kept_runs_judged_together_are_no_references_for_each_other(self, here: Path) -> None:
         spec = spec_of()
         shorter = spec.model_copy(update={"training": spec.training.model_copy(update={"steps": 40})})
         runs = [finished(here / "results" / "runs", each, 10.0 + n / 10) for n, each in enumerate((spec, shorter))]
@@ -109,7 +112,7 @@ class TestSelfBaseline:
 class TestNothingIsWrittenElsewhere:
     """A query writes into one's own runs, in the runs folder, and nowhere else."""
 
-    def test_a_run_outside_the_runs_folder_is_left_as_it_is(self, here):
+    def test_a_run_outside_the_runs_folder_is_left_as_it_is(self, here: Path) -> None:
         run = finished(here / "colleague", resolve(Request("llama3.1-8b", "H100", "bf16", 8)), PUBLISHED_S)
         before = files(run.path)
         assert call(compare, run.path)[0] == 0
@@ -121,7 +124,7 @@ class TestNothingIsWrittenElsewhere:
         assert call(report, run.path)[0] == 0  # nothing was judged there
         assert files(run.path) == before
 
-    def test_a_link_in_the_runs_folder_is_not_one_s_own_run(self, here):
+    def test_a_link_in_the_runs_folder_is_not_one_s_own_run(self, here: Path) -> None:
         run = finished(here / "colleague", resolve(Request("llama3.1-8b", "H100", "bf16", 8)), PUBLISHED_S)
         (here / "results" / "runs").mkdir(parents=True)
         (here / "results" / "runs" / run.run_id).symlink_to(run.path)
@@ -129,12 +132,12 @@ class TestNothingIsWrittenElsewhere:
         assert call(compare, run.run_id)[0] == 0
         assert files(run.path) == before
 
-    def test_another_user_s_run_is_read_only(self, here, monkeypatch):
+    def test_another_user_s_run_is_read_only(self, here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         run = run_of(here, PUBLISHED_S, published=True)
         monkeypatch.setattr("os.geteuid", lambda: run.path.stat().st_uid + 1)
         assert not open_run(run.run_id).writable
 
-    def test_one_s_own_run_gets_its_verdict(self, here):
+    def test_one_s_own_run_gets_its_verdict(self, here: Path) -> None:
         run = run_of(here, PUBLISHED_S, published=True)
         assert call(compare, run.run_id)[0] == 0
         assert json.loads((run.path / "verdict.json").read_text())["verdict"] == "pass"
@@ -143,7 +146,7 @@ class TestNothingIsWrittenElsewhere:
 class TestWarmup:
     """What was judged is what is kept and shown."""
 
-    def test_the_warm_up_is_stored_and_used_again(self, here):
+    def test_the_warm_up_is_stored_and_used_again(self, here: Path) -> None:
         run = run_of(here, PUBLISHED_S, published=True, uneven=0.004)
         call(compare, run.run_id, "--warmup", 17)
         judged = {name: json.loads((run.path / name).read_text()) for name in ("verdict.json", "metrics.json")}
@@ -158,7 +161,7 @@ class TestWarmup:
 class TestExitCodes:
     """Of several 2 and 3 win, then 1, then 4."""
 
-    def test_compare_and_report_end_alike(self, here, monkeypatch):
+    def test_compare_and_report_end_alike(self, here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(judgement, "expected_step", lambda spec: None)  # what nothing can be compared with
         fast, slow = (run_of(here, time, published=True) for time in (PUBLISHED_S, 14.5))
         unknown = run_of(here, 10.0)
@@ -170,7 +173,7 @@ class TestExitCodes:
         assert call(report, fast.run_id, unknown.run_id)[0] == 4
         assert call(report, fast.run_id, "--json")[0] == 0
 
-    def test_a_run_that_cannot_be_judged_does_not_hide_the_others(self, here):
+    def test_a_run_that_cannot_be_judged_does_not_hide_the_others(self, here: Path) -> None:
         slow = run_of(here, 14.5, published=True)
         broken = run_of(here, 10.0)
         (broken.path / "ceilings.json").write_text('{"no": "ceilings"}')
@@ -178,7 +181,7 @@ class TestExitCodes:
         assert (code, [document["verdict"] for document in json.loads(out)]) == (2, ["slow"])
         assert "ceilings.json" in err
 
-    def test_the_report_names_the_limits(self, here):
+    def test_the_report_names_the_limits(self, here: Path) -> None:
         keep(here, run_of(here, 10.0))
         run = run_of(here, 10.1)
         call(compare, run.run_id)

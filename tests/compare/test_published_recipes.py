@@ -1,9 +1,8 @@
 """Every published number of a Hopper or Ampere GPU, judged as ``benchrun compare LOG --recipe`` judges a log."""
 
-from __future__ import annotations
-
 import functools
 from collections import defaultdict
+from collections.abc import Iterator
 from dataclasses import replace
 from operator import attrgetter
 
@@ -12,13 +11,14 @@ import pytest
 from benchrun import app, paths
 from benchrun.compare.choice import references_for
 from benchrun.compare.conditions import HARD, conditions
-from benchrun.compare.references import load_references
+from benchrun.compare.references import Reference, load_references
+from benchrun.compare.verdict import Verdict
 from benchrun.errors import UserError
 from benchrun.metrics.setting import Setting
 from benchrun.model.flops import flops_per_token
 from benchrun.parse import Facts, Log, Rows, Step
 from benchrun.recipe import catalogue
-from benchrun.recipe.listing import listed
+from benchrun.recipe.files import listed
 from benchrun.recipe.resolve import resolve_point
 from tests.compare.recount import model_of
 from tests.compare.test_published_points import POINTS, published_time
@@ -30,18 +30,18 @@ STEPS = 12
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _read_each_recipe_once():
+def _read_each_recipe_once() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(catalogue, "recipe_file", functools.cache(catalogue.recipe_file))
         yield
 
 
-def log(framework, step_time_s):
+def log(framework: str | None, step_time_s: float) -> Log:
     rows = Rows(Step(step=i, step_time_s=step_time_s, line=i, loss=2.0) for i in range(1, STEPS + 1))
     return Log("x.log", framework or "megatron-lm", rows, Facts(planned_steps=STEPS))
 
 
-def judged(entry, step_time_s, reference="its own", **other):
+def judged(entry: Reference, step_time_s: float, reference: None = "its own", **other: int) -> Verdict:
     """A log that says nothing of its conditions, and options that say what was published, and which number is meant."""
     key = entry.key
     model = catalogue.recipe_file(key.recipe).recipe.model.model_copy(update={"num_layers": key.num_layers})
@@ -51,12 +51,12 @@ def judged(entry, step_time_s, reference="its own", **other):
     return app.judge_log(log(key.framework, step_time_s), key.recipe, given, reference=reference)[0]
 
 
-def test_every_published_workload_has_a_recipe():
+def test_every_published_workload_has_a_recipe() -> None:
     assert {entry.key.recipe for entry in POINTS} <= set(RECIPES)
     assert len(HERE) > 420
 
 
-def test_a_number_that_is_none_to_compare_with_is_refused():
+def test_a_number_that_is_none_to_compare_with_is_refused() -> None:
     entry = next(entry for entry in HERE if entry.key.recipe == "gpt3-175b")
     revised = next(e for e in load_references() if "revised" in e.flags)
     for name, says in ((revised.id, "revised"), ("gpt3-175b:1", "no reference is called")):
@@ -66,7 +66,7 @@ def test_a_number_that_is_none_to_compare_with_is_refused():
     assert (other.verdict, [d.key for d in other.differs]) == ("not_comparable", ["num_gpus"])
 
 
-def test_a_number_of_another_workload_or_gpu_is_refused():
+def test_a_number_of_another_workload_or_gpu_is_refused() -> None:
     entry, other = (next(e for e in HERE if e.key.recipe == name) for name in ("llama3.1-8b", "gpt3-175b"))
     for key in (other.key, entry.key.model_copy(update={"gpu": "GH200"})):
         with pytest.raises(UserError) as error:
@@ -75,7 +75,7 @@ def test_a_number_of_another_workload_or_gpu_is_refused():
         assert error.value.message == f"{entry.id} {said}"
 
 
-def test_a_bare_log_as_fast_as_an_older_release_is_slow_and_told_of_it():
+def test_a_bare_log_as_fast_as_an_older_release_is_slow_and_told_of_it() -> None:
     old = next(e for e in HERE if e.key.recipe == "llama2-7b-lora" and e.key.framework_version)
     found = judged(old, published_time(old), reference=None)
     assert (found.verdict, found.checks[0].reference.source.date > old.source.date) == ("slow", True)
@@ -83,7 +83,7 @@ def test_a_bare_log_as_fast_as_an_older_release_is_slow_and_told_of_it():
 
 
 @pytest.mark.parametrize("recipe", sorted({entry.key.recipe for entry in HERE}))
-def test_the_published_time_passes_and_others_do_not(recipe):
+def test_the_published_time_passes_and_others_do_not(recipe: str) -> None:
     for entry in (entry for entry in HERE if entry.key.recipe == recipe):
         time = published_time(entry)
         found = judged(entry, time)
@@ -94,7 +94,7 @@ def test_the_published_time_passes_and_others_do_not(recipe):
         assert (other.verdict, [d.key for d in other.differs]) == ("not_comparable", ["seq_length"]), entry.id
 
 
-def test_a_recipe_counts_the_flops_of_the_published_model():
+def test_a_recipe_counts_the_flops_of_the_published_model() -> None:
     for entry in HERE:
         ours = catalogue.recipe_file(entry.key.recipe).recipe.model
         ours = ours.model_copy(update={"num_layers": entry.key.num_layers})
@@ -102,7 +102,7 @@ def test_a_recipe_counts_the_flops_of_the_published_model():
         assert counted == published, entry.id
 
 
-def test_what_was_published_is_a_point_that_can_be_launched():
+def test_what_was_published_is_a_point_that_can_be_launched() -> None:
     """The conditions of its RunSpec agree."""
     points = defaultdict(list)
     for name in RECIPES:

@@ -1,16 +1,15 @@
 """The published numbers: every row is whole, fits itself or says that it does not, and stands once."""
 
-from __future__ import annotations
-
 import csv
 import re
-from typing import ClassVar
+from pathlib import Path
+from typing import Any, ClassVar
 
 import pytest
 
 from benchrun import hardware, paths
 from benchrun.compare.conditions import HARD
-from benchrun.compare.references import FAST, SLOW, load_references
+from benchrun.compare.references import FAST, SLOW, Reference, load_references
 from benchrun.errors import UserError
 from tests.compare.recount import SHAPES, fit, model_of, rates
 
@@ -19,7 +18,7 @@ SPEEDS = [entry for entry in ENTRIES if entry.metric != "final_loss"]
 FILES = sorted(paths.REFERENCE.glob("*.csv"))
 
 
-def cells():
+def cells() -> Any:
     """Id -> the row as it is written."""
     rows = {}
     for path in FILES:
@@ -32,7 +31,7 @@ def cells():
 CELLS = cells()
 
 
-def test_every_row_is_an_entry_of_its_own_file():
+def test_every_row_is_an_entry_of_its_own_file() -> None:
     assert len(ENTRIES) == len(CELLS) > 700
     assert all(entry.id.split(":")[0] == entry.key.recipe for entry in ENTRIES)
 
@@ -41,25 +40,25 @@ class TestEveryRowIsRecounted:
     """Tokens/s, step time, TFLOPS and MFU of one row, each from the others."""
 
     @pytest.mark.parametrize("recipe", sorted({entry.key.recipe for entry in SPEEDS}))
-    def test_what_fits_is_unflagged_and_what_does_not_is_flagged(self, recipe):
+    def test_what_fits_is_unflagged_and_what_does_not_is_flagged(self, recipe: str) -> None:
         for entry in SPEEDS:
             if entry.key.recipe == recipe:
                 assert said(entry) == counted(entry), (entry.id, rates(entry, CELLS[entry.id]))
 
-    def test_most_rows_check_themselves(self):
+    def test_most_rows_check_themselves(self) -> None:
         assert sum(len(rates(entry, CELLS[entry.id])) > 1 for entry in SPEEDS) > 500
 
-    def test_a_misprint_is_rare_and_explained(self):
+    def test_a_misprint_is_rare_and_explained(self) -> None:
         wrong = [entry for entry in SPEEDS if said(entry)]
         assert 5 < len(wrong) < 20
         assert all("fit" in entry.notes or "contradict" in entry.notes for entry in wrong)
 
 
-def said(entry):
+def said(entry: Reference) -> str | None:
     return next((flag for flag in ("misprint", "side_misprint") if flag in entry.flags), None)
 
 
-def counted(entry):
+def counted(entry: Reference) -> str | None:
     """Which flag a row deserves. A value is a misprint unless the other numbers need it to be right."""
     found = rates(entry, CELLS[entry.id])
     if fit(found):
@@ -68,12 +67,12 @@ def counted(entry):
     return "misprint" if fit(others) else "side_misprint"
 
 
-def test_no_number_stands_twice():
+def test_no_number_stands_twice() -> None:
     numbers = [(entry.metric, entry.value, entry.printed, entry.key, entry.source.who) for entry in ENTRIES]
     assert len(set(map(repr, numbers))) == len(numbers)
 
 
-def test_every_number_has_a_source_and_a_date():
+def test_every_number_has_a_source_and_a_date() -> None:
     for entry in ENTRIES:
         source = entry.source
         assert source.who and len(source.where) > 10, entry.id
@@ -82,7 +81,7 @@ def test_every_number_has_a_source_and_a_date():
             assert re.search(r"[/:]|Blog", source.where), f"{entry.id}: neither repository nor document"
 
 
-def test_tolerances_are_sane():
+def test_tolerances_are_sane() -> None:
     for entry in SPEEDS:
         # 10 % slower must always be slow, and 30 % faster always need a look.
         assert SLOW <= entry.tolerance_low < 1 - 1 / 1.1, entry.id
@@ -90,7 +89,7 @@ def test_tolerances_are_sane():
         assert entry.tolerance_low == SLOW or "rounded" in entry.flags, entry.id
 
 
-def test_a_time_of_few_digits_is_rounded():
+def test_a_time_of_few_digits_is_rounded() -> None:
     for entry in (entry for entry in SPEEDS if entry.metric == "step_time_s"):
         _, _, decimals = CELLS[entry.id]["value"].partition(".")
         # Tables of two decimals leave out zeros at the end.
@@ -99,30 +98,30 @@ def test_a_time_of_few_digits_is_rounded():
         assert ("rounded" in entry.flags) == (about or half / entry.value > 0.005), entry.id
 
 
-def test_direction_and_unit_follow_the_metric():
+def test_direction_and_unit_follow_the_metric() -> None:
     for entry in ENTRIES:
         assert entry.better == {"step_time_s": "lower", "final_loss": "equal"}.get(entry.metric, "higher")
         assert entry.unit
 
 
-def test_proxies_are_flagged_and_nothing_else_is():
+def test_proxies_are_flagged_and_nothing_else_is() -> None:
     for entry in SPEEDS:
         whole = SHAPES[model_of_stem(entry)].num_layers
         assert ("proxy" in entry.flags) == (entry.key.num_layers < whole), entry.id
         assert entry.key.num_layers <= whole, entry.id
 
 
-def model_of_stem(entry):
+def model_of_stem(entry: Reference) -> str:
     assert model_of(entry) is not None, entry.key.recipe
     return entry.key.recipe.removesuffix("-hf").removesuffix("-sft").removesuffix("-lora")
 
 
-def test_third_parties_are_flagged_and_nothing_else_is():
+def test_third_parties_are_flagged_and_nothing_else_is() -> None:
     for entry in ENTRIES:
         assert ("third_party" in entry.flags) == (entry.source.who not in ("NVIDIA", "benchrun")), entry.id
 
 
-def test_a_revised_number_has_its_revision():
+def test_a_revised_number_has_its_revision() -> None:
     """It stands beside a newer one, of the same key, framework and image, that is not revised."""
     for old in (entry for entry in ENTRIES if "revised" in entry.flags):
         same = [
@@ -135,7 +134,7 @@ def test_a_revised_number_has_its_revision():
         assert same, old.id
 
 
-def test_keys_hold_names_that_exist():
+def test_keys_hold_names_that_exist() -> None:
     for entry in SPEEDS:
         key = entry.key
         # H100 of 96 GB runs at another clock: its numbers are nobody else's, and it has no listed peak.
@@ -145,11 +144,11 @@ def test_keys_hold_names_that_exist():
         assert key.task == ("sft" if "-sft" in key.recipe else "lora" if lora(key.recipe) else "pretrain"), entry.id
 
 
-def lora(recipe):
+def lora(recipe: str) -> bool:
     return "-lora" in recipe or recipe == "mistral-7b-hf"
 
 
-def test_layouts_divide_the_gpus():
+def test_layouts_divide_the_gpus() -> None:
     for entry in SPEEDS:
         key = entry.key
         if key.num_gpus:
@@ -159,7 +158,7 @@ def test_layouts_divide_the_gpus():
                 assert key.gbs % (key.num_gpus // model_parallel) == 0, entry.id
 
 
-def test_an_mfu_is_divided_by_a_peak_of_its_gpu():
+def test_an_mfu_is_divided_by_a_peak_of_its_gpu() -> None:
     for entry in SPEEDS:
         if entry.peak_tflops:
             gpu = hardware.gpu(entry.key.gpu)
@@ -195,7 +194,7 @@ class TestWhatIsNoEntry:
             ("date", "2026-01,again", "cells, as the header has"),
         ],
     )
-    def test_is_named(self, tmp_path, column, cell, says):
+    def test_is_named(self, tmp_path: Path, column: str, cell: str, says: str) -> None:
         rows = [self.good, {**self.good, column: cell}]
         lines = [",".join(self.good), *(",".join(row.values()) for row in rows)]
         (tmp_path / "x.csv").write_text("\n".join(lines))
@@ -204,45 +203,47 @@ class TestWhatIsNoEntry:
         assert error.value.where.endswith("x.csv:3")
         assert says in str(error.value)
 
-    def test_an_empty_condition_is_one_that_nobody_said(self, tmp_path):
+    def test_an_empty_condition_is_one_that_nobody_said(self, tmp_path: Path) -> None:
         row = {**self.good, "gbs": ""}
         (tmp_path / "x.csv").write_text(",".join(row) + "\n" + ",".join(row.values()) + "\n")
         (entry,) = load_references(tmp_path)
         assert entry.key.gbs is None
 
 
-def rows_of(recipe, **said):
+def rows_of(recipe: str, **said: str) -> list[Reference]:
     return [e for e in ENTRIES if e.key.recipe == recipe and all(getattr(e.key, k) == v for k, v in said.items())]
 
 
 @pytest.mark.parametrize(
     ("recipe", "num_gpus", "tflops"), [("llama2-7b", 8, 211), ("llama2-13b", 8, 206), ("llama2-70b", 32, 201)]
 )
-def test_llama2_on_a100_has_its_gpus_and_tflops_and_says_that_its_precision_is_inferred(recipe, num_gpus, tflops):
+def test_llama2_on_a100_has_its_gpus_and_tflops_and_says_that_its_precision_is_inferred(
+    recipe: str, num_gpus: int, tflops: int
+) -> None:
     (entry,) = rows_of(recipe, gpu="A100")
     assert (entry.key.num_gpus, entry.printed.tflops_per_gpu, entry.key.precision) == (num_gpus, tflops, "bf16")
     (newer,) = (e for e in rows_of(recipe, gpu="H200") if "Blog" in e.source.where)
     assert "inferred" in entry.flags and "inferred" in newer.flags
 
 
-def test_a_condition_that_is_inferred_says_from_what():
+def test_a_condition_that_is_inferred_says_from_what() -> None:
     inferred = [entry for entry in ENTRIES if "inferred" in entry.flags]
     assert inferred and all("not printed" in (entry.notes or "") for entry in inferred)
 
 
-def test_fsdp_and_3d_were_compared_with_one_batch():
+def test_fsdp_and_3d_were_compared_with_one_batch() -> None:
     found = [entry.key for entry in ENTRIES if entry.metric == "fsdp_over_3d"]
     assert {(key.precision, key.seq_length, key.gbs) for key in found} == {("bf16", 2048, 256)}
 
 
-def test_fine_tuning_on_a_node_of_h200_is_one_row_and_no_condition_of_it_is_invented():
+def test_fine_tuning_on_a_node_of_h200_is_one_row_and_no_condition_of_it_is_invented() -> None:
     (entry,) = rows_of("llama2-70b-sft", gpu="H200")
     assert (entry.key.num_gpus, entry.value * 8) == (8, 15_000)
     assert 18 < 1e9 / 15_000 / 3600 < 19  # a billion tokens in just over 18 hours
     assert (entry.key.precision, entry.key.seq_length, entry.key.gbs) == (None, None, None)
 
 
-def test_a_revised_number_cites_the_page_before_its_revision():
+def test_a_revised_number_cites_the_page_before_its_revision() -> None:
     """A commit after it no longer holds the value: both cannot be of one."""
     for old in (entry for entry in ENTRIES if "revised" in entry.flags and "Megatron-Bridge" in entry.source.where):
         new = [e for e in ENTRIES if e.key == old.key and "revised" not in e.flags]

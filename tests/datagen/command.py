@@ -1,19 +1,22 @@
 """Run ``datagen`` as a process."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from subprocess import CompletedProcess, Popen
+from typing import Any
 
 ROOT = Path(__file__).parents[2]
 
 
-def datagen(*arguments, wait=True, **options):
+def datagen(*arguments: int | Path | str, wait: Any = True, **options: Any) -> Any:
     command = [sys.executable, "-m", "datagen", *map(str, arguments)]
     options = {"cwd": ROOT, "text": True, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **options}
     return subprocess.run(command, check=False, **options) if wait else subprocess.Popen(command, **options)
 
 
-def tokens(prefix, *more, tokens="3e6", vocab_size=1000, **options):
+def tokens(
+    prefix: Path, *more: int | str, tokens: str = "3e6", vocab_size: int = 1000, **options: Callable[..., Any] | bool
+) -> CompletedProcess | Popen:
     return datagen("tokens", "--output", prefix, "--tokens", tokens, "--vocab-size", vocab_size, *more, **options)

@@ -1,9 +1,10 @@
 """``datagen inspect`` describes data from any source and detects damage."""
 
-from __future__ import annotations
-
 import json
 import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import numpy
 import pytest
@@ -13,7 +14,7 @@ from tests.datagen.command import datagen, tokens
 
 
 @pytest.mark.parametrize("path", ["nothing", "x.bin", "x.idx"])
-def test_inspecting_other_files_is_one_clear_error(tmp_path, path):
+def test_inspecting_other_files_is_one_clear_error(tmp_path: Path, path: str) -> None:
     (tmp_path / "x.idx").write_bytes(b"MMIDIDX\x00\x00 and then")
     result = datagen("inspect", tmp_path / path)
     assert result.returncode == 2
@@ -22,7 +23,9 @@ def test_inspecting_other_files_is_one_clear_error(tmp_path, path):
 
 @pytest.mark.parametrize("name", ["x.bin", "x.idx"])
 @pytest.mark.parametrize("damage", [lambda file: os.truncate(file, 1000), os.unlink], ids=["cut", "gone"])
-def test_inspecting_unreadable_data_names_the_damaged_file(tmp_path, name, damage):
+def test_inspecting_unreadable_data_names_the_damaged_file(
+    tmp_path: Path, name: str, damage: Callable[..., Any]
+) -> None:
     assert tokens(tmp_path / "x").returncode == 0
     damage(tmp_path / name)
     result = datagen("inspect", tmp_path / "x", "--json")
@@ -32,7 +35,7 @@ def test_inspecting_unreadable_data_names_the_damaged_file(tmp_path, name, damag
 
 
 @pytest.mark.parametrize("table", [0, 1], ids=["lengths", "offsets"])
-def test_an_index_that_points_outside_its_data_is_one_clear_error(tmp_path, table):
+def test_an_index_that_points_outside_its_data_is_one_clear_error(tmp_path: Path, table: int) -> None:
     """Even without a manifest, and if the sum of all lengths is right."""
     assert tokens(tmp_path / "x", "--documents", "fixed", "--mean-length", 1000).returncode == 0
     (tmp_path / "x.json").unlink()
@@ -42,19 +45,20 @@ def test_an_index_that_points_outside_its_data_is_one_clear_error(tmp_path, tabl
         offsets[7] = 2 * (3_000_000 - 999)
     else:
         lengths[7:9] = -1, 2001
-    lengths.flush(), offsets.flush()
+    lengths.flush()
+    offsets.flush()
     result = datagen("inspect", tmp_path / "x")
     assert result.returncode == 2
     assert result.stderr.startswith(f"error: {tmp_path}/x.idx: sequence 7 lies outside of x.bin")
 
 
 @pytest.mark.parametrize("suffix", ["", ".bin", ".idx", ".json"])
-def test_a_prefix_may_end_like_a_file_name(tmp_path, suffix):
+def test_a_prefix_may_end_like_a_file_name(tmp_path: Path, suffix: str) -> None:
     assert tokens(tmp_path / "x.bin").returncode == 0
     assert json.loads(datagen("inspect", tmp_path / f"x.bin{suffix}", "--json").stdout)["tokens"] == 3_000_000
 
 
-def test_inspect_describes_the_data(tmp_path):
+def test_inspect_describes_the_data(tmp_path: Path) -> None:
     assert tokens(tmp_path / "x", "--shards", 3, "--documents", "fixed", "--mean-length", 500).returncode == 0
     report = json.loads(datagen("inspect", tmp_path / "x", "--document", 2001, "--json").stdout)
     assert (report["documents"], report["tokens"], report["dtype"]) == (6000, 3_000_000, "uint16")
@@ -72,7 +76,7 @@ def test_inspect_describes_the_data(tmp_path):
 
 
 @pytest.mark.parametrize("form", ["dolly", "chat"])
-def test_inspect_reads_instruction_data(tmp_path, form):
+def test_inspect_reads_instruction_data(tmp_path: Path, form: str) -> None:
     assert datagen("sft", "--output", tmp_path / "s", "--samples", 300, "--format", form).returncode == 0
     report = json.loads(datagen("inspect", tmp_path / "s.jsonl", "--json").stdout)
     rows = [json.loads(line) for line in (tmp_path / "s.jsonl").read_text().splitlines()]
@@ -97,7 +101,7 @@ def test_inspect_reads_instruction_data(tmp_path, form):
     assert datagen("inspect", tmp_path / "s").returncode == 2
 
 
-def test_inspect_checks_packed_data_and_tokenizers_by_their_manifests(tmp_path):
+def test_inspect_checks_packed_data_and_tokenizers_by_their_manifests(tmp_path: Path) -> None:
     assert datagen("sft", "--output", tmp_path / "p", "--samples", 300, "--format", "packed").returncode == 0
     assert datagen("tokenizer", "--output", tmp_path / "t", "--vocab-size", 500).returncode == 0
     packed = datagen("inspect", tmp_path / "p")

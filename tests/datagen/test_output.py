@@ -1,7 +1,5 @@
 """A data set is complete or absent: after kills, on full or read-only disks, with other processes, wrong parameters."""
 
-from __future__ import annotations
-
 import fcntl
 import functools
 import json
@@ -15,7 +13,9 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from subprocess import CompletedProcess
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -24,11 +24,11 @@ from datagen.tokens import Parameters, make_tokens
 from tests.datagen.command import ROOT, datagen, tokens
 
 
-def state(folder):
+def state(folder: Path) -> dict[str, Any]:
     return {path.name: path.read_bytes() for path in folder.iterdir() if path.suffix != ".lock"}
 
 
-def test_a_data_set_is_made_once(tmp_path):
+def test_a_data_set_is_made_once(tmp_path: Path) -> None:
     first = tokens(tmp_path / "a" / "x", "--json")
     assert first.returncode == 0, first.stderr
     assert json.loads(first.stdout) == json.loads((tmp_path / "a" / "x.json").read_text())
@@ -42,7 +42,7 @@ def test_a_data_set_is_made_once(tmp_path):
     assert {path: path.stat().st_mtime_ns for path in times if path.suffix != ".lock"}.items() <= times.items()
 
 
-def test_after_a_kill_at_any_point_it_resumes_with_the_same_bytes(tmp_path):
+def test_after_a_kill_at_any_point_it_resumes_with_the_same_bytes(tmp_path: Path) -> None:
     """120 MB in four parts and two shards; killed at random moments until a run completes."""
     arguments = {"tokens": "3e7", "vocab_size": 128256}
     (tmp_path / "whole").mkdir()
@@ -70,7 +70,7 @@ def test_after_a_kill_at_any_point_it_resumes_with_the_same_bytes(tmp_path):
     assert state(tmp_path / "cut") == state(tmp_path / "whole")
 
 
-def test_workers_end_when_only_the_command_is_killed(tmp_path):
+def test_workers_end_when_only_the_command_is_killed(tmp_path: Path) -> None:
     part = tmp_path / "x.bin.partial"
     process = tokens(tmp_path / "x", "--workers", 2, tokens="3e8", vocab_size=128256, wait=False)
     while process.poll() is None and not (part.exists() and part.stat().st_size):
@@ -88,7 +88,7 @@ def test_workers_end_when_only_the_command_is_killed(tmp_path):
                 time.sleep(0.05)
 
 
-def test_a_keyboard_interrupt_prints_nothing(tmp_path):
+def test_a_keyboard_interrupt_prints_nothing(tmp_path: Path) -> None:
     """The terminal sends the signal to the command, to the busy worker and to the idle workers."""
     part = tmp_path / "x.bin.partial"
     # A shell starts background jobs with SIGINT ignored, which the process would inherit.
@@ -102,7 +102,7 @@ def test_a_keyboard_interrupt_prints_nothing(tmp_path):
     assert (process.returncode, errors.strip()) == (130, "")
 
 
-def test_after_a_kill_between_the_renames_it_resumes(tmp_path, monkeypatch):
+def test_after_a_kill_between_the_renames_it_resumes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The state after such a kill, made by hand: journal complete, one file renamed, no manifest."""
     assert tokens(tmp_path / "x").returncode == 0
     whole = state(tmp_path)
@@ -117,7 +117,7 @@ def test_after_a_kill_between_the_renames_it_resumes(tmp_path, monkeypatch):
     assert state(tmp_path) == whole
 
 
-def test_a_part_that_the_disk_lost_is_made_again(tmp_path):
+def test_a_part_that_the_disk_lost_is_made_again(tmp_path: Path) -> None:
     assert tokens(tmp_path / "x").returncode == 0
     whole = state(tmp_path)
     manifest = json.loads(whole["x.json"])
@@ -132,7 +132,7 @@ def test_a_part_that_the_disk_lost_is_made_again(tmp_path):
     assert state(tmp_path) == whole
 
 
-def test_existing_files_are_never_overwritten(tmp_path):
+def test_existing_files_are_never_overwritten(tmp_path: Path) -> None:
     (tmp_path / "x.bin").write_bytes(b"precious")
     result = tokens(tmp_path / "x")
     assert result.returncode == 2
@@ -141,7 +141,7 @@ def test_existing_files_are_never_overwritten(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["x.bin", "x.idx", "x.json"])
-def test_a_broken_link_is_not_replaced(tmp_path, name):
+def test_a_broken_link_is_not_replaced(tmp_path: Path, name: str) -> None:
     (tmp_path / name).symlink_to(tmp_path / "not mounted")
     result = tokens(tmp_path / "x")
     assert result.returncode == 2
@@ -151,7 +151,7 @@ def test_a_broken_link_is_not_replaced(tmp_path, name):
 
 
 @pytest.mark.parametrize("written", [True, False])
-def test_files_put_beside_an_unfinished_data_set_are_never_overwritten(tmp_path, written):
+def test_files_put_beside_an_unfinished_data_set_are_never_overwritten(tmp_path: Path, written: bool) -> None:
     """Copied there after the kill, which was before or after the data were written."""
     assert tokens(tmp_path / "x").returncode == 0
     manifest = json.loads((tmp_path / "x.json").read_text())
@@ -168,14 +168,14 @@ def test_files_put_beside_an_unfinished_data_set_are_never_overwritten(tmp_path,
     assert state(tmp_path) == before
 
 
-def test_partial_files_without_a_journal_are_not_used(tmp_path):
+def test_partial_files_without_a_journal_are_not_used(tmp_path: Path) -> None:
     (tmp_path / "x.bin.partial").write_bytes(bytes(8_000_000))  # of a larger data set
     assert tokens(tmp_path / "x").returncode == 0
     assert (tmp_path / "x.bin").stat().st_size == 6_000_000
     assert datagen("inspect", tmp_path / "x").returncode == 0
 
 
-def test_another_data_set_is_refused_and_the_difference_named(tmp_path):
+def test_another_data_set_is_refused_and_the_difference_named(tmp_path: Path) -> None:
     assert tokens(tmp_path / "x").returncode == 0
     before = state(tmp_path)
     result = tokens(tmp_path / "x", "--seed", 2, "--learnable")
@@ -187,7 +187,7 @@ def test_another_data_set_is_refused_and_the_difference_named(tmp_path):
     assert state(tmp_path) == before
 
 
-def test_damage_is_detected(tmp_path):
+def test_damage_is_detected(tmp_path: Path) -> None:
     assert tokens(tmp_path / "x").returncode == 0
     assert datagen("inspect", tmp_path / "x").returncode == 0
     with (tmp_path / "x.bin").open("r+b") as file:
@@ -204,7 +204,7 @@ def test_damage_is_detected(tmp_path):
 
 
 @pytest.mark.parametrize("journal", [b'{"kind": "tokens"}\n', b"\xff\xfe\n"])
-def test_an_unfinished_data_set_with_other_parameters_is_refused(tmp_path, journal):
+def test_an_unfinished_data_set_with_other_parameters_is_refused(tmp_path: Path, journal: bytes) -> None:
     (tmp_path / "x.journal").write_bytes(journal)
     result = tokens(tmp_path / "x")
     assert result.returncode == 2
@@ -212,14 +212,14 @@ def test_an_unfinished_data_set_with_other_parameters_is_refused(tmp_path, journ
     assert f"{tmp_path}/x*" not in result.stderr  # which includes x2
 
 
-def test_the_second_of_two_processes_waits_and_reuses_the_data(tmp_path):
+def test_the_second_of_two_processes_waits_and_reuses_the_data(tmp_path: Path) -> None:
     both = [tokens(tmp_path / "x", tokens="2e7", wait=False) for _ in range(2)]
     outputs = [process.communicate(timeout=120) for process in both]
     assert [process.returncode for process in both] == [0, 0], outputs
     assert sorted("was there already" in out for out, _ in outputs) == [False, True]
 
 
-def test_it_waits_for_the_lock(tmp_path):
+def test_it_waits_for_the_lock(tmp_path: Path) -> None:
     with (tmp_path / "x.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         process = tokens(tmp_path / "x", wait=False)
@@ -230,14 +230,14 @@ def test_it_waits_for_the_lock(tmp_path):
     assert process.returncode == 0
 
 
-def test_a_disk_without_room_is_refused_before_anything_is_written(tmp_path):
+def test_a_disk_without_room_is_refused_before_anything_is_written(tmp_path: Path) -> None:
     result = tokens(tmp_path / "x", tokens="1e15")
     assert result.returncode == 3
     assert "2019531.25 GB do not fit" in result.stderr
     assert state(tmp_path) == {}
 
 
-def test_the_required_room_includes_a_large_index(tmp_path, monkeypatch):
+def test_the_required_room_includes_a_large_index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     parameters = Parameters(tokens=10**6, vocab_size=100, documents="fixed", mean_length=2)
     monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=5_000_000))
     with pytest.raises(MachineError, match=r"do not fit"):
@@ -248,15 +248,17 @@ def test_the_required_room_includes_a_large_index(tmp_path, monkeypatch):
     assert (tmp_path / "x.idx").stat().st_size == pytest.approx(parameters.index_bytes, rel=1e-4)
 
 
-def test_partial_files_of_other_data_sets_do_not_reduce_the_required_room(tmp_path, monkeypatch):
+def test_partial_files_of_other_data_sets_do_not_reduce_the_required_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "x2.bin.partial").write_bytes(bytes(6_000_000))
     monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=5_000_000))
     with pytest.raises(MachineError, match="do not fit"):
         make_tokens(tmp_path / "x", Parameters(tokens=3 * 10**6, vocab_size=100), 1, lambda done, total: None)
 
 
-def test_a_full_disk_is_one_clear_error_and_leaves_no_complete_file(tmp_path):
-    def limit():
+def test_a_full_disk_is_one_clear_error_and_leaves_no_complete_file(tmp_path: Path) -> None:
+    def limit() -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (2_000_000, 2_000_000))
 
     result = tokens(tmp_path / "x", "--workers", 2, preexec_fn=limit)
@@ -269,14 +271,14 @@ def test_a_full_disk_is_one_clear_error_and_leaves_no_complete_file(tmp_path):
 
 
 @pytest.mark.parametrize("folder", ["/proc/nowhere", "/dev/null"])
-def test_a_folder_without_write_access_is_one_clear_error(folder):
+def test_a_folder_without_write_access_is_one_clear_error(folder: str) -> None:
     result = tokens(Path(folder) / "x")
     assert result.returncode == 2
     assert result.stderr.startswith("error: ") and "cannot write: " in result.stderr
     assert "Traceback" not in result.stderr
 
 
-def read_only(folder, *arguments):
+def read_only(folder: Path, *arguments: int | Path | str) -> CompletedProcess:
     """Run ``datagen`` in a mount namespace in which ``folder`` is on a read-only file system."""
     mount = f"mount --bind {folder} {folder} && mount -o remount,ro,bind {folder} && "
     unshare = ["unshare", "--mount", *([] if os.geteuid() == 0 else ["--user", "--map-root-user"]), "sh", "-c"]
@@ -286,7 +288,7 @@ def read_only(folder, *arguments):
     return subprocess.run([*unshare, command], capture_output=True, text=True, check=False, cwd=ROOT)
 
 
-def test_a_read_only_file_system_is_one_clear_error(tmp_path):
+def test_a_read_only_file_system_is_one_clear_error(tmp_path: Path) -> None:
     result = read_only(tmp_path, "tokens", "--output", tmp_path / "x", "--tokens", "1e6", "--vocab-size", 500)
     assert result.returncode == 2
     assert "cannot write: Read-only file system" in result.stderr
@@ -296,7 +298,7 @@ def test_a_read_only_file_system_is_one_clear_error(tmp_path):
 @pytest.mark.parametrize(
     "command", ["tokens --tokens 1e4 --vocab-size 500", "sft --samples 9", "tokenizer --vocab-size 300"]
 )
-def test_a_complete_data_set_on_a_read_only_file_system_is_reused(tmp_path, command):
+def test_a_complete_data_set_on_a_read_only_file_system_is_reused(tmp_path: Path, command: str) -> None:
     verb, *options = command.split()
     assert datagen(verb, "--output", tmp_path / "x", *options).returncode == 0
     result = read_only(tmp_path, verb, "--output", tmp_path / "x", *options)
@@ -324,7 +326,7 @@ def test_a_complete_data_set_on_a_read_only_file_system_is_reused(tmp_path, comm
         (["--tokens", "10", "--documents", "normal"], "'normal' is not one of"),
     ],
 )
-def test_a_bad_parameter_is_one_clear_error(tmp_path, arguments, message):
+def test_a_bad_parameter_is_one_clear_error(tmp_path: Path, arguments: list[Any], message: str) -> None:
     result = datagen("tokens", "--output", tmp_path / "x", "--vocab-size", "1000", *arguments)
     assert result.returncode == 2
     assert message in result.stderr
@@ -334,7 +336,9 @@ def test_a_bad_parameter_is_one_clear_error(tmp_path, arguments, message):
 
 @pytest.mark.parametrize("verb", ["tokens --tokens 10 --vocab-size 10", "sft --samples 1"])
 @pytest.mark.parametrize("output", ["", ".", "..", "/", b"a\xff"])
-def test_an_output_without_a_name_or_not_in_utf_8_is_one_clear_error(tmp_path, verb, output):
+def test_an_output_without_a_name_or_not_in_utf_8_is_one_clear_error(
+    tmp_path: Path, verb: str, output: bytes | str
+) -> None:
     command = [sys.executable, "-m", "datagen", *verb.split(), "--output", output]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     result = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path, env=environment)
@@ -344,19 +348,19 @@ def test_an_output_without_a_name_or_not_in_utf_8_is_one_clear_error(tmp_path, v
     assert state(tmp_path) == {}
 
 
-def test_a_vocabulary_of_two_is_too_small(tmp_path):
+def test_a_vocabulary_of_two_is_too_small(tmp_path: Path) -> None:
     result = tokens(tmp_path / "x", vocab_size=2)
     assert result.returncode == 2
     assert "--vocab-size: Input should be greater than or equal to 3 (it is 2)" in result.stderr
 
 
-def test_the_number_of_tokens_includes_the_last_label(tmp_path):
+def test_the_number_of_tokens_includes_the_last_label(tmp_path: Path) -> None:
     sizes = ["--samples", 10, "--seq-length", 128, "--vocab-size", 500]
     samples = datagen("tokens", "--output", tmp_path / "x", *sizes, "--json")
     assert json.loads(samples.stdout)["parameters"]["tokens"] == 1281
 
 
-def test_help_imports_nothing_heavy():
+def test_help_imports_nothing_heavy() -> None:
     code = "import sys\nfrom datagen.cli import main\ntry: main(['--help'])\nexcept SystemExit: pass\n"
     code += "print(sorted({'numpy', 'pydantic', 'multiprocessing', 'transformers'} & set(sys.modules)))"
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)

@@ -1,33 +1,37 @@
 """Packed sequences: none is too long, no token is lost, and NeMo's reader returns the samples and their answers."""
 
-from __future__ import annotations
-
 import json
 import pickletools
 import sys
 import tracemalloc
+from collections.abc import Iterator
 from contextlib import nullcontext
 from itertools import pairwise
+from pathlib import Path
+from typing import Any
 
 import numpy
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy import ndarray
 
 from benchrun.errors import UserError
 from datagen.packing import first_fit_decreasing, packed, save
 from datagen.sft import BLOCK, Parameters, make_sft, tokens
-from datagen.tokenizer import TokenizerParameters, load_tokenizer, make_tokenizer
+from datagen.tokenizer import Tokenizer, TokenizerParameters, load_tokenizer, make_tokenizer
 
 PARAMETERS = Parameters(format="packed", samples=1000, seq_length=256, vocab_size=500, mean_length=60)
 
 
-def make(path, parameters=PARAMETERS, tokenizer=None):
+def make(
+    path: Path, parameters: Parameters = PARAMETERS, tokenizer: Path | None = None
+) -> tuple[dict[str, float], ndarray]:
     manifest, _ = make_sft(path, parameters, tokenizer, 1, lambda done, total: None)
     return manifest.facts, numpy.load(path.with_suffix(".npy"), allow_pickle=True)
 
 
-def read(sequence):
+def read(sequence: dict[str, list[int]]) -> Iterator[Any]:
     """Inputs, labels and mask of each sample of a sequence, computed like GPTSFTPackedDataset of NeMo 2.2 and later."""
     ids, mask = sequence["input_ids"], sequence["loss_mask"]
     assert type(sequence["seq_start_id"]) is list  # NeMo appends a list with +, which would add numbers to an array
@@ -35,14 +39,14 @@ def read(sequence):
         yield ids[start : end - 1], ids[start + 1 : end], mask[start : end - 1]
 
 
-def samples(parameters=PARAMETERS, tokenizer=None):
+def samples(parameters: Parameters = PARAMETERS, tokenizer: Tokenizer = None) -> Iterator[Any]:
     """Every sample as (tokens, tokens of its answer)."""
     for number in range(-(-parameters.samples // BLOCK)):
         for sample, prompt, _ in tokens(parameters, number, tokenizer):
             yield tuple(sample.tolist()), tuple(sample[prompt:].tolist())
 
 
-def unpacked(sequences):
+def unpacked(sequences: ndarray) -> Iterator[Any]:
     """Every packed sample as (tokens, tokens of its answer)."""
     for sequence in sequences:
         for inputs, labels, mask in read(sequence):
@@ -50,7 +54,7 @@ def unpacked(sequences):
             yield (inputs[0], *labels), answer
 
 
-def test_no_sequence_is_too_long_and_no_token_is_lost(tmp_path):
+def test_no_sequence_is_too_long_and_no_token_is_lost(tmp_path: Path) -> None:
     facts, sequences = make(tmp_path / "x")
     assert sequences.shape == (facts["sequences"],)
     filled = [sum(len(inputs) for inputs, _, _ in read(sequence)) for sequence in sequences]
@@ -60,14 +64,14 @@ def test_no_sequence_is_too_long_and_no_token_is_lost(tmp_path):
     assert facts["answer_tokens"] == sum(len(answer) for _, answer in unpacked(sequences))
 
 
-def test_only_the_last_token_of_a_sample_ends_it(tmp_path):
+def test_only_the_last_token_of_a_sample_ends_it(tmp_path: Path) -> None:
     for sample, answer in unpacked(make(tmp_path / "x")[1]):
         assert sample.index(499) == len(sample) - 1
         assert max(sample) == 499
         assert 2 <= len(answer) < len(sample)
 
 
-def test_the_metadata_have_the_keys_of_nemo(tmp_path):
+def test_the_metadata_have_the_keys_of_nemo(tmp_path: Path) -> None:
     facts, sequences = make(tmp_path / "x")
     (metadata,) = json.loads((tmp_path / "x.metadata.json").read_text())
     filled = [len(sequence["input_ids"]) - len(sequence["seq_start_id"]) for sequence in sequences]
@@ -82,7 +86,7 @@ def test_the_metadata_have_the_keys_of_nemo(tmp_path):
     assert metadata.items() <= facts.items()
 
 
-def test_the_pickle_uses_only_names_that_all_readers_accept(tmp_path):
+def test_the_pickle_uses_only_names_that_all_readers_accept(tmp_path: Path) -> None:
     make(tmp_path / "x")
     with (tmp_path / "x.npy").open("rb") as file:
         numpy.lib.format.read_magic(file)
@@ -91,14 +95,14 @@ def test_the_pickle_uses_only_names_that_all_readers_accept(tmp_path):
     assert names == ["numpy.core.multiarray _reconstruct", "numpy ndarray", "numpy dtype"]
 
 
-def test_sequences_of_long_samples_do_not_come_first(tmp_path):
+def test_sequences_of_long_samples_do_not_come_first(tmp_path: Path) -> None:
     _, sequences = make(tmp_path / "x")
     counts = numpy.array([len(sequence["seq_start_id"]) for sequence in sequences])
     half = len(counts) // 2
     assert counts[:half].mean() == pytest.approx(counts[half:].mean(), rel=0.5)
 
 
-def slow_first_fit_decreasing(sizes, capacity):
+def slow_first_fit_decreasing(sizes: list[int], capacity: int) -> list[int]:
     packs, room = [0] * len(sizes), []
     for i in sorted(range(len(sizes)), key=lambda i: -sizes[i]):
         packs[i] = next((pack for pack, left in enumerate(room) if left >= sizes[i]), len(room))
@@ -109,22 +113,24 @@ def slow_first_fit_decreasing(sizes, capacity):
 
 
 @given(st.lists(st.integers(1, 20), min_size=1, max_size=60), st.integers(20, 50))
-def test_packing_is_first_fit_decreasing(sizes, capacity):
+def test_packing_is_first_fit_decreasing(sizes: Any, capacity: Any) -> None:
     assert first_fit_decreasing(numpy.array(sizes), capacity).tolist() == slow_first_fit_decreasing(sizes, capacity)
 
 
-def test_writing_holds_one_sequence_at_a_time(tmp_path):
-    def peak(count):
+def test_writing_holds_one_sequence_at_a_time(tmp_path: Path) -> None:
+    def peak(count: Any) -> Any:
         tracemalloc.start()
         with (tmp_path / "x.npy").open("wb") as file:
             save(file, count, (packed([(list(range(1000, 3000)), 10)]) for _ in range(count)))
-        return tracemalloc.get_traced_memory()[1], tracemalloc.stop()
+        used = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        return used
 
-    few, many = peak(20)[0], peak(400)[0]
+    few, many = peak(20), peak(400)
     assert many < 1.5 * few
 
 
-def test_text_goes_through_a_tokenizer(tmp_path):
+def test_text_goes_through_a_tokenizer(tmp_path: Path) -> None:
     tokenizers = pytest.importorskip("tokenizers")
     folder = tmp_path / "tokenizer"
     make_tokenizer(folder, TokenizerParameters(vocab_size=3000))
@@ -145,7 +151,7 @@ def test_text_goes_through_a_tokenizer(tmp_path):
 
 
 @pytest.mark.parametrize("whole", [True, False])
-def test_another_end_of_text_is_another_data_set(tmp_path, whole):
+def test_another_end_of_text_is_another_data_set(tmp_path: Path, whole: bool) -> None:
     """The same tokenizer.json with another eos_token, like a model and its chat model."""
     pytest.importorskip("tokenizers")
     make_tokenizer(tmp_path / "t", TokenizerParameters(vocab_size=3000))
@@ -153,7 +159,7 @@ def test_another_end_of_text_is_another_data_set(tmp_path, whole):
         format="packed", samples=300, seq_length=128, tokenizer=load_tokenizer(tmp_path / "t").checksum
     )
 
-    def interrupt(done, total):
+    def interrupt(done: Any, total: Any) -> None:
         if not whole:
             raise KeyboardInterrupt
 
@@ -169,7 +175,7 @@ def test_another_end_of_text_is_another_data_set(tmp_path, whole):
 
 
 @pytest.mark.parametrize("setting", ["truncation", "padding"])
-def test_a_tokenizer_with_truncation_or_padding_is_refused(tmp_path, setting):
+def test_a_tokenizer_with_truncation_or_padding_is_refused(tmp_path: Path, setting: str) -> None:
     tokenizers = pytest.importorskip("tokenizers")
     make_tokenizer(tmp_path / "t", TokenizerParameters(vocab_size=300))
     path = str(tmp_path / "t" / "tokenizer.json")
@@ -186,7 +192,7 @@ def test_a_tokenizer_with_truncation_or_padding_is_refused(tmp_path, setting):
 
 
 @pytest.mark.parametrize("config", ["[]", "{}", '{"eos_token": null}', '{"eos_token": {"content": 5}}', "\x00"])
-def test_a_tokenizer_without_an_end_of_text_is_one_clear_error(tmp_path, config):
+def test_a_tokenizer_without_an_end_of_text_is_one_clear_error(tmp_path: Path, config: str) -> None:
     pytest.importorskip("tokenizers")
     make_tokenizer(tmp_path / "t", TokenizerParameters(vocab_size=300))
     (tmp_path / "t" / "tokenizer_config.json").write_text(config)
@@ -196,9 +202,9 @@ def test_a_tokenizer_without_an_end_of_text_is_one_clear_error(tmp_path, config)
     assert error.value.where == str(tmp_path / "t" / "tokenizer_config.json")
 
 
-def test_a_missing_library_names_the_package(tmp_path, monkeypatch):
+def test_a_missing_library_names_the_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     make_tokenizer(tmp_path / "t", TokenizerParameters(vocab_size=300))
     monkeypatch.setitem(sys.modules, "tokenizers", None)
     load_tokenizer.cache_clear()
-    with pytest.raises(UserError, match=r"benchrun\[data\]"):
+    with pytest.raises(UserError, match=r"\[data\]"):
         load_tokenizer(tmp_path / "t")

@@ -1,13 +1,15 @@
 """Instruction data: the same bytes for the same seed, the fields that readers need, lengths as requested."""
 
-from __future__ import annotations
-
 import json
 import math
+from collections.abc import Callable
+from pathlib import Path
 from statistics import NormalDist
+from typing import Any
 
 import numpy
 import pytest
+from numpy import ndarray
 
 from benchrun.errors import UserError
 from datagen.cli import main
@@ -18,17 +20,19 @@ PACKED = {"format": "packed", "seq_length": 512, "vocab_size": 1000, "mean_lengt
 FORMATS = [{"format": "dolly"}, {"format": "chat"}, PACKED]
 
 
-def make(folder, *, workers=1, progress=lambda done, total: None, **parameters):
+def make(
+    folder: Path, *, workers: int = 1, progress: Callable[..., Any] = lambda done, total: None, **parameters: int | str
+) -> dict[str, bytes]:
     make_sft(folder / "x", Parameters(**{"samples": 600, **parameters}), None, workers, progress)
     return {file.suffix: file.read_bytes() for file in folder.iterdir() if file.name != "x.metadata.json"}
 
 
-def records(folder, **parameters):
+def records(folder: Path, **parameters: int | str) -> list[Any]:
     return [json.loads(line) for line in make(folder, **parameters)[".jsonl"].splitlines()]
 
 
 @pytest.mark.parametrize("form", FORMATS, ids=lambda form: form["format"])
-def test_the_bytes_depend_on_the_seed_and_not_on_the_workers(tmp_path, form):
+def test_the_bytes_depend_on_the_seed_and_not_on_the_workers(tmp_path: Path, form: dict[str, Any]) -> None:
     alone = make(tmp_path / "alone", **form)
     assert make(tmp_path / "three", workers=3, **form) == alone
     other = make(tmp_path / "other", seed=2, **form)
@@ -36,19 +40,19 @@ def test_the_bytes_depend_on_the_seed_and_not_on_the_workers(tmp_path, form):
 
 
 @pytest.mark.parametrize("samples", [1, BLOCK - 1, BLOCK, BLOCK + 1])
-def test_a_smaller_set_is_the_beginning_of_a_larger_one(tmp_path, samples):
+def test_a_smaller_set_is_the_beginning_of_a_larger_one(tmp_path: Path, samples: int) -> None:
     larger = make(tmp_path / "larger", samples=2 * BLOCK, format="chat")[".jsonl"].splitlines()
     assert make(tmp_path / "smaller", samples=samples, format="chat")[".jsonl"].splitlines() == larger[:samples]
 
 
-def test_another_language_has_other_words_in_texts_of_equal_length(tmp_path):
+def test_another_language_has_other_words_in_texts_of_equal_length(tmp_path: Path) -> None:
     one, two = (records(tmp_path / str(n), format="dolly", language=n) for n in (1, 2))
     lengths = [[len(record["response"].split()) for record in each] for each in (one, two)]
     assert lengths[0] == lengths[1]
     assert one[0]["response"] != two[0]["response"]
 
 
-def test_dolly_has_the_fields_and_categories_of_dolly_15k(tmp_path):
+def test_dolly_has_the_fields_and_categories_of_dolly_15k(tmp_path: Path) -> None:
     made = records(tmp_path, format="dolly", lengths="fixed", mean_length=40)
     assert {record["category"] for record in made} == set(CATEGORIES)
     for record in made:
@@ -58,7 +62,7 @@ def test_dolly_has_the_fields_and_categories_of_dolly_15k(tmp_path):
         assert 10 <= len(record["response"].split()) <= 30
 
 
-def test_chat_has_the_same_content_for_hugging_face_and_for_nemo(tmp_path):
+def test_chat_has_the_same_content_for_hugging_face_and_for_nemo(tmp_path: Path) -> None:
     made = records(tmp_path, format="chat", lengths="fixed", mean_length=41)
     assert {len(record["messages"]) for record in made} == {2, 4, 6}
     for record in made:
@@ -74,26 +78,26 @@ def test_chat_has_the_same_content_for_hugging_face_and_for_nemo(tmp_path):
 
 
 @pytest.mark.parametrize("form", ["dolly", "chat"])
-def test_no_text_is_empty_in_short_samples(tmp_path, form):
+def test_no_text_is_empty_in_short_samples(tmp_path: Path, form: str) -> None:
     for record in records(tmp_path, format=form, lengths="lognormal", mean_length=5):
         contents = [message["content"] for message in record.get("messages", [])]
         texts = contents or [record["instruction"], record["response"]]
         assert all(text.endswith(".") and len(text) > 2 for text in texts)
 
 
-def drawn_sizes(kind, blocks=80):
+def drawn_sizes(kind: str, blocks: int = 80) -> ndarray:
     parameters = Parameters(
         format="packed", samples=blocks * BLOCK, lengths=kind, mean_length=1000, seq_length=1 << 20, vocab_size=50
     )
     return numpy.array([len(sample) for block in range(blocks) for sample, _, _ in tokens(parameters, block, None)])
 
 
-def test_fixed_lengths_are_all_the_same():
+def test_fixed_lengths_are_all_the_same() -> None:
     assert set(drawn_sizes("fixed", blocks=2).tolist()) == {1000}
 
 
 @pytest.mark.parametrize("kind", ["lognormal", "zipf"])
-def test_lengths_follow_the_distribution(kind):
+def test_lengths_follow_the_distribution(kind: str) -> None:
     sizes = numpy.sort(drawn_sizes(kind)).astype(float)
     if kind == "lognormal":
         normal = NormalDist(math.log(1000) - 0.5, 1.0)
@@ -107,14 +111,14 @@ def test_lengths_follow_the_distribution(kind):
         assert sizes.mean() == pytest.approx(1000, rel=5 * 1.31 / math.sqrt(len(sizes)))
 
 
-def test_words_are_pronounceable_and_distinct():
+def test_words_are_pronounceable_and_distinct() -> None:
     made = words(1, 200_000)
     assert len(set(made)) == 200_000
     assert all(word.isascii() and word.isalpha() and word.islower() for word in made)
     assert [len(made[place]) <= 3 for place in (0, 399, 400, 1000)] == [True, True, False, False]
 
 
-def test_words_have_zipf_frequencies_and_preferred_successors():
+def test_words_have_zipf_frequencies_and_preferred_successors() -> None:
     sizes = numpy.full(400, 1000)
     ranks = speak(stream(1, 0), sizes, 1, LEXICON)
     weights = 1 / numpy.arange(1, LEXICON + 1)
@@ -129,8 +133,10 @@ def test_words_have_zipf_frequencies_and_preferred_successors():
 
 @pytest.mark.parametrize("form", FORMATS, ids=lambda form: form["format"])
 @pytest.mark.parametrize("damage", [0, 1, 5000])
-def test_an_interrupted_command_resumes_and_keeps_only_intact_blocks(tmp_path, form, damage):
-    def interrupt(done, total):
+def test_an_interrupted_command_resumes_and_keeps_only_intact_blocks(
+    tmp_path: Path, form: dict[str, Any], damage: int
+) -> None:
+    def interrupt(done: Any, total: Any) -> None:
         if interrupt.left == 0:
             raise KeyboardInterrupt
         interrupt.left -= 1
@@ -146,8 +152,8 @@ def test_an_interrupted_command_resumes_and_keeps_only_intact_blocks(tmp_path, f
     assert make(tmp_path / "cut", samples=1500, **form) == whole
 
 
-def test_the_intact_part_of_a_damaged_journal_is_used(tmp_path):
-    def interrupt(done, total):
+def test_the_intact_part_of_a_damaged_journal_is_used(tmp_path: Path) -> None:
+    def interrupt(done: Any, total: Any) -> None:
         raise KeyboardInterrupt
 
     whole = make(tmp_path / "whole", format="dolly")
@@ -158,7 +164,7 @@ def test_the_intact_part_of_a_damaged_journal_is_used(tmp_path):
     assert make(tmp_path / "cut", format="dolly") == whole
 
 
-def test_a_complete_data_set_is_not_written_again(tmp_path):
+def test_a_complete_data_set_is_not_written_again(tmp_path: Path) -> None:
     make(tmp_path, format="dolly")
     before = (tmp_path / "x.jsonl").stat().st_mtime_ns
     make(tmp_path, format="dolly")
@@ -178,7 +184,9 @@ def test_a_complete_data_set_is_not_written_again(tmp_path):
         (["--mean-length", "3"], "--mean-length: Input should be greater than or equal to 4"),
     ],
 )
-def test_wrong_options_are_one_clear_error(tmp_path, capsys, args, message):
+def test_wrong_options_are_one_clear_error(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], args: list[str], message: str
+) -> None:
     with pytest.raises(SystemExit) as ended:
         main(["sft", "--output", str(tmp_path / "x"), *args])
     assert ended.value.code == 2
@@ -186,7 +194,7 @@ def test_wrong_options_are_one_clear_error(tmp_path, capsys, args, message):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_command_prints_the_manifest(tmp_path, capsys):
+def test_the_command_prints_the_manifest(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         main(f"sft --output {tmp_path}/x --samples 10 --format packed --workers 1 --json".split())
     assert ended.value.code == 0
@@ -202,7 +210,7 @@ def test_the_command_prints_the_manifest(tmp_path, capsys):
     [(FORMATS[0], ["6e7e479a"]), (FORMATS[1], ["776c4714"]), (PACKED, ["d606c10a", "cab5c1b3"])],
     ids=["dolly", "chat", "packed"],
 )
-def test_the_bytes_are_those_of_this_version(tmp_path, form, sums):
+def test_the_bytes_are_those_of_this_version(tmp_path: Path, form: dict[str, Any], sums: list[str]) -> None:
     """Changed bytes need a new ``datagen.__version__``: existing manifests contain the old checksums."""
     manifest = json.loads(make(tmp_path, **form)[".json"])
     assert manifest["version"] == "3"

@@ -1,9 +1,10 @@
 """A local tokenizer: exact size, loaded offline, and every text is decoded unchanged."""
 
-from __future__ import annotations
-
 import json
-from functools import lru_cache
+from collections.abc import Iterator
+from functools import _lru_cache_wrapper, lru_cache
+from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -17,7 +18,7 @@ SIZES = [LEAST, 300, 32_000, 128_256, 256_000]
 
 
 @pytest.fixture(scope="module")
-def opened(tmp_path_factory):
+def opened(tmp_path_factory: pytest.TempPathFactory) -> Iterator[_lru_cache_wrapper]:
     """A function that loads the tokenizer of a size like a training script, without a network."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("HF_HUB_OFFLINE", "1")
@@ -25,7 +26,7 @@ def opened(tmp_path_factory):
         transformers = pytest.importorskip("transformers")
 
         @lru_cache
-        def of_size(size):
+        def of_size(size: Any) -> Any:
             folder = tmp_path_factory.mktemp("tokenizer")
             make_tokenizer(folder, TokenizerParameters(vocab_size=size))
             return transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True)
@@ -34,7 +35,7 @@ def opened(tmp_path_factory):
 
 
 @pytest.mark.parametrize("size", SIZES)
-def test_the_vocabulary_has_exactly_the_requested_size(size):
+def test_the_vocabulary_has_exactly_the_requested_size(size: int) -> None:
     vocab = files(TokenizerParameters(vocab_size=size))["tokenizer.json"]["model"]["vocab"]
     assert sorted(vocab.values()) == list(range(size))
     assert [*vocab][-len(SPECIAL) :] == list(SPECIAL)
@@ -42,7 +43,7 @@ def test_the_vocabulary_has_exactly_the_requested_size(size):
 
 
 @pytest.mark.parametrize("size", SIZES)
-def test_hugging_face_opens_it_offline(opened, size):
+def test_hugging_face_opens_it_offline(opened: _lru_cache_wrapper, size: int) -> None:
     tokenizer = opened(size)
     assert len(tokenizer) == tokenizer.vocab_size == size
     assert (tokenizer.bos_token_id, tokenizer.eos_token_id) == (size - 2, size - 1)
@@ -54,7 +55,7 @@ def test_hugging_face_opens_it_offline(opened, size):
 
 
 @pytest.mark.parametrize("size", [32_000, 128_256])
-def test_a_frequent_word_is_one_token(opened, size):
+def test_a_frequent_word_is_one_token(opened: _lru_cache_wrapper, size: int) -> None:
     tokenizer = opened(size)
     frequent = words(1, size - LEAST - 400)  # 400 tokens are syllables
     assert all(len(tokenizer.tokenize(" " + word)) == 1 for word in frequent[:: len(frequent) // 300])
@@ -63,7 +64,7 @@ def test_a_frequent_word_is_one_token(opened, size):
 
 @given(text=st.text())
 @pytest.mark.parametrize("size", [LEAST, 300, 32_000])
-def test_every_text_is_decoded_unchanged(opened, size, text):
+def test_every_text_is_decoded_unchanged(opened: _lru_cache_wrapper, size: int, text: Any) -> None:
     tokenizer = opened(size)
     assert tokenizer.decode(tokenizer.encode(text)) == text
 
@@ -71,7 +72,7 @@ def test_every_text_is_decoded_unchanged(opened, size, text):
 @pytest.mark.parametrize(
     "text", ["", "  a .  b , n't ", "\x00\r\n\t", "</s> <s>x<|user|>\n", "gul mai\u0301 \U0001f600\u200d\ufeff"]
 )
-def test_unusual_texts_are_decoded_unchanged(opened, text):
+def test_unusual_texts_are_decoded_unchanged(opened: _lru_cache_wrapper, text: str) -> None:
     tokenizer = opened(300)
     assert tokenizer.decode(tokenizer.encode(text)) == text
 
@@ -85,7 +86,7 @@ CHAT = [
 ]
 
 
-def test_a_conversation_is_rendered(opened):
+def test_a_conversation_is_rendered(opened: _lru_cache_wrapper) -> None:
     tokenizer = opened(300)
     rendered = "<s><|system|>\nsol\n<|user|>\ngu mol\n<|assistant|>\nsin zes.</s><|user|>\nlun\n<|assistant|>\nfen.</s>"
     assert tokenizer.apply_chat_template(CHAT, tokenize=False) == rendered
@@ -93,14 +94,14 @@ def test_a_conversation_is_rendered(opened):
     assert prompt == "<s><|system|>\nsol\n<|user|>\ngu mol\n<|assistant|>\n"
 
 
-def test_the_loss_mask_covers_the_assistant_and_its_end(opened):
+def test_the_loss_mask_covers_the_assistant_and_its_end(opened: _lru_cache_wrapper) -> None:
     tokenizer = opened(300)
     made = tokenizer.apply_chat_template(CHAT, tokenize=True, return_dict=True, return_assistant_tokens_mask=True)
     counted = [token for token, mask in zip(made["input_ids"], made["assistant_masks"], strict=True) if mask]
     assert tokenizer.decode(counted) == "sin zes.</s>fen.</s>"
 
 
-def test_the_same_seed_gives_the_same_bytes(tmp_path):
+def test_the_same_seed_gives_the_same_bytes(tmp_path: Path) -> None:
     for name, seed in (("one", 1), ("again", 1), ("other", 2)):
         make_tokenizer(tmp_path / name, TokenizerParameters(vocab_size=2000, seed=seed))
     one, again, other = ((tmp_path / name / "tokenizer.json").read_bytes() for name in ("one", "again", "other"))
@@ -111,14 +112,16 @@ def test_the_same_seed_gives_the_same_bytes(tmp_path):
     ("size", "message"),
     [("262", "--vocab-size: Input should be greater than or equal to 263"), ("2e6", "less than or equal to 1048576")],
 )
-def test_an_impossible_size_is_refused_with_the_limit(tmp_path, capsys, size, message):
+def test_an_impossible_size_is_refused_with_the_limit(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], size: str, message: str
+) -> None:
     with pytest.raises(SystemExit) as ended:
         main(["tokenizer", "--output", str(tmp_path / "t"), "--vocab-size", size])
     assert ended.value.code == 2
     assert message in capsys.readouterr().err
 
 
-def test_a_folder_with_another_tokenizer_is_not_changed(tmp_path, capsys):
+def test_a_folder_with_another_tokenizer_is_not_changed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "tokenizer.json").write_text("{}")
     with pytest.raises(SystemExit) as ended:
         main(["tokenizer", "--output", str(tmp_path), "--vocab-size", "300"])
@@ -127,7 +130,7 @@ def test_a_folder_with_another_tokenizer_is_not_changed(tmp_path, capsys):
     assert json.loads((tmp_path / "tokenizer.json").read_text()) == {}
 
 
-def test_a_file_as_output_folder_is_one_clear_error(tmp_path, capsys):
+def test_a_file_as_output_folder_is_one_clear_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(SystemExit) as ended:
         main(["tokenizer", "--output", str(tmp_path / "file"), "--vocab-size", "300"])

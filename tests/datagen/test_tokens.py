@@ -1,24 +1,23 @@
 """Megatron data sets: megatron-core reads every token, the bytes are reproducible, the distributions are right."""
 
-from __future__ import annotations
-
 import json
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy import float64, ndarray
 
 from datagen import direct
-from datagen import manifest as manifest_module
 from datagen import output as output_module
 from datagen import tokens as tokens_module
-from datagen.indexed import read_index
-from datagen.learnable import floor_loss
-from datagen.manifest import damage
-from datagen.sampling import draw_lengths, draw_tokens, length_table, row_pairs, stream, token_table
-from datagen.tokens import Parameters, documents, fill, make_tokens, plan
+from datagen.indexed import Index, read_index
+from datagen.output import Manifest, damage
+from datagen.sampling import TokenTable, draw_lengths, draw_tokens, length_table, row_pairs, stream, token_table
+from datagen.tokens import Parameters, documents, fill, floor_loss, make_tokens, plan
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning", "ignore::DeprecationWarning")
 
@@ -27,22 +26,22 @@ def quiet(done: int, total: int) -> None:
     assert done <= total
 
 
-def make(prefix: Path, workers: int = 1, **parameters):
+def make(prefix: Path, workers: int = 1, **parameters: bool | int | str) -> Manifest:
     return make_tokens(prefix, Parameters(**parameters), workers, quiet)[0]
 
 
-def read(prefix: Path):
+def read(prefix: Path) -> tuple[Index, ndarray]:
     index = read_index(prefix)
     data = numpy.fromfile(prefix.with_name(prefix.name + ".bin"), index.dtype)
     return index, data
 
 
 @pytest.fixture
-def small_parts(monkeypatch):
+def small_parts(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Parts and blocks of a few KB, so that small data sets have many of them."""
-    for module in (manifest_module, output_module, tokens_module):
+    for module in (output_module, tokens_module):
         monkeypatch.setattr(module, "PART_BYTES", 1 << 14)
-    monkeypatch.setattr(direct, "BUFFER", 1 << 13)
+    monkeypatch.setattr(direct, "PIECE", 1 << 13)
     monkeypatch.setattr(tokens_module, "CHUNK", 1 << 9)
     monkeypatch.setattr(tokens_module, "ROWS", 2)
     monkeypatch.setattr(tokens_module, "LENGTHS", 1 << 4)
@@ -54,7 +53,9 @@ def small_parts(monkeypatch):
 @pytest.mark.train
 @pytest.mark.parametrize("vocab_size", [300, 65499, 65500, 128256])
 @pytest.mark.parametrize("documents", ["fixed", "lognormal", "zipf"])
-def test_megatron_core_reads_every_token_and_its_builder_writes_the_same_index(tmp_path, vocab_size, documents):
+def test_megatron_core_reads_every_token_and_its_builder_writes_the_same_index(
+    tmp_path: Path, vocab_size: int, documents: str
+) -> None:
     torch = pytest.importorskip("torch")
     indexed = pytest.importorskip("megatron.core.datasets.indexed_dataset")
     make(tmp_path / "own", tokens=30_011, vocab_size=vocab_size, documents=documents, mean_length=97)
@@ -86,7 +87,9 @@ def test_megatron_core_reads_every_token_and_its_builder_writes_the_same_index(t
     shards=st.integers(1, 5),
     seed=st.integers(0, 2**63 - 1),
 )
-def test_counts_and_ranges_hold_for_any_parameters(tmp_path_factory, tokens, shards, **parameters):
+def test_counts_and_ranges_hold_for_any_parameters(
+    tmp_path_factory: pytest.TempPathFactory, tokens: Any, shards: Any, **parameters: Any
+) -> None:
     folder = tmp_path_factory.mktemp("any")
     shards = min(shards, tokens)
     manifest = make(folder / "x", tokens=tokens, shards=shards, **parameters)
@@ -106,7 +109,7 @@ def test_counts_and_ranges_hold_for_any_parameters(tmp_path_factory, tokens, sha
 
 
 @pytest.mark.parametrize("shards", [1, 3])
-def test_the_bytes_do_not_depend_on_the_workers(tmp_path, shards):
+def test_the_bytes_do_not_depend_on_the_workers(tmp_path: Path, shards: int) -> None:
     parameters = {
         "tokens": 20_000_000,
         "vocab_size": 1000,
@@ -122,7 +125,7 @@ def test_the_bytes_do_not_depend_on_the_workers(tmp_path, shards):
         assert len({(tmp_path / str(workers) / name).read_bytes() for workers in (1, 2, 4)}) == 1
 
 
-def test_a_block_does_not_depend_on_earlier_blocks():
+def test_a_block_does_not_depend_on_earlier_blocks() -> None:
     parameters = Parameters(tokens=3 << 20, vocab_size=500, learnable=True)
     shard = next(plan(parameters))
     whole, part = numpy.empty(3 << 20, dtype=numpy.uint16), numpy.empty(1 << 20, dtype=numpy.uint16)
@@ -132,7 +135,7 @@ def test_a_block_does_not_depend_on_earlier_blocks():
         assert numpy.array_equal(part, whole[number << 20 : (number + 1) << 20])
 
 
-def test_the_bytes_are_those_of_this_version(tmp_path):
+def test_the_bytes_are_those_of_this_version(tmp_path: Path) -> None:
     """Changed bytes need a new ``datagen.__version__``: existing manifests contain the old checksums."""
     manifest = make(tmp_path / "x", tokens=200_000, vocab_size=128256)
     learnable = make(tmp_path / "y", tokens=200_000, vocab_size=500, learnable=True, documents="zipf")
@@ -142,7 +145,7 @@ def test_the_bytes_are_those_of_this_version(tmp_path):
 
 
 @pytest.mark.parametrize(("seed", "other"), [({"seed": 1}, {"seed": 2}), ({"shards": 1}, {"shards": 2})])
-def test_another_seed_or_shard_has_other_tokens(tmp_path, seed, other):
+def test_another_seed_or_shard_has_other_tokens(tmp_path: Path, seed: dict[str, int], other: dict[str, int]) -> None:
     make(tmp_path / "a", tokens=10_000, vocab_size=1000, **seed)
     make(tmp_path / "b", tokens=10_000, vocab_size=1000, **other)
     first = read(tmp_path / "a")[1]
@@ -151,13 +154,13 @@ def test_another_seed_or_shard_has_other_tokens(tmp_path, seed, other):
     assert same < 0.1
 
 
-def chi_squared(observed, expected):
+def chi_squared(observed: ndarray, expected: ndarray) -> float64:
     """The statistic in standard deviations from its expectation, nearly normal for many cells."""
     cells = len(observed)
     return (((observed - expected) ** 2 / expected).sum() - (cells - 1)) / (2 * (cells - 1)) ** 0.5
 
 
-def rows_of_tokens(table):
+def rows_of_tokens(table: TokenTable) -> ndarray:
     """[8, 8, 65536]: tokens drawn like a block of a data set, with fewer rows."""
     first, second = row_pairs(11, 0, 0, 0, rows=8, words=1 << 15)
     bits = (first[:, None] ^ second).reshape(-1).view(numpy.uint32)
@@ -168,7 +171,7 @@ def rows_of_tokens(table):
 
 @pytest.mark.parametrize("kind", ["uniform", "zipf"])
 @pytest.mark.parametrize("count", [2, 100, 31_999, 128_255])
-def test_tokens_follow_the_distribution(kind, count):
+def test_tokens_follow_the_distribution(kind: str, count: int) -> None:
     table = token_table(kind, 1.1, count)
     drawn = rows_of_tokens(table).ravel()
     weights = numpy.ones(count) if kind == "uniform" else numpy.arange(1, count + 1) ** -1.1
@@ -183,7 +186,7 @@ def test_tokens_follow_the_distribution(kind, count):
 
 @pytest.mark.parametrize("kind", ["uniform", "zipf"])
 @pytest.mark.parametrize("apart", [1, 2, 3, 64, 4096, 65535, 65536, 65537])
-def test_pairs_are_those_of_independent_tokens(kind, apart):
+def test_pairs_are_those_of_independent_tokens(kind: str, apart: int) -> None:
     """At several distances, within a row and between rows that share a row of a table."""
     table = token_table(kind, 1.1, 40)
     rows = rows_of_tokens(table)
@@ -195,7 +198,7 @@ def test_pairs_are_those_of_independent_tokens(kind, apart):
     assert abs(chi_squared(pairs, expected)) < 4
 
 
-def test_three_rows_are_independent_and_a_fourth_is_not():
+def test_three_rows_are_independent_and_a_fourth_is_not() -> None:
     """The property in the docstring of ``row_pairs``: the XOR of four words at one place is 0."""
     first, second = row_pairs(11, 0, 0, 0, rows=2, words=1 << 15)
     rows = (first[:, None] ^ second).reshape(4, -1)
@@ -205,7 +208,7 @@ def test_three_rows_are_independent_and_a_fourth_is_not():
     assert abs(chi_squared(numpy.bincount(triples, minlength=4096), numpy.full(4096, len(triples) / 4096))) < 4
 
 
-def test_no_two_rows_of_a_block_look_alike():
+def test_no_two_rows_of_a_block_look_alike() -> None:
     """Equal tokens at equal places are as frequent as in independent rows."""
     table = token_table("zipf", 1.1, 31_999)
     rows = rows_of_tokens(table).reshape(64, -1)
@@ -217,7 +220,7 @@ def test_no_two_rows_of_a_block_look_alike():
 
 @pytest.mark.parametrize("kind", ["fixed", "lognormal", "zipf"])
 @pytest.mark.parametrize("mean", [1, 7, 1024, 100_000])
-def test_lengths_follow_the_distribution_of_documents(kind, mean):
+def test_lengths_follow_the_distribution_of_documents(kind: str, mean: int) -> None:
     table = length_table(kind, mean)
     assert table.min() >= 1
     assert table.mean() == pytest.approx(mean, rel=0.01)
@@ -229,19 +232,19 @@ def test_lengths_follow_the_distribution_of_documents(kind, mean):
     assert len(edges) == 1 or abs(chi_squared(observed, expected)) < 4
 
 
-def test_the_median_of_lognormal_lengths_is_right():
+def test_the_median_of_lognormal_lengths_is_right() -> None:
     table = length_table("lognormal", 1000)
     assert numpy.median(table) == pytest.approx(1000 * numpy.exp(-0.5), rel=0.01)
 
 
-def test_power_law_lengths_fall_with_their_exponent():
+def test_power_law_lengths_fall_with_their_exponent() -> None:
     table = length_table("zipf", 1000)
     x = numpy.median(table)
     assert (table > 8 * x).mean() / (table > x).mean() == pytest.approx(8**-1.5, rel=0.05)
 
 
 @pytest.mark.parametrize("distribution", ["uniform", "zipf"])
-def test_the_floor_is_the_loss_of_the_rule(distribution):
+def test_the_floor_is_the_loss_of_the_rule(distribution: str) -> None:
     """The mean loss of the rule's own predictions on its data equals the floor."""
     parameters = Parameters(
         tokens=1 << 20, vocab_size=200, learnable=True, distribution=distribution, documents="zipf", mean_length=300
@@ -259,7 +262,7 @@ def test_the_floor_is_the_loss_of_the_rule(distribution):
     assert parameters.floor_loss() < 0.6 * floor_loss(p, 300, learnable=False)
 
 
-def test_lengths_of_a_shard_sum_to_its_tokens():
+def test_lengths_of_a_shard_sum_to_its_tokens() -> None:
     parameters = Parameters(tokens=10**8 + 7, vocab_size=100, shards=3, documents="zipf", mean_length=50)
     for shard in plan(parameters):
         starts, lengths = map(numpy.concatenate, zip(*documents(parameters, shard), strict=True))
@@ -268,7 +271,7 @@ def test_lengths_of_a_shard_sum_to_its_tokens():
         assert (starts == lengths.cumsum() - lengths).all()
 
 
-def test_the_manifest_contains_parameters_facts_and_files(tmp_path):
+def test_the_manifest_contains_parameters_facts_and_files(tmp_path: Path) -> None:
     manifest = make(tmp_path / "x", tokens=1000, vocab_size=128256, seed=3)
     written = json.loads((tmp_path / "x.json").read_text())
     assert written == manifest.model_dump(mode="json")

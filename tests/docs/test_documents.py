@@ -1,7 +1,5 @@
 """The documents are true: links lead somewhere, commands run, generated pages are up to date."""
 
-from __future__ import annotations
-
 import os
 import re
 import shlex

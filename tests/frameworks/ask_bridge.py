@@ -1,7 +1,5 @@
 """argv: Megatron-Bridge; stdin: train_megatron_bridge.py by case; stdout: the ConfigContainer that it trains with."""
 
-from __future__ import annotations
-
 import json
 import os
 import sys

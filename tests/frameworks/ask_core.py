@@ -1,7 +1,5 @@
 """stdin: arguments by case and class; stdout: the objects that the megatron-core on the path makes of them."""
 
-from __future__ import annotations
-
 import json
 import sys
 from typing import Any

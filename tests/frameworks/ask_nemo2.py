@@ -1,7 +1,5 @@
 """argv: NeMo 2; stdin: train_nemo2.py by case; stdout: the objects that it makes of NeMo's classes."""
 
-from __future__ import annotations
-
 import json
 import sys
 import types

@@ -1,7 +1,5 @@
 """The kinds of models that tests/render renders are those whose configurations are tried here."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

@@ -3,8 +3,6 @@
 ``BENCHRUN_TEST_CACHE`` names the folder; ``~/.cache/benchrun-tests`` if not given.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -4,8 +4,6 @@ transformer-engine and apex are needed on GPUs alone: megatron-core only asks wh
 here is imported by a framework's modules and never entered by its configuration.
 """
 
-from __future__ import annotations
-
 import abc
 import importlib
 import importlib.abc
@@ -105,7 +103,9 @@ def old_packages() -> None:
 class FusedAdam:
     """With the arguments of transformer-engine's, of which megatron-core asks whether it has them."""
 
-    def __init__(self, master_weight_dtype: Any, exp_avg_dtype: Any, exp_avg_sq_dtype: Any, use_decoupled_grad: bool):
+    def __init__(
+        self, master_weight_dtype: Any, exp_avg_dtype: Any, exp_avg_sq_dtype: Any, use_decoupled_grad: bool
+    ) -> None:
         raise NotImplementedError
 
 

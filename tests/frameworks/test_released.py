@@ -4,8 +4,6 @@ Names alone are held by tests/render/test_accepted.py. Here each kind of model g
 comes out is compared with the configuration, value by value. transformer-engine is a stand-in (standins.py).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,8 +17,8 @@ from benchrun.spec.megatron import Megatron
 from benchrun.spec.runspec import RunSpec
 
 pytestmark = pytest.mark.slow
-pytest.importorskip("torch", reason="megatron-core needs pip install 'benchrun[train]'")
-pytest.importorskip("megatron.core", reason="megatron-core needs pip install 'benchrun[train]'")
+pytest.importorskip("torch", reason="megatron-core needs pip install '.[train]'")
+pytest.importorskip("megatron.core", reason="megatron-core needs pip install '.[train]'")
 
 MOE = (*SPREAD, "layout.ep=8", "layout.etp=4")
 AWARE = "training.optimizer={precision_aware: true, exp_avg: bf16, exp_avg_sq: bf16}"
@@ -51,11 +49,11 @@ Expected = Iterator[tuple[str, dict[str, Any]]]
 def of_core(core: Megatron) -> Expected:
     """megatron-core's own classes: TransformerConfig, OptimizerConfig, DistributedDataParallelConfig."""
     shared = (core.transformer, core.experts, core.precision, core.fp8, core.fusion, core.recompute, core.worker)
-    yield from (("transformer", group.values) for group in shared if group)
+    yield from (("transformer", group) for group in shared if group)
     yield "transformer", whole_parallel(core)
-    yield "transformer", {name: core.communication.values[name] for name in ("tp_comm_overlap", *P2P)}
-    yield "optimizer", core.optimizer.values
-    yield from (("ddp", group.values) for group in (core.ddp, core.sharding))
+    yield "transformer", {name: core.communication[name] for name in ("tp_comm_overlap", *P2P)}
+    yield "optimizer", core.optimizer
+    yield from (("ddp", group) for group in (core.ddp, core.sharding))
 
 
 P2P = ("overlap_p2p_comm", "batch_p2p_comm")
@@ -71,42 +69,42 @@ def of_nemo1(core: Megatron) -> Expected:
     """The TransformerConfig that NeMo 1 makes of its YAML file."""
     groups = (core.transformer, core.experts, core.parallel, core.precision, core.fp8, core.fusion, core.recompute)
     for group in groups:
-        yield "transformer", {n: v for n, v in (group.values if group else {}).items() if n not in NOT_IN_NEMO1}
+        yield "transformer", {n: v for n, v in (group or {}).items() if n not in NOT_IN_NEMO1}
     if core.experts:
-        yield "transformer", {"ffn_hidden_size": core.experts.moe_ffn_hidden_size}
+        yield "transformer", {"ffn_hidden_size": core.experts["moe_ffn_hidden_size"]}
 
 
 def of_drivers(core: Megatron, model: str, precision: str, overlap: str, schedule: str) -> Expected:
     """The objects in a driver, of NeMo 2 or Megatron-Bridge, under that framework's names for them."""
     groups = (core.transformer, core.gpt, core.experts, core.fusion, core.recompute)
-    yield from ((model, group.values) for group in groups if group)
-    yield precision, core.precision.values | {"grad_reduce_in_fp32": core.ddp.grad_reduce_in_fp32}
+    yield from ((model, group) for group in groups if group)
+    yield precision, core.precision | {"grad_reduce_in_fp32": core.ddp["grad_reduce_in_fp32"]}
     if core.fp8:
         names = ("fp8", "fp8_recipe", "fp8_amax_history_len", "fp8_amax_compute_algo")
-        yield precision, {name: core.fp8.values[name] for name in names} | {"fp8_param_gather": core.fp8.fp8_param}
-    yield overlap, core.communication.values
-    yield "optimizer", core.optimizer.values
-    yield from (("ddp", group.values) for group in (core.ddp, core.sharding))
-    yield schedule, {"min_lr": core.optimizer.min_lr}
+        yield precision, {name: core.fp8[name] for name in names} | {"fp8_param_gather": core.fp8["fp8_param"]}
+    yield overlap, core.communication
+    yield "optimizer", core.optimizer
+    yield from (("ddp", group) for group in (core.ddp, core.sharding))
+    yield schedule, {"min_lr": core.optimizer["min_lr"]}
 
 
 def of_nemo2(core: Megatron) -> Expected:
     """NeMo 2's GPTConfig, MegatronStrategy, precision, overlap callback and scheduler."""
     yield from of_drivers(core, "transformer", "precision", "communication", "schedule")
-    yield "parallel", core.parallel.values
-    yield "schedule", {"warmup_steps": core.schedule.lr_warmup_iters}
+    yield "parallel", core.parallel
+    yield "schedule", {"warmup_steps": core.schedule["lr_warmup_iters"]}
 
 
 def of_bridge(core: Megatron) -> Expected:
     """Megatron-Bridge's ConfigContainer."""
     yield from of_drivers(core, "model", "mixed_precision", "comm_overlap", "optimizer")
     yield "model", whole_parallel(core)
-    yield "scheduler", core.schedule.values
+    yield "scheduler", core.schedule
 
 
 def whole_parallel(core: Megatron) -> dict[str, Any]:
     """The layout, once megatron-core has filled in what follows from the rest."""
-    values = core.parallel.values
+    values = core.parallel
     tensor = values["expert_tensor_parallel_size"] or values["tensor_model_parallel_size"]
     return values | {"expert_tensor_parallel_size": tensor}
 

@@ -6,8 +6,6 @@ The code for the others is zeroed in place: headers and sizes stay, so the CUDA 
 zeros compress to nothing. On any other kind of GPU the result does not run.
 """
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import struct

@@ -2,6 +2,7 @@
 
 import struct
 import zipfile
+from pathlib import Path
 
 import pytest
 from keep_sm import keep, main
@@ -9,7 +10,7 @@ from keep_sm import keep, main
 PTX, MACHINE_CODE = 1, 2
 
 
-def container(*entries):
+def container(*entries: tuple[int, int]) -> bytes:
     body = b"".join(
         struct.pack("<HHIQ", kind, 257, 64, 16) + bytes(12) + struct.pack("<I", gpu) + bytes(32) + bytes([gpu]) * 16
         for kind, gpu in entries
@@ -17,7 +18,7 @@ def container(*entries):
     return struct.pack("<IHHQ", 0xBA55ED50, 1, 16, len(body)) + body
 
 
-def test_the_code_for_one_gpu_stays_and_the_rest_is_zeroed_in_place():
+def test_the_code_for_one_gpu_stays_and_the_rest_is_zeroed_in_place() -> None:
     library = bytearray(b"elf" + container((MACHINE_CODE, 80), (MACHINE_CODE, 90), (PTX, 90)) + b"rest")
     size = len(library)
     assert keep(library, 90) == 16
@@ -26,7 +27,7 @@ def test_the_code_for_one_gpu_stays_and_the_rest_is_zeroed_in_place():
     assert keep(library, 90) == 16  # all headers are still there
 
 
-def test_a_wheel_without_code_for_the_gpu_is_refused(tmp_path):
+def test_a_wheel_without_code_for_the_gpu_is_refused(tmp_path: Path) -> None:
     with zipfile.ZipFile(tmp_path / "in.whl", "w") as wheel:
         wheel.writestr("lib.so", container((MACHINE_CODE, 80)))
     with pytest.raises(SystemExit, match="no code for sm_90"):

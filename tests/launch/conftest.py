@@ -1,10 +1,11 @@
 """A stand-in for Slurm's commands: what a healthy cluster does, and any answer that it would not give on demand."""
 
-from __future__ import annotations
-
 import json
 import os
 import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -63,7 +64,7 @@ else:
 class FakeSlurm:
     """Jobs in the queue and in accounting, and answers that replace them."""
 
-    def __init__(self, folder):
+    def __init__(self, folder: Any) -> None:
         self._folder = folder
         (folder / "program.py").write_text(f"#!{sys.executable} -IS\n{PROGRAM}")
         (folder / "program.py").chmod(0o755)
@@ -72,28 +73,28 @@ class FakeSlurm:
         self._state = {"jobs": [], "past": [], "answers": {}, "next": 7}
         self._write()
 
-    def _write(self):
+    def _write(self) -> None:
         (self._folder / "state.json").write_text(json.dumps(self._state))
 
-    def _jobs(self, place, run, job, facts):
+    def _jobs(self, place: Any, run: Any, job: Any, facts: Any) -> None:
         found = {"id": job, "dir": str(run.path), "name": run.run_id, **facts}
         self._state[place] = [*(each for each in self._state[place] if each["id"] != job), found]
         self._write()
 
-    def queue(self, run, job="7", **facts):
+    def queue(self, run: Any, job: Any = "7", **facts: Any) -> None:
         """A job in the queue: state, uid, why, nodes, dir, name."""
         self._jobs("jobs", run, job, facts)
 
-    def account(self, run, job="7", **facts):
+    def account(self, run: Any, job: Any = "7", **facts: Any) -> None:
         """A job that accounting remembers; beside those of the queue: code, end."""
         self._jobs("past", run, job, facts)
 
-    def forget(self):
+    def forget(self) -> None:
         """Neither queue nor accounting knows any job."""
         self._state |= {"jobs": [], "past": []}
         self._write()
 
-    def answer(self, command, **what):
+    def answer(self, command: Any, **what: Any) -> None:
         """Let ``command`` print ``out`` and ``err`` after ``sleep`` seconds and end with ``code``; nothing: as usual.
 
         A job that sbatch is given is taken all the same, but with ``instead``. ``ruin``: nothing more can be recorded.
@@ -103,14 +104,14 @@ class FakeSlurm:
             self._state["answers"][command] = what
         self._write()
 
-    def calls(self, command):
+    def calls(self, command: Any) -> Any:
         """The calls of one command so far."""
         log = self._folder / "calls"
         return [line for line in log.read_text().splitlines() if line.split()[0] == command] if log.exists() else []
 
 
 @pytest.fixture
-def slurm(tmp_path, monkeypatch):
+def slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeSlurm:
     """Slurm's commands on the path, and a results folder."""
     folder = tmp_path / "bin"
     folder.mkdir()
@@ -120,10 +121,10 @@ def slurm(tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def make(tmp_path):
+def make(tmp_path: Path) -> Callable[..., Any]:
     """Make a run of that Slurm, its job recorded; with ``job=None`` its launcher died before."""
 
-    def run(job="7"):
+    def run(job: Any = "7") -> Any:
         spec = resolve(Request("tiny-llama", "CPU", "fp32", 1, None, "slurm-cpu", ()))
         made = create(tmp_path / "runs", spec, render(spec))
         if job is not None:

@@ -1,29 +1,30 @@
 """Answers of Slurm that a healthy cluster does not give: no job is lost, none of another is touched, no guess stays."""
 
-from __future__ import annotations
-
 import json
 import os
 import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
+from conftest import FakeSlurm
 
 from benchrun import app, console, paths
 from benchrun.cli import group
 from benchrun.errors import MachineError, SchedulerUnavailable
 from benchrun.launch import slurm as slurm_module
-from benchrun.launch.endings import Ending
-from benchrun.launch.launcher import cancel, launch, observe
-from benchrun.launch.rundir import find_runs
+from benchrun.launch.endings import End, Ending
+from benchrun.launch.launcher import cancel, observe
+from benchrun.launch.rundir import RunDir, find_runs
 from benchrun.recipe.resolve import resolve
 from benchrun.recipe.select import Request
-from benchrun.render import render
 
 DONE = {"schema_version": 1, "exit_code": 0, "signal": None, "restarts": 0, "job_id": "7", "host": "n1"}
 LONG_AGO = "2026-01-01T00:00:00Z"
 
 
-def long_ago(run):
+def long_ago(run: RunDir) -> None:
     """Let all that is recorded have been long ago."""
     lines = [json.loads(line) for line in (run.path / "events.jsonl").read_text().splitlines()]
     (run.path / "events.jsonl").write_text("".join(json.dumps({**line, "time": LONG_AGO}) + "\n" for line in lines))
@@ -31,7 +32,7 @@ def long_ago(run):
         os.utime(log, (1, 1))
 
 
-def steps(run, count=20):
+def steps(run: RunDir, count: int = 20) -> None:
     lines = (
         f" iteration {n:8}/      20 | consumed samples: {n * 8:12} | elapsed time per iteration (ms): 100.0 | "
         f"learning rate: 1.0E-03 | global batch size:     8 | lm loss: 5.0E+00 |\n"
@@ -40,7 +41,7 @@ def steps(run, count=20):
     (run.path / "stdout.log").write_text("".join(lines))
 
 
-def end(run):
+def end(run: RunDir) -> End:
     """How a run ended, after all that may lag has come."""
     observe([run])
     long_ago(run)
@@ -49,20 +50,22 @@ def end(run):
     return app.record_end(observation)
 
 
-def benchrun(capsys, *arguments):
+def benchrun(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[str | int | None, Any]:
     """The exit code of a command, and what it printed."""
     with pytest.raises(SystemExit) as ended:
         console.run(group, "benchrun", list(arguments))
     return ended.value.code, capsys.readouterr()
 
 
-def submit():
+def submit() -> RunDir:
     spec = resolve(Request("tiny-llama", "CPU", "fp32", 1, None, "slurm-cpu", ()))
-    return launch(spec, render(spec), paths.runs_dir())
+    return app.start(spec, paths.runs_dir())
 
 
 @pytest.mark.parametrize("job", ["7", None])
-def test_a_guess_is_not_stored_and_dropped_when_the_job_is_seen_again(slurm, make, job):
+def test_a_guess_is_not_stored_and_dropped_when_the_job_is_seen_again(
+    slurm: FakeSlurm, make: Callable[..., Any], job: str | None
+) -> None:
     run = make(job)
     guess = end(run)
     assert (guess.ending, guess.final) == (Ending.LOST if job else Ending.LAUNCH_FAILED, False)
@@ -73,14 +76,16 @@ def test_a_guess_is_not_stored_and_dropped_when_the_job_is_seen_again(slurm, mak
     assert slurm.calls("scancel") == ["scancel 7"]
 
 
-def test_a_lost_run_that_an_earlier_version_wrote_down_is_asked_for_again(slurm, make):
+def test_a_lost_run_that_an_earlier_version_wrote_down_is_asked_for_again(
+    slurm: FakeSlurm, make: Callable[..., Any]
+) -> None:
     run = make()
     run.write_json("ending.json", {"schema_version": 1, "ending": "lost", "evidence": [], "exit_code": None})
     slurm.queue(run)
     assert not observe([run])[0].over
 
 
-def test_cancel_asks_the_scheduler_and_not_the_ending(slurm, make):
+def test_cancel_asks_the_scheduler_and_not_the_ending(slurm: FakeSlurm, make: Callable[..., Any]) -> None:
     run = make()
     run.write_json("ending.json", {"schema_version": 1, "ending": "failed", "evidence": [], "exit_code": 1})
     assert not cancel(run)
@@ -88,7 +93,9 @@ def test_cancel_asks_the_scheduler_and_not_the_ending(slurm, make):
     assert cancel(run)
 
 
-def test_cancel_does_not_claim_that_a_job_is_gone_which_nobody_knows(slurm, make, capsys):
+def test_cancel_does_not_claim_that_a_job_is_gone_which_nobody_knows(
+    slurm: FakeSlurm, make: Callable[..., Any], capsys: pytest.CaptureFixture[str]
+) -> None:
     run, other = make(), make("8")
     slurm.answer("squeue", out="\n")
     slurm.account(other, "8")
@@ -98,7 +105,9 @@ def test_cancel_does_not_claim_that_a_job_is_gone_which_nobody_knows(slurm, make
     assert slurm.calls("scancel") == ["scancel 8"]
 
 
-def test_an_empty_queue_is_no_end_of_a_job_that_accounting_calls_running(slurm, make):
+def test_an_empty_queue_is_no_end_of_a_job_that_accounting_calls_running(
+    slurm: FakeSlurm, make: Callable[..., Any]
+) -> None:
     run = make()
     slurm.queue(run)
     observe([run])
@@ -110,7 +119,9 @@ def test_an_empty_queue_is_no_end_of_a_job_that_accounting_calls_running(slurm, 
 
 
 @pytest.mark.parametrize("hours", [-48, 48])
-def test_the_clock_of_this_host_ends_no_run(slurm, make, monkeypatch, hours):
+def test_the_clock_of_this_host_ends_no_run(
+    slurm: FakeSlurm, make: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, hours: int
+) -> None:
     run, unknown = make(), make(None)
     monkeypatch.setattr(time, "time", lambda now=time.time: now() + hours * 3600)
     observe([run, unknown])
@@ -124,13 +135,13 @@ def test_the_clock_of_this_host_ends_no_run(slurm, make, monkeypatch, hours):
     "text",
     ["7\n", "7;cluster\n", "Welcome to the cluster of 2026!\n\n7\n", "7\nYour project has 3 h left\n", "500\n7;a\n"],
 )
-def test_the_job_id_is_found_among_the_lines_of_a_wrapper(slurm, text):
+def test_the_job_id_is_found_among_the_lines_of_a_wrapper(slurm: FakeSlurm, text: str) -> None:
     slurm.answer("sbatch", out=text)
     assert submit().job_id == "7"
 
 
 @pytest.mark.parametrize("text", ["", "Submitted batch job 7\n", "7.5\n"])
-def test_an_sbatch_that_names_no_job_leaves_one_that_is_found_by_its_directory(slurm, text):
+def test_an_sbatch_that_names_no_job_leaves_one_that_is_found_by_its_directory(slurm: FakeSlurm, text: str) -> None:
     slurm.answer("sbatch", out=text)
     with pytest.raises(SchedulerUnavailable):
         submit()
@@ -139,7 +150,7 @@ def test_an_sbatch_that_names_no_job_leaves_one_that_is_found_by_its_directory(s
     assert run.job_id == "7"
 
 
-def test_a_wrong_id_leads_to_no_job_of_another(slurm, make):
+def test_a_wrong_id_leads_to_no_job_of_another(slurm: FakeSlurm, make: Callable[..., Any]) -> None:
     """A controller that lost its state gives ids out again, and a wrapper prints other numbers."""
     run, other = make("7"), make("99")
     slurm.queue(other, "7", name=run.run_id)
@@ -153,7 +164,7 @@ def test_a_wrong_id_leads_to_no_job_of_another(slurm, make):
     assert (observe([run])[0].job.id, run.job_id) == ("12", "12")
 
 
-def test_a_job_of_the_same_name_is_not_the_runs(slurm, make, tmp_path):
+def test_a_job_of_the_same_name_is_not_the_runs(slurm: FakeSlurm, make: Callable[..., Any], tmp_path: Path) -> None:
     run = make(None)
     slurm.queue(run, "7", dir=str(tmp_path / "elsewhere" / run.run_id))
     slurm.queue(run, "8", uid=os.getuid() + 1)
@@ -165,20 +176,22 @@ def test_a_job_of_the_same_name_is_not_the_runs(slurm, make, tmp_path):
     assert observe([run])[0].job.id == "10"
 
 
-def test_a_directory_of_two_names_is_one(slurm, make, tmp_path):
+def test_a_directory_of_two_names_is_one(slurm: FakeSlurm, make: Callable[..., Any], tmp_path: Path) -> None:
     run = make()
     (tmp_path / "link").symlink_to(tmp_path / "runs")
     slurm.queue(run, dir=str(tmp_path / "link" / run.run_id))
     assert observe([run])[0].job.state == "RUNNING"
 
 
-def test_a_forgotten_id_hides_no_job_of_another_user(slurm, make):
+def test_a_forgotten_id_hides_no_job_of_another_user(slurm: FakeSlurm, make: Callable[..., Any]) -> None:
     old, theirs = make("5"), make("7")
     slurm.queue(theirs, uid=os.getuid() + 1)
     assert observe([old, theirs])[1].job.state == "RUNNING"
 
 
-def test_nothing_is_written_into_the_run_of_another_user(slurm, make, monkeypatch):
+def test_nothing_is_written_into_the_run_of_another_user(
+    slurm: FakeSlurm, make: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     run = make()
     steps(run)
     slurm.queue(run, state="COMPLETED")
@@ -208,7 +221,7 @@ LOST = [
 
 
 @pytest.mark.parametrize("text", LOST)
-def test_an_answer_that_was_lost_is_no_refusal(slurm, text):
+def test_an_answer_that_was_lost_is_no_refusal(slurm: FakeSlurm, text: str) -> None:
     slurm.answer("sbatch", err=text, code=1)
     with pytest.raises(SchedulerUnavailable) as error:
         submit()
@@ -219,7 +232,7 @@ def test_an_answer_that_was_lost_is_no_refusal(slurm, text):
 
 
 @pytest.mark.parametrize("bad", ["unrecognized option '--segment=8'", "error: Invalid --mem specification"])
-def test_an_option_that_sbatch_cannot_read_is_a_refusal(slurm, bad):
+def test_an_option_that_sbatch_cannot_read_is_a_refusal(slurm: FakeSlurm, bad: str) -> None:
     slurm.answer("sbatch", err=f'sbatch: {bad}\nTry "sbatch --help" for more information\n', code=1, instead=True)
     with pytest.raises(MachineError) as error:
         submit()
@@ -237,7 +250,7 @@ def test_an_option_that_sbatch_cannot_read_is_a_refusal(slurm, bad):
         "Requested time limit is invalid (missing or exceeds some limit)",
     ],
 )
-def test_what_slurm_decided_is_a_refusal(slurm, text):
+def test_what_slurm_decided_is_a_refusal(slurm: FakeSlurm, text: str) -> None:
     words = f"sbatch: error: a message of the network team\nsbatch: error: Batch job submission failed: {text}"
     slurm.answer("sbatch", err=words, code=1, instead=True)
     with pytest.raises(MachineError) as error:
@@ -249,7 +262,7 @@ def test_what_slurm_decided_is_a_refusal(slurm, text):
     assert (run.path / "ending.json").exists()
 
 
-def test_a_log_that_lags_behind_is_not_incomplete_for_ever(slurm, make):
+def test_a_log_that_lags_behind_is_not_incomplete_for_ever(slurm: FakeSlurm, make: Callable[..., Any]) -> None:
     run = make()
     slurm.queue(run, state="COMPLETED")
     run.write_json("done.json", DONE)
@@ -260,14 +273,16 @@ def test_a_log_that_lags_behind_is_not_incomplete_for_ever(slurm, make):
     assert app.record_end(observe([run])[0]).ending is Ending.COMPLETED
 
 
-def test_a_launcher_that_waits_reads_the_lines_that_come_after_the_end(slurm, make):
+def test_a_launcher_that_waits_reads_the_lines_that_come_after_the_end(
+    slurm: FakeSlurm, make: Callable[..., Any]
+) -> None:
     run = make()
     slurm.queue(run, state="COMPLETED")
     run.write_json("done.json", DONE)
     steps(run, 19)
     looks = []
 
-    def progress(observation, rows):
+    def progress(observation: Any, rows: Any) -> None:
         looks.append(observation.over)
         if len(looks) == 2:
             steps(run)
@@ -276,7 +291,7 @@ def test_a_launcher_that_waits_reads_the_lines_that_come_after_the_end(slurm, ma
     assert looks[0] is True
 
 
-def test_a_log_that_stays_short_is_incomplete_in_the_end(slurm, make):
+def test_a_log_that_stays_short_is_incomplete_in_the_end(slurm: FakeSlurm, make: Callable[..., Any]) -> None:
     run = make()
     slurm.queue(run, state="COMPLETED")
     steps(run, 19)
@@ -284,7 +299,7 @@ def test_a_log_that_stays_short_is_incomplete_in_the_end(slurm, make):
     assert json.loads((run.path / "ending.json").read_text())["ending"] == "incomplete"
 
 
-def test_the_nodes_are_described_when_they_arrive_late(slurm, make):
+def test_the_nodes_are_described_when_they_arrive_late(slurm: FakeSlurm, make: Callable[..., Any]) -> None:
     run = make()
     slurm.queue(run, state="COMPLETED")
     steps(run)
@@ -296,7 +311,9 @@ def test_the_nodes_are_described_when_they_arrive_late(slurm, make):
     assert (run.path / "ending.json").exists()
 
 
-def test_accounting_that_hangs_costs_one_wait_and_hides_no_end(slurm, make, monkeypatch):
+def test_accounting_that_hangs_costs_one_wait_and_hides_no_end(
+    slurm: FakeSlurm, make: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(slurm_module, "ACCOUNTING_TIMEOUT_S", 0.5)
     slurm.answer("sacct", sleep=5)
     runs = [make("7"), make("8"), make(None)]
@@ -311,7 +328,7 @@ def test_accounting_that_hangs_costs_one_wait_and_hides_no_end(slurm, make, monk
     assert not observe([running])[0].over  # nobody could be asked, so nobody can say that it is lost
 
 
-def test_done_json_of_another_job_is_no_end(slurm, make):
+def test_done_json_of_another_job_is_no_end(slurm: FakeSlurm, make: Callable[..., Any]) -> None:
     run = make("8")
     run.write_json("done.json", DONE)
     assert not observe([run])[0].over
@@ -325,7 +342,9 @@ def test_done_json_of_another_job_is_no_end(slurm, make):
         ("", Ending.FAILED, False),
     ],
 )
-def test_a_script_that_was_ended_from_outside_does_not_know_why(slurm, make, words, ending, final):
+def test_a_script_that_was_ended_from_outside_does_not_know_why(
+    slurm: FakeSlurm, make: Callable[..., Any], words: str, ending: Ending, final: bool
+) -> None:
     run = make()
     run.write_json("done.json", {**DONE, "exit_code": 143, "signal": "TERM"})
     (run.path / "stderr.log").write_text(f"{words}\n")

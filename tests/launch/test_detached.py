@@ -1,13 +1,15 @@
 """A daemon that a rank starts has no parent, session or environment of its run, and still ends with it."""
 
-from __future__ import annotations
-
 import os
 import re
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from signal import Signals
+from subprocess import Popen
+from typing import Any
 
 import pytest
 from test_local import start, tiny, until, wait
@@ -24,7 +26,7 @@ DAEMON = """
 DEAF = DAEMON + "trap '' TERM; echo started; while :; do sleep 1; done"
 
 
-def alive(name):
+def alive(name: str) -> list[Any]:
     """Pids of the processes of this name."""
     found = []
     for path in Path("/proc").glob("[0-9]*/cmdline"):
@@ -37,7 +39,7 @@ def alive(name):
 
 
 @pytest.fixture
-def name(tmp_path):
+def name(tmp_path: Path) -> Iterator[str]:
     """A name for a daemon of this test alone."""
     yield f"daemon-{tmp_path.name}-{os.getpid()}"
     for pid in alive(f"daemon-{tmp_path.name}-{os.getpid()}"):
@@ -45,14 +47,15 @@ def name(tmp_path):
 
 
 @pytest.mark.parametrize("code", [0, 5])
-def test_after_the_end_of_a_local_job(tmp_path, name, code):
+def test_after_the_end_of_a_local_job(tmp_path: Path, name: str, code: int) -> None:
     run = start(tmp_path, DAEMON.format(name=name) + f"sleep 1; pgrep -fc '^{name}'; exit {code}")
     assert wait(run, 40).exit_code == code
     assert alive(name) == []
     assert (run.path / "stdout.log").read_text() == "1\n"
 
 
-def test_after_a_cancelled_local_job(tmp_path, name):
+@pytest.mark.slow
+def test_after_a_cancelled_local_job(tmp_path: Path, name: str) -> None:
     run = start(tmp_path, DEAF.format(name=name))
     until(lambda: alive(name))
     assert cancel(run)
@@ -61,15 +64,17 @@ def test_after_a_cancelled_local_job(tmp_path, name):
     assert run.done().signal == "TERM"
 
 
-def test_after_the_limit_of_a_local_job(tmp_path, name):
+@pytest.mark.slow
+def test_after_the_limit_of_a_local_job(tmp_path: Path, name: str) -> None:
     run = start(tmp_path, DEAF.format(name=name), "cluster.time_limit=00:00:03")
     assert wait(run, 60).ending is Ending.TIMEOUT
     assert alive(name) == []
     assert run.done().signal == "TERM"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ending", ["{rank}", "{rank} & wait", "exec {rank}"])
-def test_after_the_deadline_of_a_local_job(tmp_path, name, ending):
+def test_after_the_deadline_of_a_local_job(tmp_path: Path, name: str, ending: str) -> None:
     rank = f"env -i bash -c 'trap \"\" TERM; exec -a {name} sleep 600'"
     run = start(tmp_path, DAEMON.format(name=name) + ending.format(rank=rank), "cluster.step_deadline_s=5")
     until(lambda: len(alive(name)) == 2)
@@ -77,13 +82,13 @@ def test_after_the_deadline_of_a_local_job(tmp_path, name, ending):
     assert alive(name) == []
 
 
-def reap(script, **options):
+def reap(script: str, **options: bool | int) -> Popen:
     # A shell without job control ignores SIGINT in what it starts in the background, this test perhaps among it.
     as_usual = ["env", "--default-signal=INT"]
     return subprocess.Popen([*as_usual, sys.executable, "-I", "-S", REAP, "bash", "-c", script], **options)
 
 
-def test_only_what_the_command_started_is_ended(name):
+def test_only_what_the_command_started_is_ended(name: str) -> None:
     bystander = subprocess.Popen(["bash", "-c", f"exec -a {name}-bystander sleep 600"])
     try:
         left = f"sleep 600 & (setsid bash -c 'exec -a {name} sleep 600' & (exec -a {name} sleep 600) & ) & disown -a; "
@@ -96,11 +101,11 @@ def test_only_what_the_command_started_is_ended(name):
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGSEGV, signal.SIGPIPE])
-def test_it_ends_by_the_signal_that_ended_the_command(number):
+def test_it_ends_by_the_signal_that_ended_the_command(number: Signals) -> None:
     assert reap(f"ulimit -c 0; kill -{number} $$").wait(60) == -number
 
 
-def test_it_hands_signals_on_and_outlives_them():
+def test_it_hands_signals_on_and_outlives_them() -> None:
     script = "trap 'echo heard' USR1; trap 'exit 6' TERM; echo up; while :; do sleep 0.1; done"
     both = reap(script, stdout=subprocess.PIPE, text=True)
     for number, word in ((signal.SIGUSR1, "up"), (signal.SIGTERM, "heard")):
@@ -109,7 +114,7 @@ def test_it_hands_signals_on_and_outlives_them():
     assert both.wait(60) == 6
 
 
-def test_without_python_a_step_runs_and_says_so(tmp_path):
+def test_without_python_a_step_runs_and_says_so(tmp_path: Path) -> None:
     for program in ("bash", "uname"):
         (tmp_path / program).symlink_to(f"/usr/bin/{program}")
     job = render(tiny("cluster.scheduler=slurm"))["job.sh"]

@@ -1,6 +1,7 @@
 """Every way a job can end has one name, and nothing falls through."""
 
-from __future__ import annotations
+from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -37,27 +38,27 @@ BUSY = ["RUNNING", "CONFIGURING", "COMPLETING", "RESIZING", "SIGNALING", "STAGE_
 PLANNED = {"steps_seen": 20, "steps_planned": 20}
 
 
-def job(state, phase=Phase.ENDED, **facts):
+def job(state: str, phase: Phase = Phase.ENDED, **facts: int | None) -> Job:
     return Job("1", phase, state, **facts)
 
 
 @pytest.mark.parametrize(("state", "ending"), FINAL.items())
-def test_a_final_state_is_an_ending(state, ending):
+def test_a_final_state_is_an_ending(state: str, ending: Ending) -> None:
     assert phase_of(state) is Phase.ENDED
     assert classify(job(state), None, **PLANNED).ending is ending
 
 
 @pytest.mark.parametrize("state", WAITING)
-def test_a_waiting_state_is_no_ending(state):
+def test_a_waiting_state_is_no_ending(state: str) -> None:
     assert phase_of(state) is Phase.PENDING
 
 
 @pytest.mark.parametrize("state", BUSY)
-def test_a_busy_state_is_no_ending(state):
+def test_a_busy_state_is_no_ending(state: str) -> None:
     assert phase_of(state) is Phase.RUNNING
 
 
-def test_what_sacct_cuts_or_adds_to_is_still_the_state():
+def test_what_sacct_cuts_or_adds_to_is_still_the_state() -> None:
     assert phase_of("OUT_OF_ME+") is Phase.ENDED
     assert phase_of("CANCELLED by 1000") is Phase.ENDED
     assert phase_of("RUNNING+") is Phase.RUNNING
@@ -74,26 +75,28 @@ def test_what_sacct_cuts_or_adds_to_is_still_the_state():
         ("rank_crash", Ending.FAILED),
     ],
 )
-def test_the_log_says_why_a_job_failed(symptom, ending):
+def test_the_log_says_why_a_job_failed(symptom: str, ending: Ending) -> None:
     end = classify(job("FAILED", exit_code=1), None, symptoms={symptom: "line 3", "rank_crash": "line 9"})
     assert end.ending is ending
     assert any(symptom in evidence for evidence in end.evidence)
 
 
-def test_a_symptom_in_the_log_of_a_job_that_went_well_changes_nothing():
+def test_a_symptom_in_the_log_of_a_job_that_went_well_changes_nothing() -> None:
     assert (
         classify(job("COMPLETED", exit_code=0), None, symptoms={"cuda_oom": "x"}, **PLANNED).ending is Ending.COMPLETED
     )
 
 
-def test_exit_code_0_with_steps_missing_is_incomplete():
+def test_exit_code_0_with_steps_missing_is_incomplete() -> None:
     end = classify(job("COMPLETED", exit_code=0), None, steps_seen=19, steps_planned=20)
     assert end.ending is Ending.INCOMPLETE
     assert "19 of 20 steps" in end.evidence
 
 
 @pytest.mark.parametrize(("cut", "ending"), [(0, Ending.COMPLETED), (1, Ending.INCOMPLETE)])
-def test_where_a_framework_counts_from_0_the_last_step_is_one_less_than_planned(tmp_path, cut, ending):
+def test_where_a_framework_counts_from_0_the_last_step_is_one_less_than_planned(
+    tmp_path: Path, cut: int, ending: Ending
+) -> None:
     spec = resolve(Request("llama3.1-8b", "H100", "fp8", 8, "nemo2", overrides=("training.steps=20",)))
     run = create(tmp_path, spec, render(spec))
     rows = [
@@ -106,12 +109,12 @@ def test_where_a_framework_counts_from_0_the_last_step_is_one_less_than_planned(
     assert ("19 of 20 steps" in end.evidence) == bool(cut)
 
 
-def test_a_restarted_job_is_requeued_whoever_says_so():
+def test_a_restarted_job_is_requeued_whoever_says_so() -> None:
     assert classify(job("COMPLETED", restarts=1), None, **PLANNED).ending is Ending.REQUEUED
     assert classify(job("COMPLETED"), Done(exit_code=0, restarts=1), **PLANNED).ending is Ending.REQUEUED
 
 
-def test_without_accounting_the_jobs_own_word_counts():
+def test_without_accounting_the_jobs_own_word_counts() -> None:
     gone = job("UNKNOWN", Phase.GONE)
     assert classify(gone, Done(exit_code=0), **PLANNED).ending is Ending.COMPLETED
     assert classify(gone, Done(exit_code=7)).exit_code == 7
@@ -120,7 +123,7 @@ def test_without_accounting_the_jobs_own_word_counts():
     assert (lost.ending, lost.final) == (Ending.LOST, False)
 
 
-def test_a_job_whose_limit_ended_a_long_silence_was_hung():
+def test_a_job_whose_limit_ended_a_long_silence_was_hung() -> None:
     assert classify(job("TIMEOUT"), None, quiet_s=SILENT_S).ending is Ending.HUNG
     assert classify(job("TIMEOUT"), None, quiet_s=SILENT_S - 1).ending is Ending.TIMEOUT
     assert classify(job("FAILED"), None, quiet_s=SILENT_S).ending is Ending.FAILED
@@ -136,7 +139,9 @@ def test_a_job_whose_limit_ended_a_long_silence_was_hung():
     symptoms=st.dictionaries(st.sampled_from(["cuda_oom", "host_oom", "xid", "nan_loss"]), st.text(max_size=5)),
     seen=st.integers(0, 50),
 )
-def test_every_combination_has_an_ending_and_evidence(state, phase, code, done, symptoms, seen):
+def test_every_combination_has_an_ending_and_evidence(
+    state: Any, phase: Any, code: Any, done: Any, symptoms: Any, seen: Any
+) -> None:
     end = classify(job(state, phase, exit_code=code), done, symptoms=symptoms, steps_seen=seen, steps_planned=50)
     assert isinstance(end.ending, Ending)
     assert end.evidence
@@ -145,7 +150,7 @@ def test_every_combination_has_an_ending_and_evidence(state, phase, code, done, 
         assert not (done and done.exit_code)
 
 
-def test_a_job_that_was_preempted_and_ran_again_was_requeued():
+def test_a_job_that_was_preempted_and_ran_again_was_requeued() -> None:
     """Accounting may still list its first life alone."""
     job = Job("7", Phase.ENDED, "PREEMPTED", 0)
     again = Done(job_id="7", exit_code=0, restarts=1)

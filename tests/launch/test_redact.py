@@ -1,8 +1,8 @@
 """What is kept of a run says nothing of the site: whatever stands in the profile, no byte of it is published."""
 
-from __future__ import annotations
-
 import json
+from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -14,6 +14,7 @@ from benchrun.recipe.resolve import resolve
 from benchrun.recipe.select import Request
 from benchrun.render import render
 from benchrun.spec.cluster import Cluster
+from benchrun.spec.runspec import RunSpec
 
 HOST = "zqhost17"
 SITE = {
@@ -60,18 +61,18 @@ SITE = {
 }
 
 
-def spec_at(folder, recipe=("llama3.1-8b", "H100", "bf16", 8, "megatron-core")):
+def spec_at(folder: Path, recipe: Any = ("llama3.1-8b", "H100", "bf16", 8, "megatron-core")) -> RunSpec:
     (folder / "zqsite.yaml").write_text(yaml.safe_dump(SITE))
     return resolve(Request(*recipe, str(folder / "zqsite.yaml"), ("env.GLOO_SOCKET_IFNAME=zqeth9",)))
 
 
-def strings(value):
+def strings(value: Any) -> list[str]:
     if isinstance(value, dict):
         return [text for inner in value.values() for text in strings(inner)] + list(value)
     return [text for inner in value for text in strings(inner)] if isinstance(value, list) else [str(value)]
 
 
-def finished(folder):
+def finished(folder: Path) -> RunDir:
     """A run whose log repeats every text of the site, in lines of its own and amid others."""
     spec = spec_at(folder)
     run = create(folder / "runs", spec, render(spec))
@@ -98,20 +99,20 @@ def finished(folder):
 
 
 @pytest.fixture(scope="module")
-def kept(tmp_path_factory):
+def kept(tmp_path_factory: pytest.TempPathFactory) -> tuple[RunDir, RunDir]:
     root = tmp_path_factory.mktemp("zqhere")
     run = finished(root)
     app.store_judgement(app.judge_runs([run]))
     return run, app.keep(run, root / "measured")
 
 
-def test_every_field_of_a_profile_is_filled():
+def test_every_field_of_a_profile_is_filled() -> None:
     assert set(SITE) == set(Cluster.model_fields) - {"name"}
     assert all(set(SITE[part]) == set(Cluster.model_fields[part].annotation.model_fields)
                for part in ("container", "binding"))  # fmt: skip
 
 
-def test_no_byte_of_the_site_is_kept(kept):
+def test_no_byte_of_the_site_is_kept(kept: tuple[RunDir, RunDir]) -> None:
     for file in sorted(path for path in kept[1].path.rglob("*") if path.is_file()):
         text = unpacked(file).decode()
         at = text.lower().find("zq")
@@ -121,7 +122,7 @@ def test_no_byte_of_the_site_is_kept(kept):
         assert "zq" not in file.name
 
 
-def test_what_is_kept_is_the_same_measurement(kept):
+def test_what_is_kept_is_the_same_measurement(kept: tuple[RunDir, RunDir]) -> None:
     before, after = kept
     assert after.spec.identity() == before.spec.identity()
     assert after.run_id == before.run_id
@@ -132,7 +133,7 @@ def test_what_is_kept_is_the_same_measurement(kept):
     assert after.read_json("verdict.json") == json.loads(verdict.replace(before.spec.image, "nemo:25.07"))
 
 
-def test_the_kept_spec_says_what_of_the_site_changes_the_speed(kept):
+def test_the_kept_spec_says_what_of_the_site_changes_the_speed(kept: tuple[RunDir, RunDir]) -> None:
     spec = kept[1].spec
     assert (spec.image, spec.cluster.container.runtime, spec.cluster.container.image) == ("nemo:25.07", "pyxis", None)
     assert spec.cluster.env == {"NCCL_NVLS_ENABLE": "1", "OMP_NUM_THREADS": "SITE"}
@@ -152,26 +153,26 @@ def test_the_kept_spec_says_what_of_the_site_changes_the_speed(kept):
 
 
 @pytest.mark.parametrize("path", sorted(paths.MEASURED.glob("*/spec.json")), ids=lambda path: path.parent.name)
-def test_a_committed_run_says_no_more_of_its_site(path):
+def test_a_committed_run_says_no_more_of_its_site(path: Path) -> None:
     run = RunDir(path.parent)
     assert public_spec(run.spec) == run.spec
     assert public_env(run.read_json("env.json")) == run.read_json("env.json")
 
 
-def test_a_home_is_a_name_too():
+def test_a_home_is_a_name_too() -> None:
     assert scrubbed("HOME=/home/ann, /home/ann/runs/x.py", []) == "HOME=PATH, PATH/x.py"
 
 
-def test_a_mail_address_is_a_name_also_where_the_profile_does_not_say_it():
+def test_a_mail_address_is_a_name_also_where_the_profile_does_not_say_it() -> None:
     assert scrubbed("mail to ann.b@cs.site.example, user@ and @x", []) == "mail to ADDRESS, user@ and @x"
 
 
-def test_an_address_that_no_profile_names_is_hidden():
+def test_an_address_that_no_profile_names_is_hidden() -> None:
     text = scrubbed("ask ann.b@help.cluster.example; MASTER_ADDR=10.1.2.3 or 192.168.0.9, not 8.8.8.8", [])
     assert text == "ask ADDRESS; MASTER_ADDR=ADDRESS or ADDRESS, not 8.8.8.8"
 
 
-def test_a_public_image_keeps_its_whole_name(tmp_path):
+def test_a_public_image_keeps_its_whole_name(tmp_path: Path) -> None:
     spec = resolve(Request("llama3.1-8b", "H100", "bf16", 8, "nemo2", "dgx-h100"))
     run = create(tmp_path, spec, {})
     (run.path / "spec.json").write_text(spec.model_dump_json())
@@ -179,12 +180,12 @@ def test_a_public_image_keeps_its_whole_name(tmp_path):
 
 
 @pytest.mark.parametrize("word", ["batch", "iteration", "loss", "gpu", "slurm", "H100", "default", "12", "ms"])
-def test_a_plain_word_of_logs_is_not_taken_for_the_name_of_a_site(word, tmp_path):
+def test_a_plain_word_of_logs_is_not_taken_for_the_name_of_a_site(word: str, tmp_path: Path) -> None:
     overrides = (f'cluster.partition="{word}"', f'cluster.account="{word}"')
     assert word not in site_words(resolve(Request("llama3.1-8b", "H100", "bf16", 8, overrides=overrides)))
 
 
-def test_a_run_that_an_older_version_named_is_kept_under_its_identity(tmp_path):
+def test_a_run_that_an_older_version_named_is_kept_under_its_identity(tmp_path: Path) -> None:
     spec = spec_at(tmp_path)
     run = create(tmp_path / "runs", spec, {"spec.json": spec.model_dump_json()})
     old = run.path.rename(run.path.parent / "llama3.1-8b-01234567-20260101T000000Z-2")

@@ -1,28 +1,28 @@
 """Whatever Slurm prints and whatever lies in a run directory: no traceback, and one broken run hides no other."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
+from conftest import FakeSlurm
 from hypothesis import given
 from hypothesis import strategies as st
 
 from benchrun import console
 from benchrun.cli import group
-from benchrun.launch.documents import as_event
-from benchrun.launch.rundir import RunDir, find_runs
+from benchrun.launch.rundir import RunDir, as_event, find_runs
 from benchrun.launch.slurm_text import SACCT, SQUEUE, jobs, refused, submitted
 
 DONE = {"schema_version": 1, "exit_code": 0, "signal": None, "restarts": 0, "job_id": "7", "host": "n1"}
 POINT = ("tiny-llama", "--gpu=CPU", "--precision=fp32", "--num-gpus=1", "--cluster=slurm-cpu")
 
 
-def benchrun(capsys, *arguments):
+def benchrun(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[str | int | None, str, str]:
     """The exit code of a command, its stdout and its stderr, without a traceback."""
     with pytest.raises(SystemExit) as ended:
         console.run(group, "benchrun", list(arguments))
@@ -31,23 +31,23 @@ def benchrun(capsys, *arguments):
     return ended.value.code, said.out, said.err
 
 
-def a_folder(path):
+def a_folder(path: Any) -> None:
     path.mkdir()
 
 
-def a_loop(path):
+def a_loop(path: Path) -> None:
     path.symlink_to(path.name)
 
 
-def a_pipe(path):
+def a_pipe(path: Any) -> None:
     os.mkfifo(path)
 
 
-def unreadable(path):
+def unreadable(path: Path) -> None:
     path.symlink_to("/proc/self/mem")  # whose first bytes are an input/output error
 
 
-def text(content):
+def text(content: Any) -> Any:
     return lambda path: path.write_bytes(content if isinstance(content, bytes) else content.encode())
 
 
@@ -74,7 +74,9 @@ RUBBISH = {
 
 @pytest.mark.parametrize("rubbish", RUBBISH)
 @pytest.mark.parametrize("name", ["events.jsonl", "done.json", "ending.json", "env.json", "stdout.log", "probe"])
-def test_rubbish_in_a_run_is_no_traceback_and_hides_no_other(slurm, make, capsys, name, rubbish):
+def test_rubbish_in_a_run_is_no_traceback_and_hides_no_other(
+    slurm: FakeSlurm, make: Callable[..., Any], capsys: pytest.CaptureFixture[str], name: str, rubbish: str
+) -> None:
     bad, good = make("7"), make("8")
     slurm.queue(good, "8", state="PENDING")
     slurm.queue(bad, "7", state="FAILED")
@@ -90,7 +92,9 @@ def test_rubbish_in_a_run_is_no_traceback_and_hides_no_other(slurm, make, capsys
 
 
 @pytest.mark.parametrize("make_spec", [*RUBBISH.values(), unreadable], ids=[*RUBBISH, "unreadable"])
-def test_a_run_without_a_readable_spec_is_one_line(slurm, make, capsys, make_spec):
+def test_a_run_without_a_readable_spec_is_one_line(
+    slurm: FakeSlurm, make: Callable[..., Any], capsys: pytest.CaptureFixture[str], make_spec: Callable[..., Any]
+) -> None:
     bad, good = make("7"), make("8")
     slurm.queue(good, "8")
     (bad.path / "spec.json").unlink()
@@ -121,7 +125,9 @@ ANSWERS = [
 
 @pytest.mark.parametrize("answer", ANSWERS)
 @pytest.mark.parametrize("command", ["squeue", "sacct"])
-def test_rubbish_from_slurm_is_no_traceback_and_no_end(slurm, make, capsys, command, answer):
+def test_rubbish_from_slurm_is_no_traceback_and_no_end(
+    slurm: FakeSlurm, make: Callable[..., Any], capsys: pytest.CaptureFixture[str], command: str, answer: str
+) -> None:
     run = make()
     slurm.answer(command, out=answer)
     code, out, _ = benchrun(capsys, "status", "--json")
@@ -131,7 +137,14 @@ def test_rubbish_from_slurm_is_no_traceback_and_no_end(slurm, make, capsys, comm
 
 
 @pytest.mark.parametrize("command", ["squeue", "sacct", "scancel"])
-def test_a_command_that_cannot_be_run_is_the_machines_fault(slurm, make, capsys, command, tmp_path, monkeypatch):
+def test_a_command_that_cannot_be_run_is_the_machines_fault(
+    slurm: FakeSlurm,
+    make: Callable[..., Any],
+    capsys: pytest.CaptureFixture[str],
+    command: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     run = make()
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))  # not one of the same name that is installed here
     slurm.queue(run)
@@ -143,7 +156,7 @@ def test_a_command_that_cannot_be_run_is_the_machines_fault(slurm, make, capsys,
 
 
 @given(st.text() | st.lists(st.sampled_from("7|COMPLETED: /0\n"), max_size=40).map("".join))
-def test_reading_slurms_words_is_total(words):
+def test_reading_slurms_words_is_total(words: Any) -> None:
     jobs(words, [*SQUEUE])
     jobs(words, SACCT)
     submitted(words)
@@ -159,7 +172,7 @@ JSON = st.recursive(
 
 
 @given(st.fixed_dictionaries({}, optional=dict.fromkeys(DONE, JSON)))
-def test_what_is_read_of_done_json_has_the_right_types(document):
+def test_what_is_read_of_done_json_has_the_right_types(document: Any) -> None:
     with tempfile.TemporaryDirectory() as folder:
         run = RunDir(Path(folder))
         run.write_json("done.json", {**DONE, **document})
@@ -171,7 +184,9 @@ def test_what_is_read_of_done_json_has_the_right_types(document):
         assert kinds == {"exit_code": int, "restarts": int, "job_id": str, "host": str}
 
 
-def test_the_job_id_is_told_where_it_cannot_be_recorded(slurm, make, capsys):
+def test_the_job_id_is_told_where_it_cannot_be_recorded(
+    slurm: FakeSlurm, make: Callable[..., Any], capsys: pytest.CaptureFixture[str]
+) -> None:
     other = make("5")
     slurm.queue(other, "5")
     slurm.answer("sbatch", out="7\n", ruin=True)
@@ -186,7 +201,7 @@ def test_the_job_id_is_told_where_it_cannot_be_recorded(slurm, make, capsys):
     assert slurm.calls("scancel") == ["scancel 7"]
 
 
-def test_a_refusal_is_told_where_it_cannot_be_recorded(slurm, capsys):
+def test_a_refusal_is_told_where_it_cannot_be_recorded(slurm: FakeSlurm, capsys: pytest.CaptureFixture[str]) -> None:
     words = "sbatch: error: Batch job submission failed: Invalid partition name specified"
     slurm.answer("sbatch", err=words, code=1, instead=True, ruin=True)
     code, _, err = benchrun(capsys, "launch", *POINT)
@@ -194,7 +209,9 @@ def test_a_refusal_is_told_where_it_cannot_be_recorded(slurm, capsys):
 
 
 @pytest.mark.parametrize("name", ["events.jsonl", "env.json", "steps.jsonl", "ending.json"])
-def test_no_link_in_a_run_leads_a_writer_elsewhere(slurm, make, capsys, tmp_path, name):
+def test_no_link_in_a_run_leads_a_writer_elsewhere(
+    slurm: FakeSlurm, make: Callable[..., Any], capsys: pytest.CaptureFixture[str], tmp_path: Path, name: str
+) -> None:
     run = make()
     slurm.queue(run, state="FAILED")
     target = tmp_path / "precious"
@@ -208,7 +225,7 @@ def test_no_link_in_a_run_leads_a_writer_elsewhere(slurm, make, capsys, tmp_path
     assert target.read_text() == "precious"
 
 
-def test_an_event_after_half_a_line_is_not_lost(make):
+def test_an_event_after_half_a_line_is_not_lost(make: Callable[..., Any]) -> None:
     run = make(None)
     with (run.path / "events.jsonl").open("a") as file:
         file.write('{"time": "2026-')
@@ -216,27 +233,33 @@ def test_an_event_after_half_a_line_is_not_lost(make):
     assert run.job_id == "7"
 
 
-def test_an_event_that_a_full_disk_takes_half_of_is_an_error(make, monkeypatch):
+def test_an_event_that_a_full_disk_takes_half_of_is_an_error(
+    make: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     run, write = make(None), os.write
     monkeypatch.setattr(os, "write", lambda file, data: write(file, data[:9]))
     with pytest.raises(OSError, match="No space"):
         run.append_event("submitted", job="7")
 
 
-def test_a_vanished_run_hides_no_other(slurm, make, capsys, monkeypatch):
+def test_a_vanished_run_hides_no_other(
+    slurm: FakeSlurm, make: Callable[..., Any], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
 
     bad, good = make("7"), make("8")
     slurm.queue(good, "8")
     from benchrun.cli import runs
 
-    monkeypatch.setattr(runs, "newest", lambda *_: [bad, good])
+    monkeypatch.setattr(runs, "opened", lambda *_: ([bad, good], 0))
     bad.spec  # noqa: B018  # read before the directory goes
     shutil.rmtree(bad.path)
     code, out, _ = benchrun(capsys, "status", "--json")
     assert (code, json.loads(out)[-1]["state"]) == (0, "running")
 
 
-def test_a_log_that_cannot_be_read_hides_no_other(slurm, make, capsys):
+def test_a_log_that_cannot_be_read_hides_no_other(
+    slurm: FakeSlurm, make: Callable[..., Any], capsys: pytest.CaptureFixture[str]
+) -> None:
     bad, good = make("7"), make("8")
     slurm.queue(bad, "7", state="FAILED")
     slurm.queue(good, "8")
@@ -245,7 +268,9 @@ def test_a_log_that_cannot_be_read_hides_no_other(slurm, make, capsys):
     assert (code, [row["run_id"] for row in json.loads(out)], bad.run_id in err) == (2, [good.run_id], True)
 
 
-def test_a_name_that_is_no_run_hides_no_other(slurm, make, capsys):
+def test_a_name_that_is_no_run_hides_no_other(
+    slurm: FakeSlurm, make: Callable[..., Any], capsys: pytest.CaptureFixture[str]
+) -> None:
     run = make("8")
     slurm.queue(run, "8")
     for wrong, right in (("no-such-run", 2), ("x" * 5000, 3)):
@@ -256,21 +281,27 @@ def test_a_name_that_is_no_run_hides_no_other(slurm, make, capsys):
         (run.path / "events.jsonl").write_text("")
 
 
-def test_what_a_terminal_would_obey_is_not_printed(slurm, make, capsys):
+def test_what_a_terminal_would_obey_is_not_printed(
+    slurm: FakeSlurm, make: Callable[..., Any], capsys: pytest.CaptureFixture[str]
+) -> None:
     slurm.queue(make("8"), "8", state="PENDING", why="\033[2J\a")
     code, out, _ = benchrun(capsys, "status")
     assert code == 0
     assert out.strip().isprintable()
 
 
-def test_names_that_are_no_text_are_printed(slurm, make, capsys):
+def test_names_that_are_no_text_are_printed(
+    slurm: FakeSlurm, make: Callable[..., Any], capsys: pytest.CaptureFixture[str]
+) -> None:
     run = make()
     run.path.rename(os.fsdecode(os.fsencode(run.path) + b"-\xff"))
     code, out, _ = benchrun(capsys, "status")
     assert (code, len(out.splitlines())) == (0, 1)
 
 
-def test_what_is_no_run_hides_no_run(slurm, make, capsys):
+def test_what_is_no_run_hides_no_run(
+    slurm: FakeSlurm, make: Callable[..., Any], capsys: pytest.CaptureFixture[str]
+) -> None:
     run = make()
     root = run.path.parent
     a_loop(root / "loop")
@@ -282,13 +313,15 @@ def test_what_is_no_run_hides_no_run(slurm, make, capsys):
 
 
 @pytest.mark.parametrize("error", [ValueError("x"), RecursionError(), KeyError("x"), OSError(5, "Input/output error")])
-def test_a_fault_of_this_program_does_not_look_like_a_verdict(monkeypatch, capsys, error):
+def test_a_fault_of_this_program_does_not_look_like_a_verdict(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], error: Any
+) -> None:
     from benchrun.cli import runs
 
-    def fails(*_):
+    def fails(*_: Any) -> None:
         raise error
 
-    monkeypatch.setattr(runs, "newest", fails)
+    monkeypatch.setattr(runs, "opened", fails)
     with pytest.raises(SystemExit) as ended:
         console.run(group, "benchrun", ["status"])
     assert ended.value.code == 3

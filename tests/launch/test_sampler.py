@@ -1,16 +1,15 @@
 """The sampler beside a GPU run, with a stand-in for nvidia-smi: it never changes how the job goes or ends."""
 
-from __future__ import annotations
-
 import os
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from benchrun import app
 from benchrun.launch.endings import Ending
-from benchrun.launch.launcher import launch
 from benchrun.metrics.telemetry import COLUMNS, read
 from benchrun.recipe.resolve import resolve
 from benchrun.recipe.select import Request
@@ -30,32 +29,34 @@ done
 SAMPLED = 'until [ "$(cat telemetry/*.csv 2>/dev/null | wc -l)" -gt 4 ]; do sleep 0.05; done'
 
 
-def executable(path, text):
+def executable(path: Path, text: str) -> Path:
     path.write_text(f"#!/bin/bash\n{text}\n")
     path.chmod(0o755)
     return path
 
 
 @pytest.fixture
-def job(tmp_path, monkeypatch):
+def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
     """Runs a GPU job on this machine: a few lines of shell train, ``smi`` stands in for nvidia-smi."""
     monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
     monkeypatch.setenv("SAMPLER_PID", str(tmp_path / "pid"))
 
-    def run(training, smi=SAMPLES):
+    def run(training: Any, smi: Any = SAMPLES) -> Any:
         executable(tmp_path / "nvidia-smi", smi)
         program = executable(tmp_path / "train", training)
         site = ("cluster.scheduler=local", "cluster.container.runtime=none", f"cluster.python={program}")
         site = (*site, "cluster.sources.megatron-lm=/opt/megatron-lm")
         spec = resolve(Request("llama3.1-8b", "H100", "bf16", 8, cluster="dgx-h100", overrides=site))
-        started = launch(spec, render(spec), tmp_path / "runs")
+        started = app.start(spec, tmp_path / "runs")
         observation = app.wait(started, lambda *_: None)
         return started, app.record_end(observation)
 
     return run
 
 
-def test_it_samples_while_the_job_runs_and_ends_with_it(job, tmp_path, monkeypatch):
+def test_it_samples_while_the_job_runs_and_ends_with_it(
+    job: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("TZ", "JST-9")
     run, end = job(f"{SAMPLED}; exit 7")
     assert (end.ending, end.exit_code) == (Ending.FAILED, 7)
@@ -69,7 +70,9 @@ def test_it_samples_while_the_job_runs_and_ends_with_it(job, tmp_path, monkeypat
     assert abs(trace["time"][-1] - ended) < 60, "its clock is not UTC"
 
 
-def test_an_older_driver_is_asked_for_the_reasons_by_their_older_name(job, monkeypatch):
+def test_an_older_driver_is_asked_for_the_reasons_by_their_older_name(
+    job: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("OLD_DRIVER", "1")
     run, _ = job(SAMPLED)
     assert [len(read(text)) for text in run.telemetry().values()] == [1]
@@ -79,7 +82,9 @@ def test_an_older_driver_is_asked_for_the_reasons_by_their_older_name(job, monke
     ("visible", "refused", "asked"),
     [("", False, ""), ("2,3", False, "--id=2,3"), ("MIG-1/2/3", True, "")],
 )
-def test_of_a_shared_node_the_jobs_own_gpus_are_sampled(job, tmp_path, monkeypatch, visible, refused, asked):
+def test_of_a_shared_node_the_jobs_own_gpus_are_sampled(
+    job: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, visible: str, refused: bool, asked: str
+) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
     refuse = f'case "$*" in *--id=*) {"exit 6" if refused else ":"} ;; esac\n'
     note = f'case "$*" in *--loop=1*) echo "$1" >{tmp_path}/asked ;; esac\n'
@@ -88,7 +93,7 @@ def test_of_a_shared_node_the_jobs_own_gpus_are_sampled(job, tmp_path, monkeypat
     assert first == asked or (not asked and first.startswith("--query-gpu="))
 
 
-def test_a_sampler_that_fails_changes_nothing(job):
+def test_a_sampler_that_fails_changes_nothing(job: Callable[..., Any]) -> None:
     run, end = job(
         "until grep -qs NVML telemetry/errors; do sleep 0.05; done", smi="echo Failed to initialize NVML >&2; exit 9"
     )
@@ -98,7 +103,7 @@ def test_a_sampler_that_fails_changes_nothing(job):
     assert [read(text) for text in run.telemetry().values()] == [{}]
 
 
-def test_a_node_without_nvidia_smi_leaves_nothing(tmp_path):
+def test_a_node_without_nvidia_smi_leaves_nothing(tmp_path: Path) -> None:
     script = tmp_path / "telemetry.sh"
     script.write_text(render(resolve(Request("llama3.1-8b", "H100", "bf16", 8)))["telemetry.sh"])
     done = subprocess.run(["/bin/bash", script], cwd=tmp_path, env={"PATH": ""}, capture_output=True, text=True)
@@ -106,7 +111,7 @@ def test_a_node_without_nvidia_smi_leaves_nothing(tmp_path):
     assert list(tmp_path.iterdir()) == [script]
 
 
-def test_nothing_is_sampled_on_cpus():
+def test_nothing_is_sampled_on_cpus() -> None:
     files = render(resolve(Request("tiny-llama", "CPU", "fp32", 1)))
     assert "telemetry.sh" not in files
     assert "telemetry" not in files["job.sh"]

@@ -1,28 +1,29 @@
 """What the submitting shell lacks is said before anything is queued or written."""
 
-from __future__ import annotations
+from pathlib import Path
+from typing import Any
 
 import pytest
 
+from benchrun import app
 from benchrun.errors import UserError
-from benchrun.launch.launcher import launch
 from benchrun.recipe.resolve import resolve
 from benchrun.recipe.select import Request
-from benchrun.render import render
+from benchrun.spec.runspec import RunSpec
 
 
-def spec(*overrides, cluster="slurm-cpu"):
+def spec(*overrides: str, cluster: Any = "slurm-cpu") -> RunSpec:
     return resolve(Request("tiny-llama", "CPU", "fp32", 1, None, cluster, overrides))
 
 
 @pytest.mark.parametrize("value", [None, ""])
-def test_a_secret_that_is_not_set(tmp_path, monkeypatch, value):
+def test_a_secret_that_is_not_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, value: str | None) -> None:
     monkeypatch.delenv("HF_TOKEN", raising=False)
     if value is not None:
         monkeypatch.setenv("HF_TOKEN", value)
     run = spec("cluster.secrets=[HF_TOKEN]")
     with pytest.raises(UserError) as error:
-        launch(run, render(run), tmp_path / "runs")
+        app.start(run, tmp_path / "runs")
     assert "HF_TOKEN" in error.value.message
     assert not (tmp_path / "runs").exists()
 
@@ -43,17 +44,17 @@ def test_a_secret_that_is_not_set(tmp_path, monkeypatch, value):
         *(("singularity", "a,b"), ("charliecloud", "a:b"), ("podman", "a,b"), ("docker", 'a"b')),
     ],
 )
-def test_a_results_path_that_would_be_misread(tmp_path, runtime, name):
+def test_a_results_path_that_would_be_misread(tmp_path: Path, runtime: str, name: str) -> None:
     run = spec(f"cluster.container.runtime={runtime}", "cluster.container.image=/x")
     with pytest.raises(UserError) as error:
-        launch(run, render(run), tmp_path / name / "runs")
+        app.start(run, tmp_path / name / "runs")
     assert "BENCHRUN_RESULTS" in error.value.hint
     assert not (tmp_path / name).exists()
 
 
-def test_a_data_path_that_would_be_split(tmp_path, monkeypatch):
+def test_a_data_path_that_would_be_split(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BENCHRUN_DATA", f"{tmp_path}/a:b")
     run = spec("data.kind=synthetic", "cluster.container.runtime=charliecloud", "cluster.container.image=/x")
     with pytest.raises(UserError) as error:
-        launch(run, render(run), tmp_path / "runs")
+        app.start(run, tmp_path / "runs")
     assert "BENCHRUN_DATA" in error.value.hint

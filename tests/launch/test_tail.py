@@ -1,11 +1,11 @@
 """Following and asking about a log of any size costs little: what is read, and how much memory, is counted."""
 
-from __future__ import annotations
-
 import io
 import json
 import tracemalloc
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from test_local import tiny
@@ -15,9 +15,9 @@ from benchrun.app import jobs
 from benchrun.cli.runs import status
 from benchrun.frameworks.logs import Tail, last_step
 from benchrun.launch.launcher import Observation, backoff
-from benchrun.launch.rundir import create
+from benchrun.launch.rundir import RunDir, create
 from benchrun.launch.scheduler import Job, Phase
-from benchrun.parse import reader as reading
+from benchrun.parse import problems
 from benchrun.render import render
 from benchrun.spec.artifacts import Progress
 
@@ -27,7 +27,7 @@ NOISE = b"".join(b"rank %4d: a word of no consequence, as ranks have them by the
 NOISE = NOISE[: MIB - 1] + b"\n"
 
 
-def grow(path, mebibytes):
+def grow(path: Path, mebibytes: int) -> None:
     """About so many of noise."""
     with path.open("ab") as file:
         for _ in range(mebibytes):
@@ -35,7 +35,7 @@ def grow(path, mebibytes):
 
 
 @pytest.fixture
-def peak():
+def peak() -> Iterator[Callable[..., Any]]:
     """The most memory that was taken since the test began, in MiB."""
     tracemalloc.start()
     yield lambda: tracemalloc.get_traced_memory()[1] / MIB
@@ -43,19 +43,19 @@ def peak():
 
 
 @pytest.fixture
-def counted(monkeypatch):
+def counted(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
     """How many bytes were read of files called *.log, in MiB."""
     read = [0]
 
     class Counting(io.FileIO):
-        def readinto(self, buffer):
+        def readinto(self, buffer: Any) -> Any:
             got = super().readinto(buffer)
             read[0] += got
             return got
 
     real = Path.open
 
-    def opened(self, mode="r", *args, **kwargs):
+    def opened(self: Path, mode: Any = "r", *args: Any, **kwargs: Any) -> Any:
         if self.suffix == ".log" and mode == "rb":
             return io.BufferedReader(Counting(self, "r"))
         return real(self, mode, *args, **kwargs)
@@ -64,13 +64,13 @@ def counted(monkeypatch):
     return lambda: read[0] / MIB
 
 
-def test_polls_come_slower_and_never_overflow():
+def test_polls_come_slower_and_never_overflow() -> None:
     waits = [backoff(polls) for polls in (0, 1, 5, 12, 13, 2706, 10**9)]
     assert waits == sorted(waits)
     assert (waits[0], waits[-1]) == (1.0, 30.0)
 
 
-def test_noise_while_waiting_costs_no_memory(tmp_path, peak):
+def test_noise_while_waiting_costs_no_memory(tmp_path: Path, peak: Callable[..., Any]) -> None:
     path = tmp_path / "stdout.log"
     path.write_text(STEP % 1)
     tail = Tail(path)
@@ -83,7 +83,7 @@ def test_noise_while_waiting_costs_no_memory(tmp_path, peak):
     assert peak() < 20
 
 
-def test_each_byte_is_read_once(tmp_path, counted):
+def test_each_byte_is_read_once(tmp_path: Path, counted: Callable[..., Any]) -> None:
     path = tmp_path / "stdout.log"
     tail = Tail(path)
     for _ in range(4):
@@ -93,12 +93,12 @@ def test_each_byte_is_read_once(tmp_path, counted):
     assert 19 < counted() < 21
 
 
-def test_waiting_makes_no_log_before_the_end(tmp_path, monkeypatch):
+def test_waiting_makes_no_log_before_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its problems are looked for in every row, over and over."""
     run = create(tmp_path, tiny(), render(tiny()))
     phases = iter([Phase.RUNNING] * 4 + [Phase.ENDED])
 
-    def seen(_):
+    def seen(_: Any) -> Any:
         phase = next(phases)
         with (run.path / "stdout.log").open("a") as file:
             file.write(STEP % 1)
@@ -106,12 +106,14 @@ def test_waiting_makes_no_log_before_the_end(tmp_path, monkeypatch):
 
     monkeypatch.setattr(jobs, "observe", seen)
     monkeypatch.setattr(jobs, "backoff", lambda _: 0.0)
-    monkeypatch.setattr(reading, "step_problems", lambda *_, **__: pytest.fail("a whole log was made"))
+    monkeypatch.setattr(problems, "step_problems", lambda *_, **__: pytest.fail("a whole log was made"))
     app.wait(run, lambda *_: None)
 
 
 @pytest.mark.parametrize(("before", "after", "near"), [(2, 0, 0), (1, 150, 0), (100, 100, 100 * MIB)])
-def test_the_last_step_is_found_without_reading_everything(tmp_path, counted, peak, before, after, near):
+def test_the_last_step_is_found_without_reading_everything(
+    tmp_path: Path, counted: Callable[..., Any], peak: Callable[..., Any], before: int, after: int, near: int
+) -> None:
     """At the end; at the start, before much noise; in the middle, where a watchdog saw it."""
     path = tmp_path / "stdout.log"
     grow(path, before)
@@ -123,7 +125,7 @@ def test_the_last_step_is_found_without_reading_everything(tmp_path, counted, pe
     assert peak() < 20
 
 
-def test_a_step_beyond_what_is_read_is_not_guessed(tmp_path, counted):
+def test_a_step_beyond_what_is_read_is_not_guessed(tmp_path: Path, counted: Callable[..., Any]) -> None:
     path = tmp_path / "stdout.log"
     grow(path, 100)
     with path.open("a") as file:
@@ -133,7 +135,7 @@ def test_a_step_beyond_what_is_read_is_not_guessed(tmp_path, counted):
     assert counted() < 70
 
 
-def test_the_line_in_which_reading_begins_is_no_step(tmp_path):
+def test_the_line_in_which_reading_begins_is_no_step(tmp_path: Path) -> None:
     """Its head is missing: the step could be another one's."""
     path = tmp_path / "stdout.log"
     start = STEP % 1234
@@ -142,12 +144,14 @@ def test_the_line_in_which_reading_begins_is_no_step(tmp_path):
     assert last_step(path) == 7
 
 
-def asked(capsys, run):
+def asked(capsys: pytest.CaptureFixture[str], run: RunDir) -> dict[str, Any]:
     status([str(run.path), "--json"], standalone_mode=False)
     return json.loads(capsys.readouterr().out)[0]
 
 
-def test_status_of_a_running_job_reads_the_end_of_its_log(tmp_path, monkeypatch, capsys, counted):
+def test_status_of_a_running_job_reads_the_end_of_its_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], counted: Callable[..., Any]
+) -> None:
     run = create(tmp_path, tiny(), render(tiny()))
     path = run.path / "stdout.log"
     grow(path, 70)
@@ -164,7 +168,9 @@ def test_status_of_a_running_job_reads_the_end_of_its_log(tmp_path, monkeypatch,
     assert counted() < 2 * 70
 
 
-def test_the_log_of_an_ended_run_is_read_once(tmp_path, monkeypatch, capsys, counted):
+def test_the_log_of_an_ended_run_is_read_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], counted: Callable[..., Any]
+) -> None:
     run = create(tmp_path, tiny(), render(tiny()))
     path = run.path / "stdout.log"
     grow(path, 5)
@@ -180,7 +186,9 @@ def test_the_log_of_an_ended_run_is_read_once(tmp_path, monkeypatch, capsys, cou
     assert counted() == read
 
 
-def test_an_ending_of_an_older_version_still_tells_its_last_step(tmp_path, capsys):
+def test_an_ending_of_an_older_version_still_tells_its_last_step(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     run = create(tmp_path, tiny(), render(tiny()))
     (run.path / "stdout.log").write_text(STEP % 17)
     old = {"schema_version": 1, "ending": "failed", "evidence": ["scheduler: FAILED"], "exit_code": 1}

@@ -1,7 +1,5 @@
 """The watchdog of a job: it knows every framework's steps, notes how long none came, and ends what is hung."""
 
-from __future__ import annotations
-
 import functools
 import itertools
 import lzma
@@ -10,6 +8,7 @@ import shlex
 import shutil
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 from test_local import start, tiny, until, wait
@@ -25,7 +24,7 @@ from benchrun.recipe import catalogue
 from benchrun.recipe.resolve import resolve, resolve_point
 from benchrun.recipe.select import Request
 from benchrun.render import render
-from benchrun.spec.artifacts import Progress
+from benchrun.spec.artifacts import PROGRESS, Progress
 
 LOGS = Path(__file__).parent.parent / "logs"
 FRAMEWORKS = names()
@@ -35,21 +34,21 @@ LEFT_OUT = ("04-", "05-", "18-", "19-", "20-", "21-")
 
 
 @functools.cache
-def job(framework):
+def job(framework: Any) -> Any:
     """The script of the first point that runs in this framework."""
     files = (catalogue.recipe_file(name) for name in catalogue.names(paths.RECIPES))
     points = ((file, point) for file in files for point in catalogue.points(file.recipe))
     return next(render(resolve_point(*each))["job.sh"] for each in points if each[1].framework == framework)
 
 
-def words(framework):
+def words(framework: str) -> list[bytes]:
     """What the script's watchdog looks for."""
     (line,) = (line for line in job(framework).splitlines() if "grep -acF" in line)
     arguments = shlex.split(line[line.index("grep -acF") :].rstrip(")"))
     return [words.encode() for option, words in itertools.pairwise(arguments) if option == "-e"]
 
 
-def logs():
+def logs() -> list[Path]:
     """Real logs with rows: of the frameworks, and one of each of the workers."""
     found = [path for path in sorted(LOGS.glob("*.log.xz")) if not path.name.startswith(LEFT_OUT)]
     for recipe in ("llama3.1-8b-*", "mistral-7b-hf-*"):
@@ -57,14 +56,14 @@ def logs():
     return found
 
 
-def test_every_framework_that_launches_has_a_dialect_and_words():
+def test_every_framework_that_launches_has_a_dialect_and_words() -> None:
     assert set(FRAMEWORKS) <= set(DIALECTS)
     for framework in FRAMEWORKS:
         assert set(words(framework)) <= set(DIALECTS[framework].step_needles) | {b"elapsed time per iteration ("}
 
 
 @pytest.mark.parametrize("path", logs(), ids=lambda path: path.parent.name[:20] + path.name[:20])
-def test_the_watchdog_sees_each_step_that_the_dialect_reads(path):
+def test_the_watchdog_sees_each_step_that_the_dialect_reads(path: Path) -> None:
     log = parse_log(path)
     lines = lzma.decompress(path.read_bytes()).split(b"\n")
     assert len(log.steps)
@@ -72,7 +71,7 @@ def test_the_watchdog_sees_each_step_that_the_dialect_reads(path):
         assert any(word in lines[row.line - 1] for word in words(log.framework)), lines[row.line - 1]
 
 
-def test_the_log_of_each_framework_is_among_them():
+def test_the_log_of_each_framework_is_among_them() -> None:
     read = {parse_log(path).framework for path in logs()}
     assert set(FRAMEWORKS) - read == {"paxml"}  # no log of it is public
     assert words("paxml") == [b"steps/sec"]
@@ -81,7 +80,8 @@ def test_the_log_of_each_framework_is_among_them():
 HANG = f"for step in 1 2 3; do printf '{STEP}\\n' $step; done; "
 
 
-def test_ranks_that_stop_after_a_step_are_ended(tmp_path):
+@pytest.mark.slow
+def test_ranks_that_stop_after_a_step_are_ended(tmp_path: Path) -> None:
     program = f"{DEAF}; {HANG} setsid sleep 81.5 & while :; do sleep 82.5; done"
     run = start(tmp_path, program, "cluster.step_deadline_s=4")
     end = wait(run, 60)
@@ -93,14 +93,14 @@ def test_ranks_that_stop_after_a_step_are_ended(tmp_path):
     assert left(run) == []
 
 
-def test_noise_is_no_step(tmp_path):
+def test_noise_is_no_step(tmp_path: Path) -> None:
     run = start(tmp_path, "while :; do echo noise; sleep 0.2; done", "cluster.step_deadline_s=3")
     end = wait(run, 60)
     assert (end.ending, end.last_step) == (Ending.HUNG, None)
     assert left(run) == []
 
 
-def test_steps_in_time_are_left_alone(tmp_path):
+def test_steps_in_time_are_left_alone(tmp_path: Path) -> None:
     program = f"for step in 1 2 3 4 5 6; do printf '{STEP}\\n' $step; sleep 1; done; exit 9"
     run = start(tmp_path, program, "cluster.step_deadline_s=4")
     end = wait(run, 60)
@@ -109,10 +109,10 @@ def test_steps_in_time_are_left_alone(tmp_path):
     assert left(run) == []
 
 
-def test_progress_says_where_the_last_step_stands(tmp_path):
+def test_progress_says_where_the_last_step_stands(tmp_path: Path) -> None:
     run = start(tmp_path, f"echo before; {HANG} sleep 83.5", "cluster.step_deadline_s=20")
-    until(lambda: (seen := run.progress()) is not None and seen.step_lines == 3, 40)
-    seen = run.progress()
+    until(lambda: (seen := run.read(PROGRESS, Progress)) is not None and seen.step_lines == 3, 40)
+    seen = run.read(PROGRESS, Progress)
     assert seen.step_file == "stdout.log"
     assert b"elapsed" in (run.path / "stdout.log").read_bytes()[seen.step_offset :]
     cancel(run)
@@ -120,12 +120,12 @@ def test_progress_says_where_the_last_step_stands(tmp_path):
 
 
 @pytest.mark.parametrize("damage", [b"", b"[]", b'{"quiet_s": "x"}', b'{"half', bytes(range(256))])
-def test_progress_that_is_damaged_is_none(tmp_path, damage):
+def test_progress_that_is_damaged_is_none(tmp_path: Path, damage: bytes) -> None:
     (tmp_path / "progress.json").write_bytes(damage)
-    assert RunDir(tmp_path).progress() is None
+    assert RunDir(tmp_path).read(PROGRESS, Progress) is None
 
 
-def test_slurms_own_last_words_do_not_hide_a_silence(tmp_path):
+def test_slurms_own_last_words_do_not_hide_a_silence(tmp_path: Path) -> None:
     """They touch the log; what the watchdog saw before them counts."""
     run = ranks(tmp_path, "84.5")
     cancel(run)
@@ -136,7 +136,7 @@ def test_slurms_own_last_words_do_not_hide_a_silence(tmp_path):
     assert wait(run).ending is Ending.HUNG
 
 
-def test_a_script_run_by_hand_is_not_watched(tmp_path):
+def test_a_script_run_by_hand_is_not_watched(tmp_path: Path) -> None:
     """Its output may be a terminal: a log that does not grow says nothing."""
     spec = tiny("cluster.python=/bin/true", "cluster.step_deadline_s=1")
     (tmp_path / "job.sh").write_text(render(spec)["job.sh"])
@@ -148,7 +148,7 @@ def test_a_script_run_by_hand_is_not_watched(tmp_path):
     assert not (tmp_path / "progress.json").exists()
 
 
-def test_the_watchdog_never_fails_a_job(tmp_path):
+def test_the_watchdog_never_fails_a_job(tmp_path: Path) -> None:
     program = "mkdir progress.json.tmp; rm -f progress.json; mv stdout.log away; sleep 4; exit 6"
     run = start(tmp_path, program, "cluster.step_deadline_s=8")
     assert wait(run, 40).exit_code == 6
@@ -157,7 +157,7 @@ def test_the_watchdog_never_fails_a_job(tmp_path):
 
 
 @pytest.mark.parametrize("cluster", ["local", "slurm-cpu"])
-def test_a_script_with_a_deadline_is_sound_shell(tmp_path, cluster):
+def test_a_script_with_a_deadline_is_sound_shell(tmp_path: Path, cluster: str) -> None:
     overrides = ("cluster.step_deadline_s=600",)
     script = tmp_path / "job.sh"
     script.write_text(render(resolve(Request("tiny-llama", "CPU", "fp32", 2, None, cluster, overrides)))["job.sh"])

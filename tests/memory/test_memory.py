@@ -1,13 +1,13 @@
 """The estimate of a GPU's memory: held to peaks that were measured, and each part to what it should do."""
 
-from __future__ import annotations
-
 import re
+from typing import Any
 
 import pytest
 
 from benchrun.errors import UserError
 from benchrun.memory import ESTIMATE_ERROR, estimate, impossible, warning
+from benchrun.memory.estimate import Memory
 from benchrun.recipe.resolve import resolve
 from benchrun.recipe.select import Request
 
@@ -19,7 +19,9 @@ FP32_MOMENTS = (
 WHOLE_7B = "model.num_layers=32"
 
 
-def memory(recipe, gpu, precision, num_gpus, *overrides, framework=None):
+def memory(
+    recipe: str, gpu: str, precision: str, num_gpus: int, *overrides: str, framework: str | None = None
+) -> Memory:
     return estimate(resolve(Request(recipe, gpu, precision, num_gpus, framework, overrides=overrides)))
 
 
@@ -41,7 +43,7 @@ MEASURED = [
 
 
 @pytest.mark.parametrize(("point", "peak"), MEASURED)
-def test_the_estimate_is_within_a_tenth_of_what_was_measured(point, peak):
+def test_the_estimate_is_within_a_tenth_of_what_was_measured(point: tuple[Any, ...], peak: int) -> None:
     assert memory(*point, FP32_GRADIENTS).total == pytest.approx(peak, rel=ESTIMATE_ERROR)
 
 
@@ -62,11 +64,11 @@ MEASURED_STEP = [
 
 
 @pytest.mark.parametrize(("point", "peak"), MEASURED_STEP)
-def test_so_it_is_where_gradients_become_fp32_in_the_step(point, peak):
+def test_so_it_is_where_gradients_become_fp32_in_the_step(point: tuple[Any, ...], peak: float) -> None:
     assert memory(*point, framework="megatron-core").total == pytest.approx(peak, rel=ESTIMATE_ERROR)
 
 
-def test_the_distributed_optimizer_shares_the_states_and_nothing_else():
+def test_the_distributed_optimizer_shares_the_states_and_nothing_else() -> None:
     shared = memory("llama3.1-8b", "H200", "bf16", 8, "model.num_layers=16")
     whole = memory(
         "llama3.1-8b",
@@ -85,7 +87,7 @@ def test_the_distributed_optimizer_shares_the_states_and_nothing_else():
     )
 
 
-def test_fsdp_cuts_all_states_and_gathers_two_layers():
+def test_fsdp_cuts_all_states_and_gathers_two_layers() -> None:
     whole = memory("llama3-8b", "H100", "fp8", 8, "layout.fsdp=1", framework="nemo2")
     cut = memory("llama3-8b", "H100", "fp8", 8, framework="nemo2")
     assert (cut.weights, cut.gradients) == pytest.approx((whole.weights / 8, whole.gradients / 8))
@@ -93,7 +95,7 @@ def test_fsdp_cuts_all_states_and_gathers_two_layers():
     assert whole.gathered == 0 < cut.gathered < whole.weights / 8
 
 
-def test_frozen_weights_have_neither_gradients_nor_optimizer_states():
+def test_frozen_weights_have_neither_gradients_nor_optimizer_states() -> None:
     trained = memory("llama3-8b-sft", "H100", "bf16", 8)
     frozen = memory("llama3-8b-lora", "H100", "bf16", 8)
     assert frozen.weights == trained.weights
@@ -101,19 +103,19 @@ def test_frozen_weights_have_neither_gradients_nor_optimizer_states():
     assert frozen.optimizer < 0.1 * trained.optimizer
 
 
-def test_experts_are_cut_by_expert_parallelism_and_the_rest_is_not():
+def test_experts_are_cut_by_expert_parallelism_and_the_rest_is_not() -> None:
     eight = memory("mixtral-8x7b", "H200", "bf16", 8)
     one = memory("mixtral-8x7b", "H200", "bf16", 8, "layout.ep=1")
     experts = 12 * 8 * 3 * 4096 * 14336 * 2 / 2**30
     assert one.weights - eight.weights == pytest.approx(experts * 7 / 8)
 
 
-def test_selective_recompute_saves_nothing_that_flash_attention_had_not():
+def test_selective_recompute_saves_nothing_that_flash_attention_had_not() -> None:
     plain = memory("llama3.1-8b", "H200", "bf16", 8)
     assert memory("llama3.1-8b", "H200", "bf16", 8, "training.recompute.granularity=selective") == plain
 
 
-def test_full_recompute_keeps_the_inputs_of_the_layers():
+def test_full_recompute_keeps_the_inputs_of_the_layers() -> None:
     plain = memory("llama3.1-8b", "H200", "bf16", 8).activations
     full = memory(
         "llama3.1-8b", "H200", "bf16", 8, "training.recompute={granularity: full, method: uniform, num_layers: 1}"
@@ -122,7 +124,7 @@ def test_full_recompute_keeps_the_inputs_of_the_layers():
     assert inputs < full < inputs + plain / 32 + 0.01
 
 
-def test_sequence_parallelism_cuts_what_tensor_parallelism_leaves_whole():
+def test_sequence_parallelism_cuts_what_tensor_parallelism_leaves_whole() -> None:
     split = memory("nemotron4-15b", "H100", "bf16", 16)
     whole = memory(
         "nemotron4-15b", "H100", "bf16", 16, "layout.sequence_parallel=false", "training.tp_comm_overlap=false"
@@ -131,19 +133,19 @@ def test_sequence_parallelism_cuts_what_tensor_parallelism_leaves_whole():
     assert whole.activations - split.activations == pytest.approx(norms / 2)
 
 
-def test_a_pipeline_holds_more_micro_batches_the_more_it_interleaves():
+def test_a_pipeline_holds_more_micro_batches_the_more_it_interleaves() -> None:
     plain = memory("llama2-13b", "H100", "bf16", 16, "layout.vp=1")
     interleaved = memory("llama2-13b", "H100", "bf16", 16)
     assert interleaved.activations / plain.activations == pytest.approx((4 + 3 / 10) / 4)
 
 
-def test_more_than_nine_tenths_is_a_warning_with_both_numbers():
+def test_more_than_nine_tenths_is_a_warning_with_both_numbers() -> None:
     spec = resolve(Request("nemotron4-340b", "H100", "bf16", 128))
     assert "needs about 80 GiB per GPU, and H100 has 80" in warning(spec)
     assert warning(resolve(Request("nemotron4-340b", "H100", "bf16", 256))) is None
 
 
-def test_states_larger_than_the_gpu_are_refused():
+def test_states_larger_than_the_gpu_are_refused() -> None:
     with pytest.raises(UserError, match=r"optimizer states alone take 120 GiB per GPU, and H100 has 80"):
         resolve(Request("llama3.1-8b", "H100", "bf16", 1, overrides=("model.num_layers=32",)))
     spec = resolve(Request("llama3.1-8b", "H200", "bf16", 1, overrides=("model.num_layers=28",)))
@@ -164,7 +166,9 @@ def test_states_larger_than_the_gpu_are_refused():
         ),
     ],
 )
-def test_what_is_beyond_the_gpu_by_more_than_the_estimate_errs_is_refused(point, overrides, room, advice):
+def test_what_is_beyond_the_gpu_by_more_than_the_estimate_errs_is_refused(
+    point: tuple[Any, ...], overrides: tuple[Any, ...], room: int, advice: str
+) -> None:
     """Though the states alone would fit; with what would fit on the same GPUs, where something does."""
     with pytest.raises(UserError, match=advice) as error:
         resolve(Request(*point, overrides=overrides))
@@ -173,12 +177,12 @@ def test_what_is_beyond_the_gpu_by_more_than_the_estimate_errs_is_refused(point,
     assert error.value.where and error.value.hint
 
 
-def test_what_the_refusal_says_would_fit_does():
+def test_what_the_refusal_says_would_fit_does() -> None:
     for overrides in (("mbs=1",), ("mbs=8", "training.recompute={granularity: full, method: uniform, num_layers: 1}")):
         assert estimate(resolve(Request("llama3.1-8b", "H100", "bf16", 8, overrides=overrides))).total <= 80
 
 
-def test_an_estimate_that_may_err_is_a_warning_up_to_its_error_and_a_refusal_beyond():
+def test_an_estimate_that_may_err_is_a_warning_up_to_its_error_and_a_refusal_beyond() -> None:
     spec = resolve(Request("nemotron4-340b", "H100", "bf16", 128))
     assert 80 < estimate(spec).total < 80 * (1 + ESTIMATE_ERROR)
     assert impossible(spec) is None

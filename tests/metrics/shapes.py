@@ -1,11 +1,22 @@
 """The models that the published numbers are about; dimensions from their release, as NeMo 2.4 states them."""
 
-from __future__ import annotations
+from typing import Any
 
 from benchrun.model import ModelShape, Moe
 
 
-def shape(layers, hidden, ffn, heads, groups, vocab, activation="swiglu", *, head_width=128, experts=0):
+def shape(
+    layers: Any,
+    hidden: Any,
+    ffn: Any,
+    heads: Any,
+    groups: Any,
+    vocab: Any,
+    activation: Any = "swiglu",
+    *,
+    head_width: Any = 128,
+    experts: Any = 0,
+) -> Any:
     return ModelShape(
         num_layers=layers,
         hidden_size=hidden,

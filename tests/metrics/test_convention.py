@@ -1,7 +1,5 @@
 """The convention of a published TFLOPS is recognised from its tokens/s."""
 
-from __future__ import annotations
-
 import pytest
 from shapes import MODELS
 
@@ -46,7 +44,7 @@ PUBLISHED = {
 
 
 @pytest.mark.parametrize("pair", PUBLISHED)
-def test_published_pairs_of_tokens_and_tflops(pair):
+def test_published_pairs_of_tokens_and_tflops(pair: str) -> None:
     name, seq_length, tokens_per_s, tflops, convention = PUBLISHED[pair]
     found = identify(tflops, tokens_per_s, MODELS[name], seq_length)
     assert found == convention
@@ -54,33 +52,33 @@ def test_published_pairs_of_tokens_and_tflops(pair):
 
 @pytest.mark.parametrize("length", [130, 170])
 @pytest.mark.parametrize("pair", [pair for pair in PUBLISHED if PUBLISHED[pair][1] == SHORT])
-def test_how_short_the_samples_were_hardly_matters(pair, length):
+def test_how_short_the_samples_were_hardly_matters(pair: str, length: int) -> None:
     """The length was never published; at both ends of what is plausible the count stays within 0.5 %."""
     name, _, tokens_per_s, tflops, convention = PUBLISHED[pair]
     implied = tflops * 1e12 / tokens_per_s
     assert CONVENTIONS[convention](MODELS[name], length) == pytest.approx(implied, rel=0.005)
 
 
-def test_a_count_with_as_many_key_heads_as_heads_matches_nothing():
+def test_a_count_with_as_many_key_heads_as_heads_matches_nothing() -> None:
     """dgxc 24.11 charged Nemotron 15B 434.5 TFLOP a sequence of 4096: 13 % too many."""
     assert identify(434.5 / 4096, 1.0, MODELS["nemotron4-15b"], 4096) is None
 
 
 @pytest.mark.parametrize("convention", CONVENTIONS)
-def test_every_convention_is_recognised(convention):
+def test_every_convention_is_recognised(convention: str) -> None:
     model = MODELS["llama3.1-70b"]
     found = identify(CONVENTIONS[convention](model, 8192) * 10_000 / 1e12, 10_000, model, 8192)
     assert found == convention
 
 
-def test_a_padded_vocabulary_does_not_hide_the_convention():
+def test_a_padded_vocabulary_does_not_hide_the_convention() -> None:
     model = MODELS["llama2-7b"]
     padded = model.model_copy(update={"vocab_size": 32768})
     found = identify(CONVENTIONS["causal"](padded, 4096) / 1e12, 1.0, model, 4096)
     assert found == "causal"
 
 
-def test_where_two_conventions_agree_the_plain_one_is_named():
+def test_where_two_conventions_agree_the_plain_one_is_named() -> None:
     """GPT-3 has the shape that Megatron-LM 0.5 took every model to have, and PaLM's count lies 0.35 % away."""
     model = MODELS["gpt3-175b"]
     for same in ("megatron_0.5", "palm"):
@@ -88,7 +86,7 @@ def test_where_two_conventions_agree_the_plain_one_is_named():
         assert found == "full"
 
 
-def test_a_wider_tolerance_accepts_rounded_tables():
+def test_a_wider_tolerance_accepts_rounded_tables() -> None:
     model, implied = MODELS["llama3.1-405b"], CONVENTIONS["causal"](MODELS["llama3.1-405b"], 8192) / 1e12
     assert identify(implied * 1.015, 1.0, model, 8192) is None
     found = identify(implied * 1.015, 1.0, model, 8192, tolerance=0.02)
@@ -96,5 +94,5 @@ def test_a_wider_tolerance_accepts_rounded_tables():
 
 
 @pytest.mark.parametrize(("tflops", "tokens_per_s"), [(0, 1000), (400, 0)])
-def test_nothing_reported_matches_nothing(tflops, tokens_per_s):
+def test_nothing_reported_matches_nothing(tflops: int, tokens_per_s: int) -> None:
     assert identify(tflops, tokens_per_s, MODELS["llama3.1-8b"], 8192) is None

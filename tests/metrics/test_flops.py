@@ -1,14 +1,12 @@
 """FLOPs a token, held to counts made independently."""
 
-from __future__ import annotations
-
 import pytest
 from shapes import MODELS
 
 from benchrun import hardware
 from benchrun.metrics.convention import CONVENTIONS
 from benchrun.model import ModelShape
-from benchrun.model.flops import attention_scores, flops_per_token, logits, packed_length
+from benchrun.model.flops import attention_scores, flops_per_token, logits
 from benchrun.model.operators import operators
 
 COLUMNS = (
@@ -33,7 +31,7 @@ WORKED = {
 
 @pytest.mark.parametrize("convention", COLUMNS)
 @pytest.mark.parametrize(("name", "seq_length"), WORKED)
-def test_gflop_a_token(name, seq_length, convention):
+def test_gflop_a_token(name: str, seq_length: int, convention: str) -> None:
     worked = WORKED[name, seq_length][COLUMNS.index(convention)]
     assert CONVENTIONS[convention](MODELS[name], seq_length) / 1e9 == pytest.approx(worked, rel=0.001)
 
@@ -43,7 +41,7 @@ def products(model: ModelShape, *names: str) -> float:
     return sum(operators(model).product(name).flops for name in names)
 
 
-def test_the_quantities_of_llama_2_7b_by_hand():
+def test_the_quantities_of_llama_2_7b_by_hand() -> None:
     model = MODELS["llama2-7b"]
     assert products(model, "qkv", "proj") == 2 * 32 * 4 * 4096**2
     assert products(model, "fc1", "fc2") == 2 * 32 * 3 * 4096 * 11008
@@ -51,35 +49,28 @@ def test_the_quantities_of_llama_2_7b_by_hand():
     assert logits(model) == 2 * 32000 * 4096
 
 
-def test_only_the_active_experts_count():
+def test_only_the_active_experts_count() -> None:
     assert products(MODELS["mixtral-8x7b"], "fc1", "fc2") == 2 * products(MODELS["llama3.1-8b"], "fc1", "fc2")
 
 
-def test_fine_tuning_all_weights_costs_what_pretraining_costs():
+def test_fine_tuning_all_weights_costs_what_pretraining_costs() -> None:
     model = MODELS["llama2-7b"]
     assert flops_per_token(model, 4096, task="sft") == flops_per_token(model, 4096)
 
 
-def test_lora_saves_the_gradient_of_the_frozen_weights_and_no_scores():
+def test_lora_saves_the_gradient_of_the_frozen_weights_and_no_scores() -> None:
     model = MODELS["llama2-70b"]
     saved = flops_per_token(model, 4096).full - flops_per_token(model, 4096, task="lora").full
     assert saved == products(model, "qkv", "proj", "fc1", "fc2", "logits")
 
 
-def test_documents_packed_into_a_sequence_attend_only_to_themselves():
-    assert packed_length([4096]) == 4096
-    assert packed_length([2048, 2048]) == 2048
-    # 3072^2 + 1024^2 scores for 4096 tokens.
-    assert packed_length([3072, 1024]) == 2560
-
-
-def test_parameters_are_the_known_totals():
+def test_parameters_are_the_known_totals() -> None:
     assert MODELS["llama3.1-8b"].params_total == 8_030_261_248
     assert MODELS["mixtral-8x7b"].params_total == 46_702_792_704
     assert MODELS["mixtral-8x7b"].params_active < MODELS["mixtral-8x7b"].params_total
 
 
-def test_an_unknown_gpu_has_no_peak_and_a_known_one_has_a_source():
+def test_an_unknown_gpu_has_no_peak_and_a_known_one_has_a_source() -> None:
     assert hardware.gpu("CPU") is None
     assert hardware.gpu("H1000") is None
     h100 = hardware.gpu("H100")

@@ -1,7 +1,5 @@
 """A run has one MFU, over the peak of its precision; what else is a ratio, or printed, has its own name."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -9,6 +7,7 @@ import pytest
 from benchrun.frameworks.logs import parse_log
 from benchrun.metrics.setting import Setting
 from benchrun.metrics.summary import summarise
+from benchrun.parse.records import Log
 from benchrun.recipe.catalogue import recipe_file
 from benchrun.report.terminal import summary_view
 
@@ -16,7 +15,7 @@ LOGS = Path(__file__).parent.parent / "logs"
 TITAN = LOGS / "18-torchtitan-ansi-1gpu-2500it.log.xz"
 
 
-def log_of(path, time_s):
+def log_of(path: Path, time_s: float) -> Log:
     line = " iteration {0:8d}/      50 | elapsed time per iteration (ms): {1:.1f} | lm loss: 2.0E+00 |\n"
     path.write_text("".join(line.format(n, 1000 * time_s) for n in range(1, 51)))
     return parse_log(path)
@@ -26,7 +25,7 @@ def log_of(path, time_s):
     ("precision", "divisor"),
     [("fp8", "H100 fp8 dense"), ("bf16", "H100 bf16 dense"), ("fp16", "H100 fp16 dense"), (None, "H100 bf16 dense")],
 )
-def test_one_mfu_of_the_runs_own_precision(tmp_path, precision, divisor):
+def test_one_mfu_of_the_runs_own_precision(tmp_path: Path, precision: str | None, divisor: str) -> None:
     model = recipe_file("llama3.1-8b").recipe.model
     given = Setting(8192, 128, 8, "H100", precision, model)
     found = summarise(log_of(tmp_path / "x.log", 7.9), given=given)
@@ -39,13 +38,13 @@ def test_one_mfu_of_the_runs_own_precision(tmp_path, precision, divisor):
         assert ratio is None
 
 
-def test_a_precision_without_a_listed_peak_has_no_mfu(tmp_path):
+def test_a_precision_without_a_listed_peak_has_no_mfu(tmp_path: Path) -> None:
     given = Setting(8192, 128, 8, "H100", "fp32", recipe_file("llama3.1-8b").recipe.model)
     found = summarise(log_of(tmp_path / "x.log", 12.3), given=given)
     assert (found.mfu, found.bf16_peak_ratio is None) == ((), False)
 
 
-def test_what_torchtitan_prints_is_kept_under_its_own_name():
+def test_what_torchtitan_prints_is_kept_under_its_own_name() -> None:
     found = summarise(parse_log(TITAN))
     assert found.mfu_reported.median == pytest.approx(0.1548)
     rows = [line.split("  ")[1] for line in str(summary_view(found)).splitlines() if line.startswith("  ")]
@@ -53,7 +52,7 @@ def test_what_torchtitan_prints_is_kept_under_its_own_name():
     assert (found.mfu, found.tflops_per_gpu) == ((), None)
 
 
-def test_an_mfu_that_is_not_printed_is_none(tmp_path):
+def test_an_mfu_that_is_not_printed_is_none(tmp_path: Path) -> None:
     path = tmp_path / "x.log"
     line = "[titan] - root - INFO - step: {0}  loss:  2.0  memory: 9GiB(9%)  tps: 9,000  tflops: 40.0  mfu: N/A\n"
     path.write_text("".join(line.format(n) for n in range(1, 31)))
@@ -61,7 +60,7 @@ def test_an_mfu_that_is_not_printed_is_none(tmp_path):
     assert (found.mfu_reported.median, found.tflops_per_gpu_reported.median) == (None, 40.0)
 
 
-def test_the_dips_of_a_run_whose_rows_are_ten_steps_have_their_period():
+def test_the_dips_of_a_run_whose_rows_are_ten_steps_have_their_period() -> None:
     """About every 65 steps by eye: rows 330, 390, 450 ... 2440 are slow, 33 periods apart."""
     found = summarise(parse_log(TITAN), given=Setting(seq_length=2048, gbs=32)).steadiness
     assert (found.verdict, found.period) == ("periodic", pytest.approx((2440 - 330) / 33, abs=0.5))

@@ -1,7 +1,5 @@
 """A metric is one entry of the registry: it then appears in JSON, every table and the references."""
 
-from __future__ import annotations
-
 import csv
 import io
 from collections.abc import Iterator

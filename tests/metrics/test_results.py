@@ -1,7 +1,5 @@
 """A log may state named results beside its steps, or in place of them: a metric reads them, and they are judged."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

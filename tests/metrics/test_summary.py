@@ -1,8 +1,7 @@
 """What is computed from rows, what is left out, and what is said of it."""
 
-from __future__ import annotations
-
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -24,7 +23,7 @@ LLAMA31_8B = ModelShape(
 )
 
 
-def log(times, *, facts=None, framework="megatron-lm", **columns):
+def log(times: list[Any], *, facts: Facts = None, framework: str = "megatron-lm", **columns: list[Any]) -> Log:
     rows = Rows(
         Step(n, time, n, loss=2.0, **{name: values[n - 1] for name, values in columns.items()})
         for n, time in enumerate(times, start=1)
@@ -36,7 +35,7 @@ GIVEN = Setting(seq_length=8192, gbs=128, num_gpus=8, gpu="H100", precision="bf1
 """12.91 s was published for this point: 10153 tokens/s/GPU."""
 
 
-def test_everything_follows_from_the_step_time_and_the_conditions():
+def test_everything_follows_from_the_step_time_and_the_conditions() -> None:
     summary = summarise(log([12.91] * 50), given=GIVEN)
     assert summary.tokens_per_s_per_gpu.median == pytest.approx(8192 * 128 / 8 / 12.91)
     assert summary.tflops_per_gpu.full == pytest.approx(10153 * 57.91e9 / 1e12, rel=1e-3)
@@ -45,21 +44,21 @@ def test_everything_follows_from_the_step_time_and_the_conditions():
     assert (summary.window.first_step, summary.window.last_step, summary.window.rows) == (6, 50, 45)
 
 
-def test_a_rate_without_a_time_becomes_one():
+def test_a_rate_without_a_time_becomes_one() -> None:
     rates = [10153.0] * 50
     summary = summarise(log([None] * 50, framework="torchtitan", tokens_per_s_per_gpu=rates), given=GIVEN)
     assert summary.step_time_s.median == pytest.approx(8192 * 128 / 8 / 10153)
     assert summarise(log([None] * 50, tokens_per_s_per_gpu=rates)).step_time_s is None
 
 
-def test_the_reported_tflops_name_their_convention():
+def test_the_reported_tflops_name_their_convention() -> None:
     for factor, name in ((57.91, "full"), (51.47, "causal"), (48.18, "six_n"), (99.0, None)):
         reported = [10153 * factor / 1e3] * 50
         summary = summarise(log([12.91] * 50, tflops_per_gpu=reported), given=GIVEN)
         assert summary.reported_convention == name
 
 
-def test_a_step_above_the_peak_is_left_out_and_a_run_above_it_gives_no_number():
+def test_a_step_above_the_peak_is_left_out_and_a_run_above_it_gives_no_number() -> None:
     times = [12.91] * 50
     times[20] = 5.9  # twice the published rate: above H100's BF16 peak, but not three times the median
     summary = summarise(log(times), given=GIVEN)
@@ -70,7 +69,7 @@ def test_a_step_above_the_peak_is_left_out_and_a_run_above_it_gives_no_number():
     assert [problem.kind for problem in whole.problems] == ["impossible_rate"]
 
 
-def test_what_only_fp8_reaches_is_possible_where_nobody_says_the_precision():
+def test_what_only_fp8_reaches_is_possible_where_nobody_says_the_precision() -> None:
     """At 6.2 s a step it is 1.10 of H100's BF16 peak."""
     times, unknown = [6.2] * 50, replace(GIVEN, precision=None)
     assert summarise(log(times), given=GIVEN).step_time_s is None
@@ -83,13 +82,13 @@ def test_what_only_fp8_reaches_is_possible_where_nobody_says_the_precision():
     assert mixed.problems == ()
 
 
-def test_steps_of_another_batch_are_not_impossible():
+def test_steps_of_another_batch_are_not_impossible() -> None:
     times, batches = [4.0] * 20 + [16.0] * 60, [32] * 20 + [128] * 60
     assert summarise(log(times, global_batch_size=batches)).problems == ()
     assert summarise(log([16.0] * 77 + [4.0] * 3)).problems != ()
 
 
-def test_windows_of_others_are_shown_beside_ours():
+def test_windows_of_others_are_shown_beside_ours() -> None:
     times = [2.0] * 5 + [1.0] * 30 + [1.5] * 10 + [1.1] * 55
     windows = summarise(log(times)).other_windows
     assert (windows.last_10_rows, windows.steps_35_to_44) == (pytest.approx(1.1), pytest.approx(1.45))
@@ -99,7 +98,7 @@ def test_windows_of_others_are_shown_beside_ours():
     assert (short.last_10_rows, short.steps_35_to_44) == (None, None)
 
 
-def test_a_slow_step_every_tenth_and_a_drift_are_named():
+def test_a_slow_step_every_tenth_and_a_drift_are_named() -> None:
     periodic = summarise(log([1.2 if n % 10 == 0 else 1.0 + n % 3 / 1000 for n in range(100)])).steadiness
     assert (periodic.verdict, periodic.period) == ("periodic", 10)
     drifting = summarise(log([1.0 + n / 1000 + n % 3 / 1000 for n in range(100)])).steadiness
@@ -107,7 +106,7 @@ def test_a_slow_step_every_tenth_and_a_drift_are_named():
     assert summarise(log([1.0 + n * 7 % 5 / 1000 for n in range(100)])).steadiness.verdict == "steady"
 
 
-def test_the_log_is_believed_before_the_caller():
+def test_the_log_is_believed_before_the_caller() -> None:
     facts = Facts(seq_length=4096, num_gpus=16, device="NVIDIA H200", precision="fp8")
     found = stated(log([1.0] * 5, facts=facts, global_batch_size=[64] * 5), GIVEN)
     assert (found.seq_length, found.num_gpus, found.gpu, found.precision) == (4096, 16, "H200", "fp8")
@@ -115,13 +114,13 @@ def test_the_log_is_believed_before_the_caller():
 
 
 @pytest.mark.parametrize("device", ["NVIDIA L40S", "NVIDIA H100 80GB HBM3 MIG 3g.40gb"])
-def test_a_gpu_that_is_not_listed_has_no_peak_whatever_the_caller_expects(device):
+def test_a_gpu_that_is_not_listed_has_no_peak_whatever_the_caller_expects(device: str) -> None:
     found = summarise(log([12.91] * 50, facts=Facts(planned_steps=50, device=device)), given=GIVEN)
     assert (found.gpu, found.mfu) == (device, ())
     assert found.tflops_per_gpu is not None
 
 
-def test_a_model_that_the_dimensions_do_not_describe_is_none():
+def test_a_model_that_the_dimensions_do_not_describe_is_none() -> None:
     dimensions = {
         "num_layers": 32,
         "hidden_size": 4096,
@@ -155,5 +154,5 @@ def test_a_model_that_the_dimensions_do_not_describe_is_none():
         ("cpu", None),
     ],
 )
-def test_a_device_is_the_listed_gpu_or_none(device, name):
+def test_a_device_is_the_listed_gpu_or_none(device: str, name: str | None) -> None:
     assert hardware.name_of(device) == name

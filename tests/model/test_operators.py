@@ -1,7 +1,5 @@
 """The operator list of one GPU and micro-batch, counted by hand."""
 
-from __future__ import annotations
-
 import pytest
 
 from benchrun.model import ModelShape, Moe

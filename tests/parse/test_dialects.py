@@ -1,11 +1,13 @@
 """Each framework's lines, as it prints them: the right value, whatever stands before, after or between."""
 
-from __future__ import annotations
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from benchrun.frameworks.logs import DIALECTS, parse_log
 from benchrun.metrics.summary import summarise
+from benchrun.parse.records import Log
 
 MEGATRON_2020 = (
     " iteration        7/     100 | elapsed time per iteration (ms): 1234.5 | learning rate: 1.000E-04 |"
@@ -133,14 +135,14 @@ LINES = {
 EACH = pytest.mark.parametrize("name", LINES)
 
 
-def parse(tmp_path, text, **options):
+def parse(tmp_path: Path, text: bytes | str, **options: str) -> Log:
     path = tmp_path / "x.log"
     path.write_bytes(text if isinstance(text, bytes) else text.encode())
     return parse_log(path, **options)
 
 
 @EACH
-def test_a_line_as_it_is_printed(tmp_path, name):
+def test_a_line_as_it_is_printed(tmp_path: Path, name: str) -> None:
     text, framework, step, time_s, tokens, tflops, loss, batch, planned = LINES[name]
     log = parse(tmp_path, f"before\n{text}\nafter\n")
     (row,) = log.steps
@@ -151,19 +153,19 @@ def test_a_line_as_it_is_printed(tmp_path, name):
     assert row.line == 2 + text.count("\n")
 
 
-def test_every_dialect_has_a_line_here():
+def test_every_dialect_has_a_line_here() -> None:
     assert {line[1] for line in LINES.values()} == set(DIALECTS) - {"megatron-core"}  # the worker: tests/trainer
 
 
 @EACH
 @pytest.mark.parametrize("prefix", ["12: ", "  0: [default0]:", "host-1: ", "(task, pid=6678) ", "[+  300.557] "])
-def test_prefixes_of_launchers_change_nothing(tmp_path, name, prefix):
+def test_prefixes_of_launchers_change_nothing(tmp_path: Path, name: str, prefix: str) -> None:
     text = "\n".join(prefix + line for line in LINES[name][0].split("\n"))
     assert values(parse(tmp_path, text + "\n")) == values(parse(tmp_path, LINES[name][0] + "\n"))
 
 
 @EACH
-def test_a_cut_line_gives_its_value_or_nothing(tmp_path, name):
+def test_a_cut_line_gives_its_value_or_nothing(tmp_path: Path, name: str) -> None:
     """Cut anywhere, as a killed job leaves it: by the end of the file, or by another rank's line."""
     text = LINES[name][0]
     whole = values(parse(tmp_path, text + "\n"))
@@ -174,7 +176,7 @@ def test_a_cut_line_gives_its_value_or_nothing(tmp_path, name):
 
 
 @EACH
-def test_another_ranks_line_in_the_middle_changes_no_value(tmp_path, name):
+def test_another_ranks_line_in_the_middle_changes_no_value(tmp_path: Path, name: str) -> None:
     before, newline, text = LINES[name][0].rpartition("\n")
     whole = values(parse(tmp_path, f"{before}{newline}{text}\n"))
     for at in range(0, len(text), 3):
@@ -183,16 +185,16 @@ def test_another_ranks_line_in_the_middle_changes_no_value(tmp_path, name):
         assert right_or_nothing(found, whole), (glued, found)
 
 
-def right_or_nothing(found, whole):
+def right_or_nothing(found: list[Any], whole: list[Any]) -> bool:
     """Nothing, or the row with the right time; a rate beside it may be missing."""
     return found == [] or (len(found) == 1 and all(map(_same, found[0], whole[0])))
 
 
-def _same(found, whole):
+def _same(found: float | int | None, whole: float | int | None) -> bool:
     return found is None or found == pytest.approx(whole, rel=1e-4)
 
 
-def values(log):
+def values(log: Log) -> list[Any]:
     """What a verdict could rest on."""
     return [(row.step, row.step_time_s, row.tokens_per_s_per_gpu) for row in log.steps]
 
@@ -212,11 +214,11 @@ def values(log):
         ':::MLLOG {"key": "tracked_stats", "value": {"validation_step_timing": 5.4}, "metadata": {"step": 4194304}}',
     ],
 )
-def test_what_looks_like_a_step_is_none(tmp_path, text):
+def test_what_looks_like_a_step_is_none(tmp_path: Path, text: str) -> None:
     assert len(parse(tmp_path, f"{text}\n").steps) == 0
 
 
-def test_bars_that_a_carriage_return_redraws_are_steps_in_one_line(tmp_path):
+def test_bars_that_a_carriage_return_redraws_are_steps_in_one_line(tmp_path: Path) -> None:
     bars = [
         f"Epoch 0: : {n:3d}%|#  | {n}/20 [00:{2 * n:02d}<00:10, reduced_train_loss=9, train_step_timing in s=2.{n}]"
         for n in range(1, 10)
@@ -227,7 +229,7 @@ def test_bars_that_a_carriage_return_redraws_are_steps_in_one_line(tmp_path):
     assert parse(tmp_path, "".join(bars) + "\n").steps[4].step_time_s == 2.5  # glued, without anything between
 
 
-def test_bars_without_a_total_go_on_in_the_next_epoch(tmp_path):
+def test_bars_without_a_total_go_on_in_the_next_epoch(tmp_path: Path) -> None:
     bars = [
         f"Epoch {epoch}: : {n}it [00:{3 * n:02d},  3.10s/it, v_num=a1b2, reduced_train_loss=0.{epoch}{n},"
         f" train_step_timing in s=3.{epoch}{n}0]\n"
@@ -241,12 +243,12 @@ def test_bars_without_a_total_go_on_in_the_next_epoch(tmp_path):
     assert log.segments == 1
 
 
-def test_a_rate_over_a_block_of_steps_is_no_step_where_steps_are_timed(tmp_path):
+def test_a_rate_over_a_block_of_steps_is_no_step_where_steps_are_timed(tmp_path: Path) -> None:
     log = parse(tmp_path, f"{MLLOG_RATE.splitlines()[0]}\n{MLLOG}\n{MLLOG_RATE.splitlines()[1]}\n")
     assert [(row.step, row.step_time_s) for row in log.steps] == [(4194304, 12.160857439041138)]
 
 
-def test_the_bars_of_all_epochs_may_be_one_line(tmp_path):
+def test_the_bars_of_all_epochs_may_be_one_line(tmp_path: Path) -> None:
     bars = [
         f"Epoch {epoch}: : {25 * n}%|#  | {n}/4 [00:{3 * n:02d}<00:09, v_num=, train_step_timing in s=3.{epoch}{n}0]"
         for epoch in (0, 1)
@@ -255,7 +257,7 @@ def test_the_bars_of_all_epochs_may_be_one_line(tmp_path):
     assert [row.step for row in parse(tmp_path, "\r".join(bars) + "\n").steps] == list(range(1, 9))
 
 
-def test_bytes_that_are_no_text_spoil_a_number_and_no_name(tmp_path):
+def test_bytes_that_are_no_text_spoil_a_number_and_no_name(tmp_path: Path) -> None:
     text = _iteration(3, 1500.0).encode()
     (row,) = parse(
         tmp_path, text.replace(b"| lm loss", b"|\xff lm\xfe loss").replace(b"| global", b"|\xf0 global")
@@ -264,7 +266,7 @@ def test_bytes_that_are_no_text_spoil_a_number_and_no_name(tmp_path):
     assert not len(parse(tmp_path, text.replace(b"1500", b"15\xff00")).steps)
 
 
-def test_arguments_that_say_whether_they_are_defaults(tmp_path):
+def test_arguments_that_say_whether_they_are_defaults(tmp_path: Path) -> None:
     said = {"seq_length": 2048, "train_batch_size": 1024, "global_num_gpus": 32, "pipe_parallel_size": 2}
     lines = [f"  {name} {'.' * (32 - len(name))} {value!s:.<28}updated\n" for name, value in said.items()]
     summary = summarise(parse(tmp_path, "".join(lines) + NEOX + "\n"), warmup=0)
@@ -277,7 +279,7 @@ def test_arguments_that_say_whether_they_are_defaults(tmp_path):
     assert summary.tokens_per_s_per_gpu.median == pytest.approx(1024 * 2048 / 32 / 16.7285)
 
 
-def test_both_lines_of_a_bridge_step_are_one_row(tmp_path):
+def test_both_lines_of_a_bridge_step_are_one_row(tmp_path: Path) -> None:
     lines = [
         f"Step Time : {n}.00s GPU utilization: {100 * n}.0MODEL_TFLOP/s/GPU\n{_iteration(n, n * 1000)}" for n in (1, 2)
     ]
@@ -286,21 +288,21 @@ def test_both_lines_of_a_bridge_step_are_one_row(tmp_path):
     assert first.loss == 1.0
 
 
-def _iteration(step, milliseconds, planned=100, loss=1.0):
+def _iteration(step: int, milliseconds: float, planned: Any = 100, loss: float = 1.0) -> str:
     return (
         f" iteration {step:8d}/{planned:8d} | elapsed time per iteration (ms): {milliseconds:.1f} |"
         f" global batch size:    64 | lm loss: {loss:.6E} |\n"
     )
 
 
-def test_a_row_that_averages_counts_as_often_as_its_steps(tmp_path):
+def test_a_row_that_averages_counts_as_often_as_its_steps(tmp_path: Path) -> None:
     lines = [_iteration(step, ms) for step, ms in ((10, 1000), (20, 1000), (30, 1000), (31, 5000))]
     log = parse(tmp_path, "".join(lines))
     assert [row.interval for row in log.steps] == [10, 10, 10, 1]
     assert summarise(log, warmup=0).step_time_s.mean == pytest.approx(35 / 31)
 
 
-def test_a_restart_is_a_segment_and_its_rows_win(tmp_path):
+def test_a_restart_is_a_segment_and_its_rows_win(tmp_path: Path) -> None:
     lines = [_iteration(n, 1000 + n) for n in range(1, 11)] + [_iteration(n, 2000 + n, loss=2.0) for n in range(6, 13)]
     log = parse(tmp_path, "".join(lines))
     assert (log.segments, len(log.steps), len(log.distinct)) == (2, 17, 12)
@@ -308,21 +310,21 @@ def test_a_restart_is_a_segment_and_its_rows_win(tmp_path):
     assert log.distinct[5].step_time_s == pytest.approx(2.006)
 
 
-def test_ranks_that_all_print_a_step_make_one_row(tmp_path):
+def test_ranks_that_all_print_a_step_make_one_row(tmp_path: Path) -> None:
     lines = [f"[rank{rank}]:{_iteration(n, 1000 + n)}" for n in range(1, 21) for rank in range(4)]
     shuffled = [lines[i] for i in sorted(range(80), key=lambda i: i // 4 * 4 + i * 7 % 5)]
     log = parse(tmp_path, "".join(shuffled))
     assert (log.segments, len(log.steps)) == (1, 20)
 
 
-def test_dropped_lines_are_missed(tmp_path):
+def test_dropped_lines_are_missed(tmp_path: Path) -> None:
     lines = [_iteration(n, 1000) for n in range(1, 21) if n != 12]
     kinds = {problem.kind: problem.detail for problem in parse(tmp_path, "".join(lines)).problems}
     assert kinds["missing_steps"] == "no row between step 11 and 13"
 
 
 @EACH
-def test_a_forced_framework_reads_its_own_lines_and_no_others(tmp_path, name):
+def test_a_forced_framework_reads_its_own_lines_and_no_others(tmp_path: Path, name: str) -> None:
     text, framework = LINES[name][:2]
     assert len(parse(tmp_path, text + "\n", framework=framework).steps) == 1
     others = {dialect for dialect in DIALECTS if len(parse(tmp_path, text + "\n", framework=dialect).steps)}

@@ -3,12 +3,12 @@
 A short pass of the same numbers every time; tests/bench/fuzz.py searches for hours.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from itertools import pairwise
+from pathlib import Path
 from random import Random
+from typing import Any
 from unittest.mock import patch
 
 import pytest
@@ -16,11 +16,11 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from benchrun.errors import UserError
-from benchrun.frameworks.logs import DIALECTS, parse_log
-from benchrun.frameworks.logs import reader as new_reader
+from benchrun.frameworks.logs import DIALECTS, Reader, parse_log
 from benchrun.metrics.summary import summarise
 from benchrun.parse import forms, reader
 from benchrun.parse.inputs import COMPRESSED
+from benchrun.parse.records import Log
 from tests.parse.test_dialects import LINES
 
 QUICK = settings(
@@ -56,7 +56,7 @@ A_NUMBER = re.compile(rb"\d+(?:\.\d+)?(?:[eE][-+]?\d+)?")
 
 
 @st.composite
-def damaged(draw):
+def damaged(draw: Any) -> Any:
     """Real lines of any frameworks, and what a disk, a terminal and other ranks can do to them."""
     lines = draw(st.lists(st.sampled_from(REAL) | st.sampled_from(BESIDE), min_size=1, max_size=8))
     for _ in range(draw(st.integers(0, 3))):
@@ -95,7 +95,7 @@ ODD = [
 
 
 @st.composite
-def megatron_logs(draw):
+def megatron_logs(draw: Any) -> Any:
     """A Megatron log of several runs, with gaps, other ranks' lines, and lines that are not like the others."""
     lines, step = [], 0
     for _ in range(draw(st.integers(1, 4))):
@@ -110,7 +110,7 @@ def megatron_logs(draw):
     return b"".join(lines).replace(b"\n", draw(st.sampled_from([b"\n", b"\n", b"\r\n"])))
 
 
-def iteration(step, fields, odd):
+def iteration(step: int, fields: list[str], odd: dict[str, Any]) -> bytes:
     """A step line with these fields; ``odd``: values that are not as usual."""
     return f" iteration {step:8d}/     500 |{''.join(f' {name}: {odd.get(name, 64)} |' for name in fields)}\n".encode()
 
@@ -145,9 +145,9 @@ CHANGES = [
 ]
 
 
-def read(*chunks, framework=None, asked=False):
+def read(*chunks: bytes, framework: str | None = None, asked: bool = False) -> Log:
     """The log of a file that comes in ``chunks``; ``asked``: somebody looks at it after each."""
-    reading = new_reader(framework)
+    reading = Reader(framework)
     for chunk in chunks:
         reading.feed(chunk)
         if asked:
@@ -156,23 +156,23 @@ def read(*chunks, framework=None, asked=False):
     return reading.log("x")
 
 
-def told(log):
+def told(log: Log) -> str:
     """All that a log says, as text: a NaN equals itself there."""
     return repr((log.framework, list(log.steps), log.segments, vars(log.facts), log.problems, log.only_average))
 
 
-def document(log):
+def document(log: Log) -> str:
     return json.dumps(summarise(log).model_dump(mode="json"), allow_nan=False)
 
 
 @pytest.fixture(scope="module")
-def file(tmp_path_factory):
+def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("fuzz") / "x.log"
 
 
 @QUICK
 @given(start=st.sampled_from([b"", *COMPRESSED]), data=st.binary(max_size=500))
-def test_any_bytes_are_a_log_or_the_users_mistake(file, start, data):
+def test_any_bytes_are_a_log_or_the_users_mistake(file: Path, start: Any, data: Any) -> None:
     file.write_bytes(start + data)
     try:
         log = parse_log(file)
@@ -192,13 +192,13 @@ def test_any_bytes_are_a_log_or_the_users_mistake(file, start, data):
 @example(data=b"a" * 39_000 + b" ...........\n", framework=None)
 @example(data=b"a" * 39_000 + b" Segmentation fault\n", framework=None)
 @example(data=b"step = 100, loss= 5.1, steps/sec 0." + b"0" * 320 + b"1\n", framework=None)
-def test_damaged_lines_give_a_document_without_nan(data, framework):
+def test_damaged_lines_give_a_document_without_nan(data: Any, framework: Any) -> None:
     assert document(read(data, framework=framework))
 
 
 @QUICK
 @given(data=damaged(), places=st.lists(st.integers(0, 2000), max_size=12))
-def test_how_the_bytes_come_changes_nothing(data, places):
+def test_how_the_bytes_come_changes_nothing(data: Any, places: Any) -> None:
     whole = told(read(data))
     edges = [0, *sorted(places), len(data)]
     assert told(read(*(data[start:end] for start, end in pairwise(edges)))) == whole
@@ -208,26 +208,26 @@ def test_how_the_bytes_come_changes_nothing(data, places):
 
 @QUICK
 @given(data=damaged())
-def test_looking_at_a_growing_log_changes_nothing(data):
+def test_looking_at_a_growing_log_changes_nothing(data: Any) -> None:
     assert told(read(*data.splitlines(keepends=True), asked=True)) == told(read(data))
 
 
 @settings(QUICK, max_examples=50)
 @given(data=megatron_logs(), size=st.integers(1, 4))
-def test_a_block_at_once_says_what_its_lines_say(data, size):
+def test_a_block_at_once_says_what_its_lines_say(data: Any, size: Any) -> None:
     lines = data.splitlines(keepends=True)
     same_at_once(*(b"".join(lines[at : at + size]) for at in range(0, len(lines), size)))
 
 
 @pytest.mark.parametrize("field", FIELDS)
-def test_an_odd_value_in_a_block_is_what_it_is_in_a_line(field):
+def test_an_odd_value_in_a_block_is_what_it_is_in_a_line(field: str) -> None:
     lines = [iteration(step, [TIME, "lm loss", field], {}) for step in range(1, 6)]
     for value in ODD:
         odd = iteration(6, [TIME, "lm loss", field], {field: value})
         same_at_once(*lines[:3], b"".join((lines[3], lines[4], odd)))
 
 
-def same_at_once(*blocks):
+def same_at_once(*blocks: bytes) -> None:
     with patch.object(reader, "DENSE", ALWAYS), patch.object(forms, "MOST_ODD", 1.0):
         at_once = told(read(*blocks))
     with patch.object(reader, "DENSE", 0):
@@ -235,17 +235,17 @@ def same_at_once(*blocks):
 
 
 @pytest.mark.parametrize("name", STEP)
-def test_blocks_of_any_dialect_are_read_at_once(name):
+def test_blocks_of_any_dialect_are_read_at_once(name: str) -> None:
     """With other numbers in every line, and then with damaged lines among them."""
     text = LINES[name][0].encode()
     first = text.split(b"\n")[-1].partition(b"s/it]")[2] or text.split(b"\n")[-1]
     chance, original, took = Random(1), DIALECTS[LINES[name][1]].take, []
 
-    def line(number):
+    def line(number: Any) -> Any:
         other = A_FRACTION.sub(lambda digits: b"%0*d" % (len(digits[0]), chance.randrange(10 ** len(digits[0]))), first)
         return re.sub(STEP[name], rb"\g<1>%d" % (95 + number), other) + b"\n"
 
-    def noted(*arguments):
+    def noted(*arguments: Any) -> Any:
         took.append(original(*arguments))
         return took[-1]
 
@@ -258,7 +258,7 @@ def test_blocks_of_any_dialect_are_read_at_once(name):
     same_at_once(*(b"".join(lines[at : at + 20]) for at in range(0, 60, 20)))
 
 
-def test_a_dictionary_is_compared_with_the_line_before_it_however_that_was_read():
+def test_a_dictionary_is_compared_with_the_line_before_it_however_that_was_read() -> None:
     form = "{'loss': '2.5', 'epoch': '0.5', 'learning_rate': '1e-05', 'global_step/max_steps': '%d/99'}\n"
     lines = [(form % step).encode() for step in (*range(1, 20), 10)]
     assert [row.step for row in read(*lines).steps][-2:] == [19, 10]

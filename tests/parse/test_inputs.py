@@ -1,13 +1,14 @@
 """Where a log comes from, and in what shape: files, many files, directories, stdin, compressed, growing, broken."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import lzma
 import os
 import sys
 import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 import zstandard
@@ -15,20 +16,21 @@ import zstandard
 from benchrun.errors import UserError
 from benchrun.frameworks.logs import Tail, parse_log
 from benchrun.metrics.summary import summarise
+from benchrun.parse.records import Log
 
 
-def line(step, ms=1000.0, *, planned=20, loss=2.0):
+def line(step: int, ms: float = 1000.0, *, planned: Any = 20, loss: float = 2.0) -> str:
     return (
         f" iteration {step:8d}/{planned:8d} | elapsed time per iteration (ms): {ms:.1f} |"
         f" global batch size:    64 | lm loss: {loss:.6E} |\n"
     )
 
 
-def text(*steps, **options):
+def text(*steps: int, **options: float) -> str:
     return "".join(line(step, 1000.0 + step, **options) for step in steps)
 
 
-def values(log):
+def values(log: Log) -> list[tuple[int, float]]:
     return [(row.step, row.step_time_s) for row in log.distinct]
 
 
@@ -40,21 +42,20 @@ EXPECTED = [(step, 1 + step / 1000) for step in range(1, 21)]
     [lambda data: data, gzip.compress, lzma.compress, zstandard.compress, lambda data: gzip.compress(data) * 1],
     ids=["plain", "gzip", "xz", "zstd", "gzip-again"],
 )
-def test_compressed_or_not_whatever_its_name(tmp_path, pack):
+def test_compressed_or_not_whatever_its_name(tmp_path: Path, pack: Callable[..., Any]) -> None:
     path = tmp_path / "x.log"
     path.write_bytes(pack(text(*range(1, 21)).encode()))
     assert values(parse_log(path)) == EXPECTED
 
 
-def test_stdin(monkeypatch):
+def test_stdin(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text(*range(1, 21)).encode())))
-    from pathlib import Path
 
     log = parse_log(Path("-"))
     assert (values(log), log.file) == (EXPECTED, "stdin")
 
 
-def test_a_directory_is_its_logs_and_nothing_else(tmp_path):
+def test_a_directory_is_its_logs_and_nothing_else(tmp_path: Path) -> None:
     (tmp_path / "node0" / "deep").mkdir(parents=True)
     (tmp_path / "node0" / "deep" / "0.out").write_text(text(*range(1, 11)))
     (tmp_path / "node1.log.gz").write_bytes(gzip.compress(text(*range(11, 21)).encode()))
@@ -63,14 +64,14 @@ def test_a_directory_is_its_logs_and_nothing_else(tmp_path):
     assert values(parse_log(tmp_path)) == EXPECTED
 
 
-def test_ranks_that_print_the_same_steps_are_one_run(tmp_path):
+def test_ranks_that_print_the_same_steps_are_one_run(tmp_path: Path) -> None:
     for rank in range(3):
         (tmp_path / f"{rank}.log").write_text(text(*range(1, 21)))
     log = parse_log(*sorted(tmp_path.iterdir()))
     assert (values(log), log.segments) == (EXPECTED, 1)
 
 
-def test_the_arguments_of_rank_0_and_the_steps_of_the_last_rank(tmp_path):
+def test_the_arguments_of_rank_0_and_the_steps_of_the_last_rank(tmp_path: Path) -> None:
     (tmp_path / "0.log").write_text("  seq_length ...................................... 8192\n")
     (tmp_path / "7.log").write_text(text(*range(1, 21)))
     for order in (("0", "7"), ("7", "0")):
@@ -78,7 +79,7 @@ def test_the_arguments_of_rank_0_and_the_steps_of_the_last_rank(tmp_path):
         assert (values(log), log.facts.seq_length) == (EXPECTED, 8192)
 
 
-def test_one_log_after_the_other(tmp_path):
+def test_one_log_after_the_other(tmp_path: Path) -> None:
     """A requeued job: the second file repeats some steps, and they are the work that was kept."""
     (tmp_path / "1.log").write_text(text(*range(1, 13), loss=9.0))
     (tmp_path / "2.log").write_text(text(*range(9, 21), loss=2.0))
@@ -87,7 +88,7 @@ def test_one_log_after_the_other(tmp_path):
     assert [row.loss for row in log.distinct] == [9.0] * 8 + [2.0] * 12
 
 
-def test_bars_on_stderr_time_the_dictionaries_on_stdout(tmp_path):
+def test_bars_on_stderr_time_the_dictionaries_on_stdout(tmp_path: Path) -> None:
     bars = "".join(f"\r {n:3d}%|#  | {n}/10 [{n // 2:02d}:{n % 2 * 30:02d}<05:00, 30.0s/it]" for n in range(11))
     rows = "".join(f"{{'loss': {9 - n / 10}, 'learning_rate': 1e-05, 'epoch': {n / 10}}}\n" for n in range(1, 11))
     (tmp_path / "err.log").write_text(bars + "\n")
@@ -97,7 +98,7 @@ def test_bars_on_stderr_time_the_dictionaries_on_stdout(tmp_path):
         assert (summary.num_steps, summary.step_time_s.median) == (10, 30.0)
 
 
-def test_problems_name_their_file(tmp_path):
+def test_problems_name_their_file(tmp_path: Path) -> None:
     (tmp_path / "out.log").write_text(text(*range(1, 21)))
     (tmp_path / "err.log").write_text("one\n[rank3]: torch.OutOfMemoryError: CUDA out of memory.\n")
     (problem,) = parse_log(tmp_path / "out.log", tmp_path / "err.log").problems
@@ -118,14 +119,14 @@ def test_problems_name_their_file(tmp_path):
     ],
     ids=["empty", "newlines", "nul", "not-utf8", "no-newline", "returns", "one-byte", "random"],
 )
-def test_what_holds_no_step_gives_none(tmp_path, data):
+def test_what_holds_no_step_gives_none(tmp_path: Path, data: bytes) -> None:
     path = tmp_path / "x.log"
     path.write_bytes(data)
     summary = summarise(parse_log(path))
     assert (summary.num_steps, summary.step_time_s, summary.complete) == (0, None, None)
 
 
-def test_a_line_of_100_mb_neither_hides_nor_makes_steps(tmp_path):
+def test_a_line_of_100_mb_neither_hides_nor_makes_steps(tmp_path: Path) -> None:
     path = tmp_path / "x.log"
     with path.open("w") as file:
         file.write(text(*range(1, 11)))
@@ -136,7 +137,9 @@ def test_a_line_of_100_mb_neither_hides_nor_makes_steps(tmp_path):
 
 
 @pytest.mark.parametrize("pack", [gzip.compress, lzma.compress, zstandard.compress], ids=["gzip", "xz", "zstd"])
-def test_a_compressed_log_that_was_cut_gives_what_there_is_and_says_so(tmp_path, pack):
+def test_a_compressed_log_that_was_cut_gives_what_there_is_and_says_so(
+    tmp_path: Path, pack: Callable[..., Any]
+) -> None:
     noise = "".join(f"{n * 7919 % 104729:x} chatter {n * n % 999331:x}\n" for n in range(200_000))
     packed = pack((text(*range(1, 11)) + noise + text(*range(11, 21))).encode())
     path = tmp_path / "x.log"
@@ -154,7 +157,7 @@ def test_a_compressed_log_that_was_cut_gives_what_there_is_and_says_so(tmp_path,
     ],
     ids=["absent", "empty-directory"],
 )
-def test_what_cannot_be_read_is_one_error_with_its_name(tmp_path, make, says):
+def test_what_cannot_be_read_is_one_error_with_its_name(tmp_path: Path, make: Callable[..., Any], says: str) -> None:
     path = tmp_path / "x.log"
     make(path)
     with pytest.raises(UserError, match=says) as raised:
@@ -162,7 +165,7 @@ def test_what_cannot_be_read_is_one_error_with_its_name(tmp_path, make, says):
     assert str(path) in str(raised.value)
 
 
-def test_a_growing_log_is_read_once_and_only_whole_lines(tmp_path):
+def test_a_growing_log_is_read_once_and_only_whole_lines(tmp_path: Path) -> None:
     path = tmp_path / "grows.log"
     tail = Tail(path)
     assert tail.read() == []
@@ -175,7 +178,7 @@ def test_a_growing_log_is_read_once_and_only_whole_lines(tmp_path):
     assert [row.step for row in tail.log().steps] == [1, 2, 3]
 
 
-def test_a_fifo_is_read_to_its_end(tmp_path):
+def test_a_fifo_is_read_to_its_end(tmp_path: Path) -> None:
     fifo = tmp_path / "pipe"
     os.mkfifo(fifo)
     threading.Thread(target=lambda: fifo.write_text(text(*range(1, 21)))).start()

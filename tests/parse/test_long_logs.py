@@ -1,7 +1,5 @@
 """Logs of many steps: restarts, gaps and several files give the same rows however the bytes come."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -9,7 +7,7 @@ from random import Random
 
 import pytest
 
-from benchrun.frameworks.logs import parse_log, reader
+from benchrun.frameworks.logs import Reader, parse_log
 from benchrun.metrics.summary import summarise
 from benchrun.parse import Log, Step
 from benchrun.parse.columns import Columns
@@ -58,7 +56,7 @@ def content(log: Log) -> tuple[object, ...]:
 
 def read(text: str, size: int) -> Log:
     """The log of a file that comes in pieces of ``size`` bytes."""
-    reading, data = reader(), text.encode()
+    reading, data = Reader(), text.encode()
     for at in range(0, len(data), size):
         reading.feed(data[at : at + size])
     reading.end()

@@ -1,16 +1,16 @@
 """Real logs, damaged the ways logs are damaged: the same values, or fewer, never another number."""
 
-from __future__ import annotations
-
 import lzma
 import random
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from benchrun.frameworks.logs import parse_log
 from benchrun.metrics.summary import summarise
+from benchrun.parse.records import Log
 
 LOGS = Path(__file__).parent.parent / "logs"
 FILES = [
@@ -32,21 +32,21 @@ STEP_LINE = re.compile(
 EACH = pytest.mark.parametrize("file", FILES, ids=[file[:2] for file in FILES])
 
 
-def original(file):
+def original(file: str) -> bytes:
     return lzma.decompress((LOGS / f"{file}.log.xz").read_bytes())
 
 
-def parse(tmp_path, data):
+def parse(tmp_path: Path, data: bytes) -> Log:
     path = tmp_path / "damaged.log"
     path.write_bytes(data)
     return parse_log(path)
 
 
-def values(log):
+def values(log: Log) -> dict[Any, Any]:
     return {row.step: (row.step_time_s, row.tokens_per_s_per_gpu) for row in log.distinct}
 
 
-def lines_of(data):
+def lines_of(data: bytes) -> list[bytes]:
     return data.splitlines(keepends=True) if b"\r" not in data else [line + b"\n" for line in data.split(b"\n")[:-1]]
 
 
@@ -67,7 +67,7 @@ SAME = {
 
 @EACH
 @pytest.mark.parametrize("change", SAME)
-def test_noise_changes_nothing(tmp_path, file, change):
+def test_noise_changes_nothing(tmp_path: Path, file: str, change: str) -> None:
     if (file[:2], change) == ("15", "twice-each"):
         pytest.skip("lines without a step number cannot be told from the next step's")
     data = original(file)
@@ -76,7 +76,7 @@ def test_noise_changes_nothing(tmp_path, file, change):
 
 @EACH
 @pytest.mark.parametrize("keep", [0.55, 0.7, 0.83, 0.97])
-def test_a_cut_log_gives_only_whole_rows(tmp_path, file, keep):
+def test_a_cut_log_gives_only_whole_rows(tmp_path: Path, file: str, keep: float) -> None:
     data = original(file)
     whole, cut = values(parse(tmp_path, data)), parse(tmp_path, data[: int(len(data) * keep)])
     if file.startswith(("14", "22")):  # a restart: what came before it is the truth of the shorter log
@@ -87,7 +87,7 @@ def test_a_cut_log_gives_only_whole_rows(tmp_path, file, keep):
 
 
 @EACH
-def test_a_log_without_its_end_is_not_complete(tmp_path, file):
+def test_a_log_without_its_end_is_not_complete(tmp_path: Path, file: str) -> None:
     data = original(file)
     lines = lines_of(data)
     steps = [index for index, line in enumerate(lines) if STEP_LINE.search(line)]
@@ -99,7 +99,7 @@ def test_a_log_without_its_end_is_not_complete(tmp_path, file):
 
 @EACH
 @pytest.mark.parametrize("seed", [1, 2, 3])
-def test_dropped_lines_lose_rows_and_change_none(tmp_path, file, seed):
+def test_dropped_lines_lose_rows_and_change_none(tmp_path: Path, file: str, seed: int) -> None:
     data = original(file)
     rng = random.Random(seed)
     kept = [line for line in lines_of(data) if not STEP_LINE.search(line) or rng.random() > 0.2]
@@ -117,7 +117,7 @@ def test_dropped_lines_lose_rows_and_change_none(tmp_path, file, seed):
 
 
 @EACH
-def test_a_restart_that_repeats_steps_keeps_the_last_rows(tmp_path, file):
+def test_a_restart_that_repeats_steps_keeps_the_last_rows(tmp_path: Path, file: str) -> None:
     """The log again after itself, as a requeued job appends it."""
     data = original(file)
     once, twice = parse(tmp_path, data), parse(tmp_path, data + data)
@@ -127,7 +127,7 @@ def test_a_restart_that_repeats_steps_keeps_the_last_rows(tmp_path, file):
 
 @EACH
 @pytest.mark.parametrize("seed", [1, 2])
-def test_lines_of_other_ranks_in_between(tmp_path, file, seed):
+def test_lines_of_other_ranks_in_between(tmp_path: Path, file: str, seed: int) -> None:
     """A second rank's copy of the log, interleaved line by line in its own pace."""
     data = original(file)
     first = [line for line in lines_of(data) if STEP_LINE.search(line)]

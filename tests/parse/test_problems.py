@@ -1,6 +1,7 @@
 """What went wrong is recognised by the words of the program that says so, with line, host and rank."""
 
-from __future__ import annotations
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -68,14 +69,14 @@ SIGNS = [
 ]  # fmt: skip
 
 
-def problems(tmp_path, text):
+def problems(tmp_path: Path, text: str) -> tuple[Any, ...]:
     path = tmp_path / "x.log"
     path.write_text(f"one\n{text}\nthree\n")
     return parse_log(path).problems
 
 
 @pytest.mark.parametrize(("text", "kind"), SIGNS, ids=[f"{kind}-{n}" for n, (_, kind) in enumerate(SIGNS)])
-def test_what_went_wrong_is_recognised(tmp_path, text, kind):
+def test_what_went_wrong_is_recognised(tmp_path: Path, text: str, kind: str) -> None:
     (problem,) = problems(tmp_path, text)
     assert (problem.kind, problem.line) == (kind, 2)
     assert problem.detail in " ".join(text.split())
@@ -103,7 +104,7 @@ def test_what_went_wrong_is_recognised(tmp_path, text, kind):
         "error mounting of optional folders is ignored",
     ],
 )
-def test_what_only_sounds_wrong_is_not(tmp_path, text):
+def test_what_only_sounds_wrong_is_not(tmp_path: Path, text: str) -> None:
     assert problems(tmp_path, text) == ()
 
 
@@ -124,12 +125,14 @@ def test_what_only_sounds_wrong_is_not(tmp_path, text):
         ("w-0:3468:3905 [4] NCCL WARN Got completion from peer 1.2.3.4 with status=12", "w-0", None),
     ],
 )
-def test_host_and_rank_are_read_where_the_line_names_them(tmp_path, text, host, rank):
+def test_host_and_rank_are_read_where_the_line_names_them(
+    tmp_path: Path, text: str, host: str | None, rank: int | None
+) -> None:
     (problem,) = problems(tmp_path, text)
     assert (problem.host, problem.rank) == (host, rank)
 
 
-def test_a_thousand_ranks_that_die_of_one_cause_are_fifty_lines(tmp_path):
+def test_a_thousand_ranks_that_die_of_one_cause_are_fifty_lines(tmp_path: Path) -> None:
     text = "\n".join(f"{rank}: torch.OutOfMemoryError: CUDA out of memory." for rank in range(1000))
     assert len(problems(tmp_path, text)) == 50
 
@@ -140,14 +143,14 @@ ROW = (
 )
 
 
-def rows(tmp_path, changed, **what):
+def rows(tmp_path: Path, changed: int, **what: int | str) -> list[Any]:
     """Thirty steps, one of which is changed."""
     usual = {"loss": " lm loss: 2.0E+00 |", "skipped": 0, "nan": 0}
     lines = [ROW.format(step=n, **{**usual, **(what if n == changed else {})}) for n in range(1, 31)]
     return [(problem.kind, problem.line) for problem in problems(tmp_path, "\n".join(lines))]
 
 
-def test_rows_that_say_what_went_wrong(tmp_path):
+def test_rows_that_say_what_went_wrong(tmp_path: Path) -> None:
     assert rows(tmp_path, 0) == []
     assert rows(tmp_path, 9, nan=1) == [("nan_loss", 10)]
     assert rows(tmp_path, 9, loss=" lm loss: nan |") == [("nan_loss", 10)]

@@ -1,10 +1,9 @@
 """Real logs give what a careful person reads out of them."""
 
-from __future__ import annotations
-
 import csv
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,12 +17,12 @@ WHOLE = [row for row in EXPECTED if row["num_iterations"]]
 NOT_IN_THE_LOG = {("04-hf-trainer-deepspeed-2021-64gpu-mbs8.log.xz", "seq_length")}
 
 
-def named(rows):
+def named(rows: Any) -> Any:
     return pytest.mark.parametrize("row", rows, ids=[row["file"][:2] for row in rows])
 
 
 @named(WHOLE)
-def test_counts_are_exact(row):
+def test_counts_are_exact(row: dict[str, str]) -> None:
     log = parse_log(LOGS / row["file"])
     summary = summarise(log, warmup=int(row["warmup_rows_dropped"]))
     assert summary.num_steps == int(row["num_iterations"])
@@ -39,7 +38,7 @@ def test_counts_are_exact(row):
 
 
 @named(WHOLE)
-def test_times_and_rates_are_within_half_a_percent(row):
+def test_times_and_rates_are_within_half_a_percent(row: dict[str, str]) -> None:
     summary = summarise(parse_log(LOGS / row["file"]), warmup=int(row["warmup_rows_dropped"]))
     for ours, column in (
         (summary.step_time_s and summary.step_time_s.mean, "mean_step_s"),
@@ -54,7 +53,7 @@ def test_times_and_rates_are_within_half_a_percent(row):
 
 
 @named(WHOLE)
-def test_the_default_window_is_inside_the_log_and_near_the_stated_one(row):
+def test_the_default_window_is_inside_the_log_and_near_the_stated_one(row: dict[str, str]) -> None:
     log = parse_log(LOGS / row["file"])
     by_default = summarise(log)
     assert 0 <= by_default.warmup_rows_dropped <= by_default.num_steps / 2
@@ -63,12 +62,12 @@ def test_the_default_window_is_inside_the_log_and_near_the_stated_one(row):
 
 
 @named(EXPECTED)
-def test_the_document_is_json_with_no_number_that_is_none(row):
+def test_the_document_is_json_with_no_number_that_is_none(row: dict[str, str]) -> None:
     document = summarise(parse_log(LOGS / row["file"])).model_dump(mode="json")
     assert json.loads(json.dumps(document, allow_nan=False)) == document
 
 
-def test_lines_of_seven_jobs_are_seven_runs():
+def test_lines_of_seven_jobs_are_seven_runs() -> None:
     log = parse_log(LOGS / "25-nemo1-tqdm-final-lines.log.xz")
     assert [row.step_time_s for row in log.steps] == [24.0, 12.8, 11.2, 11.1, 5.9, 3.13, 3.59]
     assert log.segments == 7
@@ -82,22 +81,22 @@ def test_lines_of_seven_jobs_are_seven_runs():
         ("23-hf-trainer-msswift-30it", 525.1),
     ],
 )
-def test_the_run_time_of_many_launchers_is_one(file, run_time_s):
+def test_the_run_time_of_many_launchers_is_one(file: str, run_time_s: float) -> None:
     assert summarise(parse_log(LOGS / f"{file}.log.xz")).run_time_s == pytest.approx(run_time_s, rel=1e-6)
 
 
-def test_two_runs_that_contradict_each_other_give_no_time():
+def test_two_runs_that_contradict_each_other_give_no_time() -> None:
     summary = summarise(parse_log(LOGS / "24-hf-trainer-ezpz-slides.log.xz"))
     assert (summary.step_time_s, summary.run_time_s, summary.segments) == (None, None, 2)
 
 
-def test_an_impossible_step_is_left_out_and_named():
+def test_an_impossible_step_is_left_out_and_named() -> None:
     summary = summarise(parse_log(LOGS / "22-maxtext-demo-tpu-v5p-10it.log.xz"), warmup=0)
     assert [problem.detail[:6] for problem in summary.problems if problem.kind == "impossible_step"] == ["step 1"]
     assert summary.step_time_s.p5 > 5
 
 
-def test_the_version_and_the_machine_are_read():
+def test_the_version_and_the_machine_are_read() -> None:
     summary = summarise(parse_log(LOGS / "18-torchtitan-ansi-1gpu-2500it.log.xz"))
     assert (summary.framework, summary.framework_version) == ("torchtitan", "0.2.2")
 
@@ -114,11 +113,11 @@ FRAMEWORKS = {
 
 
 @named(EXPECTED)
-def test_the_framework_is_found(row):
+def test_the_framework_is_found(row: dict[str, str]) -> None:
     assert row["file"][:2] in FRAMEWORKS[parse_log(LOGS / row["file"]).framework]
 
 
 @named(EXPECTED)
-def test_only_logs_that_show_their_last_step_are_complete(row):
+def test_only_logs_that_show_their_last_step_are_complete(row: dict[str, str]) -> None:
     complete = {True: "yes", False: "no", None: "unknown"}
     assert complete[summarise(parse_log(LOGS / row["file"])).complete] == row["complete"]

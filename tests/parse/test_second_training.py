@@ -1,13 +1,11 @@
 """Two trainings in one file: a job's output appended to another's is no restart, and gives no number together."""
 
-from __future__ import annotations
-
 import lzma
 from pathlib import Path
 
 import pytest
 
-from benchrun.frameworks.logs import parse_log, reader
+from benchrun.frameworks.logs import Reader, parse_log
 from benchrun.metrics.summary import summarise
 from benchrun.parse import Log
 
@@ -95,7 +93,7 @@ def test_an_unfinished_second_training_ends_early(tmp_path: Path) -> None:
 @pytest.mark.parametrize("size", [100, 2000, 1 << 20])
 def test_how_the_bytes_come_changes_nothing(size: int) -> None:
     data = megatron(1, 40) + megatron(1, 40, time_s=3) + megatron(1, 40, batch=32)
-    reading = reader()
+    reading = Reader()
     for at in range(0, len(data), size):
         reading.feed(data[at : at + size])
     reading.end()

@@ -1,7 +1,7 @@
 """A container that does not start is named from its runtime's own words. "(here)": printed by that program in the test
 cluster; the others stand in the program's source or in reports of its users."""
 
-from __future__ import annotations
+from pathlib import Path
 
 import pytest
 
@@ -83,14 +83,14 @@ WORDS = [
 ]
 
 
-def kinds(tmp_path, text: str) -> list[tuple[str, int]]:
+def kinds(tmp_path: Path, text: str) -> list[tuple[str, int]]:
     path = tmp_path / "x.log"
     path.write_text(f"one\n{text}\nthree\n")
     return [(problem.kind, problem.line) for problem in parse_log(path).problems]
 
 
 @pytest.mark.parametrize(("text", "kind"), WORDS, ids=[f"{kind}-{n}" for n, (_, kind) in enumerate(WORDS)])
-def test_it_is_named(tmp_path, text, kind):
+def test_it_is_named(tmp_path: Path, text: str, kind: str) -> None:
     assert kinds(tmp_path, text) == [(kind, 2)]
 
 
@@ -109,5 +109,5 @@ def test_it_is_named(tmp_path, text, kind):
         "make: error: can't mkdir: /cache/x: Permission denied",
     ],
 )
-def test_what_does_not_keep_it_from_starting_is_not(tmp_path, text):
+def test_what_does_not_keep_it_from_starting_is_not(tmp_path: Path, text: str) -> None:
     assert kinds(tmp_path, text) == []

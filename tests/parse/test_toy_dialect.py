@@ -1,7 +1,5 @@
 """A dialect that a test adds through the registry is read like any other."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from pathlib import Path

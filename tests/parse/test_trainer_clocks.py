@@ -1,11 +1,13 @@
 """The Trainer's clocks: bars and dictionaries, whoever carried them, from wherever training started."""
 
-from __future__ import annotations
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from benchrun.frameworks.logs import parse_log
 from benchrun.metrics.summary import summarise
+from benchrun.parse.records import Log
 
 PREFIXES = [
     *("", "[rank0]:", "[rank0]: ", "[default3]:", " 5: ", "node-2: ", "trainer-1  | ", "(Worker pid=71, ip=10.1.2.3) "),
@@ -13,22 +15,22 @@ PREFIXES = [
 ]  # fmt: skip
 
 
-def parse(tmp_path, text, **options):
+def parse(tmp_path: Path, text: str, **options: Any) -> Log:
     path = tmp_path / "x.log"
     path.write_text(text)
     return parse_log(path, **options)
 
 
-def bar(step, seconds, total=40, prefix=""):
+def bar(step: int, seconds: int, total: int = 40, prefix: str = "") -> str:
     clock = f"{seconds // 60:02d}:{seconds % 60:02d}"
     return f"{prefix}{100 * step // total:3d}%|#   | {step}/{total} [{clock}<05:00, 7.0s/it]"
 
 
-def said(step, prefix=""):
+def said(step: int, prefix: str = "") -> str:
     return f"{prefix}{{'loss': {9 - step / 100:.4f}, 'grad_norm': 1.5, 'epoch': {step / 40:.2f}}}"
 
 
-def run(first, last, prefix="", every=2, seconds=7, total=40):
+def run(first: int, last: int, prefix: str = "", every: int = 2, seconds: Any = 7, total: int = 40) -> str:
     """Bars of all steps and some dictionaries; the clock begins with the first of them."""
     lines = []
     for step in range(first, last + 1):
@@ -39,24 +41,24 @@ def run(first, last, prefix="", every=2, seconds=7, total=40):
 
 
 @pytest.mark.parametrize("prefix", PREFIXES)
-def test_a_bar_is_read_behind_what_a_launcher_writes_before_it(tmp_path, prefix):
+def test_a_bar_is_read_behind_what_a_launcher_writes_before_it(tmp_path: Path, prefix: str) -> None:
     rows = list(parse(tmp_path, run(1, 6, prefix)).steps)
     assert [(row.step, row.step_time_s) for row in rows] == [(2, 7.0), (4, 7.0), (6, 7.0)]
 
 
 @pytest.mark.parametrize("work", ["Loading checkpoint shards: ", "Map (num_proc=8): ", "Tokenizing train dataset: "])
-def test_a_bar_of_other_work_is_no_step(tmp_path, work):
+def test_a_bar_of_other_work_is_no_step(tmp_path: Path, work: str) -> None:
     others = "".join(bar(step, 100 * step, prefix=work) + "\n" for step in range(1, 41))
     assert [row.step_time_s for row in parse(tmp_path, others + run(1, 4)).steps] == [7.0, 7.0]
 
 
-def test_a_resumed_run_has_not_made_all_its_steps_since_its_clock_began(tmp_path):
+def test_a_resumed_run_has_not_made_all_its_steps_since_its_clock_began(tmp_path: Path) -> None:
     log = parse(tmp_path, run(21, 40))
     assert [(row.step, row.interval) for row in log.steps][:2] == [(22, 1), (24, 2)]
     assert summarise(log, warmup=0).step_time_s.mean == 7.0
 
 
-def test_the_training_bar_has_the_longest_clock_and_says_how_many_steps_are_planned(tmp_path):
+def test_the_training_bar_has_the_longest_clock_and_says_how_many_steps_are_planned(tmp_path: Path) -> None:
     evaluation = [bar(batch, batch, total=60) for batch in range(61)]  # drawn more often than the training's
     lines = run(1, 40).splitlines()
     for text, complete in ((lines[:30] + evaluation + lines[30:], True), (lines[:30] + evaluation, False)):
@@ -65,18 +67,18 @@ def test_the_training_bar_has_the_longest_clock_and_says_how_many_steps_are_plan
         assert {row.step_time_s for row in log.steps} == {7.0}
 
 
-def test_a_bar_of_fewer_steps_than_there_are_dictionaries_is_not_the_trainings(tmp_path):
+def test_a_bar_of_fewer_steps_than_there_are_dictionaries_is_not_the_trainings(tmp_path: Path) -> None:
     log = parse(tmp_path, bar(1, 90, total=1) + "\n" + "".join(said(step) + "\n" for step in range(1, 6)))
     assert (len(log.steps), log.planned_steps) == (5, None)
 
 
-def test_without_any_bar_the_epochs_say_how_many_steps_a_dictionary_stands_for(tmp_path):
+def test_without_any_bar_the_epochs_say_how_many_steps_a_dictionary_stands_for(tmp_path: Path) -> None:
     head = "  Num Epochs = 1,000\n  Total optimization steps = 17,000\n"
     log = parse(tmp_path, head + "".join(f"{{'loss': {3 - n / 10}, 'epoch': {5 * n / 17:.2f}}}\n" for n in range(1, 8)))
     assert [row.step for row in log.steps] == [5, 10, 15, 20, 25, 30, 35]
 
 
-def test_steps_after_the_last_dictionary_were_made_if_a_bar_shows_them(tmp_path):
+def test_steps_after_the_last_dictionary_were_made_if_a_bar_shows_them(tmp_path: Path) -> None:
     log = parse(tmp_path, run(1, 39, every=10, total=39))
     assert log.complete(log.planned_steps)
     assert (log.steps.last_step, log.problems) == (30, ())
@@ -86,7 +88,7 @@ SUMMARY = "{'train_runtime': 280.0, 'train_samples_per_second': 9.1, 'train_step
 
 
 @pytest.mark.parametrize("resumed", [21, 26])
-def test_bars_of_a_restart_have_a_clock_of_their_own(tmp_path, resumed):
+def test_bars_of_a_restart_have_a_clock_of_their_own(tmp_path: Path, resumed: int) -> None:
     bars = [bar(step, 7 * step) for step in range(1, 26)]
     bars += [bar(step, 7 * (step - resumed + 1)) for step in range(resumed, 41)]
     log = parse(tmp_path, "\n".join(bars) + "\n" + SUMMARY)
@@ -97,14 +99,14 @@ def test_bars_of_a_restart_have_a_clock_of_their_own(tmp_path, resumed):
 
 
 @pytest.mark.parametrize("first", [[], [bar(0, 0)], [bar(1, 7)]])
-def test_a_terminal_leaves_only_the_bar_below_a_dictionary(tmp_path, first):
+def test_a_terminal_leaves_only_the_bar_below_a_dictionary(tmp_path: Path, first: list[Any]) -> None:
     lines = [line for step in range(1, 9) for line in (said(step), bar(step, 7 * step))]
     log = parse(tmp_path, "\n".join([*first, *lines, said(9)]) + "\n")
     assert [row.step for row in log.steps] == list(range(1, 10))
     assert [row.step_time_s for row in log.steps] == [*8 * [7.0], None]
 
 
-def test_a_run_time_in_each_row_is_a_finer_clock_than_the_bar(tmp_path):
+def test_a_run_time_in_each_row_is_a_finer_clock_than_the_bar(tmp_path: Path) -> None:
     times = [27.302, 30.828, 34.382, 37.921]
     lines = [
         f"{bar(n, int(time))}\n{{'loss': {3 - n / 10}, 'epoch': {n / 40}, 'train_runtime': {time}}}\n"
@@ -115,7 +117,7 @@ def test_a_run_time_in_each_row_is_a_finer_clock_than_the_bar(tmp_path):
     assert not log.whole_seconds
 
 
-def test_megatron_swift_calls_a_step_an_iteration(tmp_path):
+def test_megatron_swift_calls_a_step_an_iteration(tmp_path: Path) -> None:
     rows = "".join(
         f"{{'loss': {3 - n / 10}, 'iteration': '{5 * n}/200', 'elapsed_time': '{n}m 0s', 'memory(GiB)': 61.2}}\n"
         for n in (1, 2, 3)

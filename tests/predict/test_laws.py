@@ -1,7 +1,5 @@
 """What holds of any predicted step, whatever the constants."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Predictions of recipes, of curves, of tables of rows, and on a site's own runs."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

@@ -1,10 +1,10 @@
 """``show`` prints the arithmetic of a layout, and every line of it is true."""
 
-from __future__ import annotations
+from typing import Any
 
 import pytest
 
-from benchrun.recipe.arithmetic import arithmetic
+from benchrun.recipe.layout import arithmetic
 from benchrun.recipe.resolve import resolve
 from benchrun.recipe.select import Request
 
@@ -38,6 +38,6 @@ from benchrun.recipe.select import Request
         (("llama3.1-8b", "H200", "fp8", 1), ["1 GPU on 1 node of 1 = tp 1 * pp 1 * cp 1 * dp 1"]),
     ],
 )
-def test_the_lines_are_right(point, lines):
+def test_the_lines_are_right(point: tuple[Any, ...], lines: list[str]) -> None:
     found = arithmetic(resolve(Request(*point)))
     assert [line for line in lines if line not in found] == []

@@ -1,9 +1,8 @@
 """Every shipped point: legal, within its GPU's memory, listed as it resolves, and of the model it is named after."""
 
-from __future__ import annotations
-
 import functools
 import re
+from typing import Any
 
 import pytest
 
@@ -12,11 +11,11 @@ from benchrun.memory import estimate
 from benchrun.model import ModelShape
 from benchrun.model.flops import flops_per_token
 from benchrun.recipe import catalogue
-from benchrun.recipe.checked import checked
-from benchrun.recipe.listing import DEGREES, listed
+from benchrun.recipe.catalogue import checked
+from benchrun.recipe.files import DEGREES, listed
 from benchrun.recipe.resolve import resolve_point
 from benchrun.recipe.yamlfile import load
-from benchrun.spec.reduction import dimensions
+from benchrun.vocabulary import dimensions
 
 ASKED = ("framework", "gpu", "precision", "num_gpus", "seq_length", "gbs")
 RECIPES = catalogue.names(paths.RECIPES)
@@ -44,7 +43,7 @@ PARAMETERS = {
 
 
 @functools.cache
-def resolved(name):
+def resolved(name: Any) -> Any:
     """Every point of a recipe and its RunSpec, once for each set of conditions that decides the arithmetic."""
     file = catalogue.recipe_file(name)
     specs = {}
@@ -55,7 +54,7 @@ def resolved(name):
 
 
 @pytest.mark.parametrize("name", RECIPES)
-def test_every_point_resolves_and_its_numbers_fit_together(name):
+def test_every_point_resolves_and_its_numbers_fit_together(name: str) -> None:
     file, points = resolved(name)
     for point, spec in points:
         layout = spec.layout
@@ -69,7 +68,7 @@ def test_every_point_resolves_and_its_numbers_fit_together(name):
 
 
 @pytest.mark.parametrize("name", LARGE)
-def test_every_point_fits_its_gpu(name):
+def test_every_point_fits_its_gpu(name: str) -> None:
     for _, spec in resolved(name)[1]:
         memory = estimate(spec)
         # Of what was published, one point fills its GPUs, and the estimate may be some percent too high.
@@ -86,7 +85,7 @@ FULL = {
 
 
 @pytest.mark.parametrize("name", LARGE)
-def test_what_is_derived_has_room_to_spare(name):
+def test_what_is_derived_has_room_to_spare(name: str) -> None:
     """A published layout ran, however full its GPUs; one that is derived keeps clear of the warning."""
     for point, spec in resolved(name)[1]:
         if spec.derived and (name, point.gpu, point.num_gpus) not in FULL:
@@ -94,7 +93,7 @@ def test_what_is_derived_has_room_to_spare(name):
 
 
 @pytest.mark.parametrize("name", RECIPES)
-def test_a_point_is_listed_as_it_resolves(name):
+def test_a_point_is_listed_as_it_resolves(name: str) -> None:
     file, points = resolved(name)
     rows = {tuple(row[key] for key in ASKED): row for row in listed(file.name)}
     assert len(rows) == len(catalogue.points(file.recipe)), "two points share all that a user can ask for"
@@ -110,14 +109,14 @@ def test_a_point_is_listed_as_it_resolves(name):
 
 
 @pytest.mark.parametrize("name", [name for name in LARGE if not name.endswith("-hf")])
-def test_every_workload_can_be_tried_on_one_node(name):
+def test_every_workload_can_be_tried_on_one_node(name: str) -> None:
     rows = list(listed(name))
     for gpu in ("H100", "H200", "GH200"):
         small = {row["num_gpus"] for row in rows if row["gpu"] == gpu and row["num_gpus"] <= 8}
         assert small >= {1, 2, 4, 8}, gpu
 
 
-def test_every_model_has_the_parameters_it_is_known_for():
+def test_every_model_has_the_parameters_it_is_known_for() -> None:
     assert catalogue.names(paths.MODELS) == sorted(PARAMETERS)
     for name, parameters in PARAMETERS.items():
         assert checked(ModelShape, load(paths.MODELS / f"{name}.yaml")).params_total == parameters, name
@@ -137,13 +136,15 @@ PUBLISHED_FLOPS = [
 
 
 @pytest.mark.parametrize(("name", "seq_length", "full", "causal"), PUBLISHED_FLOPS)
-def test_every_model_costs_the_flops_that_published_rates_imply(name, seq_length, full, causal):
+def test_every_model_costs_the_flops_that_published_rates_imply(
+    name: str, seq_length: int, full: float, causal: float | int | None
+) -> None:
     flops = flops_per_token(checked(ModelShape, load(paths.MODELS / f"{name}.yaml")), seq_length)
     assert flops.full / 1e9 == pytest.approx(full, rel=0.001)
     assert causal is None or flops.causal / 1e9 == pytest.approx(causal, rel=0.001)
 
 
-def test_every_recipe_stands_in_the_list_of_recipes():
+def test_every_recipe_stands_in_the_list_of_recipes() -> None:
     text = (paths.RECIPES / "README.md").read_text()
     assert [name for name in RECIPES if f"`{name}`" not in text] == []
 
@@ -155,10 +156,10 @@ def test_every_recipe_stands_in_the_list_of_recipes():
         *(("llama3.1-8b", 131072), ("llama3.1-70b", 131072), ("llama3.1-405b", 131072)),
     ],
 )
-def test_a_model_takes_as_many_positions_as_it_was_released_with(recipe, positions):
+def test_a_model_takes_as_many_positions_as_it_was_released_with(recipe: str, positions: int) -> None:
     assert catalogue.recipe_file(recipe).recipe.model.max_position_embeddings == positions
 
 
 @pytest.mark.parametrize("name", ["llama3.1-8b", "llama3.1-70b", "llama3.1-405b"])
-def test_a_model_says_what_of_it_is_left_out(name):
+def test_a_model_says_what_of_it_is_left_out(name: str) -> None:
     assert re.search(r"# The rotary scaling of 3\.1 ", (paths.MODELS / f"{name}.yaml").read_text())

@@ -1,7 +1,5 @@
 """What the files of the frameworks state is complete and agrees with specs that were written before they stated it."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,13 +1,15 @@
 """What a framework cannot run is refused with the reason, before it waits in a queue."""
 
-from __future__ import annotations
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from benchrun.errors import UserError
 from benchrun.recipe import catalogue
 from benchrun.recipe.resolve import resolve_point
-from benchrun.spec.images import nemo_release
+from benchrun.spec.identity import nemo_release
+from benchrun.spec.runspec import RunSpec
 
 DENSE = """{num_layers: 32, hidden_size: 4096, ffn_hidden_size: 14336, num_attention_heads: 32, num_query_groups: 8,
   kv_channels: 128, vocab_size: 32000, max_position_embeddings: 4096}"""
@@ -17,7 +19,15 @@ GPT = """{num_layers: 24, hidden_size: 4096, ffn_hidden_size: 16384, num_attenti
   position_embedding: learned, bias: true, tied_embeddings: true}"""
 
 
-def resolved(folder, framework, *overrides, model=DENSE, task="pretrain", precision="bf16", image="nemo:24.09"):
+def resolved(
+    folder: Path,
+    framework: str,
+    *overrides: str,
+    model: str = DENSE,
+    task: str = "pretrain",
+    precision: str = "bf16",
+    image: str = "nemo:24.09",
+) -> RunSpec:
     """The spec of 64 H100, which the framework can run unless ``overrides`` say otherwise."""
     path = folder / "recipe.yaml"
     path.write_text(f"""
@@ -56,7 +66,9 @@ OVERLAP = "training.tp_comm_overlap=true"
         ("paxml", ("layout.fsdp=8", "training.recompute.policy=SAVE_DOT_ONLY"), GPT),
     ],
 )
-def test_what_a_framework_can_run_is_not_refused(tmp_path, framework, overrides, model):
+def test_what_a_framework_can_run_is_not_refused(
+    tmp_path: Path, framework: str, overrides: tuple[Any, ...], model: str
+) -> None:
     assert resolved(tmp_path, framework, *overrides, model=model).framework == framework
 
 
@@ -100,14 +112,16 @@ def test_what_a_framework_can_run_is_not_refused(tmp_path, framework, overrides,
         ("paxml", (FSDP, "mbs=1"), GPT, "gbs (128) must be mbs * GPUs (1 * 64)"),
     ],
 )
-def test_what_it_cannot_run_is_refused_with_the_reason(tmp_path, framework, overrides, model, said):
+def test_what_it_cannot_run_is_refused_with_the_reason(
+    tmp_path: Path, framework: str, overrides: tuple[Any, ...], model: str, said: str
+) -> None:
     with pytest.raises(UserError) as error:
         resolved(tmp_path, framework, *overrides, model=model)
     assert said in str(error.value)
 
 
 @pytest.mark.parametrize(("framework", "task"), [("nemo1", "lora"), ("nemo1", "sft"), ("maxtext", "sft")])
-def test_fine_tuning_is_refused_where_it_would_not_be_one(tmp_path, framework, task):
+def test_fine_tuning_is_refused_where_it_would_not_be_one(tmp_path: Path, framework: str, task: str) -> None:
     with pytest.raises(UserError, match=f"for {task}"):
         resolved(tmp_path, framework, FSDP if framework == "maxtext" else "layout.cp=2", task=task)
 
@@ -126,7 +140,9 @@ SYNTHETIC = ("data.kind=synthetic", "mbs=1")
         ("nemo2", ("data.instructions.mean_length=1025",), "mean_length (1025) must be at most 1024, for lognormal"),
     ],
 )
-def test_a_fine_tune_on_conversations_gets_them_or_is_refused(tmp_path, framework, overrides, said):
+def test_a_fine_tune_on_conversations_gets_them_or_is_refused(
+    tmp_path: Path, framework: str, overrides: tuple[Any, ...], said: str
+) -> None:
     with pytest.raises(UserError) as error:
         resolved(tmp_path, framework, *SYNTHETIC, *overrides, task="sft")
     assert said in str(error.value)
@@ -135,7 +151,7 @@ def test_a_fine_tune_on_conversations_gets_them_or_is_refused(tmp_path, framewor
 
 
 @pytest.mark.parametrize("framework", ["nemo1", "nemo2", "megatron-bridge", "megatron-lm", "maxtext"])
-def test_full_precision_is_for_the_worker(tmp_path, framework):
+def test_full_precision_is_for_the_worker(tmp_path: Path, framework: str) -> None:
     with pytest.raises(UserError, match="bf16 or fp8, not in fp32"):
         resolved(tmp_path, framework, precision="fp32")
 
@@ -145,25 +161,25 @@ IN_FP32 = (*UNCUT, "training.overlap_grad_reduce=false", "training.grad_reduce_i
 
 
 @pytest.mark.parametrize("framework", ["megatron-lm", "nemo1", "nemo2", "megatron-bridge"])
-def test_weights_are_trained_in_fp8_only_by_the_distributed_optimizer(tmp_path, framework):
+def test_weights_are_trained_in_fp8_only_by_the_distributed_optimizer(tmp_path: Path, framework: str) -> None:
     with pytest.raises(UserError, match=r"fp8\.param_gather needs distributed_optimizer"):
         resolved(tmp_path, framework, *IN_FP32, precision="fp8")
     assert resolved(tmp_path, framework, *IN_FP32, "training.fp8.param_gather=false", precision="fp8")
 
 
-def test_nemo1_without_distributed_optimizer_reduces_gradients_in_its_own_way(tmp_path):
+def test_nemo1_without_distributed_optimizer_reduces_gradients_in_its_own_way(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="grad_reduce_in_fp32 must be true, overlap_grad_reduce"):
         resolved(tmp_path, "nemo1", *UNCUT)
     assert resolved(tmp_path, "nemo1", *IN_FP32)
 
 
 @pytest.mark.parametrize(("framework", "model"), [("maxtext", DENSE), ("paxml", GPT)])
-def test_jax_cannot_be_told_where_weights_become_fp8(tmp_path, framework, model):
+def test_jax_cannot_be_told_where_weights_become_fp8(tmp_path: Path, framework: str, model: str) -> None:
     with pytest.raises(UserError, match=r"training\.fp8\.param_gather must be true"):
         resolved(tmp_path, framework, "training.fp8.param_gather=false", model=model, precision="fp8")
 
 
-def test_the_experts_of_nemo_24_05_have_no_weights_in_fp8(tmp_path):
+def test_the_experts_of_nemo_24_05_have_no_weights_in_fp8(tmp_path: Path) -> None:
     spread = ("layout.ep=8", "model.num_layers=2")
     with pytest.raises(UserError, match=r"keeps no experts in FP8: fp8\.param_gather must be false"):
         resolved(tmp_path, "nemo1", *spread, model=EXPERTS, precision="fp8", image="nemo:24.05")
@@ -171,7 +187,7 @@ def test_the_experts_of_nemo_24_05_have_no_weights_in_fp8(tmp_path):
 
 
 @pytest.mark.parametrize("framework", ["nemo1", "maxtext"])
-def test_frameworks_of_2024_know_only_delayed_scaling(tmp_path, framework):
+def test_frameworks_of_2024_know_only_delayed_scaling(tmp_path: Path, framework: str) -> None:
     with pytest.raises(UserError, match=r"fp8\.recipe must be delayed, not tensorwise"):
         resolved(tmp_path, framework, "training.fp8.recipe=tensorwise", precision="fp8")
 
@@ -187,5 +203,5 @@ def test_frameworks_of_2024_know_only_delayed_scaling(tmp_path, framework):
         (None, None),
     ],
 )
-def test_the_release_is_read_out_of_the_name_of_the_image(image, release):
+def test_the_release_is_read_out_of_the_name_of_the_image(image: str | None, release: str | None) -> None:
     assert nemo_release(image) == release

@@ -1,13 +1,14 @@
 """The Hugging Face fine-tune before the queue: what it cannot do is refused, what it needs is estimated."""
 
-from __future__ import annotations
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from benchrun import paths
 from benchrun.errors import UserError
 from benchrun.memory import ESTIMATE_ERROR, estimate
-from benchrun.memory.fully_sharded import adapter_params
+from benchrun.model.adapters import TRANSFORMERS, adapter_params
 from benchrun.recipe.resolve import resolve
 from benchrun.recipe.select import Request
 
@@ -37,7 +38,7 @@ LLAMA = ("llama2-70b-lora-hf", "H100", "bf16", 8)
         (["image=null"], "container runtime pyxis needs an image"),
     ],
 )
-def test_what_it_cannot_do_is_refused(overrides, says):
+def test_what_it_cannot_do_is_refused(overrides: list[str], says: str) -> None:
     with pytest.raises(UserError) as error:
         resolve(Request(*LLAMA, overrides=tuple(overrides)))
     assert says in str(error.value)
@@ -50,7 +51,7 @@ def test_what_it_cannot_do_is_refused(overrides, says):
         ("  hf: {image", "  megatron-core: {image", "benchrun does not support megatron-core for lora"),
     ],
 )
-def test_what_no_option_can_change_is_refused_in_a_recipe(tmp_path, old, new, says):
+def test_what_no_option_can_change_is_refused_in_a_recipe(tmp_path: Path, old: str, new: str, says: str) -> None:
     text = (paths.RECIPES / "llama2-70b-lora-hf.yaml").read_text()
     assert old in text
     path = tmp_path / "mine.yaml"
@@ -70,14 +71,16 @@ def test_what_no_option_can_change_is_refused_in_a_recipe(tmp_path, old, new, sa
     ],
     ids=["llama2-70b", "mistral", "mistral-no-recompute", "mistral-whole-no-recompute"],
 )
-def test_the_memory_is_the_one_that_was_measured(recipe, ranks, update, overrides, peak_gib):
+def test_the_memory_is_the_one_that_was_measured(
+    recipe: str, ranks: int, update: dict[str, Any], overrides: tuple[Any, ...], peak_gib: float
+) -> None:
     """Peak of rank 0 on H200 with torch 2.11.0, transformers 5.17.0 and peft 0.21.0, in GiB."""
     spec = resolve(Request(recipe, "H200", "bf16", 8, overrides=overrides))
     spec = spec.model_copy(update={"num_gpus": ranks, "dp": ranks, **update})
     assert estimate(spec).total == pytest.approx(peak_gib, rel=ESTIMATE_ERROR)
 
 
-def test_seventy_billion_fit_on_one_node_because_every_rank_holds_its_part_only():
+def test_seventy_billion_fit_on_one_node_because_every_rank_holds_its_part_only() -> None:
     spec = resolve(Request(*LLAMA))
     memory = estimate(spec)
     assert memory.total < 70
@@ -87,6 +90,7 @@ def test_seventy_billion_fit_on_one_node_because_every_rank_holds_its_part_only(
     assert memory.activations == wider.activations
 
 
-def test_adapters_of_the_published_run_have_as_many_parameters_as_peft_counts():
+def test_adapters_of_the_published_run_have_as_many_parameters_as_peft_counts() -> None:
     """peft 0.21.2 says of a Llama 2 70B with rank 8 on all seven linear layers: trainable params: 103,546,880."""
-    assert adapter_params(resolve(Request(*LLAMA))) == 103_546_880
+    model = resolve(Request(*LLAMA)).model
+    assert model.num_layers * adapter_params(model, TRANSFORMERS, (), rank=8) == 103_546_880

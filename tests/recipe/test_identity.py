@@ -1,11 +1,11 @@
 """A run's identity knows what is measured and nothing else; it is the same in every version that knows its form."""
 
-from __future__ import annotations
-
 import json
 import re
+from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pydantic import BaseModel
@@ -52,11 +52,11 @@ OUTSIDE = {
 
 
 @pytest.mark.parametrize("case", GOLDEN, ids=lambda case: f"{case['spec']['recipe']}-{case['spec']['framework']}")
-def test_an_id_that_was_given_once_is_given_for_ever(case):
+def test_an_id_that_was_given_once_is_given_for_ever(case: dict[str, dict[str, Any] | str]) -> None:
     assert RunSpec.model_validate(case["spec"]).identity() == case["identity"]
 
 
-def test_the_ids_held_are_of_every_framework_and_task_and_all_differ():
+def test_the_ids_held_are_of_every_framework_and_task_and_all_differ() -> None:
     specs = [RunSpec.model_validate(case["spec"]) for case in GOLDEN]
     every = {"megatron-core", "megatron-lm", "nemo1", "nemo2", "megatron-bridge", "hf", "maxtext", "paxml"}
     assert {spec.framework for spec in specs} == every
@@ -65,7 +65,7 @@ def test_the_ids_held_are_of_every_framework_and_task_and_all_differ():
 
 
 @pytest.mark.parametrize("case", GOLDEN, ids=lambda case: f"{case['spec']['recipe']}-{case['spec']['framework']}")
-def test_a_new_field_and_another_default_leave_every_id(case):
+def test_a_new_field_and_another_default_leave_every_id(case: dict[str, dict[str, Any] | str]) -> None:
     class LaterFp8(Fp8):
         format: str = "e4m3"
         another: bool = False
@@ -82,7 +82,7 @@ def test_a_new_field_and_another_default_leave_every_id(case):
     assert Later.model_validate(case["spec"]).identity() == case["identity"]
 
 
-def test_the_form_has_names_of_its_own_and_says_what_is_not_usual():
+def test_the_form_has_names_of_its_own_and_says_what_is_not_usual() -> None:
     spec = RunSpec.model_validate(GOLDEN[0]["spec"])
     assert canonical(spec) == {
         **{"framework": "megatron-core", "image": "nemo:25.07.01", "task": "pretrain", "gpu": "H100", "gpus": 64},
@@ -96,7 +96,7 @@ def test_the_form_has_names_of_its_own_and_says_what_is_not_usual():
     }
 
 
-def test_the_same_point_on_two_sites_has_one_identity(tmp_path):
+def test_the_same_point_on_two_sites_has_one_identity(tmp_path: Path) -> None:
     mine = tmp_path / "mine.yaml"
     mine.write_text(SITE)
     here, there = (
@@ -108,18 +108,18 @@ def test_the_same_point_on_two_sites_has_one_identity(tmp_path):
     assert here.repeat_key() != there.repeat_key()
 
 
-def leaves(model, path=()):
+def leaves(model: Any, path: tuple[Any, ...] = ()) -> Iterator[Any]:
     for name in type(model).model_fields:
         value = getattr(model, name)
         yield from leaves(value, (*path, name)) if isinstance(value, BaseModel) else [((*path, name), value)]
 
 
-def changed(model, path, value):
+def changed(model: Any, path: tuple[Any, ...], value: Any) -> Any:
     inner = value if len(path) == 1 else changed(getattr(model, path[0]), path[1:], value)
     return model.model_copy(update={path[0]: inner})
 
 
-def other(value):
+def other(value: Any) -> Any:
     if isinstance(value, bool):
         return not value
     if isinstance(value, (int, float)):
@@ -129,7 +129,7 @@ def other(value):
     return (*value, "another") if isinstance(value, tuple) else f"{value or ''}x"
 
 
-def test_every_field_changes_the_identity_unless_it_is_known_to_be_outside():
+def test_every_field_changes_the_identity_unless_it_is_known_to_be_outside() -> None:
     """Who adds a field decides where it belongs."""
     chosen = ("mixtral-8x7b", "llama3-8b-sft", "llama3-70b-lora", "tiny-llama-learnable", "gpt3-5b")
     specs = [RunSpec.model_validate(case["spec"]) for case in GOLDEN if case["spec"]["recipe"] in chosen]
@@ -144,7 +144,7 @@ def test_every_field_changes_the_identity_unless_it_is_known_to_be_outside():
     assert not any(moved for name, moved in found.items() if name.startswith("cluster."))
 
 
-def test_steps_part_runs_and_not_their_steps():
+def test_steps_part_runs_and_not_their_steps() -> None:
     short, long = (resolve(Request("tiny-llama-learnable", "CPU", "fp32", 2, overrides=(f"training.steps={n}",)))
                    for n in (5, 9))  # fmt: skip
     assert short.identity() != long.identity()
@@ -162,11 +162,11 @@ def test_steps_part_runs_and_not_their_steps():
         "cluster.container.image=/images/mine-v2.sqsh",
     ],
 )
-def test_what_changes_no_speed_changes_no_identity(override):
+def test_what_changes_no_speed_changes_no_identity(override: str) -> None:
     assert resolve(Request(*_point(), overrides=(override,))).identity() == resolve(POINT).identity()
 
 
-def test_a_site_changes_the_identity_only_by_another_release_of_the_image():
+def test_a_site_changes_the_identity_only_by_another_release_of_the_image() -> None:
     of = {None: "nemo:25.07", "/a/nemo_25.07.sqsh": "nemo:25.07", "/b/mine.sqsh": "nemo:25.07"}
     of |= {"r.example/x/nemo:25.07": "nemo:25.07", "/a/nvidia+nemo+25.02.sqsh": "nemo:25.02"}
     for image, counted in of.items():
@@ -176,7 +176,7 @@ def test_a_site_changes_the_identity_only_by_another_release_of_the_image():
         assert public_spec(spec).identity() == spec.identity()
 
 
-def _point():
+def _point() -> tuple[int | str, ...]:
     return POINT.recipe, POINT.gpu, POINT.precision, POINT.num_gpus, POINT.framework, POINT.cluster
 
 
@@ -194,11 +194,11 @@ def _point():
         ("/images/train", "train"),
     ],
 )
-def test_an_image_is_known_by_its_last_name_and_tag(image, name):
+def test_an_image_is_known_by_its_last_name_and_tag(image: str, name: str) -> None:
     assert image_name(image) == image_name(image_name(image)) == name
 
 
-def test_the_identity_is_stored_in_the_spec_and_in_the_name_of_the_run(tmp_path):
+def test_the_identity_is_stored_in_the_spec_and_in_the_name_of_the_run(tmp_path: Path) -> None:
     spec = resolve(Request("tiny-llama", "CPU", "fp32", 2))
     run = create(tmp_path, spec, render(spec))
     document = json.loads((run.path / "spec.json").read_text())
@@ -207,7 +207,9 @@ def test_the_identity_is_stored_in_the_spec_and_in_the_name_of_the_run(tmp_path)
     assert re.fullmatch(rf"tiny-llama-{spec.identity()}-\d{{8}}T\d{{6}}Z-[0-9a-f]{{4}}", run.run_id)
 
 
-def test_two_runs_of_one_second_share_no_name_also_where_one_is_taken(tmp_path, monkeypatch):
+def test_two_runs_of_one_second_share_no_name_also_where_one_is_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     spec = resolve(Request("tiny-llama", "CPU", "fp32", 2))
     words = iter(["aaaa", "aaaa", "bbbb"])
     monkeypatch.setattr("secrets.token_hex", lambda size: next(words))
@@ -217,19 +219,21 @@ def test_two_runs_of_one_second_share_no_name_also_where_one_is_taken(tmp_path, 
 
 class _Noon(datetime):
     @classmethod
-    def now(cls, tz=None):
+    def now(cls, tz: Any = None) -> Any:
         return cls(2026, 1, 1, 12, tzinfo=tz)
 
 
 @pytest.mark.parametrize("path", KEPT, ids=lambda path: path.name)
-def test_a_kept_run_is_called_by_its_identity(path):
+def test_a_kept_run_is_called_by_its_identity(path: Path) -> None:
     spec = RunSpec.read(path / "spec.json")
     assert re.fullmatch(rf"{re.escape(spec.recipe)}-{spec.identity()}-\d{{8}}T\d{{6}}Z-[0-9a-f]{{4}}", path.name)
     assert json.loads((path / "spec.json").read_text())["identity"] == {"version": 1, "hash": spec.identity()}
 
 
 @pytest.mark.parametrize("case", SCHEMA_1, ids=lambda case: case["kept"])
-def test_a_spec_of_schema_1_is_read_as_the_same_measurement(case, tmp_path):
+def test_a_spec_of_schema_1_is_read_as_the_same_measurement(
+    case: dict[str, dict[str, Any] | str], tmp_path: Path
+) -> None:
     path = tmp_path / "spec.json"
     path.write_text(json.dumps(case["spec"]))
     spec, kept = RunSpec.read(path), RunSpec.read(paths.MEASURED / case["kept"] / "spec.json")
@@ -240,7 +244,7 @@ def test_a_spec_of_schema_1_is_read_as_the_same_measurement(case, tmp_path):
     assert (spec.model, spec.layout, spec.training, spec.data) == (kept.model, kept.layout, kept.training, kept.data)
 
 
-def test_a_spec_of_a_newer_schema_is_one_clear_error(tmp_path):
+def test_a_spec_of_a_newer_schema_is_one_clear_error(tmp_path: Path) -> None:
     path = tmp_path / "spec.json"
     path.write_text(json.dumps({**SCHEMA_1[0]["spec"], "schema_version": 3}))
     with pytest.raises(UserError) as error:

@@ -1,13 +1,14 @@
 """A site names an image for each framework, and where scripts lie without one; what is wrong has file and line."""
 
-from __future__ import annotations
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from benchrun.errors import UserError
 from benchrun.frameworks.registry import framework as registered
-from benchrun.recipe.images import foreign
-from benchrun.recipe.resolve import resolve
+from benchrun.recipe.resolve import foreign, resolve
 from benchrun.recipe.select import Request
 from benchrun.render import render
 
@@ -28,10 +29,16 @@ EACH = "images: {" + ", ".join(f"{name}: {path}" for name, path in IMAGES.items(
 
 
 @pytest.fixture
-def spec(tmp_path):
+def spec(tmp_path: Path) -> Callable[..., Any]:
     """A spec at a site of these images."""
 
-    def build(framework, images, *overrides, runtime="pyxis", point=("llama3.1-8b", "H100", "bf16", 8)):
+    def build(
+        framework: Any,
+        images: Any,
+        *overrides: Any,
+        runtime: Any = "pyxis",
+        point: Any = ("llama3.1-8b", "H100", "bf16", 8),
+    ) -> Any:
         path = tmp_path / f"{len(list(tmp_path.iterdir()))}-site.yaml"
         path.write_text(SITE.format(images=images, runtime=runtime))
         return resolve(Request(*point, framework, str(path), overrides))
@@ -40,13 +47,15 @@ def spec(tmp_path):
 
 
 @pytest.mark.parametrize("framework", IMAGES)
-def test_each_framework_has_the_image_that_the_site_names_for_it(spec, framework):
+def test_each_framework_has_the_image_that_the_site_names_for_it(spec: Callable[..., Any], framework: str) -> None:
     run = spec(framework, EACH)
     assert run.image == run.container_image == IMAGES[framework]
     assert f"--container-image={IMAGES[framework]}" in render(run)["job.sh"]
 
 
-def test_a_framework_that_the_site_does_not_name_has_the_one_image_of_the_site_or_the_recipes(spec):
+def test_a_framework_that_the_site_does_not_name_has_the_one_image_of_the_site_or_the_recipes(
+    spec: Callable[..., Any],
+) -> None:
     assert spec("megatron-core", EACH).image == "nvcr.io/nvidia/nemo:25.07.01"
     assert spec("megatron-core", EACH + "\n  image: /images/mine.sqsh").image == "/images/mine.sqsh"
     assert spec("nemo2", EACH + "\n  image: /images/mine.sqsh").image == IMAGES["nemo2"]
@@ -65,20 +74,22 @@ def test_a_framework_that_the_site_does_not_name_has_the_one_image_of_the_site_o
         ("nemo2", EACH.replace("25.07", "24.09"), 7),
     ],
 )
-def test_an_image_that_is_evidently_of_another_framework_is_refused_at_its_line(spec, framework, images, line):
+def test_an_image_that_is_evidently_of_another_framework_is_refused_at_its_line(
+    spec: Callable[..., Any], framework: str, images: str, line: int
+) -> None:
     with pytest.raises(UserError) as error:
         spec(framework, images)
     assert error.value.where.endswith(f"site.yaml:{line}")
     assert f"container.images.{framework}=" in error.value.hint
 
 
-def test_an_image_that_an_option_names_is_refused_there(spec):
+def test_an_image_that_an_option_names_is_refused_there(spec: Callable[..., Any]) -> None:
     with pytest.raises(UserError) as error:
         spec("nemo2", "image: /images/mine.sqsh", "cluster.container.image=/images/nemo-24.05.sqsh")
     assert error.value.where == "--set cluster.container.image=/images/nemo-24.05.sqsh"
 
 
-def test_images_of_an_unknown_framework_are_refused_at_their_line(spec):
+def test_images_of_an_unknown_framework_are_refused_at_their_line(spec: Callable[..., Any]) -> None:
     with pytest.raises(UserError) as error:
         spec("nemo2", "images: {nemo3: /images/nemo.sqsh}")
     assert error.value.where.endswith("site.yaml:7")
@@ -97,12 +108,12 @@ def test_images_of_an_unknown_framework_are_refused_at_their_line(spec):
         (None, "megatron-core"),
     ],
 )
-def test_an_image_that_may_be_right_is_not_refused(image, framework):
+def test_an_image_that_may_be_right_is_not_refused(image: str | None, framework: str) -> None:
     assert foreign(image, registered(framework)) is None
 
 
 @pytest.mark.parametrize("framework", ["megatron-lm", "nemo1", "maxtext"])
-def test_without_a_container_the_site_says_where_scripts_lie(spec, framework):
+def test_without_a_container_the_site_says_where_scripts_lie(spec: Callable[..., Any], framework: str) -> None:
     more = {"point": ("llama2-70b", "H100", "fp8", 2048)} if framework == "maxtext" else {}
     with pytest.raises(UserError) as error:
         spec(framework, "", runtime="none", **more)
@@ -112,7 +123,7 @@ def test_without_a_container_the_site_says_where_scripts_lie(spec, framework):
     assert "'/home/me/a checkout'/" in render(run)["job.sh"]
 
 
-def test_without_a_container_the_site_says_where_maxtext_lies():
+def test_without_a_container_the_site_says_where_maxtext_lies() -> None:
     point, bare = ("llama3-70b", "H100", "bf16", 128, "maxtext", None), "cluster.container.runtime=none"
     with pytest.raises(UserError) as error:
         resolve(Request(*point, (bare,)))
@@ -121,19 +132,19 @@ def test_without_a_container_the_site_says_where_maxtext_lies():
     assert " /mine/MaxText/train.py /mine/MaxText/configs/" in render(run)["job.sh"]
 
 
-def test_without_a_container_modules_need_no_place(spec):
+def test_without_a_container_modules_need_no_place(spec: Callable[..., Any]) -> None:
     assert spec("megatron-core", "", runtime="none")
     assert spec("nemo2", "", runtime="none")
 
 
-def test_in_a_container_scripts_lie_where_the_image_or_the_site_has_them(spec):
+def test_in_a_container_scripts_lie_where_the_image_or_the_site_has_them(spec: Callable[..., Any]) -> None:
     assert " /opt/megatron-lm/pretrain_gpt.py\n" in render(spec("megatron-lm", EACH))["job.sh"]
     moved = spec("megatron-lm", EACH, "cluster.sources.megatron-lm=/workspace/megatron")
     assert " /workspace/megatron/pretrain_gpt.py\n" in render(moved)["job.sh"]
 
 
 @pytest.mark.parametrize("place", ["cluster.sources.megatron-lm=megatron", "cluster.sources.nemo2=/opt/NeMo"])
-def test_a_place_that_no_command_uses_is_refused(spec, place):
+def test_a_place_that_no_command_uses_is_refused(spec: Callable[..., Any], place: str) -> None:
     with pytest.raises(UserError) as error:
         spec("megatron-lm", EACH, place)
     assert error.value.where == f"--set {place}"

@@ -1,6 +1,8 @@
 """What ``--set`` and a suite change: mappings merge, null removes, and an error says which run and what would help."""
 
-from __future__ import annotations
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -23,11 +25,11 @@ container: {runtime: apptainer, mounts: ["/data:/data"]}
 
 
 @pytest.fixture
-def point(tmp_path):
+def point(tmp_path: Path) -> Callable[..., Any]:
     site = tmp_path / "site.yaml"
     site.write_text(SITE)
 
-    def resolved(*overrides, recipe="llama3.1-8b"):
+    def resolved(*overrides: Any, recipe: Any = "llama3.1-8b") -> Any:
         return resolve(Request(recipe, "H100", "fp8", 8, "megatron-core", str(site), overrides))
 
     resolved.site = str(site)
@@ -38,7 +40,7 @@ def point(tmp_path):
     "override",
     ["cluster.env={NCCL_DEBUG: INFO, NCCL_IB_HCA: mlx5_9}", "cluster={env: {NCCL_DEBUG: INFO, NCCL_IB_HCA: mlx5_9}}"],
 )
-def test_a_mapping_adds_to_what_the_site_says(point, override):
+def test_a_mapping_adds_to_what_the_site_says(point: Callable[..., Any], override: str) -> None:
     spec = point(override)
     wanted = {"NCCL_SOCKET_IFNAME": "ib0", "NCCL_IB_HCA": "mlx5_9", "NCCL_DEBUG": "INFO"}
     assert spec.cluster.env == wanted
@@ -46,7 +48,7 @@ def test_a_mapping_adds_to_what_the_site_says(point, override):
     assert (spec.cluster.account, spec.cluster.container.runtime) == ("ai", "apptainer")
 
 
-def test_mappings_merge_everywhere_and_lists_do_not(point):
+def test_mappings_merge_everywhere_and_lists_do_not(point: Callable[..., Any]) -> None:
     optimizer = "training.optimizer={exp_avg: bf16, precision_aware: true}"
     spec = point("cluster.container={image: /x.sif}", "training={fp8: {format: e4m3}}", optimizer)
     assert spec.cluster.container.mounts == ("/data:/data",)
@@ -64,11 +66,11 @@ def test_mappings_merge_everywhere_and_lists_do_not(point):
         ("cluster.env.NOT_THERE=null", {"NCCL_SOCKET_IFNAME": "ib0", "NCCL_IB_HCA": "mlx5_0"}),
     ],
 )
-def test_null_removes_a_key(point, override, left):
+def test_null_removes_a_key(point: Callable[..., Any], override: str, left: dict[str, Any]) -> None:
     assert point(override).cluster.env == left
 
 
-def test_null_restores_the_default(point):
+def test_null_restores_the_default(point: Callable[..., Any]) -> None:
     spec = point("cluster.account=null", "training.steps=7", "training.steps=null", "cluster.container.mounts=null")
     assert (spec.cluster.account, spec.training.steps, spec.cluster.container.mounts) == (None, 50, ())
 
@@ -83,7 +85,7 @@ def test_null_restores_the_default(point):
         ("training.steps={a: 1}", "'training.steps'"),
     ],
 )
-def test_what_cannot_be_removed_or_merged_is_refused(point, override, says):
+def test_what_cannot_be_removed_or_merged_is_refused(point: Callable[..., Any], override: str, says: str) -> None:
     with pytest.raises(UserError) as error:
         point(override)
     assert says in error.value.message
@@ -91,18 +93,18 @@ def test_what_cannot_be_removed_or_merged_is_refused(point, override, says):
 
 
 @pytest.mark.parametrize("override", ["training.recompute={granularity: none}", "training.recompute.granularity=none"])
-def test_no_recompute_drops_what_the_recipe_says_beside_full(override):
+def test_no_recompute_drops_what_the_recipe_says_beside_full(override: str) -> None:
     spec = resolve(Request("mistral-7b-hf", "H200", "bf16", 2, overrides=(override, "mbs=4")))
     assert (spec.training.recompute.method, spec.training.recompute.num_layers) == (None, None)
 
 
-def test_what_was_set_beside_full_is_not_dropped():
+def test_what_was_set_beside_full_is_not_dropped() -> None:
     overrides = ("training.recompute.num_layers=1", "training.recompute.granularity=none")
     with pytest.raises(UserError, match="belong to granularity full"):
         resolve(Request("mistral-7b-hf", "H200", "bf16", 2, overrides=overrides))
 
 
-def suite(folder, *runs):
+def suite(folder: Path, *runs: str) -> Path:
     path = folder / "mine.yaml"
     path.write_text("description: three runs\nruns:\n" + "\n".join(runs) + "\n")
     return path
@@ -111,7 +113,7 @@ def suite(folder, *runs):
 GOOD = "  - {recipe: llama3.1-8b, gpu: H100, precision: fp8, num_gpus: 8}"
 
 
-def test_a_suite_adds_to_the_environment_of_the_site(point, tmp_path):
+def test_a_suite_adds_to_the_environment_of_the_site(point: Callable[..., Any], tmp_path: Path) -> None:
     run = "  - recipe: llama3.1-8b\n    gpu: H100\n    precision: fp8\n    num_gpus: 8\n    framework: megatron-core\n"
     changes = "{cluster.env: {NCCL_ALGO: Ring, NCCL_IB_HCA: null}, cluster: {account: b}}"
     path = suite(tmp_path, f"{run}    set: {changes}")
@@ -132,7 +134,7 @@ def test_a_suite_adds_to_the_environment_of_the_site(point, tmp_path):
         ("  - {recipe: llama3.1-8b, gpu: H100, num_gpus: 8}", "more than one precision"),
     ],
 )
-def test_an_error_in_a_suite_says_which_of_its_runs(tmp_path, bad, says):
+def test_an_error_in_a_suite_says_which_of_its_runs(tmp_path: Path, bad: str, says: str) -> None:
     path = suite(tmp_path, GOOD, GOOD, bad, GOOD)
     with pytest.raises(UserError) as error:
         app.resolve(Request(str(path)))
@@ -141,13 +143,13 @@ def test_an_error_in_a_suite_says_which_of_its_runs(tmp_path, bad, says):
     assert says in error.value.message
 
 
-def refused(*overrides, num_gpus=8):
+def refused(*overrides: str, num_gpus: int = 8) -> UserError:
     with pytest.raises(UserError) as error:
         resolve(Request("llama3.1-8b", "H100", "fp8", num_gpus, "megatron-core", "dgx-h100", overrides))
     return error.value
 
 
-def test_a_hint_fits_its_cause():
+def test_a_hint_fits_its_cause() -> None:
     assert refused("layout.tp=3").hint == CHANGE_LAYOUT
     longer = refused("seq_length=262144")
     assert "must be at most max_position_embeddings" in longer.message
@@ -158,13 +160,13 @@ def test_a_hint_fits_its_cause():
     assert CHANGE_LAYOUT in both and longer.hint in both
 
 
-def test_a_hint_on_scaling_stands_only_where_the_layout_is_at_fault():
+def test_a_hint_on_scaling_stands_only_where_the_layout_is_at_fault() -> None:
     assert "the layout on 24 GPUs is that of" in refused("layout.tp=3", num_gpus=24).hint
     assert "the layout on 24 GPUs" not in refused("seq_length=262144", num_gpus=24).hint
 
 
 @pytest.mark.parametrize("section", ["env", "cluster.env"])
-def test_what_benchrun_sets_itself_is_not_removed_without_a_word(point, section):
+def test_what_benchrun_sets_itself_is_not_removed_without_a_word(point: Callable[..., Any], section: str) -> None:
     with pytest.raises(UserError) as error:
         point(f"{section}.NCCL_NVLS_ENABLE=null")
     assert error.value.exit_code == 2

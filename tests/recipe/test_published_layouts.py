@@ -1,14 +1,15 @@
 """No layout that was published for H100 or H200 is refused, also where its batch is not the recipe's."""
 
-from __future__ import annotations
-
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
+from benchrun.compare.conditions import Conditions
 from benchrun.compare.references import load_references
 from benchrun.frameworks.registry import FRAMEWORKS
 from benchrun.recipe import catalogue
+from benchrun.recipe.catalogue import Point, RecipeFile
 from benchrun.recipe.resolve import resolve_point
 
 DEGREES = ("tp", "pp", "cp", "vp", "ep")
@@ -21,7 +22,7 @@ framework here is told to. With recompute its layout fits, without it would be r
 FULL = "{granularity: full, method: uniform, num_layers: 1}"
 
 
-def whole(key):
+def whole(key: Any) -> Any:
     """Whether everything that the arithmetic of a layout needs was published, of a framework that is launched here."""
     said = (key.num_gpus, key.gbs, key.seq_length, key.num_layers, key.tp)
     ours = key.framework in (None, *FRAMEWORKS) and (key.framework not in JAX or key.task == "pretrain")
@@ -31,11 +32,11 @@ def whole(key):
 PUBLISHED = [entry for entry in load_references() if whole(entry.key)]
 
 
-def likest(file, key):
+def likest(file: RecipeFile, key: Conditions) -> Point:
     """The point to set a published layout on: its framework's, else another; then its precision, then its layers."""
     layers = file.recipe.model.num_layers
 
-    def unlike(point):
+    def unlike(point: Any) -> Any:
         return (
             point.framework != (key.framework or "megatron-lm"),
             point.precision != key.precision,
@@ -48,7 +49,7 @@ def likest(file, key):
     return replace(point, num_gpus=key.num_gpus, precision=key.precision)
 
 
-def overrides(key, longest):
+def overrides(key: Conditions, longest: int) -> tuple[str, ...]:
     degrees = {name: getattr(key, name) for name in DEGREES if getattr(key, name) is not None}
     if key.pp == 1 or not key.framework:
         degrees.setdefault("vp", 1)
@@ -67,12 +68,12 @@ def overrides(key, longest):
     return tuple(f"{name}={value}" for name, value in said.items())
 
 
-def test_there_are_hundreds():
+def test_there_are_hundreds() -> None:
     assert len(PUBLISHED) > 350
 
 
 @pytest.mark.parametrize("recipe", sorted({entry.key.recipe for entry in PUBLISHED}))
-def test_every_published_layout_is_accepted(recipe):
+def test_every_published_layout_is_accepted(recipe: str) -> None:
     file = catalogue.recipe_file(recipe)
     for key in (entry.key for entry in PUBLISHED if entry.key.recipe == recipe):
         point, more = likest(file, key), overrides(key, file.recipe.model.max_position_embeddings)

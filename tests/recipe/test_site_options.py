@@ -1,6 +1,6 @@
 """A site file's options and mounts: what the suite sets itself, or what breaks a run, is refused at once."""
 
-from __future__ import annotations
+from pathlib import Path
 
 import pytest
 
@@ -9,9 +9,10 @@ from benchrun.recipe import catalogue
 from benchrun.recipe.resolve import resolve, resolve_point
 from benchrun.recipe.select import Request
 from benchrun.render import render
+from benchrun.spec.cluster import Cluster
 
 
-def resolved(tmp_path, *lines: str):
+def resolved(tmp_path: Path, *lines: str) -> Cluster:
     """tiny-llama on a site of these lines."""
     site = tmp_path / "site.yaml"
     site.write_text("\n".join(["scheduler: slurm", "gpu: CPU", "gpus_per_node: 2", *lines]) + "\n")
@@ -39,20 +40,20 @@ SRUN = (
 
 
 @pytest.mark.parametrize("option", (*BOTH, *SBATCH))
-def test_sbatch_options_that_are_not_a_sites_own(tmp_path, option):
+def test_sbatch_options_that_are_not_a_sites_own(tmp_path: Path, option: str) -> None:
     with pytest.raises(UserError) as error:
         resolved(tmp_path, "sbatch_options:", "  - --segment=8", f"  - '{option}'")
     assert error.value.where.endswith("site.yaml:6")
 
 
 @pytest.mark.parametrize("option", (*BOTH, *SRUN))
-def test_srun_options_that_are_not_a_sites_own(tmp_path, option):
+def test_srun_options_that_are_not_a_sites_own(tmp_path: Path, option: str) -> None:
     with pytest.raises(UserError) as error:
         resolved(tmp_path, "srun_options:", f"  - '{option}'")
     assert error.value.where.endswith("site.yaml:5")
 
 
-def test_options_that_are(tmp_path):
+def test_options_that_are(tmp_path: Path) -> None:
     sbatch = ["--segment=8", "--gpus-per-node=8", "--mem-per-cpu=3G", "-H", "--comment=array", "--threads-per-core=1"]
     srun = ["--label", "-l", "--distribution=block:block", "--network=sn_all", "--exclusive"]
     cluster = resolved(tmp_path, f"sbatch_options: {sbatch}", f"srun_options: {srun}")
@@ -60,7 +61,7 @@ def test_options_that_are(tmp_path):
 
 
 @pytest.mark.parametrize("mount", ["/a", "a:/b", "/a:b", "/a:/b:/c", "/a:/b,/c:/d", "/a:/b:rx", "~/a:/b", "vol:/b"])
-def test_a_mount_that_the_runtime_would_split_elsewhere(tmp_path, mount):
+def test_a_mount_that_the_runtime_would_split_elsewhere(tmp_path: Path, mount: str) -> None:
     with pytest.raises(UserError) as error:
         resolved(tmp_path, f"container: {{runtime: docker, image: x, mounts: ['{mount}']}}")
     assert error.value.where.endswith("site.yaml:4")
@@ -74,7 +75,7 @@ def test_a_mount_that_the_runtime_would_split_elsewhere(tmp_path, mount):
         ("pyxis", ",/a:/b"),
     ],
 )
-def test_a_mount_is_read_only_where_the_site_says_so(runtime, words):
+def test_a_mount_is_read_only_where_the_site_says_so(runtime: str, words: str) -> None:
     for flag, end in (("", ""), (":ro", ",readonly" if "type=bind" in words else ":ro")):
         container = f"cluster.container={{runtime: {runtime}, image: /x.sif, mounts: ['/a:/b{flag}']}}"
         job = render(resolve(Request("tiny-llama", "CPU", "fp32", 1, None, "slurm-cpu", (container,))))["job.sh"]
@@ -89,14 +90,14 @@ def test_a_mount_is_read_only_where_the_site_says_so(runtime, words):
         "{runtime: pyxis, image: x, options: [--output=x]}",
     ],
 )
-def test_what_a_runtime_cannot_do(tmp_path, container):
+def test_what_a_runtime_cannot_do(tmp_path: Path, container: str) -> None:
     with pytest.raises(UserError) as error:
         resolved(tmp_path, f"container: {container}")
     assert "site.yaml" in error.value.where
 
 
 @pytest.mark.parametrize("runtime", ["podman", "docker"])
-def test_an_engine_that_hands_out_every_gpu_needs_whole_nodes(tmp_path, runtime):
+def test_an_engine_that_hands_out_every_gpu_needs_whole_nodes(tmp_path: Path, runtime: str) -> None:
     lines = ("gpus_per_node: 8", "exclusive: false", f"container: {{runtime: {runtime}, image: x}}")
     site = tmp_path / "gpus.yaml"
     site.write_text("\n".join(["scheduler: slurm", "gpu: H100", *lines]) + "\n")

@@ -1,6 +1,6 @@
 """What only the worker can be told: refused where it cannot be, and counted in the memory of a GPU."""
 
-from __future__ import annotations
+from typing import Any
 
 import pytest
 
@@ -8,6 +8,7 @@ from benchrun.errors import UserError
 from benchrun.memory import estimate
 from benchrun.recipe.resolve import resolve
 from benchrun.recipe.select import Request
+from benchrun.spec.runspec import RunSpec
 
 AWARE = "training.optimizer.precision_aware=true"
 BF16_MOMENTS = (AWARE, "training.optimizer.exp_avg=bf16", "training.optimizer.exp_avg_sq=bf16")
@@ -15,7 +16,7 @@ NORMS = "training.recompute={granularity: selective, modules: [layernorm]}"
 WORKER = "megatron-core"
 
 
-def spec(recipe, *overrides, precision="fp8", framework=WORKER, num_gpus=8):
+def spec(recipe: str, *overrides: str, precision: str = "fp8", framework: str = WORKER, num_gpus: Any = 8) -> RunSpec:
     return resolve(Request(recipe, "H200", precision, num_gpus, framework, overrides=overrides))
 
 
@@ -93,53 +94,53 @@ def spec(recipe, *overrides, precision="fp8", framework=WORKER, num_gpus=8):
         ("llama2-7b", "fp8", ("seq_length=72", "mbs=1"), "must be a multiple of 16 in fp8"),
     ],
 )
-def test_the_worker_refuses_with_the_reason(recipe, precision, overrides, said):
+def test_the_worker_refuses_with_the_reason(recipe: str, precision: str, overrides: tuple[Any, ...], said: str) -> None:
     with pytest.raises(UserError) as error:
         spec(recipe, *overrides, precision=precision)
     assert said in str(error.value)
 
 
 @pytest.mark.parametrize("name", ["layernorm", "moe_act"])
-def test_what_a_cpu_cannot_compute_again_is_refused(name):
+def test_what_a_cpu_cannot_compute_again_is_refused(name: str) -> None:
     again = f"training.recompute={{granularity: selective, modules: [{name}]}}"
     with pytest.raises(UserError, match=f"{name} needs transformer-engine"):
         resolve(Request("tiny-mixtral", "CPU", "bf16", 1, WORKER, overrides=(again,)))
 
 
-def test_communication_of_a_cpu_has_no_userbuffers():
+def test_communication_of_a_cpu_has_no_userbuffers() -> None:
     layout = ("layout={tp: 2, sequence_parallel: true}", "training.tp_comm_overlap=true")
     with pytest.raises(UserError, match="tp_comm_overlap is between GPUs"):
         resolve(Request("tiny-llama", "CPU", "bf16", 2, WORKER, overrides=layout))
 
 
-def test_norms_before_experts_can_be_computed_again():
+def test_norms_before_experts_can_be_computed_again() -> None:
     assert spec("mixtral-8x7b", NORMS, precision="bf16").training.recompute.modules == ("layernorm",)
 
 
-def test_another_framework_is_not_asked_for_what_it_is_not_told():
+def test_another_framework_is_not_asked_for_what_it_is_not_told() -> None:
     for override in (AWARE, "training.cuda_graphs=layers", "training.fp8.dot_product_attention=true"):
         assert spec("llama2-7b", override).framework == WORKER
         with pytest.raises(UserError, match="leave it out, or use"):
             spec("llama2-7b", override, framework="megatron-lm")
 
 
-def test_states_in_bf16_take_a_third_less_memory():
+def test_states_in_bf16_take_a_third_less_memory() -> None:
     whole, half = estimate(spec("llama2-7b")), estimate(spec("llama2-7b", *BF16_MOMENTS))
     assert half.optimizer == pytest.approx(whole.optimizer * 8 / 12)
 
 
-def test_a_bf16_weight_keeps_only_the_bits_that_it_lacks():
+def test_a_bf16_weight_keeps_only_the_bits_that_it_lacks() -> None:
     whole, aware = (estimate(spec("llama2-7b", *more, precision="bf16")) for more in ((), (AWARE,)))
     assert aware.optimizer == pytest.approx(whole.optimizer * 10 / 12)
 
 
-def test_an_mlp_that_is_computed_again_is_not_kept():
+def test_an_mlp_that_is_computed_again_is_not_kept() -> None:
     plain = estimate(spec("llama2-7b")).activations
     again = estimate(spec("llama2-7b", "training.recompute={granularity: selective, modules: [mlp]}")).activations
     assert again < plain / 2
 
 
-def test_userbuffers_use_no_multicast_and_no_memory_that_moves():
+def test_userbuffers_use_no_multicast_and_no_memory_that_moves() -> None:
     env = spec("llama2-7b", "layout={tp: 2, sequence_parallel: true}", "training.tp_comm_overlap=true").env
     assert env["UB_SKIPMC"] == "1"
     assert "PYTORCH_CUDA_ALLOC_CONF" not in env

@@ -1,7 +1,5 @@
 """Every kind of model that the frameworks are asked to train, as recipes of their own; some with half of the layers."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from benchrun.recipe import catalogue

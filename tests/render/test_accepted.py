@@ -3,14 +3,13 @@
 The lists were read out of the releases' sources, which the head of each names.
 """
 
-from __future__ import annotations
-
 import ast
 import math
 import re
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -51,7 +50,7 @@ def command(job: str) -> list[str]:
 @pytest.mark.parametrize("release", ["24.05", "24.09", "24.12"])
 @pytest.mark.parametrize("kind", ["llama", "nemotron", "gpt3", "grok"])
 @pytest.mark.parametrize("precision", ["bf16", "fp8"])
-def test_nemo1_reads_every_key(tmp_path, release, kind, precision):
+def test_nemo1_reads_every_key(tmp_path: Path, release: str, kind: str, precision: str) -> None:
     image = f"image=nvcr.io/nvidia/nemo:{release}"
     wide = [text for text in WIDE[kind] if release != "24.05" or "cp=" not in text]
     if (release, kind) == ("24.05", "grok"):
@@ -62,7 +61,7 @@ def test_nemo1_reads_every_key(tmp_path, release, kind, precision):
     assert keys <= set(facts(f"nemo1_{release}.txt"))
 
 
-def test_nemo1_states_the_spec(tmp_path):
+def test_nemo1_states_the_spec(tmp_path: Path) -> None:
     run = spec(tmp_path, "grok", "nemo1", *WIDE["grok"], "training.lr=1e-5")
     model = yaml.safe_load(render(run)["nemo1.yaml"])["model"]
     assert (model["tensor_model_parallel_size"], model["pipeline_model_parallel_size"]) == (4, 8)
@@ -82,7 +81,7 @@ def test_nemo1_states_the_spec(tmp_path):
         ("gpt3", ("gelu", "layernorm", 1.0, "learned_absolute", True)),
     ],
 )
-def test_nemo1_tells_the_kinds_apart(tmp_path, kind, words):
+def test_nemo1_tells_the_kinds_apart(tmp_path: Path, kind: str, words: tuple[bool | float | str, ...]) -> None:
     model = yaml.safe_load(render(spec(tmp_path, kind, "nemo1", *WIDE[kind]))["nemo1.yaml"])["model"]
     found = [
         model[key] for key in ("activation", "normalization", "rotary_percentage", "position_embedding_type", "bias")
@@ -124,7 +123,9 @@ def imports(text: str) -> set[str]:
     ("llama", "sft", (*SPREAD, "data.kind=synthetic")), ("llama", "lora", (*SPREAD, "data.kind=synthetic")),
 ])  # fmt: skip
 @pytest.mark.parametrize("precision", ["bf16", "fp8"])
-def test_python_drivers_call_what_there_is(tmp_path, framework, file, release, kind, task, more, precision):
+def test_python_drivers_call_what_there_is(
+    tmp_path: Path, framework: str, file: str, release: str, kind: str, task: str, more: tuple[Any, ...], precision: str
+) -> None:
     text = render(spec(tmp_path, kind, framework, *more, task=task, precision=precision))[file]
     known = facts(release)
     signatures = {name: set(words.split()) for name, _, words in (line.partition(": ") for line in known)}
@@ -148,7 +149,7 @@ GARBAGE = {
 
 
 @pytest.mark.parametrize("framework", GARBAGE)
-def test_garbage_is_collected_when_the_spec_says(tmp_path, framework):
+def test_garbage_is_collected_when_the_spec_says(tmp_path: Path, framework: str) -> None:
     file, collected, any_of_it = GARBAGE[framework]
     every, never = (
         render(spec(tmp_path, "llama", framework, *SPREAD, f"training.manual_gc_interval={steps}"))[file]
@@ -159,14 +160,14 @@ def test_garbage_is_collected_when_the_spec_says(tmp_path, framework):
 
 
 @pytest.mark.parametrize("bias", [True, False])
-def test_megatron_lm_fuses_no_bias_with_an_activation_that_it_cannot(tmp_path, bias):
+def test_megatron_lm_fuses_no_bias_with_an_activation_that_it_cannot(tmp_path: Path, bias: bool) -> None:
     """Without biases it turns the fusion off by itself."""
     run = spec(tmp_path, "nemotron", "megatron-lm", *SPREAD, f"model.bias={bias}".lower())
     words = command(render(run)["job.sh"])
     assert ("--no-bias-gelu-fusion" in words) == bias
 
 
-def test_megatron_lm_has_the_virtual_stages_of_the_spec(tmp_path):
+def test_megatron_lm_has_the_virtual_stages_of_the_spec(tmp_path: Path) -> None:
     """Its layers a virtual stage say nothing where embedding and output layer count as layers too."""
     counted = ("model.num_layers=78", "layout.vp=5", "layout.account_for_embedding_and_loss=true")
     words = command(render(spec(tmp_path, "llama", "megatron-lm", *SPREAD, *counted))["job.sh"])
@@ -178,7 +179,7 @@ def test_megatron_lm_has_the_virtual_stages_of_the_spec(tmp_path):
     ("framework", "file"), [("nemo2", "train_nemo2.py"), ("megatron-bridge", "train_megatron_bridge.py")]
 )
 @pytest.mark.parametrize("task", ["lora", "sft"])
-def test_adapters_are_trained_without_the_fused_loss(tmp_path, framework, file, task):
+def test_adapters_are_trained_without_the_fused_loss(tmp_path: Path, framework: str, file: str, task: str) -> None:
     text = render(spec(tmp_path, "llama", framework, *SPREAD, task=task))[file]
     assert f"cross_entropy_loss_fusion={task != 'lora'}," in text
 
@@ -187,7 +188,9 @@ def test_adapters_are_trained_without_the_fused_loss(tmp_path, framework, file, 
     ("framework", "file"), [("nemo2", "train_nemo2.py"), ("megatron-bridge", "train_megatron_bridge.py")]
 )
 @pytest.mark.parametrize("held", [True, False])
-def test_the_weights_beside_adapters_are_in_fp8_where_the_spec_says_so(tmp_path, framework, file, held):
+def test_the_weights_beside_adapters_are_in_fp8_where_the_spec_says_so(
+    tmp_path: Path, framework: str, file: str, held: bool
+) -> None:
     whole = ("training.distributed_optimizer=false", "training.overlap_param_gather=false")
     run = spec(tmp_path, "llama", framework, *SPREAD, *whole, f"training.fp8.param_gather={held}".lower(), task="lora")
     assert render(run)[file].count(f"fp8_param_gather={held},") == 2
@@ -207,7 +210,7 @@ def of_type(kind: str, value: str) -> bool:
 @pytest.mark.parametrize("release", ["2024-12-09", "2025-01-24"])
 @pytest.mark.parametrize("fsdp", [1, 8, 128, 512])
 @pytest.mark.parametrize("precision", ["bf16", "fp8"])
-def test_maxtext_knows_every_key_and_its_type(tmp_path, release, fsdp, precision):
+def test_maxtext_knows_every_key_and_its_type(tmp_path: Path, release: str, fsdp: int, precision: str) -> None:
     types = dict(line.split(": ") for line in facts(f"maxtext_{release}.txt"))
     small = () if fsdp >= 64 else ("model.num_layers=2",)
     run = spec(tmp_path, "llama", "maxtext", f"layout.fsdp={fsdp}", *small, precision=precision)
@@ -223,7 +226,7 @@ def test_maxtext_knows_every_key_and_its_type(tmp_path, release, fsdp, precision
 
 
 @pytest.mark.parametrize("warmup", [0, 3, 29, 47, 50])
-def test_every_step_of_a_warmup_is_one_and_none_outlasts_the_schedule(tmp_path, warmup):
+def test_every_step_of_a_warmup_is_one_and_none_outlasts_the_schedule(tmp_path: Path, warmup: int) -> None:
     """As each release reads it: MaxText cuts the fraction's steps, Megatron wants a step of decay."""
     more = ("model.num_layers=2", f"training.lr_warmup_steps={warmup}", "training.steps=47")
     words = command(render(spec(tmp_path, "llama", "maxtext", *more))["job.sh"])
@@ -237,13 +240,13 @@ def test_every_step_of_a_warmup_is_one_and_none_outlasts_the_schedule(tmp_path, 
     assert f"lr_decay_iters={max(47, warmup + 1)}," in text
 
 
-def test_paxml_is_told_the_seed(tmp_path):
+def test_paxml_is_told_the_seed(tmp_path: Path) -> None:
     run = spec(tmp_path, "gpt3", "paxml", "layout.fsdp=128", "training.seed=77")
     assert "task.train.random_seed = 77" in render(run)["paxml_point.py"]
 
 
 @pytest.mark.parametrize(("kind", "framework"), [("llama", "maxtext"), ("gpt3", "paxml")])
-def test_images_for_jax_bind_a_rank_without_numactl(tmp_path, kind, framework):
+def test_images_for_jax_bind_a_rank_without_numactl(tmp_path: Path, kind: str, framework: str) -> None:
     inside = render(spec(tmp_path, kind, framework, "layout.fsdp=128"))["job.sh"]
     assert "exec numactl" not in inside
     assert 'exec taskset --cpu-list "$(cat /sys/devices/system/node/node$node/cpulist)" "$@"' in inside
@@ -251,13 +254,13 @@ def test_images_for_jax_bind_a_rank_without_numactl(tmp_path, kind, framework):
     assert "exec numactl" in render(spec(tmp_path, kind, framework, "layout.fsdp=128", *host))["job.sh"]
 
 
-def test_maxtext_spreads_weights_over_nodes_where_told(tmp_path):
+def test_maxtext_spreads_weights_over_nodes_where_told(tmp_path: Path) -> None:
     words = command(render(spec(tmp_path, "llama", "maxtext", "layout.fsdp=128"))["job.sh"])
     assert {"ici_fsdp_parallelism=8", "dcn_fsdp_parallelism=16", "dcn_data_parallelism=4"} <= set(words)
 
 
 @pytest.mark.parametrize("precision", ["bf16", "fp8"])
-def test_paxml_has_every_constant_and_flag(tmp_path, precision):
+def test_paxml_has_every_constant_and_flag(tmp_path: Path, precision: str) -> None:
     run = spec(
         tmp_path, "gpt3", "paxml", "layout.fsdp=128", "training.recompute.policy=SAVE_QKV_OUT_PROJ", precision=precision
     )
@@ -276,7 +279,7 @@ def test_paxml_has_every_constant_and_flag(tmp_path, precision):
 
 
 @pytest.mark.parametrize("framework", ["maxtext", "paxml"])
-def test_policies_are_offered_that_the_memory_estimate_may_not_know(framework):
+def test_policies_are_offered_that_the_memory_estimate_may_not_know(framework: str) -> None:
     policies = registered(framework).memory.policies
     assert all(re.fullmatch(r"\w+", name) for name in policies)
     assert list(policies) == sorted(policies)
@@ -286,19 +289,19 @@ def test_policies_are_offered_that_the_memory_estimate_may_not_know(framework):
 @pytest.mark.parametrize(
     ("framework", "file"), [("nemo2", "train_nemo2.py"), ("megatron-bridge", "train_megatron_bridge.py")]
 )
-def test_synthetic_data_reach_the_driver(tmp_path, framework, file):
+def test_synthetic_data_reach_the_driver(tmp_path: Path, framework: str, file: str) -> None:
     files = render(spec(tmp_path, "llama", framework, *SPREAD, "data.kind=synthetic"))
     assert re.search(rf'{file} "\$BENCHRUN_DATA"/vocab[^/]*/tokens$', files["job.sh"], re.MULTILINE)
     assert "sys.argv[1]" in files[file]
 
 
-def test_synthetic_data_reach_nemo1(tmp_path):
+def test_synthetic_data_reach_nemo1(tmp_path: Path) -> None:
     job = render(spec(tmp_path, "llama", "nemo1", *SPREAD, "data.kind=synthetic"))["job.sh"]
     assert "'model.data.data_prefix=[1.0,'\"$BENCHRUN_DATA\"/vocab" in job
 
 
 @pytest.mark.parametrize("runtime", ["pyxis", "podman"])
-def test_an_image_keeps_the_path_by_which_it_finds_its_framework(tmp_path, runtime):
+def test_an_image_keeps_the_path_by_which_it_finds_its_framework(tmp_path: Path, runtime: str) -> None:
     """The submitting shell's PYTHONPATH does not take its place."""
     options = (f"cluster.container.runtime={runtime}", "cluster.container.options=[]")
     job = render(spec(tmp_path, "llama", "nemo2", *SPREAD, *options))["job.sh"]
@@ -306,7 +309,7 @@ def test_an_image_keeps_the_path_by_which_it_finds_its_framework(tmp_path, runti
     assert "PYTHONPATH" not in job
 
 
-def test_a_hostile_name_stays_a_value(tmp_path):
+def test_a_hostile_name_stays_a_value(tmp_path: Path) -> None:
     """Nothing from a recipe is code: a name of a layer with quotes in it comes out as a string."""
     nasty = """x"); import os  # """
     run = spec(tmp_path, "llama", "nemo2", *SPREAD, f"training.lora.target_modules=['{nasty}']", task="lora")

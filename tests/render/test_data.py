@@ -1,19 +1,21 @@
 """A run on synthetic data makes it first, where the ranks will read it, in whatever container they run."""
 
-from __future__ import annotations
-
 import math
 import re
 import shutil
 import subprocess
+from pathlib import Path
+from typing import Any
 
 import pytest
 from pydantic import ValidationError
 
 from benchrun.recipe import catalogue
+from benchrun.recipe.catalogue import Point, RecipeFile
 from benchrun.recipe.resolve import resolve_point
 from benchrun.render import render
-from benchrun.spec.data import Instructions, Synthetic
+from benchrun.spec.runspec import RunSpec
+from benchrun.spec.training import Instructions, Synthetic
 from datagen import sft, tokens
 
 CONTAINERS = {
@@ -27,7 +29,7 @@ CONTAINERS = {
 }
 
 
-def point(framework):
+def point(framework: str) -> tuple[RecipeFile, Point]:
     file = catalogue.recipe_file("llama3.1-8b")
     return file, next(p for p in catalogue.points(file.recipe) if p.framework == framework and p.gpu == "H100")
 
@@ -35,7 +37,7 @@ def point(framework):
 PLAIN = ("cluster.container.options=[]", "cluster.binding.gpus_per_numa_node=null")
 
 
-def script(runtime, framework, *overrides):
+def script(runtime: str, framework: str, *overrides: str) -> tuple[RunSpec, str]:
     file, chosen = point(framework)
     cluster = (f"cluster.container.runtime={runtime}", *PLAIN, "cluster.sources.megatron-lm=/opt/megatron-lm")
     overrides = ("data.kind=synthetic", *overrides)
@@ -45,7 +47,7 @@ def script(runtime, framework, *overrides):
 
 @pytest.mark.parametrize("framework", ["megatron-lm", "megatron-core"])
 @pytest.mark.parametrize("runtime", CONTAINERS)
-def test_the_data_is_made_and_mounted_where_it_is_read(tmp_path, runtime, framework):
+def test_the_data_is_made_and_mounted_where_it_is_read(tmp_path: Path, runtime: str, framework: str) -> None:
     spec, text = script(runtime, framework)
     mount, root = CONTAINERS[runtime]
     made = text.index("-m datagen tokens")
@@ -62,22 +64,22 @@ def test_the_data_is_made_and_mounted_where_it_is_read(tmp_path, runtime, framew
         assert checked.returncode == 0, checked.stdout
 
 
-def test_as_many_tokens_as_the_run_reads_and_one_label_more():
+def test_as_many_tokens_as_the_run_reads_and_one_label_more() -> None:
     spec, text = script("none", "megatron-core", "training.steps=7")
     assert spec.data.synthetic.tokens == 7 * spec.gbs * spec.seq_length + 1
     assert f"--vocab-size 128256\n  --tokens {spec.data.synthetic.tokens} " in text
 
 
-def test_other_parameters_are_another_data_set():
+def test_other_parameters_are_another_data_set() -> None:
     names = {script("none", "megatron-core", *more)[0].data_set for more in ((), ("data.synthetic.seed=2",))}
     assert len(names) == 2
 
 
-def test_the_command_is_one_that_the_generator_takes():
+def test_the_command_is_one_that_the_generator_takes() -> None:
     """Every option of the script, through the generator's own command line."""
     import shlex
 
-    from datagen.cli.make import tokens as command
+    from datagen.commands import tokens as command
     from datagen.tokens import Parameters
 
     spec, text = script("none", "megatron-core", "data.synthetic.learnable=true", "data.synthetic.documents=zipf")
@@ -88,7 +90,7 @@ def test_the_command_is_one_that_the_generator_takes():
     assert parameters.vocab_size == spec.model.vocab_size
 
 
-def fine_tune(name, framework, *overrides, runtime="none"):
+def fine_tune(name: str, framework: str, *overrides: str, runtime: str = "none") -> tuple[RunSpec, dict[str, str]]:
     file = catalogue.recipe_file(name)
     point = next(p for p in catalogue.points(file.recipe) if (p.framework, p.gpu) == (framework, "H100"))
     cluster = (f"cluster.container.runtime={runtime}", *PLAIN, "cluster.sources.megatron-lm=/opt/megatron-lm")
@@ -104,11 +106,11 @@ def fine_tune(name, framework, *overrides, runtime="none"):
         ("llama3-70b-lora", "megatron-bridge", "train_megatron_bridge.py"),
     ],
 )
-def test_a_fine_tune_is_given_packed_conversations(tmp_path, name, framework, file):
+def test_a_fine_tune_is_given_packed_conversations(tmp_path: Path, name: str, framework: str, file: str) -> None:
     """Every option of the script through the generator's own command line, its files where the driver reads them."""
     import shlex
 
-    from datagen.cli.make import sft as command
+    from datagen.commands import sft as command
     from datagen.sft import Parameters, make_sft
 
     spec, files = fine_tune(name, framework, "data.instructions.samples=300", "data.instructions.lengths=zipf")
@@ -129,7 +131,7 @@ def test_a_fine_tune_is_given_packed_conversations(tmp_path, name, framework, fi
     assert read - {"tokenizer"} <= {path.name for path in tmp_path.iterdir()}
 
 
-def test_sequences_of_another_length_are_another_data_set():
+def test_sequences_of_another_length_are_another_data_set() -> None:
     names = {
         fine_tune("llama3-8b-sft", framework, *more)[0].data_set
         for framework in ("nemo2", "megatron-bridge")
@@ -139,7 +141,7 @@ def test_sequences_of_another_length_are_another_data_set():
 
 
 @pytest.mark.parametrize("runtime", CONTAINERS)
-def test_a_fine_tune_is_given_conversations_and_the_tokenizer_that_reads_them(tmp_path, runtime):
+def test_a_fine_tune_is_given_conversations_and_the_tokenizer_that_reads_them(tmp_path: Path, runtime: str) -> None:
     spec, files = fine_tune("mistral-7b-hf", "hf", runtime=runtime)
     text = files["job.sh"]
     mount, root = CONTAINERS[runtime]
@@ -163,7 +165,9 @@ def test_a_fine_tune_is_given_conversations_and_the_tokenizer_that_reads_them(tm
         (Instructions, sft.Parameters, {"samples": 10, "format": "chat"}),
     ],
 )
-def test_what_datagen_refuses_is_refused_before_the_job(recipe, made, others):
+def test_what_datagen_refuses_is_refused_before_the_job(
+    recipe: type[Any], made: type[Any], others: dict[str, Any]
+) -> None:
     """Each number at datagen's limits, and just beyond them."""
     numbers = [name for name, value in recipe() if type(value) in (int, float) or name == "tokens"]
     assert len(numbers) >= 3

@@ -1,10 +1,9 @@
 """Every listed point is rendered with every framework that it names, into files that their languages can read."""
 
-from __future__ import annotations
-
 import ast
 import re
 import subprocess
+from pathlib import Path
 
 import pytest
 import yaml
@@ -34,7 +33,7 @@ def kinds(name: str) -> dict[str, dict[str, str]]:
 
 
 @pytest.mark.parametrize("name", catalogue.names(paths.RECIPES))
-def test_every_point_becomes_files_that_can_be_read(tmp_path, name):
+def test_every_point_becomes_files_that_can_be_read(tmp_path: Path, name: str) -> None:
     scripts = []
     for i, files in enumerate(kinds(name).values()):
         for file, text in files.items():

@@ -1,7 +1,5 @@
 """The Megatron-LM command uses only flags that its own parser has."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -4,19 +4,20 @@ Each kind of model goes through the forward pass of megatron-core's MLP, or of i
 TransformerConfig that the framework's driver, flags or worker ask for. The linear layers alone are stand-ins.
 """
 
-from __future__ import annotations
-
 import ast
 import dataclasses
 import shlex
 import types
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 from kinds import SPREAD, spec
 
-torch = pytest.importorskip("torch", reason="megatron-core needs pip install 'benchrun[train]'")
-pytest.importorskip("megatron.core", reason="megatron-core needs pip install 'benchrun[train]'")
+torch = pytest.importorskip("torch", reason="megatron-core needs pip install '.[train]'")
+pytest.importorskip("megatron.core", reason="megatron-core needs pip install '.[train]'")
 
 from megatron.core.activations import squared_relu  # noqa: E402
 from megatron.core.transformer import TransformerConfig  # noqa: E402
@@ -86,10 +87,10 @@ def in_yaml(text: str) -> dict[str, object]:
 
 
 @pytest.fixture
-def asked(tmp_path, monkeypatch):
+def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
     """kind, framework -> the keywords of TransformerConfig that a run of it asks for."""
 
-    def values(kind, framework, *more):
+    def values(kind: Any, framework: Any, *more: Any) -> Any:
         run = spec(tmp_path, kind, framework, *MORE.get(kind, SPREAD), *more, precision="bf16")
         if framework == "megatron-core":
             monkeypatch.setattr(worker, "TransformerConfig", dict)  # as on a GPU: here its kernels are missing
@@ -105,7 +106,7 @@ def asked(tmp_path, monkeypatch):
     return values
 
 
-def forward(config: TransformerConfig, grouped: bool) -> torch.Tensor:
+def forward(config: TransformerConfig, grouped: bool) -> Any:
     """megatron-core's MLP, or its grouped experts, between two linear layers that only have the right widths."""
     inner, tokens = 8, torch.ones(4, 1, 8)
     wide = torch.ones(*(tokens.shape[:1] if grouped else tokens.shape[:2]), inner * (1 + config.gated_linear_unit))
@@ -127,7 +128,9 @@ def forward(config: TransformerConfig, grouped: bool) -> torch.Tensor:
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)
 @pytest.mark.parametrize("kind", KINDS)
-def test_an_activation_is_fused_where_megatron_core_has_a_kernel_and_only_there(asked, kind, framework):
+def test_an_activation_is_fused_where_megatron_core_has_a_kernel_and_only_there(
+    asked: Callable[..., Any], kind: str, framework: str
+) -> None:
     if (kind, framework) == ("grok", "megatron-lm"):
         with pytest.raises(UserError, match="geglu"):
             asked(kind, framework)
@@ -141,6 +144,6 @@ def test_an_activation_is_fused_where_megatron_core_has_a_kernel_and_only_there(
 
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)
-def test_biases_give_a_squared_relu_no_kernel(asked, framework):
+def test_biases_give_a_squared_relu_no_kernel(asked: Callable[..., Any], framework: str) -> None:
     values = asked("nemotron", framework, "model.bias=true")
     assert (values["add_bias_linear"], values["bias_activation_fusion"]) == (True, False)

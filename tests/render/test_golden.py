@@ -3,8 +3,6 @@
 ``pytest tests/render --update-golden`` writes them anew; the change is then reviewed as a diff.
 """
 
-from __future__ import annotations
-
 import shlex
 import shutil
 import subprocess

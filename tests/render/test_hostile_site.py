@@ -1,11 +1,10 @@
 """Nothing that a site file holds as text is ever run: the job script hands it on, whole, as one word."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
 import typing
+from pathlib import Path
 
 import pytest
 
@@ -13,6 +12,7 @@ from benchrun.recipe.resolve import resolve
 from benchrun.recipe.select import Request
 from benchrun.render import render
 from benchrun.spec.cluster import Runtime
+from benchrun.spec.runspec import RunSpec
 
 NASTY = """'"; touch pwned; $(touch pwned) `touch pwned` ${IFS} #x %j \\ \\' ! * ü & | > pwned"""
 PATH = NASTY.replace(":", "").replace(",", "")
@@ -20,7 +20,7 @@ FIELDS = ("partition", "account", "qos", "reservation", "constraint", "nodelist"
 RUNTIMES = typing.get_args(Runtime)
 
 
-def nasty(runtime: str, gpu: str):
+def nasty(runtime: str, gpu: str) -> RunSpec:
     """A site file whose every free text is hostile; the setup lines are shell by design, and stay out of it."""
     values = {
         **dict.fromkeys(FIELDS, NASTY),
@@ -44,7 +44,7 @@ def nasty(runtime: str, gpu: str):
 
 @pytest.mark.parametrize("gpu", ["CPU", "H100"])
 @pytest.mark.parametrize("runtime", RUNTIMES)
-def test_hostile_text_reaches_srun_as_words(tmp_path, runtime, gpu):
+def test_hostile_text_reaches_srun_as_words(tmp_path: Path, runtime: str, gpu: str) -> None:
     spec = nasty(runtime, gpu)
     for name, text in render(spec).items():
         (tmp_path / name).write_text(text)
@@ -76,7 +76,7 @@ def test_hostile_text_reaches_srun_as_words(tmp_path, runtime, gpu):
 @pytest.mark.parametrize(
     ("job", "port"), [("1", "20001"), ("11999", "31999"), ("12000", "20000"), ("67043328", "31328")]
 )
-def test_the_port_is_below_those_that_linux_gives_out(job, port):
+def test_the_port_is_below_those_that_linux_gives_out(job: str, port: str) -> None:
     text = render(resolve(Request("tiny-llama", "CPU", "fp32", 1, None, "slurm-cpu", ())))["job.sh"]
     line = next(line for line in text.splitlines() if line.startswith("MASTER_PORT="))
     command = ["bash", "-c", f'SLURM_JOB_ID={job}\n{line}\necho "$MASTER_PORT"']

@@ -1,7 +1,5 @@
 """A real Slurm for the tests in this folder, and the command line as a user calls it."""
 
-from __future__ import annotations
-
 import functools
 import json
 import os
@@ -11,8 +9,9 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -30,14 +29,14 @@ DIR = Path(f"{BASE}-{WORKER}" if WORKER else BASE)
 os.environ |= {"BENCHRUN_SLURM_NUMBER": str(NUMBER), "BENCHRUN_SLURM_DIR": str(DIR)}
 
 
-def pytest_collection_modifyitems(items):
+def pytest_collection_modifyitems(items: Any) -> None:
     for item in items:
         if HERE in item.path.parents:
             item.add_marker(pytest.mark.slurm)
 
 
 @pytest.fixture(scope="session")
-def slurm():
+def slurm() -> Iterator[Any]:
     """SLURM_CONF of the running test cluster. CI starts it; elsewhere the tests run only if somebody has."""
     if os.environ.get("CI") != "true" and not is_up(Path(BASE)):
         pytest.skip("no test cluster is up: sudo tests/slurm/cluster.sh start")
@@ -175,14 +174,14 @@ class User:
 
 
 @pytest.fixture(scope="session")
-def user(slurm, tmp_path_factory):
+def user(slurm: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     found = User(slurm, tmp_path_factory.mktemp("results"))
     yield found
     found.leave()
 
 
 @pytest.fixture
-def cluster(slurm):
+def cluster(slurm: Any) -> Any:
     """The cluster's own switch: ``cluster("down", "slurmctld")``."""
 
     def call(*args: str) -> None:

@@ -1,7 +1,5 @@
 """Which processes of a run are alive, on which node: read out of /proc, where the machine sees those of every node."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

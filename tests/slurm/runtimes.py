@@ -1,7 +1,5 @@
 """The container runtimes that the test cluster runs, and what a site file says for each of them here."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

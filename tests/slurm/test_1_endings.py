@@ -1,10 +1,9 @@
 """Every run ends in the right name, within its deadline, on a real Slurm. All are submitted first, then awaited."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import time
+from typing import Any
 
 import pytest
 
@@ -15,7 +14,7 @@ HERE = "cluster.exclude=n3"
 
 
 @pytest.fixture(scope="module")
-def runs(user):
+def runs(user: Any) -> Any:
     """Run ids by what is to happen to them."""
     return {
         "dense": user.launch("tiny-llama", 4, HERE),
@@ -48,7 +47,7 @@ def runs(user):
     }  # fmt: skip
 
 
-def test_two_nodes_train_with_tensor_and_data_parallelism(user, runs):
+def test_two_nodes_train_with_tensor_and_data_parallelism(user: Any, runs: Any) -> None:
     row = user.wait(runs["dense"], 150)
     assert (row["state"], row["last_step"]) == ("completed", 20)
     assert row["nodes"] == "n[1-2]"
@@ -58,19 +57,19 @@ def test_two_nodes_train_with_tensor_and_data_parallelism(user, runs):
     assert verdict["checks"][0]["metric"] == "final_loss"
 
 
-def test_two_nodes_train_with_expert_parallelism(user, runs):
+def test_two_nodes_train_with_expert_parallelism(user: Any, runs: Any) -> None:
     row = user.wait(runs["experts"], 150)
     assert (row["state"], row["last_step"]) == ("completed", 20)
     assert json.loads(user.call("compare", runs["experts"], "--json").stdout)["verdict"] == "pass"
 
 
-def test_gpus_are_asked_for_in_the_header_and_given_to_the_ranks(user, runs):
+def test_gpus_are_asked_for_in_the_header_and_given_to_the_ranks(user: Any, runs: Any) -> None:
     user.wait(runs["gpus"], 60)
     assert "#SBATCH --gres=gpu:2\n" in (user.runs / runs["gpus"] / "job.sh").read_text()
     assert {"rank 0 sees 0,1", "rank 1 sees 0,1"} <= set(user.log(runs["gpus"]).splitlines())
 
 
-def test_a_job_that_nobody_knows_any_more_is_not_running(user, runs):
+def test_a_job_that_nobody_knows_any_more_is_not_running(user: Any, runs: Any) -> None:
     user.wait(runs["forgotten"], 60)
     path = user.runs / "forgotten"  # a job is known by its directory too, and no job has this one
     shutil.copytree(user.runs / runs["forgotten"], path)
@@ -82,24 +81,24 @@ def test_a_job_that_nobody_knows_any_more_is_not_running(user, runs):
     assert (row["state"], row["ended"]) == ("gone", False)
 
 
-def test_a_failing_rank_ends_the_job_and_is_named(user, runs):
+def test_a_failing_rank_ends_the_job_and_is_named(user: Any, runs: Any) -> None:
     row = user.wait(runs["failing"], 60)
     assert row["state"] == "failed"
     assert row["exit_code"] != 0
     assert any("task 1: Exited with exit code 7" in evidence for evidence in row["evidence"])
 
 
-def test_a_crashing_rank_ends_the_job(user, runs):
+def test_a_crashing_rank_ends_the_job(user: Any, runs: Any) -> None:
     assert user.wait(runs["crashing"], 60)["state"] == "failed"
 
 
-def test_cancel_from_another_shell(user, runs):
+def test_cancel_from_another_shell(user: Any, runs: Any) -> None:
     user.wait(runs["cancelled"], 60, "running")
     user.call("cancel", runs["cancelled"])
     assert user.wait(runs["cancelled"], 60)["state"] == "cancelled"
 
 
-def test_scancel_by_somebody_else(user, runs):
+def test_scancel_by_somebody_else(user: Any, runs: Any) -> None:
     job = user.wait(runs["outside"], 60, "running")["job"]
     user.slurm("scancel", job)
     row = user.wait(runs["outside"], 60)
@@ -107,15 +106,15 @@ def test_scancel_by_somebody_else(user, runs):
     assert any("CANCELLED" in evidence for evidence in row["evidence"])
 
 
-def test_too_little_memory(user, runs):
+def test_too_little_memory(user: Any, runs: Any) -> None:
     assert user.wait(runs["memory"], 90)["state"] == "out_of_memory_host"
 
 
-def test_a_missing_image(user, runs):
+def test_a_missing_image(user: Any, runs: Any) -> None:
     assert user.wait(runs["no image"], 60)["state"] == "image_missing"
 
 
-def test_exit_code_0_without_the_planned_steps_is_incomplete(user, runs):
+def test_exit_code_0_without_the_planned_steps_is_incomplete(user: Any, runs: Any) -> None:
     row = user.wait(runs["too short"], 60)
     assert (row["state"], row["exit_code"]) == ("incomplete", 0)
     result = user.call("compare", runs["too short"], "--json", check=False)
@@ -123,14 +122,14 @@ def test_exit_code_0_without_the_planned_steps_is_incomplete(user, runs):
     assert json.loads(result.stdout)["verdict"] == "invalid_run"
 
 
-def test_a_token_reaches_the_ranks_and_no_file(user, runs):
+def test_a_token_reaches_the_ranks_and_no_file(user: Any, runs: Any) -> None:
     user.wait(runs["token"], 60)
     assert "the rank has it" in user.log(runs["token"])
     found = [p for p in (user.runs / runs["token"]).rglob("*") if p.is_file() and TOKEN.encode() in p.read_bytes()]
     assert not found
 
 
-def test_a_restarted_job_is_no_measurement(user, runs):
+def test_a_restarted_job_is_no_measurement(user: Any, runs: Any) -> None:
     job = user.wait(runs["requeue"], 60, "running")["job"]
     user.until(lambda: "life 0" in user.log(runs["requeue"]))
     user.slurm("scontrol", "update", f"jobid={job}", "requeue=1")  # an administrator can, whatever the script says
@@ -143,10 +142,10 @@ def test_a_restarted_job_is_no_measurement(user, runs):
     assert "life 1" in user.log(runs["requeue"])
 
 
-def test_the_time_limit(user, runs):
+def test_the_time_limit(user: Any, runs: Any) -> None:
     assert user.wait(runs["limit"], 180)["state"] == "timeout"
 
 
-def test_a_job_that_nobody_knows_any_more_is_lost_in_the_end(user, runs):
+def test_a_job_that_nobody_knows_any_more_is_lost_in_the_end(user: Any, runs: Any) -> None:
     row = user.wait("forgotten", 60 + 30)
     assert (row["state"], row["final"]) == ("lost", False)

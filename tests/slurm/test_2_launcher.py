@@ -1,18 +1,18 @@
 """The launcher may die, and two may work at once: nothing is lost or overwritten."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
 
 from .conftest import POINT
 
 SLEEP = "echo started; exec sleep 600"
 
 
-def test_two_launches_at_the_same_moment_make_two_runs(user):
+def test_two_launches_at_the_same_moment_make_two_runs(user: Any) -> None:
     with ThreadPoolExecutor(4) as pool:
         runs = list(pool.map(lambda _: user.launch("tiny-llama", 1, "cluster.partition=batch"), range(4)))
     assert len(set(runs)) == 4
@@ -22,7 +22,7 @@ def test_two_launches_at_the_same_moment_make_two_runs(user):
         user.call("cancel", run)
 
 
-def test_a_killed_launcher_loses_nothing(user):
+def test_a_killed_launcher_loses_nothing(user: Any) -> None:
     launcher, run = user.follow(SLEEP)
     os.kill(launcher.pid, signal.SIGKILL)
     launcher.wait()
@@ -31,7 +31,7 @@ def test_a_killed_launcher_loses_nothing(user):
     assert user.wait(run, 60)["state"] == "cancelled"
 
 
-def test_a_launcher_killed_before_it_wrote_the_job_id_is_found_by_name(user):
+def test_a_launcher_killed_before_it_wrote_the_job_id_is_found_by_name(user: Any) -> None:
     run = user.program("tiny-llama", 1, SLEEP)
     events = user.runs / run / "events.jsonl"
     job = user.status(run)["job"]
@@ -41,7 +41,7 @@ def test_a_launcher_killed_before_it_wrote_the_job_id_is_found_by_name(user):
     assert user.wait(run, 60)["state"] == "cancelled"
 
 
-def test_ctrl_c_leaves_the_job_running_and_says_how_to_come_back(user):
+def test_ctrl_c_leaves_the_job_running_and_says_how_to_come_back(user: Any) -> None:
     launcher, run = user.follow(SLEEP)
     user.until(lambda: "started" in user.log(run))
     os.kill(launcher.pid, signal.SIGINT)
@@ -53,7 +53,7 @@ def test_ctrl_c_leaves_the_job_running_and_says_how_to_come_back(user):
     user.call("cancel", run)
 
 
-def test_what_sbatch_refuses_is_said_with_its_words_and_exit_code_3(user):
+def test_what_sbatch_refuses_is_said_with_its_words_and_exit_code_3(user: Any) -> None:
     before = set(user.runs.iterdir())
     result = user.call("launch", *POINT, "--set=cluster.partition=nowhere", check=False)
     assert result.returncode == 3
@@ -63,7 +63,7 @@ def test_what_sbatch_refuses_is_said_with_its_words_and_exit_code_3(user):
     assert (row["state"], row["ended"]) == ("launch_failed", True)
 
 
-def test_a_recipe_field_reaches_the_program_as_text(user, tmp_path):
+def test_a_recipe_field_reaches_the_program_as_text(user: Any, tmp_path: Path) -> None:
     nasty = "$(touch x); \"quote\" 'single' `id` \\ end"
     run = user.program("tiny-llama", 1, 'printf "%s\\n" "$NASTY"', f"env.NASTY={nasty}")
     user.wait(run, 60)

@@ -1,6 +1,6 @@
 """Parts of the cluster go away: a scheduler that does not answer says nothing about the jobs."""
 
-from __future__ import annotations
+from typing import Any
 
 from .conftest import POINT
 
@@ -8,7 +8,7 @@ UNTIL_GO = "echo started; until [ -e go ]; do sleep 0.2; done"
 SLEEP = "echo started; exec sleep 600"
 
 
-def test_slurmctld_down_while_polling_is_no_ending(user, cluster):
+def test_slurmctld_down_while_polling_is_no_ending(user: Any, cluster: Any) -> None:
     run = user.program("tiny-llama", 1, UNTIL_GO)
     user.wait(run, 60, "running")
     cluster("down", "slurmctld")
@@ -22,7 +22,7 @@ def test_slurmctld_down_while_polling_is_no_ending(user, cluster):
     assert user.wait(run, 90)["state"] == "incomplete"  # it ended well, without the planned steps
 
 
-def test_launch_wait_goes_on_through_an_outage(user, cluster):
+def test_launch_wait_goes_on_through_an_outage(user: Any, cluster: Any) -> None:
     launcher, run = user.follow(UNTIL_GO)
     user.wait(run, 60, "running")
     cluster("down", "slurmctld")
@@ -40,7 +40,7 @@ def test_launch_wait_goes_on_through_an_outage(user, cluster):
     assert "incomplete" in said
 
 
-def test_slurmdbd_down_the_queue_and_the_jobs_own_files_are_enough(user, cluster):
+def test_slurmdbd_down_the_queue_and_the_jobs_own_files_are_enough(user: Any, cluster: Any) -> None:
     cluster("down", "slurmdbd")
     try:
         failing = user.program("tiny-llama", 1, "exit 5")
@@ -50,7 +50,7 @@ def test_slurmdbd_down_the_queue_and_the_jobs_own_files_are_enough(user, cluster
         cluster("up", "slurmdbd")
 
 
-def test_a_node_that_loses_power(user, cluster):
+def test_a_node_that_loses_power(user: Any, cluster: Any) -> None:
     run = user.program("tiny-llama", 2, SLEEP, "cluster.gpus_per_node=1", "cluster.nodelist=n3")
     user.until(lambda: "started" in user.log(run))
     cluster("fail", "n3")

@@ -1,10 +1,9 @@
 """The worker trains inside real containers, through the suite's own scripts."""
 
-from __future__ import annotations
-
 import json
 import sysconfig
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,7 +11,7 @@ from .runtimes import RUNTIMES, settings, start
 
 
 @pytest.mark.parametrize("runtime", RUNTIMES)
-def test_two_nodes_train_inside(user, runtime):
+def test_two_nodes_train_inside(user: Any, runtime: Any) -> None:
     start(runtime)
     run = user.launch(
         "tiny-llama",

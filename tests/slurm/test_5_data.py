@@ -1,15 +1,14 @@
 """Synthetic data under Slurm: two jobs on two nodes need the same data set, and it is made once."""
 
-from __future__ import annotations
-
 import json
+from typing import Any
 
 import pytest
 
-pytest.importorskip("megatron.core", reason="training needs pip install 'benchrun[train]'")
+pytest.importorskip("megatron.core", reason="training needs pip install '.[train]'")
 
 
-def test_two_jobs_make_their_data_once(user):
+def test_two_jobs_make_their_data_once(user: Any) -> None:
     # A data-loader process counts as much memory again as the rank that it was forked from.
     sets = ("cluster.partition=batch", "cluster.mem=3G", "training.steps=5")
     runs = [user.launch("tiny-llama-learnable", 1, *sets) for _ in range(2)]

@@ -1,8 +1,7 @@
 """The sampler on a real Slurm: a step beside the training on every node, which ends with the job."""
 
-from __future__ import annotations
-
 import os
+from typing import Any
 
 from benchrun.metrics.telemetry import read
 
@@ -36,7 +35,7 @@ SITE = (
 )
 
 
-def test_every_node_is_sampled_beside_its_ranks_and_the_exit_code_stays(user):
+def test_every_node_is_sampled_beside_its_ranks_and_the_exit_code_stays(user: Any) -> None:
     smi = user.script(SMI)
     smi.rename(smi.with_name("nvidia-smi"))
     train = user.script(TRAIN)

@@ -1,8 +1,7 @@
 """A job that hangs: its deadline without a step ends every rank on every node; and a silence is not hidden by Slurm."""
 
-from __future__ import annotations
-
 import sys
+from typing import Any
 
 import pytest
 
@@ -25,7 +24,7 @@ STEP = "iteration        3/      20 | consumed samples: 8 | elapsed time per ite
 
 
 @pytest.fixture(scope="module")
-def hung(user):
+def hung(user: Any) -> Any:
     """Run ids by what hangs in them; each runs on two nodes."""
     two = "cluster.gpus_per_node=1"
     return {
@@ -36,7 +35,7 @@ def hung(user):
 
 
 @pytest.mark.parametrize(("name", "step"), [("deaf", 3), ("stopped", None)])
-def test_the_deadline_without_a_step_ends_a_hung_job_on_all_nodes(user, hung, name, step):
+def test_the_deadline_without_a_step_ends_a_hung_job_on_all_nodes(user: Any, hung: Any, name: Any, step: Any) -> None:
     row = user.wait(hung[name], 200)
     assert row["state"] == "hung", row
     assert row["exit_code"] != 0
@@ -51,7 +50,9 @@ def test_the_deadline_without_a_step_ends_a_hung_job_on_all_nodes(user, hung, na
     assert '"invalid_run"' in result.stdout
 
 
-def test_slurms_last_words_do_not_hide_the_silence_before_them(user, hung, monkeypatch):
+def test_slurms_last_words_do_not_hide_the_silence_before_them(
+    user: Any, hung: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A minute of Slurm's shortest limit stands for the ten of a real silence."""
     run = RunDir(user.runs / hung["silent"])
     for name in ("SLURM_CONF", "PATH"):

@@ -1,9 +1,8 @@
 """Whatever ends a run, in whichever runtime, no process of it is left on any node. The ranks ignore TERM."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -24,7 +23,7 @@ NODES = ("n1", "n2", "n3")
 
 
 @pytest.fixture(scope="module")
-def runs(user):
+def runs(user: Any) -> Any:
     """Run ids by runtime and by what ends them: all are submitted at once."""
     for runtime in CONTAINERS:
         start(runtime)
@@ -41,7 +40,7 @@ def runs(user):
     }
 
 
-def launch(user, runtime: str, program: str, *more: str, exclude: str = "n3") -> str:
+def launch(user: Any, runtime: str, program: str, *more: str, exclude: str = "n3") -> str:
     """Two ranks on two nodes, in the runtime; the run directory's name is in the environment of every process."""
     path: Path = user.script(program)
     return user.launch(
@@ -59,18 +58,18 @@ def inside(runtime: str, program: Path) -> list[str]:
     return [f"cluster.python=/opt/site/{program.name}", *settings(runtime, program.parent)]
 
 
-def none_is_left(user, runtime: str, run: str, *, nodes: tuple[str, ...] = NODES) -> None:
+def none_is_left(user: Any, runtime: str, run: str, *, nodes: tuple[str, ...] = NODES) -> None:
     assert not user.left(run)
     for node in nodes:
         assert containers(runtime, node, run) == []
 
 
-def both_started(user, run: str) -> None:
+def both_started(user: Any, run: str) -> None:
     user.until(lambda: user.log(run).count("started") == 2, 120)
 
 
 @pytest.mark.parametrize("runtime", RUNTIMES)
-def test_after_cancel(user, runs, runtime):
+def test_after_cancel(user: Any, runs: Any, runtime: Any) -> None:
     run = runs[runtime, "cancelled"]
     both_started(user, run)
     # The search does find them: on both nodes, except those of a daemon that starts them for every node.
@@ -85,7 +84,7 @@ def test_after_cancel(user, runs, runtime):
 
 
 @pytest.mark.parametrize("runtime", RUNTIMES)
-def test_after_a_failed_rank(user, runs, runtime):
+def test_after_a_failed_rank(user: Any, runs: Any, runtime: Any) -> None:
     run = runs[runtime, "failing"]
     assert user.wait(run, 120)["state"] == "failed"
     assert json.loads((user.runs / run / "done.json").read_text())["exit_code"] != 0
@@ -93,28 +92,28 @@ def test_after_a_failed_rank(user, runs, runtime):
 
 
 @pytest.mark.parametrize("runtime", RUNTIMES)
-def test_after_the_normal_end(user, runs, runtime):
+def test_after_the_normal_end(user: Any, runs: Any, runtime: Any) -> None:
     run = runs[runtime, "ending"]
     assert user.wait(run, 120)["exit_code"] == 0
     none_is_left(user, runtime, run)
 
 
 @pytest.mark.parametrize("runtime", RUNTIMES)
-def test_after_the_deadline_without_a_step(user, runs, runtime):
+def test_after_the_deadline_without_a_step(user: Any, runs: Any, runtime: Any) -> None:
     run = runs[runtime, "hanging"]
     assert user.wait(run, 120)["state"] == "hung"
     none_is_left(user, runtime, run)
 
 
 @pytest.mark.parametrize("runtime", RUNTIMES)
-def test_after_the_time_limit(user, runs, runtime):
+def test_after_the_time_limit(user: Any, runs: Any, runtime: Any) -> None:
     run = runs[runtime, "limit"]
     assert user.wait(run, 240)["state"] == "timeout"
     assert json.loads((user.runs / run / "done.json").read_text())["signal"] == "TERM"
     none_is_left(user, runtime, run)
 
 
-def test_after_a_power_cut_of_one_node(user, cluster, runs):
+def test_after_a_power_cut_of_one_node(user: Any, cluster: Any, runs: Any) -> None:
     mine = {runtime: launch(user, runtime, STUBBORN, exclude="n1") for runtime in RUNTIMES}
     for run in mine.values():
         both_started(user, run)

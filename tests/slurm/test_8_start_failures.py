@@ -1,6 +1,6 @@
 """A command, an image or a mount that is not there ends a run under its right name, in every runtime."""
 
-from __future__ import annotations
+from typing import Any
 
 import pytest
 
@@ -16,7 +16,7 @@ WRONG = {
 
 
 @pytest.fixture(scope="module")
-def runs(user):
+def runs(user: Any) -> Any:
     """Run ids by runtime and by what is wrong: all are submitted at once."""
     for runtime in RUNTIMES:
         start(runtime)
@@ -29,7 +29,7 @@ def runs(user):
 
 @pytest.mark.parametrize("wrong", WRONG)
 @pytest.mark.parametrize("runtime", RUNTIMES)
-def test_it_is_named_with_its_line(user, runs, runtime, wrong):
+def test_it_is_named_with_its_line(user: Any, runs: Any, runtime: Any, wrong: Any) -> None:
     row = user.wait(runs[runtime, wrong], 120)
     ending, _ = WRONG[wrong]
     log = (user.runs / runs[runtime, wrong] / "stderr.log").read_text()
@@ -37,7 +37,7 @@ def test_it_is_named_with_its_line(user, runs, runtime, wrong):
     assert any(line.startswith((f"{ending}: ", "mount_failed: ")) for line in row["evidence"])
 
 
-def test_a_cluster_without_pyxis(user):
+def test_a_cluster_without_pyxis(user: Any) -> None:
     """The plugin that stands in for it is taken away: srun knows no option of it."""
     plugins = DIR / "etc/plugstack.conf"
     plugins.unlink(missing_ok=True)

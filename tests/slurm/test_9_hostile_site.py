@@ -1,13 +1,12 @@
 """Slurm's own reader of #SBATCH lines and the ranks' shells hand hostile text on, whole."""
 
-from __future__ import annotations
-
 import json
+from typing import Any
 
 NASTY = """'"; touch pwned; $(touch pwned) `touch pwned` ${IFS} #x %j \\ \\' ! * & | > pwned"""
 
 
-def test_hostile_text_stays_text(user):
+def test_hostile_text_stays_text(user: Any) -> None:
     run = user.program(
         "tiny-llama",
         1,

@@ -1,11 +1,11 @@
 """Slurm's commands answer late, nothing, or nonsense: no run is given up, none is given a false end, nothing raises."""
 
-from __future__ import annotations
-
 import re
 import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -43,13 +43,13 @@ SUBMITTED = {
 
 
 @pytest.fixture(scope="module", autouse=True)
-def waiting(user, runs):
+def waiting(user: Any, runs: Any) -> Iterator[Any]:
     """What takes long, begun before the first test and awaited by those that ask for it."""
     slow = [user.shims(**{name: 'sleep 35; exec $real "$@"'}) for name in ("squeue", "sacct")]
     user.status(runs[0], **user.shims(**SILENT))
     silent_since = time.monotonic()
 
-    def launch(text):
+    def launch(text: Any) -> Any:
         sets = (f"--set=cluster.python={user.script(SLEEP)}", f"--set={HERE}")
         result = user.call("launch", *POINT, *sets, check=False, **user.shims(sbatch=text))
         (run,) = set(re.findall(r"tiny-llama-[0-9a-zA-Z-]+", result.stdout + result.stderr)) or [None]
@@ -64,7 +64,7 @@ def waiting(user, runs):
 
 
 @pytest.fixture(scope="module")
-def runs(user):
+def runs(user: Any) -> Iterator[Any]:
     """One run that goes on, one that has failed, and neither end written down."""
     running = user.program("tiny-llama", 1, SLEEP, HERE)
     failed = user.program("tiny-llama", 1, "exit 5", HERE)
@@ -76,7 +76,7 @@ def runs(user):
 
 @pytest.mark.parametrize("answer", ANSWERS)
 @pytest.mark.parametrize("command", ["squeue", "sacct"])
-def test_what_is_no_answer_ends_no_run(user, runs, command, answer):
+def test_what_is_no_answer_ends_no_run(user: Any, runs: Any, command: Any, answer: Any) -> None:
     running, failed = runs
     now, before = user.rows(running, failed, **user.shims(**{command: ANSWERS[answer]}))
     assert (now["state"], now["ended"]) in {("running", False), ("unknown", False), ("gone", False)}
@@ -86,14 +86,14 @@ def test_what_is_no_answer_ends_no_run(user, runs, command, answer):
     (user.runs / failed / "ending.json").unlink(missing_ok=True)
 
 
-def test_a_queue_that_forgets_what_accounting_calls_running(user, runs):
+def test_a_queue_that_forgets_what_accounting_calls_running(user: Any, runs: Any) -> None:
     running, _ = runs
     row = user.status(running, **user.shims(squeue="exit 0"))
     assert (row["state"], row["ended"]) == ("running", False)
 
 
 @pytest.mark.parametrize("case", SUBMITTED)
-def test_a_job_that_sbatch_has_submitted_is_found_whatever_it_answers(user, waiting, case):
+def test_a_job_that_sbatch_has_submitted_is_found_whatever_it_answers(user: Any, waiting: Any, case: Any) -> None:
     result, run = waiting.launches[case].result()
     assert "Traceback" not in result.stderr
     if SUBMITTED[case][1]:
@@ -104,7 +104,7 @@ def test_a_job_that_sbatch_has_submitted_is_found_whatever_it_answers(user, wait
     assert user.jobs(run) == [row["job"]]
 
 
-def test_an_sbatch_that_submits_nothing_leaves_no_job(user):
+def test_an_sbatch_that_submits_nothing_leaves_no_job(user: Any) -> None:
     for text in ("exit 0", "echo 'no license' >&2; exit 1", r"printf '\xff' >&2; exit 70"):
         before = set(user.runs.iterdir())
         result = user.call("launch", *POINT, check=False, **user.shims(sbatch=text))
@@ -115,7 +115,7 @@ def test_an_sbatch_that_submits_nothing_leaves_no_job(user):
         assert not user.jobs(run.name)
 
 
-def test_both_silent_for_long_ends_no_run_that_goes_on(user, runs, waiting):
+def test_both_silent_for_long_ends_no_run_that_goes_on(user: Any, runs: Any, waiting: Any) -> None:
     running, _ = runs
     time.sleep(max(waiting.silent_since + 62 - time.monotonic(), 0))
     user.status(running, **user.shims(**SILENT))
@@ -124,7 +124,7 @@ def test_both_silent_for_long_ends_no_run_that_goes_on(user, runs, waiting):
     assert (row["state"], row["ended"]) == ("running", False)
 
 
-def test_slow_answers(user, runs, waiting):
+def test_slow_answers(user: Any, runs: Any, waiting: Any) -> None:
     """Beyond the time that a command is given: nothing is known, and nothing has ended."""
     for answer in waiting.answers:
         now, before = answer.result()
@@ -133,13 +133,13 @@ def test_slow_answers(user, runs, waiting):
     assert not (user.runs / runs[0] / "ending.json").exists()
 
 
-def test_the_true_answers_give_the_true_ends(user, runs):
+def test_the_true_answers_give_the_true_ends(user: Any, runs: Any) -> None:
     now, before = user.rows(*runs)
     assert (now["state"], now["ended"]) == ("running", False)
     assert (before["state"], before["exit_code"]) == ("failed", 5)
 
 
-def test_slurmdbd_that_hangs_hides_no_end(user, cluster):
+def test_slurmdbd_that_hangs_hides_no_end(user: Any, cluster: Any) -> None:
     failing = user.program("tiny-llama", 1, "exit 6", HERE)
     cluster("freeze", "slurmdbd")
     try:

@@ -1,8 +1,8 @@
 """The results' disk is full or read-only, at every step: the job's id is said, no run hides another, no end is lost."""
 
-from __future__ import annotations
-
 import contextlib
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -14,7 +14,7 @@ STATES = ("full", "readonly")
 
 
 @pytest.fixture(scope="module")
-def small(slurm):
+def small(slurm: Any) -> Iterator[Any]:
     """A user whose results lie on a small file system that every node sees."""
     found = User(slurm, DIR / "small" / "results")
     (DIR / "small" / "results").mkdir(exist_ok=True)
@@ -23,11 +23,11 @@ def small(slurm):
 
 
 @pytest.fixture
-def disk(cluster):
+def disk(cluster: Any) -> Iterator[Any]:
     """``with disk("full"):`` or ``"readonly"``; as it was afterwards."""
 
     @contextlib.contextmanager
-    def state(name):
+    def state(name: Any) -> Iterator[Any]:
         cluster(name)
         try:
             yield
@@ -38,7 +38,7 @@ def disk(cluster):
     cluster("empty")
 
 
-def launch(user, *sets, **env):
+def launch(user: Any, *sets: Any, **env: Any) -> Any:
     """A launch that may fail: the result, and the run's name if it made a directory."""
     before = set(user.runs.glob("tiny-*"))
     options = (f"--set={each}" for each in (f"cluster.python={user.script(UNTIL_GO)}", HERE, *sets))
@@ -48,7 +48,7 @@ def launch(user, *sets, **env):
 
 
 @pytest.mark.parametrize("state", STATES)
-def test_before_sbatch(small, disk, state):
+def test_before_sbatch(small: Any, disk: Any, state: Any) -> None:
     program = f"--set=cluster.python={small.script(UNTIL_GO)}"
     queued = small.slurm("squeue", "--noheader", "--format=%i")
     with disk(state):
@@ -60,7 +60,7 @@ def test_before_sbatch(small, disk, state):
 
 
 @pytest.mark.parametrize("state", STATES)
-def test_between_sbatch_and_recording(small, disk, cluster, state):
+def test_between_sbatch_and_recording(small: Any, disk: Any, cluster: Any, state: Any) -> None:
     # The job waits until there is space again: without it Slurm could not make its log.
     shims = small.shims(sbatch=f'$real --hold "$@"; {CLUSTER} {state} </dev/null >/dev/null 2>&1')
     try:
@@ -80,7 +80,7 @@ def test_between_sbatch_and_recording(small, disk, cluster, state):
 
 
 @pytest.mark.parametrize("state", STATES)
-def test_while_it_runs_and_when_it_ends(small, disk, state):
+def test_while_it_runs_and_when_it_ends(small: Any, disk: Any, state: Any) -> None:
     other = small.program("tiny-llama", 1, "echo started; exec sleep 600", HERE)
     # On a full disk nobody can make a file that would tell the job to end: it is sent a signal.
     run = small.program("tiny-llama", 1, "echo started; trap 'exit 5' USR1; while :; do sleep 0.2; done", HERE)

@@ -1,10 +1,11 @@
 """Hostile text in every field of a site file: refused before the queue or passed on as it stands, never executed."""
 
-from __future__ import annotations
-
 import os
 import shutil
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -23,12 +24,12 @@ SITE = {
 NOT_TEXT = {"scheduler", "gpu", "gpus_per_node", "exclusive", "cpus_per_task"}
 
 
-def hostile(canary):
+def hostile(canary: Any) -> Any:
     """Text that would leave a file, however a shell came to read it."""
     return f"a \"b\" 'c' $(touch {canary}) `touch {canary}` ; touch {canary} # & | * ~ \\ ü€ \u202e %j {{{{ 7 * 7 }}}}"
 
 
-def places(text):
+def places(text: Any) -> Any:
     """A site for each field that takes text, with the hostile one in it."""
     fields = sorted(set(Cluster.model_fields) - NOT_TEXT - SHELL - {"name", "container", "binding"})
     found = {field: {field: text} for field in fields}
@@ -53,13 +54,13 @@ FIELDS = sorted(places("x"))
 
 
 @pytest.fixture(scope="module")
-def launched(user, tmp_path_factory):
+def launched(user: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """Every field's launch, made at once: (result, names of new runs, the text)."""
     folder = tmp_path_factory.mktemp("sites")
     canary = folder / "canary"
     text = hostile(canary)
 
-    def launch(field):
+    def launch(field: Any) -> Any:
         own = User(user.env["SLURM_CONF"], folder / f"results{FIELDS.index(field)}")
         file = folder / f"site{FIELDS.index(field)}.yaml"
         file.write_text(yaml.safe_dump({**SITE, **places(text)[field]}, allow_unicode=True))
@@ -71,7 +72,7 @@ def launched(user, tmp_path_factory):
 
 
 @pytest.mark.parametrize("field", FIELDS)
-def test_of_a_field(launched, field):
+def test_of_a_field(launched: Any, field: Any) -> None:
     canary, launches = launched
     result, own = launches[field]
     assert "Traceback" not in result.stderr
@@ -92,14 +93,14 @@ def test_of_a_field(launched, field):
 # A value of the environment may have several lines: it is quoted, after the header.
 @pytest.mark.parametrize("field", sorted({*FIELDS} - {"env"}))
 @pytest.mark.parametrize("text", ["a\nb", "a\r\nb", "a\0b"], ids=["newline", "return", "nul"])
-def test_a_line_break_is_refused(field, text):
+def test_a_line_break_is_refused(field: Any, text: Any) -> None:
     from pydantic import ValidationError
 
     with pytest.raises(ValidationError):
         Cluster.model_validate({"name": "site", **SITE, **places(text)[field]})
 
 
-def test_a_results_folder_of_a_hostile_name(slurm, tmp_path):
+def test_a_results_folder_of_a_hostile_name(slurm: Any, tmp_path: Path) -> None:
     """All of what a shell and Slurm would read otherwise, except what benchrun refuses."""
     canary = tmp_path / "canary"
     folder = tmp_path / "a \"b\" 'c' $(touch canary) `touch canary`; touch canary & # ü€ ~ * {{ 7 }}"

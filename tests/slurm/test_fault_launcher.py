@@ -1,13 +1,12 @@
 """The launcher dies, or its clock is wrong: the job is found again, submitted once, and ends in its true name."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -26,7 +25,7 @@ CLOCKS = ("+120s", "-120s")
 
 
 @pytest.fixture(scope="module")
-def killed(user):
+def killed(user: Any) -> Any:
     """Run ids by when their launcher was killed."""
     runs = {}
     for when, shims in KILLED.items():
@@ -40,14 +39,14 @@ def killed(user):
 
 
 @pytest.mark.parametrize("when", ["after sbatch", "while sbatch"])
-def test_killed_around_sbatch_the_job_is_found(user, killed, when):
+def test_killed_around_sbatch_the_job_is_found(user: Any, killed: Any, when: Any) -> None:
     row = user.wait(killed[when], 60, "running")
     assert user.jobs(killed[when]) == [row["job"]]
     user.call("cancel", killed[when])
     assert user.wait(killed[when], 60)["state"] == "cancelled"
 
 
-def test_killed_while_polling(user):
+def test_killed_while_polling(user: Any) -> None:
     launcher, run = user.follow(UNTIL_GO)
     user.until(lambda: "started" in user.log(run))
     os.kill(launcher.pid, signal.SIGKILL)
@@ -59,14 +58,14 @@ def test_killed_while_polling(user):
     assert user.jobs(run) == [job]
 
 
-def test_killed_while_judging(user):
+def test_killed_while_judging(user: Any) -> None:
     """At several moments after the job's last word: nothing is half written, the end is true."""
     followed = [user.follow(UNTIL_GO) for _ in range(4)]
     for _, run in followed:
         user.until(lambda run=run: "started" in user.log(run))
         (user.runs / run / "go").touch()
 
-    def kill(launcher, run, delay_s):
+    def kill(launcher: Any, run: Any, delay_s: Any) -> None:
         user.until(lambda: (user.runs / run / "done.json").exists())
         time.sleep(delay_s)
         launcher.kill()
@@ -81,7 +80,7 @@ def test_killed_while_judging(user):
             json.loads(file.read_text())
 
 
-def test_killed_before_sbatch_nothing_was_submitted_and_nothing_is_stored(user, killed):
+def test_killed_before_sbatch_nothing_was_submitted_and_nothing_is_stored(user: Any, killed: Any) -> None:
     run = killed["before sbatch"]
     row = user.wait(run, 90, "launch_failed")
     assert row["job"] is None
@@ -90,7 +89,7 @@ def test_killed_before_sbatch_nothing_was_submitted_and_nothing_is_stored(user, 
 
 
 @pytest.fixture(scope="module")
-def faketime():
+def faketime() -> Any:
     """The environment of a process whose clock is wrong."""
     found = sorted(Path("/usr/lib").glob("*/faketime/libfaketime.so.1"))
     if not found:
@@ -101,14 +100,14 @@ def faketime():
 
 
 @pytest.fixture
-def true_clock(user):
+def true_clock(user: Any) -> Any:
     """Slurm's commands with the true clock, below a benchrun with a wrong one."""
     true = 'unset LD_PRELOAD FAKETIME; exec $real "$@"'
     return user.shims(sbatch=true, squeue=true, sacct=true, scancel=true)
 
 
 @pytest.mark.parametrize("by", CLOCKS)
-def test_a_wrong_clock_ends_no_run(user, faketime, true_clock, by):
+def test_a_wrong_clock_ends_no_run(user: Any, faketime: Any, true_clock: Any, by: Any) -> None:
     """sbatch's answer is lost, and the queue does not list the job yet."""
     said = "Connection reset by peer"
     lost = user.shims(sbatch=f'unset LD_PRELOAD FAKETIME; $real "$@" >/dev/null; echo "{said}" >&2; exit 1')
@@ -129,7 +128,7 @@ def test_a_wrong_clock_ends_no_run(user, faketime, true_clock, by):
 
 
 @pytest.mark.parametrize("by", CLOCKS)
-def test_a_run_followed_by_a_wrong_clock_ends_in_its_name(user, faketime, true_clock, by):
+def test_a_run_followed_by_a_wrong_clock_ends_in_its_name(user: Any, faketime: Any, true_clock: Any, by: Any) -> None:
     launcher, run = user.follow("echo started; sleep 2; exit 5", **faketime(by), **true_clock)
     launcher.communicate(timeout=90)
     row = user.status(run)
@@ -137,7 +136,7 @@ def test_a_run_followed_by_a_wrong_clock_ends_in_its_name(user, faketime, true_c
 
 
 @pytest.mark.parametrize("by", CLOCKS)
-def test_slurm_with_a_wrong_clock(user, faketime, by):
+def test_slurm_with_a_wrong_clock(user: Any, faketime: Any, by: Any) -> None:
     """The controller and the files have one clock, the commands that ask it another."""
     env = " ".join(f"{name}={value}" for name, value in faketime(by).items())
     wrong = user.shims(**dict.fromkeys(("squeue", "sacct", "scancel"), f'exec env {env} $real "$@"'))

@@ -1,14 +1,14 @@
 """Others use the same cluster and the same folder: no job and no file of another is touched, none is mistaken."""
 
-from __future__ import annotations
-
 import json
 import os
 import re
 import shutil
 import subprocess
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -21,7 +21,7 @@ COLLEAGUE = ("setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-group
 
 
 @pytest.fixture(scope="module")
-def pair(slurm, tmp_path_factory):
+def pair(slurm: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """Two results folders of one user, and a run of the same point in each, launched in the same second."""
     users = [User(slurm, tmp_path_factory.mktemp(name)) for name in ("first", "second")]
     program = users[0].script(SLEEP)
@@ -30,7 +30,7 @@ def pair(slurm, tmp_path_factory):
     env = {"LD_PRELOAD": str(clock), "FAKETIME": "@2026-11-22 00:00:00 x0.1", "FAKE_UTIME": "1"}
     true = users[0].shims(sbatch='unset LD_PRELOAD FAKETIME; exec $real "$@"') if clock else {}
 
-    def launch(user):
+    def launch(user: Any) -> Any:
         return user.launch("tiny-llama", 1, f"cluster.python={program}", HERE, **(env if clock else {}), **true)
 
     with ThreadPoolExecutor() as pool:
@@ -40,7 +40,7 @@ def pair(slurm, tmp_path_factory):
         user.leave()
 
 
-def test_two_results_folders_in_the_same_second(pair):
+def test_two_results_folders_in_the_same_second(pair: Any) -> None:
     (first, run), (second, other) = pair
     jobs = {first.wait(run, 60, "running")["job"], second.wait(other, 60, "running")["job"]}
     assert len(jobs) == 2
@@ -53,7 +53,7 @@ def test_two_results_folders_in_the_same_second(pair):
     assert second.status(other)["state"] == "running"
 
 
-def test_a_job_id_that_is_another_runs_now(pair, user):
+def test_a_job_id_that_is_another_runs_now(pair: Any, user: Any) -> None:
     """The controller lost its state and counts anew: the id of an old run is given to a job of somebody else."""
     _, (second, other) = pair
     job = second.wait(other, 60, "running")["job"]
@@ -77,7 +77,7 @@ def test_a_job_id_that_is_another_runs_now(pair, user):
 
 
 @pytest.fixture(scope="module")
-def shared(slurm):
+def shared(slurm: Any) -> Iterator[Any]:
     """A results folder that everybody may write to."""
     path = DIR / "shared"
     shutil.rmtree(path, ignore_errors=True)
@@ -90,7 +90,7 @@ def shared(slurm):
     found.leave()
 
 
-def colleagues(shared, text):
+def colleagues(shared: Any, text: Any) -> Any:
     """A colleague's run with its job; the run's directory."""
     made = shared.program("tiny-llama", 1, text, HERE)
     shared.call("cancel", made)
@@ -117,13 +117,13 @@ def colleagues(shared, text):
     return path, job
 
 
-def contents(path):
+def contents(path: Any) -> Any:
     """What lies in a run's directory, except for what the job itself goes on writing."""
     files = (file for file in path.rglob("*") if file.is_file())
     return {file: file.read_bytes() for file in files if file.suffix != ".log" and "progress.json" not in file.name}
 
 
-def test_a_colleagues_running_job_is_running_and_nothing_is_written(shared):
+def test_a_colleagues_running_job_is_running_and_nothing_is_written(shared: Any) -> None:
     path, job = colleagues(shared, SLEEP)
     shared.until(lambda: "started" in shared.log(path.name))
     before = contents(path)
@@ -146,7 +146,7 @@ def test_a_colleagues_running_job_is_running_and_nothing_is_written(shared):
 
 
 @pytest.mark.parametrize("name", ["events.jsonl", "ending.json", "env.json", ".local.lock"])
-def test_a_link_in_a_shared_folder_leads_nowhere(shared, tmp_path, name):
+def test_a_link_in_a_shared_folder_leads_nowhere(shared: Any, tmp_path: Path, name: Any) -> None:
     run = shared.program("tiny-llama", 1, "exit 5", HERE)
     path = shared.runs / run
     shared.wait(run, 60)

@@ -1,6 +1,6 @@
 """Endings that a site's policy makes: a job gives way to a more urgent one."""
 
-from __future__ import annotations
+from typing import Any
 
 import pytest
 
@@ -9,7 +9,7 @@ SLEEP = 'echo "life ${SLURM_RESTART_COUNT:-0}"; [ -n "$SLURM_RESTART_COUNT" ] ||
 
 
 @pytest.mark.parametrize("partition", ["scavenger", "restart"])
-def test_preemption(user, partition):
+def test_preemption(user: Any, partition: Any) -> None:
     run = user.program("tiny-llama", 1, SLEEP, f"cluster.partition={partition}", *LAST)
     user.until(lambda: "life 0" in user.log(run))
     job = user.status(run)["job"]

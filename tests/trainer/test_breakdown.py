@@ -1,7 +1,5 @@
 """Where a step's time goes: kernels by name, overlaps counted once. tests/cli/test_whole_way.py profiles a step."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,10 +1,8 @@
 """The ceilings time the matrix products of a step."""
 
-from __future__ import annotations
-
 import pytest
 
-pytest.importorskip("torch", reason="training needs pip install 'benchrun[train]'")
+pytest.importorskip("torch", reason="training needs pip install '.[train]'")
 
 from benchrun.model.operators import operators
 from benchrun.recipe.resolve import resolve

@@ -3,8 +3,6 @@
 All runs are started at once and shared by the tests. Needs one GPU with transformer-engine; two for the layouts.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -17,19 +15,18 @@ from typing import Any
 
 import pytest
 
-torch = pytest.importorskip("torch", reason="training needs pip install 'benchrun[train]'")
-pytest.importorskip("megatron.core", reason="training needs pip install 'benchrun[train]'")
+torch = pytest.importorskip("torch", reason="training needs pip install '.[train]'")
+pytest.importorskip("megatron.core", reason="training needs pip install '.[train]'")
 if not torch.cuda.is_available():
     pytest.skip("no GPU", allow_module_level=True)
 pytest.importorskip("transformer_engine", reason="the GPU path needs transformer-engine")
 
-from benchrun.frameworks.megatron_config import configured  # noqa: E402
+from benchrun.frameworks.registry import framework  # noqa: E402
 from benchrun.model import ModelShape, Moe  # noqa: E402
 from benchrun.model.layout import Layout  # noqa: E402
 from benchrun.spec.cluster import Cluster  # noqa: E402
-from benchrun.spec.data import Data  # noqa: E402
 from benchrun.spec.runspec import TrainingSpec  # noqa: E402
-from benchrun.spec.training import Training  # noqa: E402
+from benchrun.spec.training import Data, Training  # noqa: E402
 from benchrun.vocabulary import Precision  # noqa: E402
 
 pytestmark = pytest.mark.train
@@ -136,7 +133,7 @@ def spec(
         data_format="tokens",
         cluster=Cluster(name="here", scheduler="local", gpu=gpu, gpus_per_node=gpus),
     )
-    return configured(spec)
+    return framework("megatron-core").configured(spec)
 
 
 def train(folder: Path, name: str, wanted: TrainingSpec) -> Run:

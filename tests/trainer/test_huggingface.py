@@ -1,7 +1,5 @@
 """The Hugging Face fine-tune, really trained on the CPU: LoRA and whole, one rank and two, mock and conversations."""
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -15,9 +13,9 @@ import pytest
 
 from benchrun.errors import UserError
 from benchrun.frameworks.logs import parse_log
-from benchrun.memory.fully_sharded import adapter_params
 from benchrun.metrics.setting import Setting
 from benchrun.metrics.summary import measure
+from benchrun.model.adapters import TRANSFORMERS, adapter_params
 from benchrun.model.flops import flops_per_token
 from benchrun.recipe.resolve import resolve
 from benchrun.recipe.select import Request
@@ -25,7 +23,7 @@ from benchrun.spec.runspec import RunSpec
 
 pytestmark = pytest.mark.train
 for module in ("torch", "transformers", "peft"):
-    pytest.importorskip(module, reason="training needs pip install 'benchrun[hf]'")
+    pytest.importorskip(module, reason="training needs pip install '.[hf]'")
 
 STEPS = 6
 RECOMPUTE = "training.recompute={granularity: full, method: uniform, num_layers: 1}"
@@ -145,7 +143,7 @@ def test_lora_without_peft_is_refused_before_the_ranks_meet(tmp_path: Path) -> N
     result = run(tmp_path, spec_for("tiny-llama-lora", 1), PYTHONPATH=path)
     assert result.returncode == 2
     assert "error: framework hf: import of peft" in result.stderr
-    assert "pip install 'benchrun[hf]'" in result.stderr
+    assert "pip install '.[hf]'" in result.stderr
     assert result.stdout == ""
 
 
@@ -201,7 +199,9 @@ class TestModel:
         model(input_ids=tokens, labels=tokens).loss.backward()
         learning = {name: p for name, p in model.named_parameters() if p.grad is not None}
         assert {re.findall(r"(\w+)\.lora_[AB]\.", name)[0] for name in learning} == {"q_proj", "down_proj"}
-        assert sum(p.numel() for p in learning.values()) == adapter_params(spec)
+        assert sum(p.numel() for p in learning.values()) == spec.model.num_layers * adapter_params(
+            spec.model, TRANSFORMERS, spec.training.lora.target_modules, spec.training.lora.rank
+        )
         assert {p.dtype for p in learning.values()} == {torch.float32}
         frozen = [p for name, p in model.named_parameters() if name not in learning]
         assert sum(p.numel() for p in frozen) == spec.model.params_total

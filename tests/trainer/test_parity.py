@@ -3,8 +3,6 @@
 Each case is a real training of a few steps through torchrun, held to the one-process run step by step.
 """
 
-from __future__ import annotations
-
 import functools
 import os
 import re
@@ -16,14 +14,14 @@ from typing import Any
 
 import pytest
 
-from benchrun.frameworks.megatron_config import configured
+from benchrun.frameworks.registry import framework
 from benchrun.recipe.resolve import resolve
 from benchrun.recipe.select import Request
 from benchrun.spec.runspec import RunSpec
 
 pytestmark = pytest.mark.train
-pytest.importorskip("torch", reason="training needs pip install 'benchrun[train]'")
-pytest.importorskip("megatron.core", reason="training needs pip install 'benchrun[train]'")
+pytest.importorskip("torch", reason="training needs pip install '.[train]'")
+pytest.importorskip("megatron.core", reason="training needs pip install '.[train]'")
 
 Curve = tuple[list[float], list[float]]
 """Loss and gradient norm of every step."""
@@ -49,7 +47,7 @@ def spec_for(recipe: str, ranks: int, *overrides: str, precision: str = "fp32", 
     spread = base.layout.model_copy(update=layout)
     dp = ranks // (spread.tp * spread.pp * spread.cp)
     update = {"layout": spread, "num_gpus": ranks, "dp": dp, "num_microbatches": base.gbs // (base.mbs * dp)}
-    return configured(base.model_copy(update=update))
+    return framework("megatron-core").configured(base.model_copy(update=update))
 
 
 def run(tmp_path: Path, spec: RunSpec, **env: str) -> subprocess.CompletedProcess[str]:

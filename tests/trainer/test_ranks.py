@@ -1,19 +1,17 @@
 """The rank of a process, and what it refuses before it would wait for the others."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Iterator
 from unittest import mock
 
 import pytest
 
-torch = pytest.importorskip("torch", reason="training needs pip install 'benchrun[train]'")
+torch = pytest.importorskip("torch", reason="training needs pip install '.[train]'")
 
 from benchrun.errors import UserError  # noqa: E402
 from benchrun.recipe.resolve import resolve  # noqa: E402
 from benchrun.recipe.select import Request  # noqa: E402
-from benchrun.trainer import ranks  # noqa: E402
+from benchrun.trainer import entry, ranks  # noqa: E402
 
 NAMES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 SLURM = ("SLURM_PROCID", "SLURM_NTASKS", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID")
@@ -49,19 +47,19 @@ def test_the_launchers_variables_state_the_rank(
     started: Callable[..., None], env: dict[str, str], expected: tuple[int, int, int]
 ) -> None:
     started(**env)
-    assert ranks.place(8) == expected
+    assert entry.place(8) == expected
 
 
 def test_ranks_of_several_nodes_need_an_address(started: Callable[..., None]) -> None:
     started(RANK="0", WORLD_SIZE="8", LOCAL_RANK="0")
     with pytest.raises(UserError, match="2 nodes, and MASTER_ADDR"):
-        ranks.prepare_process(ON_H100.model_copy(update={"num_nodes": 2}))
+        entry.prepare_process(ON_H100.model_copy(update={"num_nodes": 2}))
 
 
 def test_ranks_without_a_local_rank_count_up_on_each_node(started: Callable[..., None]) -> None:
     started(RANK="6", WORLD_SIZE="8", MASTER_ADDR="node1")
     cluster = ON_H100.cluster.model_copy(update={"gpus_per_node": 4})
-    ranks.prepare_process(ON_H100.model_copy(update={"num_nodes": 2, "cluster": cluster}))
+    entry.prepare_process(ON_H100.model_copy(update={"num_nodes": 2, "cluster": cluster}))
     assert os.environ["LOCAL_RANK"] == "2"
 
 

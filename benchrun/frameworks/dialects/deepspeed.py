@@ -7,8 +7,6 @@ Samples per second are those of all ranks together; a step is one of the optimiz
 deepspeed/utils/timer.py and deepspeed/runtime/pipe/engine.py, and logs.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Sequence
 from typing import Any

@@ -11,8 +11,6 @@ from the summary. The fine-tune of this repository measures each step, and adds 
 with its number of steps. Source: logs of transformers 4 and 5, and of ms-swift; tqdm's default format.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -23,20 +21,9 @@ from typing import Any
 import numpy as np
 
 from benchrun.frameworks.dialects import trainer_rows
-from benchrun.frameworks.dialects.worker import CONFIG, configure
+from benchrun.frameworks.dialects.worker import CONFIG, DONE, configure
 from benchrun.parse.columns import NO_VALUE, Columns
-from benchrun.parse.dialect import (
-    COUNT,
-    Dialect,
-    Reading,
-    Record,
-    Table,
-    Value,
-    groups,
-    number,
-    positive,
-    seconds,
-)
+from benchrun.parse.dialect import COUNT, Dialect, Reading, Record, Table, Value, groups, number, positive, seconds
 from benchrun.parse.lines import Line
 from benchrun.parse.records import Facts
 from benchrun.parse.rows import Rows, Step
@@ -89,15 +76,12 @@ class HuggingFace(Dialect):
     """The Trainer's dictionaries, bars and summaries."""
 
     name = "hf"
-    step_needles = (b"'loss':", b'"loss":', b"'train_runtime':", b"%|")
+    step_needles = (b"'loss':", b'"loss":', b"'train_runtime':", b"%|", DONE)
     fact_needles = (
         *(name.encode() for name in _FACTS),
-        *(b"world_size: ", b"  world_size ....", b" max_length: ", b'"n_positions": ', CONFIG.encode()),
+        *(b"world_size: ", b"  world_size ....", b" max_length: ", b'"n_positions": ', CONFIG),
     )
-    fact_groups = (
-        re.compile(r"\bworld_size(?:: | \.{4,} )(?P<num_gpus>\d{1,7})\b"),
-        *_LENGTHS,
-    )
+    fact_groups = (re.compile(r"\bworld_size(?:: | \.{4,} )(?P<num_gpus>\d{1,7})\b"), *_LENGTHS)
     fact_pairs = re.compile(rf"({'|'.join(_FACTS)})(?: \(.*?\))? = ([\d,]{{1,15}})")
     fact_names = _FACTS
     may_skip = True
@@ -108,8 +92,6 @@ class HuggingFace(Dialect):
         super().__init__()
         self._dictionaries = Columns(trainer_rows.DICTIONARY_TYPES)
         self._bars = Columns(trainer_rows.BAR_TYPES)
-        self._order = 0
-        """Bars and dictionaries so far, or more."""
         self._summaries: list[tuple[float, float | None]] = []
         """Run time in s, and steps per second."""
         self._last: dict[str, str] = {}
@@ -145,44 +127,42 @@ class HuggingFace(Dialect):
 
     def _dictionary(self, pairs: dict[str, Value], line: int) -> None:
         texts = {name: value.text for name, value in pairs.items()}
-        if "loss" not in texts:
-            runtime = positive(texts.get("train_runtime"))
-            if runtime is not None:
-                self._summaries.append((runtime, positive(texts.get("train_steps_per_second"))))
-            return
-        before, self._last = self._last, texts
-        if not _same_record(before, texts):
-            self.add(_record(pairs), line)
+        if "loss" in texts:
+            before, self._last = self._last, texts
+            if not _same_record(before, texts):
+                self.add(_record(pairs), line)
+        elif (run_time := positive(texts.get("train_runtime"))) is not None:
+            self._summaries.append((run_time, positive(texts.get("train_steps_per_second"))))
 
     def add_row(self, sink: str, values: dict[str, Any]) -> None:
         """A bar or a dictionary."""
-        values["order"] = self._order
-        self._order += 1
+        values["bars"] = len(self._bars)
         table: Columns = getattr(self, sink)
-        table.append(map(values.get, table.types))
+        table.append(map(values.get, table.none))
 
     def take(self, tables: Sequence[Table]) -> bool:
         """Many bars and dictionaries, where each dictionary is a record of its own."""
-        for table in tables:
-            if table.sink == "_dictionaries":
-                if not self._are_records(table):
-                    return False
-                self._last = _texts(table.ends[1])
-                if "planned_steps" in table.columns and table.columns["planned_steps"][-1] > 0:
-                    self.facts.planned_steps = int(table.columns["planned_steps"][-1])
-        for table in tables:
-            order = self._order + 2 * table.at + (table.sink == "_dictionaries")
-            getattr(self, table.sink).extend({**table.columns, "order": order}, len(table.at))
-        self._order += 2 * (1 + max(int(table.at[-1]) for table in tables))
-        return True
+        by_sink = {table.sink: table for table in tables}
+        drawn, printed = by_sink.get("_bars"), by_sink.get("_dictionaries")
+        if printed:
+            if not self._are_records(printed):
+                return False
+            self._last = _texts(printed.texts[printed.at[-1]])
+            # On one line the bar stands before the dictionary.
+            before = np.searchsorted(drawn.at, printed.at, side="right") if drawn else 0
+            printed.columns["bars"] = len(self._bars) + before
+        return super().take(tables)
+
+    def extend(self, table: Table) -> None:
+        """Many bars or dictionaries."""
+        getattr(self, table.sink).append_columns(table.columns, len(table.at))
 
     def _are_records(self, printed: Table) -> bool:
         """Whether no dictionary can be the one before it, printed again."""
-        repeated = np.ones(len(printed.at) - 1, bool)
-        for name, column in printed.columns.items():
-            if name != "line":
-                repeated &= np.isclose(column[1:], column[:-1], rtol=0, atol=0, equal_nan=True)
-        return printed.alike and not repeated.any() and not _same_record(self._last, _texts(printed.ends[0]))
+        values = [column for name, column in printed.columns.items() if name != "line"]
+        repeated = [np.isclose(column[1:], column[:-1], rtol=0, atol=0, equal_nan=True) for column in values]
+        first = _texts(printed.texts[printed.at[0]])
+        return printed.alike and not np.all(repeated, axis=0).any() and not _same_record(self._last, first)
 
     def read_facts(self, text: str) -> None:
         """The configuration of this repository's worker, or what the Trainer prints before it starts."""
@@ -218,15 +198,9 @@ class HuggingFace(Dialect):
         clock, measured = self._dictionaries.columns("clock_s", "step_time_s")
         if printed:
             every = max(round(self._steps_passed() / printed) or int(drawn.step.max(initial=0)) // printed, 1)
-            self.rows = trainer_rows.dictionary_rows(
-                self._dictionaries,
-                self._bars,
-                drawn,
-                stated=stated,
-                planned=facts.planned_steps,
-                average_s=average_s,
-                every=every,
-            )
+            step = trainer_rows.numbers(self._dictionaries, self._bars, stated, every)
+            planned = facts.planned_steps
+            self.rows = trainer_rows.dictionary_rows(self._dictionaries, step, drawn, planned, average_s)
         elif self.seen and steps:
             self.rows = trainer_rows.bar_rows(drawn)
         elif self.seen and made and average_s is not None and made <= MOST_AVERAGED:
@@ -294,9 +268,9 @@ def _record(pairs: dict[str, Value]) -> Record:
     names = ("loss", "grad_norm", "step_time_s", "epoch", "learning_rate")
     values = [pairs[name] for name in names if name in pairs]
     if "train_runtime" in pairs and positive(pairs["train_runtime"].text):
-        values.append(pairs["train_runtime"].of("clock_s"))
+        values.append(pairs["train_runtime"]._replace(column="clock_s"))
     elif "elapsed_time" in pairs:
-        values.append(pairs["elapsed_time"].of("clock_s", _CLOCK))
+        values.append(pairs["elapsed_time"]._replace(column="clock_s", reading=_CLOCK))
     both = pairs.get("global_step/max_steps") or pairs.get("iteration") or pairs.get("current_steps")
     if both and both.text:
         step, slash, planned = both.text.partition("/")
@@ -309,17 +283,14 @@ def _record(pairs: dict[str, Value]) -> Record:
 def _same_record(one: dict[str, str], other: dict[str, str]) -> bool:
     """Whether two dictionaries in a row are one: several launchers print it, and some loggers in two forms.
 
-    The forms round differently, and have other fields; what both have must agree.
+    The forms round differently, and have other fields; what both have must agree to three digits.
     """
-    if one == other:
-        return True
     common = one.keys() & other.keys()
-    if not {"loss", "epoch", "learning_rate"} <= common or one.keys() == other.keys():
-        return False
-    return all(_near(one[name], other[name]) for name in common)
+    forms = one.keys() != other.keys() and {"loss", "epoch", "learning_rate"} <= common
+    return one == other or (forms and all(_digits(one[name]) == _digits(other[name]) for name in common))
 
 
-def _near(one: str, other: str) -> bool:
-    """Equal to three digits."""
-    first, second = number(one), number(other)
-    return one == other if first is None or second is None else f"{first:.2e}" == f"{second:.2e}"
+def _digits(text: str) -> str:
+    """Three digits of a number; any other text as it is."""
+    value = number(text)
+    return text if value is None else f"{value:.2e}"

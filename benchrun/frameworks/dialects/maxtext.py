@@ -7,8 +7,6 @@ backlog. Steps count from 0. Source: AI-Hypercomputer/maxtext src/maxtext/common
 and 2025.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 

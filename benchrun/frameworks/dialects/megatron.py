@@ -7,8 +7,6 @@ is a mean over the steps since the previous line. Source of the forms: NVIDIA/Me
 (training_log) from v1.0 to core 0.19.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from typing import ClassVar
@@ -22,13 +20,8 @@ _CURRENT = re.compile(r"([^\s/(]+?)(?:TFLOPS)?\s*(?:/([^/(]+)|\(avg ([^/()]+)\))
 _ARGUMENT = re.compile(r"(?<!\w)(\w{1,80}) \.{4,80} (\S{1,200}?)(?:\.{2,80}(?:updated|default))?(?!\S)")
 
 _ARGUMENTS = {
-    **{
-        name: name
-        for name in (
-            *("seq_length", "num_layers", "hidden_size", "ffn_hidden_size", "num_attention_heads", "num_query_groups"),
-            *("kv_channels", "num_experts", "moe_ffn_hidden_size"),
-        )
-    },
+    **{name: name for name in ("seq_length", "num_layers", "hidden_size", "ffn_hidden_size", "num_attention_heads")},
+    **{name: name for name in ("num_query_groups", "kv_channels", "num_experts", "moe_ffn_hidden_size")},
     "global_batch_size": "gbs",
     "micro_batch_size": "mbs",
     "world_size": "num_gpus",
@@ -51,27 +44,24 @@ _EXOTIC = frozenset(
 )
 
 _FEW = Reading(count, r"\d{1,15}", scale=lambda value: np.minimum(value, FEW))
-_PRINTED: tuple[tuple[str, Reading, tuple[str, ...]], ...] = (
-    ("step_time_s", THOUSANDTHS, ("elapsed time per iteration (ms)", "elapsed time per iteration ms")),
-    ("step_time_s", NUMBER, ("elapsed time per iteration (s)",)),
-    ("loss", NUMBER, ("lm loss", "loss", "lm_loss", "lm-loss", "reduced_train_loss")),
-    ("grad_norm", NUMBER, ("grad norm",)),
-    ("global_batch_size", COUNT, ("global batch size",)),
-    (
-        *("tflops_per_gpu", NUMBER),
-        ("throughput per GPU (TFLOP/s/GPU)", "compute per GPU (TFLOP/s/GPU)", "TFLOPs", "approx flops per GPU"),
-    ),
-    (
-        *("tokens_per_s_per_gpu", NUMBER),
-        (
-            *("tokens per GPU (tokens/s/GPU)", "tokens/s/GPU inst/harmonic mean", "tokens-per-second-per-gpu"),
-            *("tokens per gpu per second (tgs)", "tokens per gpu per second tgs"),
-        ),
-    ),
-    ("skipped", _FEW, ("number of skipped iterations",)),
-    ("nan", _FEW, ("number of nan iterations",)),
-)
-_NAMES = {name: (column, reading) for column, reading, names in _PRINTED for name in names}
+_NAMES = {
+    "elapsed time per iteration (ms)": ("step_time_s", THOUSANDTHS),
+    "elapsed time per iteration ms": ("step_time_s", THOUSANDTHS),
+    "elapsed time per iteration (s)": ("step_time_s", NUMBER),
+    **dict.fromkeys(("lm loss", "loss", "lm_loss", "lm-loss", "reduced_train_loss"), ("loss", NUMBER)),
+    "grad norm": ("grad_norm", NUMBER),
+    "global batch size": ("global_batch_size", COUNT),
+    "throughput per GPU (TFLOP/s/GPU)": ("tflops_per_gpu", NUMBER),
+    "compute per GPU (TFLOP/s/GPU)": ("tflops_per_gpu", NUMBER),
+    **dict.fromkeys(("TFLOPs", "approx flops per GPU"), ("tflops_per_gpu", NUMBER)),
+    "tokens per GPU (tokens/s/GPU)": ("tokens_per_s_per_gpu", NUMBER),
+    "tokens/s/GPU inst/harmonic mean": ("tokens_per_s_per_gpu", NUMBER),
+    "tokens-per-second-per-gpu": ("tokens_per_s_per_gpu", NUMBER),
+    "tokens per gpu per second (tgs)": ("tokens_per_s_per_gpu", NUMBER),
+    "tokens per gpu per second tgs": ("tokens_per_s_per_gpu", NUMBER),
+    "number of skipped iterations": ("skipped", _FEW),
+    "number of nan iterations": ("nan", _FEW),
+}
 
 
 class Megatron(Dialect):
@@ -94,7 +84,6 @@ class Megatron(Dialect):
         *("full", "causal", "full_with_recompute", "full_with_recomputed_scores"),
         *("megatron_0.5", "megatron_deepspeed"),
     )
-
     fact_groups: ClassVar[tuple[re.Pattern[str], ...]] = (
         re.compile(r"using world size: (?P<num_gpus>\d{1,9})\b"),
         re.compile(r"> padded vocab \(size: (?P<vocab_size>\d{1,9})\)"),

@@ -6,8 +6,6 @@
 Source: NVIDIA-NeMo/Megatron-Bridge src/megatron/bridge/training/utils/train_utils.py.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -79,11 +77,8 @@ class MegatronBridge(Megatron):
     def finish(self) -> Rows:
         """The numbered rows where there are any: they have milliseconds and the loss."""
         numbered, timed = self.rows, self._unnumbered
-        if not len(numbered):
-            return timed
         if len(numbered) != len(timed):
-            return numbered
+            return numbered if len(numbered) else timed
         # As many of the one as of the other: then they belong together in order.
-        table, other = numbered.columns.table(), timed.columns.column("tflops_per_gpu")
-        table["tflops_per_gpu"] = np.where(table["tflops_per_gpu"] == NO_VALUE, other, table["tflops_per_gpu"])
-        return Rows.of(table, numbered.segments, numbered.began)
+        own, other = numbered.column("tflops_per_gpu"), timed.column("tflops_per_gpu")
+        return numbered.chosen(slice(None), tflops_per_gpu=np.where(own == NO_VALUE, other, own))

@@ -7,8 +7,6 @@ Three digits, so 0.5 % at best. ``global_batch_size`` counts tokens. Source: hug
 src/nanotron/trainer.py; until 2024 the time is ``elapsed_time_per_iteration_ms``.
 """
 
-from __future__ import annotations
-
 import re
 from typing import ClassVar
 

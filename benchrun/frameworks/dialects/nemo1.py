@@ -10,13 +10,12 @@ only samples per second since the last evaluation. Source of the forms: logs of 
 training v3.0 to v5.0.
 """
 
-from __future__ import annotations
-
 import json
 import re
+from collections.abc import Sequence
 from typing import Any
 
-from benchrun.parse.dialect import RANKS, Dialect, credible, number, positive, seconds
+from benchrun.parse.dialect import RANKS, Dialect, credible, number, seconds
 from benchrun.parse.lines import Line
 from benchrun.parse.rows import Rows, Step
 
@@ -41,12 +40,13 @@ class Nemo1(Dialect):
     fact_groups = (RANKS,)
     may_skip = True
     one_rank_prints = True
-    closing = ("]", "}")
 
     def __init__(self) -> None:
         super().__init__()
-        self._elapsed = self._line = self._step = self._epoch = self._before = 0
+        self._elapsed = self._line = self._before = 0
         """Of the last bar. ``_before``: steps of the epochs before its own, where bars have no total."""
+        self._place = (0, 0)
+        """Epoch and step of the last bar."""
         self._total = ""
         self._ranks = 0
         self._again = 0
@@ -70,30 +70,25 @@ class Nemo1(Dialect):
             self.read_facts(line.text)
 
     def _bar(self, groups: tuple[str, ...], line: int) -> None:
-        epoch_text, step_text, total, clock, values = groups
-        values = f", {values}"
-        time_s = positive(_in_bar(values, _TIMES[0]))
-        if time_s is None:
+        epoch_text, step_text, total, clock, text = groups
+        values = dict(pair.split("=", 1) for pair in text.split(", ") if "=" in pair)
+        time_s = _first(values, _TIMES[:1], "step_time_s")
+        place = epoch, step = int(epoch_text), int(step_text)
+        # A line of many bars is read in windows, which overlap.
+        if time_s is None or (line == self._line and place <= self._place and total == self._total):
             return
-        epoch, step = int(epoch_text), int(step_text)
-        if line == self._line and (epoch, step) <= (self._epoch, self._step) and total == self._total:
-            return  # a line of many bars is read in windows, which overlap
-        if epoch != self._epoch:
-            self._before = self._before + self._step if epoch > self._epoch else 0
-        self._line, self._epoch, self._step = line, epoch, step
+        if epoch != self._place[0]:
+            self._before = self._before + self._place[1] if epoch > self._place[0] else 0
         elapsed = seconds(clock)
-        if elapsed < self._elapsed or total != self._total:
-            # A bar never runs backwards: another run begins, even if its steps seem to go on.
-            if epoch == 0:
-                self.rows.new_segment()
-            self._total = total
-        self._elapsed = elapsed
+        # A bar never runs backwards: another run begins, even if its steps seem to go on.
+        if epoch == 0 and (elapsed < self._elapsed or total != self._total):
+            self.rows.new_segment()
+        self._line, self._place, self._total, self._elapsed = line, place, total, elapsed
         steps_per_epoch = int(total or 0)
         if epoch == 0 and steps_per_epoch:
             self.facts.planned_steps = steps_per_epoch
-        loss = _in_bar(values, _LOSSES[0]) or _in_bar(values, _LOSSES[1])
         before = epoch * steps_per_epoch if steps_per_epoch else self._before
-        self.rows.add(Step(before + step, time_s, line, loss=number(loss)))
+        self.rows.add(Step(before + step, time_s, line, loss=_first(values, _LOSSES, "loss")))
 
     def _mllog(self, event: dict[str, Any], line: int) -> None:
         value, metadata = event.get("value"), event.get("metadata")
@@ -104,17 +99,16 @@ class Nemo1(Dialect):
         elif isinstance(metadata, dict):
             self._timing(value, metadata.get("step"), line)
 
-    def _timing(self, value: Any, step: Any, line: int) -> None:
-        step = _credible("step", step)
-        if not isinstance(value, dict) or step is None:
+    def _timing(self, values: Any, number: Any, line: int) -> None:
+        step = _credible("step", number)
+        if not isinstance(values, dict) or step is None:
             return
-        time_s = next((_credible("step_time_s", value[name]) for name in _TIMES if name in value), None)
-        rate, batch = _credible("samples_per_s", value.get("throughput")), self.facts.gbs
+        time_s, batch = _first(values, _TIMES, "step_time_s"), self.facts.gbs
+        rate = _first(values, ("throughput",), "samples_per_s")
         if time_s is None and rate and batch and (self._by_rate or not len(self.rows)):
             time_s, self._by_rate = batch / rate, True
         if time_s is not None:
-            loss = next((_credible("loss", value[name]) for name in _LOSSES if name in value), None)
-            self.rows.add(Step(step, time_s, line, loss=loss))
+            self.rows.add(Step(step, time_s, line, loss=_first(values, _LOSSES, "loss")))
             self._again += step == self._last
             self._last = step
 
@@ -126,21 +120,13 @@ class Nemo1(Dialect):
             self.facts.num_gpus = self._ranks // copies
         if self.facts.num_gpus is None or len(self.rows) < 2:
             return self.rows
-        advance = self.rows[1].step - self.rows[0].step
+        advance, batch = self.rows[1].step - self.rows[0].step, self.facts.gbs
         if advance < MOST_SAMPLES:
             return self.rows
-        batch = self.facts.gbs
         if batch and advance % batch == 0:
             self.facts.seq_length = advance // batch
-        table = self.rows.columns.table()
-        table["tokens_per_s_per_gpu"] = advance / table["step_time_s"] / self.facts.num_gpus
-        return Rows.of(table, self.rows.segments, self.rows.began)
-
-
-def _in_bar(text: str, name: str) -> str | None:
-    """The text of a value in a bar; None without it."""
-    _, separator, rest = text.rpartition(f", {name}=")
-    return rest.partition(", ")[0] if separator else None
+        rate = advance / self.rows.column("step_time_s") / self.facts.num_gpus
+        return self.rows.chosen(slice(None), tokens_per_s_per_gpu=rate)
 
 
 def _json(text: str) -> dict[str, Any]:
@@ -152,6 +138,11 @@ def _json(text: str) -> dict[str, Any]:
     return event if isinstance(event, dict) else {}
 
 
+def _first(values: dict[str, Any], names: Sequence[str], column: str) -> Any:
+    """The value of the first name that there is, as a row may hold it in this column."""
+    return next((_credible(column, values[name]) for name in names if name in values), None)
+
+
 def _credible(column: str, value: Any) -> Any:
-    """A JSON number as a row may hold it in this column; None for booleans and strings."""
-    return credible(column, float(str(value))) if type(value) in (int, float) else None
+    """A number, of JSON or as text, as a row may hold it in this column; None for booleans."""
+    return credible(column, number(str(value))) if type(value) in (int, float, str) else None

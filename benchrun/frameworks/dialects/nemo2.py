@@ -8,8 +8,6 @@ order of the fields changes after a restart and after a validation. Source: NVID
 nemo/lightning/pytorch/callbacks/progress_printer.py.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 
@@ -52,5 +50,5 @@ class Nemo2(Dialect):
             first = last and (not len(self.rows) or self.rows.ended)
             values = [*groups(head, planned_steps=_LAST), *columns(pieces, _NAMES)]
             if (step := pieces.get("global_step")) and COUNT.parse(step.text) is not None:
-                values[0] = step.of("step", COUNT)
+                values[0] = step._replace(column="step", reading=COUNT)
             yield Record(values, needs="step" if first else "step_time_s", usual=not first)

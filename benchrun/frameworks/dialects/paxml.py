@@ -9,8 +9,6 @@ The rate is a mean since the previous summary, over all devices together. Source
 paxml/summary_utils.py; no public log of it was found.
 """
 
-from __future__ import annotations
-
 import re
 from typing import ClassVar
 
@@ -23,14 +21,7 @@ _STATUS = re.compile(
 )
 _RATE = re.compile(r"\bsteps/sec: (?P<step_time_s>\d+\.\d{6})(?=\s|$)")
 _STEP = re.compile(r"Metrics values at step (?P<step>\d{1,15}):")
-
-
-def _inverse(text: str) -> float | None:
-    rate = positive(text)
-    return None if rate is None else 1 / rate
-
-
-_PER_S = Reading(_inverse, r"\d+\.\d{6,}", plain=False)
+_PER_S = Reading(positive, r"\d+\.\d{6,}", plain=False, scale=lambda rate: 1 / rate)
 
 
 class Paxml(Dialect):

@@ -7,8 +7,6 @@
 after ``validate step:``. Source: pytorch/torchtitan torchtitan/components/metrics.py.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from math import prod

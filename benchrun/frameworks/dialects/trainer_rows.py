@@ -1,7 +1,5 @@
 """Rows of a Hugging Face Trainer's log: numbers and times of its dictionaries, from their own clocks or the bars'."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -11,13 +9,13 @@ from benchrun.parse.columns import NO_COUNT, NO_VALUE, Column, Columns
 from benchrun.parse.dialect import LARGEST
 from benchrun.parse.rows import LONGEST_INTERVAL, Rows, Step
 
-BAR_TYPES = {"order": "q", "step": "q", "total": "q", "clock_s": "d", "line": "I"}
-"""Columns of the bars. ``order`` counts bars and dictionaries together."""
+BAR_TYPES = {"step": "q", "total": "q", "clock_s": "d", "line": "I"}
+"""Columns of the bars."""
 DICTIONARY_TYPES = {
-    **{"order": "q", "step": "q", "clock_s": "d", "step_time_s": "d", "epoch": "d", "line": "I"},
-    **{"loss": "d", "grad_norm": "d"},
+    **{"bars": "q", "step": "q", "line": "I"},
+    **dict.fromkeys(("clock_s", "step_time_s", "epoch", "loss", "grad_norm"), "d"),
 }
-"""Columns of the dictionaries. ``clock_s`` counts from the start of the run."""
+"""Columns of the dictionaries. ``bars``: how many were drawn before. ``clock_s`` counts from the start of the run."""
 MOST_STUCK = 0.1
 """This share of the dictionaries may find a bar that was not drawn anew: such a row replaces the one before it."""
 
@@ -74,21 +72,10 @@ def runs(dictionaries: Columns) -> Column:
 
 
 def dictionary_rows(
-    dictionaries: Columns,
-    bars: Columns,
-    drawn: Drawn,
-    *,
-    stated: int | None,
-    planned: int | None,
-    average_s: float | None,
-    every: int,
+    dictionaries: Columns, step: Column, drawn: Drawn, planned: int | None, average_s: float | None
 ) -> Rows:
-    """Rows with times: their own, or from their own clock, or from the training's bars, or the average.
-
-    Where nothing numbers the dictionaries, one comes after ``every`` steps. ``stated``: the planned steps where they
-    are no guess.
-    """
-    step, clock = _numbers(dictionaries, bars, stated, every), dictionaries.column("clock_s")
+    """Rows with times: their own, or from their own clock, or from the training's bars, or the average."""
+    clock = dictionaries.column("clock_s")
     measured, line, loss, norm = dictionaries.columns("step_time_s", "line", "loss", "grad_norm")
     average = NO_VALUE if average_s is None or len(drawn.step) or clock[0] != NO_VALUE else average_s
     clock = np.where(clock == NO_VALUE, _clocks(step, drawn), clock)
@@ -123,21 +110,20 @@ def _between(step: Column, clock: Column, before: int, before_s: float, first: i
     return seconds, np.minimum(interval, LONGEST_INTERVAL)
 
 
-def _numbers(dictionaries: Columns, bars: Columns, planned: int | None, every: int) -> Column:
+def numbers(dictionaries: Columns, bars: Columns, planned: int | None, every: int) -> Column:
     """The step of each dictionary: its own; else that of the bar before or after it; else counted.
 
     The bar before is mostly the dictionary's own, but a terminal overwrites it; the bar after is it drawn again. Bars
     on another stream may all come first, or last: then a dictionary comes after ``every`` steps. Counting without
-    bars and epochs numbers the rows, and not the steps.
+    bars and epochs numbers the rows, and not the steps. ``planned``: the planned steps where they are no guess.
     """
-    order, step = dictionaries.columns("order", "step")
-    bar_order, bar_step, total = bars.columns("order", "step", "total")
-    if planned is not None:
-        bar_order, bar_step = bar_order[total == planned], bar_step[total == planned]
-    at = np.searchsorted(bar_order, order)
+    step, drawn = dictionaries.columns("step", "bars")
+    bar_step, total = bars.columns("step", "total")
+    training = np.full(len(total), True) if planned is None else total == planned
+    bar_step, at = bar_step[training], np.append(0, np.cumsum(training))[drawn]
     before = np.where(step > 0, step, np.append(0, bar_step)[at])
-    after, after_order = np.append(bar_step, 0)[at], np.append(bar_order, LARGEST)[at]
-    after = np.where((after_order < np.append(order[1:], LARGEST)) & (after <= LONGEST_INTERVAL), after, 0)
+    after = np.where(at < np.append(at[1:], len(bar_step)), np.append(bar_step, 0)[at], 0)
+    after = np.where(after <= LONGEST_INTERVAL, after, 0)
 
     numbered = bool((step != NO_COUNT).all())
     cut = after[-1] == 0  # a log may end with a dictionary

@@ -3,22 +3,19 @@
 This one, on megatron-core, prints Megatron's step lines; the fine-tune on transformers the Trainer's dictionaries.
 """
 
-from __future__ import annotations
-
+import contextlib
 import json
-from collections.abc import Iterator
+import re
 from datetime import datetime
-from pathlib import Path
 from typing import Any
 
 from benchrun.frameworks.dialects.megatron import Megatron
 from benchrun.parse.dialect import LARGEST, Dialect
-from benchrun.parse.inputs import chunks
 from benchrun.parse.lines import Line
 from benchrun.parse.records import TEXTS, Facts
 
-CONFIG = "benchrun config: {"
-DONE = b"benchrun done: {"
+CONFIG, DONE = b"benchrun config: {", b"benchrun done: {"
+_OWN = re.compile(r"benchrun (?:config|done): (?={)")
 _KEYS = {"gbs": "global_batch_size", "mbs": "micro_batch_size"}
 """Field of Facts -> key of the configuration, where it has another name."""
 _EXPERTS = {"num_experts": "num_experts", "topk": "topk", "moe_ffn_hidden_size": "ffn_hidden_size"}
@@ -29,8 +26,8 @@ class Worker(Megatron):
     """megatron-core, driven by benchrun/trainer."""
 
     name = "megatron-core"
-    fact_needles = (CONFIG.encode(),)
-
+    step_needles = (*Megatron.step_needles, DONE)
+    fact_needles = (CONFIG,)
     printed_conventions = ("full", "causal")
 
     def read(self, line: Line) -> None:
@@ -40,18 +37,22 @@ class Worker(Megatron):
 
 
 def configure(facts: Facts, text: str, package: str) -> bool:
-    """Take the configuration out of a line that holds one: facts, and the version of ``package``. False without it."""
-    at = text.find(CONFIG)
-    if at < 0:
+    """Take what a worker's own line states: the configuration with the version of ``package``, or the end.
+
+    False for any other line.
+    """
+    own = _OWN.search(text)
+    if own is None:
         return False
-    try:
-        config = json.JSONDecoder().raw_decode(text[at + len(CONFIG) - 1 :])[0]
-    except (ValueError, RecursionError):
-        return True
-    versions = _mapping(config.get("versions"))
-    if package in versions:
-        facts.framework_version = str(versions[package])
-        _take(facts, config)
+    with contextlib.suppress(ValueError, RecursionError):
+        stated = json.JSONDecoder().raw_decode(text, own.end())[0]
+        versions = _mapping(stated.get("versions"))
+        if package in versions:
+            facts.framework_version = str(versions[package])
+        if facts.framework_version is not None:
+            _take(facts, stated)
+        if "ended" in stated:
+            facts.ended_at = datetime.fromisoformat(str(stated["ended"]).replace("Z", "+00:00")).timestamp()
     return True
 
 
@@ -65,27 +66,6 @@ def _take(facts: Facts, config: dict[str, Any]) -> None:
             setattr(facts, name, value)
     if "activation" in model:
         facts.gated = model["activation"] in ("swiglu", "geglu")
-
-
-def ended_at(*logs: Path) -> float | None:
-    """The worker's time after its last step, in seconds since 1970; None where no log has it."""
-    for line in _lines_with(DONE, logs):
-        try:
-            ended = json.loads(line[line.index(DONE) + len(DONE) - 1 :])["ended"]
-            return datetime.fromisoformat(ended.replace("Z", "+00:00")).timestamp()
-        except (ValueError, KeyError, AttributeError, TypeError):
-            continue
-    return None
-
-
-def _lines_with(words: bytes, logs: tuple[Path, ...]) -> Iterator[bytes]:
-    for log in logs:
-        rest = b""  # a log may be larger than the memory
-        for chunk in chunks(log):
-            *lines, rest = (rest + chunk).splitlines(keepends=True) or [b""]
-            yield from (line for line in lines if words in line)
-        if words in rest:
-            yield rest
 
 
 def _mapping(value: Any) -> dict[str, Any]:

@@ -3,8 +3,6 @@
 Labels are not shifted, because transformers does that.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from itertools import chain, islice

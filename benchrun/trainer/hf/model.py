@@ -5,8 +5,6 @@ are BF16; trained weights, gradients and Adam's states are FP32. All are gathere
 accelerate's FSDP does for Trainer with ``bf16``.
 """
 
-from __future__ import annotations
-
 import math
 from functools import partial
 from typing import Any

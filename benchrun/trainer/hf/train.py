@@ -1,7 +1,5 @@
 """The training loop of one rank: transformers' Trainer with a timer."""
 
-from __future__ import annotations
-
 import time
 from typing import Any
 

@@ -3,8 +3,6 @@
 Megatron's layers ask for a module of this name. APEX has no wheel; NVIDIA's containers have it.
 """
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

@@ -4,8 +4,6 @@ The frameworks import these packages at their start; a benchmark's training neve
 another such object, so that decorators and base classes of that origin load.
 """
 
-from __future__ import annotations
-
 import importlib.abc
 import importlib.machinery
 import sys
@@ -33,7 +31,7 @@ class Nothing:
             raise AttributeError(name)
         return Nothing(f"{self.__name__}.{name}")
 
-    def __getitem__(self, key: Any) -> Nothing:
+    def __getitem__(self, key: Any) -> "Nothing":
         return self
 
     def __mro_entries__(self, bases: tuple[Any, ...]) -> tuple[type, ...]:

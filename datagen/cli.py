@@ -1,7 +1,5 @@
 """The command line; the module of a verb is imported when the verb is called."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import click
@@ -9,14 +7,14 @@ import click
 from benchrun.console import Verbs, run
 
 VERBS = {
-    "tokens": ("make", "Make a Megatron indexed data set (.bin, .idx)."),
-    "sft": ("make", "Make instruction data: JSONL, or packed for NeMo."),
-    "tokenizer": ("make", "Make a local tokenizer directory."),
-    "inspect": ("inspect", "Show the content of a data set and check it."),
+    "tokens": ("commands", "Make a Megatron indexed data set (.bin, .idx)."),
+    "sft": ("commands", "Make instruction data: JSONL, or packed for NeMo."),
+    "tokenizer": ("commands", "Make a local tokenizer directory."),
+    "inspect": ("commands", "Show the content of a data set and check it."),
 }
 
 
-@click.group(cls=Verbs, package=__name__, verbs=VERBS, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=Verbs, package="datagen", verbs=VERBS, context_settings={"help_option_names": ["-h", "--help"]})
 def group() -> None:
     """Make synthetic training data, without a download.
 

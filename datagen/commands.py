@@ -1,13 +1,12 @@
-"""``datagen tokens``, ``datagen sft`` and ``datagen tokenizer``."""
-
-from __future__ import annotations
+"""The commands."""
 
 import io
 import json
 import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import partial, reduce
 from pathlib import Path
 from typing import Any, TypeVar, get_args
@@ -17,29 +16,26 @@ from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 
 from benchrun.errors import UserError
+from datagen import inspection
 from datagen import sft as instructions
 from datagen import tokens as megatron
-from datagen.manifest import Frozen, Manifest
-from datagen.output import Progress
+from datagen.output import Frozen, Manifest, Progress
 from datagen.tokenizer import TokenizerParameters, load_tokenizer, make_tokenizer
+
+BAR = 40
+"""Characters of the longest bar of the histogram."""
 
 Command = Callable[..., Any]
 Model = TypeVar("Model", bound=Frozen)
 
 
-class Count(click.ParamType):  # type: ignore[type-arg,unused-ignore]
+def count(text: Any) -> int:
     """A whole number, also written as 1e9; the models of the parameters have the limits."""
-
-    name = "count"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        try:
-            number = int(value) if str(value).isdecimal() else float(value)
-            if number == int(number):
-                return int(number)
-        except (ValueError, OverflowError):
-            pass
-        return self.fail(f"{value!r} is not a whole number, such as 1000000 or 1e9", param, ctx)
+    with suppress(ValueError):
+        number = int(text) if str(text).isdecimal() else float(text)
+        if number % 1 == 0:
+            return int(number)
+    raise click.BadParameter(f"{text!r} is not a whole number, such as 1000000 or 1e9")
 
 
 def parameter_options(model: type[Frozen], *skipped: str) -> Callable[[Command], Command]:
@@ -50,14 +46,12 @@ def parameter_options(model: type[Frozen], *skipped: str) -> Callable[[Command],
 
 def _option(name: str, field: FieldInfo) -> Callable[[Command], Command]:
     choices = [choice for choice in get_args(field.annotation) if isinstance(choice, str)]
-    kind: Any = click.Choice(choices) if choices else Count()
+    kind: Any = click.Choice(choices) if choices else count
     if field.annotation in (bool, float):
         kind = field.annotation
-    settings: dict[str, Any] = {"required": True} if field.is_required() else {}
-    if not field.is_required() and field.default is not None:
-        settings = {"default": field.default, "show_default": field.default is not False}
-    flag = f"--{name.replace('_', '-')}"
-    return click.option(flag, type=kind, is_flag=kind is bool, help=field.description, **settings)
+    flag, default = f"--{name.replace('_', '-')}", None if field.is_required() else field.default
+    settings: Any = {"type": kind, "is_flag": kind is bool, "required": field.is_required(), "help": field.description}
+    return click.option(flag, default=default, show_default=default is not False, **settings)
 
 
 def _prefix(ctx: click.Context, param: click.Parameter, path: Path) -> Path:
@@ -90,9 +84,9 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print the ma
 
 @click.command("tokens")
 @output_option
-@click.option("--tokens", type=Count(), help=megatron.Parameters.model_fields["tokens"].description)
-@click.option("--samples", type=Count(), help="Number of training samples, with --seq-length.")
-@click.option("--seq-length", type=Count(), help="Tokens per training sample.")
+@click.option("--tokens", type=count, help=megatron.Parameters.model_fields["tokens"].description)
+@click.option("--samples", type=count, help="Number of training samples, with --seq-length.")
+@click.option("--seq-length", type=count, help="Tokens per training sample.")
 @parameter_options(megatron.Parameters, "tokens")
 @workers_option
 @json_option
@@ -114,12 +108,7 @@ def tokens(output: Path, workers: int, as_json: bool, **parameters: Any) -> None
 @click.command("sft")
 @output_option
 @parameter_options(instructions.Parameters, "tokenizer")
-@click.option(
-    "--tokenizer",
-    type=PATH,
-    metavar="DIR",
-    help="packed: encode the text of dolly with this tokenizer, instead of --vocab-size.",
-)
+@click.option("--tokenizer", type=PATH, metavar="DIR", help="packed: encodes the text of dolly; without --vocab-size.")
 @workers_option
 @json_option
 def sft(output: Path, tokenizer: Path | None, workers: int, as_json: bool, **parameters: Any) -> None:
@@ -184,3 +173,40 @@ def _make_and_print(prefix: Path, make: Callable[[Progress], tuple[Manifest, boo
     state = f"made in {seconds:.1f} s, {megabytes / seconds:,.0f} MB/s" if new else "was there already"
     facts = ", ".join(f"{name} {fact}" for name, fact in manifest.facts.items())
     click.echo(f"{prefix}: {megabytes:,.2f} MB in {len(manifest.files)} files, {state}\n  {facts}")
+
+
+@click.command("inspect")
+@click.argument("path", type=click.Path(path_type=Path), metavar="PREFIX")
+@click.option("--document", type=click.IntRange(min=0), default=0, help="Number of the document to show.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+def inspect(path: Path, document: int, as_json: bool) -> int:
+    """Show the content of a data set and check it against its manifest.
+
+    PREFIX is a Megatron data set or JSON lines (from any source), packed data or a tokenizer directory. Reads every
+    byte. The exit code is 4 if the data changed since they were made.
+    """
+    report = inspection.inspect(path, document)
+    click.echo(json.dumps(report, indent=1) if as_json else "\n".join(_lines(report)))
+    return 4 if report["intact"] is False else 0
+
+
+def _lines(report: dict[str, Any]) -> Iterator[str]:
+    """A line for each number and name of the report, or of the manifest if that is all; then the tables."""
+    manifest = report["manifest"]
+    facts = report if report["unit"] else {"kind": manifest["kind"], **manifest["parameters"], **manifest["facts"]}
+    for name, value in facts.items():
+        if isinstance(value, str | int | float) and name not in ("schema_version", "intact", "fault"):
+            yield f"{name:20} {value:,}" if isinstance(value, int) else f"{name:20} {value}"
+    for name, value in (report.get("length") or {}).items():
+        yield f"{'length, ' + name:20} {round(value, 2):,}"
+    rows = report.get("histogram") or []
+    for row in rows:
+        bar = "#" * round(BAR * row["documents"] / max(row["documents"] for row in rows))
+        yield f"  {row['from']:>9,} to {row['to']:>9,}  {row['documents']:>12,}  {bar}"
+    if document := report.get("document"):
+        head = " ".join(map(str, document["head"]))
+        yield f"document {document['number']}: {document['length']:,} {report['unit']}: {head} ..."
+    for file in report["files"]:
+        yield f"{'sha256':20} {file['sha256']}  {file['file']}"
+    result = {True: "all checksums agree", False: report["fault"], None: "none"}[report["intact"]]
+    yield f"{'manifest':20} {result}"

@@ -1,0 +1,36 @@
+"""Environment variables of the ranks: environment.csv has a row for each, with its frameworks and its conditions."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from benchrun.paths import table
+
+CONDITIONS: Mapping[str, Callable[[Any], bool]] = {
+    "": lambda spec: True,
+    "gpu": lambda spec: spec.gpu != "CPU",
+    "fp8": lambda spec: spec.precision == "fp8",
+    "pp": lambda spec: spec.layout.pp > 1,
+    "tp or cp": lambda spec: spec.layout.tp > 1 or spec.layout.cp > 1,
+    "cuda_graphs": lambda spec: spec.training.cuda_graphs != "none",
+    "tp_comm_overlap": lambda spec: spec.training.tp_comm_overlap,
+}
+"""Words of the column ``when``, in which + means and; "no" before one negates it."""
+
+
+class Variable(NamedTuple):
+    """An environment variable of the ranks."""
+
+    value: str
+    why: str
+    """The comment beside it in the job script."""
+
+
+def variables(framework: str, spec: Any) -> dict[str, Variable]:
+    """The variables of ``framework`` by name, in the order of the table."""
+    rows = [row for row in table(__file__) if framework in row["frameworks"].split()]
+    return {row["name"]: Variable(row["value"], row["why"]) for row in rows if _applies(row["when"], spec)}
+
+
+def _applies(when: str, spec: Any) -> bool:
+    words = when.split("+")
+    return all(CONDITIONS[word.removeprefix("no ")](spec) != word.startswith("no ") for word in words)
