@@ -1,7 +1,7 @@
 """Everything that is known about a run, as one value; any part may be missing."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from statistics import median
 
@@ -87,3 +87,12 @@ class Evidence:
         wanted, first = {int(step) for step in self.steps}, self.hosts.first_step
         values: tuple[float, ...] = getattr(rank, name)
         return [value for number, value in enumerate(values, first) if number in wanted] or list(values[1:])
+
+
+def alike(a: Evidence, b: Evidence) -> tuple[Evidence, Evidence]:
+    """Both with only such sources as both have, so that their parts are of the same kinds."""
+    names = ("samples", "ceilings", "bound", "breakdown", "ranks", "hosts", "fingerprint")
+    lacking = {name: None for name in names if getattr(a, name) is None or getattr(b, name) is None}
+    if (a.breakdown is None) != (b.breakdown is None):
+        lacking["fingerprint"] = None
+    return replace(a, **lacking), replace(b, **lacking)

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from benchrun.explain.advice import advice
 from benchrun.explain.buckets import buckets
 from benchrun.explain.choices import choices
-from benchrun.explain.evidence import Evidence
+from benchrun.explain.evidence import Evidence, alike
 from benchrun.explain.faults import faults
 from benchrun.explain.model import FAULT_SHARE, Against, Cause, Explanation, Name, Part
 from benchrun.explain.waterfall import waterfall
@@ -20,7 +20,7 @@ def explain(known: Evidence, against: Against | None = None, other: Evidence | N
     parts = waterfall(known)
     found = [*faults(known, parts, buckets(known)), *choices(known, parts)]
     if other is not None:
-        found += slower_parts(known, parts, other)
+        found += slower_parts(*alike(known, other))
     return Explanation(
         run=known.name,
         step_time_s=round(known.step_s, DIGITS),
@@ -31,10 +31,10 @@ def explain(known: Evidence, against: Against | None = None, other: Evidence | N
     )
 
 
-def slower_parts(known: Evidence, parts: list[Part], other: Evidence) -> Iterator[Cause]:
+def slower_parts(known: Evidence, other: Evidence) -> Iterator[Cause]:
     """A fault for each cause that costs this run more than the other one."""
     theirs = _by_cause(waterfall(other))
-    for name, seconds in _by_cause(parts).items():
+    for name, seconds in _by_cause(waterfall(known)).items():
         if (more := seconds - theirs.get(name, 0.0)) > 0:
             evidence = f"{seconds:.3g} s of a step, {theirs.get(name, 0.0):.3g} s in {other.name}"
             yield Cause(cause=name, kind="fault", seconds=more, evidence=evidence, advice=advice(name))
