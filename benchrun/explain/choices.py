@@ -30,7 +30,7 @@ def _of_memory(known: Evidence, parts: list[Part]) -> Iterator[Cause]:
     """Memory-bound kernels beyond those of fused ones."""
     least = sum(part.seconds for part in parts if part.part == "memory-bound kernels at the memory's speed")
     spent = least + sum(part.seconds for part in parts if part.cause == "memory_bound")
-    if not least or not known.on_gpu:
+    if not least:
         return
     fused = known.spec.training.fused_kernels and known.spec.framework != "hf"
     saved = spent - (UNFUSED if fused else FUSED) * least

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from statistics import median
+from typing import Any
 
 import numpy as np
 
@@ -92,7 +93,7 @@ class Evidence:
 def alike(a: Evidence, b: Evidence) -> tuple[Evidence, Evidence]:
     """Both with only such sources as both have, so that their parts are of the same kinds."""
     names = ("samples", "ceilings", "bound", "breakdown", "ranks", "hosts", "fingerprint")
-    lacking = {name: None for name in names if getattr(a, name) is None or getattr(b, name) is None}
+    lacking: dict[str, Any] = {name: None for name in names if getattr(a, name) is None or getattr(b, name) is None}
     if (a.breakdown is None) != (b.breakdown is None):
         lacking["fingerprint"] = None
     return replace(a, **lacking), replace(b, **lacking)

@@ -1,6 +1,7 @@
 """Faults: other ranks or steps of the run, the ceilings or the hardware table show that the same work can be faster."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
@@ -10,7 +11,7 @@ from benchrun.explain.buckets import Buckets
 from benchrun.explain.evidence import Evidence
 from benchrun.explain.links import slow_links
 from benchrun.explain.model import Cause, Name, Part
-from benchrun.metrics.statistics import robust_deviation
+from benchrun.metrics.statistics import Floats, robust_deviation
 from benchrun.spec.artifacts import CEILINGS, HOST, TELEMETRY_SUMMARY
 
 MIN_WAIT_S = 0.002
@@ -18,13 +19,15 @@ MIN_WAIT_S = 0.002
 IDLE_SHARE = 0.1
 """Of the step: a GPU that is longer without a kernel has a host that is too slow. Healthy runs are below 6 %."""
 QUEUE_SHARE = 0.1
-"""Of the step that the threads of every rank wait for a core."""
+"""Of the step that the threads of ranks which are bound to cores wait for one."""
 HALF = 0.5
 LOW_CLOCK = 0.9
 """Of the clock at which the peak holds; a GPU below it whose power is not at its limit is slowed by something else."""
 LOW_POWER = 0.95
 OUTLIER_DEVIATIONS, OUTLIER_SHARE = 6.0, 0.05
 """A step is slow beyond the noise from so many deviations and this share of the typical step above it."""
+FEWEST = 2
+"""Slow steps that are no accident."""
 
 
 def faults(known: Evidence, parts: list[Part], divided: Buckets | None) -> Iterator[Cause]:
@@ -55,7 +58,7 @@ def _of_late(known: Evidence, late: waits.Late) -> Cause:
         ("host", "garbage_s", "collects garbage"),
     ):
         by_rank = known.mean_host_s(field) if field == "garbage_s" else known.host_s(field)
-        more = _beyond_others(by_rank, late.rank)
+        more = waits.beyond_others(by_rank, late.rank)
         if more > HALF * late.seconds:
             evidence = f"{late.evidence}; it {words} {more:.3g} s longer than they do ({HOST})"
             return fault(_cause(name), late.seconds, evidence, late.rank, late.host)
@@ -72,11 +75,6 @@ def _cause(name: str) -> Name:
     return "data" if name == "data" else "host"
 
 
-def _beyond_others(by_rank: dict[int, float], rank: int) -> float:
-    others = [value for other, value in by_rank.items() if other != rank]
-    return by_rank[rank] - float(np.median(others)) if rank in by_rank and others else 0.0
-
-
 def _idle_of(known: Evidence, late: waits.Late) -> Name | None:
     """``data`` or ``host`` where the trace shows that the late rank's GPU is idle longer for it than the others'."""
     if known.fingerprint is None:
@@ -87,7 +85,7 @@ def _idle_of(known: Evidence, late: waits.Late) -> Name | None:
             for rank in known.fingerprint.ranks
             if rank.idle_by_cause
         }
-        if _beyond_others(by_rank, late.rank) * known.typical_s > HALF * late.seconds:
+        if waits.beyond_others(by_rank, late.rank) * known.typical_s > HALF * late.seconds:
             return _cause(name)
     return None
 
@@ -122,7 +120,11 @@ def _of_data(known: Evidence, divided: Buckets | None, late: waits.Late | None) 
     if wait is None or wait.seconds < MIN_WAIT_S * known.spec.num_microbatches:
         return
     seconds = min(wait.seconds, _idle_s(known, divided))
-    if late is not None and (by_rank := known.host_s("data_s")) and _beyond_others(by_rank, late.rank) > HALF * seconds:
+    if (
+        late is not None
+        and (by_rank := known.host_s("data_s"))
+        and waits.beyond_others(by_rank, late.rank) > HALF * seconds
+    ):
         return  # one rank alone waits, and the others wait for it
     yield fault("data", seconds, wait.evidence)
 
@@ -143,7 +145,7 @@ def _of_host(known: Evidence, parts: list[Part], divided: Buckets | None) -> Ite
     idle = _idle_s(known, divided)
     if (wait := waits.garbage(known)) and wait.seconds > 0:
         yield fault("host", min(wait.seconds, idle), wait.evidence)
-    if (wait := waits.queue(known)) and wait.seconds > QUEUE_SHARE * known.typical_s:
+    if waits.bound(known) and (wait := waits.queue(known)) and wait.seconds > QUEUE_SHARE * known.typical_s:
         yield fault("host", min(wait.seconds, idle), wait.evidence)
     unused = [part for part in parts if part.cause == "host"]
     seconds = sum(part.seconds for part in unused)
@@ -183,16 +185,25 @@ def _of_steps(known: Evidence) -> Iterator[Cause]:
     """Steps far above the others: what all steps would save, were they as the typical one."""
     typical = float(np.median(known.times))
     limit = max(OUTLIER_DEVIATIONS * robust_deviation(known.times), OUTLIER_SHARE * typical)
-    slow = known.times - typical > limit
-    if len(known.times) < 5 or not slow.any():
+    slow = (known.times - typical > limit) & ~_queued(known, known.times - typical)
+    if slow.sum() < FEWEST:
         return
     seconds = float(np.sum(known.times[slow] - typical)) / len(known.times)
     numbers = ", ".join(str(int(step)) for step in known.steps[slow][:5])
-    evidence = (
-        f"{slow.sum()} of {len(known.times)} steps are slow (steps {numbers}), the longest {known.times.max():.3g} s"
-    )
+    longest = f"the longest took {known.times.max():.3g} s"
+    evidence = f"{slow.sum()} of {len(known.times)} steps are slow (steps {numbers}), {longest}"
     garbage = waits.garbage(known)
     if garbage is not None and garbage.seconds > HALF * seconds:
         yield fault("host", seconds, f"{evidence}; {garbage.evidence}")
     else:
         yield fault("checkpoint" if known.saves else "jitter", seconds, evidence)
+
+
+def _queued(known: Evidence, excess: Floats) -> Any:
+    """The steps whose excess is for the most part the wait of some rank for a core of its node, which others use."""
+    waited = np.zeros(len(known.times))
+    for rank in known.hosts.ranks if known.hosts else ():
+        numbered = dict(enumerate(rank.queued_s, known.hosts.first_step if known.hosts else 1))
+        usual = float(np.median(rank.queued_s)) if rank.queued_s else 0.0
+        waited = np.maximum(waited, [numbered.get(int(step), usual) - usual for step in known.steps])
+    return waited > HALF * excess

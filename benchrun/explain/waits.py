@@ -12,6 +12,10 @@ STEADY = 0.75
 """Of the steps in which a rank must be behind the others: otherwise the slow rank changes, and none is to blame."""
 
 
+MOST_CORES = 30
+"""Characters of a list of cores that a sentence can hold."""
+
+
 class Late(NamedTuple):
     """A rank that the others wait for."""
 
@@ -30,15 +34,33 @@ class Wait(NamedTuple):
 
 
 def late_rank(known: Evidence) -> Late | None:
-    """The rank that computes longest in most steps, with what the others wait for it; None where none stands out."""
+    """The rank that computes longest in most steps, with what the others wait for it; None where none stands out.
+
+    Time in which a rank that may use every core waits for one is the node's, and does not count.
+    """
     slowest = known.ranks.slowest if known.ranks else None
     if slowest is None:
         return _late_in_trace(known)
-    if slowest.behind_s <= 0 or slowest.steps_behind < STEADY:
+    seconds = slowest.behind_s
+    if not bound(known, slowest.rank):
+        seconds -= max(beyond_others(known.host_s("queued_s"), slowest.rank), 0.0)
+    if seconds <= 0 or slowest.steps_behind < STEADY:
         return None
     share = 100 * slowest.steps_behind
     evidence = f"rank {slowest.rank} computes {slowest.behind_s:.3g} s longer than the others in a step"
-    return Late(slowest.rank, slowest.host, slowest.behind_s, f"{evidence}, in {share:.0f} % of the steps ({RANKS})")
+    return Late(slowest.rank, slowest.host, seconds, f"{evidence}, in {share:.0f} % of the steps ({RANKS})")
+
+
+def bound(known: Evidence, rank: int | None = None) -> bool:
+    """Whether ``rank`` (some rank, where None) is bound to a part of its node's cores."""
+    ranks = known.hosts.ranks if known.hosts else ()
+    return any(each.bound for each in ranks if rank in (None, each.rank))
+
+
+def beyond_others(by_rank: dict[int, float], rank: int) -> float:
+    """By how much a rank's value is above the median of the others'; 0 where that is unknown."""
+    others = [value for other, value in by_rank.items() if other != rank]
+    return by_rank[rank] - median(others) if rank in by_rank and others else 0.0
 
 
 def _late_in_trace(known: Evidence) -> Late | None:
@@ -77,9 +99,9 @@ def queue(known: Evidence) -> Wait | None:
     """Waiting for a core, on the median rank."""
     if by_rank := known.host_s("queued_s"):
         usual = median(by_rank.values())
-        cores = min(rank.cores for rank in known.hosts.ranks) if known.hosts else 0
-        evidence = f"threads that were ready to run waited {usual:.3g} s in a step for one of {cores} cores ({HOST})"
-        return Wait(usual, evidence)
+        cores = " and ".join(sorted({rank.cores for rank in known.hosts.ranks})) if known.hosts else ""
+        where = f"cores {cores}" if len(cores) < MOST_CORES else "their cores"
+        return Wait(usual, f"threads that were ready to run waited {usual:.3g} s in a step for {where} ({HOST})")
     return None
 
 

@@ -57,6 +57,7 @@ class HostClock:
             rank=torch.distributed.get_rank(),
             host=platform.node(),
             cores=cores(),
+            bound=len(os.sched_getaffinity(0)) < (os.cpu_count() or 1),
             data_s=_kept(self._data),
             garbage_s=_kept(self._garbage),
             queued_s=_kept(self._queued) if self._before else (),
@@ -125,9 +126,15 @@ def queued(before: dict[str, Scheduled], now: dict[str, Scheduled]) -> float:
     return sum(thread.waited for thread in spent if thread.ran >= SHARE * busiest)
 
 
-def cores() -> int:
-    """Cores on which this process may run."""
-    return len(os.sched_getaffinity(0))
+def cores() -> str:
+    """The cores on which this process may run, as Linux lists them: ``0-3,8``."""
+    runs: list[list[int]] = []
+    for core in sorted(os.sched_getaffinity(0)):
+        if runs and core == runs[-1][-1] + 1:
+            runs[-1][1:] = [core]
+        else:
+            runs.append([core])
+    return ",".join("-".join(map(str, run)) for run in runs)
 
 
 def _kept(seconds: list[float]) -> tuple[float, ...]:

@@ -1,0 +1,117 @@
+"""Causes of slowness, injected into ranks of the worker: a sitecustomize that Python imports when a rank starts.
+
+INJECT names the cause. Nothing of the worker is changed; its own functions are wrapped when their module is loaded.
+"""
+
+import gc
+import importlib.abc
+import importlib.machinery
+import importlib.util
+import os
+import sys
+import time
+
+NAME, RANK = os.environ.get("INJECT", ""), os.environ.get("RANK")
+SLOW = "1"
+"""The rank of causes that concern one rank."""
+HOGS = 2
+SECONDS = {"slow_loader": 0.02, "slow_rank": 0.02, "checkpoints": 1.5}
+KEPT = []
+"""What makes the heap large."""
+
+
+def slow_loader(module):
+    get = module.Mock.__getitem__
+
+    def slower(self, index):
+        time.sleep(SECONDS[NAME])
+        return get(self, index)
+
+    module.Mock.__getitem__ = slower
+
+
+def slow_rank(module):
+    step = module._forward_step
+
+    def slower(*args):
+        if RANK == SLOW:
+            time.sleep(SECONDS[NAME])
+        return step(*args)
+
+    module._forward_step = slower
+
+
+def garbage(module):
+    KEPT.extend([[number] for number in range(400_000)])
+    step = module._forward_step
+
+    def slower(*args):
+        gc.collect()
+        return step(*args)
+
+    module._forward_step = slower
+
+
+def checkpoints(module):
+    collect = module.ranks.collect_garbage
+
+    def slower(spec, step):
+        collect(spec, step)
+        if step and step % 8 == 0:
+            time.sleep(SECONDS[NAME])
+
+    module.ranks.collect_garbage = slower
+
+
+def busy_core():
+    """Bind this rank to the last core it may use, with processes that compute there as long as it lives."""
+    if RANK != SLOW:
+        return
+    core, rank = max(os.sched_getaffinity(0)), os.getpid()
+    os.sched_setaffinity(0, {core})
+    for _ in range(HOGS):
+        if os.fork() == 0:
+            while os.getppid() == rank:
+                sum(range(100_000))
+            os._exit(0)
+
+
+def one_core():
+    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+
+
+AFTER = {
+    "slow_loader": ("benchrun.trainer.data", slow_loader),
+    "slow_rank": ("benchrun.trainer.train", slow_rank),
+    "garbage": ("benchrun.trainer.train", garbage),
+    "checkpoints": ("benchrun.trainer.train", checkpoints),
+}
+"""The module after whose import a cause is injected."""
+AT_START = {"busy_core": busy_core, "one_core": one_core}
+
+
+class After(importlib.abc.MetaPathFinder):
+    """Calls a function with a module after it was loaded."""
+
+    def __init__(self, name, function):
+        self.name, self.function = name, function
+
+    def find_spec(self, name, path=None, target=None):
+        if name != self.name:
+            return None
+        sys.meta_path.remove(self)
+        spec = importlib.util.find_spec(name)
+        load = spec.loader.exec_module
+
+        def exec_module(module):
+            load(module)
+            self.function(module)
+
+        spec.loader.exec_module = exec_module
+        return spec
+
+
+if RANK is not None and NAME in AFTER:
+    sys.meta_path.insert(0, After(*AFTER[NAME]))
+elif RANK is not None and NAME in AT_START:
+    AT_START[NAME]()
