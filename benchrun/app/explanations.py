@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
+from benchrun import paths
 from benchrun.app.measurement import RunMeasurement, measure_run, rows_of
 from benchrun.app.traces import fingerprint_of
 from benchrun.compare.references import Reference, load_references
@@ -23,6 +24,8 @@ from benchrun.trace.read import files_of
 
 PROFILE = "profile"
 """The folder of a run's traces."""
+MEASURED = "measured:"
+"""The ids of our own kept runs begin so."""
 SAVING = (b"saving checkpoint", b"successfully saved checkpoint", b"Saving model checkpoint", b"checkpoint saved")
 
 
@@ -38,7 +41,8 @@ def explain_run(run: RunDir, traces: Sequence[Path] = (), against: str | None = 
         return explain(known)
     if reference := next((entry for entry in load_references() if entry.id == against), None):
         return explain(known, _published(run, known, reference))
-    other = evidence(open_run(against))
+    kept = paths.MEASURED / against.removeprefix(MEASURED)
+    other = evidence(open_run(str(kept) if against.startswith(MEASURED) else against))
     tokens = other.spec.tokens_per_step / other.spec.num_gpus
     step = other.step_s * known.spec.tokens_per_step / known.spec.num_gpus / tokens
     beside = Against(name=other.name, step_time_s=step, ratio=known.step_s / step)

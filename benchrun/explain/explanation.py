@@ -1,6 +1,6 @@
 """What is known about a run -> its explanation."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from benchrun.explain.advice import advice
 from benchrun.explain.buckets import buckets
@@ -18,7 +18,8 @@ DIGITS = 6
 def explain(known: Evidence, against: Against | None = None, other: Evidence | None = None) -> Explanation:
     """The waterfall and the causes. ``other``: another run of the same work, which shows what can be faster."""
     parts = waterfall(known)
-    found = [*faults(known, parts, buckets(known)), *choices(known, parts)]
+    faulty = list(faults(known, parts, buckets(known)))
+    found = [*faulty, *_without(faulty, choices(known, parts))]
     if other is not None:
         found += slower_parts(*alike(known, other))
     return Explanation(
@@ -29,6 +30,17 @@ def explain(known: Evidence, against: Against | None = None, other: Evidence | N
         against=against,
         missing=list(missing(known)),
     )
+
+
+def _without(faulty: list[Cause], costs: Iterable[Cause]) -> Iterator[Cause]:
+    """The choices, with less exposed communication where slow links are at fault for it."""
+    slow = sum(cause.seconds for cause in faulty if cause.cause == "comm_bandwidth")
+    for cost in sorted(costs, key=lambda cause: -cause.seconds):
+        if cost.cause.startswith("exposed_"):
+            less = min(slow, cost.seconds)
+            slow -= less
+            cost = cost.model_copy(update={"seconds": cost.seconds - less})
+        yield cost
 
 
 def slower_parts(known: Evidence, other: Evidence) -> Iterator[Cause]:

@@ -24,6 +24,8 @@ HALF = 0.5
 LOW_CLOCK = 0.9
 """Of the clock at which the peak holds; a GPU below it whose power is not at its limit is slowed by something else."""
 LOW_POWER = 0.95
+IN_USE = 50
+"""Percent of the time with a kernel: an idle GPU lowers its clock itself."""
 OUTLIER_DEVIATIONS, OUTLIER_SHARE = 6.0, 0.05
 """A step is slow beyond the noise from so many deviations and this share of the typical step above it."""
 FEWEST = 2
@@ -33,9 +35,11 @@ FEWEST = 2
 def faults(known: Evidence, parts: list[Part], divided: Buckets | None) -> Iterator[Cause]:
     """Every fault, also small ones, with the seconds of a step that a cure would save."""
     late = waits.late_rank(known)
-    if late is not None:
-        yield _of_late(known, late)
-    yield from _of_data(known, divided, late)
+    of_one = _of_late(known, late) if late else None
+    if of_one is not None:
+        yield of_one
+    if of_one is None or of_one.cause != "data":  # else one rank alone waits for data, and the others for it
+        yield from _of_data(known, divided)
     yield from _of_host(known, parts, divided)
     yield from slow_links(known, divided)
     yield from _of_clocks(known, parts)
@@ -110,23 +114,16 @@ def _slow_node(known: Evidence, late: waits.Late) -> str | None:
     ranks = known.ranks.ranks if known.ranks else ()
     own = [rank.compute_time_s for rank in ranks if rank.host == late.host]
     others = [rank.compute_time_s for rank in ranks if rank.host != late.host]
-    if len(own) < 2 or not others or min(own) < max(others):
+    if len(own) < 2 or not others or min(own) - max(others) < HALF * late.seconds:
         return None
-    return f"every rank of {late.host} takes longer than any of the other nodes"
+    return f"every rank of {late.host} is slower than all of the other nodes"
 
 
-def _of_data(known: Evidence, divided: Buckets | None, late: waits.Late | None) -> Iterator[Cause]:
+def _of_data(known: Evidence, divided: Buckets | None) -> Iterator[Cause]:
     wait = waits.data_wait(known)
     if wait is None or wait.seconds < MIN_WAIT_S * known.spec.num_microbatches:
         return
-    seconds = min(wait.seconds, _idle_s(known, divided))
-    if (
-        late is not None
-        and (by_rank := known.host_s("data_s"))
-        and waits.beyond_others(by_rank, late.rank) > HALF * seconds
-    ):
-        return  # one rank alone waits, and the others wait for it
-    yield fault("data", seconds, wait.evidence)
+    yield fault("data", min(wait.seconds, _idle_s(known, divided)), wait.evidence)
 
 
 def _idle_s(known: Evidence, divided: Buckets | None) -> float:
@@ -159,9 +156,9 @@ def _of_host(known: Evidence, parts: list[Part], divided: Buckets | None) -> Ite
 def _of_clocks(known: Evidence, parts: list[Part]) -> Iterator[Cause]:
     """Clocks below what other GPUs reach that compute: throttled, locked, or with less power than the data sheet."""
     clock, state = known.clock, known.samples.over_all if known.samples else None
-    if state is None or clock is None or not state.sm_clock_mhz:
+    if state is None or clock is None or not state.sm_clock_mhz or (state.utilisation_percent or 0) < IN_USE:
         return
-    computing = sum(part.seconds for part in parts if "matmul" in part.part or "attention" in part.part)
+    computing = sum(part.seconds for part in parts if _at_clock(part))
     lost = computing * (1 - min(state.sm_clock_mhz / clock.peak_clock_mhz, 1.0))
     capped = state.reasons.get("power_cap", 0.0)
     at = f"{state.sm_clock_mhz:.0f} MHz, the peak holds at {clock.peak_clock_mhz:.0f}"
@@ -172,6 +169,11 @@ def _of_clocks(known: Evidence, parts: list[Part]) -> Iterator[Cause]:
     elif state.power_limit_w and state.power_limit_w < LOW_POWER * clock.power_w and capped >= HALF:
         usual = f"the power limit is {state.power_limit_w:.0f} W, the data sheet has {clock.power_w:.0f}; {at}"
         yield fault("power", lost * (1 - state.power_limit_w / clock.power_w), usual)
+
+
+def _at_clock(part: Part) -> bool:
+    """Whether the time of a part falls with the clock."""
+    return "matmul" in part.part or "attention" in part.part or part.cause in ("clocks", "power")
 
 
 def _of_products(known: Evidence, parts: list[Part]) -> Iterator[Cause]:

@@ -8,7 +8,7 @@ from benchrun.explain.evidence import Evidence
 from benchrun.explain.model import Name, Part
 from benchrun.explain.work import Work, weights_of_groups, work
 from benchrun.metrics.bound import Bound
-from benchrun.spec.artifacts import CEILINGS, TELEMETRY_SUMMARY
+from benchrun.spec.artifacts import CEILINGS, RANKS, TELEMETRY_SUMMARY
 
 LAW = "operator list and data sheet"
 OF_GROUP: dict[str, Name] = {
@@ -104,18 +104,27 @@ def _alone(bound: Bound, peak_s: float, lost_s: float) -> tuple[str, float, Name
 def _waiting(known: Evidence, least: Work, divided: Buckets) -> Iterator[Part]:
     """Exposed communication and idle time: a slow rank, the pipeline, groups, data, host."""
     sent, idle, source = Ledger(divided.communication), Ledger(divided.idle), divided.source
+    bubble = divided.busy * least.bubble
+    taken = _sending(known, least, sent, bubble, source)
+    idle.take("pipeline bubble, no kernel", bubble - taken, "bubble", _law_of_bubble(least))
+    yield from sent.parts
+    yield from _idle(known, idle, source)
+
+
+def _law_of_bubble(least: Work) -> str:
+    return f"(pp - 1) / (vp * micro-batches) = {least.bubble:.3g} of computing"
+
+
+def _sending(known: Evidence, least: Work, sent: Ledger, bubble_s: float, source: str) -> float:
+    """Divide exposed communication: a slow rank, the pipeline bubble, groups. The bubble's part, in s."""
     if late := waits.late_rank(known):
         sent.take(f"waiting for rank {late.rank}", late.seconds, "slow_rank", late.evidence)
-    bubble = divided.busy * least.bubble
-    words = f"(pp - 1) / (vp * micro-batches) = {least.bubble:.3g} of computing"
-    taken = sent.take("pipeline bubble", bubble, "bubble", words)
-    idle.take("pipeline bubble, no kernel", bubble - taken, "bubble", words)
+    taken = sent.take("pipeline bubble", bubble_s, "bubble", _law_of_bubble(least))
     exposed = sent.left
     for group, weight in weights_of_groups(known.spec, least.bytes_sent).items():
         sent.take(f"exposed {group} communication", exposed * weight, OF_GROUP[group], source)
     sent.rest("exposed communication", "unknown", source)
-    yield from sent.parts
-    yield from _idle(known, idle, source)
+    return taken
 
 
 def _idle(known: Evidence, idle: Ledger, source: str) -> Iterator[Part]:
@@ -146,10 +155,14 @@ def _of_log(known: Evidence, least: Work) -> Iterator[Part]:
     step.take("products, computed again", (peak + lost) * least.recomputed, "recompute", LAW)
     step.take("attention at the GPU's peak", least.attention_s, None, LAW)
     step.take("memory-bound kernels at the memory's speed", least.memory_s, None, CEILINGS)
-    if late := waits.late_rank(known):
-        step.take(f"waiting for rank {late.rank}", late.seconds, "slow_rank", late.evidence)
-    words = f"(pp - 1) / (vp * micro-batches) = {least.bubble:.3g} of computing"
-    step.take("pipeline bubble", known.typical_s * least.bubble / (1 + least.bubble), "bubble", words)
+    bubble = known.typical_s * least.bubble / (1 + least.bubble)
+    if known.ranks is not None:
+        sent = Ledger(min(step.left, max(rank.collective_time_s for rank in known.ranks.ranks)))
+        _sending(known, least, sent, bubble, RANKS)
+        for each in sent.parts:
+            step.take(each.part, each.seconds, each.cause, each.evidence)
+    else:
+        step.take("pipeline bubble", bubble, "bubble", _law_of_bubble(least))
     idle = Ledger(step.left)
     if known.on_gpu:  # the queue hides what the host does, unless the GPU stands still
         idle = Ledger(min(step.left, known.idle_of_telemetry_s or 0.0))

@@ -7,7 +7,7 @@ import gc
 import os
 import platform
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -49,6 +49,16 @@ class HostClock:
             yield batch
         self._end()
         yield from batches  # the profiled step
+
+    def fetch(self, micro_batches: Callable[[], Any]) -> Any:
+        """What ``micro_batches`` returns: those of one step, all at once."""
+        if len(self._data) == self._steps:
+            return micro_batches()
+        self._begin_step()
+        started = time.perf_counter()
+        fetched = micro_batches()
+        self._data[-1] += time.perf_counter() - started
+        return fetched
 
     def keep(self) -> None:
         """Write host.json. Every rank calls this after the last step."""

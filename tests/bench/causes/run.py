@@ -123,7 +123,8 @@ def main() -> int:
             document = explained(path)
             well = right(case, document)
             wrong += not well
-            print(f"{'right' if well else 'WRONG'}  {case.name} {way}: {shown(document)}", flush=True)
+            sys.stdout.write(f"{'right' if well else 'WRONG'}  {case.name} {way}: {shown(document)}\n")
+            sys.stdout.flush()
     return int(wrong > 0)
 
 
