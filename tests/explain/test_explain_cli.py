@@ -110,7 +110,7 @@ def test_a_slower_run_is_slower_beyond_the_interval() -> None:
     [
         (["explain", "nothing-here"], "no run is called"),
         (["explain", FP8, "--against", "nothing-here"], "no run is called"),
-        (["explain", FP8, "--trace", "/nowhere/x.json"], "no such file"),
+        (["explain", FP8, "--trace", "/nowhere/x.json"], "No such file"),
         (["diff", FP8, "nothing-here"], "no run is called"),
     ],
 )

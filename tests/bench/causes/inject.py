@@ -10,30 +10,32 @@ import importlib.util
 import os
 import sys
 import time
+from collections.abc import Callable
+from typing import Any
 
 NAME, RANK = os.environ.get("INJECT", ""), os.environ.get("RANK")
 SLOW = "1"
 """The rank of causes that concern one rank."""
 HOGS = 2
 SECONDS = {"slow_loader": 0.02, "slow_rank": 0.02, "checkpoints": 1.5}
-KEPT = []
+KEPT: list[Any] = []
 """What makes the heap large."""
 
 
-def slow_loader(module):
+def slow_loader(module: Any) -> None:
     get = module.Mock.__getitem__
 
-    def slower(self, index):
+    def slower(self: Any, index: int) -> Any:
         time.sleep(SECONDS[NAME])
         return get(self, index)
 
     module.Mock.__getitem__ = slower
 
 
-def slow_rank(module):
+def slow_rank(module: Any) -> None:
     step = module._forward_step
 
-    def slower(*args):
+    def slower(*args: Any) -> Any:
         if RANK == SLOW:
             time.sleep(SECONDS[NAME])
         return step(*args)
@@ -41,21 +43,21 @@ def slow_rank(module):
     module._forward_step = slower
 
 
-def garbage(module):
+def garbage(module: Any) -> None:
     KEPT.extend([[number] for number in range(400_000)])
     step = module._forward_step
 
-    def slower(*args):
+    def slower(*args: Any) -> Any:
         gc.collect()
         return step(*args)
 
     module._forward_step = slower
 
 
-def checkpoints(module):
+def checkpoints(module: Any) -> None:
     collect = module.ranks.collect_garbage
 
-    def slower(spec, step):
+    def slower(spec: Any, step: int) -> None:
         collect(spec, step)
         if step and step % 8 == 0:
             time.sleep(SECONDS[NAME])
@@ -63,7 +65,7 @@ def checkpoints(module):
     module.ranks.collect_garbage = slower
 
 
-def busy_core():
+def busy_core() -> None:
     """Bind this rank to the last core it may use, with processes that compute there as long as it lives."""
     if RANK != SLOW:
         return
@@ -76,7 +78,7 @@ def busy_core():
             os._exit(0)
 
 
-def one_core():
+def one_core() -> None:
     os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
 
 
@@ -93,17 +95,17 @@ AT_START = {"busy_core": busy_core, "one_core": one_core}
 class After(importlib.abc.MetaPathFinder):
     """Calls a function with a module after it was loaded."""
 
-    def __init__(self, name, function):
+    def __init__(self, name: str, function: Callable[[Any], None]) -> None:
         self.name, self.function = name, function
 
-    def find_spec(self, name, path=None, target=None):
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
         if name != self.name:
             return None
         sys.meta_path.remove(self)
         spec = importlib.util.find_spec(name)
         load = spec.loader.exec_module
 
-        def exec_module(module):
+        def exec_module(module: Any) -> None:
             load(module)
             self.function(module)
 
