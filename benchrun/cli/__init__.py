@@ -12,6 +12,7 @@ VERBS = {
     "list": ("points", "Every point of every recipe."),
     "show": ("points", "One point resolved: model, layout, FLOPs, memory, references."),
     "render": ("points", "The sbatch script of one point."),
+    "predict": ("predictions", "How long a step should take, in parts, with an interval."),
     "launch": ("points", "Run a point or a suite, under Slurm or on this machine."),
     "status": ("runs", "How runs are going, and how they ended."),
     "cancel": ("runs", "Stop runs."),
