@@ -17,6 +17,9 @@ from benchrun.spec.artifacts import Breakdown, Ceilings, HostTime, HostTimes
 from benchrun.spec.runspec import TrainingSpec
 from benchrun.trace.model import Fingerprint
 
+FEWEST_SAMPLES = 10
+"""Of a GPU: the first and the last one cover seconds outside of the steps."""
+
 
 @dataclass(frozen=True)
 class Evidence:
@@ -62,8 +65,9 @@ class Evidence:
 
     @cached_property
     def idle_of_telemetry_s(self) -> float | None:
-        """Time of a step in which no kernel ran, by the utilisation of the GPUs; None where it was not sampled."""
-        used = self.samples.over_all.utilisation_percent if self.samples else None
+        """Time of a step in which no kernel ran, by the utilisation of the GPUs; None with too few samples of it."""
+        enough = self.samples is not None and self.samples.over_all.samples >= FEWEST_SAMPLES * self.spec.num_gpus
+        used = self.samples.over_all.utilisation_percent if self.samples and enough else None
         return None if used is None else (1 - min(used, 100.0) / 100) * self.typical_s
 
     def host_s(self, name: str) -> dict[int, float]:

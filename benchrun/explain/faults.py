@@ -17,7 +17,7 @@ from benchrun.spec.artifacts import CEILINGS, HOST, TELEMETRY_SUMMARY
 MIN_WAIT_S = 0.002
 """For the data of a micro-batch: what a loader takes that keeps up."""
 IDLE_SHARE = 0.1
-"""Of the step: a GPU that is longer without a kernel has a host that is too slow. Healthy runs are below 6 %."""
+"""Of a profiled step: a GPU that is longer without a kernel has a host that is too slow. Healthy runs are below 6 %."""
 QUEUE_SHARE = 0.1
 """Of the step that the threads of ranks which are bound to cores wait for one."""
 HALF = 0.5
@@ -146,7 +146,7 @@ def _of_host(known: Evidence, parts: list[Part], divided: Buckets | None) -> Ite
         yield fault("host", min(wait.seconds, idle), wait.evidence)
     unused = [part for part in parts if part.cause == "host"]
     seconds = sum(part.seconds for part in unused)
-    if known.on_gpu and seconds > IDLE_SHARE * known.typical_s:
+    if known.on_gpu and divided is not None and seconds > IDLE_SHARE * known.typical_s:
         share = 100 * seconds / known.step_s
         largest = max(unused, key=lambda part: part.seconds)
         evidence = f"the GPUs have no kernel in {share:.0f} % of the step; {largest.part} ({largest.evidence})"

@@ -59,13 +59,10 @@ def link_gb_per_s(known: Evidence, ranks: float) -> float | None:
     """Bandwidth of a GPU's links to the others of a group in one direction; None where it is unknown."""
     gpu = hardware.gpu(known.spec.gpu)
     within = known.spec.num_nodes == 1 or ranks <= known.spec.cluster.gpus_per_node
-    name = "nvlink_gb_per_s" if within else "nic_gb_per_s"
-    value: float | None = getattr(gpu, name, None)
-    return value or (NVLINK_GB_PER_S.get(known.spec.gpu) if within else None)
+    if gpu is None:
+        return None
+    return gpu.nvlink_gb_per_s if within else gpu.nic_gb_per_s
 
-
-NVLINK_GB_PER_S = {"H100": 450.0, "H200": 450.0, "A100": 300.0, "A100-40GB": 300.0}
-"""NVLink, one direction: half of what the data sheets state for both."""
 
 Rate = tuple[str, float, float, float]
 """Where, bus bandwidth reached, the limit below which it is slow, what a healthy link reaches; GB/s."""

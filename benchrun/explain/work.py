@@ -45,11 +45,12 @@ def work(spec: TrainingSpec, ceilings: Ceilings | None) -> Work:
         peak = low if spec.precision == "fp8" and spec.training.fp8.dot_product_attention else high
         attention = count * PASSES * ops.attention.flops / 2 / (peak * 1e12)
     moved = sum(count * (each.forward_bytes + each.backward_bytes) + each.step_bytes for each in ops.memory_bound)
+    speed = ceilings.copy_gb_per_s if ceilings else gpu.memory_gb_per_s if gpu else None
     layout = spec.layout
     return Work(
         matmul_s=matmul,
         attention_s=attention,
-        memory_s=moved / (ceilings.copy_gb_per_s * 1e9) if ceilings else None,
+        memory_s=moved / (speed * 1e9) if speed else None,
         bytes_sent=_bytes_sent(ops, count),
         recomputed=_recomputed(spec, ops),
         recomputed_attention=1 / PASSES if _attention_again(spec) else 0.0,
