@@ -1,6 +1,7 @@
 """Whether collectives are as fast as the links: bus bandwidths against the hardware table."""
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from benchrun import hardware
 from benchrun.explain import waits
@@ -13,8 +14,10 @@ from benchrun.spec.artifacts import BREAKDOWN, CEILINGS
 
 SLOW = 0.4
 """Of a link: healthy rings reach more. Two H200 reach 0.5 of NVLink in a reduce-scatter, 0.67 in an all-reduce."""
-SLOW_IN_TRAINING = 0.33
-"""Of the ceiling: a collective beside kernels is slower than alone, but not by so much."""
+SLOW_NETWORK = 0.2
+"""Of the usual network adapter: sites have smaller ones too."""
+IN_TRAINING = 0.5
+"""Of these: beside kernels a collective is slower than alone."""
 REACHED = 0.6
 """Of a link: what a cure would reach."""
 RESTRICTING = {
@@ -55,13 +58,25 @@ def restrictions(known: Evidence) -> list[str]:
     ]
 
 
-def link_gb_per_s(known: Evidence, ranks: float) -> float | None:
-    """Bandwidth of a GPU's links to the others of a group in one direction; None where it is unknown."""
-    gpu = hardware.gpu(known.spec.gpu)
-    within = known.spec.num_nodes == 1 or ranks <= known.spec.cluster.gpus_per_node
-    if gpu is None:
+class Link(NamedTuple):
+    """What joins the ranks of a group; GB/s in one direction."""
+
+    usual: float
+    """Bus bandwidth that a healthy one reaches."""
+    slow: float
+    """Below it, it is at fault."""
+
+
+def link(known: Evidence, group: str | None) -> Link | None:
+    """The links of a group of ranks: NVLink, or the network where the group spans more GPUs than NVLink joins."""
+    gpu, layout, ranks = hardware.gpu(known.spec.gpu), known.spec.layout, known.spec.num_gpus
+    if gpu is None or "PCIe" in gpu.name:  # a bridge of NVLink is an option
         return None
-    return gpu.nvlink_gb_per_s if within else gpu.nic_gb_per_s
+    # Ranks of a group are so far apart: tp is innermost, then cp, then dp with ep in it.
+    span = {"tp": layout.tp, "cp": layout.tp * layout.cp, "ep": layout.tp * layout.ep, "dp": ranks // layout.pp}
+    if span.get(group or "", ranks) <= min(gpu.nvlink_domain, known.spec.cluster.gpus_per_node):
+        return Link(REACHED * gpu.nvlink_gb_per_s, SLOW * gpu.nvlink_gb_per_s)
+    return Link(REACHED * gpu.nic_gb_per_s, SLOW_NETWORK * gpu.nic_gb_per_s)
 
 
 Rate = tuple[str, float, float, float]
@@ -70,18 +85,18 @@ Rate = tuple[str, float, float, float]
 
 def _of_ceilings(known: Evidence) -> Iterator[Rate]:
     for each in known.ceilings.collectives if known.ceilings else ():
-        if link := link_gb_per_s(known, each.ranks):
-            yield f"{each.name} of {each.group} alone ({CEILINGS})", each.bus_gb_per_s, SLOW * link, REACHED * link
+        if own := link(known, each.group):
+            yield f"{each.name} of {each.group} alone ({CEILINGS})", each.bus_gb_per_s, own.slow, own.usual
 
 
 def _of_trace(known: Evidence) -> Iterator[Rate]:
     """Transfers of the trace; small messages are bound by latency and left out."""
     for each in known.fingerprint.collectives if known.fingerprint else ():
         large = each.bytes is not None and each.bytes / max(each.count, 1) > LARGE
-        link = link_gb_per_s(known, len(each.ranks))
-        if large and each.busbw_gb_s and link:
-            usual = REACHED * link
-            yield f"{each.name} of {each.group or 'a group'} (trace)", each.busbw_gb_s, SLOW_IN_TRAINING * usual, usual
+        own = link(known, each.group)
+        if large and each.busbw_gb_s and own:
+            where = f"{each.name} of {each.group or 'a group'} (trace)"
+            yield where, each.busbw_gb_s, IN_TRAINING * own.slow, own.usual
 
 
 LARGE = 32 << 20
@@ -92,21 +107,22 @@ def _of_profile(known: Evidence) -> Iterator[Rate]:
     """All communication of a profiled step against what its groups send; waiting for a slow rank does not count."""
     if known.breakdown is None or known.spec.layout.pp > 1 or known.spec.model.moe or known.spec.task == "lora":
         return
-    sent = work(known.spec, known.ceilings).bytes_sent
-    spent = known.breakdown.communication_s + known.breakdown.hidden_s
+    least, profiled = work(known.spec, known.ceilings), known.breakdown
+    sent = sum(least.bytes_sent.values())
+    own = link(known, max(least.bytes_sent, key=lambda group: least.bytes_sent[group], default=""))
     late = waits.late_rank(known)
-    spent -= min(late.seconds, known.breakdown.communication_s) if late else 0.0
-    ranks = max((size for size in (known.spec.layout.tp, known.spec.layout.cp, known.spec.dp) if size > 1), default=1)
-    link = link_gb_per_s(known, ranks)
-    if sent and link and spent > SMALL_SHARE * known.breakdown.step_s:
-        reached = sum(sent.values()) / spent / 1e9
-        yield f"all collectives ({BREAKDOWN})", reached, SLOW_BESIDE * link, REACHED * link
+    waited = min(late.seconds, profiled.communication_s) if late else 0.0
+    spent = profiled.communication_s + profiled.hidden_s - waited
+    if sent and own and least.message_bytes > MESSAGE and spent > SMALL_SHARE * profiled.step_s:
+        yield f"all collectives ({BREAKDOWN})", sent / spent / 1e9, BESIDE * own.slow, own.usual
 
 
+MESSAGE = 8 << 20
+"""Bytes: smaller messages take their latency."""
 SMALL_SHARE = 0.1
 """Of the step: communication below it has no bandwidth to speak of."""
-SLOW_BESIDE = 0.1
-"""Of the link, where waiting for other ranks and latency are in the time."""
+BESIDE = 0.25
+"""Of the limit, where waiting for other ranks and latency are in the time."""
 
 
 def _exposed(known: Evidence, divided: Buckets | None) -> float:

@@ -74,7 +74,9 @@ def _products(known: Evidence, least: Work, seconds: float, source: str) -> Iter
     products = Ledger(seconds)
     products.take("products, computed again", seconds * least.recomputed / (1 + least.recomputed), "recompute", source)
     peak = products.take("matmul at the GPU's peak", least.matmul_s, None, LAW)
-    lost = products.take(*_clocks(known, peak))
+    small = "their matrices take longer to read and write than to multiply"
+    lost = products.take("products bound by memory", least.products_memory_s, "memory_bound", f"{LAW}: {small}")
+    lost += products.take(*_clocks(known, peak))
     if known.bound is not None:
         products.take(*_alone(known.bound, peak, lost))
         products.rest("matmul in training below that alone", "matmul", source)
