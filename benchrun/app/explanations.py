@@ -70,6 +70,7 @@ def evidence(run: RunDir, traces: Sequence[Path] = ()) -> Evidence:
         spec=spec,
         times=times,
         steps=steps,
+        steadiness=measurement.metrics.steadiness,
         samples=measurement.samples,
         ceilings=run.document(artifacts.CEILINGS, artifacts.Ceilings),
         bound=measurement.metrics.bound,

@@ -12,6 +12,7 @@ from benchrun.explain.clocks import Clock, clocks
 from benchrun.metrics.bound import Bound
 from benchrun.metrics.ranks import RankSpread
 from benchrun.metrics.statistics import Floats
+from benchrun.metrics.steadiness import Steadiness
 from benchrun.metrics.telemetry import Sampled
 from benchrun.spec.artifacts import Breakdown, Ceilings, HostTime, HostTimes
 from benchrun.spec.runspec import TrainingSpec
@@ -31,6 +32,7 @@ class Evidence:
     """Of the measured steps, in s; warm-up left out."""
     steps: Floats
     """Their numbers."""
+    steadiness: Steadiness | None = None
     samples: Sampled | None = None
     ceilings: Ceilings | None = None
     bound: Bound | None = None

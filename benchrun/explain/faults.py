@@ -30,6 +30,8 @@ OUTLIER_DEVIATIONS, OUTLIER_SHARE = 6.0, 0.05
 """A step is slow beyond the noise from so many deviations and this share of the typical step above it."""
 FEWEST = 2
 """Slow steps that are no accident."""
+PAUSE = 5
+"""Times the typical step: a single step that takes so much longer had a pause."""
 
 
 def faults(known: Evidence, parts: list[Part], divided: Buckets | None) -> Iterator[Cause]:
@@ -186,19 +188,24 @@ def _of_products(known: Evidence, parts: list[Part]) -> Iterator[Cause]:
 def _of_steps(known: Evidence) -> Iterator[Cause]:
     """Steps far above the others: what all steps would save, were they as the typical one."""
     typical = float(np.median(known.times))
+    excess = known.times - typical
     limit = max(OUTLIER_DEVIATIONS * robust_deviation(known.times), OUTLIER_SHARE * typical)
-    slow = (known.times - typical > limit) & ~_queued(known, known.times - typical)
-    if slow.sum() < FEWEST:
-        return
-    seconds = float(np.sum(known.times[slow] - typical)) / len(known.times)
-    numbers = ", ".join(str(int(step)) for step in known.steps[slow][:5])
-    longest = f"the longest took {known.times.max():.3g} s"
-    evidence = f"{slow.sum()} of {len(known.times)} steps are slow (steps {numbers}), {longest}"
+    slow = (excess > limit) & ~_queued(known, excess)
+    if slow.sum() >= FEWEST or excess[slow].max(initial=0.0) > PAUSE * typical:
+        numbers = ", ".join(str(int(step)) for step in known.steps[slow][:5])
+        longest = f"the longest took {known.times.max():.3g} s"
+        evidence = f"{slow.sum()} of {len(excess)} steps are slow (steps {numbers}), {longest}"
+        yield _of_pauses(known, float(np.sum(excess[slow])) / len(excess), evidence)
+    elif known.steadiness and known.steadiness.period and known.steadiness.periodic_excess_s:
+        seconds = known.steadiness.periodic_excess_s / known.steadiness.period
+        yield _of_pauses(known, seconds, known.steadiness.detail)
+
+
+def _of_pauses(known: Evidence, seconds: float, evidence: str) -> Cause:
     garbage = waits.garbage(known)
     if garbage is not None and garbage.seconds > HALF * seconds:
-        yield fault("host", seconds, f"{evidence}; {garbage.evidence}")
-    else:
-        yield fault("checkpoint" if known.saves else "jitter", seconds, evidence)
+        return fault("host", seconds, f"{evidence}; {garbage.evidence}")
+    return fault("checkpoint" if known.saves else "jitter", seconds, evidence)
 
 
 def _queued(known: Evidence, excess: Floats) -> Any:

@@ -8,6 +8,7 @@ import pytest
 from known import TENSOR, explained, first, hosts, kept, known, spread
 
 from benchrun.explain.evidence import Evidence
+from benchrun.metrics.steadiness import steadiness
 from benchrun.metrics.telemetry import Sampled
 from benchrun.spec.artifacts import Breakdown
 
@@ -143,6 +144,17 @@ def test_pauses_are_jitter_or_checkpoints() -> None:
     assert first(known(times=times, saves=True)).cause == "checkpoint"
     garbage = hosts(garbage_s={0: 0.7})
     assert first(known(times=times, hosts=garbage)).cause == "host"
+
+
+def test_every_second_step_that_is_slow_is_jitter() -> None:
+    times = np.where(np.arange(40) % 2 == 0, 4.28, 5.28)
+    steady = steadiness(times, steps=np.arange(6, 46))
+    found = first(known(times=times, steadiness=steady))
+    assert (found.cause, found.seconds) == ("jitter", pytest.approx(0.5, rel=0.01))
+
+
+def test_a_single_step_of_many_times_the_length_is_a_pause() -> None:
+    assert first(known(times=np.where(np.arange(40) == 20, 40.0, 4.28))).cause == "jitter"
 
 
 def test_one_slow_step_is_an_accident_and_noise_is_none() -> None:
