@@ -10,11 +10,10 @@ import numpy as np
 
 from benchrun.explain.clocks import Clock, clocks
 from benchrun.metrics.bound import Bound
-from benchrun.metrics.ranks import RankSpread
 from benchrun.metrics.statistics import Floats
 from benchrun.metrics.steadiness import Steadiness
 from benchrun.metrics.telemetry import Sampled
-from benchrun.spec.artifacts import Breakdown, Ceilings, HostTime, HostTimes
+from benchrun.spec.artifacts import Breakdown, Ceilings, HostTime, HostTimes, RankTimes
 from benchrun.spec.runspec import TrainingSpec
 from benchrun.trace.model import Fingerprint
 
@@ -37,7 +36,7 @@ class Evidence:
     ceilings: Ceilings | None = None
     bound: Bound | None = None
     breakdown: Breakdown | None = None
-    ranks: RankSpread | None = None
+    ranks: RankTimes | None = None
     hosts: HostTimes | None = None
     fingerprint: Fingerprint | None = None
     env: Mapping[str, str] = field(default_factory=dict)
@@ -71,6 +70,12 @@ class Evidence:
         enough = self.samples is not None and self.samples.over_all.samples >= FEWEST_SAMPLES * self.spec.num_gpus
         used = self.samples.over_all.utilisation_percent if self.samples and enough else None
         return None if used is None else (1 - min(used, 100.0) / 100) * self.typical_s
+
+    @cached_property
+    def collective_s(self) -> float | None:
+        """Time of a step that the rank with the most of it spends in collectives; None where it was not measured."""
+        each = [rank.collective_time_s for rank in self.ranks.ranks] if self.ranks else []
+        return max((median(times) for times in each if times), default=None)
 
     def host_s(self, name: str) -> dict[int, float]:
         """A time of host.json by rank: the median over the measured steps; empty where it was not recorded."""

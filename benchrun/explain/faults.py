@@ -114,8 +114,10 @@ def _slower_clock(known: Evidence, late: waits.Late) -> str | None:
 def _slow_node(known: Evidence, late: waits.Late) -> str | None:
     """Words on a node whose ranks are all slower than those of the other nodes."""
     ranks = known.ranks.ranks if known.ranks else ()
-    own = [rank.compute_time_s for rank in ranks if rank.host == late.host]
-    others = [rank.compute_time_s for rank in ranks if rank.host != late.host]
+    own, others = (
+        [float(np.median(rank.compute_time_s)) for rank in ranks if (rank.host == late.host) is its]
+        for its in (True, False)
+    )
     if len(own) < 2 or not others or min(own) - max(others) < HALF * late.seconds:
         return None
     return f"every rank of {late.host} is slower than all of the other nodes"

@@ -129,8 +129,8 @@ def _exposed(known: Evidence, divided: Buckets | None) -> float:
     """Communication of a step that no kernel hides."""
     if divided is not None:
         return divided.communication
-    if known.ranks is not None:
-        return min(rank.collective_time_s for rank in known.ranks.ranks)
+    if known.collective_s is not None:
+        return known.collective_s
     sent = work(known.spec, known.ceilings).bytes_sent
     rate = min((each.bus_gb_per_s for each in known.ceilings.collectives), default=0.0) if known.ceilings else 0.0
     return min(sum(sent.values()) / (rate * 1e9), known.typical_s) if rate else 0.0

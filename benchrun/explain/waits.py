@@ -1,15 +1,22 @@
 """What a step waits for beside kernels: data, garbage, a core, a slow rank. In s of a step, by what was recorded."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from statistics import mean, median
 from typing import NamedTuple
 
+import numpy as np
+
 from benchrun.explain.evidence import Evidence
-from benchrun.spec.artifacts import HOST, RANKS
+from benchrun.metrics.statistics import Floats, robust_deviation
+from benchrun.spec.artifacts import HOST, RANKS, RankTime
 from benchrun.trace.model import IdleByCause
 
 STEADY = 0.75
 """Of the steps in which a rank must be behind the others: otherwise the slow rank changes, and none is to blame."""
+NOISE = 1.5
+"""Robust deviations over the steps by which it must be behind."""
+CORES_DIFFER = 0.1
+"""Of the step of a run on CPUs: cores that other processes and hyper-threads share differ by as much."""
 
 
 MOST_CORES = 30
@@ -38,17 +45,41 @@ def late_rank(known: Evidence) -> Late | None:
 
     Time in which a rank that may use every core waits for one is the node's, and does not count.
     """
-    slowest = known.ranks.slowest if known.ranks else None
-    if slowest is None:
+    if known.ranks is None:
         return _late_in_trace(known)
-    seconds = slowest.behind_s
-    if not bound(known, slowest.rank):
-        seconds -= max(beyond_others(known.host_s("queued_s"), slowest.rank), 0.0)
-    if seconds <= 0 or slowest.steps_behind < STEADY:
+    rows = [row for row, step in enumerate(known.ranks.steps) if step in set(known.steps.tolist())]
+    stages: dict[int, list[RankTime]] = {}
+    for rank in known.ranks.ranks:
+        stages.setdefault(rank.stage, []).append(rank)
+    found = [late for ranks in stages.values() if rows and (late := _late_of(known, ranks, rows))]
+    return max(found, key=lambda late: late.seconds, default=None)
+
+
+def _late_of(known: Evidence, ranks: Sequence[RankTime], rows: list[int]) -> Late | None:
+    """The same among the ranks of a stage, which do the same work."""
+    if len(ranks) < 2:
         return None
-    share = 100 * slowest.steps_behind
-    evidence = f"rank {slowest.rank} computes {slowest.behind_s:.3g} s longer than the others in a step"
-    return Late(slowest.rank, slowest.host, seconds, f"{evidence}, in {share:.0f} % of the steps ({RANKS})")
+    assert known.ranks
+    steps = [known.ranks.steps[row] for row in rows]
+    times = np.array([[rank.compute_time_s[row] for row in rows] - _taken(known, rank.rank, steps) for rank in ranks])
+    last = int(np.median(times, axis=1).argmax())
+    behind = times[last] - np.median(np.delete(times, last, axis=0), axis=0)
+    seconds, noise = float(np.median(behind)), robust_deviation(behind)
+    least = (0.0 if known.on_gpu else CORES_DIFFER) * known.typical_s
+    if seconds <= max(least, NOISE * noise) or float(np.mean(behind > 0)) < STEADY:
+        return None
+    share = 100 * float(np.mean(behind > 0))
+    evidence = f"rank {ranks[last].rank} computes {seconds:.3g} s longer than the others in a step"
+    return Late(ranks[last].rank, ranks[last].host, seconds, f"{evidence}, in {share:.0f} % of the steps ({RANKS})")
+
+
+def _taken(known: Evidence, rank: int, steps: Sequence[int]) -> Floats:
+    """What other processes of the node took of a rank in each step: its wait for any core."""
+    own = next((each for each in known.hosts.ranks if each.rank == rank), None) if known.hosts else None
+    if own is None or own.bound or known.hosts is None:
+        return np.zeros(len(steps))
+    by_step = dict(enumerate(own.queued_s, known.hosts.first_step))
+    return np.array([by_step.get(step, 0.0) for step in steps])
 
 
 def bound(known: Evidence, rank: int | None = None) -> bool:

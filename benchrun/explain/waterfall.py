@@ -158,8 +158,8 @@ def _of_log(known: Evidence, least: Work) -> Iterator[Part]:
     step.take("attention at the GPU's peak", least.attention_s, None, LAW)
     step.take("memory-bound kernels at the memory's speed", least.memory_s, None, CEILINGS)
     bubble = known.typical_s * least.bubble / (1 + least.bubble)
-    if known.ranks is not None:
-        sent = Ledger(min(step.left, max(rank.collective_time_s for rank in known.ranks.ranks)))
+    if known.collective_s is not None:
+        sent = Ledger(min(step.left, known.collective_s))
         _sending(known, least, sent, bubble, RANKS)
         for each in sent.parts:
             step.take(each.part, each.seconds, each.cause, each.evidence)

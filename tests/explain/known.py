@@ -10,8 +10,7 @@ from benchrun import app, paths
 from benchrun.explain.evidence import Evidence
 from benchrun.explain.explanation import explain
 from benchrun.explain.model import Cause, Explanation
-from benchrun.metrics.ranks import RankCompute, RankSpread, SlowestRank
-from benchrun.spec.artifacts import HostTime, HostTimes
+from benchrun.spec.artifacts import HostTime, HostTimes, RankTime, RankTimes
 
 DENSE = "llama3.1-8b-e65e456c-20261122T061909Z-6880"
 """Llama 3.1 8B on four H200, data-parallel; a step of 4.28 s."""
@@ -50,27 +49,21 @@ def hosts(ranks: int = 4, *, bound: bool = False, steps: int = 45, **seconds: di
     )
 
 
-def spread(behind: dict[int, float], *, usual: float = 3.0, steps_behind: float = 1.0, nodes: int = 1) -> RankSpread:
-    """Compute times of four ranks, of which some are behind."""
-    ranks = tuple(
-        RankCompute(
-            rank=rank,
-            host=f"node{rank * nodes // 4 + 1}",
-            stage=0,
-            compute_time_s=usual + behind.get(rank, 0.0),
-            collective_time_s=0.4,
-        )
-        for rank in range(4)
+def spread(behind: dict[int, float], *, usual: float = 3.0, steps_behind: float = 1.0, nodes: int = 1) -> RankTimes:
+    """Compute times of four ranks, of which some are behind in a share of the steps."""
+    late = np.arange(45) % 10 < round(10 * steps_behind)
+    return RankTimes(
+        steps=tuple(range(1, 46)),
+        ranks=tuple(
+            RankTime(
+                rank=rank,
+                host=f"node{rank * nodes // 4 + 1}",
+                compute_time_s=tuple((usual + behind.get(rank, 0.0) * late).tolist()),
+                collective_time_s=(0.4,) * 45,
+            )
+            for rank in range(4)
+        ),
     )
-    worst = max(behind, key=lambda rank: behind[rank])
-    slowest = SlowestRank(
-        rank=worst,
-        host=ranks[worst].host,
-        behind_s=behind[worst],
-        behind_percent=100 * behind[worst] / usual,
-        steps_behind=steps_behind,
-    )
-    return RankSpread(steps=40, ranks=ranks, slowest=slowest)
 
 
 def explained(run: Evidence) -> Explanation:

@@ -8,6 +8,7 @@ import importlib.abc
 import importlib.machinery
 import importlib.util
 import os
+import signal
 import sys
 import time
 from collections.abc import Callable
@@ -17,7 +18,10 @@ NAME, RANK = os.environ.get("INJECT", ""), os.environ.get("RANK")
 SLOW = "1"
 """The rank of causes that concern one rank."""
 HOGS = 2
-SECONDS = {"slow_loader": 0.02, "slow_rank": 0.02, "checkpoints": 1.5}
+SECONDS = float(os.environ.get("INJECT_SECONDS") or 0.0)
+"""How long a sleep or a pause lasts."""
+SIZE, TIMES = 8192, 12
+"""Matrices that a slow rank on a GPU multiplies in each forward pass: about 20 ms on an H100."""
 KEPT: list[Any] = []
 """What makes the heap large."""
 
@@ -26,7 +30,7 @@ def slow_loader(module: Any) -> None:
     get = module.Mock.__getitem__
 
     def slower(self: Any, index: int) -> Any:
-        time.sleep(SECONDS[NAME])
+        time.sleep(SECONDS)
         return get(self, index)
 
     module.Mock.__getitem__ = slower
@@ -36,8 +40,12 @@ def slow_rank(module: Any) -> None:
     step = module._forward_step
 
     def slower(*args: Any) -> Any:
-        if RANK == SLOW:
-            time.sleep(SECONDS[NAME])
+        if RANK == SLOW and SECONDS:
+            time.sleep(SECONDS)
+        elif RANK == SLOW:
+            matrix = module.torch.ones(SIZE, SIZE, dtype=module.torch.bfloat16, device="cuda")
+            for _ in range(TIMES):
+                module.torch.mm(matrix, matrix)
         return step(*args)
 
     module._forward_step = slower
@@ -60,7 +68,7 @@ def checkpoints(module: Any) -> None:
     def slower(spec: Any, step: int) -> None:
         collect(spec, step)
         if step and step % 8 == 0:
-            time.sleep(SECONDS[NAME])
+            time.sleep(SECONDS)
 
     module.ranks.collect_garbage = slower
 
@@ -78,6 +86,19 @@ def busy_core() -> None:
             os._exit(0)
 
 
+def stopped_rank() -> None:
+    """A process stops this rank for half of the time, as long as it lives."""
+    rank = os.getpid()
+    if RANK == SLOW and os.fork() == 0:
+        time.sleep(10)  # the ranks find each other first
+        while os.getppid() == rank:
+            os.kill(rank, signal.SIGSTOP)
+            time.sleep(SECONDS)
+            os.kill(rank, signal.SIGCONT)
+            time.sleep(SECONDS)
+        os._exit(0)
+
+
 def one_core() -> None:
     os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
 
@@ -89,7 +110,7 @@ AFTER = {
     "checkpoints": ("benchrun.trainer.train", checkpoints),
 }
 """The module after whose import a cause is injected."""
-AT_START = {"busy_core": busy_core, "one_core": one_core}
+AT_START = {"busy_core": busy_core, "one_core": one_core, "stopped_rank": stopped_rank}
 
 
 class After(importlib.abc.MetaPathFinder):

@@ -1,6 +1,7 @@
 """Inject causes of slowness into real runs and see which one `benchrun explain` names first.
 
-    python tests/bench/causes/run.py [--where cpu|gpu] [NAME...] [--folder DIR]
+    python tests/bench/causes/run.py [NAME...] [--folder DIR]                   # on CPUs
+    python tests/bench/causes/run.py [NAME...] --where gpu --gpu H100           # on a machine with two GPUs
 
 causes.csv has the causes and the names that are right for each (column `right`; empty: no fault may be named). A run
 with a trace is explained twice: with it, and without. The exit code is 1 where a wrong cause is named first.
@@ -20,10 +21,16 @@ from typing import Any, NamedTuple
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[2]
+WORKER = ["--framework=megatron-core", "--num-gpus=2"]
 POINTS = {
-    "cpu": ["tiny-llama", "--gpu=CPU", "--precision=fp32", "--num-gpus=2", "--cluster=local", "--set=gbs=16"],
-    "gpu": ["llama3.1-8b", "--precision=bf16", "--num-gpus=2", "--cluster=local", "--set=model.num_layers=8"],
+    "cpu": ["tiny-llama", "--gpu=CPU", "--precision=fp32", *WORKER, "--cluster=local", "--set=gbs=16"],
+    "gpu": [
+        *("llama3.1-8b", "--precision=bf16", *WORKER, f"--cluster={HERE / 'node.yaml'}", "--set=model.num_layers=4"),
+        *("--set=layout={tp: 1, cp: 1, pp: 1}", "--set=gbs=8", "--set=mbs=1", "--set=training.steps=14"),
+        *("--profile=kineto", "--set=profile.ranks=[0,1]"),
+    ],
 }
+"""The point into which causes are injected: a tiny model on CPUs, a few layers of a large one on two GPUs."""
 SETS = ["training.ceilings=true", "training.breakdown=true"]
 
 
@@ -31,12 +38,11 @@ class Case(NamedTuple):
     """One row of causes.csv."""
 
     name: str
-    where: list[str]
+    where: str
     right: list[str]
     rank: str
     sets: list[str]
-    env: dict[str, str]
-    what: str
+    seconds: str
 
 
 def cases() -> Iterator[Case]:
@@ -44,8 +50,10 @@ def cases() -> Iterator[Case]:
     with (HERE / "causes.csv").open() as file:
         for row in csv.DictReader(file):
             env = dict(pair.split("=", 1) for pair in row["env"].split())
-            lists = (row[name].split() for name in ("where", "right"))
-            yield Case(row["name"], *lists, row["rank"], row["sets"].split(), env, row["what"])
+            sets = row["sets"].split()
+            yield Case(
+                row["name"], row["where"], row["right"].split(), row["rank"], sets, env, row["seconds"], row["what"]
+            )
 
 
 def made(case: Case, point: list[str], folder: Path) -> Path:
@@ -55,9 +63,11 @@ def made(case: Case, point: list[str], folder: Path) -> Path:
     site = results / "site"
     site.mkdir(parents=True)
     shutil.copy(HERE / "inject.py", site / "sitecustomize.py")
-    env = {**os.environ, **case.env, "INJECT": case.name, "BENCHRUN_RESULTS": str(results)}
+    env = {**os.environ, "INJECT": case.name, "INJECT_SECONDS": case.seconds, "BENCHRUN_RESULTS": str(results)}
     env["PYTHONPATH"] = os.pathsep.join((str(site), str(ROOT)))
-    sets = [f"--set={each}" for each in (*SETS, *case.sets)]
+    sets = [
+        f"--set={each}" for each in (*SETS, *case.sets, *(f"env.{name}={value}" for name, value in case.env.items()))
+    ]
     command = [sys.executable, "-m", "benchrun", "launch", *point, *sets, "--wait"]
     result = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
     runs = [spec.parent for spec in (results / "runs").glob("*/spec.json")]
@@ -107,10 +117,13 @@ def main() -> int:
     parser.add_argument("--again", action="store_true", help="explain the runs in --folder, without new ones")
     given = parser.parse_args()
     folder = given.folder or Path(tempfile.mkdtemp(prefix="causes-"))
-    point = [*POINTS[given.where], *([f"--gpu={given.gpu}"] if given.where == "gpu" else [])]
+    point = [
+        *POINTS[given.where],
+        *([f"--gpu={given.gpu}", f"--set=cluster.gpu={given.gpu}"] if given.where == "gpu" else []),
+    ]
     wrong = 0
     for case in cases():
-        if given.where not in case.where or (given.names and case.name not in given.names):
+        if given.where != case.where or (given.names and case.name not in given.names):
             continue
         if given.again:
             (run,) = (spec.parent for spec in (folder / case.name / "runs").glob("*/spec.json"))
