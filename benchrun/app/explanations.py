@@ -36,17 +36,17 @@ def explain_run(run: RunDir, traces: Sequence[Path] = (), against: str | None = 
     another run, or the id of a published number. UserError for a run without measured steps or of another workload,
     and for an ``against`` that does not exist or has no speed.
     """
-    known = evidence(run, traces)
+    own = evidence(run, traces)
     if against is None:
-        return explain(known)
+        return explain(own)
     if reference := next((entry for entry in load_references() if entry.id == against), None):
-        return explain(known, _published(run, known, reference))
+        return explain(own, _published(run, own, reference))
     kept = paths.MEASURED / against.removeprefix(MEASURED)
     other = evidence(open_run(str(kept) if against.startswith(MEASURED) else against))
     tokens = other.spec.tokens_per_step / other.spec.num_gpus
-    step = other.step_s * known.spec.tokens_per_step / known.spec.num_gpus / tokens
-    beside = Against(name=other.name, step_time_s=step, ratio=known.step_s / step)
-    return explain(known, beside, other if _same_work(known.spec, other.spec) else None)
+    step = other.step_s * own.spec.tokens_per_step / own.spec.num_gpus / tokens
+    beside = Against(name=other.name, step_time_s=step, ratio=own.step_s / step)
+    return explain(own, beside, other if _same_work(own.spec, other.spec) else None)
 
 
 def differ(a: RunDir, b: RunDir) -> Difference:
@@ -111,11 +111,11 @@ def _same_work(a: TrainingSpec, b: TrainingSpec) -> bool:
     return (a.model, a.seq_length, a.gbs / a.num_gpus, a.task) == (b.model, b.seq_length, b.gbs / b.num_gpus, b.task)
 
 
-def _published(run: RunDir, known: Evidence, reference: Reference) -> Against:
+def _published(run: RunDir, own: Evidence, reference: Reference) -> Against:
     """A published number as a step of this run."""
-    metric, metrics = METRICS[reference.metric], measure_run(run)
-    own = metric.read(metrics.metrics, OURS) if metrics else None
-    if not metric.comparable or own is None or reference.metric == "final_loss":
+    metric, measurement = METRICS[reference.metric], measure_run(run)
+    value = metric.read(measurement.metrics, OURS) if measurement else None
+    if not metric.comparable or value is None or reference.metric == "final_loss":
         raise UserError(f"{reference.id} has no speed that this run has too", hint="benchrun show lists references")
-    ratio = own / reference.value if reference.better == "lower" else reference.value / own
-    return Against(name=reference.id, step_time_s=known.step_s / ratio, ratio=ratio)
+    ratio = value / reference.value if reference.better == "lower" else reference.value / value
+    return Against(name=reference.id, step_time_s=own.step_s / ratio, ratio=ratio)

@@ -28,12 +28,12 @@ class Buckets:
         return self.matmul + self.attention + self.memory_bound
 
 
-def buckets(known: Evidence) -> Buckets | None:
+def buckets(run: Evidence) -> Buckets | None:
     """From the breakdown, else from a trace; None where nothing was profiled."""
-    if known.breakdown is not None:
-        return _fitted(_of_breakdown(known.breakdown), known.typical_s)
-    if known.fingerprint is not None:
-        return _of_fingerprint(known.fingerprint, known.typical_s)
+    if run.breakdown is not None:
+        return _fitted(_of_breakdown(run.breakdown), run.typical_s)
+    if run.fingerprint is not None:
+        return _of_fingerprint(run.fingerprint, run.typical_s)
     return None
 
 

@@ -21,21 +21,21 @@ BEYOND = "memory-bound kernels beyond it"
 """Parts of the waterfall."""
 
 
-def choices(known: Evidence, parts: list[Part]) -> Iterator[Cause]:
+def choices(run: Evidence, parts: list[Part]) -> Iterator[Cause]:
     """Every choice that costs time."""
     for name in WHOLE:
         own = [part for part in parts if part.cause == name]
         if seconds := sum(part.seconds for part in own):
-            yield _choice(name, seconds, _evidence(own, known))
-    yield from _of_memory(known, parts)
-    yield from _of_products(known, parts)
+            yield _choice(name, seconds, _evidence(own, run))
+    yield from _of_memory(run, parts)
+    yield from _of_products(run, parts)
 
 
-def _of_memory(known: Evidence, parts: list[Part]) -> Iterator[Cause]:
+def _of_memory(run: Evidence, parts: list[Part]) -> Iterator[Cause]:
     """Memory-bound kernels beyond those of fused ones, and products that are too small."""
     seconds = {part.part: part.seconds for part in parts}
     small, least = seconds.get(SMALL, 0.0), seconds.get(LEAST, 0.0)
-    fused = known.spec.training.fused_kernels and known.spec.framework != "hf"
+    fused = run.spec.training.fused_kernels and run.spec.megatron is not None
     spent = least + seconds.get(BEYOND, 0.0)
     saved = max(spent - (UNFUSED if fused else FUSED) * least, 0.0) if least else 0.0
     words = [f"products of small micro-batches wait {small:.3g} s for memory"] if small else []
@@ -48,7 +48,7 @@ def _of_memory(known: Evidence, parts: list[Part]) -> Iterator[Cause]:
         yield _choice("memory_bound", small + saved, "; ".join(words))
 
 
-def _of_products(known: Evidence, parts: list[Part]) -> Iterator[Cause]:
+def _of_products(run: Evidence, parts: list[Part]) -> Iterator[Cause]:
     """Products that are too small to be fast, even alone."""
     below = sum(part.seconds for part in parts if part.part == "matmul alone below the peak")
     peak = sum(part.seconds for part in parts if part.part in ("matmul at the GPU's peak", "clocks and power"))
@@ -62,7 +62,7 @@ def _choice(cause: Name, seconds: float, evidence: str) -> Cause:
     return Cause(cause=cause, kind="choice", seconds=seconds, evidence=evidence, advice=advice(cause))
 
 
-def _evidence(parts: list[Part], known: Evidence) -> str:
+def _evidence(parts: list[Part], run: Evidence) -> str:
     """The parts of a cause with their shares and sources."""
     listed = sorted(parts, key=lambda part: -part.seconds)
-    return "; ".join(f"{part.part} {100 * part.seconds / known.step_s:.1f} % ({part.evidence})" for part in listed[:3])
+    return "; ".join(f"{part.part} {100 * part.seconds / run.step_s:.1f} % ({part.evidence})" for part in listed[:3])

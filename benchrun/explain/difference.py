@@ -49,9 +49,9 @@ def _interval(a: Evidence, b: Evidence, scale: float) -> Interval | None:
 
 
 def _parts(a: Evidence, b: Evidence, scale: float) -> list[PartDifference]:
-    ours, theirs = (_seconds(run) for run in alike(a, b))
+    first, second = (_seconds(run) for run in alike(a, b))
     parts = [
-        PartDifference(part=part, a=ours.get(part, 0.0), b=scale * theirs.get(part, 0.0)) for part in ours | theirs
+        PartDifference(part=part, a=first.get(part, 0.0), b=scale * second.get(part, 0.0)) for part in first | second
     ]
     shown = [part for part in parts if abs(part.seconds) > SHOWN_SHARE * a.step_s]
     return sorted(shown, key=lambda part: -abs(part.seconds))
@@ -63,10 +63,10 @@ def _seconds(run: Evidence) -> dict[str, float]:
 
 def _differs(a: Evidence, b: Evidence) -> Iterator[Condition]:
     """Every field of the two specifications that differs, and the state of the GPUs."""
-    ours, theirs = (dict(_flat(run.spec.model_dump(mode="json"))) for run in (a, b))
-    for name in ours | theirs:
-        if name.partition(".")[0] not in NOT_COMPARED and ours.get(name) != theirs.get(name):
-            yield Condition(name=name, a=str(ours.get(name)), b=str(theirs.get(name)))
+    first, second = (dict(_flat(run.spec.model_dump(mode="json"))) for run in (a, b))
+    for name in first | second:
+        if name.partition(".")[0] not in NOT_COMPARED and first.get(name) != second.get(name):
+            yield Condition(name=name, a=str(first.get(name)), b=str(second.get(name)))
     one, other = (run.samples.over_all.sm_clock_mhz if run.samples else None for run in (a, b))
     if one and other and one != other:
         yield Condition(name="clock (MHz)", a=f"{one:.0f}", b=f"{other:.0f}")

@@ -68,9 +68,9 @@ class HostClock:
             host=platform.node(),
             cores=cores(),
             bound=len(os.sched_getaffinity(0)) < (os.cpu_count() or 1),
-            data_s=_kept(self._data),
-            garbage_s=_kept(self._garbage),
-            queued_s=_kept(self._queued) if self._before else (),
+            data_s=_last(self._data),
+            garbage_s=_last(self._garbage),
+            queued_s=_last(self._queued) if self._before else (),
         )
         ranks: list[Any] = [None] * torch.distributed.get_world_size()
         torch.distributed.gather_object(own, ranks if own.rank == 0 else None)
@@ -147,5 +147,5 @@ def cores() -> str:
     return ",".join("-".join(map(str, run)) for run in runs)
 
 
-def _kept(seconds: list[float]) -> tuple[float, ...]:
+def _last(seconds: list[float]) -> tuple[float, ...]:
     return tuple(round(value, 6) for value in seconds[-KEPT_STEPS:])

@@ -49,11 +49,9 @@ def cases() -> Iterator[Case]:
     """All rows of causes.csv."""
     with (HERE / "causes.csv").open() as file:
         for row in csv.DictReader(file):
-            env = dict(pair.split("=", 1) for pair in row["env"].split())
-            sets = row["sets"].split()
-            yield Case(
-                row["name"], row["where"], row["right"].split(), row["rank"], sets, env, row["seconds"], row["what"]
-            )
+            env = (pair.split("=") for pair in row["env"].split())
+            sets = row["sets"].split() + [f'env.{name}="{value}"' for name, value in env]
+            yield Case(row["name"], row["where"], row["right"].split(), row["rank"], sets, row["seconds"])
 
 
 def made(case: Case, point: list[str], folder: Path) -> Path:
@@ -65,9 +63,7 @@ def made(case: Case, point: list[str], folder: Path) -> Path:
     shutil.copy(HERE / "inject.py", site / "sitecustomize.py")
     env = {**os.environ, "INJECT": case.name, "INJECT_SECONDS": case.seconds, "BENCHRUN_RESULTS": str(results)}
     env["PYTHONPATH"] = os.pathsep.join((str(site), str(ROOT)))
-    sets = [
-        f"--set={each}" for each in (*SETS, *case.sets, *(f"env.{name}={value}" for name, value in case.env.items()))
-    ]
+    sets = [f"--set={each}" for each in (*SETS, *case.sets)]
     command = [sys.executable, "-m", "benchrun", "launch", *point, *sets, "--wait"]
     result = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
     runs = [spec.parent for spec in (results / "runs").glob("*/spec.json")]
