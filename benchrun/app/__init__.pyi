@@ -1,3 +1,6 @@
+from benchrun.app.explanations import differ as differ
+from benchrun.app.explanations import evidence as evidence
+from benchrun.app.explanations import explain_run as explain_run
 from benchrun.app.jobs import end_of as end_of
 from benchrun.app.jobs import record_end as record_end
 from benchrun.app.jobs import status_of as status_of
@@ -32,6 +35,8 @@ from benchrun.app.predictions import predicted_table as predicted_table
 from benchrun.app.traces import fingerprint_of as fingerprint_of
 from benchrun.compare.verdict import RunResult as RunResult
 from benchrun.compare.verdict import Verdict as Verdict
+from benchrun.explain.model import Difference as Difference
+from benchrun.explain.model import Explanation as Explanation
 from benchrun.frameworks.logs import DIALECTS as DIALECTS
 from benchrun.frameworks.logs import Tail as Tail
 from benchrun.launch.doctor import examine as examine
