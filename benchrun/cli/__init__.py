@@ -13,6 +13,7 @@ VERBS = {
     "show": ("points", "One point resolved: model, layout, FLOPs, memory, references."),
     "render": ("points", "The sbatch script of one point."),
     "launch": ("points", "Run a point or a suite, under Slurm or on this machine."),
+    "study": ("studies", "Run every point of a study, and compare the points."),
     "status": ("runs", "How runs are going, and how they ended."),
     "cancel": ("runs", "Stop runs."),
     "parse": ("logs", "A training log -> step time, tokens/s/GPU, TFLOPS."),
