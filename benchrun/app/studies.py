@@ -8,9 +8,9 @@ from benchrun.app.jobs import end_of, has_ended, record_end
 from benchrun.app.measurement import result_of
 from benchrun.compare.verdict import RunResult
 from benchrun.errors import MachineError, SchedulerUnavailable
-from benchrun.launch.endings import End, Ending
+from benchrun.launch.endings import End, Ending, recorded
 from benchrun.launch.launcher import Observation, backoff, observe, prepare, submit
-from benchrun.launch.rundir import RunDir
+from benchrun.launch.rundir import RunDir, find_runs
 from benchrun.recipe.select import Request
 from benchrun.recipe.study import expand
 from benchrun.spec.runspec import RunSpec
@@ -43,11 +43,14 @@ def study_result(planned: Plan, price: float | None = None, retries: int = 0) ->
     return result(planned, str(directory.path), price, attempts, measured, retries)
 
 
-def run_study(planned: Plan, concurrency: int, retries: int = 0, tell: Tell = lambda _: None) -> None:
+def run_study(
+    planned: Plan, concurrency: int, retries: int = 0, reuse: bool = False, tell: Tell = lambda _: None
+) -> None:
     """Launch what a study still lacks, at most ``concurrency`` runs at a time, and wait until all have ended.
 
-    Failed runs are launched again up to ``retries`` times. Interrupted or killed at any moment, it goes on when it is
-    called again. MachineError where a job is refused: the running ones run on.
+    Failed runs are launched again up to ``retries`` times. With ``reuse`` a completed run of the very same
+    specification, of another study or of none, stands for a new one. Interrupted or killed at any moment, it goes on
+    when it is called again. MachineError where a job is refused: the running ones run on.
     """
     directory, polls = StudyDir(planned.expanded.name), 0
     specs = {each.key: each.spec for each in planned.points if each.spec}
@@ -69,7 +72,12 @@ def run_study(planned: Plan, concurrency: int, retries: int = 0, tell: Tell = la
             attempts = {slot: [ended.get(run, going) for run in runs] for slot, runs in launched.items()}
             new = list(due(planned.slots, attempts, concurrency, retries))
             for slot in new:
-                _launch(directory, slot, specs[slot[0]], planned, tell)
+                spec = specs[slot[0]]
+                if (run := _same(spec, directory) if reuse else None) is None:
+                    _launch(directory, slot, spec, planned, tell)
+                else:
+                    directory.record(slot, run)
+                    tell(f"{run.run_id}: reused, point {planned.number(slot[0])} of {len(planned.points)}")
             running = [run for run in left if run not in ended]
             if not new and not running:
                 return
@@ -89,9 +97,17 @@ def _launch(directory: StudyDir, slot: Slot, spec: RunSpec, planned: Plan, tell:
     except MachineError as error:
         error.hint = f"{error.hint + '; ' if error.hint else ''}the same command goes on with the study"
         raise
-    number = 1 + next(index for index, each in enumerate(planned.points) if each.spec and each.key == slot[0])
     again = f", repeat {slot[1]}" if slot[1] > 1 else ""
-    tell(f"{run.run_id}: launched, point {number} of {len(planned.points)}{again}")
+    tell(f"{run.run_id}: launched, point {planned.number(slot[0])} of {len(planned.points)}{again}")
+
+
+def _same(spec: RunSpec, directory: StudyDir) -> RunDir | None:
+    """The newest completed run of this specification that the study does not have yet; None where there is none."""
+    used = {run for runs in directory.runs().values() for run in runs}
+    name = f"{spec.recipe}-{spec.identity()}-"
+    named = [run for run in find_runs(directory.root) if run.run_id.startswith(name) and run not in used]
+    completed = (run for run in reversed(named) if (end := recorded(run)) and end.ending is Ending.COMPLETED)
+    return next((run for run in completed if run.spec == spec), None)
 
 
 def _attempt(observation: Observation, end_with: Callable[[Observation], End]) -> Attempt:

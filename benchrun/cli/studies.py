@@ -19,6 +19,7 @@ from benchrun.vocabulary import Exit
 @click.option(
     "--price-per-gpu-hour", type=click.FloatRange(min=0, min_open=True), help="For the cost, in any currency."
 )
+@click.option("--reuse", is_flag=True, help="Take completed runs of the same specification in place of new ones.")
 @click.option("--dry-run", is_flag=True, help="Print the points, their GPU-hours and cost; launch nothing.")
 @click.option("--report", is_flag=True, help="Print what is there already; launch nothing.")
 @click.option("--format", "form", type=click.Choice(["plain", "markdown", "csv"]), default="plain", show_default=True)
@@ -26,6 +27,7 @@ from benchrun.vocabulary import Exit
 def study(
     concurrency: int,
     retries: int,
+    reuse: bool,
     price_per_gpu_hour: float | None,
     dry_run: bool,
     report: bool,
@@ -42,7 +44,7 @@ def study(
     planned = app.plan_study(app.Request(**point))
     if not (dry_run or report):
         try:
-            app.run_study(planned, concurrency, retries, say)
+            app.run_study(planned, concurrency, retries, reuse, say)
         except KeyboardInterrupt:
             say("\nThe jobs run on. The same command goes on with the study; benchrun status shows the jobs")
             return Exit.INTERRUPTED

@@ -21,7 +21,7 @@ def _row(number: int, point: PointResult, study: StudyResult) -> list[Any]:
     ratio = point.ratio
     return [
         number,
-        *(setting(point.settings[column]) for column in study.columns),
+        *(setting(point.settings[column]) if column in point.settings else None for column in study.columns),
         point.state.value,
         point.measured,
         *(point.metrics[name] for name in NAMES),
@@ -78,10 +78,11 @@ def sentences(study: StudyResult) -> Iterator[str]:
         if point.ratio is None or point.baseline is None:
             continue
         baseline = study.points[point.baseline - 1]
-        changed = [column for column in study.columns if point.settings[column] != baseline.settings[column]]
+        stated = [column for column in study.columns if column in point.settings]
+        changed = [column for column in stated if point.settings[column] != baseline.settings[column]]
         what = ", ".join(f"{column} {setting(point.settings[column])}" for column in changed)
         other = ", ".join(setting(baseline.settings[column]) for column in changed)
-        same = [column for column in study.columns if column not in changed]
+        same = [column for column in stated if column not in changed]
         where = f" ({', '.join(f'{column} {setting(point.settings[column])}' for column in same)})" if same else ""
         yield f"{what}{where}: {_speed(point, other)}{_memory(point, baseline)}."
 

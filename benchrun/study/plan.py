@@ -45,6 +45,10 @@ class Plan:
         """Every run of every legal point."""
         return [(planned.key, n + 1) for planned in self.legal for n in range(self.expanded.study.repeats)]
 
+    def number(self, key: str) -> int:
+        """Position of a legal point, from 1."""
+        return 1 + next(index for index, each in enumerate(self.points) if each.spec and each.key == key)
+
     def hours(self) -> dict[str, Hours]:
         """GPU-hours of one run of each legal point, by its key."""
         return {planned.key: hours(planned.spec) for planned in self.points if planned.spec}

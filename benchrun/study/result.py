@@ -25,7 +25,7 @@ class PointResult(Frozen):
     key: str
     """Names the point in the study's directory; empty for a refused one."""
     settings: dict[str, Any]
-    """Its values of the columns."""
+    """Its values of the columns; without those that it does not state."""
     baseline: int | None
     """Position of the point that it is compared with, from 1; null where that one is excluded."""
     state: State
@@ -116,7 +116,7 @@ def _point(
     numbers: Mapping[str, Sequence[Metrics]],
     retries: int,
 ) -> PointResult:
-    key = planned.key if planned.spec else ""
+    key, stated = planned.key if planned.spec else "", planned.point.settings
     slots = [slot for slot in plan.slots if slot[0] == key]
     own, launched = numbers.get(key, ()), runs.get(key, ())
     place = _baseline(plan, planned)
@@ -124,7 +124,7 @@ def _point(
     compared = other is not None and other.spec is not None and other is not planned
     return PointResult(
         key=key,
-        settings={column: planned.point.settings.get(column) for column in plan.expanded.columns},
+        settings={column: stated[column] for column in plan.expanded.columns if column in stated},
         baseline=None if place is None else place + 1,
         state=_state([state_of(attempts.get(slot, ()), retries) for slot in slots]),
         reason=planned.refused or (None if len(own) >= plan.expanded.study.repeats else _reason(launched)),

@@ -12,7 +12,9 @@ from benchrun.recipe.resolve import resolve
 from benchrun.recipe.select import Request
 
 pytestmark = pytest.mark.train
-torch = pytest.importorskip("torch", reason="training needs pip install '.[train]'")
+pytest.importorskip("torch", reason="training needs pip install '.[train]'")
+
+import torch  # noqa: E402
 
 from benchrun.trainer import offload  # noqa: E402
 
