@@ -10,7 +10,6 @@ from benchrun import app
 from benchrun.app import studies
 from benchrun.errors import MachineError, UserError
 from benchrun.launch import launcher
-from benchrun.launch.launcher import submit
 from benchrun.launch.rundir import RunDir, find_runs
 from benchrun.recipe.select import Request
 from benchrun.study.plan import Plan
@@ -121,47 +120,32 @@ def test_without_retries_a_failure_stays_and_a_later_call_with_them_tries_again(
     assert app.study_result(planned, retries=1).complete
 
 
-@pytest.mark.parametrize("moment", ["prepared", "recorded", "submitted", "waiting"])
+MOMENTS: dict[str, tuple[Any, str]] = {
+    "prepared": (StudyDir, "record"),
+    "recorded": (studies, "submit"),
+    "submitted": (RunDir, "append_event"),
+    "waiting": (studies, "_pause"),
+}
+"""What has just happened -> the function that is called next."""
+
+
+@pytest.mark.parametrize("moment", MOMENTS)
 def test_a_launcher_killed_at_this_moment_loses_no_job_and_starts_none_twice(
     site: Site, monkeypatch: pytest.MonkeyPatch, moment: str
 ) -> None:
-    planned, calls = site.plan(), {"count": 0}
+    planned, calls = site.plan(), []
+    owner, name = MOMENTS[moment]
+    original = getattr(owner, name)
 
-    def second_time() -> None:
-        calls["count"] += 1
-        if calls["count"] == 2:
+    def killed_at_the_second(*args: Any, **facts: Any) -> Any:
+        if moment != "submitted" or args[1] == "submitted":
+            calls.append(args)
+        if len(calls) == 2:
+            calls.append(())
             raise Killed
+        return original(*args, **facts)
 
-    record, append, pause = StudyDir.record, RunDir.append_event, studies._pause
-    if moment == "prepared":
-
-        def recording(*args: Any) -> None:
-            second_time()
-            record(*args)
-
-        monkeypatch.setattr(StudyDir, "record", recording)
-    elif moment == "recorded":
-
-        def submitting(run: RunDir) -> None:
-            second_time()
-            submit(run)
-
-        monkeypatch.setattr(studies, "submit", submitting)
-    elif moment == "submitted":
-
-        def noting(directory: RunDir, kind: str, **facts: Any) -> None:
-            if kind == "submitted":
-                second_time()
-            append(directory, kind, **facts)
-
-        monkeypatch.setattr(RunDir, "append_event", noting)
-    else:
-
-        def pausing(*args: Any) -> None:
-            second_time()
-            pause(*args)
-
-        monkeypatch.setattr(studies, "_pause", pausing)
+    monkeypatch.setattr(owner, name, killed_at_the_second)
     with pytest.raises(Killed):
         app.run_study(planned, concurrency=2)
     before = len(site.jobs())
