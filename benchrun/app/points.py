@@ -42,6 +42,16 @@ def resolve(request: Request) -> list[RunSpec]:
     return specs
 
 
+def resolve_profiled(request: Request, tool: str | None = None) -> list[RunSpec]:
+    """As `resolve`, with profiled steps in every run: by ``tool``, else by the recipe's, else by Kineto."""
+    specs = resolve(request if tool is None else _profiled(request, tool))
+    return specs if all(spec.profiler != "none" for spec in specs) else resolve(_profiled(request, "kineto"))
+
+
+def _profiled(request: Request, tool: str) -> Request:
+    return replace(request, overrides=(*request.overrides, f"profile.tool={tool}"))
+
+
 def warnings(spec: RunSpec) -> list[str]:
     """Sentences about what may go wrong with ``spec``: memory, slow links; empty where nothing is known to."""
     return [text for text in (warning(spec), slow_links(spec)) if text] if isinstance(spec, TrainingSpec) else []

@@ -13,6 +13,7 @@ VERBS = {
     "show": ("points", "One point resolved: model, layout, FLOPs, memory, references."),
     "render": ("points", "The sbatch script of one point."),
     "launch": ("points", "Run a point or a suite, under Slurm or on this machine."),
+    "profile": ("points", "Launch with a few profiled steps after the measured ones."),
     "status": ("runs", "How runs are going, and how they ended."),
     "cancel": ("runs", "Stop runs."),
     "parse": ("logs", "A training log -> step time, tokens/s/GPU, TFLOPS."),

@@ -1,6 +1,6 @@
 """maxtext: MaxText, in NVIDIA's JAX containers. Source of the environment: dgxc-benchmarking v24.11.1."""
 
-from benchrun.frameworks.base import LLAMA, ImageFamily, MemoryFacts
+from benchrun.frameworks.base import LLAMA, ImageFamily, MemoryFacts, Unmeasured
 from benchrun.frameworks.jax import Jax, policies
 
 
@@ -22,3 +22,4 @@ class MaxText(Jax):
     step_lines = ("completed step: ",)
     scripts = "/opt/maxtext"
     images = ImageFamily("maxtext", "maxtext")
+    profilers = {"nsys": Unmeasured(), "xplane": Unmeasured()}
