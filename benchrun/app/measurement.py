@@ -81,6 +81,8 @@ def _samples(run: RunDir, log: Log, numbers: Measurement, num_gpus: int | None) 
     rate = numbers.tokens_per_s_per_gpu.median
     if not (files and step and window and rate and num_gpus):
         return None
+    if log.profiled_after is not None and log.facts.ended_at is None:
+        return None  # profiled steps followed: the last sample under load is not of the window
     steps = window.last_step - window.first_step + 1
     # Tokens of a step are its rate times its time; the product of their means would be too large where steps differ.
     tokens = rate * step.median * num_gpus * steps
