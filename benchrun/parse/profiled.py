@@ -20,5 +20,8 @@ def measured_steps(text: str) -> int | None:
 
 def without_profiled(log: Log, steps: int) -> Log:
     """``log`` as though its job had planned and made only the first ``steps`` steps, the measured ones."""
-    rows = log.steps.chosen(np.flatnonzero(log.steps.column("step") < steps + log.first_number))
-    return replace(log, steps=rows, facts=replace(log.facts, planned_steps=steps), profiled_after=steps)
+    last = steps - 1 + log.first_number
+    rows = log.steps.chosen(np.flatnonzero(log.steps.column("step") <= last))
+    reached = None if log.reached is None else min(log.reached, last)
+    facts = replace(log.facts, planned_steps=steps)
+    return replace(log, steps=rows, facts=facts, reached=reached, profiled_after=steps)
