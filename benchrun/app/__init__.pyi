@@ -24,6 +24,13 @@ from benchrun.app.points import resolve_point as resolve_point
 from benchrun.app.points import resolve_profiled as resolve_profiled
 from benchrun.app.points import warnings as warnings
 from benchrun.app.points import write_files as write_files
+from benchrun.app.predictions import Predicted as Predicted
+from benchrun.app.predictions import calibrated as calibrated
+from benchrun.app.predictions import expected_step as expected_step
+from benchrun.app.predictions import predicted as predicted
+from benchrun.app.predictions import predicted_curve as predicted_curve
+from benchrun.app.predictions import predicted_table as predicted_table
+from benchrun.app.traces import fingerprint_of as fingerprint_of
 from benchrun.compare.verdict import RunResult as RunResult
 from benchrun.compare.verdict import Verdict as Verdict
 from benchrun.frameworks.logs import DIALECTS as DIALECTS
@@ -45,3 +52,4 @@ from benchrun.parse import Step as Step
 from benchrun.recipe.select import Request as Request
 from benchrun.render import render as render
 from benchrun.spec.runspec import RunSpec as RunSpec
+from benchrun.trace.model import Fingerprint as Fingerprint

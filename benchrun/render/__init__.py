@@ -48,6 +48,7 @@ def _text(template: str, spec: RunSpec) -> str:
         "inside_env": inside_env(spec),
         "framework": launched,
         "source": launched.source(spec.cluster),
+        "python": launched.installed(spec.cluster).python or spec.cluster.python,
         "all_steps": launched.all_steps(spec),
         "profiler": spec.profiler,
         "profiles": PROFILES.format(spec.planned_steps),

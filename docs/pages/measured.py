@@ -13,7 +13,7 @@ from benchrun.compare.conditions import SOFT, Conditions, conditions, difference
 from benchrun.compare.measured import MeasuredRun, repeats
 from benchrun.compare.references import Reference
 from benchrun.metrics.bound import Bound
-from benchrun.metrics.registry import tabled
+from benchrun.metrics.registry import Metric, tabled
 from benchrun.metrics.telemetry import Telemetry, percent
 from benchrun.model.flops import flops_per_token
 from benchrun.model.operators import PASSES
@@ -113,15 +113,17 @@ def _conditions(group: Group) -> list[str]:
 
 
 def _speeds(groups: Sequence[Group], published: Sequence[Reference]) -> Table:
-    first, *others = (metric.title or metric.key for metric in tabled())
+    # Without columns of what no run measured.
+    metrics = [each for each in tabled() if any(run.metrics.metrics[each.key] is not None for g in groups for run in g)]
+    first, *others = (metric.title or metric.key for metric in metrics)
     titles = ("workload", "precision", "GPUs", "batch", "runs", first, "spread", *others, "loss")
     beside = ("published tokens/s/GPU", "measured / published", "what differs: published -> measured")
-    return Table((*titles, *beside), [_speed(group, published) for group in groups], NOTHING)
+    return Table((*titles, *beside), [_speed(group, published, metrics) for group in groups], NOTHING)
 
 
-def _speed(group: Group, published: Sequence[Reference]) -> list[str | None]:
+def _speed(group: Group, published: Sequence[Reference], metrics: Sequence[Metric]) -> list[str | None]:
     spec, run = group[0].spec, group[0].metrics
-    values = {metric: valid_values(metric, [run.metrics.metrics for run in group]) for metric in tabled()}
+    values = {metric: valid_values(metric, [run.metrics.metrics for run in group]) for metric in metrics}
     medians = {metric.name: median(each) if each else None for metric, each in values.items()}
     time, *others = (metric.text(medians[metric.name], NOTHING) for metric in values)
     spread = next(spread_percent(each) for metric, each in values.items() if metric.name == SPREAD)

@@ -200,7 +200,7 @@ def test_a_measured_run_judges_where_nothing_published_does(
 ) -> None:
     runs = load_measured(kept[0][0].path.parent)
     monkeypatch.setattr(judgement, "load_measured", lambda: runs)
-    assert kept[2].verdict == "no_reference"
+    assert kept[2].verdict == "as_expected"
     slower = judged([finished(tmp_path, spec_of(), 11.0)]).verdict
     assert slower.verdict == "slow"
     assert slower.checks[0].reference.flags == ("measured",)
