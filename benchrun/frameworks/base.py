@@ -55,8 +55,8 @@ class Unmeasured(NamedTuple):
     """After the profiled steps, until it has closed its trace."""
 
 
-WORKER_PROFILERS = {"kineto": Unmeasured(before=1), "nsys": Unmeasured()}
-"""Of the workers of this package."""
+PROFILERS = {"kineto": Unmeasured(before=1), "nsys": Unmeasured()}
+"""Of frameworks that stop torch's profiler after the last profiled step."""
 
 
 @dataclass(frozen=True)

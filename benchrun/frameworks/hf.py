@@ -6,7 +6,7 @@ sliding window, which is longer than the sequences of the recipes.
 
 from collections.abc import Iterator
 
-from benchrun.frameworks.base import LLAMA, SHARDING, WORKER_PROFILERS, Framework, MemoryFacts
+from benchrun.frameworks.base import LLAMA, PROFILERS, SHARDING, Framework, MemoryFacts
 from benchrun.model.adapters import LLAMA_LINEARS
 from benchrun.spec.runspec import DataFormat, TrainingSpec
 from benchrun.vocabulary import Task
@@ -24,7 +24,7 @@ class HuggingFace(Framework):
     conversations = "chat"
     fixed = dict.fromkeys(SHARDING, "leaves it to FSDP")
     own_worker = True
-    profilers = WORKER_PROFILERS
+    profilers = PROFILERS
     memory = MemoryFacts(fully_sharded=True)
     program = "-m benchrun.trainer.huggingface --spec spec.json"
     step_lines = ("'loss':",)

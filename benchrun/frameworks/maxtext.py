@@ -25,7 +25,7 @@ class MaxText(Jax):
     step_lines = ("completed step: ",)
     scripts = "/opt/maxtext"
     images = ImageFamily("maxtext", "maxtext")
-    profilers = {"nsys": Unmeasured(), "xplane": Unmeasured()}
+    profilers = dict.fromkeys(("nsys", "xplane"), Unmeasured())
 
     def refusals(self, spec: TrainingSpec) -> Iterator[str]:
         """Limits of JAX's own profiler, which process 0 starts, or every process."""

@@ -29,7 +29,7 @@ class NeMo1(Megatron):
     release_matters = True
     files = ("nemo1.yaml",)
     # It counts the micro-batches that it has read, so that a profile may begin one step before or with the first.
-    profilers = {"nsys": Unmeasured(before=1)}
+    profilers = dict.fromkeys(("nsys",), Unmeasured(before=1))
 
     def refusals(self, spec: TrainingSpec) -> Iterator[str]:
         """Limits of its releases."""

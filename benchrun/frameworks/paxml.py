@@ -37,7 +37,7 @@ class PaXML(Jax):
     stderr_steps = True
     images = ImageFamily("paxml", r"(?<![a-z])pax")
     files = ("paxml_point.py",)
-    profilers = {"nsys": Unmeasured()}
+    profilers = dict.fromkeys(("nsys",), Unmeasured())
 
     def refusals(self, spec: TrainingSpec) -> Iterator[str]:
         """Limits of its model, of its log and of its batch."""

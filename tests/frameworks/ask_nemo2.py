@@ -75,18 +75,20 @@ llm.peft = types.SimpleNamespace(LoRA=Given)
 def profiled(callbacks: list[Any], steps: int) -> dict[str, list[int]]:
     """The steps that the profiling callback records, called as Lightning calls it."""
     named = ("NsysCallback", "PytorchProfilerCallback")
-    for callback in (each for each in callbacks if type(each).__name__ in named):
+    callback = next((each for each in callbacks if type(each).__name__ in named), None)
+    if callback is None:
+        return {}
+    device = types.SimpleNamespace(type="cuda")
 
-        def trainer(complete: int) -> Any:
-            strategy = types.SimpleNamespace(current_epoch_step=complete, root_device=types.SimpleNamespace(type="cuda"))
-            return types.SimpleNamespace(global_step=complete, strategy=strategy)
+    def trainer(complete: int) -> Any:
+        strategy = types.SimpleNamespace(current_epoch_step=complete, root_device=device)
+        return types.SimpleNamespace(global_step=complete, strategy=strategy)
 
-        return loops.recorded(
-            steps,
-            lambda complete: callback.on_train_batch_start(trainer(complete), None, None, 0),
-            lambda complete: callback.on_train_batch_end(trainer(complete), None, None, None, 0),
-        )
-    return {}
+    return loops.recorded(
+        steps,
+        lambda complete: callback.on_train_batch_start(trainer(complete), None, None, 0),
+        lambda complete: callback.on_train_batch_end(trainer(complete), None, None, None, 0),
+    )
 
 
 def made(driver: str) -> dict[str, Any]:

@@ -43,7 +43,8 @@ def in_traces() -> list[int]:
     """The steps in the traces below ``profile``, each once for each trace."""
     steps = []
     for file in sorted(Path("profile").rglob("*.json*")):
-        text = gzip.open(file, "rt").read() if file.suffix == ".gz" else file.read_text()
+        data = file.read_bytes()
+        text = gzip.decompress(data) if file.suffix == ".gz" else data
         events = json.loads(text).get("traceEvents", []) if text else []
         names = {event.get("name", "") for event in events}
         steps += [int(name.split()[-1]) for name in names if name.startswith(NAME.format(""))]

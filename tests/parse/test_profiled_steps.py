@@ -11,6 +11,7 @@ from benchrun.app.jobs import _last_step
 from benchrun.frameworks.logs import Reader, Tail, last_step, parse_log, parse_logs
 from benchrun.metrics.setting import Setting
 from benchrun.metrics.summary import summarise
+from benchrun.metrics.telemetry import COLUMNS
 from benchrun.parse.profiled import measured_steps
 from benchrun.recipe.resolve import resolve
 from benchrun.recipe.select import Request
@@ -106,7 +107,8 @@ def test_the_line_of_a_job_is_the_one_that_is_read(tmp_path: Path) -> None:
 
 
 LINE = (
-    " [2026-11-22 12:00:{0:02d}] iteration {0:8d}/      13 | consumed samples: {0} | elapsed time per iteration (ms): {1}"
+    " [2026-11-22 12:00:{0:02d}] iteration {0:8d}/      13 | consumed samples: {0}"
+    " | elapsed time per iteration (ms): {1}"
     " | learning rate: 1.0E-04 | global batch size: 4 | lm loss: 2.5E+00 | number of skipped iterations: 0 |\n"
 )
 
@@ -155,18 +157,16 @@ def test_the_status_of_a_long_log_counts_no_step_beyond_the_planned_ones(tmp_pat
     assert _last_step(run) == 10
 
 
-HEADER = "time,gpu,sm_clock_mhz,memory_clock_mhz,power_w,power_limit_w,temperature_c,utilisation_percent,memory_mib,reasons"
-
-
 @pytest.mark.parametrize("ended", [True, False])
 def test_gpus_are_described_only_where_the_end_of_the_measured_steps_is_known(tmp_path: Path, ended: bool) -> None:
     """Otherwise the last sample under load would count as that end, and it is one of a profiled step."""
     run = run_of(tmp_path, ended=ended)
+    header = f"time,gpu,{','.join(COLUMNS)},reasons"
     samples = [
-        f"2026/11/22 12:00:{second:02d}.000, {gpu}, 1755, 2619, {400 if second <= 10 else 700}.0, 700.0, 60, 99, 8192, 0x0"
+        f"2026/11/22 12:00:{second:02d}.000, {gpu}, 1755, 2619, {400 if second <= 10 else 700}, 700, 60, 99, 8192, 0x0"
         for second in range(40)
         for gpu in range(8)
     ]
-    (run.path / "telemetry" / "n1.csv").write_text("\n".join([HEADER, *samples]))
+    (run.path / "telemetry" / "n1.csv").write_text("\n".join([header, *samples]))
     telemetry = app.measure_run(run).metrics.telemetry
     assert (telemetry and (telemetry.power_w, telemetry.ends)) == ((400.0, "log") if ended else None)
