@@ -122,8 +122,7 @@ def run_of(folder: Path, *, ended: bool = False, between: str = "") -> app.RunDi
     With ``ended`` its log states when the measured steps ended, as the worker's does.
     """
     overrides = ("profile.tool=nsys", "training.steps=10", "cluster.scheduler=local", "cluster.container.runtime=none")
-    script = ("cluster.sources.megatron-lm=/opt/megatron-lm",)
-    spec = resolve(Request("llama3.1-8b", "H100", "bf16", 8, "megatron-lm", "dgx-h100", (*overrides, *script)))
+    spec = resolve(Request("llama3.1-8b", "H100", "bf16", 8, "megatron-core", "dgx-h100", overrides))
     run = folder / "run"
     (run / "telemetry").mkdir(parents=True)
     (run / "spec.json").write_text(spec.model_dump_json())
