@@ -11,7 +11,7 @@ if ! type -P nsys >/dev/null; then
   echo "benchrun: rank $rank finds no nsys on its PATH: NVIDIA's images have it; elsewhere install Nsight Systems" >&2
   exit 127
 fi
-# Without samples of the CPU: a report of a few steps would have gigabytes of them.
+# Without samples of the CPU, unless the recipe asks for them: a report of a few steps would have gigabytes of them.
 exec nsys profile --trace=cuda,cudnn,cublas,osrt,nvtx --sample=none --cpuctxsw=none --show-output=true \
   --capture-range=cudaProfilerApi --capture-range-end=stop \
   --output="profile/rank$rank" --force-overwrite=true --export=sqlite \

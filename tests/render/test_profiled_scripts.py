@@ -209,6 +209,14 @@ def test_the_options_of_the_source_presentation_reach_nsys(script: Any) -> None:
     assert "--capture-range=cudaProfilerApi" in words
 
 
+def test_samples_of_the_cpu_are_taken_only_where_they_are_asked_for(script: Any) -> None:
+    _, _, words = script("profile.options=[--sample=process-tree]")
+    assert [word for word in words if "sample" in word or "cpuctxsw" in word] == [
+        "--cpuctxsw=none",
+        "--sample=process-tree",
+    ]
+
+
 def test_a_hostile_option_stays_one_word(script: Any) -> None:
     _, output, words = script("profile.options=[\"--stats='x'; touch pwned $(id)\"]")
     assert "--stats='x'; touch pwned $(id)" in words
