@@ -2,7 +2,7 @@
 
 from typing import Annotated, Literal
 
-from pydantic import Field, NonNegativeInt, PositiveInt
+from pydantic import AfterValidator, Field, NonNegativeInt, PositiveInt
 
 from benchrun.model import Frozen
 from benchrun.spec.cluster import Option
@@ -11,6 +11,20 @@ Tool = Literal["none", "kineto", "nsys", "xplane"]
 Trace = Literal["cuda", "cudnn", "cublas", "osrt", "nvtx", "mpi", "ucx"]
 PROFILES = "benchrun: steps after {} are profiled, not measured"
 """The line of a job's log by which the parser leaves out the steps that follow; with the number of measured steps."""
+SET_HERE = (
+    *("--output", "-o", "--force-overwrite", "-f", "--export", "--trace", "-t", "--show-output", "-w"),
+    *("--capture-range", "-c", "--capture-range-end"),
+)
+"""Options of nsys by which the rest of benchrun finds the traces."""
+
+
+def _allowed(option: str) -> str:
+    """``option``. ValueError for one of SET_HERE."""
+    name = option.partition("=")[0]
+    if name in SET_HERE:
+        instead = "profile.trace states what is recorded" if name in ("--trace", "-t") else "leave it out"
+        raise ValueError(f"benchrun sets {name} itself: {instead}")
+    return option
 
 
 class Profile(Frozen):
@@ -24,5 +38,5 @@ class Profile(Frozen):
     """Profiled ranks; each writes a trace of its own."""
     trace: Annotated[tuple[Trace, ...], Field(min_length=1)] = ("cuda", "cudnn", "cublas", "osrt", "nvtx")
     """What nsys records (its option --trace)."""
-    options: tuple[Option, ...] = ()
+    options: tuple[Annotated[Option, AfterValidator(_allowed)], ...] = ()
     """More options of ``nsys profile``, one word each, e.g. ``--event-sample=system-wide``."""

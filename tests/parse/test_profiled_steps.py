@@ -109,7 +109,7 @@ def test_the_line_of_a_job_is_the_one_that_is_read(tmp_path: Path) -> None:
 LINE = (
     " [2026-11-22 12:00:{0:02d}] iteration {0:8d}/      13 | consumed samples: {0}"
     " | elapsed time per iteration (ms): {1}"
-    " | learning rate: 1.0E-04 | global batch size: 4 | lm loss: 2.5E+00 | number of skipped iterations: 0 |\n"
+    " | learning rate: 1.0E-04 | lm loss: 2.5E+00 | number of skipped iterations: 0 |\n"
 )
 
 
@@ -169,3 +169,15 @@ def test_gpus_are_described_only_where_the_end_of_the_measured_steps_is_known(tm
     (run.path / "telemetry" / "n1.csv").write_text("\n".join([header, *samples]))
     telemetry = app.measure_run(run).metrics.telemetry
     assert (telemetry and (telemetry.power_w, telemetry.ends)) == ((400.0, "log") if ended else None)
+
+
+def test_a_profile_without_a_trace_is_a_problem_and_no_failure(tmp_path: Path) -> None:
+    run = run_of(tmp_path)
+    assert [
+        problem.kind for problem in app.measure_run(run).metrics.problems
+    ] == []  # as a kept run, without the folder
+    (run.path / "profile" / "host").mkdir(parents=True)
+    metrics = app.measure_run(run).metrics
+    assert ([problem.kind for problem in metrics.problems], metrics.fatal) == (["no_trace"], None)
+    (run.path / "profile" / "rank0.nsys-rep").write_text("a report")
+    assert app.measure_run(run).metrics.problems == ()

@@ -98,6 +98,8 @@ def test_nsys_needs_a_gpu() -> None:
         ("profile.ranks=[]", "profile.ranks"),
         ("profile.trace=[gpu]", "profile.trace"),
         ("profile.options=[stats]", "profile.options"),
+        ("profile.options=[--output=elsewhere]", "profile.options"),
+        ("profile.options=[-c=none]", "profile.options"),
         ("profile.rank=[1]", "profile.rank"),
     ],
 )
