@@ -18,6 +18,10 @@ from benchrun.app.measurement import setting as setting
 from benchrun.app.measurement import store_measurement as store_measurement
 from benchrun.app.measurement import summarise_log as summarise_log
 from benchrun.app.measurement import unused_options as unused_options
+from benchrun.app.nodes import fleet_of as fleet_of
+from benchrun.app.nodes import start_nodes_check as start_nodes_check
+from benchrun.app.nodes import store_fleet as store_fleet
+from benchrun.app.nodes import without_nodes as without_nodes
 from benchrun.app.points import describe as describe
 from benchrun.app.points import resolve as resolve
 from benchrun.app.points import resolve_point as resolve_point

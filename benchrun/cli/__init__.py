@@ -18,6 +18,7 @@ VERBS = {
     "parse": ("logs", "A training log -> step time, tokens/s/GPU, TFLOPS."),
     "compare": ("logs", "Runs or logs against reference numbers: the verdict."),
     "report": ("runs", "Runs as tables."),
+    "nodes": ("nodes", "Check a cluster's nodes: outliers and an exclude list."),
     "doctor": ("points", "What this machine can do."),
 }
 """Name -> module of this package and help. The function in that module has the name of the verb."""

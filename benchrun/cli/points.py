@@ -70,10 +70,11 @@ def _print_script(spec: "RunSpec") -> None:
 @point_options
 @click.option("--repeats", type=click.IntRange(min=1), default=1, show_default=True, help="Runs of each point.")
 @click.option("--wait", is_flag=True, help="Follow the runs, then judge them. Ctrl-C leaves them running.")
+@click.option("--exclude", metavar="FILE|LIST", help="Nodes to leave out: a list as for Slurm, or a file of names.")
 @click.option("--dry-run", is_flag=True, help="Check everything and print the scripts; launch nothing.")
-def launch(repeats: int, wait: bool, dry_run: bool, **point: Any) -> int:
+def launch(repeats: int, wait: bool, exclude: str | None, dry_run: bool, **point: Any) -> int:
     """Run RECIPE (a recipe or a suite) and print the run ids."""
-    specs = app.resolve(app.Request(**point))
+    specs = [app.without_nodes(spec, exclude) for spec in app.resolve(app.Request(**point))]
     for spec in specs:
         for warning in app.warnings(spec):
             say(f"warning: {warning}")
