@@ -68,7 +68,7 @@ class TestRow(Frozen):
     lowest: float
     """The slowest."""
     limit_percent: float | None
-    """How far below the median an outlier is; None with fewer than three."""
+    """How far below the others' median an outlier is, at least; None with fewer than three."""
 
 
 class Fleet(Frozen):
@@ -200,7 +200,7 @@ def _row(test: Test, of: Literal["GPU", "rank", "node"], units: Sequence[Unit], 
         count=len(units),
         median=median(values),
         lowest=min(values),
-        limit_percent=100 * median(each.limit for each in compared) if len(units) >= MIN_UNITS else None,
+        limit_percent=100 * min(each.limit for each in compared) if len(units) >= MIN_UNITS else None,
     )
 
 

@@ -305,7 +305,7 @@ class TrainingSpec(TrainingInputs, RunSpec):
 class NodesInputs(Inputs):
     """What a user can set of a check of nodes."""
 
-    repeats: PositiveInt = 5
+    repeats: int = Field(5, ge=3)
     """How often each measurement is repeated; more repeats find smaller differences."""
 
 

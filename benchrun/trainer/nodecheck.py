@@ -26,8 +26,10 @@ SIDE = {"cuda": 8192, "cpu": 512}
 """Rows and columns of the matrices."""
 COPIED, SENT = {"cuda": 2**30, "cpu": 2**25}, {"cuda": 2**28, "cpu": 2**22}
 """Bytes of a copy and of a message."""
-SECONDS = {"cuda": 0.3, "cpu": 0.2}
+SECONDS = {"cuda": 0.3, "cpu": 0.5}
 """Time of one repeat: a GPU's clock has settled by then."""
+PARTS = 10
+"""How often in a repeat the GPU's queue is waited for."""
 TIMEOUT_S = 180
 """Time limit of a collective: the whole check takes less."""
 
@@ -106,12 +108,13 @@ class _Check:
         if not longest:
             return
         once = max(longest if together else once, 1e-6)
-        times = max(1, round(SECONDS[self.device.type] / once))
+        times = max(1, round(SECONDS[self.device.type] / once / (1 if together else PARTS)))
         seconds = []
         for _ in range(self.repeats):
             self._largest(0.0)  # all start together
             if work:
-                seconds.append(self._seconds(work, times))
+                # Alone for at least that long: what disturbs a node now and then must not fall between two repeats.
+                seconds.append(self._seconds(work, times, 0.0 if together else SECONDS[self.device.type]))
         if work:
             values = tuple(float(f"{work.size / each:.6g}") for each in seconds)
             self._rates.append(Rate(test=test, work=work.text, peer=work.peer, values=values))
@@ -135,14 +138,16 @@ class _Check:
         file.with_suffix(".tmp").write_text(document.model_dump_json(indent=2) + "\n")
         file.with_suffix(".tmp").replace(file)
 
-    def _seconds(self, work: _Work, times: int) -> float:
-        """Mean time of one of so many repeats in a row."""
+    def _seconds(self, work: _Work, times: int, at_least_s: float = 0.0) -> float:
+        """Mean time of one run of ``work``, of so many in a row, again until ``at_least_s`` seconds have passed."""
         self._wait()
-        started = time.perf_counter()
-        for _ in range(times):
-            work.run()
-        self._wait()
-        return (time.perf_counter() - started) / times
+        started, count = time.perf_counter(), 0
+        while count == 0 or time.perf_counter() - started < at_least_s:
+            for _ in range(times):
+                work.run()
+            self._wait()
+            count += times
+        return (time.perf_counter() - started) / count
 
     def _wait(self) -> None:
         if self.gpu:
@@ -164,7 +169,7 @@ def _products(check: _Check) -> _Work:
 
 def _memory(check: _Check) -> _Work:
     size = COPIED[check.device.type]
-    source = torch.zeros(size, dtype=torch.uint8, device=check.device)
+    source = torch.ones(size, dtype=torch.uint8, device=check.device)  # zeros may share one page
     target = torch.empty_like(source)
     return _Work(lambda: target.copy_(source), 2 * size / 1e9, f"copy of {size >> 20} MiB")
 
