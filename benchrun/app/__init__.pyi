@@ -27,6 +27,8 @@ from benchrun.app.points import resolve as resolve
 from benchrun.app.points import resolve_point as resolve_point
 from benchrun.app.points import warnings as warnings
 from benchrun.app.points import write_files as write_files
+from benchrun.app.retries import attempts as attempts
+from benchrun.app.retries import retry_cause as retry_cause
 from benchrun.compare.verdict import RunResult as RunResult
 from benchrun.compare.verdict import Verdict as Verdict
 from benchrun.frameworks.logs import DIALECTS as DIALECTS

@@ -70,9 +70,15 @@ def _print_script(spec: "RunSpec") -> None:
 @point_options
 @click.option("--repeats", type=click.IntRange(min=1), default=1, show_default=True, help="Runs of each point.")
 @click.option("--wait", is_flag=True, help="Follow the runs, then judge them. Ctrl-C leaves them running.")
+@click.option(
+    "--retries",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Wait, and launch a run that a node's failure ended again, without that node, up to N times.",
+)
 @click.option("--exclude", metavar="FILE|LIST", help="Nodes to leave out: a list as for Slurm, or a file of names.")
 @click.option("--dry-run", is_flag=True, help="Check everything and print the scripts; launch nothing.")
-def launch(repeats: int, wait: bool, exclude: str | None, dry_run: bool, **point: Any) -> int:
+def launch(repeats: int, wait: bool, retries: int | None, exclude: str | None, dry_run: bool, **point: Any) -> int:
     """Run RECIPE (a recipe or a suite) and print the run ids."""
     specs = [app.without_nodes(spec, exclude) for spec in app.resolve(app.Request(**point))]
     for spec in specs:
@@ -86,27 +92,31 @@ def launch(repeats: int, wait: bool, exclude: str | None, dry_run: bool, **point
     for spec in (spec for spec in specs for _ in range(repeats)):
         runs.append(app.start(spec))
         click.echo(runs[-1].run_id)
-    if wait:
-        return _wait(runs)
+    if wait or retries:
+        return _wait(runs, retries or 0)
     say(f"follow them with: benchrun status; files in {paths.runs_dir()}")
     return Exit.OK
 
 
-def _wait(runs: "Sequence[RunDir]") -> Exit:
+def _wait(runs: "Sequence[RunDir]", retries: int) -> Exit:
     from benchrun.cli.logs import print_verdicts
     from benchrun.cli.progress import StepProgress
 
-    left = [run.run_id for run in runs]
+    waiting = [*runs]
     try:
-        for run in runs:
-            with StepProgress(run.spec) as progress:
-                app.wait(run, progress.show)
-            left.remove(run.run_id)
+        for index, first in enumerate(runs):
+            for attempt, reason in app.attempts(first, retries):
+                waiting[index] = attempt
+                if reason:
+                    say(f"{reason}; launched again as {attempt.run_id}")
+                with StepProgress(attempt.spec) as progress:
+                    app.wait(attempt, progress.show)
     except KeyboardInterrupt:
+        left = [run.run_id for run in waiting[index:]]
         still = "The jobs run on" if len(left) > 1 else "The job runs on"
         say(f"\n{still}. Come back with: benchrun status; stop with: benchrun cancel {' '.join(left)}")
         return Exit.INTERRUPTED
-    return print_verdicts(runs)
+    return print_verdicts(waiting)
 
 
 @click.command("doctor")

@@ -3,8 +3,8 @@
 from benchrun.errors import MachineError
 from benchrun.launch.commands import call
 
-UNUSABLE = "down,drain,drained,draining,fail,failing,no_respond,power_down,reboot,unknown"
-"""States of nodes that have failed or are taken out of service."""
+UNUSABLE = ("down", "drain", "drng", "fail", "unk")
+"""How the states of nodes begin that have failed or are taken out of service; a star after it: it does not answer."""
 
 
 def expanded(names: str) -> list[str]:
@@ -16,17 +16,20 @@ def idle_nodes(partition: str | None, nodelist: str | None, exclude: str | None)
     """Nodes that run no job now, of a partition (all where None), among ``nodelist`` and without ``exclude``."""
     limits = [f"--partition={partition}"] if partition else []
     limits += [f"--nodes={nodelist}"] if nodelist else []
-    idle = _lines("sinfo", "--noheader", "--Node", "--states=idle", "--format=%N", *limits)
     excluded = set(expanded(exclude or ""))
-    return [name for name in dict.fromkeys(idle) if name not in excluded]
+    return [name for name, state in _states(*limits).items() if state == "idle" and name not in excluded]
 
 
 def unusable_nodes(names: str) -> list[str]:
     """Those of ``names`` that have failed."""
-    if not names:
-        return []
-    states = ("--noheader", "--Node", f"--states={UNUSABLE}", "--format=%N")
-    return list(dict.fromkeys(_lines("sinfo", *states, f"--nodes={names}")))
+    states = _states(f"--nodes={names}") if names else {}
+    return [name for name, state in states.items() if state.startswith(UNUSABLE) or state.endswith("*")]
+
+
+def _states(*limits: str) -> dict[str, str]:
+    """The state of each node. Not --states: releases know other names."""
+    rows = _lines("sinfo", "--noheader", "--Node", "--format=%N %T", *limits)
+    return {name: state for name, _, state in (row.partition(" ") for row in rows)}
 
 
 def _lines(*command: str) -> list[str]:
