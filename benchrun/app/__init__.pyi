@@ -19,7 +19,7 @@ from benchrun.app.measurement import store_measurement as store_measurement
 from benchrun.app.measurement import summarise_log as summarise_log
 from benchrun.app.measurement import unused_options as unused_options
 from benchrun.app.nodes import fleet_of as fleet_of
-from benchrun.app.nodes import start_nodes_check as start_nodes_check
+from benchrun.app.nodes import nodes_check as nodes_check
 from benchrun.app.nodes import store_fleet as store_fleet
 from benchrun.app.nodes import without_nodes as without_nodes
 from benchrun.app.points import describe as describe
@@ -49,4 +49,5 @@ from benchrun.parse import Rows as Rows
 from benchrun.parse import Step as Step
 from benchrun.recipe.select import Request as Request
 from benchrun.render import render as render
+from benchrun.spec.runspec import NodesSpec as NodesSpec
 from benchrun.spec.runspec import RunSpec as RunSpec

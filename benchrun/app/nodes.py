@@ -1,4 +1,4 @@
-"""Checking nodes: launch the job, read what its ranks measured, name the outliers; and leaving nodes out of a job."""
+"""Checking nodes: the job, what its ranks measured, the outliers; and leaving nodes out of a job."""
 
 import re
 from collections.abc import Sequence
@@ -8,7 +8,6 @@ from typing import TypeVar
 from pydantic import ValidationError
 
 from benchrun.errors import MachineError, UserError
-from benchrun.launch.launcher import start
 from benchrun.launch.rundir import RunDir, read_text
 from benchrun.launch.slurm_nodes import expanded, idle_nodes
 from benchrun.nodes.fleet import Fleet, fleet
@@ -22,12 +21,11 @@ _NODES = re.compile(r"[\w.-]+(?:\[[\d,-]+\][\w.-]*)*")
 """Names of nodes in Slurm's notation."""
 
 
-def start_nodes_check(
+def nodes_check(
     cluster: str, num_nodes: int | None = None, exclude: str | None = None, overrides: tuple[str, ...] = ()
-) -> RunDir:
-    """Submit a check of ``num_nodes`` nodes of ``cluster``, by default of all that are idle. MachineError for none."""
-    spec = resolve_nodes(cluster, num_nodes or 1, overrides)
-    spec = without_nodes(spec, exclude)
+) -> NodesSpec:
+    """A check of ``num_nodes`` nodes of ``cluster``, by default of all that are idle. MachineError for none."""
+    spec = without_nodes(resolve_nodes(cluster, num_nodes or 1, overrides), exclude)
     if num_nodes is None and spec.cluster.scheduler == "slurm":
         site = spec.cluster
         idle = idle_nodes(site.partition, site.nodelist, site.exclude)
@@ -35,7 +33,7 @@ def start_nodes_check(
             where = f"partition {site.partition}" if site.partition else "the cluster"
             raise MachineError(f"no node of {where} is idle", hint="--num-nodes N waits in the queue for N nodes")
         spec = without_nodes(resolve_nodes(cluster, len(idle), overrides), exclude)
-    return start(spec)
+    return spec
 
 
 def fleet_of(run: RunDir) -> Fleet:

@@ -10,7 +10,7 @@ from benchrun.errors import UserError
 from benchrun.vocabulary import Exit
 
 if TYPE_CHECKING:
-    from benchrun.app import RunDir
+    from benchrun.app import NodesSpec, RunDir
 
 
 @click.command("nodes")
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 @click.option("--exclude", metavar="FILE|LIST", help="Nodes to leave out: a list as for Slurm, or a file of names.")
 @click.option("--set", "overrides", metavar="KEY=VALUE", multiple=True, help="Set a value: repeats, image, cluster....")
 @click.option("--run", "run_id", metavar="RUN", help="Show a check that was launched before.")
+@click.option("--dry-run", is_flag=True, help="Check everything and print the script; launch nothing.")
 @json_option
 def nodes(
     cluster: str | None,
@@ -26,6 +27,7 @@ def nodes(
     exclude: str | None,
     overrides: tuple[str, ...],
     run_id: str | None,
+    dry_run: bool,
     as_json: bool,
 ) -> int:
     """Check the nodes of CLUSTER by one short job: products, memory, links within a node and between nodes.
@@ -39,7 +41,10 @@ def nodes(
     if run_id is not None:
         run = app.open_run(run_id)
     else:
-        run = app.start_nodes_check(str(cluster), num_nodes, exclude, overrides)
+        spec = app.nodes_check(str(cluster), num_nodes, exclude, overrides)
+        if dry_run:
+            return _print_script(spec)
+        run = app.start(spec)
         say(run.run_id)
     try:
         state = app.wait(run)
@@ -50,6 +55,13 @@ def nodes(
     if end.ending.value != "completed":
         say(f"the job ended as {end.ending.value}: {'; '.join(end.evidence)}")
     return _print(run, as_json)
+
+
+def _print_script(spec: "NodesSpec") -> Exit:
+    from benchrun.spec.artifacts import JOB
+
+    click.echo(app.render(spec)[JOB], nl=False)
+    return Exit.OK
 
 
 def _print(run: "RunDir", as_json: bool) -> Exit:

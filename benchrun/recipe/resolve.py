@@ -62,8 +62,10 @@ def resolve_nodes(cluster: str, num_nodes: int, overrides: tuple[str, ...] = ())
         _override(document, override, NodesInputs)
     _drop(document, NodesInputs)
     inputs = checked(NodesInputs, document)
-    profile = inputs.cluster
-    if profile.container.runtime != "none" and (inputs.image or launched.site_image(profile)) is None:
+    profile, images = inputs.cluster, inputs.cluster.container.images
+    of_nemo = next((image for name, image in images.items() if framework(name).images == NEMO_IMAGES), None)
+    image = inputs.image or launched.site_image(profile) or of_nemo  # all of these have torch
+    if profile.container.runtime != "none" and image is None:
         hint = "--set image=IMAGE, any with torch (for GPUs with NCCL); cluster.container.image in a site's file"
         raise UserError("a check of nodes in a container needs an image", hint=hint, where=cluster)
     spec = NodesSpec(
@@ -75,7 +77,7 @@ def resolve_nodes(cluster: str, num_nodes: int, overrides: tuple[str, ...] = ())
         precision="fp32" if profile.gpu == "CPU" else "bf16",
         num_gpus=num_nodes * profile.gpus_per_node,
         num_nodes=num_nodes,
-        **{**dict(inputs), "image": launched.site_image(profile) or inputs.image},
+        **{**dict(inputs), "image": image},
     )
     return _with_environment(spec, launched, document)  # type: ignore[return-value]
 

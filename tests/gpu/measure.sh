@@ -4,7 +4,7 @@
 #   measure.sh PACK OUT [FRAMEWORK=]SUITE...
 #
 # PACK as pack.sh made it; OUT gets runs.tar.xz; SUITE is a name or a file; FRAMEWORK is one that frameworks.sh put into
-# PACK, if the suite's runs need it.
+# PACK, if the suite's runs need it. The SUITE nodes is a check of this node, alone before all others.
 #
 # All jobs are queued at once and Slurm puts them on the GPUs. What has not ended after LIMIT_S (480) seconds is cancelled,
 # so that the rest comes back in time. Also read: MEM_MIB and FAKE_GPUS (node.sh), BENCHRUN_COMMIT (where there is no .git).
@@ -54,14 +54,21 @@ site_of() { # FRAMEWORK: the options that name its folders
   printf '%s\n' --set "cluster.env.PYTHONPATH=$folders:$home/site" --set "cluster.sources.megatron-lm=$folder/core"
 }
 
+machine=(--set "cluster.gpu=$gpu" --set "cluster.gpus_per_node=$gpus" --set "cluster.cpus_per_task=$((cpus / gpus))")
 for suite in "${suites[@]}"; do
+  if [ "$suite" = nodes ]; then
+    python3 -m benchrun nodes tests/gpu/node.yaml --num-nodes 1 "${machine[@]}" || echo "measure: nodes ended with $?" >&2
+    continue
+  fi
   options=()
   [ "$suite" = "${suite#*=}" ] || mapfile -t options < <(site_of "${suite%%=*}")
-  python3 -m benchrun launch "${suite#*=}" --cluster tests/gpu/node.yaml --set "cluster.gpu=$gpu" "${options[@]}" \
-    --set "cluster.gpus_per_node=$gpus" --set "cluster.cpus_per_task=$((cpus / gpus))" >>"$home/ids" ||
+  python3 -m benchrun launch "${suite#*=}" --cluster tests/gpu/node.yaml "${machine[@]}" "${options[@]}" \
+    >>"$home/ids" ||
     echo "measure: $suite was not launched whole" >&2
 done
+touch "$home/ids"
 mapfile -t ids <"$home/ids"
+[ ${#ids[@]} -gt 0 ] || [ "${suites[*]}" != nodes ] || exit 0
 [ ${#ids[@]} -gt 0 ] || exit 3
 
 while [ -n "$(squeue -h)" ] && [ $SECONDS -lt $deadline ]; do sleep 2; done
