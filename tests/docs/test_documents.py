@@ -39,6 +39,8 @@ def arguments(call: str, run: str, folder: Path) -> list[str]:
     names |= {name: str(folder / name) for name in ("mysite.yaml", "acceptance.yaml")}
     names |= {"PROFILED_RUN": str(folder / "profiled")}
     words = [names.get(word, word) for word in words]
+    if words[0] == "nodes":
+        words += ["--num-nodes=3", "--dry-run"]  # without Slurm no node is idle
     if words[0] in ("launch", "profile"):
         words = [word for word in words if word != "--wait"] + ["--dry-run"]
     return [sys.executable, "-m", program, *words]
