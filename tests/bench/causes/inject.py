@@ -12,6 +12,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 NAME, RANK = os.environ.get("INJECT", ""), os.environ.get("RANK")
@@ -90,7 +91,9 @@ def stopped_rank() -> None:
     """A process stops this rank for half of the time, as long as it lives."""
     rank = os.getpid()
     if RANK == SLOW and os.fork() == 0:
-        time.sleep(10)  # the ranks find each other first
+        log = Path("stdout.log")
+        while not (log.exists() and "iteration" in log.read_text()):  # the ranks find each other first
+            time.sleep(0.05)
         while os.getppid() == rank:
             os.kill(rank, signal.SIGSTOP)
             time.sleep(SECONDS)
