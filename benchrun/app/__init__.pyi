@@ -32,6 +32,9 @@ from benchrun.app.predictions import expected_step as expected_step
 from benchrun.app.predictions import predicted as predicted
 from benchrun.app.predictions import predicted_curve as predicted_curve
 from benchrun.app.predictions import predicted_table as predicted_table
+from benchrun.app.studies import plan_study as plan_study
+from benchrun.app.studies import run_study as run_study
+from benchrun.app.studies import study_result as study_result
 from benchrun.app.traces import fingerprint_of as fingerprint_of
 from benchrun.compare.verdict import RunResult as RunResult
 from benchrun.compare.verdict import Verdict as Verdict
@@ -56,4 +59,6 @@ from benchrun.parse import Step as Step
 from benchrun.recipe.select import Request as Request
 from benchrun.render import render as render
 from benchrun.spec.runspec import RunSpec as RunSpec
+from benchrun.study.plan import Plan as Plan
+from benchrun.study.result import StudyResult as StudyResult
 from benchrun.trace.model import Fingerprint as Fingerprint
