@@ -20,7 +20,7 @@ SLOW = "1"
 """The rank of causes that concern one rank."""
 HOGS = 2
 SECONDS = float(os.environ.get("INJECT_SECONDS") or 0.0)
-"""How long a sleep or a pause lasts."""
+"""How long a sleep or a pause lasts; of garbage, how many times the usual heap."""
 SIZE, TIMES = 8192, 12
 """Matrices that a slow rank on a GPU multiplies in each forward pass: about 20 ms on an H100."""
 KEPT: list[Any] = []
@@ -53,7 +53,7 @@ def slow_rank(module: Any) -> None:
 
 
 def garbage(module: Any) -> None:
-    KEPT.extend([[number] for number in range(400_000)])
+    KEPT.extend([[number] for number in range(int(400_000 * max(SECONDS, 1)))])
     step = module._forward_step
 
     def slower(*args: Any) -> Any:
