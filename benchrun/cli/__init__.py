@@ -15,6 +15,7 @@ VERBS = {
     "predict": ("predictions", "How long a step should take, in parts, with an interval."),
     "launch": ("points", "Run a point or a suite, under Slurm or on this machine."),
     "study": ("studies", "Run every point of a study, and compare the points."),
+    "profile": ("points", "Launch with a few profiled steps after the measured ones."),
     "status": ("runs", "How runs are going, and how they ended."),
     "cancel": ("runs", "Stop runs."),
     "parse": ("logs", "A training log -> step time, tokens/s/GPU, TFLOPS."),
