@@ -24,17 +24,18 @@ pack() { # PACK
   du -sh "$to"
 }
 
-find_nsys() {
-  command -v nsys || find /opt/nvidia/nsight-systems /opt/nvidia/nsight-compute -path '*target-linux-x64/nsys' 2>/dev/null |
-    sort -V | tail -n 1
+find_nsys() { # nothing is printed where there is none
+  command -v nsys && return
+  { find /opt/nvidia -path '*target-linux-x64/nsys' 2>/dev/null || true; } | sort -V | tail -n 1
 }
 
 add_libraries() { # NSYS PACK: beside the importer of NSYS, those that the node does not know
-  local importer library
+  local importer library known
+  known=$(ldconfig -p)
   importer=$(dirname "$(find "$(dirname "$1")/.." -name QdstrmImporter 2>/dev/null | head -n 1)")
   [ -x "$importer/QdstrmImporter" ] || return 0
   for library in "$2"/nsight/*; do
-    ldconfig -p | grep -qF "${library##*/} " || [ -e "$importer/${library##*/}" ] || cp "$library" "$importer"
+    grep -qF "${library##*/} " <<<"$known" || [ -e "$importer/${library##*/}" ] || cp "$library" "$importer"
   done
 }
 
