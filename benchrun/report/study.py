@@ -63,8 +63,8 @@ def planned_line(study: StudyResult) -> str:
     parts = [f"{study.runs} runs take at most {limit}{_cost(study.gpu_hours_limit, price)}"]
     if study.gpu_hours_steps is not None:
         some = "" if study.runs_with_known_steps == study.runs else f" of {study.runs_with_known_steps} of them"
-        known = f"the steps{some} take {study.gpu_hours_steps:.3g} GPU-hours by reference numbers"
-        parts.append(f"{known}{_cost(study.gpu_hours_steps, price)}, without start-up")
+        steps = f"the steps{some} take {study.gpu_hours_steps:.3g} GPU-hours by reference numbers"
+        parts.append(f"{steps}{_cost(study.gpu_hours_steps, price)}, without start-up")
     return "; ".join(parts) + "."
 
 

@@ -2,16 +2,18 @@
 # Measures suites on a GPU node that has neither Slurm nor network: benchrun launch -> sbatch -> srun -> log -> compare.
 #
 #   measure.sh PACK OUT [FRAMEWORK=]SUITE...
+#   measure.sh PACK OUT study:NAME...
 #
 # PACK as pack.sh made it; OUT gets runs.tar.xz; SUITE is a name or a file; FRAMEWORK is one that frameworks.sh put into
-# PACK, if the suite's runs need it.
+# PACK, if the suite's runs need it. A study runs with STUDY_STEPS (11) steps on the node's kind of GPU, reuses the runs of
+# the studies before it, and leaves its page in OUT/NAME.md.
 #
 # All jobs are queued at once and Slurm puts them on the GPUs. What has not ended after LIMIT_S (480) seconds is cancelled,
 # so that the rest comes back in time. Also read: MEM_MIB and FAKE_GPUS (node.sh), BENCHRUN_COMMIT (where there is no .git).
 # The last thing printed is the table. Exit code as of benchrun compare.
 set -euo pipefail
 
-[ $# -ge 3 ] || { sed -n '2,12p' "$0" && exit 2; }
+[ $# -ge 3 ] || { sed -n '2,15p' "$0" && exit 2; }
 pack=$(realpath "$1") out=$(mkdir -p "$2" && realpath "$2")
 suites=()
 for suite in "${@:3}"; do # a file is named from here, not from where it is launched
@@ -31,7 +33,7 @@ pack_up() { # whatever happened: the runs without the copies of the worker, and 
     tar --null -T - -cJf "$out/runs.tar.xz"
 }
 
-rm -rf "${home:?}"/{src,site,frameworks,results,ids}
+rm -rf "${home:?}"/{src,site,frameworks,results}
 mkdir -p "$home"/{src,site,frameworks,results/runs,slurm/log}
 trap pack_up EXIT
 tar -C "$checkout" -c benchrun datagen recipes templates results/reference tests/gpu | tar -C "$home/src" -x
@@ -54,15 +56,23 @@ site_of() { # FRAMEWORK: the options that name its folders
   printf '%s\n' --set "cluster.env.PYTHONPATH=$folders:$home/site" --set "cluster.sources.megatron-lm=$folder/core"
 }
 
+site=(--cluster tests/gpu/node.yaml --set "cluster.gpu=$gpu" --set "cluster.gpus_per_node=$gpus")
+site+=(--set "cluster.cpus_per_task=$((cpus / gpus))")
 for suite in "${suites[@]}"; do
+  [ "$suite" = "${suite#study:}" ] || continue
   options=()
   [ "$suite" = "${suite#*=}" ] || mapfile -t options < <(site_of "${suite%%=*}")
-  python3 -m benchrun launch "${suite#*=}" --cluster tests/gpu/node.yaml --set "cluster.gpu=$gpu" "${options[@]}" \
-    --set "cluster.gpus_per_node=$gpus" --set "cluster.cpus_per_task=$((cpus / gpus))" >>"$home/ids" ||
+  python3 -m benchrun launch "${suite#*=}" "${site[@]}" "${options[@]}" ||
     echo "measure: $suite was not launched whole" >&2
 done
-mapfile -t ids <"$home/ids"
-[ ${#ids[@]} -gt 0 ] || exit 3
+for suite in "${suites[@]}"; do
+  name=${suite#study:} left=$((deadline - SECONDS))
+  if [ "$suite" = "$name" ] || [ $left -le 0 ]; then continue; fi
+  study=(python3 -m benchrun study "$name" --gpu "$gpu" "${site[@]}" --set "training.steps=${STUDY_STEPS:-11}")
+  echo "measure: study $name after $SECONDS s"
+  timeout "$left" "${study[@]}" --concurrency "$gpus" --reuse || echo "measure: study $name is not complete" >&2
+  "${study[@]}" --report --format markdown >"$out/$name.md" || true
+done
 
 while [ -n "$(squeue -h)" ] && [ $SECONDS -lt $deadline ]; do sleep 2; done
 if [ -n "$(squeue -h)" ]; then
@@ -71,6 +81,8 @@ if [ -n "$(squeue -h)" ]; then
   while [ -n "$(squeue -h)" ]; do sleep 1; done
 fi
 
+mapfile -t ids < <(cd "$BENCHRUN_RESULTS/runs" && find . -mindepth 2 -maxdepth 2 -name spec.json | sort | cut -d/ -f2)
+[ ${#ids[@]} -gt 0 ] || exit 3
 code=0
 python3 -m benchrun compare "${ids[@]}" || code=$?
 python3 -m benchrun status "${ids[@]}"
