@@ -114,7 +114,7 @@ def _attempt(observation: Observation, end_with: Callable[[Observation], End]) -
     """The state of a run; ``end_with`` determines its ending."""
     if not has_ended(observation):
         return Attempt(State.GOING)
-    if observation.run.job_id is None and observation.job is None:
+    if observation.run.job_id is None and observation.job is None and recorded(observation.run) is None:
         return Attempt(State.WAITING)  # no scheduler accepted it
     end = end_with(observation)
     return Attempt(State.COMPLETED if end.ending is Ending.COMPLETED else State.FAILED, end.ending)

@@ -1,5 +1,6 @@
 """The verb on studies."""
 
+from pathlib import Path
 from typing import Any
 
 import click
@@ -23,6 +24,7 @@ from benchrun.vocabulary import Exit
 @click.option("--dry-run", is_flag=True, help="Print the points, their GPU-hours and cost; launch nothing.")
 @click.option("--report", is_flag=True, help="Print what is there already; launch nothing.")
 @click.option("--format", "form", type=click.Choice(["plain", "markdown", "csv"]), default="plain", show_default=True)
+@click.option("--plot", type=click.Path(path_type=Path), metavar="FILE", help="Draw speed and memory of the points.")
 @json_option
 def study(
     concurrency: int,
@@ -32,6 +34,7 @@ def study(
     dry_run: bool,
     report: bool,
     form: str,
+    plot: Path | None,
     as_json: bool,
     **point: Any,
 ) -> int:
@@ -49,6 +52,10 @@ def study(
             say("\nThe jobs run on. The same command goes on with the study; benchrun status shows the jobs")
             return Exit.INTERRUPTED
     result = app.study_result(planned, price_per_gpu_hour, retries)
+    if plot:
+        from benchrun.report.study_plot import plot_study
+
+        plot_study(result, plot)
     if as_json:
         print_json(result.model_dump(mode="json"))
     else:
