@@ -25,9 +25,14 @@ LOOK_S = 0.5
 """Seconds between two looks for the end of a job in its files; the scheduler is polled less often."""
 
 
-def plan_study(request: Request) -> Plan:
-    """The points of a study or suite. UserError where the file contradicts itself or no point is legal."""
-    return plan(expand(request))
+def plan_study(request: Request, repeats: int | None = None) -> Plan:
+    """The points of a study or suite, with ``repeats`` runs of each (as its file states where None).
+
+    UserError where the file contradicts itself or no point is legal.
+    """
+    expanded = expand(request)
+    study = expanded.study.model_copy(update={"repeats": repeats or expanded.study.repeats})
+    return plan(replace(expanded, study=study))
 
 
 def study_result(planned: Plan, price: float | None = None, retries: int = 0) -> StudyResult:
