@@ -13,6 +13,7 @@ from benchrun.vocabulary import Exit
 @click.command("study")
 @click.argument("recipe", metavar="FILE")
 @choice_options
+@click.option("--repeats", type=click.IntRange(min=1), help="Runs of each point; by default as the file states.")
 @click.option("--concurrency", type=click.IntRange(min=1), default=4, show_default=True, help="Runs at a time.")
 @click.option(
     "--retries", type=click.IntRange(min=0), default=0, show_default=True, help="New launches of a failed run."
@@ -27,6 +28,7 @@ from benchrun.vocabulary import Exit
 @click.option("--plot", type=click.Path(path_type=Path), metavar="FILE", help="Draw speed and memory of the points.")
 @json_option
 def study(
+    repeats: int | None,
     concurrency: int,
     retries: int,
     reuse: bool,
@@ -44,7 +46,7 @@ def study(
     a rule are listed with the reason. Options that choose a point apply to all points, unless they are a factor. Exit
     code 4: some run gave no numbers.
     """
-    planned = app.plan_study(app.Request(**point))
+    planned = app.plan_study(app.Request(**point), repeats)
     if not (dry_run or report):
         try:
             app.run_study(planned, concurrency, retries, reuse, say)

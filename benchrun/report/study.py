@@ -42,10 +42,10 @@ def study_page(study: StudyResult, form: str) -> str:
     if form == "csv":
         return as_csv(study_table(study))
     if form == "markdown":
-        points = "".join(f"- {line}\n" for line in sentences(study))
+        points = "".join(f"- {line}\n" for line in (*sentences(study), *remarks(study)))
         head = f"# {study.study}\n\n{study.description}. {planned_line(study)}\n\n"
         return f"{head}{markdown(table)}" + (f"\n{points}" if points else "")
-    lines = "".join(f"{line}\n" for line in (planned_line(study), *sentences(study)))
+    lines = "".join(f"{line}\n" for line in (planned_line(study), *sentences(study), *remarks(study)))
     return f"{study.study}: {study.description}\n\n{plain(table)}\n{lines}"
 
 
@@ -85,6 +85,15 @@ def sentences(study: StudyResult) -> Iterator[str]:
         same = [column for column in stated if column not in changed]
         where = f" ({', '.join(f'{column} {setting(point.settings[column])}' for column in same)})" if same else ""
         yield f"{what}{where}: {_speed(point, other)}{_memory(point, baseline)}."
+
+
+ONE_RUN = "Each point was measured once: the intervals do not show how runs differ from each other."
+
+
+def remarks(study: StudyResult) -> Iterator[str]:
+    """What limits the sentences."""
+    if any(point.ratio for point in study.points) and all(point.measured <= 1 for point in study.points):
+        yield ONE_RUN
 
 
 def _speed(point: PointResult, other: str) -> str:
