@@ -1,3 +1,6 @@
+from benchrun.app.explanations import differ as differ
+from benchrun.app.explanations import evidence as evidence
+from benchrun.app.explanations import explain_run as explain_run
 from benchrun.app.jobs import end_of as end_of
 from benchrun.app.jobs import record_end as record_end
 from benchrun.app.jobs import status_of as status_of
@@ -27,10 +30,22 @@ from benchrun.app.points import resolve as resolve
 from benchrun.app.points import resolve_point as resolve_point
 from benchrun.app.points import warnings as warnings
 from benchrun.app.points import write_files as write_files
+from benchrun.app.predictions import Predicted as Predicted
+from benchrun.app.predictions import calibrated as calibrated
+from benchrun.app.predictions import expected_step as expected_step
+from benchrun.app.predictions import predicted as predicted
+from benchrun.app.predictions import predicted_curve as predicted_curve
+from benchrun.app.predictions import predicted_table as predicted_table
 from benchrun.app.retries import attempts as attempts
 from benchrun.app.retries import retry_cause as retry_cause
+from benchrun.app.studies import plan_study as plan_study
+from benchrun.app.studies import run_study as run_study
+from benchrun.app.studies import study_result as study_result
+from benchrun.app.traces import fingerprint_of as fingerprint_of
 from benchrun.compare.verdict import RunResult as RunResult
 from benchrun.compare.verdict import Verdict as Verdict
+from benchrun.explain.model import Difference as Difference
+from benchrun.explain.model import Explanation as Explanation
 from benchrun.frameworks.logs import DIALECTS as DIALECTS
 from benchrun.frameworks.logs import Tail as Tail
 from benchrun.launch.doctor import examine as examine
@@ -51,3 +66,6 @@ from benchrun.recipe.select import Request as Request
 from benchrun.render import render as render
 from benchrun.spec.runspec import NodesSpec as NodesSpec
 from benchrun.spec.runspec import RunSpec as RunSpec
+from benchrun.study.plan import Plan as Plan
+from benchrun.study.result import StudyResult as StudyResult
+from benchrun.trace.model import Fingerprint as Fingerprint

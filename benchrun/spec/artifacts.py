@@ -43,6 +43,7 @@ CEILINGS = _file("ceilings.json", "matrix products, copies and collectives, meas
 BREAKDOWN = _file("breakdown.json", "one profiled step after the last")
 RANKS = _file("ranks.json", "how long each rank computed in each step, without collectives")
 NODES = _file("nodes", "a folder: HOST.RANK.json, what each rank measured in a check of nodes")
+HOST = _file("host.json", "how long each rank's host waited for data and for a core and collected garbage, by step")
 PROGRESS = _file("progress.json", "what the job's watchdog last read in its log")
 NO_STEP = _file("no_step_s", "seconds without a step after which the watchdog ended the job")
 DONE = _file("done.json", "exit code, signal and restarts, written by the job's EXIT trap")
@@ -262,4 +263,32 @@ class RankTimes(File):
     steps: tuple[PositiveInt, ...]
     """Numbers of the measured steps: the last 200; every tenth where a step has more than 500 collectives."""
     ranks: tuple[RankTime, ...]
+    """Every rank, in order."""
+
+
+class HostTime(Frozen):
+    """What the host of one rank did in each step, in s: the most that the step may have lost by it."""
+
+    rank: NonNegativeInt
+    """Number of the rank."""
+    host: str
+    """Its node."""
+    cores: str
+    """Cores on which its process may run, e.g. ``0-3,8``."""
+    bound: bool
+    """These are not all cores of the node."""
+    data_s: tuple[NonNegativeFloat, ...]
+    """Waiting for the data loader."""
+    garbage_s: tuple[NonNegativeFloat, ...]
+    """Collecting Python's garbage."""
+    queued_s: tuple[NonNegativeFloat, ...]
+    """Waiting for a core, all threads together; empty where the system does not count it."""
+
+
+class HostTimes(File):
+    """host.json."""
+
+    first_step: PositiveInt
+    """The step of the first value; the last 200 steps are written."""
+    ranks: tuple[HostTime, ...]
     """Every rank, in order."""

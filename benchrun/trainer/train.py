@@ -16,6 +16,7 @@ from benchrun.trainer import breakdown, build, ceiling, cpu, log, ranks, te, wei
 from benchrun.trainer.clock import StepClock
 from benchrun.trainer.data import at_positions, dataset, loader
 from benchrun.trainer.facts import in_use
+from benchrun.trainer.host import HostClock
 from benchrun.trainer.layers import chunk_positions
 
 
@@ -60,11 +61,12 @@ def train(spec: TrainingSpec) -> None:
     positions = chunk_positions(spec.seq_length, layout.cp, parallel_state.get_context_parallel_rank())
     rank, steps = parallel_state.get_data_parallel_rank(), training.steps + training.breakdown
     micro_batches = loader(spec, dataset(spec), rank, steps, partial(at_positions, positions))
+    host = HostClock(spec)
     gradients = partial(
         get_forward_backward_func(),
         # On the device before the first step: a copy from other memory would wait for the GPU's queue.
         forward_step_func=partial(_forward_step, positions.expand(spec.mbs, -1).cuda()),
-        data_iterator=_one_or_all([iter(micro_batches) for _ in model]),
+        data_iterator=_one_or_all([host.timed(micro_batches) for _ in model]),
         model=_one_or_all(model),
         num_microbatches=spec.num_microbatches,
         seq_length=spec.seq_length,
@@ -73,6 +75,7 @@ def train(spec: TrainingSpec) -> None:
         forward_only=False,
     )
     _loop(spec, model, optimizer, scheduler, gradients)
+    host.keep()
 
 
 def _one_or_all(items: list[Any]) -> Any:

@@ -1,0 +1,220 @@
+"""Faults: other ranks or steps of the run, the ceilings or the hardware table show that the same work can be faster."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from benchrun.explain import waits
+from benchrun.explain.advice import advice
+from benchrun.explain.buckets import Buckets
+from benchrun.explain.evidence import Evidence
+from benchrun.explain.links import slow_links
+from benchrun.explain.model import Cause, Name, Part
+from benchrun.metrics.statistics import Floats, robust_deviation
+from benchrun.spec.artifacts import CEILINGS, HOST, TELEMETRY_SUMMARY
+
+MIN_WAIT_S = 0.002
+"""For the data of a micro-batch: what a loader takes that keeps up."""
+IDLE_SHARE = 0.1
+"""Of a profiled step: a GPU that is longer without a kernel has a host that is too slow. Healthy runs are below 6 %."""
+QUEUE_SHARE = 0.1
+"""Of the step that the threads of ranks which are bound to cores wait for one."""
+HALF = 0.5
+LOW_CLOCK = 0.9
+"""Of the clock at which the peak holds; a GPU below it whose power is not at its limit is slowed by something else."""
+LOW_POWER = 0.95
+IN_USE = 50
+"""Percent of the time with a kernel: an idle GPU lowers its clock itself."""
+OUTLIER_DEVIATIONS, OUTLIER_SHARE = 6.0, 0.05
+"""A step is slow beyond the noise from so many deviations and this share of the typical step above it."""
+FEWEST = 2
+"""Slow steps that are no accident."""
+PAUSE = 5
+"""Times the typical step: a single step that takes so much longer had a pause."""
+
+
+def faults(run: Evidence, parts: list[Part], divided: Buckets | None) -> Iterator[Cause]:
+    """Every fault, also small ones, with the seconds of a step that a cure would save."""
+    late = waits.late_rank(run)
+    of_one = _of_late(run, late) if late else None
+    if of_one is not None:
+        yield of_one
+    if of_one is None or of_one.cause != "data":  # else one rank alone waits for data, and the others for it
+        yield from _of_data(run, divided)
+    yield from _of_host(run, parts, divided)
+    yield from slow_links(run, divided)
+    yield from _of_clocks(run, parts)
+    yield from _of_products(run, parts)
+    yield from _of_steps(run)
+
+
+def fault(cause: Name, seconds: float, evidence: str, rank: int | None = None, host: str | None = None) -> Cause:
+    """A cause of kind ``fault``."""
+    return Cause(
+        cause=cause, kind="fault", seconds=seconds, rank=rank, host=host, evidence=evidence, advice=advice(cause)
+    )
+
+
+def _of_late(run: Evidence, late: waits.Late) -> Cause:
+    """A rank that is behind: by its data, its host, its clock, its node; else it is just slow."""
+    for name, field, words in (
+        ("data", "data_s", "waits for its loader"),
+        ("host", "queued_s", "has threads waiting for a core"),
+        ("host", "garbage_s", "collects garbage"),
+    ):
+        by_rank = run.mean_host_s(field) if field == "garbage_s" else run.host_s(field)
+        more = waits.beyond_others(by_rank, late.rank)
+        if more > HALF * late.seconds:
+            evidence = f"{late.evidence}; it {words} {more:.3g} s longer than they do ({HOST})"
+            return fault(_cause(name), late.seconds, evidence, late.rank, late.host)
+    if cause := _idle_of(run, late):
+        return fault(cause, late.seconds, f"{late.evidence}; its GPU is idle meanwhile", late.rank, late.host)
+    if slower := _slower_clock(run, late):
+        return fault("clocks", late.seconds, f"{late.evidence}; {slower}", late.rank, late.host)
+    if peers := _slow_node(run, late):
+        return fault("slow_node", late.seconds, f"{late.evidence}; {peers}", late.rank, late.host)
+    return fault("slow_rank", late.seconds, late.evidence, late.rank, late.host)
+
+
+def _cause(name: str) -> Name:
+    return "data" if name == "data" else "host"
+
+
+def _idle_of(run: Evidence, late: waits.Late) -> Name | None:
+    """``data`` or ``host`` where the trace shows that the late rank's GPU is idle longer for it than the others'."""
+    if run.fingerprint is None:
+        return None
+    for name in ("data", "host"):
+        by_rank = {
+            rank.rank: getattr(rank.idle_by_cause, name) + (rank.idle_by_cause.launch_gap if name == "host" else 0)
+            for rank in run.fingerprint.ranks
+            if rank.idle_by_cause
+        }
+        if waits.beyond_others(by_rank, late.rank) * run.typical_s > HALF * late.seconds:
+            return _cause(name)
+    return None
+
+
+def _slower_clock(run: Evidence, late: waits.Late) -> str | None:
+    """Words on a GPU whose clock is lower than the others' by about as much as its rank is behind."""
+    gpus = [gpu for gpu in run.samples.gpus if gpu.sm_clock_mhz] if run.samples else []
+    per_node = run.spec.cluster.gpus_per_node
+    own = [gpu for gpu in gpus if gpu.host == late.host and gpu.gpu == late.rank % per_node]
+    others = [gpu.sm_clock_mhz or 0.0 for gpu in gpus if gpu not in own]
+    if not own or not others or not own[0].sm_clock_mhz:
+        return None
+    lost = 1 - own[0].sm_clock_mhz / float(np.median(others))
+    if lost * run.typical_s < HALF * late.seconds:
+        return None
+    words = f"its clock is {own[0].sm_clock_mhz:.0f} MHz, the others' {np.median(others):.0f} ({TELEMETRY_SUMMARY})"
+    return f"{words}, {own[0].temperature_c:.0f} C" if own[0].temperature_c else words
+
+
+def _slow_node(run: Evidence, late: waits.Late) -> str | None:
+    """Words on a node whose ranks are all slower than those of the other nodes."""
+    ranks = run.ranks.ranks if run.ranks else ()
+    own, others = (
+        [float(np.median(rank.compute_time_s)) for rank in ranks if (rank.host == late.host) is its]
+        for its in (True, False)
+    )
+    if len(own) < 2 or not others or min(own) - max(others) < HALF * late.seconds:
+        return None
+    return f"every rank of {late.host} is slower than all of the other nodes"
+
+
+def _of_data(run: Evidence, divided: Buckets | None) -> Iterator[Cause]:
+    wait = waits.data_wait(run)
+    if wait is None or wait.seconds < MIN_WAIT_S * run.spec.num_microbatches:
+        return
+    yield fault("data", min(wait.seconds, _idle_s(run, divided)), wait.evidence)
+
+
+def _idle_s(run: Evidence, divided: Buckets | None) -> float:
+    """The most that a step loses while no kernel runs. On a CPU what a host does takes the step's own time.
+
+    A rank without data keeps the others in their collectives, so that these count too.
+    """
+    if not run.on_gpu:
+        return run.typical_s
+    if divided is not None:
+        return divided.idle + divided.communication + divided.other
+    return run.typical_s if run.idle_of_telemetry_s is None else run.idle_of_telemetry_s
+
+
+def _of_host(run: Evidence, parts: list[Part], divided: Buckets | None) -> Iterator[Cause]:
+    idle = _idle_s(run, divided)
+    if (wait := waits.garbage(run)) and wait.seconds > 0:
+        yield fault("host", min(wait.seconds, idle), wait.evidence)
+    if waits.bound(run) and (wait := waits.queue(run)) and wait.seconds > QUEUE_SHARE * run.typical_s:
+        yield fault("host", min(wait.seconds, idle), wait.evidence)
+    unused = [part for part in parts if part.cause == "host"]
+    seconds = sum(part.seconds for part in unused)
+    if run.on_gpu and divided is not None and seconds > IDLE_SHARE * run.typical_s:
+        share = 100 * seconds / run.step_s
+        largest = max(unused, key=lambda part: part.seconds)
+        evidence = f"the GPUs have no kernel in {share:.0f} % of the step; {largest.part} ({largest.evidence})"
+        yield fault("host", seconds, evidence)
+
+
+def _of_clocks(run: Evidence, parts: list[Part]) -> Iterator[Cause]:
+    """Clocks below what other GPUs reach that compute: throttled, locked, or with less power than the data sheet."""
+    clock, state = run.clock, run.samples.over_all if run.samples else None
+    if state is None or clock is None or not state.sm_clock_mhz or (state.utilisation_percent or 0) < IN_USE:
+        return
+    computing = sum(part.seconds for part in parts if _at_clock(part))
+    lost = computing * (1 - min(state.sm_clock_mhz / clock.peak_clock_mhz, 1.0))
+    capped = state.reasons.get("power_cap", 0.0)
+    at = f"{state.sm_clock_mhz:.0f} MHz, the peak holds at {clock.peak_clock_mhz:.0f}"
+    if state.fault:
+        yield fault("clocks", lost * max(state.throttled, HALF), f"{state.fault}; {at}")
+    elif capped < HALF and state.sm_clock_mhz < LOW_CLOCK * clock.peak_clock_mhz:
+        yield fault("clocks", lost, f"{at}, and the power is not at its limit: a limit of the clock is set")
+    elif state.power_limit_w and state.power_limit_w < LOW_POWER * clock.power_w and capped >= HALF:
+        usual = f"the power limit is {state.power_limit_w:.0f} W, the data sheet has {clock.power_w:.0f}; {at}"
+        yield fault("power", lost * (1 - state.power_limit_w / clock.power_w), usual)
+
+
+def _at_clock(part: Part) -> bool:
+    """Whether the time of a part falls with the clock."""
+    return "matmul" in part.part or "attention" in part.part or part.cause in ("clocks", "power")
+
+
+def _of_products(run: Evidence, parts: list[Part]) -> Iterator[Cause]:
+    for part in parts:
+        if part.part == "matmul in training below that alone" and run.on_gpu:
+            evidence = f"the same products alone, on all ranks at once, took {part.seconds:.3g} s less ({CEILINGS})"
+            yield fault("matmul", part.seconds, evidence)
+
+
+def _of_steps(run: Evidence) -> Iterator[Cause]:
+    """Steps far above the others: what all steps would save, were they as the typical one."""
+    typical = float(np.median(run.times))
+    excess = run.times - typical
+    limit = max(OUTLIER_DEVIATIONS * robust_deviation(run.times), OUTLIER_SHARE * typical)
+    slow = (excess > limit) & ~_queued(run, excess)
+    if slow.sum() >= FEWEST or excess[slow].max(initial=0.0) > PAUSE * typical:
+        numbers = ", ".join(str(int(step)) for step in run.steps[slow][:5])
+        longest = f"the longest took {run.times.max():.3g} s"
+        evidence = f"{slow.sum()} of {len(excess)} steps are slow (steps {numbers}), {longest}"
+        yield _of_pauses(run, float(np.sum(excess[slow])) / len(excess), evidence)
+    elif run.steadiness and run.steadiness.period and run.steadiness.periodic_excess_s:
+        seconds = run.steadiness.periodic_excess_s / run.steadiness.period
+        yield _of_pauses(run, seconds, run.steadiness.detail)
+
+
+def _of_pauses(run: Evidence, seconds: float, evidence: str) -> Cause:
+    garbage = waits.garbage(run)
+    if garbage is not None and garbage.seconds > HALF * seconds:
+        return fault("host", seconds, f"{evidence}; {garbage.evidence}")
+    return fault("checkpoint" if run.saves else "jitter", seconds, evidence)
+
+
+def _queued(run: Evidence, excess: Floats) -> Any:
+    """The steps whose excess is for the most part the wait of some rank for a core of its node, which others use."""
+    waited = np.zeros(len(run.times))
+    for rank in run.hosts.ranks if run.hosts else ():
+        numbered = dict(enumerate(rank.queued_s, run.hosts.first_step if run.hosts else 1))
+        usual = float(np.median(rank.queued_s)) if rank.queued_s else 0.0
+        waited = np.maximum(waited, [numbered.get(int(step), usual) - usual for step in run.steps])
+    return waited > HALF * excess
