@@ -28,6 +28,7 @@ from benchrun.app.nodes import without_nodes as without_nodes
 from benchrun.app.points import describe as describe
 from benchrun.app.points import resolve as resolve
 from benchrun.app.points import resolve_point as resolve_point
+from benchrun.app.points import resolve_profiled as resolve_profiled
 from benchrun.app.points import warnings as warnings
 from benchrun.app.points import write_files as write_files
 from benchrun.app.predictions import Predicted as Predicted
