@@ -1,6 +1,9 @@
 """Nodes left out of a job, the script of a check, and which ended runs are worth another launch."""
 
+import json
+import os
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -82,6 +85,21 @@ def test_a_check_takes_the_sites_image_of_a_framework_with_torch() -> None:
         resolve_nodes("dgx-h100", 2)
     with pytest.raises(UserError, match="maxtext"):
         resolve_nodes("dgx-h100", 2, ("cluster.container.images={maxtxt: /images/x.sqsh}",))
+
+
+def test_the_table_of_all_runs_has_no_checks(tmp_path: Path) -> None:
+    (tmp_path / "runs").mkdir()
+    specs = (resolve(SLURM), resolve_nodes("slurm-cpu", 3))
+    runs = [create(tmp_path / "runs", spec, render(spec)).run_id for spec in specs]
+
+    def rows(*names: str) -> list[str]:
+        command = [sys.executable, "-m", "benchrun", "report", "--json", *names]
+        env = {**os.environ, "BENCHRUN_RESULTS": str(tmp_path)}
+        result = subprocess.run(command, env=env, capture_output=True, text=True)
+        return [row["recipe"] for row in json.loads(result.stdout)]
+
+    assert rows() == ["tiny-llama"]
+    assert rows(*runs) == ["tiny-llama", "nodes"]
 
 
 @pytest.mark.parametrize(
