@@ -24,9 +24,11 @@ from benchrun.compare.references import load_references
 from benchrun.metrics.registry import METRICS
 from benchrun.model import ModelShape, Moe
 from benchrun.model.layout import Layout
-from benchrun.recipe.schema import Suite, SuiteRun, TrainingEntry, TrainingGroup, TrainingRecipe
+from benchrun.nodes.fleet import Finding, Fleet, TestRow
+from benchrun.recipe.schema import Study, SuiteRun, TrainingEntry, TrainingGroup, TrainingRecipe
 from benchrun.spec import artifacts
 from benchrun.spec.cluster import Binding, Cluster, Container
+from benchrun.spec.nodes import RankRates, Rate
 from benchrun.spec.profile import Profile
 from benchrun.spec.runspec import TrainingSpec
 from benchrun.spec.training import Data, Fp8, Instructions, Lora, Optimizer, Recompute, Synthetic, Training
@@ -108,9 +110,10 @@ def recipe_page() -> str:
     """The models of recipe, suite and site files."""
     head = (
         "# Recipe and site files\n\nA recipe is one YAML file in `recipes/`, a site one in `recipes/clusters/`, a "
-        "suite one in `recipes/suites/`. `recipes/README.md` explains how values are merged and overridden.\n"
+        "suite one in `recipes/suites/`, a study one in `recipes/studies/`. `recipes/README.md` explains how values "
+        "are merged and overridden.\n"
     )
-    models: tuple[type[BaseModel], ...] = (TrainingRecipe, TrainingEntry, TrainingGroup, Suite, SuiteRun)
+    models: tuple[type[BaseModel], ...] = (TrainingRecipe, TrainingEntry, TrainingGroup, Study, SuiteRun)
     models += (ModelShape, Moe, Cluster, Container, Binding)
     return "\n".join([head, *map(model_section, models)])
 
@@ -145,7 +148,7 @@ def run_directory_page() -> str:
     files = table(("file", "what is in it"), ((f"`{name}`", text) for name, text in artifacts.FILES.items()))
     models = (artifacts.Done, artifacts.Progress, artifacts.EndingRecord, artifacts.Environment)
     models += (artifacts.Ceilings, artifacts.Gemm, artifacts.CollectiveRate, artifacts.Breakdown)
-    models += (artifacts.RankTimes, artifacts.RankTime)
+    models += (artifacts.RankTimes, artifacts.RankTime, RankRates, Rate, Fleet, TestRow, Finding)
     return "\n".join([head, files, *map(model_section, models)])
 
 

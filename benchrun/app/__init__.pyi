@@ -1,3 +1,6 @@
+from benchrun.app.explanations import differ as differ
+from benchrun.app.explanations import evidence as evidence
+from benchrun.app.explanations import explain_run as explain_run
 from benchrun.app.jobs import end_of as end_of
 from benchrun.app.jobs import record_end as record_end
 from benchrun.app.jobs import status_of as status_of
@@ -18,6 +21,10 @@ from benchrun.app.measurement import setting as setting
 from benchrun.app.measurement import store_measurement as store_measurement
 from benchrun.app.measurement import summarise_log as summarise_log
 from benchrun.app.measurement import unused_options as unused_options
+from benchrun.app.nodes import fleet_of as fleet_of
+from benchrun.app.nodes import nodes_check as nodes_check
+from benchrun.app.nodes import store_fleet as store_fleet
+from benchrun.app.nodes import without_nodes as without_nodes
 from benchrun.app.points import describe as describe
 from benchrun.app.points import resolve as resolve
 from benchrun.app.points import resolve_point as resolve_point
@@ -30,9 +37,16 @@ from benchrun.app.predictions import expected_step as expected_step
 from benchrun.app.predictions import predicted as predicted
 from benchrun.app.predictions import predicted_curve as predicted_curve
 from benchrun.app.predictions import predicted_table as predicted_table
+from benchrun.app.retries import attempts as attempts
+from benchrun.app.retries import retry_cause as retry_cause
+from benchrun.app.studies import plan_study as plan_study
+from benchrun.app.studies import run_study as run_study
+from benchrun.app.studies import study_result as study_result
 from benchrun.app.traces import fingerprint_of as fingerprint_of
 from benchrun.compare.verdict import RunResult as RunResult
 from benchrun.compare.verdict import Verdict as Verdict
+from benchrun.explain.model import Difference as Difference
+from benchrun.explain.model import Explanation as Explanation
 from benchrun.frameworks.logs import DIALECTS as DIALECTS
 from benchrun.frameworks.logs import Tail as Tail
 from benchrun.launch.doctor import examine as examine
@@ -51,5 +65,8 @@ from benchrun.parse import Rows as Rows
 from benchrun.parse import Step as Step
 from benchrun.recipe.select import Request as Request
 from benchrun.render import render as render
+from benchrun.spec.runspec import NodesSpec as NodesSpec
 from benchrun.spec.runspec import RunSpec as RunSpec
+from benchrun.study.plan import Plan as Plan
+from benchrun.study.result import StudyResult as StudyResult
 from benchrun.trace.model import Fingerprint as Fingerprint

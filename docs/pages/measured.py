@@ -12,12 +12,14 @@ from benchrun.compare.choice import usable
 from benchrun.compare.conditions import SOFT, Conditions, conditions, differences, hard_differences
 from benchrun.compare.measured import MeasuredRun, repeats
 from benchrun.compare.references import Reference
+from benchrun.frameworks.registry import FRAMEWORKS
 from benchrun.metrics.bound import Bound
 from benchrun.metrics.registry import Metric, tabled
 from benchrun.metrics.telemetry import Telemetry, percent
 from benchrun.model.flops import flops_per_token
 from benchrun.model.operators import PASSES
 from benchrun.recipe.catalogue import training_file
+from benchrun.report.frameworks import Measured, losses, side_by_side
 from benchrun.report.runs import SPREAD, layout, proxy, spread_percent, valid_values
 from benchrun.report.scaling import Curve, curves
 from benchrun.report.table import Table, markdown, markdown_rows
@@ -41,6 +43,8 @@ def page(runs: Sequence[MeasuredRun], published: Sequence[Reference]) -> str:
     groups = sorted(repeats(runs), key=lambda group: _order(group[0].spec))
     tables = (
         markdown(_speeds(groups, published)),
+        markdown(side_by_side([Measured(run.spec, run.metrics) for run in runs])),
+        markdown(losses([(run.spec, run.losses) for run in runs])),
         markdown_rows(map(_curve, curves(groups))),
         _rows(groups, lambda run: run.ceilings, _ceilings),
         _rows(groups, lambda run: run.metrics.bound, _bound),
@@ -227,7 +231,8 @@ def _label(spec: TrainingSpec) -> str:
 
 
 def _workload(spec: TrainingSpec) -> str:
-    return proxy(spec) + (", attention in FP8" if spec.training.fp8.dot_product_attention else "")
+    framework = "" if FRAMEWORKS[spec.framework].own_worker else f", {spec.framework}"
+    return proxy(spec) + framework + (", attention in FP8" if spec.training.fp8.dot_product_attention else "")
 
 
 def _batch(spec: TrainingSpec) -> str:

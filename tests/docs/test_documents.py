@@ -33,12 +33,14 @@ def commands() -> list[tuple[str, str]]:
 def arguments(call: str, run: str, folder: Path) -> list[str]:
     """The call with real files and a real run in place of the page's examples; ``launch`` stops before it submits."""
     program, *words = shlex.split(call)
-    names = {"slurm-1234.out": str(LOG), "RUN": run}
+    names = {"slurm-1234.out": str(LOG), "RUN": run, "OTHER": run}
     names |= {"traces/": str(TRACES / "h200_llama_tp2_pp2_bf16")}
     names |= {"rank0.sqlite": str(TRACES / "nsys_2025_h200_slow_loader.sqlite.xz")}
     names |= {name: str(folder / name) for name in ("mysite.yaml", "acceptance.yaml")}
     names |= {"PROFILED_RUN": str(folder / "profiled")}
     words = [names.get(word, word) for word in words]
+    if words[0] == "nodes":
+        words += ["--num-nodes=3", "--dry-run"]  # without Slurm no node is idle
     if words[0] in ("launch", "profile"):
         words = [word for word in words if word != "--wait"] + ["--dry-run"]
     return [sys.executable, "-m", program, *words]

@@ -3,14 +3,15 @@
 #
 #   measure.sh PACK OUT SUITE...
 #
-# PACK as pack.sh and frameworks.sh made it; OUT gets runs.tar.xz; SUITE is a name or a file.
+# PACK as pack.sh and frameworks.sh made it; OUT gets runs.tar.xz; SUITE is a name or a file. The SUITE
+# nodes is a check of this node, alone before all others.
 #
 # All jobs are queued at once and Slurm puts them on the GPUs. What has not ended after LIMIT_S (480) seconds is cancelled,
 # so that the rest comes back in time. Also read: MEM_MIB and FAKE_GPUS (node.sh), BENCHRUN_COMMIT (where there is no .git).
 # The last thing printed is the table. Exit code as of benchrun compare.
 set -euo pipefail
 
-[ $# -ge 3 ] || { sed -n '2,11p' "$0" && exit 2; }
+[ $# -ge 3 ] || { sed -n '2,12p' "$0" && exit 2; }
 pack=$(realpath "$1") out=$(mkdir -p "$2" && realpath "$2")
 suites=()
 for suite in "${@:3}"; do # a file is named from here, not from where it is launched
@@ -53,12 +54,19 @@ for folder in "$home"/frameworks/*/; do
   folders=$(tr : '\n' <"$folder/pythonpath" | sed "s|^|$folder|" | paste -sd:)
   installed+=(--set "cluster.frameworks.$(basename "$folder").path=$folders")
 done
+machine=(--set "cluster.gpu=$gpu" --set "cluster.gpus_per_node=$gpus" --set "cluster.cpus_per_task=$((cpus / gpus))")
+machine+=(--set "cluster.env.PYTHONPATH=$home/site" "${installed[@]}")
 for suite in "${suites[@]}"; do
-  python3 -m benchrun launch "$suite" --cluster tests/gpu/node.yaml --set "cluster.gpu=$gpu" "${installed[@]}" \
-    --set "cluster.env.PYTHONPATH=$home/site" --set "cluster.gpus_per_node=$gpus" --set "cluster.cpus_per_task=$((cpus / gpus))" >>"$home/ids" ||
+  if [ "$suite" = nodes ]; then
+    python3 -m benchrun nodes tests/gpu/node.yaml --num-nodes 1 "${machine[@]}" || echo "measure: nodes ended with $?" >&2
+    continue
+  fi
+  python3 -m benchrun launch "$suite" --cluster tests/gpu/node.yaml "${machine[@]}" >>"$home/ids" ||
     echo "measure: $suite was not launched whole" >&2
 done
+touch "$home/ids"
 mapfile -t ids <"$home/ids"
+[ ${#ids[@]} -gt 0 ] || [ "${suites[*]}" != nodes ] || exit 0
 [ ${#ids[@]} -gt 0 ] || exit 3
 
 while [ -n "$(squeue -h)" ] && [ $SECONDS -lt $deadline ]; do sleep 2; done

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from functools import partial
 from itertools import islice
 from typing import Any
 
@@ -18,6 +19,7 @@ from benchrun.trainer.clock import StepClock
 from benchrun.trainer.data import loader
 from benchrun.trainer.hf.data import dataset
 from benchrun.trainer.hf.model import build_model
+from benchrun.trainer.host import HostClock
 
 
 def train(spec: TrainingSpec) -> None:
@@ -40,12 +42,13 @@ def train(spec: TrainingSpec) -> None:
         callbacks=[_Timed(spec, clock)],
     )
     trainer.remove_callback(PrinterCallback)
-    trainer.spec = spec
+    trainer.spec, trainer.host = spec, HostClock(spec)
     with clock:
         trainer.train()
     if first:
         log.say(log.usage(spec))
     clock.keep()
+    trainer.host.keep()
     one_more = trainer.after_training(profiling.steps_made(spec) + spec.training.breakdown)
     profiling.profile(spec, one_more)
     breakdown.measure(spec, one_more)
@@ -84,6 +87,11 @@ class _Trainer(Trainer):
     """The Trainer for a sharded model, with the order of samples of `trainer.data`."""
 
     spec: TrainingSpec
+    host: HostClock
+
+    def get_batch_samples(self, *args: Any, **kwargs: Any) -> Any:
+        """The micro-batches of a step, with the time that they are waited for."""
+        return self.host.fetch(partial(super().get_batch_samples, *args, **kwargs))
 
     def create_accelerator_and_postprocess(self) -> None:
         """Keep accelerate from wrapping the model in DistributedDataParallel."""

@@ -1,0 +1,61 @@
+"""Verbs that explain runs: explain, diff."""
+
+from pathlib import Path
+
+import click
+
+from benchrun import app
+from benchrun.cli.options import json_option, print_json
+from benchrun.errors import UserError
+from benchrun.vocabulary import Exit, worst
+
+
+@click.command("explain")
+@click.argument("run")
+@click.option("--against", metavar="RUN|ID", help="Another run of the same work, or the id of a published number.")
+@click.option(
+    "--trace",
+    "traces",
+    multiple=True,
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="A trace of the run, or a directory with one per rank; default: those in the run's folder `profile`.",
+)
+@click.option("--format", "form", type=click.Choice(["text", "markdown"]), default="text", show_default=True)
+@json_option
+def explain(run: str, against: str | None, traces: tuple[Path, ...], form: str, as_json: bool) -> None:
+    """Why a step of RUN takes as long as it does: from the GPU's peak to the measured step, causes, advice.
+
+    A cause is a fault where other ranks, steps or nodes, the ceilings or the hardware table show that the same work can
+    be faster, and else a choice of recipe and layout. It uses what is there: the log, the samples of the GPUs, the
+    ceilings, the profiled step, the times of ranks and hosts, traces; the last lines say what would make it sharper.
+    """
+    result = app.explain_run(app.open_run(run), traces, against)
+    if as_json:
+        print_json(result.model_dump(mode="json"))
+        return
+    from benchrun.report.explanation import explanation_text
+
+    click.echo(explanation_text(result, page=form == "markdown"), nl=False)
+
+
+@click.command("diff")
+@click.argument("runs_or_logs", nargs=-1, required=True, metavar="A B...")
+@json_option
+def diff(runs_or_logs: tuple[str, ...], as_json: bool) -> Exit:
+    """Runs or logs against the first of them: the ratio of their times, what differs, where the seconds went.
+
+    The times are those for as many tokens on a GPU. With more than two, --json gives an array. Exit code 1 where one is
+    slower beyond the interval of the ratio, 4 where its steps are too few for an interval.
+    """
+    if len(runs_or_logs) < 2:
+        raise UserError("diff takes two runs or logs, or more", hint="benchrun status lists runs")
+    results = app.differ(runs_or_logs)
+    if as_json:
+        documents = [result.model_dump(mode="json") for result in results]
+        print_json(documents if len(documents) > 1 else documents[0])
+    else:
+        from benchrun.report.explanation import difference_text
+
+        click.echo("\n".join(map(difference_text, results)), nl=False)
+    return worst(result.exit_code for result in results)
