@@ -22,8 +22,8 @@ def _allowed(option: str) -> str:
     """``option``. ValueError for one of SET_HERE."""
     name = option.partition("=")[0]
     if name in SET_HERE:
-        instead = "profile.trace states what is recorded" if name in ("--trace", "-t") else "leave it out"
-        raise ValueError(f"benchrun sets {name} itself: {instead}")
+        advice = "profile.trace states what is recorded" if name in ("--trace", "-t") else "leave it out"
+        raise ValueError(f"benchrun sets {name} itself: {advice}")
     return option
 
 
