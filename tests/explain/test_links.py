@@ -18,6 +18,8 @@ def test_ranks_of_several_nodes_are_joined_by_the_network() -> None:
     cluster = spec.cluster.model_copy(update={"gpus_per_node": 8})
     run = known(spec=spec.model_copy(update={"num_gpus": 16, "num_nodes": 2, "layout": layout, "cluster": cluster}))
     assert link(run, "tp").usual == pytest.approx(0.6 * 450)
+    halves = run.spec.model_copy(update={"cluster": cluster.model_copy(update={"gpus_per_node": 4})})
+    assert link(known(spec=halves), "tp").usual == pytest.approx(0.6 * 50)
     assert link(run, "dp").usual == pytest.approx(0.6 * 50)
 
 
