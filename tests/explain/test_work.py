@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from known import DENSE, TENSOR, explained, first, kept, known
+from known import DENSE, TENSOR, explained, first, kept, known, spread
 
 from benchrun.explain.difference import difference, sides_of
 from benchrun.explain.evidence import Evidence
@@ -97,3 +97,27 @@ def test_a_run_is_compared_by_what_both_have() -> None:
     bare = known(DENSE, breakdown=None, ceilings=None, bound=None)
     parts = difference(*sides_of(known(), bare)).parts
     assert parts == []
+
+
+def test_stages_of_unequal_work_are_an_imbalance() -> None:
+    ranks = spread({2: 0.6, 3: 0.6})
+    divided = tuple(rank.model_copy(update={"stage": rank.rank // 2}) for rank in ranks.ranks)
+    causes = {
+        cause.cause: cause for cause in explained(known(ranks=ranks.model_copy(update={"ranks": divided}))).causes
+    }
+    assert (causes["imbalance"].kind, causes["imbalance"].seconds) == ("choice", pytest.approx(0.3))
+    assert "slow_rank" not in causes
+
+
+def test_ranks_that_are_slow_by_turns_are_an_imbalance() -> None:
+    ranks = spread({0: 0.0})
+    turns = tuple(
+        rank.model_copy(
+            update={"compute_time_s": tuple(3.0 + 0.8 * (step % 4 == rank.rank) for step in range(len(ranks.steps)))}
+        )
+        for rank in ranks.ranks
+    )
+    causes = {cause.cause: cause for cause in explained(known(ranks=ranks.model_copy(update={"ranks": turns}))).causes}
+    assert (causes["imbalance"].kind, causes["imbalance"].seconds) == ("choice", pytest.approx(0.6))
+    assert "slow_rank" not in causes
+    assert "imbalance" not in [cause.cause for cause in explained(known(ranks=spread({2: 0.5}))).causes]
