@@ -96,6 +96,12 @@ def test_a_neighbour_on_the_node_is_no_fault_of_a_rank_that_may_use_all_cores() 
     assert not [cause for cause in result.causes if cause.kind == "fault" and cause.seconds > 0.1]
 
 
+def test_a_rank_that_loses_its_core_in_nearly_all_steps_is_slow() -> None:
+    found = first(known(ranks=spread({1: 2.0}), hosts=hosts(queued_s={1: 1.99})))
+    assert (found.cause, found.rank, found.seconds) == ("slow_rank", 1, pytest.approx(2.0))
+    assert "waiting for a core" in found.evidence
+
+
 def test_a_rank_on_a_slow_clock_is_named_by_its_clock() -> None:
     run = kept()
     gpus = [gpu.model_copy(update={"sm_clock_mhz": 1500.0, "host": "node1"}) for gpu in run.samples.gpus]
