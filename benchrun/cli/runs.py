@@ -73,6 +73,7 @@ def report(runs: tuple[str, ...], form: str, by: str, keep: Path | None, as_json
     if keep and not runs:
         raise UserError("--keep needs the RUNS to keep", hint="benchrun status lists them")
     chosen, code = opened(runs)
+    chosen = [run for run in chosen if runs or run.spec.reported]
     if keep:
         for run in chosen:
             say(f"kept {app.keep(run, keep).path}")
