@@ -4,6 +4,7 @@ Compared with peaks that were measured on H100 and H200 in tests/memory/test_mem
 """
 
 from benchrun.frameworks.registry import framework
+from benchrun.model.adapters import MEGATRON, TRANSFORMERS
 from benchrun.model.communication import sequence_split
 from benchrun.model.operators import operators
 from benchrun.spec.runspec import TrainingSpec
@@ -70,11 +71,14 @@ def layer(spec: TrainingSpec) -> float:
     qkv, proj, fc1, fc2, _ = operators(spec.model, layout=spec.layout).products
     fp8, again, moe = spec.precision == "fp8", spec.training.recompute.modules, spec.model.moe
     operand = 1 if fp8 else 2
+    unread = _unread_inputs(spec)
     norms = (2 + operand) * _input(spec)  # two norms' inputs and outputs
+    norms -= operand * _input(spec) / 2 * len(unread & {"qkv", "fc1"})
     attention = 2 * (qkv.n + proj.k) + (proj.k if fp8 else 0)  # in FP8 the output once more, for the projection
     if "mlp" in again or "moe" in again:
         return norms + attention - operand * _input(spec) / 2
     gates = 1 if fp8 and spec.training.fp8.store_activation_input else 2
+    operand = 0 if "fc2" in unread else operand
     product = 0 if "moe_act" in again else operand + _unfused_gate_bytes(spec)
     mlp = gates * fc1.n + product * fc2.k
     if moe is None:
@@ -83,6 +87,23 @@ def layer(spec: TrainingSpec) -> float:
     # tensor parallelism see the same tokens.
     copies = moe.topk * (moe.capacity_factor or 1) * spec.layout.etp / sequence_split(spec.layout)
     return norms + attention + copies * (4 * spec.model.hidden_size + mlp)
+
+
+def _unread_inputs(spec: TrainingSpec) -> set[str]:
+    """Products whose input nothing reads again: those of frozen weights that no adapter reads.
+
+    transformer-engine stores the norm's output all the same where the norm is a part of the layer. With dropout an
+    adapter stores a copy of its own.
+    """
+    if spec.task != "lora" or spec.precision == "fp8":  # in FP8 the measured peak has them
+        return set()
+    own_norm = framework(spec.framework).memory.fully_sharded
+    names, lora = TRANSFORMERS if own_norm else MEGATRON, spec.training.lora
+    candidates = ("qkv", "fc1", "fc2") if own_norm else ("fc2",)
+    targets = (
+        set() if own_norm and lora.dropout else {*(lora.target_modules or [n for each in names.values() for n in each])}
+    )
+    return {name for name in candidates if not targets & {*names[name]}}
 
 
 def _unfused_gate_bytes(spec: TrainingSpec) -> int:

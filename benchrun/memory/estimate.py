@@ -204,7 +204,6 @@ def _eager_bytes(spec: TrainingSpec) -> float:
     lora, (queries, keys, _) = spec.training.lora, operators(spec.model).product("qkv").outputs
     extra = 2 * 4 * spec.model.hidden_size + 2 * (queries + keys)  # both norms compute in FP32; what RoPE rotates
     if spec.task == "lora" and lora.dropout:
-        # Each adapter stores its own dropped copy and a mask; the frozen layer stores nothing of its input.
+        # Each adapter stores its own dropped copy and a mask.
         extra += 3 * sum(inputs for inputs, _ in adapted(spec.model, TRANSFORMERS, lora.target_modules))
-        extra -= 2 * (2 * spec.model.hidden_size + spec.model.ffn_hidden_size)
     return extra

@@ -1,4 +1,4 @@
-"""The committed runs: their logs give their numbers, their memory was estimated, and they do not tell where they ran."""
+"""The committed runs: logs give their numbers, memory was estimated, and they do not tell where they ran."""
 
 import json
 import re
