@@ -1,6 +1,7 @@
 """The table of GPUs: memory and dense peaks with their sources. A GPU that it does not list has no MFU."""
 
 import functools
+from typing import Any, Protocol
 
 from pydantic import BaseModel, Field
 
@@ -31,6 +32,24 @@ class Gpu(BaseModel, frozen=True):
 def gpu(name: str) -> Gpu | None:
     """The GPU called ``name``, None if it is not listed. A name without a form factor means SXM."""
     return _gpus().get(name)
+
+
+class Site(Protocol):
+    """What a cluster profile states about its GPUs (`benchrun.spec.cluster.Cluster`)."""
+
+    @property
+    def gpu(self) -> str: ...
+    @property
+    def gpus_per_node(self) -> int: ...
+    @property
+    def hardware(self) -> Any: ...
+
+
+def own(site: Site) -> Gpu | None:
+    """The GPU of a site: the row in its file, or else that of the table; None if neither has it."""
+    if site.hardware is None:
+        return gpu(site.gpu)
+    return Gpu(gpu=site.gpu, gpus_per_node=site.gpus_per_node, **dict(site.hardware))
 
 
 @functools.cache

@@ -38,7 +38,8 @@ def resolve(request: Request) -> list[RunSpec]:
         except UserError as error:
             place = f"{error.where}: " if error.where else ""
             message = f"run {index + 1} of {len(suite.runs)} ({run.recipe}): {place}{error.message}"
-            raise UserError(message, hint=error.hint, where=document.where(("runs", index))) from None
+            where = document.where(("runs", index))
+            raise UserError(message, hint=error.hint, where=where, others=error.others) from None
     return specs
 
 

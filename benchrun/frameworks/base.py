@@ -150,9 +150,10 @@ class Framework:
         """Folder of its scripts, as the ranks see it; None if it starts as a module."""
         return cluster.sources.get(self.name, self.scripts)
 
-    def site_image(self, cluster: Cluster) -> str | None:
-        """The site's image for it; None if the recipe's applies."""
-        return cluster.container.images.get(self.name, cluster.container.image)
+    def site_image(self, cluster: Cluster, published: str | None) -> str | None:
+        """The site's image for it, or in place of the ``published`` one; None if the recipe's applies."""
+        images = cluster.container.images
+        return images.get(self.name) or images.get(published or "") or cluster.container.image
 
     def wrong_release(self, image: str | None, release: str | None) -> str | None:
         """The error of an image of NeMo's ``release`` (None: none in its name); None if it may be right."""

@@ -6,6 +6,7 @@ than full also removes the recipe's method and number of layers.
 """
 
 import re
+from dataclasses import replace
 
 from benchrun import hardware
 from benchrun.errors import UserError, closest
@@ -23,9 +24,15 @@ from benchrun.spec.identity import nemo_release
 from benchrun.spec.runspec import Inputs, RunSpec, workload
 
 
+_REFERENCE = re.compile(r"[/:]")
+"""What the name of a published image has, and that of a framework has not."""
+
+
 def resolve(request: Request) -> RunSpec:
     """The RunSpec that ``request`` names. UserError names the rule that it breaks, with numbers and a legal value."""
     file = catalogue.recipe_file(request.recipe)
+    if request.gpu is None and request.cluster:
+        request = replace(request, gpu=cluster_document(request.cluster).get("gpu"))
     return resolve_point(file, select(file, request), request.cluster, request.overrides)
 
 
@@ -102,8 +109,8 @@ def _same_gpu(inputs: Inputs, point: Point) -> None:
     gpu = inputs.cluster.gpu
     if gpu != point.gpu:
         hint = f"choose --gpu {gpu}, or a --cluster with {point.gpu}"
-        if gpu not in (listed := [*hardware.names(), "CPU"]):
-            hint = f"the hardware table has no such GPU; {closest(gpu.upper(), listed)}"
+        if gpu not in (listed := [*hardware.names(), "CPU"]) and not inputs.cluster.hardware:
+            hint = f"the hardware table has no such GPU; {closest(gpu.upper(), listed)}; or state its peaks: hardware:"
         raise UserError(f"cluster {inputs.cluster.name} has {gpu}, the point is for {point.gpu}", hint=hint)
 
 
@@ -113,14 +120,14 @@ def _spec(file: RecipeFile, point: Point, inputs: Inputs, document: Document, la
         "workload": file.recipe.workload,
         "recipe": file.name,
         "task": file.recipe.task,
-        "source": point.group.source if point.scaled_from is None else None,
+        "source": point.group.source if point.derived is None else None,
         "derived": point.derived,
         "framework": point.framework,
         "gpu": point.gpu,
         "precision": point.precision,
         "num_gpus": point.num_gpus,
         "num_nodes": -(-point.num_gpus // inputs.cluster.gpus_per_node),
-        "replaced_image": inputs.image if launched.site_image(inputs.cluster) else None,
+        "replaced_image": inputs.image if launched.site_image(inputs.cluster, inputs.image) else None,
         **dict(inputs),
         "image": image_of_run(inputs.cluster, launched, inputs.image, document),
     }
@@ -145,12 +152,13 @@ def image_of_run(cluster: Cluster, framework: Framework, from_recipe: str | None
     """The site's image, or else the recipe's. UserError if its name is that of another framework."""
     _check_names(cluster, document)
     _check_scripts(cluster, framework, document)
-    container, from_site = cluster.container, framework.site_image(cluster)
+    container, from_site = cluster.container, framework.site_image(cluster, from_recipe)
     image = from_site or from_recipe
     any_will_do = not framework.release_matters and (from_site is None or container.runtime == "none")
     if any_will_do or (problem := foreign(image, framework)) is None:
         return image
-    key = ("images", framework.name) if framework.name in container.images else ("image",)
+    named = next((name for name in (framework.name, from_recipe or "") if name in container.images), None)
+    key = ("images", named) if named is not None else ("image",)
     raise UserError(
         problem,
         hint=f"name one for each framework: --set cluster.container.images.{framework.name}=IMAGE",
@@ -177,7 +185,7 @@ def _check_names(cluster: Cluster, document: Document) -> None:
         (("cluster", "sources"), cluster.sources, with_scripts),
     ):
         for name in given:
-            if name not in legal:
+            if name not in legal and not (given is cluster.container.images and _REFERENCE.search(name)):
                 where = document.where((*loc, name))
                 raise UserError(f"'{'.'.join((*loc, name))}' is {name!r}", hint=closest(name, legal), where=where)
 
