@@ -1,12 +1,15 @@
+from benchrun.app.inventory import INVENTORIES as INVENTORIES
 from benchrun.app.jobs import end_of as end_of
 from benchrun.app.jobs import record_end as record_end
 from benchrun.app.jobs import status_of as status_of
 from benchrun.app.jobs import wait as wait
+from benchrun.app.jobs import wait_for as wait_for
 from benchrun.app.judgement import Judgement as Judgement
 from benchrun.app.judgement import judge_log as judge_log
 from benchrun.app.judgement import judge_runs as judge_runs
 from benchrun.app.judgement import repeats as repeats
 from benchrun.app.judgement import store_judgement as store_judgement
+from benchrun.app.listing import gpu_of as gpu_of
 from benchrun.app.listing import list_points as list_points
 from benchrun.app.measurement import RunMeasurement as RunMeasurement
 from benchrun.app.measurement import keep as keep
@@ -18,6 +21,8 @@ from benchrun.app.measurement import setting as setting
 from benchrun.app.measurement import store_measurement as store_measurement
 from benchrun.app.measurement import summarise_log as summarise_log
 from benchrun.app.measurement import unused_options as unused_options
+from benchrun.app.overview import list_layouts as list_layouts
+from benchrun.app.overview import list_recipes as list_recipes
 from benchrun.app.points import describe as describe
 from benchrun.app.points import resolve as resolve
 from benchrun.app.points import resolve_point as resolve_point
@@ -41,6 +46,7 @@ from benchrun.metrics.setting import Setting as Setting
 from benchrun.parse import Log as Log
 from benchrun.parse import Rows as Rows
 from benchrun.parse import Step as Step
+from benchrun.recipe.catalogue import is_suite as is_suite
 from benchrun.recipe.select import Request as Request
 from benchrun.render import render as render
 from benchrun.spec.runspec import RunSpec as RunSpec

@@ -9,8 +9,8 @@ from benchrun import __version__
 from benchrun.console import Verbs, run
 
 VERBS = {
-    "list": ("points", "Every point of every recipe."),
-    "show": ("points", "One point resolved: model, layout, FLOPs, memory, references."),
+    "list": ("lookup", "Recipes, their points, suites, clusters, GPUs, frameworks."),
+    "show": ("lookup", "One point: model, layout, memory, published numbers."),
     "render": ("points", "The sbatch script of one point."),
     "launch": ("points", "Run a point or a suite, under Slurm or on this machine."),
     "status": ("runs", "How runs are going, and how they ended."),
@@ -18,7 +18,10 @@ VERBS = {
     "parse": ("logs", "A training log -> step time, tokens/s/GPU, TFLOPS."),
     "compare": ("logs", "Runs or logs against reference numbers: the verdict."),
     "report": ("runs", "Runs as tables."),
-    "doctor": ("points", "What this machine can do."),
+    "doctor": ("site", "What this machine can do; what would fail on a cluster."),
+    "site": ("site", "Write a site file."),
+    "images": ("site", "Container images that runs need."),
+    "completion": ("lookup", "Completion of commands in your shell."),
 }
 """Name -> module of this package and help. The function in that module has the name of the verb."""
 

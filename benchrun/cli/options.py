@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from benchrun import app
+from benchrun.cli.complete import cluster_names, point_values, recipe_names
 from benchrun.errors import BenchrunError
 from benchrun.vocabulary import Exit, worst
 
@@ -35,12 +36,26 @@ def all_of(*options: Callable[[F], F]) -> Callable[[F], F]:
 
 
 point_options = all_of(
-    click.argument("recipe"),
-    click.option("--gpu", help="GPU of the point, e.g. H100; CPU for the tiny ones."),
-    click.option("--precision", help="fp8, bf16 or fp32."),
-    click.option("--num-gpus", type=click.IntRange(min=1), help="Number of GPUs, or of CPU processes."),
-    click.option("--framework", help="Framework; by default the first in the recipe that has this point."),
-    click.option("--cluster", metavar="NAME|FILE", help="Cluster profile; one with the point's GPU if not given."),
+    click.argument("recipe", shell_complete=recipe_names),
+    click.option("--gpu", shell_complete=point_values, help="GPU of the point, e.g. H100; CPU for the tiny ones."),
+    click.option("--precision", shell_complete=point_values, help="fp8, bf16 or fp32."),
+    click.option(
+        "--num-gpus",
+        type=click.IntRange(min=1),
+        shell_complete=point_values,
+        help="Number of GPUs, or of CPU processes.",
+    ),
+    click.option(
+        "--framework",
+        shell_complete=point_values,
+        help="Framework; by default the first in the recipe that has this point.",
+    ),
+    click.option(
+        "--cluster",
+        metavar="NAME|FILE",
+        shell_complete=cluster_names,
+        help="Cluster profile; one with the point's GPU if not given.",
+    ),
     click.option("--set", "overrides", metavar="KEY=VALUE", multiple=True, help="Set a value; checked like the file."),
 )
 """The options that choose a point: the fields of `app.Request`."""

@@ -23,7 +23,6 @@ from benchrun.spec.cluster import Cluster
 from benchrun.spec.identity import nemo_release
 from benchrun.spec.runspec import Inputs, RunSpec, workload
 
-
 _REFERENCE = re.compile(r"[/:]")
 """What the name of a published image has, and that of a framework has not."""
 

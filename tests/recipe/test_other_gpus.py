@@ -54,7 +54,9 @@ class TestOwn:
     ROW = "hardware: {memory_gib: 192, peak_bf16_tflops: 1307, peak_fp8_tflops: 2614}"
 
     def spec(self, folder: Path, row: str = ROW) -> TrainingSpec:
-        return resolve(Request("llama3.1-8b", precision="fp8", num_gpus=16, cluster=site(folder, "MI300X", row)))
+        spec = resolve(Request("llama3.1-8b", precision="fp8", num_gpus=16, cluster=site(folder, "MI300X", row)))
+        assert isinstance(spec, TrainingSpec)
+        return spec
 
     def test_is_usable_and_has_an_mfu(self, tmp_path: Path) -> None:
         spec = self.spec(tmp_path)

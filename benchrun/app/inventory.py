@@ -1,0 +1,92 @@
+"""What this version has besides recipes: suites, clusters, GPUs, frameworks."""
+
+from collections.abc import Callable
+from typing import Any
+
+from benchrun import paths
+from benchrun.recipe.files import cluster_document, listed, names
+from benchrun.recipe.yamlfile import load
+
+Rows = list[dict[str, Any]]
+
+
+def list_suites() -> Rows:
+    """One row a shipped suite."""
+    rows = []
+    for name in names(paths.SUITES):
+        path = paths.SUITES / f"{name}.yaml"
+        suite = load(path)
+        runs = suite["runs"]
+        rows.append(
+            {
+                "suite": name,
+                "runs": len(runs),
+                "gpu": list(dict.fromkeys(run["gpu"] for run in runs if "gpu" in run)),
+                "num_gpus": sorted({run["num_gpus"] for run in runs if "num_gpus" in run}),
+                "recipes": list(dict.fromkeys(run["recipe"] for run in runs)),
+                "description": suite["description"],
+                "path": str(path),
+            }
+        )
+    return rows
+
+
+def list_clusters() -> Rows:
+    """One row a shipped cluster profile."""
+    rows = []
+    for name in names(paths.CLUSTERS):
+        site = cluster_document(name)
+        about = {key: site.get(key) for key in ("scheduler", "gpu", "gpus_per_node", "partition")}
+        runtime = (site.get("container") or {}).get("runtime", "none")
+        path = str(paths.CLUSTERS / f"{name}.yaml")
+        rows.append({"cluster": name, **about, "runtime": runtime, "description": site["description"], "path": path})
+    return rows
+
+
+def list_gpus() -> Rows:
+    """One row a GPU of the hardware table, with the number of recipes that have points for it."""
+    from benchrun import hardware
+
+    recipes: dict[str, set[str]] = {}
+    for name in names(paths.RECIPES):
+        for row in listed(name):
+            recipes.setdefault(row["gpu"], set()).add(name)
+    table = [gpu for name in hardware.names() if (gpu := hardware.gpu(name))]
+    return [
+        {
+            **gpu.model_dump(exclude={"source"}, by_alias=True),
+            "recipes": len(recipes.get(gpu.name, ())),
+            "source": gpu.source,
+        }
+        for gpu in table
+    ]
+
+
+def list_frameworks() -> Rows:
+    """One row a framework: those that benchrun launches, then those whose logs it only reads."""
+    from benchrun.frameworks.logs import DIALECTS
+    from benchrun.frameworks.registry import FRAMEWORKS
+
+    rows = [
+        {
+            "framework": name,
+            "launched": True,
+            "tasks": sorted(framework.tasks),
+            "precisions": sorted(framework.precisions),
+            "image": framework.images.name,
+        }
+        for name, framework in FRAMEWORKS.items()
+    ]
+    only_read = [name for name in DIALECTS if name not in FRAMEWORKS]
+    return rows + [
+        {"framework": name, "launched": False, "tasks": [], "precisions": [], "image": None} for name in only_read
+    ]
+
+
+INVENTORIES: dict[str, Callable[[], Rows]] = {
+    "suites": list_suites,
+    "clusters": list_clusters,
+    "gpus": list_gpus,
+    "frameworks": list_frameworks,
+}
+"""Options of ``benchrun list`` that list something else than recipes."""
