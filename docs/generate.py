@@ -3,11 +3,9 @@
 ``python docs/generate.py`` writes the files; ``python docs/generate.py --check`` fails if one is out of date.
 """
 
-import ast
 import csv
 import inspect
 import sys
-import textwrap
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -26,7 +24,8 @@ from benchrun.model import ModelShape, Moe
 from benchrun.model.layout import Layout
 from benchrun.recipe.schema import Suite, SuiteRun, TrainingEntry, TrainingGroup, TrainingRecipe
 from benchrun.spec import artifacts
-from benchrun.spec.cluster import Binding, Cluster, Container
+from benchrun.spec.cluster import Binding, Cluster, Container, OwnGpu
+from benchrun.spec.documentation import field_docs
 from benchrun.spec.runspec import TrainingSpec
 from benchrun.spec.training import Data, Fp8, Instructions, Lora, Optimizer, Recompute, Synthetic, Training
 from datagen.cli import group as datagen
@@ -45,22 +44,6 @@ def table(columns: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
     lines = ["| " + " | ".join(names) + " |", "|" + "---|" * len(names)]
     lines += ["| " + " | ".join(" ".join(cell.split()).replace("|", "\\|") for cell in row) + " |" for row in rows]
     return "\n".join(lines) + "\n"
-
-
-def field_docs(model: type[BaseModel]) -> dict[str, str]:
-    """Field name -> the docstring that follows the field in the source."""
-    docs: dict[str, str] = {}
-    for base in reversed(model.__mro__):
-        if base is BaseModel or not issubclass(base, BaseModel):
-            continue
-        body = ast.parse(textwrap.dedent(inspect.getsource(base))).body[0]
-        assert isinstance(body, ast.ClassDef)
-        for node, after in zip(body.body, body.body[1:], strict=False):
-            named = isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name)
-            text = after.value.value if isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant) else None
-            if named and isinstance(text, str):
-                docs[node.target.id] = inspect.cleandoc(text)
-    return docs
 
 
 def default(field: FieldInfo) -> str:
@@ -110,7 +93,7 @@ def recipe_page() -> str:
         "suite one in `recipes/suites/`. `recipes/README.md` explains how values are merged and overridden.\n"
     )
     models: tuple[type[BaseModel], ...] = (TrainingRecipe, TrainingEntry, TrainingGroup, Suite, SuiteRun)
-    models += (ModelShape, Moe, Cluster, Container, Binding)
+    models += (ModelShape, Moe, Cluster, OwnGpu, Container, Binding)
     return "\n".join([head, *map(model_section, models)])
 
 

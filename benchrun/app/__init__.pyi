@@ -1,3 +1,4 @@
+from benchrun.app.images import list_images as list_images
 from benchrun.app.inventory import INVENTORIES as INVENTORIES
 from benchrun.app.jobs import end_of as end_of
 from benchrun.app.jobs import record_end as record_end
@@ -28,6 +29,8 @@ from benchrun.app.points import resolve as resolve
 from benchrun.app.points import resolve_point as resolve_point
 from benchrun.app.points import warnings as warnings
 from benchrun.app.points import write_files as write_files
+from benchrun.app.site import check_site as check_site
+from benchrun.app.site import write_site as write_site
 from benchrun.compare.verdict import RunResult as RunResult
 from benchrun.compare.verdict import Verdict as Verdict
 from benchrun.frameworks.logs import DIALECTS as DIALECTS
@@ -40,6 +43,7 @@ from benchrun.launch.launcher import start as start
 from benchrun.launch.rundir import RunDir as RunDir
 from benchrun.launch.rundir import find_runs as find_runs
 from benchrun.launch.rundir import open_run as open_run
+from benchrun.launch.site_checks import Check as Check
 from benchrun.metrics.model import Metrics as Metrics
 from benchrun.metrics.model import Summary as Summary
 from benchrun.metrics.setting import Setting as Setting

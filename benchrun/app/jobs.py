@@ -4,6 +4,7 @@ import contextlib
 import time
 from collections.abc import Callable, Sequence
 from itertools import islice
+from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
@@ -81,7 +82,7 @@ def status_of(observation: Observation) -> dict[str, Any]:
     """
     run, job = observation.run, observation.job
     end = record_end(observation) if observation.over else None
-    last_step, step_time_s = _progress(run)
+    last_step, step_time_s = _progress(run, logs=() if end and end.last_step is not None else run.logs)
     return {
         "run_id": run.run_id,
         "state": end.ending.value if end else job.phase.value if job else "unknown",
@@ -100,15 +101,15 @@ def status_of(observation: Observation) -> dict[str, Any]:
     }
 
 
-def _progress(run: RunDir) -> tuple[int | None, float | None]:
-    """The last step at the end of the run's logs, or where its watchdog saw one, and the time of a step in seconds."""
+def _progress(run: RunDir, logs: Sequence[Path]) -> tuple[int | None, float | None]:
+    """The last step at the end of ``logs``, or where its watchdog saw one, and the time of a step in seconds."""
     from benchrun.frameworks.logs import last_rows
 
     measured = (run.read_json(METRICS) or {}).get("step_time_s")
     step_time_s = measured.get("median") if isinstance(measured, dict) else None
     progress = run.read(PROGRESS, Progress)
     steps = []
-    for log in run.logs:
+    for log in logs:
         near = progress.step_offset if progress and progress.step_file == log.name else 0
         with contextlib.suppress(OSError):
             rows = last_rows(log, near)

@@ -136,6 +136,8 @@ def _explain(model: type[BaseModel], loc: Loc, problem: dict[str, Any]) -> tuple
     if kind == "literal_error":
         return f"'{key}' is {value!r}", f"legal: {problem['ctx']['expected']}"
     text = problem["msg"][:1].lower() + problem["msg"][1:]
+    if value is None:
+        return f"'{key}' has no value", None
     if kind in _WORDS:
         text = _WORDS[kind]
     elif kind == "string_pattern_mismatch" and (expected := IN_WORDS.get(problem["ctx"]["pattern"])):

@@ -92,7 +92,7 @@ class TestShow:
 
     def test_of_a_suite_has_a_line_a_run(self) -> None:
         assert len(call("show", "smoke").stdout.splitlines()) == 1 + 5
-        assert [row["recipe"] for row in document("show", "smoke", "--json")][0] == "tiny-llama"
+        assert next(row["recipe"] for row in document("show", "smoke", "--json")) == "tiny-llama"
 
     def test_the_bar_is_as_long_as_the_gpu_is_large(self) -> None:
         assert bar({"weights": 40.0, "activations": 20.0}, 80.0) == "[" + "w" * 20 + "a" * 10 + "." * 10 + "]"
@@ -109,7 +109,13 @@ class TestStatus:
         events = [
             {"time": "2026-01-01T00:00:00Z", "event": "created"},
             {"time": "2026-01-01T00:00:01Z", "event": "submitted", "job": job},
-            {"time": "2026-01-01T00:00:02Z", "event": "state", "state": "RUNNING", "phase": "running", "nodes": "n[1-2]"},
+            {
+                "time": "2026-01-01T00:00:02Z",
+                "event": "state",
+                "state": "RUNNING",
+                "phase": "running",
+                "nodes": "n[1-2]",
+            },
         ]
         (run / "events.jsonl").write_text("".join(json.dumps(event) + "\n" for event in events))
         (run / "ending.json").write_text(json.dumps({"ending": state, "last_step": 7, "final": True, "evidence": []}))
