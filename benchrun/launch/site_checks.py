@@ -86,7 +86,9 @@ def _rights(site: Cluster, slurm: Survey, partition: Partition | None) -> Iterat
     here = [right for right in slurm.associations if partition is None or right.partition in ("", partition.name)]
     account = _account(site, slurm, here, partition)
     yield account
-    yield from _qos(site, slurm, here if account.status != "fault" else slurm.associations, partition)
+    # With a wrong account any of the user's rights will do: the account alone is the fault.
+    mine = [right for right in here if site.account is None or right.account == site.account.lower()] or here
+    yield from _qos(site, slurm, slurm.associations if account.status == "fault" else mine, partition)
     if site.reservation is not None:
         yield _reservation(site, slurm)
 
@@ -111,10 +113,9 @@ def _account(site: Cluster, slurm: Survey, here: Sequence[Association], partitio
     return ok("account", site.account)
 
 
-def _qos(site: Cluster, slurm: Survey, here: Sequence[Association], partition: Partition | None) -> Iterator[Check]:
+def _qos(site: Cluster, slurm: Survey, mine: Sequence[Association], partition: Partition | None) -> Iterator[Check]:
     if site.qos is None:
         return
-    mine = [right for right in here if site.account is None or right.account == site.account.lower()] or [*here]
     allowed = list(dict.fromkeys(qos for right in mine for qos in right.qos))
     enforced = bool(slurm.enforced & {"qos", "limits", "associations"})
     if slurm.qos is not None and site.qos not in slurm.qos:

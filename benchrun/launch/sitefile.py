@@ -28,8 +28,8 @@ def site_text(slurm: Survey, runtime: str | None, partition: str | None = None) 
     chosen = _chosen(slurm, partition)
     values, remarks = _values(slurm, chosen, runtime)
     head = [
-        f"# Partition {chosen.name}, as Slurm describes it to user {slurm.user}. Every key is here; a commented one has",
-        "# its default. Check the file with: benchrun doctor --cluster FILE",
+        f"# Partition {chosen.name}, as Slurm describes it to user {slurm.user}. Every key is here; a comment has",
+        "# the default. Check the file with: benchrun doctor --cluster FILE",
         "",
     ]
     return "\n".join([*head, *_lines(Cluster, values, remarks)]) + "\n"
