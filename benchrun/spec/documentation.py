@@ -16,8 +16,7 @@ def field_docs(model: type[BaseModel]) -> dict[str, str]:
         body = ast.parse(textwrap.dedent(inspect.getsource(base))).body[0]
         assert isinstance(body, ast.ClassDef)
         for node, after in zip(body.body, body.body[1:], strict=False):
-            named = isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name)
             text = after.value.value if isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant) else None
-            if named and isinstance(text, str):
+            if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and isinstance(text, str):
                 docs[node.target.id] = inspect.cleandoc(text)
     return docs
