@@ -72,7 +72,8 @@ def command_page() -> str:
         for command_name in group.list_commands(context):
             command = group.get_command(context, command_name)
             assert command is not None
-            parts.append(command_section(f"{name} {command_name}", command))
+            inner = command.commands.items() if isinstance(command, click.Group) else [("", command)]
+            parts += [command_section(f"{name} {command_name} {verb}".rstrip(), each) for verb, each in inner]
     return "\n".join(parts)
 
 

@@ -82,8 +82,8 @@ class Run:
 def load(path: str | Path, *, recipe: str | None = None, warmup: int | None = None, **stated: Any) -> Run:
     """A run directory, the id of a run in the runs folder, or the log of one job.
 
-    ``recipe`` and ``stated`` (gpu, precision, num_gpus, seq_length, gbs) add what a log does not state itself. UserError
-    for what is no run, and for a folder with the logs of several.
+    ``recipe`` and ``stated`` (gpu, precision, num_gpus, seq_length, gbs) add what a log does not state itself.
+    UserError for what is no run, and for a folder with the logs of several.
     """
     place = Path(path)
     if _is_run(place) or not place.exists():

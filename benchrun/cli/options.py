@@ -25,6 +25,8 @@ PRECISIONS = ("fp32", "fp16", "bf16", "fp8", "nvfp4")
 """Of logs: more than what can be launched."""
 SHOWN = 5
 """Files that are named where many are left out."""
+SPELLED = {"peak": "peak-tflops"}
+"""Options whose argument has another name."""
 run_id = attrgetter("run_id")
 
 json_option = click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout, nothing else.")
@@ -73,6 +75,12 @@ log_options = all_of(
         help="Recipe of a log's job; parse needs it if the log does not state the model.",
     ),
     *(click.option(name, type=kind, help=f"{what}, if the log does not state it.") for name, kind, what in _SETTING),
+    click.option(
+        "--peak-tflops",
+        "peak",
+        type=click.FloatRange(min=0, min_open=True),
+        help="Dense peak of the GPU at the run's precision, if the GPU is not listed.",
+    ),
     click.option("--framework", help="Framework of a log; recognised if not given."),
     click.option(
         "--warmup", type=click.IntRange(min=0), metavar="ROWS", help="Rows to drop first; default: 5 or a tenth."
@@ -119,7 +127,7 @@ def read_logs(files: Sequence[Path], framework: str | None) -> "list[Log]":
 
 def flags(names: Iterable[str]) -> str:
     """Names of arguments as options."""
-    return " and ".join(f"--{name.replace('_', '-')}" for name in names)
+    return " and ".join(f"--{SPELLED.get(name, name).replace('_', '-')}" for name in names)
 
 
 def print_json(document: Any) -> None:

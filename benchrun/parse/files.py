@@ -19,12 +19,13 @@ LOOKS = (1 << 20, 1 << 25)
 LONGEST_STEP_LINE = 1 << 14
 
 
-def parse_log(*paths: Path, framework: str | None = None) -> Log:
+def parse_log(*paths: str | Path, framework: str | None = None) -> Log:
     """Read one run's log: a file, ``-`` for stdin, a directory, or several (of ranks, nodes, stdout and stderr).
 
     UserError for what cannot be read and for a framework without a dialect.
     """
-    return _read([log.file for log in logs_in(paths)], framework).log(_name(paths))
+    files = [*map(Path, paths)]
+    return _read([log.file for log in logs_in(files)], framework).log(_name(files))
 
 
 def parse_logs(*paths: Path, framework: str | None = None) -> tuple[list[Log], list[Path]]:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from rich.text import Text
 
+from benchrun import hardware
 from benchrun.compare.verdict import RunResult, Verdict
 from benchrun.metrics.model import Measurement, Metrics, Summary
 from benchrun.metrics.registry import METRICS, OURS
@@ -52,7 +53,8 @@ def summary_view(summary: Summary) -> Text:
     if summary.segments > 1:
         rows.append(("restarts", str(summary.segments - 1)))
     rows += _measured_rows(summary) if summary.num_steps else _result_rows(summary)
-    rows += [*_telemetry_rows(summary.telemetry), ("conditions", _conditions(summary)), *_problem_rows(summary)]
+    rows += [*_telemetry_rows(summary.telemetry), ("conditions", _conditions(summary)), *_more_rows(summary)]
+    rows += _problem_rows(summary)
     return Text(f"{summary.file}\n").append_text(_aligned(rows))
 
 
@@ -69,6 +71,24 @@ def _conditions(summary: Summary) -> str:
     model = summary.model
     shape = f"{model['num_layers']} layers of width {model['hidden_size']}" if model else None
     return ", ".join(filter(None, [gpus, summary.precision, shape, *sizes])) or "the log states none"
+
+
+def _more_rows(summary: Summary) -> Rows:
+    """Options that would give what is missing; none where nothing is, or the log has no steps."""
+    batch = {"seq-length": summary.seq_length, "gbs": summary.global_batch_size, "num-gpus": summary.num_gpus}
+    rates = {"step time": summary.step_time_s, "tokens/s/GPU": summary.tokens_per_s_per_gpu.median}
+    needed = {
+        what: [name for name, value in batch.items() if value is None] for what, rate in rates.items() if not rate
+    }
+    if not summary.mfu:
+        peak = {"gpu": summary.gpu, "precision": summary.precision, "recipe": summary.model}
+        needed["MFU"] = [name for name, value in peak.items() if value is None]
+        if summary.gpu and hardware.gpu(summary.gpu) is None:
+            needed["MFU"].append("peak-tflops")
+    if not summary.num_steps:
+        return []
+    rows = [(what, " ".join(f"--{name}" for name in names)) for what, names in needed.items() if names]
+    return [(f"  for {what}", f"add {options}") for what, options in rows]
 
 
 def metrics_rows(metrics: Metrics) -> Rows:
