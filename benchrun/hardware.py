@@ -19,7 +19,17 @@ class Gpu(BaseModel, frozen=True):
     peak_bf16_tflops: float
     peak_fp8_tflops: float | None
     """None if the GPU has no FP8 units."""
+    peak_fp4_tflops: float | None
+    """None if the GPU has no FP4 units."""
     gpus_per_node: int
+    memory_gb_per_s: float
+    """Bandwidth of the GPU's memory, 10^9 bytes/s."""
+    nvlink_gb_per_s: float
+    """NVLink of one GPU, one direction."""
+    nic_gb_per_s: float
+    """The usual network adapter of one GPU, one direction."""
+    nvlink_domain: int
+    """GPUs that NVLink joins."""
     source: str
 
     def peak_tflops(self, precision: str) -> float | None:

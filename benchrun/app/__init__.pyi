@@ -29,8 +29,15 @@ from benchrun.app.points import resolve as resolve
 from benchrun.app.points import resolve_point as resolve_point
 from benchrun.app.points import warnings as warnings
 from benchrun.app.points import write_files as write_files
+from benchrun.app.predictions import Predicted as Predicted
+from benchrun.app.predictions import calibrated as calibrated
+from benchrun.app.predictions import expected_step as expected_step
+from benchrun.app.predictions import predicted as predicted
+from benchrun.app.predictions import predicted_curve as predicted_curve
+from benchrun.app.predictions import predicted_table as predicted_table
 from benchrun.app.site import check_site as check_site
 from benchrun.app.site import write_site as write_site
+from benchrun.app.traces import fingerprint_of as fingerprint_of
 from benchrun.compare.verdict import RunResult as RunResult
 from benchrun.compare.verdict import Verdict as Verdict
 from benchrun.frameworks.logs import DIALECTS as DIALECTS
@@ -54,3 +61,4 @@ from benchrun.recipe.catalogue import is_suite as is_suite
 from benchrun.recipe.select import Request as Request
 from benchrun.render import render as render
 from benchrun.spec.runspec import RunSpec as RunSpec
+from benchrun.trace.model import Fingerprint as Fingerprint

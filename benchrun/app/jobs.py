@@ -77,6 +77,7 @@ def status_of(observation: Observation) -> dict[str, Any]:
     """An observed run as ``status --json`` prints it. A final ending is recorded.
 
     ``state`` is the ending of a run that ended, else the job's phase; ``final`` says whether the ending is certain,
+    ``slowest_rank`` is that of a run that was measured (metrics.json),
     ``quiet_s`` how many seconds ago the log got its last line, ``note`` why the state is incomplete, ``age_s`` how long
     ago the run was launched, ``step_time_s`` the measured median, or that of the last steps of a run not yet measured.
     """
@@ -94,6 +95,7 @@ def status_of(observation: Observation) -> dict[str, Any]:
         "nodes": job.nodes if job else (run.last_event("state") or {}).get("nodes", ""),
         "last_step": end.last_step if end and end.last_step is not None else last_step,
         "planned_steps": run.spec.planned_steps,
+        "slowest_rank": ((run.read_json(METRICS) or {}).get("ranks") or {}).get("slowest"),
         "quiet_s": round(observation.quiet_s, 1),
         "note": observation.note,
         "age_s": round(max(0.0, (run.clock() or time.time()) - (run.time_of("created") or time.time())), 1),

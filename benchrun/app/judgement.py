@@ -6,8 +6,10 @@ from dataclasses import dataclass, replace
 from benchrun.app.jobs import end_of, record_end
 from benchrun.app.measurement import RunMeasurement, measure_run, store_measurement
 from benchrun.app.measurement import setting as complete
+from benchrun.app.predictions import expected_step
 from benchrun.compare.choice import references_for
 from benchrun.compare.conditions import Conditions, conditions, conditions_of_log
+from benchrun.compare.expected import UNJUDGED, against
 from benchrun.compare.measured import copies, grouped, load_measured, measured_references
 from benchrun.compare.verdict import Verdict, judge
 from benchrun.errors import UserError
@@ -66,6 +68,8 @@ def judge_runs(
     numbers = [(measurement.metrics, measurement.log) for measurement in measurements]
     names = [run.run_id for run in (*runs, *others)]
     verdict = verdict_on(conditions(runs[0].spec), numbers, reference, ending=ending.value, names=names)
+    if reference is None and verdict.verdict in UNJUDGED and (expected := expected_step(runs[0].spec)):
+        verdict = against(expected, verdict, [measurement.metrics for measurement in measurements])
     if broken and len(runs) > 1:
         verdict = verdict.model_copy(update={"reason": f"{verdict.reason} ({broken})"})
     return Judgement(verdict, observations, measurements)

@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from benchrun.app.predictions import expected_step
 from benchrun.compare.conditions import conditions
 from benchrun.compare.references import load_references, matching
 from benchrun.errors import UserError, writing
@@ -61,6 +62,9 @@ def describe(spec: RunSpec) -> dict[str, Any]:
             "memory_warning": warning(spec),
             "layout_warning": slow_links(spec),
         }
+    expected = expected_step(spec)
+    if expected is not None:
+        document["expected_step_time_s"] = {"median": expected.median, "low": expected.low, "high": expected.high}
     references = matching(conditions(spec), load_references())
     return document | {"references": [entry.model_dump(mode="json") for entry in references]}
 

@@ -98,10 +98,13 @@ def cancel(runs: tuple[str, ...], every: bool) -> int:
 @click.command("report")
 @click.argument("runs", nargs=-1, shell_complete=run_names)
 @click.option("--format", "form", type=click.Choice(["markdown", "csv"]), default="markdown", show_default=True)
+@click.option("--by", type=click.Choice(["point", "framework"]), default="point", show_default=True, help="Rows.")
 @click.option("--keep", type=click.Path(path_type=Path), metavar="DIR", help="Keep what the RUNS measured in DIR.")
 @json_option
-def report(runs: tuple[str, ...], form: str, keep: Path | None, as_json: bool) -> int:
+def report(runs: tuple[str, ...], form: str, by: str, keep: Path | None, as_json: bool) -> int:
     """One RUN as a page, or several (all, if none is named) as a table with a row per point.
+
+    --by framework compares the frameworks that ran the same point, the fastest first.
 
     With --keep each run gets a directory in DIR (results/measured): spec, environment, metrics, verdict and the
     compressed logs, without this machine's names and paths. Nothing is overwritten.
@@ -109,7 +112,7 @@ def report(runs: tuple[str, ...], form: str, keep: Path | None, as_json: bool) -
     The exit code is that of the worst verdict, as with compare; a run that was not judged does not count.
     """
     from benchrun.report.runs import runs_page, table
-    from benchrun.report.table import as_csv
+    from benchrun.report.table import as_csv, markdown
 
     if keep and not runs:
         raise UserError("--keep needs the RUNS to keep", hint="benchrun status lists them")
@@ -120,10 +123,18 @@ def report(runs: tuple[str, ...], form: str, keep: Path | None, as_json: bool) -
     results, failed = each(chosen, app.result_of, run_id)
     if runs and not results:
         return worst((code, failed))
+    if by == "framework":
+        from benchrun.report.frameworks import rows_of, side_by_side
+
+        rows = side_by_side(rows_of(results))
+    else:
+        rows = table(results)
     if as_json:
-        print_json(table(results).records())
+        print_json(rows.records())
     elif form == "csv":
-        click.echo(as_csv(table(results)), nl=False)
+        click.echo(as_csv(rows), nl=False)
+    elif by == "framework":
+        click.echo(markdown(rows), nl=False)
     elif len(runs) == 1:
         from benchrun.report.terminal import run_page
 

@@ -13,7 +13,17 @@ from benchrun.metrics.registry import METRICS, Basis
 from benchrun.metrics.statistics import MIN_INTERVAL_ROWS
 from benchrun.model import Frozen
 
-Name = Literal["pass", "slow", "faster_than_expected", "inconclusive", "not_comparable", "no_reference", "invalid_run"]
+Name = Literal[
+    "pass",
+    "slow",
+    "faster_than_expected",
+    "inconclusive",
+    "not_comparable",
+    "no_reference",
+    "invalid_run",
+    "as_expected",
+    "slower_than_expected",
+]
 
 FATAL_PROBLEMS = frozenset({"missing_loss", "missing_steps", "other_conditions", "unexplained_tflops"})
 """Fatal to a verdict, beside what is fatal in any log."""

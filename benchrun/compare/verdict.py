@@ -40,7 +40,8 @@ class Verdict(Frozen):
     @property
     def exit_code(self) -> Exit:
         """OK and SLOW; any other verdict gives no number to act on, or one that needs a look first."""
-        return {"pass": Exit.OK, "slow": Exit.SLOW}.get(self.verdict, Exit.INCONCLUSIVE)
+        fast, slow = ("pass", "as_expected"), ("slow", "slower_than_expected")
+        return Exit.OK if self.verdict in fast else Exit.SLOW if self.verdict in slow else Exit.INCONCLUSIVE
 
     @property
     def headline(self) -> str:

@@ -120,7 +120,10 @@ def files(site: Cluster) -> dict[str, str]:
     named = {image: key for key, image in images.items() if image.startswith("/")}
     named |= {mount.split(":")[0]: "container.mounts" for mount in site.container.mounts}
     if site.container.runtime == "none":
-        named |= {path: f"sources.{name}" for name, path in site.sources.items()}
+        for name, installed in site.frameworks.items():
+            named |= {path: f"frameworks.{name}.path" for path in (installed.path or "").split(":") if path}
+            if installed.python and installed.python.startswith("/"):
+                named[installed.python] = f"frameworks.{name}.python"
     return named
 
 

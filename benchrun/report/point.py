@@ -109,6 +109,14 @@ def _published(spec: RunSpec, document: Mapping[str, Any]) -> Rows:
         yield "", f"and {len(references) - SHOWN} more: --json or --all"
 
 
+def _expected(spec: RunSpec, document: Mapping[str, Any]) -> Rows:
+    """The predicted step time; none where it cannot be predicted."""
+    if (step := document.get("expected_step_time_s")) and isinstance(spec, TrainingSpec):
+        rate = spec.gbs * spec.seq_length / spec.num_gpus / step["median"]
+        limits = f"{step['low']:.3g} to {step['high']:.3g} s"
+        yield "expected", f"{step['median']:.3g} s ({limits}; {rate:,.0f} tokens/s/GPU): a prediction"
+
+
 def _unit(entry: Mapping[str, Any]) -> str:
     from benchrun.metrics.registry import METRICS
 
@@ -129,7 +137,7 @@ def _job(spec: RunSpec, document: Mapping[str, Any]) -> Rows:
     yield "launch", f"benchrun launch {point} --framework {spec.framework} --cluster FILE"
 
 
-PARTS: tuple[Callable[[RunSpec, Mapping[str, Any]], Rows], ...] = (_work, _layout, _memory, _published, _job)
+PARTS: tuple[Callable[[RunSpec, Mapping[str, Any]], Rows], ...] = (_work, _layout, _memory, _expected, _published, _job)
 """What is shown, in this order."""
 
 

@@ -161,7 +161,8 @@ class TestWarmup:
 class TestExitCodes:
     """Of several 2 and 3 win, then 1, then 4."""
 
-    def test_compare_and_report_end_alike(self, here: Path) -> None:
+    def test_compare_and_report_end_alike(self, here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(judgement, "expected_step", lambda spec: None)  # what nothing can be compared with
         fast, slow = (run_of(here, time, published=True) for time in (PUBLISHED_S, 14.5))
         unknown = run_of(here, 10.0)
         runs = [(fast, 0), (slow, 1), (unknown, 4)]
@@ -186,4 +187,4 @@ class TestExitCodes:
         call(compare, run.run_id)
         assert "(against our own measurement)" in call(report, run.run_id)[1]
         (row,) = [row for row in json.loads(call(report, "--json")[1]) if row["runs"]]
-        assert "own_measurement" in row["limits"].split()
+        assert "own_measurement" in row["limits"]

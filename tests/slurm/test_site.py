@@ -58,7 +58,8 @@ FAULTS: list[tuple[dict[str, Any], str]] = [
     ({"container": {"runtime": "charliecloud", "mounts": ["/no/folder:/data"]}}, "container.mounts"),
     ({"setup": ["no-such-module load x"]}, "setup"),
     ({"python": "/no/python"}, "python"),
-    ({"sources": {"megatron-lm": "/no/megatron"}}, "sources.megatron-lm"),
+    ({"frameworks": {"megatron-lm": {"path": "/tmp:/no/core"}}}, "frameworks.megatron-lm.path"),
+    ({"frameworks": {"nemo2": {"python": "/no/venv/bin/python"}}}, "frameworks.nemo2.python"),
 ]
 
 

@@ -1,0 +1,88 @@
+"""The verb predict."""
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from benchrun import app
+from benchrun.cli.options import json_option, point_options, print_json, say
+from benchrun.errors import UserError
+from benchrun.vocabulary import Exit
+
+if TYPE_CHECKING:
+    from benchrun.app import Predicted
+
+
+def _numbers(context: click.Context, parameter: click.Parameter, value: str | None) -> tuple[int, ...]:
+    try:
+        numbers = tuple(int(part) for part in value.split(",")) if value else ()
+    except ValueError:
+        numbers = (0,)
+    if any(number < 1 for number in numbers):
+        raise click.BadParameter("numbers of GPUs, divided by commas: 8,64,512")
+    return numbers
+
+
+@click.command("predict")
+@point_options
+@click.option("--scaling", type=click.Choice(["weak", "strong"]), help="Keep the batch per GPU (weak), or the batch.")
+@click.option("--calibrate", "runs", multiple=True, metavar="RUN", help="Rest on this run of yours; may be repeated.")
+@click.option("--csv", "table", type=click.Path(path_type=Path), metavar="FILE", help="Predict the rows of a table.")
+@json_option
+def predict(
+    scaling: str | None, runs: tuple[str, ...], table: Path | None, as_json: bool, num_gpus: Any, **point: Any
+) -> int:
+    """How long a step of RECIPE should take, in parts, with an interval that holds 90 of 100 measurements.
+
+    --num-gpus 8,64,512 predicts a curve. --csv FILE reads rows like those of published_scaling.csv instead of a
+    recipe, and prints them with predicted_s, low_s and high_s.
+    """
+    if table is not None:
+        app.predicted_table(table, sys.stdout, say)
+        return Exit.OK
+    if point["recipe"] is None:
+        raise UserError("name a recipe, or a table with --csv", hint="benchrun list names the recipes")
+    calibration = None
+    if runs:
+        calibration, changes = app.calibrated(runs)
+        for change in changes:
+            say(change)
+    first = num_gpus[0] if num_gpus else None
+    spec = app.resolve_point(app.Request(**point, num_gpus=first))
+    if scaling is None and len(num_gpus) < 2:
+        one = app.predicted(spec, calibration)
+        print_json(one.document()) if as_json else _print([one])
+        return Exit.OK
+    kind = scaling or "weak"
+    curve = app.predicted_curve(spec, num_gpus or (spec.num_gpus,), kind, calibration)  # type: ignore[arg-type]
+    if as_json:
+        print_json({"schema_version": 1, "scaling": kind, "points": [each.document() for each in curve]})
+    else:
+        _print(curve)
+    return Exit.OK
+
+
+def _print(curve: "list[Predicted]") -> None:
+    from benchrun.report.table import aligned
+
+    documents = [each.document() for each in curve]
+    head = ("GPUs", "step s", "low", "high", "tokens/s/GPU", "memory GiB", *documents[0]["parts_s"])
+    lines = [head]
+    for each in documents:
+        step = each["step_time_s"]
+        numbers = (step["median"], step["low"], step["high"], each["tokens_per_s_per_gpu"], each["memory_gib"])
+        parts = (f"{value:.3g}" for value in each["parts_s"].values())
+        lines.append((str(each["num_gpus"]), *(f"{number:.4g}" for number in numbers), *parts))
+    click.echo("\n".join("  ".join(row) for row in aligned(lines)))
+    for warning in curve[0].warnings:
+        say(f"warning: {warning}")
+
+
+# The recipe may be missing (--csv), and there may be several numbers of GPUs.
+for _parameter in predict.params:
+    if _parameter.name == "recipe":
+        _parameter.required = False
+    if _parameter.name == "num_gpus":
+        _parameter.type, _parameter.callback = click.STRING, _numbers

@@ -1,0 +1,79 @@
+"""Which constants hold for a workload: those of its GPU's architecture, its numbers and its software."""
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from benchrun.predict import constants
+from benchrun.predict.work import Value
+from benchrun.predict.workload import Number, Workload
+
+BITS = {"fp8": 8, "fp8_current": 8, "mxfp8": 8, "nvfp4": 4}
+"""Numbers below 16 bits."""
+POWER_EXPONENT = 0.5
+"""Products run at the power limit to this power: a clock falls slower than the power it takes."""
+Factors = Mapping[str, tuple[str, ...]]
+
+
+def factors(load: Workload) -> Factors:
+    """The constants whose product each name of the physics stands for."""
+    return _factors(load.gpu.arch.split()[0].lower(), load.gpu.name, load.number, load.stack)
+
+
+@functools.cache
+def _factors(arch: str, gpu: str, number: Number, stack: str) -> Factors:
+    table = constants.table()
+    speed = (f"stack.{stack}.products", f"gpu.{gpu}")
+    chosen = {name: (name,) for name in table} | {
+        "products": (f"products.{arch}.{BITS.get(number, 16)}", *speed),
+        "products.16": (f"products.{arch}.16", *speed),
+        "cast": (f"cast.{number}",),
+        "attention": (f"attention.{arch}", f"stack.{stack}.attention"),
+        "narrow.side": ("narrow.side", f"stack.{stack}.narrow"),
+        "recompute.share": ("recompute.share", f"stack.{stack}.recompute"),
+        "tp.call": ("tp.call", f"stack.{stack}.call"),
+        "memory": (f"memory.{arch}",),
+        "stack.memory": (f"stack.{stack}.memory",),
+        "host.layer": (f"host.layer.{arch}" if f"host.layer.{arch}" in table else "host.layer", f"stack.{stack}.host"),
+    }
+    return {name: tuple(factor for factor in names if factor in table) for name, names in chosen.items()}
+
+
+def chosen(load: Workload, values: Mapping[str, float]) -> Callable[[str], float]:
+    """The constants of one workload, by the names of the physics."""
+    names = factors(load)
+
+    def value(name: str) -> float:
+        result = 1.0
+        for factor in names[name]:
+            result *= values[factor]
+        return result * load.power_limit**POWER_EXPONENT if name.startswith("products") else result
+
+    return value
+
+
+class Chosen:
+    """The same for many workloads: arrays, for any values."""
+
+    def __init__(self, loads: Sequence[Workload]) -> None:
+        self.names = list(constants.table())
+        place = {name: index for index, name in enumerate(self.names)}
+        self._exponents: dict[str, NDArray[np.float64]] = {}
+        for row, load in enumerate(loads):
+            for name, chosen_names in factors(load).items():
+                if name not in self._exponents:
+                    self._exponents[name] = np.zeros((len(loads), len(self.names)))
+                for factor in chosen_names:
+                    self._exponents[name][row, place[factor]] += 1
+        self._power = np.array([load.power_limit for load in loads]) ** POWER_EXPONENT
+
+    def of(self, logs: NDArray[np.float64]) -> Callable[[str], Value]:
+        """The constants whose logarithms are ``logs``, in the order of ``names``."""
+
+        def value(name: str) -> Value:
+            result = np.exp(self._exponents[name] @ logs)
+            return result * self._power if name.startswith("products") else result
+
+        return value

@@ -1,0 +1,127 @@
+"""Fitting the constants: those most probable given rows, parts of profiled steps, and what was known before.
+
+The misses of similar rows are correlated (`kinship`), so fifty rows of one series weigh little more than one: the fit
+is generalised least squares with a prior, by Gauss and Newton's steps.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from benchrun.predict import constants
+from benchrun.predict.choice import Chosen
+from benchrun.predict.kinship import Array, Kinship, covariance, noise
+from benchrun.predict.physics import seconds, total
+from benchrun.predict.residuals import NORMAL, kind
+from benchrun.predict.runs import Measured
+from benchrun.predict.software import MEGATRON
+from benchrun.predict.work import Work, work
+from benchrun.predict.workload import Workload
+
+PART_NOISE = 0.06
+"""Standard deviation of a profiled part."""
+STEPS, SMALL = 5, 1e-3
+Index = NDArray[Any]
+
+
+class Table:
+    """Rows with their step times, ready for any number of fits."""
+
+    def __init__(self, loads: Sequence[Workload], step_s: Sequence[float], runs: Sequence[Measured | None]) -> None:
+        self.loads = list(loads)
+        self.logs = np.log(np.array(step_s))
+        self.kinds = np.array([kind(load) for load in loads])
+        self._work, self._chosen = Work.joined([work(load) for load in loads]), Chosen(loads)
+        self.kinship = Kinship.of(loads)
+        table = constants.table()
+        self.names = self._chosen.names
+        self.prior = np.log([table[name].prior for name in self.names])
+        self.spread = np.array([table[name].spread for name in self.names])
+        self.free = np.flatnonzero(self.spread > 0)
+        self._parts = [(i, name, value) for i, run in enumerate(runs) for name, value in _profiled(run).items()]
+
+    def covariance(self, spread: Mapping[str, float], doubt: Array | None = None) -> Array:
+        """Of the logarithms of all rows around the physics."""
+        own = noise(spread, self.kinship) * (1 if doubt is None else doubt)
+        return covariance(spread, self.kinship, self.kinship) + np.diag(own)
+
+    def parts(self, logs: Array) -> Mapping[str, Array]:
+        """Seconds of every row by part."""
+        return seconds(self._work, self._chosen.of(logs))
+
+    def predicted(self, logs: Array) -> Array:
+        """Logarithms of the physics, of the rows and then of the profiled parts."""
+        parts = self.parts(logs)
+        profiled = [np.log(sum(parts[part][i] for part in name.split("+"))) for i, name, _ in self._parts]
+        return np.concatenate([np.log(total(dict(parts))), profiled])
+
+    def slopes(self, logs: Array, at: Array) -> Array:
+        """Derivatives of `predicted` by the free constants."""
+        result = np.zeros((len(at), len(self.free)))
+        for column, index in enumerate(self.free):
+            moved = logs.copy()
+            moved[index] += SMALL
+            result[:, column] = (self.predicted(moved) - at) / SMALL
+        return result
+
+    def fitted(
+        self, spread: Mapping[str, float], rows: Index, doubt: Array | None = None, start: Array | None = None
+    ) -> Array:
+        """Logarithms of the constants, from ``rows`` alone."""
+        logs, count = (self.prior if start is None else start).copy(), len(self.logs)
+        inside = set(rows.tolist())
+        extra = np.array([count + n for n, (i, _, _) in enumerate(self._parts) if i in inside], dtype=int)
+        measured = np.log([value for _, _, value in self._parts])
+        target = np.concatenate([self.logs, measured])
+        chosen = np.concatenate([rows, extra])
+        root = np.linalg.cholesky(self.covariance(spread, doubt)[np.ix_(rows, rows)])
+        precision = np.diag(1 / self.spread[self.free] ** 2)
+        for _ in range(STEPS):
+            at = self.predicted(logs)
+            slopes, misses = self.slopes(logs, at)[chosen], (target - at)[chosen]
+            n = len(rows)
+            white = np.concatenate([np.linalg.solve(root, slopes[:n]), slopes[n:] / PART_NOISE])
+            seen = np.concatenate([np.linalg.solve(root, misses[:n]), misses[n:] / PART_NOISE])
+            pull = precision @ (self.prior[self.free] - logs[self.free])
+            move = np.linalg.solve(white.T @ white + precision, white.T @ seen + pull)
+            logs[self.free] += move
+            if np.abs(move).max() < 0.01:
+                break
+        return np.asarray(logs)
+
+    def conditional(
+        self, spread: Mapping[str, float], logs: Array, train: Index, test: Index, doubt: Array
+    ) -> tuple[Array, Array]:
+        """Medians (logarithms) of ``test`` given ``train``, and the half-widths of their intervals."""
+        whole = self.covariance(spread)
+        base = self.predicted(logs)[: len(self.logs)]
+        among = whole[np.ix_(train, train)] + np.diag((noise(spread, self.kinship) * (doubt - 1))[train])
+        alike = whole[np.ix_(test, train)]
+        weights = np.linalg.solve(among, alike.T)
+        median: Array = base[test] + weights.T @ (self.logs - base)[train]
+        variance = np.diag(whole)[test] - (weights * alike.T).sum(axis=0)
+        wider = np.array([spread[f"interval.{each}"] for each in self.kinds[test]])
+        return median, wider * NORMAL * np.sqrt(np.maximum(variance, 0))
+
+    def doubted(self, spread: Mapping[str, float], rows: Index) -> tuple[Array, Array]:
+        """Constants, and factors on the noise of rows that the others contradict: more than 2.5 deviations off."""
+        doubt, logs = np.ones(len(self.logs)), self.prior
+        for _ in range(2):
+            logs = self.fitted(spread, rows, doubt, logs)
+            misses = (self.logs - self.predicted(logs)[: len(self.logs)])[rows]
+            inverse = np.linalg.inv(self.covariance(spread, doubt)[np.ix_(rows, rows)])
+            deviations = np.abs(inverse @ misses) / np.sqrt(np.diag(inverse))  # leaving one out
+            doubt[rows] *= np.maximum(1.0, (deviations / 2.5) ** 2)
+        return self.fitted(spread, rows, doubt, logs), doubt
+
+
+def _profiled(run: Measured | None) -> dict[str, float]:
+    """Parts of a profiled step that one part of the physics stands for."""
+    if run is None or run.breakdown is None or run.load.stack != MEGATRON:
+        return {}
+    parts = run.breakdown
+    whole = {"matmul": parts.matmul_s, "attention": parts.attention_s, "memory_bound+optimizer": parts.other_s}
+    scale = run.step_s / parts.step_s
+    return {name: value * scale for name, value in whole.items() if value > 0.05 * parts.step_s}

@@ -1,0 +1,208 @@
+"""Fit the constants and print how well rows that were left out are predicted: ``python -m benchrun.predict.fit``.
+
+With ``--write`` constants.csv and calibration.csv are written. Rows: published.csv and the kept runs.
+"""
+
+import csv
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from benchrun import paths
+from benchrun.errors import UserError
+from benchrun.predict import constants, residuals, rows, runs, software
+from benchrun.predict.estimation import Index, Table
+from benchrun.predict.kinship import Array, Kinship
+from benchrun.predict.prediction import Calibration, predict
+from benchrun.predict.software import MEGATRON
+from benchrun.predict.workload import Workload
+
+PUBLISHED = Path(__file__).with_name("published.csv")
+SINGLE_NODE = Path(__file__).with_name("single_node.csv")
+"""Layouts of small models on one node (VIA-Research/vTrain data/ground_truth_single.csv@f8dda8473a48)."""
+EVERY = 6
+"""One of so many rows of single_node.csv is fitted on."""
+FOLDS = 10
+
+
+def say(text: str) -> None:
+    """Print one line."""
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
+
+
+def table() -> Table:
+    """Published rows and kept runs."""
+    loads: list[Workload] = []
+    step_s: list[float] = []
+    with PUBLISHED.open(newline="") as file, SINGLE_NODE.open(newline="") as layouts:
+        for row in (*csv.DictReader(file), *list(csv.DictReader(layouts))[::EVERY]):
+            try:
+                load, observed = rows.workload(row), rows.observed(row)
+            except UserError:
+                continue
+            if observed:
+                loads.append(load)
+                step_s.append(observed)
+    own: list[runs.Measured] = []
+    for folder in sorted(paths.measured().iterdir(), key=lambda path: path.name):
+        if folder.is_dir():
+            try:
+                own.append(runs.read(folder))
+            except UserError:
+                continue
+    profiled = [*(None for _ in loads), *own]
+    loads += [run.load for run in own]
+    return Table(loads, [*step_s, *(run.step_s for run in own)], profiled)
+
+
+def series(load: Workload) -> str:
+    """Rows that differ in layout, size and release alone."""
+    return f"{load.model.name} {load.gpu.name} {load.number} {load.source} {load.stack} {load.task}"
+
+
+def groups(loads: Sequence[Workload]) -> dict[str, Index]:
+    """The groups of rows whose errors are printed."""
+    moe = np.array([load.model.shape.moe is not None for load in loads])
+    nemo = [
+        load.source in software.publishers() and load.stack == MEGATRON and load.task == "pretrain" for load in loads
+    ]
+    published = np.array([load.source not in (runs.OWN, "vtrain-single") for load in loads])
+    own = np.array([load.source == runs.OWN for load in loads])
+    return {
+        "dense NeMo pretraining": np.flatnonzero(np.array(nemo) & ~moe),
+        "all dense": np.flatnonzero(published & ~moe),
+        "mixture of experts": np.flatnonzero(published & moe),
+        "own runs": np.flatnonzero(own),
+    }
+
+
+def line(name: str, data: Table, at: Index, median: Array, half: Array) -> str:
+    """Errors of step time of the rows ``at``: median / 90th percentile in %, coverage, half-width of the interval."""
+    if not len(at):
+        return f"{name:58} no rows"
+    errors = np.abs(np.exp(median[at] - data.logs[at]) - 1)
+    covered = np.abs(median[at] - data.logs[at]) < half[at]
+    return (
+        f"{name:58} {len(at):4} rows  {100 * np.median(errors):5.1f} / {100 * np.quantile(errors, 0.9):5.1f} %   "
+        f"coverage {100 * covered.mean():3.0f} %  half-width {100 * np.median(np.expm1(half[at])):5.1f} %"
+    )
+
+
+def left_out(data: Table, labels: Iterable[object]) -> tuple[Array, Array]:
+    """Medians and half-widths of every row, from fits without the rows of its fold; labels stay together."""
+    names = [str(label) for label in labels]
+    order = np.random.default_rng(0).permutation(sorted(set(names)))
+    fold = {name: index % FOLDS for index, name in enumerate(order)}
+    folds = np.array([fold[name] for name in names])
+    median, half = np.zeros(len(names)), np.zeros(len(names))
+    for each in range(FOLDS):
+        test, train = np.flatnonzero(folds == each), np.flatnonzero(folds != each)
+        median[test], half[test] = transferred(data, train, test)
+    return median, half
+
+
+def transferred(data: Table, train: Index, test: Index) -> tuple[Array, Array]:
+    """Medians and half-widths of ``test`` from a fit on ``train`` alone."""
+    spread = residuals.spread()
+    logs, doubt = data.doubted(spread, train)
+    return data.conditional(spread, logs, train, test, doubt)
+
+
+def report(data: Table) -> None:
+    """Print the cross-validation."""
+    kinds = groups(data.loads)
+    for title, labels in (("rows left out", range(len(data.loads))), ("series left out", map(series, data.loads))):
+        median, half = left_out(data, labels)
+        for name, at in kinds.items():
+            say(line(f"{title}: {name}", data, at, median, half))
+    own, dense = kinds["own runs"], kinds["dense NeMo pretraining"]
+    size = np.array([load.num_gpus for load in data.loads])
+    hopper = np.array([load.gpu.arch == "Hopper" for load in data.loads])
+    large = dense[size[dense] >= 512]
+    some = np.flatnonzero(size <= 128)
+    hopper_large = large[hopper[large]]
+    for name, train, test in (
+        ("up to 128 GPUs -> 512 and more: dense NeMo", some, large),
+        ("own runs on 1 to 4 GPUs -> Hopper, 512 and more", own, hopper_large),
+    ):
+        median, half = np.zeros(len(size)), np.zeros(len(size))
+        median[test], half[test] = transferred(data, train, test)
+        say(line(name, data, test, median, half))
+    say(strong_scaling(data))
+    korthikanti = np.array([i for i, load in enumerate(data.loads) if load.source == "korthikanti"])
+    median, half = left_out(data, range(len(size)))
+    errors = np.abs(np.exp(median - data.logs) - 1)[korthikanti]
+    say(ranking(data))
+    say(f"A100 rows of Korthikanti, each left out: mean {100 * errors.mean():.1f} %")
+
+
+def ranking(data: Table) -> str:
+    """How well layouts of one model on one node are ranked; five of six rows were not fitted on."""
+    spread, every = residuals.spread(), np.arange(len(data.loads))
+    logs, doubt = data.doubted(spread, every)
+    rows_of_all = replace(data.kinship, residuals=data.logs - data.predicted(logs)[: len(every)], doubt=doubt)
+    values = {**dict(zip(data.names, np.exp(logs), strict=True)), **spread}
+    calibration = Calibration(values, rows_of_all)
+    points: dict[tuple[str, ...], list[tuple[float, float]]] = {}
+    with SINGLE_NODE.open(newline="") as file:
+        for row in csv.DictReader(file):
+            key = tuple(row[name] for name in ("num_gpus", "gbs", "hidden", "layers"))
+            median = predict(rows.workload(row), calibration).median
+            points.setdefault(key, []).append((median, float(row["step_time_s"])))
+    ranks, losses = [], []
+    for pairs in points.values():
+        if len(pairs) >= 4:
+            predicted, measured = np.array(pairs).T
+            places = [np.argsort(np.argsort(each)) for each in (predicted, measured)]
+            ranks.append(np.corrcoef(places[0], places[1])[0, 1])
+            losses.append(measured[predicted.argmin()] / measured.min() - 1)
+    return (
+        f"layouts on one node, {len(ranks)} models and batches: Spearman mean {np.mean(ranks):.2f}, median "
+        f"{np.median(ranks):.2f}; the chosen one slower than the best by {100 * np.median(losses):.1f} / "
+        f"{100 * np.quantile(losses, 0.9):.1f} %"
+    )
+
+
+def strong_scaling(data: Table) -> str:
+    """Rows of one series and batch: from the smallest number of GPUs alone to the others."""
+    kinds = groups(data.loads)["all dense"]
+    families: dict[object, list[int]] = {}
+    for i in kinds:
+        load = data.loads[i]
+        families.setdefault(
+            (series(load), load.gbs, load.seq_length, load.model.shape.num_layers, load.release), []
+        ).append(i)
+    median, half = np.zeros(len(data.loads)), np.zeros(len(data.loads))
+    tested = []
+    for name, members in families.items():
+        sizes = {data.loads[i].num_gpus for i in members}
+        if len(sizes) < 2:
+            continue
+        first = [i for i in members if data.loads[i].num_gpus == min(sizes)][:1]
+        rest = np.array([i for i in members if data.loads[i].num_gpus > min(sizes)])
+        other = [i for i in range(len(data.loads)) if series(data.loads[i]) != name[0]]  # type: ignore[index]
+        median[rest], half[rest] = transferred(data, np.array(sorted(other + first)), rest)
+        tested += rest.tolist()
+    return line("strong scaling, anchored on one small run", data, np.array(tested, dtype=int), median, half)
+
+
+def write(data: Table) -> None:
+    """Fit on everything and store constants and residuals."""
+    spread, every = residuals.spread(), np.arange(len(data.loads))
+    logs, doubt = data.doubted(spread, every)
+    constants.written(dict(zip(data.names, np.exp(logs), strict=True)))
+    misses = data.logs - data.predicted(logs)[: len(every)]
+    every_row = Kinship.of(data.loads, misses)
+    residuals.store(replace(every_row, residuals=misses, doubt=doubt))
+
+
+if __name__ == "__main__":
+    everything = table()
+    if "--write" in sys.argv:
+        write(everything)
+    else:
+        report(everything)

@@ -1,0 +1,90 @@
+"""Seconds of a step, in parts that add up: each count of `work` over what the machine reaches of its peak.
+
+Every function takes numbers or arrays, so one workload and the whole table of the fit go the same way.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from benchrun.predict.work import Value, Work
+
+PARTS = ("matmul", "attention", "memory_bound", "tp", "cp", "ep", "bubble", "dp", "optimizer", "host", "jitter")
+"""As the contract of ``predict --json`` names them."""
+LARGE = 6
+"""Exponent that joins host and GPU: where both take the same time, a layer takes 1.12 times as long."""
+
+
+def seconds(work: Work, of: Callable[[str], Value]) -> dict[str, Value]:
+    """The parts of a step in s. ``of`` gives a constant by the name of `names`."""
+    own = _block_parts(work, of)
+    layer = sum(own.values())
+    head = {
+        "matmul": work.logits / of("products.16"),
+        "memory_bound": of("head.bytes") * work.memory_head / of("memory"),
+    }
+    at_head = sum(head.values())
+    # Every micro-batch passes the slowest stage; the others wait for it.
+    mean = work.layers * layer + at_head / work.stages
+    slowest = np.maximum(work.most_layers * layer, work.last_layers * layer + at_head)
+    border = of("pp.exposed") * work.pp * work.virtual / of("link.nic") * np.where(work.stages > 1, 1, 0)
+    fill = (work.stages - 1) / work.virtual * mean
+    bubble = of("bubble.exposed") * (work.microbatches * (slowest - mean) + fill) + work.microbatches * border
+    parts = {name: work.microbatches * work.layers * own.get(name, 0.0 * layer) for name in PARTS}
+    for name, value in head.items():
+        parts[name] = parts[name] + work.microbatches * value / work.stages
+    parts["bubble"] = bubble
+    parts["dp"] = _data_parallel(work, of, mean)
+    parts["optimizer"] = of("optimizer.bytes") * work.optimizer / of("memory")
+    doublings = np.log2(work.nodes)
+    parts["host"] = parts["host"] + of("host.step") + of("host.nodes") * doublings
+    parts["jitter"] = of("jitter.nodes") * doublings * sum(parts.values())
+    return parts
+
+
+def _block_parts(work: Work, of: Callable[[str], Value]) -> dict[str, Value]:
+    """Seconds of one layer and micro-batch."""
+    efficiency = of("products")
+    repeated = 1 - work.repeated * (1 - of("recompute.share"))
+    sizes = work.products + of("grouped.tokens") * work.grouped + of("narrow.side") * work.narrow
+    matmul = repeated * sizes / efficiency + work.calls * np.where(work.low > 0, of("call.8"), of("call.16"))
+    shape = 1 + of("attention.length") / work.attention_length
+    attention = work.attention * shape / of("attention")
+    bytes_of_all = np.where(work.moe > 0, of("memory.experts"), of("memory.bytes")) * of("stack.memory")
+    memory = (
+        bytes_of_all * work.memory + of("cast") * work.casts + of("score.passes") * work.legacy * work.scores
+    ) / of("memory")
+    narrower = np.where((work.low > 0) & (work.plain == 0), of("tp.low"), 1.0)
+    exposed = np.where(work.plain > 0, of("tp.plain"), of("tp.exposed"))
+    tp = narrower * exposed * work.tp / of("link.nvlink") + of("tp.call") * work.tp_calls
+    ring = of("cp.exposed") * work.cp / of("link.nvlink") + of("cp.call") * work.cp_calls
+    ep = of("ep.exposed") * work.ep_nvlink / of("link.nvlink") + of("ep.nic") * work.ep_nic / of("link.nic")
+    gpu = matmul + attention + memory + tp + ring + ep
+    floor: Value = np.where(work.moe > 0, of("host.experts"), of("host.layer"))
+    host = (gpu**LARGE + floor**LARGE) ** (1 / LARGE) - gpu
+    return {
+        "matmul": matmul,
+        "attention": attention,
+        "memory_bound": memory,
+        "tp": tp,
+        "cp": ring,
+        "ep": ep,
+        "host": host,
+    }
+
+
+def _data_parallel(work: Work, of: Callable[[str], Value], microbatch: Value) -> Value:
+    """Gradients are reduced behind the last backward pass, weights gathered behind the first forward pass."""
+    slower = 1 + of("dp.scale") * np.log2(np.maximum(1, work.dp_nodes))
+    half = (work.dp_nvlink / of("link.nvlink") + slower * work.dp_nic / of("link.nic")) / 2
+    hidden = 2 * of("dp.exposed") * half
+    beyond = np.maximum(0, half - microbatch * 2 / 3) + np.maximum(0, half - microbatch / 3)
+    shards = work.fsdp_nvlink / of("link.nvlink") + slower * work.fsdp_nic / of("link.nic")
+    each = of("fsdp.exposed") * shards + np.maximum(0, shards * (1 - of("fsdp.exposed")) - microbatch)
+    return hidden + beyond * (1 - of("dp.exposed")) + work.microbatches * each
+
+
+def total(parts: dict[str, Value]) -> Any:
+    """The step in s."""
+    return sum(parts.values())

@@ -1,0 +1,134 @@
+"""A workload -> how long its step should take, in parts, with an interval."""
+
+import csv
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal, TextIO
+
+import numpy as np
+
+from benchrun.errors import UserError
+from benchrun.predict import constants, residuals, rows
+from benchrun.predict.choice import chosen
+from benchrun.predict.kinship import Kinship
+from benchrun.predict.physics import PARTS, seconds
+from benchrun.predict.work import work
+from benchrun.predict.workload import Workload
+
+Scaling = Literal["weak", "strong"]
+PUBLISHED = "published rows and kept runs"
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """What a prediction rests on: constants, and rows whose misses are known."""
+
+    values: Mapping[str, float]
+    rows: Kinship
+    name: str = PUBLISHED
+
+    @cached_property
+    def spread(self) -> Mapping[str, float]:
+        """Standard deviations of the covariance and widths of intervals."""
+        return {name.removeprefix("alike."): value for name, value in self.values.items()}
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """One predicted step, in s."""
+
+    load: Workload
+    median: float
+    low: float
+    high: float
+    parts: Mapping[str, float]
+    """They add up to the median."""
+    calibration: str = PUBLISHED
+
+    @property
+    def tokens_per_s_per_gpu(self) -> float:
+        """Throughput at the median."""
+        return self.load.tokens_per_s_per_gpu / self.median
+
+
+def usual() -> Calibration:
+    """The calibration that is shipped."""
+    return Calibration(constants.fitted(), residuals.stored_rows())
+
+
+def predict(load: Workload, calibration: Calibration | None = None) -> Prediction:
+    """The step of ``load``: physics times what similar rows took more or less, never faster than its FLOPs at peak."""
+    calibration = calibration or usual()
+    counts = work(load)
+    parts = {name: float(value) for name, value in seconds(counts, chosen(load, calibration.values)).items()}
+    physics = sum(parts.values())
+    correction = residuals.correction(load, calibration.rows, calibration.spread)
+    bound = float(
+        counts.microbatches
+        * (
+            counts.layers * (counts.products + counts.attention * _peak_of_attention(load))
+            + counts.logits / counts.stages
+        )
+    )
+    median = max(physics * float(np.exp(correction.median)), bound)
+    wide = float(np.exp(correction.half_width))
+    return Prediction(
+        load, median, max(median / wide, bound), median * wide, _scaled(parts, median / physics), calibration.name
+    )
+
+
+def scaled(load: Workload, num_gpus: Sequence[int], scaling: Scaling) -> Iterator[Workload]:
+    """``load`` on other numbers of GPUs: weak keeps the batch per GPU, strong the whole. UserError if illegal."""
+    ranks = load.layout.tp * load.layout.pp * load.layout.cp
+    for number in num_gpus:
+        if number % ranks:
+            raise UserError(f"{number} GPUs are no multiple of tp * pp * cp = {ranks}")
+        gbs = load.gbs * number / load.num_gpus if scaling == "weak" else load.gbs
+        batch = load.mbs * (number // ranks)
+        if gbs % batch:
+            raise UserError(f"a global batch of {gbs:g} is no multiple of mbs * dp = {batch:g} on {number} GPUs")
+        fsdp = load.layout.fsdp
+        layout = load.layout.model_copy(update={"fsdp": number // ranks if fsdp == load.dp > 1 else fsdp})
+        yield replace(load, num_gpus=number, gbs=gbs, layout=layout)
+
+
+def predicted_rows(file: TextIO, out: TextIO, say: Callable[[str], Any], calibration: Calibration | None = None) -> int:
+    """Copy the rows of a table with ``predicted_s, low_s, high_s``; returns how many could not be predicted."""
+    calibration, failed = calibration or usual(), 0
+    reader = csv.DictReader(file)
+    names = [*(reader.fieldnames or ()), "predicted_s", "low_s", "high_s"]
+    if not {"gpu", "model"} <= set(names) and "hidden" not in names:
+        raise UserError("the table has no columns 'model' and 'gpu'", hint="columns as in published_scaling.csv")
+    writer = csv.DictWriter(out, names, lineterminator="\n", extrasaction="ignore")
+    writer.writeheader()
+    for number, row in enumerate(reader, start=2):
+        numbers: tuple[Any, ...] = ("", "", "")
+        try:
+            one = predict(rows.workload(row), calibration)
+            numbers = tuple(f"{value:.6g}" for value in (one.median, one.low, one.high))
+        except (UserError, ValueError, ZeroDivisionError) as error:
+            failed += 1
+            say(f"line {number}: {getattr(error, 'message', error)}")
+        writer.writerow({**row, **dict(zip(names[-3:], numbers, strict=True))})
+    return failed
+
+
+def predicted_file(path: Path, out: TextIO, say: Callable[[str], Any], calibration: Calibration | None = None) -> int:
+    """`predicted_rows` of a file. UserError where it cannot be read."""
+    try:
+        with path.open(newline="") as file:
+            return predicted_rows(file, out, say, calibration)
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"cannot be read: {error}", where=str(path)) from None
+
+
+def _peak_of_attention(load: Workload) -> float:
+    """Attention counts at the peak of the lowest precision that may compute it."""
+    gpu = load.gpu
+    return gpu.peak_bf16_tflops / (gpu.peak_fp8_tflops or gpu.peak_bf16_tflops) if load.number != "bf16" else 1.0
+
+
+def _scaled(parts: Mapping[str, float], factor: float) -> dict[str, float]:
+    return {name: parts[name] * factor for name in PARTS}

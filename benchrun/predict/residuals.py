@@ -1,0 +1,101 @@
+"""What the physics missed of similar rows, and what it will therefore miss of a new one.
+
+calibration.csv holds one line per known row: its traits and its place (`kinship`) and the logarithm of observed over
+physics. The correction is the conditional mean given the most similar rows, the interval its spread.
+"""
+
+import csv
+import functools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from benchrun.predict import constants
+from benchrun.predict.kinship import Array, Kinship, coded, covariance, noise
+from benchrun.predict.software import MEGATRON
+from benchrun.predict.workload import Workload
+
+FILE = Path(__file__).with_name("calibration.csv")
+NEIGHBOURS = 80
+"""Similar rows that count; more change nothing."""
+LEVEL, NORMAL = 0.9, 1.645
+"""Probability of the interval, and its half-width in standard deviations of a normal distribution."""
+
+
+@dataclass(frozen=True)
+class Correction:
+    """The logarithm of (step time / physics): its median and the half-width of its interval."""
+
+    median: float
+    half_width: float
+
+
+def correction(load: Workload, rows: Kinship, values: Mapping[str, float]) -> Correction:
+    """What similar rows say about ``load``."""
+    new = Kinship.of([load])
+    alike = covariance(values, new, rows)[0]
+    near = np.argsort(-alike)[:NEIGHBOURS]
+    likest = rows.part(near)
+    among = covariance(values, likest, likest) + np.diag(noise(values, likest))
+    weights = np.linalg.solve(among, alike[near])
+    own = covariance(values, new, new)[0, 0] + noise(values, new)[0]
+    variance = max(float(own - weights @ alike[near]), 0.0)
+    wider = values[f"interval.{kind(load)}"]
+    return Correction(float(weights @ likest.residuals), float(wider * NORMAL * np.sqrt(variance)))
+
+
+def kind(load: Workload) -> str:
+    """Rows whose intervals are widened alike: dense models under Megatron, under other software, experts."""
+    if load.model.shape.moe:
+        return "moe"
+    return "megatron" if load.stack == MEGATRON else "other"
+
+
+@functools.cache
+def stored_rows() -> Kinship:
+    """The rows of calibration.csv."""
+    with FILE.open(newline="") as file:
+        reader = csv.reader(file)
+        header = next(reader)
+        rows = list(reader)
+    first = header.index("place0")
+    names, places = header[4:first], np.array([[float(cell) for cell in row[first:]] for row in rows])
+    traits = [dict(zip(names, row[4:first], strict=True)) for row in rows]
+    return Kinship(
+        traits=traits,
+        codes=coded(traits),
+        places=places,
+        stacks=[row[1] for row in rows],
+        moe=np.array([row[0] == "1" for row in rows]),
+        residuals=np.array([float(row[2]) for row in rows]),
+        doubt=np.array([float(row[3]) for row in rows]),
+    )
+
+
+def store(rows: Kinship) -> None:
+    """Write calibration.csv."""
+    with FILE.open("w", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        places = [f"place{index}" for index in range(rows.places.shape[1])]
+        writer.writerow(("moe", "stack", "residual", "doubt", *rows.traits[0], *places))
+        for index, traits in enumerate(rows.traits):
+            place = (f"{value:.4g}" for value in rows.places[index])
+            head = (
+                int(rows.moe[index]),
+                rows.stacks[index],
+                f"{rows.residuals[index]:.4f}",
+                f"{rows.doubt[index]:.3g}",
+            )
+            writer.writerow((*head, *traits.values(), *place))
+
+
+def with_runs(rows: Kinship, loads: Sequence[Workload], residuals: Array) -> Kinship:
+    """``rows`` and a site's own runs."""
+    return rows.joined(Kinship.of(loads, residuals))
+
+
+def spread() -> Mapping[str, float]:
+    """Standard deviations of the covariance and widths of the intervals."""
+    return {name.removeprefix("alike."): value for name, value in constants.fitted().items()}

@@ -1,0 +1,87 @@
+"""Runs of this suite -> workloads, and what was measured of them."""
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchrun import hardware
+from benchrun.errors import UserError
+from benchrun.predict import software
+from benchrun.predict.workload import Architecture, Number, Workload, architectures
+from benchrun.spec.artifacts import BREAKDOWN, CEILINGS, METRICS, SPEC, Breakdown, Ceilings
+from benchrun.spec.runspec import RunSpec, TrainingSpec
+
+FP8_NUMBERS: dict[str, Number] = {"delayed": "fp8", "tensorwise": "fp8_current"}
+"""By the recipe of FP8; the others scale blocks."""
+OWN = "runs"
+"""The source of runs of this suite."""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One run."""
+
+    load: Workload
+    step_s: float
+    breakdown: Breakdown | None
+    ceilings: Ceilings | None
+
+
+def workload(spec: TrainingSpec, source: str | None = None) -> Workload:
+    """What ``spec`` trains. UserError for a GPU that is not in the hardware table."""
+    gpu = hardware.gpu(spec.gpu)
+    if gpu is None:
+        raise UserError(f"no speed of '{spec.gpu}' is known", hint=f"known: {', '.join(hardware.names())}")
+    published = software.publisher(spec.source or "") or ""
+    number: Number = spec.precision
+    if number == "fp8":
+        number = FP8_NUMBERS.get(spec.training.fp8.recipe, "mxfp8")
+    stack = software.of_framework(spec.framework)
+    release = re.search(r"@ ?v(\d\d)\.(\d\d)", spec.source or "")
+    node = spec.cluster.gpus_per_node
+    return Workload(
+        model=architecture(spec),
+        gpu=gpu,
+        num_gpus=spec.num_gpus,
+        layout=spec.layout,
+        mbs=spec.mbs,
+        gbs=spec.gbs,
+        seq_length=spec.seq_length,
+        number=number,
+        task=spec.task,
+        recompute="selective" if spec.training.recompute.policy else spec.training.recompute.granularity,
+        stack=stack,
+        source=published if source is None else source,
+        release=2000 + int(release[1]) + (int(release[2]) - 0.5) / 12 if release else None,
+        tp_overlap=spec.training.tp_comm_overlap,
+        node=node if 0 < node < gpu.gpus_per_node and spec.num_gpus > node else 0,
+    )
+
+
+def architecture(spec: TrainingSpec) -> Architecture:
+    """The model of ``spec``, under the name that published rows give a model of its dimensions."""
+    sizes = ("hidden_size", "ffn_hidden_size", "num_attention_heads", "num_query_groups", "vocab_size")
+    for model in architectures().values():
+        if all(getattr(model.shape, size) == getattr(spec.model, size) for size in sizes):
+            return Architecture(model.name, spec.model)
+    return Architecture(spec.recipe, spec.model)
+
+
+def read(folder: Path, source: str = OWN) -> Measured:
+    """The run in ``folder``. UserError where it is no training, or has no step time."""
+    spec = RunSpec.model_validate_json(folder.joinpath(SPEC).read_bytes())
+    if not isinstance(spec, TrainingSpec):
+        raise UserError(f"{folder.name} is no training")
+    metrics = json.loads(folder.joinpath(METRICS).read_bytes()) if folder.joinpath(METRICS).is_file() else {}
+    step_time: Mapping[str, float] = metrics.get("step_time_s") or {}
+    if not step_time.get("median"):
+        raise UserError(f"{folder.name} has no step time", hint="benchrun compare RUN measures it")
+    breakdown, ceilings = folder.joinpath(BREAKDOWN), folder.joinpath(CEILINGS)
+    return Measured(
+        workload(spec, source),
+        float(step_time["median"]),
+        Breakdown.model_validate_json(breakdown.read_bytes()) if breakdown.is_file() else None,
+        Ceilings.model_validate_json(ceilings.read_bytes()) if ceilings.is_file() else None,
+    )

@@ -1,0 +1,50 @@
+"""Which software a row or a run was trained with, as far as the constants tell software apart."""
+
+import csv
+import functools
+from pathlib import Path
+from typing import Literal
+
+Where = Literal["source", "task", "framework", "repository", "current_scaling"]
+MEGATRON, MEGATRON_2022 = "megatron", "megatron-2022"
+"""Megatron-core with transformer-engine, and Megatron-LM before both; the first where software.csv is silent."""
+FULLY_SHARDED = ("jax-maxtext", "jax-paxml", "transformers")
+"""Software that shares weights among all ranks where a table does not say how many do."""
+OVERLAPPING = ("megatron", "mlperf")
+"""Software whose published rows overlap tensor-parallel communication with products."""
+
+
+def of_source(source: str) -> str | None:
+    """The software of everything that ``source`` published; None where that is not fixed."""
+    return _table().get(("source", source))
+
+
+def of_task(task: str) -> str | None:
+    """The software that the name of a task states, as in pretrain-torchtitan; None where it states none."""
+    return next((stack for (where, name), stack in _table().items() if where == "task" and name in task), None)
+
+
+def of_framework(framework: str) -> str:
+    """The software of one of this suite's frameworks."""
+    return _table().get(("framework", framework), MEGATRON)
+
+
+def publisher(text: str) -> str | None:
+    """The source of rows whose repository ``text`` names; None where it names none."""
+    return next((source for (where, name), source in _table().items() if where == "repository" and name in text), None)
+
+
+def publishers() -> set[str]:
+    """The sources of NVIDIA's published rows."""
+    return {source for (where, _), source in _table().items() if where == "repository"}
+
+
+def scales_currently(source: str) -> bool:
+    """Whether FP8 of ``source`` is scaled by each tensor's own largest value, whatever its tables call it."""
+    return ("current_scaling", source) in _table()
+
+
+@functools.cache
+def _table() -> dict[tuple[str, str], str]:
+    with Path(__file__).with_name("software.csv").open(newline="") as file:
+        return {(row["where"], row["name"]): row["stack"] for row in csv.DictReader(file)}

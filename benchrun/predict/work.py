@@ -1,0 +1,250 @@
+"""What one GPU computes and sends, from the operator list: counts without any constant of a machine's efficiency.
+
+Unless said otherwise a number is that of one transformer layer and one micro-batch, forward and backward.
+"""
+
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+import numpy as np
+
+from benchrun.model import communication
+from benchrun.model.communication import Collective, Sizes
+from benchrun.model.operators import MemoryBound, Operators, Product, operators
+from benchrun.predict.software import MEGATRON_2022
+from benchrun.predict.workload import Workload
+
+Value = Any
+"""A float for one workload, an array for many."""
+HEAD = ("loss", "embedding")
+"""Memory-bound operators of the first and the last stage."""
+
+
+@dataclass(frozen=True)
+class Work:
+    """Counts of one workload, or of many where each field is an array."""
+
+    products: Value
+    """Seconds of the block's matrix products at the peak of their precision."""
+    grouped: Value
+    """Seconds of the experts' products at that peak, over the tokens of one expert."""
+    narrow: Value
+    """Seconds of the products at that peak, each over its smallest side in elements."""
+    calls: Value
+    """Matrix products started."""
+    logits: Value
+    """Seconds of the output layer at the BF16 peak, per micro-batch."""
+    attention: Value
+    """Seconds of causal scores and values at the BF16 peak."""
+    attention_length: Value
+    """Tokens of a sequence on one GPU."""
+    memory: Value
+    """Seconds of memory-bound operators at the peak bandwidth."""
+    casts: Value
+    """Seconds to read and write, once, what enters and leaves products of low precision."""
+    scores: Value
+    """Seconds to read and write the score matrix once, for stacks without fused attention."""
+    memory_head: Value
+    """Seconds of embedding and loss at the peak bandwidth, per micro-batch."""
+    tp: Value
+    """Seconds of tensor-parallel collectives at the link's peak."""
+    tp_calls: Value
+    """Tensor-parallel collectives, in those of four ranks: a ring of more takes longer to start."""
+    cp: Value
+    """Seconds of the context-parallel ring at the link's peak."""
+    cp_calls: Value
+    ep_nvlink: Value
+    ep_nic: Value
+    """Seconds of the experts' all-to-alls at each link's peak."""
+    pp: Value
+    """Seconds to send a micro-batch to the next stage, forward and backward, at the link's peak; of one border."""
+    dp_nvlink: Value
+    dp_nic: Value
+    """Seconds of reducing gradients and gathering weights at each link's peak, per step."""
+    dp_nodes: Value
+    """Nodes among which they are reduced."""
+    fsdp_nvlink: Value
+    fsdp_nic: Value
+    """Seconds of FSDP's gathers and scatters at each link's peak, of all layers of a micro-batch."""
+    optimizer: Value
+    """Seconds of Adam at the memory's peak bandwidth, per step."""
+    layers: Value
+    """Layers of a stage, the mean."""
+    most_layers: Value
+    """Layers of the fullest stage."""
+    last_layers: Value
+    """Layers of the stage with the output layer."""
+    stages: Value
+    virtual: Value
+    """Virtual stages of a GPU."""
+    microbatches: Value
+    nodes: Value
+    low: Value
+    """1 where products are in FP8 or FP4, else 0."""
+    plain: Value
+    """1 where tensor-parallel communication overlaps with nothing, else 0."""
+    repeated: Value
+    """Share of the products that is recomputation."""
+    moe: Value
+    """1 in a mixture of experts, else 0."""
+    legacy: Value
+    """1 for stacks without fused attention, else 0."""
+
+    @classmethod
+    def joined(cls, works: "list[Work]") -> "Work":
+        """One object of arrays."""
+        return cls(*(np.array([getattr(work, field.name) for work in works]) for field in fields(cls)))
+
+
+def work(load: Workload) -> Work:
+    """The counts of ``load``."""
+    layout, gpu, shape = load.layout, load.gpu, load.model.shape
+    tokens = load.mbs * load.seq_length / layout.cp
+    low_peak = dict.fromkeys(("fp8", "fp8_current", "mxfp8"), gpu.peak_fp8_tflops) | {"nvfp4": gpu.peak_fp4_tflops}
+    low = load.number in low_peak
+    sizes = Sizes(weight=1 if low else 2, gradient=2, states=12)
+    listed = operators(
+        shape, tokens, load.seq_length, layout, task=load.task, dp=load.dp, sizes=sizes, distributed_optimizer=True
+    )
+    peak = gpu.peak_bf16_tflops * 1e12
+    peak_of_products = (low_peak.get(load.number) or gpu.peak_bf16_tflops) * 1e12
+    bandwidth, layers = gpu.memory_gb_per_s * 1e9, shape.num_layers / layout.pp
+    again = 1 if load.recompute == "full" else 0
+    blocks = _block(load, listed)
+    flops = {each: (len(each.passes) + again) * each.flops / layers for each in blocks}
+    experts = [each for each in blocks if each.expert]
+    loss, rest = _split(listed.memory_bound)
+    adam = sum(each.step_bytes for each in listed.memory_bound)
+    elements = sum(each.layers / layers * each.rows * (each.k + each.n) for each in blocks) if low else 0.0
+    scores = listed.attention.heads * tokens * load.seq_length
+    first, last = _ends(load)
+    return Work(
+        products=sum(flops.values()) / peak_of_products,
+        grouped=sum(flops[each] / max(1.0, each.m) for each in experts) / peak_of_products,
+        narrow=sum(flops[each] / max(1.0, min(each.n, each.k)) for each in blocks) / peak_of_products,
+        calls=sum((len(each.passes) + again) * each.layers / layers for each in blocks),
+        logits=len(listed.products[-1].passes) * listed.products[-1].flops * layout.pp / peak,
+        attention=(3 + again) / 2 * listed.attention.flops / layers / peak,
+        attention_length=load.seq_length / layout.cp,
+        memory=((1 + again) * sum(each.forward_bytes for each in rest) + sum(each.backward_bytes for each in rest))
+        / layers
+        / bandwidth,
+        casts=3 * elements / bandwidth,
+        scores=4 * scores / bandwidth * (1 + 0.5 * (again or load.recompute == "selective")),
+        memory_head=sum(each.forward_bytes + each.backward_bytes for each in loss) * layout.pp / bandwidth,
+        **_links(load, listed, layers, again),
+        optimizer=adam / bandwidth,
+        layers=layers,
+        most_layers=first,
+        last_layers=last,
+        stages=float(layout.pp),
+        virtual=float(layout.vp),
+        microbatches=load.microbatches,
+        nodes=max(1.0, load.num_gpus / load.gpus_per_node),
+        low=float(low),
+        plain=float(not load.tp_overlap),
+        repeated=again / (3.0 + again),
+        moe=float(shape.moe is not None),
+        legacy=float(load.stack == MEGATRON_2022),
+    )
+
+
+def _block(load: Workload, listed: Operators) -> list[Product]:
+    """The products of the layers, with what `Architecture` adds to the operator list."""
+    model, shape, tp = load.model, load.model.shape, load.layout.tp
+    blocks = list(listed.block)
+    layers = blocks[0].layers
+    if model.attention_params:
+        listed_params = sum(each.weights * tp for each in blocks[:2])
+        ratio = model.attention_params / listed_params
+        blocks[:2] = [replace(each, layers=each.layers * ratio) for each in blocks[:2]]
+    if shape.moe is None:
+        return blocks
+    sparse = 1 - model.dense_layers / shape.num_layers
+    blocks[2:] = [replace(each, layers=each.layers * sparse) for each in blocks[2:]]
+    widths = ((model.shared_ffn, sparse), (shape.ffn_hidden_size, 1 - sparse))
+    for width, share in widths:
+        if width and share:
+            tokens, gates = blocks[0].rows, 2 if shape.gated else 1
+            inner, passes = width / tp, blocks[0].passes
+            blocks.append(Product("fc1", tokens, (inner,) * gates, shape.hidden_size, layers * share, passes=passes))
+            blocks.append(Product("fc2", tokens, (shape.hidden_size,), inner, layers * share, passes=passes))
+    return blocks
+
+
+def _split(memory_bound: tuple[MemoryBound, ...]) -> tuple[list[MemoryBound], list[MemoryBound]]:
+    ends = [each for each in memory_bound if each.name in HEAD]
+    return ends, [each for each in memory_bound if each.name not in HEAD]
+
+
+def _ends(load: Workload) -> tuple[float, float]:
+    """Layers of the fullest stage, and of the last."""
+    layers, layout = load.model.shape.num_layers, load.layout
+    if layout.pp == 1:
+        return float(layers), float(layers)
+    chunks = layout.pp * layout.vp
+    if layers % chunks and (layers + 2) % chunks == 0:  # embedding and output layer count as one layer each
+        return (layers + 2) / layout.pp, (layers + 2) / layout.pp - 1
+    fullest = -(-layers // layout.pp)
+    return float(fullest), float(layers - (layout.pp - 1) * fullest) if layers % layout.pp else float(fullest)
+
+
+def _links(load: Workload, listed: Operators, layers: float, again: int) -> dict[str, float]:
+    """Seconds of each group's collectives at the peak of the links they use."""
+    layout, gpu, domain = load.layout, load.gpu, load.domain
+    nvlink, nic = gpu.nvlink_gb_per_s * 1e9, gpu.nic_gb_per_s * 1e9
+    inner = layout.tp * layout.cp
+    groups: dict[str, list[Collective]] = {}
+    for each in listed.collectives:
+        groups.setdefault(each.group, []).append(each)
+
+    def bytes_of(group: str, *, step: bool = False) -> float:
+        return sum(
+            _on_the_wire(each) * (each.step if step else (1 + again) * each.forward + each.backward)
+            for each in groups.get(group, [])
+        )
+
+    def of_ranks(wire: float, ranks: float, stride: float) -> tuple[float, float]:
+        """A ring over NVLink inside a domain, over the adapters of a domain's members between domains."""
+        near = max(1.0, min(ranks, domain // max(1.0, stride)))
+        if ranks <= 1:
+            return 0.0, 0.0
+        return (wire / nvlink, 0.0) if near >= ranks else (wire / nvlink, wire / (near * nic))
+
+    shards = {"dp": layout.tp * layout.cp if layout.cp == 1 else layout.tp, "expert_dp": float(layout.ep * layout.etp)}
+    ranks, expert_ranks = communication.replicas(layout, load.dp)
+    dp = of_ranks(bytes_of("dp", step=True), ranks, shards["dp"])
+    experts = of_ranks(bytes_of("expert_dp", step=True), expert_ranks, shards["expert_dp"])
+    whole, whole_experts = communication.weight_shards(layout)
+    fsdp = of_ranks(bytes_of("fsdp"), whole, shards["dp"])
+    expert_fsdp = of_ranks(bytes_of("expert_fsdp"), whole_experts, shards["expert_dp"])
+    exchange = bytes_of("ep") / layers
+    near = min(1.0, domain / max(1.0, layout.ep * layout.etp))
+    border = layout.tp * layout.cp * load.dp
+    size = next((each.bytes for each in listed.collectives if each.group == "pp"), 0.0)
+    times_of_tp = sum(
+        ((1 + again) * each.forward + each.backward) * (2 if each.name == "all_reduce" else 1)
+        for each in groups.get("tp", [])
+    )
+    return {
+        "tp": bytes_of("tp") / layers / (nvlink if layout.tp <= domain else min(nvlink, domain * nic)),
+        "tp_calls": times_of_tp / layers * (1 + layout.tp) / 5,
+        "cp": bytes_of("cp") / layers / (nvlink if inner <= domain else nic),
+        "cp_calls": float(layout.cp - 1),
+        "ep_nvlink": exchange * near / nvlink,
+        "ep_nic": exchange * (1 - near) / nic,
+        "pp": 2 * size / (nvlink if border * layout.pp <= domain else nic),
+        "dp_nvlink": dp[0] + experts[0],
+        "dp_nic": dp[1] + experts[1],
+        "dp_nodes": max(1.0, ranks * shards["dp"] / domain),
+        "fsdp_nvlink": fsdp[0] + expert_fsdp[0],
+        "fsdp_nic": fsdp[1] + expert_fsdp[1],
+    }
+
+
+def _on_the_wire(each: Collective) -> float:
+    """Bytes that a rank sends."""
+    share = (each.ranks - 1) / each.ranks
+    if each.name == "all_reduce":
+        return 2 * each.bytes * share
+    return each.bytes * share if each.name != "send" else each.bytes

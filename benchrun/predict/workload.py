@@ -1,0 +1,123 @@
+"""What is predicted: a model, how it is spread over which GPUs, in which precision, by which software."""
+
+import csv
+import functools
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from benchrun.hardware import Gpu
+from benchrun.model import ModelShape, Moe
+from benchrun.model.layout import Layout
+from benchrun.predict.software import MEGATRON
+from benchrun.vocabulary import Task
+
+Number = Literal["fp32", "bf16", "fp16", "fp8", "fp8_current", "mxfp8", "nvfp4"]
+"""Numbers of the matrix products; FP8 with scales of earlier steps, of the tensor itself, or of blocks."""
+Recomputed = Literal["none", "selective", "full"]
+_MODELS = Path(__file__).with_name("models.csv")
+
+
+@dataclass(frozen=True)
+class Architecture:
+    """A model's shape, with what `ModelShape` cannot say about a mixture of experts or other kinds of attention."""
+
+    name: str
+    """Models of one family have the same products, up to the number of layers."""
+    shape: ModelShape
+    shared_ffn: int = 0
+    """Width of the MLP that every token uses beside its experts."""
+    dense_layers: int = 0
+    """Layers of a mixture of experts that have a plain MLP of ``shape.ffn_hidden_size`` instead."""
+    attention_params: float | None = None
+    """Weights of a layer's projections, where they are not those of queries, keys, values and output."""
+
+
+@dataclass(frozen=True)
+class Workload:
+    """One training step to predict."""
+
+    model: Architecture
+    gpu: Gpu
+    num_gpus: int
+    layout: Layout
+    mbs: float
+    gbs: float
+    """Sequences per step, over all GPUs."""
+    seq_length: int
+    number: Number = "bf16"
+    task: Task = "pretrain"
+    recompute: Recomputed = "none"
+    stack: str = MEGATRON
+    """Software whose kernels and overlap are alike (software.csv): the constants differ between them."""
+    source: str = ""
+    """Who measured it: rows of one source share what no column says. Empty where nobody did."""
+    release: float | None = None
+    """When the software was released, in years (2025.5: mid-2025); None where it is unknown."""
+    tp_overlap: bool = True
+    """Tensor-parallel communication overlaps with its products."""
+    power_limit: float = 1.0
+    """Share of the GPU's usual power."""
+    node: int = 0
+    """GPUs of a node, where they are not the usual number."""
+
+    @property
+    def gpus_per_node(self) -> int:
+        """GPUs of a node."""
+        return self.node or self.gpu.gpus_per_node
+
+    @property
+    def domain(self) -> int:
+        """GPUs that NVLink joins."""
+        return max(self.gpu.nvlink_domain, min(self.gpus_per_node, 8)) if self.node else self.gpu.nvlink_domain
+
+    @property
+    def dp(self) -> int:
+        """Data-parallel ranks."""
+        return max(1, self.num_gpus // (self.layout.tp * self.layout.pp * self.layout.cp))
+
+    @property
+    def microbatches(self) -> float:
+        """Micro-batches of a step."""
+        return max(1.0, self.gbs / (self.mbs * self.dp))
+
+    @property
+    def tokens_per_s_per_gpu(self) -> float:
+        """Tokens of a step per GPU: divided by the step time, the throughput."""
+        return self.gbs * self.seq_length / self.num_gpus
+
+
+@functools.cache
+def architectures() -> dict[str, Architecture]:
+    """The models that published rows name."""
+    with _MODELS.open(newline="") as file:
+        return {row["model"]: _architecture(row) for row in csv.DictReader(file)}
+
+
+def _architecture(row: dict[str, str]) -> Architecture:
+    def number(column: str) -> int:
+        return int(row[column] or 0)
+
+    moe = None
+    if row["experts"]:
+        sizes = {"num_experts": number("experts"), "topk": number("topk"), "ffn_hidden_size": number("expert_ffn")}
+        moe = Moe.model_validate(sizes)
+    shape = ModelShape.model_validate(
+        {
+            "num_layers": number("layers"),
+            "hidden_size": number("hidden"),
+            "ffn_hidden_size": number("ffn"),
+            "num_attention_heads": number("heads"),
+            "num_query_groups": number("groups"),
+            "kv_channels": number("head_dim"),
+            "vocab_size": number("vocab"),
+            "max_position_embeddings": 2**20,
+            "activation": row["activation"],
+            "normalization": "LayerNorm" if row["activation"] == "gelu" else "RMSNorm",
+            "position_embedding": "learned" if row["activation"] == "gelu" else "rope",
+            "tied_embeddings": row["tied"] == "1",
+            "moe": moe,
+        }
+    )
+    projections = float(row["attention_params"]) if row["attention_params"] else None
+    return Architecture(row["family"], shape, number("shared_ffn"), number("dense_layers"), projections)

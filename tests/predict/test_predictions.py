@@ -1,0 +1,83 @@
+"""Predictions of recipes, of curves, of tables of rows, and on a site's own runs."""
+
+import csv
+import io
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from benchrun import app, paths
+from benchrun.cli import group
+from benchrun.predict.fit import PUBLISHED
+from benchrun.predict.physics import PARTS
+from benchrun.predict.prediction import predicted_rows
+
+POINT = ("llama3.1-8b", "--gpu", "H100", "--precision", "fp8")
+
+
+def ran(*arguments: str, code: int = 0) -> str:
+    result = CliRunner().invoke(group, ["predict", *arguments], standalone_mode=False, catch_exceptions=False)
+    assert (result.return_value or 0) == code
+    return result.stdout
+
+
+def test_a_point_in_parts() -> None:
+    document = json.loads(ran(*POINT, "--num-gpus", "8", "--json"))
+    assert tuple(document["parts_s"]) == PARTS
+    assert sum(document["parts_s"].values()) == pytest.approx(document["step_time_s"]["median"])
+    assert document["step_time_s"]["low"] < 9.5 < document["step_time_s"]["high"] * 1.05  # published: 9.33 to 9.67 s
+    assert set(document["mfu"]) == {"full", "causal"}
+    assert document["memory_gib"] > 0
+
+
+@pytest.mark.parametrize(("scaling", "expected"), [("weak", 2048), ("strong", 128)])
+def test_a_curve(scaling: str, expected: int) -> None:
+    document = json.loads(ran(*POINT, "--num-gpus", "8,64,128", "--scaling", scaling, "--json"))
+    assert document["scaling"] == scaling
+    assert [point["num_gpus"] for point in document["points"]] == [8, 64, 128]
+    assert document["points"][-1]["gbs"] == expected
+
+
+def test_a_table_keeps_its_rows_and_explains_those_it_cannot_predict() -> None:
+    table = "model,gpu,num_gpus,gbs,seq_len,precision,note\nllama3-8b,H100,8,128,8192,FP8,a\nnobody,H100,8,1,1,FP8,b\n"
+    out, said = io.StringIO(), []
+    assert predicted_rows(io.StringIO(table), out, said.append) == 1
+    rows = list(csv.DictReader(io.StringIO(out.getvalue())))
+    assert [row["note"] for row in rows] == ["a", "b"]
+    assert 5 < float(rows[0]["low_s"]) < float(rows[0]["predicted_s"]) < float(rows[0]["high_s"]) < 20
+    assert rows[1]["predicted_s"] == ""
+    assert len(said) == 1
+
+
+def test_published_rows_lie_in_their_intervals() -> None:
+    out = io.StringIO()
+    with PUBLISHED.open(newline="") as file:
+        lines = file.read().splitlines(keepends=True)
+    predicted_rows(io.StringIO("".join([lines[0], *lines[1::12]])), out, lambda text: None)
+    rows = [row for row in csv.DictReader(io.StringIO(out.getvalue())) if row["predicted_s"]]
+    inside = [float(row["low_s"]) <= float(row["step_time_s"]) <= float(row["high_s"]) for row in rows]
+    assert len(rows) > 50
+    assert sum(inside) / len(inside) > 0.85
+
+
+def test_a_sites_slow_runs_raise_its_predictions(tmp_path: Path) -> None:
+    kept = next(path for path in paths.MEASURED.iterdir() if path.name.startswith("llama3.1-8b-2c0cb897"))
+    slow = tmp_path / kept.name
+    slow.mkdir()
+    (slow / "spec.json").write_bytes((kept / "spec.json").read_bytes())
+    metrics = json.loads((kept / "metrics.json").read_text())
+    metrics["step_time_s"]["median"] *= 1.3
+    (slow / "metrics.json").write_text(json.dumps(metrics))
+    spec = app.resolve_point(app.Request("llama3.1-8b", "H200", "fp8", 2))
+    calibration, changes = app.calibrated([str(slow)])
+    before, after = app.predicted(spec).prediction, app.predicted(spec, calibration).prediction
+    assert changes
+    assert after.median > 1.1 * before.median
+    assert after.calibration != before.calibration
+
+
+def test_show_states_the_expected_step() -> None:
+    document = app.describe(app.resolve_point(app.Request("llama3.1-8b", "H100", "fp8", 8)))
+    assert document["expected_step_time_s"]["low"] < document["expected_step_time_s"]["high"]
