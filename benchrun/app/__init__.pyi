@@ -35,6 +35,8 @@ from benchrun.app.predictions import expected_step as expected_step
 from benchrun.app.predictions import predicted as predicted
 from benchrun.app.predictions import predicted_curve as predicted_curve
 from benchrun.app.predictions import predicted_table as predicted_table
+from benchrun.app.reporting import report_on as report_on
+from benchrun.app.reporting import run_data as run_data
 from benchrun.app.site import check_site as check_site
 from benchrun.app.site import write_site as write_site
 from benchrun.app.traces import fingerprint_of as fingerprint_of

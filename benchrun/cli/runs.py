@@ -1,5 +1,7 @@
 """Verbs on runs: status, cancel, report."""
 
+import contextlib
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -9,8 +11,10 @@ import click
 from benchrun import app, paths
 from benchrun.cli.complete import recipe_names, run_names
 from benchrun.cli.options import each, json_option, opened, print_json, run_id, say
-from benchrun.errors import UserError
+from benchrun.errors import UserError, writing
 from benchrun.vocabulary import Exit, worst
+
+FORMATS = ("terminal", "markdown", "csv", "html", "junit")
 
 if TYPE_CHECKING:
     from benchrun.app import Observation, RunDir, Step
@@ -97,48 +101,61 @@ def cancel(runs: tuple[str, ...], every: bool) -> int:
 
 @click.command("report")
 @click.argument("runs", nargs=-1, shell_complete=run_names)
-@click.option("--format", "form", type=click.Choice(["markdown", "csv"]), default="markdown", show_default=True)
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(FORMATS),
+    help="terminal (the default on a terminal), markdown (elsewhere), csv, html (with plots), junit (for CI).",
+)
+@click.option("--output", type=click.Path(path_type=Path), metavar="FILE", help="Write into FILE, by its ending.")
 @click.option("--by", type=click.Choice(["point", "framework"]), default="point", show_default=True, help="Rows.")
 @click.option("--keep", type=click.Path(path_type=Path), metavar="DIR", help="Keep what the RUNS measured in DIR.")
 @json_option
-def report(runs: tuple[str, ...], form: str, by: str, keep: Path | None, as_json: bool) -> int:
+def report(
+    runs: tuple[str, ...], form: str | None, output: Path | None, by: str, keep: Path | None, as_json: bool
+) -> int:
     """One RUN as a page, or several (all, if none is named) as a table with a row per point.
 
-    --by framework compares the frameworks that ran the same point, the fastest first.
+    --by framework compares the frameworks that ran the same point, the fastest first. --format html is one file with
+    plots that needs no network.
 
     With --keep each run gets a directory in DIR (results/measured): spec, environment, metrics, verdict and the
     compressed logs, without this machine's names and paths. Nothing is overwritten.
 
     The exit code is that of the worst verdict, as with compare; a run that was not judged does not count.
     """
-    from benchrun.report.runs import runs_page, table
-    from benchrun.report.table import as_csv, markdown
-
     if keep and not runs:
         raise UserError("--keep needs the RUNS to keep", hint="benchrun status lists them")
+    if output is not None and output.exists():
+        raise UserError(f"{output} exists", hint="nothing is overwritten: name a new file")
+    form = form or _form_of(output)
     chosen, code = opened(runs)
     if keep:
         for run in chosen:
             say(f"kept {app.keep(run, keep).path}")
-    results, failed = each(chosen, app.result_of, run_id)
+    data, failed = each(chosen, app.run_data, run_id)
+    results = [one.result for one in data]
     if runs and not results:
         return worst((code, failed))
-    if by == "framework":
-        from benchrun.report.frameworks import rows_of, side_by_side
-
-        rows = side_by_side(rows_of(results))
-    else:
-        rows = table(results)
+    model = app.report_on(data)
     if as_json:
-        print_json(rows.records())
-    elif form == "csv":
-        click.echo(as_csv(rows), nl=False)
-    elif by == "framework":
-        click.echo(markdown(rows), nl=False)
-    elif len(runs) == 1:
-        from benchrun.report.terminal import run_page
-
-        click.echo(run_page(results[0]), nl=False)
+        print_json(model.rows(by).records())
     else:
-        click.echo(runs_page(results), nl=False)
+        from benchrun.report.written import written
+
+        text = written(model, form, by, one=len(runs) == 1)
+        with contextlib.nullcontext() if output is None else writing(output):
+            click.echo(text, nl=False) if output is None else output.write_text(text)
     return worst((code, failed if runs else Exit.OK, *(row.verdict.exit_code for row in results if row.verdict)))
+
+
+def _form_of(output: Path | None) -> str:
+    """The format that a file's ending names; without a file what suits the place."""
+    if output is None:
+        return "terminal" if sys.stdout.isatty() else "markdown"
+    endings = {".html": "html", ".xml": "junit", ".csv": "csv", ".md": "markdown", ".txt": "terminal"}
+    if output.suffix not in endings:
+        raise UserError(
+            f"--output {output}: the ending names no format", hint=f"one of {' '.join(endings)}, or --format"
+        )
+    return endings[output.suffix]

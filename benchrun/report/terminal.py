@@ -26,14 +26,14 @@ def verdict_view(verdict: Verdict, metrics: Metrics | None) -> Text:
     own = verdict.conditions
     style = f"bold {_COLOURS.get(verdict.verdict, 'yellow')}"
     point = f"  {own.recipe}, {own.precision}, {own.num_gpus} x {own.gpu}: {verdict.reason}\n"
-    rows = _basis_rows(verdict)
+    rows = basis_rows(verdict)
     if metrics is not None and verdict.runs > 1:
         rows.append(("repeats", f"{verdict.runs} runs were judged together; below are the numbers of the first"))
     rows += metrics_rows(metrics) if metrics else []
     return Text.assemble((verdict.headline, style), point).append_text(_aligned(rows))
 
 
-def _basis_rows(verdict: Verdict) -> Rows:
+def basis_rows(verdict: Verdict) -> Rows:
     """What the verdict rests on."""
     rows = [("compared", check_line(check)) for check in verdict.checks]
     if verdict.chosen_because is not None:
@@ -234,16 +234,16 @@ def run_page(result: RunResult) -> str:
         parts.append(f"**{result.judgement}**: benchrun status {result.run_id} says how it ended\n")
     else:
         limits = "".join(f" ({label.text})" for label in verdict.labels)
-        basis = "".join(f"- {name.strip()}: {text}\n" for name, text in _basis_rows(verdict))
+        basis = "".join(f"- {name.strip()}: {text}\n" for name, text in basis_rows(verdict))
         parts.append(f"**{verdict.verdict}**{limits}: {verdict.reason}\n\n{basis}")
     if metrics is not None:
         parts.append(markdown(Table(("measured", ""), metrics_rows(metrics))))
     elif result.metrics is not None:
         parts.append("".join(f"- {problem.kind}: {problem.detail}\n" for problem in result.metrics.problems))
-    return "\n".join([*parts, markdown(Table(("conditions", ""), _spec_rows(result.spec)))])
+    return "\n".join([*parts, markdown(Table(("conditions", ""), spec_rows(result.spec)))])
 
 
-def _spec_rows(spec: RunSpec) -> Rows:
+def spec_rows(spec: RunSpec) -> Rows:
     nodes = f"{spec.num_nodes} node{'s' if spec.num_nodes > 1 else ''}"
     rows = [
         ("workload", f"{proxy(spec)}, {spec.task}"),
