@@ -42,10 +42,10 @@ def status(
         rows = rows[-last:]
     if as_json:
         print_json(rows)
-    elif not rows:
+    elif not rows and not runs:
         kind = f"{' '.join(filter(None, [*states, recipe]))} runs" if states or recipe else "runs"
         say(f"no {kind} in {paths.runs_dir().absolute()}; BENCHRUN_RESULTS names another folder")
-    else:
+    elif rows:
         from benchrun.report.status import status_lines
 
         for line in status_lines(rows):

@@ -5,7 +5,7 @@ from typing import get_args
 
 from benchrun import hardware
 from benchrun.errors import UserError
-from benchrun.hardware import Gpu
+from benchrun.hardware import Device
 from benchrun.model import VOCAB_MULTIPLE, ModelShape, Moe
 from benchrun.model.flops import FlopsPerToken, flops_per_token
 from benchrun.parse.records import Facts, Log
@@ -33,7 +33,7 @@ class Setting:
     fixed_length: bool = True
     """Every sample has ``seq_length`` tokens; otherwise a batch does not give the number of tokens."""
 
-    hardware: Gpu | None = None
+    hardware: Device | None = None
     """Peaks of a GPU that the table does not list."""
     peak: float | None = None
     """Dense peak at ``precision`` in TFLOPS, as the caller states it."""

@@ -76,7 +76,7 @@ def borrowed(listed: list[Point], request: Request) -> list[Point]:
     return [replace(point, gpu=gpu.name, borrowed_from=closest_one) for point in own]
 
 
-def _gpu(request: Request) -> hardware.Gpu | None:
+def _gpu(request: Request) -> hardware.Device | None:
     """The wanted GPU: of the site file, or of the hardware table."""
     if request.cluster:
         site = cluster_document(request.cluster)

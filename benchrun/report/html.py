@@ -110,7 +110,7 @@ def _figures(figures: Sequence[Figure], identity: str) -> str:
 
 def _figure(figure: Figure, identity: str) -> str:
     note = f"<p>{escape(figure.note)}</p>" if figure.note else ""
-    wide = "cards" if len(figure.table.titles) > 3 else ""
+    wide = "cards" if len(figure.table.titles) > 4 else ""
     table = f"<details><summary>Numbers</summary>{_table(figure.table, wide)}</details>"
     return f"<figure><figcaption>{escape(figure.title)}</figcaption>{svg(figure, identity)}{note}{table}</figure>"
 

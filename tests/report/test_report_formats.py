@@ -92,7 +92,7 @@ def test_every_figure_has_a_name_and_a_table(report: ReportModel) -> None:
     assert len(figures) > 5 * len(report.runs)
     for figure in figures:
         assert re.search(r'<svg[^>]* role="img" aria-labelledby="(\w+)"><title id="\1">[^<]+</title>', figure)
-        assert re.search(r"<table>.*<td", figure, re.S)
+        assert re.search(r"<table[^>]*>.*<td", figure, re.S)
     ids = re.findall(r' id="([^"]+)"', text)
     assert len(ids) == len(set(ids))
 
