@@ -1,3 +1,6 @@
+from benchrun.app.explanations import differ as differ
+from benchrun.app.explanations import evidence as evidence
+from benchrun.app.explanations import explain_run as explain_run
 from benchrun.app.images import list_images as list_images
 from benchrun.app.inventory import INVENTORIES as INVENTORIES
 from benchrun.app.jobs import end_of as end_of
@@ -39,9 +42,14 @@ from benchrun.app.reporting import report_on as report_on
 from benchrun.app.reporting import run_data as run_data
 from benchrun.app.site import check_site as check_site
 from benchrun.app.site import write_site as write_site
+from benchrun.app.studies import plan_study as plan_study
+from benchrun.app.studies import run_study as run_study
+from benchrun.app.studies import study_result as study_result
 from benchrun.app.traces import fingerprint_of as fingerprint_of
 from benchrun.compare.verdict import RunResult as RunResult
 from benchrun.compare.verdict import Verdict as Verdict
+from benchrun.explain.model import Difference as Difference
+from benchrun.explain.model import Explanation as Explanation
 from benchrun.frameworks.logs import DIALECTS as DIALECTS
 from benchrun.frameworks.logs import Tail as Tail
 from benchrun.launch.doctor import examine as examine
@@ -63,4 +71,6 @@ from benchrun.recipe.catalogue import is_suite as is_suite
 from benchrun.recipe.select import Request as Request
 from benchrun.render import render as render
 from benchrun.spec.runspec import RunSpec as RunSpec
+from benchrun.study.plan import Plan as Plan
+from benchrun.study.result import StudyResult as StudyResult
 from benchrun.trace.model import Fingerprint as Fingerprint

@@ -1,6 +1,7 @@
-"""What this version has besides recipes: suites, clusters, GPUs, frameworks."""
+"""What this version has besides recipes: suites, studies, clusters, GPUs, frameworks."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from benchrun import paths
@@ -12,23 +13,38 @@ Rows = list[dict[str, Any]]
 
 def list_suites() -> Rows:
     """One row a shipped suite."""
+    return _files("suite", paths.SUITES)
+
+
+def list_studies() -> Rows:
+    """One row a shipped study."""
+    return _files("study", paths.STUDIES)
+
+
+def _files(kind: str, folder: Path) -> Rows:
     rows = []
-    for name in names(paths.SUITES):
-        path = paths.SUITES / f"{name}.yaml"
-        suite = load(path)
-        runs = suite["runs"]
+    for name in names(folder):
+        path = folder / f"{name}.yaml"
+        document = load(path)
+        runs = document["runs"]
         rows.append(
             {
-                "suite": name,
+                kind: name,
                 "runs": len(runs),
-                "gpu": list(dict.fromkeys(run["gpu"] for run in runs if "gpu" in run)),
-                "num_gpus": sorted({run["num_gpus"] for run in runs if "num_gpus" in run}),
-                "recipes": list(dict.fromkeys(run["recipe"] for run in runs)),
-                "description": suite["description"],
+                "gpu": _distinct(runs, "gpu"),
+                "num_gpus": _distinct(runs, "num_gpus"),
+                "recipes": _distinct(runs, "recipe"),
+                "description": document["description"],
                 "path": str(path),
             }
         )
     return rows
+
+
+def _distinct(runs: Rows, key: str) -> list[Any]:
+    """The values of a key, each of which may be one or a list."""
+    values = [run[key] for run in runs if key in run]
+    return list(dict.fromkeys(one for value in values for one in (value if isinstance(value, list) else [value])))
 
 
 def list_clusters() -> Rows:
@@ -85,6 +101,7 @@ def list_frameworks() -> Rows:
 
 INVENTORIES: dict[str, Callable[[], Rows]] = {
     "suites": list_suites,
+    "studies": list_studies,
     "clusters": list_clusters,
     "gpus": list_gpus,
     "frameworks": list_frameworks,

@@ -45,7 +45,7 @@ def wait_for(runs: Sequence[RunDir], progress: Progressed = lambda _, __: None) 
         observations = {observation.run: observation for observation in observe(left)}
         for run, observation in observations.items():
             progress(observation, tails[run].read())
-            if observation.over and not _late(observation):
+            if has_ended(observation):
                 ended[run] = observation
         seen = [
             (each.job.state if each.job else each.note, each.run.done() is not None) for each in observations.values()
@@ -57,12 +57,6 @@ def wait_for(runs: Sequence[RunDir], progress: Progressed = lambda _, __: None) 
     return [ended[run] for run in runs]
 
 
-def _late(observation: Observation) -> bool:
-    """Whether a completed job seems incomplete because its last lines may reach this host late."""
-    completed = observation.job is not None and observation.job.state == "COMPLETED"
-    return completed and not observation.settled and end_of(observation).ending is Ending.INCOMPLETE
-
-
 def _follow(going: dict[RunDir, Observation], tails: "dict[RunDir, Tail]", progress: Progressed, until: float) -> None:
     """Report new steps until it is time to poll, or one of the jobs has ended."""
     done = {run: run.done() is not None for run in going}
@@ -71,6 +65,13 @@ def _follow(going: dict[RunDir, Observation], tails: "dict[RunDir, Tail]", progr
         for run, observation in going.items():
             if steps := tails[run].read():
                 progress(observation, steps)
+
+
+def has_ended(observation: Observation) -> bool:
+    """Whether the job is over and its log is whole: the last lines of a completed job may reach this host late."""
+    completed = observation.job is not None and observation.job.state == "COMPLETED"
+    late = completed and not observation.settled and end_of(observation).ending is Ending.INCOMPLETE
+    return observation.over and not late
 
 
 def status_of(observation: Observation) -> dict[str, Any]:

@@ -27,8 +27,9 @@ def completing(names: Callable[[click.Context, click.Parameter], Iterable[object
 
 @completing
 def recipe_names(context: click.Context, parameter: click.Parameter) -> Iterable[object]:
-    """Recipes; for a verb that takes one also suites."""
-    suites = [] if parameter.nargs == -1 else sorted(path.stem for path in paths.SUITES.glob("*.yaml"))
+    """Recipes; for a verb that takes one also suites and studies."""
+    folders = () if parameter.nargs == -1 else (paths.SUITES, paths.STUDIES)
+    suites = [name for folder in folders for name in sorted(path.stem for path in folder.glob("*.yaml"))]
     return [*sorted(path.stem for path in paths.RECIPES.glob("*.yaml")), *suites]
 
 

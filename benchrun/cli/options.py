@@ -37,8 +37,7 @@ def all_of(*options: Callable[[F], F]) -> Callable[[F], F]:
     return lambda function: functools.reduce(lambda decorated, option: option(decorated), reversed(options), function)
 
 
-point_options = all_of(
-    click.argument("recipe", shell_complete=recipe_names),
+choice_options = all_of(
     click.option("--gpu", shell_complete=point_values, help="GPU of the point, e.g. H100; CPU for the tiny ones."),
     click.option("--precision", shell_complete=point_values, help="fp8, bf16 or fp32."),
     click.option(
@@ -60,7 +59,8 @@ point_options = all_of(
     ),
     click.option("--set", "overrides", metavar="KEY=VALUE", multiple=True, help="Set a value; checked like the file."),
 )
-"""The options that choose a point: the fields of `app.Request`."""
+"""The options that choose a point of a recipe: the fields of `app.Request`."""
+point_options = all_of(click.argument("recipe", shell_complete=recipe_names), choice_options)
 
 _SETTING = (
     ("--gpu", str, "GPU"),

@@ -58,6 +58,12 @@ class MeasuredRun:
         return _rows(Step(**json.loads(line)) for line in lines)
 
     @property
+    def losses(self) -> list[float]:
+        """The loss of each step that its log gives one for, in order."""
+        lines = _document(self.folder, STEPS, bytes.splitlines)
+        return [loss for line in lines if (loss := json.loads(line)["loss"]) is not None]
+
+    @property
     def machine(self) -> str:
         """GPU and driver as the node named them, and the versions of what trained."""
         node: dict[str, Any] = next(iter(self.env.get("nodes") or []), {})

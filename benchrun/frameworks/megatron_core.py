@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from benchrun import hardware
 from benchrun.frameworks.base import WORKER_OPTIONS, MemoryFacts
 from benchrun.frameworks.megatron import Megatron
+from benchrun.model.adapters import MEGATRON_LINEARS
 from benchrun.spec.runspec import TrainingSpec
 from benchrun.spec.training import FP32_AT_A_TIME
 
@@ -16,7 +17,6 @@ class MegatronCore(Megatron):
     """The worker reads every value of the TrainingSpec, and also trains on CPUs."""
 
     name = "megatron-core"
-    tasks = frozenset({"pretrain", "sft"})
     precisions = frozenset({"fp32", "bf16", "fp8"})
     needs_gpu = False
     fsdp = False
@@ -29,7 +29,7 @@ class MegatronCore(Megatron):
     def refusals(self, spec: TrainingSpec) -> Iterator[str]:
         """Settings for which megatron.core or transformer-engine would raise, or that would have no effect."""
         yield from super().refusals(spec)
-        for refused in (_without_transformer_engine, _recompute, _attention, _fp8):
+        for refused in (_without_transformer_engine, _recompute, _attention, _fp8, _offload, _lora):
             yield from refused(spec)
         training = spec.training
         for name in ("moe_grouped_gemm", "moe_permute_fusion"):
@@ -100,3 +100,35 @@ def _fp8(spec: TrainingSpec) -> Iterator[str]:
     if fp8.tp_only_amax_reduction and training.optimizer.precision_aware and fp8.param_gather:
         # Adam then finds the largest value of its own shard only, and nothing else shares it.
         yield "fp8.tp_only_amax_reduction with optimizer.precision_aware would leave ranks with different FP8 weights"
+
+
+def _offload(spec: TrainingSpec) -> Iterator[str]:
+    """What was not tried with offloading, besides what megatron.core refuses: a pipeline."""
+    if not spec.training.offload_activations:
+        return
+    if spec.layout.pp > 1:
+        yield f"offload_activations excludes a pipeline: pp ({spec.layout.pp}) must be 1"
+    if spec.precision == "fp8":
+        yield "benchrun supports offload_activations in bf16 and fp32, not in fp8"
+    if spec.model.moe is not None:
+        yield "benchrun supports offload_activations for models without experts: this one has some"
+    if spec.training.cuda_graphs != "none":
+        yield "offload_activations excludes cuda_graphs: they must be none"
+
+
+def _lora(spec: TrainingSpec) -> Iterator[str]:
+    """What the worker's adapters were not built for."""
+    if spec.task != "lora":
+        return
+    training = spec.training
+    for name in ("tp", "pp", "ep"):
+        if (size := getattr(spec.layout, name)) > 1:
+            yield f"the worker's adapters have data and context parallelism alone: {name} ({size}) must be 1"
+    if spec.model.moe is not None:
+        yield "the worker has no adapters for experts: take a model without"
+    if training.recompute.granularity == "full":
+        yield "full recompute has no gradient to begin with where the first layer's input is frozen: take selective"
+    if training.cuda_graphs != "none" or training.offload_activations:
+        yield "benchrun supports the worker's adapters without cuda_graphs and offload_activations"
+    if unknown := [name for name in training.lora.target_modules if name not in MEGATRON_LINEARS]:
+        yield f"lora.target_modules could be {', '.join(MEGATRON_LINEARS)}, not {', '.join(unknown)}"

@@ -148,6 +148,12 @@ def _rank_spread(run: "Measurement", _: Basis) -> float | None:
     return run.ranks.slowest.behind_percent if run.ranks and run.ranks.slowest else None
 
 
+@entry("peak_memory_gib", "GiB", "lower", "memory", ".3g", " GiB", tabled=False, comparable=False)
+def _memory(run: "Measurement", _: Basis) -> float | None:
+    """Largest memory of one rank: allocated on its GPU, or resident on a CPU."""
+    return run.peak_memory_gib
+
+
 @entry("final_loss", "nats", "equal", tabled=False, comparable=False)
 def _final_loss(run: "Measurement", _: Basis) -> float | None:
     """Loss of the last step."""

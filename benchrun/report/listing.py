@@ -9,7 +9,11 @@ from benchrun.report.table import Table
 Rows = Sequence[dict[str, Any]]
 ONLY_IN_JSON = ("task", "image")
 """Keys of a point's row."""
-WIDE = {"suites": ("recipes", "path"), "gpus": ("peak_fp4_tflops", "nic_gb_per_s", "nvlink_domain", "source")}
+WIDE = {
+    "suites": ("recipes", "path"),
+    "studies": ("recipes", "path"),
+    "gpus": ("peak_fp4_tflops", "nic_gb_per_s", "nvlink_domain", "source"),
+}
 """Keys that only --json shows, by inventory."""
 DEGREES = ("tp", "pp", "cp", "vp", "ep")
 

@@ -270,8 +270,10 @@ class HostTime(Frozen):
     """Number of the rank."""
     host: str
     """Its node."""
-    cores: PositiveInt
-    """Cores on which its process may run."""
+    cores: str
+    """Cores on which its process may run, e.g. ``0-3,8``."""
+    bound: bool
+    """These are not all cores of the node."""
     data_s: tuple[NonNegativeFloat, ...]
     """Waiting for the data loader."""
     garbage_s: tuple[NonNegativeFloat, ...]

@@ -33,7 +33,7 @@ def commands() -> list[tuple[str, str]]:
 def arguments(call: str, run: str, folder: Path) -> list[str]:
     """The call with real files and a real run in place of the page's examples; ``launch`` stops before it submits."""
     program, *words = shlex.split(call)
-    names = {"slurm-1234.out": str(LOG), "RUN": run}
+    names = {"slurm-1234.out": str(LOG), "RUN": run, "OTHER": run}
     names |= {"traces/": str(TRACES / "h200_llama_tp2_pp2_bf16")}
     names |= {"rank0.sqlite": str(TRACES / "nsys_2025_h200_slow_loader.sqlite.xz")}
     names |= {name: str(folder / name) for name in ("mysite.yaml", "acceptance.yaml")}

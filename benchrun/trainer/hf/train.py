@@ -1,6 +1,7 @@
 """The training loop of one rank: transformers' Trainer with a timer."""
 
 import time
+from functools import partial
 from typing import Any
 
 import torch
@@ -16,6 +17,7 @@ from benchrun.trainer.clock import StepClock
 from benchrun.trainer.data import loader
 from benchrun.trainer.hf.data import dataset
 from benchrun.trainer.hf.model import build_model
+from benchrun.trainer.host import HostClock
 
 
 def train(spec: TrainingSpec) -> None:
@@ -38,12 +40,13 @@ def train(spec: TrainingSpec) -> None:
         callbacks=[_Timed(spec, clock)],
     )
     trainer.remove_callback(PrinterCallback)
-    trainer.spec = spec
+    trainer.spec, trainer.host = spec, HostClock(spec)
     with clock:
         trainer.train()
     if first:
         log.say(log.usage(spec))
     clock.keep()
+    trainer.host.keep()
     breakdown.measure(spec, trainer.once_more)
 
 
@@ -80,6 +83,11 @@ class _Trainer(Trainer):
     """The Trainer for a sharded model, with the order of samples of `trainer.data`."""
 
     spec: TrainingSpec
+    host: HostClock
+
+    def get_batch_samples(self, *args: Any, **kwargs: Any) -> Any:
+        """The micro-batches of a step, with the time that they are waited for."""
+        return self.host.fetch(partial(super().get_batch_samples, *args, **kwargs))
 
     def create_accelerator_and_postprocess(self) -> None:
         """Keep accelerate from wrapping the model in DistributedDataParallel."""
