@@ -30,7 +30,7 @@ def _files(kind: str, folder: Path) -> Rows:
         rows.append(
             {
                 kind: name,
-                "runs": len(runs),
+                **({"factors": list(document.get("matrix") or {})} if kind == "study" else {"runs": len(runs)}),
                 "gpu": _distinct(runs, "gpu"),
                 "num_gpus": _distinct(runs, "num_gpus"),
                 "recipes": _distinct(runs, "recipe"),
