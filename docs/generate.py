@@ -22,10 +22,13 @@ from benchrun.compare.references import load_references
 from benchrun.metrics.registry import METRICS
 from benchrun.model import ModelShape, Moe
 from benchrun.model.layout import Layout
+from benchrun.nodes.fleet import Finding, Fleet, TestRow
 from benchrun.recipe.schema import Study, SuiteRun, TrainingEntry, TrainingGroup, TrainingRecipe
 from benchrun.spec import artifacts
 from benchrun.spec.cluster import Binding, Cluster, Container, OwnGpu
 from benchrun.spec.documentation import field_docs
+from benchrun.spec.nodes import RankRates, Rate
+from benchrun.spec.profile import Profile
 from benchrun.spec.runspec import TrainingSpec
 from benchrun.spec.training import Data, Fp8, Instructions, Lora, Optimizer, Recompute, Synthetic, Training
 from datagen.cli import group as datagen
@@ -105,7 +108,7 @@ def spec_page() -> str:
         "# Specification of a run\n\n`spec.json` holds one run with nothing implicit. Every later step reads only this "
         "file.\n"
     )
-    models = (TrainingSpec, Layout, Training, Recompute, Optimizer, Fp8, Lora, Data, Synthetic, Instructions)
+    models = (TrainingSpec, Layout, Training, Recompute, Optimizer, Fp8, Lora, Data, Synthetic, Instructions, Profile)
     return "\n".join([head, *map(model_section, models)])
 
 
@@ -129,7 +132,7 @@ def run_directory_page() -> str:
     files = table(("file", "what is in it"), ((f"`{name}`", text) for name, text in artifacts.FILES.items()))
     models = (artifacts.Done, artifacts.Progress, artifacts.EndingRecord, artifacts.Environment)
     models += (artifacts.Ceilings, artifacts.Gemm, artifacts.CollectiveRate, artifacts.Breakdown)
-    models += (artifacts.RankTimes, artifacts.RankTime)
+    models += (artifacts.RankTimes, artifacts.RankTime, RankRates, Rate, Fleet, TestRow, Finding)
     return "\n".join([head, files, *map(model_section, models)])
 
 

@@ -25,11 +25,16 @@ from benchrun.app.measurement import setting as setting
 from benchrun.app.measurement import store_measurement as store_measurement
 from benchrun.app.measurement import summarise_log as summarise_log
 from benchrun.app.measurement import unused_options as unused_options
+from benchrun.app.nodes import fleet_of as fleet_of
+from benchrun.app.nodes import nodes_check as nodes_check
+from benchrun.app.nodes import store_fleet as store_fleet
+from benchrun.app.nodes import without_nodes as without_nodes
 from benchrun.app.overview import list_layouts as list_layouts
 from benchrun.app.overview import list_recipes as list_recipes
 from benchrun.app.points import describe as describe
 from benchrun.app.points import resolve as resolve
 from benchrun.app.points import resolve_point as resolve_point
+from benchrun.app.points import resolve_profiled as resolve_profiled
 from benchrun.app.points import warnings as warnings
 from benchrun.app.points import write_files as write_files
 from benchrun.app.predictions import Predicted as Predicted
@@ -40,6 +45,8 @@ from benchrun.app.predictions import predicted_curve as predicted_curve
 from benchrun.app.predictions import predicted_table as predicted_table
 from benchrun.app.reporting import report_on as report_on
 from benchrun.app.reporting import run_data as run_data
+from benchrun.app.retries import attempts as attempts
+from benchrun.app.retries import retry_cause as retry_cause
 from benchrun.app.site import check_site as check_site
 from benchrun.app.site import write_site as write_site
 from benchrun.app.studies import plan_study as plan_study
@@ -70,6 +77,7 @@ from benchrun.parse import Step as Step
 from benchrun.recipe.catalogue import is_suite as is_suite
 from benchrun.recipe.select import Request as Request
 from benchrun.render import render as render
+from benchrun.spec.runspec import NodesSpec as NodesSpec
 from benchrun.spec.runspec import RunSpec as RunSpec
 from benchrun.study.plan import Plan as Plan
 from benchrun.study.result import StudyResult as StudyResult

@@ -119,7 +119,9 @@ def _progress(run: RunDir, logs: Sequence[Path]) -> tuple[int | None, float | No
             steps.append(rows.last_step)
             newest = [row.step_time_s for row in islice(reversed(rows), RECENT) if row.step_time_s is not None]
             step_time_s = step_time_s or (median(newest) if newest else None)
-    return max((step for step in steps if step is not None), default=None), step_time_s
+    last = max((step for step in steps if step is not None), default=None)
+    # Profiled steps follow the planned ones.
+    return min(last, run.spec.planned_steps) if last is not None and run.spec.planned_steps else last, step_time_s
 
 
 def end_of(observation: Observation) -> End:

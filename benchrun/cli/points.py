@@ -2,12 +2,12 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 import click
 
 from benchrun import app, paths
-from benchrun.cli.options import point_options, say
+from benchrun.cli.options import all_of, point_options, say
 from benchrun.vocabulary import Exit
 
 if TYPE_CHECKING:
@@ -32,38 +32,96 @@ def _print_script(spec: "RunSpec") -> None:
     click.echo(app.render(spec)[JOB], nl=False)
 
 
+launch_options = all_of(
+    click.option("--repeats", type=click.IntRange(min=1), default=1, show_default=True, help="Runs of each point."),
+    click.option("--wait", is_flag=True, help="Follow the runs, then judge them. Ctrl-C leaves them running."),
+    click.option(
+        "--retries",
+        type=click.IntRange(min=1),
+        metavar="N",
+        help="Wait, and launch a run that a node's failure ended again, without that node, up to N times.",
+    ),
+    click.option("--exclude", metavar="FILE|LIST", help="Nodes to leave out: a list as for Slurm, or a file of names."),
+    click.option("--dry-run", is_flag=True, help="Check everything and print the scripts; launch nothing."),
+)
+PROFILERS = click.Choice(("kineto", "nsys", "xplane"))
+
+
+class Options(TypedDict):
+    """The values of ``launch_options``."""
+
+    repeats: int
+    wait: bool
+    retries: int | None
+    exclude: str | None
+    dry_run: bool
+
+
 @click.command("launch")
 @point_options
-@click.option("--repeats", type=click.IntRange(min=1), default=1, show_default=True, help="Runs of each point.")
-@click.option("--wait", is_flag=True, help="Follow the runs, then judge them. Ctrl-C leaves them running.")
-@click.option("--dry-run", is_flag=True, help="Check everything and print the scripts; launch nothing.")
-def launch(repeats: int, wait: bool, dry_run: bool, **point: Any) -> int:
+@click.option("--profile", type=PROFILERS, help="Profile a few steps after the measured ones.")
+@launch_options
+def launch(
+    profile: str | None, repeats: int, wait: bool, retries: int | None, exclude: str | None, dry_run: bool, **point: Any
+) -> int:
     """Run RECIPE (a recipe or a suite) and print the run ids."""
-    specs = app.resolve(app.Request(**point))
+    request = app.Request(**point)
+    specs = app.resolve_profiled(request, profile) if profile else app.resolve(request)
+    return _launch(specs, Options(repeats=repeats, wait=wait, retries=retries, exclude=exclude, dry_run=dry_run))
+
+
+@click.command("profile")
+@point_options
+@click.option("--tool", "--profile", type=PROFILERS, help="The profiler; by default the recipe's, else kineto.")
+@launch_options
+def profile(
+    tool: str | None, repeats: int, wait: bool, retries: int | None, exclude: str | None, dry_run: bool, **point: Any
+) -> int:
+    """Run RECIPE with a few profiled steps after the measured ones: the same as launch --profile.
+
+    Each profiled rank writes a trace into the run's folder `profile`. --set profile.steps=5 and --set
+    'profile.ranks=[0,8]' choose how many steps and which ranks.
+    """
+    specs = app.resolve_profiled(app.Request(**point), tool)
+    return _launch(specs, Options(repeats=repeats, wait=wait, retries=retries, exclude=exclude, dry_run=dry_run))
+
+
+def _launch(resolved: "Sequence[RunSpec]", options: Options) -> int:
+    """Launch each of ``resolved``; returns the exit code."""
+    specs = [app.without_nodes(spec, options["exclude"]) for spec in resolved]
     for spec in specs:
         for warning in app.warnings(spec):
             say(f"warning: {warning}")
-    if dry_run:
+    if options["dry_run"]:
         for spec in specs:
             _print_script(spec)
         return Exit.OK
     runs = []
-    for spec in (spec for spec in specs for _ in range(repeats)):
+    for spec in (spec for spec in specs for _ in range(options["repeats"])):
         runs.append(app.start(spec))
         click.echo(runs[-1].run_id)
-    if wait:
-        return _wait(runs)
+    if options["wait"] or options["retries"]:
+        return _wait(runs, options["retries"] or 0)
     say(f"follow them with: benchrun status; files in {paths.runs_dir()}")
     return Exit.OK
 
 
-def _wait(runs: "Sequence[RunDir]") -> Exit:
+def _wait(runs: "Sequence[RunDir]", retries: int) -> Exit:
     from benchrun.cli.logs import print_verdicts
     from benchrun.cli.runs import follow
 
-    left = follow(runs)
-    if left:
-        still = "The jobs run on" if len(left) > 1 else "The job runs on"
-        say(f"\n{still}. Come back with: benchrun status; stop with: benchrun cancel {' '.join(left)}")
-        return Exit.INTERRUPTED
-    return print_verdicts(runs)
+    tries = [app.attempts(run, retries) for run in runs]
+    waiting = [next(attempts)[0] for attempts in tries]
+    following = [*waiting]
+    while following:
+        if left := follow(following):
+            still = "The jobs run on" if len(left) > 1 else "The job runs on"
+            say(f"\n{still}. Come back with: benchrun status; stop with: benchrun cancel {' '.join(left)}")
+            return Exit.INTERRUPTED
+        following = []
+        for index, attempts in enumerate(tries):
+            if again := next(attempts, None):
+                waiting[index], reason = again
+                following.append(waiting[index])
+                say(f"{reason}; launched again as {waiting[index].run_id}")
+    return print_verdicts(waiting)

@@ -1,5 +1,6 @@
 """The verb on studies."""
 
+from pathlib import Path
 from typing import Any
 
 import click
@@ -12,6 +13,7 @@ from benchrun.vocabulary import Exit
 @click.command("study")
 @click.argument("recipe", metavar="FILE")
 @choice_options
+@click.option("--repeats", type=click.IntRange(min=1), help="Runs of each point; by default as the file states.")
 @click.option("--concurrency", type=click.IntRange(min=1), default=4, show_default=True, help="Runs at a time.")
 @click.option(
     "--retries", type=click.IntRange(min=0), default=0, show_default=True, help="New launches of a failed run."
@@ -23,8 +25,10 @@ from benchrun.vocabulary import Exit
 @click.option("--dry-run", is_flag=True, help="Print the points, their GPU-hours and cost; launch nothing.")
 @click.option("--report", is_flag=True, help="Print what is there already; launch nothing.")
 @click.option("--format", "form", type=click.Choice(["plain", "markdown", "csv"]), default="plain", show_default=True)
+@click.option("--plot", type=click.Path(path_type=Path), metavar="FILE", help="Draw speed and memory of the points.")
 @json_option
 def study(
+    repeats: int | None,
     concurrency: int,
     retries: int,
     reuse: bool,
@@ -32,6 +36,7 @@ def study(
     dry_run: bool,
     report: bool,
     form: str,
+    plot: Path | None,
     as_json: bool,
     **point: Any,
 ) -> int:
@@ -41,7 +46,7 @@ def study(
     a rule are listed with the reason. Options that choose a point apply to all points, unless they are a factor. Exit
     code 4: some run gave no numbers.
     """
-    planned = app.plan_study(app.Request(**point))
+    planned = app.plan_study(app.Request(**point), repeats)
     if not (dry_run or report):
         try:
             app.run_study(planned, concurrency, retries, reuse, say)
@@ -49,6 +54,10 @@ def study(
             say("\nThe jobs run on. The same command goes on with the study; benchrun status shows the jobs")
             return Exit.INTERRUPTED
     result = app.study_result(planned, price_per_gpu_hour, retries)
+    if plot:
+        from benchrun.report.study_plot import plot_study
+
+        plot_study(result, plot)
     if as_json:
         print_json(result.model_dump(mode="json"))
     else:

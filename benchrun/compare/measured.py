@@ -136,8 +136,9 @@ def _rows(steps: Iterable[Step]) -> frozenset[Step]:
 
 
 def measured_references(runs: Sequence[MeasuredRun], without: Collection[str] = ()) -> tuple[Reference, ...]:
-    """One reference per point: the median step time of its repeats, without those named (a run is not its own)."""
-    timed = [run for run in runs if run.name not in without and run.metrics.step_time_s]
+    """One reference per point: the median step time of its repeats; none of a profiled run, nor of those named."""
+    counted = [run for run in runs if run.name not in without and run.spec.profiler == "none"]
+    timed = [run for run in counted if run.metrics.step_time_s]
     return tuple(_reference(group) for group in repeats(timed))
 
 

@@ -6,7 +6,7 @@ Sources of the refusals: megatron.core 0.16.1 and 0.19.2, transformer-engine 2.1
 from collections.abc import Iterator
 
 from benchrun import hardware
-from benchrun.frameworks.base import WORKER_OPTIONS, MemoryFacts
+from benchrun.frameworks.base import PROFILERS, WORKER_OPTIONS, MemoryFacts
 from benchrun.frameworks.megatron import Megatron
 from benchrun.model.adapters import MEGATRON_LINEARS
 from benchrun.spec.runspec import TrainingSpec
@@ -22,6 +22,7 @@ class MegatronCore(Megatron):
     fsdp = False
     options = WORKER_OPTIONS
     own_worker = True
+    profilers = PROFILERS
     memory = MemoryFacts(moments_at_a_time=FP32_AT_A_TIME, unfused_gates=True)
     program = "-m benchrun.trainer --spec spec.json"
     step_lines = ("elapsed time per iteration (",)

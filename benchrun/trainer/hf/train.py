@@ -1,7 +1,9 @@
 """The training loop of one rank: transformers' Trainer with a timer."""
 
 import time
+from collections.abc import Callable
 from functools import partial
+from itertools import islice
 from typing import Any
 
 import torch
@@ -12,7 +14,7 @@ from transformers.trainer_callback import PrinterCallback
 
 from benchrun.errors import UserError
 from benchrun.spec.runspec import TrainingSpec
-from benchrun.trainer import breakdown, ceiling, log, ranks
+from benchrun.trainer import breakdown, ceiling, log, profiling, ranks
 from benchrun.trainer.clock import StepClock
 from benchrun.trainer.data import loader
 from benchrun.trainer.hf.data import dataset
@@ -47,7 +49,9 @@ def train(spec: TrainingSpec) -> None:
         log.say(log.usage(spec))
     clock.keep()
     trainer.host.keep()
-    breakdown.measure(spec, trainer.once_more)
+    one_more = trainer.after_training(profiling.steps_made(spec) + spec.training.breakdown)
+    profiling.profile(spec, one_more)
+    breakdown.measure(spec, one_more)
 
 
 def _arguments(spec: TrainingSpec) -> Any:
@@ -99,13 +103,18 @@ class _Trainer(Trainer):
         """This rank's micro-batches; the samples of a step do not depend on the number of ranks."""
         return self._loader(self.spec.training.steps)
 
-    def once_more(self) -> None:
-        """One more step, to be profiled."""
-        for batch in self._loader(steps=1):
-            self.training_step(self.model, batch)
-        self.accelerator.clip_grad_norm_(self.model.parameters(), self.args.max_grad_norm)
-        self.optimizer.step()
-        self.model.zero_grad()
+    def after_training(self, steps: int) -> Callable[[], None]:
+        """A function that makes one of ``steps`` more steps, to be profiled."""
+        batches = iter(self._loader(steps) if steps else ())
+
+        def step() -> None:
+            losses = [self.training_step(self.model, batch) for batch in islice(batches, self.spec.num_microbatches)]
+            self.accelerator.clip_grad_norm_(self.model.parameters(), self.args.max_grad_norm)
+            self.optimizer.step()
+            self.model.zero_grad()
+            torch.stack(losses).sum().item()  # the Trainer reads the loss after each step, which waits for the GPU
+
+        return step
 
     def _loader(self, steps: int) -> DataLoader:
         return loader(self.spec, self.train_dataset, torch.distributed.get_rank(), steps)
