@@ -130,6 +130,7 @@ def report(
         raise UserError(f"{output} exists", hint="nothing is overwritten: name a new file")
     form = form or _form_of(output)
     chosen, code = opened(runs)
+    chosen = [run for run in chosen if runs or run.spec.reported]
     if keep:
         for run in chosen:
             say(f"kept {app.keep(run, keep).path}")
