@@ -1,3 +1,23 @@
-"""benchrun: does my cluster train large language models as fast as it should, and if not, why?"""
+"""benchrun: does my cluster train large language models as fast as it should, and if not, why?
+
+From Python (docs/how-to/python.md):
+
+    import benchrun
+
+    run = benchrun.load("slurm-1234.out", recipe="llama3.1-8b")  # a run, its id, or a log
+    run.metrics["tokens_per_s_per_gpu"], run.steps  # numbers; a pandas frame of the steps
+    benchrun.frame("results/runs", "old.log")  # a pandas frame, one row a run
+    benchrun.judge(run).verdict  # against a published number
+"""
+
+from importlib import import_module
+from typing import Any
 
 __version__ = "0.2.0"
+__all__ = ["Run", "frame", "judge", "load"]  # benchrun/__init__.pyi has their types
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module 'benchrun' has no attribute '{name}'")
+    return getattr(import_module("benchrun.app.python"), name)  # pandas and pydantic, which `--help` does without

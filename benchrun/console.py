@@ -1,6 +1,7 @@
 """Run a command line: an expected error becomes a message and an exit code, without a traceback."""
 
 import io
+import os
 import sys
 import traceback
 from importlib import import_module
@@ -8,7 +9,7 @@ from typing import Any
 
 import click
 
-from benchrun.errors import BenchrunError
+from benchrun.errors import BenchrunError, closest
 from benchrun.vocabulary import Exit
 
 
@@ -29,6 +30,15 @@ class Verbs(click.Group):
         command: click.Command = getattr(import_module(f"{self._package}.{self._verbs[cmd_name][0]}"), cmd_name)
         return command
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            hint = closest(args[0], self._verbs)
+            raise click.UsageError(f"No such command '{args[0]}'; {hint}", ctx=ctx) from error
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
             formatter.write_dl([(name, text) for name, (_, text) in self._verbs.items()])
@@ -38,9 +48,12 @@ def run(group: click.Group, name: str, argv: list[str] | None = None) -> Any:
     """Run ``group`` with ``argv``, or the arguments of the process, and exit."""
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # file names may not be valid UTF-8
+    completing = f"_{name.upper()}_COMPLETE" in os.environ
     try:
         code = group.main(args=argv, prog_name=name, standalone_mode=False)
     except SystemExit:
+        if completing:
+            raise
         sys.exit(Exit.CLOSED_PIPE)  # click and rich exit with 1 on a closed pipe, which would mean "slow"
     except click.exceptions.Abort:
         sys.exit(Exit.INTERRUPTED)

@@ -1,7 +1,7 @@
 """Expected errors: each has a message and may have a hint that shows the correction."""
 
 import contextlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from benchrun.vocabulary import Exit
 
@@ -9,20 +9,30 @@ from benchrun.vocabulary import Exit
 class BenchrunError(Exception):
     """Base of all expected errors, which the command line prints without a traceback.
 
-    ``where`` is a place such as ``recipes/x.yaml:12``; ``hint`` describes the correction.
+    ``where`` is a place such as ``recipes/x.yaml:12``; ``hint`` describes the correction; ``others`` are further errors
+    of the same input, so that a file is corrected once.
     """
 
     exit_code = Exit.USER
 
-    def __init__(self, message: str, *, hint: str | None = None, where: str | None = None) -> None:
+    def __init__(
+        self,
+        message: str,
+        *,
+        hint: str | None = None,
+        where: str | None = None,
+        others: "Sequence[BenchrunError]" = (),
+    ) -> None:
         super().__init__(message)
         self.message = message
         self.hint = hint
         self.where = where
+        self.others = tuple(others)
 
     def __str__(self) -> str:
         text = f"{self.where}: {self.message}" if self.where else self.message
-        return f"{text}\nhint: {self.hint}" if self.hint else text
+        hint = f"\nhint: {self.hint}" if self.hint else ""
+        return "\n".join([text + hint, *(f"error: {other}" for other in self.others)])
 
 
 class UserError(BenchrunError):

@@ -1,14 +1,16 @@
 """The table of GPUs: memory and dense peaks with their sources. A GPU that it does not list has no MFU."""
 
 import functools
+from typing import Any, Protocol
 
 from pydantic import BaseModel, Field
 
 from benchrun.paths import table
 
 
-class Gpu(BaseModel, frozen=True):
-    """One GPU. Peaks are dense (without structured sparsity), in TFLOPS."""
+class Device(BaseModel, frozen=True):
+    """Memory and peaks of one GPU: what checks of memory and an MFU need. Peaks are dense (without structured
+    sparsity), in TFLOPS."""
 
     name: str = Field(alias="gpu")
     arch: str
@@ -18,6 +20,18 @@ class Gpu(BaseModel, frozen=True):
     peak_bf16_tflops: float
     peak_fp8_tflops: float | None
     """None if the GPU has no FP8 units."""
+    source: str
+
+    def peak_tflops(self, precision: str) -> float | None:
+        """Dense peak at ``precision`` in TFLOPS; None if there is none (FP32 training has no agreed peak)."""
+        if precision in ("bf16", "fp16"):
+            return self.peak_bf16_tflops
+        return self.peak_fp8_tflops if precision == "fp8" else None
+
+
+class Gpu(Device, frozen=True):
+    """One GPU of the table, with its bandwidths."""
+
     peak_fp4_tflops: float | None
     """None if the GPU has no FP4 units."""
     gpus_per_node: int
@@ -29,18 +43,27 @@ class Gpu(BaseModel, frozen=True):
     """The usual network adapter of one GPU, one direction."""
     nvlink_domain: int
     """GPUs that NVLink joins."""
-    source: str
-
-    def peak_tflops(self, precision: str) -> float | None:
-        """Dense peak at ``precision`` in TFLOPS; None if there is none (FP32 training has no agreed peak)."""
-        if precision in ("bf16", "fp16"):
-            return self.peak_bf16_tflops
-        return self.peak_fp8_tflops if precision == "fp8" else None
 
 
 def gpu(name: str) -> Gpu | None:
     """The GPU called ``name``, None if it is not listed. A name without a form factor means SXM."""
     return _gpus().get(name)
+
+
+class Site(Protocol):
+    """What a cluster profile states about its GPUs (`benchrun.spec.cluster.Cluster`)."""
+
+    @property
+    def gpu(self) -> str: ...
+    @property
+    def hardware(self) -> Any: ...
+
+
+def own(site: Site) -> Device | None:
+    """The GPU of a site: the row in its file, or else that of the table; None if neither has it."""
+    if site.hardware is None:
+        return gpu(site.gpu)
+    return Device(gpu=site.gpu, **dict(site.hardware))
 
 
 @functools.cache

@@ -41,6 +41,11 @@ def measured() -> Path:
     return cast(Path, zipfile.Path(zipfile.ZipFile(io.BytesIO(lzma.decompress(packed.read_bytes())))))
 
 
+def here(pattern: str) -> list[Path]:
+    """Files in the current directory."""
+    return list(Path().glob(pattern))
+
+
 def runs_dir() -> Path:
     """The folder of the runs: ``$BENCHRUN_RESULTS/runs``, or ``results/runs`` in the current directory."""
     return Path(os.environ.get("BENCHRUN_RESULTS", "results")) / "runs"

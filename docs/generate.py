@@ -3,11 +3,9 @@
 ``python docs/generate.py`` writes the files; ``python docs/generate.py --check`` fails if one is out of date.
 """
 
-import ast
 import csv
 import inspect
 import sys
-import textwrap
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -27,7 +25,8 @@ from benchrun.model.layout import Layout
 from benchrun.nodes.fleet import Finding, Fleet, TestRow
 from benchrun.recipe.schema import Study, SuiteRun, TrainingEntry, TrainingGroup, TrainingRecipe
 from benchrun.spec import artifacts
-from benchrun.spec.cluster import Binding, Cluster, Container
+from benchrun.spec.cluster import Binding, Cluster, Container, OwnGpu
+from benchrun.spec.documentation import field_docs
 from benchrun.spec.nodes import RankRates, Rate
 from benchrun.spec.profile import Profile
 from benchrun.spec.runspec import TrainingSpec
@@ -48,22 +47,6 @@ def table(columns: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
     lines = ["| " + " | ".join(names) + " |", "|" + "---|" * len(names)]
     lines += ["| " + " | ".join(" ".join(cell.split()).replace("|", "\\|") for cell in row) + " |" for row in rows]
     return "\n".join(lines) + "\n"
-
-
-def field_docs(model: type[BaseModel]) -> dict[str, str]:
-    """Field name -> the docstring that follows the field in the source."""
-    docs: dict[str, str] = {}
-    for base in reversed(model.__mro__):
-        if base is BaseModel or not issubclass(base, BaseModel):
-            continue
-        body = ast.parse(textwrap.dedent(inspect.getsource(base))).body[0]
-        assert isinstance(body, ast.ClassDef)
-        for node, after in zip(body.body, body.body[1:], strict=False):
-            named = isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name)
-            text = after.value.value if isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant) else None
-            if named and isinstance(text, str):
-                docs[node.target.id] = inspect.cleandoc(text)
-    return docs
 
 
 def default(field: FieldInfo) -> str:
@@ -92,7 +75,8 @@ def command_page() -> str:
         for command_name in group.list_commands(context):
             command = group.get_command(context, command_name)
             assert command is not None
-            parts.append(command_section(f"{name} {command_name}", command))
+            inner = command.commands.items() if isinstance(command, click.Group) else [("", command)]
+            parts += [command_section(f"{name} {command_name} {verb}".rstrip(), each) for verb, each in inner]
     return "\n".join(parts)
 
 
@@ -114,7 +98,7 @@ def recipe_page() -> str:
         "are merged and overridden.\n"
     )
     models: tuple[type[BaseModel], ...] = (TrainingRecipe, TrainingEntry, TrainingGroup, Study, SuiteRun)
-    models += (ModelShape, Moe, Cluster, Container, Binding)
+    models += (ModelShape, Moe, Cluster, OwnGpu, Container, Binding)
     return "\n".join([head, *map(model_section, models)])
 
 

@@ -29,7 +29,12 @@ VAGUE_NAMES = frozenset(
     ]
 )
 """Names that do not say what they hold."""
-JSON_KEYS = {("conditions.py", "ours"), ("conditions.py", "theirs"), ("doctor.py", "found")}
+JSON_KEYS = {
+    ("conditions.py", "ours"),
+    ("conditions.py", "theirs"),
+    ("doctor.py", "found"),
+    ("site_checks.py", "found"),
+}
 """Fields whose names are keys of a JSON contract."""
 PHRASES = (
     r"\ba GPU\b(?= (?:and|per) )",

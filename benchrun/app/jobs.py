@@ -2,7 +2,10 @@
 
 import contextlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from itertools import islice
+from pathlib import Path
+from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from benchrun.launch.endings import End, Ending, classify, recorded
@@ -11,33 +14,56 @@ from benchrun.launch.rundir import RunDir
 from benchrun.spec.artifacts import ENDING, METRICS, PROGRESS, STDOUT, Progress
 
 if TYPE_CHECKING:
+    from benchrun.frameworks.logs import Tail
     from benchrun.parse import Step
 
+Progressed = Callable[[Observation, "list[Step]"], None]
+"""Gets each observation of a run, with the steps that are new in its log."""
+
+RECENT = 10
+"""Steps whose median is the step time of a run that is not measured yet."""
 LOG_POLL_S = 0.5
 """Seconds between two reads of the log; the scheduler is polled less often."""
 
 
-def wait(run: RunDir, progress: "Callable[[Observation, list[Step]], None]" = lambda _, __: None) -> Observation:
+def wait(run: RunDir, progress: Progressed = lambda _, __: None) -> Observation:
     """Poll until the job has ended, and return the last observation. Interrupting it leaves the job running.
 
     ``progress`` gets each observation with the steps that are new in the log.
     """
+    return wait_for([run], progress)[0]
+
+
+def wait_for(runs: Sequence[RunDir], progress: Progressed = lambda _, __: None) -> list[Observation]:
+    """`wait` for all of ``runs``, with one poll of each scheduler for all of them; the last observation of each."""
     from benchrun.frameworks.logs import Tail
 
-    tail, polls, last_seen = Tail(run.path / STDOUT), 0, ("", False)
-    while True:
-        observation = observe([run])[0]
-        progress(observation, tail.read())
-        if has_ended(observation):
-            return observation
-        done = run.done() is not None
-        seen = (observation.job.state if observation.job else observation.note, done)
+    tails = {run: Tail(run.path / STDOUT) for run in runs}
+    ended: dict[RunDir, Observation] = {}
+    polls, last_seen = 0, None
+    while left := [run for run in tails if run not in ended]:
+        observations = {observation.run: observation for observation in observe(left)}
+        for run, observation in observations.items():
+            progress(observation, tails[run].read())
+            if has_ended(observation):
+                ended[run] = observation
+        seen = [
+            (each.job.state if each.job else each.note, each.run.done() is not None) for each in observations.values()
+        ]
         polls = 0 if seen != last_seen else polls + 1
         last_seen = seen
-        until = time.monotonic() + backoff(polls)
-        while time.monotonic() < until and (run.done() is not None) is done:
-            time.sleep(LOG_POLL_S)
-            if steps := tail.read():
+        going = {run: observation for run, observation in observations.items() if run not in ended}
+        _follow(going, tails, progress, time.monotonic() + backoff(polls))
+    return [ended[run] for run in runs]
+
+
+def _follow(going: dict[RunDir, Observation], tails: "dict[RunDir, Tail]", progress: Progressed, until: float) -> None:
+    """Report new steps until it is time to poll, or one of the jobs has ended."""
+    done = {run: run.done() is not None for run in going}
+    while going and time.monotonic() < until and all((run.done() is not None) is done[run] for run in going):
+        time.sleep(LOG_POLL_S)
+        for run, observation in going.items():
+            if steps := tails[run].read():
                 progress(observation, steps)
 
 
@@ -53,10 +79,12 @@ def status_of(observation: Observation) -> dict[str, Any]:
 
     ``state`` is the ending of a run that ended, else the job's phase; ``final`` says whether the ending is certain,
     ``slowest_rank`` is that of a run that was measured (metrics.json),
-    ``quiet_s`` how many seconds ago the log got its last line, ``note`` why the state is incomplete.
+    ``quiet_s`` how many seconds ago the log got its last line, ``note`` why the state is incomplete, ``age_s`` how long
+    ago the run was launched, ``step_time_s`` the measured median, or that of the last steps of a run not yet measured.
     """
     run, job = observation.run, observation.job
     end = record_end(observation) if observation.over else None
+    last_step, step_time_s = _progress(run, logs=() if end and end.last_step is not None else run.logs)
     return {
         "run_id": run.run_id,
         "state": end.ending.value if end else job.phase.value if job else "unknown",
@@ -65,28 +93,35 @@ def status_of(observation: Observation) -> dict[str, Any]:
         "evidence": list(end.evidence) if end else [],
         "exit_code": end.exit_code if end else None,
         "job": run.job_id,
-        "nodes": job.nodes if job else "",
-        "last_step": end.last_step if end and end.last_step is not None else _last_step(run),
+        "nodes": job.nodes if job else (run.last_event("state") or {}).get("nodes", ""),
+        "last_step": end.last_step if end and end.last_step is not None else last_step,
         "planned_steps": run.spec.planned_steps,
         "slowest_rank": ((run.read_json(METRICS) or {}).get("ranks") or {}).get("slowest"),
         "quiet_s": round(observation.quiet_s, 1),
         "note": observation.note,
+        "age_s": round(max(0.0, (run.clock() or time.time()) - (run.time_of("created") or time.time())), 1),
+        "step_time_s": step_time_s,
     }
 
 
-def _last_step(run: RunDir) -> int | None:
-    """The last step at the end of the run's logs, or where its watchdog saw one."""
-    from benchrun.frameworks.logs import last_step
+def _progress(run: RunDir, logs: Sequence[Path]) -> tuple[int | None, float | None]:
+    """The last step at the end of ``logs``, or where its watchdog saw one, and the time of a step in seconds."""
+    from benchrun.frameworks.logs import last_rows
 
+    measured = (run.read_json(METRICS) or {}).get("step_time_s")
+    step_time_s = measured.get("median") if isinstance(measured, dict) else None
     progress = run.read(PROGRESS, Progress)
     steps = []
-    for log in run.logs:
+    for log in logs:
         near = progress.step_offset if progress and progress.step_file == log.name else 0
         with contextlib.suppress(OSError):
-            steps.append(last_step(log, near))
+            rows = last_rows(log, near)
+            steps.append(rows.last_step)
+            newest = [row.step_time_s for row in islice(reversed(rows), RECENT) if row.step_time_s is not None]
+            step_time_s = step_time_s or (median(newest) if newest else None)
     last = max((step for step in steps if step is not None), default=None)
     # Profiled steps follow the planned ones.
-    return min(last, run.spec.planned_steps) if last is not None and run.spec.planned_steps else last
+    return min(last, run.spec.planned_steps) if last is not None and run.spec.planned_steps else last, step_time_s
 
 
 def end_of(observation: Observation) -> End:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from benchrun import paths
 from benchrun.errors import UserError
-from benchrun.recipe.files import COLUMNS, differences, is_path, listed, names, recipe_document
+from benchrun.recipe.files import COLUMNS, cluster_document, differences, is_path, listed, names, recipe_document
 from benchrun.vocabulary import HARD
 
 if TYPE_CHECKING:
@@ -22,6 +22,16 @@ def list_points(recipes: Sequence[str] = (), gpu: str | None = None) -> Rows:
 
     UserError for a wrong recipe of the user's own, for an unknown one, and for a ``gpu`` without a point.
     """
+    return [{name: row[name] for name in (*COLUMNS, "reference")} for row in point_rows(recipes, gpu)]
+
+
+def gpu_of(cluster: str) -> str:
+    """The GPU of a cluster profile: a shipped name or a file."""
+    return str(cluster_document(cluster).get("gpu"))
+
+
+def point_rows(recipes: Sequence[str], gpu: str | None) -> Rows:
+    """The rows of `list_points`, each with ``conditions``: what a published number must agree with."""
     rows = [row for name in recipes or names(paths.RECIPES) for row in _rows(name)]
     chosen = [row for row in rows if gpu is None or row["gpu"].lower() == gpu.lower()]
     if not chosen:
@@ -37,8 +47,11 @@ def _rows(recipe: str) -> Rows:
 
         if (file := recipe_file(recipe)).recipe.workload != "training":
             return _resolved(file)
-    rows = listed(recipe)
-    return [{name: row[name] for name in COLUMNS} | {"reference": _references(*map(row.get, HARD))} for row in rows]
+    rows = []
+    for row in listed(recipe):
+        conditions = tuple(map(row.get, HARD))
+        rows.append(row | {"reference": _references(*conditions), "conditions": conditions})
+    return rows
 
 
 def _resolved(file: "RecipeFile") -> Rows:
@@ -51,7 +64,11 @@ def _resolved(file: "RecipeFile") -> Rows:
     specs = [resolve_point(file, point) for point in points(file.recipe)]
     return [
         {name: getattr(spec, name, None) for name in COLUMNS}
-        | {"proxy": False, "reference": len(matching(conditions(spec), load_references()))}
+        | {
+            "proxy": False,
+            "reference": len(matching(conditions(spec), load_references())),
+            "conditions": spec.identity(),
+        }
         for spec in specs
     ]
 

@@ -155,10 +155,10 @@ def setting(recipe: str | None = None, given: Setting = NOTHING, num_layers: int
     """``given`` with the model, task and sequence length of ``recipe``, and the GPU's name as benchrun spells it.
 
     ``num_layers`` is that of a proxy of the recipe's model. UserError for an unknown recipe, and for a GPU that stands
-    neither in the hardware table nor in a published number.
+    neither in the hardware table nor in a published number and whose peak is not stated.
     """
     if given.gpu is not None:
-        given = replace(given, gpu=_gpu(given.gpu))
+        given = replace(given, gpu=_gpu(given.gpu, unlisted=given.peak is not None))
     if recipe is None:
         return given
     _, workload = training_file(recipe)
@@ -168,12 +168,15 @@ def setting(recipe: str | None = None, given: Setting = NOTHING, num_layers: int
     return replace(given, seq_length=seq_length, model=model, task=workload.task)
 
 
-def _gpu(name: str) -> str:
+def _gpu(name: str, unlisted: bool) -> str:
     listed = (*hardware.names(), "CPU")
     for names in (listed, {entry.key.gpu for entry in load_references()}):
         if spelled := [gpu for gpu in names if gpu.lower() == name.lower()]:
             return spelled[0]
-    raise UserError(f"no GPU '{name}' in the hardware table", hint=f"listed: {', '.join(listed)}")
+    if unlisted:
+        return name
+    hint = f"listed: {', '.join(listed)}; for another: --peak-tflops"
+    raise UserError(f"no GPU '{name}' in the hardware table", hint=hint)
 
 
 def read_logs(files: Sequence[Path], framework: str | None = None) -> tuple[list[Log], list[Path]]:

@@ -36,7 +36,7 @@ def resolve(request: Request) -> list[RunSpec]:
         except UserError as error:
             place = f"{error.where}: " if error.where else ""
             message = f"run {index + 1} of {len(expanded.points)} ({point.request.recipe}): {place}{error.message}"
-            raise UserError(message, hint=error.hint, where=point.place) from None
+            raise UserError(message, hint=error.hint, where=point.place, others=error.others) from None
     return [spec for spec in specs for _ in range(expanded.study.repeats)]
 
 

@@ -9,8 +9,8 @@ from benchrun import __version__
 from benchrun.console import Verbs, run
 
 VERBS = {
-    "list": ("points", "Every point of every recipe."),
-    "show": ("points", "One point resolved: model, layout, FLOPs, memory, references."),
+    "list": ("lookup", "Recipes, their points, suites, clusters, GPUs, frameworks."),
+    "show": ("lookup", "One point: model, layout, memory, published numbers."),
     "render": ("points", "The sbatch script of one point."),
     "predict": ("predictions", "How long a step should take, in parts, with an interval."),
     "launch": ("points", "Run a point or a suite, under Slurm or on this machine."),
@@ -25,7 +25,10 @@ VERBS = {
     "explain": ("explanations", "Why a run is slow: from the GPU's peak to its step, causes, advice."),
     "diff": ("explanations", "Two runs: how much slower, what differs, where the seconds went."),
     "nodes": ("nodes", "Check a cluster's nodes: outliers and an exclude list."),
-    "doctor": ("points", "What this machine can do."),
+    "doctor": ("site", "What this machine can do; what would fail on a cluster."),
+    "site": ("site", "Write a site file."),
+    "images": ("site", "Container images that runs need."),
+    "completion": ("lookup", "Completion of commands in your shell."),
 }
 """Name -> module of this package and help. The function in that module has the name of the verb."""
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from benchrun import app
+from benchrun.cli.complete import cluster_names, point_values, recipe_names
 from benchrun.errors import BenchrunError
 from benchrun.vocabulary import Exit, worst
 
@@ -24,6 +25,8 @@ PRECISIONS = ("fp32", "fp16", "bf16", "fp8", "nvfp4")
 """Of logs: more than what can be launched."""
 SHOWN = 5
 """Files that are named where many are left out."""
+SPELLED = {"peak": "peak-tflops"}
+"""Options whose argument has another name."""
 run_id = attrgetter("run_id")
 
 json_option = click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout, nothing else.")
@@ -35,15 +38,29 @@ def all_of(*options: Callable[[F], F]) -> Callable[[F], F]:
 
 
 choice_options = all_of(
-    click.option("--gpu", help="GPU of the point, e.g. H100; CPU for the tiny ones."),
-    click.option("--precision", help="fp8, bf16 or fp32."),
-    click.option("--num-gpus", type=click.IntRange(min=1), help="Number of GPUs, or of CPU processes."),
-    click.option("--framework", help="Framework; by default the first in the recipe that has this point."),
-    click.option("--cluster", metavar="NAME|FILE", help="Cluster profile; one with the point's GPU if not given."),
+    click.option("--gpu", shell_complete=point_values, help="GPU of the point, e.g. H100; CPU for the tiny ones."),
+    click.option("--precision", shell_complete=point_values, help="fp8, bf16 or fp32."),
+    click.option(
+        "--num-gpus",
+        type=click.IntRange(min=1),
+        shell_complete=point_values,
+        help="Number of GPUs, or of CPU processes.",
+    ),
+    click.option(
+        "--framework",
+        shell_complete=point_values,
+        help="Framework; by default the first in the recipe that has this point.",
+    ),
+    click.option(
+        "--cluster",
+        metavar="NAME|FILE",
+        shell_complete=cluster_names,
+        help="Cluster profile; one with the point's GPU if not given.",
+    ),
     click.option("--set", "overrides", metavar="KEY=VALUE", multiple=True, help="Set a value; checked like the file."),
 )
 """The options that choose a point of a recipe: the fields of `app.Request`."""
-point_options = all_of(click.argument("recipe"), choice_options)
+point_options = all_of(click.argument("recipe", shell_complete=recipe_names), choice_options)
 
 _SETTING = (
     ("--gpu", str, "GPU"),
@@ -58,6 +75,12 @@ log_options = all_of(
         help="Recipe of a log's job; parse needs it if the log does not state the model.",
     ),
     *(click.option(name, type=kind, help=f"{what}, if the log does not state it.") for name, kind, what in _SETTING),
+    click.option(
+        "--peak-tflops",
+        "peak",
+        type=click.FloatRange(min=0, min_open=True),
+        help="Dense peak of the GPU at the run's precision, if the GPU is not listed.",
+    ),
     click.option("--framework", help="Framework of a log; recognised if not given."),
     click.option(
         "--warmup", type=click.IntRange(min=0), metavar="ROWS", help="Rows to drop first; default: 5 or a tenth."
@@ -104,7 +127,7 @@ def read_logs(files: Sequence[Path], framework: str | None) -> "list[Log]":
 
 def flags(names: Iterable[str]) -> str:
     """Names of arguments as options."""
-    return " and ".join(f"--{name.replace('_', '-')}" for name in names)
+    return " and ".join(f"--{SPELLED.get(name, name).replace('_', '-')}" for name in names)
 
 
 def print_json(document: Any) -> None:

@@ -1,51 +1,17 @@
-"""Verbs on points: list, show, render, launch; and doctor, which examines the machine."""
+"""Verbs on points: render, launch."""
 
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict
 
 import click
 
 from benchrun import app, paths
-from benchrun.cli.options import all_of, json_option, point_options, print_json, say
+from benchrun.cli.options import all_of, point_options, say
 from benchrun.vocabulary import Exit
 
 if TYPE_CHECKING:
     from benchrun.app import RunDir, RunSpec
-
-ONLY_IN_JSON = ("task", "image")
-"""Keys of a row of ``list``."""
-
-
-@click.command("list")
-@click.argument("recipes", nargs=-1)
-@click.option("--gpu", help="Only points for this GPU.")
-@json_option
-def list(recipes: tuple[str, ...], gpu: str | None, as_json: bool) -> None:
-    """Every point of RECIPES, by default of all recipes: layout, batch, number of references (--json: image too)."""
-    rows = app.list_points(recipes, gpu)
-    if as_json:
-        print_json(rows)
-        return
-    from benchrun.report.table import Table, plain
-
-    names = [name for name in rows[0] if name not in ONLY_IN_JSON]
-    click.echo(plain(Table(names, [[row[name] for name in names] for row in rows], missing="None")), nl=False)
-
-
-@click.command("show")
-@point_options
-@json_option
-def show(as_json: bool, **point: Any) -> None:
-    """Everything about one point: model, layout and its arithmetic, FLOPs, memory per GPU, reference numbers."""
-    document = app.describe(app.resolve_point(app.Request(**point)))
-    if as_json:
-        print_json(document)
-        return
-    import yaml
-
-    click.echo(yaml.safe_dump(document, sort_keys=False, width=110, default_flow_style=False).rstrip())
 
 
 @click.command("render")
@@ -142,34 +108,20 @@ def _launch(resolved: "Sequence[RunSpec]", options: Options) -> int:
 
 def _wait(runs: "Sequence[RunDir]", retries: int) -> Exit:
     from benchrun.cli.logs import print_verdicts
-    from benchrun.cli.progress import StepProgress
+    from benchrun.cli.runs import follow
 
-    waiting = [*runs]
-    try:
-        for index, first in enumerate(runs):
-            for attempt, reason in app.attempts(first, retries):
-                waiting[index] = attempt
-                if reason:
-                    say(f"{reason}; launched again as {attempt.run_id}")
-                with StepProgress(attempt.spec) as progress:
-                    app.wait(attempt, progress.show)
-    except KeyboardInterrupt:
-        left = [run.run_id for run in waiting[index:]]
-        still = "The jobs run on" if len(left) > 1 else "The job runs on"
-        say(f"\n{still}. Come back with: benchrun status; stop with: benchrun cancel {' '.join(left)}")
-        return Exit.INTERRUPTED
+    tries = [app.attempts(run, retries) for run in runs]
+    waiting = [next(attempts)[0] for attempts in tries]
+    following = [*waiting]
+    while following:
+        if left := follow(following):
+            still = "The jobs run on" if len(left) > 1 else "The job runs on"
+            say(f"\n{still}. Come back with: benchrun status; stop with: benchrun cancel {' '.join(left)}")
+            return Exit.INTERRUPTED
+        following = []
+        for index, attempts in enumerate(tries):
+            if again := next(attempts, None):
+                waiting[index], reason = again
+                following.append(waiting[index])
+                say(f"{reason}; launched again as {waiting[index].run_id}")
     return print_verdicts(waiting)
-
-
-@click.command("doctor")
-@json_option
-def doctor(as_json: bool) -> None:
-    """What this machine can do: Slurm, accounting, container runtimes, GPUs, the worker's libraries, disk."""
-    from benchrun.report.table import aligned
-
-    findings = app.examine()
-    if as_json:
-        print_json([asdict(finding) for finding in findings])
-        return
-    rows = [(f.what, f"{f.found or 'no'}{f'  ({f.hint})' if f.hint else ''}") for f in findings]
-    click.echo("\n".join("  ".join(row) for row in aligned(rows)))

@@ -1,20 +1,25 @@
-"""The live line of ``launch --wait``: state, steps, step time, tokens/s."""
+"""The live display of ``launch --wait`` and ``status --watch``: a line a run with state, steps, step time, tokens/s."""
 
 import statistics
 from collections import deque
+from collections.abc import Sequence
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
-from benchrun.app import Observation, RunSpec, Step
+from benchrun.app import Observation, RunDir, Step
+
+MOST_LINES = 20
+"""Runs that have a line on a terminal; the others are only counted."""
 
 
-class StepProgress(Progress):
-    """A bar on a terminal; elsewhere one line per change of state, so that a log stays readable."""
+class RunsProgress(Progress):
+    """Bars on a terminal; elsewhere one line per change of state, so that a log stays readable."""
 
-    def __init__(self, spec: RunSpec) -> None:
+    def __init__(self, runs: Sequence[RunDir]) -> None:
         console = Console(stderr=True)
         super().__init__(
+            TextColumn("{task.description}"),
             TextColumn("{task.fields[state]:>9}"),
             BarColumn(),
             TextColumn("step {task.completed:.0f} of {task.total:.0f}  {task.fields[rate]}"),
@@ -22,22 +27,47 @@ class StepProgress(Progress):
             console=console,
             disable=not console.is_terminal,
         )
-        self._tokens_per_gpu = getattr(spec, "tokens_per_step", 0) / spec.num_gpus
-        self._task = self.add_task("run", total=spec.planned_steps, state="submitted", rate="")
-        self._times: deque[float] = deque(maxlen=20)
-        self._state = ""
+        self._lines = {run: _Line(run, self._line(run, len(runs))) for run in runs}
+
+    def _line(self, run: RunDir, runs: int) -> TaskID:
+        name, shown = run.run_id if runs > 1 else "", len(self.tasks) < MOST_LINES
+        return self.add_task(name, total=run.spec.planned_steps, state="submitted", rate="", visible=shown)
 
     def show(self, observation: Observation, steps: list[Step]) -> None:
-        """Show the state and the new steps."""
+        """Show the state and the new steps of a run."""
+        line = self._lines[observation.run]
         state = observation.job.phase.value if observation.job else "unknown"
         if observation.note and not observation.over:
             state = f"{state} ({observation.note})"
-        if state != self._state and not self.console.is_terminal:
-            self.console.print(state, highlight=False)
-        self._state, rate = state, ""
-        self._times += [step.step_time_s for step in steps if step.step_time_s is not None]
-        if self._times:
-            step_s = statistics.median(self._times)
-            tokens = f"  {self._tokens_per_gpu / step_s:,.0f} tokens/s/GPU" if self._tokens_per_gpu else ""
-            rate = f"{step_s:.3g} s{tokens}"
-        self.update(self._task, state=state, rate=rate, completed=steps[-1].step if steps else None)
+        if state != line.state and not self.console.is_terminal:
+            self.console.print(f"{observation.run.run_id}  {state}", highlight=False, soft_wrap=True)
+        line.state = state
+        line.times += [step.step_time_s for step in steps if step.step_time_s is not None]
+        self.update(line.task, state=state, rate=line.rate(), completed=steps[-1].step if steps else None)
+        if observation.over:
+            self._make_room(line)
+
+    def _make_room(self, line: "_Line") -> None:
+        """Where there are more runs than lines, a run that has ended gives its line to one without."""
+        hidden = [task for task in self.tasks if not task.visible and not task.fields.get("over")]
+        self.update(line.task, over=True)
+        if hidden:
+            self.update(line.task, visible=False)
+            self.update(hidden[0].id, visible=True)
+
+
+class _Line:
+    """One run's place in the display."""
+
+    def __init__(self, run: RunDir, task: TaskID) -> None:
+        self.task, self.state = task, ""
+        self.times: deque[float] = deque(maxlen=20)
+        self._tokens_per_gpu = getattr(run.spec, "tokens_per_step", 0) / run.spec.num_gpus
+
+    def rate(self) -> str:
+        """Step time and tokens/s/GPU of the last steps; empty before the first."""
+        if not self.times:
+            return ""
+        step_s = statistics.median(self.times)
+        tokens = f"  {self._tokens_per_gpu / step_s:,.0f} tokens/s/GPU" if self._tokens_per_gpu else ""
+        return f"{step_s:.3g} s{tokens}"

@@ -1,101 +1,162 @@
 """Verbs on runs: status, cancel, report."""
 
+import contextlib
+import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from benchrun import app, paths
+from benchrun.cli.complete import recipe_names, run_names
 from benchrun.cli.options import each, json_option, opened, print_json, run_id, say
-from benchrun.errors import UserError
+from benchrun.errors import UserError, writing
 from benchrun.vocabulary import Exit, worst
 
+FORMATS = ("terminal", "markdown", "csv", "html", "junit")
+
 if TYPE_CHECKING:
-    from benchrun.app import RunDir
+    from benchrun.app import Observation, RunDir, Step
 
 
 @click.command("status")
-@click.argument("runs", nargs=-1)
+@click.argument("runs", nargs=-1, shell_complete=run_names)
 @click.option("--last", type=click.IntRange(min=1), default=20, show_default=True, help="How many, without RUNS.")
+@click.option("--state", "states", multiple=True, help="Only runs in this state, e.g. running, failed, completed.")
+@click.option("--recipe", shell_complete=recipe_names, help="Only runs of this recipe.")
+@click.option("--watch", is_flag=True, help="Follow the runs that have not ended. Ctrl-C leaves them running.")
 @json_option
-def status(runs: tuple[str, ...], last: int, as_json: bool) -> int:
-    """How RUNS are going (the newest ones if none is named): state, steps, and how each ended."""
-    chosen, code = opened(runs, last)
-    observations = dict(zip(chosen, app.observe(chosen), strict=True))
-    rows, failed = each(chosen, lambda run: app.status_of(observations[run]), run_id)
+def status(
+    runs: tuple[str, ...], last: int, states: tuple[str, ...], recipe: str | None, watch: bool, as_json: bool
+) -> int:
+    """How RUNS are going (the newest ones if none is named): state, job, nodes, age, steps, and how each ended."""
+    chosen, code = opened(runs, None if states or recipe else last)
+    observations = {each.run: each for each in app.observe([run for run in chosen if _is_of(run, recipe)])}
+    if watch:
+        follow([run for run, observation in observations.items() if not observation.over])
+        observations = {each.run: each for each in app.observe([*observations])}
+    rows, failed = each([*observations], lambda run: app.status_of(observations[run]), run_id)
+    rows = [row for row in rows if not states or row["state"] in states]
+    if not runs:
+        rows = rows[-last:]
     if as_json:
         print_json(rows)
     elif not rows and not runs:
-        say(f"no runs in {paths.runs_dir().absolute()}; BENCHRUN_RESULTS names another folder")
-    else:
-        for line in map(_line, rows):  # a log may hold control codes
-            click.echo("".join(char if char.isprintable() else "?" for char in line))
+        kind = f"{' '.join(filter(None, [*states, recipe]))} runs" if states or recipe else "runs"
+        say(f"no {kind} in {paths.runs_dir().absolute()}; BENCHRUN_RESULTS names another folder")
+    elif rows:
+        from benchrun.report.status import status_lines
+
+        for line in status_lines(rows):
+            click.echo(line)
     return worst((code, failed))
 
 
-def _line(row: dict[str, Any]) -> str:
-    steps = f"step {row['last_step']} of {row['planned_steps']}" if row["last_step"] else ""
-    note = "; ".join(dict.fromkeys(filter(None, [*row["evidence"], row["note"]])))
-    return f"{row['run_id']}  {row['state']:<12} {steps:<16} {note}".rstrip()
+def _is_of(run: "RunDir", recipe: str | None) -> bool:
+    """Whether a run is of ``recipe``; also one that cannot be read, which is named later."""
+    try:
+        return recipe is None or run.spec.recipe == recipe
+    except UserError:
+        return True
+
+
+def follow(runs: "Sequence[RunDir]") -> list[str]:
+    """Show the progress of runs until they have ended; after Ctrl-C the ids of those that go on."""
+    from benchrun.cli.progress import RunsProgress
+
+    left = {run.run_id: None for run in runs}
+    with RunsProgress(runs) as progress:
+
+        def show(observation: "Observation", steps: "list[Step]") -> None:
+            progress.show(observation, steps)
+            if observation.over:
+                left.pop(observation.run.run_id, None)
+
+        try:
+            app.wait_for(runs, show)
+        except KeyboardInterrupt:
+            return [*left]
+    return []
 
 
 @click.command("cancel")
-@click.argument("runs", nargs=-1, required=True)
-def cancel(runs: tuple[str, ...]) -> int:
+@click.argument("runs", nargs=-1, shell_complete=run_names)
+@click.option("--all", "every", is_flag=True, help="Stop every run in the runs folder that has not ended.")
+def cancel(runs: tuple[str, ...], every: bool) -> int:
     """Stop RUNS, from any shell. A run that has ended is left as it is."""
+    if every is bool(runs):
+        raise UserError("name the RUNS to stop, or --all", hint="benchrun status lists them")
 
     def stop(run: "RunDir") -> None:
         say(f"{run.run_id}: {'asked to stop' if app.cancel(run) else 'it has no job in the queue'}")
 
     chosen, code = opened(runs)
+    if every:
+        chosen = [each.run for each in app.observe([run for run in chosen if not run.read_only]) if not each.over]
+        if not chosen:
+            say(f"no run in {paths.runs_dir().absolute()} is going on")
     return worst((code, each(chosen, stop, run_id)[1]))
 
 
 @click.command("report")
-@click.argument("runs", nargs=-1)
-@click.option("--format", "form", type=click.Choice(["markdown", "csv"]), default="markdown", show_default=True)
+@click.argument("runs", nargs=-1, shell_complete=run_names)
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(FORMATS),
+    help="terminal (the default on a terminal), markdown (elsewhere), csv, html (with plots), junit (for CI).",
+)
+@click.option("--output", type=click.Path(path_type=Path), metavar="FILE", help="Write into FILE, by its ending.")
 @click.option("--by", type=click.Choice(["point", "framework"]), default="point", show_default=True, help="Rows.")
 @click.option("--keep", type=click.Path(path_type=Path), metavar="DIR", help="Keep what the RUNS measured in DIR.")
 @json_option
-def report(runs: tuple[str, ...], form: str, by: str, keep: Path | None, as_json: bool) -> int:
+def report(
+    runs: tuple[str, ...], form: str | None, output: Path | None, by: str, keep: Path | None, as_json: bool
+) -> int:
     """One RUN as a page, or several (all, if none is named) as a table with a row per point.
 
-    --by framework compares the frameworks that ran the same point, the fastest first.
+    --by framework compares the frameworks that ran the same point, the fastest first. --format html is one file with
+    plots that needs no network.
 
     With --keep each run gets a directory in DIR (results/measured): spec, environment, metrics, verdict and the
     compressed logs, without this machine's names and paths. Nothing is overwritten.
 
     The exit code is that of the worst verdict, as with compare; a run that was not judged does not count.
     """
-    from benchrun.report.runs import runs_page, table
-    from benchrun.report.table import as_csv, markdown
-
     if keep and not runs:
         raise UserError("--keep needs the RUNS to keep", hint="benchrun status lists them")
+    if output is not None and output.exists():
+        raise UserError(f"{output} exists", hint="nothing is overwritten: name a new file")
+    form = form or _form_of(output)
     chosen, code = opened(runs)
     chosen = [run for run in chosen if runs or run.spec.reported]
     if keep:
         for run in chosen:
             say(f"kept {app.keep(run, keep).path}")
-    results, failed = each(chosen, app.result_of, run_id)
+    data, failed = each(chosen, app.run_data, run_id)
+    results = [one.result for one in data]
     if runs and not results:
         return worst((code, failed))
-    if by == "framework":
-        from benchrun.report.frameworks import rows_of, side_by_side
-
-        rows = side_by_side(rows_of(results))
-    else:
-        rows = table(results)
+    model = app.report_on(data)
     if as_json:
-        print_json(rows.records())
-    elif form == "csv":
-        click.echo(as_csv(rows), nl=False)
-    elif by == "framework":
-        click.echo(markdown(rows), nl=False)
-    elif len(runs) == 1:
-        from benchrun.report.terminal import run_page
-
-        click.echo(run_page(results[0]), nl=False)
+        print_json(model.rows(by).records())
     else:
-        click.echo(runs_page(results), nl=False)
+        from benchrun.report.written import written
+
+        text = written(model, form, by, one=len(runs) == 1)
+        with contextlib.nullcontext() if output is None else writing(output):
+            click.echo(text, nl=False) if output is None else output.write_text(text)
     return worst((code, failed if runs else Exit.OK, *(row.verdict.exit_code for row in results if row.verdict)))
+
+
+def _form_of(output: Path | None) -> str:
+    """The format that a file's ending names; without a file what suits the place."""
+    if output is None:
+        return "terminal" if sys.stdout.isatty() else "markdown"
+    endings = {".html": "html", ".xml": "junit", ".csv": "csv", ".md": "markdown", ".txt": "terminal"}
+    if output.suffix not in endings:
+        raise UserError(
+            f"--output {output}: the ending names no format", hint=f"one of {' '.join(endings)}, or --format"
+        )
+    return endings[output.suffix]

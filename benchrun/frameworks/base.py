@@ -187,9 +187,10 @@ class Framework:
         path = self.installed(cluster).path if cluster.container.runtime == "none" else None
         return ":".join(filter(None, (path, cluster.env.get("PYTHONPATH")))) or None
 
-    def site_image(self, cluster: Cluster) -> str | None:
-        """The site's image for it; None if the recipe's applies."""
-        return cluster.container.images.get(self.name, cluster.container.image)
+    def site_image(self, cluster: Cluster, published: str | None) -> str | None:
+        """The site's image for it, or in place of the ``published`` one; None if the recipe's applies."""
+        images = cluster.container.images
+        return images.get(self.name) or images.get(published or "") or cluster.container.image
 
     def wrong_release(self, image: str | None, release: str | None) -> str | None:
         """The error of an image of NeMo's ``release`` (None: none in its name); None if it may be right."""

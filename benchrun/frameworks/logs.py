@@ -12,7 +12,7 @@ from benchrun.frameworks.dialects.paxml import Paxml
 from benchrun.frameworks.dialects.torchtitan import Torchtitan
 from benchrun.frameworks.dialects.worker import Worker
 from benchrun.parse.dialect import DIALECTS, register_dialect
-from benchrun.parse.files import Tail, last_step, parse_log, parse_logs
+from benchrun.parse.files import Tail, last_rows, last_step, parse_log, parse_logs
 from benchrun.parse.reader import Reader
 
 for _dialect in (
@@ -20,4 +20,4 @@ for _dialect in (
 ):
     register_dialect(_dialect)
 
-__all__ = ["DIALECTS", "Reader", "Tail", "last_step", "parse_log", "parse_logs", "register_dialect"]
+__all__ = ["DIALECTS", "Reader", "Tail", "last_rows", "last_step", "parse_log", "parse_logs", "register_dialect"]

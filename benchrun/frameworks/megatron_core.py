@@ -90,7 +90,7 @@ def _fp8(spec: TrainingSpec) -> Iterator[str]:
         return
     if fp8.dot_product_attention and fp8.recipe == "blockwise":
         yield "fp8.dot_product_attention needs delayed or tensorwise scaling, not blockwise"
-    gpu, width = hardware.gpu(spec.gpu), spec.model.kv_channels
+    gpu, width = hardware.own(spec.cluster), spec.model.kv_channels
     if fp8.dot_product_attention and gpu and gpu.arch == "Hopper" and width != 128:
         yield f"fp8.dot_product_attention trains on Hopper with heads of 128 channels alone: kv_channels is {width}"
     if fp8.store_activation_input and spec.model.activation != "swiglu":

@@ -1,6 +1,7 @@
 """Runs programs of this machine: Slurm's, git, nvidia-smi."""
 
 import os
+import shutil
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,6 +11,15 @@ from benchrun.errors import MachineError, SchedulerUnavailable
 TIMEOUT_S = 30
 _OPTIONS = ("SBATCH_", "SLURM_", "SALLOC_", "SRUN_", "SQUEUE_", "SACCT_", "SCANCEL_")
 _KEPT = ("SLURM_CONF", "SLURM_CONF_SERVER", "SLURM_CLUSTERS")
+
+
+NOT_HERE = "submit from a login node, or use --cluster local"
+
+
+def require(program: str) -> None:
+    """MachineError where a program is not on this machine."""
+    if shutil.which(program) is None:
+        raise MachineError(f"{program} is not on this machine", hint=NOT_HERE)
 
 
 def call(
@@ -22,8 +32,7 @@ def call(
             command, cwd=cwd, env=env, timeout=timeout_s, capture_output=True, encoding="utf-8", errors="replace"
         )
     except FileNotFoundError:
-        hint = "submit from a login node, or use --cluster local"
-        raise MachineError(f"{command[0]} is not on this machine", hint=hint) from None
+        raise MachineError(f"{command[0]} is not on this machine", hint=NOT_HERE) from None
     except OSError as error:
         raise MachineError(f"{command[0]} cannot be run: {error.strerror}") from error
     except subprocess.TimeoutExpired:

@@ -43,6 +43,11 @@ def examine() -> list[Finding]:
     return [*_slurm(), *_runtimes(), *_worker(), *_files()]
 
 
+def installed(runtime: str) -> bool:
+    """Whether a container runtime of RUNTIMES answers on this machine."""
+    return output(*RUNTIMES[runtime]) is not None
+
+
 def _slurm() -> Iterator[Finding]:
     version = output("sinfo", "--version")
     if version is None:

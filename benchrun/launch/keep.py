@@ -16,7 +16,7 @@ import yaml
 from benchrun.launch.rundir import STAMP, RunDir, unpacked
 from benchrun.spec import artifacts
 from benchrun.spec.artifacts import ENV, SPEC, TELEMETRY, XZ
-from benchrun.spec.cluster import Binding, Cluster, Container
+from benchrun.spec.cluster import Binding, Cluster, Container, OwnGpu
 from benchrun.spec.identity import OF_THE_SITE, image_name, is_path, workload_env, workload_image
 from benchrun.spec.runspec import RunSpec
 
@@ -115,7 +115,10 @@ def public_spec(spec: RunSpec) -> RunSpec:
         n: value for n, value in spec.cluster.env.items() if n in PUBLIC["cluster_env"] and re.fullmatch(r"\d+", value)
     }
     sites = {**dict.fromkeys(replaced, HIDDEN), **numbers}
+    gpu = spec.cluster.hardware
+    peaks = gpu and OwnGpu(**gpu.model_dump(exclude={"arch", "source"}))
     cluster = Cluster(
+        hardware=peaks,
         name=HIDDEN.lower(),
         container=Container(runtime=spec.cluster.container.runtime),
         binding=Binding(gpus_per_numa_node=spec.cluster.binding.gpus_per_numa_node),

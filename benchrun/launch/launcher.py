@@ -11,7 +11,7 @@ from typing import Any
 
 from benchrun import __version__, paths
 from benchrun.errors import MachineError, SchedulerUnavailable, UserError
-from benchrun.launch.commands import output
+from benchrun.launch.commands import output, require
 from benchrun.launch.endings import SILENT_S, UNKNOWN_JOB, recorded
 from benchrun.launch.local import Local
 from benchrun.launch.rundir import RunDir, as_object, create, read_text
@@ -48,7 +48,8 @@ class Observation:
 def start(spec: RunSpec, root: Path | None = None) -> RunDir:
     """Render ``spec`` and submit its job; the new run directory lies below ``root`` (the runs folder where None).
 
-    UserError where nothing can be written, MachineError where the job is refused: the run's events hold the reason.
+    UserError where nothing can be written. MachineError where there is no Slurm, before anything is written, and where
+    the job is refused: the run's events hold the reason.
     """
     return submit(prepare(spec, root))
 
@@ -57,6 +58,8 @@ def prepare(spec: RunSpec, root: Path | None = None) -> RunDir:
     """Render ``spec`` into a new run directory below ``root``; nothing is submitted. UserError as in `start`."""
     root = root or paths.runs_dir()
     check(spec, root)
+    if spec.cluster.scheduler == "slurm":
+        require("sbatch")
     return create(root, spec, render(spec))
 
 

@@ -5,6 +5,7 @@ from typing import get_args
 
 from benchrun import hardware
 from benchrun.errors import UserError
+from benchrun.hardware import Device
 from benchrun.model import VOCAB_MULTIPLE, ModelShape, Moe
 from benchrun.model.flops import FlopsPerToken, flops_per_token
 from benchrun.parse.records import Facts, Log
@@ -32,6 +33,11 @@ class Setting:
     fixed_length: bool = True
     """Every sample has ``seq_length`` tokens; otherwise a batch does not give the number of tokens."""
 
+    hardware: Device | None = None
+    """Peaks of a GPU that the table does not list."""
+    peak: float | None = None
+    """Dense peak at ``precision`` in TFLOPS, as the caller states it."""
+
     def flops_per_token(self) -> FlopsPerToken | None:
         """FLOPs per token of training; None where model or sequence length are not known."""
         if self.model is None or not self.seq_length:
@@ -40,15 +46,19 @@ class Setting:
 
     def peak_tflops(self, precision: str) -> float | None:
         """Dense peak of the GPU at ``precision``; None where none is listed."""
-        gpu = hardware.gpu(self.gpu) if self.gpu else None
+        if self.peak is not None and precision == (self.precision or precision):
+            return self.peak
+        gpu = self.hardware or (hardware.gpu(self.gpu) if self.gpu else None)
         return gpu.peak_tflops(precision) if gpu else None
 
 
 def setting_of(spec: RunSpec) -> Setting:
     """The setting that a run was launched with; without a training there is no model."""
+    unlisted = hardware.own(spec.cluster) if spec.cluster.hardware else None
     if not isinstance(spec, TrainingSpec):
-        return Setting(num_gpus=spec.num_gpus, gpu=spec.gpu, precision=spec.precision)
-    return Setting(spec.seq_length, spec.gbs, spec.num_gpus, spec.gpu, spec.precision, spec.model, spec.task)
+        return Setting(num_gpus=spec.num_gpus, gpu=spec.gpu, precision=spec.precision, hardware=unlisted)
+    of_run = (spec.seq_length, spec.gbs, spec.num_gpus, spec.gpu, spec.precision, spec.model, spec.task)
+    return Setting(*of_run, hardware=unlisted)
 
 
 def stated(log: Log, given: Setting) -> Setting:

@@ -10,7 +10,7 @@ from benchrun.parse.inputs import CHUNK, COMPRESSED_SUFFIXES, STDIN, Truncated, 
 from benchrun.parse.lines import LONGEST_LINE
 from benchrun.parse.reader import Reader
 from benchrun.parse.records import Log
-from benchrun.parse.rows import Step
+from benchrun.parse.rows import Rows, Step
 
 NAMED = 4
 """Paths that the name of a run lists."""
@@ -19,12 +19,13 @@ LOOKS = (1 << 20, 1 << 25)
 LONGEST_STEP_LINE = 1 << 14
 
 
-def parse_log(*paths: Path, framework: str | None = None) -> Log:
+def parse_log(*paths: str | Path, framework: str | None = None) -> Log:
     """Read one run's log: a file, ``-`` for stdin, a directory, or several (of ranks, nodes, stdout and stderr).
 
     UserError for what cannot be read and for a framework without a dialect.
     """
-    return _read([log.file for log in logs_in(paths)], framework).log(_name(paths))
+    files = [*map(Path, paths)]
+    return _read([log.file for log in logs_in(files)], framework).log(_name(files))
 
 
 def parse_logs(*paths: Path, framework: str | None = None) -> tuple[list[Log], list[Path]]:
@@ -115,23 +116,28 @@ class Tail:
 
 
 def last_step(path: Path, near: int = 0) -> int | None:
-    """The number of the last step in a log that may still grow; None where none is found.
+    """The number of the last step in a log that may still grow; None where none is found. See `last_rows`."""
+    return last_rows(path, near).last_step
+
+
+def last_rows(path: Path, near: int = 0) -> Rows:
+    """The last steps of a log that may still grow; empty where none is found.
 
     A log of many ranks may be huge: the end is searched, then what follows ``near``, the place of an earlier step.
     """
     if path.suffix in COMPRESSED_SUFFIXES:
-        return parse_log(path).steps.last_step
+        return parse_log(path).steps
     size = path.stat().st_size
     for look in LOOKS:
         start = max(size - look, 0)
-        step = _last_step(path, start, look)
-        if step is not None or start == 0:
-            return step
-    return _last_step(path, max(near - LONGEST_STEP_LINE, 0), LOOKS[-1])
+        rows = _rows_in(path, start, look)
+        if len(rows) or start == 0:
+            return rows
+    return _rows_in(path, max(near - LONGEST_STEP_LINE, 0), LOOKS[-1])
 
 
-def _last_step(path: Path, start: int, length: int) -> int | None:
-    """The last step in ``length`` bytes from ``start``."""
+def _rows_in(path: Path, start: int, length: int) -> Rows:
+    """The steps in ``length`` bytes from ``start``."""
     reader, end = Reader(), start + length
     with path.open("rb") as file:
         file.seek(start)
@@ -139,4 +145,4 @@ def _last_step(path: Path, start: int, length: int) -> int | None:
             file.readline(LONGEST_LINE)  # the rest of a line
         while (at := file.tell()) < end and (chunk := file.read(min(CHUNK, end - at))):
             reader.feed(chunk)
-    return reader.rows.last_step
+    return reader.rows

@@ -44,14 +44,18 @@ class Point:
     framework: str
     scaled_from: int | None = None
     """The listed number of GPUs whose layout this point has; None for a listed point."""
+    borrowed_from: str | None = None
+    """The GPU whose point this is, where this one has none."""
 
     @property
     def derived(self) -> str | None:
         """Why the layout is not published; None if it is."""
-        if self.scaled_from is None:
+        if self.scaled_from is None and self.borrowed_from is None:
             return self.group.derived
         basis = self.group.source or self.group.derived or "this recipe"
-        return f"layout and batch per GPU of {self.scaled_from} GPUs, as in: {basis}"
+        if self.scaled_from is None:
+            return f"layout and batch of {self.borrowed_from}, as in: {basis}"
+        return f"layout and batch per GPU of {self.scaled_from} {self.borrowed_from or 'GPUs'}, as in: {basis}"
 
 
 def recipe_file(name: str) -> RecipeFile:
@@ -104,17 +108,19 @@ def points(recipe: Recipe) -> list[Point]:
 
 
 def checked(model: type[M], document: Document) -> M:
-    """``document`` as ``model``. UserError names the first problem and the number of the others."""
+    """``document`` as ``model``. UserError names every problem with its place."""
     try:
         return model.model_validate(document)
     except ValidationError as error:
-        # A misspelt key is often a missing one as well: the error names the cause.
+        # A misspelt key is often a missing one as well: the cause comes first.
         problems = sorted(error.errors(include_url=False), key=lambda p: p["type"] != "extra_forbidden")
-        first = problems[0]
-        message, hint = _explain(model, first["loc"], dict(first))
-        if len(problems) > 1:
-            message += f" (and {len(problems) - 1} more)"
-        raise UserError(message, hint=hint, where=document.where(first["loc"]) or None) from None
+        errors = []
+        for problem in problems:
+            message, hint = _explain(model, problem["loc"], dict(problem))
+            errors.append(UserError(message, hint=hint, where=document.where(problem["loc"]) or None))
+        first, *others = {str(error): error for error in errors}.values()
+        first.others = tuple(others)
+        raise first from None
 
 
 def _explain(model: type[BaseModel], loc: Loc, problem: dict[str, Any]) -> tuple[str, str | None]:
@@ -132,18 +138,15 @@ def _explain(model: type[BaseModel], loc: Loc, problem: dict[str, Any]) -> tuple
     if kind == "literal_error":
         return f"'{key}' is {value!r}", f"legal: {problem['ctx']['expected']}"
     text = problem["msg"][:1].lower() + problem["msg"][1:]
+    if value is None:
+        return f"'{key}' has no value", None
     if kind in _WORDS:
         text = _WORDS[kind]
     elif kind == "string_pattern_mismatch" and (expected := IN_WORDS.get(problem["ctx"]["pattern"])):
         text = f"expected {expected}"
-    hint = None
-    if kind == "string_type" and isinstance(value, (bool, int, float)):
-        # Not converted to text: YAML reads 010 as 8 and 12:30 as 750, so the text in the file is lost.
-        name, quoted = (key.rpartition(".")[0], '["..."]') if isinstance(loc[-1], int) else (key, '"..."')
-        hint = f"text needs quotes here: {name.rpartition('.')[2]}: {quoted}, or --set '{name}={quoted}'"
     text = text.removeprefix("value error, ")
     # The input of a contradiction is a whole mapping: too long for a message.
-    return (f"'{key}': {text}" if kind == "value_error" else f"'{key}' is {value!r}: {text}"), hint
+    return (f"'{key}': {text}" if kind == "value_error" else f"'{key}' is {value!r}: {text}"), None
 
 
 def fields(model: type[BaseModel], loc: Loc) -> list[str]:

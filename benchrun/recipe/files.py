@@ -79,7 +79,8 @@ def default_cluster(gpu: str) -> str:
     for name in names(paths.CLUSTERS):
         if cluster_document(name)["gpu"] == gpu:
             return name
-    raise UserError(f"no shipped cluster profile has GPUs of type {gpu}", hint="name yours with --cluster FILE")
+    hint = "name yours with --cluster FILE; benchrun site init writes one"
+    raise UserError(f"no shipped cluster profile has GPUs of type {gpu}", hint=hint)
 
 
 def listed(recipe_name: str) -> Iterator[dict[str, Any]]:
@@ -93,6 +94,7 @@ def listed(recipe_name: str) -> Iterator[dict[str, Any]]:
         frameworks = group.get("framework") or list(recipe["frameworks"])
         keys = map(_list, (group["gpu"], group["precision"], frameworks, group["num_gpus"]))
         for gpu, precision, framework, num_gpus in product(*keys):
+            image = (recipe["frameworks"][framework] or {}).get("image")
             yield {
                 "recipe": name,
                 "task": recipe["task"],
@@ -109,7 +111,7 @@ def listed(recipe_name: str) -> Iterator[dict[str, Any]]:
                 "gbs": group.get("gbs") or int(group["gbs_per_gpu"] * num_gpus),
                 **degrees,
                 "dp": num_gpus // ranks,
-                "image": _site_image(gpu, framework) or (recipe["frameworks"][framework] or {}).get("image"),
+                "image": _site_image(gpu, framework, image) or image,
             }
 
 
@@ -134,8 +136,12 @@ def _reduced(model: Mapping[str, Any], group: Mapping[str, Any]) -> tuple[Reduce
 
 
 @functools.cache
-def _site_image(gpu: str, framework: str) -> str | None:
-    """The image that the default cluster of a GPU would use instead of the recipe's."""
-    container = cluster_document(default_cluster(gpu)).get("container", {})
-    image: str | None = container.get("images", {}).get(framework, container.get("image"))
+def _site_image(gpu: str, framework: str, published: str | None) -> str | None:
+    """The image that the default cluster of a GPU would use instead of the recipe's; None for a GPU without one."""
+    try:
+        container = cluster_document(default_cluster(gpu)).get("container", {})
+    except UserError:
+        return None
+    images = container.get("images", {})
+    image: str | None = images.get(framework) or images.get(published) or container.get("image")
     return image

@@ -180,7 +180,7 @@ def _training(spec: TrainingSpec) -> Iterator[str]:
 def _precision(spec: TrainingSpec) -> Iterator[str]:
     if spec.precision != "fp8":
         return
-    gpu = hardware.gpu(spec.gpu)
+    gpu = hardware.own(spec.cluster)
     if gpu is None or gpu.peak_fp8_tflops is None:
         yield f"precision fp8 needs a GPU with FP8 units: {spec.gpu} has none; use bf16"
     if spec.training.fp8.recipe == "mxfp8" and gpu is not None and gpu.arch == "Hopper":

@@ -6,6 +6,7 @@ than full also removes the recipe's method and number of layers.
 """
 
 import re
+from dataclasses import replace
 
 from benchrun import hardware
 from benchrun.errors import UserError, closest
@@ -26,10 +27,15 @@ from benchrun.spec.runspec import Inputs, NodesInputs, NodesSpec, RunSpec, workl
 NODES_TIME_LIMIT = "00:10:00"
 """A check takes a minute or two; with a short limit it starts sooner."""
 
+_REFERENCE = re.compile(r"[/:]")
+"""What the name of a published image has, and that of a framework has not."""
+
 
 def resolve(request: Request) -> RunSpec:
     """The RunSpec that ``request`` names. UserError names the rule that it breaks, with numbers and a legal value."""
     file = catalogue.recipe_file(request.recipe)
+    if request.gpu is None and request.cluster:
+        request = replace(request, gpu=cluster_document(request.cluster).get("gpu"))
     return resolve_point(file, select(file, request), request.cluster, request.overrides)
 
 
@@ -53,6 +59,13 @@ def resolve_point(
     raise UserError("; ".join(broken), where=where, hint="; ".join(hints) or None)
 
 
+def _is_nemo(name: str) -> bool:
+    """Whether a key of ``container.images``, a framework or a published image, is of NeMo."""
+    if _REFERENCE.search(name):
+        return re.search(NEMO_IMAGES.pattern, name.lower()) is not None
+    return framework(name).images == NEMO_IMAGES
+
+
 def resolve_nodes(cluster: str, num_nodes: int, overrides: tuple[str, ...] = ()) -> NodesSpec:
     """A check of so many nodes of ``cluster``, with every rank that a node has."""
     document, launched = Document(), framework(NodeCheck.name)
@@ -63,8 +76,8 @@ def resolve_nodes(cluster: str, num_nodes: int, overrides: tuple[str, ...] = ())
     _drop(document, NodesInputs)
     inputs = checked(NodesInputs, document)
     profile, images = inputs.cluster, inputs.cluster.container.images
-    of_nemo = next((image for name, image in images.items() if framework(name).images == NEMO_IMAGES), None)
-    image = inputs.image or launched.site_image(profile) or of_nemo  # all of these have torch
+    of_nemo = next((image for name, image in images.items() if _is_nemo(name)), None)
+    image = inputs.image or launched.site_image(profile, None) or of_nemo  # all of these have torch
     if profile.container.runtime != "none" and image is None:
         hint = "--set image=IMAGE, any with torch (for GPUs with NCCL); cluster.container.image in a site's file"
         raise UserError("a check of nodes in a container needs an image", hint=hint, where=cluster)
@@ -135,8 +148,8 @@ def _same_gpu(inputs: Inputs, point: Point) -> None:
     gpu = inputs.cluster.gpu
     if gpu != point.gpu:
         hint = f"choose --gpu {gpu}, or a --cluster with {point.gpu}"
-        if gpu not in (listed := [*hardware.names(), "CPU"]):
-            hint = f"the hardware table has no such GPU; {closest(gpu.upper(), listed)}"
+        if gpu not in (listed := [*hardware.names(), "CPU"]) and not inputs.cluster.hardware:
+            hint = f"the hardware table has no such GPU; {closest(gpu.upper(), listed)}; or state its peaks: hardware:"
         raise UserError(f"cluster {inputs.cluster.name} has {gpu}, the point is for {point.gpu}", hint=hint)
 
 
@@ -146,14 +159,14 @@ def _spec(file: RecipeFile, point: Point, inputs: Inputs, document: Document, la
         "workload": file.recipe.workload,
         "recipe": file.name,
         "task": file.recipe.task,
-        "source": point.group.source if point.scaled_from is None else None,
+        "source": point.group.source if point.derived is None else None,
         "derived": point.derived,
         "framework": point.framework,
         "gpu": point.gpu,
         "precision": point.precision,
         "num_gpus": point.num_gpus,
         "num_nodes": -(-point.num_gpus // inputs.cluster.gpus_per_node),
-        "replaced_image": inputs.image if launched.site_image(inputs.cluster) else None,
+        "replaced_image": inputs.image if launched.site_image(inputs.cluster, inputs.image) else None,
         **dict(inputs),
         "image": image_of_run(inputs.cluster, launched, inputs.image, document),
     }
@@ -180,12 +193,13 @@ def image_of_run(cluster: Cluster, framework: Framework, from_recipe: str | None
     """The site's image, or else the recipe's. UserError if its name is that of another framework."""
     _check_names(cluster, document)
     _check_scripts(cluster, framework, document)
-    container, from_site = cluster.container, framework.site_image(cluster)
+    container, from_site = cluster.container, framework.site_image(cluster, from_recipe)
     image = from_site or from_recipe
     any_will_do = not framework.release_matters and (from_site is None or container.runtime == "none")
     if any_will_do or (problem := foreign(image, framework)) is None:
         return image
-    key = ("images", framework.name) if framework.name in container.images else ("image",)
+    named = next((name for name in (framework.name, from_recipe or "") if name in container.images), None)
+    key = ("images", named) if named is not None else ("image",)
     raise UserError(
         problem,
         hint=f"name one for each framework: --set cluster.container.images.{framework.name}=IMAGE",
@@ -213,7 +227,7 @@ def _check_names(cluster: Cluster, document: Document) -> None:
     ):
         for name in given:
             where = document.where((*loc, name))
-            if name not in legal:
+            if name not in legal and not (given is cluster.container.images and _REFERENCE.search(name)):
                 raise UserError(f"'{'.'.join((*loc, name))}' is {name!r}", hint=closest(name, legal), where=where)
             if (
                 given is cluster.frameworks

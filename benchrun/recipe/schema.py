@@ -9,13 +9,13 @@ from collections.abc import Collection, Mapping
 from functools import partial
 from typing import Annotated, Any, TypeVar
 
-from pydantic import AfterValidator, BeforeValidator, Field, PositiveFloat, PositiveInt, model_validator
+from pydantic import AfterValidator, Field, PositiveFloat, PositiveInt, model_validator
 from pydantic_core import PydanticCustomError
 
 from benchrun.frameworks.registry import FRAMEWORKS
 from benchrun.model import Frozen, ModelShape
 from benchrun.model.layout import Layout
-from benchrun.spec.cluster import EnvName, Line
+from benchrun.spec.cluster import EnvName, Line, Listed, Text
 from benchrun.spec.runspec import WORKLOADS
 from benchrun.spec.training import Data
 from benchrun.vocabulary import Precision, Task
@@ -32,9 +32,8 @@ def _one_of(registry: Collection[str], name: str) -> str:
 
 FrameworkName = Annotated[Line, AfterValidator(partial(_one_of, FRAMEWORKS))]
 WorkloadName = Annotated[Line, AfterValidator(partial(_one_of, WORKLOADS))]
-_LISTED = BeforeValidator(lambda value: value if isinstance(value, list) else [value])
 Value = TypeVar("Value")
-Values = Annotated[tuple[Value, ...], _LISTED, Field(min_length=1)]
+Values = Annotated[Listed[Value], Field(min_length=1)]
 """A list, or one value alone."""
 Section = dict[str, Any]
 """Fields of another model: merged first (recipe, point, --set), checked afterwards."""
@@ -45,7 +44,7 @@ class FrameworkEntry(Frozen, extra="allow"):
 
     image: Line | None = None
     """Container image as ``registry/name:tag`` or a path; none where the worker runs on the host."""
-    env: dict[EnvName, str] = Field(default_factory=dict)
+    env: dict[EnvName, Text] = Field(default_factory=dict)
     """Environment of the ranks for this framework."""
 
 
@@ -93,7 +92,7 @@ class Recipe(Frozen, extra="allow"):
     """Kind of work, which decides the other keys."""
     task: Line
     """What of its workload a run does."""
-    env: dict[EnvName, str] = Field(default_factory=dict)
+    env: dict[EnvName, Text] = Field(default_factory=dict)
     """Environment of the ranks for every framework."""
     frameworks: Mapping[FrameworkName, FrameworkEntry] = Field(min_length=1)
     """Frameworks and what each needs; by default the first one that has the point runs."""

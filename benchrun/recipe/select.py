@@ -1,12 +1,16 @@
 """Choosing one point of a recipe from what the user asked for."""
 
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NoReturn
 
+from benchrun import hardware
 from benchrun.errors import UserError, closest
-from benchrun.recipe.catalogue import Point, RecipeFile, points
+from benchrun.recipe.catalogue import Point, RecipeFile, checked, points
+from benchrun.recipe.files import cluster_document
+from benchrun.spec.cluster import Cluster
 
 KEYS = ("framework", "gpu", "precision", "num_gpus")
+NAMES = {"gpu": "GPU", "precision": "precision", "num_gpus": "number of GPUs"}
 
 
 @dataclass(frozen=True)
@@ -30,14 +34,20 @@ def select(file: RecipeFile, request: Request) -> Point:
     names what is missing and the alternatives.
     """
     listed = points(file.recipe)
+    if request.gpu and not any(_same(point.gpu, request.gpu) for point in listed):
+        listed = borrowed(listed, request) or listed
     suitable = {point.framework for point in listed if _agree(point, request, KEYS[1:])}
     first = min(file.recipe.frameworks, key=lambda name: name not in suitable)
     wanted = replace(request, framework=request.framework or first)
     if scaled := _scaled(listed, wanted):
         return scaled
-    left = listed
-    for key in KEYS:
-        left = _filtered(file.name, left, key, wanted)
+    left = [point for point in listed if _same(point.framework, wanted.framework)]
+    if not left:
+        _none(file.name, listed, "framework", wanted)
+    for key in KEYS[1:]:
+        if getattr(wanted, key) is not None:
+            left = [point for point in left if _agree(point, wanted, (key,))] or _none(file.name, left, key, wanted)
+    _complete(file.name, left, wanted)
     values = dict(override.split("=", 1) for override in request.overrides if "=" in override)
     sizes = [point.group.sizes(point.num_gpus, file.recipe) for point in left]
     named = (size for size in sizes if all(values.get(key, str(value)) == str(value) for key, value in size.items()))
@@ -47,6 +57,33 @@ def select(file: RecipeFile, request: Request) -> Point:
         common = f"{left[0].gpu}, {left[0].precision}, {left[0].num_gpus} GPUs, {left[0].framework}"
         raise UserError(f"several points have {common} and different layouts", where=file.name)
     return same[0]
+
+
+def borrowed(listed: list[Point], request: Request) -> list[Point]:
+    """``listed`` for a GPU that has no point: those of the listed GPU that is closest in memory and has not more.
+
+    Empty where the GPU is unknown, or has less memory than every listed one.
+    """
+    gpu = _gpu(request)
+    if gpu is None:
+        return []
+    lenders = {point.gpu: lender for point in listed if (lender := hardware.gpu(point.gpu))}
+    fitting = [name for name, lender in lenders.items() if lender.memory_gib <= gpu.memory_gib]
+    if not fitting:
+        return []
+    closest_one = max(fitting, key=lambda name: lenders[name].memory_gib)
+    own = [point for point in listed if point.gpu == closest_one and gpu.peak_tflops(point.precision)]
+    return [replace(point, gpu=gpu.name, borrowed_from=closest_one) for point in own]
+
+
+def _gpu(request: Request) -> hardware.Device | None:
+    """The wanted GPU: of the site file, or of the hardware table."""
+    if request.cluster:
+        site = cluster_document(request.cluster)
+        if site.get("hardware") and _same(site.get("gpu"), request.gpu):
+            return hardware.own(checked(Cluster, site))
+    named = (name for name in hardware.names() if _same(name, request.gpu))
+    return hardware.gpu(next(named, ""))
 
 
 def listed_counts(file: RecipeFile, point: Point) -> str:
@@ -74,15 +111,31 @@ def _agree(point: Point, wanted: Point | Request, keys: tuple[str, ...]) -> bool
     return all((value := getattr(wanted, key)) is None or _same(getattr(point, key), value) for key in keys)
 
 
-def _filtered(recipe: str, left: list[Point], key: str, request: Request) -> list[Point]:
-    offered, wanted = list(dict.fromkeys(getattr(point, key) for point in left)), getattr(request, key)
-    option = "--" + key.replace("_", "-")
-    if wanted is None and len(offered) > 1:
-        raise UserError(f"{recipe} has points for more than one {key}", hint=f"add {option}: {_list(offered)}")
-    matching = [point for point in left if _agree(point, request, (key,))]
-    if not matching:
-        raise UserError(f"{recipe} has no point with {option} {wanted}", hint=_alternatives(key, wanted, offered))
-    return matching
+def _none(recipe: str, left: list[Point], key: str, request: Request) -> NoReturn:
+    """UserError: none of ``left`` has the wanted ``key``."""
+    wanted, offered = getattr(request, key), _offered(left, key)
+    raise UserError(f"{recipe} has no point with {_option(key)} {wanted}", hint=_alternatives(key, wanted, offered))
+
+
+def _complete(recipe: str, left: list[Point], request: Request) -> None:
+    """UserError that names every option that is missing, with the values that are left."""
+    choices = {key: _offered(left, key) for key in KEYS[1:] if getattr(request, key) is None}
+    missing = {key: values for key, values in choices.items() if len(values) > 1}
+    if not missing:
+        return
+    example = " ".join(f"{_option(key)} {getattr(left[0], key)}" for key in missing)
+    legal = [f"  {_option(key)} {_list(sorted(values))}" for key, values in missing.items()]
+    several = ", ".join(NAMES[key] for key in missing)
+    hint = "\n".join([f"add {example}, or another of", *legal])
+    raise UserError(f"{recipe} has points for more than one {several}", hint=hint)
+
+
+def _offered(left: list[Point], key: str) -> list[Any]:
+    return list(dict.fromkeys(getattr(point, key) for point in left))
+
+
+def _option(key: str) -> str:
+    return "--" + key.replace("_", "-")
 
 
 def _same(offered: object, wanted: object) -> bool:

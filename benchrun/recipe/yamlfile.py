@@ -37,6 +37,18 @@ _FLOAT = re.compile(r"[-+]?([0-9]+\.[0-9]*|\.[0-9]+|[0-9]+)([eE][-+]?[0-9]+)?$")
 _WORDS = {"": None, "~": None, "null": None, "true": True, "false": False}
 
 
+class Int(int):
+    """A whole number that is not written as Python prints it, e.g. ``010``; ``text`` is how the file has it."""
+
+    text: str
+
+
+class Float(float):
+    """The same for a number with a fraction, e.g. ``1.10``."""
+
+    text: str
+
+
 class Items(list[Any]):
     """A list and the place of each item."""
 
@@ -114,8 +126,17 @@ def scalar(text: str) -> Any:
     if len(text) > LONGEST_NUMBER:
         return text
     if _INT.match(text):
-        return int(text.replace("_", ""))
-    return float(text) if _FLOAT.match(text) else text
+        return _number(int(text.replace("_", "")), Int, text)
+    return _number(float(text), Float, text) if _FLOAT.match(text) else text
+
+
+def _number(value: float, with_text: type[Int] | type[Float], text: str) -> float:
+    """``value``, with ``text`` where that is not how Python prints it: a field for text gets what the file has."""
+    if str(value) == text:
+        return value
+    number = with_text(value)
+    number.text = text
+    return number
 
 
 class _Builder:

@@ -1,5 +1,6 @@
 """Several runs as one table: one row per point, its repeats together; and words that every report uses."""
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from statistics import median
 from typing import Any
@@ -26,6 +27,22 @@ def table(results: Sequence[RunResult]) -> Table:
     metrics = (metric.key for metric in tabled())
     titles = ("recipe", *STATED, "layout", "cluster", "runs", *metrics, "verdict", "limits", "spread_pct")
     return Table(titles, list(map(_row, points)))
+
+
+def identified(results: Sequence[RunResult]) -> Table:
+    """`table` for programs: with the runs of each point, when they were launched, image and identity."""
+    plain, points = table(results), grouped(results, lambda result: result.spec.repeat_key())
+    more = [
+        (
+            " ".join(result.run_id for result in point),
+            _distinct(stamp[0] for result in point if (stamp := re.search(r"\d{8}T\d{6}Z", result.run_id))),
+            point[0].spec.image,
+            point[0].spec.identity(),
+        )
+        for point in points
+    ]
+    titles = (*plain.titles, "run_ids", "launched", "image", "identity")
+    return Table(titles, [(*row, *added) for row, added in zip(plain.rows, more, strict=True)])
 
 
 def _row(repeats: Sequence[RunResult]) -> list[Any]:

@@ -6,11 +6,12 @@ from dataclasses import dataclass
 from fractions import Fraction
 from operator import attrgetter
 from statistics import median
-from typing import Any
+from typing import Any, Protocol
 
-from benchrun.compare.measured import MeasuredRun, grouped
+from benchrun.compare.measured import grouped
 from benchrun.compare.references import Reference
 from benchrun.compare.verdict import RunResult
+from benchrun.metrics.model import Metrics
 from benchrun.spec.runspec import TrainingSpec
 
 
@@ -28,7 +29,16 @@ class Curve:
     """Global batches, in sequences, in the same order; one where it stays the same."""
 
 
-def curves(groups: Sequence[Sequence[MeasuredRun]]) -> list[Curve]:
+class Run(Protocol):
+    """What a curve needs of a run."""
+
+    @property
+    def spec(self) -> TrainingSpec: ...
+    @property
+    def metrics(self) -> Metrics: ...
+
+
+def curves(groups: Sequence[Sequence[Run]]) -> list[Curve]:
     """Every curve among ``groups`` of repeats."""
     families: dict[tuple[str, Fraction, str], dict[int, tuple[TrainingSpec, float]]] = defaultdict(dict)
     for group in groups:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from rich.text import Text
 
+from benchrun import hardware
 from benchrun.compare.verdict import RunResult, Verdict
 from benchrun.metrics.model import Measurement, Metrics, Summary
 from benchrun.metrics.registry import METRICS, OURS
@@ -25,14 +26,14 @@ def verdict_view(verdict: Verdict, metrics: Metrics | None) -> Text:
     own = verdict.conditions
     style = f"bold {_COLOURS.get(verdict.verdict, 'yellow')}"
     point = f"  {own.recipe}, {own.precision}, {own.num_gpus} x {own.gpu}: {verdict.reason}\n"
-    rows = _basis_rows(verdict)
+    rows = basis_rows(verdict)
     if metrics is not None and verdict.runs > 1:
         rows.append(("repeats", f"{verdict.runs} runs were judged together; below are the numbers of the first"))
     rows += metrics_rows(metrics) if metrics else []
     return Text.assemble((verdict.headline, style), point).append_text(_aligned(rows))
 
 
-def _basis_rows(verdict: Verdict) -> Rows:
+def basis_rows(verdict: Verdict) -> Rows:
     """What the verdict rests on."""
     rows = [("compared", check_line(check)) for check in verdict.checks]
     if verdict.chosen_because is not None:
@@ -53,7 +54,8 @@ def summary_view(summary: Summary) -> Text:
         rows.append(("restarts", str(summary.segments - 1)))
     rows += _measured_rows(summary) if summary.num_steps else _result_rows(summary)
     rows += [("ranks", summary.ranks.sentence)] if summary.ranks else []
-    rows += [*_telemetry_rows(summary.telemetry), ("conditions", _conditions(summary)), *_problem_rows(summary)]
+    rows += [*_telemetry_rows(summary.telemetry), ("conditions", _conditions(summary)), *_more_rows(summary)]
+    rows += _problem_rows(summary)
     return Text(f"{summary.file}\n").append_text(_aligned(rows))
 
 
@@ -70,6 +72,24 @@ def _conditions(summary: Summary) -> str:
     model = summary.model
     shape = f"{model['num_layers']} layers of width {model['hidden_size']}" if model else None
     return ", ".join(filter(None, [gpus, summary.precision, shape, *sizes])) or "the log states none"
+
+
+def _more_rows(summary: Summary) -> Rows:
+    """Options that would give what is missing; none where nothing is, or the log has no steps."""
+    batch = {"seq-length": summary.seq_length, "gbs": summary.global_batch_size, "num-gpus": summary.num_gpus}
+    rates = {"step time": summary.step_time_s, "tokens/s/GPU": summary.tokens_per_s_per_gpu.median}
+    needed = {
+        what: [name for name, value in batch.items() if value is None] for what, rate in rates.items() if not rate
+    }
+    if not summary.mfu:
+        peak = {"gpu": summary.gpu, "precision": summary.precision, "recipe": summary.model}
+        needed["MFU"] = [name for name, value in peak.items() if value is None]
+        if summary.gpu and hardware.gpu(summary.gpu) is None:
+            needed["MFU"].append("peak-tflops")
+    if not summary.num_steps:
+        return []
+    rows = [(what, " ".join(f"--{name}" for name in names)) for what, names in needed.items() if names]
+    return [(f"  for {what}", f"add {options}") for what, options in rows]
 
 
 def metrics_rows(metrics: Metrics) -> Rows:
@@ -216,16 +236,16 @@ def run_page(result: RunResult) -> str:
         parts.append(f"**{result.judgement}**: benchrun status {result.run_id} says how it ended\n")
     else:
         limits = "".join(f" ({label.text})" for label in verdict.labels)
-        basis = "".join(f"- {name.strip()}: {text}\n" for name, text in _basis_rows(verdict))
+        basis = "".join(f"- {name.strip()}: {text}\n" for name, text in basis_rows(verdict))
         parts.append(f"**{verdict.verdict}**{limits}: {verdict.reason}\n\n{basis}")
     if metrics is not None:
         parts.append(markdown(Table(("measured", ""), metrics_rows(metrics))))
     elif result.metrics is not None:
         parts.append("".join(f"- {problem.kind}: {problem.detail}\n" for problem in result.metrics.problems))
-    return "\n".join([*parts, markdown(Table(("conditions", ""), _spec_rows(result.spec)))])
+    return "\n".join([*parts, markdown(Table(("conditions", ""), spec_rows(result.spec)))])
 
 
-def _spec_rows(spec: RunSpec) -> Rows:
+def spec_rows(spec: RunSpec) -> Rows:
     nodes = f"{spec.num_nodes} node{'s' if spec.num_nodes > 1 else ''}"
     rows = [
         ("workload", f"{proxy(spec)}, {spec.task}"),

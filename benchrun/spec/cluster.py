@@ -5,9 +5,17 @@ import functools
 import re
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypeVar
 
-from pydantic import AfterValidator, Field, PositiveInt, StringConstraints, model_validator
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    PositiveFloat,
+    PositiveInt,
+    StringConstraints,
+    model_validator,
+)
 
 from benchrun.model import Frozen
 
@@ -25,19 +33,36 @@ _FOLDERS = r"^/[^\r\n\x00:]*(:/[^\r\n\x00:]*)*$"
 _GRES = r"^([^\r\n\x00]*:)?[^\r\n\x00:]*[^\d\r\n\x00:][^\r\n\x00:]*$"
 _MOUNT = r"^/[^\r\n\x00:,]*:/[^\r\n\x00:,]*(:r[ow])?$"
 _DURATION = "[days-]hours:minutes:seconds with at most two digits of hours, e.g. 00:30:00 or 4-04:00:00"
-Line = Annotated[str, _matching(r"^[^\r\n\x00]*$", "text of one line")]
+
+
+def _text(value: object) -> object:
+    """A number or ``true`` as it is written: an account may be called 123, and NCCL_DEBUG_SUBSYS has no quotes."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return getattr(value, "text", str(value)) if isinstance(value, (int, float)) else value
+
+
+_AS_WRITTEN = BeforeValidator(_text)
+_LISTED = BeforeValidator(lambda value: value if isinstance(value, (list, tuple)) else [value])
+Value = TypeVar("Value")
+Listed = Annotated[tuple[Value, ...], _LISTED]
+"""A list, or one value alone."""
+Text = Annotated[str, _AS_WRITTEN]
+Line = Annotated[str, _AS_WRITTEN, _matching(r"^[^\r\n\x00]*$", "text of one line")]
 """Text without line breaks: it ends up in one line of a script."""
 EnvName = Annotated[
     str, _matching(r"^[A-Za-z_][A-Za-z0-9_]*$", "a name of letters, digits and _ that begins with no digit")
 ]
-Gres = Annotated[str, _matching(_GRES, "a resource without its count, which is gpus_per_node, e.g. gpu or gpu:h200")]
+Gres = Annotated[
+    str, _AS_WRITTEN, _matching(_GRES, "a resource without its count, which is gpus_per_node, e.g. gpu or gpu:h200")
+]
 Option = Annotated[str, _matching(r"^-[^\r\n\x00]*$", "an option that begins with -, e.g. --segment=8")]
 AbsolutePath = Annotated[str, _matching(_PATH, "an absolute path, e.g. /opt/megatron-lm")]
 Folders = Annotated[str, _matching(_FOLDERS, "absolute paths with ':' between them, e.g. /opt/NeMo:/opt/Megatron-LM")]
 Mount = Annotated[
     str, _matching(_MOUNT, "source:target or source:target:ro, both absolute, without ',' or another ':' in them")
 ]
-Duration = Annotated[str, _matching(r"^(\d+-)?\d{1,2}:\d{2}:\d{2}$", _DURATION)]
+Duration = Annotated[str, _AS_WRITTEN, _matching(r"^(\d+-)?\d{1,2}:\d{2}:\d{2}$", _DURATION)]
 Runtime = Literal["none", "pyxis", "apptainer", "singularity", "charliecloud", "podman", "docker"]
 
 
@@ -73,10 +98,11 @@ class Container(Frozen):
     image: Line | None = None
     """Used instead of the recipe's image: a local .sqsh or .sif, an unpacked directory, another registry."""
     images: dict[Line, Line] = Field(default_factory=dict)
-    """Image by framework, where one image does not have them all; overrides ``image``."""
-    mounts: tuple[Mount, ...] = ()
+    """Image by framework, or by the recipe's image (``nvcr.io/nvidia/nemo:25.07.01: /images/nemo.sqsh``); overrides
+    ``image``, the framework's name first."""
+    mounts: Listed[Mount] = ()
     """``source:target`` or ``source:target:ro``; the run directory is always mounted, and is the working directory."""
-    options: tuple[Line, ...] = ()
+    options: Listed[Line] = ()
     """More options of the runtime's command (with pyxis: of srun), one word each."""
 
     @model_validator(mode="after")
@@ -88,6 +114,21 @@ class Container(Frozen):
         if self.runtime == "charliecloud" and writable:
             raise ValueError(f"charliecloud has no read-only mounts: {writable} must be {writable.removesuffix(':ro')}")
         return self
+
+
+class OwnGpu(Frozen):
+    """A GPU that the hardware table does not list. Without it such a GPU has no MFU and no check of its memory."""
+
+    memory_gib: PositiveFloat
+    """Memory of one GPU in GiB."""
+    peak_bf16_tflops: PositiveFloat
+    """Dense peak in BF16, without structured sparsity."""
+    peak_fp8_tflops: PositiveFloat | None = None
+    """Dense peak in FP8; null for a GPU without FP8 units."""
+    arch: Line = ""
+    """Architecture, e.g. ``Hopper``."""
+    source: Line = "the site file"
+    """Where the numbers are from."""
 
 
 class Binding(Frozen):
@@ -122,6 +163,8 @@ class Cluster(Frozen):
     """Name in the hardware table; ``CPU`` where training runs without a GPU."""
     gpus_per_node: PositiveInt
     """Ranks per node: one per GPU (8 on HGX H100/H200, 1 or 4 on GH200), or CPU processes."""
+    hardware: OwnGpu | None = None
+    """Memory and peaks of a ``gpu`` that the hardware table does not list."""
     partition: Line | None = None
     """sbatch --partition."""
     account: Line | None = None
@@ -150,19 +193,19 @@ class Cluster(Frozen):
     """Seconds without a step, also before the first, after which the job ends as hung; null: only the time limit."""
     mpi: Line | None = None
     """srun --mpi, e.g. ``pmix``."""
-    sbatch_options: tuple[Annotated[Option, AfterValidator(partial(_allowed, "sbatch"))], ...] = ()
+    sbatch_options: Listed[Annotated[Option, AfterValidator(partial(_allowed, "sbatch"))]] = ()
     """More header lines, one option each, e.g. ``--segment=8``."""
-    srun_options: tuple[Annotated[Option, AfterValidator(partial(_allowed, "srun"))], ...] = ()
+    srun_options: Listed[Annotated[Option, AfterValidator(partial(_allowed, "srun"))]] = ()
     """More options for srun, one word each, e.g. ``--distribution=block``."""
     container: Container = Container()
     """How the ranks get into their image."""
     binding: Binding = Binding()
     """Which CPUs and memory a rank may use."""
-    setup: tuple[Line, ...] = ()
+    setup: Listed[Line] = ()
     """Shell lines that the job runs once before srun (``module load ...``), unquoted."""
-    env: dict[EnvName, str] = Field(default_factory=dict)
+    env: dict[EnvName, Text] = Field(default_factory=dict)
     """Environment of the ranks, e.g. the network interface NCCL must use."""
-    secrets: tuple[EnvName, ...] = ()
+    secrets: Listed[EnvName] = ()
     """Names of variables that the job takes from the submitting shell; no file holds their values."""
     frameworks: dict[Line, Installation] = Field(default_factory=dict)
     """Installations of frameworks outside their images: source checkouts or virtual environments."""

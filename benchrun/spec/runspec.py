@@ -24,7 +24,7 @@ from pydantic import (
 from benchrun.errors import UserError, closest
 from benchrun.model import Frozen, ModelShape
 from benchrun.model.layout import Layout
-from benchrun.spec.cluster import Cluster, EnvName, Line
+from benchrun.spec.cluster import Cluster, EnvName, Line, Text
 from benchrun.spec.identity import VERSION, digest, training_form
 from benchrun.spec.megatron import Megatron
 from benchrun.spec.migrate import migrated
@@ -47,7 +47,7 @@ class Inputs(Frozen):
 
     image: Line | None = None
     """Container image as the recipe or the site names it; null where there is none."""
-    env: dict[EnvName, str] = Field(default_factory=dict)
+    env: dict[EnvName, Text] = Field(default_factory=dict)
     """Environment of the ranks: the framework's, the recipe's, then the cluster's; later ones win."""
     cluster: Cluster
     """Profile of the site."""
@@ -84,7 +84,7 @@ class RunSpec(Inputs):
     """Ranks: one per GPU, or CPU processes."""
     num_nodes: PositiveInt
     """Nodes of the job."""
-    replaced_env: dict[EnvName, str] = Field(default_factory=dict)
+    replaced_env: dict[EnvName, Text] = Field(default_factory=dict)
     """Values of the framework or the recipe that the cluster's variables of the same names replaced."""
 
     @property

@@ -52,10 +52,10 @@ def test_show_is_the_run_spec_with_what_follows_from_it() -> None:
     assert shown["references"][0]["source"]["where"]
 
 
-def test_show_without_json_is_yaml_of_the_same() -> None:
+def test_show_all_is_yaml_of_the_same() -> None:
     import yaml
 
-    assert yaml.safe_load(call("show", *POINT).stdout) == document("show", *POINT, "--json")
+    assert yaml.safe_load(call("show", *POINT, "--all").stdout) == document("show", *POINT, "--json")
 
 
 def test_render_prints_the_script_and_writes_all_files(tmp_path: Path) -> None:
@@ -143,7 +143,7 @@ def test_compare_a_bare_log_uses_what_the_log_says(tmp_path: Path) -> None:
     ("args", "says"),
     [
         (["render", "nothing"], "no recipe is called 'nothing'"),
-        (["show", "smoke"], "there is a suite: benchrun launch smoke"),
+        (["parse", "x.log", "--recipe", "smoke"], "there is a suite: benchrun launch smoke"),
         (["launch", "smok"], "there is a suite: benchrun launch smoke"),
         (["render", "llama3.1-8b", "--gpu", "H100"], "add --precision"),
         (["render", *POINT, "--output", "/dev/null"], "/dev/null: cannot be written"),
@@ -187,6 +187,7 @@ def test_where_slurm_is_missing_the_error_says_so_with_exit_code_3(tmp_path: Pat
     result = call("launch", *POINT, cwd=tmp_path, PATH=path)
     assert result.returncode == 3
     assert "sbatch is not on this machine" in result.stderr
+    assert not (tmp_path / "results").exists()
 
 
 def test_a_machine_that_cannot_write_is_exit_code_3_with_one_line(tmp_path: Path) -> None:
@@ -207,12 +208,16 @@ def test_a_reader_that_goes_away_is_no_verdict(verb: list[str]) -> None:
 
 
 def test_a_refused_job_is_one_line_of_status(tmp_path: Path) -> None:
-    path = str(Path(sys.executable).parent)
-    call("launch", *POINT, cwd=tmp_path, PATH=path)
+    path = f"{tmp_path}:{Path(sys.executable).parent}:/usr/bin:/bin"
+    sbatch = tmp_path / "sbatch"
+    sbatch.write_text("#!/bin/sh\necho 'sbatch: error: Batch job submission failed: Invalid account' >&2\nexit 1\n")
+    sbatch.chmod(0o755)
+    assert call("launch", *POINT, cwd=tmp_path, PATH=path).returncode == 3
     for _ in range(2):  # the first look writes down how it ended
-        lines = call("status", cwd=tmp_path, PATH=path).stdout.splitlines()
+        heading, *lines = call("status", cwd=tmp_path, PATH=path).stdout.splitlines()
+        assert heading.split()[:4] == ["RUN", "STATE", "JOB", "NODES"]
         assert len(lines) == 1
-        assert lines[0].count("sbatch is not on this machine") == 1
+        assert lines[0].count("Invalid account") == 1
 
 
 def test_doctor_tells_a_slurm_that_fails_from_none(tmp_path: Path) -> None:

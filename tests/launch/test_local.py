@@ -310,7 +310,7 @@ def test_ctrl_c_names_every_run_that_goes_on(
         raise KeyboardInterrupt
 
     monkeypatch.setattr(app, "start", lambda *_: runs.pop(0))
-    monkeypatch.setattr(app, "wait", interrupted)
+    monkeypatch.setattr(app, "wait_for", interrupted)
     ids = " ".join(run.run_id for run in runs)
     point = ["tiny-llama", "--gpu", "CPU", "--precision", "fp32", "--num-gpus", "1", "--repeats", "2", "--wait"]
     assert launch_command(point, standalone_mode=False) == 130

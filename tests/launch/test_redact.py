@@ -22,6 +22,13 @@ SITE = {
     "scheduler": "slurm",
     "gpu": "H100",
     "gpus_per_node": 8,
+    "hardware": {
+        "memory_gib": 80,
+        "peak_bf16_tflops": 989,
+        "peak_fp8_tflops": 1979,
+        "arch": "Hopper",
+        "source": "zqbook",
+    },
     "partition": "zqpartition",
     "account": "zqaccount",
     "qos": "zqqos",

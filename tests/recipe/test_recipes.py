@@ -1,5 +1,6 @@
 """What recipes may say, how a point is chosen, and what an error tells."""
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from benchrun.recipe.files import cluster_document
 from benchrun.recipe.resolve import resolve
 from benchrun.recipe.select import Request
 from benchrun.recipe.study import expand, resolved
+from benchrun.spec.cluster import Cluster
 
 RECIPE = (paths.RECIPES / "tiny-llama.yaml").read_text()
 
@@ -25,6 +27,13 @@ def broken(tmp_path: Path, old: str, new: str) -> UserError:
     with pytest.raises(UserError) as error:
         resolve(Request(str(path), "CPU", "fp32", 1))
     return error.value
+
+
+def site_of(tmp_path: Path, *lines: str) -> Cluster:
+    """The site of a file with these lines."""
+    path = tmp_path / "site.yaml"
+    path.write_text("\n".join(["scheduler: slurm", "gpu: CPU", "gpus_per_node: 2", *lines]) + "\n")
+    return resolve(Request("tiny-llama", "CPU", "fp32", 2, cluster=str(path))).cluster
 
 
 def line_of(text: str) -> int:
@@ -67,6 +76,25 @@ def test_a_wrong_word_lists_the_legal_ones(tmp_path: Path) -> None:
     assert "selective" in error.hint
 
 
+def test_every_error_of_a_file_is_named_at_once(tmp_path: Path) -> None:
+    wrong = {
+        "  num_layers: 4": "  num_layers: four",
+        "  hidden_size: 64": "  hiden_size: 64",
+        "task: pretrain": "task: x",
+    }
+    path, text = tmp_path / "mine.yaml", RECIPE
+    for old, new in wrong.items():
+        text = text.replace(old, new, 1)
+    path.write_text(text)
+    with pytest.raises(UserError) as error:
+        resolve(Request(str(path), "CPU", "fp32", 1))
+    every = (error.value, *error.value.others)
+    lines = {int(each.where.rpartition(":")[2]) for each in every}
+    assert lines >= {line_of(old) for old in wrong}
+    assert all(each.where in str(error.value) and each.message in str(error.value) for each in every)
+    assert len({(each.where, each.message) for each in every}) == len(every)
+
+
 def test_a_missing_key_is_named(tmp_path: Path) -> None:
     error = broken(tmp_path, "  num_layers: 4\n", "")
     assert "model.num_layers" in error.message
@@ -83,7 +111,31 @@ def test_what_is_not_asked_for_is_chosen_only_without_a_choice() -> None:
     assert resolve(Request("tiny-llama", precision="fp32", num_gpus=1)).gpu == "CPU"
     with pytest.raises(UserError) as error:
         resolve(Request("tiny-llama", num_gpus=1))
-    assert "--precision: fp32, bf16" in error.value.hint
+    assert "--precision bf16, fp32" in error.value.hint
+
+
+def test_every_missing_option_is_named_at_once_with_its_legal_values() -> None:
+    with pytest.raises(UserError) as error:
+        resolve(Request("llama3.1-8b"))
+    assert [option in error.value.hint for option in ("--gpu GH200, H100, H200", "--precision bf16, fp8")] == [True] * 2
+    assert "--num-gpus 1, 2, 4, 8" in error.value.hint
+    example = re.search(r"add --gpu (\S+) --precision (\S+) --num-gpus (\d+), or", error.value.hint)
+    assert resolve(Request("llama3.1-8b", example[1], example[2], int(example[3]))).gpu == example[1]
+
+
+@pytest.mark.parametrize(
+    ("line", "text"), [("account: 123", "123"), ("account: 007", "007"), ("mem: 0", "0"), ("qos: 1.10", "1.10")]
+)
+def test_a_number_where_text_is_meant_is_what_the_file_has(tmp_path: Path, line: str, text: str) -> None:
+    cluster = site_of(tmp_path, line, "env: {HF_HUB_OFFLINE: 1, NCCL_ASYNC: true}")
+    assert getattr(cluster, line.partition(":")[0]) == text
+    assert cluster.env == {"HF_HUB_OFFLINE": "1", "NCCL_ASYNC": "true"}
+
+
+def test_one_value_is_accepted_for_a_list(tmp_path: Path) -> None:
+    cluster = site_of(tmp_path, "setup: module load cuda", "sbatch_options: --segment=8", "container: {mounts: /a:/b}")
+    assert cluster.setup == ("module load cuda",)
+    assert (cluster.sbatch_options, cluster.container.mounts) == (("--segment=8",), ("/a:/b",))
 
 
 def test_a_cluster_with_another_gpu_is_refused() -> None:
@@ -121,7 +173,6 @@ class TestSet:
             ("training.steps", "expected key=value"),
             ("training.steps=0", "greater than 0"),
             ("num_gpus=4", "unknown key"),
-            ("cluster.env.NCCL_DEBUG=1", "--set 'cluster.env.NCCL_DEBUG=\"...\"'"),
         ],
     )
     def test_a_mistake_is_named(self, override: str, says: str) -> None:

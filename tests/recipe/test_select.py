@@ -176,7 +176,6 @@ class TestModels:
     [
         ("training.clip_grad=inf", "finite number"),  # spec.json could not hold it, and nobody read the run again
         ("training.recompute.modules=mlp", "expected a list: [...]"),
-        ("cluster.setup=[1]", "--set 'cluster.setup=[\"...\"]'"),
         ("cluster.env=3", "expected a mapping (key: value)"),
         ("cluster.env.A-B=x", "'cluster.env.A-B' is 'A-B': expected a name of letters"),
         ("cluster.gres=gpu:8", "expected a resource without its count, which is gpus_per_node"),

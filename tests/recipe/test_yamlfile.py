@@ -39,7 +39,7 @@ def test_every_value_knows_its_line() -> None:
 def test_scalars_mean_what_they_look_like(text: str, value: Any) -> None:
     parsed = parse(f"key: {text}", "f.yaml")["key"]
     assert parsed == value
-    assert type(parsed) is type(value)
+    assert isinstance(parsed, type(value))
 
 
 def test_a_key_given_twice_is_refused_with_both_lines() -> None:

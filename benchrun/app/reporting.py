@@ -1,0 +1,29 @@
+"""The report on runs: everything that is measured of them, read from their files."""
+
+from collections.abc import Sequence
+
+from benchrun.app.measurement import measure_run, rows_of
+from benchrun.compare.verdict import RunResult, Verdict
+from benchrun.launch.endings import recorded
+from benchrun.launch.rundir import RunDir
+from benchrun.metrics.setting import setting_of
+from benchrun.metrics.telemetry import read
+from benchrun.report.model import ReportModel, RunData, report_model
+from benchrun.spec.artifacts import ENV, VERDICT
+
+
+def run_data(run: RunDir) -> RunData:
+    """One run with its steps and its telemetry. UserError for a damaged file. Nothing is written."""
+    verdict, end = run.document(VERDICT, Verdict), recorded(run)
+    measurement = measure_run(run, verdict.warmup if verdict else None)
+    result = RunResult(
+        run.run_id, run.spec, measurement.metrics if measurement else None, verdict, end.ending.value if end else None
+    )
+    rows = rows_of(measurement.log, setting_of(run.spec)) if measurement else None
+    telemetry = {host: read(text) for host, text in run.telemetry().items()}
+    return RunData(result, rows, run.read_json(ENV) or {}, telemetry)
+
+
+def report_on(runs: Sequence[RunData]) -> ReportModel:
+    """The report on runs that `run_data` read."""
+    return report_model(runs)

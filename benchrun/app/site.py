@@ -1,0 +1,57 @@
+"""A site file: written from what Slurm says, and checked before anything waits in a queue."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from benchrun.errors import BenchrunError, UserError, writing
+from benchrun.launch.doctor import RUNTIMES, installed
+from benchrun.launch.node_probe import login_checks, node_checks, test_only
+from benchrun.launch.site_checks import Check, queue_checks
+from benchrun.launch.sitefile import site_text
+from benchrun.launch.survey import survey
+from benchrun.recipe.catalogue import checked
+from benchrun.recipe.files import cluster_document
+from benchrun.spec.cluster import Cluster
+
+
+def write_site(file: Path, partition: str | None = None) -> None:
+    """Write a commented site file for a partition of this machine's Slurm (by default that with the most GPUs).
+
+    UserError where the file exists; MachineError where Slurm does not answer.
+    """
+    if file.exists():
+        raise UserError(f"{file} exists", hint="a site file is never overwritten: name another with --output FILE")
+    runtime = next((name for name in RUNTIMES if name != "enroot" and installed(name)), None)
+    text = site_text(survey(), runtime, partition)
+    with writing(file), file.open("x") as stream:
+        stream.write(text)
+
+
+def check_site(cluster: str, *, wait_s: int = 60, on_node: bool = True) -> Iterator[Check]:
+    """Everything that would fail with this cluster profile, in the order in which a job would meet it.
+
+    A node is waited for ``wait_s`` seconds; without ``on_node`` none is asked. UserError for a wrong file.
+    """
+    site = checked(Cluster, cluster_document(cluster))
+    pyxis, faults = False, 0
+    if site.scheduler == "slurm":
+        slurm = survey()
+        pyxis = slurm.pyxis
+        for check in queue_checks(site, slurm):
+            faults += check.status == "fault"
+            yield check
+        if not faults:
+            for check in test_only(site):
+                faults += check.status == "fault"
+                yield check
+    yield from login_checks(site, os.environ, pyxis)
+    if not on_node:
+        return
+    if faults:
+        yield Check("a node", "not_checked", "no job would start", "correct the faults above first")
+        return
+    try:
+        yield from node_checks(site, wait_s)
+    except BenchrunError as error:
+        yield Check("a node", "not_checked", error.message)

@@ -1,0 +1,57 @@
+"""Completion of names and values in a shell. An error completes nothing: the command itself will show it."""
+
+import functools
+from collections.abc import Callable, Iterable
+
+import click
+
+from benchrun import app, paths
+from benchrun.errors import BenchrunError
+
+Names = Callable[[click.Context, click.Parameter, str], list[str]]
+
+
+def completing(names: Callable[[click.Context, click.Parameter], Iterable[object]]) -> Names:
+    """``names`` as click wants it: those that begin with the word typed so far."""
+
+    @functools.wraps(names)
+    def complete(context: click.Context, parameter: click.Parameter, typed: str) -> list[str]:
+        try:
+            words = dict.fromkeys(map(str, names(context, parameter)))
+        except (BenchrunError, OSError):
+            return []
+        return [word for word in words if word.lower().startswith(typed.lower())]
+
+    return complete
+
+
+@completing
+def recipe_names(context: click.Context, parameter: click.Parameter) -> Iterable[object]:
+    """Recipes; for a verb that takes one also suites and studies."""
+    folders = () if parameter.nargs == -1 else (paths.SUITES, paths.STUDIES)
+    suites = [name for folder in folders for name in sorted(path.stem for path in folder.glob("*.yaml"))]
+    return [*sorted(path.stem for path in paths.RECIPES.glob("*.yaml")), *suites]
+
+
+@completing
+def cluster_names(context: click.Context, parameter: click.Parameter) -> Iterable[object]:
+    """Shipped cluster profiles, and YAML files here."""
+    return [*sorted(path.stem for path in paths.CLUSTERS.glob("*.yaml")), *sorted(map(str, paths.here("*.yaml")))]
+
+
+@completing
+def point_values(context: click.Context, parameter: click.Parameter) -> Iterable[object]:
+    """Values of an option among the points of the recipe that the other options leave."""
+    given = {name: value for name, value in context.params.items() if value is not None}
+    # An option that waits for its value leaves the recipe among the words that click has not yet assigned.
+    recipe, key = given.get("recipe") or next(iter(context.args), None), parameter.name or ""
+    rows = app.list_points((recipe,) if recipe else ())
+    others = {name: str(given[name]).lower() for name in ("gpu", "precision", "framework") if name in given}
+    fitting = [row for row in rows if all(str(row[name]).lower() == value for name, value in others.items())]
+    return sorted({row[key] for row in fitting})
+
+
+@completing
+def run_names(context: click.Context, parameter: click.Parameter) -> Iterable[object]:
+    """Runs in the runs folder, the newest first."""
+    return [run.run_id for run in reversed(app.find_runs())]

@@ -1,0 +1,105 @@
+"""Verbs that look things up: list, show, completion."""
+
+from typing import Any
+
+import click
+
+from benchrun import app
+from benchrun.cli.complete import recipe_names
+from benchrun.cli.options import all_of, json_option, point_options, print_json, print_views
+from benchrun.errors import UserError
+from benchrun.vocabulary import Exit
+
+INVENTORIES = ("suites", "studies", "clusters", "gpus", "frameworks")
+SHELLS = ("bash", "zsh", "fish")
+
+inventory_options = all_of(
+    *(click.option(f"--{name}", is_flag=True, help=f"The {name} of this version.") for name in INVENTORIES)
+)
+
+
+@click.command("list")
+@click.argument("recipes", nargs=-1, shell_complete=recipe_names)
+@click.option("--gpu", help="Only points for this GPU.")
+@click.option("--cluster", metavar="NAME|FILE", help="Only points for the GPU of this cluster.")
+@click.option("--all", "every", is_flag=True, help="Every point in a line of its own.")
+@inventory_options
+@json_option
+def list(
+    recipes: tuple[str, ...], gpu: str | None, cluster: str | None, every: bool, as_json: bool, **inventories: bool
+) -> None:
+    """One line a recipe; of RECIPES one line a layout. --json: every point, with layout, batch, image.
+
+    GPUS is the range of the number of GPUs, PUBLISHED how many published numbers there are for these points.
+    """
+    from benchrun.report import listing
+    from benchrun.report.table import plain
+
+    if chosen := [name for name, wanted in inventories.items() if wanted]:
+        rows = [row for name in chosen for row in app.INVENTORIES[name]()]
+        table = listing.inventory_table(rows, listing.WIDE.get(chosen[0], ())) if len(chosen) == 1 else None
+        if not as_json and table is None:
+            raise UserError("one inventory at a time", hint=f"benchrun list --{chosen[0]}")
+    else:
+        gpu = gpu or (app.gpu_of(cluster) if cluster else None)
+        if every or as_json:
+            rows = app.list_points(recipes, gpu)
+        else:
+            rows = app.list_layouts(recipes, gpu) if recipes else app.list_recipes((), gpu)
+        make = listing.points_table if every else listing.layouts_table if recipes else listing.recipes_table
+        table = None if as_json else make(rows)
+    if as_json:
+        print_json(rows)
+    elif table is not None:
+        click.echo(plain(table), nl=False)
+
+
+@click.command("show")
+@point_options
+@click.option("--all", "every", is_flag=True, help="Everything, as YAML.")
+@json_option
+def show(as_json: bool, every: bool, **point: Any) -> int:
+    """One point: model, layout, memory per GPU, published numbers; of a suite its runs.
+
+    --all and --json have everything: the whole specification, FLOPs, arithmetic of the layout, all references.
+    """
+    request = app.Request(**point)
+    specs = app.resolve(request)
+    if app.is_suite(request.recipe):
+        from benchrun.report import listing
+        from benchrun.report.point import suite_rows
+        from benchrun.report.table import plain
+
+        rows = suite_rows(specs)
+        print_json(rows) if as_json else click.echo(plain(listing.inventory_table(rows)), nl=False)
+        return Exit.OK
+    document = app.describe(specs[0])
+    if as_json:
+        print_json(document)
+    elif every:
+        import yaml
+
+        click.echo(yaml.safe_dump(document, sort_keys=False, width=110, default_flow_style=False).rstrip())
+    else:
+        from benchrun.report.point import point_view
+
+        print_views(point_view(specs[0], document))
+    return Exit.OK
+
+
+@click.command("completion")
+@click.argument("shell", type=click.Choice(SHELLS), default="bash")
+@click.pass_context
+def completion(context: click.Context, shell: str) -> None:
+    """The script that completes benchrun's verbs, options, recipes, GPUs and runs in SHELL.
+
+    For bash: eval "$(benchrun completion bash)" in ~/.bashrc; for zsh the same in ~/.zshrc.
+    For fish: benchrun completion fish > ~/.config/fish/completions/benchrun.fish
+    """
+    from click.shell_completion import get_completion_class
+
+    maker = get_completion_class(shell)
+    assert maker is not None  # click has a class for each of SHELLS
+    group, name = context.find_root().command, context.find_root().info_name or "benchrun"
+    shell_maker = maker(group, {}, name, f"_{name.upper().replace('-', '_')}_COMPLETE")
+    click.echo(shell_maker.source_template % shell_maker.source_vars())

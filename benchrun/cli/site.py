@@ -1,0 +1,99 @@
+"""Verbs on a site: doctor, site init, images."""
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from benchrun import app
+from benchrun.cli.complete import cluster_names, recipe_names
+from benchrun.cli.options import json_option, print_json, say
+from benchrun.errors import UserError
+from benchrun.vocabulary import Exit, worst
+
+if TYPE_CHECKING:
+    from benchrun.app import Check
+
+MARKS = {"ok": "ok", "fault": "FAULT", "warning": "warning", "not_checked": "not checked"}
+
+
+@click.command("doctor")
+@click.option("--cluster", metavar="NAME|FILE", shell_complete=cluster_names, help="Check this site file.")
+@click.option("--wait", "wait_s", type=click.IntRange(min=1), default=60, show_default=True, help="Seconds for a node.")
+@click.option("--no-node", is_flag=True, help="Ask no compute node.")
+@json_option
+def doctor(cluster: str | None, wait_s: int, no_node: bool, as_json: bool) -> int:
+    """What this machine can do; with --cluster everything that would fail on that cluster, before it waits in a queue.
+
+    --cluster asks Slurm, then one node: partition, account, QOS, reservation, nodes, GPUs, time limit; container
+    runtime, images, mounts, the shared runs folder, the clock. Exit code 2: the file has a fault; 3: the machine has.
+    """
+    from benchrun.report.table import aligned
+
+    if cluster is not None:
+        return _check(cluster, wait_s, not no_node, as_json)
+    findings = app.examine()
+    if as_json:
+        print_json([asdict(finding) for finding in findings])
+        return Exit.OK
+    rows = [(f.what, f"{f.found or 'no'}{f'  ({f.hint})' if f.hint else ''}") for f in findings]
+    click.echo("\n".join("  ".join(row) for row in aligned(rows)))
+    return Exit.OK
+
+
+def _check(cluster: str, wait_s: int, on_node: bool, as_json: bool) -> int:
+    checks: list[Check] = []
+    for check in app.check_site(cluster, wait_s=wait_s, on_node=on_node):
+        checks.append(check)
+        if not as_json:
+            hint = f"\n{'':13}{check.hint}" if check.hint and check.status != "ok" else ""
+            click.echo(f"{MARKS[check.status]:<11}  {check.what}: {check.found}{hint}")
+    if as_json:
+        print_json([asdict(check) for check in checks])
+    return worst(check.exit_code for check in checks if check.status == "fault")
+
+
+@click.group("site")
+def site() -> None:
+    """A site file: where jobs run."""
+
+
+@site.command("init")
+@click.option("--partition", help="Partition that the jobs use; by default the one with the most GPUs.")
+@click.option("--output", type=click.Path(path_type=Path), default=Path("mysite.yaml"), show_default=True)
+def init(partition: str | None, output: Path) -> None:
+    """Write a site file from what Slurm says, with every key and its explanation. An existing file stays as it is."""
+    app.write_site(output, partition)
+    say(f"wrote {output}; check it with: benchrun doctor --cluster {output}")
+
+
+@click.command("images")
+@click.argument("recipes", nargs=-1, shell_complete=recipe_names)
+@click.option(
+    "--cluster", metavar="NAME|FILE", shell_complete=cluster_names, help="The site, for the map of its files."
+)
+@click.option("--gpu", help="Only for points on this GPU.")
+@click.option("--framework", help="Only for this framework.")
+@json_option
+def images(recipes: tuple[str, ...], cluster: str | None, gpu: str | None, framework: str | None, as_json: bool) -> int:
+    """Container images that RECIPES or suites need (by default all recipes), and where the site has each.
+
+    Without a network on the nodes: pull each on a machine that has one, and write the map that this prints into the
+    site file.
+    """
+    rows = app.list_images(recipes, cluster, gpu, framework)
+    if as_json:
+        print_json(rows)
+        return Exit.OK
+    if not rows:
+        raise UserError("no run of these has an image")
+    from benchrun.report.listing import inventory_table
+    from benchrun.report.table import plain
+
+    click.echo(plain(inventory_table(rows, ("pull", "file"))), nl=False)
+    if missing := [row for row in rows if row["site"] is None]:
+        click.echo("\n# pull:\n" + "\n".join(row["pull"] for row in missing))
+        click.echo("\n# in the site file, with the folder of your files:\ncontainer:\n  images:")
+        click.echo("\n".join(f"    {row['image']}: /PATH/{row['file']}" for row in missing))
+    return Exit.OK

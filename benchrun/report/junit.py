@@ -1,0 +1,38 @@
+"""Verdicts as JUnit XML, which CI servers show: one test case a run."""
+
+from collections.abc import Sequence
+from xml.etree.ElementTree import Element, SubElement, indent, tostring
+
+from benchrun.compare.verdict import RunResult
+
+NOT_WELL = {"slow": "failure", "invalid_run": "error"}
+"""Verdict -> element of a test case that did not pass; what is neither this nor a pass was skipped."""
+
+
+def junit(results: Sequence[RunResult]) -> str:
+    """A failure is a slow run, an error one that is invalid or was not judged after it failed; others are skipped."""
+    kinds = [_kind(result) for result in results]
+    suite = Element("testsuite", name="benchrun", tests=str(len(results)))
+    for name, element in (("failures", "failure"), ("errors", "error"), ("skipped", "skipped")):
+        suite.set(name, str(kinds.count(element)))
+    for result, kind in zip(results, kinds, strict=True):
+        spec, step = result.spec, result.metrics.step_time_s if result.metrics else None
+        name = f"{spec.precision} {spec.num_gpus} x {spec.gpu} {spec.framework} {result.run_id}"
+        case = SubElement(suite, "testcase", classname=spec.recipe, name=name)
+        if step:
+            case.set("time", f"{step.median:.6g}")
+        reason = result.verdict.reason if result.verdict else result.judgement
+        if kind:
+            SubElement(case, kind, message=f"{result.judgement}: {reason}")
+        SubElement(case, "system-out").text = reason
+    indent(suite)
+    return '<?xml version="1.0" encoding="UTF-8"?>\n' + tostring(suite, encoding="unicode") + "\n"
+
+
+def _kind(result: RunResult) -> str | None:
+    judgement = result.judgement
+    if judgement == "pass":
+        return None
+    if result.verdict is None and judgement != "not judged":
+        return "error"
+    return NOT_WELL.get(judgement, "skipped")

@@ -1,0 +1,85 @@
+"""Rows of ``benchrun list`` as tables that fit a terminal. Imports nothing heavy."""
+
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+from typing import Any
+
+from benchrun.report.table import Table
+
+Rows = Sequence[dict[str, Any]]
+ONLY_IN_JSON = ("task", "image")
+"""Keys of a point's row."""
+WIDE = {
+    "suites": ("recipes", "path"),
+    "studies": ("recipes", "path"),
+    "gpus": ("peak_fp4_tflops", "nic_gb_per_s", "nvlink_domain", "source"),
+}
+"""Keys that only --json shows, by inventory."""
+DEGREES = ("tp", "pp", "cp", "vp", "ep")
+
+
+def span(numbers: Iterable[int]) -> str:
+    """Numbers in few letters: ``8-128`` where each is twice the one before, ``8..96`` where there are many others."""
+    listed = sorted(set(numbers))
+    if len(listed) > 2 and all(b == 2 * a for a, b in pairwise(listed)):
+        return f"{listed[0]}-{listed[-1]}"
+    return " ".join(map(str, listed)) if len(listed) < 4 else f"{listed[0]}..{listed[-1]}"
+
+
+def recipes_table(rows: Rows) -> Table:
+    """One line a recipe."""
+    titles = ("RECIPE", "TASK", "GPU", "PRECISION", "GPUS", "POINTS", "PUBLISHED", "FRAMEWORKS")
+    lines = [
+        (
+            *(row["recipe"], row["task"], " ".join(row["gpu"]), " ".join(sorted(row["precision"]))),
+            *(span(row["num_gpus"]), row["points"], row["published"] or None, len(row["framework"])),
+        )
+        for row in rows
+    ]
+    return Table(titles, lines)
+
+
+def layouts_table(rows: Rows) -> Table:
+    """One line a layout; the name of the recipe only where there are several."""
+    several = len({row["recipe"] for row in rows}) > 1
+    titles = ("GPU", "PRECISION", "GPUS", "LAYOUT", "MBS", "BATCH", "SEQUENCE", "PUBLISHED", "FRAMEWORKS")
+    lines = [
+        (
+            *((row["recipe"],) if several else ()),
+            *(row["gpu"], " ".join(sorted(row["precision"])), span(row["num_gpus"]), layout(row), row["mbs"]),
+            *(_batch(row), row["seq_length"], row["published"] or None, " ".join(row["framework"])),
+        )
+        for row in rows
+    ]
+    return Table((*(("RECIPE",) if several else ()), *titles), lines)
+
+
+def points_table(rows: Rows) -> Table:
+    """One line a point."""
+    names = [name for name in rows[0] if name not in ONLY_IN_JSON]
+    return Table(names, [[row[name] for name in names] for row in rows], missing="None")
+
+
+def layout(row: dict[str, Any]) -> str:
+    """The degrees above one, and whether it is a proxy."""
+    degrees = [f"{name}{row[name]}" for name in DEGREES if (row[name] or 1) > 1]
+    return " ".join([*degrees, *(["proxy"] if row["proxy"] else [])]) or "dp only"
+
+
+def _batch(row: dict[str, Any]) -> str | None:
+    if len(row["gbs"]) == 1 or row["per_gpu"] is None:
+        return str(row["gbs"][0])
+    return f"{row['per_gpu']:g}/GPU"
+
+
+def inventory_table(rows: Rows, left_out: Sequence[str] = ()) -> Table:
+    """Suites, clusters, GPUs, frameworks or runs: every key but those in ``left_out`` is a column."""
+    names = [name for name in rows[0] if name not in left_out]
+    titles = [name.upper().replace("_", " ") for name in names]
+    return Table(titles, [[_cell(row[name]) for name in names] for row in rows])
+
+
+def _cell(value: Any) -> Any:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return " ".join(map(str, value)) if isinstance(value, (list, tuple)) else value

@@ -1,0 +1,161 @@
+"""One point in about 25 lines: what is trained, how it is spread, what it needs, what was published for it."""
+
+from collections.abc import Callable, Iterator, Mapping
+from math import ceil
+from typing import Any
+
+from rich.text import Text
+
+from benchrun import hardware
+from benchrun.report.table import aligned
+from benchrun.spec.runspec import RunSpec, TrainingSpec
+
+Rows = Iterator[tuple[str, str]]
+BAR = 40
+"""Characters of the memory bar."""
+SHOWN = 4
+"""References that are listed."""
+DEGREES = ("tp", "pp", "cp", "vp", "ep", "etp", "fsdp")
+
+
+def point_view(spec: RunSpec, document: Mapping[str, Any]) -> Text:
+    """``document`` (`benchrun.app.describe`) of ``spec`` for a reader."""
+    title = f"{spec.recipe}, {spec.task}, {spec.precision}, {spec.num_gpus} x {spec.gpu}, {spec.framework}\n"
+    rows = [row for part in PARTS for row in part(spec, document)]
+    lines = (Text.assemble((f"  {name}  ", "dim"), value) for name, value in aligned(rows))
+    return Text.assemble((title, "bold")).append_text(Text("\n").join(lines))
+
+
+def _work(spec: RunSpec, document: Mapping[str, Any]) -> Rows:
+    """The model, the batch and what a step computes."""
+    if not isinstance(spec, TrainingSpec):
+        yield "settings", spec.settings
+        return
+    model, flops = spec.model, document["flops_per_token"]
+    heads = f"{model.num_attention_heads} heads ({model.num_query_groups} groups)"
+    experts = f", {model.moe.num_experts} experts (top {model.moe.topk})" if model.moe else ""
+    yield "model", f"{model.num_layers} layers of width {model.hidden_size}, {heads}{experts}"
+    total, active = model.params_total / 1e9, model.params_active / 1e9
+    used = "" if total == active else f", {active:.3g} billion of them used by a token"
+    yield "", f"{total:.3g} billion parameters{used}"
+    if spec.reduced:
+        yield "proxy", ", ".join(map(str, spec.reduced))
+    tokens = spec.gbs * spec.seq_length
+    yield "batch", f"{spec.gbs} sequences of {spec.seq_length} tokens ({tokens / 1e6:.3g} million tokens a step)"
+    yield "work", f"{flops['full'] / 1e9:.3g} GFLOP per token (causal: {flops['causal'] / 1e9:.3g})"
+
+
+def _layout(spec: RunSpec, document: Mapping[str, Any]) -> Rows:
+    """How the model is split."""
+    nodes = f"{spec.num_nodes} node{'s' if spec.num_nodes > 1 else ''} of {spec.ranks_per_node}"
+    if not isinstance(spec, TrainingSpec):
+        yield "nodes", nodes
+        return
+    degrees = {name: getattr(spec.layout, name) for name in DEGREES}
+    split = [f"{name} {degree}" for name, degree in degrees.items() if degree > 1]
+    yield "layout", ", ".join([*split, f"dp {spec.dp}"]) + f" on {nodes}"
+    yield "", f"micro batch {spec.mbs}, {spec.num_microbatches} micro batches per step and rank"
+    recompute = spec.training.recompute
+    if recompute.granularity != "none" or recompute.policy:
+        size = f", {recompute.method} {recompute.num_layers}" if recompute.method else ""
+        yield "recompute", recompute.policy or f"{recompute.granularity}{size}"
+    if warning := document["layout_warning"]:
+        yield "  warning", warning
+    kind, origin = ("source", spec.source) if spec.source else ("derived", spec.derived or "no origin is stated")
+    yield kind, origin
+
+
+def _memory(spec: RunSpec, document: Mapping[str, Any]) -> Rows:
+    """The estimate as a bar, and its parts."""
+    if not isinstance(spec, TrainingSpec):
+        return
+    parts = dict(document["memory_gib"])
+    total, gpu = parts.pop("total"), hardware.own(spec.cluster)
+    named = {name: size for name, size in parts.items() if size >= 0.05}
+    if gpu is None:
+        yield "memory", f"{total:.1f} GiB per rank"
+    else:
+        yield "memory", f"{bar(named, gpu.memory_gib)} {total:.1f} of {gpu.memory_gib:g} GiB"
+    yield "", ", ".join(f"{name} {size:.1f}" for name, size in named.items())
+    if warning := document["memory_warning"]:
+        yield "  warning", warning
+
+
+def bar(parts: Mapping[str, float], whole: float) -> str:
+    """``parts`` of ``whole`` as a bar: a part is as many times its first letter, what is free are dots.
+
+    A part that is not empty has a letter at least; what does not fit ends in ``!``.
+    """
+    letters = "".join(name[0] * max(1, round(BAR * size / whole)) for name, size in parts.items())
+    full = sum(parts.values()) > whole
+    return f"[{letters[:BAR]}!]" if full else f"[{letters[:BAR].ljust(BAR, '.')}]"
+
+
+def _published(spec: RunSpec, document: Mapping[str, Any]) -> Rows:
+    """The references, the newest first, as seconds and tokens/s/GPU where a step time was published."""
+    references = sorted(document["references"], key=lambda entry: entry["source"]["date"], reverse=True)
+    if not references:
+        yield "published", "no number for these conditions"
+    for index, entry in enumerate(references[:SHOWN]):
+        value = f"{entry['value']:g} {_unit(entry)}"
+        if entry["metric"] == "step_time_s" and isinstance(spec, TrainingSpec):
+            value += f" ({spec.gbs * spec.seq_length / spec.num_gpus / entry['value']:,.0f} tokens/s/GPU)"
+        source, framework = entry["source"], entry["key"]["framework"]
+        yield (
+            "" if index else "published",
+            f"{value}  {framework or ''}  {source['who']} {source['date']}, {entry['id']}",
+        )
+    if len(references) > SHOWN:
+        yield "", f"and {len(references) - SHOWN} more: --json or --all"
+
+
+def _expected(spec: RunSpec, document: Mapping[str, Any]) -> Rows:
+    """The predicted step time; none where it cannot be predicted."""
+    if (step := document.get("expected_step_time_s")) and isinstance(spec, TrainingSpec):
+        rate = spec.gbs * spec.seq_length / spec.num_gpus / step["median"]
+        limits = f"{step['low']:.3g} to {step['high']:.3g} s"
+        yield "expected", f"{step['median']:.3g} s ({limits}; {rate:,.0f} tokens/s/GPU): a prediction"
+
+
+def _unit(entry: Mapping[str, Any]) -> str:
+    from benchrun.metrics.registry import METRICS
+
+    metric = METRICS.get(entry["metric"])
+    return metric.unit if metric else str(entry["metric"])
+
+
+def _job(spec: RunSpec, document: Mapping[str, Any]) -> Rows:
+    """Where and how it would run."""
+    site = spec.cluster
+    queue = ", ".join(f"{name} {value}" for name in ("partition", "account", "qos") if (value := getattr(site, name)))
+    where = f"{site.name} ({', '.join(filter(None, [site.scheduler, queue, site.container.runtime]))})"
+    yield "cluster", f"{where}, at most {site.time_limit}"
+    if spec.container_image:
+        yield "image", spec.container_image
+    yield "run", f"{spec.planned_steps} steps; identity {spec.identity()}"
+    point = f"{spec.recipe} --gpu {spec.gpu} --precision {spec.precision} --num-gpus {spec.num_gpus}"
+    yield "launch", f"benchrun launch {point} --framework {spec.framework} --cluster FILE"
+
+
+PARTS: tuple[Callable[[RunSpec, Mapping[str, Any]], Rows], ...] = (_work, _layout, _memory, _expected, _published, _job)
+"""What is shown, in this order."""
+
+
+def suite_rows(specs: list[RunSpec]) -> list[dict[str, Any]]:
+    """One row a run of a suite, in its order."""
+    return [
+        {
+            **{name: getattr(spec, name) for name in ("recipe", "framework", "gpu", "precision", "num_gpus")},
+            "num_nodes": spec.num_nodes,
+            "gbs": getattr(spec, "gbs", None),
+            "steps": spec.planned_steps,
+            "gpu_hours_at_most": ceil(10 * spec.num_gpus * _hours(spec.cluster.time_limit)) / 10,
+        }
+        for spec in specs
+    ]
+
+
+def _hours(limit: str) -> float:
+    days, _, clock = limit.rpartition("-")
+    hours, minutes, seconds = map(int, clock.split(":"))
+    return 24 * int(days or 0) + hours + minutes / 60 + seconds / 3600

@@ -1,0 +1,211 @@
+"""What a person looks up: recipes, points, suites, runs; with completion, and with a hint where a word is wrong."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from test_contract import POINT, call, document
+
+from benchrun import app, hardware, paths
+from benchrun.report.listing import span
+from benchrun.report.point import BAR, bar
+from benchrun.report.status import age
+
+
+class TestList:
+    def test_has_one_line_a_recipe_of_at_most_100_columns(self) -> None:
+        heading, *lines = call("list").stdout.splitlines()
+        assert heading.split() == ["RECIPE", "TASK", "GPU", "PRECISION", "GPUS", "POINTS", "PUBLISHED", "FRAMEWORKS"]
+        assert [line.split()[0] for line in lines] == sorted(path.stem for path in paths.RECIPES.glob("*.yaml"))
+        assert max(map(len, lines)) <= 100
+
+    def test_counts_what_the_points_have(self) -> None:
+        (row,) = [row for row in app.list_recipes() if row["recipe"] == "llama3.1-8b"]
+        points = document("list", "llama3.1-8b", "--json")
+        assert row["points"] == len(points)
+        assert {*row["framework"]} == {point["framework"] for point in points}
+        assert row["num_gpus"] == sorted({point["num_gpus"] for point in points})
+        alike = {(p["gpu"], p["num_gpus"], p["precision"], p["gbs"], p["proxy"]): p["reference"] for p in points}
+        assert row["published"] == sum(alike.values())
+
+    def test_of_a_recipe_covers_every_point_in_few_lines(self) -> None:
+        points = app.list_points(("llama3.1-8b",))
+        layouts = app.list_layouts(("llama3.1-8b",))
+        assert len(layouts) < 12 < len(points)
+        for point in points:
+            same = [
+                row
+                for row in layouts
+                if all(row[name] == point[name] for name in ("gpu", "proxy", "mbs", "tp", "pp", "cp", "vp", "ep"))
+                and all(point[name] in row[name] for name in ("precision", "num_gpus", "framework", "gbs"))
+            ]
+            assert len(same) == 1, point
+
+    def test_all_has_a_line_a_point(self) -> None:
+        assert len(call("list", "tiny-llama", "--all").stdout.splitlines()) == 1 + len(app.list_points(("tiny-llama",)))
+
+    def test_cluster_chooses_its_gpu(self) -> None:
+        assert {row["gpu"] for row in document("list", "--cluster", "hgx-h200", "--json")} == {"H200"}
+
+    @pytest.mark.parametrize(
+        ("inventory", "names"),
+        [
+            ("suites", {path.stem for path in paths.SUITES.glob("*.yaml")}),
+            ("studies", {path.stem for path in paths.STUDIES.glob("*.yaml")}),
+            ("clusters", {path.stem for path in paths.CLUSTERS.glob("*.yaml")}),
+            ("gpus", {*hardware.names()}),
+            ("frameworks", {*app.DIALECTS} | {row["framework"] for row in app.list_points()}),
+        ],
+    )
+    def test_lists_what_else_there_is(self, inventory: str, names: set[str]) -> None:
+        rows = document("list", f"--{inventory}", "--json")
+        assert {next(iter(row.values())) for row in rows} == names
+        heading, *lines = call("list", f"--{inventory}").stdout.splitlines()
+        assert {line.split()[0] for line in lines} == names
+        assert max(map(len, (heading, *lines))) <= 160
+
+    @pytest.mark.parametrize(
+        ("numbers", "text"),
+        [([8, 16, 32], "8-32"), ([4], "4"), ([2, 4], "2 4"), ([8, 24, 64], "8 24 64"), ([1, 2, 4, 9], "1..9")],
+    )
+    def test_a_range_is_short_and_true(self, numbers: list[int], text: str) -> None:
+        assert span(numbers) == text
+
+
+class TestShow:
+    def test_has_about_25_lines_with_everything_that_decides(self) -> None:
+        lines = call("show", *POINT).stdout.splitlines()
+        assert len(lines) <= 25
+        heads = [line.split()[0] for line in lines]
+        for name in ("model", "batch", "work", "layout", "source", "memory", "published", "cluster", "image", "launch"):
+            assert name in heads
+        assert max(map(len, lines)) <= 130
+        shown = document("show", *POINT, "--json")
+        assert f"{shown['memory_gib']['total']:.1f} of 80 GiB" in "\n".join(lines)
+
+    def test_the_command_that_it_prints_is_this_point(self) -> None:
+        text = call("show", *POINT).stdout
+        words = text[text.index("benchrun launch") :].split()[2:-2]
+        assert document("show", *words, "--cluster", "dgx-h100", "--json")["gbs"] == 1024
+
+    def test_of_a_suite_has_a_line_a_run(self) -> None:
+        assert len(call("show", "smoke").stdout.splitlines()) == 1 + 5
+        assert next(row["recipe"] for row in document("show", "smoke", "--json")) == "tiny-llama"
+
+    def test_the_bar_is_as_long_as_the_gpu_is_large(self) -> None:
+        assert bar({"weights": 40.0, "activations": 20.0}, 80.0) == "[" + "w" * 20 + "a" * 10 + "." * 10 + "]"
+        assert len(bar({"weights": 100.0}, 80.0)) == BAR + 3
+        assert bar({"weights": 0.01}, 80.0).count("w") == 1
+
+
+class TestStatus:
+    def ended(self, folder: Path, recipe: str, state: str, job: str) -> None:
+        """A run of ``recipe`` that has ended, from a rendered script."""
+        words = {"tiny-llama": ["--precision", "fp32", "--num-gpus", "2"]}.get(recipe, POINT[1:])
+        run = folder / "results" / "runs" / f"{recipe}-00000000-2026010{job}T000000Z-abcd"
+        assert call("render", recipe, *words, "--output", run).returncode == 0
+        events = [
+            {"time": "2026-01-01T00:00:00Z", "event": "created"},
+            {"time": "2026-01-01T00:00:01Z", "event": "submitted", "job": job},
+            {
+                "time": "2026-01-01T00:00:02Z",
+                "event": "state",
+                "state": "RUNNING",
+                "phase": "running",
+                "nodes": "n[1-2]",
+            },
+        ]
+        (run / "events.jsonl").write_text("".join(json.dumps(event) + "\n" for event in events))
+        (run / "ending.json").write_text(json.dumps({"ending": state, "last_step": 7, "final": True, "evidence": []}))
+        (run / "metrics.json").write_text(json.dumps({"step_time_s": {"median": 1.25}}))
+
+    @pytest.fixture
+    def folder(self, tmp_path: Path) -> Path:
+        self.ended(tmp_path, "tiny-llama", "completed", "1")
+        self.ended(tmp_path, "llama3.1-8b", "failed", "2")
+        return tmp_path
+
+    def test_has_job_nodes_age_and_step_time(self, folder: Path) -> None:
+        row = document("status", "--json", cwd=folder)[0]
+        assert (row["job"], row["nodes"], row["step_time_s"]) == ("1", "n[1-2]", 1.25)
+        assert row["age_s"] > 86400
+        line = call("status", cwd=folder).stdout.splitlines()[1].split()
+        assert line[1:4] == ["completed", "1", "n[1-2]"]
+        assert " ".join(line[6:]) == "7 of 20 1.25 s"
+
+    def test_filters(self, folder: Path) -> None:
+        def jobs(*options: str) -> list[str]:
+            return [row["job"] for row in document("status", "--json", *options, cwd=folder)]
+
+        assert jobs() == ["1", "2"]
+        assert jobs("--state", "failed") == ["2"]
+        assert jobs("--state", "failed", "--state", "completed", "--last", "1") == ["2"]
+        assert jobs("--recipe", "tiny-llama") == ["1"]
+        assert jobs("--state", "running") == []
+        assert "no running runs in" in call("status", "--state", "running", cwd=folder).stderr
+
+    def test_watch_ends_where_nothing_runs(self, folder: Path) -> None:
+        assert len(call("status", "--watch", cwd=folder).stdout.splitlines()) == 3
+
+    def test_cancel_all_leaves_what_has_ended(self, folder: Path) -> None:
+        result = call("cancel", "--all", cwd=folder)
+        assert (result.returncode, "is going on" in result.stderr) == (0, True)
+        assert call("cancel", cwd=folder).returncode == 2
+        assert call("cancel", "--all", "tiny-llama", cwd=folder).returncode == 2
+
+    @pytest.mark.parametrize(
+        ("seconds", "text"), [(5, "5 s"), (119, "119 s"), (120, "2 min"), (7200, "2 h"), (3 * 86400, "3 d")]
+    )
+    def test_ages_are_short(self, seconds: float, text: str) -> None:
+        assert age(seconds) == text
+
+
+def test_a_wrong_verb_names_the_right_one() -> None:
+    assert "did you mean 'launch'?" in call("launc").stderr
+
+
+def test_every_missing_option_is_named_at_once() -> None:
+    hint = call("show", "llama3.1-8b").stderr
+    assert all(option in hint for option in ("--gpu", "--precision", "--num-gpus"))
+
+
+class TestCompletion:
+    def complete(self, line: str, cwd: Path | None = None) -> list[str]:
+        """What bash would offer after ``line``."""
+        words = line.split(" ")
+        env = {"_BENCHRUN_COMPLETE": "bash_complete", "COMP_WORDS": line, "COMP_CWORD": str(len(words) - 1)}
+        code = "from benchrun.cli import main; main()"
+        result = subprocess.run(
+            [sys.executable, "-c", code], env={**os.environ, **env}, cwd=cwd, capture_output=True, text=True, check=True
+        )
+        return [line.partition(",")[2] for line in result.stdout.splitlines() if line]
+
+    def test_of_recipes_and_suites(self) -> None:
+        assert self.complete("benchrun show llama3.1-8") == ["llama3.1-8b"]
+        assert "smoke" in self.complete("benchrun launch sm")
+        assert self.complete("benchrun list sm") == []
+
+    def test_of_the_values_that_the_recipe_has(self) -> None:
+        assert self.complete("benchrun show llama3.1-8b --gpu ") == ["GH200", "H100", "H200"]
+        assert self.complete("benchrun show tiny-llama --gpu ") == ["CPU"]
+        assert "paxml" not in self.complete("benchrun show llama3.1-8b --gpu H100 --framework ")
+        assert self.complete("benchrun show nothing --gpu ") == []
+
+    def test_of_clusters_and_site_files(self, tmp_path: Path) -> None:
+        (tmp_path / "mysite.yaml").write_text("")
+        offered = self.complete("benchrun show tiny-llama --cluster ", tmp_path)
+        assert {"dgx-h100", "mysite.yaml"} <= {*offered}
+
+    def test_of_runs(self, tmp_path: Path) -> None:
+        run = tmp_path / "results" / "runs" / "tiny-llama-1"
+        call("render", "tiny-llama", "--precision", "fp32", "--num-gpus", "2", "--output", run)
+        assert self.complete("benchrun status tiny", tmp_path) == ["tiny-llama-1"]
+
+    @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+    def test_the_script_of_each_shell_calls_benchrun(self, shell: str) -> None:
+        script = call("completion", shell).stdout
+        assert f"_BENCHRUN_COMPLETE={shell}_complete" in script
+        assert "benchrun" in script.splitlines()[-1] + script.splitlines()[0]

@@ -1,0 +1,90 @@
+"""The Python interface: the same numbers as the command line, as objects and pandas frames."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from test_contract import document
+
+import benchrun
+from benchrun import paths
+from benchrun.errors import UserError
+
+LOG = Path(__file__).parent.parent / "logs" / "09-megatron-core-2026-multinode-154it.log.xz"
+RUNS = sorted(path for path in paths.MEASURED.iterdir() if (path / "spec.json").is_file())
+
+
+@pytest.fixture(scope="module")
+def kept() -> Path:
+    return next(path for path in RUNS if path.name.startswith("llama3.1-8b-"))
+
+
+def test_a_log_has_the_numbers_of_parse() -> None:
+    run = benchrun.load(str(LOG))
+    summary = document("parse", LOG, "--json", code=4)
+    assert run.metrics == summary["metrics"]
+    assert (run.spec, run.verdict, run.name) == (None, None, str(LOG))
+    assert len(run.steps) == summary["num_steps"]
+    counted = run.steps[~run.steps.warmup & ~run.steps.impossible]
+    assert counted.step_time_s.median() == pytest.approx(summary["step_time_s"]["median"])
+    assert int(run.steps.warmup.sum()) == summary["warmup_rows_dropped"]
+
+
+def test_what_the_caller_states_completes_a_log() -> None:
+    log = next(LOG.parent.glob("06-*"))
+    assert benchrun.load(log).metrics["mfu_causal_pct"] is None
+    assert benchrun.load(log, gpu="h100").metrics["mfu_causal_pct"] > 0
+    assert benchrun.load(log, gpu="Mine", peak=1000.0).metrics["mfu_causal_pct"] == pytest.approx(33.66, abs=0.01)
+
+
+def test_a_run_has_its_metrics_and_verdict(kept: Path) -> None:
+    run = benchrun.load(kept)
+    stored = json.loads((kept / "metrics.json").read_text())
+    assert (run.metrics["step_time_s"], run.measurement.num_steps) == (
+        stored["step_time_s"]["median"],
+        stored["num_steps"],
+    )
+    assert run.verdict.verdict == json.loads((kept / "verdict.json").read_text())["verdict"]
+    assert (run.name, run.recipe, run.spec.recipe) == (kept.name, "llama3.1-8b", "llama3.1-8b")
+
+
+def test_a_frame_has_one_row_a_run_with_every_identifying_column() -> None:
+    frame = benchrun.frame(paths.MEASURED)
+    assert sorted(frame.name) == sorted(path.name for path in RUNS)
+    run = benchrun.load(RUNS[0])
+    row = frame[frame.name == RUNS[0].name].iloc[0]
+    assert row.step_time_s == run.metrics["step_time_s"]
+    for column in ("recipe", "framework", "gpu", "num_gpus", "precision", "gbs", "tp", "dp", "verdict", "ending"):
+        assert row[column] == run.row()[column], column
+
+
+def test_runs_logs_and_folders_go_into_one_frame(kept: Path, tmp_path: Path) -> None:
+    for index in (1, 2):
+        (tmp_path / f"{index}.log.xz").write_bytes(LOG.read_bytes())
+    frame = benchrun.frame(benchrun.load(kept), [LOG, str(kept)])
+    assert list(frame.recipe.fillna("")) == ["llama3.1-8b", "", "llama3.1-8b"]
+    assert set(benchrun.frame(LOG, recipe="llama3.1-8b").recipe) == {"llama3.1-8b"}
+
+
+def test_judging_reads_only_and_agrees_with_compare(kept: Path) -> None:
+    before = {path: path.stat().st_mtime_ns for path in kept.iterdir()}
+    verdict = benchrun.judge(kept)
+    assert verdict.model_dump(mode="json") == document("compare", kept, "--json", code=verdict.exit_code)
+    assert {path: path.stat().st_mtime_ns for path in kept.iterdir()} == before
+
+
+def test_wrong_input_is_a_user_error(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="no run is called"):
+        benchrun.load("nothing")
+    with pytest.raises(UserError, match="does not name its recipe"):
+        benchrun.judge(LOG)
+    with pytest.raises(AttributeError):
+        benchrun.nothing  # noqa: B018
+
+
+def test_importing_it_is_cheap_and_it_is_typed() -> None:
+    code = "import sys, benchrun; print(sorted({'pandas', 'pydantic', 'numpy'} & set(sys.modules)))"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "[]\n"
+    assert (paths.PACKAGE / "py.typed").exists()

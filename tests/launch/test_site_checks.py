@@ -1,0 +1,180 @@
+"""A site file against what Slurm says, from the text of its commands."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import yaml
+
+from benchrun.errors import MachineError, UserError
+from benchrun.launch import node_probe, survey
+from benchrun.launch.site_checks import queue_checks
+from benchrun.launch.site_nodes import memory_mib, satisfies
+from benchrun.launch.sitefile import site_text
+from benchrun.launch.survey import Association, Reservation, Survey, seconds
+from benchrun.recipe.catalogue import checked
+from benchrun.recipe.yamlfile import parse
+from benchrun.spec.cluster import Cluster
+from benchrun.spec.documentation import field_docs
+
+PARTITIONS = """\
+PartitionName=gpu AllowGroups=ALL AllowAccounts=ALL AllowQos=ALL Default=NO MaxTime=4-00:00:00 Nodes=g[1-2] State=UP
+PartitionName=cpu AllowGroups=ALL AllowAccounts=ops,hr AllowQos=ALL Default=YES MaxTime=UNLIMITED Nodes=c1 State=UP
+"""
+NODE = (
+    "NodeName={name} Arch=x86_64 CPUTot={cpus} AvailableFeatures={features} Gres={gres} OS=Linux 6.1.0 #1 SMP "
+    "RealMemory=2000000 Sockets=2 State={state} Partitions={partition} Comment=a b=c\n"
+)
+
+
+def nodes(state: str = "IDLE", gres: str = "gpu:nvidia_h100_80gb_hbm3:8(S:0-1)") -> str:
+    gpu = {"cpus": 224, "features": "ib,h100", "gres": gres, "partition": "gpu,all"}
+    first = NODE.format(name="g1", state=state, **gpu)
+    second = NODE.format(name="g2", state="DOWN*+DRAIN", **gpu)
+    third = NODE.format(name="c1", cpus=64, features="(null)", gres="(null)", state="MIXED", partition="cpu")
+    return first + second + third
+
+
+def slurm(**changes: Any) -> Survey:
+    """A cluster of two GPU nodes, one of them drained, and a CPU node."""
+    text = nodes(**{key: changes.pop(key) for key in ("state", "gres") if key in changes})
+    whole = Survey(
+        user="ann",
+        partitions=tuple(map(survey._partition, survey.rows(PARTITIONS))),
+        nodes=tuple(map(survey._node, survey.rows(text))),
+        associations=(Association("ml", "", ("normal", "long"), "normal"), Association("ops", "cpu", ("normal",), "")),
+        qos=("normal", "long", "urgent"),
+        reservations=(Reservation("course", "ACTIVE", ("bob",), ()),),
+        enforced=frozenset({"associations", "qos"}),
+        mpi=("pmix", "none"),
+        pyxis=True,
+    )
+    return replace(whole, **changes)
+
+
+def faults(site: dict[str, Any], **changes: Any) -> list[tuple[str, str]]:
+    """Key and status of every check that is not well."""
+    good = {"name": "x", "scheduler": "slurm", "gpu": "H100", "gpus_per_node": 8, "partition": "gpu", "gres": "gpu"}
+    cluster = Cluster.model_validate(good | {"account": "ml", "qos": "long"} | site)
+    return [(check.what, check.status) for check in queue_checks(cluster, slurm(**changes)) if check.status != "ok"]
+
+
+@pytest.mark.parametrize(
+    ("site", "changes", "expected"),
+    [
+        ({}, {}, []),
+        ({"mem": "0", "constraint": "ib&h100", "mpi": "pmix", "time_limit": "4-00:00:00"}, {}, []),
+        ({"gres": "gpu:nvidia_h100_80gb_hbm3"}, {}, []),
+        ({"gpu": "H200"}, {}, [("gpu", "warning")]),
+        ({"gres": None}, {}, [("gres", "warning")]),
+        ({"account": "ops"}, {}, [("account", "fault")]),
+        ({"account": "ops"}, {"enforced": frozenset()}, [("account", "warning")]),
+        ({"qos": "urgent"}, {}, [("qos", "fault")]),
+        ({"qos": "urgent"}, {"enforced": frozenset()}, []),
+        ({"account": None, "qos": None}, {}, []),
+        ({"account": None, "qos": None}, {"associations": ()}, [("account", "fault")]),
+        ({}, {"associations": None}, [("account", "not_checked")]),
+        ({"reservation": "course"}, {}, [("reservation", "fault")]),
+        ({"reservation": "course"}, {"user": "bob"}, []),
+        ({}, {"state": "DOWN"}, [("nodes", "fault")]),
+        ({}, {"state": "IDLE+POWERED_DOWN"}, []),
+        ({}, {"gres": "gpu:a100:4"}, [("gpus_per_node", "fault")]),
+        ({"gpu": "A100", "gpus_per_node": 4}, {"gres": "gpu:a100:4"}, []),
+        ({"cpus_per_task": 29}, {}, [("cpus_per_task", "fault")]),
+        ({"mem": "2T"}, {}, [("mem", "fault")]),
+        ({"partition": None}, {}, [("gres", "fault")]),
+    ],
+)
+def test_a_fault_is_named_and_no_other(site: dict[str, Any], changes: dict[str, Any], expected: Any) -> None:
+    if site.get("partition", "") is None:
+        site = site | {"account": "ops", "qos": "normal"}  # the default partition takes these
+    assert faults(site, **changes) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("UNLIMITED", None),
+        ("30", 1800),
+        ("30:00", 1800),
+        ("01:30:00", 5400),
+        ("2-00:00:00", 172800),
+        ("1-12", 129600),
+        ("1-12:30", 131400),
+        ("", None),
+    ],
+)
+def test_a_time_of_slurm(text: str, value: int | None) -> None:
+    assert seconds(text) == value
+
+
+@pytest.mark.parametrize(
+    ("constraint", "holds"),
+    [("ib", True), ("ib&h100", True), ("ib&h200", False), ("h200|h100", True), ("[h200|h100]", True), ("ib*2", True)],
+)
+def test_a_constraint(constraint: str, holds: bool) -> None:
+    assert satisfies(("ib", "h100"), constraint) is holds
+
+
+@pytest.mark.parametrize(("text", "mib"), [("0", 0), ("512", 512), ("2G", 2048), ("1TB", 1048576), ("all", None)])
+def test_memory(text: str, mib: float | None) -> None:
+    assert memory_mib(text) == mib
+
+
+class TestInit:
+    def test_writes_every_key_with_its_explanation_and_what_slurm_answers(self) -> None:
+        text = site_text(slurm(), None)
+        for name in set(Cluster.model_fields) - {"name"}:
+            assert f"\n{name}:" in text or f"\n# {name}:" in text, name
+            assert field_docs(Cluster)[name].replace("``", "").split()[0] in text
+        site = checked(Cluster, parse(text + "name: x\n", "mysite.yaml"))
+        assert (site.partition, site.gpu, site.gpus_per_node, site.account) == ("gpu", "H100", 8, "ml")
+        assert (site.gres, site.mpi, site.container.runtime) == ("gpu:nvidia_h100_80gb_hbm3", "pmix", "pyxis")
+        assert site.binding.gpus_per_numa_node == 4
+        assert [check for check in queue_checks(site, slurm()) if check.status != "ok"] == []
+
+    def test_of_a_partition_without_gpus(self) -> None:
+        written = yaml.safe_load(site_text(slurm(pyxis=False), "apptainer", "cpu"))
+        assert (written["gpu"], written["container"]["runtime"]) == ("CPU", "apptainer")
+        assert "gres" not in written
+
+    def test_what_slurm_does_not_name_is_left_to_the_user(self) -> None:
+        text = site_text(slurm(gres="gpu:8"), None)
+        assert yaml.safe_load(text)["gpu"] is None
+        with pytest.raises(UserError, match="'gpu' has no value"):
+            checked(Cluster, parse(text + "name: x\n", "mysite.yaml"))
+
+
+class TestNode:
+    SITE = Cluster(name="x", scheduler="slurm", gpu="H100", gpus_per_node=2)
+
+    def found(self, text: str, site: Cluster = SITE, now: float = 1000.0) -> list[tuple[str, str]]:
+        facts = node_probe.answers(text) | {"before": [str(now)], "after": [str(now + 1)]}
+        parts = (node_probe._files, node_probe._programs, node_probe._gpus)
+        return [(each.what, each.status) for part in parts for each in part(site, facts) if each.status != "ok"]
+
+    GOOD = "host\tg1\nclock\t1000\nruns\tyes\npython\t3.11\n" + 2 * "gpu\tNVIDIA H100 80GB HBM3\n"
+
+    def test_is_well(self) -> None:
+        assert self.found("a banner of the site\n" + self.GOOD) == []
+
+    @pytest.mark.parametrize(
+        ("old", "new", "key"),
+        [
+            ("runs\tyes", "runs\tno", "runs folder"),
+            ("clock\t1000", "clock\t1100", "clock"),
+            ("clock\t1000", "clock\t900", "clock"),
+            ("python\t3.11\n", "", "python"),
+            ("python", "setup\t127\npython", "setup"),
+        ],
+    )
+    def test_has_a_fault(self, old: str, new: str, key: str) -> None:
+        assert self.found(self.GOOD.replace(old, new)) == [(key, "fault")]
+
+    def test_has_other_gpus_or_fewer(self) -> None:
+        assert self.found(self.GOOD.replace("H100", "A100")) == [("gpu", "fault")]
+        assert self.found(self.GOOD.replace("gpu\tNVIDIA H100 80GB HBM3\n", "", 1)) == [("gpus_per_node", "fault")]
+
+    def test_a_step_that_did_not_run_is_no_fault_of_the_file(self) -> None:
+        with pytest.raises(MachineError, match="Unable to allocate"):
+            node_probe.answers("", "srun: error: Unable to allocate resources")

@@ -1,0 +1,99 @@
+"""GPUs without a point of their own: one of the hardware table, and one that only the site file describes."""
+
+from pathlib import Path
+
+import pytest
+
+from benchrun import hardware
+from benchrun.errors import UserError
+from benchrun.memory import warning
+from benchrun.metrics.setting import Setting, setting_of
+from benchrun.recipe.resolve import resolve
+from benchrun.recipe.select import Request
+from benchrun.spec.runspec import TrainingSpec
+
+LISTED = [name for name in hardware.names() if hardware.gpu(name).memory_gib >= 80]
+
+
+def site(folder: Path, gpu: str, *lines: str) -> str:
+    path = folder / "site.yaml"
+    stated = ["scheduler: slurm", f"gpu: {gpu}", "gpus_per_node: 8", "container: {runtime: pyxis}", *lines]
+    path.write_text("\n".join(stated) + "\n")
+    return str(path)
+
+
+@pytest.mark.parametrize("gpu", LISTED)
+def test_every_gpu_of_the_table_takes_the_layout_of_one_that_has_points(tmp_path: Path, gpu: str) -> None:
+    spec = resolve(Request("llama3.1-8b", precision="bf16", num_gpus=16, cluster=site(tmp_path, gpu)))
+    assert spec.gpu == gpu
+    if gpu not in ("H100", "H200", "GH200"):
+        assert spec.source is None and spec.derived.startswith("layout and batch of ")
+        lender = spec.derived.removeprefix("layout and batch of ").partition(",")[0]
+        assert hardware.gpu(lender).memory_gib <= hardware.gpu(gpu).memory_gib
+
+
+def test_a_gpu_without_fp8_has_no_fp8_point(tmp_path: Path) -> None:
+    with pytest.raises(UserError) as error:
+        resolve(Request("llama3.1-8b", "A100", "fp8", 16, cluster=site(tmp_path, "A100")))
+    assert (error.value.message, error.value.hint) == ("llama3.1-8b has no point with --precision fp8", "legal: bf16")
+
+
+def test_a_smaller_gpu_than_every_listed_one_borrows_no_layout(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="no point with --gpu A100-40GB"):
+        resolve(Request("llama3.1-8b", "A100-40GB", "bf16", 16, cluster=site(tmp_path, "A100-40GB")))
+
+
+def test_a_number_of_gpus_that_is_not_listed_names_the_lender(tmp_path: Path) -> None:
+    spec = resolve(Request("llama3.1-8b", "A100", "bf16", 48, cluster=site(tmp_path, "A100")))
+    assert spec.derived.startswith("layout and batch per GPU of 32 H100, as in: NVIDIA")
+
+
+class TestOwn:
+    """A GPU of the site file alone."""
+
+    ROW = "hardware: {memory_gib: 192, peak_bf16_tflops: 1307, peak_fp8_tflops: 2614}"
+
+    def spec(self, folder: Path, row: str = ROW) -> TrainingSpec:
+        spec = resolve(Request("llama3.1-8b", precision="fp8", num_gpus=16, cluster=site(folder, "MI300X", row)))
+        assert isinstance(spec, TrainingSpec)
+        return spec
+
+    def test_is_usable_and_has_an_mfu(self, tmp_path: Path) -> None:
+        spec = self.spec(tmp_path)
+        assert (spec.gpu, hardware.own(spec.cluster).memory_gib) == ("MI300X", 192)
+        assert [setting_of(spec).peak_tflops(precision) for precision in ("bf16", "fp8")] == [1307, 2614]
+
+    def test_its_memory_is_checked(self, tmp_path: Path) -> None:
+        point = {"precision": "bf16", "num_gpus": 16}
+        whole = resolve(Request("llama3.1-8b", "H100", **point))
+        small = "hardware: {memory_gib: 81, peak_bf16_tflops: 300}"
+        spec = resolve(Request("llama3.1-8b", **point, cluster=site(tmp_path, "X1", small)))
+        assert (spec.layout, warning(spec)) == (whole.layout, warning(whole))
+        crowded = spec.cluster.hardware.model_copy(update={"memory_gib": 40.0})
+        tight = spec.cluster.model_copy(update={"hardware": crowded})
+        assert "X1 has 40" in warning(spec.model_copy(update={"cluster": tight}))
+
+    def test_its_row_is_read_again_from_spec_json(self, tmp_path: Path) -> None:
+        spec = self.spec(tmp_path)
+        assert TrainingSpec.model_validate_json(spec.model_dump_json()) == spec
+
+    def test_without_a_row_the_error_says_what_to_write(self, tmp_path: Path) -> None:
+        with pytest.raises(UserError, match="no point with --gpu MI300X"):
+            self.spec(tmp_path, "")
+
+
+def test_a_stated_peak_is_of_the_run_s_precision() -> None:
+    setting = Setting(gpu="H100", precision="fp8", peak=1500.0)
+    assert [setting.peak_tflops(precision) for precision in ("fp8", "bf16")] == [1500.0, 989]
+
+
+def test_a_site_maps_a_published_image_to_its_file(tmp_path: Path) -> None:
+    images = 'container: {runtime: pyxis, images: {"nvcr.io/nvidia/nemo:25.07.01": /images/nemo-25.07.01.sqsh}}'
+    path = Path(site(tmp_path, "H100"))
+    path.write_text(path.read_text().replace("container: {runtime: pyxis}", images))
+    point = ("llama3.1-8b", "H100", "bf16", 16)
+    mapped = resolve(Request(*point, framework="nemo2", cluster=str(path)))
+    assert (mapped.image, mapped.replaced_image) == ("/images/nemo-25.07.01.sqsh", "nvcr.io/nvidia/nemo:25.07.01")
+    other = resolve(Request(*point, framework="nemo1", cluster=str(path)))
+    assert (other.image, other.replaced_image) == ("nvcr.io/nvidia/nemo:24.12", None)
+    assert mapped.identity() == resolve(Request(*point, framework="nemo2")).identity()

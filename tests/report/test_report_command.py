@@ -1,0 +1,40 @@
+"""``benchrun report`` writes files, and overwrites none."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from benchrun import paths
+
+RUN = next(path for path in sorted(paths.MEASURED.iterdir()) if path.name.startswith("llama3.1-8b-"))
+
+
+def report(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "benchrun", "report", *words]
+    return subprocess.run(command, cwd=cwd, env={**os.environ}, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize(
+    ("name", "begins"),
+    [("r.html", "<!DOCTYPE html>"), ("r.xml", "<?xml"), ("r.csv", "recipe,framework,gpu"), ("r.md", "# llama3.1-8b-")],
+)
+def test_the_ending_of_the_file_is_the_format(tmp_path: Path, name: str, begins: str) -> None:
+    result = report(str(RUN), "--output", name, cwd=tmp_path)
+    assert (result.returncode, result.stdout) == (0, ""), result.stderr
+    assert (tmp_path / name).read_text().startswith(begins)
+    again = report(str(RUN), "--output", name, cwd=tmp_path)
+    assert (again.returncode, "exists" in again.stderr) == (2, True)
+
+
+def test_an_ending_that_names_no_format_is_refused(tmp_path: Path) -> None:
+    result = report(str(RUN), "--output", "r.pdf", cwd=tmp_path)
+    assert (result.returncode, ".html" in result.stderr) == (2, True)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_file_without_an_ending_takes_the_format_that_is_named(tmp_path: Path) -> None:
+    assert report(str(RUN), "--output", "r", "--format", "junit", cwd=tmp_path).returncode == 0
+    assert (tmp_path / "r").read_text().startswith("<?xml")
