@@ -60,7 +60,8 @@ def beside_each_other(rates: Sequence[Sequence[float]], level: float) -> list[Be
 
 
 def _beside(index: int, middles: Floats, noise: float, level: float) -> Beside:
-    others = np.delete(middles, index)
+    # Equal values are one measurement: that of a pair of nodes counts for both.
+    others = np.unique(np.delete(middles, index))
     count, centre = others.size, float(np.median(others))
     spread = robust_deviation(others) * SMALL.get(count, count / (count - 0.8))
     weight = EFFICIENCY * (count - 1)

@@ -46,9 +46,7 @@ def main(path: Path) -> None:
     check.measure("memory", _memory(check), together=False)
     check.write(complete=False)
     check.measure("node_collective", _node_collective(check))
-    for number, pairs in enumerate(check.rounds, start=1):
-        check.say(f"exchange, round {number} of {len(check.rounds)}")
-        check.measure("exchange", _exchange(check, pairs), quiet=True)
+    check.measure("exchange", *_exchanges(check))
     check.write(complete=True)
     check.say("done")
     ranks.leave()
@@ -94,30 +92,38 @@ class _Check:
         dtype = torch.bfloat16 if self.gpu else torch.float32
         return torch.randn(*size, generator=self._random, device=self.device, dtype=dtype)
 
-    def measure(self, test: Test, work: _Work | None, *, together: bool = True, quiet: bool = False) -> None:
-        """Repeat ``work`` and add its rates. All ranks call this; one without work (None) waits for the others.
+    def measure(self, test: Test, *works: _Work | None, together: bool = True) -> None:
+        """Repeat each of ``works`` and add its rates. All ranks call this; one without a work (None) only waits.
 
-        ``together``: the ranks wait for each other in it, so all repeat it equally often.
+        The works take turns, so that what changes with time does not look like a difference between them.
+        ``together``: the ranks wait for each other in a work, so all do it equally often, by the slowest.
         """
-        if not quiet:
-            self.say(test)
-        if work:
-            work.run()  # the first call loads kernels and connects
-        once = self._seconds(work, 2) if work else 0.0
-        longest = self._largest(once)
-        if not longest:
-            return
-        once = max(longest if together else once, 1e-6)
-        times = max(1, round(SECONDS[self.device.type] / once / (1 if together else PARTS)))
-        seconds = []
+        self.say(test)
+        seconds = [[self._first(work)] for work in works]
         for _ in range(self.repeats):
-            self._largest(0.0)  # all start together
+            for work, measured in zip(works, seconds, strict=True):
+                slowest = self._largest(measured[-1])  # all start together
+                if work:
+                    measured.append(self._repeat(work, slowest if together else measured[-1], together))
+        for work, measured in zip(works, seconds, strict=True):
             if work:
-                # Alone for at least that long: what disturbs a node now and then must not fall between two repeats.
-                seconds.append(self._seconds(work, times, 0.0 if together else SECONDS[self.device.type]))
-        if work:
-            values = tuple(float(f"{work.size / each:.6g}") for each in seconds)
-            self._rates.append(Rate(test=test, work=work.text, peer=work.peer, values=values))
+                values = tuple(float(f"{work.size / each:.6g}") for each in measured[1:])
+                self._rates.append(Rate(test=test, work=work.text, peer=work.peer, values=values))
+
+    def _first(self, work: _Work | None) -> float:
+        """Seconds of ``work`` without its first call, which loads kernels and connects."""
+        if work is None:
+            return 0.0
+        work.run()
+        return self._seconds(work, 4)
+
+    def _repeat(self, work: _Work, expected_s: float, together: bool) -> float:
+        """Seconds of ``work`` in one repeat."""
+        length = SECONDS[self.device.type]
+        if together:
+            return self._seconds(work, max(1, round(length / expected_s)))
+        # For at least that long: what disturbs a node now and then must not fall between two repeats.
+        return self._seconds(work, max(1, round(length / expected_s / PARTS)), length)
 
     def write(self, *, complete: bool) -> None:
         """Write what this rank has measured so far into its file."""
@@ -190,11 +196,18 @@ def _node_collective(check: _Check) -> _Work | None:
     return _Work(all_reduce, bus, f"all-reduce of {size >> 20} MiB among {len(own)} ranks")
 
 
-def _exchange(check: _Check, pairs: Iterable[Pair]) -> _Work | None:
-    """Sending to the same rank of the partner in ``pairs`` and receiving from it; None for a node that rests."""
+def _exchanges(check: _Check) -> list[_Work | None]:
+    """The exchange of each round; none for a single node."""
     if check.gpu:
         # NCCL connects all ranks in the first collective; an exchange among some of them must not be that.
         torch.distributed.all_reduce(torch.ones(1, device=check.device))
+    sent = torch.ones(SENT[check.device.type], dtype=torch.uint8, device=check.device)
+    received = torch.empty_like(sent)
+    return [_exchange(check, pairs, sent, received) for pairs in check.rounds]
+
+
+def _exchange(check: _Check, pairs: Iterable[Pair], sent: Any, received: Any) -> _Work | None:
+    """Sending to the same rank of the partner in ``pairs`` and receiving from it; None for a node that rests."""
     own = check.hosts.index(check.host)
     partner = next((sum(pair) - own for pair in pairs if own in pair), None)
     if partner is None:
@@ -203,8 +216,6 @@ def _exchange(check: _Check, pairs: Iterable[Pair]) -> _Work | None:
     if place >= len(check.ranks_of[peer]):
         return None
     other, size = check.ranks_of[peer][place], SENT[check.device.type]
-    sent = torch.ones(size, dtype=torch.uint8, device=check.device)
-    received = torch.empty_like(sent)
 
     def exchange() -> None:
         operations = [
