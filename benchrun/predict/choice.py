@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from benchrun.predict import constants
 from benchrun.predict.work import Value
 from benchrun.predict.workload import Number, Workload
+from benchrun.vocabulary import Task
 
 BITS = {"fp8": 8, "fp8_current": 8, "mxfp8": 8, "nvfp4": 4}
 """Numbers below 16 bits."""
@@ -19,26 +20,34 @@ Factors = Mapping[str, tuple[str, ...]]
 
 def factors(load: Workload) -> Factors:
     """The constants whose product each name of the physics stands for."""
-    return _factors(load.gpu.arch.split()[0].lower(), load.gpu.name, load.number, load.stack)
+    return _factors(load.gpu.arch.split()[0].lower(), load.gpu.name, load.number, load.stack, load.task)
 
 
 @functools.cache
-def _factors(arch: str, gpu: str, number: Number, stack: str) -> Factors:
+def _factors(arch: str, gpu: str, number: Number, stack: str, task: Task) -> Factors:
     table = constants.table()
     speed = (f"stack.{stack}.products", f"gpu.{gpu}")
     chosen = {name: (name,) for name in table} | {
         "products": (f"products.{arch}.{BITS.get(number, 16)}", *speed),
         "products.16": (f"products.{arch}.16", *speed),
         "cast": (f"cast.{number}",),
-        "attention": (f"attention.{arch}", f"stack.{stack}.attention"),
+        "attention": (f"attention.{arch}", f"stack.{stack}.attention", f"task.{stack}.{task}.attention"),
         "narrow.side": ("narrow.side", f"stack.{stack}.narrow"),
         "recompute.share": ("recompute.share", f"stack.{stack}.recompute"),
+        "dp.exposed": (f"dp.exposed.{8 if number in BITS else 16}", f"stack.{stack}.dp"),
+        "optimizer.bytes": ("optimizer.bytes", f"stack.{stack}.optimizer"),
         "tp.call": ("tp.call", f"stack.{stack}.call"),
         "memory": (f"memory.{arch}",),
         "stack.memory": (f"stack.{stack}.memory",),
-        "host.layer": (f"host.layer.{arch}" if f"host.layer.{arch}" in table else "host.layer", f"stack.{stack}.host"),
+        "host.layer": (_special("host.layer", arch), f"stack.{stack}.host"),
+        "host.experts": (_special("host.experts", arch),),
     }
     return {name: tuple(factor for factor in names if factor in table) for name, names in chosen.items()}
+
+
+def _special(name: str, arch: str) -> str:
+    """The constant of an architecture where it has one of its own."""
+    return f"{name}.{arch}" if f"{name}.{arch}" in constants.table() else name
 
 
 def chosen(load: Workload, values: Mapping[str, float]) -> Callable[[str], float]:

@@ -20,9 +20,12 @@ from benchrun.predict.software import MEGATRON
 from benchrun.predict.work import Work, work
 from benchrun.predict.workload import Workload
 
-PART_NOISE = 0.06
-"""Standard deviation of a profiled part."""
-STEPS, SMALL = 5, 1e-3
+PART_NOISE = 0.03
+"""Standard deviation of a profiled part that is long."""
+SHORT, LEAST = 0.005, 0.003
+"""A part of the first share of a step may as well be twice as long; one shorter than the second is left out."""
+STEPS, FARTHEST, SMALL = 12, 0.5, 1e-3
+"""Steps of the search, how far one may move a logarithm, and how far a derivative looks."""
 Index = NDArray[Any]
 
 
@@ -30,7 +33,7 @@ class Table:
     """Rows with their step times, ready for any number of fits."""
 
     def __init__(self, loads: Sequence[Workload], step_s: Sequence[float], runs: Sequence[Measured | None]) -> None:
-        self.loads = list(loads)
+        self.loads, self.runs = list(loads), list(runs)
         self.logs = np.log(np.array(step_s))
         self.kinds = np.array([kind(load) for load in loads])
         self._work, self._chosen = Work.joined([work(load) for load in loads]), Chosen(loads)
@@ -41,6 +44,13 @@ class Table:
         self.spread = np.array([table[name].spread for name in self.names])
         self.free = np.flatnonzero(self.spread > 0)
         self._parts = [(i, name, value) for i, run in enumerate(runs) for name, value in _profiled(run).items()]
+        self._noise = self._part_noise(step_s)
+
+    def _part_noise(self, step_s: Sequence[float]) -> Array:
+        """Standard deviations of the logarithms of profiled parts; runs alike repeat one measurement."""
+        alike = [(self.loads[i].model.name, self.loads[i].number, name) for i, name, _ in self._parts]
+        short = np.array([SHORT * step_s[i] / value for i, _, value in self._parts])
+        return np.asarray(np.hypot(PART_NOISE, short) * np.sqrt([alike.count(each) for each in alike]))
 
     def covariance(self, spread: Mapping[str, float], doubt: Array | None = None) -> Array:
         """Of the logarithms of all rows around the physics."""
@@ -74,7 +84,7 @@ class Table:
         inside = set(rows.tolist())
         extra = np.array([count + n for n, (i, _, _) in enumerate(self._parts) if i in inside], dtype=int)
         measured = np.log([value for _, _, value in self._parts])
-        target = np.concatenate([self.logs, measured])
+        target, known = np.concatenate([self.logs, measured]), self._noise[extra - count]
         chosen = np.concatenate([rows, extra])
         root = np.linalg.cholesky(self.covariance(spread, doubt)[np.ix_(rows, rows)])
         precision = np.diag(1 / self.spread[self.free] ** 2)
@@ -82,11 +92,11 @@ class Table:
             at = self.predicted(logs)
             slopes, misses = self.slopes(logs, at)[chosen], (target - at)[chosen]
             n = len(rows)
-            white = np.concatenate([np.linalg.solve(root, slopes[:n]), slopes[n:] / PART_NOISE])
-            seen = np.concatenate([np.linalg.solve(root, misses[:n]), misses[n:] / PART_NOISE])
+            white = np.concatenate([np.linalg.solve(root, slopes[:n]), slopes[n:] / known[:, None]])
+            seen = np.concatenate([np.linalg.solve(root, misses[:n]), misses[n:] / known])
             pull = precision @ (self.prior[self.free] - logs[self.free])
             move = np.linalg.solve(white.T @ white + precision, white.T @ seen + pull)
-            logs[self.free] += move
+            logs[self.free] += np.clip(move, -FARTHEST, FARTHEST)
             if np.abs(move).max() < 0.01:
                 break
         return np.asarray(logs)
@@ -118,10 +128,16 @@ class Table:
 
 
 def _profiled(run: Measured | None) -> dict[str, float]:
-    """Parts of a profiled step that one part of the physics stands for."""
-    if run is None or run.breakdown is None or run.load.stack != MEGATRON:
+    """Seconds of a profiled step, by the parts of the physics that add up to them."""
+    if run is None or run.breakdown is None:
         return {}
     parts = run.breakdown
-    whole = {"matmul": parts.matmul_s, "attention": parts.attention_s, "memory_bound+optimizer": parts.other_s}
+    whole = {
+        "matmul": parts.matmul_s,
+        "attention": parts.attention_s,
+        "memory_bound+optimizer": parts.other_s,
+        "tp+cp+ep+bubble+dp": parts.communication_s,
+        "host": parts.idle_s,
+    }
     scale = run.step_s / parts.step_s
-    return {name: value * scale for name, value in whole.items() if value > 0.05 * parts.step_s}
+    return {name: value * scale for name, value in whole.items() if value > LEAST * parts.step_s}

@@ -56,15 +56,24 @@ def workload(spec: TrainingSpec, source: str | None = None) -> Workload:
         source=published if source is None else source,
         release=2000 + int(release[1]) + (int(release[2]) - 0.5) / 12 if release else None,
         tp_overlap=spec.training.tp_comm_overlap,
+        gradient_bytes=4 if spec.training.grad_reduce_in_fp32 else 2,
+        state_bytes=_state_bytes(spec),
         node=node if 0 < node < gpu.gpus_per_node and spec.num_gpus > node else 0,
     )
+
+
+def _state_bytes(spec: TrainingSpec) -> int:
+    """What the optimizer keeps of a parameter: its master copy and two averages."""
+    kept = spec.training.optimizer
+    return sum(2 if "16" in number else 4 for number in (kept.main_params, kept.exp_avg, kept.exp_avg_sq))
 
 
 def architecture(spec: TrainingSpec) -> Architecture:
     """The model of ``spec``, under the name that published rows give a model of its dimensions."""
     sizes = ("hidden_size", "ffn_hidden_size", "num_attention_heads", "num_query_groups", "vocab_size")
     for model in architectures().values():
-        if all(getattr(model.shape, size) == getattr(spec.model, size) for size in sizes):
+        alike = (model.shape.moe is None) == (spec.model.moe is None)
+        if alike and all(getattr(model.shape, size) == getattr(spec.model, size) for size in sizes):
             return Architecture(model.name, spec.model)
     return Architecture(spec.recipe, spec.model)
 

@@ -58,6 +58,10 @@ class Workload:
     """Tensor-parallel communication overlaps with its products."""
     power_limit: float = 1.0
     """Share of the GPU's usual power."""
+    gradient_bytes: float = 2
+    """Bytes of a gradient as ranks reduce it."""
+    state_bytes: float = 12
+    """What Adam keeps of a parameter."""
     node: int = 0
     """GPUs of a node, where they are not the usual number."""
 
