@@ -29,6 +29,8 @@ from benchrun.app.predictions import expected_step as expected_step
 from benchrun.app.predictions import predicted as predicted
 from benchrun.app.predictions import predicted_curve as predicted_curve
 from benchrun.app.predictions import predicted_table as predicted_table
+from benchrun.app.scaling import measured_scaling as measured_scaling
+from benchrun.app.scaling import predicted_scaling as predicted_scaling
 from benchrun.compare.verdict import RunResult as RunResult
 from benchrun.compare.verdict import Verdict as Verdict
 from benchrun.frameworks.logs import DIALECTS as DIALECTS

@@ -11,7 +11,7 @@ from benchrun.errors import UserError
 from benchrun.vocabulary import Exit, worst
 
 if TYPE_CHECKING:
-    from benchrun.app import RunDir
+    from benchrun.app import RunDir, RunResult
 
 
 @click.command("status")
@@ -54,9 +54,11 @@ def cancel(runs: tuple[str, ...]) -> int:
 @click.command("report")
 @click.argument("runs", nargs=-1)
 @click.option("--format", "form", type=click.Choice(["markdown", "csv"]), default="markdown", show_default=True)
+@click.option("--scaling", is_flag=True, help="Weak and strong curves over the number of GPUs, beside predictions.")
+@click.option("--plot", type=click.Path(path_type=Path), metavar="FILE", help="Draw the curves of --scaling.")
 @click.option("--keep", type=click.Path(path_type=Path), metavar="DIR", help="Keep what the RUNS measured in DIR.")
 @json_option
-def report(runs: tuple[str, ...], form: str, keep: Path | None, as_json: bool) -> int:
+def report(runs: tuple[str, ...], form: str, scaling: bool, plot: Path | None, keep: Path | None, as_json: bool) -> int:
     """One RUN as a page, or several (all, if none is named) as a table with a row per point.
 
     With --keep each run gets a directory in DIR (results/measured): spec, environment, metrics, verdict and the
@@ -76,7 +78,9 @@ def report(runs: tuple[str, ...], form: str, keep: Path | None, as_json: bool) -
     results, failed = each(chosen, app.result_of, run_id)
     if runs and not results:
         return worst((code, failed))
-    if as_json:
+    if scaling or plot:
+        _curves(results, plot, as_json)
+    elif as_json:
         print_json(table(results).records())
     elif form == "csv":
         click.echo(as_csv(table(results)), nl=False)
@@ -87,3 +91,18 @@ def report(runs: tuple[str, ...], form: str, keep: Path | None, as_json: bool) -
     else:
         click.echo(runs_page(results), nl=False)
     return worst((code, failed if runs else Exit.OK, *(row.verdict.exit_code for row in results if row.verdict)))
+
+
+def _curves(results: "list[RunResult]", plot: Path | None, as_json: bool) -> None:
+    """Print every curve among ``results``."""
+    views = app.measured_scaling(results)
+    if as_json:
+        print_json({"schema_version": 1, "curves": [view.document() for view in views]})
+    elif not views:
+        say("no curve: runs of one workload on at least two numbers of GPUs make one, with the same layout and batch")
+    else:
+        click.echo("\n".join(view.text() for view in views), nl=False)
+    if plot and views:
+        from benchrun.report.curve import plot as draw
+
+        draw(views, plot)

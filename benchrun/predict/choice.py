@@ -80,9 +80,21 @@ class Chosen:
 
     def of(self, logs: NDArray[np.float64]) -> Callable[[str], Value]:
         """The constants whose logarithms are ``logs``, in the order of ``names``."""
+        known: dict[str, Value] = {}
 
         def value(name: str) -> Value:
-            result = np.exp(self._exponents[name] @ logs)
-            return result * self._power if name.startswith("products") else result
+            if name not in known:
+                result = np.exp(self._exponents[name] @ logs)
+                known[name] = result * self._power if name.startswith("products") else result
+            return known[name]
+
+        return value
+
+    def moved(self, base: Callable[[str], Value], index: int, by: float) -> Callable[[str], Value]:
+        """The constants of ``base`` with the logarithm of one of ``names`` larger by ``by``."""
+
+        def value(name: str) -> Value:
+            exponents = self._exponents[name][:, index]
+            return base(name) * np.exp(by * exponents) if exponents.any() else base(name)
 
         return value

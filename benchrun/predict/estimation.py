@@ -5,18 +5,18 @@ is generalised least squares with a prior, by Gauss and Newton's steps.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from benchrun.predict import constants
+from benchrun.predict import constants, tuning
 from benchrun.predict.choice import Chosen
-from benchrun.predict.kinship import Array, Kinship, covariance, noise
+from benchrun.predict.kinship import Array, Kinship, combined, noise, shared
 from benchrun.predict.physics import seconds, total
 from benchrun.predict.residuals import NORMAL, kind
 from benchrun.predict.runs import Measured
-from benchrun.predict.software import MEGATRON
 from benchrun.predict.work import Work, work
 from benchrun.predict.workload import Workload
 
@@ -38,6 +38,7 @@ class Table:
         self.kinds = np.array([kind(load) for load in loads])
         self._work, self._chosen = Work.joined([work(load) for load in loads]), Chosen(loads)
         self.kinship = Kinship.of(loads)
+        self._shares = shared(self.kinship, self.kinship)
         table = constants.table()
         self.names = self._chosen.names
         self.prior = np.log([table[name].prior for name in self.names])
@@ -55,7 +56,7 @@ class Table:
     def covariance(self, spread: Mapping[str, float], doubt: Array | None = None) -> Array:
         """Of the logarithms of all rows around the physics."""
         own = noise(spread, self.kinship) * (1 if doubt is None else doubt)
-        return covariance(spread, self.kinship, self.kinship) + np.diag(own)
+        return combined(spread, self._shares, self.kinship, self.kinship) + np.diag(own)
 
     def parts(self, logs: Array) -> Mapping[str, Array]:
         """Seconds of every row by part."""
@@ -63,17 +64,18 @@ class Table:
 
     def predicted(self, logs: Array) -> Array:
         """Logarithms of the physics, of the rows and then of the profiled parts."""
-        parts = self.parts(logs)
+        return self._logarithms(self.parts(logs))
+
+    def _logarithms(self, parts: Mapping[str, Array]) -> Array:
         profiled = [np.log(sum(parts[part][i] for part in name.split("+"))) for i, name, _ in self._parts]
         return np.concatenate([np.log(total(dict(parts))), profiled])
 
     def slopes(self, logs: Array, at: Array) -> Array:
         """Derivatives of `predicted` by the free constants."""
-        result = np.zeros((len(at), len(self.free)))
+        result, base = np.zeros((len(at), len(self.free))), self._chosen.of(logs)
         for column, index in enumerate(self.free):
-            moved = logs.copy()
-            moved[index] += SMALL
-            result[:, column] = (self.predicted(moved) - at) / SMALL
+            moved = seconds(self._work, self._chosen.moved(base, index, SMALL))
+            result[:, column] = (self._logarithms(moved) - at) / SMALL
         return result
 
     def fitted(
@@ -86,14 +88,14 @@ class Table:
         measured = np.log([value for _, _, value in self._parts])
         target, known = np.concatenate([self.logs, measured]), self._noise[extra - count]
         chosen = np.concatenate([rows, extra])
-        root = np.linalg.cholesky(self.covariance(spread, doubt)[np.ix_(rows, rows)])
+        whiten = np.linalg.inv(np.linalg.cholesky(self.covariance(spread, doubt)[np.ix_(rows, rows)]))
         precision = np.diag(1 / self.spread[self.free] ** 2)
         for _ in range(STEPS):
             at = self.predicted(logs)
             slopes, misses = self.slopes(logs, at)[chosen], (target - at)[chosen]
             n = len(rows)
-            white = np.concatenate([np.linalg.solve(root, slopes[:n]), slopes[n:] / known[:, None]])
-            seen = np.concatenate([np.linalg.solve(root, misses[:n]), misses[n:] / known])
+            white = np.concatenate([whiten @ slopes[:n], slopes[n:] / known[:, None]])
+            seen = np.concatenate([whiten @ misses[:n], misses[n:] / known])
             pull = precision @ (self.prior[self.free] - logs[self.free])
             move = np.linalg.solve(white.T @ white + precision, white.T @ seen + pull)
             logs[self.free] += np.clip(move, -FARTHEST, FARTHEST)
@@ -114,6 +116,22 @@ class Table:
         variance = np.diag(whole)[test] - (weights * alike.T).sum(axis=0)
         wider = np.array([spread[f"interval.{each}"] for each in self.kinds[test]])
         return median, wider * NORMAL * np.sqrt(np.maximum(variance, 0))
+
+    def tuned(
+        self, start: Mapping[str, float], logs: Array, rows: Index, doubt: Array, series: Sequence[str]
+    ) -> dict[str, float]:
+        """The standard deviations of the covariance and the factors on intervals, from ``rows`` alone."""
+        at = self.predicted(logs)
+        slopes = self.slopes(logs, at)[rows]
+        # Around the prior: the search sees how uncertain the constants are.
+        misses = (self.logs - at[: len(self.logs)])[rows]
+        around = misses + slopes @ (logs - self.prior)[self.free]
+        known = replace(self.kinship.part(rows), residuals=around, doubt=doubt[rows])
+        slopes = slopes * self.spread[self.free]
+        spread = tuning.tuned(start, known, slopes)
+        return tuning.widened(
+            spread, known, slopes, [series[i] for i in rows], [str(kind) for kind in self.kinds[rows]]
+        )
 
     def doubted(self, spread: Mapping[str, float], rows: Index) -> tuple[Array, Array]:
         """Constants, and factors on the noise of rows that the others contradict: more than 2.5 deviations off."""

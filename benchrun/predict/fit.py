@@ -107,9 +107,17 @@ def left_out(data: Table, labels: Iterable[object]) -> tuple[Array, Array]:
 
 def transferred(data: Table, train: Index, test: Index) -> tuple[Array, Array]:
     """Medians and half-widths of ``test`` from a fit on ``train`` alone."""
-    spread = residuals.spread()
-    logs, doubt = data.doubted(spread, train)
+    logs, doubt, spread = everything_from(data, train)
     return data.conditional(spread, logs, train, test, doubt)
+
+
+def everything_from(data: Table, rows: Index) -> tuple[Array, Array, dict[str, float]]:
+    """Constants, doubts, and the deviations of the covariance, all from ``rows`` alone."""
+    start = {name.removeprefix("alike."): constant.prior for name, constant in constants.table().items()}
+    logs, doubt = data.doubted(start, rows)
+    spread = data.tuned(start, logs, rows, doubt, [series(load) for load in data.loads])
+    logs, doubt = data.doubted(spread, rows)
+    return logs, doubt, spread
 
 
 def report(data: Table) -> None:
@@ -142,8 +150,8 @@ def report(data: Table) -> None:
 
 def ranking(data: Table) -> str:
     """How well layouts of one model on one node are ranked; five of six rows were not fitted on."""
-    spread, every = residuals.spread(), np.arange(len(data.loads))
-    logs, doubt = data.doubted(spread, every)
+    every = np.arange(len(data.loads))
+    logs, doubt, spread = everything_from(data, every)
     rows_of_all = replace(data.kinship, residuals=data.logs - data.predicted(logs)[: len(every)], doubt=doubt)
     values = {**dict(zip(data.names, np.exp(logs), strict=True)), **spread}
     calibration = Calibration(values, rows_of_all)
@@ -192,9 +200,11 @@ def strong_scaling(data: Table) -> str:
 
 def write(data: Table) -> None:
     """Fit on everything and store constants and residuals."""
-    spread, every = residuals.spread(), np.arange(len(data.loads))
-    logs, doubt = data.doubted(spread, every)
-    constants.written(dict(zip(data.names, np.exp(logs), strict=True)))
+    every = np.arange(len(data.loads))
+    logs, doubt, spread = everything_from(data, every)
+    values = dict(zip(data.names, np.exp(logs), strict=True))
+    known = {f"alike.{name}": value for name, value in spread.items() if f"alike.{name}" in values}
+    constants.written(values | known | {name: value for name, value in spread.items() if name.startswith("interval.")})
     misses = data.logs - data.predicted(logs)[: len(every)]
     every_row = Kinship.of(data.loads, misses)
     residuals.store(replace(every_row, residuals=misses, doubt=doubt))

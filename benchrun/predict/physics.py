@@ -39,9 +39,7 @@ def seconds(work: Work, of: Callable[[str], Value]) -> dict[str, Value]:
     updated = of("optimizer.bytes") * work.optimizer + of("optimizer.gradients") * work.gradients
     parts["optimizer"] = updated * _slower(work, of)
     doublings = np.log2(work.nodes)
-    parts["host"] = (
-        parts["host"] + of("host.step") + of("host.step.layer") * work.layers + of("host.nodes") * doublings
-    )
+    parts["host"] = parts["host"] + of("host.step") + of("host.step.layer") * work.layers + of("host.nodes") * doublings
     parts["jitter"] = of("jitter.nodes") * doublings * sum(parts.values())
     return parts
 

@@ -123,7 +123,14 @@ def work(load: Workload) -> Work:
     sizes = Sizes(weight=1 if low else 2, gradient=load.gradient_bytes, states=load.state_bytes)
     legacy = load.stack == MEGATRON_2022
     listed = operators(
-        shape, tokens, load.seq_length, layout, task=load.task, dp=load.dp, sizes=sizes, distributed_optimizer=not legacy
+        shape,
+        tokens,
+        load.seq_length,
+        layout,
+        task=load.task,
+        dp=load.dp,
+        sizes=sizes,
+        distributed_optimizer=not legacy,
     )
     peak = gpu.peak_bf16_tflops * 1e12
     peak_of_products = (low_peak.get(load.number) or gpu.peak_bf16_tflops) * 1e12
