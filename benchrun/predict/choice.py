@@ -27,7 +27,8 @@ def factors(load: Workload) -> Factors:
 def _factors(arch: str, gpu: str, number: Number, stack: str, task: Task) -> Factors:
     table = constants.table()
     speed = (f"stack.{stack}.products", f"gpu.{gpu}")
-    chosen = {name: (name,) for name in table} | {
+    # Any constant may have a value of its own for an architecture.
+    chosen = {name: (f"{name}.{arch}" if f"{name}.{arch}" in table else name,) for name in table} | {
         "products": (f"products.{arch}.{BITS.get(number, 16)}", *speed),
         "products.16": (f"products.{arch}.16", *speed),
         "cast": (f"cast.{number}",),
@@ -39,15 +40,12 @@ def _factors(arch: str, gpu: str, number: Number, stack: str, task: Task) -> Fac
         "tp.call": ("tp.call", f"stack.{stack}.call"),
         "memory": (f"memory.{arch}",),
         "stack.memory": (f"stack.{stack}.memory",),
-        "host.layer": (_special("host.layer", arch), f"stack.{stack}.host"),
-        "host.experts": (_special("host.experts", arch),),
     }
-    return {name: tuple(factor for factor in names if factor in table) for name, names in chosen.items()}
-
-
-def _special(name: str, arch: str) -> str:
-    """The constant of an architecture where it has one of its own."""
-    return f"{name}.{arch}" if f"{name}.{arch}" in constants.table() else name
+    # Any constant may have a factor of one software.
+    return {
+        name: tuple(factor for factor in dict.fromkeys((*names, f"stack.{stack}.{name}")) if factor in table)
+        for name, names in chosen.items()
+    }
 
 
 def chosen(load: Workload, values: Mapping[str, float]) -> Callable[[str], float]:

@@ -52,9 +52,10 @@ def _block_parts(work: Work, of: Callable[[str], Value]) -> dict[str, Value]:
     matmul = repeated * sizes / efficiency + work.calls * np.where(work.low > 0, of("call.8"), of("call.16"))
     heads = 1 + of("attention.wide") * work.wide_heads + of("attention.narrow") * work.narrow_heads
     attention = work.attention * (1 + of("attention.length") / work.attention_length) * heads / of("attention")
+    progress = np.exp(-of("experts.progress") * work.years)
     moved = (
         of("memory.bytes") * of("stack.memory") * work.memory
-        + of("memory.permute") * work.permuted
+        + of("memory.permute") * work.permuted * progress
         + of("memory.unfused") * work.unfused
         + of("memory.accumulate") * work.accumulated
         + of("cast") * work.casts
@@ -65,9 +66,10 @@ def _block_parts(work: Work, of: Callable[[str], Value]) -> dict[str, Value]:
     exposed = np.where(work.plain > 0, of("tp.plain"), of("tp.exposed"))
     tp = narrower * exposed * work.tp / of("link.nvlink") + of("tp.call") * work.tp_calls
     ring = of("cp.exposed") * work.cp / of("link.nvlink") + of("cp.call") * work.cp_calls
-    ep = of("ep.exposed") * work.ep_nvlink / of("link.nvlink") + of("ep.nic") * work.ep_nic / of("link.nic")
+    sent = of("ep.exposed") * work.ep_nvlink / of("link.nvlink") + of("ep.nic") * work.ep_nic / of("link.nic")
+    ep = sent * progress
     gpu = matmul + attention + memory + tp + ring + ep
-    floor: Value = np.where(work.moe > 0, of("host.experts"), of("host.layer"))
+    floor: Value = np.where(work.moe > 0, of("host.experts") * progress, of("host.layer"))
     host = (gpu**LARGE + floor**LARGE) ** (1 / LARGE) - gpu
     return {
         "matmul": matmul,

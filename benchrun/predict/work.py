@@ -20,6 +20,8 @@ HEAD = ("loss", "embedding")
 """Memory-bound operators of the first and the last stage."""
 FUSED = ("swiglu",)
 """Activations that one kernel computes between the experts' products."""
+MIDDLE = 2025.75
+"""The middle of the releases of published mixtures of experts."""
 HEAD_WIDTH = 128
 """Elements of a head for which attention kernels are fastest."""
 
@@ -105,6 +107,8 @@ class Work:
     """Share of the products that is recomputation."""
     moe: Value
     """1 in a mixture of experts, else 0."""
+    years: Value
+    """Of a mixture of experts: years from `MIDDLE` to the release of its software; 0 where that is not known."""
     legacy: Value
     """1 for stacks without fused attention and without a distributed optimizer, else 0."""
 
@@ -177,6 +181,7 @@ def work(load: Workload) -> Work:
         plain=float(not load.tp_overlap),
         repeated=again / (3.0 + again),
         moe=float(shape.moe is not None),
+        years=load.release - MIDDLE if load.release and shape.moe else 0.0,
         legacy=float(legacy),
     )
 
