@@ -32,13 +32,13 @@ def measured_scaling(results: Sequence[RunResult]) -> list[CurveView]:
 
 
 def _view(curve: Curve, parts: dict[str, dict[str, float]]) -> CurveView:
-    known = all(parts[spec.repeat_key()] for spec in curve.specs)
+    profiled = all(parts[spec.repeat_key()] for spec in curve.specs)
     measured = tuple(
         CurvePoint(
             spec.num_gpus,
             spec.gbs,
             spec.tokens_per_step / (curve.rates[spec.num_gpus] * spec.num_gpus),
-            parts[spec.repeat_key()] if known else {},
+            parts[spec.repeat_key()] if profiled else {},
         )
         for spec in curve.specs
     )

@@ -78,13 +78,13 @@ class Chosen:
 
     def of(self, logs: NDArray[np.float64]) -> Callable[[str], Value]:
         """The constants whose logarithms are ``logs``, in the order of ``names``."""
-        known: dict[str, Value] = {}
+        values: dict[str, Value] = {}
 
         def value(name: str) -> Value:
-            if name not in known:
+            if name not in values:
                 result = np.exp(self._exponents[name] @ logs)
-                known[name] = result * self._power if name.startswith("products") else result
-            return known[name]
+                values[name] = result * self._power if name.startswith("products") else result
+            return values[name]
 
         return value
 

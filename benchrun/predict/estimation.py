@@ -16,7 +16,7 @@ from benchrun.predict.choice import Chosen
 from benchrun.predict.kinship import Array, Kinship, combined, noise, shared
 from benchrun.predict.physics import seconds, total
 from benchrun.predict.residuals import NORMAL, kind
-from benchrun.predict.runs import Measured
+from benchrun.predict.runs import Measured, profiled
 from benchrun.predict.work import Work, work
 from benchrun.predict.workload import Workload
 
@@ -74,7 +74,7 @@ class Table:
         """Derivatives of `predicted` by the free constants."""
         result, base = np.zeros((len(at), len(self.free))), self._chosen.of(logs)
         for column, index in enumerate(self.free):
-            moved = seconds(self._work, self._chosen.moved(base, index, SMALL))
+            moved = seconds(self._work, self._chosen.moved(base, int(index), SMALL))
             result[:, column] = (self._logarithms(moved) - at) / SMALL
         return result
 
@@ -146,16 +146,7 @@ class Table:
 
 
 def _profiled(run: Measured | None) -> dict[str, float]:
-    """Seconds of a profiled step, by the parts of the physics that add up to them."""
+    """Seconds of the parts of a profiled step that are long enough to be known."""
     if run is None or run.breakdown is None:
         return {}
-    parts = run.breakdown
-    whole = {
-        "matmul": parts.matmul_s,
-        "attention": parts.attention_s,
-        "memory_bound+optimizer": parts.other_s,
-        "tp+cp+ep+bubble+dp": parts.communication_s,
-        "host": parts.idle_s,
-    }
-    scale = run.step_s / parts.step_s
-    return {name: value * scale for name, value in whole.items() if value > LEAST * parts.step_s}
+    return {name: value for name, value in profiled(run.breakdown, run.step_s).items() if value > LEAST * run.step_s}

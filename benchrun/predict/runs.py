@@ -94,3 +94,15 @@ def read(folder: Path, source: str = OWN) -> Measured:
         Breakdown.model_validate_json(breakdown.read_bytes()) if breakdown.is_file() else None,
         Ceilings.model_validate_json(ceilings.read_bytes()) if ceilings.is_file() else None,
     )
+
+
+def profiled(parts: Breakdown, step_s: float) -> dict[str, float]:
+    """Seconds of a profiled step by the parts of the physics that add up to them, for a step of ``step_s``."""
+    whole = {
+        "matmul": parts.matmul_s,
+        "attention": parts.attention_s,
+        "memory_bound+optimizer": parts.other_s,
+        "tp+cp+ep+bubble+dp": parts.communication_s,
+        "host": parts.idle_s,
+    }
+    return {name: value * step_s / parts.step_s for name, value in whole.items()}
