@@ -86,7 +86,7 @@ class Table:
         inside = set(rows.tolist())
         extra = np.array([count + n for n, (i, _, _) in enumerate(self._parts) if i in inside], dtype=int)
         measured = np.log([value for _, _, value in self._parts])
-        target, known = np.concatenate([self.logs, measured]), self._noise[extra - count]
+        target, deviations = np.concatenate([self.logs, measured]), self._noise[extra - count]
         chosen = np.concatenate([rows, extra])
         whiten = np.linalg.inv(np.linalg.cholesky(self.covariance(spread, doubt)[np.ix_(rows, rows)]))
         precision = np.diag(1 / self.spread[self.free] ** 2)
@@ -94,8 +94,8 @@ class Table:
             at = self.predicted(logs)
             slopes, misses = self.slopes(logs, at)[chosen], (target - at)[chosen]
             n = len(rows)
-            white = np.concatenate([whiten @ slopes[:n], slopes[n:] / known[:, None]])
-            seen = np.concatenate([whiten @ misses[:n], misses[n:] / known])
+            white = np.concatenate([whiten @ slopes[:n], slopes[n:] / deviations[:, None]])
+            seen = np.concatenate([whiten @ misses[:n], misses[n:] / deviations])
             pull = precision @ (self.prior[self.free] - logs[self.free])
             move = np.linalg.solve(white.T @ white + precision, white.T @ seen + pull)
             logs[self.free] += np.clip(move, -FARTHEST, FARTHEST)
@@ -126,12 +126,10 @@ class Table:
         # Around the prior: the search sees how uncertain the constants are.
         misses = (self.logs - at[: len(self.logs)])[rows]
         around = misses + slopes @ (logs - self.prior)[self.free]
-        known = replace(self.kinship.part(rows), residuals=around, doubt=doubt[rows])
+        near = replace(self.kinship.part(rows), residuals=around, doubt=doubt[rows])
         slopes = slopes * self.spread[self.free]
-        spread = tuning.tuned(start, known, slopes)
-        return tuning.widened(
-            spread, known, slopes, [series[i] for i in rows], [str(kind) for kind in self.kinds[rows]]
-        )
+        spread = tuning.tuned(start, near, slopes)
+        return tuning.widened(spread, near, slopes, [series[i] for i in rows], [str(kind) for kind in self.kinds[rows]])
 
     def doubted(self, spread: Mapping[str, float], rows: Index) -> tuple[Array, Array]:
         """Constants, and factors on the noise of rows that the others contradict: more than 2.5 deviations off."""

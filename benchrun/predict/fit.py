@@ -203,8 +203,10 @@ def write(data: Table) -> None:
     every = np.arange(len(data.loads))
     logs, doubt, spread = everything_from(data, every)
     values = dict(zip(data.names, np.exp(logs), strict=True))
-    known = {f"alike.{name}": value for name, value in spread.items() if f"alike.{name}" in values}
-    constants.written(values | known | {name: value for name, value in spread.items() if name.startswith("interval.")})
+    deviations = {f"alike.{name}": value for name, value in spread.items() if f"alike.{name}" in values}
+    constants.written(
+        values | deviations | {name: value for name, value in spread.items() if name.startswith("interval.")}
+    )
     misses = data.logs - data.predicted(logs)[: len(every)]
     every_row = Kinship.of(data.loads, misses)
     residuals.store(replace(every_row, residuals=misses, doubt=doubt))

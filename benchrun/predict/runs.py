@@ -64,8 +64,10 @@ def workload(spec: TrainingSpec, source: str | None = None) -> Workload:
 
 def _state_bytes(spec: TrainingSpec) -> int:
     """What the optimizer keeps of a parameter: its master copy and two averages."""
-    kept = spec.training.optimizer
-    return sum(2 if "16" in number else 4 for number in (kept.main_params, kept.exp_avg, kept.exp_avg_sq))
+    optimizer = spec.training.optimizer
+    return sum(
+        2 if "16" in number else 4 for number in (optimizer.main_params, optimizer.exp_avg, optimizer.exp_avg_sq)
+    )
 
 
 def architecture(spec: TrainingSpec) -> Architecture:

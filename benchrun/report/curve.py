@@ -34,9 +34,9 @@ class CurveView:
     @property
     def broken(self) -> Break | None:
         """Where the curve breaks; the parts are those of breakdowns, or of predictions where runs have none."""
-        found = breaks(self.points)
-        if found is None or found.grew or not self.predicted:
-            return found
+        loss = breaks(self.points)
+        if loss is None or loss.grew or not self.predicted:
+            return loss
         points = [
             CurvePoint(point.num_gpus, point.gbs, point.step_s, one.parts)
             for point, one in zip(self.points, self.predicted, strict=True)
@@ -58,13 +58,13 @@ class CurveView:
 
     def text(self) -> str:
         """For a terminal: a title, the table, and where the curve breaks."""
-        found = self.broken
-        end = found.sentence if found else "no doubling of the GPUs costs more than 5 % of the speed"
+        loss = self.broken
+        end = loss.sentence if loss else "no doubling of the GPUs costs more than 5 % of the speed"
         return f"{self.title}, {self.kind} scaling\n{plain(self.table())}{end}\n"
 
     def document(self) -> dict[str, Any]:
         """For JSON: seconds, tokens/s/GPU, efficiency as a share of the first point's speed."""
-        found, shares = self.broken, efficiencies(self.points)
+        loss, shares = self.broken, efficiencies(self.points)
         rows: list[dict[str, Any]] = []
         for index, (point, share) in enumerate(zip(self.points, shares, strict=True)):
             row: dict[str, Any] = {"num_gpus": point.num_gpus, "gbs": int(point.gbs), "efficiency": share}
@@ -75,7 +75,7 @@ class CurveView:
                 row["predicted_s"] = {"median": one.median, "low": one.low, "high": one.high}
                 row["parts_s"] = dict(one.parts)
             rows.append(row)
-        return {"title": self.title, "scaling": self.kind, "points": rows, "break": found and found.document()}
+        return {"title": self.title, "scaling": self.kind, "points": rows, "break": loss and loss.document()}
 
 
 def plot(views: Sequence[CurveView], path: Path) -> None:

@@ -46,10 +46,10 @@ def ranked(
     ``varied``: the values of some `SIZES`; of the others every possible one. UserError where no layout is legal, and
     for a GPU whose speed is not known.
     """
-    found = [Candidate(each, predict(runs.workload(each), calibration)) for each in legal(spec, varied or {})]
-    if not found:
+    candidates = [Candidate(each, predict(runs.workload(each), calibration)) for each in legal(spec, varied or {})]
+    if not candidates:
         raise UserError(f"no layout of {spec.recipe} on {spec.num_gpus} GPUs is legal and fits into memory")
-    return sorted(found, key=lambda each: each.prediction.median)
+    return sorted(candidates, key=lambda each: each.prediction.median)
 
 
 def legal(spec: TrainingSpec, varied: Mapping[str, Sequence[int]]) -> Iterator[TrainingSpec]:
