@@ -24,7 +24,7 @@ from benchrun.compare.references import load_references
 from benchrun.metrics.registry import METRICS
 from benchrun.model import ModelShape, Moe
 from benchrun.model.layout import Layout
-from benchrun.recipe.schema import Suite, SuiteRun, TrainingEntry, TrainingGroup, TrainingRecipe
+from benchrun.recipe.schema import Study, SuiteRun, TrainingEntry, TrainingGroup, TrainingRecipe
 from benchrun.spec import artifacts
 from benchrun.spec.cluster import Binding, Cluster, Container
 from benchrun.spec.runspec import TrainingSpec
@@ -107,9 +107,10 @@ def recipe_page() -> str:
     """The models of recipe, suite and site files."""
     head = (
         "# Recipe and site files\n\nA recipe is one YAML file in `recipes/`, a site one in `recipes/clusters/`, a "
-        "suite one in `recipes/suites/`. `recipes/README.md` explains how values are merged and overridden.\n"
+        "suite one in `recipes/suites/`, a study one in `recipes/studies/`. `recipes/README.md` explains how values "
+        "are merged and overridden.\n"
     )
-    models: tuple[type[BaseModel], ...] = (TrainingRecipe, TrainingEntry, TrainingGroup, Suite, SuiteRun)
+    models: tuple[type[BaseModel], ...] = (TrainingRecipe, TrainingEntry, TrainingGroup, Study, SuiteRun)
     models += (ModelShape, Moe, Cluster, Container, Binding)
     return "\n".join([head, *map(model_section, models)])
 

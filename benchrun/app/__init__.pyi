@@ -31,6 +31,9 @@ from benchrun.app.predictions import predicted_curve as predicted_curve
 from benchrun.app.predictions import predicted_table as predicted_table
 from benchrun.app.scaling import measured_scaling as measured_scaling
 from benchrun.app.scaling import predicted_scaling as predicted_scaling
+from benchrun.app.studies import plan_study as plan_study
+from benchrun.app.studies import run_study as run_study
+from benchrun.app.studies import study_result as study_result
 from benchrun.compare.verdict import RunResult as RunResult
 from benchrun.compare.verdict import Verdict as Verdict
 from benchrun.frameworks.logs import DIALECTS as DIALECTS
@@ -52,3 +55,5 @@ from benchrun.parse import Step as Step
 from benchrun.recipe.select import Request as Request
 from benchrun.render import render as render
 from benchrun.spec.runspec import RunSpec as RunSpec
+from benchrun.study.plan import Plan as Plan
+from benchrun.study.result import StudyResult as StudyResult

@@ -28,10 +28,7 @@ def wait(run: RunDir, progress: "Callable[[Observation, list[Step]], None]" = la
     while True:
         observation = observe([run])[0]
         progress(observation, tail.read())
-        # The last lines of a completed job may reach this host late: it is not incomplete yet.
-        completed = observation.job is not None and observation.job.state == "COMPLETED"
-        late = completed and not observation.settled and end_of(observation).ending is Ending.INCOMPLETE
-        if observation.over and not late:
+        if has_ended(observation):
             return observation
         done = run.done() is not None
         seen = (observation.job.state if observation.job else observation.note, done)
@@ -42,6 +39,13 @@ def wait(run: RunDir, progress: "Callable[[Observation, list[Step]], None]" = la
             time.sleep(LOG_POLL_S)
             if steps := tail.read():
                 progress(observation, steps)
+
+
+def has_ended(observation: Observation) -> bool:
+    """Whether the job is over and its log is whole: the last lines of a completed job may reach this host late."""
+    completed = observation.job is not None and observation.job.state == "COMPLETED"
+    late = completed and not observation.settled and end_of(observation).ending is Ending.INCOMPLETE
+    return observation.over and not late
 
 
 def status_of(observation: Observation) -> dict[str, Any]:

@@ -1,7 +1,5 @@
 """From a request to RunSpecs, and from a RunSpec to files."""
 
-import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +12,9 @@ from benchrun.memory import estimate, warning
 from benchrun.model.flops import flops_per_token
 from benchrun.recipe import catalogue
 from benchrun.recipe import resolve as points
+from benchrun.recipe import study as studies
 from benchrun.recipe.layout import arithmetic, slow_links
-from benchrun.recipe.select import KEYS, Request
+from benchrun.recipe.select import Request
 from benchrun.render import render
 from benchrun.spec.runspec import RunSpec, TrainingSpec
 
@@ -23,24 +22,21 @@ resolve_point = points.resolve
 
 
 def resolve(request: Request) -> list[RunSpec]:
-    """The run of a point, or every run of the suite of that name.
+    """The run of a point, or every run of the suite or study of that name.
 
     UserError for a point that does not exist or breaks a rule; of a suite it names the run.
     """
     if not catalogue.is_suite(request.recipe):
         return [resolve_point(request)]
-    suite, document = catalogue.suite_file(request.recipe)
-    specs = []
-    for index, run in enumerate(suite.runs):
-        overrides = (*(f"{key}={json.dumps(value)}" for key, value in run.set.items()), *request.overrides)
-        chosen = {key: getattr(request, key) or getattr(run, key) for key in KEYS}
+    expanded, specs = studies.expand(request), []
+    for index, point in enumerate(expanded.points):
         try:
-            specs.append(resolve_point(replace(request, recipe=run.recipe, overrides=overrides, **chosen)))
+            specs.append(studies.resolved(point))
         except UserError as error:
             place = f"{error.where}: " if error.where else ""
-            message = f"run {index + 1} of {len(suite.runs)} ({run.recipe}): {place}{error.message}"
-            raise UserError(message, hint=error.hint, where=document.where(("runs", index))) from None
-    return specs
+            message = f"run {index + 1} of {len(expanded.points)} ({point.request.recipe}): {place}{error.message}"
+            raise UserError(message, hint=error.hint, where=point.place) from None
+    return [spec for spec in specs for _ in range(expanded.study.repeats)]
 
 
 def warnings(spec: RunSpec) -> list[str]:

@@ -14,6 +14,7 @@ VERBS = {
     "render": ("points", "The sbatch script of one point."),
     "predict": ("predictions", "How long a step should take, in parts, with an interval."),
     "launch": ("points", "Run a point or a suite, under Slurm or on this machine."),
+    "study": ("studies", "Run every point of a study, and compare the points."),
     "status": ("runs", "How runs are going, and how they ended."),
     "cancel": ("runs", "Stop runs."),
     "parse": ("logs", "A training log -> step time, tokens/s/GPU, TFLOPS."),

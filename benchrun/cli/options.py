@@ -34,8 +34,7 @@ def all_of(*options: Callable[[F], F]) -> Callable[[F], F]:
     return lambda function: functools.reduce(lambda decorated, option: option(decorated), reversed(options), function)
 
 
-point_options = all_of(
-    click.argument("recipe"),
+choice_options = all_of(
     click.option("--gpu", help="GPU of the point, e.g. H100; CPU for the tiny ones."),
     click.option("--precision", help="fp8, bf16 or fp32."),
     click.option("--num-gpus", type=click.IntRange(min=1), help="Number of GPUs, or of CPU processes."),
@@ -43,7 +42,8 @@ point_options = all_of(
     click.option("--cluster", metavar="NAME|FILE", help="Cluster profile; one with the point's GPU if not given."),
     click.option("--set", "overrides", metavar="KEY=VALUE", multiple=True, help="Set a value; checked like the file."),
 )
-"""The options that choose a point: the fields of `app.Request`."""
+"""The options that choose a point of a recipe: the fields of `app.Request`."""
+point_options = all_of(click.argument("recipe"), choice_options)
 
 _SETTING = (
     ("--gpu", str, "GPU"),

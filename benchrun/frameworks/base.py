@@ -20,7 +20,7 @@ DEGREES = ("tp", "pp", "cp", "vp", "ep", "etp")
 WORKER_OPTIONS = (
     *("optimizer", "cuda_graphs", "transformer_impl", "fused_kernels", "moe_grouped_gemm", "moe_permute_fusion"),
     *("cp_comm", "recompute.modules", "fp8.dot_product_attention", "fp8.store_activation_input"),
-    "fp8.tp_only_amax_reduction",
+    *("fp8.tp_only_amax_reduction", "offload_activations"),
 )
 """Fields of ``training`` that only some frameworks apply."""
 SLURM_VARIABLES = (

@@ -23,6 +23,7 @@ class HuggingFace(Framework):
     model_values = LLAMA
     conversations = "chat"
     fixed = dict.fromkeys(SHARDING, "leaves it to FSDP")
+    options = ("offload_activations",)
     own_worker = True
     memory = MemoryFacts(fully_sharded=True)
     program = "-m benchrun.trainer.huggingface --spec spec.json"

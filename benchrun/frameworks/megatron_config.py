@@ -10,6 +10,7 @@ from benchrun.model import VOCAB_MULTIPLE
 from benchrun.spec.identity import nemo_release
 from benchrun.spec.megatron import Megatron, Values
 from benchrun.spec.runspec import TrainingSpec
+from benchrun.spec.training import RESIDENT_LAYERS
 
 WORKER = "megatron-core"
 DRIVERS = ("nemo2", "megatron-bridge")
@@ -227,7 +228,7 @@ def _data_parallel(spec: TrainingSpec) -> Values:
 def _worker(spec: TrainingSpec) -> Values:
     """An expert's tokens vary, so where there are experts only the attention of a layer is one graph."""
     layout, training, gpu, te = spec.layout, spec.training, spec.gpu != "CPU", spec.transformer_engine
-    graphs = training.cuda_graphs != "none"
+    graphs, offloads = training.cuda_graphs != "none", training.offload_activations and te
     return _stated(
         transformer_impl="transformer_engine" if te else "local",
         use_cpu_initialization=not gpu,
@@ -239,4 +240,9 @@ def _worker(spec: TrainingSpec) -> Values:
         cuda_graph_impl="local" if graphs else None,  # megatron-core captures a graph after the first step
         cuda_graph_modules=(["attn"] if spec.model.moe else []) if graphs else None,
         use_te_rng_tracker=True if graphs else None,
+        # Without transformer-engine the worker offloads by itself. With one layer less on the GPU, transformer-engine
+        # would copy a layer back only when its backward pass begins.
+        cpu_offloading=True if offloads else None,
+        cpu_offloading_num_layers=spec.model.num_layers - RESIDENT_LAYERS if offloads else None,
+        cpu_offloading_weights=False if offloads else None,
     )

@@ -29,7 +29,7 @@ class MegatronCore(Megatron):
     def refusals(self, spec: TrainingSpec) -> Iterator[str]:
         """Settings for which megatron.core or transformer-engine would raise, or that would have no effect."""
         yield from super().refusals(spec)
-        for refused in (_without_transformer_engine, _recompute, _attention, _fp8):
+        for refused in (_without_transformer_engine, _recompute, _attention, _fp8, _offload):
             yield from refused(spec)
         training = spec.training
         for name in ("moe_grouped_gemm", "moe_permute_fusion"):
@@ -100,3 +100,17 @@ def _fp8(spec: TrainingSpec) -> Iterator[str]:
     if fp8.tp_only_amax_reduction and training.optimizer.precision_aware and fp8.param_gather:
         # Adam then finds the largest value of its own shard only, and nothing else shares it.
         yield "fp8.tp_only_amax_reduction with optimizer.precision_aware would leave ranks with different FP8 weights"
+
+
+def _offload(spec: TrainingSpec) -> Iterator[str]:
+    """What was not tried with offloading, besides what megatron.core refuses: a pipeline."""
+    if not spec.training.offload_activations:
+        return
+    if spec.layout.pp > 1:
+        yield f"offload_activations excludes a pipeline: pp ({spec.layout.pp}) must be 1"
+    if spec.precision == "fp8":
+        yield "benchrun supports offload_activations in bf16 and fp32, not in fp8"
+    if spec.model.moe is not None:
+        yield "benchrun supports offload_activations for models without experts: this one has some"
+    if spec.training.cuda_graphs != "none":
+        yield "offload_activations excludes cuda_graphs: they must be none"

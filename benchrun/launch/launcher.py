@@ -50,9 +50,19 @@ def start(spec: RunSpec, root: Path | None = None) -> RunDir:
 
     UserError where nothing can be written, MachineError where the job is refused: the run's events hold the reason.
     """
+    return submit(prepare(spec, root))
+
+
+def prepare(spec: RunSpec, root: Path | None = None) -> RunDir:
+    """Render ``spec`` into a new run directory below ``root``; nothing is submitted. UserError as in `start`."""
     root = root or paths.runs_dir()
     check(spec, root)
-    run = create(root, spec, render(spec))
+    return create(root, spec, render(spec))
+
+
+def submit(run: RunDir) -> RunDir:
+    """Submit the job of a prepared run. MachineError as in `start`."""
+    spec = run.spec
     try:
         job = SCHEDULERS[spec.cluster.scheduler]().submit(run)
     except SchedulerUnavailable as error:

@@ -7,6 +7,7 @@ from benchrun.frameworks.registry import framework
 from benchrun.model.communication import sequence_split
 from benchrun.model.operators import operators
 from benchrun.spec.runspec import TrainingSpec
+from benchrun.spec.training import RESIDENT_LAYERS
 
 
 def stage_layers(spec: TrainingSpec) -> float:
@@ -24,6 +25,8 @@ def stored(spec: TrainingSpec, first: bool, extra: float = 0.0) -> float:
     whole = per_token = layer(spec) + extra
     if recompute.policy is not None:
         per_token = layers * _stored_by_policy(spec, recompute.policy) + whole
+    elif spec.training.offload_activations:
+        per_token = min(layers, RESIDENT_LAYERS) * whole
     elif recompute.granularity == "full":
         again = layers if recompute.method == "uniform" else min((recompute.num_layers or 0) * layout.vp, layers)
         # A recomputed layer stores its input; one layer at a time has all of its activations.

@@ -111,6 +111,8 @@ class Measurement(Frozen):
     """As the framework prints it, a fraction of a peak that it chose."""
     first_loss: float | None
     final_loss: float | None
+    peak_memory_gib: float | None = None
+    """Largest memory of one rank, where its log states it: allocated on a GPU, resident on a CPU."""
     results: dict[str, float] = Field(default_factory=dict)
     """Named results that the log states beside its steps."""
     problems: tuple[ProblemEntry, ...]

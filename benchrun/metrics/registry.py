@@ -142,6 +142,12 @@ def _energy(run: "Measurement", _: Basis) -> float | None:
     return run.telemetry.tokens_per_joule if run.telemetry else None
 
 
+@entry("peak_memory_gib", "GiB", "lower", "memory", ".3g", " GiB", tabled=False, comparable=False)
+def _memory(run: "Measurement", _: Basis) -> float | None:
+    """Largest memory of one rank: allocated on its GPU, or resident on a CPU."""
+    return run.peak_memory_gib
+
+
 @entry("final_loss", "nats", "equal", tabled=False, comparable=False)
 def _final_loss(run: "Measurement", _: Basis) -> float | None:
     """Loss of the last step."""

@@ -124,6 +124,7 @@ def _measurement(log: Log, setting: Setting, planned_steps: int | None, warmup: 
         tflops_per_gpu_reported=reported,
         reported_convention=identify(reported.median, rate, setting.model, setting.seq_length),
         mfu_reported=_middles(inside.mfu, inside.interval),
+        peak_memory_gib=log.facts.peak_memory_gib,
         first_loss=first_loss,
         final_loss=final_loss,
         problems=tuple(map(_entry, problems)),

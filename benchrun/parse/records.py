@@ -65,6 +65,8 @@ class Facts:
     """Duration of the whole training as printed: with start-up, evaluation and checkpoints."""
     ended_at: float | None = None
     """Time after the last step, in s since 1970."""
+    peak_memory_gib: float | None = None
+    """Largest memory of the process that prints: allocated on its GPU, or resident on a CPU."""
 
     def fill(self, other: "Facts") -> None:
         """Take the fields that are None here from ``other``."""
@@ -80,7 +82,7 @@ class Facts:
 
 TEXTS = frozenset({"framework_version", "precision", "task", "device", "exotic"})
 """Facts that are text; the others are whole numbers, or true or false."""
-_OF_EACH_PROCESS = frozenset({"run_time_s", "ended_at"})
+_OF_EACH_PROCESS = frozenset({"run_time_s", "ended_at", "peak_memory_gib"})
 """Facts that each process of a run measures by itself."""
 
 

@@ -11,7 +11,7 @@ from benchrun import paths
 from benchrun.errors import UserError, closest
 from benchrun.recipe.files import find, recipe_document
 from benchrun.recipe.files import names as names
-from benchrun.recipe.schema import UNKNOWN_NAME, PointGroup, Recipe, Suite, TrainingRecipe
+from benchrun.recipe.schema import UNKNOWN_NAME, PointGroup, Recipe, Study, TrainingRecipe
 from benchrun.recipe.yamlfile import Document, Loc, load
 from benchrun.spec.cluster import IN_WORDS
 from benchrun.vocabulary import Precision
@@ -77,16 +77,18 @@ def training_file(name: str) -> tuple[RecipeFile, TrainingRecipe]:
 
 
 def is_suite(name: str) -> bool:
-    """Whether ``name`` is a shipped suite or a suite file."""
+    """Whether ``name`` is a shipped suite or study, or the file of one."""
     if name.endswith((".yaml", ".yml")) and Path(name).is_file():
         return "runs" in load(Path(name))
-    return (paths.SUITES / f"{name}.yaml").is_file()
+    return any((folder / f"{name}.yaml").is_file() for folder in (paths.STUDIES, paths.SUITES))
 
 
-def suite_file(name: str) -> tuple[Suite, Document]:
-    """The suite and its document, which has the line of every value."""
-    document = load(find(name, paths.SUITES, "suite"))
-    return checked(Suite, document), document
+def study_file(name: str) -> tuple[str, Study, Document]:
+    """The name of a study or suite, the study, and its document, which has the line of every value."""
+    folder = paths.SUITES if (paths.SUITES / f"{name}.yaml").is_file() else paths.STUDIES
+    path = find(name, folder, "study")
+    document = load(path)
+    return path.stem, checked(Study, document), document
 
 
 def points(recipe: Recipe) -> list[Point]:

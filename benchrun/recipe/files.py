@@ -47,9 +47,9 @@ def names(folder: Path) -> list[str]:
 def recipe_document(name: str) -> tuple[str, Document]:
     """The name of a recipe, and its document with the dimensions of a named model, at the lines of that file."""
     if not (paths.RECIPES / f"{name}.yaml").is_file():
-        suites = difflib.get_close_matches(name, names(paths.SUITES), n=1, cutoff=0.8)
-        if suites:
-            raise UserError(f"no recipe is called '{name}'", hint=f"there is a suite: benchrun launch {suites[0]}")
+        for kind, verb, folder in (("suite", "launch", paths.SUITES), ("study", "study", paths.STUDIES)):
+            if near := difflib.get_close_matches(name, names(folder), n=1, cutoff=0.8):
+                raise UserError(f"no recipe is called '{name}'", hint=f"there is a {kind}: benchrun {verb} {near[0]}")
     path = find(name, paths.RECIPES, "recipe")
     document = load(path)
     model_name = document.get("model")

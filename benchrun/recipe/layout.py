@@ -12,6 +12,7 @@ from benchrun.frameworks.base import Framework
 from benchrun.memory import impossible
 from benchrun.recipe.capability import incapable
 from benchrun.spec.runspec import RunSpec, TrainingSpec
+from benchrun.spec.training import RESIDENT_LAYERS
 
 CHANGE_LAYOUT = "change the layout in the recipe or with --set"
 Legal = Callable[[int], bool]
@@ -165,6 +166,11 @@ def _training(spec: TrainingSpec) -> Iterator[str]:
         yield f"recompute.policy replaces the granularity, which must be none, not {recompute.granularity}"
     if recompute.granularity != "full" and (recompute.method or recompute.num_layers):
         yield f"recompute.method and num_layers belong to granularity full, not {recompute.granularity}"
+    if training.offload_activations and recompute.granularity != "none":
+        yield f"offload_activations replaces recompute, whose granularity must be none, not {recompute.granularity}"
+    if training.offload_activations and spec.model.num_layers <= RESIDENT_LAYERS:
+        few = f"num_layers ({spec.model.num_layers}) must be at least {RESIDENT_LAYERS + 1}"
+        yield f"offload_activations leaves {RESIDENT_LAYERS} layers on the GPU: {few}"
     layers = spec.model.num_layers // (spec.layout.pp * spec.layout.vp)
     if recompute.num_layers is not None and recompute.num_layers > max(layers, 1):
         stage = f"the layers of a (virtual) stage ({layers})"

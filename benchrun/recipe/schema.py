@@ -191,10 +191,10 @@ class TrainingRecipe(Recipe, extra="forbid"):
 
 
 class SuiteRun(Frozen):
-    """One run of a suite: a point and what is set on top."""
+    """One run of a suite or study: a point and what is set on top."""
 
-    recipe: Line
-    """Name or path of the recipe."""
+    recipe: Line | None = None
+    """Name or path of the recipe; needed unless it is a factor."""
     gpu: Line | None = None
     """GPU; needed where the recipe has points for several."""
     precision: Precision | None = None
@@ -207,10 +207,30 @@ class SuiteRun(Frozen):
     """``key: value`` as with ``--set``."""
 
 
-class Suite(Frozen):
-    """A list of runs."""
+Scalar = bool | int | float | str | None
+Setting = Scalar | list[Any] | dict[str, Any]
+"""A value as with ``--set``."""
+Factors = dict[Line, Annotated[list[Setting], Field(min_length=1)]]
+"""Key -> its values. A key is one of `SuiteRun` (``precision``), or one of ``--set`` (``training.lr``)."""
+
+
+class Study(Frozen):
+    """Runs, and factors that vary each of them. A suite is a study without factors."""
 
     description: Line
     """One line for `benchrun list`."""
     runs: tuple[SuiteRun, ...] = Field(min_length=1)
     """The runs, in order."""
+    matrix: Factors = Field(default_factory=dict)
+    """Factors of which every combination is a point; the last one varies fastest."""
+    zip: tuple[Annotated[Factors, Field(min_length=1)], ...] = ()
+    """Groups of factors that vary together: the first values of a group, then the second ones, and so on."""
+    exclude: tuple[Annotated[dict[Line, Setting], Field(min_length=1)], ...] = ()
+    """Points to leave out: those with all of these values of factors."""
+    baseline: dict[Line, Setting] = Field(default_factory=dict)
+    """Values of factors: a point is compared with the one that has them and agrees in the run and the other factors;
+    by default with the first point of its run."""
+    repeats: PositiveInt = 1
+    """Runs of each point."""
+    price_per_gpu_hour: PositiveFloat | None = None
+    """Price of a GPU for an hour, in any currency; null where it is not known."""

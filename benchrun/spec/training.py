@@ -76,6 +76,10 @@ class Lora(Frozen):
     """Linear layers that get an adapter, by the framework's names; all of a block when empty."""
 
 
+RESIDENT_LAYERS = 2
+"""Layers whose activations are on the GPU while others are offloaded: one computes, the other is being copied."""
+
+
 class Training(Frozen, allow_inf_nan=False):  # spec.json could not hold infinity
     """What a step computes, and how many steps there are."""
 
@@ -123,6 +127,8 @@ class Training(Frozen, allow_inf_nan=False):  # spec.json could not hold infinit
     """Precision of Adam's states."""
     recompute: Recompute = Recompute()
     """Activations that are computed again."""
+    offload_activations: bool = False
+    """Activations wait in host memory for the backward pass; those of two layers are on the GPU."""
     fp8: Fp8 = Fp8()
     """Used only where the run's precision is fp8."""
     lora: Lora = Lora()

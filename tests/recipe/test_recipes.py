@@ -1,6 +1,5 @@
 """What recipes may say, how a point is chosen, and what an error tells."""
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ from benchrun.recipe import catalogue
 from benchrun.recipe.files import cluster_document
 from benchrun.recipe.resolve import resolve
 from benchrun.recipe.select import Request
+from benchrun.recipe.study import expand, resolved
 
 RECIPE = (paths.RECIPES / "tiny-llama.yaml").read_text()
 
@@ -35,10 +35,8 @@ def test_every_shipped_cluster_and_suite_is_legal() -> None:
     for name in catalogue.names(paths.CLUSTERS):
         assert cluster_document(name)["name"] == name
     for name in catalogue.names(paths.SUITES):
-        for run in catalogue.suite_file(name)[0].runs:
-            overrides = tuple(f"{key}={json.dumps(value)}" for key, value in run.set.items())
-            point = (run.recipe, run.gpu, run.precision, run.num_gpus, run.framework)
-            spec = resolve(Request(*point, overrides=overrides))
+        for point in expand(Request(name)).points:
+            spec = resolved(point)
             # Nemotron-4 340B was published on as few as 128 GPUs, which it fills; Mixtral fills 8 H200 on purpose, and
             # one layer of Llama 3.1 405B an H100.
             assert warning(spec) is None or spec.recipe in ("nemotron4-340b", "mixtral-8x7b", "llama3.1-405b")

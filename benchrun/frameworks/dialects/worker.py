@@ -53,6 +53,7 @@ def configure(facts: Facts, text: str, package: str) -> bool:
             _take(facts, stated)
         if "ended" in stated:
             facts.ended_at = datetime.fromisoformat(str(stated["ended"]).replace("Z", "+00:00")).timestamp()
+            facts.peak_memory_gib = _peak(stated)
     return True
 
 
@@ -66,6 +67,12 @@ def _take(facts: Facts, config: dict[str, Any]) -> None:
             setattr(facts, name, value)
     if "activation" in model:
         facts.gated = model["activation"] in ("swiglu", "geglu")
+
+
+def _peak(stated: dict[str, Any]) -> float | None:
+    """GiB that the process had at most: on its GPU, or on a CPU in all."""
+    peak = stated.get("peak_memory_gib", stated.get("peak_rss_gib"))
+    return float(peak) if isinstance(peak, (int, float)) and 0 < peak <= LARGEST else None
 
 
 def _mapping(value: Any) -> dict[str, Any]:

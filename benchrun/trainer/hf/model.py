@@ -19,6 +19,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 from benchrun.model import ModelShape
 from benchrun.model.adapters import LLAMA_LINEARS
 from benchrun.spec.runspec import TrainingSpec
+from benchrun.trainer import offload
 from benchrun.trainer.data import seed_of
 
 BLOCK = 64
@@ -56,6 +57,8 @@ def build_model(spec: TrainingSpec, device: torch.device) -> Any:
         model = _with_adapters(spec, model)
     _checkpoint_layers(spec, llama)
     _shard(spec, model, llama, device)
+    if spec.training.offload_activations:
+        offload.install(llama.layers, gpu=spec.gpu != "CPU")
     model.to_empty(device=device)
     if spec.model.tied_embeddings:
         model.tie_weights()

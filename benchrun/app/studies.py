@@ -1,0 +1,134 @@
+"""Studies: planned, launched with a limit on how many run at once, taken up again, reported."""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from benchrun.app.jobs import end_of, has_ended, record_end
+from benchrun.app.measurement import result_of
+from benchrun.compare.verdict import RunResult
+from benchrun.errors import MachineError, SchedulerUnavailable
+from benchrun.launch.endings import End, Ending, recorded
+from benchrun.launch.launcher import Observation, backoff, observe, prepare, submit
+from benchrun.launch.rundir import RunDir, find_runs
+from benchrun.recipe.select import Request
+from benchrun.recipe.study import expand
+from benchrun.spec.runspec import RunSpec
+from benchrun.study.plan import Plan, plan
+from benchrun.study.result import StudyResult, result
+from benchrun.study.schedule import Attempt, State, due
+from benchrun.study.state import Slot, StudyDir
+
+Tell = Callable[[str], None]
+"""Gets one line about each launch and each ending."""
+LOOK_S = 0.5
+"""Seconds between two looks for the end of a job in its files; the scheduler is polled less often."""
+
+
+def plan_study(request: Request) -> Plan:
+    """The points of a study or suite. UserError where the file contradicts itself or no point is legal."""
+    return plan(expand(request))
+
+
+def study_result(planned: Plan, price: float | None = None, retries: int = 0) -> StudyResult:
+    """What is known of a study, from its directory and its runs; nothing is written."""
+    directory = StudyDir(planned.expanded.name)
+    launched = {slot: runs for slot, runs in directory.runs().items() if slot in {*planned.slots}}
+    observed = {each.run: each for each in observe([run for runs in launched.values() for run in runs])}
+    attempts = {slot: [_attempt(observed[run], end_of) for run in runs] for slot, runs in launched.items()}
+    measured: dict[str, list[RunResult]] = {}
+    for slot, runs in launched.items():
+        numbers = (_numbers(run, attempt) for run, attempt in zip(runs, attempts[slot], strict=True))
+        measured.setdefault(slot[0], []).extend(numbers)
+    return result(planned, str(directory.path), price, attempts, measured, retries)
+
+
+def run_study(
+    planned: Plan, concurrency: int, retries: int = 0, reuse: bool = False, tell: Tell = lambda _: None
+) -> None:
+    """Launch what a study still lacks, at most ``concurrency`` runs at a time, and wait until all have ended.
+
+    Failed runs are launched again up to ``retries`` times. With ``reuse`` a completed run of the very same
+    specification, of another study or of none, stands for a new one. Interrupted or killed at any moment, it goes on
+    when it is called again. MachineError where a job is refused: the running ones run on.
+    """
+    directory, polls = StudyDir(planned.expanded.name), 0
+    specs = {each.key: each.spec for each in planned.points if each.spec}
+    ended: dict[RunDir, Attempt] = {}
+    notes = {""}
+    with directory.locked():
+        while True:
+            launched, changed = directory.runs(), False
+            left = [run for runs in launched.values() for run in runs if run not in ended]
+            for observation in observe(left):
+                if observation.job is None and observation.note not in notes:
+                    notes.add(observation.note)
+                    tell(f"{observation.run.run_id}: {observation.note}")
+                attempt = _attempt(observation, record_end)
+                if attempt.state is not State.GOING:
+                    ended[observation.run], changed = attempt, True
+                    tell(f"{observation.run.run_id}: {attempt.ending.value if attempt.ending else 'not launched'}")
+            going = Attempt(State.GOING)
+            attempts = {slot: [ended.get(run, going) for run in runs] for slot, runs in launched.items()}
+            new = list(due(planned.slots, attempts, concurrency, retries))
+            for slot in new:
+                spec = specs[slot[0]]
+                if (run := _same(spec, directory) if reuse else None) is None:
+                    _launch(directory, slot, spec, planned, tell)
+                else:
+                    directory.record(slot, run)
+                    tell(f"{run.run_id}: reused, point {planned.number(slot[0])} of {len(planned.points)}")
+            running = [run for run in left if run not in ended]
+            if not new and not running:
+                return
+            polls = 0 if new or changed else polls + 1
+            _pause(running, backoff(polls))
+
+
+def _launch(directory: StudyDir, slot: Slot, spec: RunSpec, planned: Plan, tell: Tell) -> None:
+    """Launch one run. It is noted before it is submitted: no job exists that the study does not know."""
+    run = prepare(spec)
+    directory.record(slot, run)
+    try:
+        submit(run)
+    except SchedulerUnavailable as error:
+        tell(f"{run.run_id}: {error.message}; it is looked for in the queue")
+        return
+    except MachineError as error:
+        error.hint = f"{error.hint + '; ' if error.hint else ''}the same command goes on with the study"
+        raise
+    again = f", repeat {slot[1]}" if slot[1] > 1 else ""
+    tell(f"{run.run_id}: launched, point {planned.number(slot[0])} of {len(planned.points)}{again}")
+
+
+def _same(spec: RunSpec, directory: StudyDir) -> RunDir | None:
+    """The newest completed run of this specification that the study does not have yet; None where there is none."""
+    used = {run for runs in directory.runs().values() for run in runs}
+    name = f"{spec.recipe}-{spec.identity()}-"
+    named = [run for run in find_runs(directory.root) if run.run_id.startswith(name) and run not in used]
+    completed = (run for run in reversed(named) if (end := recorded(run)) and end.ending is Ending.COMPLETED)
+    return next((run for run in completed if run.spec == spec), None)
+
+
+def _attempt(observation: Observation, end_with: Callable[[Observation], End]) -> Attempt:
+    """The state of a run; ``end_with`` determines its ending."""
+    if not has_ended(observation):
+        return Attempt(State.GOING)
+    if observation.run.job_id is None and observation.job is None:
+        return Attempt(State.WAITING)  # no scheduler accepted it
+    end = end_with(observation)
+    return Attempt(State.COMPLETED if end.ending is Ending.COMPLETED else State.FAILED, end.ending)
+
+
+def _numbers(run: RunDir, attempt: Attempt) -> RunResult:
+    """What a run measured; nothing while it goes on."""
+    if attempt.ending is None:
+        return RunResult(run.run_id, run.spec, None, None)
+    return replace(result_of(run), ending=attempt.ending.value)
+
+
+def _pause(runs: Sequence[RunDir], seconds: float) -> None:
+    """Wait ``seconds``, or until one more of ``runs`` has written its end."""
+    done, until = sum(run.done() is not None for run in runs), time.monotonic() + seconds
+    while time.monotonic() < until and sum(run.done() is not None for run in runs) == done:
+        time.sleep(LOOK_S)

@@ -1,0 +1,96 @@
+"""Study file -> points: every run of the file under every combination of its factors.
+
+A point is a request and what it states. Whether it is legal shows when it is resolved; here only the study is checked.
+"""
+
+import functools
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from itertools import product
+from typing import Any
+
+from benchrun.errors import UserError
+from benchrun.recipe.catalogue import study_file
+from benchrun.recipe.resolve import resolve
+from benchrun.recipe.schema import Study, SuiteRun
+from benchrun.recipe.select import KEYS, Request
+from benchrun.recipe.study_rules import OF_REQUEST, Settings, alternatives, check, text
+from benchrun.spec.runspec import RunSpec
+
+
+@dataclass(frozen=True)
+class Point:
+    """One point of a study."""
+
+    run: int
+    """Position of its run in the file."""
+    settings: Settings
+    """What the file states: of the run, and of the factors."""
+    request: Request
+    place: str
+    """File and line of its run."""
+
+
+@dataclass(frozen=True)
+class Expanded:
+    """A study and its points."""
+
+    name: str
+    study: Study
+    points: tuple[Point, ...]
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Keys whose values differ between points."""
+        stated = dict.fromkeys(key for point in self.points for key in point.settings)
+        differ = [key for key in stated if len({text(point.settings.get(key)) for point in self.points}) > 1]
+        return tuple(differ)
+
+    def baseline(self, point: Point) -> Point | None:
+        """The point that ``point`` is compared with, maybe itself; None where it is excluded."""
+        own = [other for other in self.points if other.run == point.run]
+        if not self.study.baseline:
+            return own[0]
+        wanted = dict(point.settings)
+        for choice in alternatives(self.study):
+            stated = {key: value for key, value in self.study.baseline.items() if key in choice[0]}
+            wanted |= next(each for each in choice if _has(each, stated)) if stated else {}
+        return next((other for other in own if _has(other.settings, wanted)), None)
+
+
+def expand(request: Request) -> Expanded:
+    """The points of the study or suite that ``request`` names; what else ``request`` states applies to every point.
+
+    UserError for a study that contradicts itself, with file and line.
+    """
+    name, study, document = study_file(request.recipe)
+    check(study, document, request)
+    groups = alternatives(study)
+    combined = [functools.reduce(dict.__or__, chosen, Settings()) for chosen in product(*groups)]
+    varied = [each for each in combined if not any(_has(each, excluded) for excluded in study.exclude)]
+    if not varied:
+        raise UserError("exclude leaves no point", where=document.where(("exclude",)))
+    points = [
+        _point(index, run, values, request, document.where(("runs", index)))
+        for index, run in enumerate(study.runs)
+        for values in varied
+    ]
+    return Expanded(name, study, tuple(points))
+
+
+def resolved(point: Point) -> RunSpec:
+    """The run of ``point``. UserError where it breaks a rule."""
+    return resolve(point.request)
+
+
+def _point(index: int, run: SuiteRun, varied: Settings, request: Request, place: str) -> Point:
+    stated = {key: getattr(run, key) for key in OF_REQUEST if getattr(run, key) is not None} | run.set | varied
+    stated |= {key: value for key in KEYS if (value := getattr(request, key)) is not None}
+    sets = tuple(f"{key}={json.dumps(value)}" for key, value in stated.items() if key not in OF_REQUEST)
+    chosen: dict[str, Any] = {key: stated.get(key) for key in OF_REQUEST}
+    return Point(index, stated, replace(request, overrides=(*sets, *request.overrides), **chosen), place)
+
+
+def _has(settings: Settings, values: Mapping[str, Any]) -> bool:
+    return all(text(settings[key]) == text(value) for key, value in values.items())

@@ -1,0 +1,113 @@
+"""A study as a table, and the sentences that its numbers support."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from benchrun.report.table import Table, as_csv, markdown, plain
+from benchrun.study.result import TABLED, PointResult, StudyResult
+from benchrun.study.schedule import State
+
+NAMES = {metric.key: metric for metric in TABLED}
+
+
+def study_table(study: StudyResult) -> Table:
+    """One row per point: its factors, what it measured, its ratio to the baseline."""
+    titles = ("point", *study.columns, "state", "runs", *NAMES, "ratio", "ratio_low", "ratio_high", "gpu_hours", "note")
+    return Table(titles, [_row(number, point, study) for number, point in enumerate(study.points, 1)])
+
+
+def _row(number: int, point: PointResult, study: StudyResult) -> list[Any]:
+    ratio = point.ratio
+    return [
+        number,
+        *(setting(point.settings[column]) if column in point.settings else None for column in study.columns),
+        point.state.value,
+        point.measured,
+        *(point.metrics[name] for name in NAMES),
+        *((ratio.value, ratio.low, ratio.high) if ratio else (None, None, None)),
+        point.hours.limit * study.repeats if point.hours else None,
+        point.reason,
+    ]
+
+
+def setting(value: Any) -> str:
+    """A value of a factor as text."""
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def study_page(study: StudyResult, form: str) -> str:
+    """The study as ``markdown``, ``csv`` or ``plain`` text; without CSV with the sentences."""
+    table = _shown(study_table(study))
+    if form == "csv":
+        return as_csv(study_table(study))
+    if form == "markdown":
+        points = "".join(f"- {line}\n" for line in sentences(study))
+        head = f"# {study.study}\n\n{study.description}. {planned_line(study)}\n\n"
+        return f"{head}{markdown(table)}" + (f"\n{points}" if points else "")
+    lines = "".join(f"{line}\n" for line in (planned_line(study), *sentences(study)))
+    return f"{study.study}: {study.description}\n\n{plain(table)}\n{lines}"
+
+
+def _shown(table: Table) -> Table:
+    """``table`` without the columns that have no value in any row."""
+    kept_columns = [index for index in range(len(table.titles)) if any(row[index] is not None for row in table.rows)]
+    titles = [table.titles[index] for index in kept_columns]
+    return Table(titles, [[row[index] for index in kept_columns] for row in table.rows])
+
+
+def planned_line(study: StudyResult) -> str:
+    """What all runs of the study may take, and cost where a price is stated."""
+    price = study.price_per_gpu_hour
+    limit = f"{study.gpu_hours_limit:.3g} GPU-hours by their time limits"
+    parts = [f"{study.runs} runs take at most {limit}{_cost(study.gpu_hours_limit, price)}"]
+    if study.gpu_hours_steps is not None:
+        some = "" if study.runs_with_known_steps == study.runs else f" of {study.runs_with_known_steps} of them"
+        known = f"the steps{some} take {study.gpu_hours_steps:.3g} GPU-hours by reference numbers"
+        parts.append(f"{known}{_cost(study.gpu_hours_steps, price)}, without start-up")
+    return "; ".join(parts) + "."
+
+
+def _cost(hours: float, price: float | None) -> str:
+    return "" if price is None else f" (cost {hours * price:.4g} at {price:g} per GPU-hour)"
+
+
+def sentences(study: StudyResult) -> Iterator[str]:
+    """One sentence for each measured point about its difference from its baseline, as far as the interval shows one."""
+    for point in study.points:
+        if point.ratio is None or point.baseline is None:
+            continue
+        baseline = study.points[point.baseline - 1]
+        stated = [column for column in study.columns if column in point.settings]
+        changed = [column for column in stated if point.settings[column] != baseline.settings[column]]
+        what = ", ".join(f"{column} {setting(point.settings[column])}" for column in changed)
+        other = ", ".join(setting(baseline.settings[column]) for column in changed)
+        same = [column for column in stated if column not in changed]
+        where = f" ({', '.join(f'{column} {setting(point.settings[column])}' for column in same)})" if same else ""
+        yield f"{what}{where}: {_speed(point, other)}{_memory(point, baseline)}."
+
+
+def _speed(point: PointResult, other: str) -> str:
+    ratio = point.ratio
+    assert ratio is not None
+    if ratio.low is None or ratio.high is None:
+        return f"{ratio.value:.2f} times the speed of {other}, without an interval"
+    interval = f"{ratio.value:.3f}, interval {ratio.low:.3f} to {ratio.high:.3f}"
+    if not ratio.clear:
+        return f"no clear difference in speed from {other} (ratio {interval})"
+    percent = 100 * abs(ratio.value - 1)
+    return f"{percent:.1f} % {'faster' if ratio.value > 1 else 'slower'} than {other} (ratio {interval})"
+
+
+def _memory(point: PointResult, baseline: PointResult) -> str:
+    memory, other = (each.metrics["peak_memory_gib"] for each in (point, baseline))
+    if memory is None or other is None:
+        return ""
+    return f"; peak memory {memory:.3g} GiB, not {other:.3g}" if f"{memory:.3g}" != f"{other:.3g}" else ""
+
+
+def missing(study: StudyResult) -> Iterator[str]:
+    """One line for each legal point without all its numbers."""
+    for number, point in enumerate(study.points, 1):
+        if point.state not in (State.REFUSED, State.WAITING, State.GOING) and point.measured < study.repeats:
+            yield f"point {number}: {point.reason or point.state.value}"

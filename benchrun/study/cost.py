@@ -1,0 +1,44 @@
+"""What a run may take before it is launched: its time limit, and where a number is known, the time of its steps."""
+
+from benchrun.compare.choice import choose
+from benchrun.compare.conditions import conditions
+from benchrun.compare.measured import load_measured, measured_references
+from benchrun.compare.references import load_references, matching
+from benchrun.launch.local import seconds
+from benchrun.model import Frozen
+from benchrun.spec.runspec import RunSpec, TrainingSpec
+
+HOUR_S = 3600
+
+
+class Hours(Frozen):
+    """GPU-hours of one run."""
+
+    limit: float
+    """What the time limit allows: the most that it can take."""
+    steps: float | None = None
+    """Planned steps times the step time of a reference, without the start of the job; null where there is none."""
+    basis: str | None = None
+    """Id of that reference."""
+
+
+def hours(spec: RunSpec) -> Hours:
+    """GPU-hours of one run of ``spec``."""
+    limit = spec.num_gpus * seconds(spec.cluster.time_limit) / HOUR_S
+    step = _step(spec)
+    if step is None:
+        return Hours(limit=limit)
+    return Hours(limit=limit, steps=spec.num_gpus * step[0] * (spec.planned_steps or 0) / HOUR_S, basis=step[1])
+
+
+def _step(spec: RunSpec) -> tuple[float, str] | None:
+    """Seconds per step by our own measurement of such a run, else by a published one, and its id."""
+    if not isinstance(spec, TrainingSpec):
+        return None
+    own = conditions(spec)
+    for entries in (measured_references(load_measured()), load_references()):
+        timed = [entry for entry in matching(own, entries) if entry.metric in ("step_time_s", "tokens_per_s_per_gpu")]
+        if best := choose(timed, own):
+            rate = best.value * spec.num_gpus
+            return (best.value if best.metric == "step_time_s" else spec.tokens_per_step / rate), best.id
+    return None

@@ -1,0 +1,78 @@
+"""A study with its points resolved: what can be launched, and what is refused and why."""
+
+import hashlib
+import json
+from dataclasses import dataclass
+
+from benchrun.errors import UserError
+from benchrun.recipe.study import Expanded, Point, resolved
+from benchrun.spec.runspec import RunSpec
+from benchrun.study.cost import Hours, hours
+from benchrun.study.state import Slot
+
+
+@dataclass(frozen=True)
+class PlannedPoint:
+    """One point of a study."""
+
+    point: Point
+    spec: RunSpec | None
+    """None where it is refused."""
+    refused: str = ""
+    """Why; empty for a legal point."""
+
+    @property
+    def key(self) -> str:
+        """Twelve hex digits: equal for what measures the same and states the same, also in an edited study."""
+        stated = [self.spec.repeat_key() if self.spec else "", self.point.settings]
+        return hashlib.sha256(json.dumps(stated, sort_keys=True).encode()).hexdigest()[:12]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A study and its points, in the order of the file."""
+
+    expanded: Expanded
+    points: tuple[PlannedPoint, ...]
+
+    @property
+    def legal(self) -> list[PlannedPoint]:
+        """The points that can be launched."""
+        return [planned for planned in self.points if planned.spec]
+
+    @property
+    def slots(self) -> list[Slot]:
+        """Every run of every legal point."""
+        return [(planned.key, n + 1) for planned in self.legal for n in range(self.expanded.study.repeats)]
+
+    def number(self, key: str) -> int:
+        """Position of a legal point, from 1."""
+        return 1 + next(index for index, each in enumerate(self.points) if each.spec and each.key == key)
+
+    def hours(self) -> dict[str, Hours]:
+        """GPU-hours of one run of each legal point, by its key."""
+        return {planned.key: hours(planned.spec) for planned in self.points if planned.spec}
+
+
+def plan(expanded: Expanded) -> Plan:
+    """The points of a study, each resolved or refused with its reason.
+
+    UserError where none is legal: the reason of the first one.
+    """
+    planned: list[PlannedPoint] = []
+    for point in expanded.points:
+        new = _planned(point)
+        if same := [number for number, other in enumerate(planned, 1) if other.spec and other.key == new.key]:
+            new = PlannedPoint(point, None, f"the same as point {same[0]}")
+        planned.append(new)
+    if not any(each.spec for each in planned):
+        place = expanded.points[0].place
+        raise UserError(f"no point is legal; the first: {planned[0].refused}", where=place)
+    return Plan(expanded, tuple(planned))
+
+
+def _planned(point: Point) -> PlannedPoint:
+    try:
+        return PlannedPoint(point, resolved(point))
+    except UserError as error:
+        return PlannedPoint(point, None, error.message)

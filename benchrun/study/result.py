@@ -1,0 +1,162 @@
+"""What came out of a study: one row per point, compared with its baseline."""
+
+from collections.abc import Mapping, Sequence
+from statistics import median
+from typing import Any, Literal
+
+from benchrun.compare.checks import broken
+from benchrun.compare.ratio import Ratio, ratio
+from benchrun.compare.verdict import RunResult
+from benchrun.metrics.model import Metrics
+from benchrun.metrics.registry import METRICS, OURS, Metric
+from benchrun.model import Frozen
+from benchrun.study.cost import Hours
+from benchrun.study.plan import Plan, PlannedPoint
+from benchrun.study.schedule import Attempt, State, state_of
+from benchrun.study.state import Slot
+
+TABLED = tuple(METRICS[name] for name in ("step_time_s", "tokens_per_s_per_gpu", "mfu_percent", "peak_memory_gib"))
+"""Metrics of a point, medians over its repeats."""
+
+
+class PointResult(Frozen):
+    """One point of a study."""
+
+    key: str
+    """Names the point in the study's directory; empty for a refused one."""
+    settings: dict[str, Any]
+    """Its values of the columns; without those that it does not state."""
+    baseline: int | None
+    """Position of the point that it is compared with, from 1; null where that one is excluded."""
+    state: State
+    reason: str | None
+    """Why it was refused, has failed, or gives no number."""
+    runs: tuple[str, ...]
+    """Every run that was launched for it."""
+    measured: int
+    """Runs that gave numbers."""
+    hours: Hours | None
+    """GPU-hours of one run; null for a refused point."""
+    metrics: dict[str, float | None]
+    """Medians over the measured runs; null where nothing was measured."""
+    ratio: Ratio | None
+    """Speed relative to the baseline; null for the baseline itself, and where one of the two has no speed."""
+
+
+class StudyResult(Frozen):
+    """A study, what it may take, and what came out."""
+
+    schema_version: Literal[1] = 1
+    study: str
+    """Name of the study."""
+    description: str
+    directory: str
+    """Where it is noted which run belongs to which point."""
+    columns: tuple[str, ...]
+    """Keys whose values differ between points."""
+    repeats: int
+    """Runs of each point."""
+    points: tuple[PointResult, ...]
+    gpu_hours_limit: float
+    """Sum of the time limits: the most that all runs can take."""
+    gpu_hours_steps: float | None
+    """Sum of the known times of all steps, without starting; null where none is known."""
+    runs: int
+    """Runs of all legal points."""
+    runs_with_known_steps: int
+    """Runs that ``gpu_hours_steps`` covers."""
+    price_per_gpu_hour: float | None
+    """As stated, in any currency."""
+
+    @property
+    def finished(self) -> bool:
+        """Whether nothing is left to be launched or awaited."""
+        return not any(point.state in (State.WAITING, State.GOING) for point in self.points)
+
+    @property
+    def complete(self) -> bool:
+        """Whether every run of every legal point gave numbers."""
+        return all(point.measured >= self.repeats for point in self.points if point.state is not State.REFUSED)
+
+
+def result(
+    plan: Plan,
+    directory: str,
+    price: float | None,
+    attempts: Mapping[Slot, Sequence[Attempt]],
+    runs: Mapping[str, Sequence[RunResult]],
+    retries: int = 0,
+) -> StudyResult:
+    """What is known of a study. ``runs``: by the key of a point, its launched runs."""
+    study, hours = plan.expanded.study, plan.hours()
+    numbers = {key: [each.numbers for each in of_point if each.numbers] for key, of_point in runs.items()}
+    known = [each.steps for each in hours.values() if each.steps is not None]
+    points = tuple(_point(plan, planned, hours, attempts, runs, numbers, retries) for planned in plan.points)
+    return StudyResult(
+        study=plan.expanded.name,
+        description=study.description,
+        directory=directory,
+        columns=plan.expanded.columns,
+        repeats=study.repeats,
+        points=points,
+        gpu_hours_limit=study.repeats * sum(each.limit for each in hours.values()),
+        gpu_hours_steps=study.repeats * sum(known) if known else None,
+        runs=len(plan.slots),
+        runs_with_known_steps=study.repeats * len(known),
+        price_per_gpu_hour=study.price_per_gpu_hour if price is None else price,
+    )
+
+
+def _point(
+    plan: Plan,
+    planned: PlannedPoint,
+    hours: Mapping[str, Hours],
+    attempts: Mapping[Slot, Sequence[Attempt]],
+    runs: Mapping[str, Sequence[RunResult]],
+    numbers: Mapping[str, Sequence[Metrics]],
+    retries: int,
+) -> PointResult:
+    key, stated = planned.key if planned.spec else "", planned.point.settings
+    slots = [slot for slot in plan.slots if slot[0] == key]
+    own, launched = numbers.get(key, ()), runs.get(key, ())
+    place = _baseline(plan, planned)
+    other = None if place is None else plan.points[place]
+    compared = other is not None and other.spec is not None and other is not planned
+    return PointResult(
+        key=key,
+        settings={column: stated[column] for column in plan.expanded.columns if column in stated},
+        baseline=None if place is None else place + 1,
+        state=_state([state_of(attempts.get(slot, ()), retries) for slot in slots]),
+        reason=planned.refused or (None if len(own) >= plan.expanded.study.repeats else _reason(launched)),
+        runs=tuple(each.run_id for each in launched),
+        measured=len(own),
+        hours=hours.get(key),
+        metrics={metric.key: _median(own, metric) for metric in TABLED},
+        ratio=ratio(own, numbers.get(other.key, ())) if compared and other else None,
+    )
+
+
+def _baseline(plan: Plan, planned: PlannedPoint) -> int | None:
+    point = plan.expanded.baseline(planned.point)
+    return next((index for index, each in enumerate(plan.points) if each.point is point), None)
+
+
+def _state(states: Sequence[State]) -> State:
+    """The state of a point from those of its repeats; refused where it has none."""
+    order = (State.GOING, State.WAITING, State.FAILED, State.COMPLETED)
+    return next((state for state in order if state in states), State.REFUSED)
+
+
+def _reason(runs: Sequence[RunResult]) -> str | None:
+    """Why the newest run that has ended gives no number; None where it does."""
+    ended = [run for run in runs if run.ending is not None and not run.numbers]
+    return f"{ended[-1].run_id}: {broken(_listed(ended[-1].metrics), ended[-1].ending)}" if ended else None
+
+
+def _listed(metrics: Metrics | None) -> list[Metrics]:
+    return [metrics] if metrics else []
+
+
+def _median(runs: Sequence[Metrics], metric: Metric) -> float | None:
+    values = [value for run in runs if (value := metric.read(run, OURS)) is not None]
+    return median(values) if values else None
