@@ -145,6 +145,7 @@ def run_directory_page() -> str:
     files = table(("file", "what is in it"), ((f"`{name}`", text) for name, text in artifacts.FILES.items()))
     models = (artifacts.Done, artifacts.Progress, artifacts.EndingRecord, artifacts.Environment)
     models += (artifacts.Ceilings, artifacts.Gemm, artifacts.CollectiveRate, artifacts.Breakdown)
+    models += (artifacts.RankTimes, artifacts.RankTime)
     return "\n".join([head, files, *map(model_section, models)])
 
 

@@ -34,6 +34,7 @@ from benchrun.app.scaling import predicted_scaling as predicted_scaling
 from benchrun.app.studies import plan_study as plan_study
 from benchrun.app.studies import run_study as run_study
 from benchrun.app.studies import study_result as study_result
+from benchrun.app.traces import fingerprint_of as fingerprint_of
 from benchrun.compare.verdict import RunResult as RunResult
 from benchrun.compare.verdict import Verdict as Verdict
 from benchrun.frameworks.logs import DIALECTS as DIALECTS
@@ -57,3 +58,4 @@ from benchrun.render import render as render
 from benchrun.spec.runspec import RunSpec as RunSpec
 from benchrun.study.plan import Plan as Plan
 from benchrun.study.result import StudyResult as StudyResult
+from benchrun.trace.model import Fingerprint as Fingerprint

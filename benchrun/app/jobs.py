@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from benchrun.launch.endings import End, Ending, classify, recorded
 from benchrun.launch.launcher import Observation, backoff, described, done_of, observe
 from benchrun.launch.rundir import RunDir
-from benchrun.spec.artifacts import ENDING, PROGRESS, STDOUT, Progress
+from benchrun.spec.artifacts import ENDING, METRICS, PROGRESS, STDOUT, Progress
 
 if TYPE_CHECKING:
     from benchrun.parse import Step
@@ -52,6 +52,7 @@ def status_of(observation: Observation) -> dict[str, Any]:
     """An observed run as ``status --json`` prints it. A final ending is recorded.
 
     ``state`` is the ending of a run that ended, else the job's phase; ``final`` says whether the ending is certain,
+    ``slowest_rank`` is that of a run that was measured (metrics.json),
     ``quiet_s`` how many seconds ago the log got its last line, ``note`` why the state is incomplete.
     """
     run, job = observation.run, observation.job
@@ -67,6 +68,7 @@ def status_of(observation: Observation) -> dict[str, Any]:
         "nodes": job.nodes if job else "",
         "last_step": end.last_step if end and end.last_step is not None else _last_step(run),
         "planned_steps": run.spec.planned_steps,
+        "slowest_rank": ((run.read_json(METRICS) or {}).get("ranks") or {}).get("slowest"),
         "quiet_s": round(observation.quiet_s, 1),
         "note": observation.note,
     }

@@ -17,6 +17,7 @@ from benchrun.launch.keep import kept_files, kept_name
 from benchrun.launch.rundir import RunDir
 from benchrun.metrics.bound import bound
 from benchrun.metrics.model import Measurement, Metrics, Summary
+from benchrun.metrics.ranks import RankSpread, rank_spread
 from benchrun.metrics.rows import Measured, measured
 from benchrun.metrics.setting import Setting, setting_of, stated
 from benchrun.metrics.summary import measure, summarise
@@ -55,6 +56,7 @@ def measure_run(run: RunDir, warmup: int | None = None) -> RunMeasurement | None
         "telemetry": samples.over_all if samples else None,
         "bound": bound(run.document(artifacts.CEILINGS, artifacts.Ceilings), run.spec, metrics.step_time_s),
         "breakdown": run.document(artifacts.BREAKDOWN, artifacts.Breakdown),
+        "ranks": ranks_of(run, metrics),
     }
     return RunMeasurement(run, log, metrics.model_copy(update=beside), samples)
 
@@ -85,6 +87,13 @@ def _samples(run: RunDir, log: Log, numbers: Measurement, num_gpus: int | None) 
     # Tokens of a step are its rate times its time; the product of their means would be too large where steps differ.
     tokens = rate * step.median * num_gpus * steps
     return sampled(files, num_gpus=num_gpus, seconds=step.mean * steps, tokens=tokens, until=log.facts.ended_at)
+
+
+def ranks_of(run: RunDir, numbers: Measurement) -> RankSpread | None:
+    """How long each rank of ``run`` computed in the window of ``numbers``; None where it was not measured."""
+    if (window := numbers.window) is None:
+        return None
+    return rank_spread(run.document(artifacts.RANKS, artifacts.RankTimes), (window.first_step, window.last_step))
 
 
 def result_of(run: RunDir) -> RunResult:
@@ -119,12 +128,17 @@ def keep(run: RunDir, folder: Path) -> RunDir:
             (path / file).parent.mkdir(parents=True, exist_ok=True)
             (path / file).write_bytes(content)
         again = measure_run(redacted, verdict.warmup)
-        if (again and again.metrics) != (measurement and measurement.metrics):
+        if (again and _without_hosts(again.metrics)) != (measurement and _without_hosts(measurement.metrics)):
             raise UserError(f"{run.run_id} is not kept: without the site's names and paths its log gives other numbers")
         if again:
             (path / artifacts.STEPS).write_text(_steps(again.log))
         undo.pop_all()
     return redacted
+
+
+def _without_hosts(metrics: Metrics) -> dict[str, Any]:
+    """Every number; a kept run has other names of its hosts."""
+    return metrics.model_dump(exclude={"ranks": {"ranks": {"__all__": {"host"}}, "slowest": {"host"}}})
 
 
 def setting(recipe: str | None = None, given: Setting = NOTHING, num_layers: int | None = None) -> Setting:
@@ -166,11 +180,14 @@ def read_logs(files: Sequence[Path], framework: str | None = None) -> tuple[list
 
 
 def summarise_log(log: Log, given: Setting, files: Sequence[Path] = (), warmup: int | None = None) -> Summary:
-    """Numbers of one log; what it states wins over ``given``. Of a run directory among ``files`` with its telemetry."""
+    """Numbers of one log; what it states wins over ``given``. Of a run directory also what lies beside its log."""
     summary = summarise(log, warmup=warmup, given=given)
     run = next((path for path in files if str(path) == log.file and (path / artifacts.SPEC).is_file()), None)
-    samples = _samples(RunDir(run), log, summary, summary.num_gpus) if run else None
-    return summary.model_copy(update={"telemetry": samples.over_all}) if samples else summary
+    if run is None:
+        return summary
+    samples = _samples(RunDir(run), log, summary, summary.num_gpus)
+    beside = {"telemetry": samples.over_all if samples else None, "ranks": ranks_of(RunDir(run), summary)}
+    return summary.model_copy(update=beside)
 
 
 def rows_of(log: Log, given: Setting) -> Measured:

@@ -20,6 +20,7 @@ VERBS = {
     "parse": ("logs", "A training log -> step time, tokens/s/GPU, TFLOPS."),
     "compare": ("logs", "Runs or logs against reference numbers: the verdict."),
     "report": ("runs", "Runs as tables."),
+    "fingerprint": ("traces", "Traces of GPU runs (Kineto, Nsight Systems): where the time goes."),
     "doctor": ("points", "What this machine can do."),
 }
 """Name -> module of this package and help. The function in that module has the name of the verb."""

@@ -54,21 +54,23 @@ def cancel(runs: tuple[str, ...]) -> int:
 @click.command("report")
 @click.argument("runs", nargs=-1)
 @click.option("--format", "form", type=click.Choice(["markdown", "csv"]), default="markdown", show_default=True)
+@click.option("--by", type=click.Choice(["point", "framework"]), default="point", show_default=True, help="Rows.")
 @click.option("--scaling", is_flag=True, help="Weak and strong curves over the number of GPUs, beside predictions.")
 @click.option("--plot", type=click.Path(path_type=Path), metavar="FILE", help="Draw the curves of --scaling.")
 @click.option("--keep", type=click.Path(path_type=Path), metavar="DIR", help="Keep what the RUNS measured in DIR.")
 @json_option
-def report(runs: tuple[str, ...], form: str, scaling: bool, plot: Path | None, keep: Path | None, as_json: bool) -> int:
+def report(
+    runs: tuple[str, ...], form: str, by: str, scaling: bool, plot: Path | None, keep: Path | None, as_json: bool
+) -> int:
     """One RUN as a page, or several (all, if none is named) as a table with a row per point.
+
+    --by framework compares the frameworks that ran the same point, the fastest first.
 
     With --keep each run gets a directory in DIR (results/measured): spec, environment, metrics, verdict and the
     compressed logs, without this machine's names and paths. Nothing is overwritten.
 
     The exit code is that of the worst verdict, as with compare; a run that was not judged does not count.
     """
-    from benchrun.report.runs import runs_page, table
-    from benchrun.report.table import as_csv
-
     if keep and not runs:
         raise UserError("--keep needs the RUNS to keep", hint="benchrun status lists them")
     chosen, code = opened(runs)
@@ -80,17 +82,34 @@ def report(runs: tuple[str, ...], form: str, scaling: bool, plot: Path | None, k
         return worst((code, failed))
     if scaling or plot:
         _curves(results, plot, as_json)
-    elif as_json:
-        print_json(table(results).records())
+    else:
+        _table(results, form, by, as_json, whole=len(runs) == 1)
+    return worst((code, failed if runs else Exit.OK, *(row.verdict.exit_code for row in results if row.verdict)))
+
+
+def _table(results: "list[RunResult]", form: str, by: str, as_json: bool, whole: bool) -> None:
+    """Print ``results`` as a table, or as a page where there is one and it is to be shown whole."""
+    from benchrun.report.runs import runs_page, table
+    from benchrun.report.table import as_csv, markdown
+
+    if by == "framework":
+        from benchrun.report.frameworks import rows_of, side_by_side
+
+        rows = side_by_side(rows_of(results))
+    else:
+        rows = table(results)
+    if as_json:
+        print_json(rows.records())
     elif form == "csv":
-        click.echo(as_csv(table(results)), nl=False)
-    elif len(runs) == 1:
+        click.echo(as_csv(rows), nl=False)
+    elif by == "framework":
+        click.echo(markdown(rows), nl=False)
+    elif whole:
         from benchrun.report.terminal import run_page
 
         click.echo(run_page(results[0]), nl=False)
     else:
         click.echo(runs_page(results), nl=False)
-    return worst((code, failed if runs else Exit.OK, *(row.verdict.exit_code for row in results if row.verdict)))
 
 
 def _curves(results: "list[RunResult]", plot: Path | None, as_json: bool) -> None:

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Literal, NamedTuple
 
 from benchrun import paths
 from benchrun.frameworks.environment import Variable, variables
-from benchrun.spec.cluster import Cluster
+from benchrun.spec.cluster import Cluster, Installation
 from benchrun.spec.runspec import DataFormat
 from benchrun.vocabulary import Precision, Task
 
@@ -146,9 +146,19 @@ class Framework:
         """The form of its synthetic data."""
         return "tokens" if task == "pretrain" else self.conversations or "tokens"
 
+    def installed(self, cluster: Cluster) -> Installation:
+        """What the site states about where it is."""
+        return cluster.frameworks.get(self.name, Installation())
+
     def source(self, cluster: Cluster) -> str | None:
         """Folder of its scripts, as the ranks see it; None if it starts as a module."""
-        return cluster.sources.get(self.name, self.scripts)
+        path = self.installed(cluster).path
+        return path.split(":")[0] if self.scripts and path else self.scripts
+
+    def python_path(self, cluster: Cluster) -> str | None:
+        """PYTHONPATH of its ranks as the site states it; None: unchanged. An image has its own."""
+        path = self.installed(cluster).path if cluster.container.runtime == "none" else None
+        return ":".join(filter(None, (path, cluster.env.get("PYTHONPATH")))) or None
 
     def site_image(self, cluster: Cluster) -> str | None:
         """The site's image for it; None if the recipe's applies."""

@@ -22,6 +22,7 @@ from benchrun.spec.runspec import RunSpec
 
 DOCUMENTS = (
     *(artifacts.DATA, artifacts.CEILINGS, artifacts.BREAKDOWN, artifacts.TELEMETRY_SUMMARY),
+    artifacts.RANKS,
     *(artifacts.METRICS, artifacts.VERDICT, artifacts.ENDING),
 )
 """Documents that can name the site only inside a text."""
@@ -91,6 +92,8 @@ def _hosts(run: RunDir) -> list[str]:
     env, done = run.read_json(ENV) or {}, run.done()
     nodes = env["nodes"] if isinstance(env.get("nodes"), list) else []
     hosts = [node.get("host") for node in nodes if isinstance(node, dict)]
+    times = run.read(artifacts.RANKS, artifacts.RankTimes)
+    hosts += [rank.host for rank in times.ranks] if times else []
     named = [*hosts, *run.telemetry(), done.host if done else None, env.get("submit_host")]
     return list(dict.fromkeys(host for host in named if isinstance(host, str) and host not in ("", "localhost")))
 

@@ -6,6 +6,7 @@ from typing import Any, Literal
 from pydantic import Field, SerializerFunctionWrapHandler, computed_field, model_serializer, model_validator
 
 from benchrun.metrics.bound import Bound
+from benchrun.metrics.ranks import RankSpread
 from benchrun.metrics.registry import OURS, tabled
 from benchrun.metrics.statistics import Interval, Spread
 from benchrun.metrics.steadiness import Steadiness
@@ -120,6 +121,8 @@ class Measurement(Frozen):
     """The first problem that makes the numbers invalid."""
     telemetry: Telemetry | None = None
     """State of the GPUs in the window; None where nothing was sampled."""
+    ranks: RankSpread | None = None
+    """How long each rank computed; None where it was not measured."""
 
     @computed_field  # type: ignore[prop-decorator]
     @property

@@ -148,6 +148,12 @@ def _memory(run: "Measurement", _: Basis) -> float | None:
     return run.peak_memory_gib
 
 
+@entry("rank_spread_percent", "% of step", "lower", "slowest rank", ".1f", " %", comparable=False)
+def _rank_spread(run: "Measurement", _: Basis) -> float | None:
+    """How much longer the slowest rank computes than the median of the others of its stage / step time."""
+    return run.ranks.slowest.behind_percent if run.ranks and run.ranks.slowest else None
+
+
 @entry("final_loss", "nats", "equal", tabled=False, comparable=False)
 def _final_loss(run: "Measurement", _: Basis) -> float | None:
     """Loss of the last step."""

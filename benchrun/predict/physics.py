@@ -28,7 +28,8 @@ def seconds(work: Work, of: Callable[[str], Value]) -> dict[str, Value]:
     # Every micro-batch passes the slowest stage; the others wait for it.
     mean = work.layers * layer + at_head / work.stages
     slowest = np.maximum(work.most_layers * layer, work.last_layers * layer + at_head)
-    border = of("pp.exposed") * work.pp * work.virtual / of("link.nic") * np.where(work.stages > 1, 1, 0)
+    sent = of("pp.near") * work.pp_nvlink / of("link.nvlink") + of("pp.exposed") * work.pp_nic / of("link.nic")
+    border = sent * work.virtual * np.where(work.stages > 1, 1, 0)
     fill = (work.stages - 1) / work.virtual * mean
     bubble = of("bubble.exposed") * (work.microbatches * (slowest - mean) + fill) + work.microbatches * border
     parts = {name: work.microbatches * work.layers * own.get(name, 0.0 * layer) for name in PARTS}

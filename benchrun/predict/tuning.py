@@ -14,6 +14,8 @@ from benchrun.predict.residuals import LEVEL, NORMAL
 
 STEPS, LEAST = 30, 0.003
 """Steps of the search; no standard deviation falls below the second."""
+PRIOR = 2.0
+"""Rows for which the standard deviation at the start counts: rows of one source cannot tell how sources differ."""
 
 
 def tuned(start: Mapping[str, float], rows: Kinship, slopes: Array) -> dict[str, float]:
@@ -28,21 +30,24 @@ def tuned(start: Mapping[str, float], rows: Kinship, slopes: Array) -> dict[str,
         misses = inverse @ rows.residuals
         both, pulls = inverse * scale[:, None] * scale[None, :], misses * scale
         for name, share in shares.items():
-            spread[name] *= _step(float(pulls @ share @ pulls), float((both * share).sum()))
+            spread[name] *= _step(float(pulls @ share @ pulls), float((both * share).sum()), spread[name], start[name])
         for name in set(own):
             at = np.flatnonzero(own == name)
             doubt = rows.doubt[at]
-            spread[name] *= _step(float((doubt * pulls[at] ** 2).sum()), float((doubt * np.diag(both)[at]).sum()))
+            seen, expected = float((doubt * pulls[at] ** 2).sum()), float((doubt * np.diag(both)[at]).sum())
+            spread[name] *= _step(seen, expected, spread[name], start[name])
         if rows.moe.any():
-            spread[MOE] *= _step(float((misses * rows.residuals)[rows.moe].sum()), float(rows.moe.sum()))
+            ratio = float((misses * rows.residuals)[rows.moe].sum()) / float(rows.moe.sum())
+            spread[MOE] *= max(ratio, 0.1) ** 0.25
         for name in (*shares, *set(own)):
             spread[name] = max(spread[name], LEAST)
     return spread
 
 
-def _step(seen: float, expected: float) -> float:
-    """The factor on a standard deviation."""
-    return float(np.clip((max(seen, 0.0) / expected) ** 0.25, 0.5, 2.0)) if expected > 0 else 1.0
+def _step(seen: float, expected: float, now: float, start: float) -> float:
+    """The factor on the standard deviation ``now``. ``start`` counts as much as `PRIOR` independent rows."""
+    seen, expected = max(seen, 0.0) + PRIOR * start**2 / now**4, expected + PRIOR / now**2
+    return float(np.clip((seen / expected) ** 0.25, 0.5, 2.0))
 
 
 def widened(

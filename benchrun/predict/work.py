@@ -74,8 +74,9 @@ class Work:
     ep_nvlink: Value
     ep_nic: Value
     """Seconds of the experts' all-to-alls at each link's peak."""
-    pp: Value
-    """Seconds to send a micro-batch to the next stage, forward and backward, at the link's peak; of one border."""
+    pp_nvlink: Value
+    pp_nic: Value
+    """Seconds to send a micro-batch to the next stage, forward and backward, at each link's peak; of one border."""
     dp_nvlink: Value
     dp_nic: Value
     """Seconds of reducing gradients and gathering weights at each link's peak, per step."""
@@ -265,7 +266,7 @@ def _links(load: Workload, listed: Operators, layers: float, again: int) -> dict
     expert_fsdp = of_ranks(bytes_of("expert_fsdp"), whole_experts, shards["expert_dp"])
     exchange = bytes_of("ep") / layers
     near = min(1.0, domain / max(1.0, layout.ep * layout.etp))
-    border = layout.tp * layout.cp * load.dp
+    inside = layout.tp * layout.cp * load.dp * layout.pp <= domain
     size = next((each.bytes for each in listed.collectives if each.group == "pp"), 0.0)
     times_of_tp = sum(
         ((1 + again) * each.forward + each.backward) * (2 if each.name == "all_reduce" else 1)
@@ -278,7 +279,8 @@ def _links(load: Workload, listed: Operators, layers: float, again: int) -> dict
         "cp_calls": float(layout.cp - 1),
         "ep_nvlink": exchange * near / nvlink,
         "ep_nic": exchange * (1 - near) / nic,
-        "pp": 2 * size / (nvlink if border * layout.pp <= domain else nic),
+        "pp_nvlink": 2 * size / nvlink if inside else 0.0,
+        "pp_nic": 0.0 if inside else 2 * size / nic,
         "dp_nvlink": dp[0] + experts[0],
         "dp_nic": dp[1] + experts[1],
         "dp_nodes": max(1.0, ranks * shards["dp"] / domain),

@@ -137,6 +137,8 @@ def _with_environment(spec: RunSpec, launched: Framework, document: Document) ->
                 hint = "benchrun sets it for the framework: it can have another value, but it cannot be removed"
                 raise UserError(f"{name} cannot be null", hint=hint, where=where)
     variables |= spec.env
+    if path := launched.python_path(spec.cluster):
+        site = {**site, "PYTHONPATH": path}
     replaced = {name: value for name, value in variables.items() if name in site}
     return spec.model_copy(update={"env": variables | site, "replaced_env": replaced})
 
@@ -171,22 +173,30 @@ def foreign(image: str | None, framework: Framework) -> str | None:
 
 def _check_names(cluster: Cluster, document: Document) -> None:
     """UserError unless images and scripts are those of registered frameworks."""
-    with_scripts = names(lambda framework: framework.scripts is not None)
+    contained = cluster.container.runtime != "none"
     for loc, given, legal in (
         (("cluster", "container", "images"), cluster.container.images, names()),
-        (("cluster", "sources"), cluster.sources, with_scripts),
+        (("cluster", "frameworks"), cluster.frameworks, names()),
     ):
         for name in given:
+            where = document.where((*loc, name))
             if name not in legal:
-                where = document.where((*loc, name))
                 raise UserError(f"'{'.'.join((*loc, name))}' is {name!r}", hint=closest(name, legal), where=where)
+            if (
+                given is cluster.frameworks
+                and contained
+                and cluster.frameworks[name].path
+                and not FRAMEWORKS[name].scripts
+            ):
+                reason = f"{name} starts as a module of its image, so cluster.frameworks.{name}.path would not be used"
+                raise UserError(reason, hint="set cluster.env.PYTHONPATH, with what the image needs too", where=where)
 
 
 def _check_scripts(cluster: Cluster, framework: Framework, document: Document) -> None:
     name = framework.name
-    if cluster.container.runtime == "none" and framework.scripts and name not in cluster.sources:
+    if cluster.container.runtime == "none" and framework.scripts and not framework.installed(cluster).path:
         raise UserError(
-            f"without a container the site must state the folder of the scripts of {name}: cluster.sources.{name}",
-            hint=f"--set cluster.sources.{name}=DIR; images have them in {framework.scripts}",
+            f"without a container the site must state where the scripts of {name} are: cluster.frameworks.{name}.path",
+            hint=f"--set cluster.frameworks.{name}.path=DIR; images have them in {framework.scripts}",
             where=document.where(("cluster", "container", "runtime")),
         )

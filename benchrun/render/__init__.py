@@ -46,6 +46,7 @@ def _text(template: str, spec: RunSpec) -> str:
         "inside_env": inside_env(spec),
         "framework": launched,
         "source": launched.source(spec.cluster),
+        "python": launched.installed(spec.cluster).python or spec.cluster.python,
         "why": {name: var.why for name, var in launched.environment(spec).items() if name not in spec.cluster.env},
         "version": __version__,
         "reaper": (paths.TEMPLATES / "parts" / "reap.py").read_text(),

@@ -34,7 +34,7 @@ def _row(repeats: Sequence[RunResult]) -> list[Any]:
     labels = [", ".join(label.code for label in result.verdict.labels) for result in repeats if result.verdict]
     return [
         *(proxy(spec), *(getattr(spec, name, None) for name in STATED)),
-        *(_short_layout(spec), spec.cluster.name, len(repeats)),
+        *(short_layout(spec), spec.cluster.name, len(repeats)),
         *(median(values) if values else None for values in valid.values()),
         *(_distinct(result.judgement for result in repeats), _distinct(labels), spread_percent(valid[SPREAD])),
     ]
@@ -75,7 +75,8 @@ def layout(spec: TrainingSpec) -> str:
     return ", ".join(f"{name} {getattr(spec.layout, name)}" for name in DEGREES) + f", dp {spec.dp}"
 
 
-def _short_layout(spec: RunSpec) -> str:
+def short_layout(spec: RunSpec) -> str:
+    """The degrees and the micro-batch in one word each."""
     if not isinstance(spec, TrainingSpec):
         return spec.settings
     degrees = [f"{name}{getattr(spec.layout, name)}" for name in DEGREES]

@@ -52,6 +52,7 @@ def summary_view(summary: Summary) -> Text:
     if summary.segments > 1:
         rows.append(("restarts", str(summary.segments - 1)))
     rows += _measured_rows(summary) if summary.num_steps else _result_rows(summary)
+    rows += [("ranks", summary.ranks.sentence)] if summary.ranks else []
     rows += [*_telemetry_rows(summary.telemetry), ("conditions", _conditions(summary)), *_problem_rows(summary)]
     return Text(f"{summary.file}\n").append_text(_aligned(rows))
 
@@ -78,7 +79,7 @@ def metrics_rows(metrics: Metrics) -> Rows:
         unlisted = f"no peak is listed for {metrics.gpu} at {metrics.precision}"
         rows.append(("MFU", f"none: {unlisted if metrics.tflops_per_gpu else 'the tokens per step are unknown'}"))
     rows += _telemetry_rows(metrics.telemetry)
-    rows += [(name, part.sentence) for name in ("bound", "breakdown") if (part := getattr(metrics, name))]
+    rows += [(name, part.sentence) for name in ("bound", "breakdown", "ranks") if (part := getattr(metrics, name))]
     return [*rows, *_problem_rows(metrics)]
 
 
@@ -177,6 +178,7 @@ DETAILS: dict[str, Callable[[Measurement], Rows]] = {
     "tflops_per_gpu": _tflops_rows,
     "mfu_percent": _mfu_rows,
     "tokens_per_joule": lambda _: [],  # in the row of the GPUs' energy
+    "rank_spread_percent": lambda _: [],  # in the row of the ranks
     "final_loss": _loss_rows,
 }
 """Metrics that take more than their value."""

@@ -41,6 +41,8 @@ DATA = _file("data.json", "what datagen wrote about the data set")
 DATA_INDEX = _file("data-index", "a folder: megatron-core's shuffled order of the samples")
 CEILINGS = _file("ceilings.json", "matrix products, copies and collectives, measured alone before the first step")
 BREAKDOWN = _file("breakdown.json", "one profiled step after the last")
+RANKS = _file("ranks.json", "how long each rank computed in each step, without collectives")
+HOST = _file("host.json", "how long each rank's host waited for data and for a core and collected garbage, by step")
 PROGRESS = _file("progress.json", "what the job's watchdog last read in its log")
 NO_STEP = _file("no_step_s", "seconds without a step after which the watchdog ended the job")
 DONE = _file("done.json", "exit code, signal and restarts, written by the job's EXIT trap")
@@ -235,3 +237,53 @@ class Breakdown(File):
         seconds = (self.matmul_s, self.attention_s, self.other_s, self.communication_s, self.idle_s)
         shares = ", ".join(f"{name} {100 * s / self.step_s:.1f} %" for name, s in zip(names, seconds, strict=True))
         return f"{shares} of a profiled step of {self.step_s:.4g} s; {self.hidden_s:.3g} s of communication were hidden"
+
+
+class RankTime(Frozen):
+    """How long one rank computed, and how long it was in collectives, in each step of `RankTimes.steps`."""
+
+    rank: NonNegativeInt
+    """Number of the rank."""
+    host: str
+    """Its node."""
+    stage: NonNegativeInt = 0
+    """Its pipeline stage: only ranks of one stage do the same work."""
+    compute_time_s: tuple[NonNegativeFloat, ...]
+    """The step without its collectives: kernels, gaps between them, waiting for data."""
+    collective_time_s: tuple[NonNegativeFloat, ...]
+    """Time in collectives that no kernel hides, with waiting for slower ranks."""
+
+
+class RankTimes(File):
+    """ranks.json."""
+
+    steps: tuple[PositiveInt, ...]
+    """Numbers of the measured steps: the last 200; every tenth where a step has more than 500 collectives."""
+    ranks: tuple[RankTime, ...]
+    """Every rank, in order."""
+
+
+class HostTime(Frozen):
+    """What the host of one rank did in each step, in s: the most that the step may have lost by it."""
+
+    rank: NonNegativeInt
+    """Number of the rank."""
+    host: str
+    """Its node."""
+    cores: PositiveInt
+    """Cores on which its process may run."""
+    data_s: tuple[NonNegativeFloat, ...]
+    """Waiting for the data loader."""
+    garbage_s: tuple[NonNegativeFloat, ...]
+    """Collecting Python's garbage."""
+    queued_s: tuple[NonNegativeFloat, ...]
+    """Waiting for a core, all threads together; empty where the system does not count it."""
+
+
+class HostTimes(File):
+    """host.json."""
+
+    first_step: PositiveInt
+    """The step of the first value; the last 200 steps are written."""
+    ranks: tuple[HostTime, ...]
+    """Every rank, in order."""

@@ -21,6 +21,7 @@ def _matching(pattern: str, expected: str) -> StringConstraints:
 
 
 _PATH = r"^/[^\r\n\x00]*$"
+_FOLDERS = r"^/[^\r\n\x00:]*(:/[^\r\n\x00:]*)*$"
 _GRES = r"^([^\r\n\x00]*:)?[^\r\n\x00:]*[^\d\r\n\x00:][^\r\n\x00:]*$"
 _MOUNT = r"^/[^\r\n\x00:,]*:/[^\r\n\x00:,]*(:r[ow])?$"
 _DURATION = "[days-]hours:minutes:seconds with at most two digits of hours, e.g. 00:30:00 or 4-04:00:00"
@@ -32,6 +33,7 @@ EnvName = Annotated[
 Gres = Annotated[str, _matching(_GRES, "a resource without its count, which is gpus_per_node, e.g. gpu or gpu:h200")]
 Option = Annotated[str, _matching(r"^-[^\r\n\x00]*$", "an option that begins with -, e.g. --segment=8")]
 AbsolutePath = Annotated[str, _matching(_PATH, "an absolute path, e.g. /opt/megatron-lm")]
+Folders = Annotated[str, _matching(_FOLDERS, "absolute paths with ':' between them, e.g. /opt/NeMo:/opt/Megatron-LM")]
 Mount = Annotated[
     str, _matching(_MOUNT, "source:target or source:target:ro, both absolute, without ',' or another ':' in them")
 ]
@@ -97,6 +99,16 @@ class Binding(Frozen):
     """Binds ranks to NUMA node ``local rank // gpus_per_numa_node`` with numactl (taskset in JAX images with pyxis)."""
 
 
+class Installation(Frozen):
+    """A framework that the site has outside an image."""
+
+    path: Folders | None = None
+    """Folders as the ranks see them, with ``:`` between them. The framework's scripts are in the first. Without a
+    container they also come first in PYTHONPATH."""
+    python: Line | None = None
+    """Interpreter of its ranks, e.g. that of a virtual environment; null: the site's ``python``."""
+
+
 class Cluster(Frozen):
     """A site's profile: everything about the machine, nothing about the workload."""
 
@@ -152,10 +164,10 @@ class Cluster(Frozen):
     """Environment of the ranks, e.g. the network interface NCCL must use."""
     secrets: tuple[EnvName, ...] = ()
     """Names of variables that the job takes from the submitting shell; no file holds their values."""
-    sources: dict[Line, AbsolutePath] = Field(default_factory=dict)
-    """Folder of a framework's scripts, as the ranks see it; by default that of the image, required without one."""
+    frameworks: dict[Line, Installation] = Field(default_factory=dict)
+    """Installations of frameworks outside their images: source checkouts or virtual environments."""
     python: Line = "python3"
-    """Interpreter that runs the worker (inside the container, where there is one)."""
+    """Interpreter of the ranks (inside the container, where there is one)."""
 
     @model_validator(mode="after")
     def _own_gpus(self) -> "Cluster":

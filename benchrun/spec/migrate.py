@@ -27,6 +27,11 @@ def migrated(document: Any) -> Any:
         raise UserError(message, hint="use the version of benchrun that wrote it, or a newer one")
     if version == 1:
         document = _from_1(document)
+    cluster = _mapping(document.get("cluster"))
+    if "sources" in cluster:  # as `frameworks` was called for a while
+        scripts = {name: {"path": path} for name, path in _mapping(cluster["sources"]).items()}
+        renamed = {key: value for key, value in cluster.items() if key != "sources"}
+        document = {**document, "cluster": {"frameworks": scripts, **renamed}}
     document = {"workload": "training", **document}
     if document["workload"] == "training":
         by_task = "tokens" if document.get("task") == "pretrain" else "packed"

@@ -13,8 +13,10 @@ from megatron.core.pipeline_parallel import get_forward_backward_func
 
 from benchrun.spec.runspec import TrainingSpec
 from benchrun.trainer import breakdown, build, ceiling, cpu, log, ranks, te, weights
+from benchrun.trainer.clock import StepClock
 from benchrun.trainer.data import at_positions, dataset, loader
 from benchrun.trainer.facts import in_use
+from benchrun.trainer.host import HostClock
 from benchrun.trainer.layers import chunk_positions
 
 
@@ -59,11 +61,12 @@ def train(spec: TrainingSpec) -> None:
     positions = chunk_positions(spec.seq_length, layout.cp, parallel_state.get_context_parallel_rank())
     rank, steps = parallel_state.get_data_parallel_rank(), training.steps + training.breakdown
     micro_batches = loader(spec, dataset(spec), rank, steps, partial(at_positions, positions))
+    host = HostClock(spec)
     gradients = partial(
         get_forward_backward_func(),
         # On the device before the first step: a copy from other memory would wait for the GPU's queue.
         forward_step_func=partial(_forward_step, positions.expand(spec.mbs, -1).cuda()),
-        data_iterator=_one_or_all([iter(micro_batches) for _ in model]),
+        data_iterator=_one_or_all([host.timed(micro_batches) for _ in model]),
         model=_one_or_all(model),
         num_microbatches=spec.num_microbatches,
         seq_length=spec.seq_length,
@@ -72,6 +75,7 @@ def train(spec: TrainingSpec) -> None:
         forward_only=False,
     )
     _loop(spec, model, optimizer, scheduler, gradients)
+    host.keep()
 
 
 def _one_or_all(items: list[Any]) -> Any:
@@ -92,23 +96,29 @@ def _loop(spec: TrainingSpec, model: list[Any], optimizer: Any, scheduler: Any, 
         losses = gradients()
         return losses, *te.optimizer_step(spec, optimizer, model)
 
-    started = ranks.synchronised()
-    for number in range(1, spec.training.steps + 1):
-        losses, updated, grad_norm = step()
-        lr = optimizer.param_groups[0]["lr"] if optimizer.param_groups else 0.0
-        if updated:
-            scheduler.step(increment=spec.gbs)
-        loss = _mean_loss(losses)
-        # Reading the loss waits for the GPU: a step ends here, and the next begins.
-        ended = time.perf_counter()
-        seconds, started = ended - started, ended
-        if printer:
-            log.say(log.step_line(spec, number, seconds, lr=lr, loss=loss, grad_norm=grad_norm, skipped=not updated))
-            if number == 1:
-                log.say(f"benchrun in use: {json.dumps(in_use(model, optimizer))}")
-        ranks.collect_garbage(spec, number)
+    with StepClock(spec) as clock:
+        started = ranks.synchronised()
+        clock.start()
+        for number in range(1, spec.training.steps + 1):
+            losses, updated, grad_norm = step()
+            lr = optimizer.param_groups[0]["lr"] if optimizer.param_groups else 0.0
+            if updated:
+                scheduler.step(increment=spec.gbs)
+            clock.read()
+            loss = _mean_loss(losses)
+            # Reading the loss waits for the GPU: a step ends here, and the next begins.
+            ended = time.perf_counter()
+            clock.end_step(number)
+            seconds, started = ended - started, ended
+            if printer:
+                line = log.step_line(spec, number, seconds, lr=lr, loss=loss, grad_norm=grad_norm, skipped=not updated)
+                log.say(line)
+                if number == 1:
+                    log.say(f"benchrun in use: {json.dumps(in_use(model, optimizer))}")
+            ranks.collect_garbage(spec, number)
     if printer:
         log.say(log.usage(spec))
+    clock.keep(parallel_state.get_pipeline_model_parallel_rank())
     breakdown.measure(spec, step)
 
 

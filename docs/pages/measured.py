@@ -12,12 +12,14 @@ from benchrun.compare.choice import usable
 from benchrun.compare.conditions import SOFT, Conditions, conditions, differences, hard_differences
 from benchrun.compare.measured import MeasuredRun, repeats
 from benchrun.compare.references import Reference
+from benchrun.frameworks.registry import FRAMEWORKS
 from benchrun.metrics.bound import Bound
-from benchrun.metrics.registry import tabled
+from benchrun.metrics.registry import Metric, tabled
 from benchrun.metrics.telemetry import Telemetry, percent
 from benchrun.model.flops import flops_per_token
 from benchrun.model.operators import PASSES
 from benchrun.recipe.catalogue import training_file
+from benchrun.report.frameworks import Measured, side_by_side
 from benchrun.report.runs import SPREAD, layout, proxy, spread_percent, valid_values
 from benchrun.report.scaling import Curve, curves
 from benchrun.report.table import Table, markdown, markdown_rows
@@ -41,6 +43,7 @@ def page(runs: Sequence[MeasuredRun], published: Sequence[Reference]) -> str:
     groups = sorted(repeats(runs), key=lambda group: _order(group[0].spec))
     tables = (
         markdown(_speeds(groups, published)),
+        markdown(side_by_side([Measured(run.spec, run.metrics) for run in runs])),
         markdown_rows(map(_curve, curves(groups))),
         _rows(groups, lambda run: run.ceilings, _ceilings),
         _rows(groups, lambda run: run.metrics.bound, _bound),
@@ -113,15 +116,17 @@ def _conditions(group: Group) -> list[str]:
 
 
 def _speeds(groups: Sequence[Group], published: Sequence[Reference]) -> Table:
-    first, *others = (metric.title or metric.key for metric in tabled())
+    # Without columns of what no run measured.
+    metrics = [each for each in tabled() if any(run.metrics.metrics[each.key] is not None for g in groups for run in g)]
+    first, *others = (metric.title or metric.key for metric in metrics)
     titles = ("workload", "precision", "GPUs", "batch", "runs", first, "spread", *others, "loss")
     beside = ("published tokens/s/GPU", "measured / published", "what differs: published -> measured")
-    return Table((*titles, *beside), [_speed(group, published) for group in groups], NOTHING)
+    return Table((*titles, *beside), [_speed(group, published, metrics) for group in groups], NOTHING)
 
 
-def _speed(group: Group, published: Sequence[Reference]) -> list[str | None]:
+def _speed(group: Group, published: Sequence[Reference], metrics: Sequence[Metric]) -> list[str | None]:
     spec, run = group[0].spec, group[0].metrics
-    values = {metric: valid_values(metric, [run.metrics.metrics for run in group]) for metric in tabled()}
+    values = {metric: valid_values(metric, [run.metrics.metrics for run in group]) for metric in metrics}
     medians = {metric.name: median(each) if each else None for metric, each in values.items()}
     time, *others = (metric.text(medians[metric.name], NOTHING) for metric in values)
     spread = next(spread_percent(each) for metric, each in values.items() if metric.name == SPREAD)
@@ -225,7 +230,8 @@ def _label(spec: TrainingSpec) -> str:
 
 
 def _workload(spec: TrainingSpec) -> str:
-    return proxy(spec) + (", attention in FP8" if spec.training.fp8.dot_product_attention else "")
+    framework = "" if FRAMEWORKS[spec.framework].own_worker else f", {spec.framework}"
+    return proxy(spec) + framework + (", attention in FP8" if spec.training.fp8.dot_product_attention else "")
 
 
 def _batch(spec: TrainingSpec) -> str:

@@ -12,6 +12,7 @@ import pytest
 
 ROOT = Path(__file__).parent.parent.parent
 PAGES = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("*/README.md"), *ROOT.glob("*/*/README.md")]
+TRACES = ROOT / "tests/trace/traces"
 LOG = next((ROOT / "results/measured").glob("llama3.1-8b-*")) / "stdout.log.xz"
 ANSWERS = {0, 1, 4}
 """Exit codes of a command that was understood and carried out."""
@@ -33,6 +34,8 @@ def arguments(call: str, run: str, folder: Path) -> list[str]:
     """The call with real files and a real run in place of the page's examples; ``launch`` stops before it submits."""
     program, *words = shlex.split(call)
     names = {"slurm-1234.out": str(LOG), "RUN": run}
+    names |= {"traces/": str(TRACES / "h200_llama_tp2_pp2_bf16")}
+    names |= {"rank0.sqlite": str(TRACES / "nsys_2025_h200_slow_loader.sqlite.xz")}
     names |= {name: str(folder / name) for name in ("mysite.yaml", "acceptance.yaml")}
     words = [names.get(word, word) for word in words]
     if words[0] == "launch":

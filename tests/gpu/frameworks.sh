@@ -2,7 +2,7 @@
 # Adds other frameworks, at the releases named here, to a PACK for measure.sh: source trees, the Python packages that a
 # node with torch, transformers, jax and pack.sh's wheels still lacks, and stubs for packages that training never enters.
 #
-#   frameworks.sh PACK NAME...    NAME: megatron-lm nemo2 megatron-bridge megatron-bridge-0.2.2
+#   frameworks.sh PACK NAME...    NAME: megatron-lm nemo2 megatron-bridge, or megatron-bridge-0.2.2 in its place
 #
 # MEGATRON_LM, NEMO and MEGATRON_BRIDGE name git clones of github.com/NVIDIA/Megatron-LM, NVIDIA/NeMo and
 # NVIDIA-NeMo/Megatron-Bridge that have the tags. PYTHON312 names a Python 3.12 with headers, for megatron-core's C++ helper.
@@ -57,12 +57,13 @@ bridge() { # FOLDER TAG CORE
 }
 
 add() {
-  local to=$work/$1
+  local framework=${1%-0.*}
+  local to=$work/$framework
   case $1 in
     megatron-lm)
       core core_v0.13.0 "$to/core"
       stubs "$to/stubs" wandb
-      echo stubs:core >"$to/pythonpath"
+      echo core:stubs >"$to/pythonpath"
       ;;
     nemo2)
       tree "${NEMO:?}" v2.4.0 "$to/nemo" nemo
@@ -80,7 +81,7 @@ add() {
     *) echo "frameworks.sh: no framework $1" >&2 && exit 2 ;;
   esac
   find "$to" -name '*.pyc' -delete
-  tar -C "$work" --owner=0 --group=0 -cJf "$pack/frameworks/$1.tar.xz" "$1"
+  tar -C "$work" --owner=0 --group=0 -cJf "$pack/frameworks/$framework.tar.xz" "$framework"
 }
 
 for name in "$@"; do add "$name"; done

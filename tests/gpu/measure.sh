@@ -1,21 +1,20 @@
 #!/usr/bin/env bash
 # Measures suites on a GPU node that has neither Slurm nor network: benchrun launch -> sbatch -> srun -> log -> compare.
 #
-#   measure.sh PACK OUT [FRAMEWORK=]SUITE...
+#   measure.sh PACK OUT SUITE...
 #
-# PACK as pack.sh made it; OUT gets runs.tar.xz; SUITE is a name or a file; FRAMEWORK is one that frameworks.sh put into
-# PACK, if the suite's runs need it.
+# PACK as pack.sh and frameworks.sh made it; OUT gets runs.tar.xz; SUITE is a name or a file.
 #
 # All jobs are queued at once and Slurm puts them on the GPUs. What has not ended after LIMIT_S (480) seconds is cancelled,
 # so that the rest comes back in time. Also read: MEM_MIB and FAKE_GPUS (node.sh), BENCHRUN_COMMIT (where there is no .git).
 # The last thing printed is the table. Exit code as of benchrun compare.
 set -euo pipefail
 
-[ $# -ge 3 ] || { sed -n '2,12p' "$0" && exit 2; }
+[ $# -ge 3 ] || { sed -n '2,11p' "$0" && exit 2; }
 pack=$(realpath "$1") out=$(mkdir -p "$2" && realpath "$2")
 suites=()
 for suite in "${@:3}"; do # a file is named from here, not from where it is launched
-  [ ! -f "${suite#*=}" ] || suite=${suite%"${suite#*=}"}$(realpath "${suite#*=}")
+  [ ! -f "$suite" ] || suite=$(realpath "$suite")
   suites+=("$suite")
 done
 checkout=$(realpath "$(dirname "${BASH_SOURCE[0]}")/../..")
@@ -48,17 +47,15 @@ gpus=$(find "$BENCHRUN_NODE_DIR/dev" -name 'gpu*' | wc -l)
 cpus=$(sinfo -h -o %c)
 gpu=CPU
 [ "${FAKE_GPUS:-0}" -gt 0 ] || gpu=$(nvidia-smi --query-gpu=name --format=csv,noheader --id=0 | awk '{ print $2 }')
-site_of() { # FRAMEWORK: the options that name its folders
-  local folder=$home/frameworks/$1 folders
-  folders=$(tr : '\n' <"$folder/pythonpath" | sed "s|^|$folder/|" | paste -sd:)
-  printf '%s\n' --set "cluster.env.PYTHONPATH=$folders:$home/site" --set "cluster.sources.megatron-lm=$folder/core"
-}
-
+installed=() # where each framework of the pack is
+for folder in "$home"/frameworks/*/; do
+  [ -f "$folder/pythonpath" ] || continue
+  folders=$(tr : '\n' <"$folder/pythonpath" | sed "s|^|$folder|" | paste -sd:)
+  installed+=(--set "cluster.frameworks.$(basename "$folder").path=$folders")
+done
 for suite in "${suites[@]}"; do
-  options=()
-  [ "$suite" = "${suite#*=}" ] || mapfile -t options < <(site_of "${suite%%=*}")
-  python3 -m benchrun launch "${suite#*=}" --cluster tests/gpu/node.yaml --set "cluster.gpu=$gpu" "${options[@]}" \
-    --set "cluster.gpus_per_node=$gpus" --set "cluster.cpus_per_task=$((cpus / gpus))" >>"$home/ids" ||
+  python3 -m benchrun launch "$suite" --cluster tests/gpu/node.yaml --set "cluster.gpu=$gpu" "${installed[@]}" \
+    --set "cluster.env.PYTHONPATH=$home/site" --set "cluster.gpus_per_node=$gpus" --set "cluster.cpus_per_task=$((cpus / gpus))" >>"$home/ids" ||
     echo "measure: $suite was not launched whole" >&2
 done
 mapfile -t ids <"$home/ids"

@@ -57,7 +57,7 @@ SITE = {
     },
     "secrets": ["ZQ_API_KEY"],
     "python": "/zqopt/zqenv/bin/python",
-    "sources": {"megatron-lm": "/zqsources/megatron"},
+    "frameworks": {"megatron-lm": {"path": "/zqsources/megatron"}},
 }
 
 
@@ -179,7 +179,9 @@ def test_a_public_image_keeps_its_whole_name(tmp_path: Path) -> None:
     assert json.loads(kept_files(run)["spec.json"])["image"] == spec.image
 
 
-@pytest.mark.parametrize("word", ["batch", "iteration", "loss", "gpu", "slurm", "H100", "default", "12", "ms"])
+@pytest.mark.parametrize(
+    "word", ["batch", "iteration", "loss", "gpu", "slurm", "H100", "default", "12", "ms", "core", "benchrun"]
+)
 def test_a_plain_word_of_logs_is_not_taken_for_the_name_of_a_site(word: str, tmp_path: Path) -> None:
     overrides = (f'cluster.partition="{word}"', f'cluster.account="{word}"')
     assert word not in site_words(resolve(Request("llama3.1-8b", "H100", "bf16", 8, overrides=overrides)))

@@ -45,7 +45,7 @@ def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
         executable(tmp_path / "nvidia-smi", smi)
         program = executable(tmp_path / "train", training)
         site = ("cluster.scheduler=local", "cluster.container.runtime=none", f"cluster.python={program}")
-        site = (*site, "cluster.sources.megatron-lm=/opt/megatron-lm")
+        site = (*site, "cluster.frameworks.megatron-lm.path=/opt/megatron-lm")
         spec = resolve(Request("llama3.1-8b", "H100", "bf16", 8, cluster="dgx-h100", overrides=site))
         started = app.start(spec, tmp_path / "runs")
         observation = app.wait(started, lambda *_: None)

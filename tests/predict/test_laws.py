@@ -81,7 +81,7 @@ def test_the_bubble_of_an_ideal_pipeline(stages: int, virtual: int, batches: int
     assert gpu is not None
     model = architectures()["gpt3-175b"]
     load = Workload(model, gpu, stages, Layout(pp=stages, vp=virtual), 1, batches, 2048)
-    counts = replace(work(load), logits=0.0, memory_head=0.0, pp=0.0)
+    counts = replace(work(load), logits=0.0, memory_head=0.0, pp_nvlink=0.0, pp_nic=0.0)
     of = chosen(load, {**constants.fitted(), "bubble.exposed": 1.0})
     parts = seconds(counts, of)
     steady = total({name: parts[name] for name in ("matmul", "attention", "memory_bound")})

@@ -118,8 +118,8 @@ def test_without_a_container_the_site_says_where_scripts_lie(spec: Callable[...,
     with pytest.raises(UserError) as error:
         spec(framework, "", runtime="none", **more)
     assert error.value.where.endswith("site.yaml:6")
-    assert f"cluster.sources.{framework}=" in error.value.hint
-    run = spec(framework, "", f"cluster.sources.{framework}=/home/me/a checkout", runtime="none", **more)
+    assert f"cluster.frameworks.{framework}.path=" in error.value.hint
+    run = spec(framework, "", f"cluster.frameworks.{framework}.path=/home/me/a checkout", runtime="none", **more)
     assert "'/home/me/a checkout'/" in render(run)["job.sh"]
 
 
@@ -127,8 +127,8 @@ def test_without_a_container_the_site_says_where_maxtext_lies() -> None:
     point, bare = ("llama3-70b", "H100", "bf16", 128, "maxtext", None), "cluster.container.runtime=none"
     with pytest.raises(UserError) as error:
         resolve(Request(*point, (bare,)))
-    assert "cluster.sources.maxtext=" in error.value.hint
-    run = resolve(Request(*point, (bare, "cluster.sources.maxtext=/mine")))
+    assert "cluster.frameworks.maxtext.path=" in error.value.hint
+    run = resolve(Request(*point, (bare, "cluster.frameworks.maxtext.path=/mine")))
     assert " /mine/MaxText/train.py /mine/MaxText/configs/" in render(run)["job.sh"]
 
 
@@ -139,12 +139,32 @@ def test_without_a_container_modules_need_no_place(spec: Callable[..., Any]) -> 
 
 def test_in_a_container_scripts_lie_where_the_image_or_the_site_has_them(spec: Callable[..., Any]) -> None:
     assert " /opt/megatron-lm/pretrain_gpt.py\n" in render(spec("megatron-lm", EACH))["job.sh"]
-    moved = spec("megatron-lm", EACH, "cluster.sources.megatron-lm=/workspace/megatron")
+    moved = spec("megatron-lm", EACH, "cluster.frameworks.megatron-lm.path=/workspace/megatron")
     assert " /workspace/megatron/pretrain_gpt.py\n" in render(moved)["job.sh"]
 
 
-@pytest.mark.parametrize("place", ["cluster.sources.megatron-lm=megatron", "cluster.sources.nemo2=/opt/NeMo"])
+@pytest.mark.parametrize(
+    "place", ["megatron-lm.path=megatron", "megatron-lm.path=/a:b", "nemo2.path=/opt/NeMo", "x.path=/x"]
+)
 def test_a_place_that_no_command_uses_is_refused(spec: Callable[..., Any], place: str) -> None:
     with pytest.raises(UserError) as error:
-        spec("megatron-lm", EACH, place)
-    assert error.value.where == f"--set {place}"
+        spec("megatron-lm", EACH, f"cluster.frameworks.{place}")
+    assert error.value.where == f"--set cluster.frameworks.{place}"
+
+
+def test_without_a_container_a_framework_runs_from_checkouts_and_its_own_python(spec: Callable[..., Any]) -> None:
+    stated = ("cluster.frameworks.nemo2.path=/opt/NeMo:/opt/core", "cluster.frameworks.nemo2.python=/venv/bin/python")
+    run = spec("nemo2", "", *stated, runtime="none")
+    assert run.env["PYTHONPATH"] == "/opt/NeMo:/opt/core"
+    script = render(run)["job.sh"]
+    assert "export PYTHONPATH=/opt/NeMo:/opt/core\n" in script
+    assert "  /venv/bin/python -u train_nemo2.py" in script
+    other = spec("megatron-core", "", *stated, runtime="none")
+    assert "PYTHONPATH" not in other.env and "/venv" not in render(other)["job.sh"]
+
+
+def test_the_path_of_a_checkout_comes_before_that_of_the_site(spec: Callable[..., Any]) -> None:
+    stated = ("cluster.frameworks.nemo2.path=/opt/NeMo", "cluster.env.PYTHONPATH=/site")
+    run = spec("nemo2", "", *stated, runtime="none")
+    assert run.env["PYTHONPATH"] == "/opt/NeMo:/site"
+    assert run.identity() == spec("nemo2", "", runtime="none").identity()

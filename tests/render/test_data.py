@@ -39,7 +39,7 @@ PLAIN = ("cluster.container.options=[]", "cluster.binding.gpus_per_numa_node=nul
 
 def script(runtime: str, framework: str, *overrides: str) -> tuple[RunSpec, str]:
     file, chosen = point(framework)
-    cluster = (f"cluster.container.runtime={runtime}", *PLAIN, "cluster.sources.megatron-lm=/opt/megatron-lm")
+    cluster = (f"cluster.container.runtime={runtime}", *PLAIN, "cluster.frameworks.megatron-lm.path=/opt/megatron-lm")
     overrides = ("data.kind=synthetic", *overrides)
     spec = resolve_point(file, chosen, "dgx-h100", (*cluster, *overrides))
     return spec, render(spec)["job.sh"]
@@ -93,7 +93,7 @@ def test_the_command_is_one_that_the_generator_takes() -> None:
 def fine_tune(name: str, framework: str, *overrides: str, runtime: str = "none") -> tuple[RunSpec, dict[str, str]]:
     file = catalogue.recipe_file(name)
     point = next(p for p in catalogue.points(file.recipe) if (p.framework, p.gpu) == (framework, "H100"))
-    cluster = (f"cluster.container.runtime={runtime}", *PLAIN, "cluster.sources.megatron-lm=/opt/megatron-lm")
+    cluster = (f"cluster.container.runtime={runtime}", *PLAIN, "cluster.frameworks.megatron-lm.path=/opt/megatron-lm")
     overrides = ("data.kind=synthetic", *overrides)
     spec = resolve_point(file, point, "dgx-h100", (*cluster, *overrides))
     return spec, render(spec)

@@ -35,7 +35,7 @@ def nasty(runtime: str, gpu: str) -> RunSpec:
         "container.image": NASTY,
         "container.mounts": [f"/{PATH}:/{PATH}"],
         "container.options": [f"--nasty={NASTY}"],
-        "sources": {"megatron-lm": f"/{NASTY}"},
+        "frameworks": {"megatron-lm": {"path": f"/{NASTY}", "python": NASTY}},
     }
     overrides = tuple(f"cluster.{key}={json.dumps(value)}" for key, value in values.items())
     request = {"CPU": ("tiny-llama", "CPU", "fp32", 1), "H100": ("llama3.1-8b", "H100", "fp8", 8)}[gpu]

@@ -12,6 +12,7 @@ from transformers.trainer_callback import PrinterCallback
 from benchrun.errors import UserError
 from benchrun.spec.runspec import TrainingSpec
 from benchrun.trainer import breakdown, ceiling, log, ranks
+from benchrun.trainer.clock import StepClock
 from benchrun.trainer.data import loader
 from benchrun.trainer.hf.data import dataset
 from benchrun.trainer.hf.model import build_model
@@ -29,17 +30,20 @@ def train(spec: TrainingSpec) -> None:
         weights = "the same at every number of ranks"
         log.say(log.configuration(spec, packages, layers="transformers", initial_weights=weights))
     ceiling.measure(spec, {"dp": torch.distributed.group.WORLD})
+    clock = StepClock(spec, streams=True)
     trainer = _Trainer(
         model=build_model(spec, device),
         args=_arguments(spec),
         train_dataset=dataset(spec),
-        callbacks=[_Timed(spec)],
+        callbacks=[_Timed(spec, clock)],
     )
     trainer.remove_callback(PrinterCallback)
     trainer.spec = spec
-    trainer.train()
+    with clock:
+        trainer.train()
     if first:
         log.say(log.usage(spec))
+    clock.keep()
     breakdown.measure(spec, trainer.once_more)
 
 
@@ -108,14 +112,19 @@ def _clip(parameters: Any, max_norm: float, norm_type: float = 2) -> Any:
 class _Timed(TrainerCallback):
     """Prints a dictionary per step, as the Trainer does, with the step's number and time."""
 
-    def __init__(self, spec: TrainingSpec) -> None:
-        self._spec = spec
+    def __init__(self, spec: TrainingSpec, clock: StepClock) -> None:
+        self._spec, self._clock = spec, clock
         self._started = 0.0
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Start the clock."""
         ranks.collect_garbage(self._spec, step=0)
         self._started = ranks.synchronised()
+        self._clock.start()
+
+    def on_optimizer_step(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Read the times of the step before, while the GPU works."""
+        self._clock.read()
 
     def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **_: Any) -> None:
         """Print a step's numbers, and at the end the Trainer's summary."""
@@ -123,6 +132,7 @@ class _Timed(TrainerCallback):
         if "loss" in row:
             # The Trainer has read the loss, which waits for the GPU: a step ends here, and the next begins.
             ended = time.perf_counter()
+            self._clock.end_step(state.global_step)
             row["global_step/max_steps"] = f"{state.global_step}/{self._spec.training.steps}"
             row["step_time_s"] = round(ended - self._started, 6)
             self._started = ended

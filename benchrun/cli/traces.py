@@ -1,0 +1,41 @@
+"""Verbs on traces: fingerprint."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from benchrun import app
+from benchrun.cli.options import json_option, print_json, say
+
+if TYPE_CHECKING:
+    from benchrun.app.traces import Choice
+
+
+@click.command("fingerprint")
+@click.argument("traces", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="TRACE...")
+@click.option(
+    "--window",
+    type=click.Choice(["device", "steps"]),
+    default="device",
+    show_default=True,
+    help="From a rank's first device event to its last, or the whole marked steps.",
+)
+@json_option
+def fingerprint(traces: tuple[Path, ...], window: "Choice", as_json: bool) -> None:
+    """Where the time of each rank goes: compute, communication, copies, idle by cause, kernels by class, slow ranks.
+
+    A TRACE is a Kineto file (.json), an Nsight Systems export (.sqlite), both compressed or not, a report (.nsys-rep)
+    where nsys is installed, or a directory with a file per rank. Give the files of all ranks together: one rank cannot
+    tell a slow link from a late neighbour.
+    What a trace does not hold is null.
+    """
+    result, empty = app.fingerprint_of(traces, window)
+    for file in empty:
+        say(f"left out, no event of a GPU: {file}")
+    if as_json:
+        print_json(result.model_dump(mode="json", by_alias=True))
+    else:
+        from benchrun.report.fingerprint import fingerprint_text
+
+        click.echo(fingerprint_text(result), nl=False)

@@ -1,0 +1,89 @@
+"""Everything that is known about a run, as one value; any part may be missing."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from statistics import median
+
+import numpy as np
+
+from benchrun.explain.clocks import Clock, clocks
+from benchrun.metrics.bound import Bound
+from benchrun.metrics.ranks import RankSpread
+from benchrun.metrics.statistics import Floats
+from benchrun.metrics.telemetry import Sampled
+from benchrun.spec.artifacts import Breakdown, Ceilings, HostTime, HostTimes
+from benchrun.spec.runspec import TrainingSpec
+from benchrun.trace.model import Fingerprint
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """One run."""
+
+    name: str
+    spec: TrainingSpec
+    times: Floats
+    """Of the measured steps, in s; warm-up left out."""
+    steps: Floats
+    """Their numbers."""
+    samples: Sampled | None = None
+    ceilings: Ceilings | None = None
+    bound: Bound | None = None
+    breakdown: Breakdown | None = None
+    ranks: RankSpread | None = None
+    hosts: HostTimes | None = None
+    fingerprint: Fingerprint | None = None
+    env: Mapping[str, str] = field(default_factory=dict)
+    """Variables that the job sets."""
+    saves: bool = False
+    """The log mentions that checkpoints are written."""
+
+    @property
+    def on_gpu(self) -> bool:
+        """Whether the run used GPUs."""
+        return self.spec.gpu != "CPU"
+
+    @cached_property
+    def step_s(self) -> float:
+        """Mean step."""
+        return float(np.mean(self.times))
+
+    @cached_property
+    def typical_s(self) -> float:
+        """Step without the slow ones: the median, where that is shorter than the mean."""
+        return min(float(np.median(self.times)), self.step_s)
+
+    @property
+    def clock(self) -> Clock | None:
+        """Clock and power of the data sheet."""
+        return clocks().get(self.spec.gpu)
+
+    @cached_property
+    def idle_of_telemetry_s(self) -> float | None:
+        """Time of a step in which no kernel ran, by the utilisation of the GPUs; None where it was not sampled."""
+        used = self.samples.over_all.utilisation_percent if self.samples else None
+        return None if used is None else (1 - min(used, 100.0) / 100) * self.typical_s
+
+    def host_s(self, name: str) -> dict[int, float]:
+        """A time of host.json by rank: the median over the measured steps; empty where it was not recorded."""
+        if self.hosts is None:
+            return {}
+        return {rank.rank: value for rank in self.hosts.ranks if (value := self._median(rank, name)) is not None}
+
+    def mean_host_s(self, name: str) -> dict[int, float]:
+        """The same as a mean, for what happens in few steps."""
+        if self.hosts is None:
+            return {}
+        each = ((rank.rank, self._measured(rank, name)) for rank in self.hosts.ranks)
+        return {rank: float(np.mean(values)) for rank, values in each if len(values)}
+
+    def _median(self, rank: HostTime, name: str) -> float | None:
+        values = self._measured(rank, name)
+        return median(values) if values else None
+
+    def _measured(self, rank: HostTime, name: str) -> list[float]:
+        assert self.hosts
+        wanted, first = {int(step) for step in self.steps}, self.hosts.first_step
+        values: tuple[float, ...] = getattr(rank, name)
+        return [value for number, value in enumerate(values, first) if number in wanted] or list(values[1:])

@@ -1,0 +1,128 @@
+"""The documents of an explanation and of a difference."""
+
+from typing import Literal
+
+from pydantic import Field
+
+from benchrun.metrics.statistics import Interval
+from benchrun.model import Frozen
+
+Name = Literal[
+    "slow_rank",
+    "slow_node",
+    "data",
+    "host",
+    "comm_bandwidth",
+    "exposed_tp",
+    "exposed_cp",
+    "exposed_ep",
+    "exposed_dp",
+    "bubble",
+    "imbalance",
+    "matmul",
+    "attention",
+    "memory_bound",
+    "recompute",
+    "clocks",
+    "power",
+    "jitter",
+    "checkpoint",
+    "unknown",
+]
+FAULT_SHARE = 0.03
+"""Of the step: faults from here on come first."""
+
+
+class Part(Frozen):
+    """One part of the step, from the GPU's peak downwards."""
+
+    part: str
+    seconds: float
+    cause: Name | None = None
+    """What it belongs to; null for what has to be done at any speed."""
+    evidence: str
+    """What it was computed from."""
+
+
+class Cause(Frozen):
+    """Why the step is longer than it could be."""
+
+    cause: Name
+    kind: Literal["fault", "choice"]
+    """``fault``: other ranks, steps or nodes, or the ceilings, show that the same work can be faster; ``choice``: what
+    the recipe or the layout costs."""
+    seconds: float
+    """Of a step: what a cure would save."""
+    rank: int | None = None
+    """The rank that has it; null where all have."""
+    host: str | None = None
+    """Node of that rank."""
+    evidence: str
+    """What shows it, in numbers."""
+    advice: str
+    """What to change."""
+
+
+class Against(Frozen):
+    """What the run was compared with."""
+
+    name: str
+    """A run, or the id of a published number."""
+    step_time_s: float
+    """Its step, for this run's number of tokens on a GPU."""
+    ratio: float
+    """This run's step over that one's."""
+
+
+class Explanation(Frozen):
+    """Where a step's time goes, and why. The parts add up to the step."""
+
+    schema_version: Literal[1] = 1
+    run: str
+    """Name of the run."""
+    step_time_s: float
+    """Mean over the measured steps, slow ones included."""
+    waterfall: list[Part]
+    causes: list[Cause]
+    """Faults of 3 % of the step and more first, then by the seconds that a cure would save."""
+    against: Against | None = None
+    missing: list[str]
+    """What would make this sharper."""
+
+
+class Condition(Frozen):
+    """Something in which two runs differ."""
+
+    name: str
+    a: str
+    b: str
+
+
+class PartDifference(Frozen):
+    """One part of two steps, in s."""
+
+    part: str
+    a: float
+    b: float
+
+    @property
+    def seconds(self) -> float:
+        """What the second run takes longer."""
+        return self.b - self.a
+
+
+class Difference(Frozen):
+    """Two runs: the second against the first."""
+
+    schema_version: Literal[1] = 1
+    a: str
+    b: str
+    step_time_s: tuple[float, float]
+    """Of a and b, medians."""
+    ratio: float
+    """Time of b over time of a for as many tokens on a GPU: above 1, b is slower."""
+    interval: Interval | None = Field(default=None)
+    """Of the ratio; null where the steps are too few."""
+    differs: list[Condition]
+    parts: list[PartDifference]
+    """Where the seconds went, the largest difference first."""

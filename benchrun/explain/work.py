@@ -1,0 +1,113 @@
+"""How long the work of a step takes at the least: at the GPU's peak, at its memory's and its links' speed."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from benchrun import hardware
+from benchrun.model.communication import Collective, Sizes
+from benchrun.model.flops import PASSES
+from benchrun.model.operators import Operators, operators, weight_passes
+from benchrun.spec.artifacts import Ceilings
+from benchrun.spec.runspec import TrainingSpec
+
+SHARE_OF_OVERLAPPED = 0.25
+"""Where a group's communication overlaps with computing, so much of it counts when exposed time is divided."""
+BUS: Mapping[str, float] = {"all_reduce": 2.0, "all_gather": 1.0, "reduce_scatter": 1.0, "all_to_all": 1.0}
+"""Bus bandwidth over algorithm bandwidth is this times (n - 1) / n, as nccl-tests counts."""
+GROUPS = {"etp": "ep", "expert_dp": "dp", "fsdp": "dp", "expert_fsdp": "dp"}
+"""Groups that count with another."""
+
+
+@dataclass(frozen=True)
+class Work:
+    """Seconds of a step on one GPU at the least; None where the GPU's peak or its memory's speed is unknown."""
+
+    matmul_s: float | None
+    attention_s: float | None
+    memory_s: float | None
+    bytes_sent: dict[str, float]
+    """By group (tp, cp, ep, dp, pp): bytes through a rank's links in a step, as bus bandwidth counts them."""
+    recomputed: float
+    """Share of the products of a step that the recipe computes twice."""
+    recomputed_attention: float
+    bubble: float
+    """Idle time of a pipeline over its computing time."""
+
+
+def work(spec: TrainingSpec, ceilings: Ceilings | None) -> Work:
+    """The least that a step of this run takes."""
+    ops, gpu, count = _operators(spec), hardware.gpu(spec.gpu), spec.num_microbatches
+    matmul = attention = None
+    if gpu is not None and (high := gpu.peak_tflops("fp32" if spec.precision == "fp32" else "bf16")):
+        low = gpu.peak_tflops(spec.precision) or high
+        flops = ((len(each.passes) * each.flops, low if each.low_precision else high) for each in ops.products)
+        matmul = count * sum(each / (peak * 1e12) for each, peak in flops)
+        peak = low if spec.precision == "fp8" and spec.training.fp8.dot_product_attention else high
+        attention = count * PASSES * ops.attention.flops / 2 / (peak * 1e12)
+    moved = sum(count * (each.forward_bytes + each.backward_bytes) + each.step_bytes for each in ops.memory_bound)
+    layout = spec.layout
+    return Work(
+        matmul_s=matmul,
+        attention_s=attention,
+        memory_s=moved / (ceilings.copy_gb_per_s * 1e9) if ceilings else None,
+        bytes_sent=_bytes_sent(ops, count),
+        recomputed=_recomputed(spec, ops),
+        recomputed_attention=1 / PASSES if _attention_again(spec) else 0.0,
+        bubble=(layout.pp - 1) / (layout.vp * count),
+    )
+
+
+def weights_of_groups(spec: TrainingSpec, sent: Mapping[str, float]) -> dict[str, float]:
+    """How exposed time divides over the groups: by what they send, less what overlaps with computing."""
+    overlapped = {"dp": spec.training.overlap_grad_reduce, "tp": spec.training.tp_comm_overlap}
+    weights = {group: amount * (SHARE_OF_OVERLAPPED if overlapped.get(group) else 1) for group, amount in sent.items()}
+    total = sum(weights.values())
+    return {group: weight / total for group, weight in weights.items() if weight} if total else {}
+
+
+def _operators(spec: TrainingSpec) -> Operators:
+    training = spec.training
+    return operators(
+        spec.model.model_copy(update={"vocab_size": spec.model.padded_vocab_size}),
+        spec.mbs * spec.seq_length / spec.layout.cp,
+        spec.seq_length,
+        spec.layout,
+        task=spec.task,
+        dp=spec.dp,
+        sizes=Sizes(activation=4 if spec.precision == "fp32" else 2, gradient=4 if training.grad_reduce_in_fp32 else 2),
+        distributed_optimizer=training.distributed_optimizer,
+        cp_comm=training.cp_comm,
+    )
+
+
+def _bytes_sent(ops: Operators, count: int) -> dict[str, float]:
+    sent: dict[str, float] = {}
+    for each in ops.collectives:
+        group = GROUPS.get(each.group, each.group)
+        sent[group] = sent.get(group, 0.0) + _bus_bytes(each) * (count * (each.forward + each.backward) + each.step)
+    return sent
+
+
+def _bus_bytes(each: Collective) -> float:
+    return each.bytes * (BUS[each.name] * (each.ranks - 1) / each.ranks if each.name in BUS else 1.0)
+
+
+def _recomputed(spec: TrainingSpec, ops: Operators) -> float:
+    """Forward products that run again, over all products of the recipe's passes."""
+    recompute, passes = spec.training.recompute, weight_passes(spec.task)
+    names: set[str] = set()
+    if recompute.granularity == "full":
+        names = {"qkv", "proj", "fc1", "fc2"}
+    elif recompute.granularity == "selective":
+        modules = set(recompute.modules)
+        names |= {"fc1", "fc2"} if modules & {"mlp", "moe"} else set()
+    again = sum(each.flops for each in ops.products if each.name in names)
+    if recompute.granularity == "full" and recompute.method == "block" and recompute.num_layers:
+        again *= min(recompute.num_layers * spec.layout.vp * spec.layout.pp / spec.model.num_layers, 1.0)
+    return again / (len(passes) * sum(each.flops for each in ops.products))
+
+
+def _attention_again(spec: TrainingSpec) -> bool:
+    recompute = spec.training.recompute
+    chosen = not recompute.modules or "core_attn" in recompute.modules
+    return recompute.granularity == "full" or (recompute.granularity == "selective" and chosen)

@@ -1,0 +1,67 @@
+"""Frameworks side by side: runs of one point, launched with different frameworks on the same GPUs."""
+
+from collections.abc import Sequence
+from statistics import median
+from typing import Any, NamedTuple
+
+from benchrun.compare.verdict import RunResult
+from benchrun.metrics.model import Metrics
+from benchrun.report.runs import proxy, short_layout
+from benchrun.report.table import Table
+from benchrun.spec.runspec import TrainingSpec
+
+TITLES = (
+    *("recipe", "gpu", "precision", "num_gpus", "seq_length", "gbs", "layout", "framework", "runs", "step_time_s"),
+    *("speed", "tokens_per_s_per_gpu", "tflops_per_gpu_causal", "memory_gib", "tokens_per_joule", "loss"),
+)
+"""``speed`` is relative to the fastest framework of the point; ``memory_gib`` is the most that a GPU had in use."""
+POINT = TITLES.index("framework")
+"""Columns before this one name the point."""
+
+
+class Measured(NamedTuple):
+    """One valid run."""
+
+    spec: TrainingSpec
+    metrics: Metrics
+
+
+def rows_of(results: Sequence[RunResult]) -> list[Measured]:
+    """The valid trainings among ``results``."""
+    valid = ((result.spec, result.numbers) for result in results)
+    return [Measured(spec, metrics) for spec, metrics in valid if metrics and isinstance(spec, TrainingSpec)]
+
+
+def side_by_side(runs: Sequence[Measured]) -> Table:
+    """One row per framework of every point that at least two frameworks ran, the fastest first; medians of repeats."""
+    points: dict[tuple[Any, ...], dict[str, list[Metrics]]] = {}
+    for spec, metrics in runs:
+        if metrics.step_time_s:
+            points.setdefault(_point(spec), {}).setdefault(spec.framework, []).append(metrics)
+    rows: list[list[Any]] = []
+    for point, by_framework in points.items():
+        times = {framework: _median(each, "step_time_s") or 0.0 for framework, each in by_framework.items()}
+        fastest = min(times.values())
+        if len(times) > 1:
+            ordered = sorted(times.items(), key=lambda item: item[1])
+            rows += [[*point, name, *_row(by_framework[name], time, fastest)] for name, time in ordered]
+    return Table(TITLES, rows)
+
+
+def _point(spec: TrainingSpec) -> tuple[Any, ...]:
+    return (proxy(spec), spec.gpu, spec.precision, spec.num_gpus, spec.seq_length, spec.gbs, short_layout(spec))
+
+
+def _row(repeats: Sequence[Metrics], time: float, fastest: float) -> list[Any]:
+    memory = [run.telemetry.memory_gib for run in repeats if run.telemetry and run.telemetry.memory_gib]
+    first, last = repeats[0].first_loss, repeats[0].final_loss
+    return [
+        *(len(repeats), time, fastest / time, _median(repeats, "tokens_per_s_per_gpu")),
+        *(_median(repeats, "tflops_per_gpu_causal"), max(memory, default=None), _median(repeats, "tokens_per_joule")),
+        None if first is None or last is None else f"{first:.4g} -> {last:.4g}",
+    ]
+
+
+def _median(repeats: Sequence[Metrics], key: str) -> float | None:
+    values = [value for run in repeats if (value := run.metrics.get(key)) is not None]
+    return median(values) if values else None

@@ -1,0 +1,141 @@
+"""Traces -> fingerprint."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from statistics import median
+
+import numpy as np
+
+from benchrun.errors import UserError
+from benchrun.trace import model
+from benchrun.trace.collectives import Collective, collectives
+from benchrun.trace.events import Events, Kind, RankTrace
+from benchrun.trace.idle import idle_by_cause
+from benchrun.trace.intervals import Intervals, union_of
+from benchrun.trace.kernels import CLASSES, classified, unknown
+from benchrun.trace.ranges import ranges_of
+from benchrun.trace.roofline import products_of
+from benchrun.trace.stragglers import stragglers
+from benchrun.trace.window import Choice, Window, window_of
+
+SHOWN_UNKNOWN = 10
+NS = 1e9
+
+
+def fingerprint(traces: Sequence[RankTrace], choice: Choice = "device") -> model.Fingerprint:
+    """Where the time of each rank goes. UserError for whole steps of a trace that marks none."""
+    parts = [(trace, _window(trace, choice)) for trace in traces]
+    inside = [(trace, classified(trace, _within(trace, window))) for trace, window in parts]
+    listed = collectives(inside)
+    lengths = [window.length for _, window in parts]
+    strange = unknown(inside, sum(lengths))
+    hosts = {trace.rank: trace.host for trace in traces}
+    (first, window), (_, classes) = parts[0], inside[0]
+    return model.Fingerprint(
+        window=choice,
+        window_s=median(lengths) / NS,
+        steps=window.steps,
+        ranks=[rank_time(trace, window) for trace, window in parts],
+        collectives=[_collective(each) for each in listed],
+        stragglers=[
+            model.StragglerTime(rank=slow.rank, host=hosts.get(slow.rank), behind_s=slow.behind / NS)
+            for slow in stragglers(listed, int(median(lengths)))
+        ],
+        unknown_share=sum(share for _, share in strange),
+        unknown_kernels=[model.UnknownKernel(name=name, share=share) for name, share in strange[:SHOWN_UNKNOWN]],
+        ranges=[
+            model.RangeTime(
+                name=each.name,
+                count=each.count,
+                host_s=each.host / NS,
+                device_s=None if each.device is None else each.device / NS,
+            )
+            for each in ranges_of(first, window)
+        ],
+        products=[
+            model.ProductRow(
+                **each.shape._asdict(), count=each.count, seconds=each.seconds, tflops=each.tflops, of_peak=each.of_peak
+            )
+            for each in products_of(first, classes)
+        ],
+        notes=list(_notes(traces, listed)),
+    )
+
+
+def rank_time(trace: RankTrace, window: Window) -> model.RankTime:
+    """Shares of one rank's window."""
+    clipped, whole = classified(trace, _clipped(trace, window)), max(window.length, 1)
+    compute, communication = clipped.compute, clipped.of("communication")
+    kernels = union_of(compute, communication)
+    busy = union_of(kernels, clipped.copies).length()
+    exposed = kernels.length() - compute.length()
+    idle = idle_by_cause(trace, window)
+
+    def share(nanoseconds: int) -> float:
+        return nanoseconds / whole
+
+    return model.RankTime(
+        rank=trace.rank or 0,
+        device=trace.device,
+        host=trace.host,
+        gpu=trace.gpu,
+        file=trace.file,
+        window_s=window.length / NS,
+        compute=share(compute.length()),
+        exposed_comm=share(exposed),
+        hidden_comm=share(communication.length() - exposed),
+        copy=share(busy - kernels.length()),
+        idle=share(window.length - busy),
+        idle_by_cause=model.IdleByCause(**{cause: share(value) for cause, value in idle._asdict().items()})
+        if idle
+        else None,
+        classes=model.Classes(**{name: share(clipped.of(name).length()) for name in CLASSES}),
+    )
+
+
+def _window(trace: RankTrace, choice: Choice) -> Window:
+    if window := window_of(trace, choice):
+        return window
+    hint = "--window device; or mark each step: ProfilerStep#N, or an NVTX range 'step N'"
+    raise UserError("fewer than two steps are marked", where=trace.file, hint=hint)
+
+
+def _within(trace: RankTrace, window: Window) -> Events:
+    """The device events that start in the window."""
+    start = trace.device_events.times.start
+    return trace.device_events.where((start >= window.first) & (start < window.last))
+
+
+def _clipped(trace: RankTrace, window: Window) -> Events:
+    """The device events of the window, cut at its edges."""
+    times = trace.device_events.times
+    events = trace.device_events.where((times.end > window.first) & (times.start < window.last))
+    start, end = np.maximum(events.times.start, window.first), np.minimum(events.times.end, window.last)
+    return replace(events, times=Intervals(start, end))
+
+
+def _collective(each: Collective) -> model.CollectiveTime:
+    mean = len(each.ranks)
+    return model.CollectiveTime(
+        name=each.name,
+        group=each.group,
+        ranks=list(each.ranks),
+        count=each.count,
+        bytes=each.bytes,
+        duration_s=sum(each.duration.values()) / mean / NS,
+        transfer_s=None if each.transfer is None else each.transfer / NS,
+        waiting_s=sum(each.waiting.values()) / mean / NS if each.waiting else None,
+        busbw_gb_s=each.bus_gb_per_s,
+    )
+
+
+def _notes(traces: Sequence[RankTrace], listed: Sequence[Collective]) -> Iterator[str]:
+    """What these traces cannot show, and what would."""
+    if any((trace.device_events.kind == Kind.GRAPH).any() for trace in traces):
+        yield "CUDA graphs were traced as a whole, which hides their kernels: nsys --cuda-graph-trace=node"
+    if any(trace.calls is None or not len(trace.calls) for trace in traces):
+        yield "no calls of the host, so idle time has no cause: profile the CPU too"
+    if listed and len(traces) == 1:
+        yield "one rank cannot tell transfer from waiting: trace the other ranks of the same steps"
+    if listed and all(each.bytes is None for each in listed):
+        yield "no sizes of collectives: profile the CPU too, with record_shapes"

@@ -1,0 +1,250 @@
+"""Kineto traces, as torch.profiler writes them: JSON with times in us."""
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from benchrun.errors import UserError
+from benchrun.trace.events import Columns, Group, Kind, Message, Numbers, RankTrace, Shape
+from benchrun.trace.json_stream import Event, JsonTrace
+
+NS_PER_US = 1000
+DEVICE = {
+    "kernel": Kind.KERNEL,
+    "gpu_memcpy": Kind.COPY,
+    "gpu_memset": Kind.SET,
+    # Until PyTorch 1.11
+    "Kernel": Kind.KERNEL,
+    "Memcpy": Kind.COPY,
+    "Memset": Kind.SET,
+}
+OPERATORS = frozenset({"cpu_op", "python_function", "Operator"})
+COMMUNICATION = "record_param_comms"
+"""The operator that describes a collective, until kernels did it themselves."""
+CALLS = frozenset({"cuda_runtime", "cuda_driver", "Runtime"})
+QUERY = re.compile(r"query|record|captur|attribute|occupancy|error|waitevent|getfunc|[gs]etdevice", re.I)
+"""Calls that neither start work on a GPU nor wait for it: most of all calls."""
+SKIP = re.compile(
+    rb'\{\s*"ph": "(?:[sf]"[^{}]*|X", "cat": "(?:'
+    rb'cpu_op", "name": "(?:aten::(?!(?:mm|addmm|bmm|baddbmm)")|autograd::)|'
+    rb'cuda_runtime", "name": "\w*(?:Query|Record|Captur|Attribute|Occupancy|Error|WaitEvent|GetFunc))'
+    rb"[^{}]*\{[^{}]*\}\s*)\}\s*,"
+)
+"""Text of arrows, operators and calls that no fingerprint needs, as Kineto lays it out: most of a file.
+
+Only speed depends on it: an event that it does not match is parsed and then left out.
+"""
+LOADER = re.compile(r"data ?_?loader|load_?(batch|data)|(next|get|wait_for|fetch)_batch|batch[-_ ]generator", re.I)
+"""Host ranges in which a thread waits for data, in annotations, operators and Python functions."""
+PEER = re.compile(r"PtoP|peer", re.I)
+BYTES = {
+    "double": 8,
+    "long": 8,
+    "float": 4,
+    "int": 4,
+    "bfloat16": 2,
+    "half": 2,
+    "short": 2,
+    "char": 1,
+    "byte": 1,
+    "bool": 1,
+}
+"""Of an element, by the name that PyTorch gives its type; names of FP8 types begin with float8."""
+COLLECTIVES = {
+    "allreduce": "all_reduce",
+    "allgather": "all_gather",
+    "reducescatter": "reduce_scatter",
+    "alltoall": "all_to_all",
+    "broadcast": "broadcast",
+    "sendrecv": "send_recv",
+    "send": "send",
+    "recv": "recv",
+    "reduce": "reduce",
+    "barrier": "barrier",
+}
+"""Letters of a collective's name, in PyTorch, NCCL and their kernels -> its name here; the first that fits counts."""
+LARGER_OUTPUT = frozenset({"all_gather", "recv"})
+
+
+class _Reader:
+    """Collects the events of one file, by device."""
+
+    def __init__(self) -> None:
+        self.names = Numbers()
+        self.threads = Numbers()
+        self.devices: dict[int, Columns] = {}
+        self.calls, self.ranges = Columns(), Columns()
+        self.messages: dict[int, Message] = {}
+        self.operator_messages: dict[int, Message] = {}
+        self.shapes: dict[int, Shape] = {}
+        self.host_events = False
+        self._needed: dict[tuple[str, str], bool] = {}
+
+    def add(self, events: list[Event]) -> None:
+        """Keep what the fingerprint needs. Most events are skipped by category and name, each pair judged once."""
+        needed = self._needed
+        for event in events:
+            category, name = event.get("cat", ""), event.get("name", "")
+            if (need := needed.get((category, name))) is None:
+                need = needed[category, name] = _is_needed(category, name)
+                self.host_events |= category in CALLS
+            if not need:
+                continue
+            if (kind := DEVICE.get(category)) is not None:
+                self._add_device_event(event, kind)
+            elif category in CALLS:
+                link = _whole(event.get("args", {}).get("correlation"))
+                self.calls.add(*_times(event), self._name(event), self._thread(event), link)
+            elif category == "user_annotation" or LOADER.search(name):
+                self.ranges.add(*_times(event), self._name(event), self._thread(event))
+            else:
+                self._add_operator(name, event.get("args", {}))
+
+    def _add_device_event(self, event: Event, kind: Kind) -> None:
+        args = event.get("args", {})
+        if event.get("ph") != "X" or "dur" not in event:
+            return
+        if kind is Kind.COPY and PEER.search(event["name"]):
+            kind = Kind.PEER_COPY
+        columns = self.devices.setdefault(_whole(args.get("device", event.get("pid"))), Columns())
+        stream, link = _whole(args.get("stream", event.get("tid"))), _whole(args.get("correlation"))
+        columns.add(*_times(event), self._name(event), stream, link, kind, _whole(args.get("External id")))
+        if "Collective name" in args and (message := message_of(args)):
+            self.messages[link] = message
+
+    def _add_operator(self, name: str, args: dict[str, Any]) -> None:
+        """The shape of a matrix product or the message of a collective."""
+        operator = _whole(args.get("External id"))
+        if "Collective name" in args and (message := message_of(args)):
+            self.operator_messages[operator] = message
+        elif name in PRODUCTS and (shape := shape_of(name, args)):
+            self.shapes[operator] = shape
+
+    def _name(self, event: Event) -> int:
+        return self.names.number(event["name"])
+
+    def _thread(self, event: Event) -> int:
+        return self.threads.number((event.get("pid"), event.get("tid")))
+
+
+def read_kineto(path: Path) -> Iterator[RankTrace]:
+    """One trace for each GPU in the file; none where it holds no device event."""
+    source, reader = JsonTrace(path, SKIP), _Reader()
+    for events in source.batches():
+        try:
+            reader.add(events)
+        except (AttributeError, KeyError, OverflowError, TypeError, ValueError) as error:
+            raise UserError(f"holds a damaged event: {error!r}", where=str(path)) from None
+    stated = source.properties.get("distributedInfo") or {}
+    gpus = {gpu.get("id"): gpu.get("name") for gpu in source.properties.get("deviceProperties") or [] if gpu}
+    calls = reader.calls.events() if reader.host_events else None
+    ranges = reader.ranges.events()
+    for device, columns in sorted(reader.devices.items()):
+        device_events = columns.events()
+        messages = {
+            **{
+                link: reader.operator_messages[operator]
+                for link, operator in zip(device_events.link.tolist(), device_events.external.tolist(), strict=True)
+                if operator in reader.operator_messages
+            },
+            **reader.messages,
+        }
+        yield RankTrace(
+            file=str(path),
+            rank=stated.get("rank") if len(reader.devices) == 1 else None,
+            device=device,
+            names=reader.names.values,
+            device_events=device_events,
+            calls=calls,
+            ranges=ranges,
+            waits=Columns().events(),
+            gpu=gpus.get(device),
+            groups=tuple(_groups(stated.get("pg_config") or [])),
+            messages=messages,
+            shapes=reader.shapes,
+        )
+
+
+def _is_needed(category: str, name: str) -> bool:
+    """True if a fingerprint needs the events of this category and name."""
+    if category in CALLS:
+        return not QUERY.search(name)
+    if category in OPERATORS:
+        return name in PRODUCTS or name == COMMUNICATION or LOADER.search(name) is not None
+    return category in DEVICE or category == "user_annotation"
+
+
+def _times(event: Event) -> tuple[int, int]:
+    """Start and end in ns."""
+    start = round(event["ts"] * NS_PER_US)
+    return start, start + round(event.get("dur", 0) * NS_PER_US)
+
+
+def _whole(value: Any) -> int:
+    """A number, which old traces write as text; -1 where there is none."""
+    if type(value) is int:
+        return value
+    try:
+        return int(value)
+    except (TypeError, ValueError):
+        return -1
+
+
+def _groups(stated: Any) -> Iterator[Group]:
+    """The process groups of ``distributedInfo``."""
+    for group in stated if isinstance(stated, list) else []:
+        if ranks := _ranks(group.get("ranks")):
+            yield Group(str(group.get("pg_name", "")), str(group.get("pg_desc", "")), ranks)
+
+
+def _ranks(value: Any) -> tuple[int, ...] | None:
+    """A list of ranks, which may be a text that was cut."""
+    if isinstance(value, str):
+        try:
+            value = json.loads(value)
+        except ValueError:
+            return None
+    return tuple(value) if isinstance(value, list) and all(isinstance(rank, int) for rank in value) else None
+
+
+def message_of(args: dict[str, Any]) -> Message | None:
+    """The collective that the arguments of a kernel or operator describe; None for one that is not known."""
+    name = collective_name(str(args["Collective name"]))
+    if name is None:
+        return None
+    elements = args.get("Out msg nelems" if name in LARGER_OUTPUT else "In msg nelems")
+    dtype = str(args.get("dtype", "")).lower()
+    size = 1 if dtype.startswith("float8") else BYTES.get(dtype)
+    group = str(args.get("Process Group Description") or args.get("Process Group Name") or "") or None
+    size_of_group = _whole(args.get("Group size"))
+    return Message(
+        name,
+        group,
+        _ranks(args.get("Process Group Ranks")),
+        size_of_group if size_of_group > 0 else None,
+        elements * size if isinstance(elements, int) and size else None,
+    )
+
+
+def collective_name(text: str) -> str | None:
+    """The name of the collective in ``text``, the name of a kernel or a function; None if there is none."""
+    letters = re.sub("[^a-z]", "", text.lower())
+    return next((name for key, name in COLLECTIVES.items() if key in letters), None)
+
+
+PRODUCTS = frozenset({"aten::mm", "aten::addmm", "aten::bmm", "aten::baddbmm"})
+
+
+def shape_of(name: str, args: dict[str, Any]) -> Shape | None:
+    """The product that an operator computes; None where the profiler did not record shapes."""
+    first = 1 if "add" in name else 0
+    sizes, types = args.get("Input Dims") or [], args.get("Input type") or []
+    if len(sizes) < first + 2 or len(types) <= first:
+        return None
+    left, right = sizes[first], sizes[first + 1]
+    if len(left) not in (2, 3) or len(left) != len(right) or left[-1] != right[-2]:
+        return None
+    batch = left[0] if len(left) == 3 else 1
+    return Shape(name, str(types[first]), batch, left[-2], right[-1], left[-1])

@@ -1,0 +1,141 @@
+"""The fingerprint: where the time of each rank goes. Shares are those of the rank's window."""
+
+from typing import Literal
+
+from pydantic import Field
+
+from benchrun.model import Frozen
+
+SCHEMA_VERSION: Literal[1] = 1
+
+
+class IdleByCause(Frozen):
+    """Shares of the window; they add up to the idle share."""
+
+    host: float
+    """The host called CUDA only after the GPU had become idle."""
+    launch_gap: float
+    """The work was queued; its launch took time."""
+    data: float
+    """The thread that launches waited for a batch."""
+    sync: float
+    """The host had waited for the GPU, so that it had queued nothing."""
+
+
+class Classes(Frozen):
+    """Union of the kernels of each class, as shares of the window; classes may overlap."""
+
+    matmul: float
+    attention: float
+    memory_bound: float
+    """Every other kernel."""
+    communication: float
+
+
+class RankTime(Frozen):
+    """One rank. compute + exposed_comm + copy + idle = 1."""
+
+    rank: int
+    device: int
+    host: str | None
+    gpu: str | None
+    file: str
+    window_s: float
+    compute: float
+    """Kernels other than communication."""
+    exposed_comm: float
+    """Communication that no kernel hides."""
+    hidden_comm: float
+    """Communication at the same time as compute; part of compute."""
+    copies: float = Field(alias="copy")
+    """Copies and fills at the same time as neither."""
+    idle: float
+    idle_by_cause: IdleByCause | None
+    """None where the trace has no calls of the host."""
+    classes: Classes
+
+
+class CollectiveTime(Frozen):
+    """One kind of collective in one group of ranks."""
+
+    name: str
+    group: str | None
+    """tp, dp, ...; None where the trace does not state it."""
+    ranks: list[int]
+    """Those whose traces are here."""
+    count: int
+    """Per rank."""
+    bytes: int | None
+    """Of all occurrences on one rank: the whole tensor, as nccl-tests counts. None where the trace has no sizes."""
+    duration_s: float
+    """Transfer and waiting, the mean over the ranks."""
+    transfer_s: float | None
+    """The shortest duration over the ranks, all occurrences together; None with one rank's trace."""
+    waiting_s: float | None
+    """What the ranks' kernels took beyond that, the mean over the ranks."""
+    busbw_gb_s: float | None
+    """Bus bandwidth of the transfers."""
+
+
+class StragglerTime(Frozen):
+    """A rank that the others waited for."""
+
+    rank: int
+    host: str | None
+    behind_s: float
+
+
+class UnknownKernel(Frozen):
+    """A kernel that no pattern of kernels.csv fits; it counts as memory_bound."""
+
+    name: str
+    share: float
+    """Of the ranks' windows."""
+
+
+class RangeTime(Frozen):
+    """Marked ranges of one name (NVTX, annotations), on the first rank."""
+
+    name: str
+    count: int
+    host_s: float
+    device_s: float | None
+    """Union of what they launched from their own thread."""
+
+
+class ProductRow(Frozen):
+    """Matrix products of one shape, on the first rank."""
+
+    operator: str
+    dtype: str
+    batch: int
+    m: int
+    n: int
+    k: int
+    count: int
+    seconds: float
+    tflops: float
+    of_peak: float | None
+    """Share of the GPU's dense peak."""
+
+
+class Fingerprint(Frozen):
+    """Where the time of a trace goes."""
+
+    schema_version: Literal[1] = SCHEMA_VERSION
+    window: str
+    """device or steps."""
+    window_s: float
+    """The median over the ranks."""
+    steps: int | None
+    """Whole steps in the window; None where none are marked."""
+    ranks: list[RankTime]
+    collectives: list[CollectiveTime]
+    stragglers: list[StragglerTime]
+    unknown_share: float
+    """Of the ranks' windows: kernels that no class knows."""
+    unknown_kernels: list[UnknownKernel]
+    ranges: list[RangeTime]
+    products: list[ProductRow]
+    notes: list[str]
+    """What the trace cannot show."""

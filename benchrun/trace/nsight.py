@@ -1,0 +1,186 @@
+"""Exports of Nsight Systems to SQLite: times in ns.
+
+A table exists only if it has rows, and its columns change by version.
+"""
+
+import re
+import sqlite3
+import tempfile
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from benchrun.errors import UserError
+from benchrun.parse.inputs import chunks
+from benchrun.trace.events import Columns, Events, Kind, Numbers, RankTrace, events_of
+
+Table = NDArray[np.int64]
+ROWS = 50_000
+"""Rows that are fetched at once."""
+MAGIC = b"SQLite format 3\x00"
+ACTIVITY = "CUPTI_ACTIVITY_KIND_"
+PEER_COPY, DEVICE_COPY = 10, 8
+RANGES = (59, 60, 34, 35, 37)
+"""Types of NVTX events that have a start and an end."""
+PROCESS_BITS = ~0xFFFFFF
+"""The part of a globalTid that is the globalPid."""
+WAITS = re.compile(
+    r"^(p?read(v|64)?|fread|p?poll|p?select|epoll_p?wait|(clock_)?nanosleep|u?sleep|sem_\w*wait|recv\w*)$"
+)
+"""Calls in which a thread waits for data. Threads wait for each other and for the GPU in pthread_cond_wait."""
+
+
+class _Export:
+    """An open export; a missing table is empty, a missing column is -1."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+        self.tables = {
+            name: {row[1] for row in connection.execute(f'pragma table_info("{name}")')}
+            for (name,) in connection.execute("select name from sqlite_master where type in ('table', 'view')")
+        }
+
+    def read(self, table: str, *columns: str, condition: str = "1") -> Table:
+        """The columns as whole numbers; a list of names separated by spaces stands for the first that exists."""
+        present = self.tables.get(table, set())
+        if not present:
+            return np.zeros((0, len(columns)), np.int64)
+        chosen = [next((f'"{name}"' for name in names.split() if name in present), "-1") for names in columns]
+        selected = ", ".join(f"coalesce({column}, -1)" for column in chosen)
+        cursor = self._connection.execute(f'select {selected} from "{table}" where {condition}')
+        parts = [np.zeros((0, len(columns)), np.int64)]
+        while rows := cursor.fetchmany(ROWS):
+            parts.append(np.array(rows, np.int64))
+        return np.concatenate(parts)
+
+    def strings(self) -> dict[int, str]:
+        """The texts that other tables refer to."""
+        return dict(self._connection.execute("select id, value from StringIds")) if "StringIds" in self.tables else {}
+
+    def texts(self, query: str, table: str) -> list[tuple[object, ...]]:
+        """The rows of ``query``; none where ``table`` is missing."""
+        try:
+            return list(self._connection.execute(query)) if table in self.tables else []
+        except sqlite3.OperationalError:  # another version's column
+            return []
+
+
+def read_nsight(path: Path) -> Iterator[RankTrace]:
+    """One trace for each GPU of each process, in the order of devices and processes; none without device events."""
+    with _opened(path) as export:
+        strings, names = export.strings(), Numbers()
+        device_table = _device_table(export, strings, names)
+        calls, processes_of_calls = _calls(export, strings, names)
+        ranges, processes_of_ranges = _ranges(export, strings, names)
+        waits, processes_of_waits = _waits(export, strings, names)
+        host = next((str(row[0]) for row in export.texts(_HOST, "TARGET_INFO_SYSTEM_ENV")), None)
+        gpus = {row[0]: str(row[1]) for row in export.texts(_GPUS, "TARGET_INFO_GPU")}
+    for device, process in sorted({(int(row[0]), int(row[1])) for row in np.unique(device_table[:, :2], axis=0)}):
+        mine = device_table[(device_table[:, 0] == device) & (device_table[:, 1] == process)]
+        yield RankTrace(
+            file=str(path),
+            rank=None,
+            device=device,
+            names=names.values,
+            device_events=events_of(mine[:, 2:]),
+            calls=calls.where(processes_of_calls == process) if len(calls) else None,
+            ranges=ranges.where(processes_of_ranges == process),
+            waits=waits.where(processes_of_waits == process),
+            host=host,
+            gpu=gpus.get(device),
+        )
+
+
+_HOST = "select value from TARGET_INFO_SYSTEM_ENV where name = 'Hostname'"
+_GPUS = "select coalesce(cuDevice, id), name from TARGET_INFO_GPU"
+
+
+def _device_table(export: _Export, strings: dict[int, str], names: Numbers) -> Table:
+    """Rows of device, process, and the columns of `Columns`, of all kinds of device events."""
+    place = ("deviceId", "globalPid", "start", "end")
+    kernels = export.read(f"{ACTIVITY}KERNEL", *place, "demangledName shortName", "streamId", "correlationId")
+    copies = export.read(
+        f"{ACTIVITY}MEMCPY", *place, "copyKind", "streamId", "correlationId", "srcDeviceId", "dstDeviceId"
+    )
+    sets = export.read(f"{ACTIVITY}MEMSET", *place, "value", "streamId", "correlationId")
+    graphs = export.read(f"{ACTIVITY}GRAPH_TRACE", *place, "graphId", "streamId", "correlationId")
+    between = (copies[:, 7] != copies[:, 8]) & (copies[:, 7:9] >= 0).all(axis=1)
+    peers = (copies[:, 4] == PEER_COPY) | ((copies[:, 4] == DEVICE_COPY) & between)
+    kernels[:, 4] = _numbers(kernels[:, 4], strings, names)
+    for table, text in ((copies, "Memcpy"), (sets, "Memset"), (graphs, "CUDA graph, traced as a whole")):
+        table[:, 4] = names.number(text)
+    kinds = ((kernels, Kind.KERNEL), (copies[~peers], Kind.COPY), (copies[peers], Kind.PEER_COPY), (sets, Kind.SET))
+    return np.concatenate([_with_kind(table[:, :7], kind) for table, kind in (*kinds, (graphs, Kind.GRAPH))])
+
+
+def _with_kind(table: Table, kind: Kind) -> Table:
+    """The table with the columns kind and operator."""
+    return np.column_stack([table, np.full(len(table), kind), np.full(len(table), -1)]).astype(np.int64)
+
+
+def _numbers(values: NDArray[np.int64], strings: dict[int, str], names: Numbers) -> NDArray[np.int64]:
+    """Numbers in ``names`` for identifiers of strings."""
+    unique, inverse = np.unique(values, return_inverse=True)
+    numbers = [names.number(strings.get(int(value), "[unknown]")) for value in unique]
+    return np.array(numbers, np.int64)[inverse] if len(unique) else values
+
+
+def _calls(export: _Export, strings: dict[int, str], names: Numbers) -> tuple[Events, Table]:
+    """CUDA calls and the process of each."""
+    columns = ("start", "end", "nameId", "globalTid", "correlationId")
+    table = export.read(f"{ACTIVITY}RUNTIME", *columns)
+    table[:, 2] = _numbers(table[:, 2], strings, names)
+    return _host_events(table)
+
+
+def _waits(export: _Export, strings: dict[int, str], names: Numbers) -> tuple[Events, Table]:
+    """Waits in the operating system and the process of each."""
+    chosen = ",".join(str(number) for number, text in strings.items() if WAITS.match(str(text)))
+    condition = f"nameId in ({chosen})"
+    table = export.read("OSRT_API", "start", "end", "nameId", "globalTid", condition=condition)
+    table[:, 2] = _numbers(table[:, 2], strings, names)
+    return _host_events(table)
+
+
+def _ranges(export: _Export, strings: dict[int, str], names: Numbers) -> tuple[Events, Table]:
+    """NVTX ranges and the process of each."""
+    columns = Columns()
+    present = export.tables.get("NVTX_EVENTS", set())
+    if {"start", "end", "text", "globalTid"} <= present:
+        text_id = "textId" if "textId" in present else "null"
+        kinds = f"and eventType in {RANGES}" if "eventType" in present else ""
+        query = f'select start, "end", text, {text_id}, globalTid from NVTX_EVENTS where "end" is not null {kinds}'
+        for start, end, text, identifier, thread in export.texts(query, "NVTX_EVENTS"):
+            name = names.number(str(text if text is not None else strings.get(identifier, "")))  # type: ignore[call-overload]
+            columns.add(start, end, name, thread)  # type: ignore[arg-type]
+    events = columns.events()
+    return events, events.place & PROCESS_BITS
+
+
+def _host_events(table: Table) -> tuple[Events, Table]:
+    """Events of a table with the columns start, end, name, thread and perhaps a link."""
+    missing = np.full((len(table), Columns.WIDTH - table.shape[1]), -1, np.int64)
+    events = events_of(np.column_stack([table, missing]))
+    return events, events.place & PROCESS_BITS
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[_Export]:
+    """The export, unpacked if it is compressed. UserError for a damaged one."""
+    with path.open("rb") as file:
+        packed = file.read(len(MAGIC)) != MAGIC
+    with tempfile.NamedTemporaryFile(suffix=".sqlite") as unpacked:
+        if packed:
+            for chunk in chunks(path):
+                unpacked.write(chunk)
+            unpacked.flush()
+        target = Path(unpacked.name) if packed else path.resolve()
+        try:
+            with closing(sqlite3.connect(f"{target.as_uri()}?mode=ro&immutable=1", uri=True)) as connection:
+                yield _Export(connection)
+        except sqlite3.DatabaseError as error:
+            hint = "export it again: nsys export --type sqlite REPORT.nsys-rep"
+            raise UserError(f"is a damaged Nsight Systems export: {error}", where=str(path), hint=hint) from None

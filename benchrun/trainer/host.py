@@ -1,0 +1,134 @@
+"""What the host of a rank does in each step beside launching kernels: wait for data, collect garbage, wait for a core.
+
+The GPU stands still only where its queue runs dry meanwhile, so these times are the most that a step may lose by them.
+"""
+
+import gc
+import os
+import platform
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+
+from benchrun.spec.artifacts import HOST, HostTime, HostTimes
+from benchrun.spec.runspec import TrainingSpec
+
+KEPT_STEPS = 200
+"""The last steps that are written."""
+THREADS = Path("/proc/self/task")
+SHARE = 0.25
+"""Of the busiest thread's time, from which a thread does the work."""
+
+
+class HostClock:
+    """Times this rank's host; one step is as many micro-batches as the specification states."""
+
+    def __init__(self, spec: TrainingSpec) -> None:
+        self._steps, self._per_step = spec.training.steps, spec.num_microbatches
+        self._data: list[float] = []
+        self._garbage: list[float] = []
+        self._queued: list[float] = []
+        """Seconds by step; the last entry is of the step that runs."""
+        self._before: dict[str, Scheduled] = {}
+        self._collecting = 0.0
+        gc.callbacks.append(self._collected)
+
+    def timed(self, micro_batches: Iterable[Any]) -> Iterator[Any]:
+        """The micro-batches of a chunk of the model, one after the other, with the time that each is waited for."""
+        batches = iter(micro_batches)
+        for number in range(self._steps * self._per_step):
+            if number // self._per_step == len(self._data):
+                self._begin_step()
+            started = time.perf_counter()
+            batch = next(batches)
+            self._data[number // self._per_step] += time.perf_counter() - started
+            yield batch
+        self._end()
+        yield from batches  # the profiled step
+
+    def keep(self) -> None:
+        """Write host.json. Every rank calls this after the last step."""
+        self._end()
+        own = HostTime(
+            rank=torch.distributed.get_rank(),
+            host=platform.node(),
+            cores=cores(),
+            data_s=_kept(self._data),
+            garbage_s=_kept(self._garbage),
+            queued_s=_kept(self._queued) if self._before else (),
+        )
+        ranks: list[Any] = [None] * torch.distributed.get_world_size()
+        torch.distributed.gather_object(own, ranks if own.rank == 0 else None)
+        if own.rank == 0:
+            first = max(len(self._data) - KEPT_STEPS, 0) + 1
+            document = HostTimes(first_step=first, ranks=tuple(ranks))
+            Path(HOST).write_text(document.model_dump_json() + "\n")
+
+    def _begin_step(self) -> None:
+        self._read_queue()
+        for times in (self._data, self._garbage, self._queued):
+            times.append(0.0)
+
+    def _end(self) -> None:
+        """The last measured step is over."""
+        if self._collected in gc.callbacks:
+            gc.callbacks.remove(self._collected)
+            self._read_queue()
+
+    def _read_queue(self) -> None:
+        now = scheduled()
+        if self._queued:
+            self._queued[-1] = queued(self._before, now)
+        self._before = now
+
+    def _collected(self, phase: str, _: Any) -> None:
+        """Python calls this before and after each collection of garbage."""
+        if phase == "start":
+            self._collecting = time.perf_counter()
+        elif self._garbage:
+            self._garbage[-1] += time.perf_counter() - self._collecting
+
+
+class Scheduled(NamedTuple):
+    """What the kernel counts of a thread, in s since it began."""
+
+    ran: float
+    waited: float
+    """It wanted to run and had no core."""
+
+
+def scheduled() -> dict[str, Scheduled]:
+    """By thread of this process; empty where the system does not count (Linux: Documentation/scheduler/sched-stats)."""
+    threads = {}
+    for file in THREADS.glob("*/schedstat"):
+        with suppress(OSError, ValueError):  # a thread ended
+            ran, waited, _ = map(int, file.read_text().split())
+            threads[file.parent.name] = Scheduled(ran / 1e9, waited / 1e9)
+    return threads
+
+
+def queued(before: dict[str, Scheduled], now: dict[str, Scheduled]) -> float:
+    """Seconds for which the threads that do the work waited for a core: those that ran at least a quarter as long as
+    the busiest. Forward and backward pass may have a thread each; the many that only wait for messages do not count.
+    """
+    none = Scheduled(0.0, 0.0)
+    spent = [
+        Scheduled(thread.ran - old.ran, thread.waited - old.waited)
+        for name, thread in now.items()
+        for old in [before.get(name, none)]
+    ]
+    busiest = max((thread.ran for thread in spent), default=0.0)
+    return sum(thread.waited for thread in spent if thread.ran >= SHARE * busiest)
+
+
+def cores() -> int:
+    """Cores on which this process may run."""
+    return len(os.sched_getaffinity(0))
+
+
+def _kept(seconds: list[float]) -> tuple[float, ...]:
+    return tuple(round(value, 6) for value in seconds[-KEPT_STEPS:])

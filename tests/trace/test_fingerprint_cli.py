@@ -1,0 +1,87 @@
+"""`benchrun fingerprint`: the contract's keys, exit codes, and tables of at most 100 columns."""
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from made import kernel, message, write
+
+from benchrun.cli import group
+
+TRACES = Path(__file__).parent / "traces"
+H200 = TRACES / "h200_llama_tp2_pp2_bf16"
+
+
+def call(*args: Path | str) -> tuple[int, str, str]:
+    from benchrun.console import run
+
+    runner = CliRunner()
+    with runner.isolation() as (out, err, _):
+        try:
+            code = run(group, "benchrun", ["fingerprint", *map(str, args)])
+        except SystemExit as end:
+            code = end.code
+        return code or 0, out.getvalue().decode(), err.getvalue().decode()
+
+
+def test_json_has_the_keys_of_the_contract() -> None:
+    code, out, _ = call(H200, "--json")
+    document = json.loads(out)
+    assert code == 0
+    assert document["schema_version"] == 1
+    assert {"window_s", "steps", "ranks", "collectives", "stragglers", "unknown_kernels"} <= set(document)
+    assert [rank["rank"] for rank in document["ranks"]] == [0, 1, 2, 3]
+    rank = document["ranks"][0]
+    assert {"rank", "device", "compute", "exposed_comm", "hidden_comm", "copy", "idle"} <= set(rank)
+    assert set(rank["idle_by_cause"]) == {"host", "launch_gap", "data", "sync"}
+    assert set(rank["classes"]) == {"matmul", "attention", "memory_bound", "communication"}
+    keys = {"name", "group", "count", "bytes", "transfer_s", "waiting_s", "busbw_gb_s"}
+    assert all(keys <= set(each) for each in document["collectives"])
+    assert all(each["bytes"] is None for each in document["collectives"])  # the CPU was not profiled
+
+
+@pytest.mark.parametrize("file", [H200, *TRACES.glob("*.xz")], ids=lambda file: file.name)
+def test_tables_fit_a_terminal(file: Path) -> None:
+    code, out, _ = call(file)
+    assert code == 0
+    assert max(map(len, out.splitlines())) <= 100
+
+
+def test_tables_of_many_ranks_with_long_names_fit_too(tmp_path: Path) -> None:
+    args = message("allreduce", 10**12, list(range(64)), description="a_very_long_description_of_some_process_group")
+    for rank in range(64):
+        events = [
+            kernel(0, 10**8, "x" * 300, host="h" * 80),
+            kernel(10**8, 123456.789, "ncclDevKernel_AllReduce", **args),
+        ]
+        write(tmp_path / f"rank{rank}.json", events)
+    code, out, _ = call(tmp_path)
+    assert code == 0
+    assert max(map(len, out.splitlines())) <= 100
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        (["nowhere.json"], "nowhere.json"),
+        ([H200, "--window", "steps"], "--window device"),
+        ([H200, "--window", "week"], "week"),
+        ([TRACES / "README.md"], "README.md"),
+        ([TRACES / "README.md", "--json"], "README.md"),
+        ([], "TRACE"),
+    ],
+)
+def test_wrong_input_is_one_error_with_exit_code_2(args: list[str], words: str) -> None:
+    code, out, err = call(*args)
+    assert (code, out) == (2, "")
+    assert words in err
+    assert "Traceback" not in err
+
+
+def test_damaged_files_are_named_on_stderr(tmp_path: Path) -> None:
+    write(tmp_path / "good.json", [kernel(0, 5)])
+    (tmp_path / "bad.json").write_text('{"traceEvents": [{"ph": "X"')
+    code, _, err = call(tmp_path)
+    assert code == 2
+    assert "bad.json" in err
