@@ -73,7 +73,7 @@ def run_study(
             new = list(due(planned.slots, attempts, concurrency, retries))
             for slot in new:
                 spec = specs[slot[0]]
-                if (run := _same(spec, directory) if reuse else None) is None:
+                if (run := _same(spec, slot, directory) if reuse else None) is None:
                     _launch(directory, slot, spec, planned, tell)
                 else:
                     directory.record(slot, run)
@@ -101,9 +101,9 @@ def _launch(directory: StudyDir, slot: Slot, spec: RunSpec, planned: Plan, tell:
     tell(f"{run.run_id}: launched, point {planned.number(slot[0])} of {len(planned.points)}{again}")
 
 
-def _same(spec: RunSpec, directory: StudyDir) -> RunDir | None:
-    """The newest completed run of this specification that the study does not have yet; None where there is none."""
-    used = {run for runs in directory.runs().values() for run in runs}
+def _same(spec: RunSpec, slot: Slot, directory: StudyDir) -> RunDir | None:
+    """The newest completed run of this specification that the point does not have yet; None where there is none."""
+    used = {run for (key, _), runs in directory.runs().items() for run in runs if key == slot[0]}
     name = f"{spec.recipe}-{spec.identity()}-"
     named = [run for run in find_runs(directory.root) if run.run_id.startswith(name) and run not in used]
     completed = (run for run in reversed(named) if (end := recorded(run)) and end.ending is Ending.COMPLETED)

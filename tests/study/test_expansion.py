@@ -176,7 +176,7 @@ def test_illegal_points_are_listed_and_the_others_keep_their_key(tmp_path: Path)
 
 
 def test_a_study_without_a_legal_point_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="no point is legal; the first: .*gbs"):
+    with pytest.raises(UserError, match=r"no point is legal; the first: .*gbs"):
         plan(expanded(tmp_path, matrix={"mbs": [3, 5]}))
 
 
