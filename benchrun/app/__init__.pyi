@@ -35,6 +35,9 @@ from benchrun.app.studies import plan_study as plan_study
 from benchrun.app.studies import run_study as run_study
 from benchrun.app.studies import study_result as study_result
 from benchrun.app.traces import fingerprint_of as fingerprint_of
+from benchrun.app.tuning import plan_tuning as plan_tuning
+from benchrun.app.tuning import tune as tune
+from benchrun.app.tuning import tuning_result as tuning_result
 from benchrun.compare.verdict import RunResult as RunResult
 from benchrun.compare.verdict import Verdict as Verdict
 from benchrun.frameworks.logs import DIALECTS as DIALECTS

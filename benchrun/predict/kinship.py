@@ -71,7 +71,12 @@ def traits(load: Workload) -> dict[str, str]:
     """What may be shared, by name; the wider traits first."""
     layout, task = load.layout, "lora" if load.task == "lora" else "train"
     kind = "moe" if load.model.shape.moe else "dense"
-    family, gpu, number, source = load.model.name, load.gpu.name, load.number, f"{load.source}/{load.stack}"
+    family, gpu, number, source = (
+        load.model.name,
+        load.gpu.name,
+        load.number,
+        f"{load.source}/{load.stack}/{load.framework}",
+    )
     arch = load.gpu.arch.split()[0]
     release = f"{load.release:.2f}" if load.release else "unknown"
     shape = "/".join(f"{part:g}" for part in (layout.tp, layout.pp, layout.cp, layout.ep, layout.fsdp > 1, load.mbs))

@@ -14,7 +14,9 @@ from benchrun.predict.residuals import LEVEL, NORMAL
 
 STEPS, LEAST = 30, 0.003
 """Steps of the search; no standard deviation falls below the second."""
-PRIOR = 2.0
+MORE = 0.02
+"""Share of the rows beyond the level that intervals hold: new rows differ more than those left out."""
+PRIOR = 0.5
 """Rows for which the standard deviation at the start counts: rows of one source cannot tell how sources differ."""
 
 
@@ -72,5 +74,5 @@ def widened(
     result = dict(spread)
     for each in set(kinds):
         deviations = np.concatenate([alone[kind == each], together[kind == each]])
-        result[f"interval.{each}"] = max(0.7, float(np.quantile(deviations, LEVEL)) / NORMAL)
+        result[f"interval.{each}"] = max(0.7, float(np.quantile(deviations, LEVEL + MORE)) / NORMAL)
     return result

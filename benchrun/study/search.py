@@ -18,6 +18,8 @@ from benchrun.predict.workload import Workload
 COMMON, ALIKE, OWN, NOISE = 0.3, 0.06, 0.02, 0.004
 """Standard deviations of the logarithm of measured over predicted: of all layouts together, of those alike, of each
 alone, and of a measurement over the first number of steps."""
+FEWEST = 3
+"""Layouts to measure before chances count: one measurement cannot tell a slow layout from a slow machine."""
 CHANCE = 0.1
 """An untried layout that is faster with less than this probability is not worth a job."""
 
@@ -116,9 +118,9 @@ class Search:
         goal = math.log(self.measured(trials)[best] * (1 - self.gain))
         below = {layout: (goal - math.log(medians[layout])) / deviations[layout] for layout in untried}
         gains = {layout: deviations[layout] * _improvement(below[layout]) for layout in untried}
-        promising = sorted(
-            (each for each in untried if _probability(below[each]) > CHANCE), key=lambda each: -gains[each]
-        )
+        sure = len(self.measured(trials)) >= FEWEST
+        promising = [layout for layout in untried if not sure or _probability(below[layout]) > CHANCE]
+        promising.sort(key=lambda layout: -gains[layout])
         return [Job(layout, self.steps) for layout in promising[: max(1, most // 2 ** _rounds(len(seen), most))]]
 
     def _again(self, trials: Sequence[Trial]) -> list[Job]:

@@ -121,12 +121,14 @@ class TestSearch:
     def test_an_untried_layout_that_would_not_help_is_not_tried(self, candidates: list[Candidate]) -> None:
         search = search_of(candidates)
         clear = replace(search, predicted_s=[1.0, *(2.0 for _ in candidates[1:])], share=1.0)
-        trials = [Trial(0, clear.steps, 60.0, 1.0)]
+        trials = [Trial(layout, clear.steps, 60.0, min(layout + 1.0, 2.0)) for layout in range(3)]
         assert clear.next(trials) == []
+        assert clear.next(trials[:2]), "two measured layouts say too little"
 
     def test_close_ones_are_measured_again_over_more_steps(self, candidates: list[Candidate]) -> None:
         search = replace(search_of(candidates), predicted_s=[1.0, 1.0, *(2.0 for _ in candidates[2:])], share=1.0)
-        trials = [Trial(layout, search.steps, 60.0, 1.0 + 0.001 * layout) for layout in (0, 1)]
+        times = (1.0, 1.001, 2.0)
+        trials = [Trial(layout, search.steps, 60.0, step_s) for layout, step_s in enumerate(times)]
         assert search.next(trials) == [Job(0, 2 * search.steps), Job(1, 2 * search.steps)]
 
 
