@@ -54,7 +54,7 @@ def workload(spec: TrainingSpec, source: str | None = None) -> Workload:
         recompute="selective" if spec.training.recompute.policy else spec.training.recompute.granularity,
         stack=stack,
         source=published if source is None else source,
-        framework="" if published and source is None else spec.framework,
+        framework=spec.framework if source == OWN else "",
         release=2000 + int(release[1]) + (int(release[2]) - 0.5) / 12 if release else None,
         tp_overlap=spec.training.tp_comm_overlap,
         gradient_bytes=4 if spec.training.grad_reduce_in_fp32 else 2,

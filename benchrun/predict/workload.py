@@ -53,7 +53,7 @@ class Workload:
     source: str = ""
     """Who measured it: rows of one source share what no column says. Empty where nobody did."""
     framework: str = ""
-    """Which of this suite's frameworks trains; empty for published rows."""
+    """Which of this suite's frameworks trained a kept run; else empty."""
     release: float | None = None
     """When the software was released, in years (2025.5: mid-2025); None where it is unknown."""
     tp_overlap: bool = True
