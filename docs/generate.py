@@ -27,6 +27,7 @@ from benchrun.model.layout import Layout
 from benchrun.recipe.schema import Study, SuiteRun, TrainingEntry, TrainingGroup, TrainingRecipe
 from benchrun.spec import artifacts
 from benchrun.spec.cluster import Binding, Cluster, Container
+from benchrun.spec.profile import Profile
 from benchrun.spec.runspec import TrainingSpec
 from benchrun.spec.training import Data, Fp8, Instructions, Lora, Optimizer, Recompute, Synthetic, Training
 from datagen.cli import group as datagen
@@ -121,7 +122,7 @@ def spec_page() -> str:
         "# Specification of a run\n\n`spec.json` holds one run with nothing implicit. Every later step reads only this "
         "file.\n"
     )
-    models = (TrainingSpec, Layout, Training, Recompute, Optimizer, Fp8, Lora, Data, Synthetic, Instructions)
+    models = (TrainingSpec, Layout, Training, Recompute, Optimizer, Fp8, Lora, Data, Synthetic, Instructions, Profile)
     return "\n".join([head, *map(model_section, models)])
 
 

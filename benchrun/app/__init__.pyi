@@ -1,3 +1,6 @@
+from benchrun.app.explanations import differ as differ
+from benchrun.app.explanations import evidence as evidence
+from benchrun.app.explanations import explain_run as explain_run
 from benchrun.app.jobs import end_of as end_of
 from benchrun.app.jobs import record_end as record_end
 from benchrun.app.jobs import status_of as status_of
@@ -21,6 +24,7 @@ from benchrun.app.measurement import unused_options as unused_options
 from benchrun.app.points import describe as describe
 from benchrun.app.points import resolve as resolve
 from benchrun.app.points import resolve_point as resolve_point
+from benchrun.app.points import resolve_profiled as resolve_profiled
 from benchrun.app.points import warnings as warnings
 from benchrun.app.points import write_files as write_files
 from benchrun.app.predictions import Predicted as Predicted
@@ -40,6 +44,8 @@ from benchrun.app.tuning import tune as tune
 from benchrun.app.tuning import tuning_result as tuning_result
 from benchrun.compare.verdict import RunResult as RunResult
 from benchrun.compare.verdict import Verdict as Verdict
+from benchrun.explain.model import Difference as Difference
+from benchrun.explain.model import Explanation as Explanation
 from benchrun.frameworks.logs import DIALECTS as DIALECTS
 from benchrun.frameworks.logs import Tail as Tail
 from benchrun.launch.doctor import examine as examine

@@ -84,7 +84,9 @@ def _last_step(run: RunDir) -> int | None:
         near = progress.step_offset if progress and progress.step_file == log.name else 0
         with contextlib.suppress(OSError):
             steps.append(last_step(log, near))
-    return max((step for step in steps if step is not None), default=None)
+    last = max((step for step in steps if step is not None), default=None)
+    # Profiled steps follow the planned ones.
+    return min(last, run.spec.planned_steps) if last is not None and run.spec.planned_steps else last
 
 
 def end_of(observation: Observation) -> End:

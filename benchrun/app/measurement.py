@@ -2,7 +2,7 @@
 
 import contextlib
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from benchrun.launch.endings import recorded
 from benchrun.launch.keep import kept_files, kept_name
 from benchrun.launch.rundir import RunDir
 from benchrun.metrics.bound import bound
-from benchrun.metrics.model import Measurement, Metrics, Summary
+from benchrun.metrics.model import Measurement, Metrics, ProblemEntry, Summary
 from benchrun.metrics.ranks import RankSpread, rank_spread
 from benchrun.metrics.rows import Measured, measured
 from benchrun.metrics.setting import Setting, setting_of, stated
@@ -56,9 +56,17 @@ def measure_run(run: RunDir, warmup: int | None = None) -> RunMeasurement | None
         "telemetry": samples.over_all if samples else None,
         "bound": bound(run.document(artifacts.CEILINGS, artifacts.Ceilings), run.spec, metrics.step_time_s),
         "breakdown": run.document(artifacts.BREAKDOWN, artifacts.Breakdown),
+        "problems": (*metrics.problems, *_missing_trace(run)),
         "ranks": ranks_of(run, metrics),
     }
     return RunMeasurement(run, log, metrics.model_copy(update=beside), samples)
+
+
+def _missing_trace(run: RunDir) -> Iterator[ProblemEntry]:
+    """A problem where the profiled ranks left their folder empty; a kept run has no such folder."""
+    folder = run.path / artifacts.PROFILE
+    if folder.is_dir() and not any(file.is_file() for file in folder.rglob("*")):
+        yield ProblemEntry(kind="no_trace", line=None, detail=f"{artifacts.PROFILE} is empty; the logs may say why")
 
 
 def store_measurement(measurement: RunMeasurement) -> None:
@@ -83,6 +91,8 @@ def _samples(run: RunDir, log: Log, numbers: Measurement, num_gpus: int | None) 
     rate = numbers.tokens_per_s_per_gpu.median
     if not (files and step and window and rate and num_gpus):
         return None
+    if log.profiled_after is not None and log.facts.ended_at is None:
+        return None  # profiled steps followed: the last sample under load is not of the window
     steps = window.last_step - window.first_step + 1
     # Tokens of a step are its rate times its time; the product of their means would be too large where steps differ.
     tokens = rate * step.median * num_gpus * steps

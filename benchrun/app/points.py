@@ -1,5 +1,6 @@
 """From a request to RunSpecs, and from a RunSpec to files."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +38,16 @@ def resolve(request: Request) -> list[RunSpec]:
             message = f"run {index + 1} of {len(expanded.points)} ({point.request.recipe}): {place}{error.message}"
             raise UserError(message, hint=error.hint, where=point.place) from None
     return [spec for spec in specs for _ in range(expanded.study.repeats)]
+
+
+def resolve_profiled(request: Request, tool: str | None = None) -> list[RunSpec]:
+    """As `resolve`, with profiled steps in every run: by ``tool``, else by the recipe's, else by Kineto."""
+    specs = resolve(request if tool is None else _profiled(request, tool))
+    return specs if all(spec.profiler != "none" for spec in specs) else resolve(_profiled(request, "kineto"))
+
+
+def _profiled(request: Request, tool: str) -> Request:
+    return replace(request, overrides=(*request.overrides, f"profile.tool={tool}"))
 
 
 def warnings(spec: RunSpec) -> list[str]:

@@ -15,12 +15,15 @@ VERBS = {
     "predict": ("predictions", "How long a step should take, in parts, with an interval."),
     "launch": ("points", "Run a point or a suite, under Slurm or on this machine."),
     "study": ("studies", "Run every point of a study, and compare the points."),
+    "profile": ("points", "Launch with a few profiled steps after the measured ones."),
     "status": ("runs", "How runs are going, and how they ended."),
     "cancel": ("runs", "Stop runs."),
     "parse": ("logs", "A training log -> step time, tokens/s/GPU, TFLOPS."),
     "compare": ("logs", "Runs or logs against reference numbers: the verdict."),
     "report": ("runs", "Runs as tables."),
     "fingerprint": ("traces", "Traces of GPU runs (Kineto, Nsight Systems): where the time goes."),
+    "explain": ("explanations", "Why a run is slow: from the GPU's peak to its step, causes, advice."),
+    "diff": ("explanations", "Two runs: how much slower, what differs, where the seconds went."),
     "doctor": ("points", "What this machine can do."),
 }
 """Name -> module of this package and help. The function in that module has the name of the verb."""

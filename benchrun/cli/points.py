@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from benchrun import app, paths
-from benchrun.cli.options import json_option, point_options, print_json, say
+from benchrun.cli.options import all_of, json_option, point_options, print_json, say
 from benchrun.vocabulary import Exit
 
 if TYPE_CHECKING:
@@ -66,14 +66,40 @@ def _print_script(spec: "RunSpec") -> None:
     click.echo(app.render(spec)[JOB], nl=False)
 
 
+launch_options = all_of(
+    click.option("--repeats", type=click.IntRange(min=1), default=1, show_default=True, help="Runs of each point."),
+    click.option("--wait", is_flag=True, help="Follow the runs, then judge them. Ctrl-C leaves them running."),
+    click.option("--dry-run", is_flag=True, help="Check everything and print the scripts; launch nothing."),
+)
+PROFILERS = click.Choice(("kineto", "nsys", "xplane"))
+
+
 @click.command("launch")
 @point_options
-@click.option("--repeats", type=click.IntRange(min=1), default=1, show_default=True, help="Runs of each point.")
-@click.option("--wait", is_flag=True, help="Follow the runs, then judge them. Ctrl-C leaves them running.")
-@click.option("--dry-run", is_flag=True, help="Check everything and print the scripts; launch nothing.")
-def launch(repeats: int, wait: bool, dry_run: bool, **point: Any) -> int:
+@click.option("--profile", type=PROFILERS, help="Profile a few steps after the measured ones.")
+@launch_options
+def launch(profile: str | None, repeats: int, wait: bool, dry_run: bool, **point: Any) -> int:
     """Run RECIPE (a recipe or a suite) and print the run ids."""
-    specs = app.resolve(app.Request(**point))
+    request = app.Request(**point)
+    specs = app.resolve_profiled(request, profile) if profile else app.resolve(request)
+    return _launch(specs, repeats, wait=wait, dry_run=dry_run)
+
+
+@click.command("profile")
+@point_options
+@click.option("--tool", "--profile", type=PROFILERS, help="The profiler; by default the recipe's, else kineto.")
+@launch_options
+def profile(tool: str | None, repeats: int, wait: bool, dry_run: bool, **point: Any) -> int:
+    """Run RECIPE with a few profiled steps after the measured ones: the same as launch --profile.
+
+    Each profiled rank writes a trace into the run's folder `profile`. --set profile.steps=5 and --set
+    'profile.ranks=[0,8]' choose how many steps and which ranks.
+    """
+    return _launch(app.resolve_profiled(app.Request(**point), tool), repeats, wait=wait, dry_run=dry_run)
+
+
+def _launch(specs: "Sequence[RunSpec]", repeats: int, *, wait: bool, dry_run: bool) -> int:
+    """Launch each of ``specs``; returns the exit code."""
     for spec in specs:
         for warning in app.warnings(spec):
             say(f"warning: {warning}")

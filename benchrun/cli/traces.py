@@ -26,8 +26,8 @@ def fingerprint(traces: tuple[Path, ...], window: "Choice", as_json: bool) -> No
     """Where the time of each rank goes: compute, communication, copies, idle by cause, kernels by class, slow ranks.
 
     A TRACE is a Kineto file (.json), an Nsight Systems export (.sqlite), both compressed or not, a report (.nsys-rep)
-    where nsys is installed, or a directory with a file per rank. Give the files of all ranks together: one rank cannot
-    tell a slow link from a late neighbour.
+    where nsys is installed, a directory with a file per rank, or a profiled run. Give the files of all ranks together:
+    one rank cannot tell a slow link from a late neighbour.
     What a trace does not hold is null.
     """
     result, empty = app.fingerprint_of(traces, window)

@@ -58,6 +58,12 @@ class MeasuredRun:
         return _rows(Step(**json.loads(line)) for line in lines)
 
     @property
+    def losses(self) -> list[float]:
+        """The loss of each step that its log gives one for, in order."""
+        lines = _document(self.folder, STEPS, bytes.splitlines)
+        return [loss for line in lines if (loss := json.loads(line)["loss"]) is not None]
+
+    @property
     def machine(self) -> str:
         """GPU and driver as the node named them, and the versions of what trained."""
         node: dict[str, Any] = next(iter(self.env.get("nodes") or []), {})
@@ -130,8 +136,9 @@ def _rows(steps: Iterable[Step]) -> frozenset[Step]:
 
 
 def measured_references(runs: Sequence[MeasuredRun], without: Collection[str] = ()) -> tuple[Reference, ...]:
-    """One reference per point: the median step time of its repeats, without those named (a run is not its own)."""
-    timed = [run for run in runs if run.name not in without and run.metrics.step_time_s]
+    """One reference per point: the median step time of its repeats; none of a profiled run, nor of those named."""
+    counted = [run for run in runs if run.name not in without and run.spec.profiler == "none"]
+    timed = [run for run in counted if run.metrics.step_time_s]
     return tuple(_reference(group) for group in repeats(timed))
 
 

@@ -28,12 +28,12 @@ class Buckets:
         return self.matmul + self.attention + self.memory_bound
 
 
-def buckets(known: Evidence) -> Buckets | None:
+def buckets(run: Evidence) -> Buckets | None:
     """From the breakdown, else from a trace; None where nothing was profiled."""
-    if known.breakdown is not None:
-        return _fitted(_of_breakdown(known.breakdown), known.typical_s)
-    if known.fingerprint is not None:
-        return _of_fingerprint(known.fingerprint, known.typical_s)
+    if run.breakdown is not None:
+        return _fitted(_of_breakdown(run.breakdown), run.typical_s)
+    if run.fingerprint is not None:
+        return _of_fingerprint(run.fingerprint, run.typical_s)
     return None
 
 
@@ -49,11 +49,11 @@ def _of_breakdown(profiled: Breakdown) -> Buckets:
 
 
 def _of_fingerprint(fingerprint: Fingerprint, typical_s: float) -> Buckets:
-    """The mean of the ranks' shares, times the step."""
+    """The mean of the ranks' shares, times a step of the trace, fitted to a measured one."""
     each = [_shares(rank) for rank in fingerprint.ranks]
-    means = [mean(values) * typical_s for values in zip(*each, strict=True)]
-    matmul, attention, other, communication, idle = means
-    return Buckets(matmul, attention, other, communication, idle, source="the trace")
+    step_s = fingerprint.window_s / fingerprint.steps if fingerprint.steps else typical_s
+    matmul, attention, other, communication, idle = (mean(values) * step_s for values in zip(*each, strict=True))
+    return _fitted(Buckets(matmul, attention, other, communication, idle, source="the trace"), typical_s)
 
 
 def _shares(rank: RankTime) -> tuple[float, float, float, float, float]:

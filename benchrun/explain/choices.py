@@ -16,30 +16,39 @@ ALONE = 0.8
 """Share of the clock's peak that large products reach alone."""
 
 
-def choices(known: Evidence, parts: list[Part]) -> Iterator[Cause]:
+SMALL, LEAST = "products bound by memory", "memory-bound kernels at the memory's speed"
+BEYOND = "memory-bound kernels beyond it"
+"""Parts of the waterfall."""
+
+
+def choices(run: Evidence, parts: list[Part]) -> Iterator[Cause]:
     """Every choice that costs time."""
     for name in WHOLE:
         own = [part for part in parts if part.cause == name]
         if seconds := sum(part.seconds for part in own):
-            yield _choice(name, seconds, _evidence(own, known))
-    yield from _of_memory(known, parts)
-    yield from _of_products(known, parts)
+            yield _choice(name, seconds, _evidence(own, run))
+    yield from _of_memory(run, parts)
+    yield from _of_products(run, parts)
 
 
-def _of_memory(known: Evidence, parts: list[Part]) -> Iterator[Cause]:
-    """Memory-bound kernels beyond those of fused ones."""
-    least = sum(part.seconds for part in parts if part.part == "memory-bound kernels at the memory's speed")
-    spent = least + sum(part.seconds for part in parts if part.cause == "memory_bound")
-    if not least or not known.on_gpu:
-        return
-    fused = known.spec.training.fused_kernels and known.spec.framework != "hf"
-    saved = spent - (UNFUSED if fused else FUSED) * least
-    if saved > 0:
-        usual = f"norms, activations, casts and the optimizer take {spent / least:.1f} times what the memory needs"
-        yield _choice("memory_bound", saved, f"{usual}; fused kernels take about {FUSED:.0f} times")
+def _of_memory(run: Evidence, parts: list[Part]) -> Iterator[Cause]:
+    """Memory-bound kernels beyond those of fused ones, and products that are too small."""
+    seconds = {part.part: part.seconds for part in parts}
+    small, least = seconds.get(SMALL, 0.0), seconds.get(LEAST, 0.0)
+    fused = run.spec.training.fused_kernels and run.spec.megatron is not None
+    spent = least + seconds.get(BEYOND, 0.0)
+    saved = max(spent - (UNFUSED if fused else FUSED) * least, 0.0) if least else 0.0
+    words = [f"products of small micro-batches wait {small:.3g} s for memory"] if small else []
+    if saved:
+        words.append(
+            f"norms, activations, casts and the optimizer take {spent / least:.1f} times what the memory needs, "
+            f"about {FUSED:.0f} where all are fused"
+        )
+    if words:
+        yield _choice("memory_bound", small + saved, "; ".join(words))
 
 
-def _of_products(known: Evidence, parts: list[Part]) -> Iterator[Cause]:
+def _of_products(run: Evidence, parts: list[Part]) -> Iterator[Cause]:
     """Products that are too small to be fast, even alone."""
     below = sum(part.seconds for part in parts if part.part == "matmul alone below the peak")
     peak = sum(part.seconds for part in parts if part.part in ("matmul at the GPU's peak", "clocks and power"))
@@ -53,7 +62,7 @@ def _choice(cause: Name, seconds: float, evidence: str) -> Cause:
     return Cause(cause=cause, kind="choice", seconds=seconds, evidence=evidence, advice=advice(cause))
 
 
-def _evidence(parts: list[Part], known: Evidence) -> str:
-    largest = max(parts, key=lambda part: part.seconds)
-    share = 100 * sum(part.seconds for part in parts) / known.step_s
-    return f"{share:.1f} % of the step; {largest.part}: {largest.evidence}"
+def _evidence(parts: list[Part], run: Evidence) -> str:
+    """The parts of a cause with their shares and sources."""
+    listed = sorted(parts, key=lambda part: -part.seconds)
+    return "; ".join(f"{part.part} {100 * part.seconds / run.step_s:.1f} % ({part.evidence})" for part in listed[:3])

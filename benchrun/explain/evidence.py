@@ -1,20 +1,24 @@
-"""Everything that is known about a run, as one value; any part may be missing."""
+"""Everything that is run about a run, as one value; any part may be missing."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from statistics import median
+from typing import Any
 
 import numpy as np
 
 from benchrun.explain.clocks import Clock, clocks
 from benchrun.metrics.bound import Bound
-from benchrun.metrics.ranks import RankSpread
 from benchrun.metrics.statistics import Floats
+from benchrun.metrics.steadiness import Steadiness
 from benchrun.metrics.telemetry import Sampled
-from benchrun.spec.artifacts import Breakdown, Ceilings, HostTime, HostTimes
+from benchrun.spec.artifacts import Breakdown, Ceilings, HostTime, HostTimes, RankTimes
 from benchrun.spec.runspec import TrainingSpec
 from benchrun.trace.model import Fingerprint
+
+FEWEST_SAMPLES = 10
+"""Of a GPU: the first and the last one cover seconds outside of the steps."""
 
 
 @dataclass(frozen=True)
@@ -27,11 +31,12 @@ class Evidence:
     """Of the measured steps, in s; warm-up left out."""
     steps: Floats
     """Their numbers."""
+    steadiness: Steadiness | None = None
     samples: Sampled | None = None
     ceilings: Ceilings | None = None
     bound: Bound | None = None
     breakdown: Breakdown | None = None
-    ranks: RankSpread | None = None
+    ranks: RankTimes | None = None
     hosts: HostTimes | None = None
     fingerprint: Fingerprint | None = None
     env: Mapping[str, str] = field(default_factory=dict)
@@ -61,9 +66,16 @@ class Evidence:
 
     @cached_property
     def idle_of_telemetry_s(self) -> float | None:
-        """Time of a step in which no kernel ran, by the utilisation of the GPUs; None where it was not sampled."""
-        used = self.samples.over_all.utilisation_percent if self.samples else None
+        """Time of a step in which no kernel ran, by the utilisation of the GPUs; None with too few samples of it."""
+        enough = self.samples is not None and self.samples.over_all.samples >= FEWEST_SAMPLES * self.spec.num_gpus
+        used = self.samples.over_all.utilisation_percent if self.samples and enough else None
         return None if used is None else (1 - min(used, 100.0) / 100) * self.typical_s
+
+    @cached_property
+    def collective_s(self) -> float | None:
+        """Time of a step that the rank with the most of it spends in collectives; None where it was not measured."""
+        each = [rank.collective_time_s for rank in self.ranks.ranks] if self.ranks else []
+        return max((median(times) for times in each if times), default=None)
 
     def host_s(self, name: str) -> dict[int, float]:
         """A time of host.json by rank: the median over the measured steps; empty where it was not recorded."""
@@ -87,3 +99,12 @@ class Evidence:
         wanted, first = {int(step) for step in self.steps}, self.hosts.first_step
         values: tuple[float, ...] = getattr(rank, name)
         return [value for number, value in enumerate(values, first) if number in wanted] or list(values[1:])
+
+
+def alike(a: Evidence, b: Evidence) -> tuple[Evidence, Evidence]:
+    """Both with only such sources as both have, so that their parts are of the same kinds."""
+    names = ("samples", "ceilings", "bound", "breakdown", "ranks", "hosts", "fingerprint")
+    lacking: dict[str, Any] = {name: None for name in names if getattr(a, name) is None or getattr(b, name) is None}
+    if (a.breakdown is None) != (b.breakdown is None):
+        lacking["fingerprint"] = None
+    return replace(a, **lacking), replace(b, **lacking)

@@ -1,11 +1,11 @@
-"""What is known about a run -> its explanation."""
+"""What is run about a run -> its explanation."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from benchrun.explain.advice import advice
 from benchrun.explain.buckets import buckets
 from benchrun.explain.choices import choices
-from benchrun.explain.evidence import Evidence
+from benchrun.explain.evidence import Evidence, alike
 from benchrun.explain.faults import faults
 from benchrun.explain.model import FAULT_SHARE, Against, Cause, Explanation, Name, Part
 from benchrun.explain.waterfall import waterfall
@@ -15,28 +15,40 @@ SHOWN_SHARE = 0.005
 DIGITS = 6
 
 
-def explain(known: Evidence, against: Against | None = None, other: Evidence | None = None) -> Explanation:
+def explain(run: Evidence, against: Against | None = None, other: Evidence | None = None) -> Explanation:
     """The waterfall and the causes. ``other``: another run of the same work, which shows what can be faster."""
-    parts = waterfall(known)
-    found = [*faults(known, parts, buckets(known)), *choices(known, parts)]
+    parts = waterfall(run)
+    faulty = list(faults(run, parts, buckets(run)))
+    causes = [*faulty, *_without(faulty, choices(run, parts))]
     if other is not None:
-        found += slower_parts(known, parts, other)
+        causes += slower_parts(*alike(run, other))
     return Explanation(
-        run=known.name,
-        step_time_s=round(known.step_s, DIGITS),
+        run=run.name,
+        step_time_s=round(run.step_s, DIGITS),
         waterfall=[part.model_copy(update={"seconds": round(part.seconds, DIGITS)}) for part in parts],
-        causes=_ranked(found, known.step_s),
+        causes=_ranked(causes, run.step_s),
         against=against,
-        missing=list(missing(known)),
+        missing=list(missing(run)),
     )
 
 
-def slower_parts(known: Evidence, parts: list[Part], other: Evidence) -> Iterator[Cause]:
+def _without(faulty: list[Cause], costs: Iterable[Cause]) -> Iterator[Cause]:
+    """The choices, with less exposed communication where slow links are at fault for it."""
+    slow = sum(cause.seconds for cause in faulty if cause.cause == "comm_bandwidth")
+    for cost in sorted(costs, key=lambda cause: -cause.seconds):
+        if cost.cause.startswith("exposed_"):
+            less = min(slow, cost.seconds)
+            slow -= less
+            cost = cost.model_copy(update={"seconds": cost.seconds - less})
+        yield cost
+
+
+def slower_parts(run: Evidence, other: Evidence) -> Iterator[Cause]:
     """A fault for each cause that costs this run more than the other one."""
-    theirs = _by_cause(waterfall(other))
-    for name, seconds in _by_cause(parts).items():
-        if (more := seconds - theirs.get(name, 0.0)) > 0:
-            evidence = f"{seconds:.3g} s of a step, {theirs.get(name, 0.0):.3g} s in {other.name}"
+    others = _by_cause(waterfall(other))
+    for name, seconds in _by_cause(waterfall(run)).items():
+        if (more := seconds - others.get(name, 0.0)) > 0:
+            evidence = f"{seconds:.3g} s of a step, {others.get(name, 0.0):.3g} s in {other.name}"
             yield Cause(cause=name, kind="fault", seconds=more, evidence=evidence, advice=advice(name))
 
 
@@ -48,35 +60,35 @@ def _by_cause(parts: list[Part]) -> dict[Name, float]:
     return sums
 
 
-def _ranked(found: list[Cause], step_s: float) -> list[Cause]:
+def _ranked(causes: list[Cause], step_s: float) -> list[Cause]:
     """Large faults first, then by seconds; of causes of one name and rank the first in this order."""
 
     def order(cause: Cause) -> tuple[bool, float]:
         return not (cause.kind == "fault" and cause.seconds >= FAULT_SHARE * step_s), -cause.seconds
 
     ranked: dict[tuple[Name, int | None], Cause] = {}
-    for cause in sorted(found, key=order):
+    for cause in sorted(causes, key=order):
         if cause.seconds >= SHOWN_SHARE * step_s:
             ranked.setdefault((cause.cause, cause.rank), cause)
     return [cause.model_copy(update={"seconds": round(cause.seconds, DIGITS)}) for cause in ranked.values()]
 
 
-def missing(known: Evidence) -> Iterator[str]:
+def missing(run: Evidence) -> Iterator[str]:
     """What would make an explanation sharper, one sentence each."""
-    if known.breakdown is None and known.fingerprint is None:
+    if run.breakdown is None and run.fingerprint is None:
         yield "a profiled step (training.breakdown=true) would separate kernels, communication and idle time"
-    if known.on_gpu and known.ceilings is None:
+    if run.on_gpu and run.ceilings is None:
         yield "ceilings (training.ceilings=true) would separate slow products from slow hardware"
-    if known.on_gpu and known.samples is None:
+    if run.on_gpu and run.samples is None:
         yield "samples of the GPUs (nvidia-smi in the job) would show clocks, power and idle time"
-    if known.spec.num_gpus > 1 and known.ranks is None and known.fingerprint is None:
+    if run.spec.num_gpus > 1 and run.ranks is None and run.fingerprint is None:
         yield "compute times by rank (framework megatron-core writes them) would name a slow rank"
-    if known.on_gpu and known.fingerprint is None:
+    if run.on_gpu and run.fingerprint is None:
         yield "a trace would separate the causes of idle time, and transfer from waiting"
-    elif known.fingerprint is not None:
-        yield from known.fingerprint.notes
-    if len(known.times) < FEW_STEPS:
-        yield f"more steps than {len(known.times)} would show slow ones"
+    elif run.fingerprint is not None:
+        yield from run.fingerprint.notes
+    if len(run.times) < FEW_STEPS:
+        yield f"more steps than {len(run.times)} would show slow ones"
 
 
 FEW_STEPS = 20

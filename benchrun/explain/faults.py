@@ -1,6 +1,7 @@
 """Faults: other ranks or steps of the run, the ceilings or the hardware table show that the same work can be faster."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
@@ -10,34 +11,42 @@ from benchrun.explain.buckets import Buckets
 from benchrun.explain.evidence import Evidence
 from benchrun.explain.links import slow_links
 from benchrun.explain.model import Cause, Name, Part
-from benchrun.metrics.statistics import robust_deviation
+from benchrun.metrics.statistics import Floats, robust_deviation
 from benchrun.spec.artifacts import CEILINGS, HOST, TELEMETRY_SUMMARY
 
 MIN_WAIT_S = 0.002
 """For the data of a micro-batch: what a loader takes that keeps up."""
 IDLE_SHARE = 0.1
-"""Of the step: a GPU that is longer without a kernel has a host that is too slow. Healthy runs are below 6 %."""
+"""Of a profiled step: a GPU that is longer without a kernel has a host that is too slow. Healthy runs are below 6 %."""
 QUEUE_SHARE = 0.1
-"""Of the step that the threads of every rank wait for a core."""
+"""Of the step that the threads of ranks which are bound to cores wait for one."""
 HALF = 0.5
 LOW_CLOCK = 0.9
 """Of the clock at which the peak holds; a GPU below it whose power is not at its limit is slowed by something else."""
 LOW_POWER = 0.95
+IN_USE = 50
+"""Percent of the time with a kernel: an idle GPU lowers its clock itself."""
 OUTLIER_DEVIATIONS, OUTLIER_SHARE = 6.0, 0.05
 """A step is slow beyond the noise from so many deviations and this share of the typical step above it."""
+FEWEST = 2
+"""Slow steps that are no accident."""
+PAUSE = 5
+"""Times the typical step: a single step that takes so much longer had a pause."""
 
 
-def faults(known: Evidence, parts: list[Part], divided: Buckets | None) -> Iterator[Cause]:
+def faults(run: Evidence, parts: list[Part], divided: Buckets | None) -> Iterator[Cause]:
     """Every fault, also small ones, with the seconds of a step that a cure would save."""
-    late = waits.late_rank(known)
-    if late is not None:
-        yield _of_late(known, late)
-    yield from _of_data(known, divided, late)
-    yield from _of_host(known, parts, divided)
-    yield from slow_links(known, divided)
-    yield from _of_clocks(known, parts)
-    yield from _of_products(known, parts)
-    yield from _of_steps(known)
+    late = waits.late_rank(run)
+    of_one = _of_late(run, late) if late else None
+    if of_one is not None:
+        yield of_one
+    if of_one is None or of_one.cause != "data":  # else one rank alone waits for data, and the others for it
+        yield from _of_data(run, divided)
+    yield from _of_host(run, parts, divided)
+    yield from slow_links(run, divided)
+    yield from _of_clocks(run, parts)
+    yield from _of_products(run, parts)
+    yield from _of_steps(run)
 
 
 def fault(cause: Name, seconds: float, evidence: str, rank: int | None = None, host: str | None = None) -> Cause:
@@ -47,23 +56,23 @@ def fault(cause: Name, seconds: float, evidence: str, rank: int | None = None, h
     )
 
 
-def _of_late(known: Evidence, late: waits.Late) -> Cause:
+def _of_late(run: Evidence, late: waits.Late) -> Cause:
     """A rank that is behind: by its data, its host, its clock, its node; else it is just slow."""
     for name, field, words in (
         ("data", "data_s", "waits for its loader"),
         ("host", "queued_s", "has threads waiting for a core"),
         ("host", "garbage_s", "collects garbage"),
     ):
-        by_rank = known.mean_host_s(field) if field == "garbage_s" else known.host_s(field)
-        more = _beyond_others(by_rank, late.rank)
+        by_rank = run.mean_host_s(field) if field == "garbage_s" else run.host_s(field)
+        more = waits.beyond_others(by_rank, late.rank)
         if more > HALF * late.seconds:
             evidence = f"{late.evidence}; it {words} {more:.3g} s longer than they do ({HOST})"
             return fault(_cause(name), late.seconds, evidence, late.rank, late.host)
-    if cause := _idle_of(known, late):
+    if cause := _idle_of(run, late):
         return fault(cause, late.seconds, f"{late.evidence}; its GPU is idle meanwhile", late.rank, late.host)
-    if slower := _slower_clock(known, late):
+    if slower := _slower_clock(run, late):
         return fault("clocks", late.seconds, f"{late.evidence}; {slower}", late.rank, late.host)
-    if peers := _slow_node(known, late):
+    if peers := _slow_node(run, late):
         return fault("slow_node", late.seconds, f"{late.evidence}; {peers}", late.rank, late.host)
     return fault("slow_rank", late.seconds, late.evidence, late.rank, late.host)
 
@@ -72,94 +81,88 @@ def _cause(name: str) -> Name:
     return "data" if name == "data" else "host"
 
 
-def _beyond_others(by_rank: dict[int, float], rank: int) -> float:
-    others = [value for other, value in by_rank.items() if other != rank]
-    return by_rank[rank] - float(np.median(others)) if rank in by_rank and others else 0.0
-
-
-def _idle_of(known: Evidence, late: waits.Late) -> Name | None:
+def _idle_of(run: Evidence, late: waits.Late) -> Name | None:
     """``data`` or ``host`` where the trace shows that the late rank's GPU is idle longer for it than the others'."""
-    if known.fingerprint is None:
+    if run.fingerprint is None:
         return None
     for name in ("data", "host"):
         by_rank = {
             rank.rank: getattr(rank.idle_by_cause, name) + (rank.idle_by_cause.launch_gap if name == "host" else 0)
-            for rank in known.fingerprint.ranks
+            for rank in run.fingerprint.ranks
             if rank.idle_by_cause
         }
-        if _beyond_others(by_rank, late.rank) * known.typical_s > HALF * late.seconds:
+        if waits.beyond_others(by_rank, late.rank) * run.typical_s > HALF * late.seconds:
             return _cause(name)
     return None
 
 
-def _slower_clock(known: Evidence, late: waits.Late) -> str | None:
+def _slower_clock(run: Evidence, late: waits.Late) -> str | None:
     """Words on a GPU whose clock is lower than the others' by about as much as its rank is behind."""
-    gpus = [gpu for gpu in known.samples.gpus if gpu.sm_clock_mhz] if known.samples else []
-    per_node = known.spec.cluster.gpus_per_node
+    gpus = [gpu for gpu in run.samples.gpus if gpu.sm_clock_mhz] if run.samples else []
+    per_node = run.spec.cluster.gpus_per_node
     own = [gpu for gpu in gpus if gpu.host == late.host and gpu.gpu == late.rank % per_node]
     others = [gpu.sm_clock_mhz or 0.0 for gpu in gpus if gpu not in own]
     if not own or not others or not own[0].sm_clock_mhz:
         return None
     lost = 1 - own[0].sm_clock_mhz / float(np.median(others))
-    if lost * known.typical_s < HALF * late.seconds:
+    if lost * run.typical_s < HALF * late.seconds:
         return None
     words = f"its clock is {own[0].sm_clock_mhz:.0f} MHz, the others' {np.median(others):.0f} ({TELEMETRY_SUMMARY})"
     return f"{words}, {own[0].temperature_c:.0f} C" if own[0].temperature_c else words
 
 
-def _slow_node(known: Evidence, late: waits.Late) -> str | None:
+def _slow_node(run: Evidence, late: waits.Late) -> str | None:
     """Words on a node whose ranks are all slower than those of the other nodes."""
-    ranks = known.ranks.ranks if known.ranks else ()
-    own = [rank.compute_time_s for rank in ranks if rank.host == late.host]
-    others = [rank.compute_time_s for rank in ranks if rank.host != late.host]
-    if len(own) < 2 or not others or min(own) < max(others):
+    ranks = run.ranks.ranks if run.ranks else ()
+    own, others = (
+        [float(np.median(rank.compute_time_s)) for rank in ranks if (rank.host == late.host) is its]
+        for its in (True, False)
+    )
+    if len(own) < 2 or not others or min(own) - max(others) < HALF * late.seconds:
         return None
-    return f"every rank of {late.host} takes longer than any of the other nodes"
+    return f"every rank of {late.host} is slower than all of the other nodes"
 
 
-def _of_data(known: Evidence, divided: Buckets | None, late: waits.Late | None) -> Iterator[Cause]:
-    wait = waits.data_wait(known)
-    if wait is None or wait.seconds < MIN_WAIT_S * known.spec.num_microbatches:
+def _of_data(run: Evidence, divided: Buckets | None) -> Iterator[Cause]:
+    wait = waits.data_wait(run)
+    if wait is None or wait.seconds < MIN_WAIT_S * run.spec.num_microbatches:
         return
-    seconds = min(wait.seconds, _idle_s(known, divided))
-    if late is not None and (by_rank := known.host_s("data_s")) and _beyond_others(by_rank, late.rank) > HALF * seconds:
-        return  # one rank alone waits, and the others wait for it
-    yield fault("data", seconds, wait.evidence)
+    yield fault("data", min(wait.seconds, _idle_s(run, divided)), wait.evidence)
 
 
-def _idle_s(known: Evidence, divided: Buckets | None) -> float:
+def _idle_s(run: Evidence, divided: Buckets | None) -> float:
     """The most that a step loses while no kernel runs. On a CPU what a host does takes the step's own time.
 
     A rank without data keeps the others in their collectives, so that these count too.
     """
-    if not known.on_gpu:
-        return known.typical_s
+    if not run.on_gpu:
+        return run.typical_s
     if divided is not None:
         return divided.idle + divided.communication + divided.other
-    return known.typical_s if known.idle_of_telemetry_s is None else known.idle_of_telemetry_s
+    return run.typical_s if run.idle_of_telemetry_s is None else run.idle_of_telemetry_s
 
 
-def _of_host(known: Evidence, parts: list[Part], divided: Buckets | None) -> Iterator[Cause]:
-    idle = _idle_s(known, divided)
-    if (wait := waits.garbage(known)) and wait.seconds > 0:
+def _of_host(run: Evidence, parts: list[Part], divided: Buckets | None) -> Iterator[Cause]:
+    idle = _idle_s(run, divided)
+    if (wait := waits.garbage(run)) and wait.seconds > 0:
         yield fault("host", min(wait.seconds, idle), wait.evidence)
-    if (wait := waits.queue(known)) and wait.seconds > QUEUE_SHARE * known.typical_s:
+    if waits.bound(run) and (wait := waits.queue(run)) and wait.seconds > QUEUE_SHARE * run.typical_s:
         yield fault("host", min(wait.seconds, idle), wait.evidence)
     unused = [part for part in parts if part.cause == "host"]
     seconds = sum(part.seconds for part in unused)
-    if known.on_gpu and seconds > IDLE_SHARE * known.typical_s:
-        share = 100 * seconds / known.step_s
+    if run.on_gpu and divided is not None and seconds > IDLE_SHARE * run.typical_s:
+        share = 100 * seconds / run.step_s
         largest = max(unused, key=lambda part: part.seconds)
         evidence = f"the GPUs have no kernel in {share:.0f} % of the step; {largest.part} ({largest.evidence})"
         yield fault("host", seconds, evidence)
 
 
-def _of_clocks(known: Evidence, parts: list[Part]) -> Iterator[Cause]:
+def _of_clocks(run: Evidence, parts: list[Part]) -> Iterator[Cause]:
     """Clocks below what other GPUs reach that compute: throttled, locked, or with less power than the data sheet."""
-    clock, state = known.clock, known.samples.over_all if known.samples else None
-    if state is None or clock is None or not state.sm_clock_mhz:
+    clock, state = run.clock, run.samples.over_all if run.samples else None
+    if state is None or clock is None or not state.sm_clock_mhz or (state.utilisation_percent or 0) < IN_USE:
         return
-    computing = sum(part.seconds for part in parts if "matmul" in part.part or "attention" in part.part)
+    computing = sum(part.seconds for part in parts if _at_clock(part))
     lost = computing * (1 - min(state.sm_clock_mhz / clock.peak_clock_mhz, 1.0))
     capped = state.reasons.get("power_cap", 0.0)
     at = f"{state.sm_clock_mhz:.0f} MHz, the peak holds at {clock.peak_clock_mhz:.0f}"
@@ -172,27 +175,46 @@ def _of_clocks(known: Evidence, parts: list[Part]) -> Iterator[Cause]:
         yield fault("power", lost * (1 - state.power_limit_w / clock.power_w), usual)
 
 
-def _of_products(known: Evidence, parts: list[Part]) -> Iterator[Cause]:
+def _at_clock(part: Part) -> bool:
+    """Whether the time of a part falls with the clock."""
+    return "matmul" in part.part or "attention" in part.part or part.cause in ("clocks", "power")
+
+
+def _of_products(run: Evidence, parts: list[Part]) -> Iterator[Cause]:
     for part in parts:
-        if part.part == "matmul in training below that alone" and known.on_gpu:
+        if part.part == "matmul in training below that alone" and run.on_gpu:
             evidence = f"the same products alone, on all ranks at once, took {part.seconds:.3g} s less ({CEILINGS})"
             yield fault("matmul", part.seconds, evidence)
 
 
-def _of_steps(known: Evidence) -> Iterator[Cause]:
+def _of_steps(run: Evidence) -> Iterator[Cause]:
     """Steps far above the others: what all steps would save, were they as the typical one."""
-    typical = float(np.median(known.times))
-    limit = max(OUTLIER_DEVIATIONS * robust_deviation(known.times), OUTLIER_SHARE * typical)
-    slow = known.times - typical > limit
-    if len(known.times) < 5 or not slow.any():
-        return
-    seconds = float(np.sum(known.times[slow] - typical)) / len(known.times)
-    numbers = ", ".join(str(int(step)) for step in known.steps[slow][:5])
-    evidence = (
-        f"{slow.sum()} of {len(known.times)} steps are slow (steps {numbers}), the longest {known.times.max():.3g} s"
-    )
-    garbage = waits.garbage(known)
+    typical = float(np.median(run.times))
+    excess = run.times - typical
+    limit = max(OUTLIER_DEVIATIONS * robust_deviation(run.times), OUTLIER_SHARE * typical)
+    slow = (excess > limit) & ~_queued(run, excess)
+    if slow.sum() >= FEWEST or excess[slow].max(initial=0.0) > PAUSE * typical:
+        numbers = ", ".join(str(int(step)) for step in run.steps[slow][:5])
+        longest = f"the longest took {run.times.max():.3g} s"
+        evidence = f"{slow.sum()} of {len(excess)} steps are slow (steps {numbers}), {longest}"
+        yield _of_pauses(run, float(np.sum(excess[slow])) / len(excess), evidence)
+    elif run.steadiness and run.steadiness.period and run.steadiness.periodic_excess_s:
+        seconds = run.steadiness.periodic_excess_s / run.steadiness.period
+        yield _of_pauses(run, seconds, run.steadiness.detail)
+
+
+def _of_pauses(run: Evidence, seconds: float, evidence: str) -> Cause:
+    garbage = waits.garbage(run)
     if garbage is not None and garbage.seconds > HALF * seconds:
-        yield fault("host", seconds, f"{evidence}; {garbage.evidence}")
-    else:
-        yield fault("checkpoint" if known.saves else "jitter", seconds, evidence)
+        return fault("host", seconds, f"{evidence}; {garbage.evidence}")
+    return fault("checkpoint" if run.saves else "jitter", seconds, evidence)
+
+
+def _queued(run: Evidence, excess: Floats) -> Any:
+    """The steps whose excess is for the most part the wait of some rank for a core of its node, which others use."""
+    waited = np.zeros(len(run.times))
+    for rank in run.hosts.ranks if run.hosts else ():
+        numbered = dict(enumerate(rank.queued_s, run.hosts.first_step if run.hosts else 1))
+        usual = float(np.median(rank.queued_s)) if rank.queued_s else 0.0
+        waited = np.maximum(waited, [numbered.get(int(step), usual) - usual for step in run.steps])
+    return waited > HALF * excess

@@ -6,6 +6,7 @@ from pydantic import Field
 
 from benchrun.metrics.statistics import Interval
 from benchrun.model import Frozen
+from benchrun.vocabulary import Exit
 
 Name = Literal[
     "slow_rank",
@@ -126,3 +127,10 @@ class Difference(Frozen):
     differs: list[Condition]
     parts: list[PartDifference]
     """Where the seconds went, the largest difference first."""
+
+    @property
+    def exit_code(self) -> Exit:
+        """SLOW where b is slower beyond the interval; INCONCLUSIVE where there is no interval to tell."""
+        if self.interval is None:
+            return Exit.INCONCLUSIVE
+        return Exit.SLOW if self.interval.low > 1 else Exit.OK

@@ -1,15 +1,26 @@
 """What a step waits for beside kernels: data, garbage, a core, a slow rank. In s of a step, by what was recorded."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from statistics import mean, median
 from typing import NamedTuple
 
+import numpy as np
+
 from benchrun.explain.evidence import Evidence
-from benchrun.spec.artifacts import HOST, RANKS
+from benchrun.metrics.statistics import Floats, robust_deviation
+from benchrun.spec.artifacts import HOST, RANKS, RankTime
 from benchrun.trace.model import IdleByCause
 
 STEADY = 0.75
 """Of the steps in which a rank must be behind the others: otherwise the slow rank changes, and none is to blame."""
+NOISE = 1.5
+"""Robust deviations over the steps by which it must be behind."""
+CORES_DIFFER = 0.1
+"""Of the step of a run on CPUs: cores that other processes and hyper-threads share differ by as much."""
+
+
+MOST_CORES = 30
+"""Characters of a list of cores that a sentence can hold."""
 
 
 class Late(NamedTuple):
@@ -29,77 +40,119 @@ class Wait(NamedTuple):
     evidence: str
 
 
-def late_rank(known: Evidence) -> Late | None:
-    """The rank that computes longest in most steps, with what the others wait for it; None where none stands out."""
-    slowest = known.ranks.slowest if known.ranks else None
-    if slowest is None:
-        return _late_in_trace(known)
-    if slowest.behind_s <= 0 or slowest.steps_behind < STEADY:
+def late_rank(run: Evidence) -> Late | None:
+    """The rank that computes longest in most steps, with what the others wait for it; None where none stands out.
+
+    Time in which a rank that may use every core waits for one is the node's, and does not count.
+    """
+    if run.ranks is None:
+        return _late_in_trace(run)
+    rows = [row for row, step in enumerate(run.ranks.steps) if step in set(run.steps.tolist())]
+    stages: dict[int, list[RankTime]] = {}
+    for rank in run.ranks.ranks:
+        stages.setdefault(rank.stage, []).append(rank)
+    late_ranks = [late for ranks in stages.values() if rows and (late := _late_of(run, ranks, rows))]
+    return max(late_ranks, key=lambda late: late.seconds, default=None)
+
+
+def _late_of(run: Evidence, ranks: Sequence[RankTime], rows: list[int]) -> Late | None:
+    """The same among the ranks of a stage, which do the same work."""
+    if len(ranks) < 2:
         return None
-    share = 100 * slowest.steps_behind
-    evidence = f"rank {slowest.rank} computes {slowest.behind_s:.3g} s longer than the others in a step"
-    return Late(slowest.rank, slowest.host, slowest.behind_s, f"{evidence}, in {share:.0f} % of the steps ({RANKS})")
+    assert run.ranks
+    steps = [run.ranks.steps[row] for row in rows]
+    times = np.array([[rank.compute_time_s[row] for row in rows] - _taken(run, rank.rank, steps) for rank in ranks])
+    last = int(np.median(times, axis=1).argmax())
+    behind = times[last] - np.median(np.delete(times, last, axis=0), axis=0)
+    seconds, noise = float(np.median(behind)), robust_deviation(behind)
+    least = (0.0 if run.on_gpu else CORES_DIFFER) * run.typical_s
+    if seconds <= max(least, NOISE * noise) or float(np.mean(behind > 0)) < STEADY:
+        return None
+    share = 100 * float(np.mean(behind > 0))
+    evidence = f"rank {ranks[last].rank} computes {seconds:.3g} s longer than the others in a step"
+    return Late(ranks[last].rank, ranks[last].host, seconds, f"{evidence}, in {share:.0f} % of the steps ({RANKS})")
 
 
-def _late_in_trace(known: Evidence) -> Late | None:
-    fingerprint = known.fingerprint
+def _taken(run: Evidence, rank: int, steps: Sequence[int]) -> Floats:
+    """What other processes of the node took of a rank in each step: its wait for any core."""
+    own = next((each for each in run.hosts.ranks if each.rank == rank), None) if run.hosts else None
+    if own is None or own.bound or run.hosts is None:
+        return np.zeros(len(steps))
+    by_step = dict(enumerate(own.queued_s, run.hosts.first_step))
+    return np.array([by_step.get(step, 0.0) for step in steps])
+
+
+def bound(run: Evidence, rank: int | None = None) -> bool:
+    """Whether ``rank`` (some rank, where None) is bound to a part of its node's cores."""
+    ranks = run.hosts.ranks if run.hosts else ()
+    return any(each.bound for each in ranks if rank in (None, each.rank))
+
+
+def beyond_others(by_rank: dict[int, float], rank: int) -> float:
+    """By how much a rank's value is above the median of the others'; 0 where that is unknown."""
+    others = [value for other, value in by_rank.items() if other != rank]
+    return by_rank[rank] - median(others) if rank in by_rank and others else 0.0
+
+
+def _late_in_trace(run: Evidence) -> Late | None:
+    fingerprint = run.fingerprint
     if fingerprint is None or not fingerprint.stragglers:
         return None
     slow = max(fingerprint.stragglers, key=lambda each: each.behind_s)
     return Late(
-        slow.rank, slow.host, slow.behind_s / steps_of_trace(known), "the others wait for it in collectives (trace)"
+        slow.rank, slow.host, slow.behind_s / steps_of_trace(run), "the others wait for it in collectives (trace)"
     )
 
 
-def steps_of_trace(known: Evidence) -> float:
+def steps_of_trace(run: Evidence) -> float:
     """Steps in the window of the trace."""
-    assert known.fingerprint
-    return known.fingerprint.steps or max(known.fingerprint.window_s / known.typical_s, 1.0)
+    assert run.fingerprint
+    return run.fingerprint.steps or max(run.fingerprint.window_s / run.typical_s, 1.0)
 
 
-def data_wait(known: Evidence) -> Wait | None:
+def data_wait(run: Evidence) -> Wait | None:
     """Waiting for the data loader: on the rank that waits longest, because the others wait for it."""
-    if by_rank := known.host_s("data_s"):
+    if by_rank := run.host_s("data_s"):
         rank = max(by_rank, key=lambda each: by_rank[each])
         return Wait(by_rank[rank], f"rank {rank} waits {by_rank[rank]:.3g} s in a step for its loader ({HOST})")
-    return _idle_of_trace(known, lambda causes: causes.data, "the launching thread sits in the loader", most=True)
+    return _idle_of_trace(run, lambda causes: causes.data, "the launching thread sits in the loader", most=True)
 
 
-def garbage(known: Evidence) -> Wait | None:
+def garbage(run: Evidence) -> Wait | None:
     """Collecting Python's garbage: the sum over ranks' longest, because a rank that collects delays all."""
-    if by_rank := known.mean_host_s("garbage_s"):
+    if by_rank := run.mean_host_s("garbage_s"):
         longest = max(by_rank.values())
         return Wait(longest, f"a rank collects Python's garbage for {longest:.3g} s in a step ({HOST})")
     return None
 
 
-def queue(known: Evidence) -> Wait | None:
+def queue(run: Evidence) -> Wait | None:
     """Waiting for a core, on the median rank."""
-    if by_rank := known.host_s("queued_s"):
+    if by_rank := run.host_s("queued_s"):
         usual = median(by_rank.values())
-        cores = min(rank.cores for rank in known.hosts.ranks) if known.hosts else 0
-        evidence = f"threads that were ready to run waited {usual:.3g} s in a step for one of {cores} cores ({HOST})"
-        return Wait(usual, evidence)
+        cores = " and ".join(sorted({rank.cores for rank in run.hosts.ranks})) if run.hosts else ""
+        where = f"cores {cores}" if len(cores) < MOST_CORES else "their cores"
+        return Wait(usual, f"threads that were ready to run waited {usual:.3g} s in a step for {where} ({HOST})")
     return None
 
 
-def launching(known: Evidence) -> Wait | None:
+def launching(run: Evidence) -> Wait | None:
     """Time in which the GPU had nothing because the host launched too late, the mean over ranks."""
-    return _idle_of_trace(known, lambda causes: causes.host + causes.launch_gap, "the host launches too late")
+    return _idle_of_trace(run, lambda causes: causes.host + causes.launch_gap, "the host launches too late")
 
 
-def synchronising(known: Evidence) -> Wait | None:
+def synchronising(run: Evidence) -> Wait | None:
     """Time in which the GPU had nothing because the host had waited for it."""
-    return _idle_of_trace(known, lambda causes: causes.sync, "the host had waited for the GPU")
+    return _idle_of_trace(run, lambda causes: causes.sync, "the host had waited for the GPU")
 
 
 def _idle_of_trace(
-    known: Evidence, share: Callable[[IdleByCause], float], words: str, *, most: bool = False
+    run: Evidence, share: Callable[[IdleByCause], float], words: str, *, most: bool = False
 ) -> Wait | None:
-    if known.fingerprint is None:
+    if run.fingerprint is None:
         return None
-    shares = [share(rank.idle_by_cause) for rank in known.fingerprint.ranks if rank.idle_by_cause]
+    shares = [share(rank.idle_by_cause) for rank in run.fingerprint.ranks if rank.idle_by_cause]
     if not shares:
         return None
-    seconds = (max(shares) if most else mean(shares)) * known.typical_s
-    return Wait(seconds, f"{words} in {100 * seconds / known.typical_s:.1f} % of the trace")
+    seconds = (max(shares) if most else mean(shares)) * run.typical_s
+    return Wait(seconds, f"{words} in {100 * seconds / run.typical_s:.1f} % of the trace")

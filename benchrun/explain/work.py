@@ -4,9 +4,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from benchrun import hardware
+from benchrun.hardware import Gpu
 from benchrun.model.communication import Collective, Sizes
 from benchrun.model.flops import PASSES
-from benchrun.model.operators import Operators, operators, weight_passes
+from benchrun.model.operators import Operators, Product, operators, weight_passes
 from benchrun.spec.artifacts import Ceilings
 from benchrun.spec.runspec import TrainingSpec
 
@@ -23,10 +24,14 @@ class Work:
     """Seconds of a step on one GPU at the least; None where the GPU's peak or its memory's speed is unknown."""
 
     matmul_s: float | None
+    products_memory_s: float
+    """By which the products take longer because they read and write their matrices: they are too small."""
     attention_s: float | None
     memory_s: float | None
     bytes_sent: dict[str, float]
     """By group (tp, cp, ep, dp, pp): bytes through a rank's links in a step, as bus bandwidth counts them."""
+    message_bytes: float
+    """Size of a message, the mean over bytes."""
     recomputed: float
     """Share of the products of a step that the recipe computes twice."""
     recomputed_attention: float
@@ -37,20 +42,27 @@ class Work:
 def work(spec: TrainingSpec, ceilings: Ceilings | None) -> Work:
     """The least that a step of this run takes."""
     ops, gpu, count = _operators(spec), hardware.gpu(spec.gpu), spec.num_microbatches
-    matmul = attention = None
+    matmul, attention, bound_by_memory = None, None, 0.0
     if gpu is not None and (high := gpu.peak_tflops("fp32" if spec.precision == "fp32" else "bf16")):
         low = gpu.peak_tflops(spec.precision) or high
-        flops = ((len(each.passes) * each.flops, low if each.low_precision else high) for each in ops.products)
-        matmul = count * sum(each / (peak * 1e12) for each, peak in flops)
+        times = [
+            (len(each.passes) * each.flops / ((low if each.low_precision else high) * 1e12), _moved_s(each, gpu))
+            for each in ops.products
+        ]
+        matmul = count * sum(computing for computing, _ in times)
+        bound_by_memory = count * sum(max(moving - computing, 0.0) for computing, moving in times)
         peak = low if spec.precision == "fp8" and spec.training.fp8.dot_product_attention else high
         attention = count * PASSES * ops.attention.flops / 2 / (peak * 1e12)
     moved = sum(count * (each.forward_bytes + each.backward_bytes) + each.step_bytes for each in ops.memory_bound)
+    speed = ceilings.copy_gb_per_s if ceilings else gpu.memory_gb_per_s if gpu else None
     layout = spec.layout
     return Work(
         matmul_s=matmul,
+        products_memory_s=bound_by_memory,
         attention_s=attention,
-        memory_s=moved / (ceilings.copy_gb_per_s * 1e9) if ceilings else None,
+        memory_s=moved / (speed * 1e9) if speed else None,
         bytes_sent=_bytes_sent(ops, count),
+        message_bytes=_message_bytes(ops, count),
         recomputed=_recomputed(spec, ops),
         recomputed_attention=1 / PASSES if _attention_again(spec) else 0.0,
         bubble=(layout.pp - 1) / (layout.vp * count),
@@ -86,6 +98,20 @@ def _bytes_sent(ops: Operators, count: int) -> dict[str, float]:
         group = GROUPS.get(each.group, each.group)
         sent[group] = sent.get(group, 0.0) + _bus_bytes(each) * (count * (each.forward + each.backward) + each.step)
     return sent
+
+
+def _message_bytes(ops: Operators, count: int) -> float:
+    amounts = [
+        (each.bytes, each.bytes * (count * (each.forward + each.backward) + each.step)) for each in ops.collectives
+    ]
+    total = sum(amount for _, amount in amounts)
+    return sum(size * amount for size, amount in amounts) / total if total else 0.0
+
+
+def _moved_s(product: Product, gpu: Gpu) -> float:
+    """Reading both matrices and writing the result in each pass, two bytes an element."""
+    elements = product.m * product.k + product.k * product.n + product.m * product.n
+    return len(product.passes) * product.count * elements * 2 / (gpu.memory_gb_per_s * 1e9)
 
 
 def _bus_bytes(each: Collective) -> float:

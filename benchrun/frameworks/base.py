@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Literal, NamedTuple
 from benchrun import paths
 from benchrun.frameworks.environment import Variable, variables
 from benchrun.spec.cluster import Cluster, Installation
+from benchrun.spec.profile import Profile
 from benchrun.spec.runspec import DataFormat
 from benchrun.vocabulary import Precision, Task
 
@@ -43,6 +44,19 @@ SHARDING = ("training.distributed_optimizer", "training.overlap_grad_reduce", "t
 LLAMA = {"activation": "swiglu", "normalization": "RMSNorm", "position_embedding": "rope", "rotary_percent": 1.0}
 """Dimensions that every Llama shares."""
 NEMO_IMAGES = ImageFamily("NeMo", "nemo")
+
+
+class Unmeasured(NamedTuple):
+    """Steps that a profiler needs beside the profiled ones; none of them is measured."""
+
+    before: int = 0
+    """Between the measured and the profiled steps, to warm it up."""
+    after: int = 0
+    """After the profiled steps, until it has closed its trace."""
+
+
+PROFILERS = {"kineto": Unmeasured(before=1), "nsys": Unmeasured()}
+"""Of frameworks that stop torch's profiler after the last profiled step."""
 
 
 @dataclass(frozen=True)
@@ -96,6 +110,8 @@ class Framework:
     """Other fields that it ignores, with the reason; they must have their default."""
     own_worker: ClassVar[bool] = False
     """Whether this package trains: a run has a copy of it, and can measure ceilings and a breakdown."""
+    profilers: ClassVar[Mapping[str, Unmeasured]] = {}
+    """The tools that can profile its steps."""
 
     memory: ClassVar[MemoryFacts] = MemoryFacts()
 
@@ -141,6 +157,17 @@ class Framework:
     def configuration(self, spec: Any) -> dict[str, Any]:
         """Values for its templates, by name, besides the TrainingSpec."""
         return {}
+
+    def profiled_steps(self, measured: int, profile: Profile) -> tuple[int, int] | None:
+        """The first and the last step of ``profile``, which follow the ``measured`` ones; None where it has none."""
+        beside = self.profilers.get(profile.tool)
+        return None if beside is None else (measured + beside.before + 1, measured + beside.before + profile.steps)
+
+    def all_steps(self, spec: Any) -> int | None:
+        """Steps that a job of ``spec`` makes: those that are measured, and those of the profiler."""
+        if spec.profiler == "none":
+            return spec.planned_steps  # type: ignore[no-any-return]
+        return int(spec.profiled_steps[1] + self.profilers[spec.profiler].after)
 
     def data_format(self, task: Task) -> DataFormat:
         """The form of its synthetic data."""

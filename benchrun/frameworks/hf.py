@@ -6,7 +6,7 @@ sliding window, which is longer than the sequences of the recipes.
 
 from collections.abc import Iterator
 
-from benchrun.frameworks.base import LLAMA, SHARDING, Framework, MemoryFacts
+from benchrun.frameworks.base import LLAMA, PROFILERS, SHARDING, Framework, MemoryFacts
 from benchrun.model.adapters import LLAMA_LINEARS
 from benchrun.spec.runspec import DataFormat, TrainingSpec
 from benchrun.vocabulary import Task
@@ -25,6 +25,7 @@ class HuggingFace(Framework):
     fixed = dict.fromkeys(SHARDING, "leaves it to FSDP")
     options = ("offload_activations",)
     own_worker = True
+    profilers = PROFILERS
     memory = MemoryFacts(fully_sharded=True)
     program = "-m benchrun.trainer.huggingface --spec spec.json"
     step_lines = ("'loss':",)

@@ -1,7 +1,10 @@
 """maxtext: MaxText, in NVIDIA's JAX containers. Source of the environment: dgxc-benchmarking v24.11.1."""
 
-from benchrun.frameworks.base import LLAMA, ImageFamily, MemoryFacts
+from collections.abc import Iterator
+
+from benchrun.frameworks.base import LLAMA, ImageFamily, MemoryFacts, Unmeasured
 from benchrun.frameworks.jax import Jax, policies
+from benchrun.spec.runspec import TrainingSpec
 
 
 class MaxText(Jax):
@@ -22,3 +25,11 @@ class MaxText(Jax):
     step_lines = ("completed step: ",)
     scripts = "/opt/maxtext"
     images = ImageFamily("maxtext", "maxtext")
+    profilers = dict.fromkeys(("nsys", "xplane"), Unmeasured())
+
+    def refusals(self, spec: TrainingSpec) -> Iterator[str]:
+        """Limits of JAX's own profiler, which process 0 starts, or every process."""
+        yield from super().refusals(spec)
+        ranks = spec.profile.ranks
+        if spec.profiler == "xplane" and ranks != (0,) and len({*ranks}) != spec.num_gpus:
+            yield f"maxtext records rank 0 or all with xplane: profile.ranks must be [0], or name every rank: {ranks}"

@@ -3,10 +3,10 @@
 Sources: the checks of megatron.core 0.16.1 and 0.19.2 (OptimizerConfig, TransformerConfig, Megatron-LM's arguments).
 """
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Mapping
+from typing import Any, ClassVar
 
-from benchrun.frameworks.base import Framework
+from benchrun.frameworks.base import Framework, Unmeasured
 from benchrun.frameworks.megatron_config import megatron_config
 from benchrun.spec.runspec import TrainingSpec
 from benchrun.spec.training import Optimizer
@@ -16,6 +16,8 @@ class Megatron(Framework):
     """Trains Megatron's model on GPUs, with transformer-engine."""
 
     userbuffers = True
+    # torch's profiler takes its first step as warm-up, and writes its trace in the step after the last.
+    profilers: ClassVar[Mapping[str, Unmeasured]] = {"kineto": Unmeasured(1, 1), "nsys": Unmeasured()}
 
     def refusals(self, spec: TrainingSpec) -> Iterator[str]:
         """Limits of FP8 weights, which no optimizer changes under LoRA, and of megatron.core's optimizer."""

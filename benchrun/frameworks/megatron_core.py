@@ -6,8 +6,9 @@ Sources of the refusals: megatron.core 0.16.1 and 0.19.2, transformer-engine 2.1
 from collections.abc import Iterator
 
 from benchrun import hardware
-from benchrun.frameworks.base import WORKER_OPTIONS, MemoryFacts
+from benchrun.frameworks.base import PROFILERS, WORKER_OPTIONS, MemoryFacts
 from benchrun.frameworks.megatron import Megatron
+from benchrun.model.adapters import MEGATRON_LINEARS
 from benchrun.spec.runspec import TrainingSpec
 from benchrun.spec.training import FP32_AT_A_TIME
 
@@ -16,12 +17,12 @@ class MegatronCore(Megatron):
     """The worker reads every value of the TrainingSpec, and also trains on CPUs."""
 
     name = "megatron-core"
-    tasks = frozenset({"pretrain", "sft"})
     precisions = frozenset({"fp32", "bf16", "fp8"})
     needs_gpu = False
     fsdp = False
     options = WORKER_OPTIONS
     own_worker = True
+    profilers = PROFILERS
     memory = MemoryFacts(moments_at_a_time=FP32_AT_A_TIME, unfused_gates=True)
     program = "-m benchrun.trainer --spec spec.json"
     step_lines = ("elapsed time per iteration (",)
@@ -29,7 +30,7 @@ class MegatronCore(Megatron):
     def refusals(self, spec: TrainingSpec) -> Iterator[str]:
         """Settings for which megatron.core or transformer-engine would raise, or that would have no effect."""
         yield from super().refusals(spec)
-        for refused in (_without_transformer_engine, _recompute, _attention, _fp8, _offload):
+        for refused in (_without_transformer_engine, _recompute, _attention, _fp8, _offload, _lora):
             yield from refused(spec)
         training = spec.training
         for name in ("moe_grouped_gemm", "moe_permute_fusion"):
@@ -114,3 +115,21 @@ def _offload(spec: TrainingSpec) -> Iterator[str]:
         yield "benchrun supports offload_activations for models without experts: this one has some"
     if spec.training.cuda_graphs != "none":
         yield "offload_activations excludes cuda_graphs: they must be none"
+
+
+def _lora(spec: TrainingSpec) -> Iterator[str]:
+    """What the worker's adapters were not built for."""
+    if spec.task != "lora":
+        return
+    training = spec.training
+    for name in ("tp", "pp", "ep"):
+        if (size := getattr(spec.layout, name)) > 1:
+            yield f"the worker's adapters have data and context parallelism alone: {name} ({size}) must be 1"
+    if spec.model.moe is not None:
+        yield "the worker has no adapters for experts: take a model without"
+    if training.recompute.granularity == "full":
+        yield "full recompute has no gradient to begin with where the first layer's input is frozen: take selective"
+    if training.cuda_graphs != "none" or training.offload_activations:
+        yield "benchrun supports the worker's adapters without cuda_graphs and offload_activations"
+    if unknown := [name for name in training.lora.target_modules if name not in MEGATRON_LINEARS]:
+        yield f"lora.target_modules could be {', '.join(MEGATRON_LINEARS)}, not {', '.join(unknown)}"

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from benchrun.frameworks.base import SLURM_VARIABLES
+from benchrun.frameworks.base import PROFILERS, SLURM_VARIABLES
 from benchrun.frameworks.megatron import Megatron
 from benchrun.spec.runspec import TrainingSpec
 from benchrun.spec.training import Training
@@ -36,6 +36,7 @@ class NeMo2(NeMoOfCore):
     rank_variables = SLURM_VARIABLES
     releases = ("25.02", "25.09")
     files = ("train_nemo2.py",)
+    profilers = PROFILERS
 
     def refusals(self, spec: TrainingSpec) -> Iterator[str]:
         """A seed that its mock data would ignore."""

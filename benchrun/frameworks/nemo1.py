@@ -6,7 +6,7 @@ Source of the environment: dgxc-benchmarking v24.11.1.
 from collections.abc import Iterator
 from typing import Any
 
-from benchrun.frameworks.base import SLURM_VARIABLES
+from benchrun.frameworks.base import SLURM_VARIABLES, Unmeasured
 from benchrun.frameworks.megatron import Megatron
 from benchrun.model import Moe
 from benchrun.spec.identity import nemo_release
@@ -28,6 +28,8 @@ class NeMo1(Megatron):
     scripts = "/opt/NeMo"
     release_matters = True
     files = ("nemo1.yaml",)
+    # It counts the micro-batches that it has read, so that a profile may begin one step before or with the first.
+    profilers = dict.fromkeys(("nsys",), Unmeasured(before=1))
 
     def refusals(self, spec: TrainingSpec) -> Iterator[str]:
         """Limits of its releases."""

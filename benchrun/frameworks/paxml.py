@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from benchrun.frameworks.base import ImageFamily, MemoryFacts
+from benchrun.frameworks.base import ImageFamily, MemoryFacts, Unmeasured
 from benchrun.frameworks.jax import Jax, policies
 from benchrun.spec.runspec import TrainingSpec
 
@@ -37,6 +37,7 @@ class PaXML(Jax):
     stderr_steps = True
     images = ImageFamily("paxml", r"(?<![a-z])pax")
     files = ("paxml_point.py",)
+    profilers = dict.fromkeys(("nsys",), Unmeasured())
 
     def refusals(self, spec: TrainingSpec) -> Iterator[str]:
         """Limits of its model, of its log and of its batch."""

@@ -79,6 +79,8 @@ class Measurement(Frozen):
     complete: bool | None
     """The last planned step was seen; None where no number of planned steps is stated."""
     planned_steps: int | None
+    profiled_after: int | None = None
+    """The last measured step of a run that was profiled after it; the steps that follow are left out."""
     num_steps: int
     """Distinct step rows of the log."""
     steps_timed: int = 0

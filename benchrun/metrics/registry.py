@@ -142,16 +142,16 @@ def _energy(run: "Measurement", _: Basis) -> float | None:
     return run.telemetry.tokens_per_joule if run.telemetry else None
 
 
-@entry("peak_memory_gib", "GiB", "lower", "memory", ".3g", " GiB", tabled=False, comparable=False)
-def _memory(run: "Measurement", _: Basis) -> float | None:
-    """Largest memory of one rank: allocated on its GPU, or resident on a CPU."""
-    return run.peak_memory_gib
-
-
 @entry("rank_spread_percent", "% of step", "lower", "slowest rank", ".1f", " %", comparable=False)
 def _rank_spread(run: "Measurement", _: Basis) -> float | None:
     """How much longer the slowest rank computes than the median of the others of its stage / step time."""
     return run.ranks.slowest.behind_percent if run.ranks and run.ranks.slowest else None
+
+
+@entry("peak_memory_gib", "GiB", "lower", "memory", ".3g", " GiB", tabled=False, comparable=False)
+def _memory(run: "Measurement", _: Basis) -> float | None:
+    """Largest memory of one rank: allocated on its GPU, or resident on a CPU."""
+    return run.peak_memory_gib
 
 
 @entry("final_loss", "nats", "equal", tabled=False, comparable=False)

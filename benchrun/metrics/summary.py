@@ -113,7 +113,7 @@ def _measurement(log: Log, setting: Setting, planned_steps: int | None, warmup: 
     fatal = fatal_problem(log, problems, planned_steps, skipped_share)
     return Measurement(
         **_fields(setting, *NAMED),
-        **_fields(log, "framework", "only_average", "whole_seconds", "results"),
+        **_fields(log, "framework", "only_average", "whole_seconds", "results", "profiled_after"),
         complete=log.complete(planned_steps) if planned_steps is not None or log.results else None,
         planned_steps=planned_steps,
         num_steps=count,

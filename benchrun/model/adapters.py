@@ -15,6 +15,8 @@ TRANSFORMERS: Names = {
     "fc2": ("down_proj",),
 }
 """The same for a Llama of transformers, which has a layer for each part of a fused product."""
+MEGATRON_LINEARS = tuple(name for names in MEGATRON.values() for name in names)
+"""The linear layers of a block, as megatron.core names them."""
 LLAMA_LINEARS = tuple(name for names in TRANSFORMERS.values() for name in names)
 """The linear layers of a Llama's block, as transformers names them."""
 

@@ -14,7 +14,7 @@ from datetime import datetime
 import numpy as np
 
 from benchrun.errors import UserError
-from benchrun.parse import problems
+from benchrun.parse import problems, profiled
 from benchrun.parse.dialect import DIALECTS, Dialect
 from benchrun.parse.forms import Forms
 from benchrun.parse.lines import LONGEST_LINE, Grams, Hit, Line, clean, lines_around, newlines
@@ -26,8 +26,8 @@ UNKNOWN = "unknown"
 DENSE = 1 << 12
 """If step lines are closer than this many bytes on average, the next block is read at once."""
 _DATE = re.compile(r"\b(20\d\d-\d\d-\d\d)[ T](\d\d:\d\d:\d\d)\b")
-_PROBLEM = -1
-"""Owner of the words that mean a problem."""
+_PROBLEM, _PROFILE = -1, -2
+"""Owners of the words that mean a problem, and of those that announce profiled steps."""
 
 
 class Reader:
@@ -49,6 +49,8 @@ class Reader:
         self._ignored: set[int | None] = set()
         """Ranks whose next traceback ends no process."""
         self._skip_messages = 0
+        self._measured: int | None = None
+        """How many steps are measured, where others are profiled after them."""
         self._finished: list[Log] = []
         self.begin(None)
 
@@ -98,8 +100,10 @@ class Reader:
             steps = sum(hit.owner != _PROBLEM for hit in hits)
         self._dense = steps * DENSE > len(block)
         for line, owners in lines_around(block, hits, self._number, terminated=terminated):
-            for owner in sorted(owners - {_PROBLEM}):
+            for owner in sorted(owners - {_PROBLEM, _PROFILE}):
                 self._read_as(owner, line)
+            if _PROFILE in owners:
+                self._measured = profiled.measured_steps(line.text) or self._measured
             if _PROBLEM in owners:
                 self._problem(line)
         if self._winner is not None:
@@ -169,12 +173,15 @@ class Reader:
 
     @property
     def rows(self) -> Rows:
-        """The steps read so far of this file."""
-        return self._file_log("").steps
+        """The measured steps read so far of this file."""
+        log = self._file_log("")
+        return log.steps if self._measured is None else profiled.without_profiled(log, self._measured).steps
 
     def log(self, name: str) -> Log:
         """Everything read so far, of all files."""
         log = _merged(name, self._finished or [self._file_log(name)])
+        if self._measured is not None:
+            log = profiled.without_profiled(log, self._measured)
         every = (*log.problems, *problems.step_problems(log))
         return replace(log, problems=every, skip_messages=self._skip_messages)
 
@@ -211,6 +218,7 @@ def _date(text: str) -> float | None:
 def _search(classes: tuple[type[Dialect], ...], steps: tuple[int, ...], facts: tuple[int, ...]) -> Grams:
     """The search for step lines and facts of these dialects, and for problems. Owner: 2 x dialect, + 1 for a fact."""
     wanted: list[tuple[bytes, int]] = [(words, _PROBLEM) for words in problems.NEEDLES]
+    wanted.append((profiled.NEEDLE, _PROFILE))
     wanted += [(needle, 2 * number) for number in steps for needle in classes[number].step_needles]
     wanted += [(needle, 2 * number + 1) for number in facts for needle in classes[number].fact_needles]
     return Grams(wanted)

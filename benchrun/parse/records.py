@@ -125,6 +125,8 @@ class Log(Traits):
     """Messages, not rows, of steps without an update."""
     began: float | None = None
     """Date of the first step line, in s since 1970 in the log's own time zone."""
+    profiled_after: int | None = None
+    """The number of measured steps, where others were profiled after them: these are left out."""
 
     def complete(self, planned_steps: int | None) -> bool:
         """Whether the log contains the last of ``planned_steps``; without steps, whether it has all results."""

@@ -27,6 +27,7 @@ def incapable(spec: RunSpec, framework: Framework) -> Iterator[str]:
         yield from _model(spec, framework)
         yield from _training(spec, framework)
         yield from _data(spec, framework)
+        yield from _profile(spec, framework)
     yield from framework.refusals(spec)
 
 
@@ -124,6 +125,23 @@ def _data(spec: TrainingSpec, framework: Framework) -> Iterator[str]:
         if talk.mean_length > most:
             what = f"data.instructions.mean_length ({talk.mean_length})"
             yield f"{what} must be at most {most}, for {talk.lengths} lengths in sequences of {spec.seq_length}"
+
+
+def _profile(spec: TrainingSpec, framework: Framework) -> Iterator[str]:
+    name, profile, training = framework.name, spec.profile, spec.training
+    if profile.tool == "none":
+        return
+    if profile.tool not in framework.profilers:
+        legal, others = _or(("none", *framework.profilers)), _others(lambda other: profile.tool in other.profilers)
+        yield f"benchrun cannot profile {name} with {profile.tool}: profile.tool could be {legal}{others}"
+    if spec.gpu == "CPU" and profile.tool == "nsys":
+        yield "nsys records between two calls of CUDA's profiler, on a GPU: profile.tool must be kineto on a CPU"
+    if training.breakdown and profile.tool == "nsys":
+        yield "nsys keeps torch's profiler from the GPU: training.breakdown must be false, or profile.tool kineto"
+    if absent := [rank for rank in profile.ranks if rank >= spec.num_gpus]:
+        yield f"profile.ranks names rank {absent[0]}: it must be at most {spec.num_gpus - 1}, the last rank"
+    if profile.options and profile.tool != "nsys":
+        yield f"profile.options are options of nsys: they must be empty for profile.tool {profile.tool}"
 
 
 def _changed(spec: TrainingSpec, field: str) -> bool:

@@ -184,6 +184,8 @@ class TrainingRecipe(Recipe, extra="forbid"):
     """Fields of Training, below the framework's and the point's."""
     data: Data = Data()
     """What the model is fed."""
+    profile: Section = Field(default_factory=dict)
+    """Fields of Profile: which tool profiles which steps and ranks after the measured ones; by default none."""
     frameworks: Mapping[FrameworkName, TrainingEntry] = Field(min_length=1)
     """Frameworks and what each needs; by default the first one that has the point runs."""
     points: tuple[TrainingGroup, ...] = Field(min_length=1)

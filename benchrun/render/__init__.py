@@ -12,8 +12,9 @@ from markupsafe import Markup
 from benchrun import __version__, paths
 from benchrun.frameworks.registry import framework
 from benchrun.render import filters
-from benchrun.spec.artifacts import CONTAINER_SCRIPT, JOB, PROBE_SCRIPT, SPEC, TELEMETRY_SCRIPT
+from benchrun.spec.artifacts import CONTAINER_SCRIPT, JOB, PROBE_SCRIPT, PROFILE, PROFILE_SCRIPT, SPEC, TELEMETRY_SCRIPT
 from benchrun.spec.identity import is_path
+from benchrun.spec.profile import PROFILES
 from benchrun.spec.runspec import RunSpec
 
 _RANK = ("MASTER_ADDR", "MASTER_PORT", "RANK", "LOCAL_RANK", "WORLD_SIZE")
@@ -30,6 +31,7 @@ def render(spec: RunSpec) -> dict[str, str]:
         JOB: _text(f"job-{spec.cluster.scheduler}.sh.j2", spec),
         SPEC: spec.model_dump_json(indent=2) + "\n",
         **{name: (paths.TEMPLATES / name).read_text() for name in scripts},
+        **({PROFILE_SCRIPT: _text(f"{PROFILE_SCRIPT}.j2", spec)} if spec.profiler == "nsys" else {}),
         **{name: _text(f"frameworks/{name}.j2", spec) for name in framework(spec.framework).files},
     }
 
@@ -47,6 +49,10 @@ def _text(template: str, spec: RunSpec) -> str:
         "framework": launched,
         "source": launched.source(spec.cluster),
         "python": launched.installed(spec.cluster).python or spec.cluster.python,
+        "all_steps": launched.all_steps(spec),
+        "profiler": spec.profiler,
+        "profiles": PROFILES.format(spec.planned_steps),
+        "profile_folder": PROFILE,
         "why": {name: var.why for name, var in launched.environment(spec).items() if name not in spec.cluster.env},
         "version": __version__,
         "reaper": (paths.TEMPLATES / "parts" / "reap.py").read_text(),

@@ -48,6 +48,29 @@ def side_by_side(runs: Sequence[Measured]) -> Table:
     return Table(TITLES, rows)
 
 
+def losses(runs: Sequence[tuple[TrainingSpec, Sequence[float]]]) -> Table:
+    """The losses of each framework at some steps, for points whose frameworks read the same files of tokens.
+
+    ``difference`` is the largest over the steps, in nats, from the median of the point's frameworks.
+    """
+    points: dict[tuple[Any, ...], dict[str, Sequence[float]]] = {}
+    for spec, each in runs:
+        if spec.reads_files and each:
+            points.setdefault((*_point(spec), spec.data_set, spec.training.steps), {})[spec.framework] = each
+    rows: list[list[Any]] = []
+    for point, by_framework in points.items():
+        if len(by_framework) > 1:
+            middle = [median(each) for each in zip(*by_framework.values(), strict=False)]
+            rows += [[*point[: POINT - 1], name, *_loss_cells(each, middle)] for name, each in by_framework.items()]
+    return Table((*TITLES[: POINT - 1], "framework", "first", "a third", "two thirds", "last", "difference"), rows)
+
+
+def _loss_cells(losses: Sequence[float], middle: Sequence[float]) -> list[str]:
+    steps = len(middle)
+    shown = (losses[step] for step in (0, steps // 3, 2 * steps // 3, steps - 1))
+    return [f"{value:.4f}" for value in (*shown, max(abs(a - b) for a, b in zip(losses, middle, strict=False)))]
+
+
 def _point(spec: TrainingSpec) -> tuple[Any, ...]:
     return (proxy(spec), spec.gpu, spec.precision, spec.num_gpus, spec.seq_length, spec.gbs, short_layout(spec))
 

@@ -113,6 +113,8 @@ def _measured_rows(measured: Measurement) -> Rows:
         rows.append(("window", f"{steps}, {window.rows} rows ({dropped} warm-up rows dropped)"))
     elif 0 < measured.num_steps <= dropped:
         rows.append(("window", f"none: all {dropped} rows were dropped as warm-up"))
+    if measured.profiled_after is not None:
+        rows.append(("profiled", f"the steps after {measured.profiled_after}, which are left out of all numbers"))
     for entry in METRICS.values():
         if entry.name in DETAILS:
             rows += DETAILS[entry.name](measured)

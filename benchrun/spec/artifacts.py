@@ -30,6 +30,7 @@ JOB = _file("job.sh", "the job script: sbatch job.sh, or bash job.sh on this mac
 PROBE_SCRIPT = _file("probe.sh", "describes a node")
 TELEMETRY_SCRIPT = _file("telemetry.sh", "samples the GPUs of a node")
 CONTAINER_SCRIPT = _file("contained.sh", "runs a rank inside podman or docker")
+PROFILE_SCRIPT = _file("nsys.sh", "runs the profiled ranks under Nsight Systems")
 WORKER = _file("worker", "a folder: the copy of benchrun and datagen that this run uses")
 EVENTS = _file("events.jsonl", "what the launcher did and saw, one JSON object per line")
 # Written by the job.
@@ -41,6 +42,7 @@ DATA = _file("data.json", "what datagen wrote about the data set")
 DATA_INDEX = _file("data-index", "a folder: megatron-core's shuffled order of the samples")
 CEILINGS = _file("ceilings.json", "matrix products, copies and collectives, measured alone before the first step")
 BREAKDOWN = _file("breakdown.json", "one profiled step after the last")
+PROFILE = _file("profile", "a folder: traces of the profiled ranks, e.g. rank0.json.gz, or rank0.nsys-rep and .sqlite")
 RANKS = _file("ranks.json", "how long each rank computed in each step, without collectives")
 HOST = _file("host.json", "how long each rank's host waited for data and for a core and collected garbage, by step")
 PROGRESS = _file("progress.json", "what the job's watchdog last read in its log")
@@ -270,8 +272,10 @@ class HostTime(Frozen):
     """Number of the rank."""
     host: str
     """Its node."""
-    cores: PositiveInt
-    """Cores on which its process may run."""
+    cores: str
+    """Cores on which its process may run, e.g. ``0-3,8``."""
+    bound: bool
+    """These are not all cores of the node."""
     data_s: tuple[NonNegativeFloat, ...]
     """Waiting for the data loader."""
     garbage_s: tuple[NonNegativeFloat, ...]

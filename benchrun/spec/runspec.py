@@ -28,6 +28,7 @@ from benchrun.spec.cluster import Cluster, EnvName, Line
 from benchrun.spec.identity import VERSION, digest, training_form
 from benchrun.spec.megatron import Megatron
 from benchrun.spec.migrate import migrated
+from benchrun.spec.profile import Profile, Tool
 from benchrun.spec.training import Data, Training
 from benchrun.vocabulary import Precision, Reduced, Task, reduced, reductions
 
@@ -115,6 +116,11 @@ class RunSpec(Inputs):
         """Whether the run reads data that datagen writes before it."""
         return False
 
+    @property
+    def profiler(self) -> Tool:
+        """The tool that profiles steps of the run; none where no step is profiled."""
+        return "none"
+
     def own(self) -> dict[str, Any]:
         """The workload's own inputs by name: its part of the identity."""
         names = [name for name in self.inputs.model_fields if name not in Inputs.model_fields]
@@ -191,6 +197,8 @@ class TrainingInputs(Inputs):
     """What a step computes."""
     data: Data = Data()
     """What the model is fed."""
+    profile: Profile = Profile()
+    """What is profiled after the measured steps."""
 
 
 class TrainingSpec(TrainingInputs, RunSpec):
@@ -211,6 +219,9 @@ class TrainingSpec(TrainingInputs, RunSpec):
     """Micro-batches per step: gbs / (mbs * dp)."""
     data_format: DataFormat
     """The form of synthetic data that the framework reads in this task."""
+    profiled_steps: tuple[PositiveInt, PositiveInt] | None = None
+    """The first and the last profiled step, counted from 1; null where none is. All steps after the planned ones are
+    left out of the measurement."""
     megatron: Megatron | None = None
     """Megatron-core's arguments, computed from the other fields; null for other frameworks, and in files of 0.1."""
 
@@ -228,6 +239,7 @@ class TrainingSpec(TrainingInputs, RunSpec):
             dp=dp,
             num_microbatches=max(1, gbs // (mbs * dp)),
             data_format=framework.data_format(stated["task"]),
+            profiled_steps=framework.profiled_steps(stated["training"].steps, stated["profile"]),
         )
 
     @property
@@ -247,6 +259,11 @@ class TrainingSpec(TrainingInputs, RunSpec):
     def planned_steps(self) -> int:
         """Optimizer steps."""
         return self.training.steps
+
+    @property
+    def profiler(self) -> Tool:
+        """The tool that profiles steps after the measured ones; none where no step is profiled."""
+        return self.profile.tool
 
     @property
     def reads_files(self) -> bool:

@@ -18,6 +18,8 @@ KINDS = {
     "matmul": re.compile(r"gemm|nvjet|cutlass|xmma|splitk|aten::(mm|addmm|bmm|baddbmm)$"),
     "other": re.compile(""),
 }
+LOADER = "enumerate(DataLoader)"
+"""Torch marks the waiting for a data loader so, which is no kernel."""
 FIRST = ("matmul", "attention", "other", "communication")
 """Priority where kernels overlap: any other kernel hides communication."""
 
@@ -37,7 +39,7 @@ def measure(spec: TrainingSpec, step: Callable[[], Any]) -> None:
     kernels = [
         (kind(event.name), event.time_range.start, event.time_range.end)
         for event in profiler.events()
-        if event.device_type == device
+        if event.device_type == device and not event.name.startswith(LOADER)
     ]
     parts = split(kernels)
     values = [1e6 * seconds, *parts.values(), float(bool(kernels))]

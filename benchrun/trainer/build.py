@@ -18,7 +18,7 @@ from benchrun.errors import UserError
 from benchrun.spec.megatron import Megatron
 from benchrun.spec.runspec import TrainingSpec
 from benchrun.spec.training import FP32_AT_A_TIME, Optimizer
-from benchrun.trainer import offload, weights
+from benchrun.trainer import lora, offload, weights
 from benchrun.trainer.layers import Attention, Norm
 
 
@@ -69,6 +69,9 @@ def build_model(spec: TrainingSpec, config: TransformerConfig) -> list[Any]:
     chunks: list[Any] = [_chunk(spec, config, stage if spec.layout.vp > 1 else None) for stage in range(spec.layout.vp)]
     if weights.layout_independent(spec):
         weights.initialise(spec, chunks)
+    if spec.task == "lora":
+        for chunk in chunks:
+            lora.install(spec, chunk)
     if spec.training.offload_activations and not spec.transformer_engine:
         offload.install(chunks[0].decoder.layers, gpu=spec.gpu != "CPU")
     if spec.gpu != "CPU":

@@ -33,6 +33,7 @@ def in_use(model: list[Any], optimizer: Any) -> dict[str, Any]:
     first = parts(optimizer)[0]
     return {
         "weights": Counter(_kind(parameter) for parameter in parameters),
+        "trained_parameters": sum(parameter.numel() for parameter in parameters if parameter.requires_grad),
         "gradients": sorted({_kind(p.main_grad) for p in parameters if hasattr(p, "main_grad")}),
         "fp8_modules": Counter(type(module).__name__ for module in fp8),
         "fp8_recipes": sorted({_recipe(recipe) for recipe in recipes}),

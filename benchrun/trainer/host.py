@@ -7,7 +7,7 @@ import gc
 import os
 import platform
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -50,6 +50,16 @@ class HostClock:
         self._end()
         yield from batches  # the profiled step
 
+    def fetch(self, micro_batches: Callable[[], Any]) -> Any:
+        """What ``micro_batches`` returns: those of one step, all at once."""
+        if len(self._data) == self._steps:
+            return micro_batches()
+        self._begin_step()
+        started = time.perf_counter()
+        fetched = micro_batches()
+        self._data[-1] += time.perf_counter() - started
+        return fetched
+
     def keep(self) -> None:
         """Write host.json. Every rank calls this after the last step."""
         self._end()
@@ -57,9 +67,10 @@ class HostClock:
             rank=torch.distributed.get_rank(),
             host=platform.node(),
             cores=cores(),
-            data_s=_kept(self._data),
-            garbage_s=_kept(self._garbage),
-            queued_s=_kept(self._queued) if self._before else (),
+            bound=len(os.sched_getaffinity(0)) < (os.cpu_count() or 1),
+            data_s=_last(self._data),
+            garbage_s=_last(self._garbage),
+            queued_s=_last(self._queued) if self._before else (),
         )
         ranks: list[Any] = [None] * torch.distributed.get_world_size()
         torch.distributed.gather_object(own, ranks if own.rank == 0 else None)
@@ -125,10 +136,16 @@ def queued(before: dict[str, Scheduled], now: dict[str, Scheduled]) -> float:
     return sum(thread.waited for thread in spent if thread.ran >= SHARE * busiest)
 
 
-def cores() -> int:
-    """Cores on which this process may run."""
-    return len(os.sched_getaffinity(0))
+def cores() -> str:
+    """The cores on which this process may run, as Linux lists them: ``0-3,8``."""
+    runs: list[list[int]] = []
+    for core in sorted(os.sched_getaffinity(0)):
+        if runs and core == runs[-1][-1] + 1:
+            runs[-1][1:] = [core]
+        else:
+            runs.append([core])
+    return ",".join("-".join(map(str, run)) for run in runs)
 
 
-def _kept(seconds: list[float]) -> tuple[float, ...]:
+def _last(seconds: list[float]) -> tuple[float, ...]:
     return tuple(round(value, 6) for value in seconds[-KEPT_STEPS:])

@@ -12,7 +12,7 @@ from megatron.core.distributed import finalize_model_grads
 from megatron.core.pipeline_parallel import get_forward_backward_func
 
 from benchrun.spec.runspec import TrainingSpec
-from benchrun.trainer import breakdown, build, ceiling, cpu, log, ranks, te, weights
+from benchrun.trainer import breakdown, build, ceiling, cpu, log, profiling, ranks, te, weights
 from benchrun.trainer.clock import StepClock
 from benchrun.trainer.data import at_positions, dataset, loader
 from benchrun.trainer.facts import in_use
@@ -59,8 +59,8 @@ def train(spec: TrainingSpec) -> None:
         config.param_sync_func = _one_or_all([chunk.start_param_sync for chunk in model])
 
     positions = chunk_positions(spec.seq_length, layout.cp, parallel_state.get_context_parallel_rank())
-    rank, steps = parallel_state.get_data_parallel_rank(), training.steps + training.breakdown
-    micro_batches = loader(spec, dataset(spec), rank, steps, partial(at_positions, positions))
+    rank, steps = parallel_state.get_data_parallel_rank(), training.steps + profiling.steps_made(spec)
+    micro_batches = loader(spec, dataset(spec), rank, steps + training.breakdown, partial(at_positions, positions))
     host = HostClock(spec)
     gradients = partial(
         get_forward_backward_func(),
@@ -119,6 +119,7 @@ def _loop(spec: TrainingSpec, model: list[Any], optimizer: Any, scheduler: Any, 
     if printer:
         log.say(log.usage(spec))
     clock.keep(parallel_state.get_pipeline_model_parallel_rank())
+    profiling.profile(spec, lambda: _mean_loss(step()[0]))
     breakdown.measure(spec, step)
 
 

@@ -19,7 +19,7 @@ from benchrun.metrics.telemetry import Telemetry, percent
 from benchrun.model.flops import flops_per_token
 from benchrun.model.operators import PASSES
 from benchrun.recipe.catalogue import training_file
-from benchrun.report.frameworks import Measured, side_by_side
+from benchrun.report.frameworks import Measured, losses, side_by_side
 from benchrun.report.runs import SPREAD, layout, proxy, spread_percent, valid_values
 from benchrun.report.scaling import Curve, curves
 from benchrun.report.table import Table, markdown, markdown_rows
@@ -44,6 +44,7 @@ def page(runs: Sequence[MeasuredRun], published: Sequence[Reference]) -> str:
     tables = (
         markdown(_speeds(groups, published)),
         markdown(side_by_side([Measured(run.spec, run.metrics) for run in runs])),
+        markdown(losses([(run.spec, run.losses) for run in runs])),
         markdown_rows(map(_curve, curves(groups))),
         _rows(groups, lambda run: run.ceilings, _ceilings),
         _rows(groups, lambda run: run.metrics.bound, _bound),

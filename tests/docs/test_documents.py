@@ -33,12 +33,13 @@ def commands() -> list[tuple[str, str]]:
 def arguments(call: str, run: str, folder: Path) -> list[str]:
     """The call with real files and a real run in place of the page's examples; ``launch`` stops before it submits."""
     program, *words = shlex.split(call)
-    names = {"slurm-1234.out": str(LOG), "RUN": run}
+    names = {"slurm-1234.out": str(LOG), "RUN": run, "OTHER": run}
     names |= {"traces/": str(TRACES / "h200_llama_tp2_pp2_bf16")}
     names |= {"rank0.sqlite": str(TRACES / "nsys_2025_h200_slow_loader.sqlite.xz")}
     names |= {name: str(folder / name) for name in ("mysite.yaml", "acceptance.yaml")}
+    names |= {"PROFILED_RUN": str(folder / "profiled")}
     words = [names.get(word, word) for word in words]
-    if words[0] == "launch":
+    if words[0] in ("launch", "profile"):
         words = [word for word in words if word != "--wait"] + ["--dry-run"]
     return [sys.executable, "-m", program, *words]
 
@@ -55,6 +56,9 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     words = ["launch", "tiny-llama", "--precision", "fp32", "--num-gpus", "2", "--wait"]
     result = call_in(folder, [sys.executable, "-m", "benchrun", *words])
     assert result.returncode in ANSWERS, result.stderr
+    (folder / "profiled").mkdir()
+    (folder / "profiled" / "spec.json").write_text("{}")
+    (folder / "profiled" / "profile").symlink_to(TRACES / "h200_llama_tp2_pp2_bf16")
     return folder, next(path.name for path in (folder / "results/runs").iterdir() if (path / "spec.json").exists())
 
 

@@ -1,11 +1,13 @@
 """argv: Megatron-Bridge; stdin: train_megatron_bridge.py by case; stdout: the ConfigContainer that it trains with."""
 
+import importlib
 import json
 import os
 import sys
 import typing
 from typing import Any
 
+import loops
 import standins
 
 if sys.version_info < (3, 12):  # which it asks for, for this alone
@@ -19,9 +21,31 @@ standins.bare(sys.argv[1], "megatron.bridge", "megatron.bridge.models", "megatro
 import megatron.core.transformer  # noqa: E402, F401
 from megatron.bridge.training.config import runtime_config_update  # noqa: E402
 
+profiling = importlib.import_module("megatron.bridge.training.profiling")  # its package stands for every other name
 standins.transformer_engine("2.11.0")
 os.environ["WORLD_SIZE"] = "512"
+os.environ["RANK"] = "0"
 GROUPS = ("model", "mixed_precision", "train", "optimizer", "scheduler", "ddp", "comm_overlap", "dataset")
+
+
+def profiled(config: Any) -> dict[str, list[int]]:
+    """The steps that are recorded, by the calls of megatron.bridge.training.train."""
+    settings, rank = config.profiling, 0
+    if not settings.use_nsys_profiler and not settings.use_pytorch_profiler:
+        return {}
+    profiler, context = None, None
+    if settings.use_pytorch_profiler and profiling.should_profile_rank(settings, rank):
+        profiler = profiling.initialize_pytorch_profiler(settings, config.logger.tensorboard_dir)
+        profiler.start()
+
+    def begin(complete: int) -> None:
+        nonlocal context
+        context = profiling.handle_profiling_step(settings, complete, rank, profiler) or context
+
+    def end(complete: int) -> None:
+        profiling.handle_profiling_stop(settings, complete, rank, profiler, context)
+
+    return loops.recorded(config.train.train_iters, begin, end)
 
 
 def made(driver: str) -> dict[str, Any]:
@@ -33,7 +57,9 @@ def made(driver: str) -> dict[str, Any]:
         names["main"]()
         # What the real pretrain does first; it ends with ConfigContainer.validate.
         runtime_config_update(trained[0])
-        return {name: standins.plain(getattr(trained[0], name)) for name in GROUPS}
+        with loops.run_directory():
+            recorded = profiled(trained[0])
+        return {name: standins.plain(getattr(trained[0], name)) for name in GROUPS} | {"profiled": recorded}
     except Exception as error:
         return {"error": f"{type(error).__name__}: {error}"}
 

@@ -1,13 +1,16 @@
 """argv: NeMo 2; stdin: train_nemo2.py by case; stdout: the objects that it makes of NeMo's classes."""
 
 import json
+import os
 import sys
 import types
 from typing import Any
 
+import loops
 import standins
 
 NEMO = sys.argv[1]
+os.environ["RANK"] = "0"
 # Lightning and what NeMo imports beside it: no configuration enters them.
 standins.stand_in_for(
     *("lightning", "lightning_fabric", "lightning_utilities", "pytorch_lightning", "torchmetrics", "nemo_run"),
@@ -69,13 +72,34 @@ llm.MockDataModule, llm.PreTrainingDataModule, llm.FineTuningDataModule = Given,
 llm.peft = types.SimpleNamespace(LoRA=Given)
 
 
+def profiled(callbacks: list[Any], steps: int) -> dict[str, list[int]]:
+    """The steps that the profiling callback records, called as Lightning calls it."""
+    named = ("NsysCallback", "PytorchProfilerCallback")
+    callback = next((each for each in callbacks if type(each).__name__ in named), None)
+    if callback is None:
+        return {}
+    device = types.SimpleNamespace(type="cuda")
+
+    def trainer(complete: int) -> Any:
+        strategy = types.SimpleNamespace(current_epoch_step=complete, root_device=device)
+        return types.SimpleNamespace(global_step=complete, strategy=strategy)
+
+    return loops.recorded(
+        steps,
+        lambda complete: callback.on_train_batch_start(trainer(complete), None, None, 0),
+        lambda complete: callback.on_train_batch_end(trainer(complete), None, None, None, 0),
+    )
+
+
 def made(driver: str) -> dict[str, Any]:
     trained: list[Given] = []
     llm.train = lambda **named: trained.append(Given(**named))
     names: dict[str, Any] = {"__name__": "driver"}
     try:
         exec(compile(driver, "train_nemo2.py", "exec"), names)
-        names["main"]()
+        with loops.run_directory():
+            names["main"]()
+            recorded = profiled(trained[0].trainer.callbacks, trained[0].trainer.max_steps)
         trainer, optimizer = trained[0].trainer, trained[0].optim
         return {
             "transformer": standins.plain(trained[0].model.values[0]),
@@ -85,6 +109,7 @@ def made(driver: str) -> dict[str, Any]:
             "communication": standins.plain(trainer.callbacks[-1].user_comm_overlap_cfg),
             "optimizer": standins.plain(optimizer.config),
             "schedule": standins.plain(optimizer.lr_scheduler),
+            "profiled": recorded,
         }
     except Exception as error:
         return {"error": f"{type(error).__name__}: {error}"}

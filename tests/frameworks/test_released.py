@@ -22,6 +22,7 @@ pytest.importorskip("megatron.core", reason="megatron-core needs pip install '.[
 
 MOE = (*SPREAD, "layout.ep=8", "layout.etp=4")
 AWARE = "training.optimizer={precision_aware: true, exp_avg: bf16, exp_avg_sq: bf16}"
+PROFILED = {"nsys": ("profile.tool=nsys", "profile.steps=2"), "kineto": ("profile.tool=kineto", "profile.steps=2")}
 FULL = "training.recompute={granularity: full, method: block, num_layers: 2}"
 CASES: dict[str, tuple[str, str, tuple[str, ...]]] = {
     "llama": ("llama", "pretrain", (*SPREAD, "layout.vp=5", "training.tp_comm_overlap=true")),
@@ -181,3 +182,23 @@ def test_released_classes_take_the_configuration_and_keep_its_values(tmp_path: P
         for cls, values in release.expected(run.megatron):
             kept = {name: made[case][cls].get(name, "absent") for name in values}
             assert kept == {n: list(v) if isinstance(v, tuple) else v for n, v in values.items()}, (case, cls)
+
+
+@pytest.mark.parametrize("name", ["nemo2 25.07", "megatron-bridge 26.04"])
+def test_released_profilers_record_the_steps_that_the_run_states(tmp_path: Path, name: str) -> None:
+    release = RELEASES[name]
+    folders = [fetched(package, release.python) for package in release.packages]
+    specs = {
+        f"{tool}, ranks {ranks}": spec(tmp_path, "llama", release.framework, *SPREAD, *more, f"profile.ranks={ranks}")
+        for tool, more in PROFILED.items()
+        for ranks in ([0, 9], [9])
+    }
+    made = answers(release.script, {case: release.question(run) for case, run in specs.items()}, *folders)
+    assert {case: answer["error"] for case, answer in made.items() if "error" in answer} == {}
+    for case, run in specs.items():
+        first, last = run.profiled_steps
+        steps = list(range(first, last + 1)) if 0 in run.profile.ranks else []  # the asked process is rank 0
+        where = {"kineto": "traces", "nsys": "range"}[run.profiler]
+        nothing = {"traces": [], "range": []}
+        assert made[case]["profiled"] in (nothing | {where: steps}, *([] if steps else [{}])), case
+        assert first > run.planned_steps

@@ -26,7 +26,7 @@ export BENCHRUN_NODE_DIR=$home/slurm BENCHRUN_RESULTS=$home/results PYTHONPATH=$
 pack_up() { # whatever happened: the runs without the copies of the worker, and what Slurm said
   bash "$checkout/tests/gpu/node.sh" stop || true
   cd "$home"
-  find results slurm/log -type f -not -path '*/worker/*' -not -path 'results/data/*' -size -16M -print0 |
+  find results slurm/log -type f -not -path '*/worker/*' -not -path '*/profile/*' -not -path 'results/data/*' -size -16M -print0 |
     tar --null -T - -cJf "$out/runs.tar.xz"
 }
 

@@ -48,7 +48,7 @@ def test_what_it_cannot_do_is_refused(overrides: list[str], says: str) -> None:
     ("old", "new", "says"),
     [
         ("precision: bf16", "precision: fp8", "benchrun supports hf in bf16 or fp32, not in fp8"),
-        ("  hf: {image", "  megatron-core: {image", "benchrun does not support megatron-core for lora"),
+        ("  hf: {image", "  megatron-lm: {image", "benchrun does not support megatron-lm for lora"),
     ],
 )
 def test_what_no_option_can_change_is_refused_in_a_recipe(tmp_path: Path, old: str, new: str, says: str) -> None:

@@ -47,6 +47,7 @@ container: {runtime: apptainer, image: /lustre/b/nvidia+nemo+25.07.01.sqsh, moun
 OUTSIDE = {
     *("schema_version", "workload", "recipe", "proxy", "reduced", "source", "derived", "dp", "num_microbatches"),
     *("replaced_image", "training.ceilings", "training.breakdown", "megatron"),
+    *("profile.steps", "profile.ranks", "profile.trace", "profile.options", "profiled_steps"),
 }
 """What the form leaves out, besides the whole of ``cluster``."""
 

@@ -94,8 +94,16 @@ def test_each_container_runtime(request: pytest.FixtureRequest, runtime: str) ->
     same_or_update(request, f"container_{runtime}.sh", render(resolve(point))["job.sh"])
 
 
+def test_a_run_that_nsys_profiles(request: pytest.FixtureRequest) -> None:
+    """The case of the source presentation: LoRA of Llama 2 7B on one Grace Hopper, in NeMo, under Singularity."""
+    overrides = ("cluster.container.runtime=singularity", "profile.tool=nsys")
+    files = render(resolve(Request("llama2-7b-lora", "GH200", "bf16", 1, "nemo2", "gh200", overrides)))
+    same_or_update(request, "gh200_nsys.sh", files["job.sh"])
+    same_or_update(request, "nsys.sh", files["nsys.sh"])
+
+
 def test_no_golden_file_is_left_over() -> None:
-    stems = {*CASES, *(f"container_{runtime}" for runtime in RUNTIMES)}
+    stems = {*CASES, *(f"container_{runtime}" for runtime in RUNTIMES), "gh200_nsys", "nsys"}
     files = sorted(path.name for path in GOLDEN.iterdir())
     assert [name for name in files if name.rpartition(".")[0] not in stems] == []
     assert len(files) <= 40

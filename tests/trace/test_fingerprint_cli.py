@@ -85,3 +85,23 @@ def test_damaged_files_are_named_on_stderr(tmp_path: Path) -> None:
     code, _, err = call(tmp_path)
     assert code == 2
     assert "bad.json" in err
+
+
+def test_a_run_is_named_by_its_directory_or_its_id(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = tmp_path / "runs" / "a-run"
+    (run / "profile").mkdir(parents=True)
+    write(run / "profile" / "rank0.json", [kernel(0, 5), kernel(5, 5)])
+    (run / "spec.json").write_text("{}")
+    (run / "metrics.json").write_text("{}")
+    monkeypatch.setenv("BENCHRUN_RESULTS", str(tmp_path))
+    answers = [call(name, "--json") for name in (run, run.name, run / "profile")]
+    assert [(code, err) for code, _, err in answers] == [(0, "")] * 3
+    assert len({out for _, out, _ in answers}) == 1
+
+
+def test_a_run_without_a_profile_says_so(tmp_path: Path) -> None:
+    (tmp_path / "spec.json").write_text("{}")
+    write(tmp_path / "rank0.json", [kernel(0, 5)])
+    code, out, err = call(tmp_path)
+    assert (code, out) == (2, "")
+    assert "was not profiled" in err and "benchrun profile" in err

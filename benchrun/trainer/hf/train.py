@@ -1,6 +1,9 @@
 """The training loop of one rank: transformers' Trainer with a timer."""
 
 import time
+from collections.abc import Callable
+from functools import partial
+from itertools import islice
 from typing import Any
 
 import torch
@@ -11,11 +14,12 @@ from transformers.trainer_callback import PrinterCallback
 
 from benchrun.errors import UserError
 from benchrun.spec.runspec import TrainingSpec
-from benchrun.trainer import breakdown, ceiling, log, ranks
+from benchrun.trainer import breakdown, ceiling, log, profiling, ranks
 from benchrun.trainer.clock import StepClock
 from benchrun.trainer.data import loader
 from benchrun.trainer.hf.data import dataset
 from benchrun.trainer.hf.model import build_model
+from benchrun.trainer.host import HostClock
 
 
 def train(spec: TrainingSpec) -> None:
@@ -38,13 +42,16 @@ def train(spec: TrainingSpec) -> None:
         callbacks=[_Timed(spec, clock)],
     )
     trainer.remove_callback(PrinterCallback)
-    trainer.spec = spec
+    trainer.spec, trainer.host = spec, HostClock(spec)
     with clock:
         trainer.train()
     if first:
         log.say(log.usage(spec))
     clock.keep()
-    breakdown.measure(spec, trainer.once_more)
+    trainer.host.keep()
+    one_more = trainer.after_training(profiling.steps_made(spec) + spec.training.breakdown)
+    profiling.profile(spec, one_more)
+    breakdown.measure(spec, one_more)
 
 
 def _arguments(spec: TrainingSpec) -> Any:
@@ -80,6 +87,11 @@ class _Trainer(Trainer):
     """The Trainer for a sharded model, with the order of samples of `trainer.data`."""
 
     spec: TrainingSpec
+    host: HostClock
+
+    def get_batch_samples(self, *args: Any, **kwargs: Any) -> Any:
+        """The micro-batches of a step, with the time that they are waited for."""
+        return self.host.fetch(partial(super().get_batch_samples, *args, **kwargs))
 
     def create_accelerator_and_postprocess(self) -> None:
         """Keep accelerate from wrapping the model in DistributedDataParallel."""
@@ -91,13 +103,18 @@ class _Trainer(Trainer):
         """This rank's micro-batches; the samples of a step do not depend on the number of ranks."""
         return self._loader(self.spec.training.steps)
 
-    def once_more(self) -> None:
-        """One more step, to be profiled."""
-        for batch in self._loader(steps=1):
-            self.training_step(self.model, batch)
-        self.accelerator.clip_grad_norm_(self.model.parameters(), self.args.max_grad_norm)
-        self.optimizer.step()
-        self.model.zero_grad()
+    def after_training(self, steps: int) -> Callable[[], None]:
+        """A function that makes one of ``steps`` more steps, to be profiled."""
+        batches = iter(self._loader(steps) if steps else ())
+
+        def step() -> None:
+            losses = [self.training_step(self.model, batch) for batch in islice(batches, self.spec.num_microbatches)]
+            self.accelerator.clip_grad_norm_(self.model.parameters(), self.args.max_grad_norm)
+            self.optimizer.step()
+            self.model.zero_grad()
+            torch.stack(losses).sum().item()  # the Trainer reads the loss after each step, which waits for the GPU
+
+        return step
 
     def _loader(self, steps: int) -> DataLoader:
         return loader(self.spec, self.train_dataset, torch.distributed.get_rank(), steps)

@@ -1,0 +1,85 @@
+"""An explanation and a difference as text of at most 100 columns for tables; sentences follow unwrapped."""
+
+from collections.abc import Iterator
+
+from benchrun.explain.model import FAULT_SHARE, Cause, Difference, Explanation
+from benchrun.report.table import Table, markdown, plain
+
+BAR = 24
+"""Characters of the whole step."""
+
+
+def explanation_text(result: Explanation, *, page: bool = False) -> str:
+    """The largest cause first, then the waterfall, then all causes with advice; Markdown for a ``page``."""
+    return "\n".join(part for part in _parts(result, page=page) if part)
+
+
+def _parts(result: Explanation, *, page: bool) -> Iterator[str]:
+    yield f"{'# ' if page else ''}{result.run}: {result.step_time_s:.4g} s a step; {_headline(result)}\n"
+    if result.against:
+        other = result.against
+        yield f"{other.ratio:.3f} times the step of {other.name}, which would take {other.step_time_s:.4g} s\n"
+    step_s, until = result.step_time_s, 0.0
+    rows = []
+    for part in result.waterfall:
+        bar = _bar(until / step_s, (until + part.seconds) / step_s)
+        rows.append((part.part, _seconds(part.seconds), _percent(part.seconds / step_s), bar))
+        until += part.seconds
+    rows.append(("the measured step", _seconds(step_s), _percent(1.0), ""))
+    yield (markdown if page else plain)(Table(("part", "s", "%", ""), rows))
+    for number, cause in enumerate(result.causes, 1):
+        yield "\n".join(_cause(number, cause, result.step_time_s)) + "\n"
+    yield "".join(f"{'- ' if page else ''}to know more: {each}\n" for each in result.missing)
+
+
+def _headline(result: Explanation) -> str:
+    first = result.causes[0] if result.causes else None
+    if first is None:
+        return "no cause takes a noticeable part of it"
+    if first.kind == "fault" and first.seconds >= FAULT_SHARE * result.step_time_s:
+        return f"the largest fault: {_where(first)}, {_percent(first.seconds / result.step_time_s)} %"
+    return f"no fault of {100 * FAULT_SHARE:.0f} % or more"
+
+
+def _cause(number: int, cause: Cause, step_s: float) -> Iterator[str]:
+    share = _percent(cause.seconds / step_s)
+    yield f"{number}. {_where(cause)} ({cause.kind}): {_seconds(cause.seconds)} s, {share} % of the step"
+    yield f"   {cause.evidence}"
+    yield f"   -> {cause.advice}"
+
+
+def _where(cause: Cause) -> str:
+    at = [f"rank {cause.rank}"] if cause.rank is not None else []
+    at += [f"on {cause.host}"] if cause.host else []
+    return f"{cause.cause} of {' '.join(at)}" if at else cause.cause
+
+
+def _bar(start: float, end: float) -> str:
+    first, last = round(BAR * start), round(BAR * end)
+    return " " * first + "#" * max(last - first, 0)
+
+
+def difference_text(result: Difference) -> str:
+    """The ratio first, then what differs, then the parts."""
+    interval = result.interval
+    limits = f", {100 * interval.level:.0f} % interval {interval.low:.3f} to {interval.high:.3f}" if interval else ""
+    a, b = result.step_time_s
+    parts = [
+        f"{result.b} takes {result.ratio:.3f} times as long as {result.a}{limits}\n",
+        f"  step time  {a:.4g} s and {b:.4g} s, medians\n",
+        plain(Table(("differs", "a", "b"), [(each.name, each.a, each.b) for each in result.differs])),
+        plain(Table(("part", "a s", "b s", "b - a"), [_row(each.part, each.a, each.b) for each in result.parts])),
+    ]
+    return "\n".join(parts if result.differs else [*parts[:2], "nothing differs in their specifications\n", parts[3]])
+
+
+def _row(part: str, a: float, b: float) -> tuple[str, str, str, str]:
+    return part, _seconds(a), _seconds(b), f"{b - a:+.4g}"
+
+
+def _seconds(value: float) -> str:
+    return f"{value:.4g}"
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.1f}"

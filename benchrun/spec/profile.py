@@ -1,0 +1,42 @@
+"""What of a run is profiled: the tool, how many steps after the measured ones, and which ranks."""
+
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, Field, NonNegativeInt, PositiveInt
+
+from benchrun.model import Frozen
+from benchrun.spec.cluster import Option
+
+Tool = Literal["none", "kineto", "nsys", "xplane"]
+Trace = Literal["cuda", "cudnn", "cublas", "osrt", "nvtx", "mpi", "ucx"]
+PROFILES = "benchrun: steps after {} are profiled, not measured"
+"""The line of a job's log by which the parser leaves out the steps that follow; with the number of measured steps."""
+SET_HERE = (
+    *("--output", "-o", "--force-overwrite", "-f", "--export", "--trace", "-t", "--show-output", "-w"),
+    *("--capture-range", "-c", "--capture-range-end"),
+)
+"""Options of nsys by which the rest of benchrun finds the traces."""
+
+
+def _allowed(option: str) -> str:
+    """``option``. ValueError for one of SET_HERE."""
+    name = option.partition("=")[0]
+    if name in SET_HERE:
+        instead = "profile.trace states what is recorded" if name in ("--trace", "-t") else "leave it out"
+        raise ValueError(f"benchrun sets {name} itself: {instead}")
+    return option
+
+
+class Profile(Frozen):
+    """The profiled steps follow the measured ones, which run without a profile."""
+
+    tool: Tool = "none"
+    """kineto: torch.profiler; nsys: Nsight Systems; xplane: JAX's own profiler. Not every framework has all."""
+    steps: PositiveInt = 3
+    """Profiled steps."""
+    ranks: Annotated[tuple[NonNegativeInt, ...], Field(min_length=1)] = (0,)
+    """Profiled ranks; each writes a trace of its own."""
+    trace: Annotated[tuple[Trace, ...], Field(min_length=1)] = ("cuda", "cudnn", "cublas", "osrt", "nvtx")
+    """What nsys records (its option --trace)."""
+    options: tuple[Annotated[Option, AfterValidator(_allowed)], ...] = ()
+    """More options of ``nsys profile``, one word each, e.g. ``--event-sample=system-wide``."""

@@ -1,0 +1,151 @@
+"""Inject causes of slowness into real runs and see which one `benchrun explain` names first.
+
+    python tests/bench/causes/run.py [NAME...] [--folder DIR]                   # on CPUs
+    python tests/bench/causes/run.py [NAME...] --where gpu --gpu H100           # on a machine with two GPUs
+
+causes.csv has the causes and the names that are right for each (column `right`; empty: no fault may be named). A run
+with a trace is explained twice: with it, and without. The exit code is 1 where a wrong cause is named first.
+"""
+
+import argparse
+import csv
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+HERE = Path(__file__).parent
+ROOT = HERE.parents[2]
+WORKER = ["--framework=megatron-core", "--num-gpus=2"]
+POINTS = {
+    "cpu": ["tiny-llama", "--gpu=CPU", "--precision=fp32", *WORKER, "--cluster=local", "--set=gbs=16"],
+    "gpu": [
+        *("llama3.1-8b", "--precision=bf16", *WORKER, f"--cluster={HERE / 'node.yaml'}", "--set=model.num_layers=4"),
+        *("--set=layout={tp: 1, cp: 1, pp: 1}", "--set=gbs=8", "--set=mbs=1", "--set=training.steps=14"),
+        *("--profile=kineto", "--set=profile.ranks=[0,1]"),
+    ],
+}
+"""The point into which causes are injected: a tiny model on CPUs, a few layers of a large one on two GPUs."""
+SETS = ["training.ceilings=true", "training.breakdown=true"]
+
+
+class Case(NamedTuple):
+    """One row of causes.csv."""
+
+    name: str
+    where: str
+    right: list[str]
+    rank: str
+    sets: list[str]
+    seconds: str
+
+
+def cases() -> Iterator[Case]:
+    """All rows of causes.csv."""
+    with (HERE / "causes.csv").open() as file:
+        for row in csv.DictReader(file):
+            env = (pair.split("=") for pair in row["env"].split())
+            sets = row["sets"].split() + [f'env.{name}="{value}"' for name, value in env]
+            yield Case(row["name"], row["where"], row["right"].split(), row["rank"], sets, row["seconds"])
+
+
+def made(case: Case, point: list[str], folder: Path) -> Path:
+    """The directory of a run with the cause injected."""
+    results = folder / case.name
+    shutil.rmtree(results, ignore_errors=True)
+    site = results / "site"
+    site.mkdir(parents=True)
+    shutil.copy(HERE / "inject.py", site / "sitecustomize.py")
+    env = {**os.environ, "INJECT": case.name, "INJECT_SECONDS": case.seconds, "BENCHRUN_RESULTS": str(results)}
+    env["PYTHONPATH"] = os.pathsep.join((str(site), str(ROOT)))
+    sets = [f"--set={each}" for each in (*SETS, *case.sets)]
+    command = [sys.executable, "-m", "benchrun", "launch", *point, *sets, "--wait"]
+    result = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
+    runs = [spec.parent for spec in (results / "runs").glob("*/spec.json")]
+    if not runs or not (runs[0] / "done.json").exists():
+        raise SystemExit(f"{case.name}: no run\n{result.stdout}{result.stderr}")
+    return runs[0]
+
+
+def explained(run: Path) -> dict[str, Any]:
+    """What `benchrun explain --json` prints of a run."""
+    command = [sys.executable, "-m", "benchrun", "explain", str(run), "--json"]
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    result = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
+    if result.returncode:
+        raise SystemExit(f"{run}: {result.stderr}")
+    document: dict[str, Any] = json.loads(result.stdout)
+    return document
+
+
+def right(case: Case, document: dict[str, Any]) -> bool:
+    """Whether the first cause is a right one, with its rank; of a healthy run: whether no large fault is named."""
+    causes, step = document["causes"], document["step_time_s"]
+    if not case.right:
+        return not any(cause["kind"] == "fault" and cause["seconds"] >= 0.03 * step for cause in causes)
+    first = causes[0] if causes else {"cause": None, "rank": None}
+    return first["cause"] in case.right and (not case.rank or str(first["rank"]) == case.rank)
+
+
+def shown(document: dict[str, Any]) -> str:
+    """The first causes with their shares of the step."""
+    step = document["step_time_s"]
+    named = [
+        f"{cause['cause']}{'' if cause['rank'] is None else ' of rank ' + str(cause['rank'])}"
+        f" {100 * cause['seconds'] / step:.0f} %{' (fault)' if cause['kind'] == 'fault' else ''}"
+        for cause in document["causes"][:3]
+    ]
+    return ", ".join(named) or "none"
+
+
+def main() -> int:
+    """Run the cases and print a line for each; 1 where one is wrong."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", help="causes; all of the machine by default")
+    parser.add_argument("--where", choices=["cpu", "gpu"], default="cpu")
+    parser.add_argument("--gpu", default="H100", help="name of the GPU, with --where gpu")
+    parser.add_argument("--folder", type=Path, help="keep the runs here")
+    parser.add_argument("--again", action="store_true", help="explain the runs in --folder, without new ones")
+    given = parser.parse_args()
+    folder = given.folder or Path(tempfile.mkdtemp(prefix="causes-"))
+    point = [
+        *POINTS[given.where],
+        *([f"--gpu={given.gpu}", f"--set=cluster.gpu={given.gpu}"] if given.where == "gpu" else []),
+    ]
+    wrong = 0
+    for case in cases():
+        if given.where != case.where or (given.names and case.name not in given.names):
+            continue
+        if given.again:
+            (run,) = (spec.parent for spec in (folder / case.name / "runs").glob("*/spec.json"))
+        else:
+            run = made(case, point, folder)
+        ways = {"without a trace": _without_trace(run, folder / case.name)}
+        if (run / "profile").is_dir():
+            ways = {"with its trace": run, **ways}
+        for way, path in ways.items():
+            document = explained(path)
+            well = right(case, document)
+            wrong += not well
+            sys.stdout.write(f"{'right' if well else 'WRONG'}  {case.name} {way}: {shown(document)}\n")
+            sys.stdout.flush()
+    return int(wrong > 0)
+
+
+def _without_trace(run: Path, folder: Path) -> Path:
+    """The run, or a copy of it that has no traces."""
+    if not (run / "profile").is_dir():
+        return run
+    target = folder / "without" / run.name
+    shutil.rmtree(target, ignore_errors=True)
+    shutil.copytree(run, target, ignore=shutil.ignore_patterns("profile", "worker"))
+    return target
+
+
+if __name__ == "__main__":
+    sys.exit(main())

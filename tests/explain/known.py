@@ -1,0 +1,78 @@
+"""What is known about a run, made for a test from a kept one."""
+
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from benchrun import app, paths
+from benchrun.explain.evidence import Evidence
+from benchrun.explain.explanation import explain
+from benchrun.explain.model import Cause, Explanation
+from benchrun.spec.artifacts import HostTime, HostTimes, RankTime, RankTimes
+
+DENSE = "llama3.1-8b-e65e456c-20261122T061909Z-6880"
+"""Llama 3.1 8B on four H200, data-parallel; a step of 4.28 s."""
+TENSOR = "llama3.1-70b-2cad564f-20261122T064723Z-ace2"
+"""Llama 3.1 70B with 20 layers, tp 4; a step of 2.51 s."""
+
+
+@cache
+def kept(name: str = DENSE) -> Evidence:
+    """All that a kept run holds."""
+    return app.evidence(app.open_run(str(paths.MEASURED / name)))
+
+
+def known(name: str = DENSE, *, steps: int = 40, step_s: float | None = None, **changed: Any) -> Evidence:
+    """The same with ``steps`` equal steps and other fields."""
+    run = kept(name)
+    times = np.full(steps, step_s or run.typical_s)
+    return replace(run, times=changed.pop("times", times), steps=np.arange(6, 6 + steps), **changed)
+
+
+def hosts(ranks: int = 4, *, bound: bool = False, steps: int = 45, **seconds: dict[int, float]) -> HostTimes:
+    """host.json with the given seconds of each step, by rank; 0 for the others. ``data_s={1: 0.5}``."""
+    names = ("data_s", "garbage_s", "queued_s")
+    return HostTimes(
+        first_step=1,
+        ranks=tuple(
+            HostTime(
+                rank=rank,
+                host="node1",
+                cores="0-3",
+                bound=bound,
+                **{name: (seconds.get(name, {}).get(rank, 0.0),) * steps for name in names},
+            )
+            for rank in range(ranks)
+        ),
+    )
+
+
+def spread(behind: dict[int, float], *, usual: float = 3.0, steps_behind: float = 1.0, nodes: int = 1) -> RankTimes:
+    """Compute times of four ranks, of which some are behind in a share of the steps."""
+    late = np.arange(45) % 10 < round(10 * steps_behind)
+    return RankTimes(
+        steps=tuple(range(1, 46)),
+        ranks=tuple(
+            RankTime(
+                rank=rank,
+                host=f"node{rank * nodes // 4 + 1}",
+                compute_time_s=tuple((usual + behind.get(rank, 0.0) * late).tolist()),
+                collective_time_s=(0.4,) * 45,
+            )
+            for rank in range(4)
+        ),
+    )
+
+
+def explained(run: Evidence) -> Explanation:
+    """The explanation, whose parts add up."""
+    result = explain(run)
+    assert abs(sum(part.seconds for part in result.waterfall) - run.step_s) < 1e-4 * run.step_s
+    return result
+
+
+def first(run: Evidence) -> Cause:
+    """The first cause."""
+    return explained(run).causes[0]

@@ -1,0 +1,130 @@
+"""`benchrun explain` and `benchrun diff`: the contract's keys, exit codes, tables of at most 100 columns."""
+
+import json
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+from click.testing import CliRunner
+from known import DENSE, TENSOR
+
+from benchrun import app, paths
+from benchrun.cli import group
+from benchrun.compare.references import load_references
+from benchrun.explain.advice import advice
+from benchrun.explain.model import Name
+
+SAME = [str(paths.MEASURED / f"llama3.1-8b-2c0cb897-20261122T{end}") for end in ("034618Z-c54f", "034618Z-dc5d")]
+FP8, BF16 = SAME[0], str(paths.MEASURED / "llama3.1-8b-8436ee68-20261122T035500Z-0cc4")
+
+
+def call(*args: Any) -> tuple[int, str, str]:
+    from benchrun.console import run
+
+    runner = CliRunner()
+    with runner.isolation() as (out, err, _):
+        try:
+            code = run(group, "benchrun", [*map(str, args)])
+        except SystemExit as end:
+            code = end.code
+        return code or 0, out.getvalue().decode(), err.getvalue().decode()
+
+
+def document(*args: Any) -> dict[str, Any]:
+    code, out, err = call(*args, "--json")
+    assert (code, err) == (0, "") or args[0] == "diff"
+    return json.loads(out)
+
+
+def test_json_has_the_keys_of_the_contract() -> None:
+    found = document("explain", paths.MEASURED / TENSOR)
+    assert list(found)[:5] == ["schema_version", "run", "step_time_s", "waterfall", "causes"]
+    assert sum(part["seconds"] for part in found["waterfall"]) == pytest.approx(found["step_time_s"], rel=1e-4)
+    assert {"part", "seconds"} <= set(found["waterfall"][0])
+    keys = {"cause", "kind", "seconds", "rank", "host", "evidence", "advice"}
+    assert all(set(cause) == keys for cause in found["causes"])
+    assert found["causes"][0]["cause"] == "exposed_tp"
+
+
+def test_every_cause_has_advice() -> None:
+    assert all(advice(name) for name in get_args(Name))
+
+
+@pytest.mark.parametrize("run", [DENSE, TENSOR])
+def test_tables_fit_a_terminal(run: str) -> None:
+    code, out, _ = call("explain", paths.MEASURED / run)
+    table = out.split("\n\n")[1]
+    assert code == 0
+    assert table.startswith("part")
+    assert max(map(len, table.splitlines())) <= 100
+
+
+def test_a_page_is_markdown() -> None:
+    code, out, _ = call("explain", paths.MEASURED / TENSOR, "--format", "markdown")
+    assert (code, out[:2]) == (0, "# ")
+    assert "| --- |" in out
+
+
+def test_another_run_of_the_same_work_shows_what_is_slower() -> None:
+    found = document(
+        "explain",
+        paths.MEASURED / "llama3.1-8b-a80da28f-20261122T062928Z-54a1",
+        "--against",
+        paths.MEASURED / "llama3.1-8b-94223d62-20261121T183753Z-99bb",
+    )
+    assert found["against"]["ratio"] == pytest.approx(found["step_time_s"] / found["against"]["step_time_s"])
+    assert [cause for cause in found["causes"] if cause["kind"] == "fault"]
+
+
+def test_a_published_number_is_a_step_of_this_run() -> None:
+    entry = next(each for each in load_references() if each.metric == "tokens_per_s_per_gpu")
+    against = document("explain", FP8, "--against", entry.id)["against"]
+    own = app.measure_run(app.open_run(FP8)).metrics.tokens_per_s_per_gpu.median
+    assert against["name"] == entry.id
+    assert against["ratio"] == pytest.approx(entry.value / own)
+
+
+def test_repeats_are_as_fast_and_differ_in_nothing() -> None:
+    code, out, _ = call("diff", *SAME, "--json")
+    found = json.loads(out)
+    assert code in (0, 1)
+    assert found["ratio"] == pytest.approx(1, abs=0.01)
+    assert not [each for each in found["differs"] if each["name"] != "clock (MHz)"]
+
+
+def test_a_slower_run_is_slower_beyond_the_interval() -> None:
+    code, out, _ = call("diff", FP8, BF16, "--json")
+    found = json.loads(out)
+    assert code == 1
+    assert 1 < found["interval"]["low"] <= found["ratio"] <= found["interval"]["high"]
+    assert {"name": "precision", "a": "fp8", "b": "bf16"} in found["differs"]
+    seconds = [abs(part["b"] - part["a"]) for part in found["parts"]]
+    assert seconds == sorted(seconds, reverse=True)
+    assert sum(part["b"] - part["a"] for part in found["parts"]) == pytest.approx(11.9 - 8.3, abs=0.1)
+    assert call("diff", BF16, FP8)[0] == 0
+    assert max(map(len, call("diff", BF16, FP8)[1].splitlines()[1:])) <= 120
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        (["explain", "nothing-here"], "no run is called"),
+        (["explain", FP8, "--against", "nothing-here"], "no run is called"),
+        (["explain", FP8, "--trace", "/nowhere/x.json"], "No such file"),
+        (["diff", FP8, "nothing-here"], "no run is called"),
+    ],
+)
+def test_wrong_input_is_one_error_with_exit_code_2(args: list[str], words: str) -> None:
+    code, out, err = call(*args)
+    assert (code, out) == (2, "")
+    assert err.count("error:") == 1
+    assert words in err
+
+
+def test_a_run_without_steps_says_so(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    run.mkdir()
+    (run / "spec.json").write_bytes((Path(FP8) / "spec.json").read_bytes())
+    code, _, err = call("explain", run)
+    assert code == 2
+    assert "no measured step" in err

@@ -1,0 +1,187 @@
+"""Each fault is named where its evidence is, with the seconds that a cure saves, and not without it."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from known import TENSOR, explained, first, hosts, kept, known, spread
+
+from benchrun.explain.evidence import Evidence
+from benchrun.metrics.steadiness import steadiness
+from benchrun.metrics.telemetry import Sampled
+from benchrun.spec.artifacts import Breakdown
+
+
+def state(run: Evidence, **changed: Any) -> Sampled:
+    """The samples of all GPUs with other values."""
+    samples = run.samples
+    return samples.model_copy(update={"over_all": samples.over_all.model_copy(update=changed)})
+
+
+def profile(run: Evidence, **changed: float) -> Breakdown:
+    return run.breakdown.model_copy(update=changed)
+
+
+def test_a_rank_that_computes_longer_is_named_with_its_node() -> None:
+    cause = first(known(ranks=spread({2: 0.5})))
+    assert (cause.cause, cause.kind, cause.rank, cause.host) == ("slow_rank", "fault", 2, "node1")
+    assert cause.seconds == pytest.approx(0.5)
+
+
+def test_a_rank_that_is_behind_in_some_steps_alone_is_not_blamed() -> None:
+    result = explained(known(ranks=spread({2: 0.5}, steps_behind=0.5)))
+    assert not [cause for cause in result.causes if cause.rank is not None]
+
+
+def test_a_node_whose_ranks_are_all_slow_is_named() -> None:
+    cause = first(known(ranks=spread({2: 0.5, 3: 0.45}, nodes=2)))
+    assert (cause.cause, cause.host) == ("slow_node", "node2")
+    cause = first(known(ranks=spread({2: 0.5, 3: 0.01}, nodes=2)))
+    assert (cause.cause, cause.rank) == ("slow_rank", 2)
+
+
+def test_a_slow_rank_has_the_cause_that_its_host_records() -> None:
+    late = spread({1: 0.5})
+    for field, cause in (("data_s", "data"), ("garbage_s", "host"), ("queued_s", "host")):
+        found = first(known(ranks=late, hosts=hosts(bound=True, **{field: {1: 0.45}})))
+        assert (found.cause, found.rank) == (cause, 1)
+
+
+def test_a_neighbour_on_the_node_is_no_fault_of_a_rank_that_may_use_all_cores() -> None:
+    result = explained(known(ranks=spread({1: 0.5}), hosts=hosts(queued_s={1: 0.49})))
+    assert not [cause for cause in result.causes if cause.kind == "fault" and cause.seconds > 0.1]
+
+
+def test_a_rank_on_a_slow_clock_is_named_by_its_clock() -> None:
+    run = kept()
+    gpus = [gpu.model_copy(update={"sm_clock_mhz": 1500.0, "host": "node1"}) for gpu in run.samples.gpus]
+    gpus[3] = gpus[3].model_copy(update={"sm_clock_mhz": 1200.0})
+    samples = run.samples.model_copy(update={"gpus": tuple(gpus)})
+    cause = first(known(ranks=spread({3: 0.8}), samples=samples))
+    assert (cause.cause, cause.rank) == ("clocks", 3)
+
+
+@pytest.mark.parametrize("rank", [0, 3])
+def test_a_slow_loader_on_all_ranks_is_data(rank: int) -> None:
+    waits = dict.fromkeys(range(4), 0.6) | {rank: 0.7}
+    idle = profile(kept(), idle_s=0.75, step_s=4.28 + 0.7)
+    cause = first(known(step_s=4.98, hosts=hosts(data_s=waits), breakdown=idle))
+    assert (cause.cause, cause.kind, cause.seconds) == ("data", "fault", pytest.approx(0.7))
+
+
+def test_a_wait_for_data_that_the_gpus_hide_costs_nothing() -> None:
+    result = explained(known(hosts=hosts(data_s=dict.fromkeys(range(4), 3.0))))
+    data = [cause for cause in result.causes if cause.cause == "data"]
+    exposed = kept().breakdown.idle_s + kept().breakdown.communication_s
+    assert not data or data[0].seconds <= exposed + 0.01
+
+
+def test_garbage_is_the_hosts() -> None:
+    idle = profile(kept(), idle_s=0.5, step_s=4.7)
+    cause = first(known(step_s=4.7, hosts=hosts(garbage_s={0: 0.4}), breakdown=idle))
+    assert cause.cause == "host"
+    assert "garbage" in cause.evidence
+
+
+def test_ranks_bound_to_too_few_cores_are_the_hosts() -> None:
+    queued = dict.fromkeys(range(4), 1.0)
+    idle = profile(kept(), idle_s=1.2, step_s=5.4)
+    assert first(known(step_s=5.4, hosts=hosts(bound=True, queued_s=queued), breakdown=idle)).cause == "host"
+
+
+def test_a_gpu_that_stands_still_has_a_slow_host() -> None:
+    cause = first(known(step_s=5.4, breakdown=profile(kept(), idle_s=1.2, step_s=5.4)))
+    assert (cause.cause, cause.kind) == ("host", "fault")
+    assert cause.seconds == pytest.approx(1.2, rel=0.05)
+
+
+def test_slow_links_are_named_by_the_ceilings() -> None:
+    run = kept(TENSOR)
+    slow = tuple(each.model_copy(update={"bus_gb_per_s": 20.0}) for each in run.ceilings.collectives)
+    ceilings = run.ceilings.model_copy(update={"collectives": slow})
+    exposed = profile(run, communication_s=2.0, step_s=4.2)
+    cause = first(known(TENSOR, step_s=4.2, ceilings=ceilings, breakdown=exposed, env={"NCCL_P2P_DISABLE": "1"}))
+    assert (cause.cause, cause.kind) == ("comm_bandwidth", "fault")
+    assert "NCCL_P2P_DISABLE=1" in cause.evidence
+    assert 1.5 < cause.seconds < 2.0
+
+
+def test_slow_links_are_named_by_a_profiled_step_alone() -> None:
+    exposed = profile(kept(TENSOR), communication_s=8.0, step_s=10.2)
+    assert first(known(TENSOR, step_s=10.2, ceilings=None, bound=None, breakdown=exposed)).cause == "comm_bandwidth"
+
+
+def test_exposed_communication_on_healthy_links_is_a_choice() -> None:
+    exposed = profile(kept(TENSOR), communication_s=0.9, step_s=3.1)
+    cause = first(known(TENSOR, step_s=3.1, breakdown=exposed))
+    assert (cause.cause, cause.kind, cause.seconds) == ("exposed_tp", "choice", pytest.approx(0.9, rel=0.02))
+
+
+@pytest.mark.parametrize(
+    ("changed", "cause"),
+    [
+        ({"sm_clock_mhz": 1000.0, "reasons": {}, "power_w": 400.0}, "clocks"),
+        ({"sm_clock_mhz": 1200.0, "reasons": {"sw_thermal": 0.9}, "throttled": 0.9}, "clocks"),
+        ({"sm_clock_mhz": 1100.0, "reasons": {"power_cap": 1.0}, "power_limit_w": 350.0}, "power"),
+    ],
+)
+def test_gpus_that_are_held_back_are_named(changed: dict[str, Any], cause: str) -> None:
+    found = first(known(samples=state(kept(), **changed)))
+    assert (found.cause, found.kind) == (cause, "fault")
+
+
+def test_an_idle_gpu_lowers_its_clock_itself() -> None:
+    changed = {"sm_clock_mhz": 345.0, "reasons": {"idle": 1.0}, "utilisation_percent": 10.0}
+    causes = explained(known(samples=state(kept(), **changed))).causes
+    assert "clocks" not in [cause.cause for cause in causes]
+
+
+def test_pauses_are_jitter_or_checkpoints() -> None:
+    times = np.where(np.arange(40) % 8 == 7, 10.0, 4.28)
+    found = first(known(times=times))
+    assert (found.cause, found.seconds) == ("jitter", pytest.approx(5 * 5.72 / 40, rel=0.01))
+    assert first(known(times=times, saves=True)).cause == "checkpoint"
+    garbage = hosts(garbage_s={0: 0.7})
+    assert first(known(times=times, hosts=garbage)).cause == "host"
+
+
+def test_every_second_step_that_is_slow_is_jitter() -> None:
+    times = np.where(np.arange(40) % 2 == 0, 4.28, 5.28)
+    steady = steadiness(times, steps=np.arange(6, 46))
+    found = first(known(times=times, steadiness=steady))
+    assert (found.cause, found.seconds) == ("jitter", pytest.approx(0.5, rel=0.01))
+
+
+def test_a_single_step_of_many_times_the_length_is_a_pause() -> None:
+    assert first(known(times=np.where(np.arange(40) == 20, 40.0, 4.28))).cause == "jitter"
+
+
+def test_one_slow_step_is_an_accident_and_noise_is_none() -> None:
+    once = np.where(np.arange(40) == 20, 10.0, 4.28)
+    random = np.random.default_rng(1).normal(4.28, 0.2, 40)
+    for times in (once, random):
+        assert "jitter" not in [cause.cause for cause in explained(known(times=times)).causes]
+
+
+def test_a_pause_in_which_a_rank_had_no_core_is_the_nodes() -> None:
+    times = np.where(np.arange(40) % 8 == 7, 10.0, 4.28)
+    quiet = hosts()
+    waits = tuple(6.0 if (step - 6) % 8 == 7 else 0.0 for step in range(1, 46))
+    ranks = (quiet.ranks[0].model_copy(update={"queued_s": waits}), *quiet.ranks[1:])
+    run = known(times=times, hosts=quiet.model_copy(update={"ranks": ranks}))
+    assert "jitter" not in [cause.cause for cause in explained(run).causes]
+
+
+def test_products_below_their_ceilings_are_named() -> None:
+    slow = profile(kept(), matmul_s=4.0, step_s=5.9)
+    cause = first(known(step_s=5.9, breakdown=slow))
+    assert (cause.cause, cause.kind) == ("matmul", "fault")
+    assert cause.seconds == pytest.approx(4.0 - kept().bound.matmul_s, rel=0.01)
+
+
+def test_without_anything_but_the_log_nothing_is_guessed() -> None:
+    bare = known(samples=None, ceilings=None, bound=None, breakdown=None, ranks=None, hosts=None)
+    result = explained(replace(bare, fingerprint=None))
+    assert not [cause for cause in result.causes if cause.kind == "fault"]
+    assert len(result.missing) >= 4

@@ -1,0 +1,50 @@
+"""The waterfall of every kept run adds up to its step, and none of these healthy runs has a fault of 3 %."""
+
+from pathlib import Path
+
+import pytest
+
+from benchrun import app, paths
+from benchrun.explain.explanation import explain
+from benchrun.explain.model import FAULT_SHARE, Explanation
+
+KEPT = sorted(spec.parent.name for spec in (paths.MEASURED).glob("*/spec.json"))
+
+
+@pytest.fixture(scope="module", params=KEPT)
+def explained(request: pytest.FixtureRequest) -> Explanation:
+    return app.explain_run(app.open_run(str(paths.MEASURED / request.param)))
+
+
+def test_the_parts_add_up(explained: Explanation) -> None:
+    run = app.open_run(str(paths.MEASURED / explained.run))
+    assert sum(part.seconds for part in explained.waterfall) == pytest.approx(explained.step_time_s, rel=1e-4)
+    assert min(part.seconds for part in explained.waterfall) >= 0
+    if (run.path / "breakdown.json").exists():
+        median = app.measure_run(run).metrics.step_time_s.median
+        assert sum(part.seconds for part in explained.waterfall) == pytest.approx(median, rel=0.02)
+        assert not [part for part in explained.waterfall if part.part.startswith("not separated")]
+
+
+def test_no_fault_is_named(explained: Explanation) -> None:
+    faults = [cause for cause in explained.causes if cause.kind == "fault"]
+    assert not [cause for cause in faults if cause.seconds >= FAULT_SHARE * explained.step_time_s]
+
+
+def test_causes_are_ranked_by_what_they_save(explained: Explanation) -> None:
+    seconds = [cause.seconds for cause in explained.causes]
+    assert seconds == sorted(seconds, reverse=True)
+    assert all(cause.advice and cause.evidence for cause in explained.causes)
+
+
+def test_there_are_enough_of_them() -> None:
+    assert len(KEPT) > 70
+    folder = paths.MEASURED
+    assert sum((folder / name / "breakdown.json").exists() for name in KEPT) > 40
+
+
+def test_a_profiled_run_misses_a_trace_alone(tmp_path: Path) -> None:
+    name = next(name for name in KEPT if name.startswith("llama3.1-70b"))
+    missing = explain(app.evidence(app.open_run(str(paths.MEASURED / name)))).missing
+    assert [words for words in missing if "trace" in words]
+    assert not [words for words in missing if "breakdown" in words or "ceilings" in words]

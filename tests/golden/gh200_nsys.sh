@@ -1,0 +1,130 @@
+#!/bin/bash
+# llama2-7b-lora: lora, bf16, nemo2, 1 x GH200
+# tp 1, pp 1, cp 1, vp 1, ep 1, dp 1; global batch 4 = micro-batch 1 x dp 1 x 4 micro-batches
+# Rendered by benchrun VERSION. By hand: cd into this directory, then sbatch job.sh
+#SBATCH --job-name=llama2-7b-lora
+#SBATCH --nodes=1
+#SBATCH --ntasks=1
+#SBATCH --ntasks-per-node=1
+#SBATCH --gres=gpu:1
+#SBATCH --partition=batch
+#SBATCH --mem=0
+#SBATCH --time=00:30:00
+#SBATCH --output=stdout.log
+#SBATCH --error=stderr.log
+#SBATCH --open-mode=append
+# A run that Slurm restarts is not one measurement.
+#SBATCH --no-requeue
+#SBATCH --exclusive
+set -euo pipefail
+
+# Write done.json however this job ends: without accounting it is the only record.
+rm -f done.json  # of an earlier start of this job
+started=$(date -u +%FT%TZ)
+signal=null
+finish() {
+  local code=$? stalled_s
+  [ -z "${watchdog:-}" ] || kill -KILL "$watchdog" 2>/dev/null || true
+  read -r stalled_s 2>/dev/null <no_step_s || stalled_s=null  # why the watchdog ended it
+  # KILL and not TERM: srun must not wait here for a node that does not answer. Slurm ends its tasks with the job.
+  if [ -n "${sampler:-}" ]; then kill -KILL "$sampler" 2>/dev/null || true; wait "$sampler" 2>/dev/null || true; fi
+  printf '{"schema_version": 1, "exit_code": %d, "signal": %s, "started": "%s", "ended": "%s", "restarts": %d, "job_id": "%s", "host": "%s", "no_step_s": %s}\n' \
+    "$code" "$signal" "$started" "$(date -u +%FT%TZ)" "${SLURM_RESTART_COUNT:-0}" "${SLURM_JOB_ID:-$$}" "$(uname -n)" "$stalled_s" >done.json.tmp
+  mv done.json.tmp done.json
+}
+trap finish EXIT
+trap 'signal=\"TERM\"; exit 143' TERM
+
+# In the background: every 15 s, record in progress.json for how long the log has had no line and no step.
+rm -f progress.json no_step_s  # of an earlier start of this job
+watch() {
+  set +eu +o pipefail  # nothing here may end the job
+  local pause file size from new quiet=$SECONDS stepped=$SECONDS lines=0 step_file=null step_offset=0
+  declare -A at
+  exec {pause}<> <(:)  # never has a line: reading it with a timeout sleeps without starting a process
+  for file in stdout.log stderr.log; do at[$file]=$(stat -c %s "$file" || echo 0); done
+  while
+    printf '{"schema_version": 1, "checked": "%s", "quiet_s": %d, "no_step_s": %d, "step_lines": %d, "step_file": %s, "step_offset": %d}\n' \
+      "$(date -u +%FT%TZ)" $((SECONDS - quiet)) $((SECONDS - stepped)) "$lines" "$step_file" "$step_offset" >progress.json.tmp &&
+      mv -f progress.json.tmp progress.json
+    read -rt 15 -u "$pause"
+    kill -0 $$
+  do
+    for file in stdout.log stderr.log; do
+      size=$(stat -c %s "$file" || echo 0)
+      [ "$size" -ne "${at[$file]}" ] || continue
+      quiet=$SECONDS
+      from=$((at[$file] > 23 && at[$file] < size ? at[$file] - 23 : 0))  # a word may have been cut
+      new=$(tail -c "+$((from + 1))" "$file" | head -c "$((size - from))" | LC_ALL=C grep -acF -e 'train_step_timing in s: ')
+      at[$file]=$size
+      if [ "${new:-0}" -gt 0 ]; then
+        stepped=$SECONDS lines=$((lines + new)) step_file="\"$file\"" step_offset=$from
+      fi
+    done
+  done
+}
+# Run by hand, the output may go elsewhere: then there is no log to watch.
+if [ /dev/fd/1 -ef stdout.log ]; then
+  watch 3>&2 2>/dev/null </dev/null >/dev/null &
+  watchdog=$!
+  disown "$watchdog"
+fi
+
+export NCCL_NVLS_ENABLE=0  # no NVLink SHARP: saves GPU memory, as in the published runs
+export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True  # less fragmentation of GPU memory
+export TORCH_NCCL_AVOID_RECORD_STREAMS=1  # frees communication buffers earlier
+export TRANSFORMERS_OFFLINE=1  # never ask a model hub while measuring
+export NVTE_FUSED_ATTN=1  # cuDNN's fused attention, the faster one on Hopper
+export TOKENIZERS_PARALLELISM=False  # data-loader processes are forked after the tokenizer has run
+export NVTE_FWD_LAYERNORM_SM_MARGIN=16  # leaves processors of the GPU free for communication
+export NVTE_BWD_LAYERNORM_SM_MARGIN=16  # leaves processors of the GPU free for communication
+export NVTE_FLASH_ATTN=1  # attention may be flash or cuDNN's: transformer-engine takes the faster
+export TORCH_NCCL_HIGH_PRIORITY=1  # communication kernels go first
+
+# In the background, because bash runs no trap while a program runs in the foreground: done.json must be written even
+# if ranks ignore TERM.
+step() { srun "$@" & wait "$!"; }
+
+# Each task runs under this reaper: processes that it leaves on its node end with it, whatever their session or parent.
+# shellcheck disable=SC2016  # expanded on the nodes
+reaped=(
+  bash -c 'type -P python3 >/dev/null && exec python3 -I -S -c "$@"
+[ "${SLURM_LOCALID:-0}" != 0 ] || echo "benchrun: no python3 on $(uname -n): what detaches itself from a rank may outlive it" >&2
+shift
+exec "$@"' reaped \
+  REAPER
+)
+
+MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | sed -n 1p)  # not head: it would close the pipe early
+MASTER_PORT=$((20000 + SLURM_JOB_ID % 12000))  # per job, and below 32768, where Linux assigns no ports itself
+export MASTER_ADDR MASTER_PORT
+
+once_per_node=(--nodes=1 --ntasks=1 --ntasks-per-node=1)
+step "${once_per_node[@]}" bash probe.sh || echo "benchrun: the nodes could not be described; going on" >&2
+
+# The framework's entry point, with every value stated.
+command=(
+  # every value is in train_nemo2.py, next to this script
+  python3 -u train_nemo2.py
+)
+
+# During the training, on every node: clocks, power, temperature. Its failure does not affect the run.
+mkdir -p telemetry || true
+# --mem=0: the training has all memory allocated, and this step must not take any of it.
+srun --overlap --mem=0 "${once_per_node[@]}" bash telemetry.sh </dev/null >telemetry/errors 2>&1 &
+sampler=$!
+
+# nsys records steps 51 to 53 of these ranks: 0. By the line below the parser knows which steps are measured.
+mkdir -p profile
+echo 'benchrun: steps after 50 are profiled, not measured'
+
+# Each rank sets the variables that PyTorch expects, then runs the command.
+# shellcheck disable=SC2016  # expanded by each rank, not here
+rank='export RANK=$SLURM_PROCID LOCAL_RANK=$SLURM_LOCALID WORLD_SIZE=$SLURM_NTASKS
+exec "$@"'
+
+step --kill-on-bad-exit=1 --mpi=pmix \
+  "${reaped[@]}" bash -c "$rank" rank \
+  singularity exec --nv --bind="$PWD:$PWD" --pwd="$PWD" \
+  docker://nvcr.io/nvidia/nemo:25.07.01 \
+  bash nsys.sh "${command[@]}"
