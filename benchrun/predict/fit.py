@@ -51,9 +51,11 @@ def table() -> Table:
     for folder in sorted(paths.measured().iterdir(), key=lambda path: path.name):
         if folder.is_dir():
             try:
-                own.append(runs.read(folder))
+                run = runs.read(folder)
             except UserError:
                 continue
+            if software.is_fitted(run.load.framework):
+                own.append(run)
     profiled = [*(None for _ in loads), *own]
     loads += [run.load for run in own]
     return Table(loads, [*step_s, *(run.step_s for run in own)], profiled)
