@@ -24,9 +24,11 @@ from benchrun.compare.references import load_references
 from benchrun.metrics.registry import METRICS
 from benchrun.model import ModelShape, Moe
 from benchrun.model.layout import Layout
+from benchrun.nodes.fleet import Finding, Fleet, TestRow
 from benchrun.recipe.schema import Study, SuiteRun, TrainingEntry, TrainingGroup, TrainingRecipe
 from benchrun.spec import artifacts
 from benchrun.spec.cluster import Binding, Cluster, Container
+from benchrun.spec.nodes import RankRates, Rate
 from benchrun.spec.profile import Profile
 from benchrun.spec.runspec import TrainingSpec
 from benchrun.spec.training import Data, Fp8, Instructions, Lora, Optimizer, Recompute, Synthetic, Training
@@ -146,7 +148,7 @@ def run_directory_page() -> str:
     files = table(("file", "what is in it"), ((f"`{name}`", text) for name, text in artifacts.FILES.items()))
     models = (artifacts.Done, artifacts.Progress, artifacts.EndingRecord, artifacts.Environment)
     models += (artifacts.Ceilings, artifacts.Gemm, artifacts.CollectiveRate, artifacts.Breakdown)
-    models += (artifacts.RankTimes, artifacts.RankTime)
+    models += (artifacts.RankTimes, artifacts.RankTime, RankRates, Rate, Fleet, TestRow, Finding)
     return "\n".join([head, files, *map(model_section, models)])
 
 

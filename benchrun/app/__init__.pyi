@@ -21,6 +21,10 @@ from benchrun.app.measurement import setting as setting
 from benchrun.app.measurement import store_measurement as store_measurement
 from benchrun.app.measurement import summarise_log as summarise_log
 from benchrun.app.measurement import unused_options as unused_options
+from benchrun.app.nodes import fleet_of as fleet_of
+from benchrun.app.nodes import nodes_check as nodes_check
+from benchrun.app.nodes import store_fleet as store_fleet
+from benchrun.app.nodes import without_nodes as without_nodes
 from benchrun.app.points import describe as describe
 from benchrun.app.points import resolve as resolve
 from benchrun.app.points import resolve_point as resolve_point
@@ -33,6 +37,8 @@ from benchrun.app.predictions import expected_step as expected_step
 from benchrun.app.predictions import predicted as predicted
 from benchrun.app.predictions import predicted_curve as predicted_curve
 from benchrun.app.predictions import predicted_table as predicted_table
+from benchrun.app.retries import attempts as attempts
+from benchrun.app.retries import retry_cause as retry_cause
 from benchrun.app.scaling import measured_scaling as measured_scaling
 from benchrun.app.scaling import predicted_scaling as predicted_scaling
 from benchrun.app.studies import plan_study as plan_study
@@ -64,6 +70,7 @@ from benchrun.parse import Rows as Rows
 from benchrun.parse import Step as Step
 from benchrun.recipe.select import Request as Request
 from benchrun.render import render as render
+from benchrun.spec.runspec import NodesSpec as NodesSpec
 from benchrun.spec.runspec import RunSpec as RunSpec
 from benchrun.study.plan import Plan as Plan
 from benchrun.study.result import StudyResult as StudyResult

@@ -6,26 +6,30 @@ from pathlib import Path
 import numpy as np
 
 from benchrun import paths
-from benchrun.app.measurement import RunMeasurement, measure_run, rows_of
+from benchrun.app.measurement import NOTHING, measure_run, read_logs, rows_of, summarise_log
 from benchrun.app.traces import fingerprint_of
 from benchrun.compare.references import Reference, load_references
 from benchrun.errors import UserError
-from benchrun.explain.difference import difference
+from benchrun.explain.difference import Side, difference, flat, sides_of
 from benchrun.explain.evidence import Evidence
 from benchrun.explain.explanation import explain
 from benchrun.explain.model import Against, Difference, Explanation
 from benchrun.launch.rundir import RunDir, open_run, unpacked
+from benchrun.metrics.model import Window
 from benchrun.metrics.registry import METRICS, OURS
-from benchrun.metrics.setting import setting_of
+from benchrun.metrics.setting import Setting, setting_of
+from benchrun.metrics.statistics import Floats
+from benchrun.parse import Log
 from benchrun.spec import artifacts
 from benchrun.spec.runspec import TrainingSpec
 from benchrun.trace.model import Fingerprint
-from benchrun.trace.read import files_of
 
 PROFILE = "profile"
 """The folder of a run's traces."""
 MEASURED = "measured:"
 """The ids of our own kept runs begin so."""
+STATED = ("framework", "gpu", "precision", "num_gpus", "seq_length", "global_batch_size", "micro_batch_size", "layout")
+"""What a log states about its run."""
 SAVING = (b"saving checkpoint", b"successfully saved checkpoint", b"Saving model checkpoint", b"checkpoint saved")
 
 
@@ -41,17 +45,47 @@ def explain_run(run: RunDir, traces: Sequence[Path] = (), against: str | None = 
         return explain(own)
     if reference := next((entry for entry in load_references() if entry.id == against), None):
         return explain(own, _published(run, own, reference))
-    kept = paths.MEASURED / against.removeprefix(MEASURED)
-    other = evidence(open_run(str(kept) if against.startswith(MEASURED) else against))
+    if against.startswith(MEASURED):
+        against = str(paths.MEASURED / against.removeprefix(MEASURED))
+    other = evidence(open_run(against))
     tokens = other.spec.tokens_per_step / other.spec.num_gpus
     step = other.step_s * own.spec.tokens_per_step / own.spec.num_gpus / tokens
     beside = Against(name=other.name, step_time_s=step, ratio=own.step_s / step)
     return explain(own, beside, other if _same_work(own.spec, other.spec) else None)
 
 
-def differ(a: RunDir, b: RunDir) -> Difference:
-    """The second run against the first. UserError for a run without measured steps."""
-    return difference(evidence(a), evidence(b))
+def differ(names: Sequence[str]) -> list[Difference]:
+    """Each of the runs or logs but for the first, against the first.
+
+    Of two runs with everything that their files hold; a log is compared with a run's log. UserError for a name that is
+    neither a run nor a file, for a file of several logs, and without a measured step.
+    """
+    first, *others = names
+    if all(map(_is_run, names)):
+        own, *rest = (evidence(open_run(name)) for name in names)
+        return [difference(*sides_of(own, other)) for other in rest]
+    return [difference(_side_of_log(first), _side_of_log(other)) for other in others]
+
+
+def _is_run(name: str) -> bool:
+    """Whether ``name`` is no file, so that it has to be a run."""
+    return not Path(name).is_file()
+
+
+def _side_of_log(name: str) -> Side:
+    """A log by itself: that of a run, or a file."""
+    files = [Path(name)] if Path(name).is_file() else [open_run(name).path]
+    logs, _ = read_logs(files)
+    if len(logs) != 1:
+        raise UserError(f"holds {len(logs)} logs", where=name, hint="name one file per run")
+    summary = summarise_log(logs[0], NOTHING, files)
+    times, _ = _steps(logs[0], NOTHING, summary.window)
+    if not len(times):
+        raise UserError("has no measured step", where=name)
+    tokens = None
+    if summary.seq_length and summary.global_batch_size and summary.num_gpus:
+        tokens = summary.seq_length * summary.global_batch_size / summary.num_gpus
+    return Side(name, times, tokens, dict(flat({field: getattr(summary, field) for field in STATED})))
 
 
 def evidence(run: RunDir, traces: Sequence[Path] = ()) -> Evidence:
@@ -60,11 +94,12 @@ def evidence(run: RunDir, traces: Sequence[Path] = ()) -> Evidence:
     if not isinstance(spec, TrainingSpec):
         raise UserError(f"{run.run_id} is no training, and has no steps to explain")
     measurement = measure_run(run)
-    times, steps = _steps(measurement, spec)
-    if not len(times):
+    times = steps = np.empty(0)
+    if measurement is not None:
+        times, steps = _steps(measurement.log, setting_of(spec), measurement.metrics.window)
+    if measurement is None or not len(times):
         raise UserError(f"{run.run_id} has no measured step", hint=f"benchrun status {run.run_id}")
-    assert measurement is not None
-    profile = run.path / PROFILE
+    fingerprint, note = _fingerprint(traces, run.path / PROFILE)
     return Evidence(
         name=run.run_id,
         spec=spec,
@@ -77,32 +112,44 @@ def evidence(run: RunDir, traces: Sequence[Path] = ()) -> Evidence:
         breakdown=measurement.metrics.breakdown,
         ranks=run.document(artifacts.RANKS, artifacts.RankTimes),
         hosts=run.document(artifacts.HOST, artifacts.HostTimes),
-        fingerprint=_fingerprint([*traces] if traces else [profile] if profile.is_dir() else []),
+        fingerprint=fingerprint,
+        notes=(note,) if note else (),
         env={**spec.env, **spec.cluster.env},
         saves=any(word in text for log in run.logs for text in [unpacked(log)] for word in SAVING),
     )
 
 
-def _steps(measurement: RunMeasurement | None, spec: TrainingSpec) -> tuple[np.ndarray, np.ndarray]:
+def _steps(log: Log, given: Setting, window: Window | None) -> tuple[Floats, Floats]:
     """Times and numbers of the measured steps."""
-    if measurement is None or (window := measurement.metrics.window) is None:
+    if window is None:
         return np.empty(0), np.empty(0)
-    rows = rows_of(measurement.log, setting_of(spec))
+    rows = rows_of(log, given)
     inside = (rows.step >= window.first_step) & (rows.step <= window.last_step)
     rows = rows.chosen(inside & ~rows.impossible & ~np.isnan(rows.step_time_s))
-    return rows.step_time_s, rows.step
+    return rows.step_time_s, rows.step.astype(np.float64)
 
 
-def _fingerprint(traces: Sequence[Path]) -> Fingerprint | None:
-    """Of the marked steps where the traces mark them; None for traces without events of a GPU in a run's own folder."""
-    if not traces:
-        return None
+def _fingerprint(traces: Sequence[Path], profile: Path) -> tuple[Fingerprint | None, str | None]:
+    """Of the given traces, or of those in the folder ``profile`` where there are none; why the latter cannot be read.
+
+    Of whole steps where the traces mark them.
+    """
+    if not traces and not profile.is_dir():
+        return None, None
     try:
-        files_of(traces)
+        return _of_steps(traces or [profile]), None
+    except UserError as error:
+        if traces:
+            raise
+        return None, f"the traces in {PROFILE} tell nothing: {error.message}"
+
+
+def _of_steps(traces: Sequence[Path]) -> Fingerprint:
+    try:
         return fingerprint_of(traces, "steps")[0]
     except UserError as error:
-        if "no event of a GPU" in str(error) or "no trace in this directory" in str(error):
-            return None
+        if "steps are marked" not in error.message:
+            raise
     return fingerprint_of(traces, "device")[0]
 
 

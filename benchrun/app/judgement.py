@@ -23,6 +23,7 @@ from benchrun.metrics.summary import measure
 from benchrun.parse import Log
 from benchrun.recipe import catalogue
 from benchrun.spec.artifacts import VERDICT
+from benchrun.spec.runspec import NodesSpec
 
 Numbers = Sequence[tuple[Metrics, Log]]
 """Of repeats: each one's numbers and log."""
@@ -59,6 +60,8 @@ def judge_runs(
     """
     if len(repeats(runs)) != 1:
         raise UserError(f"{len(repeats(runs))} points are judged together", hint="judge each group of repeats(runs)")
+    if isinstance(runs[0].spec, NodesSpec):
+        raise UserError("a check of nodes has no verdict", hint=f"benchrun nodes --run {runs[0].run_id}")
     observations = tuple(observe(runs))
     if going := [observation.run.run_id for observation in observations if not observation.over]:
         raise UserError(f"{going[0]} has not ended", hint=f"benchrun status {going[0]}")

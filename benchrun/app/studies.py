@@ -25,9 +25,14 @@ LOOK_S = 0.5
 """Seconds between two looks for the end of a job in its files; the scheduler is polled less often."""
 
 
-def plan_study(request: Request) -> Plan:
-    """The points of a study or suite. UserError where the file contradicts itself or no point is legal."""
-    return plan(expand(request))
+def plan_study(request: Request, repeats: int | None = None) -> Plan:
+    """The points of a study or suite, with ``repeats`` runs of each (as its file states where None).
+
+    UserError where the file contradicts itself or no point is legal.
+    """
+    expanded = expand(request)
+    study = expanded.study.model_copy(update={"repeats": repeats or expanded.study.repeats})
+    return plan(replace(expanded, study=study))
 
 
 def study_result(planned: Plan, price: float | None = None, retries: int = 0) -> StudyResult:
@@ -114,7 +119,7 @@ def _attempt(observation: Observation, end_with: Callable[[Observation], End]) -
     """The state of a run; ``end_with`` determines its ending."""
     if not has_ended(observation):
         return Attempt(State.GOING)
-    if observation.run.job_id is None and observation.job is None:
+    if observation.run.job_id is None and observation.job is None and recorded(observation.run) is None:
         return Attempt(State.WAITING)  # no scheduler accepted it
     end = end_with(observation)
     return Attempt(State.COMPLETED if end.ending is Ending.COMPLETED else State.FAILED, end.ending)

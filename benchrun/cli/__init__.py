@@ -24,6 +24,7 @@ VERBS = {
     "fingerprint": ("traces", "Traces of GPU runs (Kineto, Nsight Systems): where the time goes."),
     "explain": ("explanations", "Why a run is slow: from the GPU's peak to its step, causes, advice."),
     "diff": ("explanations", "Two runs: how much slower, what differs, where the seconds went."),
+    "nodes": ("nodes", "Check a cluster's nodes: outliers and an exclude list."),
     "doctor": ("points", "What this machine can do."),
 }
 """Name -> module of this package and help. The function in that module has the name of the verb."""

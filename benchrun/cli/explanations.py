@@ -6,7 +6,8 @@ import click
 
 from benchrun import app
 from benchrun.cli.options import json_option, print_json
-from benchrun.vocabulary import Exit
+from benchrun.errors import UserError
+from benchrun.vocabulary import Exit, worst
 
 
 @click.command("explain")
@@ -39,19 +40,22 @@ def explain(run: str, against: str | None, traces: tuple[Path, ...], form: str, 
 
 
 @click.command("diff")
-@click.argument("a")
-@click.argument("b")
+@click.argument("runs_or_logs", nargs=-1, required=True, metavar="A B...")
 @json_option
-def diff(a: str, b: str, as_json: bool) -> Exit:
-    """Run B against run A: the ratio of their times for as many tokens, what differs, where the seconds went.
+def diff(runs_or_logs: tuple[str, ...], as_json: bool) -> Exit:
+    """Runs or logs against the first of them: the ratio of their times, what differs, where the seconds went.
 
-    Exit code 1 where B is slower beyond the interval of the ratio.
+    The times are those for as many tokens on a GPU. With more than two, --json gives an array. Exit code 1 where one is
+    slower beyond the interval of the ratio, 4 where its steps are too few for an interval.
     """
-    result = app.differ(app.open_run(a), app.open_run(b))
+    if len(runs_or_logs) < 2:
+        raise UserError("diff takes two runs or logs, or more", hint="benchrun status lists runs")
+    results = app.differ(runs_or_logs)
     if as_json:
-        print_json(result.model_dump(mode="json"))
+        documents = [result.model_dump(mode="json") for result in results]
+        print_json(documents if len(documents) > 1 else documents[0])
     else:
         from benchrun.report.explanation import difference_text
 
-        click.echo(difference_text(result), nl=False)
-    return result.exit_code
+        click.echo("\n".join(map(difference_text, results)), nl=False)
+    return worst(result.exit_code for result in results)

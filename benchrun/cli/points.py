@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 import click
 
@@ -69,69 +69,96 @@ def _print_script(spec: "RunSpec") -> None:
 launch_options = all_of(
     click.option("--repeats", type=click.IntRange(min=1), default=1, show_default=True, help="Runs of each point."),
     click.option("--wait", is_flag=True, help="Follow the runs, then judge them. Ctrl-C leaves them running."),
+    click.option(
+        "--retries",
+        type=click.IntRange(min=1),
+        metavar="N",
+        help="Wait, and launch a run that a node's failure ended again, without that node, up to N times.",
+    ),
+    click.option("--exclude", metavar="FILE|LIST", help="Nodes to leave out: a list as for Slurm, or a file of names."),
     click.option("--dry-run", is_flag=True, help="Check everything and print the scripts; launch nothing."),
 )
 PROFILERS = click.Choice(("kineto", "nsys", "xplane"))
+
+
+class Options(TypedDict):
+    """The values of ``launch_options``."""
+
+    repeats: int
+    wait: bool
+    retries: int | None
+    exclude: str | None
+    dry_run: bool
 
 
 @click.command("launch")
 @point_options
 @click.option("--profile", type=PROFILERS, help="Profile a few steps after the measured ones.")
 @launch_options
-def launch(profile: str | None, repeats: int, wait: bool, dry_run: bool, **point: Any) -> int:
+def launch(
+    profile: str | None, repeats: int, wait: bool, retries: int | None, exclude: str | None, dry_run: bool, **point: Any
+) -> int:
     """Run RECIPE (a recipe or a suite) and print the run ids."""
     request = app.Request(**point)
     specs = app.resolve_profiled(request, profile) if profile else app.resolve(request)
-    return _launch(specs, repeats, wait=wait, dry_run=dry_run)
+    return _launch(specs, Options(repeats=repeats, wait=wait, retries=retries, exclude=exclude, dry_run=dry_run))
 
 
 @click.command("profile")
 @point_options
 @click.option("--tool", "--profile", type=PROFILERS, help="The profiler; by default the recipe's, else kineto.")
 @launch_options
-def profile(tool: str | None, repeats: int, wait: bool, dry_run: bool, **point: Any) -> int:
+def profile(
+    tool: str | None, repeats: int, wait: bool, retries: int | None, exclude: str | None, dry_run: bool, **point: Any
+) -> int:
     """Run RECIPE with a few profiled steps after the measured ones: the same as launch --profile.
 
     Each profiled rank writes a trace into the run's folder `profile`. --set profile.steps=5 and --set
     'profile.ranks=[0,8]' choose how many steps and which ranks.
     """
-    return _launch(app.resolve_profiled(app.Request(**point), tool), repeats, wait=wait, dry_run=dry_run)
+    specs = app.resolve_profiled(app.Request(**point), tool)
+    return _launch(specs, Options(repeats=repeats, wait=wait, retries=retries, exclude=exclude, dry_run=dry_run))
 
 
-def _launch(specs: "Sequence[RunSpec]", repeats: int, *, wait: bool, dry_run: bool) -> int:
-    """Launch each of ``specs``; returns the exit code."""
+def _launch(resolved: "Sequence[RunSpec]", options: Options) -> int:
+    """Launch each of ``resolved``; returns the exit code."""
+    specs = [app.without_nodes(spec, options["exclude"]) for spec in resolved]
     for spec in specs:
         for warning in app.warnings(spec):
             say(f"warning: {warning}")
-    if dry_run:
+    if options["dry_run"]:
         for spec in specs:
             _print_script(spec)
         return Exit.OK
     runs = []
-    for spec in (spec for spec in specs for _ in range(repeats)):
+    for spec in (spec for spec in specs for _ in range(options["repeats"])):
         runs.append(app.start(spec))
         click.echo(runs[-1].run_id)
-    if wait:
-        return _wait(runs)
+    if options["wait"] or options["retries"]:
+        return _wait(runs, options["retries"] or 0)
     say(f"follow them with: benchrun status; files in {paths.runs_dir()}")
     return Exit.OK
 
 
-def _wait(runs: "Sequence[RunDir]") -> Exit:
+def _wait(runs: "Sequence[RunDir]", retries: int) -> Exit:
     from benchrun.cli.logs import print_verdicts
     from benchrun.cli.progress import StepProgress
 
-    left = [run.run_id for run in runs]
+    waiting = [*runs]
     try:
-        for run in runs:
-            with StepProgress(run.spec) as progress:
-                app.wait(run, progress.show)
-            left.remove(run.run_id)
+        for index, first in enumerate(runs):
+            for attempt, reason in app.attempts(first, retries):
+                waiting[index] = attempt
+                if reason:
+                    say(f"{reason}; launched again as {attempt.run_id}")
+                with StepProgress(attempt.spec) as progress:
+                    app.wait(attempt, progress.show)
     except KeyboardInterrupt:
+        left = [run.run_id for run in waiting[index:]]
         still = "The jobs run on" if len(left) > 1 else "The job runs on"
         say(f"\n{still}. Come back with: benchrun status; stop with: benchrun cancel {' '.join(left)}")
         return Exit.INTERRUPTED
-    return print_verdicts(runs)
+    return print_verdicts(waiting)
 
 
 @click.command("doctor")

@@ -1,5 +1,6 @@
 """The verb on studies."""
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 @click.command("study")
 @click.argument("recipe", metavar="FILE")
 @choice_options
+@click.option("--repeats", type=click.IntRange(min=1), help="Runs of each point; by default as the file states.")
 @click.option("--concurrency", type=click.IntRange(min=1), help="Runs at a time.  [default: 4; with --tune: 1]")
 @click.option(
     "--retries", type=click.IntRange(min=0), default=0, show_default=True, help="New launches of a failed run."
@@ -27,13 +29,13 @@ if TYPE_CHECKING:
 @click.option("--dry-run", is_flag=True, help="Print the points, their GPU-hours and cost; launch nothing.")
 @click.option("--report", is_flag=True, help="Print what is there already; launch nothing.")
 @click.option("--format", "form", type=click.Choice(["plain", "markdown", "csv"]), default="plain", show_default=True)
+@click.option("--plot", type=click.Path(path_type=Path), metavar="FILE", help="Draw speed and memory of the points.")
 @click.option("--tune", is_flag=True, help="FILE is a recipe: search the fastest layout of its point.")
-@click.option(
-    "--vary", multiple=True, metavar="SIZE=N,N", help="With --tune: the only values of tp, pp, vp, cp, ep or mbs."
-)
+@click.option("--vary", multiple=True, metavar="SIZE=N,N", help="With --tune: values of tp, pp, vp, cp, ep, mbs.")
 @click.option("--steps", type=click.IntRange(min=7), default=12, show_default=True, help="Of the jobs of --tune.")
 @json_option
 def study(
+    repeats: int | None,
     concurrency: int | None,
     retries: int,
     reuse: bool,
@@ -41,6 +43,7 @@ def study(
     dry_run: bool,
     report: bool,
     form: str,
+    plot: Path | None,
     as_json: bool,
     tune: bool,
     vary: tuple[str, ...],
@@ -58,7 +61,7 @@ def study(
     """
     if tune:
         return _tune(app.Request(**point), vary, steps, concurrency, dry_run or report, as_json)
-    planned = app.plan_study(app.Request(**point))
+    planned = app.plan_study(app.Request(**point), repeats)
     if not (dry_run or report):
         try:
             app.run_study(planned, concurrency or 4, retries, reuse, say)
@@ -66,6 +69,10 @@ def study(
             say("\nThe jobs run on. The same command goes on with the study; benchrun status shows the jobs")
             return Exit.INTERRUPTED
     result = app.study_result(planned, price_per_gpu_hour, retries)
+    if plot:
+        from benchrun.report.study_plot import plot_study
+
+        plot_study(result, plot)
     if as_json:
         print_json(result.model_dump(mode="json"))
     else:

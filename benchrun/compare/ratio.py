@@ -25,13 +25,13 @@ class Ratio(Frozen):
 
 def ratio(runs: Sequence[Metrics], others: Sequence[Metrics]) -> Ratio | None:
     """The ratio of the repeats ``runs`` to the repeats ``others``; None where one side has no speed."""
-    ours, baseline = _speed(runs), _speed(others)
-    if ours is None or baseline is None:
+    own, baseline = _speed(runs), _speed(others)
+    if own is None or baseline is None:
         return None
-    value = ours[0] / baseline[0]
-    if ours[1] is None or baseline[1] is None:
+    value = own[0] / baseline[0]
+    if own[1] is None or baseline[1] is None:
         return Ratio(value=value, low=None, high=None)
-    down, up = (math.hypot(mine, other) for mine, other in zip(ours[1], reversed(baseline[1]), strict=True))
+    down, up = (math.hypot(mine, other) for mine, other in zip(own[1], reversed(baseline[1]), strict=True))
     return Ratio(value=value, low=value * math.exp(-down), high=value * math.exp(up))
 
 

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from benchrun.explain.advice import advice
 from benchrun.explain.evidence import Evidence
 from benchrun.explain.model import Cause, Name, Part
+from benchrun.frameworks.registry import framework
 
 WHOLE: tuple[Name, ...] = ("bubble", "recompute", "exposed_tp", "exposed_cp", "exposed_ep", "exposed_dp", "host")
 """Another layout or recipe can save all of these."""
@@ -35,7 +36,9 @@ def _of_memory(run: Evidence, parts: list[Part]) -> Iterator[Cause]:
     """Memory-bound kernels beyond those of fused ones, and products that are too small."""
     seconds = {part.part: part.seconds for part in parts}
     small, least = seconds.get(SMALL, 0.0), seconds.get(LEAST, 0.0)
-    fused = run.spec.training.fused_kernels and run.spec.megatron is not None
+    training = run.spec.training
+    local = training.transformer_impl == "local" or framework(run.spec.framework).memory.fully_sharded
+    fused = training.fused_kernels and not local
     spent = least + seconds.get(BEYOND, 0.0)
     saved = max(spent - (UNFUSED if fused else FUSED) * least, 0.0) if least else 0.0
     words = [f"products of small micro-batches wait {small:.3g} s for memory"] if small else []

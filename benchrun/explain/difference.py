@@ -1,6 +1,7 @@
 """Two runs beside each other: how much slower, what differs, where the seconds went."""
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -8,7 +9,7 @@ import numpy as np
 from benchrun.explain.evidence import Evidence, alike
 from benchrun.explain.model import Condition, Difference, PartDifference
 from benchrun.explain.waterfall import waterfall
-from benchrun.metrics.statistics import Interval, confidence_interval
+from benchrun.metrics.statistics import Floats, Interval, confidence_interval
 
 SHOWN_SHARE = 0.001
 """Of the step: smaller differences of a part are left out."""
@@ -16,26 +17,51 @@ NOT_COMPARED = frozenset({"schema_version", "identity", "megatron", "cluster", "
 """Fields of a specification that follow from others, or have a line of their own."""
 
 
-def difference(a: Evidence, b: Evidence) -> Difference:
-    """The second run against the first, for as many tokens on a GPU."""
-    scale = _tokens(a) / _tokens(b)
+@dataclass(frozen=True)
+class Side:
+    """One of two runs or logs."""
+
+    name: str
+    times: Floats
+    """Of the measured steps, in s."""
+    tokens: float | None
+    """Of a step on one GPU; None where it is unknown."""
+    conditions: Mapping[str, Any]
+    """What it states about itself, by name."""
+    parts: Mapping[str, float] = field(default_factory=dict)
+    """Seconds of a step by part."""
+
+
+def sides_of(a: Evidence, b: Evidence) -> tuple[Side, Side]:
+    """Two runs, with parts of the same kinds."""
+    first, second = (_side(run) for run in alike(a, b))
+    return first, second
+
+
+def _side(run: Evidence) -> Side:
+    tokens = run.spec.tokens_per_step / run.spec.num_gpus
+    return Side(run.name, run.times, tokens, conditions(run), {part.part: part.seconds for part in waterfall(run)})
+
+
+def difference(a: Side, b: Side) -> Difference:
+    """The second against the first, for as many tokens on a GPU where both state them; else for a step."""
+    scale = a.tokens / b.tokens if a.tokens and b.tokens else 1.0
     return Difference(
         a=a.name,
         b=b.name,
         step_time_s=(float(np.median(a.times)), float(np.median(b.times))),
         ratio=scale * float(np.median(b.times)) / float(np.median(a.times)),
         interval=_interval(a, b, scale),
-        differs=list(_differs(a, b)),
+        differs=[
+            Condition(name=name, a=str(a.conditions.get(name)), b=str(b.conditions.get(name)))
+            for name in dict.fromkeys([*a.conditions, *b.conditions])
+            if a.conditions.get(name) != b.conditions.get(name)
+        ],
         parts=_parts(a, b, scale),
     )
 
 
-def _tokens(run: Evidence) -> float:
-    """Tokens of a step on one GPU."""
-    return run.spec.tokens_per_step / run.spec.num_gpus
-
-
-def _interval(a: Evidence, b: Evidence, scale: float) -> Interval | None:
+def _interval(a: Side, b: Side, scale: float) -> Interval | None:
     """Of the ratio: the ends of both medians' intervals, which is wider than needed."""
     one, other = confidence_interval(a.times), confidence_interval(b.times)
     if one is None or other is None:
@@ -48,33 +74,24 @@ def _interval(a: Evidence, b: Evidence, scale: float) -> Interval | None:
     )
 
 
-def _parts(a: Evidence, b: Evidence, scale: float) -> list[PartDifference]:
-    first, second = (_seconds(run) for run in alike(a, b))
-    parts = [
-        PartDifference(part=part, a=first.get(part, 0.0), b=scale * second.get(part, 0.0)) for part in first | second
-    ]
-    shown = [part for part in parts if abs(part.seconds) > SHOWN_SHARE * a.step_s]
+def _parts(a: Side, b: Side, scale: float) -> list[PartDifference]:
+    names = dict.fromkeys([*a.parts, *b.parts])
+    parts = [PartDifference(part=name, a=a.parts.get(name, 0.0), b=scale * b.parts.get(name, 0.0)) for name in names]
+    shown = [part for part in parts if abs(part.seconds) > SHOWN_SHARE * float(np.mean(a.times))]
     return sorted(shown, key=lambda part: -abs(part.seconds))
 
 
-def _seconds(run: Evidence) -> dict[str, float]:
-    return {part.part: part.seconds for part in waterfall(run)}
+def conditions(run: Evidence) -> dict[str, Any]:
+    """Every field of the specification, and the clock of the GPUs."""
+    fields = dict(flat(run.spec.model_dump(mode="json")))
+    chosen = {name: value for name, value in fields.items() if name.partition(".")[0] not in NOT_COMPARED}
+    return chosen | {"clock (MHz)": run.samples.over_all.sm_clock_mhz if run.samples else None}
 
 
-def _differs(a: Evidence, b: Evidence) -> Iterator[Condition]:
-    """Every field of the two specifications that differs, and the state of the GPUs."""
-    first, second = (dict(_flat(run.spec.model_dump(mode="json"))) for run in (a, b))
-    for name in first | second:
-        if name.partition(".")[0] not in NOT_COMPARED and first.get(name) != second.get(name):
-            yield Condition(name=name, a=str(first.get(name)), b=str(second.get(name)))
-    one, other = (run.samples.over_all.sm_clock_mhz if run.samples else None for run in (a, b))
-    if one and other and one != other:
-        yield Condition(name="clock (MHz)", a=f"{one:.0f}", b=f"{other:.0f}")
-
-
-def _flat(fields: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Any]]:
+def flat(fields: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Any]]:
+    """Each value of nested mappings, by its path."""
     for name, value in fields.items():
         if isinstance(value, Mapping):
-            yield from _flat(value, f"{before}{name}.")
+            yield from flat(value, f"{before}{name}.")
         else:
             yield before + name, value

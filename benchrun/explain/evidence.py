@@ -43,6 +43,8 @@ class Evidence:
     """Variables that the job sets."""
     saves: bool = False
     """The log mentions that checkpoints are written."""
+    notes: tuple[str, ...] = ()
+    """Why a source cannot be used."""
 
     @property
     def on_gpu(self) -> bool:

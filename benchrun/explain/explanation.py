@@ -87,6 +87,7 @@ def missing(run: Evidence) -> Iterator[str]:
         yield "a trace would separate the causes of idle time, and transfer from waiting"
     elif run.fingerprint is not None:
         yield from run.fingerprint.notes
+    yield from run.notes
     if len(run.times) < FEW_STEPS:
         yield f"more steps than {len(run.times)} would show slow ones"
 

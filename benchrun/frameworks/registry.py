@@ -10,9 +10,12 @@ from benchrun.frameworks.megatron import MegatronLM
 from benchrun.frameworks.megatron_core import MegatronCore
 from benchrun.frameworks.nemo import MegatronBridge, NeMo2
 from benchrun.frameworks.nemo1 import NeMo1
+from benchrun.frameworks.nodecheck import NodeCheck
 from benchrun.frameworks.paxml import PaXML
 
 FRAMEWORKS: dict[str, Framework] = {}
+CHECKS: dict[str, Framework] = {NodeCheck.name: NodeCheck()}
+"""Programs of this package that a job runs in the place of a framework. No recipe can name them."""
 
 
 def register(framework: Framework) -> None:
@@ -26,9 +29,10 @@ for _kind in (MegatronCore, MegatronLM, NeMo1, NeMo2, MegatronBridge, HuggingFac
 
 def framework(name: str) -> Framework:
     """The framework called ``name``. UserError with the closest names where there is none."""
-    if name not in FRAMEWORKS:
+    programs = FRAMEWORKS | CHECKS
+    if name not in programs:
         raise UserError(f"no framework is called '{name}'", hint=closest(name, FRAMEWORKS))
-    return FRAMEWORKS[name]
+    return programs[name]
 
 
 def names(can: Callable[[Framework], bool] = lambda framework: True) -> list[str]:

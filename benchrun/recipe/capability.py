@@ -108,6 +108,9 @@ def _data(spec: TrainingSpec, framework: Framework) -> Iterator[str]:
     """Each packed sequence of conversations is for one rank and one micro-batch."""
     name, data = framework.name, spec.data
     if data.kind == "mock":
+        if framework.own_worker and _changed(spec, "data.num_workers"):
+            why = f"{name} makes mock tokens in the training process"
+            yield f"{why}: data.num_workers must be {DEFAULTS.data.num_workers}, or data.kind synthetic"
         return
     if not framework.synthetic_data:
         yield f"{name} makes its own tokens: data.kind must be mock, not {data.kind}"

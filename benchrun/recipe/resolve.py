@@ -10,6 +10,7 @@ import re
 from benchrun import hardware
 from benchrun.errors import UserError, closest
 from benchrun.frameworks.base import NEMO_IMAGES, Framework
+from benchrun.frameworks.nodecheck import NodeCheck
 from benchrun.frameworks.registry import FRAMEWORKS, framework, names
 from benchrun.recipe import catalogue
 from benchrun.recipe.catalogue import Point, RecipeFile, checked, fields
@@ -20,7 +21,10 @@ from benchrun.recipe.select import Request, listed_counts, select
 from benchrun.recipe.yamlfile import Document, Loc, parse, scalar
 from benchrun.spec.cluster import Cluster
 from benchrun.spec.identity import nemo_release
-from benchrun.spec.runspec import Inputs, RunSpec, workload
+from benchrun.spec.runspec import Inputs, NodesInputs, NodesSpec, RunSpec, workload
+
+NODES_TIME_LIMIT = "00:10:00"
+"""A check takes a minute or two; with a short limit it starts sooner."""
 
 
 def resolve(request: Request) -> RunSpec:
@@ -47,6 +51,35 @@ def resolve_point(
         hints = {origin if hint == CHANGE_LAYOUT else hint: None for hint in hints}
     where = file.document.where(("points", point.index))
     raise UserError("; ".join(broken), where=where, hint="; ".join(hints) or None)
+
+
+def resolve_nodes(cluster: str, num_nodes: int, overrides: tuple[str, ...] = ()) -> NodesSpec:
+    """A check of so many nodes of ``cluster``, with every rank that a node has."""
+    document, launched = Document(), framework(NodeCheck.name)
+    document.put(("cluster",), cluster_document(cluster), cluster)
+    document.put(("cluster", "time_limit"), NODES_TIME_LIMIT, "the limit of a check of nodes")
+    for override in overrides:
+        _override(document, override, NodesInputs)
+    _drop(document, NodesInputs)
+    inputs = checked(NodesInputs, document)
+    profile, images = inputs.cluster, inputs.cluster.container.images
+    of_nemo = next((image for name, image in images.items() if framework(name).images == NEMO_IMAGES), None)
+    image = inputs.image or launched.site_image(profile) or of_nemo  # all of these have torch
+    if profile.container.runtime != "none" and image is None:
+        hint = "--set image=IMAGE, any with torch (for GPUs with NCCL); cluster.container.image in a site's file"
+        raise UserError("a check of nodes in a container needs an image", hint=hint, where=cluster)
+    spec = NodesSpec(
+        workload="nodes",
+        recipe="nodes",
+        task="check",
+        framework=launched.name,
+        gpu=profile.gpu,
+        precision="fp32" if profile.gpu == "CPU" else "bf16",
+        num_gpus=num_nodes * profile.gpus_per_node,
+        num_nodes=num_nodes,
+        **{**dict(inputs), "image": image},
+    )
+    return _with_environment(spec, launched, document)  # type: ignore[return-value]
 
 
 def _draft(file: RecipeFile, point: Point, cluster: Document, overrides: tuple[str, ...]) -> tuple[Inputs, Document]:

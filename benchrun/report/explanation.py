@@ -67,10 +67,14 @@ def difference_text(result: Difference) -> str:
     parts = [
         f"{result.b} takes {result.ratio:.3f} times as long as {result.a}{limits}\n",
         f"  step time  {a:.4g} s and {b:.4g} s, medians\n",
-        plain(Table(("differs", "a", "b"), [(each.name, each.a, each.b) for each in result.differs])),
-        plain(Table(("part", "a s", "b s", "b - a"), [_row(each.part, each.a, each.b) for each in result.parts])),
+        plain(Table(("differs", "a", "b"), [(each.name, each.a, each.b) for each in result.differs]))
+        if result.differs
+        else "they state no difference\n",
     ]
-    return "\n".join(parts if result.differs else [*parts[:2], "nothing differs in their specifications\n", parts[3]])
+    if result.parts:
+        rows = [_row(each.part, each.a, each.b) for each in result.parts]
+        parts.append(plain(Table(("part", "a s", "b s", "b - a"), rows)))
+    return "\n".join(parts)
 
 
 def _row(part: str, a: float, b: float) -> tuple[str, str, str, str]:

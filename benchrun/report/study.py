@@ -42,10 +42,10 @@ def study_page(study: StudyResult, form: str) -> str:
     if form == "csv":
         return as_csv(study_table(study))
     if form == "markdown":
-        points = "".join(f"- {line}\n" for line in sentences(study))
+        points = "".join(f"- {line}\n" for line in (*sentences(study), *remarks(study)))
         head = f"# {study.study}\n\n{study.description}. {planned_line(study)}\n\n"
         return f"{head}{markdown(table)}" + (f"\n{points}" if points else "")
-    lines = "".join(f"{line}\n" for line in (planned_line(study), *sentences(study)))
+    lines = "".join(f"{line}\n" for line in (planned_line(study), *sentences(study), *remarks(study)))
     return f"{study.study}: {study.description}\n\n{plain(table)}\n{lines}"
 
 
@@ -63,8 +63,8 @@ def planned_line(study: StudyResult) -> str:
     parts = [f"{study.runs} runs take at most {limit}{_cost(study.gpu_hours_limit, price)}"]
     if study.gpu_hours_steps is not None:
         some = "" if study.runs_with_known_steps == study.runs else f" of {study.runs_with_known_steps} of them"
-        known = f"the steps{some} take {study.gpu_hours_steps:.3g} GPU-hours by reference numbers"
-        parts.append(f"{known}{_cost(study.gpu_hours_steps, price)}, without start-up")
+        steps = f"the steps{some} take {study.gpu_hours_steps:.3g} GPU-hours by reference numbers"
+        parts.append(f"{steps}{_cost(study.gpu_hours_steps, price)}, without start-up")
     return "; ".join(parts) + "."
 
 
@@ -85,6 +85,15 @@ def sentences(study: StudyResult) -> Iterator[str]:
         same = [column for column in stated if column not in changed]
         where = f" ({', '.join(f'{column} {setting(point.settings[column])}' for column in same)})" if same else ""
         yield f"{what}{where}: {_speed(point, other)}{_memory(point, baseline)}."
+
+
+ONE_RUN = "Each point was measured once: the intervals do not show how runs differ from each other."
+
+
+def remarks(study: StudyResult) -> Iterator[str]:
+    """What limits the sentences."""
+    if any(point.ratio for point in study.points) and all(point.measured <= 1 for point in study.points):
+        yield ONE_RUN
 
 
 def _speed(point: PointResult, other: str) -> str:

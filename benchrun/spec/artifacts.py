@@ -45,6 +45,7 @@ BREAKDOWN = _file("breakdown.json", "one profiled step after the last")
 PROFILE = _file("profile", "a folder: traces of the profiled ranks, e.g. rank0.json.gz, or rank0.nsys-rep and .sqlite")
 RANKS = _file("ranks.json", "how long each rank computed in each step, without collectives")
 HOST = _file("host.json", "how long each rank's host waited for data and for a core and collected garbage, by step")
+NODES = _file("nodes", "a folder: HOST.RANK.json, what each rank measured in a check of nodes")
 PROGRESS = _file("progress.json", "what the job's watchdog last read in its log")
 NO_STEP = _file("no_step_s", "seconds without a step after which the watchdog ended the job")
 DONE = _file("done.json", "exit code, signal and restarts, written by the job's EXIT trap")
@@ -57,6 +58,8 @@ STEPS = _file("steps.jsonl", "the parsed steps, one per line")
 TELEMETRY_SUMMARY = _file("telemetry.json", "clocks, power and energy over the measured steps")
 METRICS = _file("metrics.json", "what was measured")
 VERDICT = _file("verdict.json", "how that compares with a reference")
+FLEET = _file("fleet.json", "the nodes of a check beside each other, with the outliers")
+EXCLUDE = _file("exclude", "the outliers' names, for launch --exclude FILE")
 
 XZ = ".xz"
 """Suffix of a file that is kept compressed."""

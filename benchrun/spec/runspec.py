@@ -319,7 +319,22 @@ class TrainingSpec(TrainingInputs, RunSpec):
         return f"vocab{self.model.vocab_size}-{size}-{digest}"
 
 
-WORKLOADS: dict[str, type[RunSpec]] = {"training": TrainingSpec}
+class NodesInputs(Inputs):
+    """What a user can set of a check of nodes."""
+
+    repeats: int = Field(5, ge=3)
+    """How often each measurement is repeated; more repeats find smaller differences."""
+
+
+class NodesSpec(NodesInputs, RunSpec):
+    """One check of nodes: each measures its products, its memory and its links. No recipe is one."""
+
+    inputs = NodesInputs
+    workload: Literal["nodes"] = "nodes"
+    """Kind of work."""
+
+
+WORKLOADS: dict[str, type[RunSpec]] = {"training": TrainingSpec, "nodes": NodesSpec}
 """The class of each workload's runs."""
 
 

@@ -90,7 +90,7 @@ def result(
     """What is known of a study. ``runs``: by the key of a point, its launched runs."""
     study, hours = plan.expanded.study, plan.hours()
     numbers = {key: [each.numbers for each in of_point if each.numbers] for key, of_point in runs.items()}
-    known = [each.steps for each in hours.values() if each.steps is not None]
+    expected = [each.steps for each in hours.values() if each.steps is not None]
     points = tuple(_point(plan, planned, hours, attempts, runs, numbers, retries) for planned in plan.points)
     return StudyResult(
         study=plan.expanded.name,
@@ -100,9 +100,9 @@ def result(
         repeats=study.repeats,
         points=points,
         gpu_hours_limit=study.repeats * sum(each.limit for each in hours.values()),
-        gpu_hours_steps=study.repeats * sum(known) if known else None,
+        gpu_hours_steps=study.repeats * sum(expected) if expected else None,
         runs=len(plan.slots),
-        runs_with_known_steps=study.repeats * len(known),
+        runs_with_known_steps=study.repeats * len(expected),
         price_per_gpu_hour=study.price_per_gpu_hour if price is None else price,
     )
 

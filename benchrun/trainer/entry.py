@@ -6,11 +6,12 @@ import os
 import sys
 import traceback
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import NoReturn
 
 from benchrun.errors import BenchrunError, UserError
-from benchrun.spec.runspec import TrainingSpec
+from benchrun.spec.runspec import RunSpec, TrainingSpec
 
 
 def run(loop: str, install: str, lora: str | None = None) -> NoReturn:
@@ -20,9 +21,15 @@ def run(loop: str, install: str, lora: str | None = None) -> NoReturn:
     """
     parser = argparse.ArgumentParser(description="Train as one rank.")
     parser.add_argument("--spec", type=Path, required=True, help="spec.json of the run")
-    path, code = parser.parse_args().spec, 0
+    path = parser.parse_args().spec
+    end_after(lambda: _train(path, loop, install, lora))
+
+
+def end_after(work: Callable[[], None]) -> NoReturn:
+    """Do ``work`` and end the process with its exit code; an error goes to stderr."""
+    code = 0
     try:
-        _train(path, loop, install, lora)
+        work()
     except BenchrunError as error:
         print(f"error: {error}", file=sys.stderr, flush=True)  # noqa: T201
         code = error.exit_code
@@ -68,7 +75,7 @@ def place(ranks_per_node: int) -> tuple[int, int, int]:
     return 0, 1, 0
 
 
-def prepare_process(spec: TrainingSpec) -> None:
+def prepare_process(spec: RunSpec) -> None:
     """Set the variables that torch and megatron.core read when they are imported. UserError for wrong ranks."""
     rank, size, local = place(spec.cluster.gpus_per_node)
     if size != spec.num_gpus:

@@ -9,13 +9,13 @@ from typing import Any
 import torch
 
 from benchrun.errors import UserError
-from benchrun.spec.runspec import TrainingSpec
+from benchrun.spec.runspec import RunSpec, TrainingSpec
 
 TIMEOUT_S = 600
 """Time limit of a collective."""
 
 
-def refuse_without_gpu(spec: TrainingSpec) -> None:
+def refuse_without_gpu(spec: RunSpec) -> None:
     """UserError where the run is for GPUs and this rank has none: NCCL's own error comes late and is long."""
     if spec.gpu == "CPU":
         return

@@ -14,6 +14,8 @@ ROOT = Path(__file__).parent.parent.parent
 PAGES = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("*/README.md"), *ROOT.glob("*/*/README.md")]
 TRACES = ROOT / "tests/trace/traces"
 LOG = next((ROOT / "results/measured").glob("llama3.1-8b-*")) / "stdout.log.xz"
+EXAMPLES = (("my-cluster", "mysite.yaml"), ("accept-a-cluster", "acceptance.yaml"), ("run-a-study", "mystudy.yaml"))
+"""How-to page and the file in it."""
 ANSWERS = {0, 1, 4}
 """Exit codes of a command that was understood and carried out."""
 
@@ -36,10 +38,15 @@ def arguments(call: str, run: str, folder: Path) -> list[str]:
     names = {"slurm-1234.out": str(LOG), "RUN": run, "OTHER": run}
     names |= {"traces/": str(TRACES / "h200_llama_tp2_pp2_bf16")}
     names |= {"rank0.sqlite": str(TRACES / "nsys_2025_h200_slow_loader.sqlite.xz")}
-    names |= {name: str(folder / name) for name in ("mysite.yaml", "acceptance.yaml")}
+    names |= {name: str(folder / name) for _, name in EXAMPLES}
     names |= {"PROFILED_RUN": str(folder / "profiled")}
     words = [names.get(word, word) for word in words]
-    if words[0] in ("launch", "profile"):
+    if words[0] == "nodes":
+        words += ["--num-nodes=3", "--dry-run"]  # without Slurm no node is idle
+    submits = words[0] in ("launch", "profile") or (
+        words[0] == "study" and "--report" not in words and "tiny" not in words
+    )
+    if submits and "--dry-run" not in words:
         words = [word for word in words if word != "--wait"] + ["--dry-run"]
     return [sys.executable, "-m", program, *words]
 
@@ -48,7 +55,7 @@ def arguments(call: str, run: str, folder: Path) -> list[str]:
 def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     """A folder with the site file of the documents, and the id of a run that was trained and judged there."""
     folder = tmp_path_factory.mktemp("documents")
-    for page, name in (("my-cluster", "mysite.yaml"), ("accept-a-cluster", "acceptance.yaml")):
+    for page, name in EXAMPLES:
         text = (ROOT / f"docs/how-to/{page}.md").read_text()
         example = re.search(rf"```yaml\n# {name}\n(.*?)```", text, re.S)
         assert example is not None

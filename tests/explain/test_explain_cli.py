@@ -1,6 +1,7 @@
 """`benchrun explain` and `benchrun diff`: the contract's keys, exit codes, tables of at most 100 columns."""
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any, get_args
 
@@ -103,6 +104,46 @@ def test_a_slower_run_is_slower_beyond_the_interval() -> None:
     assert sum(part["b"] - part["a"] for part in found["parts"]) == pytest.approx(11.9 - 8.3, abs=0.1)
     assert call("diff", BF16, FP8)[0] == 0
     assert max(map(len, call("diff", BF16, FP8)[1].splitlines()[1:])) <= 120
+
+
+def test_logs_are_compared_by_what_they_state() -> None:
+    logs = [Path(run) / "stdout.log.xz" for run in (FP8, BF16)]
+    for pair in (logs, [FP8, logs[1]]):
+        code, out, _ = call("diff", *pair, "--json")
+        found = json.loads(out)
+        assert code == 1
+        assert found["ratio"] == pytest.approx(11.9 / 8.3, rel=0.01)
+        assert {"name": "precision", "a": "fp8", "b": "bf16"} in found["differs"]
+        assert found["parts"] == []
+
+
+def test_several_are_compared_with_the_first() -> None:
+    code, out, _ = call("diff", FP8, BF16, SAME[1], "--json")
+    assert [each["b"] for each in json.loads(out)] == [Path(BF16).name, Path(SAME[1]).name]
+    assert code == 1
+    assert call("diff", FP8)[0] == 2
+
+
+def test_damaged_traces_of_a_run_are_named_and_hide_nothing(tmp_path: Path) -> None:
+    run = tmp_path / Path(FP8).name
+    shutil.copytree(FP8, run)
+    (run / "profile").mkdir()
+    (run / "profile/rank0.json").write_text('{"traceEvents": [')
+    found = document("explain", run)
+    assert found["waterfall"] == document("explain", FP8)["waterfall"]
+    assert [words for words in found["missing"] if "profile" in words]
+
+
+def test_a_trace_in_the_runs_folder_is_read(tmp_path: Path) -> None:
+    run = tmp_path / Path(FP8).name
+    shutil.copytree(FP8, run)
+    trace = Path(__file__).parents[1] / "trace/traces/tracelens_h100_qwen.json.xz"
+    (run / "profile").mkdir()
+    shutil.copy(trace, run / "profile")
+    parts = {part["part"] for part in document("explain", run)["waterfall"]}
+    assert "launches too late" in parts
+    assert not [part for part in parts if part.startswith("not separated")]
+    assert document("explain", FP8, "--trace", trace)["waterfall"] == document("explain", run)["waterfall"]
 
 
 @pytest.mark.parametrize(

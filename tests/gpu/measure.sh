@@ -2,15 +2,18 @@
 # Measures suites on a GPU node that has neither Slurm nor network: benchrun launch -> sbatch -> srun -> log -> compare.
 #
 #   measure.sh PACK OUT SUITE...
+#   measure.sh PACK OUT study:NAME...
 #
-# PACK as pack.sh and frameworks.sh made it; OUT gets runs.tar.xz; SUITE is a name or a file.
+# PACK as pack.sh and frameworks.sh made it; OUT gets runs.tar.xz; SUITE is a name or a file. A study runs with STUDY_STEPS
+# (11) steps on the node's kind of GPU, reuses the runs of the studies before it, and leaves its page in OUT/NAME.md.
+# The SUITE nodes is a check of this node, alone before all others.
 #
 # All jobs are queued at once and Slurm puts them on the GPUs. What has not ended after LIMIT_S (480) seconds is cancelled,
 # so that the rest comes back in time. Also read: MEM_MIB and FAKE_GPUS (node.sh), BENCHRUN_COMMIT (where there is no .git).
 # The last thing printed is the table. Exit code as of benchrun compare.
 set -euo pipefail
 
-[ $# -ge 3 ] || { sed -n '2,11p' "$0" && exit 2; }
+[ $# -ge 3 ] || { sed -n '2,14p' "$0" && exit 2; }
 pack=$(realpath "$1") out=$(mkdir -p "$2" && realpath "$2")
 suites=()
 for suite in "${@:3}"; do # a file is named from here, not from where it is launched
@@ -30,7 +33,7 @@ pack_up() { # whatever happened: the runs without the copies of the worker, and 
     tar --null -T - -cJf "$out/runs.tar.xz"
 }
 
-rm -rf "${home:?}"/{src,site,frameworks,results,ids}
+rm -rf "${home:?}"/{src,site,frameworks,results}
 mkdir -p "$home"/{src,site,frameworks,results/runs,slurm/log}
 trap pack_up EXIT
 tar -C "$checkout" -c benchrun datagen recipes templates results/reference tests/gpu | tar -C "$home/src" -x
@@ -53,13 +56,24 @@ for folder in "$home"/frameworks/*/; do
   folders=$(tr : '\n' <"$folder/pythonpath" | sed "s|^|$folder|" | paste -sd:)
   installed+=(--set "cluster.frameworks.$(basename "$folder").path=$folders")
 done
+site=(--cluster tests/gpu/node.yaml --set "cluster.gpu=$gpu" --set "cluster.gpus_per_node=$gpus" "${installed[@]}")
+site+=(--set "cluster.cpus_per_task=$((cpus / gpus))" --set "cluster.env.PYTHONPATH=$home/site")
 for suite in "${suites[@]}"; do
-  python3 -m benchrun launch "$suite" --cluster tests/gpu/node.yaml --set "cluster.gpu=$gpu" "${installed[@]}" \
-    --set "cluster.env.PYTHONPATH=$home/site" --set "cluster.gpus_per_node=$gpus" --set "cluster.cpus_per_task=$((cpus / gpus))" >>"$home/ids" ||
-    echo "measure: $suite was not launched whole" >&2
+  [ "$suite" = "${suite#study:}" ] || continue
+  if [ "$suite" = nodes ]; then
+    python3 -m benchrun nodes tests/gpu/node.yaml --num-nodes 1 "${site[@]:2}" || echo "measure: nodes ended with $?" >&2
+    continue
+  fi
+  python3 -m benchrun launch "$suite" "${site[@]}" || echo "measure: $suite was not launched whole" >&2
 done
-mapfile -t ids <"$home/ids"
-[ ${#ids[@]} -gt 0 ] || exit 3
+for suite in "${suites[@]}"; do
+  name=${suite#study:} left=$((deadline - SECONDS))
+  if [ "$suite" = "$name" ] || [ $left -le 0 ]; then continue; fi
+  study=(python3 -m benchrun study "$name" --gpu "$gpu" "${site[@]}" --set "training.steps=${STUDY_STEPS:-11}")
+  echo "measure: study $name after $SECONDS s"
+  timeout "$left" "${study[@]}" --concurrency "$gpus" --reuse || echo "measure: study $name is not complete" >&2
+  "${study[@]}" --report --format markdown >"$out/$name.md" || true
+done
 
 while [ -n "$(squeue -h)" ] && [ $SECONDS -lt $deadline ]; do sleep 2; done
 if [ -n "$(squeue -h)" ]; then
@@ -68,6 +82,8 @@ if [ -n "$(squeue -h)" ]; then
   while [ -n "$(squeue -h)" ]; do sleep 1; done
 fi
 
+mapfile -t ids < <(cd "$BENCHRUN_RESULTS/runs" && find . -mindepth 2 -maxdepth 2 -name spec.json | sort | cut -d/ -f2)
+[ ${#ids[@]} -gt 0 ] || exit 3
 code=0
 python3 -m benchrun compare "${ids[@]}" || code=$?
 python3 -m benchrun status "${ids[@]}"

@@ -2,7 +2,8 @@
 # Profiles training on a GPU node that has neither Slurm nor network, under Nsight Systems and under torch's profiler.
 #
 #   profile.sh pack PACK              on Debian 12, with network: the libraries that nsys's importer lacks on the node
-#   profile.sh run PACK OUT [SUITE]   on the node, as root; SUITE is recipes/suites/profile-1xh100.yaml if not given
+#   profile.sh run PACK OUT [SUITE [MORE...]]   on the node, as root; SUITE is a file, recipes/suites/profile-1xh100.yaml if
+#                                     not given; MORE as for measure.sh
 #
 # PACK also needs what pack.sh and frameworks.sh (nemo2) put there. The node's nsys is that of Nsight Systems or Nsight
 # Compute. OUT gets runs.tar.xz (measure.sh), and for each profiled run its fingerprint and its traces, packed, where they
@@ -24,17 +25,18 @@ pack() { # PACK
   du -sh "$to"
 }
 
-find_nsys() {
-  command -v nsys || find /opt/nvidia/nsight-systems /opt/nvidia/nsight-compute -path '*target-linux-x64/nsys' 2>/dev/null |
-    sort -V | tail -n 1
+find_nsys() { # nothing is printed where there is none
+  command -v nsys && return
+  { find /opt/nvidia -path '*target-linux-x64/nsys' 2>/dev/null || true; } | sort -V | tail -n 1
 }
 
 add_libraries() { # NSYS PACK: beside the importer of NSYS, those that the node does not know
-  local importer library
+  local importer library known
+  known=$(ldconfig -p)
   importer=$(dirname "$(find "$(dirname "$1")/.." -name QdstrmImporter 2>/dev/null | head -n 1)")
   [ -x "$importer/QdstrmImporter" ] || return 0
   for library in "$2"/nsight/*; do
-    ldconfig -p | grep -qF "${library##*/} " || [ -e "$importer/${library##*/}" ] || cp "$library" "$importer"
+    grep -qF "${library##*/} " <<<"$known" || [ -e "$importer/${library##*/}" ] || cp "$library" "$importer"
   done
 }
 
@@ -54,7 +56,7 @@ traces() { # OUT: of every profiled run
   done
 }
 
-run() { # PACK OUT [SUITE]
+run() { # PACK OUT [SUITE [MORE...]]
   local pack out suite nsys gpu
   pack=$(realpath "$1") out=$(mkdir -p "$2" && realpath "$2") suite=${3:-$here/../../recipes/suites/profile-1xh100.yaml}
   nsys=$(find_nsys)
@@ -68,7 +70,7 @@ run() { # PACK OUT [SUITE]
   sed "s/gpu: H100/gpu: ${gpu:-H100}/" "$suite" >"$out/profile.yaml"
   [ -z "${EVENT_SAMPLES:-}" ] ||
     sed -i 's/profile: {tool: nsys,/profile: {tool: nsys, options: ["--event-sample=system-wide"],/' "$out/profile.yaml"
-  bash "$here/measure.sh" "$pack" "$out" "$out/profile.yaml" || echo "profile: measure.sh ended with $?" >&2
+  bash "$here/measure.sh" "$pack" "$out" "$out/profile.yaml" "${@:4}" || echo "profile: measure.sh ended with $?" >&2
   export BENCHRUN_RESULTS=$home/results
   traces "$out"
 }
@@ -76,5 +78,5 @@ run() { # PACK OUT [SUITE]
 case "${1:-} ${2:-} ${3:-}" in
   "pack "?*) pack "$2" ;;
   "run "?*" "?*) run "${@:2}" ;;
-  *) sed -n '2,13p' "$0" && exit 2 ;;
+  *) sed -n '2,14p' "$0" && exit 2 ;;
 esac

@@ -96,6 +96,15 @@ def test_at_most_so_many_run_at_once_and_every_point_once(site: Site) -> None:
     assert len(site.jobs()) == 6
 
 
+def test_more_repeats_add_to_those_that_are_there(site: Site) -> None:
+    app.run_study(site.plan(), concurrency=4)
+    request = Request(str(site.folder / "mine.yaml"), cluster="slurm-cpu")
+    again = app.plan_study(request, repeats=3)
+    app.run_study(again, concurrency=4)
+    assert len(site.jobs()) == 9
+    assert [point.measured for point in app.study_result(again).points] == [3, 3, 0, 3]
+
+
 def test_a_failed_run_is_launched_again_as_often_as_allowed(site: Site) -> None:
     planned = site.plan()
     site.endings = [1, 0, 0, 1, 1]

@@ -152,4 +152,5 @@ def test_the_table_is_the_same_in_every_form(planned: Plan) -> None:
     markdown = study_page(found, "markdown")
     assert markdown.startswith("# mine\n\nMine. 4 runs")
     assert all(f"- {line}\n" in markdown for line in sentences(found))
+    assert markdown.count("Each point was measured once") == 1
     assert StudyResult.model_validate_json(found.model_dump_json()) == found

@@ -47,7 +47,11 @@ def test_a_study_that_is_killed_goes_on_and_runs_nothing_twice(tmp_path: Path) -
         found["points"][4]["ratio"]["low"] < found["points"][4]["ratio"]["value"] < found["points"][4]["ratio"]["high"]
     )
     assert all(found["points"][number]["metrics"]["peak_memory_gib"] > 0.05 for number in (0, 1, 4))
-    page = call(tmp_path, "tiny", "--report", "--format", "markdown")
+    assert list(found)[:5] == ["schema_version", "study", "description", "directory", "columns"]
+    keys = ["key", "settings", "baseline", "state", "reason", "runs", "measured", "hours", "metrics", "ratio"]
+    assert all(list(point) == keys for point in found["points"])
+    page = call(tmp_path, "tiny", "--report", "--format", "markdown", "--plot", str(tmp_path / "x.svg"))
+    assert "data.num_workers 2" in (tmp_path / "x.svg").read_text()
     assert page.returncode == 0
     assert "| 5 | 4 | 0 | completed | 1 |" in page.stdout
     assert "- mbs 4 (data.num_workers 0): " in page.stdout

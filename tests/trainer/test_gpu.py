@@ -152,6 +152,9 @@ def train(folder: Path, name: str, wanted: TrainingSpec) -> Run:
     losses = [float(text) for text in re.findall(r"lm loss: (\S+)", run.stdout)]
     assert len(losses) == wanted.training.steps
     used = json.loads(re.findall(r"benchrun in use: (.*)", run.stdout)[0])
+    times = path.with_name("ranks.json")
+    used["ranks"] = json.loads(times.read_text())["ranks"] if times.exists() else None
+    used["step_s"] = [float(text) / 1000 for text in re.findall(r"per iteration \(ms\): (\S+)", run.stdout)]
     if wanted.training.breakdown:
         used["breakdown"] = json.loads(re.findall(r"benchrun breakdown: (.*)", run.stdout)[0])
     return losses, used
@@ -313,6 +316,24 @@ def test_every_kind_of_kernel_has_time(runs: dict[str, Future[Run]]) -> None:
 def test_a_pipeline_communicates(runs: dict[str, Future[Run]]) -> None:
     breakdown = runs["pp2"].result()[1]["breakdown"]
     assert breakdown["communication_s"] > 0
+
+
+@pytest.mark.skipif(not TWO, reason="one GPU")
+@pytest.mark.parametrize("name", ["dp2-fp8", "tp2", "tp2-fp8", "pp2", "pp2-vp2", "ep2"])
+def test_compute_and_collectives_of_each_rank_are_the_step(runs: dict[str, Future[Run]], name: str) -> None:
+    used = runs[name].result()[1]
+    assert [rank["rank"] for rank in used["ranks"]] == [0, 1]
+    for rank in used["ranks"]:
+        compute, collective = rank["compute_time_s"], rank["collective_time_s"]
+        assert min(compute) > 0 and min(collective) > 0
+        sums = [sum(pair) for pair in zip(compute, collective, strict=True)]
+        assert sum(sums) == pytest.approx(sum(used["step_s"]), rel=0.1)
+
+
+@pytest.mark.skipif(not TWO, reason="one GPU")
+@pytest.mark.parametrize("name", ["tp2-overlap-fp8", "cp2"])
+def test_what_cannot_be_separated_is_not_stated(runs: dict[str, Future[Run]], name: str) -> None:
+    assert runs[name].result()[1]["ranks"] is None
 
 
 @pytest.mark.skipif(not TWO, reason="one GPU")

@@ -57,7 +57,9 @@ def run(tmp_path: Path, spec: RunSpec, **env: str) -> subprocess.CompletedProces
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={spec.num_gpus}"]
     command += ["-m", "benchrun.trainer", "--spec", str(path)]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", **env}
-    return subprocess.run(command, capture_output=True, text=True, timeout=180, env=environment, check=False)
+    return subprocess.run(
+        command, capture_output=True, text=True, timeout=180, cwd=tmp_path, env=environment, check=False
+    )
 
 
 def curve(tmp_path: Path, spec: RunSpec) -> Curve:

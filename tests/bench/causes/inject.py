@@ -12,6 +12,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 NAME, RANK = os.environ.get("INJECT", ""), os.environ.get("RANK")
@@ -19,7 +20,7 @@ SLOW = "1"
 """The rank of causes that concern one rank."""
 HOGS = 2
 SECONDS = float(os.environ.get("INJECT_SECONDS") or 0.0)
-"""How long a sleep or a pause lasts."""
+"""How long a sleep or a pause lasts; of garbage, how many times the usual heap."""
 SIZE, TIMES = 8192, 12
 """Matrices that a slow rank on a GPU multiplies in each forward pass: about 20 ms on an H100."""
 KEPT: list[Any] = []
@@ -52,7 +53,7 @@ def slow_rank(module: Any) -> None:
 
 
 def garbage(module: Any) -> None:
-    KEPT.extend([[number] for number in range(400_000)])
+    KEPT.extend([[number] for number in range(int(400_000 * max(SECONDS, 1)))])
     step = module._forward_step
 
     def slower(*args: Any) -> Any:
@@ -90,7 +91,9 @@ def stopped_rank() -> None:
     """A process stops this rank for half of the time, as long as it lives."""
     rank = os.getpid()
     if RANK == SLOW and os.fork() == 0:
-        time.sleep(10)  # the ranks find each other first
+        log = Path("stdout.log")
+        while not (log.exists() and "iteration" in log.read_text()):  # the ranks find each other first
+            time.sleep(0.05)
         while os.getppid() == rank:
             os.kill(rank, signal.SIGSTOP)
             time.sleep(SECONDS)

@@ -15,6 +15,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -62,7 +63,7 @@ def made(case: Case, point: list[str], folder: Path) -> Path:
     site.mkdir(parents=True)
     shutil.copy(HERE / "inject.py", site / "sitecustomize.py")
     env = {**os.environ, "INJECT": case.name, "INJECT_SECONDS": case.seconds, "BENCHRUN_RESULTS": str(results)}
-    env["PYTHONPATH"] = os.pathsep.join((str(site), str(ROOT)))
+    env["PYTHONPATH"] = os.pathsep.join(filter(None, (str(site), str(ROOT), os.environ.get("PYTHONPATH"))))
     sets = [f"--set={each}" for each in (*SETS, *case.sets)]
     command = [sys.executable, "-m", "benchrun", "launch", *point, *sets, "--wait"]
     result = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
@@ -75,7 +76,7 @@ def made(case: Case, point: list[str], folder: Path) -> Path:
 def explained(run: Path) -> dict[str, Any]:
     """What `benchrun explain --json` prints of a run."""
     command = [sys.executable, "-m", "benchrun", "explain", str(run), "--json"]
-    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))}
     result = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
     if result.returncode:
         raise SystemExit(f"{run}: {result.stderr}")
@@ -110,6 +111,7 @@ def main() -> int:
     parser.add_argument("--where", choices=["cpu", "gpu"], default="cpu")
     parser.add_argument("--gpu", default="H100", help="name of the GPU, with --where gpu")
     parser.add_argument("--folder", type=Path, help="keep the runs here")
+    parser.add_argument("--limit", type=float, default=float("inf"), help="start no run after so many seconds")
     parser.add_argument("--again", action="store_true", help="explain the runs in --folder, without new ones")
     given = parser.parse_args()
     folder = given.folder or Path(tempfile.mkdtemp(prefix="causes-"))
@@ -117,9 +119,12 @@ def main() -> int:
         *POINTS[given.where],
         *([f"--gpu={given.gpu}", f"--set=cluster.gpu={given.gpu}"] if given.where == "gpu" else []),
     ]
-    wrong = 0
+    wrong, started = 0, time.monotonic()
     for case in cases():
         if given.where != case.where or (given.names and case.name not in given.names):
+            continue
+        if time.monotonic() - started > given.limit:
+            sys.stdout.write(f"not tried: {case.name}\n")
             continue
         if given.again:
             (run,) = (spec.parent for spec in (folder / case.name / "runs").glob("*/spec.json"))

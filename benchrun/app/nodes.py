@@ -1,0 +1,93 @@
+"""Checking nodes: the job, what its ranks measured, the outliers; and leaving nodes out of a job."""
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TypeVar
+
+from pydantic import ValidationError
+
+from benchrun.errors import MachineError, UserError
+from benchrun.launch.rundir import RunDir, read_text
+from benchrun.launch.slurm_nodes import expanded, idle_nodes
+from benchrun.nodes.fleet import Fleet, fleet
+from benchrun.recipe.resolve import resolve_nodes
+from benchrun.spec.artifacts import EXCLUDE, FLEET, NODES
+from benchrun.spec.nodes import RankRates
+from benchrun.spec.runspec import NodesSpec, RunSpec
+
+S = TypeVar("S", bound=RunSpec)
+_NODES = re.compile(r"[\w.-]+(?:\[[\d,-]+\][\w.-]*)*")
+"""Names of nodes in Slurm's notation."""
+
+
+def nodes_check(
+    cluster: str, num_nodes: int | None = None, exclude: str | None = None, overrides: tuple[str, ...] = ()
+) -> NodesSpec:
+    """A check of ``num_nodes`` nodes of ``cluster``, by default of all that are idle. MachineError for none."""
+    spec = without_nodes(resolve_nodes(cluster, num_nodes or 1, overrides), exclude)
+    if num_nodes is None and spec.cluster.scheduler == "slurm":
+        site = spec.cluster
+        idle = idle_nodes(site.partition, site.nodelist, site.exclude)
+        if not idle:
+            where = f"partition {site.partition}" if site.partition else "the cluster"
+            raise MachineError(f"no node of {where} is idle", hint="--num-nodes N waits in the queue for N nodes")
+        spec = without_nodes(resolve_nodes(cluster, len(idle), overrides), exclude)
+    return spec
+
+
+def fleet_of(run: RunDir) -> Fleet:
+    """The nodes of a check beside each other. Nothing is written. UserError for another kind of run."""
+    if not isinstance(run.spec, NodesSpec):
+        raise UserError(f"{run.run_id} is no check of nodes", hint="benchrun nodes CLUSTER launches one")
+    return fleet([_rates(file) for file in sorted((run.path / NODES).glob("*.json"))], _job_nodes(run))
+
+
+def store_fleet(run: RunDir, checked: Fleet) -> None:
+    """Write fleet.json and the list of nodes to exclude into the run, where that is allowed."""
+    if run.writable:
+        run.write_json(FLEET, checked.model_dump(mode="json"))
+        run.write_text(EXCLUDE, "".join(f"{name}\n" for name in checked.exclude))
+
+
+def without_nodes(spec: S, exclude: str | None) -> S:
+    """``spec`` with the nodes that ``exclude`` names left out, besides those that the site leaves out.
+
+    ``exclude`` is a file of names or a list, both in Slurm's notation. UserError where it is neither.
+    """
+    if exclude is None or not (names := _names(exclude)):
+        return spec
+    if spec.cluster.scheduler != "slurm":
+        raise UserError(f"--exclude is for nodes of Slurm, and cluster {spec.cluster.name} is this machine")
+    together = ",".join(dict.fromkeys([*([spec.cluster.exclude] if spec.cluster.exclude else []), *names]))
+    return spec.model_copy(update={"cluster": spec.cluster.model_copy(update={"exclude": together})})
+
+
+def _names(exclude: str) -> list[str]:
+    file = Path(exclude)
+    from_file = file.is_file()
+    text = read_text(file) or "" if from_file else exclude
+    names = re.findall(r"(?:\[[^\]]*\]|[^\s,\[])+", text)
+    if wrong := next((name for name in names if not _NODES.fullmatch(name)), None):
+        where = str(file) if from_file else None
+        hint = "names of nodes as in n1,n[4-7], or a file of them, as benchrun nodes writes it"
+        raise UserError(f"--exclude: {wrong!r} is neither a file nor a node's name", hint=hint, where=where)
+    if not names and not from_file:
+        raise UserError("--exclude names no node", hint="an unset variable?")
+    return names
+
+
+def _rates(file: Path) -> RankRates:
+    try:
+        return RankRates.model_validate_json(read_text(file) or "")
+    except ValidationError as error:
+        raise UserError(f"not what the job writes: {error.errors()[0]['msg']}", where=str(file)) from None
+
+
+def _job_nodes(run: RunDir) -> Sequence[str]:
+    """Names of the job's nodes; none where Slurm does not answer any more, or never had the job."""
+    state = run.last_event("state")
+    try:
+        return expanded(str(state["nodes"])) if state and state.get("nodes") else []
+    except MachineError:
+        return []

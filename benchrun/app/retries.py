@@ -1,0 +1,73 @@
+"""Launching a run again whose end was no fault of its own, without the node that failed."""
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+
+from benchrun.app.jobs import end_of
+from benchrun.app.nodes import without_nodes
+from benchrun.errors import MachineError
+from benchrun.frameworks.logs import parse_log
+from benchrun.launch.endings import Ending
+from benchrun.launch.launcher import observe, start
+from benchrun.launch.rundir import RunDir
+from benchrun.launch.slurm_nodes import expanded, unusable_nodes
+
+OF_THE_NODE = ("node_failure", "xid", "ecc")
+"""Problems in a log that a node causes, whatever it runs."""
+NOT_FAILED = (Ending.COMPLETED, Ending.CANCELLED, Ending.TIMEOUT)
+"""Endings that no other node would change."""
+
+
+@dataclass(frozen=True)
+class Cause:
+    """Why a run may end well elsewhere."""
+
+    reason: str
+    """For a person."""
+    nodes: tuple[str, ...]
+    """Nodes to leave out; empty where any node will do, or none is known."""
+
+
+def retry_cause(run: RunDir) -> Cause | None:
+    """Why an ended ``run`` should be launched again; None where it would end the same: a wrong recipe, a crash."""
+    observation = observe([run])[0]
+    if not observation.over or run.spec.cluster.scheduler != "slurm":
+        return None
+    ending = end_of(observation).ending
+    if ending is Ending.PREEMPTED:
+        return Cause(f"{run.run_id} was preempted", ())
+    problems = parse_log(*run.logs).problems if run.logs else ()
+    own = [problem for problem in problems if problem.kind in OF_THE_NODE]
+    if ending is not Ending.NODE_FAILURE and (ending in NOT_FAILED or not own):
+        return None
+    nodes = _failed_nodes(run, {problem.host.partition(".")[0] for problem in own if problem.host})
+    what = own[0].kind if own else Ending.NODE_FAILURE.value
+    where = f" of {', '.join(nodes)}" if nodes else ""
+    return Cause(f"{run.run_id} ended by {what}{where}", nodes)
+
+
+def _failed_nodes(run: RunDir, named: Collection[str]) -> tuple[str, ...]:
+    """The nodes of the run's job that its log names or that Slurm cannot use now; none where Slurm does not answer."""
+    state = run.last_event("state") or {}
+    names = str(state.get("nodes") or "")
+    try:
+        failed = {*named, *unusable_nodes(names)}
+        return tuple(node for node in expanded(names) if {node, node.partition(".")[0]} & failed)
+    except MachineError:
+        return ()
+
+
+def attempts(run: RunDir, retries: int) -> Iterator[tuple[RunDir, str]]:
+    """``run``, then up to ``retries`` launches of the same in its place, each with the reason for it.
+
+    The caller waits for the end of each before it asks for the next.
+    """
+    yield run, ""
+    for _ in range(retries):
+        cause = retry_cause(run)
+        if cause is None:
+            return
+        again = start(without_nodes(run.spec, ",".join(cause.nodes) or None), run.path.parent)
+        run.append_event("retried", run=again.run_id, reason=cause.reason, excluded=list(cause.nodes))
+        run = again
+        yield run, cause.reason

@@ -1,0 +1,79 @@
+"""The verb nodes: check the nodes of a cluster."""
+
+from typing import TYPE_CHECKING
+
+import click
+
+from benchrun import app
+from benchrun.cli.options import json_option, print_json, say
+from benchrun.errors import UserError
+from benchrun.vocabulary import Exit
+
+if TYPE_CHECKING:
+    from benchrun.app import NodesSpec, RunDir
+
+
+@click.command("nodes")
+@click.argument("cluster", metavar="CLUSTER|FILE", required=False)
+@click.option("--num-nodes", type=click.IntRange(min=1), help="Number of nodes; by default all that are idle.")
+@click.option("--exclude", metavar="FILE|LIST", help="Nodes to leave out: a list as for Slurm, or a file of names.")
+@click.option("--set", "overrides", metavar="KEY=VALUE", multiple=True, help="Set a value: repeats, image, cluster....")
+@click.option("--run", "run_id", metavar="RUN", help="Show a check that was launched before.")
+@click.option("--dry-run", is_flag=True, help="Check everything and print the script; launch nothing.")
+@json_option
+def nodes(
+    cluster: str | None,
+    num_nodes: int | None,
+    exclude: str | None,
+    overrides: tuple[str, ...],
+    run_id: str | None,
+    dry_run: bool,
+    as_json: bool,
+) -> int:
+    """Check the nodes of CLUSTER by one short job: products, memory, links within a node and between nodes.
+
+    A node is an outlier if it is slower than the fleet's own spread and the noise of its repeats explain. The names of
+    outliers, and of nodes without a result, are printed and written as a list that launch --exclude takes.
+    Exit code 1: an outlier or a slow pair; 4: no result, or fewer than three nodes, of which none can be called slow.
+    """
+    if (cluster is None) == (run_id is None):
+        raise UserError("name either a CLUSTER or --run RUN", hint="benchrun nodes mysite.yaml")
+    if run_id is not None:
+        run = app.open_run(run_id)
+    else:
+        spec = app.nodes_check(str(cluster), num_nodes, exclude, overrides)
+        if dry_run:
+            return _print_script(spec)
+        run = app.start(spec)
+        say(run.run_id)
+    try:
+        state = app.wait(run)
+    except KeyboardInterrupt:
+        say(f"\nThe job runs on. Come back with: benchrun nodes --run {run.run_id}")
+        return Exit.INTERRUPTED
+    end = app.record_end(state)
+    if end.ending.value != "completed":
+        say(f"the job ended as {end.ending.value}: {'; '.join(end.evidence)}")
+    return _print(run, as_json)
+
+
+def _print_script(spec: "NodesSpec") -> Exit:
+    from benchrun.spec.artifacts import JOB
+
+    click.echo(app.render(spec)[JOB], nl=False)
+    return Exit.OK
+
+
+def _print(run: "RunDir", as_json: bool) -> Exit:
+    from benchrun.report.fleet import fleet_view
+
+    fleet = app.fleet_of(run)
+    app.store_fleet(run, fleet)
+    if as_json:
+        print_json({"run_id": run.run_id, **fleet.model_dump(mode="json")})
+    else:
+        click.echo(fleet_view(fleet), nl=False)
+        say(f"files in {run.path}")
+    if fleet.outliers or fleet.slow_pairs:
+        return Exit.SLOW
+    return Exit.OK if fleet.comparable and not fleet.missing else Exit.INCONCLUSIVE

@@ -1,0 +1,32 @@
+"""A check of nodes for a terminal."""
+
+from benchrun.nodes.fleet import Fleet
+from benchrun.report.table import Table, plain
+
+COLUMNS = ("measured", "of", "compared", "median", "lowest", "outlier below", "unit")
+
+
+def fleet_view(fleet: Fleet) -> str:
+    """What was measured, who is slow, and what to do."""
+    rows = [
+        [
+            f"{row.test} ({row.work})",
+            f"{row.count} {row.of}{'s' if row.count != 1 else ''}",
+            "no: fewer than 3" if row.limit_percent is None else "yes",
+            f"{row.median:.4g}",
+            f"{row.lowest:.4g} ({100 * (row.lowest / row.median - 1):+.1f} %)",
+            "-" if row.limit_percent is None else f"{-row.limit_percent:.1f} %",
+            row.unit,
+        ]
+        for row in fleet.tests
+    ]
+    lines = [f"{len(fleet.nodes)} node{'s' if len(fleet.nodes) != 1 else ''} measured\n\n"]
+    lines += [plain(Table(COLUMNS, rows)), "\n"] if rows else []
+    lines += [f"OUTLIER    {finding.sentence}\n" for finding in fleet.outliers]
+    lines += [f"SLOW PAIR  {finding.sentence}\n" for finding in fleet.slow_pairs]
+    lines += [f"NO RESULT  {host}\n" for host in fleet.missing]
+    if fleet.exclude:
+        lines.append(f"\n--exclude={','.join(fleet.exclude)}\n")
+    elif not fleet.slow_pairs:
+        lines.append("no outlier\n" if fleet.comparable else "too few to tell a slow one: three are needed\n")
+    return "".join(lines)

@@ -1,0 +1,101 @@
+"""A check of the nodes of a real Slurm: a node that another program slows is named, and only that one."""
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+SLOW = "n2"
+HOG = """
+import os, pathlib, signal, sys, time
+
+def ranks():
+    for folder in pathlib.Path("/proc").glob("[0-9]*"):
+        try:
+            if b"benchrun.trainer.nodecheck" in (folder / "cmdline").read_bytes():
+                yield int(folder.name)
+        except OSError:
+            pass
+
+while not (busy := list(ranks())) or not os.path.exists(sys.argv[1]):
+    time.sleep(0.1)
+while any(map(os.path.exists, [f"/proc/{pid}" for pid in busy])):
+    for number, seconds in ((signal.SIGSTOP, 0.195), (signal.SIGCONT, 0.005)):
+        for pid in busy:
+            try:
+                os.kill(pid, number)
+            except ProcessLookupError:
+                pass
+        time.sleep(seconds)
+"""
+"""A neighbour that has nearly all of the slow node's CPU time, once the check measures. A busy loop would not do: the
+nodes of this cluster share the cores of one machine, and it would slow all of them."""
+
+
+@pytest.fixture
+def hog(user: Any, tmp_path: Path) -> Iterator[Path]:
+    """Such a program on the slow node. Writing the file starts it."""
+    (tmp_path / "hog.py").write_text(HOG)
+    begin = tmp_path / "begin"
+    pid = (user.cluster / f"run/node-{SLOW}.pid").read_text().split()[0]
+    inside = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()[0]
+    command = ["nsenter", "--mount", "--pid", f"--target={inside}", sys.executable, tmp_path / "hog.py", begin]
+    program = subprocess.Popen(command)
+    yield begin
+    program.terminate()
+    program.wait()
+
+
+def check(user: Any, begin: Path | None = None) -> tuple[int, dict]:
+    """Exit code and report of a check of all nodes, with one rank each."""
+    sets = ["cluster.gpus_per_node=1", "repeats=9"]
+    command = [sys.executable, "-m", "benchrun", "nodes", "slurm-cpu", "--json", *(f"--set={each}" for each in sets)]
+    launched = subprocess.Popen(
+        command, env=user.env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=user.runs.parent
+    )
+    user.launchers.append(launched)
+    run = launched.stderr.readline().strip()
+    if begin:
+        user.until(lambda: "benchrun nodes: products" in user.log(run), 90)
+        begin.touch()
+    out, err = launched.communicate(timeout=300)
+    assert out, err + user.log(run)
+    return launched.returncode, json.loads(out)
+
+
+def test_only_the_node_with_a_busy_neighbour_is_named_and_launch_leaves_it_out(user: Any, hog: Path) -> None:
+    code, report = check(user, hog)
+    assert code == 1
+    assert {finding["host"] for finding in report["outliers"]} == {SLOW}
+    assert report["exclude"] == [SLOW]
+    assert report["missing"] == []
+    run = user.runs / report["run_id"]
+    assert (run / "exclude").read_text() == f"{SLOW}\n"
+    assert user.call("nodes", "--run", report["run_id"], check=False).returncode == 1
+    script = user.call(
+        *("launch", "tiny-llama", "--precision=fp32", "--num-gpus=2", "--cluster=slurm-cpu", "--dry-run"),
+        f"--exclude={run / 'exclude'}",
+    ).stdout
+    assert f"#SBATCH --exclude={SLOW}\n" in script
+
+
+def test_a_sound_fleet_has_no_outlier(user: Any) -> None:
+    code, report = check(user)
+    assert (code, report["outliers"], report["exclude"], report["slow_pairs"]) == (0, [], [], [])
+    assert report["nodes"] == ["n1", "n2", "n3"]
+    assert {row["test"]: row["count"] for row in report["tests"]} == {"products": 3, "memory": 3, "exchange": 3}
+    row = user.status(report["run_id"])
+    assert row["state"] == "completed"
+
+
+def test_an_excluded_node_is_not_measured(user: Any) -> None:
+    time.sleep(1)  # the nodes of the job before are being cleaned
+    result = user.call("nodes", "slurm-cpu", f"--exclude={SLOW}", "--json", "--set=repeats=3", check=False)
+    report = json.loads(result.stdout)
+    assert report["nodes"] == ["n1", "n3"]
+    assert result.returncode == 0, report  # four ranks are enough to compare
