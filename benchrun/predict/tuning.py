@@ -14,7 +14,7 @@ from benchrun.predict.residuals import LEVEL, NORMAL
 
 STEPS, LEAST = 30, 0.003
 """Steps of the search; no standard deviation falls below the second."""
-MORE = 0.02
+MORE = 0.03
 """Share of the rows beyond the level that intervals hold: new rows differ more than those left out."""
 PRIOR = 0.5
 """Rows for which the standard deviation at the start counts: rows of one source cannot tell how sources differ."""
