@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import click
-from pages import measured, published
+from pages import measured, published, studies
 from pages.chart import chart
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
@@ -171,6 +171,7 @@ PAGES = {
     "reference/metrics.md": metric_page,
     "published.md": lambda: published.page(load_references()),
     "measured.md": lambda: measured.page(load_measured(), load_references()),
+    "studies.md": lambda: studies.page(load_measured()),
     "images/measured.svg": chart,
 }
 """Path in docs/ -> its text; pages of reference/ get HEAD in front."""

@@ -24,8 +24,6 @@ from benchrun.spec import artifacts
 from benchrun.spec.runspec import TrainingSpec
 from benchrun.trace.model import Fingerprint
 
-PROFILE = "profile"
-"""The folder of a run's traces."""
 MEASURED = "measured:"
 """The ids of our own kept runs begin so."""
 STATED = ("framework", "gpu", "precision", "num_gpus", "seq_length", "global_batch_size", "micro_batch_size", "layout")
@@ -99,7 +97,7 @@ def evidence(run: RunDir, traces: Sequence[Path] = ()) -> Evidence:
         times, steps = _steps(measurement.log, setting_of(spec), measurement.metrics.window)
     if measurement is None or not len(times):
         raise UserError(f"{run.run_id} has no measured step", hint=f"benchrun status {run.run_id}")
-    fingerprint, note = _fingerprint(traces, run.path / PROFILE)
+    fingerprint, note = _fingerprint(traces, run.path / artifacts.PROFILE)
     return Evidence(
         name=run.run_id,
         spec=spec,
@@ -141,7 +139,7 @@ def _fingerprint(traces: Sequence[Path], profile: Path) -> tuple[Fingerprint | N
     except UserError as error:
         if traces:
             raise
-        return None, f"the traces in {PROFILE} tell nothing: {error.message}"
+        return None, f"the traces in {artifacts.PROFILE} tell nothing: {error.message}"
 
 
 def _of_steps(traces: Sequence[Path]) -> Fingerprint:

@@ -67,7 +67,7 @@ def _names(exclude: str) -> list[str]:
     file = Path(exclude)
     from_file = file.is_file()
     text = read_text(file) or "" if from_file else exclude
-    names = re.findall(r"(?:\[[^\]]*\]|[^\s,\[])+", text)
+    names = [name for name in re.split(r"[\s,]+(?![^\[]*\])", text) if name]  # not at commas within brackets
     if wrong := next((name for name in names if not _NODES.fullmatch(name)), None):
         where = str(file) if from_file else None
         hint = "names of nodes as in n1,n[4-7], or a file of them, as benchrun nodes writes it"

@@ -74,6 +74,7 @@ def report(
     if keep and not runs:
         raise UserError("--keep needs the RUNS to keep", hint="benchrun status lists them")
     chosen, code = opened(runs)
+    chosen = [run for run in chosen if runs or run.spec.reported]
     if keep:
         for run in chosen:
             say(f"kept {app.keep(run, keep).path}")

@@ -2,10 +2,14 @@
 
 from collections.abc import Iterator
 
+import numpy as np
+
 from benchrun.explain.advice import advice
 from benchrun.explain.evidence import Evidence
 from benchrun.explain.model import Cause, Name, Part
+from benchrun.explain.waits import late_rank
 from benchrun.frameworks.registry import framework
+from benchrun.spec.artifacts import RANKS
 
 WHOLE: tuple[Name, ...] = ("bubble", "recompute", "exposed_tp", "exposed_cp", "exposed_ep", "exposed_dp", "host")
 """Another layout or recipe can save all of these."""
@@ -30,6 +34,7 @@ def choices(run: Evidence, parts: list[Part]) -> Iterator[Cause]:
             yield _choice(name, seconds, _evidence(own, run))
     yield from _of_memory(run, parts)
     yield from _of_products(run, parts)
+    yield from _of_balance(run)
 
 
 def _of_memory(run: Evidence, parts: list[Part]) -> Iterator[Cause]:
@@ -59,6 +64,27 @@ def _of_products(run: Evidence, parts: list[Part]) -> Iterator[Cause]:
     if peak and saved > 0:
         share = 100 * peak / (peak + below)
         yield _choice("matmul", saved, f"the products reach {share:.0f} % of the clock's peak alone: they are small")
+
+
+def _of_balance(run: Evidence) -> Iterator[Cause]:
+    """Pipeline stages of unequal work, and ranks of a stage that are slow by turns, as with uneven samples or experts.
+
+    A rank that is always slow is a fault of its own. On CPUs the second is noise of other processes.
+    """
+    stages: dict[int, list[tuple[float, ...]]] = {}
+    for rank in run.ranks.ranks if run.ranks else ():
+        stages.setdefault(rank.stage, []).append(rank.compute_time_s)
+    medians = [float(np.median(times)) for times in stages.values() if len(times[0])]
+    if len(medians) > 1:
+        listed = ", ".join(f"{seconds:.3g}" for seconds in medians)
+        saved = max(medians) - sum(medians) / len(medians)
+        yield _choice("imbalance", saved, f"the stages compute {listed} s in a step ({RANKS})")
+    late = late_rank(run)
+    turns = [np.max(times, axis=0) - np.mean(times, axis=0) for times in stages.values() if len(times[0])]
+    if turns and run.on_gpu:
+        saved = max(float(np.mean(each)) for each in turns) - (late.seconds if late else 0.0)
+        words = f"ranks of a stage are slow by turns: the slowest computes {saved:.3g} s longer than the mean ({RANKS})"
+        yield _choice("imbalance", saved, words)
 
 
 def _choice(cause: Name, seconds: float, evidence: str) -> Cause:

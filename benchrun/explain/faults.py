@@ -67,9 +67,11 @@ def _of_late(run: Evidence, late: waits.Late) -> Cause:
         more = waits.beyond_others(by_rank, late.rank)
         if more > HALF * late.seconds:
             evidence = f"{late.evidence}; it {words} {more:.3g} s longer than they do ({HOST})"
-            return fault(_cause(name), late.seconds, evidence, late.rank, late.host)
-    if cause := _idle_of(run, late):
-        return fault(cause, late.seconds, f"{late.evidence}; its GPU is idle meanwhile", late.rank, late.host)
+            # A core that other processes take from a rank which may use all of them is not a matter of its binding.
+            cause = "slow_rank" if field == "queued_s" and not waits.bound(run, late.rank) else name
+            return fault(_NAMES[cause], late.seconds, evidence, late.rank, late.host)
+    if idle := _idle_of(run, late):
+        return fault(idle, late.seconds, f"{late.evidence}; its GPU is idle meanwhile", late.rank, late.host)
     if slower := _slower_clock(run, late):
         return fault("clocks", late.seconds, f"{late.evidence}; {slower}", late.rank, late.host)
     if peers := _slow_node(run, late):
@@ -77,8 +79,7 @@ def _of_late(run: Evidence, late: waits.Late) -> Cause:
     return fault("slow_rank", late.seconds, late.evidence, late.rank, late.host)
 
 
-def _cause(name: str) -> Name:
-    return "data" if name == "data" else "host"
+_NAMES: dict[str, Name] = {"data": "data", "host": "host", "slow_rank": "slow_rank"}
 
 
 def _idle_of(run: Evidence, late: waits.Late) -> Name | None:
@@ -92,7 +93,7 @@ def _idle_of(run: Evidence, late: waits.Late) -> Name | None:
             if rank.idle_by_cause
         }
         if waits.beyond_others(by_rank, late.rank) * run.typical_s > HALF * late.seconds:
-            return _cause(name)
+            return _NAMES[name]
     return None
 
 

@@ -14,7 +14,9 @@ from benchrun.trace.model import IdleByCause
 STEADY = 0.75
 """Of the steps in which a rank must be behind the others: otherwise the slow rank changes, and none is to blame."""
 NOISE = 1.5
-"""Robust deviations over the steps by which it must be behind."""
+"""Robust deviations over the steps by which it must be behind, unless it is so in nearly all of them."""
+MUCH, NEARLY_ALL = 0.3, 0.9
+"""Of the step and of the steps: a rank that is so far behind is slow, also where other processes take its core."""
 CORES_DIFFER = 0.1
 """Of the step of a run on CPUs: cores that other processes and hyper-threads share differ by as much."""
 
@@ -43,7 +45,7 @@ class Wait(NamedTuple):
 def late_rank(run: Evidence) -> Late | None:
     """The rank that computes longest in most steps, with what the others wait for it; None where none stands out.
 
-    Time in which a rank that may use every core waits for one is the node's, and does not count.
+    Time in which a rank that may use every core waits for one is the node's, and counts only where it is much.
     """
     if run.ranks is None:
         return _late_in_trace(run)
@@ -61,16 +63,31 @@ def _late_of(run: Evidence, ranks: Sequence[RankTime], rows: list[int]) -> Late 
         return None
     assert run.ranks
     steps = [run.ranks.steps[row] for row in rows]
-    times = np.array([[rank.compute_time_s[row] for row in rows] - _taken(run, rank.rank, steps) for rank in ranks])
+    times = np.array([[rank.compute_time_s[row] for row in rows] for rank in ranks])
+    taken = np.array([_taken(run, rank.rank, steps) for rank in ranks])
+    least = 0.0 if run.on_gpu else CORES_DIFFER
+    late = _behind(times, MUCH * run.typical_s, NEARLY_ALL)
+    late = late or _behind(times - taken, least * run.typical_s, STEADY)
+    if late is None:
+        return None
+    last, seconds, share = late
+    evidence = f"rank {ranks[last].rank} computes {seconds:.3g} s longer than the others in a step"
+    evidence += f", in {100 * share:.0f} % of the steps ({RANKS})"
+    return Late(ranks[last].rank, ranks[last].host, seconds, evidence)
+
+
+def _behind(times: Floats, least_s: float, share: float) -> tuple[int, float, float] | None:
+    """The row of the rank that is behind, by how much, and in which share of the steps.
+
+    None where that is within the noise, less than ``least_s``, or in fewer than ``share`` of the steps.
+    """
     last = int(np.median(times, axis=1).argmax())
     behind = times[last] - np.median(np.delete(times, last, axis=0), axis=0)
-    seconds, noise = float(np.median(behind)), robust_deviation(behind)
-    least = (0.0 if run.on_gpu else CORES_DIFFER) * run.typical_s
-    if seconds <= max(least, NOISE * noise) or float(np.mean(behind > 0)) < STEADY:
+    seconds, often = float(np.median(behind)), float(np.mean(behind > 0))
+    noise = 0.0 if often >= NEARLY_ALL else NOISE * robust_deviation(behind)
+    if seconds <= max(least_s, noise) or often < share:
         return None
-    share = 100 * float(np.mean(behind > 0))
-    evidence = f"rank {ranks[last].rank} computes {seconds:.3g} s longer than the others in a step"
-    return Late(ranks[last].rank, ranks[last].host, seconds, f"{evidence}, in {share:.0f} % of the steps ({RANKS})")
+    return last, seconds, often
 
 
 def _taken(run: Evidence, rank: int, steps: Sequence[int]) -> Floats:

@@ -31,6 +31,14 @@ def _row(number: int, point: PointResult, study: StudyResult) -> list[Any]:
     ]
 
 
+def measured_table(study: StudyResult) -> Table:
+    """The factors, what was measured and the ratios, without the state of the runs."""
+    table = _shown(study_table(study))
+    others = {"point", "state", "gpu_hours", "note"}
+    shown = [index for index, title in enumerate(table.titles) if title not in others]
+    return Table([table.titles[index] for index in shown], [[row[index] for index in shown] for row in table.rows])
+
+
 def setting(value: Any) -> str:
     """A value of a factor as text."""
     return value if isinstance(value, str) else json.dumps(value)

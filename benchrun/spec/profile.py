@@ -22,8 +22,8 @@ def _allowed(option: str) -> str:
     """``option``. ValueError for one of SET_HERE."""
     name = option.partition("=")[0]
     if name in SET_HERE:
-        instead = "profile.trace states what is recorded" if name in ("--trace", "-t") else "leave it out"
-        raise ValueError(f"benchrun sets {name} itself: {instead}")
+        advice = "profile.trace states what is recorded" if name in ("--trace", "-t") else "leave it out"
+        raise ValueError(f"benchrun sets {name} itself: {advice}")
     return option
 
 
@@ -36,7 +36,8 @@ class Profile(Frozen):
     """Profiled steps."""
     ranks: Annotated[tuple[NonNegativeInt, ...], Field(min_length=1)] = (0,)
     """Profiled ranks; each writes a trace of its own."""
-    trace: Annotated[tuple[Trace, ...], Field(min_length=1)] = ("cuda", "cudnn", "cublas", "osrt", "nvtx")
-    """What nsys records (its option --trace)."""
+    trace: Annotated[tuple[Trace, ...], Field(min_length=1)] = ("cuda", "osrt", "nvtx")
+    """What nsys records (its option --trace). For cudnn and cublas it loads libraries into the process, which must be
+    those of the image: PyTorch with cuDNN of its own does not start where the node has another release."""
     options: tuple[Annotated[Option, AfterValidator(_allowed)], ...] = ()
     """More options of ``nsys profile``, one word each, e.g. ``--event-sample=system-wide``."""

@@ -58,6 +58,8 @@ class RunSpec(Inputs):
 
     inputs: ClassVar[type[Inputs]] = Inputs
     """What a user can set in this workload."""
+    reported: ClassVar[bool] = True
+    """Whether tables of all runs have it."""
     schema_version: Literal[2] = 2
     """Version of this file's schema."""
     workload: Line
@@ -330,6 +332,7 @@ class NodesSpec(NodesInputs, RunSpec):
     """One check of nodes: each measures its products, its memory and its links. No recipe is one."""
 
     inputs = NodesInputs
+    reported = False
     workload: Literal["nodes"] = "nodes"
     """Kind of work."""
 

@@ -30,8 +30,51 @@ def test_a_rank_that_computes_longer_is_named_with_its_node() -> None:
 
 
 def test_a_rank_that_is_behind_in_some_steps_alone_is_not_blamed() -> None:
-    result = explained(known(ranks=spread({2: 0.5}, steps_behind=0.5)))
+    result = explained(known(ranks=spread({2: 0.5}, steps_behind=0.7)))
     assert not [cause for cause in result.causes if cause.rank is not None]
+
+
+def test_a_rank_within_the_noise_is_not_blamed() -> None:
+    noise = np.random.default_rng(3).normal(0.2, 0.25, 45)
+    steady = spread({2: 0.2})
+    slow = steady.ranks[2].model_copy(update={"compute_time_s": tuple((3.0 + np.maximum(noise, -0.5)).tolist())})
+    assert (noise > 0).mean() > 0.75
+    ranks = steady.model_copy(update={"ranks": (*steady.ranks[:2], slow, steady.ranks[3])})
+    assert first(known(ranks=steady)).rank == 2
+    assert not [cause for cause in explained(known(ranks=ranks)).causes if cause.rank is not None]
+
+
+@pytest.mark.parametrize(("behind", "named"), [(0.3, False), (0.6, True)])
+def test_shared_cores_differ(behind: float, named: bool) -> None:
+    run = known(ranks=spread({2: behind}), spec=kept().spec.model_copy(update={"gpu": "CPU"}))
+    assert ("slow_rank" in [cause.cause for cause in explained(run).causes]) is named
+
+
+def test_a_loader_that_keeps_up_is_no_cause() -> None:
+    spec = kept().spec.model_copy(update={"gpu": "CPU", "num_microbatches": 1})
+    for wait, named in ((0.0015, False), (0.004, True)):
+        run = known(step_s=0.03, spec=spec, breakdown=None, hosts=hosts(data_s=dict.fromkeys(range(4), wait)))
+        assert ("data" in [cause.cause for cause in explained(run).causes]) is named
+
+
+def test_contention_is_no_fault_of_ranks_that_may_use_all_cores() -> None:
+    queued = dict.fromkeys(range(4), 1.0)
+    idle = profile(kept(), idle_s=0.4, step_s=4.6)
+    for bound in (True, False):
+        causes = explained(known(step_s=4.6, hosts=hosts(bound=bound, queued_s=queued), breakdown=idle)).causes
+        assert (("host", "fault") in [(cause.cause, cause.kind) for cause in causes]) is bound
+
+
+def test_without_a_profile_the_queue_of_a_gpu_hides_what_its_utilisation_does_not_show() -> None:
+    waits = hosts(data_s=dict.fromkeys(range(4), 1.0))
+    for used, samples, seconds in ((99.0, 400, 0.0428), (80.0, 400, 0.856), (80.0, 8, 0.0)):
+        run = known(
+            step_s=4.28, breakdown=None, hosts=waits, samples=state(kept(), utilisation_percent=used, samples=samples)
+        )
+        parts = {part.part: part.seconds for part in explained(run).waterfall}
+        assert parts.get("waiting for data", 0.0) == pytest.approx(seconds)
+    on_cpu = known(step_s=4.28, breakdown=None, hosts=waits, spec=kept().spec.model_copy(update={"gpu": "CPU"}))
+    assert {part.part: part.seconds for part in explained(on_cpu).waterfall}["waiting for data"] == 1.0
 
 
 def test_a_node_whose_ranks_are_all_slow_is_named() -> None:
@@ -45,12 +88,18 @@ def test_a_slow_rank_has_the_cause_that_its_host_records() -> None:
     late = spread({1: 0.5})
     for field, cause in (("data_s", "data"), ("garbage_s", "host"), ("queued_s", "host")):
         found = first(known(ranks=late, hosts=hosts(bound=True, **{field: {1: 0.45}})))
-        assert (found.cause, found.rank) == (cause, 1)
+        assert (found.cause, found.rank, found.seconds) == (cause, 1, pytest.approx(0.5))
 
 
 def test_a_neighbour_on_the_node_is_no_fault_of_a_rank_that_may_use_all_cores() -> None:
     result = explained(known(ranks=spread({1: 0.5}), hosts=hosts(queued_s={1: 0.49})))
     assert not [cause for cause in result.causes if cause.kind == "fault" and cause.seconds > 0.1]
+
+
+def test_a_rank_that_loses_its_core_in_nearly_all_steps_is_slow() -> None:
+    found = first(known(ranks=spread({1: 2.0}), hosts=hosts(queued_s={1: 1.99})))
+    assert (found.cause, found.rank, found.seconds) == ("slow_rank", 1, pytest.approx(2.0))
+    assert "waiting for a core" in found.evidence
 
 
 def test_a_rank_on_a_slow_clock_is_named_by_its_clock() -> None:

@@ -50,9 +50,9 @@ traces() { # OUT: of every profiled run
     PYTHONPATH=$home/site python3 -m benchrun fingerprint "$run" >"$1/$name.fingerprint.txt" || true
     PYTHONPATH=$home/site python3 -m benchrun fingerprint "$run" --json >"$1/$name.fingerprint.json" || true
     mkdir -p "$1/$name"
-    find "$run/profile" -name '*.sqlite' -exec xz -T0 -k {} +
-    find "$run/profile" \( -name '*.nsys-rep' -o -name '*.sqlite.xz' -o -name '*.json.gz' -o -name '*.json' \) -size "-$LARGEST" \
-      -exec cp -t "$1/$name" {} +
+    find "$run/profile" \( -name '*.sqlite' -o -name '*.json' \) -exec xz -T0 -k {} +
+    (cd "$run/profile" && find . \( -name '*.nsys-rep' -o -name '*.xz' -o -name '*.gz' \) -size "-$LARGEST" \
+      -exec cp --parents -t "$1/$name" {} +)
   done
 }
 

@@ -109,7 +109,7 @@ def test_the_line_of_a_job_is_the_one_that_is_read(tmp_path: Path) -> None:
 LINE = (
     " [2026-11-22 12:00:{0:02d}] iteration {0:8d}/      13 | consumed samples: {0}"
     " | elapsed time per iteration (ms): {1}"
-    " | learning rate: 1.0E-04 | lm loss: 2.5E+00 | number of skipped iterations: 0 |\n"
+    " | learning rate: 1.0E-04 | global batch size: 8 | lm loss: 2.5E+00 | number of skipped iterations: 0 |\n"
 )
 
 
@@ -121,7 +121,13 @@ def run_of(folder: Path, *, ended: bool = False, between: str = "") -> app.RunDi
 
     With ``ended`` its log states when the measured steps ended, as the worker's does.
     """
-    overrides = ("profile.tool=nsys", "training.steps=10", "cluster.scheduler=local", "cluster.container.runtime=none")
+    overrides = (
+        "gbs=8",
+        "profile.tool=nsys",
+        "training.steps=10",
+        "cluster.scheduler=local",
+        "cluster.container.runtime=none",
+    )
     spec = resolve(Request("llama3.1-8b", "H100", "bf16", 8, "megatron-core", "dgx-h100", overrides))
     run = folder / "run"
     (run / "telemetry").mkdir(parents=True)
@@ -173,9 +179,7 @@ def test_gpus_are_described_only_where_the_end_of_the_measured_steps_is_known(tm
 
 def test_a_profile_without_a_trace_is_a_problem_and_no_failure(tmp_path: Path) -> None:
     run = run_of(tmp_path)
-    assert [
-        problem.kind for problem in app.measure_run(run).metrics.problems
-    ] == []  # as a kept run, without the folder
+    assert app.measure_run(run).metrics.problems == ()  # without the folder, as a kept run
     (run.path / "profile" / "host").mkdir(parents=True)
     metrics = app.measure_run(run).metrics
     assert ([problem.kind for problem in metrics.problems], metrics.fatal) == (["no_trace"], None)

@@ -96,7 +96,8 @@ def test_each_container_runtime(request: pytest.FixtureRequest, runtime: str) ->
 
 def test_a_run_that_nsys_profiles(request: pytest.FixtureRequest) -> None:
     """The case of the source presentation: LoRA of Llama 2 7B on one Grace Hopper, in NeMo, under Singularity."""
-    overrides = ("cluster.container.runtime=singularity", "profile.tool=nsys")
+    trace = "profile.trace=[cuda, cudnn, cublas, osrt, nvtx]"
+    overrides = ("cluster.container.runtime=singularity", "profile.tool=nsys", trace)
     files = render(resolve(Request("llama2-7b-lora", "GH200", "bf16", 1, "nemo2", "gh200", overrides)))
     same_or_update(request, "gh200_nsys.sh", files["job.sh"])
     same_or_update(request, "nsys.sh", files["nsys.sh"])

@@ -178,7 +178,7 @@ def test_nsys_records_the_range_of_a_profiled_rank(script: Any) -> None:
     assert words[:2] == ["nsys", "profile"]
     assert words[-3:] == ["COMMAND", "echo", "a rank's output"]
     assert set(words) >= {
-        *("--trace=cuda,cudnn,cublas,osrt,nvtx", "--capture-range=cudaProfilerApi", "--capture-range-end=stop"),
+        *("--trace=cuda,osrt,nvtx", "--capture-range=cudaProfilerApi", "--capture-range-end=stop"),
         *("--output=profile/rank6", "--show-output=true", "--sample=none", "--cpuctxsw=none", "--export=sqlite"),
     }
 
@@ -202,7 +202,8 @@ def test_a_rank_without_nsys_says_so_and_does_not_train(script: Any) -> None:
 
 def test_the_options_of_the_source_presentation_reach_nsys(script: Any) -> None:
     """-y 360 -d 720 --trace=cuda,cudnn,cublas,osrt,nvtx --event-sample=system-wide -w true -c cudaProfilerApi"""
-    _, _, words = script('profile.options=["--delay=360", "--duration=720", "--event-sample=system-wide"]')
+    options = 'profile.options=["--delay=360", "--duration=720", "--event-sample=system-wide"]'
+    _, _, words = script("profile.trace=[cuda, cudnn, cublas, osrt, nvtx]", options)
     source = ["--delay=360", "--duration=720", "--event-sample=system-wide"]
     assert [word for word in words if word in source] == source
     assert set(words) >= {*source, "--trace=cuda,cudnn,cublas,osrt,nvtx", "--show-output=true"}

@@ -110,10 +110,10 @@ def test_a_compressed_file_that_ends_early_is_named_too(tmp_path: Path) -> None:
 def test_a_directory_holds_other_files_too(tmp_path: Path) -> None:
     write(tmp_path / "rank_1.json", EVENTS)
     write(tmp_path / "rank_0.json", EVENTS)
-    (tmp_path / "spec.json").write_text('{"recipe": "x"}')
+    (tmp_path / "config.json").write_text('{"recipe": "x"}')
     result, left_out = app.fingerprint_of([tmp_path])
     assert [(rank.rank, rank.file[-11:]) for rank in result.ranks] == [(0, "rank_0.json"), (1, "rank_1.json")]
-    assert [path.name for path in left_out] == ["spec.json"]
+    assert [path.name for path in left_out] == ["config.json"]
 
 
 def test_two_traces_of_one_rank_are_of_two_profiles(tmp_path: Path) -> None:

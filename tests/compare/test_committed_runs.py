@@ -1,0 +1,44 @@
+"""The committed runs: their logs give their numbers, their memory was estimated, and they do not tell where they ran."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from test_measured import KEPT, text_of
+
+from benchrun import app
+from benchrun.frameworks.registry import FRAMEWORKS
+from benchrun.launch.keep import PATH
+from benchrun.launch.rundir import RunDir
+from benchrun.memory import estimate
+from benchrun.metrics.model import Metrics
+from benchrun.spec.runspec import RunSpec
+
+OF_THE_WORKER = [path for path in KEPT if FRAMEWORKS[RunSpec.read(path / "spec.json").framework].own_worker]
+
+
+@pytest.mark.parametrize("path", KEPT, ids=lambda path: path.name)
+def test_a_committed_log_gives_the_committed_metrics_to_the_digit(path: Path) -> None:
+    run = RunDir(path)
+    committed = Metrics.model_validate(run.read_json("metrics.json"))
+    # Counted since later versions only: what older files do not say is not compared.
+    since = {"steps_timed", "skipped_updates", "peak_memory_gib"} - committed.model_fields_set
+    again = app.measure_run(run, committed.warmup).metrics
+    assert again.model_dump(exclude=since) == committed.model_dump(exclude=since)
+
+
+@pytest.mark.parametrize("path", OF_THE_WORKER, ids=lambda path: path.name)
+def test_a_committed_run_took_the_memory_that_was_estimated(path: Path) -> None:
+    (peak,) = re.findall(r'"peak_memory_gib": ([\d.]+)', text_of(path)["stdout.log.xz"])
+    spec = RunSpec.read(path / "spec.json")
+    assert estimate(spec).total == pytest.approx(float(peak), rel=0.1 if spec.framework == "hf" else 0.04)
+
+
+def test_committed_runs_do_not_tell_where_they_ran() -> None:
+    for path in KEPT:
+        for name, text in text_of(path).items():
+            found = PATH.search(text)
+            assert found is None, f"{path.name}/{name}: {found[0]}"
+        env = json.loads((path / "env.json").read_text())
+        assert all(re.fullmatch(r"node\d+", node["host"]) for node in env["nodes"])

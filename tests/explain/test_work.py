@@ -1,0 +1,123 @@
+"""The least that a step takes, and what a layout or a recipe costs on top."""
+
+from typing import Any
+
+import pytest
+from known import DENSE, TENSOR, explained, first, kept, known, spread
+
+from benchrun.explain.difference import difference, sides_of
+from benchrun.explain.evidence import Evidence
+from benchrun.explain.work import work
+from benchrun.spec.runspec import TrainingSpec
+from benchrun.spec.training import Recompute
+
+EXPERTS = "mixtral-8x7b-015fbbe0-20261122T062928Z-b963"
+
+
+def changed(run: Evidence, layout: dict[str, Any] | None = None, **fields: Any) -> TrainingSpec:
+    """The specification of a run with other values."""
+    spec = run.spec
+    return spec.model_copy(update={"layout": spec.layout.model_copy(update=layout or {}), **fields})
+
+
+def recomputing(run: Evidence, **values: Any) -> TrainingSpec:
+    training = run.spec.training.model_copy(update={"recompute": Recompute(**values)})
+    return run.spec.model_copy(update={"training": training})
+
+
+def test_the_bubble_is_that_of_interleaved_stages() -> None:
+    spec = changed(kept(), {"pp": 4, "vp": 2}, num_microbatches=8)
+    assert work(spec, None).bubble == pytest.approx(3 / 16)
+
+
+def test_groups_of_experts_count_with_the_others() -> None:
+    for ep in (4, 2):
+        assert set(work(changed(kept(EXPERTS), {"ep": ep}), None).bytes_sent) == {"ep", "dp"}
+    assert set(work(kept(TENSOR).spec, None).bytes_sent) == {"tp"}
+
+
+def test_products_of_few_tokens_are_bound_by_memory() -> None:
+    assert work(kept().spec, None).products_memory_s == 0
+    small = work(changed(kept(), seq_length=64, mbs=1), None)
+    assert small.products_memory_s > 2 * small.matmul_s
+
+
+def test_recomputed_products_are_a_third_pass_forward() -> None:
+    logits = work(kept().spec, None).recomputed
+    assert logits == 0
+    whole = work(recomputing(kept(), granularity="full", method="uniform", num_layers=1), None)
+    half = work(recomputing(kept(), granularity="full", method="block", num_layers=16), None)
+    assert 0.29 < whole.recomputed < 1 / 3
+    assert half.recomputed == pytest.approx(whole.recomputed / 2)
+    assert (whole.recomputed_attention, work(kept().spec, None).recomputed_attention) == (1 / 3, 0)
+
+
+def test_few_micro_batches_cost_a_bubble_also_where_no_kernel_runs() -> None:
+    run = kept()
+    spec = changed(run, {"pp": 2}, num_microbatches=2)
+    profile = run.breakdown.model_copy(update={"communication_s": 0.8, "idle_s": 1.5, "step_s": 6.47})
+    made = known(step_s=6.47, spec=spec, breakdown=profile)
+    parts = {part.part: part.seconds for part in explained(made).waterfall}
+    assert parts["pipeline bubble"] == pytest.approx(0.8)
+    assert parts["pipeline bubble, no kernel"] > 1
+    cause = next(cause for cause in explained(made).causes if cause.cause == "bubble")
+    assert cause.seconds == pytest.approx(0.5 * (2.381 + 1.11 + 0.677), rel=0.02)
+
+
+@pytest.mark.parametrize(("fused", "times", "named"), [(True, 4.5, False), (True, 8, True), (False, 4.5, True)])
+def test_kernels_that_are_not_fused_are_named(fused: bool, times: float, named: bool) -> None:
+    run = kept()
+    training = run.spec.training.model_copy(update={"fused_kernels": fused})
+    least = work(run.spec, run.ceilings).memory_s
+    step = run.breakdown.step_s - run.breakdown.other_s + times * least
+    profile = run.breakdown.model_copy(update={"other_s": times * least, "step_s": step})
+    spec = run.spec.model_copy(update={"training": training})
+    causes = explained(known(step_s=step, spec=spec, breakdown=profile)).causes
+    assert ("memory_bound" in [cause.cause for cause in causes]) is named
+
+
+def test_products_that_are_slow_alone_are_too_small() -> None:
+    run = kept()
+    slow = run.bound.model_copy(update={"matmul_s": 4.5})
+    profile = run.breakdown.model_copy(update={"matmul_s": 4.5, "step_s": run.breakdown.step_s + 2.12})
+    cause = first(known(step_s=profile.step_s, bound=slow, breakdown=profile))
+    assert (cause.cause, cause.kind) == ("matmul", "choice")
+    assert "matmul" not in [cause.cause for cause in explained(known()).causes]
+
+
+def test_a_step_of_twice_the_batch_may_take_twice_as_long() -> None:
+    run = known(step_s=4.0)
+    double = known(step_s=8.0, spec=changed(run, gbs=2 * run.spec.gbs))
+    found = difference(*sides_of(run, double))
+    assert found.ratio == pytest.approx(1)
+    assert ("gbs", str(run.spec.gbs), str(2 * run.spec.gbs)) in [(each.name, each.a, each.b) for each in found.differs]
+
+
+def test_a_run_is_compared_by_what_both_have() -> None:
+    bare = known(DENSE, breakdown=None, ceilings=None, bound=None)
+    parts = difference(*sides_of(known(), bare)).parts
+    assert parts == []
+
+
+def test_stages_of_unequal_work_are_an_imbalance() -> None:
+    ranks = spread({2: 0.6, 3: 0.6})
+    divided = tuple(rank.model_copy(update={"stage": rank.rank // 2}) for rank in ranks.ranks)
+    causes = {
+        cause.cause: cause for cause in explained(known(ranks=ranks.model_copy(update={"ranks": divided}))).causes
+    }
+    assert (causes["imbalance"].kind, causes["imbalance"].seconds) == ("choice", pytest.approx(0.3))
+    assert "slow_rank" not in causes
+
+
+def test_ranks_that_are_slow_by_turns_are_an_imbalance() -> None:
+    ranks = spread({0: 0.0})
+    turns = tuple(
+        rank.model_copy(
+            update={"compute_time_s": tuple(3.0 + 0.8 * (step % 4 == rank.rank) for step in range(len(ranks.steps)))}
+        )
+        for rank in ranks.ranks
+    )
+    causes = {cause.cause: cause for cause in explained(known(ranks=ranks.model_copy(update={"ranks": turns}))).causes}
+    assert (causes["imbalance"].kind, causes["imbalance"].seconds) == ("choice", pytest.approx(0.6))
+    assert "slow_rank" not in causes
+    assert "imbalance" not in [cause.cause for cause in explained(known(ranks=spread({2: 0.5}))).causes]
