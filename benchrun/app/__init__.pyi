@@ -47,12 +47,17 @@ from benchrun.app.reporting import report_on as report_on
 from benchrun.app.reporting import run_data as run_data
 from benchrun.app.retries import attempts as attempts
 from benchrun.app.retries import retry_cause as retry_cause
+from benchrun.app.scaling import measured_scaling as measured_scaling
+from benchrun.app.scaling import predicted_scaling as predicted_scaling
 from benchrun.app.site import check_site as check_site
 from benchrun.app.site import write_site as write_site
 from benchrun.app.studies import plan_study as plan_study
 from benchrun.app.studies import run_study as run_study
 from benchrun.app.studies import study_result as study_result
 from benchrun.app.traces import fingerprint_of as fingerprint_of
+from benchrun.app.tuning import plan_tuning as plan_tuning
+from benchrun.app.tuning import tune as tune
+from benchrun.app.tuning import tuning_result as tuning_result
 from benchrun.compare.verdict import RunResult as RunResult
 from benchrun.compare.verdict import Verdict as Verdict
 from benchrun.explain.model import Difference as Difference

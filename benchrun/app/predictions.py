@@ -7,12 +7,13 @@ from typing import Any, TextIO
 
 from benchrun.errors import UserError
 from benchrun.launch.rundir import open_run
-from benchrun.memory import estimate, warning
+from benchrun.memory import ESTIMATE_ERROR, estimate, warning
 from benchrun.model.flops import flops_per_token
 from benchrun.predict import prediction as model
 from benchrun.predict import runs, site
-from benchrun.predict.prediction import Calibration, Prediction, Scaling
+from benchrun.predict.prediction import Calibration, Prediction
 from benchrun.predict.residuals import LEVEL
+from benchrun.predict.scaling import Scaling
 from benchrun.predict.workload import Workload
 from benchrun.spec.runspec import RunSpec, TrainingSpec
 
@@ -44,7 +45,8 @@ class Predicted:
             "parts_s": dict(one.parts),
             "tokens_per_s_per_gpu": rate,
             "mfu": shares,
-            "memory_gib": estimate(_spec_of(spec, load)).total,
+            "memory_gib": (memory := estimate(_spec_of(spec, load)).total),
+            "memory_interval_gib": {"low": memory / (1 + ESTIMATE_ERROR), "high": memory * (1 + ESTIMATE_ERROR)},
             "calibration": one.calibration,
             "warnings": list(self.warnings),
             "num_gpus": load.num_gpus,

@@ -28,16 +28,23 @@ def _numbers(context: click.Context, parameter: click.Parameter, value: str | No
 @click.command("predict")
 @point_options
 @click.option("--scaling", type=click.Choice(["weak", "strong"]), help="Keep the batch per GPU (weak), or the batch.")
+@click.option("--plot", type=click.Path(path_type=Path), metavar="FILE", help="Draw the curve over numbers of GPUs.")
 @click.option("--calibrate", "runs", multiple=True, metavar="RUN", help="Rest on this run of yours; may be repeated.")
 @click.option("--csv", "table", type=click.Path(path_type=Path), metavar="FILE", help="Predict the rows of a table.")
 @json_option
 def predict(
-    scaling: str | None, runs: tuple[str, ...], table: Path | None, as_json: bool, num_gpus: Any, **point: Any
+    scaling: str | None,
+    plot: Path | None,
+    runs: tuple[str, ...],
+    table: Path | None,
+    as_json: bool,
+    num_gpus: Any,
+    **point: Any,
 ) -> int:
     """How long a step of RECIPE should take, in parts, with an interval that holds 90 of 100 measurements.
 
-    --num-gpus 8,64,512 predicts a curve. --csv FILE reads rows like those of published_scaling.csv instead of a
-    recipe, and prints them with predicted_s, low_s and high_s.
+    --num-gpus 8,64,512 predicts a curve, and says where it breaks and which part of the step grew. --csv FILE reads
+    rows like those of published_scaling.csv instead of a recipe, and prints them with predicted_s, low_s and high_s.
     """
     if table is not None:
         app.predicted_table(table, sys.stdout, say)
@@ -52,15 +59,26 @@ def predict(
     first = num_gpus[0] if num_gpus else None
     spec = app.resolve_point(app.Request(**point, num_gpus=first))
     if scaling is None and len(num_gpus) < 2:
+        if plot:
+            raise UserError("--plot draws a curve", hint="name several numbers of GPUs: --num-gpus 8,64,512")
         one = app.predicted(spec, calibration)
         print_json(one.document()) if as_json else _print([one])
         return Exit.OK
-    kind = scaling or "weak"
-    curve = app.predicted_curve(spec, num_gpus or (spec.num_gpus,), kind, calibration)  # type: ignore[arg-type]
+    kind: Any = scaling or "weak"
+    sizes = num_gpus or (spec.num_gpus,)
+    curve = app.predicted_curve(spec, sizes, kind, calibration)
+    view = app.predicted_scaling(curve, kind)
     if as_json:
-        print_json({"schema_version": 1, "scaling": kind, "points": [each.document() for each in curve]})
+        shares = [point["efficiency"] for point in view.document()["points"]]
+        points = [each.document() | {"efficiency": share} for each, share in zip(curve, shares, strict=True)]
+        print_json({"schema_version": 1, "scaling": kind, "points": points, "break": view.document()["break"]})
     else:
         _print(curve)
+        click.echo("\n" + view.text(), nl=False)
+    if plot:
+        from benchrun.report.curve import plot as draw
+
+        draw([view], plot)
     return Exit.OK
 
 

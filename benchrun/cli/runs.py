@@ -17,7 +17,7 @@ from benchrun.vocabulary import Exit, worst
 FORMATS = ("terminal", "markdown", "csv", "html", "junit")
 
 if TYPE_CHECKING:
-    from benchrun.app import Observation, RunDir, Step
+    from benchrun.app import Observation, RunDir, RunResult, Step
 
 
 @click.command("status")
@@ -109,10 +109,19 @@ def cancel(runs: tuple[str, ...], every: bool) -> int:
 )
 @click.option("--output", type=click.Path(path_type=Path), metavar="FILE", help="Write into FILE, by its ending.")
 @click.option("--by", type=click.Choice(["point", "framework"]), default="point", show_default=True, help="Rows.")
+@click.option("--scaling", is_flag=True, help="Weak and strong curves over the number of GPUs, beside predictions.")
+@click.option("--plot", type=click.Path(path_type=Path), metavar="FILE", help="Draw the curves of --scaling.")
 @click.option("--keep", type=click.Path(path_type=Path), metavar="DIR", help="Keep what the RUNS measured in DIR.")
 @json_option
 def report(
-    runs: tuple[str, ...], form: str | None, output: Path | None, by: str, keep: Path | None, as_json: bool
+    runs: tuple[str, ...],
+    form: str | None,
+    output: Path | None,
+    by: str,
+    scaling: bool,
+    plot: Path | None,
+    keep: Path | None,
+    as_json: bool,
 ) -> int:
     """One RUN as a page, or several (all, if none is named) as a table with a row per point.
 
@@ -138,13 +147,14 @@ def report(
     results = [one.result for one in data]
     if runs and not results:
         return worst((code, failed))
-    model = app.report_on(data)
-    if as_json:
-        print_json(model.rows(by).records())
+    if scaling or plot:
+        _curves(results, plot, as_json)
+    elif as_json:
+        print_json(app.report_on(data).rows(by).records())
     else:
         from benchrun.report.written import written
 
-        text = written(model, form, by, one=len(runs) == 1)
+        text = written(app.report_on(data), form, by, one=len(runs) == 1)
         with contextlib.nullcontext() if output is None else writing(output):
             click.echo(text, nl=False) if output is None else output.write_text(text)
     return worst((code, failed if runs else Exit.OK, *(row.verdict.exit_code for row in results if row.verdict)))
@@ -160,3 +170,18 @@ def _form_of(output: Path | None) -> str:
             f"--output {output}: the ending names no format", hint=f"one of {' '.join(endings)}, or --format"
         )
     return endings[output.suffix]
+
+
+def _curves(results: "list[RunResult]", plot: Path | None, as_json: bool) -> None:
+    """Print every curve among ``results``."""
+    views = app.measured_scaling(results)
+    if as_json:
+        print_json({"schema_version": 1, "curves": [view.document() for view in views]})
+    elif not views:
+        say("no curve: runs of one workload on at least two numbers of GPUs make one, with the same layout and batch")
+    else:
+        click.echo("\n".join(view.text() for view in views), nl=False)
+    if plot and views:
+        from benchrun.report.curve import plot as draw
+
+        draw(views, plot)

@@ -1,20 +1,24 @@
 """The verb on studies."""
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from benchrun import app
 from benchrun.cli.options import choice_options, json_option, print_json, say
+from benchrun.errors import UserError
 from benchrun.vocabulary import Exit
+
+if TYPE_CHECKING:
+    from benchrun.app import Request
 
 
 @click.command("study")
 @click.argument("recipe", metavar="FILE")
 @choice_options
 @click.option("--repeats", type=click.IntRange(min=1), help="Runs of each point; by default as the file states.")
-@click.option("--concurrency", type=click.IntRange(min=1), default=4, show_default=True, help="Runs at a time.")
+@click.option("--concurrency", type=click.IntRange(min=1), help="Runs at a time.  [default: 4; with --tune: 1]")
 @click.option(
     "--retries", type=click.IntRange(min=0), default=0, show_default=True, help="New launches of a failed run."
 )
@@ -26,10 +30,13 @@ from benchrun.vocabulary import Exit
 @click.option("--report", is_flag=True, help="Print what is there already; launch nothing.")
 @click.option("--format", "form", type=click.Choice(["plain", "markdown", "csv"]), default="plain", show_default=True)
 @click.option("--plot", type=click.Path(path_type=Path), metavar="FILE", help="Draw speed and memory of the points.")
+@click.option("--tune", is_flag=True, help="FILE is a recipe: search the fastest layout of its point.")
+@click.option("--vary", multiple=True, metavar="SIZE=N,N", help="With --tune: values of tp, pp, vp, cp, ep, mbs.")
+@click.option("--steps", type=click.IntRange(min=7), default=12, show_default=True, help="Of the jobs of --tune.")
 @json_option
 def study(
     repeats: int | None,
-    concurrency: int,
+    concurrency: int | None,
     retries: int,
     reuse: bool,
     price_per_gpu_hour: float | None,
@@ -38,6 +45,9 @@ def study(
     form: str,
     plot: Path | None,
     as_json: bool,
+    tune: bool,
+    vary: tuple[str, ...],
+    steps: int,
     **point: Any,
 ) -> int:
     """Run every point of a study FILE, or of a shipped study or suite of that name, and compare the points.
@@ -45,11 +55,16 @@ def study(
     The same command goes on where an earlier one was interrupted or killed: no run is launched twice. Points that break
     a rule are listed with the reason. Options that choose a point apply to all points, unless they are a factor. Exit
     code 4: some run gave no numbers.
+
+    With --tune RECIPE, every legal layout that fits into memory is ranked by its prediction, and the best ones are
+    tried by short jobs until no other is likely to be faster.
     """
+    if tune:
+        return _tune(app.Request(**point), vary, steps, concurrency, dry_run or report, as_json)
     planned = app.plan_study(app.Request(**point), repeats)
     if not (dry_run or report):
         try:
-            app.run_study(planned, concurrency, retries, reuse, say)
+            app.run_study(planned, concurrency or 4, retries, reuse, say)
         except KeyboardInterrupt:
             say("\nThe jobs run on. The same command goes on with the study; benchrun status shows the jobs")
             return Exit.INTERRUPTED
@@ -67,3 +82,36 @@ def study(
         for line in missing(result):
             say(line)
     return Exit.OK if dry_run or result.complete else Exit.INCONCLUSIVE
+
+
+def _tune(
+    request: "Request", vary: tuple[str, ...], steps: int, concurrency: int | None, look: bool, as_json: bool
+) -> int:
+    """Search the fastest layout of a point, or only print what was found so far."""
+    tuning = app.plan_tuning(request, dict(_values(text) for text in vary), steps)
+    if not look:
+        try:
+            app.tune(tuning, concurrency or 1, say)
+        except KeyboardInterrupt:
+            say("\nThe jobs run on. The same command goes on with the search; benchrun status shows the jobs")
+            return Exit.INTERRUPTED
+    result = app.tuning_result(tuning)
+    if as_json:
+        print_json(result.model_dump(mode="json"))
+    else:
+        from benchrun.report.tuned import tuned_page
+
+        click.echo(tuned_page(result), nl=False)
+    return Exit.OK if look or result.best else Exit.INCONCLUSIVE
+
+
+def _values(text: str) -> tuple[str, list[int]]:
+    """``tp=1,2`` as a name and its values."""
+    name, _, values = text.partition("=")
+    try:
+        numbers = [int(value) for value in values.split(",")]
+    except ValueError:
+        numbers = [0]
+    if any(number < 1 for number in numbers):
+        raise UserError(f"--vary {text}: expected a size and its values", hint="for example --vary tp=1,2,4")
+    return name, numbers

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from benchrun.predict import constants
 from benchrun.predict.work import Value
 from benchrun.predict.workload import Number, Workload
+from benchrun.vocabulary import Task
 
 BITS = {"fp8": 8, "fp8_current": 8, "mxfp8": 8, "nvfp4": 4}
 """Numbers below 16 bits."""
@@ -19,26 +20,32 @@ Factors = Mapping[str, tuple[str, ...]]
 
 def factors(load: Workload) -> Factors:
     """The constants whose product each name of the physics stands for."""
-    return _factors(load.gpu.arch.split()[0].lower(), load.gpu.name, load.number, load.stack)
+    return _factors(load.gpu.arch.split()[0].lower(), load.gpu.name, load.number, load.stack, load.task)
 
 
 @functools.cache
-def _factors(arch: str, gpu: str, number: Number, stack: str) -> Factors:
+def _factors(arch: str, gpu: str, number: Number, stack: str, task: Task) -> Factors:
     table = constants.table()
     speed = (f"stack.{stack}.products", f"gpu.{gpu}")
-    chosen = {name: (name,) for name in table} | {
+    # Any constant may have a value of its own for an architecture.
+    chosen = {name: (f"{name}.{arch}" if f"{name}.{arch}" in table else name,) for name in table} | {
         "products": (f"products.{arch}.{BITS.get(number, 16)}", *speed),
         "products.16": (f"products.{arch}.16", *speed),
         "cast": (f"cast.{number}",),
-        "attention": (f"attention.{arch}", f"stack.{stack}.attention"),
+        "attention": (f"attention.{arch}", f"stack.{stack}.attention", f"task.{stack}.{task}.attention"),
         "narrow.side": ("narrow.side", f"stack.{stack}.narrow"),
         "recompute.share": ("recompute.share", f"stack.{stack}.recompute"),
+        "dp.exposed": (f"dp.exposed.{8 if number in BITS else 16}", f"stack.{stack}.dp"),
+        "optimizer.bytes": ("optimizer.bytes", f"stack.{stack}.optimizer"),
         "tp.call": ("tp.call", f"stack.{stack}.call"),
         "memory": (f"memory.{arch}",),
         "stack.memory": (f"stack.{stack}.memory",),
-        "host.layer": (f"host.layer.{arch}" if f"host.layer.{arch}" in table else "host.layer", f"stack.{stack}.host"),
     }
-    return {name: tuple(factor for factor in names if factor in table) for name, names in chosen.items()}
+    # Any constant may have a factor of one software.
+    return {
+        name: tuple(factor for factor in dict.fromkeys((*names, f"stack.{stack}.{name}")) if factor in table)
+        for name, names in chosen.items()
+    }
 
 
 def chosen(load: Workload, values: Mapping[str, float]) -> Callable[[str], float]:
@@ -71,9 +78,21 @@ class Chosen:
 
     def of(self, logs: NDArray[np.float64]) -> Callable[[str], Value]:
         """The constants whose logarithms are ``logs``, in the order of ``names``."""
+        values: dict[str, Value] = {}
 
         def value(name: str) -> Value:
-            result = np.exp(self._exponents[name] @ logs)
-            return result * self._power if name.startswith("products") else result
+            if name not in values:
+                result = np.exp(self._exponents[name] @ logs)
+                values[name] = result * self._power if name.startswith("products") else result
+            return values[name]
+
+        return value
+
+    def moved(self, base: Callable[[str], Value], index: int, by: float) -> Callable[[str], Value]:
+        """The constants of ``base`` with the logarithm of one of ``names`` larger by ``by``."""
+
+        def value(name: str) -> Value:
+            exponents = self._exponents[name][:, index]
+            return base(name) * np.exp(by * exponents) if exponents.any() else base(name)
 
         return value

@@ -5,24 +5,27 @@ is generalised least squares with a prior, by Gauss and Newton's steps.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from benchrun.predict import constants
+from benchrun.predict import constants, tuning
 from benchrun.predict.choice import Chosen
-from benchrun.predict.kinship import Array, Kinship, covariance, noise
+from benchrun.predict.kinship import Array, Kinship, combined, noise, shared
 from benchrun.predict.physics import seconds, total
 from benchrun.predict.residuals import NORMAL, kind
-from benchrun.predict.runs import Measured
-from benchrun.predict.software import MEGATRON
+from benchrun.predict.runs import Measured, profiled
 from benchrun.predict.work import Work, work
 from benchrun.predict.workload import Workload
 
-PART_NOISE = 0.06
-"""Standard deviation of a profiled part."""
-STEPS, SMALL = 5, 1e-3
+PART_NOISE = 0.03
+"""Standard deviation of a profiled part that is long."""
+SHORT, LEAST = 0.005, 0.003
+"""A part of the first share of a step may as well be twice as long; one shorter than the second is left out."""
+STEPS, FARTHEST, SMALL = 12, 0.5, 1e-3
+"""Steps of the search, how far one may move a logarithm, and how far a derivative looks."""
 Index = NDArray[Any]
 
 
@@ -30,22 +33,30 @@ class Table:
     """Rows with their step times, ready for any number of fits."""
 
     def __init__(self, loads: Sequence[Workload], step_s: Sequence[float], runs: Sequence[Measured | None]) -> None:
-        self.loads = list(loads)
+        self.loads, self.runs = list(loads), list(runs)
         self.logs = np.log(np.array(step_s))
         self.kinds = np.array([kind(load) for load in loads])
         self._work, self._chosen = Work.joined([work(load) for load in loads]), Chosen(loads)
         self.kinship = Kinship.of(loads)
+        self._shares = shared(self.kinship, self.kinship)
         table = constants.table()
         self.names = self._chosen.names
         self.prior = np.log([table[name].prior for name in self.names])
         self.spread = np.array([table[name].spread for name in self.names])
         self.free = np.flatnonzero(self.spread > 0)
         self._parts = [(i, name, value) for i, run in enumerate(runs) for name, value in _profiled(run).items()]
+        self._noise = self._part_noise(step_s)
+
+    def _part_noise(self, step_s: Sequence[float]) -> Array:
+        """Standard deviations of the logarithms of profiled parts; runs alike repeat one measurement."""
+        alike = [(self.loads[i].model.name, self.loads[i].number, name) for i, name, _ in self._parts]
+        short = np.array([SHORT * step_s[i] / value for i, _, value in self._parts])
+        return np.asarray(np.hypot(PART_NOISE, short) * np.sqrt([alike.count(each) for each in alike]))
 
     def covariance(self, spread: Mapping[str, float], doubt: Array | None = None) -> Array:
         """Of the logarithms of all rows around the physics."""
         own = noise(spread, self.kinship) * (1 if doubt is None else doubt)
-        return covariance(spread, self.kinship, self.kinship) + np.diag(own)
+        return combined(spread, self._shares, self.kinship, self.kinship) + np.diag(own)
 
     def parts(self, logs: Array) -> Mapping[str, Array]:
         """Seconds of every row by part."""
@@ -53,17 +64,18 @@ class Table:
 
     def predicted(self, logs: Array) -> Array:
         """Logarithms of the physics, of the rows and then of the profiled parts."""
-        parts = self.parts(logs)
+        return self._logarithms(self.parts(logs))
+
+    def _logarithms(self, parts: Mapping[str, Array]) -> Array:
         profiled = [np.log(sum(parts[part][i] for part in name.split("+"))) for i, name, _ in self._parts]
         return np.concatenate([np.log(total(dict(parts))), profiled])
 
     def slopes(self, logs: Array, at: Array) -> Array:
         """Derivatives of `predicted` by the free constants."""
-        result = np.zeros((len(at), len(self.free)))
+        result, base = np.zeros((len(at), len(self.free))), self._chosen.of(logs)
         for column, index in enumerate(self.free):
-            moved = logs.copy()
-            moved[index] += SMALL
-            result[:, column] = (self.predicted(moved) - at) / SMALL
+            moved = seconds(self._work, self._chosen.moved(base, int(index), SMALL))
+            result[:, column] = (self._logarithms(moved) - at) / SMALL
         return result
 
     def fitted(
@@ -74,19 +86,19 @@ class Table:
         inside = set(rows.tolist())
         extra = np.array([count + n for n, (i, _, _) in enumerate(self._parts) if i in inside], dtype=int)
         measured = np.log([value for _, _, value in self._parts])
-        target = np.concatenate([self.logs, measured])
+        target, deviations = np.concatenate([self.logs, measured]), self._noise[extra - count]
         chosen = np.concatenate([rows, extra])
-        root = np.linalg.cholesky(self.covariance(spread, doubt)[np.ix_(rows, rows)])
+        whiten = np.linalg.inv(np.linalg.cholesky(self.covariance(spread, doubt)[np.ix_(rows, rows)]))
         precision = np.diag(1 / self.spread[self.free] ** 2)
         for _ in range(STEPS):
             at = self.predicted(logs)
             slopes, misses = self.slopes(logs, at)[chosen], (target - at)[chosen]
             n = len(rows)
-            white = np.concatenate([np.linalg.solve(root, slopes[:n]), slopes[n:] / PART_NOISE])
-            seen = np.concatenate([np.linalg.solve(root, misses[:n]), misses[n:] / PART_NOISE])
+            white = np.concatenate([whiten @ slopes[:n], slopes[n:] / deviations[:, None]])
+            seen = np.concatenate([whiten @ misses[:n], misses[n:] / deviations])
             pull = precision @ (self.prior[self.free] - logs[self.free])
             move = np.linalg.solve(white.T @ white + precision, white.T @ seen + pull)
-            logs[self.free] += move
+            logs[self.free] += np.clip(move, -FARTHEST, FARTHEST)
             if np.abs(move).max() < 0.01:
                 break
         return np.asarray(logs)
@@ -105,6 +117,20 @@ class Table:
         wider = np.array([spread[f"interval.{each}"] for each in self.kinds[test]])
         return median, wider * NORMAL * np.sqrt(np.maximum(variance, 0))
 
+    def tuned(
+        self, start: Mapping[str, float], logs: Array, rows: Index, doubt: Array, series: Sequence[str]
+    ) -> dict[str, float]:
+        """The standard deviations of the covariance and the factors on intervals, from ``rows`` alone."""
+        at = self.predicted(logs)
+        slopes = self.slopes(logs, at)[rows]
+        # Around the prior: the search sees how uncertain the constants are.
+        misses = (self.logs - at[: len(self.logs)])[rows]
+        around = misses + slopes @ (logs - self.prior)[self.free]
+        near = replace(self.kinship.part(rows), residuals=around, doubt=doubt[rows])
+        slopes = slopes * self.spread[self.free]
+        spread = tuning.tuned(start, near, slopes)
+        return tuning.widened(spread, near, slopes, [series[i] for i in rows], [str(kind) for kind in self.kinds[rows]])
+
     def doubted(self, spread: Mapping[str, float], rows: Index) -> tuple[Array, Array]:
         """Constants, and factors on the noise of rows that the others contradict: more than 2.5 deviations off."""
         doubt, logs = np.ones(len(self.logs)), self.prior
@@ -118,10 +144,7 @@ class Table:
 
 
 def _profiled(run: Measured | None) -> dict[str, float]:
-    """Parts of a profiled step that one part of the physics stands for."""
-    if run is None or run.breakdown is None or run.load.stack != MEGATRON:
+    """Seconds of the parts of a profiled step that are long enough to be known."""
+    if run is None or run.breakdown is None:
         return {}
-    parts = run.breakdown
-    whole = {"matmul": parts.matmul_s, "attention": parts.attention_s, "memory_bound+optimizer": parts.other_s}
-    scale = run.step_s / parts.step_s
-    return {name: value * scale for name, value in whole.items() if value > 0.05 * parts.step_s}
+    return {name: value for name, value in profiled(run.breakdown, run.step_s).items() if value > LEAST * run.step_s}

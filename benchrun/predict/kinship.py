@@ -71,7 +71,12 @@ def traits(load: Workload) -> dict[str, str]:
     """What may be shared, by name; the wider traits first."""
     layout, task = load.layout, "lora" if load.task == "lora" else "train"
     kind = "moe" if load.model.shape.moe else "dense"
-    family, gpu, number, source = load.model.name, load.gpu.name, load.number, f"{load.source}/{load.stack}"
+    family, gpu, number, source = (
+        load.model.name,
+        load.gpu.name,
+        load.number,
+        f"{load.source}/{load.stack}/{load.framework}",
+    )
     arch = load.gpu.arch.split()[0]
     release = f"{load.release:.2f}" if load.release else "unknown"
     shape = "/".join(f"{part:g}" for part in (layout.tp, layout.pp, layout.cp, layout.ep, layout.fsdp > 1, load.mbs))
@@ -120,19 +125,36 @@ def places(loads: Sequence[Workload]) -> Array:
 
 def covariance(spread: Mapping[str, float], a: Kinship, b: Kinship) -> Array:
     """Between workloads of ``a`` (rows) and ``b`` (columns), with the standard deviations ``spread``."""
-    names = list(a.traits[0])
+    return combined(spread, shared(a, b), a, b)
+
+
+def combined(spread: Mapping[str, float], shares: Mapping[str, Array], a: Kinship, b: Kinship) -> Array:
+    """The same from what `shared` returns."""
     whole = np.zeros((len(a.codes), len(b.codes)))
-    for column, name in enumerate(names):
-        whole += spread[name] ** 2 * (a.codes[:, column][:, None] == b.codes[:, column][None, :])
-    column = names.index("model_stack")
-    same = a.codes[:, column][:, None] == b.codes[:, column][None, :]
+    for name, share in shares.items():
+        whole += spread[name] ** 2 * share
+    return np.asarray(whole * scales(spread, a)[:, None] * scales(spread, b)[None, :])
+
+
+def shared(a: Kinship, b: Kinship) -> dict[str, Array]:
+    """By trait: 1 where two workloads share it, else 0; of the smooth term how near they are."""
+    names = list(a.traits[0])
+    same = {name: a.codes[:, [n]] == b.codes[:, n][None, :] for n, name in enumerate(names)}
     squares = ((a.places[:, None, :] - b.places[None, :, :]) ** 2).sum(axis=2)
-    whole += spread[SMOOTH] ** 2 * same * np.exp(-squares / 2)
-    scale_a, scale_b = (np.where(each.moe, spread[MOE], 1.0) for each in (a, b))
-    return np.asarray(whole * scale_a[:, None] * scale_b[None, :])
+    return {**same, SMOOTH: same["model_stack"] * np.exp(-squares / 2)}
+
+
+def scales(spread: Mapping[str, float], loads: Kinship) -> Array:
+    """How much larger all standard deviations of a workload are."""
+    return np.where(loads.moe, spread[MOE], 1.0)
+
+
+def noises(spread: Mapping[str, float], loads: Kinship) -> list[str]:
+    """The name of each workload's noise."""
+    return [f"{NOISE}.{stack}" if f"{NOISE}.{stack}" in spread else NOISE for stack in loads.stacks]
 
 
 def noise(spread: Mapping[str, float], loads: Kinship) -> Array:
     """Variance of each row that it shares with no other."""
-    own = np.array([spread.get(f"{NOISE}.{stack}", spread[NOISE]) for stack in loads.stacks])
-    return np.asarray(np.where(loads.moe, spread[MOE], 1.0) ** 2 * own**2 * loads.doubt)
+    own = np.array([spread[name] for name in noises(spread, loads)])
+    return np.asarray(scales(spread, loads) ** 2 * own**2 * loads.doubt)

@@ -22,13 +22,14 @@ def seconds(work: Work, of: Callable[[str], Value]) -> dict[str, Value]:
     layer = sum(own.values())
     head = {
         "matmul": work.logits / of("products.16"),
-        "memory_bound": of("head.bytes") * work.memory_head / of("memory"),
+        "memory_bound": of("head.bytes") * work.memory_head * _slower(work, of),
     }
     at_head = sum(head.values())
     # Every micro-batch passes the slowest stage; the others wait for it.
     mean = work.layers * layer + at_head / work.stages
     slowest = np.maximum(work.most_layers * layer, work.last_layers * layer + at_head)
-    border = of("pp.exposed") * work.pp * work.virtual / of("link.nic") * np.where(work.stages > 1, 1, 0)
+    sent = of("pp.near") * work.pp_nvlink / of("link.nvlink") + of("pp.exposed") * work.pp_nic / of("link.nic")
+    border = sent * work.virtual * np.where(work.stages > 1, 1, 0)
     fill = (work.stages - 1) / work.virtual * mean
     bubble = of("bubble.exposed") * (work.microbatches * (slowest - mean) + fill) + work.microbatches * border
     parts = {name: work.microbatches * work.layers * own.get(name, 0.0 * layer) for name in PARTS}
@@ -36,9 +37,10 @@ def seconds(work: Work, of: Callable[[str], Value]) -> dict[str, Value]:
         parts[name] = parts[name] + work.microbatches * value / work.stages
     parts["bubble"] = bubble
     parts["dp"] = _data_parallel(work, of, mean)
-    parts["optimizer"] = of("optimizer.bytes") * work.optimizer / of("memory")
+    updated = of("optimizer.bytes") * work.optimizer + of("optimizer.gradients") * work.gradients
+    parts["optimizer"] = updated * _slower(work, of)
     doublings = np.log2(work.nodes)
-    parts["host"] = parts["host"] + of("host.step") + of("host.nodes") * doublings
+    parts["host"] = parts["host"] + of("host.step") + of("host.step.layer") * work.layers + of("host.nodes") * doublings
     parts["jitter"] = of("jitter.nodes") * doublings * sum(parts.values())
     return parts
 
@@ -49,19 +51,26 @@ def _block_parts(work: Work, of: Callable[[str], Value]) -> dict[str, Value]:
     repeated = 1 - work.repeated * (1 - of("recompute.share"))
     sizes = work.products + of("grouped.tokens") * work.grouped + of("narrow.side") * work.narrow
     matmul = repeated * sizes / efficiency + work.calls * np.where(work.low > 0, of("call.8"), of("call.16"))
-    shape = 1 + of("attention.length") / work.attention_length
-    attention = work.attention * shape / of("attention")
-    bytes_of_all = np.where(work.moe > 0, of("memory.experts"), of("memory.bytes")) * of("stack.memory")
-    memory = (
-        bytes_of_all * work.memory + of("cast") * work.casts + of("score.passes") * work.legacy * work.scores
-    ) / of("memory")
+    heads = 1 + of("attention.wide") * work.wide_heads + of("attention.narrow") * work.narrow_heads
+    attention = work.attention * (1 + of("attention.length") / work.attention_length) * heads / of("attention")
+    progress = np.exp(-of("experts.progress") * work.years)
+    moved = (
+        of("memory.bytes") * of("stack.memory") * work.memory
+        + of("memory.permute") * work.permuted * progress
+        + of("memory.unfused") * work.unfused
+        + of("memory.accumulate") * work.accumulated
+        + of("cast") * work.casts
+        + of("score.passes") * work.legacy * work.scores
+    )
+    memory = moved * _slower(work, of)
     narrower = np.where((work.low > 0) & (work.plain == 0), of("tp.low"), 1.0)
     exposed = np.where(work.plain > 0, of("tp.plain"), of("tp.exposed"))
     tp = narrower * exposed * work.tp / of("link.nvlink") + of("tp.call") * work.tp_calls
     ring = of("cp.exposed") * work.cp / of("link.nvlink") + of("cp.call") * work.cp_calls
-    ep = of("ep.exposed") * work.ep_nvlink / of("link.nvlink") + of("ep.nic") * work.ep_nic / of("link.nic")
+    sent = of("ep.exposed") * work.ep_nvlink / of("link.nvlink") + of("ep.nic") * work.ep_nic / of("link.nic")
+    ep = sent * progress
     gpu = matmul + attention + memory + tp + ring + ep
-    floor: Value = np.where(work.moe > 0, of("host.experts"), of("host.layer"))
+    floor: Value = np.where(work.moe > 0, of("host.experts") * progress, of("host.layer"))
     host = (gpu**LARGE + floor**LARGE) ** (1 / LARGE) - gpu
     return {
         "matmul": matmul,
@@ -74,15 +83,21 @@ def _block_parts(work: Work, of: Callable[[str], Value]) -> dict[str, Value]:
     }
 
 
+def _slower(work: Work, of: Callable[[str], Value]) -> Value:
+    """Time of a memory-bound kernel over that at the peak bandwidth: the memory's part and that of the cores."""
+    return 1 / of("memory") + of("memory.cores") * work.balance
+
+
 def _data_parallel(work: Work, of: Callable[[str], Value], microbatch: Value) -> Value:
     """Gradients are reduced behind the last backward pass, weights gathered behind the first forward pass."""
     slower = 1 + of("dp.scale") * np.log2(np.maximum(1, work.dp_nodes))
-    half = (work.dp_nvlink / of("link.nvlink") + slower * work.dp_nic / of("link.nic")) / 2
-    hidden = 2 * of("dp.exposed") * half
+    near, far = work.dp_nvlink / of("link.nvlink"), slower * work.dp_nic / of("link.nic")
+    exposed = np.minimum(1, of("dp.exposed")) * near + np.minimum(1, of("dp.nic")) * far
+    half = (near + far - exposed) / 2  # hidden behind the last backward pass, and as much behind the first forward pass
     beyond = np.maximum(0, half - microbatch * 2 / 3) + np.maximum(0, half - microbatch / 3)
     shards = work.fsdp_nvlink / of("link.nvlink") + slower * work.fsdp_nic / of("link.nic")
     each = of("fsdp.exposed") * shards + np.maximum(0, shards * (1 - of("fsdp.exposed")) - microbatch)
-    return hidden + beyond * (1 - of("dp.exposed")) + work.microbatches * each
+    return exposed + beyond + work.microbatches * each
 
 
 def total(parts: dict[str, Value]) -> Any:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, TextIO
+from typing import Any, TextIO
 
 import numpy as np
 
@@ -14,10 +14,10 @@ from benchrun.predict import constants, residuals, rows
 from benchrun.predict.choice import chosen
 from benchrun.predict.kinship import Kinship
 from benchrun.predict.physics import PARTS, seconds
+from benchrun.predict.scaling import Scaling
 from benchrun.predict.work import work
 from benchrun.predict.workload import Workload
 
-Scaling = Literal["weak", "strong"]
 PUBLISHED = "published rows and kept runs"
 
 

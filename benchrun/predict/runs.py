@@ -54,9 +54,20 @@ def workload(spec: TrainingSpec, source: str | None = None) -> Workload:
         recompute="selective" if spec.training.recompute.policy else spec.training.recompute.granularity,
         stack=stack,
         source=published if source is None else source,
+        framework=spec.framework if source == OWN else "",
         release=2000 + int(release[1]) + (int(release[2]) - 0.5) / 12 if release else None,
         tp_overlap=spec.training.tp_comm_overlap,
+        gradient_bytes=4 if spec.training.grad_reduce_in_fp32 else 2,
+        state_bytes=_state_bytes(spec),
         node=node if 0 < node < gpu.gpus_per_node and spec.num_gpus > node else 0,
+    )
+
+
+def _state_bytes(spec: TrainingSpec) -> int:
+    """What the optimizer keeps of a parameter: its master copy and two averages."""
+    optimizer = spec.training.optimizer
+    return sum(
+        2 if "16" in number else 4 for number in (optimizer.main_params, optimizer.exp_avg, optimizer.exp_avg_sq)
     )
 
 
@@ -64,7 +75,8 @@ def architecture(spec: TrainingSpec) -> Architecture:
     """The model of ``spec``, under the name that published rows give a model of its dimensions."""
     sizes = ("hidden_size", "ffn_hidden_size", "num_attention_heads", "num_query_groups", "vocab_size")
     for model in architectures().values():
-        if all(getattr(model.shape, size) == getattr(spec.model, size) for size in sizes):
+        alike = (model.shape.moe is None) == (spec.model.moe is None)
+        if alike and all(getattr(model.shape, size) == getattr(spec.model, size) for size in sizes):
             return Architecture(model.name, spec.model)
     return Architecture(spec.recipe, spec.model)
 
@@ -85,3 +97,15 @@ def read(folder: Path, source: str = OWN) -> Measured:
         Breakdown.model_validate_json(breakdown.read_bytes()) if breakdown.is_file() else None,
         Ceilings.model_validate_json(ceilings.read_bytes()) if ceilings.is_file() else None,
     )
+
+
+def profiled(parts: Breakdown, step_s: float) -> dict[str, float]:
+    """Seconds of a profiled step by the parts of the physics that add up to them, for a step of ``step_s``."""
+    whole = {
+        "matmul": parts.matmul_s,
+        "attention": parts.attention_s,
+        "memory_bound+optimizer": parts.other_s,
+        "tp+cp+ep+bubble+dp": parts.communication_s,
+        "host": parts.idle_s,
+    }
+    return {name: value * step_s / parts.step_s for name, value in whole.items()}

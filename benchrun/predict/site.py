@@ -1,15 +1,19 @@
-"""A site's own calibration: its GPUs' measured ceilings, and what its runs took beside what was expected."""
+"""A site's own calibration: parts of its profiled steps, its GPUs' ceilings, and what its runs took beside all that."""
 
 from collections.abc import Sequence
 from statistics import median
 
 import numpy as np
 
+from benchrun.predict.choice import BITS
 from benchrun.predict.prediction import Calibration, predict, usual
 from benchrun.predict.residuals import correction, with_runs
-from benchrun.predict.runs import Measured
+from benchrun.predict.runs import Measured, profiled
 from benchrun.spec.artifacts import Ceilings
 
+OTHER_KERNELS = "memory_bound+optimizer"
+LEAST = 0.05
+"""Parts below this share of a step change no constant."""
 REFERENCE_LAYERS = ("qkv", "proj", "fc1", "fc2")
 
 
@@ -17,9 +21,13 @@ def calibrated(measured: Sequence[Measured], base: Calibration | None = None) ->
     """The calibration with the runs of a site, and a line for each constant that changed."""
     base = base or usual()
     values, changes = dict(base.values), []
-    for name, factor in _of_ceilings(measured, values).items():
-        changes.append(f"{name}: {values[name]:.3g} -> {values[name] * factor:.3g}, from the ceilings")
-        values[name] *= factor
+    inside = _of_breakdowns(measured, base)
+    # A product inside a step tells more than the same product alone.
+    alone = {name: factor for name, factor in _of_ceilings(measured, base).items() if name not in inside}
+    for origin, factors in (("breakdowns", inside), ("ceilings", alone)):
+        for name, factor in factors.items():
+            changes.append(f"{name}: {values[name]:.3g} -> {values[name] * factor:.3g}, from the {origin}")
+            values[name] *= factor
     tuned = Calibration(values, base.rows, f"runs: {len(measured)}")
     misses = []
     for run in measured:
@@ -37,7 +45,35 @@ def calibrated(measured: Sequence[Measured], base: Calibration | None = None) ->
     return Calibration(values, rows, tuned.name), changes
 
 
-def _of_ceilings(measured: Sequence[Measured], values: dict[str, float]) -> dict[str, float]:
+def _of_breakdowns(measured: Sequence[Measured], base: Calibration) -> dict[str, float]:
+    """Factors on constants: how long the parts of profiled steps should take over how long they took."""
+    factors: dict[str, list[float]] = {}
+    for run in measured:
+        if run.breakdown is None:
+            continue
+        expected, arch = predict(run.load, base).parts, run.load.gpu.arch.split()[0].lower()
+        constant = {
+            "matmul": f"products.{arch}.{BITS.get(run.load.number, 16)}",
+            "attention": f"attention.{arch}",
+            OTHER_KERNELS: f"memory.{arch}",
+            "tp+cp+ep+bubble+dp": "link.nvlink",
+        }
+        for part, seconds in profiled(run.breakdown, run.step_s).items():
+            if seconds > LEAST * run.step_s and part in constant:
+                own = sum(expected[each] for each in part.split("+"))
+                factors.setdefault(constant[part], []).append(own / seconds)
+                if part == OTHER_KERNELS:  # the memory limits a part of their time, the cores the rest
+                    factors.setdefault("memory.cores", []).append(seconds / own)
+    return _medians(factors, base)
+
+
+def _medians(factors: dict[str, list[float]], base: Calibration) -> dict[str, float]:
+    """The median of each constant's factors, where the constant is known and changes by more than half a percent."""
+    medians = {name: median(each) for name, each in factors.items() if name in base.values}
+    return {name: factor for name, factor in medians.items() if abs(factor - 1) > 0.005}
+
+
+def _of_ceilings(measured: Sequence[Measured], base: Calibration) -> dict[str, float]:
     """Factors on the constants of products and memory: what this machine reached alone over what the usual one did."""
     factors: dict[str, list[float]] = {}
     for run in measured:
@@ -53,8 +89,7 @@ def _of_ceilings(measured: Sequence[Measured], values: dict[str, float]) -> dict
         if name in USUAL_CEILINGS:
             copied = run.ceilings.copy_gb_per_s / gpu.memory_gb_per_s
             factors.setdefault(name, []).append(copied / USUAL_CEILINGS[name])
-    medians = {name: median(each) for name, each in factors.items()}
-    return {name: each for name, each in medians.items() if abs(each - 1) > 0.005}
+    return _medians(factors, base)
 
 
 def _tflops(ceilings: Ceilings, number: str) -> float | None:

@@ -5,7 +5,7 @@ import functools
 from pathlib import Path
 from typing import Literal
 
-Where = Literal["source", "task", "framework", "repository", "current_scaling"]
+Where = Literal["source", "task", "framework", "repository", "current_scaling", "not_fitted"]
 MEGATRON, MEGATRON_2022 = "megatron", "megatron-2022"
 """Megatron-core with transformer-engine, and Megatron-LM before both; the first where software.csv is silent."""
 FULLY_SHARDED = ("jax-maxtext", "jax-paxml", "transformers")
@@ -37,6 +37,14 @@ def publisher(text: str) -> str | None:
 def publishers() -> set[str]:
     """The sources of NVIDIA's published rows."""
     return {source for (where, _), source in _table().items() if where == "repository"}
+
+
+def is_fitted(framework: str) -> bool:
+    """Whether constants are fitted to kept runs of ``framework``.
+
+    Not to those of frameworks that are compared on proxies of two to four layers, whose step the host decides.
+    """
+    return ("not_fitted", framework) not in _table()
 
 
 def scales_currently(source: str) -> bool:

@@ -10,7 +10,7 @@ import numpy as np
 
 from benchrun.model import communication
 from benchrun.model.communication import Collective, Sizes
-from benchrun.model.operators import MemoryBound, Operators, Product, operators
+from benchrun.model.operators import Operators, Product, operators
 from benchrun.predict.software import MEGATRON_2022
 from benchrun.predict.workload import Workload
 
@@ -18,6 +18,12 @@ Value = Any
 """A float for one workload, an array for many."""
 HEAD = ("loss", "embedding")
 """Memory-bound operators of the first and the last stage."""
+FUSED = ("swiglu",)
+"""Activations that one kernel computes between the experts' products."""
+MIDDLE = 2025.75
+"""The middle of the releases of published mixtures of experts."""
+HEAD_WIDTH = 128
+"""Elements of a head for which attention kernels are fastest."""
 
 
 @dataclass(frozen=True)
@@ -38,8 +44,20 @@ class Work:
     """Seconds of causal scores and values at the BF16 peak."""
     attention_length: Value
     """Tokens of a sequence on one GPU."""
+    wide_heads: Value
+    """How much wider than 128 elements a head is, as a share."""
+    narrow_heads: Value
+    """How often a head goes into 128 elements beyond the first time."""
     memory: Value
-    """Seconds of memory-bound operators at the peak bandwidth."""
+    """Seconds of memory-bound operators at the peak bandwidth, but for those of the next three fields."""
+    permuted: Value
+    """Seconds to sort tokens by experts and back at that bandwidth; once more where they come from other ranks."""
+    unfused: Value
+    """Seconds of the experts' activation at that bandwidth, where no fused kernel computes it."""
+    accumulated: Value
+    """Seconds to write the gradients of the dense weights of a layer once, at that bandwidth."""
+    balance: Value
+    """Bytes that the memory moves in the time of one BF16 FLOP."""
     casts: Value
     """Seconds to read and write, once, what enters and leaves products of low precision."""
     scores: Value
@@ -56,8 +74,9 @@ class Work:
     ep_nvlink: Value
     ep_nic: Value
     """Seconds of the experts' all-to-alls at each link's peak."""
-    pp: Value
-    """Seconds to send a micro-batch to the next stage, forward and backward, at the link's peak; of one border."""
+    pp_nvlink: Value
+    pp_nic: Value
+    """Seconds to send a micro-batch to the next stage, forward and backward, at each link's peak; of one border."""
     dp_nvlink: Value
     dp_nic: Value
     """Seconds of reducing gradients and gathering weights at each link's peak, per step."""
@@ -68,6 +87,8 @@ class Work:
     """Seconds of FSDP's gathers and scatters at each link's peak, of all layers of a micro-batch."""
     optimizer: Value
     """Seconds of Adam at the memory's peak bandwidth, per step."""
+    gradients: Value
+    """Seconds to read the gradients of all weights of the GPU once, at that bandwidth."""
     layers: Value
     """Layers of a stage, the mean."""
     most_layers: Value
@@ -87,8 +108,10 @@ class Work:
     """Share of the products that is recomputation."""
     moe: Value
     """1 in a mixture of experts, else 0."""
+    years: Value
+    """Of a mixture of experts: years from `MIDDLE` to the release of its software; 0 where that is not known."""
     legacy: Value
-    """1 for stacks without fused attention, else 0."""
+    """1 for stacks without fused attention and without a distributed optimizer, else 0."""
 
     @classmethod
     def joined(cls, works: "list[Work]") -> "Work":
@@ -102,9 +125,17 @@ def work(load: Workload) -> Work:
     tokens = load.mbs * load.seq_length / layout.cp
     low_peak = dict.fromkeys(("fp8", "fp8_current", "mxfp8"), gpu.peak_fp8_tflops) | {"nvfp4": gpu.peak_fp4_tflops}
     low = load.number in low_peak
-    sizes = Sizes(weight=1 if low else 2, gradient=2, states=12)
+    sizes = Sizes(weight=1 if low else 2, gradient=load.gradient_bytes, states=load.state_bytes)
+    legacy = load.stack == MEGATRON_2022
     listed = operators(
-        shape, tokens, load.seq_length, layout, task=load.task, dp=load.dp, sizes=sizes, distributed_optimizer=True
+        shape,
+        tokens,
+        load.seq_length,
+        layout,
+        task=load.task,
+        dp=load.dp,
+        sizes=sizes,
+        distributed_optimizer=not legacy,
     )
     peak = gpu.peak_bf16_tflops * 1e12
     peak_of_products = (low_peak.get(load.number) or gpu.peak_bf16_tflops) * 1e12
@@ -113,8 +144,9 @@ def work(load: Workload) -> Work:
     blocks = _block(load, listed)
     flops = {each: (len(each.passes) + again) * each.flops / layers for each in blocks}
     experts = [each for each in blocks if each.expert]
-    loss, rest = _split(listed.memory_bound)
+    moved = _moved(load, listed, again)
     adam = sum(each.step_bytes for each in listed.memory_bound)
+    weights = sum(each.layers / layers * each.matrices * each.weights for each in blocks if not each.expert)
     elements = sum(each.layers / layers * each.rows * (each.k + each.n) for each in blocks) if low else 0.0
     scores = listed.attention.heads * tokens * load.seq_length
     first, last = _ends(load)
@@ -126,14 +158,19 @@ def work(load: Workload) -> Work:
         logits=len(listed.products[-1].passes) * listed.products[-1].flops * layout.pp / peak,
         attention=(3 + again) / 2 * listed.attention.flops / layers / peak,
         attention_length=load.seq_length / layout.cp,
-        memory=((1 + again) * sum(each.forward_bytes for each in rest) + sum(each.backward_bytes for each in rest))
-        / layers
-        / bandwidth,
+        wide_heads=max(0.0, shape.kv_channels / HEAD_WIDTH - 1),
+        narrow_heads=max(0.0, HEAD_WIDTH / shape.kv_channels - 1),
+        memory=moved["rest"] / layers / bandwidth,
+        permuted=moved["permute"] * (2 if layout.ep > 1 else 1) / layers / bandwidth,
+        unfused=moved["unfused"] / layers / bandwidth,
+        accumulated=weights * load.gradient_bytes / bandwidth,
+        balance=bandwidth / peak,
         casts=3 * elements / bandwidth,
         scores=4 * scores / bandwidth * (1 + 0.5 * (again or load.recompute == "selective")),
-        memory_head=sum(each.forward_bytes + each.backward_bytes for each in loss) * layout.pp / bandwidth,
+        memory_head=moved["head"] * layout.pp / bandwidth,
         **_links(load, listed, layers, again),
         optimizer=adam / bandwidth,
+        gradients=(0 if load.task == "lora" else listed.params) * load.gradient_bytes / bandwidth,
         layers=layers,
         most_layers=first,
         last_layers=last,
@@ -145,7 +182,8 @@ def work(load: Workload) -> Work:
         plain=float(not load.tp_overlap),
         repeated=again / (3.0 + again),
         moe=float(shape.moe is not None),
-        legacy=float(load.stack == MEGATRON_2022),
+        years=load.release - MIDDLE if load.release and shape.moe else 0.0,
+        legacy=float(legacy),
     )
 
 
@@ -172,9 +210,17 @@ def _block(load: Workload, listed: Operators) -> list[Product]:
     return blocks
 
 
-def _split(memory_bound: tuple[MemoryBound, ...]) -> tuple[list[MemoryBound], list[MemoryBound]]:
-    ends = [each for each in memory_bound if each.name in HEAD]
-    return ends, [each for each in memory_bound if each.name not in HEAD]
+def _moved(load: Workload, listed: Operators, again: int) -> dict[str, float]:
+    """Bytes that memory-bound operators of a micro-batch move, by the kernels that move them."""
+    moe, fused = load.model.shape.moe is not None, load.model.shape.activation in FUSED
+    bytes_of = dict.fromkeys(("head", "permute", "unfused", "rest"), 0.0)
+    for each in listed.memory_bound:
+        if each.name in HEAD:
+            bytes_of["head"] += each.forward_bytes + each.backward_bytes
+            continue
+        kernel = "unfused" if moe and each.name == "activation" and not fused else each.name
+        bytes_of[kernel if kernel in bytes_of else "rest"] += (1 + again) * each.forward_bytes + each.backward_bytes
+    return bytes_of
 
 
 def _ends(load: Workload) -> tuple[float, float]:
@@ -220,7 +266,7 @@ def _links(load: Workload, listed: Operators, layers: float, again: int) -> dict
     expert_fsdp = of_ranks(bytes_of("expert_fsdp"), whole_experts, shards["expert_dp"])
     exchange = bytes_of("ep") / layers
     near = min(1.0, domain / max(1.0, layout.ep * layout.etp))
-    border = layout.tp * layout.cp * load.dp
+    inside = layout.tp * layout.cp * load.dp * layout.pp <= domain
     size = next((each.bytes for each in listed.collectives if each.group == "pp"), 0.0)
     times_of_tp = sum(
         ((1 + again) * each.forward + each.backward) * (2 if each.name == "all_reduce" else 1)
@@ -233,7 +279,8 @@ def _links(load: Workload, listed: Operators, layers: float, again: int) -> dict
         "cp_calls": float(layout.cp - 1),
         "ep_nvlink": exchange * near / nvlink,
         "ep_nic": exchange * (1 - near) / nic,
-        "pp": 2 * size / (nvlink if border * layout.pp <= domain else nic),
+        "pp_nvlink": 2 * size / nvlink if inside else 0.0,
+        "pp_nic": 0.0 if inside else 2 * size / nic,
         "dp_nvlink": dp[0] + experts[0],
         "dp_nic": dp[1] + experts[1],
         "dp_nodes": max(1.0, ranks * shards["dp"] / domain),

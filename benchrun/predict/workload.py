@@ -52,12 +52,18 @@ class Workload:
     """Software whose kernels and overlap are alike (software.csv): the constants differ between them."""
     source: str = ""
     """Who measured it: rows of one source share what no column says. Empty where nobody did."""
+    framework: str = ""
+    """Which of this suite's frameworks trained a kept run; else empty."""
     release: float | None = None
     """When the software was released, in years (2025.5: mid-2025); None where it is unknown."""
     tp_overlap: bool = True
     """Tensor-parallel communication overlaps with its products."""
     power_limit: float = 1.0
     """Share of the GPU's usual power."""
+    gradient_bytes: float = 2
+    """Bytes of a gradient as ranks reduce it."""
+    state_bytes: float = 12
+    """What Adam keeps of a parameter."""
     node: int = 0
     """GPUs of a node, where they are not the usual number."""
 

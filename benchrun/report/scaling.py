@@ -27,6 +27,8 @@ class Curve:
     """Tokens/s/GPU by number of GPUs, the fewest first."""
     batches: tuple[int, ...]
     """Global batches, in sequences, in the same order; one where it stays the same."""
+    specs: tuple[TrainingSpec, ...] = ()
+    """One run of each number of GPUs, in the same order."""
 
 
 class Run(Protocol):
@@ -40,19 +42,23 @@ class Run(Protocol):
 
 def curves(groups: Sequence[Sequence[Run]]) -> list[Curve]:
     """Every curve among ``groups`` of repeats."""
+    rates = ([rate for run in group if (rate := run.metrics.tokens_per_s_per_gpu.median)] for group in groups)
+    return curves_of([(group[0].spec, median(each)) for group, each in zip(groups, rates, strict=True) if each])
+
+
+def curves_of(points: Iterable[tuple[TrainingSpec, float]]) -> list[Curve]:
+    """Every curve among ``points``: runs with their tokens/s/GPU."""
     families: dict[tuple[str, Fraction, str], dict[int, tuple[TrainingSpec, float]]] = defaultdict(dict)
-    for group in groups:
-        spec, rates = group[0].spec, [rate for run in group if (rate := run.metrics.tokens_per_s_per_gpu.median)]
+    for spec, rate in points:
         # What stays the same along a curve: everything but the size and the number of steps.
         same = spec.model_copy(update=dict.fromkeys(SIZES, 1)).step_identity()
         for kind, batch in (("weak", Fraction(spec.gbs, spec.num_gpus)), ("strong", Fraction(spec.gbs))):
-            if rates:
-                families[kind, batch, same][spec.num_gpus] = (spec, median(rates))
+            families[kind, batch, same][spec.num_gpus] = (spec, rate)
     candidates = []
-    for (kind, *_), points in families.items():
-        specs = [points[count][0] for count in sorted(points)]
-        by_size = {spec.num_gpus: points[spec.num_gpus][1] for spec in specs}
-        candidates.append(Curve(specs[0], kind, by_size, tuple(dict.fromkeys(spec.gbs for spec in specs))))
+    for (kind, *_), family in families.items():
+        specs = tuple(family[count][0] for count in sorted(family))
+        by_size = {spec.num_gpus: family[spec.num_gpus][1] for spec in specs}
+        candidates.append(Curve(specs[0], kind, by_size, tuple(dict.fromkeys(spec.gbs for spec in specs)), specs))
     return [curve for curve in candidates if len(curve.rates) > 1]
 
 

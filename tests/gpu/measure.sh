@@ -3,9 +3,12 @@
 #
 #   measure.sh PACK OUT SUITE...
 #   measure.sh PACK OUT study:NAME...
+#   measure.sh PACK OUT tune:RECIPE
 #
 # PACK as pack.sh and frameworks.sh made it; OUT gets runs.tar.xz; SUITE is a name or a file. A study runs with STUDY_STEPS
 # (11) steps on the node's kind of GPU, reuses the runs of the studies before it, and leaves its page in OUT/NAME.md.
+# tune:RECIPE searches the fastest layout on all GPUs (TUNE holds more options, as --vary mbs=1,2), leaves it in
+# OUT/RECIPE.json, and then tries every other layout in the time that is left: the search against the sweep.
 # The SUITE nodes is a check of this node, alone before all others.
 #
 # All jobs are queued at once and Slurm puts them on the GPUs. What has not ended after LIMIT_S (480) seconds is cancelled,
@@ -13,7 +16,7 @@
 # The last thing printed is the table. Exit code as of benchrun compare.
 set -euo pipefail
 
-[ $# -ge 3 ] || { sed -n '2,14p' "$0" && exit 2; }
+[ $# -ge 3 ] || { sed -n '2,17p' "$0" && exit 2; }
 pack=$(realpath "$1") out=$(mkdir -p "$2" && realpath "$2")
 suites=()
 for suite in "${@:3}"; do # a file is named from here, not from where it is launched
@@ -59,7 +62,7 @@ done
 site=(--cluster tests/gpu/node.yaml --set "cluster.gpu=$gpu" --set "cluster.gpus_per_node=$gpus" "${installed[@]}")
 site+=(--set "cluster.cpus_per_task=$((cpus / gpus))" --set "cluster.env.PYTHONPATH=$home/site")
 for suite in "${suites[@]}"; do
-  [ "$suite" = "${suite#study:}" ] || continue
+  case $suite in study:* | tune:*) continue ;; esac
   if [ "$suite" = nodes ]; then
     python3 -m benchrun nodes tests/gpu/node.yaml --num-nodes 1 "${site[@]:2}" || echo "measure: nodes ended with $?" >&2
     continue
@@ -73,6 +76,29 @@ for suite in "${suites[@]}"; do
   echo "measure: study $name after $SECONDS s"
   timeout "$left" "${study[@]}" --concurrency "$gpus" --reuse || echo "measure: study $name is not complete" >&2
   "${study[@]}" --report --format markdown >"$out/$name.md" || true
+done
+
+for suite in "${suites[@]}"; do
+  name=${suite#tune:} left=$((deadline - SECONDS))
+  if [ "$suite" = "$name" ] || [ $left -le 0 ]; then continue; fi
+  read -ra more <<<"${TUNE:---precision bf16 --set model.num_layers=8 --vary mbs=1,2}"
+  tune=(python3 -m benchrun study "$name" --tune --gpu "$gpu" --num-gpus "$gpus" "${site[@]}" "${more[@]}")
+  timeout "$left" "${tune[@]}" || echo "measure: the search for $name is not complete" >&2
+  "${tune[@]}" --report --json >"$out/$name.json"
+  "${tune[@]}" --report
+  # The sweep: every layout over as many steps as the search's first jobs.
+  python3 - "$out/$name.json" "$out/$name.sweep.yaml" "$name" <<'PYTHON'
+import json, sys
+layouts = json.load(open(sys.argv[1]))["layouts"]
+runs = [{"recipe": sys.argv[3], "set": dict(each.split("=", 1) for each in layout["overrides"])} for layout in layouts]
+json.dump({"description": "Every layout", "runs": runs}, open(sys.argv[2], "w"))  # JSON is YAML
+PYTHON
+  point=() # without what a study does not know
+  for ((i = 0; i < ${#more[@]}; i += 2)); do [ "${more[i]}" = --vary ] || point+=("${more[i]}" "${more[i + 1]}"); done
+  sweep=(python3 -m benchrun study "$out/$name.sweep.yaml" --gpu "$gpu" --num-gpus "$gpus" "${site[@]}" "${point[@]}")
+  left=$((deadline - SECONDS))
+  [ $left -le 0 ] || timeout "$left" "${sweep[@]}" --set training.steps=12 --concurrency 1 --reuse || true
+  "${sweep[@]}" --set training.steps=12 --report --format markdown >"$out/$name.md" || true
 done
 
 while [ -n "$(squeue -h)" ] && [ $SECONDS -lt $deadline ]; do sleep 2; done

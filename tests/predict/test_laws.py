@@ -11,6 +11,7 @@ from benchrun import hardware
 from benchrun.model.layout import Layout
 from benchrun.predict import constants
 from benchrun.predict.choice import chosen
+from benchrun.predict.fit import table
 from benchrun.predict.physics import seconds, total
 from benchrun.predict.prediction import predict, scaled
 from benchrun.predict.work import work
@@ -75,13 +76,33 @@ def test_no_step_is_faster_than_its_flops_at_the_peak(load: Workload) -> None:
     assert predict(load).low >= least * (1 - 1e-9)
 
 
+@settings(max_examples=40, deadline=None)
+@given(loads())
+def test_more_work_never_shortens_a_step(load: Workload) -> None:
+    here = predict(load).median
+    shape = load.model.shape
+    deeper = replace(load.model, shape=shape.model_copy(update={"num_layers": 2 * shape.num_layers}))
+    assert predict(replace(load, gbs=2 * load.gbs)).median >= here * (1 - 1e-9)
+    deep = replace(load, model=deeper)
+    once, twice = (total(seconds(work(each), chosen(each, constants.fitted()))) for each in (load, deep))
+    assert twice >= once * (1 - 1e-9)
+
+
+def test_no_measured_step_is_near_its_flops_at_the_peak() -> None:
+    rows = table()
+    for load, step_s in zip(rows.loads, np.exp(rows.logs), strict=True):
+        counts = work(load)
+        least = counts.microbatches * (counts.layers * counts.products + counts.logits / counts.stages)
+        assert step_s > 1.25 * least, f"{load.source}: {load.model.name} on {load.num_gpus} {load.gpu.name}"
+
+
 @pytest.mark.parametrize(("stages", "virtual", "batches"), [(2, 1, 8), (4, 2, 16), (8, 4, 64)])
 def test_the_bubble_of_an_ideal_pipeline(stages: int, virtual: int, batches: int) -> None:
     gpu = hardware.gpu("H100")
     assert gpu is not None
     model = architectures()["gpt3-175b"]
     load = Workload(model, gpu, stages, Layout(pp=stages, vp=virtual), 1, batches, 2048)
-    counts = replace(work(load), logits=0.0, memory_head=0.0, pp=0.0)
+    counts = replace(work(load), logits=0.0, memory_head=0.0, pp_nvlink=0.0, pp_nic=0.0)
     of = chosen(load, {**constants.fitted(), "bubble.exposed": 1.0})
     parts = seconds(counts, of)
     steady = total({name: parts[name] for name in ("matmul", "attention", "memory_bound")})

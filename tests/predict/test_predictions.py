@@ -5,6 +5,7 @@ import io
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 from click.testing import CliRunner
 
@@ -12,7 +13,8 @@ from benchrun import app, paths
 from benchrun.cli import group
 from benchrun.predict.fit import PUBLISHED
 from benchrun.predict.physics import PARTS
-from benchrun.predict.prediction import predicted_rows
+from benchrun.predict.prediction import predict, predicted_rows, usual
+from benchrun.predict.runs import profiled, read
 
 POINT = ("llama3.1-8b", "--gpu", "H100", "--precision", "fp8")
 
@@ -81,3 +83,43 @@ def test_a_sites_slow_runs_raise_its_predictions(tmp_path: Path) -> None:
 def test_show_states_the_expected_step() -> None:
     document = app.describe(app.resolve_point(app.Request("llama3.1-8b", "H100", "fp8", 8)))
     assert document["expected_step_time_s"]["low"] < document["expected_step_time_s"]["high"]
+
+
+def test_a_sites_profiled_parts_change_its_constants(tmp_path: Path) -> None:
+    kept = min(path.parent for path in paths.MEASURED.glob("llama3.1-8b-*/breakdown.json"))
+    slow = tmp_path / kept.name
+    slow.mkdir()
+    (slow / "spec.json").write_bytes((kept / "spec.json").read_bytes())
+    metrics, parts = (json.loads((kept / f"{name}.json").read_text()) for name in ("metrics", "breakdown"))
+    extra = parts["attention_s"]
+    parts["attention_s"] += extra
+    parts["step_s"] += extra
+    metrics["step_time_s"]["median"] *= parts["step_s"] / (parts["step_s"] - extra)
+    (slow / "metrics.json").write_text(json.dumps(metrics))
+    (slow / "breakdown.json").write_text(json.dumps(parts))
+    calibration, changes = app.calibrated([str(slow)])
+    assert any(line.startswith("attention.hopper") for line in changes)
+    before, after = usual().values["attention.hopper"], calibration.values["attention.hopper"]
+    assert after / before == pytest.approx(0.55, rel=0.15)
+
+
+def test_the_parts_of_kept_runs_are_those_of_their_breakdowns() -> None:
+    """Of parts above a twentieth of the step nine of ten are within 15 %."""
+    misses = []
+    for folder in paths.MEASURED.iterdir():
+        if not (folder / "breakdown.json").is_file():
+            continue
+        run = read(folder)
+        assert run.breakdown is not None
+        expected = predict(run.load).parts
+        for part, seconds in profiled(run.breakdown, run.step_s).items():
+            if seconds > 0.05 * run.step_s:
+                misses.append(abs(sum(expected[each] for each in part.split("+")) / seconds - 1))
+    assert len(misses) > 100
+    assert np.quantile(misses, 0.9) < 0.15
+
+
+def test_memory_comes_with_its_interval() -> None:
+    document = json.loads(ran(*POINT, "--num-gpus", "8", "--json"))
+    ends = document["memory_interval_gib"]
+    assert ends["low"] < document["memory_gib"] < ends["high"]

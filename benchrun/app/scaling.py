@@ -1,0 +1,66 @@
+"""Curves over numbers of GPUs: of a point, predicted; of runs, measured beside predicted."""
+
+from collections.abc import Sequence
+from statistics import median
+
+from benchrun.app.predictions import Predicted, expected_step
+from benchrun.compare.measured import grouped
+from benchrun.compare.verdict import RunResult
+from benchrun.predict.scaling import CurvePoint, Scaling
+from benchrun.report.curve import CurveView
+from benchrun.report.scaling import Curve, curves_of
+from benchrun.spec.runspec import TrainingSpec
+
+
+def predicted_scaling(curve: Sequence[Predicted], scaling: Scaling) -> CurveView:
+    """A predicted curve with its efficiency, and where it breaks."""
+    return CurveView(_title(curve[0].spec), scaling, predicted=tuple(point.prediction for point in curve))
+
+
+def measured_scaling(results: Sequence[RunResult]) -> list[CurveView]:
+    """Every weak and strong curve among the valid runs; the speed of a point is the median of its repeats."""
+    valid = [run for run in results if isinstance(run.spec, TrainingSpec) and run.numbers]
+    points: list[tuple[TrainingSpec, float]] = []
+    parts: dict[str, dict[str, float]] = {}
+    for repeats in grouped(valid, lambda run: run.spec.repeat_key()):
+        spec = repeats[0].spec
+        rates = [rate for run in repeats if run.numbers and (rate := run.numbers.tokens_per_s_per_gpu.median)]
+        if isinstance(spec, TrainingSpec) and rates:
+            points.append((spec, median(rates)))
+            parts[spec.repeat_key()] = _profiled(repeats[0])
+    return [_view(curve, parts) for curve in curves_of(points)]
+
+
+def _view(curve: Curve, parts: dict[str, dict[str, float]]) -> CurveView:
+    profiled = all(parts[spec.repeat_key()] for spec in curve.specs)
+    measured = tuple(
+        CurvePoint(
+            spec.num_gpus,
+            spec.gbs,
+            spec.tokens_per_step / (curve.rates[spec.num_gpus] * spec.num_gpus),
+            parts[spec.repeat_key()] if profiled else {},
+        )
+        for spec in curve.specs
+    )
+    predictions = [one for spec in curve.specs if (one := expected_step(spec))]
+    kind: Scaling = "weak" if curve.kind == "weak" else "strong"
+    predicted = tuple(predictions) if len(predictions) == len(measured) else ()
+    return CurveView(_title(curve.spec), kind, measured, predicted)
+
+
+def _profiled(run: RunResult) -> dict[str, float]:
+    """Parts of the run's profiled step, in s; empty where it has none."""
+    parts = run.numbers.breakdown if run.numbers else None
+    if parts is None:
+        return {}
+    return {
+        "matmul": parts.matmul_s,
+        "attention": parts.attention_s,
+        "other kernels": parts.other_s,
+        "communication": parts.communication_s,
+        "idle": parts.idle_s,
+    }
+
+
+def _title(spec: TrainingSpec) -> str:
+    return f"{spec.recipe} {spec.precision} {spec.gpu} {spec.framework}"

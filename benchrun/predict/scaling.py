@@ -1,0 +1,68 @@
+"""A curve over numbers of GPUs: how efficient it is, where it breaks, and which part of the step grew there."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, Literal
+
+Scaling = Literal["weak", "strong"]
+"""The same batch per GPU, or the same global batch."""
+LOSS = 0.05
+"""A curve breaks where a doubling of the GPUs costs more than this share of the speed."""
+
+
+@dataclass(frozen=True)
+class CurvePoint:
+    """One number of GPUs on a curve."""
+
+    num_gpus: int
+    gbs: float
+    step_s: float
+    parts: Mapping[str, float]
+    """Seconds; empty where they are not known."""
+
+
+@dataclass(frozen=True)
+class Break:
+    """Where a curve loses most of its speed between two of its points."""
+
+    num_gpus: int
+    """GPUs of the point that is slower than those before let expect."""
+    lost_s: float
+    """Seconds of its step more than at the speed of the point before."""
+    grew: Mapping[str, float]
+    """Seconds by part: those that grew, the one that grew most first."""
+
+    @property
+    def sentence(self) -> str:
+        """One line for a person."""
+        parts = ", ".join(f"{name} {seconds:+.3g} s" for name, seconds in list(self.grew.items())[:2])
+        why = f", of which {parts}" if parts else ""
+        return f"breaks at {self.num_gpus} GPUs: a step takes {self.lost_s:.3g} s more than at the size before{why}"
+
+    def document(self) -> dict[str, Any]:
+        """For JSON."""
+        return {"num_gpus": self.num_gpus, "lost_s": self.lost_s, "grew_s": dict(self.grew)}
+
+
+def efficiencies(points: Sequence[CurvePoint]) -> list[float]:
+    """Speed per GPU of each point over that of the first."""
+    rates = [point.gbs / point.num_gpus / point.step_s for point in points]
+    return [rate / rates[0] for rate in rates]
+
+
+def breaks(points: Sequence[CurvePoint]) -> Break | None:
+    """The first point that loses more than `LOSS` a doubling; None where there is none."""
+    shares = efficiencies(points)
+    for (before, point), (share, new) in zip(pairwise(points), pairwise(shares), strict=True):
+        if new / share < (1 - LOSS) ** math.log2(point.num_gpus / before.num_gpus):
+            return _break(before, point)
+    return None
+
+
+def _break(before: CurvePoint, point: CurvePoint) -> Break:
+    work = (point.gbs / point.num_gpus) / (before.gbs / before.num_gpus)  # of a GPU; 1 on a weak curve
+    more = {name: seconds - before.parts[name] * work for name, seconds in point.parts.items() if name in before.parts}
+    grew = {name: more[name] for name in sorted(more, key=lambda name: -more[name]) if more[name] > 0}
+    return Break(point.num_gpus, point.step_s - before.step_s * work, grew)
