@@ -31,7 +31,7 @@ class Buckets:
 def buckets(run: Evidence) -> Buckets | None:
     """From the breakdown, else from a trace; None where nothing was profiled."""
     if run.breakdown is not None:
-        return _fitted(_of_breakdown(run.breakdown), run.typical_s)
+        return _fitted(_of_breakdown(run.breakdown), run.typical_s, on_gpu=run.on_gpu)
     if run.fingerprint is not None:
         return _of_fingerprint(run.fingerprint, run.typical_s)
     return None
@@ -64,16 +64,19 @@ def _shares(rank: RankTime) -> tuple[float, float, float, float, float]:
     return matmul, attention, other, rank.exposed_comm, rank.idle
 
 
-def _fitted(profiled: Buckets, typical_s: float) -> Buckets:
+def _fitted(profiled: Buckets, typical_s: float, *, on_gpu: bool = True) -> Buckets:
     """The parts of a profiled step, fitted to a measured one.
 
-    What the profiled step takes longer is the profiler's: it slows the host first, then whatever waits. What it takes
-    less is of unknown cause.
+    What the profiled step takes longer is the profiler's: beside a GPU it slows the host first, then whatever waits; on
+    a CPU it slows all. What it takes less is of unknown cause.
     """
     names = [field.name for field in fields(Buckets) if field.name != "source"]
     excess = sum(getattr(profiled, name) for name in names) - typical_s
     if excess <= 0:
         return replace(profiled, other=-excess)
+    if not on_gpu:
+        share = typical_s / (typical_s + excess)
+        return replace(profiled, **{name: getattr(profiled, name) * share for name in names})
     fitted = profiled
     for name in ("idle", "communication"):
         less = min(excess, getattr(fitted, name))

@@ -1,4 +1,4 @@
-"""Causes injected into real runs on CPUs are named: three of tests/bench/causes, which has them all."""
+"""Causes injected into real runs on CPUs are named: two of tests/bench/causes, which has them all."""
 
 import sys
 from pathlib import Path
@@ -12,7 +12,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "bench/causes"))
 
 import run as bench  # noqa: E402
 
-NAMES = ["slow_loader", "few_micro_batches", "checkpoints"]
+NAMES = ["slow_loader", "checkpoints"]
 CASES = {case.name: case for case in bench.cases() if case.where == "cpu"}
 
 

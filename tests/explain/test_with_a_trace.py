@@ -105,3 +105,10 @@ def test_slow_transfers_of_large_messages_are_slow_links(rate: float, size: int,
 def test_a_profiled_step_wins_over_a_trace_which_slows_the_host_more() -> None:
     run = known(fingerprint=trace(rank(0, compute=0.6, host=0.3)))
     assert buckets(run) == buckets(kept())
+
+
+def test_on_a_cpu_the_profiler_slows_all_kinds_of_work() -> None:
+    run = known(step_s=kept().breakdown.step_s / 2, spec=kept().spec.model_copy(update={"gpu": "CPU"}))
+    divided = buckets(run)
+    assert divided.communication == pytest.approx(kept().breakdown.communication_s / 2, rel=1e-4)
+    assert divided.memory_bound == pytest.approx(kept().breakdown.other_s / 2, rel=1e-4)
