@@ -7,7 +7,7 @@ import numpy as np
 
 from benchrun import paths
 from benchrun.app.measurement import NOTHING, measure_run, read_logs, rows_of, summarise_log
-from benchrun.app.traces import fingerprint_of
+from benchrun.app.traces import fingerprint_of_run, fingerprint_of_steps
 from benchrun.compare.references import Reference, load_references
 from benchrun.errors import UserError
 from benchrun.explain.difference import Side, difference, flat, sides_of
@@ -97,7 +97,7 @@ def evidence(run: RunDir, traces: Sequence[Path] = ()) -> Evidence:
         times, steps = _steps(measurement.log, setting_of(spec), measurement.metrics.window)
     if measurement is None or not len(times):
         raise UserError(f"{run.run_id} has no measured step", hint=f"benchrun status {run.run_id}")
-    fingerprint, note = _fingerprint(traces, run.path / artifacts.PROFILE)
+    fingerprint, note = _fingerprint(run, traces)
     return Evidence(
         name=run.run_id,
         spec=spec,
@@ -127,28 +127,14 @@ def _steps(log: Log, given: Setting, window: Window | None) -> tuple[Floats, Flo
     return rows.step_time_s, rows.step.astype(np.float64)
 
 
-def _fingerprint(traces: Sequence[Path], profile: Path) -> tuple[Fingerprint | None, str | None]:
-    """Of the given traces, or of those in the folder ``profile`` where there are none; why the latter cannot be read.
-
-    Of whole steps where the traces mark them.
-    """
-    if not traces and not profile.is_dir():
-        return None, None
+def _fingerprint(run: RunDir, traces: Sequence[Path]) -> tuple[Fingerprint | None, str | None]:
+    """Of the given traces, or of the run's own where there are none; why the latter cannot be read."""
     try:
-        return _of_steps(traces or [profile]), None
+        return (fingerprint_of_steps(traces) if traces else fingerprint_of_run(run)), None
     except UserError as error:
         if traces:
             raise
         return None, f"the traces in {artifacts.PROFILE} tell nothing: {error.message}"
-
-
-def _of_steps(traces: Sequence[Path]) -> Fingerprint:
-    try:
-        return fingerprint_of(traces, "steps")[0]
-    except UserError as error:
-        if "steps are marked" not in error.message:
-            raise
-    return fingerprint_of(traces, "device")[0]
 
 
 def _same_work(a: TrainingSpec, b: TrainingSpec) -> bool:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from benchrun import hardware
+from benchrun.app.traces import store_fingerprint
 from benchrun.compare.references import load_references
 from benchrun.compare.verdict import RunResult, Verdict
 from benchrun.errors import UserError, writing
@@ -128,6 +129,7 @@ def keep(run: RunDir, folder: Path) -> RunDir:
     measurement = measure_run(run, verdict.warmup)
     if measurement:
         store_measurement(measurement)
+    store_fingerprint(run)
     path = folder / kept_name(run)
     if path.exists():
         raise UserError(f"{path} exists", hint="a measurement is never overwritten; remove it first if you must")

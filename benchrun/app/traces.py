@@ -6,7 +6,8 @@ from pathlib import Path
 from benchrun import paths
 from benchrun.errors import UserError
 from benchrun.launch.nsight import export_report
-from benchrun.spec.artifacts import PROFILE, SPEC
+from benchrun.launch.rundir import RunDir
+from benchrun.spec.artifacts import FINGERPRINT, PROFILE, SPEC
 from benchrun.trace.fingerprint import fingerprint
 from benchrun.trace.model import Fingerprint
 from benchrun.trace.read import read_traces
@@ -16,11 +17,50 @@ from benchrun.trace.window import Choice as Choice
 def fingerprint_of(files: Sequence[Path], window: Choice = "device") -> tuple[Fingerprint, list[Path]]:
     """The fingerprint of the ranks in these files, directories and runs, and the files that hold no event of a GPU.
 
+    Of a kept run it is the one that was stored, whatever ``window`` is.
     UserError for a file that is damaged or no trace, for a report of Nsight Systems where nsys is missing, and for a
     window that the trace cannot give.
     """
+    if len(files) == 1 and (stored := _stored(files[0])):
+        return stored, []
     traces, empty = read_traces([_of_run(file) for file in files], export_report)
     return fingerprint(traces, window), empty
+
+
+def fingerprint_of_run(run: RunDir) -> Fingerprint | None:
+    """Of whole steps where the traces mark them; None for a run without a profile.
+
+    A kept run has the fingerprint in place of the traces. UserError as for `fingerprint_of`.
+    """
+    if not (run.path / PROFILE).is_dir():
+        return run.document(FINGERPRINT, Fingerprint)
+    return fingerprint_of_steps([run.path / PROFILE])
+
+
+def fingerprint_of_steps(traces: Sequence[Path]) -> Fingerprint:
+    """Of whole steps where the traces mark them, else from the first event of a GPU to the last."""
+    try:
+        return fingerprint_of(traces, "steps")[0]
+    except UserError as error:
+        if "steps are marked" not in error.message:
+            raise
+    return fingerprint_of(traces)[0]
+
+
+def store_fingerprint(run: RunDir) -> None:
+    """Write the fingerprint of a profiled run into its directory, so that it is kept. Without a GPU there is none."""
+    try:
+        known = fingerprint_of_run(run)
+    except UserError:
+        return
+    if known is not None:
+        (run.path / FINGERPRINT).write_text(known.model_dump_json(indent=2, by_alias=True) + "\n")
+
+
+def _stored(file: Path) -> Fingerprint | None:
+    """The fingerprint of a kept run, which has it in place of the traces."""
+    run = RunDir(file if file.exists() else paths.runs_dir() / file)
+    return None if (run.path / PROFILE).is_dir() else run.document(FINGERPRINT, Fingerprint)
 
 
 def _of_run(file: Path) -> Path:

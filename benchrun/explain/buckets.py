@@ -33,8 +33,13 @@ def buckets(run: Evidence) -> Buckets | None:
     if run.breakdown is not None:
         return _fitted(_of_breakdown(run.breakdown), run.typical_s, on_gpu=run.on_gpu)
     if run.fingerprint is not None:
-        return _of_fingerprint(run.fingerprint, run.typical_s)
+        return _of_fingerprint(run.fingerprint, _steps(run.fingerprint, run), run.typical_s)
     return None
+
+
+def _steps(fingerprint: Fingerprint, run: Evidence) -> int | None:
+    """Steps in the window: those that the trace marks, else as many as the run was to profile."""
+    return fingerprint.steps or (run.spec.profile.steps if run.spec.profile.tool != "none" else None)
 
 
 def _of_breakdown(profiled: Breakdown) -> Buckets:
@@ -48,10 +53,10 @@ def _of_breakdown(profiled: Breakdown) -> Buckets:
     )
 
 
-def _of_fingerprint(fingerprint: Fingerprint, typical_s: float) -> Buckets:
+def _of_fingerprint(fingerprint: Fingerprint, steps: int | None, typical_s: float) -> Buckets:
     """The mean of the ranks' shares, times a step of the trace, fitted to a measured one."""
     each = [_shares(rank) for rank in fingerprint.ranks]
-    step_s = fingerprint.window_s / fingerprint.steps if fingerprint.steps else typical_s
+    step_s = fingerprint.window_s / steps if steps else typical_s
     matmul, attention, other, communication, idle = (mean(values) * step_s for values in zip(*each, strict=True))
     return _fitted(Buckets(matmul, attention, other, communication, idle, source="the trace"), typical_s)
 

@@ -22,7 +22,7 @@ from benchrun.spec.runspec import RunSpec
 
 DOCUMENTS = (
     *(artifacts.DATA, artifacts.CEILINGS, artifacts.BREAKDOWN, artifacts.TELEMETRY_SUMMARY),
-    *(artifacts.RANKS, artifacts.HOST),
+    *(artifacts.RANKS, artifacts.HOST, artifacts.FINGERPRINT),
     *(artifacts.METRICS, artifacts.VERDICT, artifacts.ENDING),
 )
 """Documents that can name the site only inside a text."""

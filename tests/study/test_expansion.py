@@ -137,7 +137,7 @@ HEAD = "description: mine\nruns:\n  - {recipe: tiny-llama, precision: fp32, num_
         ("matrix:\n  framework:\n    - megatron-core\n    - megatron", {}, 7, "'framework' is 'megatron'"),
         ("matrix:\n  mbs: [1, 2]", {"overrides": ("mbs=4",)}, 5, "--set mbs: it is a factor"),
         ("repeats: 0", {}, 4, "repeats"),
-        ("matirx: {mbs: [1]}", {}, 4, "unknown key 'matirx'"),
+        ("matrixx: {mbs: [1]}", {}, 4, "unknown key 'matrixx'"),
     ],
 )
 def test_a_contradiction_is_named_with_its_line(

@@ -1,0 +1,54 @@
+"""A kept run has the fingerprint of its traces in place of them; commands read it as they would read the traces."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from benchrun import paths
+from benchrun.app.explanations import explain_run
+from benchrun.app.measurement import keep
+from benchrun.app.traces import fingerprint_of, fingerprint_of_run
+from benchrun.launch.rundir import RunDir
+from benchrun.spec.artifacts import FINGERPRINT, PROFILE, VERDICT
+
+KEPT = sorted(path.parent for path in paths.MEASURED.glob(f"*/{FINGERPRINT}"))
+TRACE = Path(__file__).parents[1] / "trace/traces/nsys_2gpu_training.sqlite.xz"
+
+
+@pytest.mark.parametrize("path", KEPT, ids=lambda path: path.name)
+def test_a_kept_fingerprint_is_shown_and_explains(path: Path) -> None:
+    shown, empty = fingerprint_of([path])
+    assert shown.model_dump(mode="json", by_alias=True) == json.loads((path / FINGERPRINT).read_text())
+    assert not empty
+    explained = explain_run(RunDir(path))
+    assert sum(part.seconds for part in explained.waterfall) == pytest.approx(explained.step_time_s)
+    assert not any("trace" in line for line in explained.missing)
+    assert not [cause for cause in explained.causes if cause.kind == "fault"]
+
+
+def test_the_host_of_a_small_fine_tune_is_late_and_the_profiler_is_not_blamed_on_it() -> None:
+    """nsys made the profiled steps longer; what the GPU computes takes as long in a measured step."""
+    (path,) = (path for path in KEPT if path.name.startswith("llama2-7b-lora-"))
+    explained, known = explain_run(RunDir(path)), fingerprint_of_run(RunDir(path))
+    assert known is not None
+    (host,) = (cause for cause in explained.causes if cause.cause == "host")
+    assert 0.03 < host.seconds / explained.step_time_s < known.ranks[0].idle
+
+
+def test_keeping_a_profiled_run_keeps_the_fingerprint_of_its_trace(tmp_path: Path) -> None:
+    source = RunDir(KEPT[-1])
+    run = tmp_path / "runs" / source.run_id
+    run.mkdir(parents=True)
+    for file in source.path.iterdir():
+        if file.is_file() and file.name != FINGERPRINT:
+            (run / file.name).write_bytes(file.read_bytes())
+    (run / PROFILE).mkdir()
+    (run / PROFILE / TRACE.name).write_bytes(TRACE.read_bytes())
+    assert (run / VERDICT).exists()
+    kept = keep(RunDir(run), tmp_path / "kept")
+    stored, traced = fingerprint_of_run(kept), fingerprint_of_run(RunDir(run))
+    assert stored is not None
+    assert traced is not None
+    assert (stored.window_s, stored.ranks, stored.products) == (traced.window_s, traced.ranks, traced.products)
+    assert not (kept.path / PROFILE).exists()
