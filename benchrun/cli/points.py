@@ -1,8 +1,10 @@
-"""Verbs on points: render, launch."""
+"""Verbs on points: render, launch, profile."""
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -32,7 +34,32 @@ def _print_script(spec: "RunSpec") -> None:
     click.echo(app.render(spec)[JOB], nl=False)
 
 
-launch_options = all_of(
+PROFILERS = click.Choice(("kineto", "nsys", "xplane"))
+
+
+@dataclass(frozen=True)
+class Launching:
+    """How runs are launched."""
+
+    repeats: int
+    wait: bool
+    retries: int | None
+    exclude: str | None
+    dry_run: bool
+
+
+def launch_options(command: Callable[..., int]) -> Callable[..., int]:
+    """Add the options of `Launching` to ``command``, which gets them as ``how``."""
+
+    @functools.wraps(command)
+    def with_options(**values: Any) -> int:
+        how = Launching(**{field.name: values.pop(field.name) for field in fields(Launching)})
+        return command(how=how, **values)
+
+    return _options(with_options)
+
+
+_options = all_of(
     click.option("--repeats", type=click.IntRange(min=1), default=1, show_default=True, help="Runs of each point."),
     click.option("--wait", is_flag=True, help="Follow the runs, then judge them. Ctrl-C leaves them running."),
     click.option(
@@ -44,64 +71,47 @@ launch_options = all_of(
     click.option("--exclude", metavar="FILE|LIST", help="Nodes to leave out: a list as for Slurm, or a file of names."),
     click.option("--dry-run", is_flag=True, help="Check everything and print the scripts; launch nothing."),
 )
-PROFILERS = click.Choice(("kineto", "nsys", "xplane"))
-
-
-class Options(TypedDict):
-    """The values of ``launch_options``."""
-
-    repeats: int
-    wait: bool
-    retries: int | None
-    exclude: str | None
-    dry_run: bool
 
 
 @click.command("launch")
 @point_options
 @click.option("--profile", type=PROFILERS, help="Profile a few steps after the measured ones.")
 @launch_options
-def launch(
-    profile: str | None, repeats: int, wait: bool, retries: int | None, exclude: str | None, dry_run: bool, **point: Any
-) -> int:
+def launch(profile: str | None, how: Launching, **point: Any) -> int:
     """Run RECIPE (a recipe or a suite) and print the run ids."""
     request = app.Request(**point)
-    specs = app.resolve_profiled(request, profile) if profile else app.resolve(request)
-    return _launch(specs, Options(repeats=repeats, wait=wait, retries=retries, exclude=exclude, dry_run=dry_run))
+    return _launch(app.resolve_profiled(request, profile) if profile else app.resolve(request), how)
 
 
 @click.command("profile")
 @point_options
 @click.option("--tool", "--profile", type=PROFILERS, help="The profiler; by default the recipe's, else kineto.")
 @launch_options
-def profile(
-    tool: str | None, repeats: int, wait: bool, retries: int | None, exclude: str | None, dry_run: bool, **point: Any
-) -> int:
+def profile(tool: str | None, how: Launching, **point: Any) -> int:
     """Run RECIPE with a few profiled steps after the measured ones: the same as launch --profile.
 
     Each profiled rank writes a trace into the run's folder `profile`. --set profile.steps=5 and --set
     'profile.ranks=[0,8]' choose how many steps and which ranks.
     """
-    specs = app.resolve_profiled(app.Request(**point), tool)
-    return _launch(specs, Options(repeats=repeats, wait=wait, retries=retries, exclude=exclude, dry_run=dry_run))
+    return _launch(app.resolve_profiled(app.Request(**point), tool), how)
 
 
-def _launch(resolved: "Sequence[RunSpec]", options: Options) -> int:
+def _launch(resolved: "Sequence[RunSpec]", how: Launching) -> int:
     """Launch each of ``resolved``; returns the exit code."""
-    specs = [app.without_nodes(spec, options["exclude"]) for spec in resolved]
+    specs = [app.without_nodes(spec, how.exclude) for spec in resolved]
     for spec in specs:
         for warning in app.warnings(spec):
             say(f"warning: {warning}")
-    if options["dry_run"]:
+    if how.dry_run:
         for spec in specs:
             _print_script(spec)
         return Exit.OK
     runs = []
-    for spec in (spec for spec in specs for _ in range(options["repeats"])):
+    for spec in (spec for spec in specs for _ in range(how.repeats)):
         runs.append(app.start(spec))
         click.echo(runs[-1].run_id)
-    if options["wait"] or options["retries"]:
-        return _wait(runs, options["retries"] or 0)
+    if how.wait or how.retries:
+        return _wait(runs, how.retries or 0)
     say(f"follow them with: benchrun status; files in {paths.runs_dir()}")
     return Exit.OK
 
