@@ -39,6 +39,12 @@ class UserError(BenchrunError):
     """Wrong input: a recipe, a cluster profile, an option, a log file (exit code 2)."""
 
 
+class NoNumberError(BenchrunError):
+    """A run that failed, is incomplete or broken gives no number (exit code 4)."""
+
+    exit_code = Exit.INCONCLUSIVE
+
+
 class MachineError(BenchrunError):
     """Slurm or the machine refuses or fails (exit code 3)."""
 

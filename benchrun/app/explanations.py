@@ -8,12 +8,15 @@ import numpy as np
 from benchrun import paths
 from benchrun.app.measurement import NOTHING, measure_run, read_logs, rows_of, summarise_log
 from benchrun.app.traces import fingerprint_of_run, fingerprint_of_steps
+from benchrun.compare.checks import broken
+from benchrun.compare.conditions import conditions
 from benchrun.compare.references import Reference, load_references
-from benchrun.errors import UserError
+from benchrun.errors import NoNumberError, UserError
 from benchrun.explain.difference import Side, difference, flat, sides_of
 from benchrun.explain.evidence import Evidence
 from benchrun.explain.explanation import explain
 from benchrun.explain.model import Against, Difference, Explanation
+from benchrun.launch.endings import recorded
 from benchrun.launch.rundir import RunDir, open_run, unpacked
 from benchrun.metrics.model import Window
 from benchrun.metrics.registry import METRICS, OURS
@@ -28,6 +31,8 @@ MEASURED = "measured:"
 """The ids of our own kept runs begin so."""
 STATED = ("framework", "gpu", "precision", "num_gpus", "seq_length", "global_batch_size", "micro_batch_size", "layout")
 """What a log states about its run."""
+WORK = ("recipe", "task", "num_layers", "dimensions")
+"""Conditions that a published number must share with a run."""
 SAVING = (b"saving checkpoint", b"successfully saved checkpoint", b"Saving model checkpoint", b"checkpoint saved")
 
 
@@ -97,6 +102,9 @@ def evidence(run: RunDir, traces: Sequence[Path] = ()) -> Evidence:
         times, steps = _steps(measurement.log, setting_of(spec), measurement.metrics.window)
     if measurement is None or not len(times):
         raise UserError(f"{run.run_id} has no measured step", hint=f"benchrun status {run.run_id}")
+    end = recorded(run)
+    if reason := broken([measurement.metrics], end.ending.value if end else None):
+        raise NoNumberError(f"{run.run_id} gives no number: {reason}", hint=f"benchrun compare {run.run_id}")
     fingerprint, note = _fingerprint(run, traces)
     return Evidence(
         name=run.run_id,
@@ -144,6 +152,13 @@ def _same_work(a: TrainingSpec, b: TrainingSpec) -> bool:
 
 def _published(run: RunDir, own: Evidence, reference: Reference) -> Against:
     """A published number as a step of this run."""
+    key, stated = reference.key, conditions(own.spec)
+    if other := [name for name in WORK if getattr(key, name) != getattr(stated, name)]:
+        what = "; ".join(f"{name} {getattr(key, name)} there, {getattr(stated, name)} here" for name in other)
+        raise UserError(f"{reference.id} is of other work: {what}", hint="benchrun compare says what a proxy reached")
+    if reference.tokens_per_s_per_gpu:
+        step = own.spec.tokens_per_step / own.spec.num_gpus / reference.tokens_per_s_per_gpu
+        return Against(name=reference.id, step_time_s=step, ratio=own.step_s / step)
     metric, measurement = METRICS[reference.metric], measure_run(run)
     value = metric.read(measurement.metrics, OURS) if measurement else None
     if not metric.comparable or value is None or reference.metric == "final_loss":

@@ -5,9 +5,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TextIO
 
+from benchrun.compare.checks import broken
 from benchrun.errors import UserError
+from benchrun.launch.endings import recorded
 from benchrun.launch.rundir import open_run
 from benchrun.memory import ESTIMATE_ERROR, estimate, warning
+from benchrun.metrics.model import Metrics
 from benchrun.model.flops import flops_per_token
 from benchrun.predict import prediction as model
 from benchrun.predict import runs, site
@@ -15,6 +18,7 @@ from benchrun.predict.prediction import Calibration, Prediction
 from benchrun.predict.residuals import LEVEL
 from benchrun.predict.scaling import Scaling
 from benchrun.predict.workload import Workload
+from benchrun.spec import artifacts
 from benchrun.spec.runspec import RunSpec, TrainingSpec
 
 SITE = "site"
@@ -78,7 +82,12 @@ def expected_step(spec: RunSpec) -> Prediction | None:
 
 def calibrated(names: Sequence[str]) -> tuple[Calibration, list[str]]:
     """A calibration from runs, by name or path, and what it changed. UserError for a run without a step time."""
-    return site.calibrated([runs.read(open_run(name).path, SITE) for name in names])
+    opened = [open_run(name) for name in names]
+    for run in opened:
+        metrics, end = run.document(artifacts.METRICS, Metrics), recorded(run)
+        if reason := broken([metrics] if metrics else [], end.ending.value if end else None):
+            raise UserError(f"{run.run_id} gives no number: {reason}", hint=f"benchrun compare {run.run_id}")
+    return site.calibrated([runs.read(run.path, SITE) for run in opened])
 
 
 def predicted_table(path: Path, out: TextIO, say: Callable[[str], Any]) -> int:

@@ -23,8 +23,12 @@ def fingerprint_of(files: Sequence[Path], window: Choice = "device") -> tuple[Fi
     """
     if len(files) == 1 and (stored := _stored(files[0])):
         return stored, []
-    traces, empty = read_traces([_of_run(file) for file in files], export_report)
-    return fingerprint(traces, window), empty
+    try:
+        traces, empty = read_traces([_of_run(file) for file in files], export_report)
+        return fingerprint(traces, window), empty
+    except (TypeError, ValueError, LookupError, AttributeError, OverflowError, RecursionError) as error:
+        where = ", ".join(map(str, files))
+        raise UserError(f"the trace holds values of a wrong kind: {error}", where=where) from error
 
 
 def fingerprint_of_run(run: RunDir) -> Fingerprint | None:
@@ -50,11 +54,11 @@ def fingerprint_of_steps(traces: Sequence[Path]) -> Fingerprint:
 def store_fingerprint(run: RunDir) -> None:
     """Write the fingerprint of a profiled run into its directory, so that it is kept. Without a GPU there is none."""
     try:
-        known = fingerprint_of_run(run)
+        result = fingerprint_of_run(run)
     except UserError:
         return
-    if known is not None:
-        (run.path / FINGERPRINT).write_text(known.model_dump_json(indent=2, by_alias=True) + "\n")
+    if result is not None:
+        (run.path / FINGERPRINT).write_text(result.model_dump_json(indent=2, by_alias=True) + "\n")
 
 
 def _stored(file: Path) -> Fingerprint | None:

@@ -1,5 +1,6 @@
 """The verb on studies."""
 
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     "--retries", type=click.IntRange(min=0), default=0, show_default=True, help="New launches of a failed run."
 )
 @click.option(
-    "--price-per-gpu-hour", type=click.FloatRange(min=0, min_open=True), help="For the cost, in any currency."
+    "--price-per-gpu-hour", type=click.FloatRange(min=0, max=1e6, min_open=True), help="For the cost, in any currency."
 )
 @click.option("--reuse", is_flag=True, help="Take completed runs of the same specification in place of new ones.")
 @click.option("--dry-run", is_flag=True, help="Print the points, their GPU-hours and cost; launch nothing.")
@@ -61,6 +62,8 @@ def study(
     """
     if tune:
         return _tune(app.Request(**point), vary, steps, concurrency, dry_run or report, as_json)
+    if price_per_gpu_hour is not None and not math.isfinite(price_per_gpu_hour):
+        raise UserError(f"--price-per-gpu-hour {price_per_gpu_hour} is no price")
     planned = app.plan_study(app.Request(**point), repeats)
     if not (dry_run or report):
         try:

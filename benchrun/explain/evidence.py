@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from benchrun.explain.clocks import Clock, clocks
+from benchrun.frameworks.registry import FRAMEWORKS
 from benchrun.metrics.bound import Bound
 from benchrun.metrics.statistics import Floats
 from benchrun.metrics.steadiness import Steadiness
@@ -45,6 +46,11 @@ class Evidence:
     """The log mentions that checkpoints are written."""
     notes: tuple[str, ...] = ()
     """Why a source cannot be used."""
+
+    @property
+    def own_worker(self) -> bool:
+        """Whether benchrun's own code trained: it can measure ceilings and a breakdown."""
+        return FRAMEWORKS[self.spec.framework].own_worker
 
     @property
     def on_gpu(self) -> bool:

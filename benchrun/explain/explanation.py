@@ -75,14 +75,14 @@ def _ranked(causes: list[Cause], step_s: float) -> list[Cause]:
 
 def missing(run: Evidence) -> Iterator[str]:
     """What would make an explanation sharper, one sentence each."""
-    if run.breakdown is None and run.fingerprint is None:
+    if run.breakdown is None and run.fingerprint is None and run.own_worker:
         yield "a profiled step (training.breakdown=true) would separate kernels, communication and idle time"
-    if run.on_gpu and run.ceilings is None:
+    if run.on_gpu and run.ceilings is None and run.own_worker:
         yield "ceilings (training.ceilings=true) would separate slow products from slow hardware"
     if run.on_gpu and run.samples is None:
         yield "samples of the GPUs (nvidia-smi in the job) would show clocks, power and idle time"
     if run.spec.num_gpus > 1 and run.ranks is None and run.fingerprint is None:
-        yield "compute times by rank (framework megatron-core writes them) would name a slow rank"
+        yield "compute times by rank would name a slow rank: benchrun's workers write them, and older runs have none"
     if run.on_gpu and run.fingerprint is None:
         yield "a trace would separate the causes of idle time, and transfer from waiting"
     elif run.fingerprint is not None:

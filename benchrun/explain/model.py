@@ -8,6 +8,8 @@ from benchrun.metrics.statistics import Interval
 from benchrun.model import Frozen
 from benchrun.vocabulary import Exit
 
+UNSEPARATED = "not separated"
+"""With this begins the name of the part of which nothing more is known."""
 Name = Literal[
     "slow_rank",
     "slow_node",

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from benchrun.explain import waits
 from benchrun.explain.buckets import Buckets, buckets
 from benchrun.explain.evidence import Evidence
-from benchrun.explain.model import Name, Part
+from benchrun.explain.model import UNSEPARATED, Name, Part
 from benchrun.explain.work import Work, weights_of_groups, work
 from benchrun.metrics.bound import Bound
 from benchrun.spec.artifacts import CEILINGS, RANKS, TELEMETRY_SUMMARY
@@ -177,5 +177,5 @@ def _of_log(run: Evidence, least: Work) -> Iterator[Part]:
         step.take(each.part, each.seconds, each.cause, each.evidence)
     yield from step.parts
     if step.left > 0:
-        names = "not separated: slower products and attention, memory-bound kernels, communication"
+        names = f"{UNSEPARATED}: slower products and attention, memory-bound kernels, communication"
         yield Part(part=names, seconds=step.left, cause="unknown", evidence="the log's step less the parts above")

@@ -1,6 +1,7 @@
 """A workload -> how long its step should take, in parts, with an interval."""
 
 import csv
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -107,8 +108,10 @@ def predicted_rows(file: TextIO, out: TextIO, say: Callable[[str], Any], calibra
         numbers: tuple[Any, ...] = ("", "", "")
         try:
             one = predict(rows.workload(row), calibration)
+            if not all(map(math.isfinite, (one.median, one.low, one.high))):
+                raise UserError("nothing finite can be predicted from it")
             numbers = tuple(f"{value:.6g}" for value in (one.median, one.low, one.high))
-        except (UserError, ValueError, ZeroDivisionError) as error:
+        except (UserError, ValueError, TypeError, ArithmeticError) as error:
             failed += 1
             say(f"line {number}: {getattr(error, 'message', error)}")
         writer.writerow({**row, **dict(zip(names[-3:], numbers, strict=True))})
@@ -118,9 +121,9 @@ def predicted_rows(file: TextIO, out: TextIO, say: Callable[[str], Any], calibra
 def predicted_file(path: Path, out: TextIO, say: Callable[[str], Any], calibration: Calibration | None = None) -> int:
     """`predicted_rows` of a file. UserError where it cannot be read."""
     try:
-        with path.open(newline="") as file:
+        with path.open(newline="", encoding="utf-8-sig") as file:
             return predicted_rows(file, out, say, calibration)
-    except (OSError, UnicodeDecodeError) as error:
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise UserError(f"cannot be read: {error}", where=str(path)) from None
 
 

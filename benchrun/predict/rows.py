@@ -18,6 +18,10 @@ NUMBERS: dict[str, Number] = {
     "FP8-CS": "fp8_current", "FP8_CS": "fp8_current",
     "MXFP8": "mxfp8", "FP8-MX": "mxfp8", "FP8_MX": "mxfp8", "NVFP4": "nvfp4",
 }  # fmt: skip
+COUNTS = ("num_gpus", "seq_len", "tp", "pp", "cp", "vp", "ep", "fsdp_shard")
+"""Columns of whole numbers."""
+LARGEST = 1e9
+"""No column holds more."""
 Row = Mapping[str, str | None]
 SINGLE_NODE = {"gpu": "A100-80", "precision": "FP16", "source_id": "vtrain-single"}
 """What a table of layouts on one node (VIA-Research/vTrain data/ground_truth_single.csv) does not state."""
@@ -35,15 +39,22 @@ def workload(row: Row) -> Workload:
                 raise UserError(f"{column} is empty")
             return default
         try:
-            return float(text)
+            number = float(text)
         except ValueError:
             raise UserError(f"{column} is '{text}', not a number") from None
+        if not 0 < number < LARGEST or (column in COUNTS and number != int(number)):
+            raise UserError(
+                f"{column} is {text[:40]}, which is no {'whole ' if column in COUNTS else ''}number above 0"
+            )
+        return number
 
     notes, task = row.get("notes") or "", row.get("task") or "pretrain"
     gpu = _gpu(row.get("gpu") or "", notes)
     num_gpus, seq_length = int(whole("num_gpus")), int(whole("seq_len"))
     tp, pp, cp = (int(whole(column, 1)) for column in ("tp", "pp", "cp"))
-    ranks = max(1, num_gpus // (tp * pp * cp))
+    if num_gpus % (tp * pp * cp):
+        raise UserError(f"tp * pp * cp = {tp * pp * cp} does not divide the {num_gpus} GPUs")
+    ranks = num_gpus // (tp * pp * cp)
     stack = _stack(row, task)
     fsdp = int(whole("fsdp_shard", num_gpus if stack in software.FULLY_SHARDED else 1))
     moe_ep = int(whole("ep", 1))

@@ -39,7 +39,8 @@ class Break:
         """One line for a person."""
         parts = ", ".join(f"{name} {seconds:+.3g} s" for name, seconds in list(self.grew.items())[:2])
         why = f", of which {parts}" if parts else ""
-        return f"breaks at {self.num_gpus} GPUs: a step takes {self.lost_s:.3g} s more than at the size before{why}"
+        more = f"a step takes {self.lost_s:.3g} s more than with the efficiency of the size before"
+        return f"breaks at {self.num_gpus} GPUs: {more}{why}"
 
     def document(self) -> dict[str, Any]:
         """For JSON."""

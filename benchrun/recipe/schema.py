@@ -231,7 +231,7 @@ class Study(Frozen):
     baseline: dict[Line, Setting] = Field(default_factory=dict)
     """Values of factors: a point is compared with the one that has them and agrees in the run and the other factors;
     by default with the first point of its run."""
-    repeats: PositiveInt = 1
+    repeats: Annotated[int, Field(ge=1, le=1000)] = 1
     """Runs of each point."""
     price_per_gpu_hour: PositiveFloat | None = None
     """Price of a GPU for an hour, in any currency; null where it is not known."""

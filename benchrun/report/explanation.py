@@ -2,11 +2,14 @@
 
 from collections.abc import Iterator
 
-from benchrun.explain.model import FAULT_SHARE, Cause, Difference, Explanation
+from benchrun.explain.model import FAULT_SHARE, UNSEPARATED, Cause, Difference, Explanation
 from benchrun.report.table import Table, markdown, plain
 
 BAR = 24
 """Characters of the whole step."""
+
+MOST = 0.5
+"""Share of a step that is not separated, from which the headline says so."""
 
 
 def explanation_text(result: Explanation, *, page: bool = False) -> str:
@@ -34,6 +37,10 @@ def _parts(result: Explanation, *, page: bool) -> Iterator[str]:
 
 def _headline(result: Explanation) -> str:
     first = result.causes[0] if result.causes else None
+    unknown = sum(part.seconds for part in result.waterfall if part.part.startswith(UNSEPARATED))
+    if unknown >= MOST * result.step_time_s:
+        share = _percent(unknown / result.step_time_s)
+        return f"{share} % of it are not separated, because no step was profiled"
     if first is None:
         return "no cause takes a noticeable part of it"
     if first.kind == "fault" and first.seconds >= FAULT_SHARE * result.step_time_s:

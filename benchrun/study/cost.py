@@ -1,9 +1,11 @@
 """What a run may take before it is launched: its time limit, and where a number is known, the time of its steps."""
 
+import functools
+
 from benchrun.compare.choice import choose
 from benchrun.compare.conditions import conditions
 from benchrun.compare.measured import load_measured, measured_references
-from benchrun.compare.references import load_references, matching
+from benchrun.compare.references import Reference, load_references, matching
 from benchrun.launch.local import seconds
 from benchrun.model import Frozen
 from benchrun.spec.runspec import RunSpec, TrainingSpec
@@ -31,12 +33,18 @@ def hours(spec: RunSpec) -> Hours:
     return Hours(limit=limit, steps=spec.num_gpus * step[0] * (spec.planned_steps or 0) / HOUR_S, basis=step[1])
 
 
+@functools.cache
+def _own_measurements() -> list[Reference]:
+    """Our own measurements."""
+    return list(measured_references(load_measured()))
+
+
 def _step(spec: RunSpec) -> tuple[float, str] | None:
     """Seconds per step by our own measurement of such a run, else by a published one, and its id."""
     if not isinstance(spec, TrainingSpec):
         return None
     own = conditions(spec)
-    for entries in (measured_references(load_measured()), load_references()):
+    for entries in (_own_measurements(), load_references()):
         timed = [entry for entry in matching(own, entries) if entry.metric in ("step_time_s", "tokens_per_s_per_gpu")]
         if best := choose(timed, own):
             rate = best.value * spec.num_gpus

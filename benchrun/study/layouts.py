@@ -65,14 +65,14 @@ def legal(spec: TrainingSpec, varied: Mapping[str, Sequence[int]]) -> Iterator[T
 
 
 def sizes(spec: TrainingSpec) -> dict[str, Sequence[int]]:
-    """Values of each size that may be legal. Context parallelism stays as it is stated: it is for long sequences."""
-    layers, moe = spec.model.num_layers, spec.model.moe
+    """Values of each size that may be legal."""
+    layers, moe = spec.model.num_layers + 2 * spec.layout.account_for_embedding_and_loss, spec.model.moe
     ranks = _divisors(spec.num_gpus)
     return {
         "tp": [size for size in ranks if size <= spec.cluster.gpus_per_node],
         "pp": [size for size in ranks if layers % size == 0],
         "vp": _divisors(layers),
-        "cp": [spec.layout.cp],
+        "cp": [size for size in ranks if size <= spec.cluster.gpus_per_node],
         "ep": [size for size in ranks if moe.num_experts % size == 0] if moe else [1],
         "mbs": _divisors(spec.gbs),
     }

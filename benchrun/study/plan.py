@@ -3,6 +3,7 @@
 import hashlib
 import json
 from dataclasses import dataclass
+from functools import cached_property
 
 from benchrun.errors import UserError
 from benchrun.recipe.study import Expanded, Point, resolved
@@ -21,7 +22,7 @@ class PlannedPoint:
     refused: str = ""
     """Why; empty for a legal point."""
 
-    @property
+    @cached_property
     def key(self) -> str:
         """Twelve hex digits: equal for what measures the same and states the same, also in an edited study."""
         stated = [self.spec.repeat_key() if self.spec else "", self.point.settings]
@@ -60,10 +61,11 @@ def plan(expanded: Expanded) -> Plan:
     UserError where none is legal: the reason of the first one.
     """
     planned: list[PlannedPoint] = []
-    for point in expanded.points:
+    numbers: dict[str, int] = {}
+    for number, point in enumerate(expanded.points, 1):
         new = _planned(point)
-        if same := [number for number, other in enumerate(planned, 1) if other.spec and other.key == new.key]:
-            new = PlannedPoint(point, None, f"the same as point {same[0]}")
+        if new.spec and numbers.setdefault(new.key, number) != number:
+            new = PlannedPoint(point, None, f"the same as point {numbers[new.key]}")
         planned.append(new)
     if not any(each.spec for each in planned):
         place = expanded.points[0].place

@@ -9,11 +9,15 @@ import pytest
 from click.testing import CliRunner
 from known import DENSE, TENSOR
 
-from benchrun import app, paths
+from benchrun import paths
+from benchrun.app.explanations import WORK
 from benchrun.cli import group
-from benchrun.compare.references import load_references
+from benchrun.compare.conditions import conditions
+from benchrun.compare.measured import load_measured
+from benchrun.compare.references import Reference, load_references
 from benchrun.explain.advice import advice
 from benchrun.explain.model import Name
+from benchrun.spec.runspec import TrainingSpec
 
 SAME = [str(paths.MEASURED / f"llama3.1-8b-2c0cb897-20261122T{end}") for end in ("034618Z-c54f", "034618Z-dc5d")]
 FP8, BF16 = SAME[0], str(paths.MEASURED / "llama3.1-8b-8436ee68-20261122T035500Z-0cc4")
@@ -77,12 +81,31 @@ def test_another_run_of_the_same_work_shows_what_is_slower() -> None:
     assert [cause for cause in found["causes"] if cause["kind"] == "fault"]
 
 
-def test_a_published_number_is_a_step_of_this_run() -> None:
-    entry = next(each for each in load_references() if each.metric == "tokens_per_s_per_gpu")
-    against = document("explain", FP8, "--against", entry.id)["against"]
-    own = app.measure_run(app.open_run(FP8)).metrics.tokens_per_s_per_gpu.median
+@pytest.mark.parametrize("metric", ["tokens_per_s_per_gpu", "step_time_s"])
+def test_a_published_number_is_a_step_of_this_run(metric: str) -> None:
+    """Also where it was published for another batch."""
+    run, entry = next(
+        (run, entry)
+        for run in load_measured()
+        for entry in load_references()
+        if entry.metric == metric and entry.tokens_per_s_per_gpu and same_work(run.spec, entry)
+    )
+    against = document("explain", str(run.folder), "--against", entry.id)["against"]
+    own = document("explain", str(run.folder))["step_time_s"]
+    rate = run.spec.tokens_per_step / run.spec.num_gpus / own
     assert against["name"] == entry.id
-    assert against["ratio"] == pytest.approx(entry.value / own)
+    assert against["ratio"] == pytest.approx(entry.tokens_per_s_per_gpu / rate)
+
+
+def same_work(spec: TrainingSpec, entry: Reference) -> bool:
+    return all(getattr(entry.key, name) == getattr(conditions(spec), name) for name in WORK)
+
+
+def test_a_published_number_of_other_work_is_refused() -> None:
+    entry = next(each for each in load_references() if each.key.recipe == "nemotron4-15b")
+    code, _, stderr = call("explain", FP8, "--against", entry.id)
+    assert code == 2
+    assert "is of other work" in stderr
 
 
 def test_repeats_are_as_fast_and_differ_in_nothing() -> None:

@@ -64,7 +64,8 @@ def test_weak_scaling_never_shortens_a_step_and_strong_scaling_is_not_superlinea
     here = predict(load).median
     (weak,) = scaled(load, [2 * load.num_gpus], "weak")
     (strong,) = scaled(load, [2 * load.num_gpus], "strong")
-    assert predict(weak).median >= here * (1 - 1e-9)
+    # But for the optimizer, whose states more ranks share.
+    assert predict(weak).median >= here * (1 - 1e-9) - predict(load).parts["optimizer"]
     assert here / 2 * (1 - 1e-9) <= predict(strong).median
 
 

@@ -71,7 +71,7 @@ class TestLayouts:
         assert {(1, 1), (2, 1), (4, 1), (1, 2), (2, 2), (1, 4)} >= spreads >= {(2, 1), (1, 2)}
 
     def test_what_does_not_fit_is_left_out(self) -> None:
-        found = ranked(spec_of(), {"tp": [1], "pp": [1], "mbs": [1, 2, 32]})
+        found = ranked(spec_of(), {"tp": [1], "pp": [1], "cp": [1], "mbs": [1, 2, 32]})
         assert {each.spec.mbs for each in found} == {1, 2}
 
     def test_experts_are_spread(self) -> None:
