@@ -134,7 +134,7 @@ def _job(spec: RunSpec, document: Mapping[str, Any]) -> Rows:
         yield "image", spec.container_image
     yield "run", f"{spec.planned_steps} steps; identity {spec.identity()}"
     point = f"{spec.recipe} --gpu {spec.gpu} --precision {spec.precision} --num-gpus {spec.num_gpus}"
-    yield "launch", f"benchrun launch {point} --framework {spec.framework} --cluster FILE, and the same --set"
+    yield "launch", f"benchrun launch {point} --framework {spec.framework} --cluster FILE"
 
 
 PARTS: tuple[Callable[[RunSpec, Mapping[str, Any]], Rows], ...] = (_work, _layout, _memory, _expected, _published, _job)

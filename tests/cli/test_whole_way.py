@@ -16,7 +16,7 @@ pytest.importorskip("megatron.core", reason="training needs pip install '.[train
 FILES = {
     "spec.json", "job.sh", "probe.sh", "events.jsonl", "stdout.log", "stderr.log", "done.json", "ending.json",
     "progress.json", "env.json", "steps.jsonl", "metrics.json", "verdict.json", "ceilings.json", "breakdown.json",
-    "ranks.json",
+    "ranks.json", "host.json",
 }  # fmt: skip
 
 

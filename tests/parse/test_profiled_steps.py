@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from benchrun import app
-from benchrun.app.jobs import _last_step
+from benchrun.app.jobs import _progress
 from benchrun.frameworks.logs import Reader, Tail, last_step, parse_log, parse_logs
 from benchrun.metrics.setting import Setting
 from benchrun.metrics.summary import summarise
@@ -159,7 +159,7 @@ def test_the_status_of_a_long_log_counts_no_step_beyond_the_planned_ones(tmp_pat
     """Only the end of a long log is read, where the line is not."""
     run = run_of(tmp_path, between="a warning of some rank\n" * 60_000)
     assert last_step(run.path / "stdout.log") == 13
-    assert _last_step(run) == 10
+    assert _progress(run, run.logs)[0] == 10
 
 
 @pytest.mark.parametrize("ended", [True, False])

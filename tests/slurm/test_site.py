@@ -67,6 +67,17 @@ def sacctmgr(*words: str) -> None:
     subprocess.run(["sacctmgr", "-i", "-Q", *words], check=False, capture_output=True)
 
 
+@pytest.fixture(scope="module", autouse=True)
+def without_pyxis(slurm: str) -> Iterator[None]:
+    """Another test may have put the plugin there that stands in for pyxis."""
+    plugins, aside = Path(slurm).with_name("plugstack.conf"), Path(slurm).with_name("plugstack.aside")
+    if plugins.exists():
+        plugins.rename(aside)
+    yield
+    if aside.exists():
+        aside.rename(plugins)
+
+
 @pytest.fixture(scope="module")
 def user(slurm: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[User]:
     """A user of a cluster that limits accounts and QOS, with a broken one of each kind."""
