@@ -27,7 +27,7 @@ LOW_POWER = 0.95
 IN_USE = 50
 """Percent of the time with a kernel: an idle GPU lowers its clock itself."""
 OUTLIER_DEVIATIONS, OUTLIER_SHARE = 6.0, 0.05
-"""A step is slow beyond the noise from so many deviations and this share of the typical step above it."""
+"""A step is slow beyond the noise if it is above the typical one by these deviations and this share of it."""
 FEWEST = 2
 """Slow steps that are no accident."""
 PAUSE = 5

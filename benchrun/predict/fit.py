@@ -24,7 +24,7 @@ PUBLISHED = Path(__file__).with_name("published.csv")
 SINGLE_NODE = Path(__file__).with_name("single_node.csv")
 """Layouts of small models on one node (VIA-Research/vTrain data/ground_truth_single.csv@f8dda8473a48)."""
 EVERY, KNOWN = 6, 2
-"""One of so many rows of single_node.csv is fitted on; the misses of one of so many are known to predictions."""
+"""Every n-th row of single_node.csv is fitted on; the misses of every n-th are known to predictions."""
 FOLDS = 20
 
 

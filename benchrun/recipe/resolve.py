@@ -67,7 +67,7 @@ def _is_nemo(name: str) -> bool:
 
 
 def resolve_nodes(cluster: str, num_nodes: int, overrides: tuple[str, ...] = ()) -> NodesSpec:
-    """A check of so many nodes of ``cluster``, with every rank that a node has."""
+    """A check of ``num_nodes`` nodes of ``cluster``, with every rank that a node has."""
     document, launched = Document(), framework(NodeCheck.name)
     document.put(("cluster",), cluster_document(cluster), cluster)
     document.put(("cluster", "time_limit"), NODES_TIME_LIMIT, "the limit of a check of nodes")

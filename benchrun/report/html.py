@@ -12,7 +12,7 @@ from benchrun.report.table import Table
 SHORT = 12
 """Letters of a cell that does not wrap."""
 OPEN = 6
-"""Up to so many runs their sections are open from the beginning."""
+"""The largest number of runs whose sections are open from the beginning."""
 STYLE = """
 :root { --ink: #1f2328; --soft: #57606a; --paper: #fff; --line: #d0d7de; --shade: #eaeef2; --link: #0550ae;
   --c0: #0550ae; --c1: #bc4c00; --c2: #116329; --c3: #8250df; --c4: #a40e26; --c5: #6e7781;

@@ -9,7 +9,7 @@ from benchrun.report.figure import Figure
 WIDTH, HEIGHT = 360, 220
 LEFT, RIGHT, TOP, BOTTOM = 66, 10, 12, 40
 FEW = 30
-"""Up to so many points each has a dot."""
+"""The largest number of points that are drawn with a dot each."""
 COLOURS = 6
 """Classes c0 to c5 of the page's style sheet."""
 LETTER = 7.0

@@ -16,7 +16,7 @@ UNITS: dict[Test, str] = {
     "exchange": "GB/s",
 }
 FEW_NODES = 8
-"""Up to so many nodes every pair is measured."""
+"""The largest number of nodes of which every pair is measured."""
 Pair = tuple[int, int]
 
 

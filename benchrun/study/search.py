@@ -144,7 +144,7 @@ def _rounds(tried: int, first: int) -> int:
 
 
 def _probability(deviations: float) -> float:
-    """That a normal variable is below so many standard deviations."""
+    """The probability that a normal variable is below this number of standard deviations."""
     return 0.5 * (1 + math.erf(deviations / math.sqrt(2)))
 
 

@@ -40,6 +40,7 @@ def start(path: Path, **env: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [sys.executable, "-u", "-m", "benchrun.trainer", "--spec", str(path)],
         env={**clean, **env},
+        cwd=path.parent,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
