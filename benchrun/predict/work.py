@@ -1,6 +1,6 @@
 """What one GPU computes and sends, from the operator list: counts without any constant of a machine's efficiency.
 
-Unless said otherwise a number is that of one transformer layer and one micro-batch, forward and backward.
+Where no other unit is stated, a number is that of one transformer layer and one micro-batch, forward and backward.
 """
 
 from dataclasses import dataclass, fields, replace

@@ -149,6 +149,6 @@ def _probability(deviations: float) -> float:
 
 
 def _improvement(deviations: float) -> float:
-    """Expected excess of a normal variable below so many standard deviations, in those."""
+    """Expected excess of a normal variable below this number of standard deviations, in standard deviations."""
     density = math.exp(-(deviations**2) / 2) / math.sqrt(2 * math.pi)
     return deviations * _probability(deviations) + density

@@ -25,7 +25,7 @@ COLLECTIVES = re.compile(r"_?(all|reduce|broadcast|gather|scatter|barrier|send|r
 KEPT_STEPS = 200
 """The last steps that are written: enough for a median, and 4096 ranks still fit into a file."""
 MANY, SAMPLED = 500, 10
-"""With more calls in a step than this only one step of so many is measured: marks take the host a few microseconds."""
+"""With more calls in a step than this only every n-th step is measured: marks take the host a few microseconds."""
 
 
 def separable(spec: TrainingSpec) -> bool:

@@ -145,7 +145,7 @@ class _Check:
         file.with_suffix(".tmp").replace(file)
 
     def _seconds(self, work: _Work, times: int, at_least_s: float = 0.0) -> float:
-        """Mean time of one run of ``work``, of so many in a row, again until ``at_least_s`` seconds have passed."""
+        """Mean time of one run of ``work`` in a row of runs, repeated until ``at_least_s`` seconds have passed."""
         self._wait()
         started, count = time.perf_counter(), 0
         while count == 0 or time.perf_counter() - started < at_least_s:

@@ -44,13 +44,13 @@ def test_a_curve(scaling: str, expected: int) -> None:
 
 def test_a_table_keeps_its_rows_and_explains_those_it_cannot_predict() -> None:
     table = "model,gpu,num_gpus,gbs,seq_len,precision,note\nllama3-8b,H100,8,128,8192,FP8,a\nnobody,H100,8,1,1,FP8,b\n"
-    out, said = io.StringIO(), []
-    assert predicted_rows(io.StringIO(table), out, said.append) == 1
+    out, reasons = io.StringIO(), []
+    assert predicted_rows(io.StringIO(table), out, reasons.append) == 1
     rows = list(csv.DictReader(io.StringIO(out.getvalue())))
     assert [row["note"] for row in rows] == ["a", "b"]
     assert 5 < float(rows[0]["low_s"]) < float(rows[0]["predicted_s"]) < float(rows[0]["high_s"]) < 20
     assert rows[1]["predicted_s"] == ""
-    assert len(said) == 1
+    assert len(reasons) == 1
 
 
 def test_published_rows_lie_in_their_intervals() -> None:

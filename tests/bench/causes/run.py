@@ -111,7 +111,7 @@ def main() -> int:
     parser.add_argument("--where", choices=["cpu", "gpu"], default="cpu")
     parser.add_argument("--gpu", default="H100", help="name of the GPU, with --where gpu")
     parser.add_argument("--folder", type=Path, help="keep the runs here")
-    parser.add_argument("--limit", type=float, default=float("inf"), help="start no run after so many seconds")
+    parser.add_argument("--limit", type=float, default=float("inf"), help="seconds after which no run is started")
     parser.add_argument("--again", action="store_true", help="explain the runs in --folder, without new ones")
     given = parser.parse_args()
     folder = given.folder or Path(tempfile.mkdtemp(prefix="causes-"))
