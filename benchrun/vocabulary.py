@@ -5,7 +5,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from enum import IntEnum
 from typing import Any, Literal, NamedTuple
 
-Precision = Literal["fp32", "bf16", "fp8"]
+Precision = Literal["fp32", "bf16", "fp8", "nvfp4"]
+LOW: tuple[Precision, ...] = ("fp8", "nvfp4")
+"""Precisions of matrix products below 16 bits; the rest of the model is in BF16."""
 Task = Literal["pretrain", "sft", "lora"]
 Better = Literal["lower", "higher", "equal"]
 """Direction of a metric."""

@@ -140,12 +140,12 @@ def _experts(model: "ModelShape", moe: "Moe", tokens: float, layout: Layout, lay
     # Each tp rank routes its part of the sequence; an expert that is split over etp ranks sees the tokens of all.
     routed = tokens * moe.topk * layout.etp / layout.tp
     width, inner, matrices = moe.latent_size or model.hidden_size, moe.ffn_hidden_size / layout.etp, moe.num_experts
-    rows, held = tokens / sequence_split(layout), matrices / layout.ep
+    rows, own = tokens / sequence_split(layout), matrices / layout.ep
     if moe.latent_size:
         yield Product("latent_down", rows, (width,), model.hidden_size, layers)
     gate_and_up = (inner, inner) if model.gated else (inner,)
-    yield Product("fc1", routed, gate_and_up, width, layers, held, expert=True)
-    yield Product("fc2", routed, (width,), inner, layers, held, expert=True)
+    yield Product("fc1", routed, gate_and_up, width, layers, own, expert=True)
+    yield Product("fc2", routed, (width,), inner, layers, own, expert=True)
     if moe.latent_size:
         yield Product("latent_up", rows, (model.hidden_size,), width, layers)
     if moe.shared_ffn_hidden_size:

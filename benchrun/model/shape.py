@@ -93,6 +93,11 @@ class ModelShape(Frozen):
         return self.activation in GATED
 
     @property
+    def clamped(self) -> bool:
+        """Whether the MLP's gate is that of gpt-oss."""
+        return self.activation == "clamped-swiglu"
+
+    @property
     def padded_vocab_size(self) -> int:
         """Rows of the worker's embedding; not a multiple of tp as well, so that layouts stay comparable."""
         return -(-self.vocab_size // VOCAB_MULTIPLE) * VOCAB_MULTIPLE

@@ -15,7 +15,7 @@ from megatron.core.transformer import TransformerConfig
 from megatron.core.transformer.module import Float16Module
 
 from benchrun.errors import UserError
-from benchrun.spec.megatron import Megatron
+from benchrun.spec.megatron import Megatron, is_torch_type
 from benchrun.spec.runspec import TrainingSpec
 from benchrun.spec.training import FP32_AT_A_TIME, Optimizer
 from benchrun.trainer import lora, offload, weights
@@ -59,7 +59,7 @@ def _argument(name: str, value: Any) -> Any:
     """torch's type or function where ``value`` is its name; a list for a tuple, because megatron.core changes some."""
     if name == "activation_func":
         return squared_relu if value == "squared_relu" else getattr(torch.nn.functional, value)
-    if name.endswith("_dtype"):
+    if is_torch_type(name):
         return getattr(torch, value)
     return list(value) if isinstance(value, tuple) else value
 
