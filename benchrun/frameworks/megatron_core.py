@@ -83,6 +83,9 @@ def _recompute(spec: TrainingSpec) -> Iterator[str]:
 
 def _attention(spec: TrainingSpec) -> Iterator[str]:
     layout, model, comm = spec.layout, spec.model, spec.training.cp_comm
+    if model.mla and layout.tp > 1 and not spec.transformer_engine:
+        # Seen in 0.16.1: a rank's gradient of the rotated part, which all heads share, lacks the other ranks' heads.
+        yield f"latent attention is split over tensor-parallel ranks by transformer-engine alone: tp ({layout.tp})"
     if model.mtp_layers and layout.cp > 1:
         yield f"benchrun supports the worker's multi-token prediction without context parallelism: cp ({layout.cp})"
     if model.window and layout.cp > 1 and spec.gpu != "CPU":

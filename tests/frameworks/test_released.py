@@ -51,14 +51,22 @@ def of_today(*kinds: str, even: bool = False) -> dict[str, tuple[str, str, tuple
     return {kind: (kind, "pretrain", (*OF_TODAY[kind], *more.get(kind, ()))) for kind in kinds}
 
 
-
 Expected = Iterator[tuple[str, dict[str, Any]]]
 """A class, by the name that the asking script gives its object, and values that the object must have."""
 
 
 def of_core(core: Megatron) -> Expected:
     """megatron-core's own classes: TransformerConfig, OptimizerConfig, DistributedDataParallelConfig."""
-    shared = (core.transformer, core.attention, core.experts, core.precision, core.fp8, core.fusion, core.recompute, core.worker)
+    shared = (
+        core.transformer,
+        core.attention,
+        core.experts,
+        core.precision,
+        core.fp8,
+        core.fusion,
+        core.recompute,
+        core.worker,
+    )
     # GPTModel's layers take the norm without weights, and no class has it.
     yield from (("transformer", {n: v for n, v in group.items() if n != "qk_l2_norm"}) for group in shared if group)
     yield "transformer", whole_parallel(core)

@@ -167,7 +167,9 @@ def test_models_of_today_are_written_in_names_that_there_are(tmp_path: Path, kin
 def test_megatron_lm_has_a_flag_for_each_of_deepseeks_parts(tmp_path: Path) -> None:
     words = command(render(spec(tmp_path, "deepseek", "megatron-lm", *OF_TODAY["deepseek"]))["job.sh"])
     flags = [word for word in words if word.startswith("--")]
-    known = {line.split()[0] for line in (ACCEPTED.parent / "megatron_lm_core_v0.13.0_flags.txt").read_text().splitlines()}
+    known = {
+        line.split()[0] for line in (ACCEPTED.parent / "megatron_lm_core_v0.13.0_flags.txt").read_text().splitlines()
+    }
     assert {*flags} <= known and len(flags) == len({*flags})
     stated = dict(zip(words, words[1:], strict=False))
     assert (stated["--q-lora-rank"], stated["--qk-pos-emb-head-dim"], stated["--mtp-num-layers"]) == ("1536", "64", "1")
