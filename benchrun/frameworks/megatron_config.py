@@ -44,7 +44,8 @@ def megatron_config(spec: TrainingSpec) -> Megatron:
         recompute=Values(
             recompute_granularity=None if recompute.granularity == "none" else recompute.granularity,
             **_fields(recompute, "method", "num_layers", prefix="recompute_"),
-        ),
+        )
+        | _stated(recompute_modules=[*recompute.modules] or None),
         optimizer=_optimizer(spec, dtype),
         schedule=Values(
             lr_decay_style="cosine",
@@ -334,7 +335,6 @@ def _worker(spec: TrainingSpec) -> Values:
         use_cpu_initialization=not gpu,
         batch_p2p_sync=gpu,
         deallocate_pipeline_outputs=gpu and layout.pp > 1,
-        recompute_modules=[*training.recompute.modules] or None,
         cp_comm_type=training.cp_comm if layout.cp > 1 else None,
         moe_router_fusion=te and training.fused_kernels if spec.model.moe else None,
         cuda_graph_impl="local" if graphs else None,  # megatron-core captures a graph after the first step

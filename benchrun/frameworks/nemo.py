@@ -1,6 +1,7 @@
 """nemo2 (nemo.collections.llm) and megatron-bridge. Sources of the environment: NeMo v2.4.0, Megatron-Bridge v0.2.2."""
 
 from collections.abc import Iterator
+from typing import ClassVar
 
 from benchrun.frameworks.base import PROFILERS, SLURM_VARIABLES
 from benchrun.frameworks.megatron import Megatron
@@ -18,11 +19,14 @@ class NeMoOfCore(Megatron):
 
     positions_per_sequence = True
     conversations = "packed"
-    options = ("optimizer",)
+    options: ClassVar[tuple[str, ...]] = ("optimizer", "recompute.modules")
 
     def refusals(self, spec: TrainingSpec) -> Iterator[str]:
         """Limits of their optimizer and of their FSDP."""
         yield from super().refusals(spec)
+        recompute = spec.training.recompute
+        if recompute.modules and recompute.granularity != "selective":
+            yield f"recompute.modules belong to granularity selective, not {recompute.granularity}"
         layout = spec.layout
         ranks = spec.num_gpus // (layout.tp * layout.pp)
         if layout.fsdp > 1 and layout.fsdp != ranks:
