@@ -136,7 +136,7 @@ def _attention(spec: TrainingSpec) -> Values:
         qk_layernorm=True if mla or model.qk_norm == "weighted" else None,
         qk_l2_norm=True if model.qk_norm == "l2" else None,
         softmax_type="learnable" if model.attention_sinks else None,
-        window_size=(window.size - 1, 0) if window else None,
+        window_size=[window.size - 1, 0] if window else None,
         window_attn_skip_freq=window.full_every if window else None,
         no_rope_freq=model.no_rope_every,
         mtp_num_layers=model.mtp_layers or None,

@@ -56,19 +56,25 @@ def _without_transformer_engine(spec: TrainingSpec) -> Iterator[str]:
         yield f"{name} needs transformer-engine: transformer_impl must be transformer_engine"
 
 
+def _absent(spec: TrainingSpec, name: str) -> Iterator[str]:
+    """A module to be recomputed that the model has not."""
+    model, what = spec.model, f"recompute.modules names {name}, and"
+    if name in ("moe", "moe_act") and model.moe is None:
+        yield f"{what} the model has no experts"
+    if name == "mlp" and not layer_counts(model).dense:
+        yield f"{what} every layer has experts: it is moe there"
+    if name == "mla_up_proj" and model.mla is None:
+        yield f"{what} the model has no latent attention"
+    if name == "shared_experts" and not (model.moe and model.moe.shared_ffn_hidden_size):
+        yield f"{what} the model has none"
+
+
 def _recompute(spec: TrainingSpec) -> Iterator[str]:
     recompute, training, experts = spec.training.recompute, spec.training, spec.model.moe is not None
     if recompute.modules and recompute.granularity != "selective":
         yield f"recompute.modules belong to granularity selective, not {recompute.granularity}"
     for name in recompute.modules:
-        if name in ("moe", "moe_act") and not experts:
-            yield f"recompute.modules names {name}, and the model has no experts"
-        if name == "mlp" and experts and not layer_counts(spec.model).dense:
-            yield "recompute.modules names mlp, and every layer has experts: it is moe there"
-        if name == "mla_up_proj" and spec.model.mla is None:
-            yield "recompute.modules names mla_up_proj, and the model has no latent attention"
-        if name == "shared_experts" and not (spec.model.moe and spec.model.moe.shared_ffn_hidden_size):
-            yield "recompute.modules names shared_experts, and the model has none"
+        yield from _absent(spec, name)
         if name in ("layernorm", "moe_act") and not spec.transformer_engine:
             # megatron.core asks transformer-engine how far its FP8 is before it drops an output.
             yield f"recompute.modules {name} needs transformer-engine, on a GPU: leave it out"

@@ -8,7 +8,7 @@ from typing import Any
 from markupsafe import Markup
 from pydantic import BaseModel
 
-from benchrun.spec.megatron import is_torch_type
+from benchrun.spec.megatron import TUPLE, is_torch_type
 
 Group = BaseModel | Mapping[str, Any]
 Groups = Group | Iterable[Group | None]
@@ -68,4 +68,4 @@ def _python(name: str, value: Any) -> str:
         return f"torch.{value}"
     if name == "activation_func":
         return str(value) if value in OF_MEGATRON else f"torch.nn.functional.{value}"
-    return repr(value)
+    return repr(tuple(value) if name == TUPLE else value)

@@ -12,6 +12,10 @@ Values = dict[str, Any]
 """One group of arguments; one that megatron-core's default suits may be left out."""
 
 
+TUPLE = "window_size"
+"""The argument that must be a tuple, which JSON has not."""
+
+
 def is_torch_type(name: str) -> bool:
     """Whether an argument's value is the name of a type of torch's; the router's has names of its own (``fp32``)."""
     return name.endswith("_dtype") and name != "moe_router_dtype"

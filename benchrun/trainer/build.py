@@ -21,12 +21,11 @@ from megatron.core.transformer.module import Float16Module
 from megatron.core.transformer.torch_norm import L2Norm
 
 from benchrun.errors import UserError
-from benchrun.spec.megatron import Megatron, is_torch_type
+from benchrun.spec.megatron import TUPLE, Megatron, is_torch_type
 from benchrun.spec.runspec import TrainingSpec
 from benchrun.spec.training import FP32_AT_A_TIME, Optimizer
 from benchrun.trainer import lora, offload, weights
 from benchrun.trainer.layers import Attention, Norm
-
 
 BLACKWELL = (10, 0)
 """CUDA's compute capability."""
@@ -85,6 +84,8 @@ def _argument(name: str, value: Any) -> Any:
         return squared_relu if value == "squared_relu" else getattr(torch.nn.functional, value)
     if is_torch_type(name):
         return getattr(torch, value)
+    if name == TUPLE:
+        return tuple(value)
     return list(value) if isinstance(value, tuple) else value
 
 

@@ -31,7 +31,14 @@ def test_every_reference_has_a_recipe_and_no_left_out_model_has() -> None:
 
 def test_newer_models_have_points_on_newer_gpus() -> None:
     """A published number of a Blackwell GPU belongs to a recipe that has a point for that GPU, or to an older model."""
-    of_today = ("deepseek-v3", "qwen3-30b-a3b", "qwen3-235b-a22b", "gpt-oss-120b", "nemotron-3-nano", "nemotron-3-super")
+    of_today = (
+        "deepseek-v3",
+        "qwen3-30b-a3b",
+        "qwen3-235b-a22b",
+        "gpt-oss-120b",
+        "nemotron-3-nano",
+        "nemotron-3-super",
+    )
     for name in of_today:
         points = {point.gpu for point in catalogue.points(catalogue.recipe_file(name).recipe)}
         published = {entry.key.gpu for entry in load_references() if entry.key.recipe == name}

@@ -4,6 +4,7 @@ The lists were read out of the releases' sources, which the head of each names.
 """
 
 import ast
+import itertools
 import math
 import re
 import shlex
@@ -171,7 +172,7 @@ def test_megatron_lm_has_a_flag_for_each_of_deepseeks_parts(tmp_path: Path) -> N
         line.split()[0] for line in (ACCEPTED.parent / "megatron_lm_core_v0.13.0_flags.txt").read_text().splitlines()
     }
     assert {*flags} <= known and len(flags) == len({*flags})
-    stated = dict(zip(words, words[1:], strict=False))
+    stated = dict(itertools.pairwise(words))
     assert (stated["--q-lora-rank"], stated["--qk-pos-emb-head-dim"], stated["--mtp-num-layers"]) == ("1536", "64", "1")
     assert stated["--moe-layer-freq"] == str([0] * 3 + [1] * 58)
     assert stated["--pipeline-model-parallel-layout"] == "Et|(tt|)*30mL"
