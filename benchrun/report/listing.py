@@ -18,6 +18,11 @@ WIDE = {
 DEGREES = ("tp", "pp", "cp", "vp", "ep")
 
 
+def _gpus(listed: Sequence[str]) -> str:
+    """The GPUs, of many the first three and how many more: ``H100 GB200 GB300 +4``."""
+    return " ".join(listed) if len(listed) < 4 else f"{' '.join(listed[:3])} +{len(listed) - 3}"
+
+
 def span(numbers: Iterable[int]) -> str:
     """Numbers in few letters: ``8-128`` where each is twice the one before, ``8..96`` where there are many others."""
     listed = sorted(set(numbers))
@@ -31,7 +36,7 @@ def recipes_table(rows: Rows) -> Table:
     titles = ("RECIPE", "TASK", "GPU", "PRECISION", "GPUS", "POINTS", "PUBLISHED", "FRAMEWORKS")
     lines = [
         (
-            *(row["recipe"], row["task"], " ".join(row["gpu"]), " ".join(sorted(row["precision"]))),
+            *(row["recipe"], row["task"], _gpus(row["gpu"]), " ".join(sorted(row["precision"]))),
             *(span(row["num_gpus"]), row["points"], row["published"] or None, len(row["framework"])),
         )
         for row in rows
