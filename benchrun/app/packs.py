@@ -1,0 +1,220 @@
+"""Evidence packs: what follows from the runs in one, and writing one."""
+
+import contextlib
+import json
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from benchrun import __version__
+from benchrun.app.acceptance import Appraisal, appraise, runs_of
+from benchrun.app.measurement import measure_run, rows_of, steps_text, without_hosts
+from benchrun.compare.references import Reference
+from benchrun.errors import UserError, writing
+from benchrun.launch.keep import kept_files, kept_name, scripts, scrubbed, site_words, verbatim_files
+from benchrun.launch.launcher import commit
+from benchrun.launch.rundir import RunDir
+from benchrun.metrics.setting import setting_of
+from benchrun.metrics.telemetry import read
+from benchrun.recipe.catalogue import checked
+from benchrun.recipe.files import is_path, recipe_document
+from benchrun.recipe.yamlfile import Document, load
+from benchrun.report.acceptance import lead
+from benchrun.report.html import page
+from benchrun.report.model import RunData, report_model
+from benchrun.spec import artifacts
+from benchrun.spec.identity import OF_THE_SITE
+from benchrun.study import pack
+from benchrun.study.acceptance import AcceptancePlan, Planned, planned
+from benchrun.study.criteria import Acceptance
+
+DERIVED = (artifacts.METRICS, artifacts.VERDICT, artifacts.STEPS, artifacts.TELEMETRY_SUMMARY)
+"""Files of a run that are computed again from the others."""
+
+DIGITS = 8
+"""Hexadecimal digits of a pack's digest in its name."""
+
+
+@dataclass(frozen=True)
+class Derived:
+    """What follows from the evidence in a pack."""
+
+    appraisal: Appraisal
+    files: Mapping[str, str]
+    """Path in the pack -> text."""
+
+
+@dataclass(frozen=True)
+class Pack:
+    """A written pack."""
+
+    path: Path
+    digest: str
+    """sha256 of its manifest."""
+    acceptance: Acceptance
+
+
+def plan_in(root: Path, manifest: pack.Manifest, file: AcceptancePlan, clusters: Path) -> Planned:
+    """The plan of the pack at ``root``, resolved for the clusters that its runs state.
+
+    These are written into the folder ``clusters``. UserError for a run that cannot be read or a plan that breaks a rule.
+    """
+    changes: dict[int, dict[str, Any]] = {}
+    for name, number in sorted(manifest.runs.items(), reverse=True):
+        profile = clusters / f"{name}.yaml"
+        profile.write_text(json.dumps(RunDir(root / pack.RUNS / name).spec.cluster.model_dump(mode="json")))
+        changes[number] = changes[0] = {"cluster": str(profile)}
+    document = file.model_copy(update={"runs": tuple(_from_pack(root, run) for run in file.runs)})
+    return planned(manifest.plan, document, Document(pack.PLAN), changes)
+
+
+def _from_pack(root: Path, run: Any) -> Any:
+    """A run of a plan with its recipe in the pack, where that is not a shipped one."""
+    return run.model_copy(update={"recipe": str(root / run.recipe)}) if is_path(run.recipe) else run
+
+
+def derived(root: Path, manifest: pack.Manifest, plan: Planned) -> Derived:
+    """Everything in a pack that is computed: measurements, verdicts, the references they rest on, the report."""
+    runs: dict[int, list[RunDir]] = {}
+    for name, number in manifest.runs.items():
+        runs.setdefault(number, []).append(RunDir(root / pack.RUNS / name, read_only=True))
+    appraisal = appraise(plan, runs)
+    files = {pack.ACCEPTANCE: _json(appraisal.acceptance), pack.REFERENCES: _references(appraisal)}
+    for run, result in appraisal.results.items():
+        place = f"{pack.RUNS}/{run.run_id}"
+        if measurement := appraisal.measurements.get(run):
+            files[f"{place}/{artifacts.METRICS}"] = _json(measurement.metrics)
+            files[f"{place}/{artifacts.STEPS}"] = steps_text(measurement.log)
+            if measurement.samples:
+                files[f"{place}/{artifacts.TELEMETRY_SUMMARY}"] = _json(measurement.samples)
+        if result.verdict:
+            files[f"{place}/{artifacts.VERDICT}"] = _json(result.verdict)
+    files[pack.PAGE] = _page(appraisal)
+    return Derived(appraisal, files)
+
+
+def _json(model: Any) -> str:
+    return json.dumps(model.model_dump(mode="json"), indent=2) + "\n"
+
+
+def _references(appraisal: Appraisal) -> str:
+    """The reference numbers of all verdicts, each once."""
+    used: dict[str, Reference] = {
+        check.reference.id: check.reference for verdict in appraisal.verdicts for check in verdict.checks
+    }
+    return json.dumps([used[name].model_dump(mode="json") for name in sorted(used)], indent=2) + "\n"
+
+
+def _page(appraisal: Appraisal) -> str:
+    """The report as one HTML file, the verdict with every criterion first."""
+    data = []
+    for run, result in appraisal.results.items():
+        measurement = appraisal.measurements.get(run)
+        rows = rows_of(measurement.log, setting_of(run.spec)) if measurement else None
+        telemetry = {host: read(text) for host, text in run.telemetry().items()}
+        data.append(RunData(result, rows, run.read_json(artifacts.ENV) or {}, telemetry))
+    return page(report_model(data), f"Acceptance: {appraisal.acceptance.plan}", lead(appraisal.acceptance))
+
+
+def write_pack(plan: Planned, target: Path | None = None, *, packs: Path, redacted: bool = True) -> Pack:
+    """Write the evidence of every ended run of ``plan`` as an archive (``.tar.gz``) or a directory.
+
+    Without ``target`` an archive in the folder ``packs``, named by its content: one that is there already stays.
+    UserError where ``target`` exists, where no run has ended, and where the redacted logs would give other numbers.
+    """
+    runs = runs_of(plan)
+    if not any(runs.values()):
+        raise UserError("no run has ended: there is nothing to pack")
+    if target is not None and target.exists():
+        raise UserError(f"{target} exists", hint="nothing is overwritten: name a new one")
+    folder = packs if target is None else target.absolute().parent
+    with writing(target or packs), contextlib.ExitStack() as undo:
+        folder.mkdir(parents=True, exist_ok=True)
+        work = Path(tempfile.mkdtemp(prefix=".pack-", dir=folder))
+        undo.callback(shutil.rmtree, work, ignore_errors=True)
+        root, clusters = work / "pack", work / "clusters"
+        clusters.mkdir()
+        manifest = _write_evidence(plan, runs, root, redacted)
+        result = derived(root, manifest, plan_in(root, manifest, read_plan_in(root), clusters))
+        for name, text in result.files.items():
+            (root / name).write_text(text)
+        manifest = manifest.model_copy(update={"files": pack.hashes(root)})
+        (root / pack.MANIFEST).write_text(_json(manifest))
+        digest = pack.checked_content(root).digest
+        path = target or packs / f"{manifest.plan}-{digest[:DIGITS]}{pack.ARCHIVE}"
+        if not path.exists():
+            _place(root, path, work)
+    return Pack(path, digest, result.appraisal.acceptance)
+
+
+def _place(root: Path, path: Path, work: Path) -> None:
+    """Move a whole pack to its place: a half-written one never stands there."""
+    if path.name.endswith(pack.ARCHIVE):
+        whole = work / path.name
+        pack.archive(root, whole)
+        whole.rename(path)
+    else:
+        root.rename(path)
+
+
+def read_plan_in(root: Path) -> AcceptancePlan:
+    """The plan file of the pack at ``root``. UserError for anything else."""
+    return checked(AcceptancePlan, load(root / pack.PLAN))
+
+
+def _write_evidence(plan: Planned, runs: Mapping[int, list[RunDir]], root: Path, redacted: bool) -> pack.Manifest:
+    """Write the plan, its own recipes and the files of ``runs``; the manifest without hashes."""
+    points: dict[str, int] = {}
+    words = site_words(next(each.spec for each in plan.study.points if each.spec)) if redacted else []
+    for number, each in runs.items():
+        for run in each:
+            place = root / pack.RUNS / kept_name(run)
+            points[place.name] = number
+            for file, content in _files(run, redacted):
+                (place / file).parent.mkdir(parents=True, exist_ok=True)
+                (place / file).write_bytes(content)
+            _same_numbers(run, RunDir(place, read_only=True))
+    for recipe in {run.recipe for run in plan.file.runs if is_path(run.recipe)}:
+        stem, document = recipe_document(recipe)
+        (root / pack.RECIPES).mkdir(exist_ok=True)
+        text = json.dumps(document, indent=2) + "\n"
+        (root / pack.RECIPES / f"{stem}.yaml").write_text(scrubbed(text, (), words) if redacted else text)
+    text = yaml.safe_dump(portable(plan.file, redacted), sort_keys=False, allow_unicode=True)
+    (root / pack.PLAN).write_text(scrubbed(text, (), words) if redacted else text)
+    name = scrubbed(plan.name, (), words)
+    return pack.Manifest(benchrun=__version__, commit=commit(), redacted=redacted, plan=name, runs=points, files={})
+
+
+def _files(run: RunDir, redacted: bool) -> Iterator[tuple[str, bytes]]:
+    """The evidence of one run, without what is computed from it."""
+    files = {**kept_files(run), **scripts(run)} if redacted else verbatim_files(run)
+    yield from ((name, content) for name, content in files.items() if name not in DERIVED)
+
+
+def _same_numbers(run: RunDir, copy: RunDir) -> None:
+    """UserError where the packed files of ``run`` give other numbers than its own."""
+    own, packed = (measure_run(each) for each in (run, copy))
+    if (own and without_hosts(own.metrics)) != (packed and without_hosts(packed.metrics)):
+        hint = "--with-site packs the files as they are"
+        raise UserError(f"{run.run_id}: without the site's names and paths its log gives other numbers", hint=hint)
+
+
+def portable(file: AcceptancePlan, redacted: bool) -> dict[str, Any]:
+    """A plan as it stands in a pack: its own recipes by their name there; redacted without what names the site."""
+    document: dict[str, Any] = json.loads(file.model_dump_json(exclude_unset=True))
+    for run in document["runs"]:
+        if is_path(run["recipe"]):
+            run["recipe"] = f"{pack.RECIPES}/{Path(run['recipe']).stem}.yaml"
+        if redacted and "set" in run:
+            run["set"] = {key: value for key, value in run["set"].items() if not _of_the_site(key)}
+    return {key: value for key, value in document.items() if not (redacted and key == "cluster")}
+
+
+def _of_the_site(key: str) -> bool:
+    """Whether ``--set`` of ``key`` describes the machine, not the workload."""
+    return key == "image" or key.startswith("cluster.") or bool(OF_THE_SITE.search(key))
