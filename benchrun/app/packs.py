@@ -6,7 +6,7 @@ import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import yaml
@@ -60,22 +60,34 @@ class Pack:
 
 
 def plan_in(root: Path, manifest: pack.Manifest, file: AcceptancePlan, clusters: Path) -> Planned:
-    """The plan of the pack at ``root``, resolved for the clusters that its runs state.
+    """``file``, the plan of the pack at ``root`` or another, resolved for the clusters that the pack's runs state.
 
-    These are written into the folder ``clusters``. UserError for a run that cannot be read or a plan that breaks a rule.
+    These are written into the folder ``clusters``. UserError for a run that cannot be read, and for a plan that breaks
+    a rule.
     """
     changes: dict[int, dict[str, Any]] = {}
     for name, number in sorted(manifest.runs.items(), reverse=True):
         profile = clusters / f"{name}.yaml"
         profile.write_text(json.dumps(RunDir(root / pack.RUNS / name).spec.cluster.model_dump(mode="json")))
         changes[number] = changes[0] = {"cluster": str(profile)}
-    document = file.model_copy(update={"runs": tuple(_from_pack(root, run) for run in file.runs)})
-    return planned(manifest.plan, document, Document(pack.PLAN), changes)
+    return planned(manifest.plan, file, Document(pack.PLAN), changes)
 
 
-def _from_pack(root: Path, run: Any) -> Any:
-    """A run of a plan with its recipe in the pack, where that is not a shipped one."""
-    return run.model_copy(update={"recipe": str(root / run.recipe)}) if is_path(run.recipe) else run
+def read_plan_in(root: Path) -> AcceptancePlan:
+    """The plan of the pack at ``root``, with its recipes there. UserError for anything else."""
+    file = checked(AcceptancePlan, load(root / pack.PLAN))
+    runs = tuple(run.model_copy(update={"recipe": _recipe_in(root, run.recipe)}) for run in file.runs)
+    return file.model_copy(update={"runs": runs})
+
+
+def _recipe_in(root: Path, recipe: str) -> str:
+    """The path of a recipe in the pack; a shipped one's name. UserError for a path outside the pack."""
+    if not is_path(recipe):
+        return recipe
+    parts = PurePosixPath(recipe).parts
+    if len(parts) != 2 or parts[0] != pack.RECIPES or parts[1] == "..":
+        raise UserError(f"the recipe {recipe} is not in the pack", where=pack.PLAN)
+    return str(root / recipe)
 
 
 def derived(root: Path, manifest: pack.Manifest, plan: Planned) -> Derived:
@@ -162,11 +174,6 @@ def _place(root: Path, path: Path, work: Path) -> None:
         root.rename(path)
 
 
-def read_plan_in(root: Path) -> AcceptancePlan:
-    """The plan file of the pack at ``root``. UserError for anything else."""
-    return checked(AcceptancePlan, load(root / pack.PLAN))
-
-
 def _write_evidence(plan: Planned, runs: Mapping[int, list[RunDir]], root: Path, redacted: bool) -> pack.Manifest:
     """Write the plan, its own recipes and the files of ``runs``; the manifest without hashes."""
     points: dict[str, int] = {}
@@ -184,7 +191,7 @@ def _write_evidence(plan: Planned, runs: Mapping[int, list[RunDir]], root: Path,
         (root / pack.RECIPES).mkdir(exist_ok=True)
         text = json.dumps(document, indent=2) + "\n"
         (root / pack.RECIPES / f"{stem}.yaml").write_text(scrubbed(text, (), words) if redacted else text)
-    text = yaml.safe_dump(portable(plan.file, redacted), sort_keys=False, allow_unicode=True)
+    text = yaml.safe_dump(portable(plan.file, redacted=redacted), sort_keys=False, allow_unicode=True)
     (root / pack.PLAN).write_text(scrubbed(text, (), words) if redacted else text)
     name = scrubbed(plan.name, (), words)
     return pack.Manifest(benchrun=__version__, commit=commit(), redacted=redacted, plan=name, runs=points, files={})
@@ -204,7 +211,7 @@ def _same_numbers(run: RunDir, copy: RunDir) -> None:
         raise UserError(f"{run.run_id}: without the site's names and paths its log gives other numbers", hint=hint)
 
 
-def portable(file: AcceptancePlan, redacted: bool) -> dict[str, Any]:
+def portable(file: AcceptancePlan, *, redacted: bool) -> dict[str, Any]:
     """A plan as it stands in a pack: its own recipes by their name there; redacted without what names the site."""
     document: dict[str, Any] = json.loads(file.model_dump_json(exclude_unset=True))
     for run in document["runs"]:

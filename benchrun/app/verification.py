@@ -79,12 +79,13 @@ def verify_pack(path: Path, own_plan: str | None = None) -> Verification:
         clusters.mkdir()
         try:
             content = pack.checked_content(pack.opened(path, unpacked))
-            warnings += _version(content)
+            versions = [*_version(content)]
+            warnings += [*versions, *_own_recipes(content)]
             plan, result = _recomputed(content, clusters, expected)
         except Refused as error:
             digest = content.digest if content else None
             return Verification(str(path), digest, error.reasons, tuple(warnings), None)
-        reasons = [*_other_runs(content, plan), *_disagreements(content, result, warnings)]
+        reasons = [*_other_runs(content, plan), *_disagreements(content, result, warnings, same_version=not versions)]
     acceptance = None if reasons else result.appraisal.acceptance
     return Verification(str(path), content.digest, tuple(reasons), tuple(warnings), acceptance)
 
@@ -98,7 +99,10 @@ def _recomputed(content: Content, clusters: Path, expected: AcceptancePlan | Non
         if reasons := list(_other_plan(file, expected)):
             raise Refused(*reasons)
         plan = plan_in(content.root, content.manifest, file, clusters)
-        if reasons := [_no_point(name) for name, n in content.manifest.runs.items() if n > len(plan.study.points)]:
+        if expected:
+            reasons += _other_recipes(plan, plan_in(content.root, content.manifest, expected, clusters))
+        reasons += [_no_point(name) for name, n in content.manifest.runs.items() if n > len(plan.study.points)]
+        if reasons:
             raise Refused(*reasons)
         return plan, derived(content.root, content.manifest, plan)
     except Refused:
@@ -156,18 +160,31 @@ def _version(content: Content) -> Iterator[Reason]:
         yield Reason(kind="version", file=pack.MANIFEST, detail=detail)
 
 
-def _other_plan(file: AcceptancePlan, expected: AcceptancePlan | None) -> Iterator[Reason]:
-    """How the pack's plan differs from the one that was agreed, the site and the words apart."""
-    if expected is None:
-        return
-    of_pack, agreed = ({**_essence(each)} for each in (file, expected))
-    for detail in differences(of_pack, agreed, names=("the pack has", "your plan")):
-        yield Reason(kind="plan", file=pack.PLAN, detail=detail)
+def _other_plan(of_pack: AcceptancePlan, agreed: AcceptancePlan | None) -> Iterator[Reason]:
+    """How the pack's plan differs from the one that was agreed, the site and the description apart."""
+    if agreed is not None:
+        for detail in differences(_essence(of_pack), _essence(agreed), names=("the pack has", "your plan")):
+            yield Reason(kind="plan", file=pack.PLAN, detail=detail)
+
+
+def _other_recipes(of_pack: Planned, agreed: Planned) -> Iterator[Reason]:
+    """Points that differ although both plans name them alike: two recipes may have one name."""
+    pairs = zip(of_pack.study.points, agreed.study.points, strict=True)
+    for number, pair in enumerate(pairs, 1):
+        if len({each.spec and _work(each.spec) for each in pair}) > 1:
+            yield Reason(kind="plan", file=pack.PLAN, detail=f"the recipe of point {number} is not that of your plan")
+
+
+def _own_recipes(content: Content) -> Iterator[Reason]:
+    """A warning for each recipe that the pack brings along: its name may be a shipped one's."""
+    for name in content.manifest.files:
+        if name.startswith(f"{pack.RECIPES}/"):
+            yield Reason(kind="plan", file=name, detail="not a recipe of benchrun: read what it trains, or use --plan")
 
 
 def _essence(file: AcceptancePlan) -> dict[str, Any]:
     """What of a plan decides: runs, repeats, criteria."""
-    document = json.loads(AcceptancePlan.model_validate(portable(file, True)).model_dump_json())
+    document = json.loads(AcceptancePlan.model_validate(portable(file, redacted=True)).model_dump_json())
     return {key: document[key] for key in ("runs", "repeats", "criteria")}
 
 
@@ -194,9 +211,10 @@ def _work(spec: RunSpec) -> tuple[str, ...]:
     return spec.recipe, spec.framework, spec.gpu, str(spec.num_gpus), digest(spec, without=("image",))
 
 
-def _disagreements(content: Content, result: Derived, warnings: list[Reason]) -> Iterator[Reason]:
-    """What the pack states and its logs do not give. Of another version's pages only ``warnings`` are made."""
-    same_version = not warnings
+def _disagreements(
+    content: Content, result: Derived, warnings: list[Reason], *, same_version: bool
+) -> Iterator[Reason]:
+    """What the pack states and its logs do not give. Another version's page only adds to ``warnings``."""
     stated = {name for name in content.manifest.files if PurePosixPath(name).name in DERIVED or "/" not in name}
     for name in sorted(stated - result.files.keys() - {pack.PLAN}):
         yield Reason(kind="added_file", file=name, detail="nothing in the pack gives it")

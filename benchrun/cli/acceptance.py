@@ -24,7 +24,11 @@ if TYPE_CHECKING:
 )
 @click.option("--name", help="Name of this acceptance: another name runs everything anew.  [default: the file's]")
 @click.option(
-    "--concurrency", type=click.IntRange(min=1), default=1, show_default=True, help="Runs at a time: others may disturb."
+    "--concurrency",
+    type=click.IntRange(min=1),
+    default=1,
+    show_default=True,
+    help="Runs at a time: others may disturb.",
 )
 @click.option(
     "--retries", type=click.IntRange(min=0), default=0, show_default=True, help="New launches of a failed run."

@@ -69,9 +69,21 @@ def planned_page(acceptance: Acceptance, study: StudyResult) -> str:
         limit = one.limit * study.repeats if one else None
         rows.append([point.point, point.name, point.num_nodes, study.repeats, limit, steps])
     titles = ("point", "runs", "nodes", "repeats", "gpu_hours_limit", "gpu_hours_steps")
-    criteria = [(each.point, each.criterion, _number(each.threshold), each.unit) for each in acceptance.criteria]
-    tables = (Table(titles, rows, missing="-"), Table(("point", "criterion", "limit", "unit"), criteria))
+    tables = (Table(titles, rows, missing="-"), _limits(acceptance))
     return "\n".join([f"{acceptance.plan}: {acceptance.description}", "", *map(plain, tables), planned_line(study), ""])
+
+
+def _limits(acceptance: Acceptance) -> Table:
+    """One row for each criterion, with the points that have it."""
+    points: dict[tuple[str, float, str], list[int]] = {}
+    for each in acceptance.criteria:
+        points.setdefault((each.criterion, each.threshold, each.unit), []).append(each.point)
+    every = len(acceptance.points)
+    rows = [
+        (name, _number(limit), unit, "all" if len(numbers) == every else " ".join(map(str, numbers)))
+        for (name, limit, unit), numbers in points.items()
+    ]
+    return Table(("criterion", "limit", "unit", "points"), rows)
 
 
 def acceptance_page(acceptance: Acceptance) -> str:

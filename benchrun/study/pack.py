@@ -9,6 +9,8 @@ NAME/runs/RUN/        each run, failed ones too: specification, logs, telemetry,
 NAME/manifest.json    version of benchrun, the point of each run, sha256 of every other file
 """
 
+import contextlib
+import gzip
 import hashlib
 import lzma
 import os
@@ -17,9 +19,9 @@ import tarfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import IO, Literal
+from typing import IO, Annotated, Literal
 
-from pydantic import PositiveInt
+from pydantic import PositiveInt, StringConstraints
 
 from benchrun.errors import BenchrunError
 from benchrun.model import Frozen
@@ -58,6 +60,9 @@ Kind = Literal[
 ]
 
 
+RunName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._+-]*$")]
+
+
 class Manifest(Frozen):
     """manifest.json."""
 
@@ -70,7 +75,7 @@ class Manifest(Frozen):
     """Whether names, paths and addresses of the site were replaced."""
     plan: str
     """Name of the plan."""
-    runs: dict[str, PositiveInt]
+    runs: dict[RunName, PositiveInt]
     """Run -> position of its point in the plan, from 1."""
     files: dict[str, str]
     """Path of every other file -> sha256 of its content, in hexadecimal digits."""
@@ -127,15 +132,15 @@ def files_of(root: Path) -> Iterator[str]:
 
 def archive(folder: Path, target: Path) -> None:
     """Write ``folder`` as ``target``: the same bytes for the same content, whoever packs it and when."""
-    import gzip
-
-    with target.open("xb") as raw, gzip.GzipFile("", "wb", mtime=0, fileobj=raw) as packed:
-        with tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as tar:  # type: ignore[arg-type]
-            for name in sorted(files_of(folder)):
-                entry = tarfile.TarInfo(f"{target.name.removesuffix(ARCHIVE)}/{name}")
-                entry.size = (folder / name).stat().st_size
-                with (folder / name).open("rb") as content:
-                    tar.addfile(entry, content)
+    with contextlib.ExitStack() as files:
+        raw = files.enter_context(target.open("xb"))
+        packed = files.enter_context(gzip.GzipFile("", "wb", mtime=0, fileobj=raw))
+        tar = files.enter_context(tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT))
+        for name in sorted(files_of(folder)):
+            entry = tarfile.TarInfo(f"{target.name.removesuffix(ARCHIVE)}/{name}")
+            entry.size = (folder / name).stat().st_size
+            with (folder / name).open("rb") as content:
+                tar.addfile(entry, content)
 
 
 def opened(pack: Path, folder: Path) -> Path:
