@@ -1,5 +1,6 @@
 """Acceptance plans: read, appraised. The study room launches and resumes their runs."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -7,6 +8,7 @@ from benchrun.app.judgement import verdict_together
 from benchrun.app.measurement import RunMeasurement, measure_run, store_measurement
 from benchrun.compare.checks import broken
 from benchrun.compare.verdict import RunResult, Verdict
+from benchrun.errors import UserError
 from benchrun.launch.endings import Ending, recorded
 from benchrun.launch.rundir import RunDir
 from benchrun.spec.artifacts import VERDICT
@@ -37,6 +39,8 @@ def plan_acceptance(name: str, cluster: str | None = None, title: str | None = N
     ``cluster`` takes the place of the file's. ``title`` names the plan's directory: another one has runs of its own.
     UserError names every problem of the file.
     """
+    if title is not None and not re.fullmatch(r"[A-Za-z0-9][\w.-]*", title):
+        raise UserError(f"--name {title}: expected a name of letters, digits, '-', '_' and '.'")
     stem, file, document = read_plan(name)
     changes = {0: {"cluster": cluster}} if cluster else {}
     return planned(title or stem, file, document, changes)
@@ -44,7 +48,7 @@ def plan_acceptance(name: str, cluster: str | None = None, title: str | None = N
 
 def runs_of(plan: Planned) -> dict[int, list[RunDir]]:
     """The runs of each point that have ended, by the point's position from 1; failed attempts too."""
-    launched, slots = StudyDir(plan.name).runs(), {*plan.study.slots}
+    launched, slots = StudyDir(plan.study.expanded.name).runs(), {*plan.study.slots}
     runs: dict[int, list[RunDir]] = {}
     for slot in sorted(launched, key=lambda slot: slot[1]):
         if slot in slots:

@@ -166,7 +166,7 @@ def write_pack(plan: Planned, target: Path | None = None, *, packs: Path, redact
 
 def _place(root: Path, path: Path, work: Path) -> None:
     """Move a whole pack to its place: a half-written one never stands there."""
-    if path.name.endswith(pack.ARCHIVE):
+    if path.name.endswith(pack.ARCHIVES):
         whole = work / path.name
         pack.archive(root, whole)
         whole.rename(path)

@@ -105,14 +105,10 @@ class AcceptancePlan(Frozen):
 class Planned:
     """A plan with its points resolved."""
 
+    name: str
     file: AcceptancePlan
     study: Plan
-    """The same points as a study, which launches and resumes them."""
-
-    @property
-    def name(self) -> str:
-        """Names the plan's directory beside the runs."""
-        return self.study.expanded.name
+    """The same points as a study, which launches and resumes them; its directory is ``NAME.plan.study``."""
 
     def criteria(self, number: int) -> Criteria:
         """The criteria of the point at position ``number``, from 1."""
@@ -153,12 +149,12 @@ def planned(name: str, file: AcceptancePlan, document: Document, changes: Mappin
     study = Study(
         description=file.description, runs=runs, repeats=file.repeats, price_per_gpu_hour=file.price_per_gpu_hour
     )
-    expanded = Expanded(name, study, tuple(points))
+    expanded = Expanded(f"{name}.plan", study, tuple(points))
     resolved = resolved_points(expanded)
     _raise([UserError(each.refused, hint=each.hint, where=each.point.place) for each in resolved if not each.spec])
     if len({each.spec.cluster.name for each in resolved if each.spec}) > 1:
         raise UserError("the runs are of several clusters", hint="name the one that is accepted: cluster: FILE")
-    return Planned(file, Plan(expanded, resolved))
+    return Planned(name, file, Plan(expanded, resolved))
 
 
 def _contradictions(file: AcceptancePlan, document: Document) -> Iterator[UserError]:

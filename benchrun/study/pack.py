@@ -36,7 +36,8 @@ PAGE = "index.html"
 RECIPES = "recipes"
 RUNS = "runs"
 ARCHIVE = ".tar.gz"
-"""Ending of a packed pack; without it a pack is a directory."""
+ARCHIVES = (ARCHIVE, ".tgz")
+"""Endings of a packed pack; without one a pack is a directory."""
 MOST_BYTES = 16 << 30
 """Of all files of a pack together, unpacked."""
 MOST_FILES = 100_000
@@ -136,8 +137,9 @@ def archive(folder: Path, target: Path) -> None:
         raw = files.enter_context(target.open("xb"))
         packed = files.enter_context(gzip.GzipFile("", "wb", mtime=0, fileobj=raw))
         tar = files.enter_context(tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT))
+        top = next(target.name.removesuffix(ending) for ending in ARCHIVES if target.name.endswith(ending))
         for name in sorted(files_of(folder)):
-            entry = tarfile.TarInfo(f"{target.name.removesuffix(ARCHIVE)}/{name}")
+            entry = tarfile.TarInfo(f"{top}/{name}")
             entry.size = (folder / name).stat().st_size
             with (folder / name).open("rb") as content:
                 tar.addfile(entry, content)

@@ -42,6 +42,11 @@ def test_the_option_replaces_the_cluster_of_the_file(tmp_path: Path) -> None:
     assert planned.name == "again"
 
 
+def test_a_name_is_no_path(tmp_path: Path) -> None:
+    with pytest.raises(UserError):
+        app.plan_acceptance(write(tmp_path), title="../elsewhere")
+
+
 def test_a_run_adds_to_the_criteria_replaces_and_removes(tmp_path: Path) -> None:
     own = {"at_least": {"mfu_percent": 40, "tokens_per_s_per_gpu": None}, "max_spread_percent": None}
     runs = [RUN, {**RUN, "recipe": "tiny-gpt3", "criteria": own}]

@@ -16,6 +16,7 @@ from benchrun.app import packs
 from benchrun.app.verification import Verification
 from benchrun.compare.references import load_references
 from benchrun.errors import UserError
+from benchrun.launch.rundir import find_runs
 from benchrun.study import pack
 
 from tampering import archive_of, edit, edit_json, fix_manifest, plan_file
@@ -330,6 +331,7 @@ def test_the_commands_answer_with_these_codes(site: Path, root: Path, tmp_path: 
     done = call("plan", str(site / "mine.yaml"), "--pack", str(tmp_path / "done.tar.gz"), "--json")
     document = json.loads(done.stdout)
     assert (done.returncode, document["verdict"]) == (0, "accepted")
+    assert len(find_runs()) == 2  # none was launched again
     keys = ["point", "criterion", "threshold", "measured", "unit", "passed", "reason", "runs"]
     assert all(list(criterion) == keys for criterion in document["criteria"])
     verified = call("verify", str(tmp_path / "done.tar.gz"), "--json")
@@ -339,5 +341,4 @@ def test_the_commands_answer_with_these_codes(site: Path, root: Path, tmp_path: 
     edit(runs(root)[0] / "stdout.log.xz", digit)
     refused = call("verify", str(root))
     assert (refused.returncode, "REFUSED" in refused.stdout, "changed file" in refused.stdout) == (4, True, True)
-    assert call("verify", str(root), "--json").returncode == 4
-    assert call("plan", "no-such-plan").returncode == call("verify", "no-such-pack").returncode == 2
+    assert call("plan", "no-such-plan").returncode == 2
