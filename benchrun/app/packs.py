@@ -13,20 +13,18 @@ import yaml
 
 from benchrun import __version__
 from benchrun.app.acceptance import Appraisal, appraise, runs_of
-from benchrun.app.measurement import measure_run, rows_of, steps_text, without_hosts
+from benchrun.app.measurement import measure_run, steps_text, without_hosts
+from benchrun.app.reporting import report_on, run_data
 from benchrun.compare.references import Reference
 from benchrun.errors import UserError, writing
 from benchrun.launch.keep import kept_files, kept_name, scripts, scrubbed, site_words, verbatim_files
 from benchrun.launch.launcher import commit
 from benchrun.launch.rundir import RunDir
-from benchrun.metrics.setting import setting_of
-from benchrun.metrics.telemetry import read
 from benchrun.recipe.catalogue import checked
 from benchrun.recipe.files import is_path, recipe_document
 from benchrun.recipe.yamlfile import Document, load
-from benchrun.report.acceptance import lead
+from benchrun.report.acceptance import leads
 from benchrun.report.html import page
-from benchrun.report.model import RunData, report_model
 from benchrun.spec import artifacts
 from benchrun.spec.identity import OF_THE_SITE
 from benchrun.study import pack
@@ -91,7 +89,7 @@ def _recipe_in(root: Path, recipe: str) -> str:
 
 
 def derived(root: Path, manifest: pack.Manifest, plan: Planned) -> Derived:
-    """Everything in a pack that is computed: measurements, verdicts, the references they rest on, the report."""
+    """What is computed of a pack but its report: measurements, verdicts, the references that they rest on."""
     runs: dict[int, list[RunDir]] = {}
     for name, number in manifest.runs.items():
         runs.setdefault(number, []).append(RunDir(root / pack.RUNS / name, read_only=True))
@@ -106,7 +104,6 @@ def derived(root: Path, manifest: pack.Manifest, plan: Planned) -> Derived:
                 files[f"{place}/{artifacts.TELEMETRY_SUMMARY}"] = _json(measurement.samples)
         if result.verdict:
             files[f"{place}/{artifacts.VERDICT}"] = _json(result.verdict)
-    files[pack.PAGE] = _page(appraisal)
     return Derived(appraisal, files)
 
 
@@ -122,15 +119,11 @@ def _references(appraisal: Appraisal) -> str:
     return json.dumps([used[name].model_dump(mode="json") for name in sorted(used)], indent=2) + "\n"
 
 
-def _page(appraisal: Appraisal) -> str:
-    """The report as one HTML file, the verdict with every criterion first."""
-    data = []
-    for run, result in appraisal.results.items():
-        measurement = appraisal.measurements.get(run)
-        rows = rows_of(measurement.log, setting_of(run.spec)) if measurement else None
-        telemetry = {host: read(text) for host, text in run.telemetry().items()}
-        data.append(RunData(result, rows, run.read_json(artifacts.ENV) or {}, telemetry))
-    return page(report_model(data), f"Acceptance: {appraisal.acceptance.plan}", lead(appraisal.acceptance))
+def report_page(root: Path, acceptance: Acceptance) -> str:
+    """The report as one HTML file, the verdict with every criterion first; the runs of the pack are as they state."""
+    names = [run for point in acceptance.points for run in (*point.runs, *point.other_runs)]
+    data = [run_data(RunDir(root / pack.RUNS / name, read_only=True)) for name in names]
+    return page(report_on(data), f"Acceptance: {acceptance.plan}", leads=leads(acceptance))
 
 
 def write_pack(plan: Planned, target: Path | None = None, *, packs: Path, redacted: bool = True) -> Pack:
@@ -155,6 +148,7 @@ def write_pack(plan: Planned, target: Path | None = None, *, packs: Path, redact
         result = derived(root, manifest, plan_in(root, manifest, read_plan_in(root), clusters))
         for name, text in result.files.items():
             (root / name).write_text(text)
+        (root / pack.PAGE).write_text(report_page(root, result.appraisal.acceptance))
         manifest = manifest.model_copy(update={"files": pack.hashes(root)})
         (root / pack.MANIFEST).write_text(_json(manifest))
         digest = pack.checked_content(root).digest

@@ -10,7 +10,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from benchrun import __version__
-from benchrun.app.packs import DERIVED, Derived, derived, plan_in, portable, read_plan_in
+from benchrun.app.packs import DERIVED, Derived, derived, plan_in, portable, read_plan_in, report_page
 from benchrun.errors import BenchrunError, UserError
 from benchrun.frameworks.registry import framework
 from benchrun.launch.launcher import commit
@@ -29,7 +29,7 @@ SAME = 1e-9
 """Relative difference of numbers that two machines may compute from one log."""
 SHOWN = 3
 """Differences of one file that are named."""
-NEEDED = (artifacts.SPEC, artifacts.ENV, artifacts.ENDING)
+NEEDED = (artifacts.SPEC, artifacts.ENDING)
 """Files without which a run is no evidence."""
 
 
@@ -85,7 +85,9 @@ def verify_pack(path: Path, own_plan: str | None = None) -> Verification:
         except Refused as error:
             digest = content.digest if content else None
             return Verification(str(path), digest, error.reasons, tuple(warnings), None)
-        reasons = [*_other_runs(content, plan), *_disagreements(content, result, warnings, same_version=not versions)]
+        reasons = [*_other_runs(content, plan), *_disagreements(content, result, same_version=not versions)]
+        if not reasons and (page := _other_page(content, result.appraisal.acceptance)):
+            (warnings if versions else reasons).append(page)
     acceptance = None if reasons else result.appraisal.acceptance
     return Verification(str(path), content.digest, tuple(reasons), tuple(warnings), acceptance)
 
@@ -211,25 +213,27 @@ def _work(spec: RunSpec) -> tuple[str, ...]:
     return spec.recipe, spec.framework, spec.gpu, str(spec.num_gpus), digest(spec, without=("image",))
 
 
-def _disagreements(
-    content: Content, result: Derived, warnings: list[Reason], *, same_version: bool
-) -> Iterator[Reason]:
-    """What the pack states and its logs do not give. Another version's page only adds to ``warnings``."""
+def _other_page(content: Content, acceptance: Acceptance) -> Reason | None:
+    """A reason where the report is not the one that the runs give."""
+    try:
+        same = report_page(content.root, acceptance) == (content.root / pack.PAGE).read_text(errors="replace")
+    except BenchrunError as error:
+        return Reason(
+            kind="unreadable", file=(error.where or "").removeprefix(f"{content.root}/"), detail=error.message
+        )
+    return None if same else Reason(kind="report", file=pack.PAGE, detail="not the page that the runs give")
+
+
+def _disagreements(content: Content, result: Derived, *, same_version: bool) -> Iterator[Reason]:
+    """What the pack states and its logs do not give, the report apart."""
     stated = {name for name in content.manifest.files if PurePosixPath(name).name in DERIVED or "/" not in name}
-    for name in sorted(stated - result.files.keys() - {pack.PLAN}):
+    for name in sorted(stated - result.files.keys() - {pack.PLAN, pack.PAGE}):
         yield Reason(kind="added_file", file=name, detail="nothing in the pack gives it")
-    for name in sorted(result.files.keys() - stated):
+    for name in sorted({*result.files, pack.PAGE} - stated):
         yield Reason(kind="missing_file", file=name, detail="a pack states what its logs give")
     for name in sorted(stated & result.files.keys()):
         text = (content.root / name).read_text(errors="replace")
         if text == result.files[name]:
-            continue
-        if name == pack.PAGE:
-            reason = Reason(kind="report", file=name, detail="not the page that the runs give")
-            if same_version:
-                yield reason
-            else:
-                warnings.append(reason)
             continue
         for detail in islice(_json_differences(text, result.files[name], same_version), SHOWN):
             yield Reason(kind=_kind(name), file=name, detail=detail)

@@ -99,12 +99,9 @@ def reason_lines(kind: str, reasons: Sequence[Reason]) -> Iterator[str]:
         yield ": ".join(filter(None, (kind, reason.kind.replace("_", " "), reason.file, reason.detail)))
 
 
-def lead(acceptance: Acceptance) -> Sequence[Lead]:
-    """The first part of the HTML report."""
-    return tuple(_lead(acceptance))
-
-
-def _lead(acceptance: Acceptance) -> Iterator[Lead]:
-    sentences = (headline(acceptance), acceptance.description)
-    yield Lead("Verdict", sentences, criteria_table(acceptance))
-    yield Lead("What was run", (), points_table(acceptance))
+def leads(acceptance: Acceptance) -> tuple[Lead, ...]:
+    """The first parts of the HTML report."""
+    return (
+        Lead("Verdict", f"{headline(acceptance)}. {acceptance.description}", criteria_table(acceptance)),
+        Lead("What was run", "Each point of the plan, with its runs that gave numbers.", points_table(acceptance)),
+    )

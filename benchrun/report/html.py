@@ -63,7 +63,7 @@ class Lead:
     """A part of a page that stands before the points."""
 
     title: str
-    sentences: Sequence[str]
+    text: str
     table: Table
 
 
@@ -96,8 +96,7 @@ def _body(report: ReportModel) -> Iterator[str]:
 
 
 def _lead(lead: Lead) -> Iterator[str]:
-    yield f"<h2>{escape(lead.title)}</h2>"
-    yield from (f"<p>{escape(sentence)}</p>" for sentence in lead.sentences)
+    yield f"<h2>{escape(lead.title)}</h2>\n<p>{escape(lead.text)}</p>"
     yield _table(lead.table, "cards")
 
 

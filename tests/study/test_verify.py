@@ -10,16 +10,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tampering import archive_of, edit, edit_json, fix_manifest, plan_file
 
-from benchrun import app
+from benchrun import app, paths
 from benchrun.app import packs
 from benchrun.app.verification import Verification
 from benchrun.compare.references import load_references
 from benchrun.errors import UserError
 from benchrun.launch.rundir import find_runs
 from benchrun.study import pack
-
-from tampering import archive_of, edit, edit_json, fix_manifest, plan_file
 
 LOSS = next(
     entry.value
@@ -118,7 +117,7 @@ def test_a_digit_in_a_log(root: Path) -> None:
     fix_manifest(root)
     found = kinds(app.verify_pack(root))
     assert {("numbers", "metrics.json"), ("numbers", "steps.jsonl")} <= found
-    assert {kind for kind, _ in found} <= {"numbers", "verdict", "report"}
+    assert {kind for kind, _ in found} <= {"numbers", "verdict"}
 
 
 Change = Callable[[Path], Any]
@@ -145,7 +144,7 @@ FORGED: dict[str, tuple[Change, set[tuple[str, str]]]] = {
     ),
     "a threshold": (
         lambda root: edit(root / pack.PLAN, lambda text: text.replace("100", "1")),
-        {("verdict", "acceptance.json"), ("report", "index.html")},
+        {("verdict", "acceptance.json")},
     ),
     "the page": (
         lambda root: edit(root / pack.PAGE, lambda text: text.replace("ACCEPTED", "ACCEPTED WITH HONOURS")),
@@ -229,8 +228,10 @@ def consistent(root: Path, change: Change) -> None:
     clusters = root.parent / "clusters"
     clusters.mkdir()
     plan = packs.plan_in(root, manifest, packs.read_plan_in(root), clusters)
-    for name, text in packs.derived(root, manifest, plan).files.items():
+    result = packs.derived(root, manifest, plan)
+    for name, text in result.files.items():
         (root / name).write_text(text)
+    (root / pack.PAGE).write_text(packs.report_page(root, result.appraisal.acceptance))
     fix_manifest(root)
 
 
@@ -266,6 +267,38 @@ def test_a_run_less_is_inconclusive(root: Path) -> None:
     verification = app.verify_pack(root)
     assert (verification.exit_code, verification.reasons) == (4, ())
     assert verification.acceptance is not None and verification.acceptance.verdict == "inconclusive"
+
+
+@pytest.mark.parametrize("redacted", [True, False])
+def test_failed_runs_are_evidence_too(tmp_path: Path, monkeypatch: Any, redacted: bool) -> None:
+    monkeypatch.setenv("BENCHRUN_RESULTS", str(tmp_path))
+    path = plan_file(tmp_path, LOSS, repeats=1, criteria={})
+    (tmp_path / "program.sh").write_text("#!/bin/bash\nexit 7\n")
+    plan = app.plan_acceptance(str(path))
+    app.run_study(plan.study, concurrency=1, retries=1)
+    acceptance = app.write_pack(plan, tmp_path / "pack", packs=tmp_path, redacted=redacted).acceptance
+    assert (acceptance.exit_code, len(acceptance.points[0].other_runs)) == (1, 2)
+    assert "failed" in (acceptance.criteria[1].reason or "")
+    verification = app.verify_pack(tmp_path / "pack")
+    assert (verification.reasons, verification.acceptance, verification.exit_code) == ((), acceptance, 1)
+
+
+def test_a_recipe_of_the_users_own_travels_with_the_pack(tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.setenv("BENCHRUN_RESULTS", str(tmp_path))
+    recipe = tmp_path / "mymodel.yaml"
+    recipe.write_text((paths.RECIPES / "tiny-llama.yaml").read_text())
+    path = plan_file(tmp_path, LOSS, repeats=1, criteria={})
+    edit(path, lambda text: text.replace('"tiny-llama"', json.dumps(str(recipe))))
+    plan = app.plan_acceptance(str(path))
+    app.run_study(plan.study, concurrency=1)
+    app.write_pack(plan, tmp_path / "pack", packs=tmp_path)
+    recipe.unlink()
+    verification = app.verify_pack(tmp_path / "pack")
+    assert (verification.reasons, verification.exit_code) == ((), 0)
+    assert [(warning.kind, warning.file) for warning in verification.warnings] == [("plan", "recipes/mymodel.yaml")]
+    edit(tmp_path / "pack/recipes/mymodel.yaml", lambda text: text.replace('"num_layers": 4', '"num_layers": 3'))
+    fix_manifest(tmp_path / "pack")
+    assert ("run", "spec.json") in kinds(app.verify_pack(tmp_path / "pack"))
 
 
 def test_another_version_is_a_warning_and_its_page_another(root: Path) -> None:
