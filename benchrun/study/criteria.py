@@ -33,6 +33,7 @@ class Criterion(Frozen):
     measured: float | None
     """Null where nothing was measured."""
     unit: str
+    """Unit of both."""
     passed: bool | None
     """Null where the measurement gives no answer."""
     reason: str | None = None
@@ -47,11 +48,17 @@ class PointSummary(Frozen):
     point: int
     """Position in the plan, from 1."""
     recipe: str
+    """Name of the recipe."""
     gpu: str
+    """GPU, as named in the hardware table."""
     precision: str
+    """Precision of the computation."""
     num_gpus: int
+    """Ranks: one per GPU, or CPU processes."""
     num_nodes: int
+    """Nodes of each job."""
     framework: str
+    """Name of the framework."""
     repeats: int
     """Runs that the plan wants."""
     runs: tuple[str, ...]
@@ -71,12 +78,17 @@ class Acceptance(Frozen):
     """The verdict on a cluster, with every criterion."""
 
     schema_version: Literal[1] = 1
+    """Version of this document's schema."""
     plan: str
     """Name of the plan."""
     description: str
+    """The plan's own words."""
     verdict: Answer
+    """``not_accepted`` where a criterion is not met, else ``inconclusive`` where one has no answer."""
     points: tuple[PointSummary, ...]
+    """In the order of the plan."""
     criteria: tuple[Criterion, ...]
+    """Of all points, in the order of the points."""
 
     @property
     def exit_code(self) -> Exit:

@@ -68,6 +68,7 @@ class Manifest(Frozen):
     """manifest.json."""
 
     schema_version: Literal[1] = 1
+    """Version of this file's schema."""
     benchrun: str
     """Version of benchrun that wrote the pack."""
     commit: str | None
@@ -86,9 +87,11 @@ class Reason(Frozen):
     """Why a pack is refused, or what to know about it."""
 
     kind: Kind
+    """What is wrong."""
     file: str
     """Path in the pack."""
     detail: str
+    """What was expected and what was found, in words."""
 
 
 class Refused(BenchrunError):
