@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from statistics import median
 from typing import Any
 
 import numpy as np
@@ -167,3 +168,8 @@ def log_chance(size: int, slow: int, rows: int, hits: int) -> float:
 
 def _log_choose(size: int, rows: int) -> float:
     return math.lgamma(size + 1) - math.lgamma(rows + 1) - math.lgamma(size - rows + 1)
+
+
+def spread_percent(values: Sequence[float]) -> float | None:
+    """The range of several values, in percent of their median; None of a single one."""
+    return 100 * (max(values) - min(values)) / median(values) if len(values) > 1 else None

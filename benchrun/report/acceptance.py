@@ -90,13 +90,18 @@ def acceptance_page(acceptance: Acceptance) -> str:
     """The verdict, every criterion, and the runs, as text."""
     tables = (criteria_table(acceptance), points_table(acceptance), runs_table(acceptance))
     text = "\n".join(plain(table) for table in tables if table.rows)
-    return f"{headline(acceptance)}\n{acceptance.plan}: {acceptance.description}\n\n{text}"
+    return printable(f"{headline(acceptance)}\n{acceptance.plan}: {acceptance.description}\n\n{text}")
 
 
 def reason_lines(kind: str, reasons: Sequence[Reason]) -> Iterator[str]:
     """One line for each reason."""
     for reason in reasons:
-        yield ": ".join(filter(None, (kind, reason.kind.replace("_", " "), reason.file, reason.detail)))
+        yield printable(": ".join(filter(None, (kind, reason.kind.replace("_", " "), reason.file, reason.detail))))
+
+
+def printable(text: str) -> str:
+    """Text of a pack that somebody else wrote, without control characters of a terminal."""
+    return "".join(letter if letter.isprintable() or letter == "\n" else "?" for letter in text)
 
 
 def leads(acceptance: Acceptance) -> tuple[Lead, ...]:

@@ -40,6 +40,8 @@ ARCHIVES = (ARCHIVE, ".tgz")
 """Endings of a packed pack; without one a pack is a directory."""
 MOST_BYTES = 16 << 30
 """Of all files of a pack together, unpacked."""
+MOST_LOG_BYTES = 1 << 30
+"""Of one compressed file, which is unpacked in memory."""
 MOST_FILES = 100_000
 CHUNK = 1 << 20
 
@@ -242,7 +244,7 @@ def _expanding(root: Path, name: str) -> Reason | None:
         with lzma.open(root / name) as content:
             while chunk := content.read(CHUNK):
                 size += len(chunk)
-                if size > MOST_BYTES // 8:
+                if size > MOST_LOG_BYTES:
                     return Reason(kind="unreadable", file=name, detail=f"holds more than {size} bytes")
     except (lzma.LZMAError, EOFError, OSError) as error:
         return Reason(kind="unreadable", file=name, detail=str(error))

@@ -345,6 +345,8 @@ def test_an_archive_that_is_cut_off_too_large_or_none(root: Path, tmp_path: Path
     two = archive_of(root, tmp_path / "two.tar.gz", member("other/file", size=3))
     for path in (cut, none, two):
         assert {reason.kind for reason in app.verify_pack(path).reasons} == {"unreadable"}
+    monkeypatch.setattr(pack, "MOST_LOG_BYTES", 100)
+    assert {reason.kind for reason in app.verify_pack(root).reasons} == {"unreadable"}
     monkeypatch.setattr(pack, "MOST_BYTES", 10_000)
     assert {reason.kind for reason in app.verify_pack(whole).reasons} == {"unreadable"}
     with pytest.raises(UserError):
@@ -372,6 +374,8 @@ def test_the_commands_answer_with_these_codes(site: Path, root: Path, tmp_path: 
     again = call("plan", str(site / "mine.yaml"), "--report", "--pack", str(tmp_path / "done.tar.gz"))
     assert again.returncode == 2
     edit(runs(root)[0] / "stdout.log.xz", digit)
+    (root / "x\x1b[2J").write_text("a name that would clear the screen")
     refused = call("verify", str(root))
+    assert "\x1b" not in refused.stdout
     assert (refused.returncode, "REFUSED" in refused.stdout, "changed file" in refused.stdout) == (4, True, True)
     assert call("plan", "no-such-plan").returncode == 2
