@@ -18,7 +18,7 @@ from benchrun.app.verification import Verification
 from benchrun.compare.references import load_references
 from benchrun.errors import UserError
 from benchrun.launch.rundir import find_runs
-from benchrun.study import pack
+from benchrun.study import pack, unpack
 
 LOSS = next(
     entry.value
@@ -154,6 +154,10 @@ FORGED: dict[str, tuple[Change, set[tuple[str, str]]]] = {
     "a missing ending": (lambda root: (runs(root)[0] / "ending.json").unlink(), {("missing_file", "ending.json")}),
     "an added file": (lambda root: (root / "runs/notes.txt").write_text("x"), {("added_file", "notes.txt")}),
     "an added file of a run": (lambda root: (runs(root)[0] / "x.py").write_text("x"), {("added_file", "x.py")}),
+    "a number beyond any": (
+        lambda root: edit(root / pack.ACCEPTANCE, lambda t: t.replace('"point": 1', f'"point": 1{400 * "0"}', 1)),
+        {("verdict", "acceptance.json")},
+    ),
     "no JSON": (lambda root: (root / pack.ACCEPTANCE).write_text("accepted"), {("verdict", "acceptance.json")}),
     "no specification": (
         lambda root: (runs(root)[0] / "spec.json").write_text("{}"),
@@ -345,9 +349,9 @@ def test_an_archive_that_is_cut_off_too_large_or_none(root: Path, tmp_path: Path
     two = archive_of(root, tmp_path / "two.tar.gz", member("other/file", size=3))
     for path in (cut, none, two):
         assert {reason.kind for reason in app.verify_pack(path).reasons} == {"unreadable"}
-    monkeypatch.setattr(pack, "MOST_LOG_BYTES", 100)
+    monkeypatch.setattr(unpack, "MOST_LOG_BYTES", 100)
     assert {reason.kind for reason in app.verify_pack(root).reasons} == {"unreadable"}
-    monkeypatch.setattr(pack, "MOST_BYTES", 10_000)
+    monkeypatch.setattr(unpack, "MOST_BYTES", 10_000)
     assert {reason.kind for reason in app.verify_pack(whole).reasons} == {"unreadable"}
     with pytest.raises(UserError):
         app.verify_pack(tmp_path / "absent.tar.gz")
