@@ -46,7 +46,7 @@ def points_table(acceptance: Acceptance) -> Table:
         [each.point, each.name, each.num_nodes, f"{len(each.runs)} of {each.repeats}", each.verdict]
         for each in acceptance.points
     ]
-    return Table(("point", "runs", "nodes", "measured", "verdict"), rows, missing="-")
+    return Table(("point", "workload", "nodes", "measured", "verdict"), rows, missing="-")
 
 
 def runs_table(acceptance: Acceptance) -> Table:
@@ -68,7 +68,7 @@ def planned_page(acceptance: Acceptance, study: StudyResult) -> str:
         steps = one.steps * study.repeats if one and one.steps is not None else None
         limit = one.limit * study.repeats if one else None
         rows.append([point.point, point.name, point.num_nodes, study.repeats, limit, steps])
-    titles = ("point", "runs", "nodes", "repeats", "gpu_hours_limit", "gpu_hours_steps")
+    titles = ("point", "workload", "nodes", "repeats", "gpu_hours_limit", "gpu_hours_steps")
     tables = (Table(titles, rows, missing="-"), _limits(acceptance))
     return "\n".join([f"{acceptance.plan}: {acceptance.description}", "", *map(plain, tables), planned_line(study), ""])
 

@@ -325,7 +325,7 @@ def member(name: str, kind: bytes = tarfile.REGTYPE, target: str = "", size: int
     "extra",
     [
         member("mine/../../escaped", size=3),
-        member("/tmp/escaped-absolute", size=3),
+        member("/absolute", size=3),
         member("mine/link", tarfile.SYMTYPE, "/etc/passwd"),
         member("mine/hard", tarfile.LNKTYPE, "mine/plan.yaml"),
         member("mine/device", tarfile.CHRTYPE),
@@ -334,9 +334,11 @@ def member(name: str, kind: bytes = tarfile.REGTYPE, target: str = "", size: int
     ids=lambda info: info.name,
 )
 def test_an_archive_with_a_path_outside_or_a_link(root: Path, tmp_path: Path, extra: tarfile.TarInfo) -> None:
+    if extra.name == "/absolute":
+        extra.name = str(tmp_path / "escaped")
     (reason,) = app.verify_pack(archive_of(root, tmp_path / "mine.tar.gz", extra)).reasons
     assert (reason.kind, reason.file) == ("unsafe_path", extra.name)
-    assert not (tmp_path / "escaped").exists() and not Path("/tmp/escaped-absolute").exists()
+    assert not (tmp_path / "escaped").exists()
 
 
 def test_an_archive_that_is_cut_off_too_large_or_none(root: Path, tmp_path: Path, monkeypatch: Any) -> None:
