@@ -168,6 +168,17 @@ FORGED: dict[str, tuple[Change, set[tuple[str, str]]]] = {
         lambda root: edit(root / pack.PLAN, lambda text: text.replace("tiny-llama", "../../tiny-llama.yaml")),
         {("unreadable", "plan.yaml")},
     ),
+    "a recipe beside the pack": (
+        lambda root: (
+            shutil.copy(paths.RECIPES / "tiny-llama.yaml", root.parent),
+            edit(root / pack.PLAN, lambda text: text.replace("tiny-llama", "../tiny-llama.yaml")),
+        ),
+        {("unreadable", "plan.yaml")},
+    ),
+    "telemetry of nothing": (
+        lambda root: (runs(root)[0] / "telemetry.json").write_text("{}"),
+        {("added_file", "telemetry.json")},
+    ),
     "a log of nothing": (
         lambda root: (runs(root)[0] / "stdout.log.xz").write_bytes(b"no xz"),
         {("unreadable", "stdout.log.xz")},
