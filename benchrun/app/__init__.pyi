@@ -75,6 +75,7 @@ from benchrun.launch.rundir import open_run as open_run
 from benchrun.launch.site_checks import Check as Check
 from benchrun.metrics.model import Metrics as Metrics
 from benchrun.metrics.model import Summary as Summary
+from benchrun.metrics.problems import job_ended as job_ended
 from benchrun.metrics.setting import Setting as Setting
 from benchrun.parse import Log as Log
 from benchrun.parse import Rows as Rows

@@ -35,9 +35,20 @@ def point_rows(recipes: Sequence[str], gpu: str | None) -> Rows:
     rows = [row for name in recipes or names(paths.RECIPES) for row in _rows(name)]
     chosen = [row for row in rows if gpu is None or row["gpu"].lower() == gpu.lower()]
     if not chosen:
-        gpus = sorted({row["gpu"] for row in rows})
-        raise UserError(f"no point is for --gpu {gpu}", hint=f"there are points for {', '.join(gpus)}")
+        raise UserError(f"no point is for --gpu {gpu}", hint=_instead(rows, str(gpu)))
     return chosen
+
+
+def _instead(rows: Rows, gpu: str) -> str:
+    """What to do for a GPU without points of its own."""
+    from benchrun import hardware
+
+    tuned = f"there are points for {', '.join(sorted({row['gpu'] for row in rows}))}"
+    if hardware.gpu(gpu) is None:
+        return tuned
+    example = next(iter(rows))
+    options = f"--gpu {gpu} --precision {example['precision']} --num-gpus {example['num_gpus']} --cluster FILE"
+    return f"{tuned}; {gpu} takes the layout of the one closest in memory: benchrun show {example['recipe']} {options}"
 
 
 def _rows(recipe: str) -> Rows:
