@@ -83,4 +83,4 @@ def test_new_runs_keep_the_ids_of_the_document(tmp_path: Path) -> None:
 
 
 def test_a_long_line_stays_cut() -> None:
-    assert renewed(shown("one two ...", "x"), ["one two three", "y"]) == ["one ...", "y"]
+    assert renewed(shown("one two ...", "x"), ["one too many", "y"]) == ["one too ...", "y"]

@@ -1,8 +1,8 @@
 """Transcripts in the documents: commands with the output that a reader sees, run again and compared.
 
 A transcript is a ``console`` block. ``$ `` begins a command; the lines below it are its output, stdout and stderr
-together. A line ``...`` stands for any number of lines, and `` ...`` at the end of a line for its rest. Dates and the ids of new runs may differ. After the comment ``<!-- measured -->`` numbers, the widths of columns
-and bars may differ too.
+together. A line ``...`` stands for any number of lines, and `` ...`` at the end of a line for its rest. Dates and the
+ids of new runs may differ. After the comment ``<!-- measured -->`` numbers, the widths of columns and bars may too.
 """
 
 import os
