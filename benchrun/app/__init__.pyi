@@ -58,8 +58,8 @@ from benchrun.app.traces import fingerprint_of as fingerprint_of
 from benchrun.app.tuning import plan_tuning as plan_tuning
 from benchrun.app.tuning import tune as tune
 from benchrun.app.tuning import tuning_result as tuning_result
-from benchrun.compare.verdict import RunResult as RunResult
-from benchrun.compare.verdict import Verdict as Verdict
+from benchrun.comparison.verdict import RunResult as RunResult
+from benchrun.comparison.verdict import Verdict as Verdict
 from benchrun.explain.model import Difference as Difference
 from benchrun.explain.model import Explanation as Explanation
 from benchrun.frameworks.logs import DIALECTS as DIALECTS

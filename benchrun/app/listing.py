@@ -67,8 +67,8 @@ def _rows(recipe: str) -> Rows:
 
 def _resolved(file: "RecipeFile") -> Rows:
     """The rows of another workload, each point resolved; what only a training has is None."""
-    from benchrun.compare.conditions import conditions
-    from benchrun.compare.references import load_references, matching
+    from benchrun.comparison.conditions import conditions
+    from benchrun.comparison.references import load_references, matching
     from benchrun.recipe.catalogue import points
     from benchrun.recipe.resolve import resolve_point
 
@@ -91,7 +91,7 @@ def _text(value: Any) -> str:
 
 @functools.cache
 def _references(recipe: str, task: str, *conditions: Any) -> int:
-    """How many published numbers `benchrun.compare.references.matching` finds."""
+    """How many published numbers `benchrun.comparison.references.matching` finds."""
     return sum(
         publisher == recipe or (metric != "final_loss" and _same_model(publisher, recipe, task))
         for publisher, metric in _published().get((task, *map(_text, conditions)), ())
@@ -111,7 +111,7 @@ def _published() -> dict[tuple[str, ...], list[tuple[str, str]]]:
 
 @functools.cache
 def _same_model(one: str, other: str, task: str) -> bool:
-    """Whether two shipped recipes train one model: see `benchrun.compare.references.same_work`."""
+    """Whether two shipped recipes train one model: see `benchrun.comparison.references.same_work`."""
     if task == "lora" or not {one, other} <= {*names(paths.RECIPES)}:
         return False
     recipes = [recipe_document(name)[1] for name in (one, other)]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from benchrun.app.judgement import judge_log, judge_runs
 from benchrun.app.measurement import measure_run, read_logs, rows_of, setting, summarise_log
-from benchrun.compare.verdict import Verdict
+from benchrun.comparison.verdict import Verdict
 from benchrun.errors import UserError
 from benchrun.launch.endings import recorded
 from benchrun.launch.rundir import RunDir, find_runs, open_run

@@ -5,11 +5,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from statistics import median
 from typing import Any
 
-from benchrun.compare.checks import Check
-from benchrun.compare.conditions import DEGREES
-from benchrun.compare.measured import grouped
-from benchrun.compare.references import Reference, load_references
-from benchrun.compare.verdict import RunResult
+from benchrun.comparison.checks import Check
+from benchrun.comparison.conditions import DEGREES
+from benchrun.comparison.measured import grouped
+from benchrun.comparison.references import Reference, load_references
+from benchrun.comparison.verdict import RunResult
 from benchrun.metrics.registry import Metric, tabled
 from benchrun.report.scaling import Ratio, fsdp_over_3d
 from benchrun.report.table import Table, markdown

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from rich.text import Text
 
 from benchrun import hardware
-from benchrun.compare.verdict import RunResult, Verdict
+from benchrun.comparison.verdict import RunResult, Verdict
 from benchrun.metrics.model import Measurement, Metrics, Summary
 from benchrun.metrics.registry import METRICS, OURS
 from benchrun.metrics.telemetry import Telemetry, percent

@@ -16,7 +16,7 @@ import pytest
 from test_contract import call, document
 
 from benchrun import app, paths
-from benchrun.compare.conditions import WHOLE
+from benchrun.comparison.conditions import WHOLE
 from benchrun.errors import UserError
 from benchrun.frameworks.logs import parse_log
 from benchrun.metrics.setting import Setting

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from benchrun.cli.logs import print_results
-from benchrun.compare.conditions import conditions
-from benchrun.compare.references import load_references
-from benchrun.compare.references import load_references as load
-from benchrun.compare.verdict import Verdict, judge
+from benchrun.comparison.conditions import conditions
+from benchrun.comparison.references import load_references
+from benchrun.comparison.references import load_references as load
+from benchrun.comparison.verdict import Verdict, judge
 from benchrun.errors import UserError
 from benchrun.metrics.model import Metrics
 from benchrun.metrics.setting import setting_of

@@ -10,7 +10,7 @@ from typing import Any, Literal
 from pydantic import NonNegativeFloat, PositiveFloat, ValidationError, model_validator
 
 from benchrun import paths
-from benchrun.compare.conditions import Conditions, besides_recipe, shape_of
+from benchrun.comparison.conditions import Conditions, besides_recipe, shape_of
 from benchrun.errors import UserError
 from benchrun.metrics.registry import METRICS
 from benchrun.model import Frozen
