@@ -174,5 +174,5 @@ def shipped_recipes() -> dict[str, TrainingRecipe]:
 @functools.cache
 def families() -> dict[str, str]:
     """Family of each framework that a reference may name."""
-    with (paths.PACKAGE / "compare" / "families.csv").open(newline="") as file:
+    with (paths.PACKAGE / "comparison" / "families.csv").open(newline="") as file:
         return {row["framework"]: row["family"] for row in csv.DictReader(file)}
