@@ -1,3 +1,8 @@
+from benchrun.app.acceptance import Appraisal as Appraisal
+from benchrun.app.acceptance import appraise as appraise
+from benchrun.app.acceptance import plan_acceptance as plan_acceptance
+from benchrun.app.acceptance import runs_of as runs_of
+from benchrun.app.acceptance import store_appraisal as store_appraisal
 from benchrun.app.explanations import differ as differ
 from benchrun.app.explanations import evidence as evidence
 from benchrun.app.explanations import explain_run as explain_run
@@ -31,6 +36,8 @@ from benchrun.app.nodes import store_fleet as store_fleet
 from benchrun.app.nodes import without_nodes as without_nodes
 from benchrun.app.overview import list_layouts as list_layouts
 from benchrun.app.overview import list_recipes as list_recipes
+from benchrun.app.packs import Pack as Pack
+from benchrun.app.packs import write_pack as write_pack
 from benchrun.app.points import describe as describe
 from benchrun.app.points import resolve as resolve
 from benchrun.app.points import resolve_point as resolve_point
@@ -58,6 +65,8 @@ from benchrun.app.traces import fingerprint_of as fingerprint_of
 from benchrun.app.tuning import plan_tuning as plan_tuning
 from benchrun.app.tuning import tune as tune
 from benchrun.app.tuning import tuning_result as tuning_result
+from benchrun.app.verification import Verification as Verification
+from benchrun.app.verification import verify_pack as verify_pack
 from benchrun.comparison.verdict import RunResult as RunResult
 from benchrun.comparison.verdict import Verdict as Verdict
 from benchrun.explain.model import Difference as Difference
@@ -85,6 +94,7 @@ from benchrun.recipe.select import Request as Request
 from benchrun.render import render as render
 from benchrun.spec.runspec import NodesSpec as NodesSpec
 from benchrun.spec.runspec import RunSpec as RunSpec
+from benchrun.study.acceptance import Planned as Planned
 from benchrun.study.plan import Plan as Plan
 from benchrun.study.result import StudyResult as StudyResult
 from benchrun.trace.model import Fingerprint as Fingerprint

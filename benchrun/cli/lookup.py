@@ -10,7 +10,7 @@ from benchrun.cli.options import all_of, json_option, point_options, print_json,
 from benchrun.errors import UserError
 from benchrun.vocabulary import Exit
 
-INVENTORIES = ("suites", "studies", "clusters", "gpus", "frameworks")
+INVENTORIES = ("suites", "studies", "plans", "clusters", "gpus", "frameworks")
 SHELLS = ("bash", "zsh", "fish")
 
 inventory_options = all_of(

@@ -60,6 +60,7 @@ class TestList:
         [
             ("suites", {path.stem for path in paths.SUITES.glob("*.yaml")}),
             ("studies", {path.stem for path in paths.STUDIES.glob("*.yaml")}),
+            ("plans", {path.stem for path in paths.PLANS.glob("*.yaml")}),
             ("clusters", {path.stem for path in paths.CLUSTERS.glob("*.yaml")}),
             ("gpus", {*hardware.names()}),
             ("frameworks", {*app.DIALECTS} | {row["framework"] for row in app.list_points()}),
