@@ -12,7 +12,7 @@ import pytest
 from tests.docs.transcripts import ROOT, Call, Names, Shell, agree, calls, differences, renewed
 
 PAGES = [page for page in sorted((ROOT / "docs").glob("**/*.md")) if calls(page.read_text())]
-ON_SLURM = {"site-administrator.md", "acceptance.md"}
+ON_SLURM = {"site-administrator.md"}
 """Pages of a cluster: tests/slurm runs them."""
 
 
@@ -53,6 +53,7 @@ NEW = "tiny-llama-7e167111-20270202T020202Z-abcd"
         (shown("a", "...", "m", "...", "z"), ["a", "b", "m", "z"], True),
         (shown("a", "...", "m", "...", "z"), ["a", "b", "z"], False),
         (shown("a long ..."), ["a long line"], True),
+        (shown(f"sha256 {'0' * 64}"), [f"sha256 {'ab' * 32}"], True),
         (shown("at 2026-01-01T00:00:00"), ["at 2027-02-02T02:02:02"], True),
         (shown(f"{RUN}  ended"), [f"{NEW}  ended"], True),
         (shown(f"{RUN}  ended"), [f"{NEW.replace('7e', '8e')}  ended"], False),

@@ -1,8 +1,9 @@
 """Transcripts in the documents: commands with the output that a reader sees, run again and compared.
 
-A transcript is a ``console`` block. ``$ `` begins a command; the lines below it are its output, stdout and stderr
-together. A line ``...`` stands for any number of lines, and `` ...`` at the end of a line for its rest. Dates and the
-ids of new runs may differ. After the comment ``<!-- measured -->`` numbers, the widths of columns and bars may too.
+A transcript is a ``console`` block. ``$ `` begins a command, ``> `` its further lines; what stands below it is its
+output, stdout and stderr together. A line ``...`` stands for any number of lines, and `` ...`` at the end of a line for
+its rest. Dates, hashes and the ids of new runs may differ. After the comment ``<!-- measured -->`` numbers (but for an
+exit code), the widths of columns and bars may too.
 """
 
 import os
@@ -21,9 +22,11 @@ ROOT = Path(__file__).parent.parent.parent
 HERE = "/shared/benchrun"
 """The checkout's folder in the documents."""
 BLOCK = re.compile(r"(?P<measured><!-- measured -->\n+)?^```console\n(?P<text>.*?)^```$", re.M | re.S)
+CALL = r"^\$ (?P<command>(?:.*\\\n)*.*(?:\n> .*)*)\n(?P<shown>(?:(?!\$ ).*\n)*)"
 ELLIPSIS = "..."
 RUN_ID = r"[a-z][\w.]*(?:-[a-z\d.]+)*-[0-9a-f]{8}-\d{8}T\d{6}Z-[0-9a-f]{4}"
 DATE = r"\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d)?Z?)?"
+HASH = r"\b[0-9a-f]{64}\b"
 NUMBER = r"(?<![\w.])[+-]?\d[\d,]*(?:\.\d+)?(?:e[+-]\d+)?(?!\w)"
 FILLING = r" {2,}|#+|-+(?= |$)"
 """Between the columns of a table, and bars."""
@@ -61,10 +64,11 @@ def calls(page: str) -> list[Call]:
     found = []
     for block in BLOCK.finditer(page):
         start = block.start("text")
-        for part in re.finditer(r"^\$ (?P<command>(?:.*\\\n)*.*)\n(?P<shown>(?:(?!\$ ).*\n)*)", block["text"], re.M):
+        for part in re.finditer(CALL, block["text"], re.M):
             place = (start + part.start("shown"), start + part.end("shown"))
-            shown = tuple(part["shown"].splitlines())
-            found.append(Call(part["command"], shown, block["measured"] is not None, place))
+            command = re.sub(r"^> ", "", part["command"], flags=re.M)
+            measured = block["measured"] is not None and command != "echo $?"
+            found.append(Call(command, tuple(part["shown"].splitlines()), measured, place))
     return found
 
 
@@ -134,7 +138,7 @@ def pattern(call: Call, names: Names) -> tuple[str, list[str]]:
 def _line(line: str, measured: bool, names: Names, new: list[str]) -> str:
     cut = line.endswith(f" {ELLIPSIS}")
     body, text, end = line.removesuffix(ELLIPSIS) if cut else line, "", 0
-    for match in re.finditer("|".join((RUN_ID, DATE, *((NUMBER, FILLING) if measured else ()))), body):
+    for match in re.finditer("|".join((RUN_ID, HASH, DATE, *((NUMBER, FILLING) if measured else ()))), body):
         text += re.escape(body[end : match.start()]) + _varying(match[0], names, new)
         end = match.end()
     return text + re.escape(body[end:]) + (".*" if cut else "")
@@ -150,8 +154,8 @@ def _varying(text: str, names: Names, new: list[str]) -> str:
         return (
             rf"(?P<run{len(new) - 1}>{re.escape(text[: -len('YYYYmmddTHHMMSSZ-0000')])}\d{{8}}T\d{{6}}Z-[0-9a-f]{{4}})"
         )
-    if re.fullmatch(DATE, text):
-        return DATE
+    if exact := [kind for kind in (DATE, HASH) if re.fullmatch(kind, text)]:
+        return exact[0]
     return r"[+-]?\d[\d,.e+-]*" if re.fullmatch(NUMBER, text) else "[ #-]*"
 
 
