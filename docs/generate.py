@@ -18,8 +18,8 @@ from pydantic.fields import FieldInfo
 
 from benchrun import paths
 from benchrun.cli import group as benchrun
-from benchrun.compare.measured import load_measured
-from benchrun.compare.references import load_references
+from benchrun.comparison.measured import load_measured
+from benchrun.comparison.references import load_references
 from benchrun.metrics.registry import METRICS
 from benchrun.model import ModelShape, Moe
 from benchrun.model.layout import Layout

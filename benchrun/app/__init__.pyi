@@ -67,8 +67,8 @@ from benchrun.app.tuning import tune as tune
 from benchrun.app.tuning import tuning_result as tuning_result
 from benchrun.app.verification import Verification as Verification
 from benchrun.app.verification import verify_pack as verify_pack
-from benchrun.compare.verdict import RunResult as RunResult
-from benchrun.compare.verdict import Verdict as Verdict
+from benchrun.comparison.verdict import RunResult as RunResult
+from benchrun.comparison.verdict import Verdict as Verdict
 from benchrun.explain.model import Difference as Difference
 from benchrun.explain.model import Explanation as Explanation
 from benchrun.frameworks.logs import DIALECTS as DIALECTS
@@ -84,6 +84,7 @@ from benchrun.launch.rundir import open_run as open_run
 from benchrun.launch.site_checks import Check as Check
 from benchrun.metrics.model import Metrics as Metrics
 from benchrun.metrics.model import Summary as Summary
+from benchrun.metrics.problems import job_ended as job_ended
 from benchrun.metrics.setting import Setting as Setting
 from benchrun.parse import Log as Log
 from benchrun.parse import Rows as Rows

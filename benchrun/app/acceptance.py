@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from benchrun.app.judgement import verdict_together
 from benchrun.app.measurement import RunMeasurement, measure_run, store_measurement
-from benchrun.compare.checks import broken
-from benchrun.compare.verdict import RunResult, Verdict
+from benchrun.comparison.checks import broken
+from benchrun.comparison.verdict import RunResult, Verdict
 from benchrun.errors import UserError
 from benchrun.launch.endings import Ending, recorded
 from benchrun.launch.rundir import RunDir

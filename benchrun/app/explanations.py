@@ -8,9 +8,9 @@ import numpy as np
 from benchrun import paths
 from benchrun.app.measurement import NOTHING, measure_run, read_logs, rows_of, summarise_log
 from benchrun.app.traces import fingerprint_of_run, fingerprint_of_steps
-from benchrun.compare.checks import broken
-from benchrun.compare.conditions import conditions
-from benchrun.compare.references import Reference, load_references
+from benchrun.comparison.checks import broken
+from benchrun.comparison.conditions import conditions
+from benchrun.comparison.references import Reference, load_references
 from benchrun.errors import NoNumberError, UserError
 from benchrun.explain.difference import Side, difference, flat, sides_of
 from benchrun.explain.evidence import Evidence

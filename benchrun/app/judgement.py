@@ -7,11 +7,11 @@ from benchrun.app.jobs import end_of, record_end
 from benchrun.app.measurement import RunMeasurement, measure_run, store_measurement
 from benchrun.app.measurement import setting as complete
 from benchrun.app.predictions import expected_step
-from benchrun.compare.choice import references_for
-from benchrun.compare.conditions import Conditions, conditions, conditions_of_log
-from benchrun.compare.expected import UNJUDGED, against
-from benchrun.compare.measured import copies, grouped, load_measured, measured_references
-from benchrun.compare.verdict import Verdict, judge
+from benchrun.comparison.choice import references_for
+from benchrun.comparison.conditions import Conditions, conditions, conditions_of_log
+from benchrun.comparison.expected import UNJUDGED, against
+from benchrun.comparison.measured import copies, grouped, load_measured, measured_references
+from benchrun.comparison.verdict import Verdict, judge
 from benchrun.errors import UserError
 from benchrun.frameworks.logs import DIALECTS
 from benchrun.launch.endings import Ending

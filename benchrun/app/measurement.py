@@ -9,8 +9,8 @@ from typing import Any
 
 from benchrun import hardware
 from benchrun.app.traces import store_fingerprint
-from benchrun.compare.references import load_references
-from benchrun.compare.verdict import RunResult, Verdict
+from benchrun.comparison.references import load_references
+from benchrun.comparison.verdict import RunResult, Verdict
 from benchrun.errors import UserError, writing
 from benchrun.frameworks.logs import parse_log, parse_logs
 from benchrun.launch.endings import recorded

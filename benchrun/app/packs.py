@@ -15,7 +15,7 @@ from benchrun import __version__
 from benchrun.app.acceptance import Appraisal, appraise, runs_of
 from benchrun.app.measurement import measure_run, steps_text, without_hosts
 from benchrun.app.reporting import report_on, run_data
-from benchrun.compare.references import Reference
+from benchrun.comparison.references import Reference
 from benchrun.errors import UserError, writing
 from benchrun.launch.keep import kept_files, kept_name, scripts, scrubbed, site_words, verbatim_files
 from benchrun.launch.launcher import commit

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from benchrun.app.measurement import measure_run, rows_of
-from benchrun.compare.verdict import RunResult, Verdict
+from benchrun.comparison.verdict import RunResult, Verdict
 from benchrun.launch.endings import recorded
 from benchrun.launch.rundir import RunDir
 from benchrun.metrics.setting import setting_of

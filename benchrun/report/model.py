@@ -5,9 +5,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from benchrun.compare.measured import grouped
-from benchrun.compare.references import load_references
-from benchrun.compare.verdict import RunResult
+from benchrun.comparison.measured import grouped
+from benchrun.comparison.references import load_references
+from benchrun.comparison.verdict import RunResult
 from benchrun.metrics.registry import tabled
 from benchrun.metrics.rows import Measured
 from benchrun.metrics.telemetry import Samples

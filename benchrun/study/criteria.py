@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Literal
 
-from benchrun.compare.checks import Check, broken
-from benchrun.compare.ratio import ratio
-from benchrun.compare.verdict import RunResult, Verdict
+from benchrun.comparison.checks import Check, broken
+from benchrun.comparison.ratio import ratio
+from benchrun.comparison.verdict import RunResult, Verdict
 from benchrun.launch.endings import Ending
 from benchrun.metrics.model import Metrics
 from benchrun.metrics.registry import METRICS, Basis

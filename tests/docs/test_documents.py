@@ -103,7 +103,7 @@ def test_every_command_in_the_documents_runs(page: str, call: str, finished: tup
 def test_the_python_of_the_documents_runs(finished: tuple[Path, str], tmp_path: Path) -> None:
     folder, run = finished
     (code,) = re.findall(r"^```python\n(.*?)^```", (ROOT / "docs/how-to/python.md").read_text(), re.M | re.S)
-    code = code.replace("results/runs", str(folder / "results/runs")).replace("RUN", run)
+    code = re.sub("RUN|OTHER", run, code.replace("results/runs", str(folder / "results/runs")))
     result = call_in(folder, [sys.executable, "-c", code])
     assert result.returncode == 0, result.stderr
     assert result.stdout.splitlines()[1].startswith("PASS")

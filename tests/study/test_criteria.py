@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from benchrun import app
-from benchrun.compare.conditions import conditions
-from benchrun.compare.references import Reference, Source
-from benchrun.compare.verdict import RunResult, judge
+from benchrun.comparison.conditions import conditions
+from benchrun.comparison.references import Reference, Source
+from benchrun.comparison.verdict import RunResult, judge
 from benchrun.metrics.model import Metrics
 from benchrun.metrics.setting import setting_of
 from benchrun.metrics.summary import measure

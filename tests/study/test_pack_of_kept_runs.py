@@ -9,7 +9,7 @@ import pytest
 from tampering import edit, edit_json, fix_manifest
 
 from benchrun import app
-from benchrun.compare.measured import load_measured
+from benchrun.comparison.measured import load_measured
 from benchrun.launch.rundir import RunDir
 from benchrun.study import pack
 from benchrun.study.state import StudyDir

@@ -15,7 +15,7 @@ from tampering import archive_of, edit, edit_json, fix_manifest, plan_file
 from benchrun import app, paths
 from benchrun.app import packs
 from benchrun.app.verification import Verification
-from benchrun.compare.references import load_references
+from benchrun.comparison.references import load_references
 from benchrun.errors import UserError
 from benchrun.launch.rundir import find_runs
 from benchrun.study import pack, unpack
