@@ -12,9 +12,12 @@ from benchrun.report.model import ReportModel, RunData, report_model
 from benchrun.spec.artifacts import ENV, VERDICT
 
 
-def run_data(run: RunDir) -> RunData:
-    """One run with its steps and its telemetry. UserError for a damaged file. Nothing is written."""
-    verdict, end = run.document(VERDICT, Verdict), recorded(run)
+def run_data(run: RunDir, verdict: Verdict | None = None) -> RunData:
+    """One run with its steps and its telemetry; ``verdict`` replaces the stored one.
+
+    UserError for a damaged file. Nothing is written.
+    """
+    verdict, end = verdict or run.document(VERDICT, Verdict), recorded(run)
     measurement = measure_run(run, verdict.warmup if verdict else None)
     result = RunResult(
         run.run_id, run.spec, measurement.metrics if measurement else None, verdict, end.ending.value if end else None

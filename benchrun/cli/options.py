@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from benchrun import app
-from benchrun.cli.complete import cluster_names, point_values, recipe_names
+from benchrun import app, paths
+from benchrun.cli.complete import cluster_names, point_values, recipe_names, run_names
 from benchrun.errors import BenchrunError
 from benchrun.vocabulary import Exit, worst
 
@@ -29,6 +29,17 @@ SPELLED = {"peak": "peak-tflops"}
 """Options whose argument has another name."""
 run_id = attrgetter("run_id")
 
+baseline_option = click.option(
+    "--baseline",
+    "--reference",
+    "--against",
+    "baseline",
+    envvar=paths.BASELINE,
+    show_envvar=True,
+    metavar="DIR|RUN|ID",
+    shell_complete=run_names,
+    help="Compare with this alone: a run, the runs in a folder, or the published number of this id.",
+)
 json_option = click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout, nothing else.")
 
 

@@ -1,6 +1,7 @@
 """Verbs on points: render, launch, profile."""
 
 import functools
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -134,4 +135,4 @@ def _wait(runs: "Sequence[RunDir]", retries: int) -> Exit:
                 waiting[index], reason = again
                 following.append(waiting[index])
                 say(f"{reason}; launched again as {waiting[index].run_id}")
-    return print_verdicts(waiting)
+    return print_verdicts(waiting, reference=os.environ.get(paths.BASELINE) or None)

@@ -10,14 +10,14 @@ import click
 
 from benchrun import app, paths
 from benchrun.cli.complete import recipe_names, run_names
-from benchrun.cli.options import each, json_option, opened, print_json, run_id, say
+from benchrun.cli.options import baseline_option, each, json_option, opened, print_json, run_id, say
 from benchrun.errors import UserError, writing
 from benchrun.vocabulary import Exit, worst
 
 FORMATS = ("terminal", "markdown", "csv", "html", "junit")
 
 if TYPE_CHECKING:
-    from benchrun.app import Observation, RunDir, RunResult, Step
+    from benchrun.app import Observation, RunDir, RunResult, Step, Verdict
 
 
 @click.command("status")
@@ -111,6 +111,7 @@ def cancel(runs: tuple[str, ...], every: bool) -> int:
 @click.option("--by", type=click.Choice(["point", "framework"]), default="point", show_default=True, help="Rows.")
 @click.option("--scaling", is_flag=True, help="Weak and strong curves over the number of GPUs, beside predictions.")
 @click.option("--plot", type=click.Path(path_type=Path), metavar="FILE", help="Draw the curves of --scaling.")
+@baseline_option
 @click.option("--keep", type=click.Path(path_type=Path), metavar="DIR", help="Keep what the RUNS measured in DIR.")
 @json_option
 def report(
@@ -120,6 +121,7 @@ def report(
     by: str,
     scaling: bool,
     plot: Path | None,
+    baseline: str | None,
     keep: Path | None,
     as_json: bool,
 ) -> int:
@@ -130,6 +132,8 @@ def report(
 
     With --keep each run gets a directory in DIR (results/measured): spec, environment, metrics, verdict and the
     compressed logs, without this machine's names and paths. Nothing is overwritten.
+
+    With --baseline the report has the verdicts against it, instead of the stored ones; they are not stored.
 
     The exit code is that of the worst verdict, as with compare; a run that was not judged does not count.
     """
@@ -143,7 +147,8 @@ def report(
     if keep:
         for run in chosen:
             say(f"kept {app.keep(run, keep).path}")
-    data, failed = each(chosen, app.run_data, run_id)
+    verdicts, unjudged = _verdicts(chosen, baseline) if baseline else ({}, Exit.OK)
+    data, failed = each(chosen, lambda run: app.run_data(run, verdicts.get(run)), run_id)
     results = [one.result for one in data]
     if runs and not results:
         return worst((code, failed))
@@ -157,7 +162,18 @@ def report(
         text = written(app.report_on(data), form, by, one=len(runs) == 1)
         with contextlib.nullcontext() if output is None else writing(output):
             click.echo(text, nl=False) if output is None else output.write_text(text)
-    return worst((code, failed if runs else Exit.OK, *(row.verdict.exit_code for row in results if row.verdict)))
+    codes = (row.verdict.exit_code for row in results if row.verdict)
+    return worst((code, unjudged, failed if runs else Exit.OK, *codes))
+
+
+def _verdicts(runs: "Sequence[RunDir]", baseline: str) -> "tuple[dict[RunDir, Verdict], Exit]":
+    """The verdict of each run against ``baseline``, its repeats together, and the exit code."""
+
+    def judge(group: "Sequence[RunDir]") -> "dict[RunDir, Verdict]":
+        return dict.fromkeys(group, app.judge_runs(group, None, baseline).verdict)
+
+    judged, code = each(app.repeats(runs), judge, lambda group: group[0].run_id)
+    return {run: verdict for group in judged for run, verdict in group.items()}, code
 
 
 def _form_of(output: Path | None) -> str:

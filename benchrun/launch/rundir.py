@@ -28,6 +28,8 @@ from benchrun.spec.runspec import RunSpec
 M = TypeVar("M", bound=BaseModel)
 STAMP = r"\d{8}T\d{6}Z"
 """The time in a run's name."""
+KEPT = "measured:"
+"""The ids of our own kept runs begin so where they are references."""
 LIMIT = 64 << 20
 """Bytes of a document that are read; a run's documents are far smaller."""
 _FIELDS = {"submitted": ("job",), "refused": ("reason",), "state": ("state", "phase")}
@@ -259,15 +261,33 @@ def find_runs(root: Path | None = None) -> list[RunDir]:
     return sorted(runs, key=lambda run: ((re.findall(STAMP, run.run_id) or [""])[0], run.run_id))
 
 
+def runs_at(name: str) -> list[RunDir]:
+    """The run called ``name``, as `open_run` has it, or all runs of the folder ``name``, oldest first.
+
+    UserError where it is neither.
+    """
+    if not is_folder(name):
+        return [open_run(name)]
+    if runs := find_runs(Path(name)):
+        return runs
+    raise UserError("holds no run", where=name, hint=f"each run is a directory in it, with a {SPEC}")
+
+
+def is_folder(name: str) -> bool:
+    """Whether ``name`` is a directory that is no run itself."""
+    return bool(name) and Path(name).is_dir() and not (Path(name) / SPEC).exists()
+
+
 def open_run(name: str, root: Path | None = None) -> RunDir:
-    """The run called ``name`` in ``root`` (the runs folder where None), or at the path ``name``.
+    """The run called ``name`` in ``root`` (the runs folder where None), at the path ``name``, or among the kept runs.
 
     UserError where its specification cannot be read; where there is no such run it lists close matches.
     """
     root = root or paths.runs_dir()
     if not name:
         raise UserError("the name of a run is empty", hint="an unset variable? benchrun status lists the runs")
-    places = [path for path in (root / name, Path(name)) if (path / SPEC).exists()]
+    stored = paths.MEASURED / name.removeprefix(KEPT)
+    places = [path for path in (root / name, Path(name), stored) if (path / SPEC).exists()]
     if not places:
         ids = [run.run_id for run in find_runs(root)]
         close = [run_id for run_id in ids if run_id.startswith(name)]
