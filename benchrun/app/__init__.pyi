@@ -43,6 +43,7 @@ from benchrun.app.predictions import expected_step as expected_step
 from benchrun.app.predictions import predicted as predicted
 from benchrun.app.predictions import predicted_curve as predicted_curve
 from benchrun.app.predictions import predicted_table as predicted_table
+from benchrun.app.reporting import past_run as past_run
 from benchrun.app.reporting import report_on as report_on
 from benchrun.app.reporting import run_data as run_data
 from benchrun.app.retries import attempts as attempts
@@ -72,6 +73,7 @@ from benchrun.launch.launcher import start as start
 from benchrun.launch.rundir import RunDir as RunDir
 from benchrun.launch.rundir import find_runs as find_runs
 from benchrun.launch.rundir import open_run as open_run
+from benchrun.launch.rundir import runs_at as runs_at
 from benchrun.launch.site_checks import Check as Check
 from benchrun.metrics.model import Metrics as Metrics
 from benchrun.metrics.model import Summary as Summary
@@ -82,6 +84,10 @@ from benchrun.parse import Step as Step
 from benchrun.recipe.catalogue import is_suite as is_suite
 from benchrun.recipe.select import Request as Request
 from benchrun.render import render as render
+from benchrun.report.history import By as By
+from benchrun.report.history import History as History
+from benchrun.report.history import Past as Past
+from benchrun.report.history import history_of as history_of
 from benchrun.spec.runspec import NodesSpec as NodesSpec
 from benchrun.spec.runspec import RunSpec as RunSpec
 from benchrun.study.plan import Plan as Plan

@@ -1,13 +1,15 @@
 """The report on runs: everything that is measured of them, read from their files."""
 
 from collections.abc import Sequence
+from datetime import datetime, timezone
 
-from benchrun.app.measurement import measure_run, rows_of
+from benchrun.app.measurement import measure_run, result_of, rows_of
 from benchrun.compare.verdict import RunResult, Verdict
 from benchrun.launch.endings import recorded
 from benchrun.launch.rundir import RunDir
 from benchrun.metrics.setting import setting_of
 from benchrun.metrics.telemetry import read
+from benchrun.report.history import Past
 from benchrun.report.model import ReportModel, RunData, report_model
 from benchrun.spec.artifacts import ENV, VERDICT
 
@@ -25,6 +27,13 @@ def run_data(run: RunDir, verdict: Verdict | None = None) -> RunData:
     rows = rows_of(measurement.log, setting_of(run.spec)) if measurement else None
     telemetry = {host: read(text) for host, text in run.telemetry().items()}
     return RunData(result, rows, run.read_json(ENV) or {}, telemetry)
+
+
+def past_run(run: RunDir) -> Past:
+    """One run, for a history; it is measured anew from its log. UserError for a damaged file."""
+    created = run.time_of("created")
+    launched = None if created is None else datetime.fromtimestamp(created, timezone.utc)
+    return Past(result_of(run), run.read_json(ENV) or {}, launched)
 
 
 def report_on(runs: Sequence[RunData]) -> ReportModel:

@@ -3,6 +3,7 @@
 import functools
 import json
 from collections.abc import Callable, Iterable, Sequence
+from itertools import chain
 from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -117,14 +118,17 @@ def each(items: Iterable[T], read: Callable[[T], R], name: Callable[[T], str] = 
     return results, worst(codes)
 
 
-def opened(names: Sequence[str], last: int | None = None) -> "tuple[list[RunDir], Exit]":
+def opened(
+    names: Sequence[str], last: int | None = None, open_name: "Callable[[str], list[RunDir]] | None" = None
+) -> "tuple[list[RunDir], Exit]":
     """Each of the runs called ``names`` once, or the ``last`` runs of the runs folder (or all), and the exit code.
 
-    Runs that cannot be read are named on stderr; they count for the exit code if ``names`` has them.
+    ``open_name`` returns the runs that a name stands for, if not one. Runs that cannot be read are named on stderr and
+    count for the exit code if ``names`` has them.
     """
     newest = [] if names else app.find_runs()[-last if last else 0 :]
-    runs, code = each(names or [str(run.path) for run in newest], app.open_run)
-    return list(dict.fromkeys(runs)), code if names else Exit.OK
+    runs, code = each(names or [str(run.path) for run in newest], open_name or (lambda name: [app.open_run(name)]))
+    return list(dict.fromkeys(chain(*runs))), code if names else Exit.OK
 
 
 def read_logs(files: Sequence[Path], framework: str | None) -> "list[Log]":
