@@ -12,7 +12,7 @@ import click
 
 from benchrun import app, paths
 from benchrun.cli.complete import cluster_names, point_values, recipe_names, run_names
-from benchrun.errors import BenchrunError
+from benchrun.errors import BenchrunError, exit_code_of
 from benchrun.vocabulary import Exit, worst
 
 if TYPE_CHECKING:
@@ -114,7 +114,7 @@ def each(items: Iterable[T], read: Callable[[T], R], name: Callable[[T], str] = 
         except (BenchrunError, OSError) as error:
             place = getattr(error, "where", None) or getattr(error, "filename", None)
             say(f"error: {error}" if place else f"error: {name(item)}: {error}")
-            codes.append(getattr(error, "exit_code", Exit.MACHINE))
+            codes.append(exit_code_of(error) if isinstance(error, OSError) else error.exit_code)
     return results, worst(codes)
 
 

@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from benchrun import paths
-from benchrun.errors import UserError
+from benchrun.errors import UserError, reading
 from benchrun.frameworks.registry import framework
 from benchrun.spec.artifacts import DONE, EVENTS, SPEC, STDERR, STDOUT, TELEMETRY, WORKER, XZ, Done
 from benchrun.spec.runspec import RunSpec
@@ -275,7 +275,8 @@ def runs_at(name: str) -> list[RunDir]:
 
 def is_folder(name: str) -> bool:
     """Whether ``name`` is a directory that is no run itself."""
-    return bool(name) and Path(name).is_dir() and not (Path(name) / SPEC).exists()
+    with reading(name):
+        return bool(name) and Path(name).is_dir() and not (Path(name) / SPEC).exists()
 
 
 def open_run(name: str, root: Path | None = None) -> RunDir:
@@ -287,7 +288,8 @@ def open_run(name: str, root: Path | None = None) -> RunDir:
     if not name:
         raise UserError("the name of a run is empty", hint="an unset variable? benchrun status lists the runs")
     stored = paths.MEASURED / name.removeprefix(KEPT)
-    places = [path for path in (root / name, Path(name), stored) if (path / SPEC).exists()]
+    with reading(name):
+        places = [path for path in (root / name, Path(name), stored) if (path / SPEC).exists()]
     if not places:
         ids = [run.run_id for run in find_runs(root)]
         close = [run_id for run_id in ids if run_id.startswith(name)]
