@@ -105,6 +105,8 @@ def _launch(resolved: "Sequence[RunSpec]", how: Launching) -> int:
             say(f"warning: {warning}")
     if how.dry_run:
         for spec in specs:
+            if how.exclude:
+                app.check_excluded(spec)
             _print_script(spec)
         return Exit.OK
     runs = []
