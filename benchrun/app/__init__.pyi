@@ -25,6 +25,7 @@ from benchrun.app.measurement import setting as setting
 from benchrun.app.measurement import store_measurement as store_measurement
 from benchrun.app.measurement import summarise_log as summarise_log
 from benchrun.app.measurement import unused_options as unused_options
+from benchrun.app.nodes import check_excluded as check_excluded
 from benchrun.app.nodes import fleet_of as fleet_of
 from benchrun.app.nodes import nodes_check as nodes_check
 from benchrun.app.nodes import store_fleet as store_fleet
@@ -33,6 +34,7 @@ from benchrun.app.overview import list_layouts as list_layouts
 from benchrun.app.overview import list_recipes as list_recipes
 from benchrun.app.points import describe as describe
 from benchrun.app.points import resolve as resolve
+from benchrun.app.points import resolve_each as resolve_each
 from benchrun.app.points import resolve_point as resolve_point
 from benchrun.app.points import resolve_profiled as resolve_profiled
 from benchrun.app.points import warnings as warnings
