@@ -70,6 +70,7 @@ from benchrun.frameworks.logs import Tail as Tail
 from benchrun.launch.doctor import examine as examine
 from benchrun.launch.launcher import Observation as Observation
 from benchrun.launch.launcher import cancel as cancel
+from benchrun.launch.launcher import missing_secrets as missing_secrets
 from benchrun.launch.launcher import observe as observe
 from benchrun.launch.launcher import start as start
 from benchrun.launch.rundir import RunDir as RunDir

@@ -107,6 +107,8 @@ def _launch(resolved: "Sequence[RunSpec]", how: Launching) -> int:
         for spec in specs:
             if how.exclude:
                 app.check_excluded(spec)
+            if secrets := app.missing_secrets(spec):
+                say(f"warning: the launch needs {', '.join(secrets)}, which this shell does not set (cluster.secrets)")
             _print_script(spec)
         return Exit.OK
     runs = []
