@@ -175,7 +175,7 @@ def report(
     else:
         from benchrun.report.written import written
 
-        text = written(app.report_on(data), form, by, one=bool(runs) and len(data) == 1)
+        text = written(app.report_on(data), form, by, one=len(runs) == len(chosen) == 1)
         _write(text, output)
     codes = (row.verdict.exit_code for row in results if row.verdict)
     return worst((code, unjudged, failed if runs else Exit.OK, *codes))

@@ -118,6 +118,16 @@ class RunDir:
             return datetime.strptime(event["time"], "%Y-%m-%dT%H:%M:%S%z").timestamp() if event else None
         return None
 
+    @property
+    def created(self) -> float | None:
+        """When the run was created, in seconds since the epoch: by its event, else by its files (a killed launcher).
+
+        None where the directory has vanished.
+        """
+        with contextlib.suppress(OSError):
+            return self.time_of("created") or (self.path / SPEC).stat().st_mtime
+        return None
+
     def append_event(self, kind: str, **facts: Any) -> None:
         """Add an event with the file system's time, in one write, because two processes may write at once."""
         with self._events(os.O_CREAT) as file:
@@ -218,22 +228,31 @@ def _touched(file: int) -> float:
 
 
 def create(root: Path, spec: RunSpec, files: Mapping[str, str]) -> RunDir:
-    """Make a new run directory below ``root``, also for two launches at the same moment."""
+    """Make a new run directory below ``root``, also for two launches at the same moment.
+
+    It appears with all its files: a launcher that is killed meanwhile leaves a hidden directory, which is no run.
+    """
     stamp = datetime.now(timezone.utc).strftime("%Y%m%dT%H%M%SZ")
     try:
         root.mkdir(parents=True, exist_ok=True)
         while True:  # the random part keeps jobs of two results folders apart, too
             path = root / f"{spec.recipe}-{spec.identity()}-{stamp}-{secrets.token_hex(2)}"
+            new = path.with_name(f".{path.name}")
             with contextlib.suppress(FileExistsError):
-                path.mkdir()
-                break
-        write_files(path, spec, files)
+                new.mkdir()
+                if not path.exists():
+                    break
+                new.rmdir()
+        with contextlib.ExitStack() as undo:
+            undo.callback(shutil.rmtree, new, ignore_errors=True)
+            write_files(new, spec, files)
+            RunDir(new.resolve()).append_event("created", recipe=spec.recipe, identity=spec.identity())
+            new.rename(path)
+            undo.pop_all()
     except OSError as error:
         hint = "run from a directory you can write, or set BENCHRUN_RESULTS"
         raise UserError(f"cannot write {error.filename or root}: {error.strerror}", hint=hint) from error
-    run = RunDir(path.resolve())
-    run.append_event("created", recipe=spec.recipe, identity=spec.identity())
-    return run
+    return RunDir(path.resolve())
 
 
 def write_files(path: Path, spec: RunSpec, files: Mapping[str, str]) -> None:
@@ -257,7 +276,7 @@ def write_files(path: Path, spec: RunSpec, files: Mapping[str, str]) -> None:
 def find_runs(root: Path | None = None) -> list[RunDir]:
     """All runs in ``root`` (the runs folder where None), oldest first."""
     root = root or paths.runs_dir()
-    runs = [_opened(root, spec.parent) for spec in root.glob(f"*/{SPEC}")]
+    runs = [_opened(root, spec.parent) for spec in root.glob(f"[!.]*/{SPEC}")]
     return sorted(runs, key=lambda run: ((re.findall(STAMP, run.run_id) or [""])[0], run.run_id))
 
 
