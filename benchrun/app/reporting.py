@@ -9,7 +9,8 @@ from benchrun.launch.endings import recorded
 from benchrun.launch.rundir import RunDir
 from benchrun.metrics.setting import setting_of
 from benchrun.metrics.telemetry import read
-from benchrun.report.history import Past
+from benchrun.report.history import Past, history_of
+from benchrun.report.history_plot import history_figures
 from benchrun.report.model import ReportModel, RunData, report_model
 from benchrun.spec.artifacts import ENV, VERDICT
 
@@ -38,4 +39,5 @@ def past_run(run: RunDir) -> Past:
 
 def report_on(runs: Sequence[RunData]) -> ReportModel:
     """The report on runs that `run_data` read."""
-    return report_model(runs)
+    history = history_of([Past(run.result, run.environment) for run in runs])
+    return report_model(runs, history=tuple(history_figures(history)))

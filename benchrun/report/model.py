@@ -14,8 +14,6 @@ from benchrun.metrics.telemetry import Samples
 from benchrun.report import figures
 from benchrun.report.figure import Figure
 from benchrun.report.frameworks import rows_of, side_by_side
-from benchrun.report.history import Past, history_of
-from benchrun.report.history_plot import history_figures
 from benchrun.report.runs import identified, proxy, ratio_line, table
 from benchrun.report.scaling import curves, fsdp_over_3d
 from benchrun.report.table import Table
@@ -70,13 +68,12 @@ class ReportModel:
         return self.frameworks if by == "framework" else self.points
 
 
-def report_model(runs: Sequence[RunData]) -> ReportModel:
-    """The report on ``runs``, in their order."""
+def report_model(runs: Sequence[RunData], history: Sequence[Figure] = ()) -> ReportModel:
+    """The report on ``runs``, in their order; ``history`` is plots over time."""
     results = [run.result for run in runs]
     frameworks = side_by_side(rows_of(results))
     ratios = fsdp_over_3d(results, load_references())
-    history = history_of([Past(run.result, run.environment) for run in runs])
-    overview = (*_overview(results, frameworks), *history_figures(history))
+    overview = (*_overview(results, frameworks), *history)
     return ReportModel(
         identified(results),
         readable(results),

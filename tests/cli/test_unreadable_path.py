@@ -22,7 +22,7 @@ def test_a_name_that_is_too_long_for_a_file(verb: str) -> None:
     assert "Traceback" not in result.stderr
 
 
-@pytest.mark.parametrize("read", [benchrun.load, benchrun.frame, benchrun.judge])
+@pytest.mark.parametrize("read", [benchrun.load, benchrun.frame])
 def test_python_raises_one_kind_of_error(read: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert callable(read)
     with pytest.raises(UserError, match="cannot be read"):

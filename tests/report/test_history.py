@@ -22,7 +22,6 @@ from benchrun.report.history import History, Past, Series, history_of, launch_ti
 from benchrun.report.history_plot import history_figures, plot_history
 from benchrun.report.history_text import history_page, runs_table
 from benchrun.report.html import page
-from benchrun.report.model import report_model
 from benchrun.vocabulary import Exit
 
 NAME = next(path.name for path in sorted(paths.MEASURED.glob("llama3.1-8b-*")))
@@ -175,7 +174,7 @@ def test_the_html_report_has_the_history() -> None:
     for day, time in times((2.0, 10), (2.2, 10)):
         one = past(day, time, driver="570.1" if day < 10 else "575.2")
         runs.append(type(data)(one.result, None, one.environment, {}))
-    html = page(report_model(runs))
+    html = page(app.report_on(runs))
     assert "History: llama3.1-8b" in html
     assert "driver 570.1 -&gt; 575.2" in html
 
