@@ -64,7 +64,9 @@ def _of_attention(parts: list[Part]) -> Iterator[Cause]:
     least = seconds.get("attention at the GPU's peak", 0.0)
     spent = least + sum(part.seconds for part in parts if part.cause == "attention")
     if least and spent > FLASH * least:
-        words = f"attention takes {spent / least:.1f} times what it takes at the GPU's peak, about {FLASH:.0f} where fused"
+        words = (
+            f"attention takes {spent / least:.1f} times what it takes at the GPU's peak, about {FLASH:.0f} where fused"
+        )
         yield choice("attention", spent - FLASH * least, words)
 
 
