@@ -104,7 +104,7 @@ def _in_trace(run: Evidence) -> _Rate | None:
 
 
 def at_limit(run: Evidence, parts: list[Part]) -> Iterator[Cause]:
-    """What the products lose at the measured clock, where it is no fault: a GPU at full load runs at its power limit."""
+    """What the products lose at the measured clock where it is no fault: GPUs at full load run at their power limit."""
     for part in parts:
         if part.cause in ("clocks", "power"):
             yield choice(part.cause, part.seconds, f"{part.evidence}; within what healthy GPUs of this type show")

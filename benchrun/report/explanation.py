@@ -89,7 +89,8 @@ def _basis(result: Difference) -> Iterator[str]:
     a, b = result.step_time_s
     yield f"step time   {a:.4g} s and {b:.4g} s, medians"
     if result.scale != 1:
-        yield f"per token   a GPU has {1 / result.scale:.4g} times the tokens in a step of b: its times below are scaled"
+        times = f"{1 / result.scale:.4g} times the tokens"
+        yield f"per token   in a step of b a GPU has {times}: its parts below are scaled, and its step in the ratio"
     yield f"interval    {result.method}"
     ratio, percent = result.ratio, f"{100 * result.noticeable:.0f} %"
     if abs(ratio - 1) < result.noticeable:

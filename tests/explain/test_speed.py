@@ -1,4 +1,4 @@
-"""GPUs below the speed of others of their type: by their samples, without them by their products; healthy ones never."""
+"""GPUs below the speed of others of their type: by their samples, without them by their products."""
 
 from typing import Any
 

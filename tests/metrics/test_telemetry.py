@@ -167,12 +167,13 @@ def test_the_worker_s_last_line_says_when_the_last_step_ended(tmp_path: Path) ->
     assert parse_log(log).facts.ended_at is None
 
 
-NVIDIA_SMI = """timestamp, index, clocks.current.sm [MHz], power.draw [W], enforced.power.limit [W], \\
+NVIDIA_SMI = """timestamp, index, clocks.current.sm [MHz], power.draw [W], enforced.power.limit [W], \
 utilization.gpu [%], temperature.gpu, clocks_throttle_reasons.active
 2026/03/01 12:00:00.000, 0, 1200 MHz, 350.10 W, 350.00 W, 99 %, 61, 0x0000000000000004
 2026/03/01 12:00:01.000, 0, 1210 MHz, [N/A], 350.00 W, 98 %, 61, 0x0000000000000004
-""".replace("\\\n", "")
-DCGM = """timestamp,gpu,DCGM_FI_DEV_SM_CLOCK,DCGM_FI_DEV_POWER_USAGE,DCGM_FI_DEV_GPU_UTIL,DCGM_FI_DEV_CLOCK_THROTTLE_REASONS
+"""
+DCGM = """timestamp,gpu,DCGM_FI_DEV_SM_CLOCK,DCGM_FI_DEV_POWER_USAGE,DCGM_FI_DEV_GPU_UTIL,\
+DCGM_FI_DEV_CLOCK_THROTTLE_REASONS
 2026/03/01 12:00:00.000,0,1200,350.1,99,32
 2026/03/01 12:00:01.000,0,1210,,98,32
 """
