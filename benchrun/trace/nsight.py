@@ -96,7 +96,7 @@ def read_nsight(path: Path) -> Iterator[RankTrace]:
 
 def _of_process(processes: Table, process: int) -> NDArray[np.bool_]:
     """Which events of the host are those of ``process``; all where the export does not state it."""
-    return np.logical_or(processes == process, process < 0)
+    return np.full(len(processes), fill_value=True) if process < 0 else np.equal(processes, process)
 
 
 _HOST = "select value from TARGET_INFO_SYSTEM_ENV where name = 'Hostname'"
