@@ -47,7 +47,7 @@ def _of_memory(run: Evidence, parts: list[Part]) -> Iterator[Cause]:
     training = run.spec.training
     local = training.transformer_impl == "local" or framework(run.spec.framework).memory.fully_sharded
     most = MOST_FUSED if training.fused_kernels and not local else FUSED
-    saved = spent - FUSED * least if spent > most * least else 0.0
+    saved = spent - FUSED * least if least and spent > most * least else 0.0
     words = [f"products of small micro-batches wait {small:.3g} s for memory"] if small else []
     if saved:
         words.append(
