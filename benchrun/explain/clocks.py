@@ -13,8 +13,8 @@ class Clock(BaseModel, frozen=True):
     gpu: str
     peak_clock_mhz: float
     """At this clock the dense peak holds."""
-    power_w: float
-    """Nominal power limit."""
+    power_w: float | None
+    """Nominal power limit; None where the site chooses it."""
     capped_clock_mhz: float | None
     """Lowest median clock of a kept run at that limit; None where none was measured."""
     source: str

@@ -52,7 +52,7 @@ def _of_samples(state: Telemetry, mhz: float, clock: Clock, computing: float) ->
         yield fault(
             "clocks", lost, f"{at}, and the power is at its limit in {100 * capped:.0f} % of the samples: {why}"
         )
-    elif capped >= HALF and limit and limit < LOW_POWER * clock.power_w:
+    elif capped >= HALF and limit and clock.power_w and limit < LOW_POWER * clock.power_w:
         # Power grows with the clock and the square of the voltage, which grows with the clock: at least by its square.
         saved = min(lost, computing * (1 - math.sqrt(limit / clock.power_w)))
         yield fault("power", saved, f"the power limit is {limit:.0f} W, the data sheet has {clock.power_w:.0f}; {at}")

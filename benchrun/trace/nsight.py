@@ -23,8 +23,8 @@ ROWS = 50_000
 MAGIC = b"SQLite format 3\x00"
 ACTIVITY = "CUPTI_ACTIVITY_KIND_"
 PEER_COPY, DEVICE_COPY = 10, 8
-RANGES = (59, 60, 34, 35, 37)
-"""Types of NVTX events that have a start and an end."""
+RANGES = (59, 60, 70, 71, 35, 37)
+"""Types of NVTX events that have a start and an end (ENUM_NSYS_EVENT_TYPE of an export)."""
 PROCESS_BITS = ~0xFFFFFF
 """The part of a globalTid that is the globalPid."""
 WAITS = re.compile(

@@ -7,6 +7,8 @@ from known import TENSOR, explained, first, hosts, kept, known, spread
 from test_faults import profile, state
 from test_with_a_trace import rank, trace
 
+from benchrun import hardware
+from benchrun.explain.clocks import clocks as clock_table
 from benchrun.explain.evidence import Evidence
 from benchrun.trace.model import ProductRow
 
@@ -14,6 +16,19 @@ from benchrun.trace.model import ProductRow
 def clocks(run: Evidence, **changed: Any) -> dict[tuple[str, str], float]:
     causes = explained(known(samples=state(run, **changed))).causes
     return {(cause.cause, cause.kind): cause.seconds for cause in causes if cause.cause in ("clocks", "power")}
+
+
+@pytest.mark.parametrize(
+    ("gpu", "multiprocessors", "flops"),
+    [("H100", 132, 4096), ("H100-PCIe", 114, 4096), ("H200", 132, 4096), ("GH200", 132, 4096), ("A100", 108, 2048)],
+)
+def test_the_peak_holds_at_the_clock_of_the_table(gpu: str, multiprocessors: int, flops: int) -> None:
+    """White papers: multiprocessors, and dense FP16 operations of one in a clock."""
+    listed = hardware.gpu(gpu)
+    assert listed is not None
+    assert multiprocessors * flops * clock_table()[gpu].peak_clock_mhz / 1e6 == pytest.approx(
+        listed.peak_bf16_tflops, rel=0.002
+    )
 
 
 def test_a_few_throttled_samples_cost_as_little_as_they_last() -> None:
