@@ -40,9 +40,9 @@ def faults(run: Evidence, parts: list[Part], divided: Buckets | None) -> Iterato
         yield from _of_data(run, divided)
     yield from _of_host(run, parts, divided)
     yield from slow_links(run, divided)
-    held = list(held_back(run, parts))
-    yield from held
-    yield from _of_products(run, parts, sum(cause.seconds for cause in held))
+    slower = list(held_back(run, parts))
+    yield from slower
+    yield from _of_products(run, parts, sum(cause.seconds for cause in slower))
     yield from _of_steps(run)
 
 
