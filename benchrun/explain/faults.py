@@ -21,7 +21,7 @@ MIN_WAIT_S = 0.002
 IDLE_SHARE = 0.1
 """Of a profiled step: a GPU that is longer without a kernel has a host that is too slow. Kept runs are below 8 %."""
 LAYER_S = 0.001
-"""Of a layer's products at the peak, all passes: a host launches some hundred kernels meanwhile, and is late with less."""
+"""Of a layer's products at the peak, all passes: with less, a host that launches some hundred kernels is late."""
 QUEUE_SHARE = 0.1
 """Of the step that the threads of ranks which are bound to cores wait for one."""
 HALF, MOST = 0.5, 0.8
