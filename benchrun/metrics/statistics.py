@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from statistics import median
 from typing import Any
 
 import numpy as np
@@ -192,3 +193,8 @@ def _within(half: float, degrees: int) -> float:
         term *= cosine**2 * (number - 1) / number
         total += term
     return 2 / math.pi * (angle + sine * total) if odd else sine * total
+
+
+def spread_percent(values: Sequence[float]) -> float | None:
+    """The range of several values, in percent of their median; None of a single one."""
+    return 100 * (max(values) - min(values)) / median(values) if len(values) > 1 else None

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from benchrun.compare.checks import Check
+from benchrun.comparison.checks import Check
 from benchrun.metrics.model import Metrics
 from benchrun.metrics.rows import Measured
 from benchrun.metrics.telemetry import Samples

@@ -1,6 +1,7 @@
 """A report as one HTML file: no script, no request to any host, readable on a telephone and on paper."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from html import escape
 from typing import Any
 
@@ -57,14 +58,24 @@ figure details { border: 0; padding: 2px 0 } figure summary { color: var(--soft)
 """
 
 
-def page(report: ReportModel, title: str = "benchrun report") -> str:
-    """The whole file."""
+@dataclass(frozen=True)
+class Lead:
+    """A part of a page that stands before the points."""
+
+    title: str
+    text: str
+    table: Table
+
+
+def page(report: ReportModel, title: str = "benchrun report", leads: Sequence[Lead] = ()) -> str:
+    """The whole file; ``leads`` stand first."""
     return "\n".join(
         [
             '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">',
             '<meta name="viewport" content="width=device-width, initial-scale=1">',
             f"<title>{escape(title)}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n<main>",
             f"<h1>{escape(title)}</h1>",
+            *(part for lead in leads for part in _lead(lead)),
             *_body(report),
             "</main>\n</body>\n</html>\n",
         ]
@@ -82,6 +93,11 @@ def _body(report: ReportModel) -> Iterator[str]:
     yield '<h2 id="runs">Runs</h2>'
     for index, run in enumerate(report.runs):
         yield from _run(run, f"r{index}", len(report.runs) <= OPEN)
+
+
+def _lead(lead: Lead) -> Iterator[str]:
+    yield f"<h2>{escape(lead.title)}</h2>\n<p>{escape(lead.text)}</p>"
+    yield _table(lead.table, "cards")
 
 
 def _counted(report: ReportModel) -> str:

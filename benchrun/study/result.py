@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 from statistics import median
 from typing import Any, Literal
 
-from benchrun.compare.checks import broken
-from benchrun.compare.ratio import Ratio, ratio
-from benchrun.compare.verdict import RunResult
+from benchrun.comparison.checks import broken
+from benchrun.comparison.ratio import Ratio, ratio
+from benchrun.comparison.verdict import RunResult
 from benchrun.metrics.model import Metrics
 from benchrun.metrics.registry import METRICS, OURS, Metric
 from benchrun.model import Frozen

@@ -34,7 +34,7 @@ WAITS = re.compile(
 
 
 class _Export:
-    """An open export; a missing table is empty, a missing column is -1."""
+    """An open export; a missing table is empty, a missing column is -1, but for times, without which it is damaged."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
@@ -48,6 +48,8 @@ class _Export:
         present = self.tables.get(table, set())
         if not present:
             return np.zeros((0, len(columns)), np.int64)
+        if missing := {"start", "end"}.intersection(columns) - present:
+            raise sqlite3.DatabaseError(f"table {table} has no column {' nor '.join(sorted(missing))}")
         chosen = [next((f'"{name}"' for name in names.split() if name in present), "-1") for names in columns]
         selected = ", ".join(f"coalesce({column}, -1)" for column in chosen)
         cursor = self._connection.execute(f'select {selected} from "{table}" where {condition}')
@@ -191,6 +193,6 @@ def _opened(path: Path) -> Iterator[_Export]:
         try:
             with closing(sqlite3.connect(f"{target.as_uri()}?mode=ro&immutable=1", uri=True)) as connection:
                 yield _Export(connection)
-        except sqlite3.DatabaseError as error:
+        except (sqlite3.DatabaseError, ValueError, OverflowError) as error:
             hint = "export it again: nsys export --type sqlite REPORT.nsys-rep"
             raise UserError(f"is a damaged Nsight Systems export: {error}", where=str(path), hint=hint) from None

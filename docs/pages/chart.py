@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from statistics import median
 from xml.sax.saxutils import escape
 
-from benchrun.compare.measured import load_measured, repeats
-from benchrun.compare.references import load_references
+from benchrun.comparison.measured import load_measured, repeats
+from benchrun.comparison.references import load_references
 from benchrun.metrics.registry import METRICS
 
 from .measured import nearest

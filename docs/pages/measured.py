@@ -8,10 +8,10 @@ from statistics import median
 from typing import NamedTuple, TypeVar
 
 from benchrun import hardware
-from benchrun.compare.choice import usable
-from benchrun.compare.conditions import SOFT, Conditions, conditions, differences, hard_differences
-from benchrun.compare.measured import MeasuredRun, repeats
-from benchrun.compare.references import Reference
+from benchrun.comparison.choice import usable
+from benchrun.comparison.conditions import SOFT, Conditions, conditions, differences, hard_differences
+from benchrun.comparison.measured import MeasuredRun, repeats
+from benchrun.comparison.references import Reference
 from benchrun.frameworks.registry import FRAMEWORKS
 from benchrun.metrics.bound import Bound
 from benchrun.metrics.registry import Metric, tabled

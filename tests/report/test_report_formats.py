@@ -12,7 +12,7 @@ from xml.etree import ElementTree
 import pytest
 
 from benchrun import app, paths
-from benchrun.compare.verdict import RunResult
+from benchrun.comparison.verdict import RunResult
 from benchrun.report.figure import Figure, Series, thinned
 from benchrun.report.html import page
 from benchrun.report.junit import junit
