@@ -70,3 +70,10 @@ def test_a_run_of_another_point_of_the_same_recipe(root: Path) -> None:
     fix_manifest(root)
     found = app.verify_pack(root).reasons
     assert [reason.kind for reason in found].count("run") == 3
+
+
+def test_runs_of_points_that_are_no_longer_planned_do_not_count(root: Path) -> None:
+    plan = root.parent / "two.yaml"
+    assert {number: len(runs) for number, runs in app.runs_of(app.plan_acceptance(str(plan))).items()} == {1: 3}
+    edit(plan, lambda text: text.replace('"training.steps": 6', '"training.steps": 7'))
+    assert app.runs_of(app.plan_acceptance(str(plan))) == {}
