@@ -47,6 +47,10 @@ def here(pattern: str) -> list[Path]:
     return list(Path().glob(pattern))
 
 
+BASELINE = "BENCHRUN_BASELINE"
+"""Variable with the baseline of the commands that judge: a folder of runs, a run, or the id of a published number."""
+
+
 def runs_dir() -> Path:
     """The folder of the runs: ``$BENCHRUN_RESULTS/runs``, or ``results/runs`` in the current directory."""
     return Path(os.environ.get("BENCHRUN_RESULTS", "results")) / "runs"

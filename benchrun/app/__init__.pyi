@@ -30,6 +30,7 @@ from benchrun.app.measurement import setting as setting
 from benchrun.app.measurement import store_measurement as store_measurement
 from benchrun.app.measurement import summarise_log as summarise_log
 from benchrun.app.measurement import unused_options as unused_options
+from benchrun.app.nodes import check_excluded as check_excluded
 from benchrun.app.nodes import fleet_of as fleet_of
 from benchrun.app.nodes import nodes_check as nodes_check
 from benchrun.app.nodes import store_fleet as store_fleet
@@ -40,6 +41,7 @@ from benchrun.app.packs import Pack as Pack
 from benchrun.app.packs import write_pack as write_pack
 from benchrun.app.points import describe as describe
 from benchrun.app.points import resolve as resolve
+from benchrun.app.points import resolve_each as resolve_each
 from benchrun.app.points import resolve_point as resolve_point
 from benchrun.app.points import resolve_profiled as resolve_profiled
 from benchrun.app.points import warnings as warnings
@@ -50,6 +52,7 @@ from benchrun.app.predictions import expected_step as expected_step
 from benchrun.app.predictions import predicted as predicted
 from benchrun.app.predictions import predicted_curve as predicted_curve
 from benchrun.app.predictions import predicted_table as predicted_table
+from benchrun.app.reporting import past_run as past_run
 from benchrun.app.reporting import report_on as report_on
 from benchrun.app.reporting import run_data as run_data
 from benchrun.app.retries import attempts as attempts
@@ -76,11 +79,13 @@ from benchrun.frameworks.logs import Tail as Tail
 from benchrun.launch.doctor import examine as examine
 from benchrun.launch.launcher import Observation as Observation
 from benchrun.launch.launcher import cancel as cancel
+from benchrun.launch.launcher import missing_secrets as missing_secrets
 from benchrun.launch.launcher import observe as observe
 from benchrun.launch.launcher import start as start
 from benchrun.launch.rundir import RunDir as RunDir
 from benchrun.launch.rundir import find_runs as find_runs
 from benchrun.launch.rundir import open_run as open_run
+from benchrun.launch.rundir import runs_at as runs_at
 from benchrun.launch.site_checks import Check as Check
 from benchrun.metrics.model import Metrics as Metrics
 from benchrun.metrics.model import Summary as Summary
@@ -92,6 +97,10 @@ from benchrun.parse import Step as Step
 from benchrun.recipe.catalogue import is_suite as is_suite
 from benchrun.recipe.select import Request as Request
 from benchrun.render import render as render
+from benchrun.report.history import By as By
+from benchrun.report.history import History as History
+from benchrun.report.history import Past as Past
+from benchrun.report.history import history_of as history_of
 from benchrun.spec.runspec import NodesSpec as NodesSpec
 from benchrun.spec.runspec import RunSpec as RunSpec
 from benchrun.study.acceptance import Planned as Planned

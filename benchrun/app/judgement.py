@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from benchrun.app.baselines import baseline_runs, is_published
 from benchrun.app.jobs import end_of, record_end
 from benchrun.app.measurement import RunMeasurement, measure_run, store_measurement
 from benchrun.app.measurement import setting as complete
@@ -54,9 +55,9 @@ def judge_runs(
 ) -> Judgement:
     """Judge the repeats of one point together, from their files. Nothing is written.
 
-    ``reference`` is the id of the only number to compare with. None of ``others``, which are judged at the same time,
-    becomes a reference. UserError for runs of several points, for a run that has not ended, and for a ``reference`` of
-    other work.
+    ``reference`` is what alone they are compared with: the id of a published number, a run, or a folder of runs.
+    Without it none of ``others``, which are judged at the same time, becomes a reference. UserError for runs of several
+    points, for a run that has not ended, and for a ``reference`` that does not exist or is of other work.
     """
     if len(repeats(runs)) != 1:
         raise UserError(f"{len(repeats(runs))} points are judged together", hint="judge each group of repeats(runs)")
@@ -68,7 +69,7 @@ def judge_runs(
     endings = ((observation.run.run_id, end_of(observation).ending) for observation in observations)
     broken, ending = next((each for each in endings if each[1] is not Ending.COMPLETED), ("", Ending.COMPLETED))
     measurements = tuple(measurement for run in runs if (measurement := measure_run(run, warmup)) is not None)
-    names = [run.run_id for run in (*runs, *others)]
+    names = [run.run_id for run in (*runs, *(others if reference is None else ()))]
     verdict = verdict_together(runs[0].spec, measurements, ending.value, reference, names)
     if broken and len(runs) > 1:
         verdict = verdict.model_copy(update={"reason": f"{verdict.reason} ({broken})"})
@@ -108,9 +109,11 @@ def verdict_on(
 ) -> Verdict:
     """The verdict against published numbers; where none is comparable, against our own measurements.
 
-    Against ``reference`` alone where one is named. Stored runs with a name of ``names`` or with the steps of one of
-    ``runs`` are left out: a run is no reference for itself.
+    Against ``reference`` alone where one is named: a published number, a run or a folder of runs. Stored runs with a
+    name of ``names`` or with the steps of one of ``runs`` are left out: a run is no reference for itself.
     """
+    if reference is not None and not is_published(reference):
+        return _against_baseline(own, runs, reference, ending=ending, names=names)
     named, metrics = reference is not None, [numbers for numbers, _ in runs]
     verdict = judge(own, metrics, references_for(reference, own), ending=ending, by_name=named)
     if named or verdict.verdict not in ("no_reference", "not_comparable"):
@@ -119,6 +122,21 @@ def verdict_on(
     same = {*names, *copies([log for _, log in runs], stored, own)}
     against_stored = judge(own, metrics, measured_references(stored, without=same), ending=ending)
     return against_stored if against_stored.checks else verdict
+
+
+def _against_baseline(
+    own: Conditions, runs: Numbers, name: str, *, ending: str | None, names: Sequence[str]
+) -> Verdict:
+    """The verdict against the runs called ``name``; they are compared like published numbers."""
+    stored = baseline_runs(name, own)
+    same = {*names, *copies([log for _, log in runs], stored, own)}
+    others = measured_references(stored, same, baseline=name)
+    verdict = judge(own, [metrics for metrics, _ in runs], others, ending=ending)
+    if verdict.verdict != "no_reference":
+        return verdict
+    besides = "" if same.isdisjoint(run.name for run in stored) else "but the one that is judged "
+    reason = f"the baseline {name} has no measured run {besides}of {own.recipe} on {own.gpu}"
+    return verdict.model_copy(update={"reason": reason})
 
 
 def judge_log(

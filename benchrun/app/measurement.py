@@ -11,7 +11,7 @@ from benchrun import hardware
 from benchrun.app.traces import store_fingerprint
 from benchrun.comparison.references import load_references
 from benchrun.comparison.verdict import RunResult, Verdict
-from benchrun.errors import UserError, writing
+from benchrun.errors import UserError, reading, writing
 from benchrun.frameworks.logs import parse_log, parse_logs
 from benchrun.launch.endings import recorded
 from benchrun.launch.keep import kept_files, kept_name
@@ -188,7 +188,8 @@ def read_logs(files: Sequence[Path], framework: str | None = None) -> tuple[list
     several runs, which would be read as one.
     """
     for path in files:
-        runs = sorted(spec.parent for spec in path.glob(f"*/{artifacts.SPEC}")) if path.is_dir() else []
+        with reading(path):
+            runs = sorted(spec.parent for spec in path.glob(f"*/{artifacts.SPEC}")) if path.is_dir() else []
         if len(runs) > 1:
             raise UserError(f"holds {len(runs)} runs", where=str(path), hint=f"name one of them, e.g. {runs[-1]}")
     return parse_logs(*files, framework=framework)

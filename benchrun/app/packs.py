@@ -27,7 +27,7 @@ from benchrun.report.acceptance import leads
 from benchrun.report.html import page
 from benchrun.spec import artifacts
 from benchrun.spec.identity import OF_THE_SITE
-from benchrun.study import pack
+from benchrun.study import pack, unpack
 from benchrun.study.acceptance import AcceptancePlan, Planned, planned
 from benchrun.study.criteria import Acceptance
 
@@ -151,7 +151,7 @@ def write_pack(plan: Planned, target: Path | None = None, *, packs: Path, redact
         (root / pack.PAGE).write_text(report_page(root, result.appraisal.acceptance))
         manifest = manifest.model_copy(update={"files": pack.hashes(root)})
         (root / pack.MANIFEST).write_text(_json(manifest))
-        digest = pack.checked_content(root).digest
+        digest = unpack.checked_content(root).digest
         path = target or packs / f"{manifest.plan}-{digest[:DIGITS]}{pack.ARCHIVE}"
         if not path.exists():
             _place(root, path, work)

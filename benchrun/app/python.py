@@ -10,10 +10,10 @@ from benchrun.app.explanations import differ
 from benchrun.app.judgement import judge_log, judge_runs
 from benchrun.app.measurement import measure_run, read_logs, rows_of, setting, summarise_log
 from benchrun.comparison.verdict import Verdict
-from benchrun.errors import UserError
+from benchrun.errors import UserError, reading
 from benchrun.explain.model import Difference
 from benchrun.launch.endings import recorded
-from benchrun.launch.rundir import RunDir, find_runs, open_run
+from benchrun.launch.rundir import RunDir, find_runs, is_folder, open_run
 from benchrun.metrics.model import Measurement
 from benchrun.metrics.setting import Setting, setting_of
 from benchrun.metrics.setting import stated as completed
@@ -88,7 +88,9 @@ def load(path: str | Path, *, recipe: str | None = None, warmup: int | None = No
     UserError for what is no run, and for a folder with the logs of several.
     """
     place = Path(path)
-    if _is_run(place) or not place.exists():
+    with reading(path):
+        is_run = _is_run(place) or not place.exists()
+    if is_run:
         return _of_run(open_run(str(path)), warmup)
     logs, _ = read_logs([place])
     if len(logs) != 1:
@@ -149,7 +151,7 @@ def _runs(item: "str | Path | Run | Iterable[str | Path | Run]", stated: dict[st
     elif not isinstance(item, (str, Path)):
         for each in item:
             yield from _runs(each, stated)
-    elif Path(item).is_dir() and not _is_run(Path(item)):
+    elif is_folder(str(item)):
         inside = find_runs(Path(item))
         if inside:
             yield from (_of_run(run, stated.get("warmup")) for run in inside)

@@ -1,7 +1,6 @@
 """``benchrun verify``: an evidence pack is computed again from its logs, offline, and compared with what it states."""
 
 import json
-import math
 import tempfile
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
@@ -19,14 +18,14 @@ from benchrun.spec import artifacts
 from benchrun.spec.artifacts import FILES, STEPS, TELEMETRY, XZ
 from benchrun.spec.identity import digest
 from benchrun.spec.runspec import RunSpec
-from benchrun.study import pack
+from benchrun.study import pack, unpack
 from benchrun.study.acceptance import AcceptancePlan, Planned, read_plan
+from benchrun.study.agreement import differences, json_differences
 from benchrun.study.criteria import Acceptance
-from benchrun.study.pack import Content, Kind, Reason, Refused
+from benchrun.study.pack import Kind, Reason, Refused
+from benchrun.study.unpack import Content
 from benchrun.vocabulary import Exit
 
-SAME = 1e-9
-"""Relative difference of numbers that two machines may compute from one log."""
 SHOWN = 3
 """Differences of one file that are named."""
 NEEDED = (artifacts.SPEC, artifacts.ENDING)
@@ -78,7 +77,7 @@ def verify_pack(path: Path, own_plan: str | None = None) -> Verification:
         unpacked.mkdir()
         clusters.mkdir()
         try:
-            content = pack.checked_content(pack.opened(path, unpacked))
+            content = unpack.checked_content(unpack.opened(path, unpacked))
             versions = [*_version(content)]
             warnings += [*versions, *_own_recipes(content)]
             plan, result = _recomputed(content, clusters, expected)
@@ -235,64 +234,10 @@ def _disagreements(content: Content, result: Derived, *, same_version: bool) -> 
         text = (content.root / name).read_text(errors="replace")
         if text == result.files[name]:
             continue
-        for detail in islice(_json_differences(text, result.files[name], same_version), SHOWN):
+        for detail in islice(json_differences(text, result.files[name], same_version), SHOWN):
             yield Reason(kind=_kind(name), file=name, detail=detail)
 
 
 def _kind(name: str) -> Kind:
     kinds: dict[str, Kind] = {pack.REFERENCES: "reference", pack.ACCEPTANCE: "verdict", artifacts.VERDICT: "verdict"}
     return kinds.get(PurePosixPath(name).name, "numbers")
-
-
-def _json_differences(stated: str, computed: str, complete: bool) -> Iterator[str]:
-    """Differences of two JSON documents, or of documents one a line."""
-    try:
-        pair = [_documents(text) for text in (stated, computed)]
-    except (ValueError, RecursionError) as error:
-        yield f"not what benchrun writes: {error}"
-        return
-    yield from differences(*pair, complete=complete)
-
-
-def _documents(text: str) -> Any:
-    try:
-        return json.loads(text)
-    except ValueError:
-        return [json.loads(line) for line in text.splitlines()]
-
-
-def differences(
-    stated: Any,
-    computed: Any,
-    at: str = "",
-    *,
-    complete: bool = True,
-    names: tuple[str, str] = ("the pack states", "its logs give"),
-) -> Iterator[str]:
-    """One sentence for each value that differs; equal numbers may differ in their last digits.
-
-    Without ``complete`` a key that only ``computed`` has is no difference.
-    """
-    if isinstance(stated, Mapping) and isinstance(computed, Mapping):
-        keys = [*stated, *(key for key in computed if key not in stated and complete)]
-        for key in keys:
-            pair = (stated.get(key, MISSING), computed.get(key, MISSING))
-            yield from differences(*pair, f"{at}.{key}" if at else str(key), complete=complete, names=names)
-    elif isinstance(stated, list) and isinstance(computed, list) and len(stated) == len(computed):
-        for index, pair in enumerate(zip(stated, computed, strict=True)):
-            yield from differences(*pair, f"{at}[{index}]", complete=complete, names=names)
-    elif not _equal(stated, computed):
-        yield f"{at or 'the file'}: {names[0]} {_brief(stated)}, {names[1]} {_brief(computed)}"
-
-
-MISSING = object()
-
-
-def _brief(value: Any) -> str:
-    text = "nothing" if value is MISSING else json.dumps(value)
-    return text if len(text) <= 80 else f"{text[:77]}..."
-
-
-def _equal(one: Any, other: Any) -> bool:
-    numbers = all(isinstance(each, (int, float)) and not isinstance(each, bool) for each in (one, other))
-    return math.isclose(one, other, rel_tol=SAME) if numbers else one == other and type(one) is type(other)

@@ -67,9 +67,7 @@ def plan(
     if dry_run:
         return _announce(planned, as_json)
     if not report:
-        from benchrun.report.study import planned_line
-
-        say(planned_line(app.study_result(planned.study)))
+        say(_planned_page(planned))
         try:
             app.run_study(planned.study, concurrency, retries, tell=say)
         except KeyboardInterrupt:
@@ -84,14 +82,19 @@ def plan(
 
 def _announce(planned: "Planned", as_json: bool) -> int:
     """Print what will be launched."""
-    acceptance, study = app.appraise(planned, {}).acceptance, app.study_result(planned.study)
     if as_json:
-        print_json(acceptance.model_dump(mode="json") | {"study": study.model_dump(mode="json"), "pack": None})
+        study = app.study_result(planned.study).model_dump(mode="json")
+        print_json(app.appraise(planned, {}).acceptance.model_dump(mode="json") | {"study": study, "pack": None})
     else:
-        from benchrun.report.acceptance import planned_page
-
-        click.echo(planned_page(acceptance, study), nl=False)
+        click.echo(_planned_page(planned), nl=False)
     return Exit.OK
+
+
+def _planned_page(planned: "Planned") -> str:
+    """Points, criteria, GPU-hours and cost."""
+    from benchrun.report.acceptance import planned_page
+
+    return planned_page(app.appraise(planned, {}).acceptance, app.study_result(planned.study))
 
 
 def _packed(planned: "Planned", target: Path | None, with_site: bool) -> dict[str, Any]:

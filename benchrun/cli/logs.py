@@ -10,7 +10,17 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from benchrun import app, paths
-from benchrun.cli.options import each, flags, log_options, opened, print_json, print_views, read_logs, say
+from benchrun.cli.options import (
+    baseline_option,
+    each,
+    flags,
+    log_options,
+    opened,
+    print_json,
+    print_views,
+    read_logs,
+    say,
+)
 from benchrun.errors import UserError, writing
 from benchrun.spec.artifacts import SPEC, STDOUT
 from benchrun.vocabulary import Exit, worst
@@ -136,18 +146,19 @@ def _follow(logs: Sequence[Path], framework: str | None) -> "Log":
 @click.argument("runs_or_logs", nargs=-1, required=True)
 @log_options
 @click.option("--num-layers", type=click.IntRange(min=1), help="Number of layers of the proxy that the log trained.")
-@click.option("--reference", metavar="ID", help="Compare with this reference instead of the best match.")
+@baseline_option
 def compare(
     runs_or_logs: tuple[str, ...],
     recipe: str | None,
     warmup: int | None,
-    reference: str | None,
+    baseline: str | None,
     as_json: bool,
     **given: Any,
 ) -> int:
     """Judge RUNS (repeats of one point together), or the LOGs of one run or several, each by itself.
 
-    A log is compared under the conditions that it states; the options add those that it does not state.
+    A log is compared under the conditions that it states; the options add those that it does not state. The reference
+    is the published number that fits best, or what --baseline names.
     """
     files = [Path(name) for name in runs_or_logs]
     if recipe is None:
@@ -156,7 +167,7 @@ def compare(
         if named := [name for name, value in given.items() if value is not None]:
             raise UserError(f"{flags(named)}: a run states its own conditions", hint="with a log, add --recipe NAME")
         chosen, code = opened(runs_or_logs)
-        return worst((code, print_verdicts(chosen, as_json, warmup, reference)))
+        return worst((code, print_verdicts(chosen, as_json, warmup, baseline)))
     root = paths.runs_dir()
     if runs := [file for file in files if (file / SPEC).is_file() or (root / file / SPEC).is_file()]:
         raise UserError(f"{runs[0]} is a run and states its own recipe", hint="compare it alone, without --recipe")
@@ -166,7 +177,7 @@ def compare(
     setting = app.setting(recipe, app.Setting(**given), num_layers)
 
     def judge(log: "Log") -> "Result":
-        return (*app.judge_log(log, recipe, setting, warmup, reference), log.file)
+        return (*app.judge_log(log, recipe, setting, warmup, baseline), log.file)
 
     results, code = each(logs, judge, attrgetter("file"))
     return worst((code, print_results(results, as_json, several=len(logs) > 1)))

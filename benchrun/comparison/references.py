@@ -18,7 +18,9 @@ from benchrun.recipe import catalogue
 from benchrun.recipe.schema import TrainingRecipe
 from benchrun.vocabulary import Better
 
-Flag = Literal["rounded", "revised", "proxy", "misprint", "side_misprint", "inferred", "third_party", "measured"]
+Flag = Literal[
+    "rounded", "revised", "proxy", "misprint", "side_misprint", "inferred", "third_party", "measured", "baseline"
+]
 Convention = Literal["full", "causal", "causal_two_thirds", "packed", "lora_packed", "own"]
 """See results/reference/README.md."""
 SLOW = 0.05

@@ -56,6 +56,19 @@ def updates(log: Log) -> tuple[int, int]:
     return steps, min(skipped, steps)
 
 
+CONSTANT_ROWS = 10
+"""So many equal losses, and no other, are no training."""
+
+
+def constant_loss(log: Log) -> Iterator[Problem]:
+    """A loss that never changes: the weights are not updated, or the batch is not read. Not fatal: steps are steps."""
+    losses = log.distinct.column("loss")
+    losses = losses[losses != NO_VALUE]
+    if len(losses) >= CONSTANT_ROWS and (losses == losses[0]).all():
+        detail = f"{losses[0]:g} in all {len(losses)} rows: no update reaches the weights, or the batches are all alike"
+        yield Problem("constant_loss", None, detail)
+
+
 LAST_DIGIT_TFLOPS, LAST_DIGIT_S = 0.05, 0.005
 """Half of the last digit that frameworks print of TFLOPS and of a step time."""
 

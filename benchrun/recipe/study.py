@@ -12,6 +12,7 @@ from typing import Any
 
 from benchrun.errors import UserError
 from benchrun.recipe.catalogue import study_file
+from benchrun.recipe.files import cluster_document
 from benchrun.recipe.resolve import resolve
 from benchrun.recipe.schema import Study, SuiteRun
 from benchrun.recipe.select import KEYS, Request
@@ -65,6 +66,8 @@ def expand(request: Request) -> Expanded:
     UserError for a study that contradicts itself, with file and line.
     """
     name, study, document = study_file(request.recipe)
+    if request.cluster:
+        cluster_document(request.cluster)  # an error in it is no error of the study
     check(study, document, request)
     groups = alternatives(study)
     combined = [functools.reduce(dict.__or__, chosen, Settings()) for chosen in product(*groups)]

@@ -46,7 +46,7 @@ def points_table(acceptance: Acceptance) -> Table:
         [each.point, each.name, each.num_nodes, f"{len(each.runs)} of {each.repeats}", each.verdict]
         for each in acceptance.points
     ]
-    return Table(("point", "runs", "nodes", "measured", "verdict"), rows, missing="-")
+    return Table(("point", "workload", "nodes", "measured", "verdict"), rows, missing="-")
 
 
 def runs_table(acceptance: Acceptance) -> Table:
@@ -68,7 +68,7 @@ def planned_page(acceptance: Acceptance, study: StudyResult) -> str:
         steps = one.steps * study.repeats if one and one.steps is not None else None
         limit = one.limit * study.repeats if one else None
         rows.append([point.point, point.name, point.num_nodes, study.repeats, limit, steps])
-    titles = ("point", "runs", "nodes", "repeats", "gpu_hours_limit", "gpu_hours_steps")
+    titles = ("point", "workload", "nodes", "repeats", "gpu_hours_limit", "gpu_hours_steps")
     tables = (Table(titles, rows, missing="-"), _limits(acceptance))
     return "\n".join([f"{acceptance.plan}: {acceptance.description}", "", *map(plain, tables), planned_line(study), ""])
 
@@ -90,13 +90,18 @@ def acceptance_page(acceptance: Acceptance) -> str:
     """The verdict, every criterion, and the runs, as text."""
     tables = (criteria_table(acceptance), points_table(acceptance), runs_table(acceptance))
     text = "\n".join(plain(table) for table in tables if table.rows)
-    return f"{headline(acceptance)}\n{acceptance.plan}: {acceptance.description}\n\n{text}"
+    return printable(f"{headline(acceptance)}\n{acceptance.plan}: {acceptance.description}\n\n{text}")
 
 
 def reason_lines(kind: str, reasons: Sequence[Reason]) -> Iterator[str]:
     """One line for each reason."""
     for reason in reasons:
-        yield ": ".join(filter(None, (kind, reason.kind.replace("_", " "), reason.file, reason.detail)))
+        yield printable(": ".join(filter(None, (kind, reason.kind.replace("_", " "), reason.file, reason.detail))))
+
+
+def printable(text: str) -> str:
+    """Text of a pack that somebody else wrote, without control characters of a terminal."""
+    return "".join(letter if letter.isprintable() or letter == "\n" else "?" for letter in text)
 
 
 def leads(acceptance: Acceptance) -> tuple[Lead, ...]:

@@ -68,12 +68,12 @@ class ReportModel:
         return self.frameworks if by == "framework" else self.points
 
 
-def report_model(runs: Sequence[RunData]) -> ReportModel:
-    """The report on ``runs``, in their order."""
+def report_model(runs: Sequence[RunData], history: Sequence[Figure] = ()) -> ReportModel:
+    """The report on ``runs``, in their order; ``history`` is plots over time."""
     results = [run.result for run in runs]
     frameworks = side_by_side(rows_of(results))
     ratios = fsdp_over_3d(results, load_references())
-    overview = tuple(_overview(results, frameworks))
+    overview = (*_overview(results, frameworks), *history)
     return ReportModel(
         identified(results),
         readable(results),

@@ -11,6 +11,7 @@ from benchrun.comparison.measured import grouped
 from benchrun.comparison.references import Reference, load_references
 from benchrun.comparison.verdict import RunResult
 from benchrun.metrics.registry import Metric, tabled
+from benchrun.metrics.statistics import spread_percent as spread_percent
 from benchrun.report.scaling import Ratio, fsdp_over_3d
 from benchrun.report.table import Table, markdown
 from benchrun.spec.runspec import RunSpec, TrainingSpec
@@ -60,11 +61,6 @@ def _row(repeats: Sequence[RunResult]) -> list[Any]:
 def valid_values(metric: Metric, measured: Iterable[Mapping[str, float | None]]) -> list[float]:
     """The metric's value of each run that has one; ``measured`` are the runs' metrics by key."""
     return [value for metrics in measured if (value := metrics[metric.key]) is not None]
-
-
-def spread_percent(values: Sequence[float]) -> float | None:
-    """The range of several values, in percent of their median; None of a single one."""
-    return 100 * (max(values) - min(values)) / median(values) if len(values) > 1 else None
 
 
 def runs_page(results: Sequence[RunResult]) -> str:

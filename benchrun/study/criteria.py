@@ -11,6 +11,7 @@ from benchrun.comparison.verdict import RunResult, Verdict
 from benchrun.launch.endings import Ending
 from benchrun.metrics.model import Metrics
 from benchrun.metrics.registry import METRICS, Basis
+from benchrun.metrics.statistics import spread_percent
 from benchrun.model import Frozen
 from benchrun.spec.runspec import RunSpec
 from benchrun.study.acceptance import Criteria, Planned
@@ -243,9 +244,9 @@ def _within(check: Check, below: float, most: float) -> bool | None:
 def _spread(one: Evidence, most: float) -> _Answer:
     """The range of the repeats' step times, in percent of their median."""
     times = [run.step_time_s.median for run in one.numbers if run.step_time_s]
-    if len(times) < 2:
+    measured = spread_percent(times)
+    if measured is None:
         return _Answer(None, None, f"{len(times)} of at least 2 runs have a step time")
-    measured = 100 * (max(times) - min(times)) / median(times)
     return _Answer(measured, measured <= most)
 
 

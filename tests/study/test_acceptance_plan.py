@@ -67,7 +67,7 @@ def test_every_problem_of_a_file_is_named_at_once_with_its_line(tmp_path: Path) 
         "description: x\n"
         "repeats: 0\n"
         "runs:\n"
-        "  - {recipe: tiny-llama, presicion: fp32}\n"
+        "  - {recipe: tiny-llama, gpuz: CPU}\n"
         "criteria:\n"
         "  at_least: {tokens_per_s_per_gpus: 5}\n"
         "  at_most: {mfu_percent: 5}\n"

@@ -18,7 +18,7 @@ from benchrun.app.verification import Verification
 from benchrun.comparison.references import load_references
 from benchrun.errors import UserError
 from benchrun.launch.rundir import find_runs
-from benchrun.study import pack
+from benchrun.study import pack, unpack
 
 LOSS = next(
     entry.value
@@ -154,6 +154,10 @@ FORGED: dict[str, tuple[Change, set[tuple[str, str]]]] = {
     "a missing ending": (lambda root: (runs(root)[0] / "ending.json").unlink(), {("missing_file", "ending.json")}),
     "an added file": (lambda root: (root / "runs/notes.txt").write_text("x"), {("added_file", "notes.txt")}),
     "an added file of a run": (lambda root: (runs(root)[0] / "x.py").write_text("x"), {("added_file", "x.py")}),
+    "a number beyond any": (
+        lambda root: edit(root / pack.ACCEPTANCE, lambda t: t.replace('"point": 1', f'"point": 1{400 * "0"}', 1)),
+        {("verdict", "acceptance.json")},
+    ),
     "no JSON": (lambda root: (root / pack.ACCEPTANCE).write_text("accepted"), {("verdict", "acceptance.json")}),
     "no specification": (
         lambda root: (runs(root)[0] / "spec.json").write_text("{}"),
@@ -163,6 +167,17 @@ FORGED: dict[str, tuple[Change, set[tuple[str, str]]]] = {
     "a recipe outside": (
         lambda root: edit(root / pack.PLAN, lambda text: text.replace("tiny-llama", "../../tiny-llama.yaml")),
         {("unreadable", "plan.yaml")},
+    ),
+    "a recipe beside the pack": (
+        lambda root: (
+            shutil.copy(paths.RECIPES / "tiny-llama.yaml", root.parent),
+            edit(root / pack.PLAN, lambda text: text.replace("tiny-llama", "../tiny-llama.yaml")),
+        ),
+        {("unreadable", "plan.yaml")},
+    ),
+    "telemetry of nothing": (
+        lambda root: (runs(root)[0] / "telemetry.json").write_text("{}"),
+        {("added_file", "telemetry.json")},
     ),
     "a log of nothing": (
         lambda root: (runs(root)[0] / "stdout.log.xz").write_bytes(b"no xz"),
@@ -321,7 +336,7 @@ def member(name: str, kind: bytes = tarfile.REGTYPE, target: str = "", size: int
     "extra",
     [
         member("mine/../../escaped", size=3),
-        member("/tmp/escaped-absolute", size=3),
+        member("/absolute", size=3),
         member("mine/link", tarfile.SYMTYPE, "/etc/passwd"),
         member("mine/hard", tarfile.LNKTYPE, "mine/plan.yaml"),
         member("mine/device", tarfile.CHRTYPE),
@@ -330,9 +345,11 @@ def member(name: str, kind: bytes = tarfile.REGTYPE, target: str = "", size: int
     ids=lambda info: info.name,
 )
 def test_an_archive_with_a_path_outside_or_a_link(root: Path, tmp_path: Path, extra: tarfile.TarInfo) -> None:
+    if extra.name == "/absolute":
+        extra.name = str(tmp_path / "escaped")
     (reason,) = app.verify_pack(archive_of(root, tmp_path / "mine.tar.gz", extra)).reasons
     assert (reason.kind, reason.file) == ("unsafe_path", extra.name)
-    assert not (tmp_path / "escaped").exists() and not Path("/tmp/escaped-absolute").exists()
+    assert not (tmp_path / "escaped").exists()
 
 
 def test_an_archive_that_is_cut_off_too_large_or_none(root: Path, tmp_path: Path, monkeypatch: Any) -> None:
@@ -345,7 +362,9 @@ def test_an_archive_that_is_cut_off_too_large_or_none(root: Path, tmp_path: Path
     two = archive_of(root, tmp_path / "two.tar.gz", member("other/file", size=3))
     for path in (cut, none, two):
         assert {reason.kind for reason in app.verify_pack(path).reasons} == {"unreadable"}
-    monkeypatch.setattr(pack, "MOST_BYTES", 10_000)
+    monkeypatch.setattr(unpack, "MOST_LOG_BYTES", 100)
+    assert {reason.kind for reason in app.verify_pack(root).reasons} == {"unreadable"}
+    monkeypatch.setattr(unpack, "MOST_BYTES", 10_000)
     assert {reason.kind for reason in app.verify_pack(whole).reasons} == {"unreadable"}
     with pytest.raises(UserError):
         app.verify_pack(tmp_path / "absent.tar.gz")
@@ -372,6 +391,8 @@ def test_the_commands_answer_with_these_codes(site: Path, root: Path, tmp_path: 
     again = call("plan", str(site / "mine.yaml"), "--report", "--pack", str(tmp_path / "done.tar.gz"))
     assert again.returncode == 2
     edit(runs(root)[0] / "stdout.log.xz", digit)
+    (root / "x\x1b[2J").write_text("a name that would clear the screen")
     refused = call("verify", str(root))
+    assert "\x1b" not in refused.stdout
     assert (refused.returncode, "REFUSED" in refused.stdout, "changed file" in refused.stdout) == (4, True, True)
     assert call("plan", "no-such-plan").returncode == 2
