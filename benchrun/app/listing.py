@@ -35,11 +35,11 @@ def point_rows(recipes: Sequence[str], gpu: str | None) -> Rows:
     rows = [row for name in recipes or names(paths.RECIPES) for row in _rows(name)]
     chosen = [row for row in rows if gpu is None or row["gpu"].lower() == gpu.lower()]
     if not chosen:
-        raise UserError(f"no point is for --gpu {gpu}", hint=_instead(rows, str(gpu)))
+        raise UserError(f"no point is for --gpu {gpu}", hint=_advice(rows, str(gpu)))
     return chosen
 
 
-def _instead(rows: Rows, gpu: str) -> str:
+def _advice(rows: Rows, gpu: str) -> str:
     """What to do for a GPU without points of its own."""
     from benchrun import hardware
 
