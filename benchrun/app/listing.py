@@ -117,5 +117,5 @@ def _same_model(one: str, other: str, task: str) -> bool:
     recipes = [recipe_document(name)[1] for name in (one, other)]
     model, whole = (recipe["model"] for recipe in recipes)
     # The size first: dimensions that one of two models leaves out are filled in by an import that takes 0.1 s.
-    same_size = model["hidden_size"] == whole["hidden_size"]
+    same_size = all(model[size] == whole[size] for size in ("hidden_size", "ffn_hidden_size", "vocab_size"))
     return same_size and all(recipe["task"] == task for recipe in recipes) and not differences(model, whole)
