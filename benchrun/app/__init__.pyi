@@ -82,6 +82,7 @@ from benchrun.parse import Step as Step
 from benchrun.recipe.catalogue import is_suite as is_suite
 from benchrun.recipe.select import Request as Request
 from benchrun.render import render as render
+from benchrun.report.model import ReportModel as ReportModel
 from benchrun.spec.runspec import NodesSpec as NodesSpec
 from benchrun.spec.runspec import RunSpec as RunSpec
 from benchrun.study.plan import Plan as Plan

@@ -2,28 +2,50 @@
 
 from collections.abc import Sequence
 
-from benchrun.app.measurement import measure_run, rows_of
+from benchrun.app.explanations import evidence
+from benchrun.app.measurement import RunMeasurement, measure_run, rows_of
+from benchrun.app.scaling import measured_scaling
 from benchrun.compare.verdict import RunResult, Verdict
+from benchrun.errors import NoNumberError
+from benchrun.explain.evidence import Evidence
 from benchrun.launch.endings import recorded
 from benchrun.launch.rundir import RunDir
 from benchrun.metrics.setting import setting_of
 from benchrun.metrics.telemetry import read
-from benchrun.report.model import ReportModel, RunData, report_model
+from benchrun.report.data import RunData
+from benchrun.report.model import ReportModel, report_model
 from benchrun.spec.artifacts import ENV, VERDICT
+from benchrun.spec.runspec import TrainingSpec
 
 
-def run_data(run: RunDir) -> RunData:
-    """One run with its steps and its telemetry. UserError for a damaged file. Nothing is written."""
+def run_data(run: RunDir, *, drawn: bool = True) -> RunData:
+    """One run; where it is ``drawn`` with its steps, its telemetry and what explains it.
+
+    UserError for a damaged file. Nothing is written.
+    """
     verdict, end = run.document(VERDICT, Verdict), recorded(run)
     measurement = measure_run(run, verdict.warmup if verdict else None)
     result = RunResult(
         run.run_id, run.spec, measurement.metrics if measurement else None, verdict, end.ending.value if end else None
     )
+    environment = run.read_json(ENV) or {}
+    if not drawn:
+        return RunData(result, environment=environment)
     rows = rows_of(measurement.log, setting_of(run.spec)) if measurement else None
     telemetry = {host: read(text) for host, text in run.telemetry().items()}
-    return RunData(result, rows, run.read_json(ENV) or {}, telemetry)
+    return RunData(result, rows, environment, telemetry, _evidence(run, measurement))
 
 
-def report_on(runs: Sequence[RunData]) -> ReportModel:
-    """The report on runs that `run_data` read."""
-    return report_model(runs)
+def _evidence(run: RunDir, measurement: RunMeasurement | None) -> Evidence | None:
+    """What explains the run; None for what is no training, has no measured step, or gives no number."""
+    if measurement is None or measurement.metrics.step_time_s is None or not isinstance(run.spec, TrainingSpec):
+        return None
+    try:
+        return evidence(run, measurement=measurement)
+    except NoNumberError:
+        return None
+
+
+def report_on(runs: Sequence[RunData], *, scaling: bool = True) -> ReportModel:
+    """The report on runs that `run_data` read; with their curves over the number of GPUs where ``scaling``."""
+    return report_model(runs, measured_scaling([run.result for run in runs]) if scaling else ())

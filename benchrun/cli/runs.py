@@ -4,7 +4,7 @@ import contextlib
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -17,7 +17,7 @@ from benchrun.vocabulary import Exit, worst
 FORMATS = ("terminal", "markdown", "csv", "html", "junit")
 
 if TYPE_CHECKING:
-    from benchrun.app import Observation, RunDir, RunResult, Step
+    from benchrun.app import Observation, ReportModel, RunDir, RunResult, Step
 
 
 @click.command("status")
@@ -107,9 +107,14 @@ def cancel(runs: tuple[str, ...], every: bool) -> int:
     type=click.Choice(FORMATS),
     help="terminal (the default on a terminal), markdown (elsewhere), csv, html (with plots), junit (for CI).",
 )
-@click.option("--output", type=click.Path(path_type=Path), metavar="FILE", help="Write into FILE, by its ending.")
+@click.option(
+    "--output",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Write into FILE; its ending is the format (.html .xml .csv .md .txt).",
+)
 @click.option("--by", type=click.Choice(["point", "framework"]), default="point", show_default=True, help="Rows.")
-@click.option("--scaling", is_flag=True, help="Weak and strong curves over the number of GPUs, beside predictions.")
+@click.option("--scaling", is_flag=True, help="Rows are weak and strong curves over GPUs, beside predictions.")
 @click.option("--plot", type=click.Path(path_type=Path), metavar="FILE", help="Draw the curves of --scaling.")
 @click.option("--keep", type=click.Path(path_type=Path), metavar="DIR", help="Keep what the RUNS measured in DIR.")
 @json_option
@@ -131,57 +136,68 @@ def report(
     With --keep each run gets a directory in DIR (results/measured): spec, environment, metrics, verdict and the
     compressed logs, without this machine's names and paths. Nothing is overwritten.
 
-    The exit code is that of the worst verdict, as with compare; a run that was not judged does not count.
+    The exit code is that of the worst run: 0 if every one passed, 1 if one is slow, 4 if one gives no clear answer,
+    failed, or was not judged.
     """
     if keep and not runs:
         raise UserError("--keep needs the RUNS to keep", hint="benchrun status lists them")
     if output is not None and output.exists():
         raise UserError(f"{output} exists", hint="nothing is overwritten: name a new file")
-    form = form or _form_of(output)
+    form = _form_of(output, form)
+    rows = "scaling" if scaling or plot else by
     chosen, code = opened(runs)
     chosen = [run for run in chosen if runs or run.spec.reported]
     if keep:
         for run in chosen:
             say(f"kept {app.keep(run, keep).path}")
-    data, failed = each(chosen, app.run_data, run_id)
+    drawn = form == "html" and not as_json
+    data, failed = each(chosen, lambda run: app.run_data(run, drawn=drawn), run_id)
     results = [one.result for one in data]
     if runs and not results:
         return worst((code, failed))
-    if scaling or plot:
-        _curves(results, plot, as_json)
-    elif as_json:
-        print_json(app.report_on(data).rows(by).records())
+    model = app.report_on(data, scaling=drawn or rows == "scaling")
+    if rows == "scaling" and not model.curves:
+        say("no curve: runs of one workload on at least two numbers of GPUs make one, with the same layout and batch")
+    if as_json:
+        print_json(_curves(model) if rows == "scaling" else model.rows(by).records())
     else:
         from benchrun.report.written import written
 
-        text = written(app.report_on(data), form, by, one=len(runs) == 1)
+        text = written(model, form, rows, one=len(runs) == 1)
         with contextlib.nullcontext() if output is None else writing(output):
             click.echo(text, nl=False) if output is None else output.write_text(text)
-    return worst((code, failed if runs else Exit.OK, *(row.verdict.exit_code for row in results if row.verdict)))
-
-
-def _form_of(output: Path | None) -> str:
-    """The format that a file's ending names; without a file what suits the place."""
-    if output is None:
-        return "terminal" if sys.stdout.isatty() else "markdown"
-    endings = {".html": "html", ".xml": "junit", ".csv": "csv", ".md": "markdown", ".txt": "terminal"}
-    if output.suffix not in endings:
-        raise UserError(
-            f"--output {output}: the ending names no format", hint=f"one of {' '.join(endings)}, or --format"
-        )
-    return endings[output.suffix]
-
-
-def _curves(results: "list[RunResult]", plot: Path | None, as_json: bool) -> None:
-    """Print every curve among ``results``."""
-    views = app.measured_scaling(results)
-    if as_json:
-        print_json({"schema_version": 1, "curves": [view.document() for view in views]})
-    elif not views:
-        say("no curve: runs of one workload on at least two numbers of GPUs make one, with the same layout and batch")
-    else:
-        click.echo("\n".join(view.text() for view in views), nl=False)
-    if plot and views:
+    if plot and model.curves:
         from benchrun.report.curve import plot as draw
 
-        draw(views, plot)
+        draw(model.curves, plot)
+    return worst((code, failed if runs else Exit.OK, *(_code(result) for result in results)))
+
+
+def _code(result: "RunResult") -> Exit:
+    """The exit code of one run: a run that was not judged gives no answer."""
+    return result.verdict.exit_code if result.verdict else Exit.INCONCLUSIVE
+
+
+def _curves(model: "ReportModel") -> dict[str, Any]:
+    """For JSON."""
+    return {"schema_version": 1, "curves": [view.document() for view in model.curves]}
+
+
+ENDINGS = {".html": "html", ".xml": "junit", ".csv": "csv", ".md": "markdown", ".txt": "terminal"}
+"""Format that the ending of a file names."""
+
+
+def _form_of(output: Path | None, form: str | None) -> str:
+    """The format: that of the file's ending, else the one given, else what suits the place.
+
+    UserError where file and --format contradict each other, and where neither names one.
+    """
+    if output is None:
+        return form or ("terminal" if sys.stdout.isatty() else "markdown")
+    of_ending = ENDINGS.get(output.suffix)
+    if of_ending and form and of_ending != form:
+        raise UserError(f"--output {output} is a file of {of_ending}, and --format says {form}", hint="leave one out")
+    if not (of_ending or form):
+        hint = f"one of {' '.join(ENDINGS)}, or --format"
+        raise UserError(f"--output {output}: the ending names no format", hint=hint)
+    return of_ending or form or ""

@@ -44,7 +44,12 @@ def markdown(table: Table) -> str:
 
 def markdown_rows(rows: Iterable[Sequence[str]]) -> str:
     """Rows of a table in Markdown."""
-    return "".join(f"| {' | '.join(cell.replace('|', '&#124;') for cell in row)} |\n" for row in rows)
+    return "".join(f"| {' | '.join(map(markdown_text, row))} |\n" for row in rows)
+
+
+def markdown_text(text: str) -> str:
+    """Text of a log or a recipe for Markdown: one line, in which no tag and no cell begins."""
+    return " ".join(text.split()).replace("<", "&lt;").replace("|", "&#124;")
 
 
 def as_csv(table: Table) -> str:

@@ -1,0 +1,79 @@
+"""Measured points beside the published numbers that are nearest to them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import median
+
+from benchrun.compare.nearest import Nearest, nearest
+from benchrun.compare.references import Reference
+from benchrun.metrics.registry import METRICS
+from benchrun.report.frameworks import Measured
+from benchrun.report.table import Table
+from benchrun.spec.runspec import TrainingSpec
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A measured point and the published number beside it."""
+
+    name: str
+    """Of the point."""
+    spec: TrainingSpec
+    tokens_per_s_per_gpu: float
+    measured: float
+    """In the unit of the published number."""
+    near: Nearest
+
+    @property
+    def ratio(self) -> float:
+        """Measured / published."""
+        return self.measured / self.near.published
+
+    @property
+    def published_on(self) -> str:
+        """GPUs and framework of the published number."""
+        key = self.near.entry.key
+        return f"{key.num_gpus or '?'} x {key.gpu}, {key.framework}"
+
+    @property
+    def source(self) -> str:
+        """Who published it, and when."""
+        return f"{self.near.entry.source.who} {self.near.entry.source.date}"
+
+    @property
+    def same_batch_per_gpu(self) -> bool:
+        """Whether a GPU has as many sequences of a step here as there."""
+        key, spec = self.near.entry.key, self.spec
+        if key.gbs is None or key.num_gpus is None:
+            return False
+        return key.gbs * spec.num_gpus == spec.gbs * key.num_gpus
+
+
+def pairs(points: Sequence[tuple[str, Sequence[Measured]]], published: Sequence[Reference]) -> list[Pair]:
+    """One pair for each named point that has a published number near it; medians over its repeats."""
+    listed = []
+    for name, repeats in points:
+        near = nearest(repeats[0].spec, published)
+        rate, tflops = (_median(repeats, metric) for metric in ("tokens_per_s_per_gpu", "tflops_per_gpu"))
+        value = near.measured(rate, tflops) if near else None
+        if near and value is not None and rate is not None:
+            listed.append(Pair(name, repeats[0].spec, rate, value, near))
+    return listed
+
+
+def _median(repeats: Sequence[Measured], metric: str) -> float | None:
+    values = [value for run in repeats if (value := run.metrics.metrics[METRICS[metric].key]) is not None]
+    return median(values) if values else None
+
+
+def published_table(listed: Sequence[Pair]) -> Table:
+    """One row a pair, for readers."""
+    titles = ("point", "measured", "published", "unit", "ratio", "published by", "differs: published -> ours")
+    rows = [
+        (
+            *(pair.name, f"{pair.measured:,.0f}", f"{pair.near.published:,.0f}", pair.near.unit, f"{pair.ratio:.2f}"),
+            *(f"{pair.source}, {pair.published_on}", ", ".join(pair.near.differs) or "nothing that is stated"),
+        )
+        for pair in listed
+    ]
+    return Table(titles, rows)

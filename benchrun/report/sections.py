@@ -1,0 +1,107 @@
+"""The parts of a report on several runs: beside each other, beside published numbers, over GPUs, over time."""
+
+from collections.abc import Iterator, Sequence
+
+from benchrun.compare.measured import grouped
+from benchrun.compare.verdict import RunResult
+from benchrun.explain.difference import difference, sides_of
+from benchrun.explain.evidence import Evidence
+from benchrun.metrics.model import Metrics
+from benchrun.report import overview
+from benchrun.report.curve import CurveView
+from benchrun.report.data import RunData, Section
+from benchrun.report.figure import Figure
+from benchrun.report.published import Pair
+from benchrun.report.readable import point_name
+from benchrun.report.table import Table
+
+FEW = 4
+"""The largest number of runs that are drawn into one plot."""
+DEGREES = ("tp", "pp", "cp", "ep")
+
+
+def sections(
+    runs: Sequence[RunData],
+    frameworks: Table,
+    published: Sequence[Pair],
+    curves: Sequence[CurveView],
+    history: Sequence[Figure] = (),
+) -> Iterator[Section]:
+    """Every section that has something to show."""
+    results = [run.result for run in runs]
+    yield from _beside(runs)
+    if drawn := tuple(_compared(results, published)):
+        text = "What was compared, with what, and what differs. A verdict counts only numbers of the same conditions."
+        yield Section("published", "Beside references", text, drawn)
+    if drawn := tuple(overview.frameworks_figures(frameworks)):
+        yield Section("frameworks", "Frameworks", "The same point in different frameworks, the fastest first.", drawn)
+    if drawn := tuple(overview.scaling_figures(curves)):
+        text = "Speed of one GPU over the number of GPUs: a level line is perfect scaling."
+        yield Section("scaling", "Scaling", text, drawn)
+    if figure := overview.breakdowns_figure(_profiled(results)):
+        yield Section("breakdowns", "Breakdowns", "One profiled step of each point.", (figure,))
+    if history:
+        yield Section("history", "History", "Each point over time.", tuple(history))
+
+
+def _beside(runs: Sequence[RunData]) -> Iterator[Section]:
+    """A few runs in one plot; of two also where the seconds went and what differs."""
+    explained = [run.evidence for run in runs if run.evidence is not None]
+    if not 2 <= len(explained) <= FEW:
+        return
+    drawn = [overview.steps_figure([(each.name, each.steps.tolist(), each.times.tolist()) for each in explained])]
+    text, tables = f"{len(explained)} runs in one plot.", []
+    if len(explained) == 2:
+        text, figure, differing = _two(*explained)
+        drawn.append(figure)
+        tables.append(differing)
+    yield Section("beside", "Side by side", text, tuple(filter(None, drawn)), tuple(tables))
+
+
+def _two(first: Evidence, second: Evidence) -> tuple[str, Figure | None, Table]:
+    """The ratio in words, the parts, and what differs."""
+    result = difference(*sides_of(first, second))
+    limits = result.interval
+    interval = f", {100 * limits.level:.0f} % interval {limits.low:.3f} to {limits.high:.3f}" if limits else ""
+    text = f"{result.b} takes {result.ratio:.3f} times as long as {result.a} for the same tokens{interval}."
+    rows = [(each.name, each.a, each.b) for each in result.differs]
+    return text, overview.difference_figure(result), Table(("differs", "first", "second"), rows)
+
+
+def _compared(results: Sequence[RunResult], published: Sequence[Pair]) -> Iterator[Figure]:
+    """Beside the verdict's references; and for points that have no published one, beside the nearest."""
+    points = grouped(results, lambda result: result.spec.repeat_key())
+    named = dict(zip((point[0].spec.repeat_key() for point in points), point_labels(points), strict=True))
+    checks = [(point, check) for point in points if point[-1].verdict for check in point[-1].verdict.checks]
+    judged = [(named[point[0].spec.repeat_key()], check) for point, check in checks]
+    if figure := overview.verdict_figure(judged):
+        yield figure
+    own = {"measured", "predicted"}
+    by_published = {point[0].spec.repeat_key() for point, check in checks if not own & {*check.reference.flags}}
+    others = [pair for pair in published if pair.spec.repeat_key() not in by_published]
+    if figure := overview.published_figure(others):
+        yield figure
+
+
+def point_labels(points: Sequence[Sequence[RunResult]]) -> list[str]:
+    """A name for each point; where several have the same, with what tells them apart."""
+    names = [point_name(point[0]) for point in points]
+    return [
+        name if names.count(name) == 1 else f"{name}, {_sizes(point[0])}"
+        for name, point in zip(names, points, strict=True)
+    ]
+
+
+def _sizes(result: RunResult) -> str:
+    """Batch, micro-batch and the degrees above 1."""
+    spec = result.spec
+    layout = getattr(spec, "layout", None)
+    degrees = [f"{name}{getattr(layout, name)}" for name in DEGREES if getattr(layout, name, 1) > 1]
+    batch = [f"batch {spec.gbs}", f"micro {spec.mbs}"] if layout is not None else []
+    return ", ".join([*batch, *degrees])
+
+
+def _profiled(results: Sequence[RunResult]) -> list[tuple[str, Metrics]]:
+    points = grouped([result for result in results if result.numbers], lambda result: result.spec.repeat_key())
+    profiled = [next((run.numbers for run in point if run.numbers and run.numbers.breakdown), None) for point in points]
+    return [(name, metrics) for name, metrics in zip(point_labels(points), profiled, strict=True) if metrics]
