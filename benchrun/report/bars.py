@@ -12,7 +12,8 @@ def bars(figure: Figure) -> tuple[int, list[str]]:
     largest = max((value for series in figure.series for value in series.y), default=1.0) or 1.0
     names = [f" {series.name}" if len(figure.series) > 1 else "" for series in figure.series]
     longest = WIDTH - 8 - max(length(number(largest) + name) for name in names)
-    marks, y = [], 0
+    marks: list[str] = []
+    y = 0
     for index, label in enumerate(figure.labels):
         y = _label(label, y, marks)
         top = y
@@ -33,7 +34,8 @@ def stack(figure: Figure) -> tuple[int, list[str]]:
     """For each label a bar of all series after each other; a single bar without a label where there are none."""
     rows = range(max(len(figure.labels), 1))
     wholes = [sum(max(series.y[row], 0.0) for series in figure.series) or 1.0 for row in rows]
-    longest, marks, y = max(wholes), [], 4
+    marks: list[str] = []
+    longest, y = max(wholes), 4
     for row in rows:
         if figure.labels:
             y = _label(figure.labels[row], y, marks)
@@ -50,7 +52,8 @@ def stack(figure: Figure) -> tuple[int, list[str]]:
 def waterfall(figure: Figure) -> tuple[int, list[str]]:
     """Each part begins where the one before ends; the last bar is the whole. ``x`` is 1 for what a cause takes."""
     (series,) = figure.series
-    whole, until, marks, y = sum(series.y) or 1.0, 0.0, [], 0
+    marks: list[str] = []
+    whole, until, y = sum(series.y) or 1.0, 0.0, 0
     scale = WIDTH / max(whole, *_ends(series.y))
     for index, (label, seconds) in enumerate(zip(figure.labels, series.y, strict=True)):
         start, end = sorted((until, until + seconds))

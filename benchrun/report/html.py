@@ -129,9 +129,7 @@ def table_html(table: Table, kind: str = "", links: Sequence[str] = ()) -> str:
     """A table; where it has many columns each row is a block on a narrow screen. ``links``: anchors of its rows."""
     kind = kind or ("cards" if len(table.titles) > FEW_COLUMNS else "")
     cells = table.cells()
-    numeric = [
-        all(not row[index] or NUMBER.fullmatch(row[index]) for row in cells) for index in range(len(table.titles))
-    ]
+    numeric = [_numeric([row[index] for row in cells]) for index in range(len(table.titles))]
     titles = [escape(str(title).replace("_", " ")) for title in table.titles]
     head = "".join(f"<th{_class(number, '')}>{title}</th>" for title, number in zip(titles, numeric, strict=True))
     heading = "" if kind == "facts" else f"<thead><tr>{head}</tr></thead>"
@@ -140,6 +138,10 @@ def table_html(table: Table, kind: str = "", links: Sequence[str] = ()) -> str:
         row[0] = row[0].replace(">", f'><a href="#{anchor}">', 1).replace("</td>", "</a></td>")
     body = "".join(f"<tr>{''.join(row)}</tr>" for row in rows)
     return f"<table{_attribute(kind)}>{heading}<tbody>{body}</tbody></table>"
+
+
+def _numeric(column: Sequence[str]) -> bool:
+    return all(not cell or NUMBER.fullmatch(cell) for cell in column)
 
 
 def _cells(row: Sequence[str], titles: Sequence[str], numeric: Sequence[bool], kind: str) -> Iterator[str]:

@@ -8,9 +8,11 @@ from benchrun.report.drawing import COLOURS, WIDTH, box, brief, length, names_of
 from benchrun.report.figure import Figure, Series
 
 HEIGHT = 220
-LEFT, RIGHT, TOP, BOTTOM = 66, 10, 14, 40
+LEFT, RIGHT, TOP, BOTTOM = 72, 10, 14, 40
 FEW = 30
 """The largest number of points that are drawn with a dot each."""
+LEAST = 0.004
+"""Room above and below the values, as a share of them: noise of a thousandth is no mountain range."""
 BEYOND = 4
 """Values beyond the axis that are written."""
 
@@ -64,7 +66,7 @@ def _limits(figure: Figure) -> tuple[float, float]:
     values += [value for series in figure.series for value in (*series.low, *series.high)]
     values += [figure.level] if figure.level is not None else []
     low, high = figure.limits or (min(values), max(values))
-    room = 0.08 * (high - low) or 0.02 * abs(high) or 1.0
+    room = max(0.08 * (high - low), LEAST * max(abs(low), abs(high))) or 1.0
     return (0.0 if figure.from_zero else max(low - room, 0.0 if low >= 0 else -math.inf)), high + room
 
 

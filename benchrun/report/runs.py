@@ -58,7 +58,7 @@ def _conditions(spec: RunSpec) -> Iterator[Any]:
 def distinctions(specs: Sequence[RunSpec]) -> list[str]:
     """For each of several specifications the fields in which they differ, e.g. ``num_workers 4``.
 
-    Those in `MINOR` are left out where any other differs too.
+    Those in `MINOR` are left out where the others tell all of them apart.
     """
     if len(specs) < 2:
         return [""] * len(specs)
@@ -66,8 +66,14 @@ def distinctions(specs: Sequence[RunSpec]) -> list[str]:
     names = dict.fromkeys(name for each in stated for name in each if name.partition(".")[0] not in NOT_COMPARED)
     differing = [name for name in names if len({str(each.get(name)) for each in stated}) > 1]
     chosen = {name: name.partition(".")[2] or name for name in differing}
-    chosen = {name: short for name, short in chosen.items() if short not in MINOR} or chosen
-    return [", ".join(f"{short} {each.get(name)}" for name, short in chosen.items()) for each in stated]
+    brief, full = (
+        [
+            ", ".join(f"{short} {each.get(name)}" for name, short in chosen.items() if short not in minor)
+            for each in stated
+        ]
+        for minor in (MINOR, frozenset[str]())
+    )
+    return brief if len(set(brief)) == len(brief) else full
 
 
 def _row(repeats: Sequence[RunResult]) -> list[Any]:

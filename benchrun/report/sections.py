@@ -14,6 +14,7 @@ from benchrun.report.figure import Figure
 from benchrun.report.published import Pair
 from benchrun.report.readable import point_name
 from benchrun.report.table import Table
+from benchrun.spec.runspec import TrainingSpec
 
 FEW = 4
 """The largest number of runs that are drawn into one plot."""
@@ -95,10 +96,10 @@ def point_labels(points: Sequence[Sequence[RunResult]]) -> list[str]:
 def _sizes(result: RunResult) -> str:
     """Batch, micro-batch and the degrees above 1."""
     spec = result.spec
-    layout = getattr(spec, "layout", None)
-    degrees = [f"{name}{getattr(layout, name)}" for name in DEGREES if getattr(layout, name, 1) > 1]
-    batch = [f"batch {spec.gbs}", f"micro {spec.mbs}"] if layout is not None else []
-    return ", ".join([*batch, *degrees])
+    if not isinstance(spec, TrainingSpec):
+        return spec.settings
+    degrees = [f"{name}{getattr(spec.layout, name)}" for name in DEGREES if getattr(spec.layout, name) > 1]
+    return ", ".join([f"batch {spec.gbs}", f"micro {spec.mbs}", *degrees])
 
 
 def _profiled(results: Sequence[RunResult]) -> list[tuple[str, Metrics]]:

@@ -43,7 +43,7 @@ figcaption {{ font-weight: 600; margin-bottom: 4px }} figure p {{ color: var(--s
 th, td {{ text-align: left; vertical-align: top; padding: 3px 10px 3px 0; border-bottom: 1px solid var(--line);
   overflow-wrap: anywhere }}
 th {{ overflow-wrap: normal; hyphens: auto }}
-.n {{ text-align: right }} td.n {{ white-space: nowrap }} .s {{ white-space: nowrap }} td:first-child:not(.s) {{ min-width: 8em }}
+.n {{ text-align: right }} td.n, .s {{ white-space: nowrap }} td:first-child:not(.s) {{ min-width: 8em }}
 .facts td:first-child {{ width: 9em; color: var(--soft) }}
 details {{ border-top: 1px solid var(--line); padding: 8px 0 }} summary {{ cursor: pointer }}
 figure details {{ border: 0; padding: 2px 0 }} figure summary {{ color: var(--soft); font-size: 13px }}

@@ -48,8 +48,9 @@ def markdown_rows(rows: Iterable[Sequence[str]]) -> str:
 
 
 def markdown_text(text: str) -> str:
-    """Text of a log or a recipe for Markdown: one line, in which no tag and no cell begins."""
-    return " ".join(text.split()).replace("<", "&lt;").replace("|", "&#124;")
+    """Text of a log or a recipe for Markdown: one line without control characters, in which no tag or cell begins."""
+    printable = "".join(letter if letter.isprintable() else " " for letter in text)
+    return " ".join(printable.split()).replace("<", "&lt;").replace("|", "&#124;")
 
 
 def as_csv(table: Table) -> str:
