@@ -67,11 +67,8 @@ def distinctions(specs: Sequence[RunSpec]) -> list[str]:
     differing = [name for name in names if len({str(each.get(name)) for each in stated}) > 1]
     chosen = {name: name.partition(".")[2] or name for name in differing}
     brief, full = (
-        [
-            ", ".join(f"{short} {each.get(name)}" for name, short in chosen.items() if short not in minor)
-            for each in stated
-        ]
-        for minor in (MINOR, frozenset[str]())
+        [", ".join(f"{short} {each.get(name)}" for name, short in shown.items()) for each in stated]
+        for shown in ({name: short for name, short in chosen.items() if short not in MINOR}, chosen)
     )
     return brief if len(set(brief)) == len(brief) else full
 
