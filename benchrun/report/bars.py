@@ -3,28 +3,34 @@
 from benchrun.report.drawing import COLOURS, WIDTH, box, length, number, text, wrapped
 from benchrun.report.figure import Figure
 
+DIGITS = 3
+"""Of the number behind a bar."""
 LINE = 14
 """Height of a line of text."""
 
 
 def bars(figure: Figure) -> tuple[int, list[str]]:
     """The lines of a label, then a bar for each series with its number behind it."""
-    largest = max((value for series in figure.series for value in series.y), default=1.0) or 1.0
+    largest = max((*(value for series in figure.series for value in series.y), figure.level or 0.0)) or 1.0
     names = [f" {series.name}" if len(figure.series) > 1 else "" for series in figure.series]
-    longest = WIDTH - 8 - max(length(number(largest) + name) for name in names)
+    texts = [
+        [number(value, DIGITS) + name for value in each.y] for each, name in zip(figure.series, names, strict=True)
+    ]
+    longest = WIDTH - 8 - max(length(each) for column in texts for each in column)
+    level = None if figure.level is None else figure.level / largest * longest
     marks: list[str] = []
     y = 0
     for index, label in enumerate(figure.labels):
         y = _label(label, y, marks)
         top = y
-        for which, (series, name) in enumerate(zip(figure.series, names, strict=True)):
+        for which, series in enumerate(figure.series):
             end = max(series.y[index], 0.0) / largest * longest
             marks += [box(f"c{which % COLOURS}", 0, y + 1, end, 12)]
-            marks += [text(end + 5, y + 11, f"{number(series.y[index])}{name}")]
+            # Behind the line of the level too, which would cross it.
+            marks += [text(max(end, level or 0.0) + 5, y + 11, texts[which][index])]
             y += 15
-        if figure.level is not None:
-            x = figure.level / largest * longest
-            ends = f'x1="{x:.1f}" x2="{x:.1f}" y1="{top - 1}" y2="{y}"'
+        if level is not None:
+            ends = f'x1="{level:.1f}" x2="{level:.1f}" y1="{top - 1}" y2="{y}"'
             marks.append(f'<line class="halo" {ends}/><line class="level" {ends}/>')
         y += 7
     return y, marks

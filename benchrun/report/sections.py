@@ -13,12 +13,15 @@ from benchrun.report.data import RunData, Section
 from benchrun.report.figure import Figure
 from benchrun.report.published import Pair
 from benchrun.report.readable import point_name
+from benchrun.report.runs import distinctions
 from benchrun.report.table import Table
 from benchrun.spec.runspec import TrainingSpec
 
 FEW = 4
 """The largest number of runs that are drawn into one plot."""
 DEGREES = ("tp", "pp", "cp", "ep")
+SIZES = ("batch", "micro", *DEGREES)
+"""What tells points with one name apart."""
 
 
 def sections(
@@ -87,19 +90,24 @@ def _compared(results: Sequence[RunResult], published: Sequence[Pair]) -> Iterat
 def point_labels(points: Sequence[Sequence[RunResult]]) -> list[str]:
     """A name for each point; where several have the same, with what tells them apart."""
     names = [point_name(point[0]) for point in points]
-    return [
-        name if names.count(name) == 1 else f"{name}, {_sizes(point[0])}"
-        for name, point in zip(names, points, strict=True)
+    for tell in (_sizes, lambda same: distinctions([each.spec for each in same])):
+        for same in grouped(range(len(points)), lambda index: names[index]):
+            more = tell([points[index][0] for index in same])
+            for index, added in zip(same, more, strict=True):
+                names[index] = ", ".join(filter(None, (names[index], added)))
+    return names
+
+
+def _sizes(same: Sequence[RunResult]) -> list[str]:
+    """For each of several points with one name its batch, micro-batch and degrees, as far as they differ."""
+    sizes = [
+        {"batch": each.spec.gbs, "micro": each.spec.mbs, **each.spec.layout.model_dump(include=set(DEGREES))}
+        if isinstance(each.spec, TrainingSpec)
+        else {}
+        for each in same
     ]
-
-
-def _sizes(result: RunResult) -> str:
-    """Batch, micro-batch and the degrees above 1."""
-    spec = result.spec
-    if not isinstance(spec, TrainingSpec):
-        return spec.settings
-    degrees = [f"{name}{getattr(spec.layout, name)}" for name in DEGREES if getattr(spec.layout, name) > 1]
-    return ", ".join([f"batch {spec.gbs}", f"micro {spec.mbs}", *degrees])
+    differing = [name for name in SIZES if len({str(each.get(name)) for each in sizes}) > 1]
+    return [", ".join(f"{name} {each.get(name)}" for name in differing) for each in sizes]
 
 
 def _profiled(results: Sequence[RunResult]) -> list[tuple[str, Metrics]]:

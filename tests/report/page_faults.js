@@ -32,12 +32,15 @@ for (const svg of document.querySelectorAll('svg')) {
   if (!table || !table.querySelector('td') || !seen(table)) faults.push(`no table: ${title}`);
   const shade = svg.querySelector('.shade'), grounds = shade ? [paper, getComputedStyle(shade).fill] : [paper];
   const texts = [...svg.querySelectorAll('text')].filter(text => text.textContent).map(text => [text, box(text)]);
+  const lines = [...svg.querySelectorAll('line.level')].map(box);
   texts.forEach(([text, a], index) => {
     const what = `${text.textContent} in ${title}`;
     for (const ground of grounds) if (contrast(getComputedStyle(text).fill, ground) < 4.5) faults.push(`contrast: ${what}`);
     if (a.height < 9) faults.push(`small: ${what}`);
     if (a.left < frame.left - 1 || a.right > frame.right + 1 || a.top < frame.top - 1 || a.bottom > frame.bottom + 1)
       faults.push(`outside: ${what}`);
+    if (lines.some(b => a.left < b.right && b.left < a.right && a.top + 2 < b.bottom && b.top < a.bottom - 2))
+      faults.push(`crossed by a line: ${what}`);
     for (const [other, b] of texts.slice(index + 1))
       if (a.left < b.right - 1.5 && b.left < a.right - 1.5 && a.top < b.bottom - 3.5 && b.top < a.bottom - 3.5)
         faults.push(`overlap: ${what} / ${other.textContent}`) }) }
