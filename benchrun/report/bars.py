@@ -1,5 +1,7 @@
 """Horizontal bars: values, parts of a whole, and the waterfall from the peak to the measurement."""
 
+import math
+
 from benchrun.report.drawing import COLOURS, WIDTH, box, length, number, text, wrapped
 from benchrun.report.figure import Figure
 
@@ -10,8 +12,9 @@ LINE = 14
 
 
 def bars(figure: Figure) -> tuple[int, list[str]]:
-    """The lines of a label, then a bar for each series with its number behind it."""
-    largest = max((*(value for series in figure.series for value in series.y), figure.level or 0.0)) or 1.0
+    """The lines of a label, then a bar for each series with its number behind it; none for NaN."""
+    values = [value for series in figure.series for value in series.y if not math.isnan(value)]
+    largest = figure.limits[1] if figure.limits else max(*values, figure.level or 0.0) or 1.0
     names = [f" {series.name}" if len(figure.series) > 1 else "" for series in figure.series]
     texts = [
         [number(value, DIGITS) + name for value in each.y] for each, name in zip(figure.series, names, strict=True)
@@ -24,6 +27,8 @@ def bars(figure: Figure) -> tuple[int, list[str]]:
         y = _label(label, y, marks)
         top = y
         for which, series in enumerate(figure.series):
+            if math.isnan(series.y[index]):
+                continue
             end = max(series.y[index], 0.0) / largest * longest
             marks += [box(f"c{which % COLOURS}", 0, y + 1, end, 12)]
             # Behind the line of the level too, which would cross it.

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import isnan
 from typing import Literal
 
 from benchrun.report.table import Table
@@ -42,7 +43,7 @@ class Figure:
     marks: tuple[tuple[float, float], ...] = ()
     """Points that stand out, e.g. stalls."""
     limits: tuple[float, float] | None = None
-    """Of the y axis; points beyond are drawn at its edge, with their value. From the data where None."""
+    """Of the values; points of a curve beyond are drawn at its edge, with their value. From the data where None."""
     ticks: tuple[tuple[float, str], ...] = ()
     """Places and names on the x axis; round numbers where empty."""
     note: str = ""
@@ -67,7 +68,10 @@ class Figure:
             return f"{len(self.labels)} parts that add up to {sum(self.series[0].y):.4g}{unit}"
         if not (self.labels or self.series[0].x):
             return ", ".join(f"{series.name} {series.y[0]:.3g}{unit}" for series in self.series)
-        ranges = [f"{each.name or 'value'} {min(each.y):.4g} to {max(each.y):.4g}" for each in self.series if each.y]
+        ranges = []
+        for series in self.series:
+            values = [value for value in series.y if not isnan(value)]
+            ranges += [f"{series.name or 'value'} {min(values):.4g} to {max(values):.4g}"] if values else []
         return ", ".join(ranges)
 
 

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 from benchrun.compare.checks import Check
@@ -11,6 +12,7 @@ from benchrun.report.curve import CurveView
 from benchrun.report.figure import Figure, Series, thinned
 from benchrun.report.figures import PARTS
 from benchrun.report.published import Pair, published_table
+from benchrun.report.readable import brief
 from benchrun.report.table import Table
 
 MOST_BREAKDOWNS = 60
@@ -98,17 +100,35 @@ def _rounded(table: Table) -> Table:
     )
 
 
+def speeds_figure(table: Table) -> Figure | None:
+    """Speed of each framework relative to the fastest of its point; None where no two ran the same point."""
+    points = _by_point(table)
+    names = list(dict.fromkeys(record["framework"] for records in points.values() for record in records))
+    if not points:
+        return None
+    each = [{record["framework"]: float(record["speed"]) for record in records} for records in points.values()]
+    labels = tuple(_title(point) for point in points)
+    rows = [
+        (label, *(f"{speeds[name]:.2f}" if name in speeds else None for name in names))
+        for label, speeds in zip(labels, each, strict=True)
+    ]
+    return Figure(
+        "bars",
+        "Speed relative to the fastest framework",
+        tuple(Series(name, tuple(speeds.get(name, math.nan) for speeds in each)) for name in names),
+        Table(("point", *names), rows),
+        labels=labels,
+        limits=(0.0, 1.0),
+    )
+
+
 def frameworks_figures(table: Table) -> Iterator[Figure]:
     """Frameworks of one point side by side, from the rows of `benchrun.report.frameworks`."""
-    keys = ("recipe", "gpu", "precision", "num_gpus", "seq_length", "gbs", "layout")
-    points: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
-    for record in table.records():
-        points.setdefault(tuple(record[key] for key in keys), []).append(record)
     shown = ("framework", "runs", "step_time_s", "tokens_per_s_per_gpu", "speed", "memory_gib")
-    for (recipe, gpu, precision, num_gpus, _, gbs, layout), records in points.items():
+    for point, records in _by_point(table).items():
         yield Figure(
             "bars",
-            f"{recipe}, {precision}, {num_gpus} x {gpu}, batch {gbs}, {layout}",
+            _title(point),
             (Series("", tuple(float(record["tokens_per_s_per_gpu"] or 0) for record in records)),),
             Table(
                 ("framework", "runs", "step time s", "tokens/s/GPU", "speed", "memory GiB"),
@@ -117,6 +137,29 @@ def frameworks_figures(table: Table) -> Iterator[Figure]:
             labels=tuple(str(record["framework"]) for record in records),
             note="Tokens/s/GPU.",
         )
+
+
+def _by_point(table: Table) -> dict[tuple[Any, ...], list[dict[str, Any]]]:
+    """The rows of each point."""
+    keys = ("recipe", "gpu", "precision", "num_gpus", "gbs", "layout")
+    points: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
+    for record in table.records():
+        points.setdefault(tuple(record[key] for key in (*keys, "seq_length")), []).append(record)
+    return points
+
+
+def _title(point: tuple[Any, ...]) -> str:
+    recipe, gpu, precision, num_gpus, gbs, layout, _ = point
+    return f"{recipe}, {precision}, {num_gpus} x {gpu}, batch {gbs}, {brief(layout)}".removesuffix(", ")
+
+
+def part_of(figure: Figure, part: slice, title: str) -> Figure:
+    """Some of the bars of a figure, at the same scale."""
+    series = tuple(replace(each, y=each.y[part]) for each in figure.series)
+    table = Table(figure.table.titles, figure.table.rows[part])
+    high = max(value for each in figure.series for value in each.y if not math.isnan(value))
+    limits = figure.limits or (0.0, high)
+    return replace(figure, title=title, series=series, labels=figure.labels[part], table=table, limits=limits)
 
 
 def breakdowns_figure(runs: Sequence[tuple[str, Metrics]]) -> Figure | None:

@@ -22,10 +22,16 @@ class Pair:
     name: str
     """Of the point."""
     spec: TrainingSpec
-    tokens_per_s_per_gpu: float
+    rates: tuple[float, ...]
+    """Tokens/s/GPU of each of its runs."""
     measured: float
     """In the unit of the published number."""
     near: Nearest
+
+    @property
+    def tokens_per_s_per_gpu(self) -> float:
+        """Median of its runs."""
+        return median(self.rates)
 
     @property
     def ratio(self) -> float:
@@ -63,16 +69,16 @@ def pairs(points: Sequence[tuple[str, Sequence[Measured]]], published: Sequence[
     listed = []
     for name, repeats in points:
         near = nearest(repeats[0].spec, published)
-        rate, tflops = (_median(repeats, metric) for metric in ("tokens_per_s_per_gpu", "tflops_per_gpu"))
-        value = near.measured(rate, tflops) if near else None
-        if near and value is not None and rate is not None:
-            listed.append(Pair(name, repeats[0].spec, rate, value, near))
+        rates, tflops = (_values(repeats, metric) for metric in ("tokens_per_s_per_gpu", "tflops_per_gpu"))
+        value = near.measured(*(median(each) if each else None for each in (rates, tflops))) if near else None
+        if near and value is not None and rates:
+            listed.append(Pair(name, repeats[0].spec, rates, value, near))
     return listed
 
 
-def _median(repeats: Sequence[Measured], metric: str) -> float | None:
-    values = [value for run in repeats if (value := run.metrics.metrics[METRICS[metric].key]) is not None]
-    return median(values) if values else None
+def _values(repeats: Sequence[Measured], metric: str) -> tuple[float, ...]:
+    values = (run.metrics.metrics[METRICS[metric].key] for run in repeats)
+    return tuple(value for value in values if value is not None)
 
 
 def published_table(listed: Sequence[Pair]) -> Table:

@@ -23,7 +23,13 @@ def readable(results: Sequence[RunResult]) -> Table:
     differing = _differing([point[0] for point in points])
     rows = [
         (
-            *(point_name(point[0]), _brief(record["layout"]), *(record[key] for key in NAMES), options, record["runs"]),
+            *(
+                point_name(point[0]),
+                brief(record["layout"]) or None,
+                *(record[key] for key in NAMES),
+                options,
+                record["runs"],
+            ),
             *(METRICS_BY_KEY[key].text(record[key], "") or None for key in READ),
             ": ".join(filter(None, (record["verdict"].replace("_", " "), record["limits"].replace("_", " ")))),
         )
@@ -50,6 +56,6 @@ def point_name(result: RunResult) -> str:
     return f"{proxy(spec)}, {spec.precision}, {spec.num_gpus} x {spec.gpu}, {spec.framework}"
 
 
-def _brief(layout: str) -> str | None:
-    """A layout without the degrees that are 1, and without the micro-batch; None where nothing is split."""
-    return re.sub(r"\b(?:[a-z]p1|mbs\d+)\b ?", "", layout).strip() or None
+def brief(layout: str) -> str:
+    """A layout without the degrees that are 1, and without the micro-batch; empty where nothing is split."""
+    return re.sub(r"\b(?:[a-z]p1|mbs\d+)\b ?", "", layout).strip()

@@ -37,7 +37,9 @@ def sections(
     if drawn := tuple(_compared(results, published)):
         text = "What was compared, with what, and what differs. A verdict counts only numbers of the same conditions."
         yield Section("published", "Beside references", text, drawn)
-    if drawn := tuple(overview.frameworks_figures(frameworks)):
+    each = tuple(overview.frameworks_figures(frameworks))
+    together = overview.speeds_figure(frameworks) if len(each) > 1 else None
+    if drawn := (*((together,) if together else ()), *each):
         yield Section("frameworks", "Frameworks", "The same point in different frameworks, the fastest first.", drawn)
     if drawn := tuple(overview.scaling_figures(curves)):
         text = "Speed of one GPU over the number of GPUs: a level line is perfect scaling."

@@ -11,17 +11,19 @@ from benchrun.report.line import histogram, line
 DRAW = {"line": line, "histogram": histogram, "bars": bars, "stack": stack, "waterfall": waterfall}
 
 
-def svg(figure: Figure, identity: str, style: str = "") -> str:
-    """The figure; ``identity`` makes its ids unique in a page. With a ``style`` sheet it is a file of its own."""
-    height, marks = DRAW[figure.kind](figure)
-    legend, below = _legend(figure, height)
-    space = ' xmlns="http://www.w3.org/2000/svg"' if style else ""
+def height(figure: Figure) -> int:
+    """Pixels that the figure takes, with its legend."""
+    return _legend(figure, DRAW[figure.kind](figure)[0])[1]
+
+
+def svg(figure: Figure, identity: str) -> str:
+    """The figure; ``identity`` makes its ids unique in a page."""
+    bottom, marks = DRAW[figure.kind](figure)
+    legend, below = _legend(figure, bottom)
     names = f'role="img" aria-labelledby="{identity}" aria-describedby="{identity}d"'
-    head = f'<svg{space} viewBox="0 0 {WIDTH} {below}" {names}><title id="{identity}">{escape(figure.title)}</title>'
-    sheet = f"<style>{style}</style>" if style else ""
-    paper = f'<rect class="paper" width="{WIDTH}" height="{below}"/>' if style else ""
+    head = f'<svg viewBox="0 0 {WIDTH} {below}" {names}><title id="{identity}">{escape(figure.title)}</title>'
     described = f'<desc id="{identity}d">{escape(figure.description)}</desc>'
-    return "".join([head, described, sheet, paper, *marks, *legend, "</svg>"])
+    return "".join([head, described, *marks, *legend, "</svg>"])
 
 
 def _legend(figure: Figure, y: float) -> tuple[list[str], int]:
