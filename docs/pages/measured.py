@@ -180,8 +180,12 @@ def _speed(group: Group, near: Nearest | None, settings: str) -> list[str | None
         *(f"{spec.num_gpus} x {spec.gpu}", _batch(spec), str(len(group))),
         *(metric.text(medians[name], NOTHING) for name, metric in SPEED.items()),
         _published(near) if near else None,
-        f"{value / near.published:.2f}" if near and value else None,
+        f"{value / near.published:.2f}{_in_tflops(near)}" if near and value else None,
     ]
+
+
+def _in_tflops(near: Nearest) -> str:
+    return "" if near.whole_tflops is None else " in TFLOPS"
 
 
 def _median(group: Group, metric: Metric) -> float | None:
@@ -190,9 +194,9 @@ def _median(group: Group, metric: Metric) -> float | None:
 
 
 def _published(near: Nearest) -> str:
-    """The value, its unit where it is not tokens/s/GPU, the GPUs and the source."""
+    """The value, the GPUs and the source; of a whole model beside a proxy the unit too."""
     key, source = near.entry.key, near.entry.source
-    unit = f" {near.unit}, whole model" if near.whole_tflops is not None else ""
+    unit = "" if near.whole_tflops is None else " TFLOPS of the whole model"
     return f"{near.published:,.0f}{unit} ({key.num_gpus} x {key.gpu}, {source.who} {source.date})"
 
 
