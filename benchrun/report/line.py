@@ -8,7 +8,7 @@ from benchrun.report.drawing import COLOURS, WIDTH, box, brief, length, names_of
 from benchrun.report.figure import Figure, Series
 
 HEIGHT = 220
-LEFT, RIGHT, TOP, BOTTOM = 72, 10, 14, 40
+LEFT, RIGHT, TOP, BOTTOM = 72, 10, 18, 40
 FEW = 30
 """The largest number of points that are drawn with a dot each."""
 LEAST = 0.004
@@ -113,19 +113,18 @@ def _curve(series: Series, axes: _Axes, colour: str, dots: bool) -> Iterator[str
 
 
 def _beyond(points: Sequence[tuple[float, float]], axes: _Axes) -> Iterator[str]:
-    """A triangle at the upper edge for each point above it, and the values of the largest that have room."""
+    """A triangle at the upper edge for each point above it; over it the values of the largest that have room."""
     if not points:
         return
     triangles = "".join(f"M{axes.px(x) - 4:.0f} {TOP + 7}h8l-4 -7z" for x, _ in points)
     yield f'<path class="beyond" d="{triangles}"/>'
     taken: list[tuple[float, float]] = []
     for x, y in sorted(points, key=lambda point: -point[1]):
-        name, place = number(y), axes.px(x)
-        left = place + 7 if place + 9 + length(name) < WIDTH else place - 7 - length(name)
-        right = left + length(name)
-        if len(taken) < BEYOND and all(right + 4 < a or b + 4 < left for a, b in taken):
-            taken.append((left, right))
-            yield text(left, TOP + 9, name) if left > place else text(right, TOP + 9, name, "end")
+        name, half = number(y), length(number(y)) / 2
+        middle = min(max(axes.px(x), LEFT + half), WIDTH - half)
+        if len(taken) < BEYOND and all(middle + half + 4 < left or right + 4 < middle - half for left, right in taken):
+            taken.append((middle - half, middle + half))
+            yield text(middle, TOP - 4, name, "middle")
 
 
 def histogram(figure: Figure) -> tuple[int, list[str]]:
@@ -140,5 +139,6 @@ def histogram(figure: Figure) -> tuple[int, list[str]]:
             marks.append(box("c0", left, top, right - left - 1, axes.py(0) - top))
     if figure.level is not None:
         x = axes.px(figure.level)
-        marks.append(f'<line class="level" x1="{x:.1f}" x2="{x:.1f}" y1="{TOP}" y2="{HEIGHT - BOTTOM}"/>')
+        ends = f'x1="{x:.1f}" x2="{x:.1f}" y1="{TOP}" y2="{HEIGHT - BOTTOM}"'
+        marks.append(f'<line class="halo" {ends}/><line class="level" {ends}/>')
     return HEIGHT, marks

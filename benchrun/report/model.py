@@ -1,7 +1,7 @@
 """A report as data: the one source of terminal, Markdown, CSV, JSON, JUnit and HTML, and of the pages in docs/."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from benchrun.compare.measured import grouped
 from benchrun.compare.references import load_references
@@ -40,6 +40,10 @@ class ReportModel:
     """What has plots of several runs."""
     runs: tuple[RunSection, ...]
     results: tuple[RunResult, ...]
+
+    def headed(self, section: Section) -> "ReportModel":
+        """The same report with one more section before the others."""
+        return replace(self, sections=(section, *self.sections))
 
     def rows(self, by: str) -> Table:
         """The table for programs: of points, or of frameworks side by side."""

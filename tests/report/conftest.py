@@ -3,8 +3,11 @@
 import pytest
 
 from benchrun import app, paths
+from benchrun.compare.measured import load_measured
 from benchrun.report.data import RunData
 from benchrun.report.model import ReportModel
+from benchrun.report.study_html import study_html
+from docs.pages.studies import kept_study
 
 
 @pytest.fixture(scope="session")
@@ -39,3 +42,11 @@ def scaling_study(kept: list[RunData]) -> ReportModel:
     return app.report_on(
         [run for run, spec in specs if (spec.recipe, spec.gpu, spec.precision, getattr(spec, "mbs", None)) == wanted]
     )
+
+
+@pytest.fixture(scope="session")
+def study_page(kept: list[RunData]) -> str:
+    """The page of a study whose runs are kept."""
+    study = kept_study("num-workers", load_measured())
+    names = {name for point in study.points for name in point.runs}
+    return study_html(study, app.report_on([run for run in kept if run.result.run_id in names]))

@@ -21,7 +21,7 @@ MEDIA = {
     "print": ("@media print", "@media all"),
 }
 """What is replaced in a page to get each medium."""
-PAGES = {"kept": "report", "scaling": "scaling_study", "two": "two", "few": "few"}
+PAGES = {"study": "study_page", "kept": "report", "scaling": "scaling_study", "two": "two", "few": "few"}
 """Reports by name, and their fixtures."""
 CASES = [
     *((name, width, "light") for name in PAGES for width in WIDTHS),
@@ -47,7 +47,8 @@ def measured(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
     if CHROMIUM is None:
         pytest.skip("chromium is not installed")
     folder = tmp_path_factory.mktemp("pages")
-    pages = {name: page(request.getfixturevalue(fixture)) for name, fixture in PAGES.items()}
+    reports = {name: request.getfixturevalue(fixture) for name, fixture in PAGES.items()}
+    pages = {name: each if isinstance(each, str) else page(each) for name, each in reports.items()}
     frames = [framed(name, width, medium, pages[name], folder) for name, width, medium in CASES]
     collect = "addEventListener('load', () => { r.textContent = JSON.stringify([...document.querySelectorAll('iframe')]"
     collect += ".map(f => [f.getAttribute('src'), f.contentWindow.measured])) })"
