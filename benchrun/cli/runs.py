@@ -1,6 +1,7 @@
 """Verbs on runs: status, cancel, report."""
 
 import contextlib
+import shutil
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -163,7 +164,8 @@ def report(
     else:
         from benchrun.report.written import written
 
-        text = written(model, form, rows, one=len(runs) == 1)
+        width = shutil.get_terminal_size().columns if output is None and sys.stdout.isatty() else None
+        text = written(model, form, rows, one=len(runs) == 1, width=width)
         with contextlib.nullcontext() if output is None else writing(output):
             click.echo(text, nl=False) if output is None else output.write_text(text)
     if plot and model.curves:

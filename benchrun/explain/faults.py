@@ -20,7 +20,7 @@ IDLE_SHARE = 0.1
 """Of a profiled step: a GPU that is longer without a kernel has a host that is too slow. Healthy runs are below 6 %."""
 QUEUE_SHARE = 0.1
 """Of the step that the threads of ranks which are bound to cores wait for one."""
-HALF = 0.5
+HALF, MOST = 0.5, 0.8
 LOW_CLOCK = 0.9
 """Of the clock at which the peak holds; a GPU below it whose power is not at its limit is slowed by something else."""
 LOW_POWER = 0.95
@@ -106,7 +106,7 @@ def _slower_clock(run: Evidence, late: waits.Late) -> str | None:
     if not own or not others or not own[0].sm_clock_mhz:
         return None
     lost = 1 - own[0].sm_clock_mhz / float(np.median(others))
-    if lost * run.typical_s < HALF * late.seconds:
+    if lost * run.typical_s < MOST * late.seconds:  # more work takes more power, and lowers the clock a little too
         return None
     words = f"its clock is {own[0].sm_clock_mhz:.0f} MHz, the others' {np.median(others):.0f} ({TELEMETRY_SUMMARY})"
     return f"{words}, {own[0].temperature_c:.0f} C" if own[0].temperature_c else words

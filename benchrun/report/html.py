@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from html import escape
 
 from benchrun.report.data import RunSection, Section
@@ -25,14 +26,24 @@ COLOURS = {"pass": "pass", "as_expected": "pass", "slow": "slow", "slower_than_e
 """Class of a judgement; every other one needs a look."""
 
 
-def page(report: ReportModel, title: str = "benchrun report", by: str = "point") -> str:
-    """The whole file; ``by`` framework or scaling only that section, without the runs."""
+@dataclass(frozen=True)
+class Lead:
+    """A part of a page that stands before the points."""
+
+    title: str
+    text: str
+    table: Table
+
+
+def page(report: ReportModel, title: str = "benchrun report", leads: Sequence[Lead] = (), *, by: str = "point") -> str:
+    """The whole file; ``leads`` stand first. ``by`` framework or scaling: only that section, without the runs."""
     return "\n".join(
         [
             '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">',
             '<meta name="viewport" content="width=device-width, initial-scale=1">',
             f"<title>{escape(title)}</title>\n<style>{PAGE}</style>\n</head>\n<body>\n<main>",
             f"<h1>{escape(title)}</h1>",
+            *(part for lead in leads for part in _lead(lead)),
             *_body(report, by),
             "</main>\n</body>\n</html>\n",
         ]
@@ -68,6 +79,11 @@ def _anchors(report: ReportModel) -> list[str]:
     """For each point the anchor of its first run."""
     keys = [result.spec.repeat_key() for result in report.results]
     return [f"r{keys.index(key)}" for key in dict.fromkeys(keys)]
+
+
+def _lead(lead: Lead) -> Iterator[str]:
+    yield f"<h2>{escape(lead.title)}</h2>\n<p>{escape(lead.text)}</p>"
+    yield table_html(lead.table)
 
 
 def _tally(report: ReportModel) -> str:

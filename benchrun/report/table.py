@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from benchrun.parse.rows import Rows
 
+SHORT = 13
+"""Letters of a cell that is not wrapped."""
 DIGITS = 4
 """Decimal places of a number in CSV and JSON."""
 
@@ -72,6 +74,25 @@ def aligned(lines: Iterable[Sequence[str]]) -> list[tuple[str, ...]]:
 def plain(table: Table) -> str:
     """The table as aligned text, for terminals and grep."""
     return "".join("  ".join(line).rstrip() + "\n" for line in aligned([table.titles, *table.cells()]))
+
+
+def fitted(table: Table, width: int | None) -> str:
+    """The table as text; where that is wider than ``width`` characters, cells are wrapped within their columns."""
+    text = plain(table)
+    if width is None or max(map(len, text.splitlines()), default=0) <= width:
+        return text
+    from rich.console import Console
+    from rich.table import Table as RichTable
+    from rich.text import Text
+
+    drawn = RichTable(box=None, padding=(0, 2, 0, 0), header_style="")
+    for title, cells in zip(table.titles, zip(*table.cells(), strict=True), strict=True):
+        short = max(map(len, cells)) <= SHORT
+        drawn.add_column(Text(str(title)), overflow="fold", no_wrap=short, min_width=SHORT if not short else None)
+    for row in table.cells():
+        drawn.add_row(*map(Text, row))
+    Console(file=(shown := io.StringIO()), width=width, color_system=None).print(drawn)
+    return "".join(f"{line.rstrip()}\n" for line in shown.getvalue().splitlines())
 
 
 def rounded(value: Any) -> Any:

@@ -7,14 +7,14 @@ from benchrun.report.html import page
 from benchrun.report.junit import junit
 from benchrun.report.model import ReportModel
 from benchrun.report.runs import runs_page
-from benchrun.report.table import Table, as_csv, markdown, plain
+from benchrun.report.table import Table, as_csv, fitted, markdown
 from benchrun.report.terminal import run_page
 
 
-def written(report: ReportModel, form: str, by: str = "point", *, one: bool = False) -> str:
+def written(report: ReportModel, form: str, by: str = "point", *, one: bool = False, width: int | None = None) -> str:
     """``report`` as terminal, markdown, csv, html or junit; of ``one`` run the first two are a page of it.
 
-    ``by``: point, framework or scaling. JUnit has a case a run, whatever the rows are.
+    ``by``: point, framework or scaling. JUnit has a case a run, whatever the rows are. ``width``: of the terminal.
     """
     if form == "html":
         return page(report, by=by)
@@ -25,13 +25,13 @@ def written(report: ReportModel, form: str, by: str = "point", *, one: bool = Fa
     if form == "csv":
         return as_csv(report.rows(by))
     if by == "framework":
-        return (markdown if form == "markdown" else plain)(report.frameworks)
+        return markdown(report.frameworks) if form == "markdown" else fitted(report.frameworks, width)
     if one:
         return run_page(report.results[0])
     if form == "markdown":
         return runs_page(report.results)
     ratios = "".join(f"\n{sentence}\n" for sentence in report.ratios)
-    return plain(_upper(report.readable)) + ratios if report.results else "no runs\n"
+    return fitted(_upper(report.readable), width) + ratios if report.results else "no runs\n"
 
 
 def _scaling(curves: Sequence[CurveView], form: str) -> str:

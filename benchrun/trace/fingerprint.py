@@ -30,16 +30,18 @@ def fingerprint(traces: Sequence[RankTrace], choice: Choice = "device") -> model
     lengths = [window.length for _, window in parts]
     strange = unknown(inside, sum(lengths))
     hosts = {trace.rank: trace.host for trace in traces}
+    times = [rank_time(trace, window) for trace, window in parts]
+    exposed = {each.rank: int(each.exposed_comm * each.window_s * NS) for each in times}
     (first, window), (_, classes) = parts[0], inside[0]
     return model.Fingerprint(
         window=choice,
         window_s=median(lengths) / NS,
         steps=window.steps,
-        ranks=[rank_time(trace, window) for trace, window in parts],
+        ranks=times,
         collectives=[_collective(each) for each in listed],
         stragglers=[
             model.StragglerTime(rank=slow.rank, host=hosts.get(slow.rank), behind_s=slow.behind / NS)
-            for slow in stragglers(listed, int(median(lengths)))
+            for slow in stragglers(listed, int(median(lengths)), exposed)
         ],
         unknown_share=sum(share for _, share in strange),
         unknown_kernels=[model.UnknownKernel(name=name, share=share) for name, share in strange[:SHOWN_UNKNOWN]],

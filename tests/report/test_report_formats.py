@@ -144,6 +144,13 @@ def test_what_a_log_or_recipe_contains_is_text(few: ReportModel) -> None:
     assert "<script>" not in page(hostile)
 
 
+@pytest.mark.parametrize("width", [120, 160])
+def test_a_table_fits_the_terminal_and_loses_nothing(report: ReportModel, width: int) -> None:
+    whole, narrow = (written(report, "terminal", width=each) for each in (None, width))
+    assert max(map(len, narrow.splitlines())) <= width < max(map(len, whole.splitlines()))
+    assert sorted(re.sub(r"\s", "", narrow)) == sorted(re.sub(r"\s", "", whole))
+
+
 HOSTILE = "a\x1b[31mred\x00 <script>alert(1)</script> | pipe\nline ]]> & \ufffe"
 """What a log may contain."""
 
