@@ -5,7 +5,10 @@ import io
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
+from itertools import zip_longest
 from math import isfinite
+from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -13,6 +16,10 @@ if TYPE_CHECKING:
 
 SHORT = 13
 """Letters of a cell that is not wrapped."""
+LEAST = 10
+"""Letters of a column of longer cells."""
+GAP = 2
+"""Spaces between columns."""
 DIGITS = 4
 """Decimal places of a number in CSV and JSON."""
 
@@ -77,22 +84,34 @@ def plain(table: Table) -> str:
 
 
 def fitted(table: Table, width: int | None) -> str:
-    """The table as text; where that is wider than ``width`` characters, cells are wrapped within their columns."""
-    text = plain(table)
+    """The table as text; where that is wider than ``width`` characters, long cells are wrapped within their columns.
+
+    A terminal that is too narrow even so gets the lines unwrapped.
+    """
+    text, columns = plain(table), [*zip(*table.cells(), strict=True)]
     if width is None or max(map(len, text.splitlines()), default=0) <= width:
         return text
-    from rich.console import Console
-    from rich.table import Table as RichTable
-    from rich.text import Text
+    sizes = [_needed(str(title), cells) for title, cells in zip(table.titles, columns, strict=True)]
+    long = {index: max(map(len, cells)) for index, cells in enumerate(columns) if max(map(len, cells)) > SHORT}
+    sizes = [LEAST if index in long else size for index, size in enumerate(sizes)]
+    room = width - GAP * (len(sizes) - 1) - sum(sizes)
+    if room < 0:
+        return text
+    for index, letters in long.items():
+        sizes[index] += room * letters // sum(long.values())
+    return "".join(map(partial(_wrapped, sizes), [table.titles, *table.cells()]))
 
-    drawn = RichTable(box=None, padding=(0, 2, 0, 0), header_style="")
-    for title, cells in zip(table.titles, zip(*table.cells(), strict=True), strict=True):
-        short = max(map(len, cells)) <= SHORT
-        drawn.add_column(Text(str(title)), overflow="fold", no_wrap=short, min_width=SHORT if not short else None)
-    for row in table.cells():
-        drawn.add_row(*map(Text, row))
-    Console(file=(shown := io.StringIO()), width=width, color_system=None).print(drawn)
-    return "".join(f"{line.rstrip()}\n" for line in shown.getvalue().splitlines())
+
+def _needed(title: str, cells: Sequence[str]) -> int:
+    """Letters of a column whose title may be wrapped between words."""
+    return max(*map(len, cells), *map(len, title.split()))
+
+
+def _wrapped(sizes: Sequence[int], row: Sequence[str]) -> str:
+    """The lines of one row."""
+    parts = [wrap(str(cell), size) or [""] for cell, size in zip(row, sizes, strict=True)]
+    lines = ["  ".join(map(str.ljust, line, sizes)) for line in zip_longest(*parts, fillvalue="")]
+    return "".join(f"{line.rstrip()}\n" for line in lines)
 
 
 def rounded(value: Any) -> Any:

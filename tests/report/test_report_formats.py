@@ -144,11 +144,16 @@ def test_what_a_log_or_recipe_contains_is_text(few: ReportModel) -> None:
     assert "<script>" not in page(hostile)
 
 
-@pytest.mark.parametrize("width", [120, 160])
-def test_a_table_fits_the_terminal_and_loses_nothing(report: ReportModel, width: int) -> None:
-    whole, narrow = (written(report, "terminal", width=each) for each in (None, width))
+@pytest.mark.parametrize(("fixture", "width"), [("report", 140), ("report", 160), ("scaling_study", 110)])
+def test_a_table_fits_the_terminal_and_loses_nothing(fixture: str, width: int, request: pytest.FixtureRequest) -> None:
+    model = request.getfixturevalue(fixture)
+    whole, narrow = (written(model, "terminal", width=each) for each in (None, width))
     assert max(map(len, narrow.splitlines())) <= width < max(map(len, whole.splitlines()))
     assert sorted(re.sub(r"\s", "", narrow)) == sorted(re.sub(r"\s", "", whole))
+
+
+def test_a_terminal_that_is_too_narrow_gets_whole_lines(report: ReportModel) -> None:
+    assert written(report, "terminal", width=60) == written(report, "terminal")
 
 
 HOSTILE = "a\x1b[31mred\x00 <script>alert(1)</script> | pipe\nline ]]> & \ufffe"
