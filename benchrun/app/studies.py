@@ -48,9 +48,9 @@ def study_result(planned: Plan, price: float | None = None, retries: int = 0) ->
         measured.setdefault(slot[0], []).extend(numbers)
     used: dict[str, float] = {}
     for slot, runs in launched.items():
-        known = [hours for run in runs if (hours := _used_hours(run)) is not None]
-        if known:
-            used[slot[0]] = used.get(slot[0], 0.0) + sum(known)
+        each = [hours for run in runs if (hours := _used_hours(run)) is not None]
+        if each:
+            used[slot[0]] = used.get(slot[0], 0.0) + sum(each)
     return result(planned, str(directory.path), price, attempts, measured, retries, used)
 
 
