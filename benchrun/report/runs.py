@@ -18,7 +18,7 @@ from benchrun.spec.runspec import RunSpec, TrainingSpec
 
 STATED = ("framework", "gpu", "precision", "num_gpus", "seq_length", "gbs", "mbs")
 """Fields of the specification that have a column."""
-MINOR = frozenset({"steps", "min_lr", "lr_warmup_steps", "ceilings", "breakdown"})
+MINOR = frozenset({"steps", "min_lr", "lr_warmup_steps", "ceilings", "breakdown", "trace", "profiled_steps"})
 """Settings that do not change a step."""
 SPREAD = "step_time_s"
 """Metric whose range over the repeats is shown."""

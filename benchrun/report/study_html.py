@@ -40,14 +40,14 @@ def _figures(study: StudyResult) -> Iterator[Figure]:
         )
     for key, title in (("tokens_per_s_per_gpu", "Tokens/s/GPU"), ("peak_memory_gib", "Peak memory (GiB)")):
         values = [(point_text(study, point), point.metrics[key]) for point in points]
-        rows = [(name, value) for name, value in values if value is not None]
-        if rows:
+        drawn = [(name, value) for name, value in values if value is not None]
+        if drawn:
             yield Figure(
                 "bars",
                 title,
-                (Series("", tuple(value for _, value in rows)),),
-                Table(("point", title), [(name, NAMES[key].text(value)) for name, value in rows]),
-                labels=tuple(name for name, _ in rows),
+                (Series("", tuple(value for _, value in drawn)),),
+                Table(("point", title), [(name, NAMES[key].text(value)) for name, value in drawn]),
+                labels=tuple(name for name, _ in drawn),
             )
 
 

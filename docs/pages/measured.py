@@ -175,9 +175,8 @@ def _speed(group: Group, near: Nearest | None, settings: str) -> list[str | None
     spec, medians = group[0].spec, {name: _median(group, metric) for name, metric in SPEED.items()}
     value = near.measured(medians["tokens_per_s_per_gpu"], medians["tflops_per_gpu"]) if near else None
     return [
-        ", ".join(filter(None, (_workload(spec), settings, "throttled" if _fault(group) else ""))),
-        spec.precision,
-        *(f"{spec.num_gpus} x {spec.gpu}", _batch(spec), str(len(group))),
+        *(_workload(spec) + (", throttled" if _fault(group) else ""), spec.precision),
+        *(f"{spec.num_gpus} x {spec.gpu}", "; ".join(filter(None, (_batch(spec), settings))), str(len(group))),
         *(metric.text(medians[name], NOTHING) for name, metric in SPEED.items()),
         _published(near) if near else None,
         f"{value / near.published:.2f}{_in_tflops(near)}" if near and value else None,
