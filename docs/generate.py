@@ -9,6 +9,7 @@ import inspect
 import sys
 from collections.abc import Iterable
 from pathlib import Path
+from typing import get_args
 
 import click
 from pages import measured, published, studies
@@ -19,8 +20,8 @@ from pydantic.fields import FieldInfo
 
 from benchrun import app, paths
 from benchrun.cli import group as benchrun
-from benchrun.compare.measured import load_measured
-from benchrun.compare.references import load_references
+from benchrun.comparison.measured import load_measured
+from benchrun.comparison.references import load_references
 from benchrun.metrics.registry import METRICS
 from benchrun.model import ModelShape, Moe
 from benchrun.model.layout import Layout
@@ -34,6 +35,9 @@ from benchrun.spec.nodes import RankRates, Rate
 from benchrun.spec.profile import Profile
 from benchrun.spec.runspec import TrainingSpec
 from benchrun.spec.training import Data, Fp8, Instructions, Lora, Optimizer, Recompute, Synthetic, Training
+from benchrun.study import pack
+from benchrun.study.acceptance import AcceptancePlan, Criteria, PlanRun
+from benchrun.study.criteria import Acceptance, Criterion, PointSummary
 from datagen.cli import group as datagen
 
 HERE = Path(__file__).parent
@@ -97,10 +101,11 @@ def recipe_page() -> str:
     """The models of recipe, suite and site files."""
     head = (
         "# Recipe and site files\n\nA recipe is one YAML file in `recipes/`, a site one in `recipes/clusters/`, a "
-        "suite one in `recipes/suites/`, a study one in `recipes/studies/`. `recipes/README.md` explains how values "
-        "are merged and overridden.\n"
+        "suite one in `recipes/suites/`, a study one in `recipes/studies/`, an acceptance plan one in "
+        "`recipes/plans/`. `recipes/README.md` explains how values are merged and overridden.\n"
     )
     models: tuple[type[BaseModel], ...] = (TrainingRecipe, TrainingEntry, TrainingGroup, Study, SuiteRun)
+    models += (AcceptancePlan, PlanRun, Criteria)
     models += (ModelShape, Moe, Cluster, OwnGpu, Container, Binding)
     return "\n".join([head, *map(model_section, models)])
 
@@ -139,6 +144,18 @@ def run_directory_page() -> str:
     return "\n".join([head, files, *map(model_section, models)])
 
 
+def pack_page() -> str:
+    """The files of an evidence pack, and the models of those that it alone has."""
+    head = (
+        "# Evidence pack\n\n`benchrun plan` writes it, `benchrun verify` computes it again; [Accept a cluster]"
+        "(../how-to/accept-a-cluster.md) has the steps. The files of `runs/RUN/` are those of a [run directory]"
+        "(run-directory.md).\n"
+    )
+    models = (pack.Manifest, Acceptance, PointSummary, Criterion, pack.Reason)
+    kinds = "Kinds of reasons: " + ", ".join(f"`{kind}`" for kind in get_args(pack.Kind)) + ".\n"
+    return "\n".join([head, *map(model_section, models), kinds])
+
+
 def metric_page() -> str:
     """The registered metrics."""
     head = (
@@ -160,6 +177,7 @@ PAGES = {
     "reference/spec.md": spec_page,
     "reference/gpus.md": gpu_page,
     "reference/run-directory.md": run_directory_page,
+    "reference/evidence-pack.md": pack_page,
     "reference/metrics.md": metric_page,
     "published.md": lambda: published.page(load_references()),
     "measured.md": lambda: measured.page(load_measured(), load_references(), report()),

@@ -1,10 +1,10 @@
 """Waiting for runs, and how they went. Imports the parser only where a log is read."""
 
 import contextlib
+import math
 import time
 from collections.abc import Callable, Sequence
 from itertools import islice
-from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
@@ -84,7 +84,7 @@ def status_of(observation: Observation) -> dict[str, Any]:
     """
     run, job = observation.run, observation.job
     end = record_end(observation) if observation.over else None
-    last_step, step_time_s = _progress(run, logs=() if end and end.last_step is not None else run.logs)
+    last_step, step_time_s = _progress(run, end)
     return {
         "run_id": run.run_id,
         "state": end.ending.value if end else job.phase.value if job else "unknown",
@@ -99,25 +99,31 @@ def status_of(observation: Observation) -> dict[str, Any]:
         "slowest_rank": ((run.read_json(METRICS) or {}).get("ranks") or {}).get("slowest"),
         "quiet_s": round(observation.quiet_s, 1),
         "note": observation.note,
-        "age_s": round(max(0.0, (run.clock() or time.time()) - (run.time_of("created") or time.time())), 1),
+        "age_s": round(max(0.0, (run.clock() or time.time()) - (run.created or time.time())), 1),
         "step_time_s": step_time_s,
     }
 
 
-def _progress(run: RunDir, logs: Sequence[Path]) -> tuple[int | None, float | None]:
-    """The last step at the end of ``logs``, or where its watchdog saw one, and the time of a step in seconds."""
+def _progress(run: RunDir, end: End | None) -> tuple[int | None, float | None]:
+    """The last step at the end of the logs, or where their watchdog saw one, and the time of a step in seconds.
+
+    Logs are read where the ending does not state the step, and for the time of a run that goes on or completed.
+    """
     from benchrun.frameworks.logs import last_rows
 
     measured = (run.read_json(METRICS) or {}).get("step_time_s")
     step_time_s = measured.get("median") if isinstance(measured, dict) else None
     progress = run.read(PROGRESS, Progress)
+    timed = step_time_s is None and (end is None or end.ending is Ending.COMPLETED)
+    planned = run.spec.planned_steps or math.inf
     steps = []
-    for log in logs:
+    for log in run.logs if timed or end is None or end.last_step is None else ():
         near = progress.step_offset if progress and progress.step_file == log.name else 0
         with contextlib.suppress(OSError):
             rows = last_rows(log, near)
             steps.append(rows.last_step)
-            newest = [row.step_time_s for row in islice(reversed(rows), RECENT) if row.step_time_s is not None]
+            recent = (row for row in islice(reversed(rows), RECENT) if row.step <= planned)
+            newest = [row.step_time_s for row in recent if row.step_time_s is not None]
             step_time_s = step_time_s or (median(newest) if newest else None)
     last = max((step for step in steps if step is not None), default=None)
     # Profiled steps follow the planned ones.

@@ -1,11 +1,12 @@
 """The report on runs: everything that is measured of them, read from their files."""
 
 from collections.abc import Sequence
+from datetime import datetime, timezone
 
 from benchrun.app.explanations import evidence
-from benchrun.app.measurement import RunMeasurement, measure_run, rows_of
+from benchrun.app.measurement import RunMeasurement, measure_run, result_of, rows_of
 from benchrun.app.scaling import measured_scaling
-from benchrun.compare.verdict import RunResult, Verdict
+from benchrun.comparison.verdict import RunResult, Verdict
 from benchrun.errors import NoNumberError
 from benchrun.explain.evidence import Evidence
 from benchrun.launch.endings import recorded
@@ -13,17 +14,19 @@ from benchrun.launch.rundir import RunDir
 from benchrun.metrics.setting import setting_of
 from benchrun.metrics.telemetry import read
 from benchrun.report.data import RunData
+from benchrun.report.history import Past, history_of
+from benchrun.report.history_plot import history_figures
 from benchrun.report.model import ReportModel, report_model
 from benchrun.spec.artifacts import ENV, VERDICT
 from benchrun.spec.runspec import TrainingSpec
 
 
-def run_data(run: RunDir, *, drawn: bool = True) -> RunData:
+def run_data(run: RunDir, verdict: Verdict | None = None, *, drawn: bool = True) -> RunData:
     """One run; where it is ``drawn`` with its steps, its telemetry and what explains it.
 
-    UserError for a damaged file. Nothing is written.
+    ``verdict`` replaces the stored one. UserError for a damaged file. Nothing is written.
     """
-    verdict, end = run.document(VERDICT, Verdict), recorded(run)
+    verdict, end = verdict or run.document(VERDICT, Verdict), recorded(run)
     measurement = measure_run(run, verdict.warmup if verdict else None)
     result = RunResult(
         run.run_id, run.spec, measurement.metrics if measurement else None, verdict, end.ending.value if end else None
@@ -46,6 +49,18 @@ def _evidence(run: RunDir, measurement: RunMeasurement | None) -> Evidence | Non
         return None
 
 
-def report_on(runs: Sequence[RunData], *, scaling: bool = True) -> ReportModel:
-    """The report on runs that `run_data` read; with their curves over the number of GPUs where ``scaling``."""
-    return report_model(runs, measured_scaling([run.result for run in runs]) if scaling else ())
+def past_run(run: RunDir) -> Past:
+    """One run, for a history; it is measured anew from its log. UserError for a damaged file."""
+    created = run.time_of("created")
+    launched = None if created is None else datetime.fromtimestamp(created, timezone.utc)
+    return Past(result_of(run), run.read_json(ENV) or {}, launched)
+
+
+def report_on(runs: Sequence[RunData], *, drawn: bool = True, scaling: bool = True) -> ReportModel:
+    """The report on runs that `run_data` read.
+
+    With their curves over the number of GPUs where ``scaling``, and their history where it is ``drawn``.
+    """
+    curves = measured_scaling([run.result for run in runs]) if scaling else ()
+    history = history_figures(history_of([Past(run.result, run.environment) for run in runs])) if drawn else ()
+    return report_model(runs, curves, tuple(history))

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from benchrun.app.jobs import end_of, has_ended, record_end
 from benchrun.app.measurement import result_of
-from benchrun.compare.verdict import RunResult
+from benchrun.comparison.verdict import RunResult
 from benchrun.errors import MachineError, SchedulerUnavailable
 from benchrun.launch.endings import End, Ending, recorded
 from benchrun.launch.launcher import Observation, backoff, observe, prepare, submit

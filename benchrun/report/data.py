@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from benchrun.compare.verdict import RunResult
+from benchrun.comparison.verdict import RunResult
 from benchrun.explain.evidence import Evidence
 from benchrun.metrics.rows import Measured
 from benchrun.metrics.telemetry import Samples

@@ -116,7 +116,7 @@ def telemetry_figures(hosts: Mapping[str, Mapping[int, Samples]]) -> Iterator[Fi
             valid = ~np.isnan(samples[column])
             values = samples[column][valid].tolist()
             if values:
-                x, y = thinned((samples["time"][valid] - start).tolist(), values, most=24)
+                x, y = thinned((samples["time"][valid] - start).tolist(), values, most=20)
                 series.append(Series(name, y, x))
                 rows.append((name, min(values), float(np.median(values)), max(values)))
         if series:

@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
-from benchrun.compare.verdict import RunResult
+from benchrun.comparison.verdict import RunResult
 
 NOT_WELL = {"slow": "failure", "invalid_run": "error"}
 """Verdict -> element of a test case that did not pass; what is neither this nor a pass was skipped."""

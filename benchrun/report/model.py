@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from benchrun.compare.measured import grouped
-from benchrun.compare.references import load_references
-from benchrun.compare.verdict import RunResult
+from benchrun.comparison.measured import grouped
+from benchrun.comparison.references import load_references
+from benchrun.comparison.verdict import RunResult
 from benchrun.report.curve import CurveView
 from benchrun.report.data import RunData, RunSection, Section
 from benchrun.report.figure import Figure

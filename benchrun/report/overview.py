@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from benchrun.compare.checks import Check
+from benchrun.comparison.checks import Check
 from benchrun.explain.model import Difference
 from benchrun.metrics.model import Metrics
 from benchrun.report.curve import CurveView

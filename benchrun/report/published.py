@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from benchrun.compare.nearest import Nearest, nearest
-from benchrun.compare.references import Reference
+from benchrun.comparison.nearest import Nearest, nearest
+from benchrun.comparison.references import Reference
 from benchrun.metrics.registry import METRICS
 from benchrun.report.frameworks import Measured
 from benchrun.report.table import Table

@@ -3,8 +3,8 @@
 import re
 from collections.abc import Sequence
 
-from benchrun.compare.measured import grouped
-from benchrun.compare.verdict import RunResult
+from benchrun.comparison.measured import grouped
+from benchrun.comparison.verdict import RunResult
 from benchrun.metrics.registry import tabled
 from benchrun.report.runs import distinctions, proxy, table
 from benchrun.report.table import Table

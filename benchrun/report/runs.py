@@ -5,13 +5,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from statistics import median
 from typing import Any
 
-from benchrun.compare.checks import Check
-from benchrun.compare.conditions import DEGREES, conditions
-from benchrun.compare.measured import grouped
-from benchrun.compare.references import Reference, load_references
-from benchrun.compare.verdict import RunResult
+from benchrun.comparison.checks import Check
+from benchrun.comparison.conditions import DEGREES, conditions
+from benchrun.comparison.measured import grouped
+from benchrun.comparison.references import Reference, load_references
+from benchrun.comparison.verdict import RunResult
 from benchrun.explain.difference import NOT_COMPARED, flat
 from benchrun.metrics.registry import Metric, tabled
+from benchrun.metrics.statistics import spread_percent as spread_percent
 from benchrun.report.scaling import Ratio, fsdp_over_3d
 from benchrun.report.table import Table, markdown
 from benchrun.spec.runspec import RunSpec, TrainingSpec
@@ -90,11 +91,6 @@ def valid_values(metric: Metric, measured: Iterable[Mapping[str, float | None]])
     return [value for metrics in measured if (value := metrics[metric.key]) is not None]
 
 
-def spread_percent(values: Sequence[float]) -> float | None:
-    """The range of several values, in percent of their median; None of a single one."""
-    return 100 * (max(values) - min(values)) / median(values) if len(values) > 1 else None
-
-
 def runs_page(results: Sequence[RunResult]) -> str:
     """The table in Markdown, and a line for each ratio of FSDP to 3D parallelism."""
     lines = map(ratio_line, fsdp_over_3d(results, load_references()))
@@ -135,18 +131,28 @@ def _distinct(words: Iterable[str]) -> str:
 
 def reference_line(entry: Reference) -> str:
     """A reference with its source."""
-    flags = f" [{', '.join(entry.flags)}]" if entry.flags else ""
+    return f"{entry.value:g} {entry.unit} ({source(entry)}){_flags(entry)}"
+
+
+def source(entry: Reference) -> str:
+    """Who published a reference, when, measured with what, and where it stands."""
     version = "".join(f", {v}" for v in (entry.key.framework_version or entry.key.image, entry.key.variant) if v)
-    where = f"{entry.source.who} {entry.source.date}{version}; {entry.source.where}"
-    return f"{entry.value:g} {entry.unit} ({where}){flags}"
+    return f"{entry.source.who} {entry.source.date}{version}; {entry.source.where}"
 
 
-def check_line(check: Check) -> str:
-    """One number beside the reference it was compared with."""
-    if check.reference.better == "equal":
-        return f"final loss {check.value:.4f}, reference {reference_line(check.reference)}"
-    digits = ".0f" if check.value >= 100 else ".3g" if check.value >= 1 else ".4g"
-    line = f"{check.value:{digits}} {check.reference.unit}, reference {reference_line(check.reference)}"
+def _flags(entry: Reference) -> str:
+    return f" [{', '.join(entry.flags)}]" if entry.flags else ""
+
+
+def check_rows(check: Check) -> list[tuple[str, str]]:
+    """One number beside the reference it was compared with; where that stands; what differs."""
+    entry = check.reference
+    if entry.better == "equal":
+        said = f"final loss {check.value:.4f}"
+    else:
+        digits = ".0f" if check.value >= 100 else ".3g" if check.value >= 1 else ".4g"
+        said = f"{check.value:{digits}} {entry.unit}"
+    rows = [("compared", f"{said}, reference {entry.value:g} {entry.unit}{_flags(entry)}"), ("  source", source(entry))]
     if check.differs:
-        line += "; differs: " + ", ".join(f"{d.key} {d.theirs} -> {d.ours}" for d in check.differs)
-    return line
+        rows.append(("  differs", ", ".join(f"{d.key} {d.theirs} -> {d.ours}" for d in check.differs)))
+    return rows

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator, Sequence
 
-from benchrun.compare.measured import grouped
-from benchrun.compare.verdict import RunResult
+from benchrun.comparison.measured import grouped
+from benchrun.comparison.verdict import RunResult
 from benchrun.explain.difference import difference, sides_of
 from benchrun.explain.evidence import Evidence
 from benchrun.metrics.model import Metrics

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from benchrun.compare.ratio import Ratio
+from benchrun.comparison.ratio import Ratio
 from benchrun.report.data import Section
 from benchrun.report.figure import Figure, Series
 from benchrun.report.html import page

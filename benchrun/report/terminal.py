@@ -8,11 +8,11 @@ from collections.abc import Callable
 from rich.text import Text
 
 from benchrun import hardware
-from benchrun.compare.verdict import RunResult, Verdict
+from benchrun.comparison.verdict import RunResult, Verdict
 from benchrun.metrics.model import Measurement, Metrics, Summary
 from benchrun.metrics.registry import METRICS, OURS
 from benchrun.metrics.telemetry import Telemetry, percent
-from benchrun.report.runs import check_line, layout, proxy, reference_line
+from benchrun.report.runs import check_rows, layout, proxy, reference_line
 from benchrun.report.table import Table, aligned, markdown, markdown_text
 from benchrun.spec.runspec import RunSpec, TrainingSpec
 
@@ -35,7 +35,7 @@ def verdict_view(verdict: Verdict, metrics: Metrics | None) -> Text:
 
 def basis_rows(verdict: Verdict) -> Rows:
     """What the verdict rests on."""
-    rows = [("compared", check_line(check)) for check in verdict.checks]
+    rows = [row for check in verdict.checks for row in check_rows(check)]
     if verdict.chosen_because is not None:
         rows.append(("  because", verdict.chosen_because.sentence))
     if verdict.nearest is not None:

@@ -249,6 +249,8 @@ class Breakdown(File):
     """Time without any kernel."""
     hidden_s: NonNegativeFloat
     """Communication that overlaps with other kernels."""
+    communication_of_ranks_s: tuple[NonNegativeFloat, ...] = ()
+    """``communication_s`` of each rank: one that the others wait for has less than they. Older runs have none."""
 
     @property
     def sentence(self) -> str:

@@ -5,9 +5,9 @@ from statistics import median
 from types import MappingProxyType
 from typing import Any, Literal
 
-from benchrun.compare.checks import broken
-from benchrun.compare.ratio import Ratio, ratio
-from benchrun.compare.verdict import RunResult
+from benchrun.comparison.checks import broken
+from benchrun.comparison.ratio import Ratio, ratio
+from benchrun.comparison.verdict import RunResult
 from benchrun.metrics.model import Metrics
 from benchrun.metrics.registry import METRICS, OURS, Metric
 from benchrun.model import Frozen

@@ -6,9 +6,9 @@ from pathlib import Path
 from statistics import median
 from typing import TypeVar
 
-from benchrun.compare.measured import MeasuredRun, grouped, repeats
-from benchrun.compare.nearest import Nearest, nearest
-from benchrun.compare.references import Reference
+from benchrun.comparison.measured import MeasuredRun, grouped, repeats
+from benchrun.comparison.nearest import Nearest, nearest
+from benchrun.comparison.references import Reference
 from benchrun.frameworks.registry import FRAMEWORKS
 from benchrun.metrics.bound import Bound
 from benchrun.metrics.registry import METRICS, Metric

@@ -5,7 +5,7 @@ from dataclasses import replace
 from html import escape
 from statistics import median
 
-from benchrun.compare.measured import grouped
+from benchrun.comparison.measured import grouped
 from benchrun.report import overview
 from benchrun.report.drawing import WIDTH, text, wrapped
 from benchrun.report.figure import Figure

@@ -4,7 +4,7 @@ from decimal import Decimal
 from itertools import combinations
 from typing import Any
 
-from benchrun.compare.references import Reference
+from benchrun.comparison.references import Reference
 from benchrun.model.flops import PASSES, attention_scores, flops_per_token
 from benchrun.model.shape import ModelShape
 from tests.metrics.shapes import MODELS, shape

@@ -12,10 +12,10 @@ import pytest
 from benchrun import app, paths
 from benchrun.app import judgement
 from benchrun.cli.logs import compare
-from benchrun.compare.measured import load_measured, measured_references, repeats
-from benchrun.compare.nearest import nearest
-from benchrun.compare.references import load_references
-from benchrun.compare.verdict import Verdict
+from benchrun.comparison.measured import load_measured, measured_references, repeats
+from benchrun.comparison.nearest import nearest
+from benchrun.comparison.references import load_references
+from benchrun.comparison.verdict import Verdict
 from benchrun.errors import UserError
 from benchrun.launch.keep import scrubbed
 from benchrun.launch.rundir import RunDir, create, unpacked

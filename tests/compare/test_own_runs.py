@@ -15,7 +15,7 @@ from benchrun import app
 from benchrun.app import judgement
 from benchrun.cli.logs import compare
 from benchrun.cli.runs import report
-from benchrun.compare.measured import load_measured
+from benchrun.comparison.measured import load_measured
 from benchrun.launch.rundir import RunDir, open_run
 from benchrun.recipe.resolve import resolve
 from benchrun.recipe.select import Request

@@ -3,7 +3,7 @@
 import pytest
 
 from benchrun import app, paths
-from benchrun.compare.measured import load_measured
+from benchrun.comparison.measured import load_measured
 from benchrun.report.data import RunData
 from benchrun.report.model import ReportModel
 from benchrun.report.study_html import study_html

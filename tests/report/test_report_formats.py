@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 import pytest
 
 from benchrun import app
-from benchrun.compare.verdict import RunResult
+from benchrun.comparison.verdict import RunResult
 from benchrun.metrics.model import ProblemEntry
 from benchrun.report.data import RunData
 from benchrun.report.drawing import length, names_of, number, ticks, wrapped

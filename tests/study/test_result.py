@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from benchrun.compare.ratio import ratio
-from benchrun.compare.verdict import RunResult
+from benchrun.comparison.ratio import ratio
+from benchrun.comparison.verdict import RunResult
 from benchrun.launch.endings import Ending
 from benchrun.metrics.model import Metrics
 from benchrun.metrics.setting import setting_of

@@ -10,7 +10,7 @@ from typing import Any, Literal
 from pydantic import NonNegativeFloat, PositiveFloat, ValidationError, model_validator
 
 from benchrun import paths
-from benchrun.compare.conditions import Conditions, besides_recipe, shape_of
+from benchrun.comparison.conditions import Conditions, besides_recipe, shape_of
 from benchrun.errors import UserError
 from benchrun.metrics.registry import METRICS
 from benchrun.model import Frozen
@@ -18,7 +18,9 @@ from benchrun.recipe import catalogue
 from benchrun.recipe.schema import TrainingRecipe
 from benchrun.vocabulary import Better
 
-Flag = Literal["rounded", "revised", "proxy", "misprint", "side_misprint", "inferred", "third_party", "measured"]
+Flag = Literal[
+    "rounded", "revised", "proxy", "misprint", "side_misprint", "inferred", "third_party", "measured", "baseline"
+]
 Convention = Literal["full", "causal", "causal_two_thirds", "packed", "lora_packed", "own"]
 """See results/reference/README.md."""
 SLOW = 0.05
@@ -174,5 +176,5 @@ def shipped_recipes() -> dict[str, TrainingRecipe]:
 @functools.cache
 def families() -> dict[str, str]:
     """Family of each framework that a reference may name."""
-    with (paths.PACKAGE / "compare" / "families.csv").open(newline="") as file:
+    with (paths.PACKAGE / "comparison" / "families.csv").open(newline="") as file:
         return {row["framework"]: row["family"] for row in csv.DictReader(file)}

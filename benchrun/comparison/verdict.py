@@ -4,10 +4,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from benchrun.compare.checks import Check, Label, Name, beyond_peak, broken, countable, labels, loss_check, speed_check
-from benchrun.compare.choice import Choice, choice, choose, usable
-from benchrun.compare.conditions import Conditions, Difference, hard_differences
-from benchrun.compare.references import Reference, matching
+from benchrun.comparison.checks import (
+    Check,
+    Label,
+    Name,
+    beyond_peak,
+    broken,
+    countable,
+    labels,
+    loss_check,
+    speed_check,
+)
+from benchrun.comparison.choice import Choice, choice, choose, usable
+from benchrun.comparison.conditions import Conditions, Difference, hard_differences
+from benchrun.comparison.references import Reference, matching
 from benchrun.metrics.model import Metrics
 from benchrun.model import Frozen
 from benchrun.spec.runspec import RunSpec
@@ -174,8 +184,10 @@ def _as_fast_as(speed: Check, own: Conditions, metrics: Sequence[Metrics], fitti
     if same is None:
         return ""
     by = ", ".join(filter(None, (same.key.framework_version or same.key.image, same.key.variant)))
-    published = f"published with {by}" if by else f"published in {same.source.date}"
-    return f"; it is as fast as what {same.source.who} {published} (--reference {same.id})"
+    own_run = "baseline" in same.flags
+    with_what = f"with {by}" if by else f"in {same.source.date}"
+    published = f"{'measured' if own_run else 'published'} {with_what}"
+    return f"; it is as fast as what {same.source.who} {published} ({'run' if own_run else '--reference'} {same.id})"
 
 
 def _remarks(metrics: Sequence[Metrics]) -> str:

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from operator import attrgetter
 
 from benchrun import hardware
-from benchrun.compare.choice import usable
-from benchrun.compare.conditions import SOFT, Conditions, conditions, differences, hard_differences
-from benchrun.compare.references import Reference
+from benchrun.comparison.choice import usable
+from benchrun.comparison.conditions import SOFT, Conditions, conditions, differences, hard_differences
+from benchrun.comparison.references import Reference
 from benchrun.errors import UserError
 from benchrun.model.flops import flops_per_token
 from benchrun.recipe.catalogue import training_file

@@ -5,9 +5,9 @@ import statistics
 from collections.abc import Sequence
 from typing import Any, Literal
 
-from benchrun.compare.choice import usable
-from benchrun.compare.conditions import LOSS, SOFT, Conditions, Difference, differences
-from benchrun.compare.references import Reference
+from benchrun.comparison.choice import usable
+from benchrun.comparison.conditions import LOSS, SOFT, Conditions, Difference, differences
+from benchrun.comparison.references import Reference
 from benchrun.metrics.model import Metrics, ProblemEntry
 from benchrun.metrics.registry import METRICS, Basis
 from benchrun.metrics.statistics import MIN_INTERVAL_ROWS
@@ -176,12 +176,14 @@ class Label(Frozen):
 def labels(own: Conditions, metrics: Sequence[Metrics], checks: Sequence[Check]) -> tuple[Label, ...]:
     """Every limit of a verdict on ``metrics`` that rests on ``checks``; of repeats the worst is named."""
     others = {check.reference.key.recipe for check in checks} - {own.recipe}
+    baselines = [check.reference.source.who for check in checks if "baseline" in check.reference.flags]
     skipping = max(metrics, key=lambda run: run.skipped_updates, default=None)
     skipped = skipping and skipping.skipped_updates
     texts: dict[str, Any] = {
         "proxy": own.reduced and f"proxy: {', '.join(map(str, own.reduced))}",
         "own_measurement": any("measured" in check.reference.flags for check in checks)
         and "against our own measurement",
+        "baseline": baselines and f"against the {baselines[0]}",
         "twin_model": others and f"published for {', '.join(sorted(others))}, the same model at this sequence length",
         "skipped_updates": skipping and skipped and f"{skipped} of {skipping.steps_timed} steps without an update",
         "loss_rose": any(run.loss_rose for run in metrics) and "the loss rose",

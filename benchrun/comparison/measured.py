@@ -13,8 +13,8 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 
 from benchrun import paths
-from benchrun.compare.conditions import Conditions, besides_recipe, conditions
-from benchrun.compare.references import Reference, Source
+from benchrun.comparison.conditions import Conditions, besides_recipe, conditions
+from benchrun.comparison.references import Reference, Source
 from benchrun.errors import UserError
 from benchrun.metrics.model import Metrics
 from benchrun.parse import Log, Step
@@ -39,6 +39,8 @@ class MeasuredRun:
     ceilings: Ceilings | None
     folder: Path
     """Its files: a directory, or a part of the packed file."""
+    log: Log | None = None
+    """Of a run that is no kept one: its log, which has the rows of steps.jsonl."""
 
     @property
     def launched(self) -> str:
@@ -54,6 +56,8 @@ class MeasuredRun:
     @functools.cached_property
     def steps(self) -> frozenset[Step]:
         """The first rows of its log."""
+        if self.log is not None:
+            return _rows(self.log.distinct)
         lines = _document(self.folder, STEPS, bytes.splitlines)
         return _rows(Step(**json.loads(line)) for line in lines)
 
@@ -135,28 +139,36 @@ def _rows(steps: Iterable[Step]) -> frozenset[Step]:
     return frozenset(row._replace(line=0, segment=0) for row in islice(steps, COMPARED_ROWS))
 
 
-def measured_references(runs: Sequence[MeasuredRun], without: Collection[str] = ()) -> tuple[Reference, ...]:
-    """One reference per point: the median step time of its repeats; none of a profiled run, nor of those named."""
+def measured_references(
+    runs: Sequence[MeasuredRun], without: Collection[str] = (), baseline: str | None = None
+) -> tuple[Reference, ...]:
+    """One reference per point: the median step time of its repeats; none of a profiled run, nor of those named.
+
+    ``baseline`` is what the user named; None for the runs that benchrun keeps.
+    """
     counted = [run for run in runs if run.name not in without and run.spec.profiler == "none"]
     timed = [run for run in counted if run.metrics.step_time_s]
-    return tuple(_reference(group) for group in repeats(timed))
+    return tuple(_reference(group, baseline) for group in repeats(timed))
 
 
-def _reference(group: Sequence[MeasuredRun]) -> Reference:
+def _reference(group: Sequence[MeasuredRun], baseline: str | None) -> Reference:
     newest = max(group, key=lambda run: run.date)
     times = [run.metrics.step_time_s.median for run in group if run.metrics.step_time_s]
     version = (newest.env.get("worker") or {}).get(newest.spec.framework)
     count = f"{len(group)} run{'s' if len(group) > 1 else ''}"
+    source, place = ("benchrun, measured", f"results/measured/{newest.name}")
+    if baseline is not None:
+        source, place = (f"baseline {baseline}", newest.name)
     return Reference(
-        id=f"measured:{newest.name}",
+        id=newest.name if baseline is not None else f"measured:{newest.name}",
         metric="step_time_s",
         value=statistics.median(times),
         better="lower",
         key=conditions(newest.spec).model_copy(update={"framework_version": version}),
         source=Source(
-            who="benchrun, measured",
-            where=f"results/measured/{newest.name}, {count}, {newest.machine}",
+            who=source,
+            where=f"{place}, {count}, {newest.machine}",
             date=newest.date,
         ),
-        flags=("measured",),
+        flags=("measured" if baseline is None else "baseline",),
     )
