@@ -25,6 +25,7 @@ from benchrun.comparison.references import load_references
 from benchrun.metrics.registry import METRICS
 from benchrun.model import ModelShape, Moe
 from benchrun.model.layout import Layout
+from benchrun.model.parts import Mamba, Mla, RopeScaling, Window
 from benchrun.nodes.fleet import Finding, Fleet, TestRow
 from benchrun.recipe.schema import Study, SuiteRun, TrainingEntry, TrainingGroup, TrainingRecipe
 from benchrun.report.model import ReportModel
@@ -106,7 +107,7 @@ def recipe_page() -> str:
     )
     models: tuple[type[BaseModel], ...] = (TrainingRecipe, TrainingEntry, TrainingGroup, Study, SuiteRun)
     models += (AcceptancePlan, PlanRun, Criteria)
-    models += (ModelShape, Moe, Cluster, OwnGpu, Container, Binding)
+    models += (ModelShape, Moe, Mla, Mamba, Window, RopeScaling, Cluster, OwnGpu, Container, Binding)
     return "\n".join([head, *map(model_section, models)])
 
 

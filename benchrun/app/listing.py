@@ -35,11 +35,11 @@ def point_rows(recipes: Sequence[str], gpu: str | None) -> Rows:
     rows = [row for name in recipes or names(paths.RECIPES) for row in _rows(name)]
     chosen = [row for row in rows if gpu is None or row["gpu"].lower() == gpu.lower()]
     if not chosen:
-        raise UserError(f"no point is for --gpu {gpu}", hint=_instead(rows, str(gpu)))
+        raise UserError(f"no point is for --gpu {gpu}", hint=_advice(rows, str(gpu)))
     return chosen
 
 
-def _instead(rows: Rows, gpu: str) -> str:
+def _advice(rows: Rows, gpu: str) -> str:
     """What to do for a GPU without points of its own."""
     from benchrun import hardware
 
@@ -117,5 +117,5 @@ def _same_model(one: str, other: str, task: str) -> bool:
     recipes = [recipe_document(name)[1] for name in (one, other)]
     model, whole = (recipe["model"] for recipe in recipes)
     # The size first: dimensions that one of two models leaves out are filled in by an import that takes 0.1 s.
-    same_size = model["hidden_size"] == whole["hidden_size"]
+    same_size = all(model[size] == whole[size] for size in ("hidden_size", "ffn_hidden_size", "vocab_size"))
     return same_size and all(recipe["task"] == task for recipe in recipes) and not differences(model, whole)

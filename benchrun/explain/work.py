@@ -134,10 +134,15 @@ def _recomputed(spec: TrainingSpec, ops: Operators) -> float:
     recompute, passes = spec.training.recompute, weight_passes(spec.task)
     names: set[str] = set()
     if recompute.granularity == "full":
-        names = {"qkv", "proj", "fc1", "fc2"}
+        names = {each.name for each in ops.block}
     elif recompute.granularity == "selective":
         modules = set(recompute.modules)
-        names |= {"fc1", "fc2"} if modules & {"mlp", "moe"} else set()
+        experts = spec.model.moe is not None
+        plain = ("dense_fc1", "dense_fc2") if experts else ("fc1", "fc2")
+        names |= {*plain} if "mlp" in modules else set()
+        names |= {"fc1", "fc2", "shared_fc1", "shared_fc2", "latent_down", "latent_up"} if "moe" in modules else set()
+        names |= {"shared_fc1", "shared_fc2"} if "shared_experts" in modules else set()
+        names |= {"q_up", "kv_up"} if "mla_up_proj" in modules else set()
     again = sum(each.flops for each in ops.products if each.name in names)
     if recompute.granularity == "full" and recompute.method == "block" and recompute.num_layers:
         again *= min(recompute.num_layers * spec.layout.vp * spec.layout.pp / spec.model.num_layers, 1.0)

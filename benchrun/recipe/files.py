@@ -14,7 +14,7 @@ from typing import Any
 from benchrun import paths
 from benchrun.errors import UserError, closest
 from benchrun.recipe.yamlfile import Document, load
-from benchrun.vocabulary import Reduced, flat, reductions
+from benchrun.vocabulary import ABSENT, Reduced, flat, reductions
 
 DEGREES = ("tp", "pp", "cp", "vp", "ep")
 COLUMNS = (
@@ -122,7 +122,7 @@ def _list(value: Any) -> list[Any]:
 
 def differences(model: Mapping[str, Any], whole: Mapping[str, Any]) -> tuple[Reduced, ...]:
     """The dimensions in which ``model`` differs from ``whole``, one of which may state what is another's default."""
-    if flat(model).keys() == flat(whole).keys():
+    if flat(model).keys() ^ flat(whole).keys() <= ABSENT:
         return reductions(model, whole)
     from benchrun.model import ModelShape
 

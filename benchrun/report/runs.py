@@ -147,12 +147,13 @@ def _flags(entry: Reference) -> str:
 def check_rows(check: Check) -> list[tuple[str, str]]:
     """One number beside the reference it was compared with; where that stands; what differs."""
     entry = check.reference
-    if entry.better == "equal":
-        said = f"final loss {check.value:.4f}"
-    else:
-        digits = ".0f" if check.value >= 100 else ".3g" if check.value >= 1 else ".4g"
-        said = f"{check.value:{digits}} {entry.unit}"
-    rows = [("compared", f"{said}, reference {entry.value:g} {entry.unit}{_flags(entry)}"), ("  source", source(entry))]
+    digits = ".0f" if check.value >= 100 else ".3g" if check.value >= 1 else ".4g"
+    is_loss = entry.better == "equal"
+    value = f"final loss {check.value:.4f}" if is_loss else f"{check.value:{digits}} {entry.unit}"
+    rows = [
+        ("compared", f"{value}, reference {entry.value:g} {entry.unit}{_flags(entry)}"),
+        ("  source", source(entry)),
+    ]
     if check.differs:
         rows.append(("  differs", ", ".join(f"{d.key} {d.theirs} -> {d.ours}" for d in check.differs)))
     return rows

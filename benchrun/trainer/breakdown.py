@@ -44,10 +44,12 @@ def measure(spec: TrainingSpec, step: Callable[[], Any]) -> None:
     ]
     parts = split(kernels)
     values = [1e6 * seconds, *parts.values(), float(bool(kernels))]
-    of_ranks: list[list[float]] = [[]] * torch.distributed.get_world_size()
-    torch.distributed.gather_object(values, of_ranks if torch.distributed.get_rank() == 0 else None)
+    own = torch.tensor(values, dtype=torch.float64, device="cuda" if gpu else "cpu")
+    gathered = [torch.empty_like(own) for _ in range(torch.distributed.get_world_size())]
+    torch.distributed.all_gather(gathered, own)
     if torch.distributed.get_rank() != 0:
         return
+    of_ranks = [each.tolist() for each in gathered]
     *means, share_of_ranks = (mean(column) for column in zip(*of_ranks, strict=True))
     if share_of_ranks < 1:  # the whole step would count as idle
         log.say("benchrun: no breakdown, the profiler saw no kernel; another one may hold the GPU's counters")

@@ -1,6 +1,6 @@
 """The transcripts of the tutorials are what the commands print.
 
-``pytest tests/docs/test_tutorials.py tests/slurm/test_tutorials.py --update-transcripts`` writes the outputs that
+``pytest tests/docs/test_tutorials.py tests/slurm/test_9_tutorials.py --update-transcripts`` writes the outputs that
 differ anew; the change is then reviewed as a diff.
 """
 
