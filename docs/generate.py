@@ -4,6 +4,7 @@
 """
 
 import csv
+import functools
 import inspect
 import sys
 from collections.abc import Iterable
@@ -13,10 +14,11 @@ from typing import get_args
 import click
 from pages import measured, published, studies
 from pages.chart import chart
+from pages.pictures import headline_pairs, pictures
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from benchrun import paths
+from benchrun import app, paths
 from benchrun.cli import group as benchrun
 from benchrun.comparison.measured import load_measured
 from benchrun.comparison.references import load_references
@@ -26,6 +28,7 @@ from benchrun.model.layout import Layout
 from benchrun.model.parts import Mamba, Mla, RopeScaling, Window
 from benchrun.nodes.fleet import Finding, Fleet, TestRow
 from benchrun.recipe.schema import Study, SuiteRun, TrainingEntry, TrainingGroup, TrainingRecipe
+from benchrun.report.model import ReportModel
 from benchrun.spec import artifacts
 from benchrun.spec.cluster import Binding, Cluster, Container, OwnGpu
 from benchrun.spec.documentation import field_docs
@@ -160,8 +163,13 @@ def metric_page() -> str:
         "# Metrics\n\nFrom `benchrun/metrics/registry.py`. [Conventions](../explanation/conventions.md) explains how "
         "FLOPs are counted, [Windows](../explanation/windows.md) which steps count.\n\n"
     )
-    rows = ((f"`{entry.key}`", entry.unit, entry.better, entry.how) for entry in METRICS.values())
-    return head + table(("metric", "unit", "better", "how it is computed"), rows)
+    head += "A metric with a column stands under that name in metrics.json, CSV, JSON and the frames of Python. The "
+    head += "reference files and `--metric` use the name in references.\n\n"
+    rows = (
+        (f"`{entry.key}`" if entry.tabled else "", f"`{entry.name}`", entry.unit, entry.better, entry.how)
+        for entry in METRICS.values()
+    )
+    return head + table(("column", "in references", "unit", "better", "how it is computed"), rows)
 
 
 PAGES = {
@@ -173,19 +181,27 @@ PAGES = {
     "reference/evidence-pack.md": pack_page,
     "reference/metrics.md": metric_page,
     "published.md": lambda: published.page(load_references()),
-    "measured.md": lambda: measured.page(load_measured(), load_references()),
+    "measured.md": lambda: measured.page(load_measured(), load_references(), report()),
     "studies.md": lambda: studies.page(load_measured()),
-    "images/measured.svg": chart,
+    "images/measured.svg": lambda: chart(headline_pairs(report().published)),
 }
 """Path in docs/ -> its text; pages of reference/ get HEAD in front."""
+
+
+@functools.cache
+def report() -> ReportModel:
+    """The report on our own runs."""
+    return app.report_on([app.run_data(run) for run in app.find_runs(paths.MEASURED)])
 
 
 def main() -> int:
     """Write the files; with ``--check`` only compare them. Returns the exit code."""
     stale = []
-    for name, page in PAGES.items():
+    texts = {name: page() for name, page in PAGES.items()}
+    texts |= {f"images/{name}": picture for name, picture in pictures(report()).items()}
+    for name, content in texts.items():
         path = HERE / name
-        text = HEAD + page() if name.startswith("reference/") else page()
+        text = HEAD + content if name.startswith("reference/") else content
         if not path.exists() or path.read_text() != text:
             stale.append(name)
             if "--check" not in sys.argv:

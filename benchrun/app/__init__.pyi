@@ -64,6 +64,7 @@ from benchrun.app.site import write_site as write_site
 from benchrun.app.studies import plan_study as plan_study
 from benchrun.app.studies import run_study as run_study
 from benchrun.app.studies import study_result as study_result
+from benchrun.app.studies import study_runs as study_runs
 from benchrun.app.traces import fingerprint_of as fingerprint_of
 from benchrun.app.tuning import plan_tuning as plan_tuning
 from benchrun.app.tuning import tune as tune
@@ -101,6 +102,7 @@ from benchrun.report.history import By as By
 from benchrun.report.history import History as History
 from benchrun.report.history import Past as Past
 from benchrun.report.history import history_of as history_of
+from benchrun.report.model import ReportModel as ReportModel
 from benchrun.spec.runspec import NodesSpec as NodesSpec
 from benchrun.spec.runspec import RunSpec as RunSpec
 from benchrun.study.acceptance import Planned as Planned

@@ -70,7 +70,10 @@ class Run:
         return frame
 
     def row(self) -> dict[str, Any]:
-        """The run's row of a `frame`: name, conditions, layout, metrics, verdict, ending."""
+        """The run's row of a `frame`: name, conditions, proxy, layout, metrics, verdict, ending.
+
+        ``proxy`` is what the model has less of than its recipe; empty for a whole model, None for a log.
+        """
         stated = {"recipe": self.recipe, "framework": self.log.framework if self.log else None}
         named = {name: getattr(self.spec or self.setting, name, None) for name in CONDITIONS}
         layout = getattr(self.spec, "layout", None)
@@ -78,7 +81,10 @@ class Run:
         degrees = {name: getattr(layout or facts, name, None) for name in DEGREES}
         end = {"verdict": self.verdict.verdict if self.verdict else None, "ending": self.ending}
         conditions = {name: stated.get(name) if value is None else value for name, value in named.items()}
-        return {"name": self.name, **conditions, **degrees, "dp": getattr(self.spec, "dp", None), **self.metrics, **end}
+        reduced = getattr(self.spec, "reduced", None)
+        proxy = None if reduced is None else ", ".join(map(str, reduced))
+        degrees["dp"] = getattr(self.spec, "dp", None)
+        return {"name": self.name, **conditions, "proxy": proxy, **degrees, **self.metrics, **end}
 
 
 def load(path: str | Path, *, recipe: str | None = None, warmup: int | None = None, **stated: Any) -> Run:

@@ -1,23 +1,26 @@
 """Several runs as one table: one row per point, its repeats together; and words that every report uses."""
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from statistics import median
 from typing import Any
 
 from benchrun.comparison.checks import Check
-from benchrun.comparison.conditions import DEGREES
+from benchrun.comparison.conditions import DEGREES, conditions
 from benchrun.comparison.measured import grouped
 from benchrun.comparison.references import Reference, load_references
 from benchrun.comparison.verdict import RunResult
+from benchrun.explain.difference import NOT_COMPARED, flat
 from benchrun.metrics.registry import Metric, tabled
 from benchrun.metrics.statistics import spread_percent as spread_percent
 from benchrun.report.scaling import Ratio, fsdp_over_3d
 from benchrun.report.table import Table, markdown
 from benchrun.spec.runspec import RunSpec, TrainingSpec
 
-STATED = ("framework", "gpu", "precision", "num_gpus", "seq_length", "gbs")
+STATED = ("framework", "gpu", "precision", "num_gpus", "seq_length", "gbs", "mbs")
 """Fields of the specification that have a column."""
+MINOR = frozenset({"steps", "min_lr", "lr_warmup_steps", "ceilings", "breakdown", "trace", "profiled_steps"})
+"""Settings that do not change a step."""
 SPREAD = "step_time_s"
 """Metric whose range over the repeats is shown."""
 
@@ -31,19 +34,44 @@ def table(results: Sequence[RunResult]) -> Table:
 
 
 def identified(results: Sequence[RunResult]) -> Table:
-    """`table` for programs: with the runs of each point, when they were launched, image and identity."""
+    """`table` for programs: with the runs of each point, when they were launched, and every condition by itself."""
     plain, points = table(results), grouped(results, lambda result: result.spec.repeat_key())
     more = [
         (
             " ".join(result.run_id for result in point),
             _distinct(stamp[0] for result in point if (stamp := re.search(r"\d{8}T\d{6}Z", result.run_id))),
-            point[0].spec.image,
-            point[0].spec.identity(),
+            *(point[0].spec.image, point[0].spec.identity(), *_conditions(point[0].spec)),
         )
         for point in points
     ]
-    titles = (*plain.titles, "run_ids", "launched", "image", "identity")
+    titles = (*plain.titles, "run_ids", "launched", "image", "identity", "task", "proxy", *DEGREES, "dp", "options")
     return Table(titles, [(*row, *added) for row, added in zip(plain.rows, more, strict=True)])
+
+
+def _conditions(spec: RunSpec) -> Iterator[Any]:
+    """Task, what a proxy has less of, the degrees of the layout, and options other than the defaults."""
+    own = conditions(spec)
+    yield from (own.task, ", ".join(map(str, own.reduced)))
+    yield from (getattr(own, name) for name in DEGREES)
+    yield from (getattr(spec, "dp", None), ", ".join(own.options or ()))
+
+
+def distinctions(specs: Sequence[RunSpec]) -> list[str]:
+    """For each of several specifications the fields in which they differ, e.g. ``num_workers 4``.
+
+    Those in `MINOR` are left out where the others tell all of them apart.
+    """
+    if len(specs) < 2:
+        return [""] * len(specs)
+    stated = [dict(flat(spec.model_dump(mode="json"))) for spec in specs]
+    names = dict.fromkeys(name for each in stated for name in each if name.partition(".")[0] not in NOT_COMPARED)
+    differing = [name for name in names if len({str(each.get(name)) for each in stated}) > 1]
+    chosen = {name: name.partition(".")[2] or name for name in differing}
+    brief, full = (
+        [", ".join(f"{short} {each.get(name)}" for name, short in shown.items()) for each in stated]
+        for shown in ({name: short for name, short in chosen.items() if short not in MINOR}, chosen)
+    )
+    return brief if len(set(brief)) == len(brief) else full
 
 
 def _row(repeats: Sequence[RunResult]) -> list[Any]:

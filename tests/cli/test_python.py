@@ -58,6 +58,9 @@ def test_a_frame_has_one_row_a_run_with_every_identifying_column() -> None:
     assert row.step_time_s == run.metrics["step_time_s"]
     for column in ("recipe", "framework", "gpu", "num_gpus", "precision", "gbs", "tp", "dp", "verdict", "ending"):
         assert row[column] == run.row()[column], column
+    proxies = frame[frame.proxy != ""]
+    assert 0 < len(proxies) < len(frame)
+    assert all(" of " in proxy for proxy in proxies.proxy)
 
 
 def test_runs_logs_and_folders_go_into_one_frame(kept: Path, tmp_path: Path) -> None:

@@ -28,7 +28,7 @@ def commands() -> list[tuple[str, str]]:
     for page in PAGES:
         for block in re.findall(r"^```bash\n(.*?)^```", page.read_text(), re.M | re.S):
             for line in block.replace("\\\n", " ").splitlines():
-                call = line.partition(" #")[0].strip()
+                call = line.partition(" #")[0].partition(" > ")[0].strip()
                 if call.startswith(("benchrun ", "datagen ")):
                     calls.append((str(page.relative_to(ROOT)), call))
     return calls
