@@ -118,9 +118,9 @@ def frame(*paths: "str | Path | Run | Iterable[str | Path | Run]", **stated: Any
 def compare(*runs: "Run | str | Path", reference: str | None = None, **stated: Any) -> Verdict:
     """The verdict on a run, on the repeats of one point together, or on a log.
 
-    It is measured against the number that fits best, or against ``reference`` alone, as by `benchrun compare`.
-    ``stated`` are the options of `load` for a log. Nothing is written. UserError for runs of several points, for a run
-    that has not ended, and for a log without a recipe.
+    It is measured against the number that fits best, or against ``reference`` alone: the id of a published number, a
+    run, or a folder of runs. ``stated`` are the options of `load` for a log. Nothing is written. UserError for runs of
+    several points, for a run that has not ended, and for a log without a recipe.
     """
     chosen = [run if isinstance(run, Run) else load(run, **stated) for run in runs]
     if not chosen:

@@ -100,6 +100,10 @@ def test_the_difference_of_two_runs_is_that_of_the_command() -> None:
     one, other = (path for path in RUNS if path.name[:22] in ("nemotron4-15b-45f862d1", "nemotron4-15b-994f1438"))
     difference = benchrun.diff(benchrun.load(one), other)
     assert difference.model_dump(mode="json") == document("diff", one, other, "--json", code=difference.exit_code)
+    assert (
+        benchrun.compare(other, reference=str(one)).checks[0].reference.value
+        == benchrun.load(one).metrics["step_time_s"]
+    )
     logs = benchrun.diff(benchrun.load(one / "stdout.log.xz"), benchrun.load(other / "stdout.log.xz"))
     assert logs.ratio == pytest.approx(difference.ratio)
 
