@@ -98,7 +98,6 @@ from benchrun.parse import Step as Step
 from benchrun.recipe.catalogue import is_suite as is_suite
 from benchrun.recipe.select import Request as Request
 from benchrun.render import render as render
-from benchrun.report.history import By as By
 from benchrun.report.history import History as History
 from benchrun.report.history import Past as Past
 from benchrun.report.history import history_of as history_of

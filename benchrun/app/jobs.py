@@ -1,10 +1,10 @@
 """Waiting for runs, and how they went. Imports the parser only where a log is read."""
 
 import contextlib
-import math
 import time
 from collections.abc import Callable, Sequence
 from itertools import islice
+from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +15,7 @@ from benchrun.spec.artifacts import ENDING, METRICS, PROGRESS, STDOUT, Progress
 
 if TYPE_CHECKING:
     from benchrun.frameworks.logs import Tail
-    from benchrun.parse import Step
+    from benchrun.parse import Rows, Step
 
 Progressed = Callable[[Observation, "list[Step]"], None]
 """Gets each observation of a run, with the steps that are new in its log."""
@@ -84,7 +84,7 @@ def status_of(observation: Observation) -> dict[str, Any]:
     """
     run, job = observation.run, observation.job
     end = record_end(observation) if observation.over else None
-    last_step, step_time_s = _progress(run, end)
+    last_step, step_time_s = _progress(run, logs=() if end and end.last_step is not None else run.logs)
     return {
         "run_id": run.run_id,
         "state": end.ending.value if end else job.phase.value if job else "unknown",
@@ -100,34 +100,34 @@ def status_of(observation: Observation) -> dict[str, Any]:
         "quiet_s": round(observation.quiet_s, 1),
         "note": observation.note,
         "age_s": round(max(0.0, (run.clock() or time.time()) - (run.created or time.time())), 1),
-        "step_time_s": step_time_s,
+        "step_time_s": step_time_s or (end.step_time_s if end else None),
     }
 
 
-def _progress(run: RunDir, end: End | None) -> tuple[int | None, float | None]:
-    """The last step at the end of the logs, or where their watchdog saw one, and the time of a step in seconds.
-
-    Logs are read where the ending does not state the step, and for the time of a run that goes on or completed.
-    """
+def _progress(run: RunDir, logs: Sequence[Path]) -> tuple[int | None, float | None]:
+    """The last step at the end of ``logs``, or where its watchdog saw one, and the time of a step in seconds."""
     from benchrun.frameworks.logs import last_rows
 
     measured = (run.read_json(METRICS) or {}).get("step_time_s")
     step_time_s = measured.get("median") if isinstance(measured, dict) else None
     progress = run.read(PROGRESS, Progress)
-    timed = step_time_s is None and (end is None or end.ending is Ending.COMPLETED)
-    planned = run.spec.planned_steps or math.inf
     steps = []
-    for log in run.logs if timed or end is None or end.last_step is None else ():
+    for log in logs:
         near = progress.step_offset if progress and progress.step_file == log.name else 0
         with contextlib.suppress(OSError):
             rows = last_rows(log, near)
             steps.append(rows.last_step)
-            recent = (row for row in islice(reversed(rows), RECENT) if row.step <= planned)
-            newest = [row.step_time_s for row in recent if row.step_time_s is not None]
-            step_time_s = step_time_s or (median(newest) if newest else None)
+            step_time_s = step_time_s or recent_time(rows, run.spec.planned_steps)
     last = max((step for step in steps if step is not None), default=None)
     # Profiled steps follow the planned ones.
     return min(last, run.spec.planned_steps) if last is not None and run.spec.planned_steps else last, step_time_s
+
+
+def recent_time(rows: "Rows", planned_steps: int | None) -> float | None:
+    """Median time in seconds of the last planned steps; profiled ones follow them. None where no row has a time."""
+    planned = (row for row in reversed(rows) if not planned_steps or row.step <= planned_steps)
+    times = [row.step_time_s for row in islice(planned, RECENT) if row.step_time_s is not None]
+    return median(times) if times else None
 
 
 def end_of(observation: Observation) -> End:
@@ -150,7 +150,9 @@ def end_of(observation: Observation) -> End:
     )
     # Steps of a completed job's log cannot vanish again; any other ending may still change with it.
     final = end.final and ((end.ending is Ending.COMPLETED and described(run)) or observation.settled)
-    return end.model_copy(update={"last_step": log.steps.last_step if log else None, "final": final})
+    time_s = recent_time(log.steps, run.spec.planned_steps) if log and end.ending is Ending.COMPLETED else None
+    update = {"last_step": log.steps.last_step if log else None, "step_time_s": time_s, "final": final}
+    return end.model_copy(update=update)
 
 
 def record_end(observation: Observation) -> End:

@@ -20,7 +20,7 @@ SPLITS = ("node", "driver", "image", "version")
 """Of --by: facts by which the runs of a point can be separate histories."""
 
 if TYPE_CHECKING:
-    from benchrun.app import By, Observation, ReportModel, RunDir, RunResult, Step, Verdict
+    from benchrun.app import Observation, ReportModel, RunDir, RunResult, Step, Verdict
 
 
 @click.command("status")
@@ -215,7 +215,7 @@ def _history(
 ) -> Exit:
     """Print the history of ``runs``; returns the exit code."""
     past, code = each(runs, app.past_run, run_id)
-    history = app.history_of(past, cast("By", "point" if by == "framework" else by))  # a point has one framework
+    history = app.history_of(past, cast(Any, "point" if by == "framework" else by))  # a point has one framework
     if history.left_out:
         say(f"left out, without numbers or profiled: {len(history.left_out)} of {len(past)} runs")
     if plot:

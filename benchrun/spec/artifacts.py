@@ -158,6 +158,8 @@ class EndingRecord(File):
     """Exit code of the job; null where unknown."""
     last_step: int | None = None
     """The number of the last step in the log."""
+    step_time_s: float | None = None
+    """Median of the last planned steps of a completed job; metrics.json has the measured one."""
 
 
 class Environment(File):

@@ -1,16 +1,17 @@
 """The step time that ``benchrun status`` shows: measured, or of the last steps where nothing measured the run."""
 
-import json
 from pathlib import Path
 
 import pytest
 
 from benchrun import app
+from benchrun.launch.launcher import Observation
 from benchrun.launch.rundir import RunDir, create
+from benchrun.launch.scheduler import Job, Phase
 from benchrun.recipe.resolve import resolve
 from benchrun.recipe.select import Request
 from benchrun.render import render
-from benchrun.spec.artifacts import ENDING, METRICS, STDOUT, EndingRecord
+from benchrun.spec.artifacts import ENDING, METRICS, STDOUT
 
 STEPS = 12
 
@@ -29,9 +30,12 @@ def run(tmp_path: Path) -> RunDir:
     return made
 
 
-def shown(run: RunDir, ending: str) -> float | None:
-    record = EndingRecord(ending=ending, evidence=("a test",), last_step=STEPS)
-    run.write_json(ENDING, json.loads(record.model_dump_json()))
+def shown(run: RunDir, state: str) -> float | None:
+    job = Job("1", Phase.ENDED, state, 0)
+    app.record_end(Observation(run, job, over=True, settled=True))
+    recorded = run.read_json(ENDING)
+    assert recorded is not None
+    assert (recorded["ending"], recorded["last_step"]) == (state.lower(), STEPS + 3)
     (observation,) = app.observe([run])
     time = app.status_of(observation)["step_time_s"]
     assert time is None or isinstance(time, float)
@@ -39,13 +43,13 @@ def shown(run: RunDir, ending: str) -> float | None:
 
 
 def test_a_completed_run_that_nobody_judged_has_the_time_of_its_last_planned_steps(run: RunDir) -> None:
-    assert shown(run, "completed") == pytest.approx(2.0)
+    assert shown(run, "COMPLETED") == pytest.approx(2.0)
 
 
 def test_a_measured_run_has_the_measured_time(run: RunDir) -> None:
     run.write_json(METRICS, {"step_time_s": {"median": 2.5}})
-    assert shown(run, "completed") == 2.5
+    assert shown(run, "COMPLETED") == 2.5
 
 
 def test_a_failed_run_has_none(run: RunDir) -> None:
-    assert shown(run, "failed") is None
+    assert shown(run, "FAILED") is None
