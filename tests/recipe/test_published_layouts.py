@@ -19,6 +19,8 @@ JAX = ("maxtext", "paxml")
 IN_ONE_BYTE = ("lora", 1, 2)
 """MLPerf's whole Llama 2 70B on each H200: its own implementation keeps what enters an activation in one byte, which no
 framework here is told to. With recompute its layout fits, without it would be refused."""
+UNPRINTED = ("deepseek-v3", "llama4-maverick", "nemotron3-22b")
+"""Which activations were computed again is not printed, and the estimate of memory needs some to be."""
 FULL = "{granularity: full, method: uniform, num_layers: 1}"
 
 
@@ -49,11 +51,24 @@ def likest(file: RecipeFile, key: Conditions) -> Point:
     return replace(point, num_gpus=key.num_gpus, precision=key.precision)
 
 
-def overrides(key: Conditions, longest: int) -> tuple[str, ...]:
+def uneven(layers: int, predictions: int, stages: int) -> str:
+    """Stages of as equal a number of layers as there can be, the first and the last with fewer."""
+    sizes = [
+        (layers + 2 + predictions) * (i + 1) // stages - (layers + 2 + predictions) * i // stages for i in range(stages)
+    ]
+    letters = "E" + "t" * layers + "m" * predictions + "L"
+    ends = [sum(sizes[: i + 1]) for i in range(stages)]
+    return "|".join(letters[end - size : end] for size, end in zip(sizes, ends, strict=True))
+
+
+def overrides(key: Conditions, longest: int, predictions: int) -> tuple[str, ...]:
     degrees = {name: getattr(key, name) for name in DEGREES if getattr(key, name) is not None}
     if key.pp == 1 or not key.framework:
         degrees.setdefault("vp", 1)
-    if key.num_layers % (key.pp or 1):
+    chunks = (key.pp or 1) * (degrees.get("vp") or 1)
+    if predictions and key.num_layers % chunks:
+        degrees["stages"] = uneven(key.num_layers, predictions, chunks)
+    elif key.num_layers % (key.pp or 1):
         degrees["account_for_embedding_and_loss"] = "true"
     said = {
         **{f"layout.{name}": degree for name, degree in degrees.items()},
@@ -64,6 +79,7 @@ def overrides(key: Conditions, longest: int) -> tuple[str, ...]:
         **({"mbs": key.mbs} if key.mbs else {}),
         **({"training.tp_comm_overlap": "false"} if key.tp == 1 else {}),
         **({"training.recompute": FULL} if (key.task, key.tp, key.cp) == IN_ONE_BYTE else {}),
+        **({"training.recompute": f"{FULL[:-1]}, modules: null}}"} if key.recipe in UNPRINTED else {}),
     }
     return tuple(f"{name}={value}" for name, value in said.items())
 
@@ -76,6 +92,7 @@ def test_there_are_hundreds() -> None:
 def test_every_published_layout_is_accepted(recipe: str) -> None:
     file = catalogue.recipe_file(recipe)
     for key in (entry.key for entry in PUBLISHED if entry.key.recipe == recipe):
-        point, more = likest(file, key), overrides(key, file.recipe.model.max_position_embeddings)
+        model = file.recipe.model
+        point, more = likest(file, key), overrides(key, model.max_position_embeddings, model.mtp_layers)
         spec = resolve_point(file, point, overrides=more)
         assert (spec.gbs, spec.num_gpus, spec.layout.tp) == (key.gbs, key.num_gpus, key.tp)
