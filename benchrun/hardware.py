@@ -20,20 +20,20 @@ class Device(BaseModel, frozen=True):
     peak_bf16_tflops: float
     peak_fp8_tflops: float | None
     """None if the GPU has no FP8 units."""
+    peak_fp4_tflops: float | None = None
+    """None if the GPU has no FP4 units."""
     source: str
 
     def peak_tflops(self, precision: str) -> float | None:
         """Dense peak at ``precision`` in TFLOPS; None if there is none (FP32 training has no agreed peak)."""
         if precision in ("bf16", "fp16"):
             return self.peak_bf16_tflops
-        return self.peak_fp8_tflops if precision == "fp8" else None
+        return {"fp8": self.peak_fp8_tflops, "nvfp4": self.peak_fp4_tflops}.get(precision)
 
 
 class Gpu(Device, frozen=True):
     """One GPU of the table, with its bandwidths."""
 
-    peak_fp4_tflops: float | None
-    """None if the GPU has no FP4 units."""
     gpus_per_node: int
     memory_gb_per_s: float
     """Bandwidth of the GPU's memory, 10^9 bytes/s."""

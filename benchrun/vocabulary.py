@@ -1,11 +1,13 @@
 """Terms that every package uses, each defined once."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from enum import IntEnum
 from typing import Any, Literal, NamedTuple
 
-Precision = Literal["fp32", "bf16", "fp8"]
+Precision = Literal["fp32", "bf16", "fp8", "nvfp4"]
+LOW: tuple[Precision, ...] = ("fp8", "nvfp4")
+"""Precisions of matrix products below 16 bits; the rest of the model is in BF16."""
 Task = Literal["pretrain", "sft", "lora"]
 Better = Literal["lower", "higher", "equal"]
 """Direction of a metric."""
@@ -13,8 +15,22 @@ Better = Literal["lower", "higher", "equal"]
 HARD = ("recipe", "task", "gpu", "num_gpus", "precision", "num_layers", "dimensions", "seq_length", "gbs", "settings")
 """Conditions that must agree before two numbers may be compared."""
 
-NO_WORK = frozenset({"max_position_embeddings", "moe.aux_loss_coeff", "moe.force_balance"})
+NO_WORK = frozenset(
+    {
+        *("max_position_embeddings", "rope_scaling.kind", "rope_scaling.factor", "rope_scaling.original_positions"),
+        *("moe.aux_loss_coeff", "moe.force_balance", "moe.balance"),
+    }
+)
 """Dimensions that do not change the work per token: room for longer sequences, and how experts are fed."""
+ABSENT = frozenset(
+    {
+        *("qkv_bias", "qk_norm", "mla", "attention_sinks", "window", "rope_scaling", "no_rope_every", "mtp_layers"),
+        *("mamba", "moe.shared_ffn_hidden_size", "moe.latent_size", "moe.leading_dense_layers", "moe.every"),
+        *("moe.sigmoid", "moe.expert_bias", "moe.num_groups", "moe.topk_groups", "moe.scaling_factor"),
+        *("moe.probs_on_input", "window.full_every"),
+    }
+)
+"""Dimensions that are not listed where a model has none of it."""
 Size = int | str | None
 
 
@@ -48,9 +64,16 @@ def _size(text: str) -> Size:
 
 def flat(model: Any) -> dict[str, Any]:
     """Every dimension of a model, a mapping or a `ModelShape`, by its name in a `Reduced`."""
-    sizes = dict(model)
-    experts = dict(sizes.pop("moe", None) or ())
-    return sizes | {f"moe.{name}": size for name, size in experts.items()}
+    return dict(_flat(dict(model)))
+
+
+def _flat(sizes: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for name, size in sizes.items():
+        nested = size if isinstance(size, Mapping) else dict(size) if hasattr(type(size), "model_fields") else None
+        if nested is not None:
+            yield from _flat(nested, f"{prefix}{name}.")
+        elif (size or prefix + name not in ABSENT) and (prefix + name, size) != ("moe", None):
+            yield prefix + name, size
 
 
 def reductions(model: Any, whole: Any) -> tuple[Reduced, ...]:

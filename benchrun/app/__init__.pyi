@@ -1,3 +1,8 @@
+from benchrun.app.acceptance import Appraisal as Appraisal
+from benchrun.app.acceptance import appraise as appraise
+from benchrun.app.acceptance import plan_acceptance as plan_acceptance
+from benchrun.app.acceptance import runs_of as runs_of
+from benchrun.app.acceptance import store_appraisal as store_appraisal
 from benchrun.app.explanations import differ as differ
 from benchrun.app.explanations import evidence as evidence
 from benchrun.app.explanations import explain_run as explain_run
@@ -32,6 +37,8 @@ from benchrun.app.nodes import store_fleet as store_fleet
 from benchrun.app.nodes import without_nodes as without_nodes
 from benchrun.app.overview import list_layouts as list_layouts
 from benchrun.app.overview import list_recipes as list_recipes
+from benchrun.app.packs import Pack as Pack
+from benchrun.app.packs import write_pack as write_pack
 from benchrun.app.points import describe as describe
 from benchrun.app.points import resolve as resolve
 from benchrun.app.points import resolve_each as resolve_each
@@ -57,12 +64,15 @@ from benchrun.app.site import write_site as write_site
 from benchrun.app.studies import plan_study as plan_study
 from benchrun.app.studies import run_study as run_study
 from benchrun.app.studies import study_result as study_result
+from benchrun.app.studies import study_runs as study_runs
 from benchrun.app.traces import fingerprint_of as fingerprint_of
 from benchrun.app.tuning import plan_tuning as plan_tuning
 from benchrun.app.tuning import tune as tune
 from benchrun.app.tuning import tuning_result as tuning_result
-from benchrun.compare.verdict import RunResult as RunResult
-from benchrun.compare.verdict import Verdict as Verdict
+from benchrun.app.verification import Verification as Verification
+from benchrun.app.verification import verify_pack as verify_pack
+from benchrun.comparison.verdict import RunResult as RunResult
+from benchrun.comparison.verdict import Verdict as Verdict
 from benchrun.explain.model import Difference as Difference
 from benchrun.explain.model import Explanation as Explanation
 from benchrun.frameworks.logs import DIALECTS as DIALECTS
@@ -80,6 +90,7 @@ from benchrun.launch.rundir import runs_at as runs_at
 from benchrun.launch.site_checks import Check as Check
 from benchrun.metrics.model import Metrics as Metrics
 from benchrun.metrics.model import Summary as Summary
+from benchrun.metrics.problems import job_ended as job_ended
 from benchrun.metrics.setting import Setting as Setting
 from benchrun.parse import Log as Log
 from benchrun.parse import Rows as Rows
@@ -90,8 +101,10 @@ from benchrun.render import render as render
 from benchrun.report.history import History as History
 from benchrun.report.history import Past as Past
 from benchrun.report.history import history_of as history_of
+from benchrun.report.model import ReportModel as ReportModel
 from benchrun.spec.runspec import NodesSpec as NodesSpec
 from benchrun.spec.runspec import RunSpec as RunSpec
+from benchrun.study.acceptance import Planned as Planned
 from benchrun.study.plan import Plan as Plan
 from benchrun.study.result import StudyResult as StudyResult
 from benchrun.trace.model import Fingerprint as Fingerprint

@@ -5,10 +5,10 @@ from pathlib import Path
 
 from benchrun import paths
 from benchrun.app.measurement import measure_run
-from benchrun.compare.conditions import Conditions, besides_recipe, conditions
-from benchrun.compare.measured import MeasuredRun, load_measured
-from benchrun.compare.references import load_references
-from benchrun.compare.verdict import RunResult, Verdict
+from benchrun.comparison.conditions import Conditions, besides_recipe, conditions
+from benchrun.comparison.measured import MeasuredRun, load_measured
+from benchrun.comparison.references import load_references
+from benchrun.comparison.verdict import RunResult, Verdict
 from benchrun.errors import UserError
 from benchrun.launch.endings import recorded
 from benchrun.launch.rundir import KEPT, RunDir, is_folder, open_run, runs_at

@@ -6,11 +6,11 @@ from pathlib import Path
 import numpy as np
 
 from benchrun.app.baselines import baseline_run
-from benchrun.app.measurement import NOTHING, measure_run, read_logs, rows_of, summarise_log
+from benchrun.app.measurement import NOTHING, RunMeasurement, measure_run, read_logs, rows_of, summarise_log
 from benchrun.app.traces import fingerprint_of_run, fingerprint_of_steps
-from benchrun.compare.checks import broken
-from benchrun.compare.conditions import conditions
-from benchrun.compare.references import Reference, load_references
+from benchrun.comparison.checks import broken
+from benchrun.comparison.conditions import conditions
+from benchrun.comparison.references import Reference, load_references
 from benchrun.errors import NoNumberError, UserError
 from benchrun.explain.difference import Side, difference, flat, sides_of
 from benchrun.explain.evidence import Evidence
@@ -88,12 +88,12 @@ def _side_of_log(name: str) -> Side:
     return Side(name, times, tokens, dict(flat({field: getattr(summary, field) for field in STATED})))
 
 
-def evidence(run: RunDir, traces: Sequence[Path] = ()) -> Evidence:
-    """Everything that the files of ``run`` hold."""
+def evidence(run: RunDir, traces: Sequence[Path] = (), measurement: RunMeasurement | None = None) -> Evidence:
+    """Everything that the files of ``run`` hold; it is measured anew where no ``measurement`` is given."""
     spec = run.spec
     if not isinstance(spec, TrainingSpec):
         raise UserError(f"{run.run_id} is no training, and has no steps to explain")
-    measurement = measure_run(run)
+    measurement = measurement or measure_run(run)
     times = steps = np.empty(0)
     if measurement is not None:
         times, steps = _steps(measurement.log, setting_of(spec), measurement.metrics.window)

@@ -8,11 +8,11 @@ from benchrun.app.jobs import end_of, record_end
 from benchrun.app.measurement import RunMeasurement, measure_run, store_measurement
 from benchrun.app.measurement import setting as complete
 from benchrun.app.predictions import expected_step
-from benchrun.compare.choice import references_for
-from benchrun.compare.conditions import Conditions, conditions, conditions_of_log
-from benchrun.compare.expected import UNJUDGED, against
-from benchrun.compare.measured import copies, grouped, load_measured, measured_references
-from benchrun.compare.verdict import Verdict, judge
+from benchrun.comparison.choice import references_for
+from benchrun.comparison.conditions import Conditions, conditions, conditions_of_log
+from benchrun.comparison.expected import UNJUDGED, against
+from benchrun.comparison.measured import copies, grouped, load_measured, measured_references
+from benchrun.comparison.verdict import Verdict, judge
 from benchrun.errors import UserError
 from benchrun.frameworks.logs import DIALECTS
 from benchrun.launch.endings import Ending
@@ -24,7 +24,7 @@ from benchrun.metrics.summary import measure
 from benchrun.parse import Log
 from benchrun.recipe import catalogue
 from benchrun.spec.artifacts import VERDICT
-from benchrun.spec.runspec import NodesSpec
+from benchrun.spec.runspec import NodesSpec, RunSpec
 
 Numbers = Sequence[tuple[Metrics, Log]]
 """Of repeats: each one's numbers and log."""
@@ -69,14 +69,29 @@ def judge_runs(
     endings = ((observation.run.run_id, end_of(observation).ending) for observation in observations)
     broken, ending = next((each for each in endings if each[1] is not Ending.COMPLETED), ("", Ending.COMPLETED))
     measurements = tuple(measurement for run in runs if (measurement := measure_run(run, warmup)) is not None)
-    numbers = [(measurement.metrics, measurement.log) for measurement in measurements]
     names = [run.run_id for run in (*runs, *(others if reference is None else ()))]
-    verdict = verdict_on(conditions(runs[0].spec), numbers, reference, ending=ending.value, names=names)
-    if reference is None and verdict.verdict in UNJUDGED and (expected := expected_step(runs[0].spec)):
-        verdict = against(expected, verdict, [measurement.metrics for measurement in measurements])
+    verdict = verdict_together(runs[0].spec, measurements, ending.value, reference, names)
     if broken and len(runs) > 1:
         verdict = verdict.model_copy(update={"reason": f"{verdict.reason} ({broken})"})
     return Judgement(verdict, observations, measurements)
+
+
+def verdict_together(
+    spec: RunSpec,
+    measurements: Sequence[RunMeasurement],
+    ending: str,
+    reference: str | None = None,
+    names: Sequence[str] = (),
+) -> Verdict:
+    """The verdict on ``measurements`` of ``spec``, which ended so; where no number is known, against a prediction.
+
+    ``names`` are runs that are no reference for these.
+    """
+    numbers = [(measurement.metrics, measurement.log) for measurement in measurements]
+    verdict = verdict_on(conditions(spec), numbers, reference, ending=ending, names=names)
+    if reference is None and verdict.verdict in UNJUDGED and (expected := expected_step(spec)):
+        return against(expected, verdict, [measurement.metrics for measurement in measurements])
+    return verdict
 
 
 def store_judgement(judgement: Judgement) -> None:

@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from benchrun.app.predictions import expected_step
-from benchrun.compare.conditions import conditions
-from benchrun.compare.references import load_references, matching
+from benchrun.comparison.conditions import conditions
+from benchrun.comparison.references import load_references, matching
 from benchrun.errors import UserError, writing
 from benchrun.launch import rundir
 from benchrun.memory import estimate, warning

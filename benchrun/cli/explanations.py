@@ -46,7 +46,8 @@ def diff(runs_or_logs: tuple[str, ...], as_json: bool) -> Exit:
     """Runs or logs against the first of them: the ratio of their times, what differs, where the seconds went.
 
     The times are those for as many tokens on a GPU. With more than two, --json gives an array. Exit code 1 where one is
-    slower beyond the interval of the ratio, 4 where its steps are too few for an interval.
+    slower beyond the interval of the ratio and by 2 % at least, as repeats of a run differ by that; 4 where the steps
+    do not show it.
     """
     if len(runs_or_logs) < 2:
         raise UserError("diff takes two runs or logs, or more", hint="benchrun status lists runs")

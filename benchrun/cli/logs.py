@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 FOLLOW_S = 1.0
 """Seconds between two reads of a growing log."""
+REST_READS = 3
+"""Reads after the message that a job was ended: the rest of what its ranks print."""
 
 
 @click.command("parse")
@@ -45,7 +47,7 @@ FOLLOW_S = 1.0
 )
 @click.option("--plot", type=click.Path(path_type=Path), metavar="FILE", help="Draw a metric over the steps.")
 @click.option("--metric", metavar="NAME", help="What --plot draws; the step time if not given.")
-@click.option("--follow", is_flag=True, help="Print the steps of a growing log, until the last planned one.")
+@click.option("--follow", is_flag=True, help="Print the steps of a growing log, until it ends.")
 def parse(
     logs: tuple[Path, ...],
     warmup: int | None,
@@ -119,12 +121,12 @@ def _write_steps(rows: "Rows", form: str, target: str) -> None:
 
 
 def _follow(logs: Sequence[Path], framework: str | None) -> "Log":
-    """Print the steps of one growing log until it is complete or the user interrupts."""
+    """Print the steps of one growing log until it is complete, its job was ended, or the user interrupts."""
     if len(logs) != 1 or logs[0].is_dir() or str(logs[0]) == "-" or logs[0].suffix in (".gz", ".xz", ".zst"):
         raise UserError("--follow takes one file that is not compressed", hint=f"benchrun parse --follow run/{STDOUT}")
     if not logs[0].exists():
         say(f"{logs[0]} does not exist yet; waiting for it")
-    tail = app.Tail(logs[0], framework)
+    tail, reads_since_end = app.Tail(logs[0], framework), 0
     with contextlib.suppress(KeyboardInterrupt):
         while True:
             for row in tail.read():
@@ -133,7 +135,8 @@ def _follow(logs: Sequence[Path], framework: str | None) -> "Log":
                 loss = f"loss {row.loss:.4f}" if row.loss is not None else ""
                 say("  ".join(filter(None, (f"step {row.step}", timing, rate, loss))))
             log = tail.log()
-            if log.complete(log.planned_steps):
+            reads_since_end = reads_since_end + 1 if app.job_ended(log) else 0
+            if log.complete(log.planned_steps) or reads_since_end > REST_READS:
                 return log
             time.sleep(FOLLOW_S)
     return tail.log()

@@ -13,7 +13,7 @@ from benchrun.vocabulary import Exit
 if TYPE_CHECKING:
     from benchrun.app import Request
 
-INVENTORIES = ("suites", "studies", "clusters", "gpus", "frameworks")
+INVENTORIES = ("suites", "studies", "plans", "clusters", "gpus", "frameworks")
 SHELLS = ("bash", "zsh", "fish")
 
 inventory_options = all_of(

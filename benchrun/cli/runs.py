@@ -1,6 +1,7 @@
 """Verbs on runs: status, cancel, report."""
 
 import contextlib
+import shutil
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -19,7 +20,7 @@ SPLITS = ("node", "driver", "image", "version")
 """Of --by: facts by which the runs of a point can be separate histories."""
 
 if TYPE_CHECKING:
-    from benchrun.app import Observation, RunDir, RunResult, Step, Verdict
+    from benchrun.app import Observation, ReportModel, RunDir, RunResult, Step, Verdict
 
 
 @click.command("status")
@@ -109,7 +110,12 @@ def cancel(runs: tuple[str, ...], every: bool) -> int:
     type=click.Choice(FORMATS),
     help="terminal (the default on a terminal), markdown (elsewhere), csv, html (with plots), junit (for CI).",
 )
-@click.option("--output", type=click.Path(path_type=Path), metavar="FILE", help="Write into FILE, by its ending.")
+@click.option(
+    "--output",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Write into FILE; its ending is the format (.html .xml .csv .md .txt).",
+)
 @click.option(
     "--by",
     type=click.Choice(["point", "framework", *SPLITS]),
@@ -118,7 +124,7 @@ def cancel(runs: tuple[str, ...], every: bool) -> int:
     help="Rows; with --history what separates the runs of a point.",
 )
 @click.option("--history", is_flag=True, help="Step time of each point since its first run, with its change points.")
-@click.option("--scaling", is_flag=True, help="Weak and strong curves over the number of GPUs, beside predictions.")
+@click.option("--scaling", is_flag=True, help="Rows are weak and strong curves over GPUs, beside predictions.")
 @click.option("--plot", type=click.Path(path_type=Path), metavar="FILE", help="Draw --scaling or --history.")
 @baseline_option
 @click.option("--keep", type=click.Path(path_type=Path), metavar="DIR", help="Keep what the RUNS measured in DIR.")
@@ -148,14 +154,16 @@ def report(
 
     With --baseline the report has the verdicts against it, instead of the stored ones; they are not stored.
 
-    The exit code is that of the worst verdict, as with compare; a run that was not judged does not count.
+    The exit code is that of the worst run: 0 if every one passed, 1 if one is slow, 4 if one gives no clear answer,
+    failed, or was not judged.
     """
     if keep and not runs:
         raise UserError("--keep needs the RUNS to keep", hint="benchrun status lists them")
     if output is not None and output.exists():
         raise UserError(f"{output} exists", hint="nothing is overwritten: name a new file")
-    form = form or _form_of(output)
+    form = _form_of(output, form)
     _check_history(history, by, form)
+    rows = "scaling" if scaling or (plot and not history) else by
     chosen, code = opened(runs, open_name=app.runs_at)
     chosen = [run for run in chosen if runs or run.spec.reported]
     if keep:
@@ -164,21 +172,26 @@ def report(
     if history and form != "html":
         return worst((code, _history(chosen, by, form, output, plot, as_json)))
     verdicts, unjudged = _verdicts(chosen, baseline) if baseline else ({}, Exit.OK)
-    data, failed = each(chosen, lambda run: app.run_data(run, verdicts.get(run)), run_id)
+    drawn = form == "html" and not as_json
+    data, failed = each(chosen, lambda run: app.run_data(run, verdicts.get(run), drawn=drawn), run_id)
     results = [one.result for one in data]
     if runs and not results:
         return worst((code, failed))
-    if scaling or plot:
-        _curves(results, plot, as_json)
-    elif as_json:
-        print_json(app.report_on(data).rows(by).records())
+    model = app.report_on(data, drawn=drawn, scaling=drawn or rows == "scaling")
+    if rows == "scaling" and not model.curves:
+        say("no curve: runs of one workload on at least two numbers of GPUs make one, with the same layout and batch")
+    if as_json:
+        print_json(_curves(model) if rows == "scaling" else model.rows(by).records())
     else:
         from benchrun.report.written import written
 
-        text = written(app.report_on(data), form, by, one=len(runs) == len(chosen) == 1)
-        _write(text, output)
-    codes = (row.verdict.exit_code for row in results if row.verdict)
-    return worst((code, unjudged, failed if runs else Exit.OK, *codes))
+        width = shutil.get_terminal_size().columns if output is None and sys.stdout.isatty() else None
+        _write(written(model, form, rows, one=len(runs) == len(chosen) == 1, width=width), output)
+    if plot and model.curves:
+        from benchrun.report.curve import plot as draw
+
+        draw(model.curves, plot)
+    return worst((code, unjudged, failed if runs else Exit.OK, *(_code(result) for result in results)))
 
 
 def _write(text: str, output: Path | None) -> None:
@@ -228,28 +241,31 @@ def _verdicts(runs: "Sequence[RunDir]", baseline: str) -> "tuple[dict[RunDir, Ve
     return {run: verdict for group in judged for run, verdict in group.items()}, code
 
 
-def _form_of(output: Path | None) -> str:
-    """The format that a file's ending names; without a file what suits the place."""
+def _code(result: "RunResult") -> Exit:
+    """The exit code of one run: a run that was not judged gives no answer."""
+    return result.verdict.exit_code if result.verdict else Exit.INCONCLUSIVE
+
+
+def _curves(model: "ReportModel") -> dict[str, Any]:
+    """For JSON."""
+    return {"schema_version": 1, "curves": [view.document() for view in model.curves]}
+
+
+ENDINGS = {".html": "html", ".xml": "junit", ".csv": "csv", ".md": "markdown", ".txt": "terminal"}
+"""Format that the ending of a file names."""
+
+
+def _form_of(output: Path | None, form: str | None) -> str:
+    """The format: that of the file's ending, else the one given, else what suits the place.
+
+    UserError where file and --format contradict each other, and where neither names one.
+    """
     if output is None:
-        return "terminal" if sys.stdout.isatty() else "markdown"
-    endings = {".html": "html", ".xml": "junit", ".csv": "csv", ".md": "markdown", ".txt": "terminal"}
-    if output.suffix not in endings:
-        raise UserError(
-            f"--output {output}: the ending names no format", hint=f"one of {' '.join(endings)}, or --format"
-        )
-    return endings[output.suffix]
-
-
-def _curves(results: "list[RunResult]", plot: Path | None, as_json: bool) -> None:
-    """Print every curve among ``results``."""
-    views = app.measured_scaling(results)
-    if as_json:
-        print_json({"schema_version": 1, "curves": [view.document() for view in views]})
-    elif not views:
-        say("no curve: runs of one workload on at least two numbers of GPUs make one, with the same layout and batch")
-    else:
-        click.echo("\n".join(view.text() for view in views), nl=False)
-    if plot and views:
-        from benchrun.report.curve import plot as draw
-
-        draw(views, plot)
+        return form or ("terminal" if sys.stdout.isatty() else "markdown")
+    of_ending = ENDINGS.get(output.suffix)
+    if of_ending and form and of_ending != form:
+        raise UserError(f"--output {output} is a file of {of_ending}, and --format says {form}", hint="leave one out")
+    if not (of_ending or form):
+        hint = f"one of {' '.join(ENDINGS)}, or --format"
+        raise UserError(f"--output {output}: the ending names no format", hint=hint)
+    return of_ending or form or ""

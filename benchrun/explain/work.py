@@ -27,6 +27,8 @@ class Work:
     products_memory_s: float
     """By which the products take longer because they read and write their matrices: they are too small."""
     attention_s: float | None
+    plain_attention_s: float
+    """Of attention without a kernel of its own: products that compute, write and read both triangles of the scores."""
     memory_s: float | None
     bytes_sent: dict[str, float]
     """By group (tp, cp, ep, dp, pp): bytes through a rank's links in a step, as bus bandwidth counts them."""
@@ -60,6 +62,7 @@ def work(spec: TrainingSpec, ceilings: Ceilings | None) -> Work:
         matmul_s=matmul,
         products_memory_s=bound_by_memory,
         attention_s=attention,
+        plain_attention_s=_plain_s(spec, gpu, attention) if gpu and attention else 0.0,
         memory_s=moved / (speed * 1e9) if speed else None,
         bytes_sent=_bytes_sent(ops, count),
         message_bytes=_message_bytes(ops, count),
@@ -114,6 +117,14 @@ def _moved_s(product: Product, gpu: Gpu) -> float:
     return len(product.passes) * product.count * elements * 2 / (gpu.memory_gb_per_s * 1e9)
 
 
+def _plain_s(spec: TrainingSpec, gpu: Gpu, attention_s: float) -> float:
+    """Both triangles at the peak, or at the memory's speed: a product of depth d has d operations for each byte of its
+    scores, of two bytes each.
+    """
+    peak = gpu.peak_bf16_tflops * 1e12
+    return 2 * attention_s * max(peak / (spec.model.kv_channels * gpu.memory_gb_per_s * 1e9), 1.0)
+
+
 def _bus_bytes(each: Collective) -> float:
     return each.bytes * (BUS[each.name] * (each.ranks - 1) / each.ranks if each.name in BUS else 1.0)
 
@@ -123,10 +134,15 @@ def _recomputed(spec: TrainingSpec, ops: Operators) -> float:
     recompute, passes = spec.training.recompute, weight_passes(spec.task)
     names: set[str] = set()
     if recompute.granularity == "full":
-        names = {"qkv", "proj", "fc1", "fc2"}
+        names = {each.name for each in ops.block}
     elif recompute.granularity == "selective":
         modules = set(recompute.modules)
-        names |= {"fc1", "fc2"} if modules & {"mlp", "moe"} else set()
+        experts = spec.model.moe is not None
+        plain = ("dense_fc1", "dense_fc2") if experts else ("fc1", "fc2")
+        names |= {*plain} if "mlp" in modules else set()
+        names |= {"fc1", "fc2", "shared_fc1", "shared_fc2", "latent_down", "latent_up"} if "moe" in modules else set()
+        names |= {"shared_fc1", "shared_fc2"} if "shared_experts" in modules else set()
+        names |= {"q_up", "kv_up"} if "mla_up_proj" in modules else set()
     again = sum(each.flops for each in ops.products if each.name in names)
     if recompute.granularity == "full" and recompute.method == "block" and recompute.num_layers:
         again *= min(recompute.num_layers * spec.layout.vp * spec.layout.pp / spec.model.num_layers, 1.0)

@@ -96,6 +96,10 @@ class Framework:
     userbuffers: ClassVar[bool] = False
     """Whether tensor-parallel communication can overlap with matrix products."""
     experts: ClassVar[bool] = True
+    features: ClassVar[frozenset[str]] = frozenset()
+    """What it can train besides plain Llamas and Mixtrals (`benchrun.model.features`)."""
+    stages: ClassVar[bool] = False
+    """Whether it takes layers spread unevenly over pipeline stages (``layout.stages``)."""
     model_values: ClassVar[Mapping[str, object]] = {}
     """Dimensions of a model that must have these values."""
     positions_per_sequence: ClassVar[bool] = False

@@ -7,7 +7,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
 from benchrun.frameworks.base import Framework, Unmeasured
-from benchrun.frameworks.megatron_config import megatron_config
+from benchrun.frameworks.megatron_config import YARN_POSITIONS, megatron_config
+from benchrun.model.features import TRANSFORMER
 from benchrun.spec.runspec import TrainingSpec
 from benchrun.spec.training import Optimizer
 
@@ -23,6 +24,11 @@ class Megatron(Framework):
         """Limits of FP8 weights, which no optimizer changes under LoRA, and of megatron.core's optimizer."""
         training, optimizer = spec.training, spec.training.optimizer
         fp8_weights = spec.precision == "fp8" and training.fp8.param_gather
+        model = spec.model
+        if spec.task == "lora" and (model.mla or model.mamba):
+            yield "benchrun supports adapters on neither latent attention nor Mamba-2 layers: take another model"
+        if model.mamba and spec.layout.vp > 1:
+            yield f"megatron.core has no virtual stages for Mamba-2 layers: vp ({spec.layout.vp}) must be 1"
         if fp8_weights and not training.distributed_optimizer and spec.task != "lora":
             yield "fp8.param_gather needs distributed_optimizer: change one of the two"
         if "optimizer" not in self.options or optimizer == Optimizer():
@@ -31,7 +37,7 @@ class Megatron(Framework):
             yield "optimizer states below FP32 need optimizer.precision_aware: it must be true"
             return
         if spec.gpu == "CPU" or spec.precision == "fp32":
-            yield "optimizer.precision_aware is transformer-engine's Adam: it needs a GPU, and bf16 or fp8"
+            yield "optimizer.precision_aware is transformer-engine's Adam: it needs a GPU, and bf16, fp8 or nvfp4"
         if not training.distributed_optimizer:
             yield "optimizer.precision_aware needs distributed_optimizer: it must be true"
 
@@ -48,6 +54,10 @@ class MegatronLM(Megatron):
     """Started by flags; its fine-tune trains on tokens."""
 
     name = "megatron-lm"
+    # Core 0.13 has no flags for windows, sinks, YaRN without latent attention, or experts in a latent space; Mamba-2 is
+    # another program there.
+    features = TRANSFORMER - {"sinks", "window", "yarn", "clamped", "expert_biases"}
+    stages = True
     tasks = frozenset({"pretrain", "sft"})
     fsdp = False
     scripts = "/opt/megatron-lm"
@@ -56,5 +66,8 @@ class MegatronLM(Megatron):
     def refusals(self, spec: TrainingSpec) -> Iterator[str]:
         """What pretrain_gpt.py has no flag for."""
         yield from super().refusals(spec)
-        if spec.model.activation == "geglu":
+        model = spec.model
+        if model.activation == "geglu":
             yield "megatron-lm's pretrain_gpt.py has no flag for geglu: take another framework"
+        if model.mla and model.rope_scaling and model.rope_scaling.original_positions != YARN_POSITIONS:
+            yield f"megatron-lm has no flag for the length before YaRN: original_positions must be {YARN_POSITIONS}"

@@ -6,7 +6,8 @@ default in other frameworks (base.WORKER_OPTIONS), so rules about them need no f
 
 from typing import Any
 
-from benchrun.model import VOCAB_MULTIPLE
+from benchrun.model import VOCAB_MULTIPLE, ModelShape
+from benchrun.model.layers import has_experts
 from benchrun.spec.identity import nemo_release
 from benchrun.spec.megatron import Megatron, Values
 from benchrun.spec.runspec import TrainingSpec
@@ -19,6 +20,9 @@ BUCKET_SIZE = 128 * 1024 * 1024
 """Parameters per bucket of gradients, in NeMo's own recipes."""
 DTYPES = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
 ACTIVATIONS = {"swiglu": "silu", "geglu": "gelu", "gelu": "gelu", "squared-relu": "squared_relu"}
+ACTIVATIONS |= {"clamped-swiglu": "quick_gelu"}
+YARN_POSITIONS = 4096
+"""megatron-core's own length before YaRN."""
 
 
 def megatron_config(spec: TrainingSpec) -> Megatron:
@@ -28,16 +32,20 @@ def megatron_config(spec: TrainingSpec) -> Megatron:
     return Megatron(
         transformer=_transformer(spec),
         gpt=_gpt(spec),
+        attention=_attention(spec) or None,
+        mamba=_mamba(spec) if spec.model.mamba else None,
         experts=_experts(spec) if spec.model.moe else None,
         parallel=_parallel(spec),
         communication=_communication(spec),
         precision=Values(bf16=bf16, params_dtype=dtype, pipeline_dtype=dtype),
         fp8=_fp8(spec) if spec.precision == "fp8" else None,
+        fp4=Values(fp4="e2m1", fp4_recipe="nvfp4") if spec.precision == "nvfp4" else None,
         fusion=_fusion(spec),
         recompute=Values(
             recompute_granularity=None if recompute.granularity == "none" else recompute.granularity,
             **_fields(recompute, "method", "num_layers", prefix="recompute_"),
-        ),
+        )
+        | _stated(recompute_modules=[*recompute.modules] or None),
         optimizer=_optimizer(spec, dtype),
         schedule=Values(
             lr_decay_style="cosine",
@@ -80,6 +88,8 @@ def _transformer(spec: TrainingSpec) -> Values:
         **_fields(model, "layernorm_epsilon", "init_method_std"),
         attention_dropout=0.0,
         hidden_dropout=0.0,
+        # gpt-oss: gate and up-projection are limited, and the latter has one added.
+        **(Values(activation_func_clamp_value=7.0, glu_linear_offset=1.0) if model.clamped else {}),
     )
 
 
@@ -91,9 +101,70 @@ def _gpt(spec: TrainingSpec) -> Values:
         seq_length=spec.seq_length,
         vocab_size=-(-model.vocab_size // multiple) * multiple,
         make_vocab_size_divisible_by=VOCAB_MULTIPLE,
-        position_embedding_type="rope" if model.position_embedding == "rope" else "learned_absolute",
+        position_embedding_type="learned_absolute"
+        if model.position_embedding == "learned"
+        else model.position_embedding,
         **_fields(model, "rotary_base", "rotary_percent"),
         share_embeddings_and_output_weights=model.tied_embeddings,
+    ) | _lengthened(spec)
+
+
+def _lengthened(spec: TrainingSpec) -> Values:
+    """How rotary positions were lengthened; latent attention has arguments of its own for it."""
+    scaling = spec.model.rope_scaling
+    if scaling is None or spec.model.mla:
+        return Values()
+    if scaling.kind == "llama3":
+        return Values(rope_scaling=True, rope_scaling_factor=scaling.factor)
+    return Values(
+        position_embedding_type="yarn",
+        yarn_rotary_scaling_factor=scaling.factor,
+        yarn_original_max_position_embeddings=scaling.original_positions,
+        yarn_beta_fast=32.0,
+        yarn_beta_slow=1.0,
+        yarn_correction_range_round_to_int=False,
+        yarn_mscale=None,
+        yarn_mscale_all_dim=None,
+    )
+
+
+def _attention(spec: TrainingSpec) -> Values:
+    """What only some models have; nothing is stated for the others."""
+    model, mla, window = spec.model, spec.model.mla, spec.model.window
+    stated = _stated(
+        add_qkv_bias=model.qkv_bias or None,
+        qk_layernorm=True if mla or model.qk_norm == "weighted" else None,
+        qk_l2_norm=True if model.qk_norm == "l2" else None,
+        softmax_type="learnable" if model.attention_sinks else None,
+        window_size=[window.size - 1, 0] if window else None,
+        window_attn_skip_freq=window.full_every if window else None,
+        no_rope_freq=model.no_rope_every,
+        mtp_num_layers=model.mtp_layers or None,
+        mtp_loss_scaling_factor=0.1 if model.mtp_layers else None,
+    )
+    if mla is None:
+        return stated
+    # YaRN by a factor of 1 is plain RoPE; not every release has a name for that.
+    scaling = model.rope_scaling
+    original = scaling.original_positions if scaling else YARN_POSITIONS
+    return stated | _stated(
+        multi_latent_attention=True,
+        **_fields(mla, "q_lora_rank", "kv_lora_rank", "qk_head_dim", "qk_pos_emb_head_dim", "v_head_dim"),
+        rotary_scaling_factor=scaling.factor if scaling else 1.0,
+        original_max_position_embeddings=original if original != YARN_POSITIONS else None,
+        mscale=1.0,
+        mscale_all_dim=1.0,
+    )
+
+
+def _mamba(spec: TrainingSpec) -> Values:
+    """The pattern of the layers, then that of each multi-token prediction."""
+    model, mamba = spec.model, spec.model.mamba
+    assert mamba is not None
+    return Values(
+        hybrid_layer_pattern="/".join([mamba.pattern[: model.num_layers], *[mamba.mtp_pattern] * model.mtp_layers]),
+        is_hybrid_model=True,
+        **_fields(mamba, "num_heads", "head_dim", "state_dim", "num_groups", prefix="mamba_"),
     )
 
 
@@ -106,14 +177,37 @@ def _experts(spec: TrainingSpec) -> Values:
         num_moe_experts=moe.num_experts,
         moe_router_topk=moe.topk,
         **_fields(moe, "ffn_hidden_size", "aux_loss_coeff", prefix="moe_"),
-        moe_router_load_balancing_type="aux_loss",
+        moe_router_load_balancing_type=moe.balance,
         moe_router_force_load_balancing=moe.force_balance,
         moe_expert_capacity_factor=moe.capacity_factor,
         moe_pad_expert_input_to_capacity=moe.capacity_factor is not None,
         moe_token_dispatcher_type="alltoall",
         moe_grouped_gemm=kernels and training.moe_grouped_gemm,
         moe_permute_fusion=kernels and training.moe_permute_fusion,
+    ) | _stated(
+        moe_layer_freq=_with_experts(spec.model),
+        moe_shared_expert_intermediate_size=moe.shared_ffn_hidden_size,
+        # On streams of its own beside the exchange of tokens; those are of CUDA.
+        moe_shared_expert_overlap=_overlaps_shared_experts(spec) if moe.shared_ffn_hidden_size else None,
+        moe_latent_size=moe.latent_size,
+        moe_router_score_function="sigmoid" if moe.sigmoid else None,
+        moe_router_dtype="fp32" if moe.sigmoid else None,  # as each of these models was trained
+        moe_router_enable_expert_bias=moe.expert_bias or None,
+        moe_router_num_groups=moe.num_groups,
+        moe_router_group_topk=moe.topk_groups,
+        moe_router_topk_scaling_factor=moe.scaling_factor,
+        moe_apply_probs_on_input=moe.probs_on_input or None,
     )
+
+
+def _overlaps_shared_experts(spec: TrainingSpec) -> bool:
+    return spec.gpu != "CPU" and "shared_experts" not in spec.training.recompute.modules
+
+
+def _with_experts(model: ModelShape) -> list[int] | None:
+    """1 for each layer with experts, 0 for the others; None where all have some, and in a hybrid, by its pattern."""
+    layers = [int(has_experts(model, layer)) for layer in range(model.num_layers)]
+    return None if model.mamba or all(layers) else layers
 
 
 def _parallel(spec: TrainingSpec) -> Values:
@@ -130,7 +224,7 @@ def _parallel(spec: TrainingSpec) -> Values:
         sequence_parallel=layout.sequence_parallel,
         account_for_embedding_in_pipeline_split=ends,
         account_for_loss_in_pipeline_split=ends,
-    )
+    ) | _stated(pipeline_model_parallel_layout=layout.stages)
 
 
 def _communication(spec: TrainingSpec) -> Values:
@@ -170,7 +264,7 @@ def _fusion(spec: TrainingSpec) -> Values:
         bias_activation_fusion=fused and _bias_activation_fusion(spec),
         bias_dropout_fusion=fused,
         masked_softmax_fusion=spec.framework != WORKER,
-        apply_rope_fusion=fused and spec.model.position_embedding == "rope",
+        apply_rope_fusion=fused and spec.model.position_embedding == "rope" and not _rotates_in_parts(spec.model),
         persist_layer_norm=te,
         gradient_accumulation_fusion=te and spec.layout.fsdp == 1,
         cross_entropy_loss_fusion=fused and not without_loss,
@@ -185,9 +279,16 @@ def _bias_activation_fusion(spec: TrainingSpec) -> bool:
     NeMo 1 (0.7 to 0.10) compute an expert like a dense MLP.
     """
     model = spec.model
+    if model.clamped:
+        return True
     if model.moe and spec.framework != "nemo1":
         return model.activation == "swiglu"
     return model.gated or (model.activation == "gelu" and model.bias)
+
+
+def _rotates_in_parts(model: ModelShape) -> bool:
+    """Whether some of what enters attention is not rotated: there the fused kernel for whole heads does not apply."""
+    return model.no_rope_every is not None or model.mla is not None
 
 
 def _optimizer(spec: TrainingSpec, dtype: str) -> Values:
@@ -234,7 +335,6 @@ def _worker(spec: TrainingSpec) -> Values:
         use_cpu_initialization=not gpu,
         batch_p2p_sync=gpu,
         deallocate_pipeline_outputs=gpu and layout.pp > 1,
-        recompute_modules=[*training.recompute.modules] or None,
         cp_comm_type=training.cp_comm if layout.cp > 1 else None,
         moe_router_fusion=te and training.fused_kernels if spec.model.moe else None,
         cuda_graph_impl="local" if graphs else None,  # megatron-core captures a graph after the first step

@@ -9,6 +9,8 @@ from benchrun import hardware
 from benchrun.frameworks.base import PROFILERS, WORKER_OPTIONS, MemoryFacts
 from benchrun.frameworks.megatron import Megatron
 from benchrun.model.adapters import MEGATRON_LINEARS
+from benchrun.model.features import TRANSFORMER
+from benchrun.model.layers import layer_counts
 from benchrun.spec.runspec import TrainingSpec
 from benchrun.spec.training import FP32_AT_A_TIME
 
@@ -17,7 +19,10 @@ class MegatronCore(Megatron):
     """The worker reads every value of the TrainingSpec, and also trains on CPUs."""
 
     name = "megatron-core"
-    precisions = frozenset({"fp32", "bf16", "fp8"})
+    precisions = frozenset({"fp32", "bf16", "fp8", "nvfp4"})
+    # Sinks and YaRN outside of latent attention are transformer-engine's alone; Mamba-2 needs mamba-ssm.
+    features = TRANSFORMER - {"sinks", "yarn", "clamped", "expert_biases"}
+    stages = True
     needs_gpu = False
     fsdp = False
     options = WORKER_OPTIONS
@@ -51,19 +56,29 @@ def _without_transformer_engine(spec: TrainingSpec) -> Iterator[str]:
         yield f"{name} needs transformer-engine: transformer_impl must be transformer_engine"
 
 
+def _absent(spec: TrainingSpec, name: str) -> Iterator[str]:
+    """A module to be recomputed that the model has not."""
+    model, what = spec.model, f"recompute.modules names {name}, and"
+    if name in ("moe", "moe_act") and model.moe is None:
+        yield f"{what} the model has no experts"
+    if name == "mlp" and not layer_counts(model).dense:
+        yield f"{what} every layer has experts: it is moe there"
+    if name == "mla_up_proj" and model.mla is None:
+        yield f"{what} the model has no latent attention"
+    if name == "shared_experts" and not (model.moe and model.moe.shared_ffn_hidden_size):
+        yield f"{what} the model has none"
+
+
 def _recompute(spec: TrainingSpec) -> Iterator[str]:
     recompute, training, experts = spec.training.recompute, spec.training, spec.model.moe is not None
     if recompute.modules and recompute.granularity != "selective":
         yield f"recompute.modules belong to granularity selective, not {recompute.granularity}"
     for name in recompute.modules:
-        if name in ("moe", "moe_act") and not experts:
-            yield f"recompute.modules names {name}, and the model has no experts"
-        if name == "mlp" and experts:
-            yield "recompute.modules names mlp, and every layer has experts: it is moe there"
+        yield from _absent(spec, name)
         if name in ("layernorm", "moe_act") and not spec.transformer_engine:
             # megatron.core asks transformer-engine how far its FP8 is before it drops an output.
             yield f"recompute.modules {name} needs transformer-engine, on a GPU: leave it out"
-        elif name == "layernorm" and not experts:
+        elif name == "layernorm" and not experts and not spec.model.mla:
             # Both norms of a dense layer are part of a product: megatron.core finds none to compute again.
             yield "recompute.modules layernorm does nothing without experts: norms are in transformer-engine's products"
         if name == "moe_act" and not training.moe_grouped_gemm:
@@ -74,6 +89,13 @@ def _recompute(spec: TrainingSpec) -> Iterator[str]:
 
 def _attention(spec: TrainingSpec) -> Iterator[str]:
     layout, model, comm = spec.layout, spec.model, spec.training.cp_comm
+    if model.mla and layout.tp > 1 and not spec.transformer_engine:
+        # Seen in 0.16.1: a rank's gradient of the rotated part, which all heads share, lacks the other ranks' heads.
+        yield f"latent attention is split over tensor-parallel ranks by transformer-engine alone: tp ({layout.tp})"
+    if model.mtp_layers and layout.cp > 1:
+        yield f"benchrun supports the worker's multi-token prediction without context parallelism: cp ({layout.cp})"
+    if model.window and layout.cp > 1 and spec.gpu != "CPU":
+        yield f"transformer-engine has no sliding windows over context-parallel ranks: cp ({layout.cp}) must be 1"
     if comm == "p2p":
         return
     if layout.cp == 1 or spec.gpu == "CPU":

@@ -222,7 +222,7 @@ def write_env(run: RunDir) -> None:
     damaged = "the node's own description is not valid JSON"
     environment = Environment(
         benchrun=__version__,
-        commit=_commit(),
+        commit=commit(),
         image=run.spec.container_image,
         submit_host=platform.node(),
         python=platform.python_version(),
@@ -246,7 +246,7 @@ def _worker(run: RunDir) -> dict[str, Any] | None:
     return versions if isinstance(versions, dict) else None
 
 
-def _commit() -> str | None:
+def commit() -> str | None:
     """The commit of this checkout, ``+dirty`` with uncommitted changes; in a wheel or copy ``$BENCHRUN_COMMIT``."""
     if not (paths.DATA / ".git").exists():
         return os.environ.get("BENCHRUN_COMMIT")

@@ -4,17 +4,30 @@ Compared with peaks that were measured on H100 and H200 in tests/memory/test_mem
 """
 
 from benchrun.frameworks.registry import framework
+from benchrun.model import Moe
 from benchrun.model.adapters import MEGATRON, TRANSFORMERS
 from benchrun.model.communication import sequence_split
-from benchrun.model.operators import operators
+from benchrun.model.layers import layer_counts
+from benchrun.model.operators import Operators, Product, operators
 from benchrun.spec.runspec import TrainingSpec
 from benchrun.spec.training import RESIDENT_LAYERS
+from benchrun.vocabulary import LOW
 
 
 def stage_layers(spec: TrainingSpec) -> float:
     """Layers of the largest pipeline stage."""
+    if stages := spec.layout.stage_list:
+        pp = spec.layout.pp
+        return float(max(sum(stage.count("t") for stage in stages[rank::pp]) for rank in range(pp)))
     # Where both ends count as layers, inner stages have one more than outer ones, and no embedding: it holds for both.
     return (spec.model.num_layers + 2 * spec.layout.account_for_embedding_and_loss) / spec.layout.pp
+
+
+def weights_of_a_layer(spec: TrainingSpec, listed: Operators) -> tuple[float, float]:
+    """Weights of a layer on one GPU, without and of its experts; the mean where layers differ."""
+    layers = spec.model.num_layers / spec.layout.pp
+    weights = [(product.expert, product.count * product.weights / layers) for product in listed.block]
+    return sum(size for expert, size in weights if not expert), sum(size for expert, size in weights if expert)
 
 
 def stored(spec: TrainingSpec, first: bool, extra: float = 0.0) -> float:
@@ -64,29 +77,71 @@ def _stored_by_policy(spec: TrainingSpec, policy: str) -> float:
 
 
 def layer(spec: TrainingSpec) -> float:
-    """Bytes per token and layer: norms, attention, MLP. In FP8, what only a matrix product reads again is one byte.
+    """Bytes per token and layer: norms, attention, MLP; the mean where layers differ. In FP8, what only a matrix
+    product reads again is one byte.
 
     Recomputed modules store their input, which the norm before them stores anyway.
     """
-    qkv, proj, fc1, fc2, _ = operators(spec.model, layout=spec.layout).products
-    fp8, again, moe = spec.precision == "fp8", spec.training.recompute.modules, spec.model.moe
-    operand = 1 if fp8 else 2
-    unread = _unread_inputs(spec)
-    norms = (2 + operand) * _input(spec)  # two norms' inputs and outputs
-    norms -= operand * _input(spec) / 2 * len(unread & {"qkv", "fc1"})
-    attention = 2 * (qkv.n + proj.k) + (proj.k if fp8 else 0)  # in FP8 the output once more, for the projection
-    if "mlp" in again or "moe" in again:
-        return norms + attention - operand * _input(spec) / 2
-    gates = 1 if fp8 and spec.training.fp8.store_activation_input else 2
-    operand = 0 if "fc2" in unread else operand
-    product = 0 if "moe_act" in again else operand + _unfused_gate_bytes(spec)
-    mlp = gates * fc1.n + product * fc2.k
-    if moe is None:
-        return norms + attention + mlp
-    # Each token is copied to topk experts: input, up-projection, activation, output. The ranks of an expert's own
-    # tensor parallelism see the same tokens.
+    model, again, unread = spec.model, spec.training.recompute.modules, _unread_inputs(spec)
+    counts, named = layer_counts(model), {each.name: each for each in operators(model, layout=spec.layout).products}
+    operand = _operand(spec)
+    norm_output = operand * _input(spec) / 2
+    norm = _input(spec) + norm_output
+    total = counts.attention * (norm + (_latent if model.mla else _attention)(spec, named))
+    total -= counts.attention * (norm_output if "qkv" in unread else 0.0)
+    dense, experts = ("dense_" if model.moe else "", counts.dense), (counts.experts, model.moe)
+    if dense[1]:
+        stored_mlp = -norm_output if "mlp" in again else _mlp(spec, named, dense[0])
+        total += dense[1] * (norm + stored_mlp - (norm_output if "fc1" in unread and "mlp" not in again else 0.0))
+    if experts[1]:
+        total += experts[0] * (norm + (-norm_output if "moe" in again else _experts(spec, experts[1], named)))
+    if model.mamba:
+        # What enters and leaves the convolution, and the scan's result before and after its gate.
+        inner = named["out_proj"].k if counts.mamba else 0.0
+        projected = named["in_proj"].n if counts.mamba else 0.0
+        total += counts.mamba * (norm + 2 * (2 * projected + inner) + operand * inner)
+    return total / model.num_layers
+
+
+def _operand(spec: TrainingSpec) -> int:
+    """Bytes of what only a matrix product reads again."""
+    return 1 if spec.precision in LOW else 2
+
+
+def _attention(spec: TrainingSpec, named: dict[str, Product]) -> float:
+    """Queries, keys and values, and the output; in FP8 the output once more, for the projection."""
+    return 2 * (named["qkv"].n + named["proj"].k) + (named["proj"].k if spec.precision in LOW else 0)
+
+
+def _latent(spec: TrainingSpec, named: dict[str, Product]) -> float:
+    """The latents, what they are projected to (unless it is computed again), and the output."""
+    latents = 2 * sum(named[name].n for name in ("q_down", "kv_down") if name in named)
+    heads = spec.model.num_attention_heads / spec.layout.tp
+    rotated = heads * (spec.model.mla.qk_pos_emb_head_dim if spec.model.mla else 0)
+    projected = 2 * (named["q_up"].n + named["kv_up"].n + rotated)
+    again = "mla_up_proj" in spec.training.recompute.modules
+    return latents + (0 if again else projected) + (3 if spec.precision in LOW else 2) * named["proj"].k
+
+
+def _mlp(spec: TrainingSpec, named: dict[str, Product], prefix: str, expert: bool = False) -> float:
+    """The up-projection, and the activation."""
+    again, fp8 = spec.training.recompute.modules, spec.training.fp8
+    gates = 1 if spec.precision == "fp8" and fp8.store_activation_input else 2
+    operand = 0 if "fc2" in _unread_inputs(spec) else _operand(spec)
+    product = 0 if expert and "moe_act" in again else operand + _unfused_gate_bytes(spec)
+    return gates * named[f"{prefix}fc1"].n + product * named[f"{prefix}fc2"].k
+
+
+def _experts(spec: TrainingSpec, moe: Moe, named: dict[str, Product]) -> float:
+    """Each token is copied to topk experts: input, up-projection, activation, output; then the shared experts.
+
+    The ranks of an expert's own tensor parallelism see the same tokens.
+    """
     copies = moe.topk * (moe.capacity_factor or 1) * spec.layout.etp / sequence_split(spec.layout)
-    return norms + attention + copies * (4 * spec.model.hidden_size + mlp)
+    width = moe.latent_size or spec.model.hidden_size
+    shared = moe.shared_ffn_hidden_size and "shared_experts" not in spec.training.recompute.modules
+    beside = _mlp(spec, named, "shared_") if shared else 0.0
+    return copies * (4 * width + _mlp(spec, named, "", expert=True)) + beside
 
 
 def _unread_inputs(spec: TrainingSpec) -> set[str]:
@@ -95,7 +150,7 @@ def _unread_inputs(spec: TrainingSpec) -> set[str]:
     transformer-engine stores the norm's output all the same where the norm is a part of the layer. With dropout an
     adapter stores a copy of its own.
     """
-    if spec.task != "lora" or spec.precision == "fp8":  # in FP8 the measured peak has them
+    if spec.task != "lora" or spec.precision in LOW:  # in FP8 the measured peak has them
         return set()
     own_norm = framework(spec.framework).memory.fully_sharded
     names, lora = TRANSFORMERS if own_norm else MEGATRON, spec.training.lora

@@ -16,6 +16,7 @@ from benchrun.model.communication import optimizer_shards, weight_shards
 from benchrun.model.operators import operators
 from benchrun.spec.runspec import TrainingSpec
 from benchrun.spec.training import Recompute
+from benchrun.vocabulary import LOW
 
 GIB = 2**30
 NEARLY_FULL = 0.9
@@ -112,8 +113,7 @@ def _stage(spec: TrainingSpec, first: bool) -> dict[str, float]:
     """Bytes of the first or of the last pipeline stage, by part."""
     layout, lora, training = spec.layout, spec.task == "lora", spec.training
     listed, layers = operators(spec.model, layout=layout), activations.stage_layers(spec)
-    layer = sum(product.weights for product in listed.block if not product.expert)
-    expert_layer = sum(product.weights * product.matrices for product in listed.block if product.expert)
+    layer, expert_layer = activations.weights_of_a_layer(spec, listed)
     dense, expert = layers * layer, layers * expert_layer
     ends = listed.product("logits").weights * (1 if layout.pp > 1 or spec.model.tied_embeddings else 2)
     cut, expert_cut = weight_shards(layout)
@@ -129,7 +129,8 @@ def _stage(spec: TrainingSpec, first: bool) -> dict[str, float]:
     stored, logits = activations.stored(spec, first), activations.logits(spec) if output else 0.0
     # FP8 keeps two one-byte copies (plain and transposed), as much as BF16; beside BF16 weights they come on top.
     weight = 4 if spec.precision == "fp32" else 2
-    copies = 2 if spec.precision == "fp8" and not training.fp8.param_gather else 0
+    fp8_weights = spec.precision == "fp8" and training.fp8.param_gather
+    copies = 2 if spec.precision in LOW and not fp8_weights else 0
     gradient = 4 if spec.precision == "fp32" or training.grad_reduce_in_fp32 else 2
     state, step = _adam(spec, states, ends / ranks, max(product.weights for product in listed.products), gradient)
     frozen_by_xla = lora or framework(spec.framework).memory.planned_by_xla

@@ -37,7 +37,7 @@ class Bound(Frozen):
 
 def bound(ceilings: Ceilings | None, spec: RunSpec, step_time_s: Spread | None) -> Bound | None:
     """What bounds a step; None where a product was not measured in the precision in which the run computed it."""
-    if ceilings is None or step_time_s is None or not isinstance(spec, TrainingSpec):
+    if ceilings is None or step_time_s is None or not isinstance(spec, TrainingSpec) or spec.precision == "nvfp4":
         return None
     fp8, training = spec.precision == "fp8", spec.training
     high: Number = "fp32" if spec.precision == "fp32" else "bf16"

@@ -20,6 +20,8 @@ FATAL = {
     **dict.fromkeys(("time_limit", "preempted", "node_failure", CRASH), ("steps", "restart")),
 }
 """What must follow each kind of fatal problem to make up for it."""
+END = {"image_missing", "mount_failed", "launch_failed", "cancelled", "time_limit", "cuda_oom", "host_oom", CRASH}
+"""Kinds after which a job writes no more steps. A preempted job, or one whose node failed, may be queued again."""
 MOST_SKIPPED = 0.1
 """Above this share of steps without an update a run did not train."""
 
@@ -35,6 +37,11 @@ def fatal_problem(
     if skipped_share > MOST_SKIPPED:
         return Problem("skipped_steps", None, f"{100 * skipped_share:.0f} % of the steps had no update")
     return None
+
+
+def job_ended(log: Log) -> bool:
+    """Whether a growing log shows that its job was ended, or ended itself, before the last planned step."""
+    return any(problem.kind in END and not problem.then for problem in log.problems)
 
 
 def updates(log: Log) -> tuple[int, int]:

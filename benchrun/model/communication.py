@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from benchrun.model.layers import layer_counts
 from benchrun.model.layout import Layout
 
 if TYPE_CHECKING:
@@ -50,11 +51,15 @@ def of_a_micro_batch(
     model: "ModelShape", layout: Layout, tokens: float, routed: float, sizes: Sizes, cp_comm: str
 ) -> Iterator[Collective]:
     """All collectives except those of data-parallel ranks. ``routed``: tokens per layer for the experts of this GPU."""
-    layers, ends, width = model.num_layers / layout.pp, 1 / layout.pp, model.hidden_size * sizes.activation
-    # Around attention and around a dense MLP, at the embedding and at the output layer. With sequence parallelism a
+    counts, ends, width = layer_counts(model), 1 / layout.pp, model.hidden_size * sizes.activation
+    attention, experts = counts.attention / layout.pp, counts.experts / layout.pp
+    # Around attention, a dense MLP and Mamba-2, at the embedding and at the output layer. With sequence parallelism a
     # gather before and a reduce-scatter after each; backward the same, and the inputs are gathered once more for the
     # gradients of the weights. Without it, an all-reduce forward and one backward.
-    tp, size, times = layout.tp, tokens * width, layers * (1 if model.moe else 2) + ends
+    split = counts.attention + counts.dense + counts.mamba + model.mtp_layers
+    if model.moe and model.moe.shared_ffn_hidden_size:
+        split += counts.experts
+    tp, size, times = layout.tp, tokens * width, split / layout.pp + ends
     if layout.sequence_parallel:
         yield Collective("all_gather", "tp", tp, size, times, 2 * times)
         yield Collective("reduce_scatter", "tp", tp, size, times, times)
@@ -63,19 +68,22 @@ def of_a_micro_batch(
     # The loss over a divided vocabulary: maximum, the label's logit, sum of exponentials; in FP32.
     yield Collective("all_reduce", "tp", tp, 4 * tokens, 3 * ends)
     # Keys and values in a ring (p2p), gathered, or exchanged for heads together with queries and outputs (a2a).
-    cp, head = layout.cp, tokens * model.kv_channels * sizes.activation / tp
-    pair = 2 * model.num_query_groups * head
+    cp, head = layout.cp, tokens * sizes.activation / tp
+    widths = model.mla.qk_width + model.mla.v_head_dim if model.mla else 2 * model.kv_channels
+    pair = (model.num_attention_heads if model.mla else model.num_query_groups) * widths * head
     if cp_comm == "p2p":
-        yield Collective("send", "cp", cp, pair, layers * (cp - 1), 2 * layers * (cp - 1))
+        yield Collective("send", "cp", cp, pair, attention * (cp - 1), 2 * attention * (cp - 1))
     elif cp_comm == "a2a":
-        yield Collective("all_to_all", "cp", cp, pair + 2 * model.num_attention_heads * head, layers, layers)
+        yield Collective("all_to_all", "cp", cp, pair + model.num_attention_heads * widths * head, attention, attention)
     else:
-        yield Collective("all_gather", "cp", cp, cp * pair, layers, layers)
-        yield Collective("reduce_scatter", "cp", cp, cp * pair, backward=layers)
+        yield Collective("all_gather", "cp", cp, cp * pair, attention, attention)
+        yield Collective("reduce_scatter", "cp", cp, cp * pair, backward=attention)
     # Tokens go to their experts and come back, forward and backward.
-    yield Collective("all_to_all", "ep", layout.ep, routed * width / layout.etp, 2 * layers, 2 * layers)
-    yield Collective("all_gather", "etp", layout.etp, routed * width, layers, layers)
-    yield Collective("reduce_scatter", "etp", layout.etp, routed * width, layers, layers)
+    if model.moe and model.moe.latent_size:
+        width = model.moe.latent_size * sizes.activation
+    yield Collective("all_to_all", "ep", layout.ep, routed * width / layout.etp, 2 * experts, 2 * experts)
+    yield Collective("all_gather", "etp", layout.etp, routed * width, experts, experts)
+    yield Collective("reduce_scatter", "etp", layout.etp, routed * width, experts, experts)
     # A tensor crosses each border between (virtual) stages, forward and backward.
     borders = (layout.pp * layout.vp - 1) / layout.pp
     yield Collective("send", "pp", layout.pp, size / sequence_split(layout), borders, borders)

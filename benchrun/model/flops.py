@@ -1,7 +1,8 @@
 """Floating-point operations of one training step, per token. One function per quantity, two named conventions.
 
-Counted: the products and the attention of the operator list (`operators`), of the active experts alone; a multiply-add
-is 2. Training makes three passes over them. Not counted: memory-bound operators, the router, recomputation.
+Counted: the products, the attention and the scans of Mamba-2 of the operator list (`operators`), of the active experts
+alone; a multiply-add is 2. Training makes three passes over them. Not counted: memory-bound operators, the router,
+recomputation. A sliding window counts the positions that it sees, under both conventions.
 ``full`` counts the whole S x S score matrix (Megatron-LM up to core 0.11, NeMo up to 2.3, torchtitan), ``causal`` the
 half that is needed (Megatron-LM from core 0.12, NeMo from 2.4, Megatron-Bridge, MaxText).
 """
@@ -34,6 +35,7 @@ def flops_per_token(model: ModelShape, seq_length: float, *, task: Task = "pretr
     """
     listed = operators.operators(model, seq_length=seq_length)
     linear = len(operators.weight_passes(task)) * sum(product.flops for product in listed.products)
+    linear += PASSES * listed.scan_flops
     scores = PASSES * listed.attention.flops
     return FlopsPerToken(full=linear + scores, causal=linear + scores / 2)
 

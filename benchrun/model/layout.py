@@ -1,6 +1,9 @@
 """How a model is spread over GPUs, and the base class of this and of every other model."""
 
-from pydantic import BaseModel, ConfigDict, PositiveInt
+import re
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field, PositiveInt
 
 
 class Frozen(BaseModel):
@@ -31,3 +34,14 @@ class Layout(Frozen):
     """Data-parallel ranks that share weights, gradients and optimizer states (1: every rank holds them whole)."""
     account_for_embedding_and_loss: bool = False
     """Embedding and output layer count as one layer each in the split of layers over pipeline stages."""
+    stages: Annotated[str, Field(pattern=r"^[EtmL|()*0-9]+$")] | None = None
+    """The layers of each (virtual) stage, where they are not split evenly, as Megatron-LM writes them: E the embedding,
+    t a layer, m a multi-token prediction, L the output layer; ``(tt|)*30`` repeats."""
+
+    @property
+    def stage_list(self) -> list[str]:
+        """The letters of each (virtual) stage, in order; empty where ``stages`` is not stated."""
+        text = self.stages or ""
+        for part in (r"\(([^()]*)\)\*(\d+)", r"([EtmL|])\*(\d+)"):
+            text = re.sub(part, lambda match: match[1] * int(match[2]), text)
+        return text.split("|") if text else []

@@ -10,87 +10,25 @@ and one token the list describes the whole model, per token.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from benchrun.model import communication
 from benchrun.model.communication import Collective, Sizes
+from benchrun.model.layers import layer_counts
 from benchrun.model.layout import Layout
+from benchrun.model.products import MULTIPLY_ADD, OUTPUT, PASSES, Pass, Product, products, weight_passes
 from benchrun.vocabulary import Task
 
 if TYPE_CHECKING:
+    from benchrun.model.parts import Mamba
     from benchrun.model.shape import ModelShape
 
-MULTIPLY_ADD = 2
-"""FLOPs."""
-Pass = Literal["forward", "input_gradient", "weight_gradient"]
-PASSES: tuple[Pass, ...] = ("forward", "input_gradient", "weight_gradient")
-"""Training computes each product three times; attention scores have two inputs in place of input and weight."""
+__all__ = ["MULTIPLY_ADD", "PASSES", "Operators", "Pass", "Product", "operators", "weight_passes"]
 WHOLE, USUAL_SIZES = Layout(), Sizes()
-
-
-def weight_passes(task: Task) -> tuple[Pass, ...]:
-    """The passes over a weight matrix; a frozen one has no weight gradient."""
-    return PASSES[:2] if task == "lora" else PASSES
-
-
-@dataclass(frozen=True)
-class Product:
-    """A linear layer: (m x k) times (k x n) in the forward pass."""
-
-    name: str
-    """qkv, proj, fc1, fc2 or logits."""
-    rows: float
-    """Tokens that enter the layer; with experts, the copies of tokens that enter all experts of this GPU."""
-    outputs: tuple[float, ...]
-    """Widths of the matrices that are multiplied as one: Q, K and V; gate and up-projection."""
-    k: float
-    """Inputs."""
-    layers: float
-    matrices: float = 1
-    """Experts of this GPU in a layer; 1 in dense layers."""
-    expert: bool = False
-    bias: bool = False
-    tied: bool = False
-    """The matrix is the embedding's, and counts there."""
-    low_precision: bool = True
-    """FP8 training computes it in FP8; the output layer stays in BF16."""
-    passes: tuple[Pass, ...] = PASSES
-
-    @property
-    def n(self) -> float:
-        """Outputs."""
-        return sum(self.outputs)
-
-    @property
-    def m(self) -> float:
-        """Rows of one product; experts have an even share of the tokens."""
-        return self.rows / self.matrices
-
-    @property
-    def count(self) -> float:
-        """How often a GPU computes it in one pass of a micro-batch."""
-        return self.layers * self.matrices
-
-    @property
-    def sizes(self) -> dict[Pass, tuple[int, int, int]]:
-        """(m, n, k) of the product in each pass, in whole numbers."""
-        m, n, k = (max(int(size), 1) for size in (self.m, self.n, self.k))
-        return dict(zip(self.passes, ((m, n, k), (m, k, n), (n, k, m)), strict=False))
-
-    @property
-    def weights(self) -> float:
-        """Elements of one matrix."""
-        return self.n * self.k
-
-    @property
-    def params(self) -> float:
-        """Parameters on this GPU."""
-        return 0.0 if self.tied else self.count * (self.weights + (self.n if self.bias else 0))
-
-    @property
-    def flops(self) -> float:
-        """FLOPs of the forward pass."""
-        return MULTIPLY_ADD * self.layers * self.rows * self.n * self.k
+SCAN = 7
+"""FLOPs of a Mamba-2 layer for each token and element of its state, as Megatron-LM counts them."""
+CONVOLUTION = 4
+"""Positions that the convolution of a Mamba-2 layer sees."""
 
 
 @dataclass(frozen=True)
@@ -102,13 +40,29 @@ class Attention:
     """Positions that a token is scored against."""
     heads: float
     kv_channels: int
-    """Width of one head."""
+    """Width of one query or key head."""
     layers: float
+    """With and without a window."""
+    value_channels: int
+    """Width of one value head."""
+    windowed: float = 0
+    """Layers with a sliding window."""
+    window: int | None = None
+    """Positions that a token is scored against in those."""
+
+    @property
+    def seen(self) -> float:
+        """Twice the mean number of positions that a token of a windowed layer sees: with a window of the whole
+        sequence it is ``seq_length``, so that half of the FLOPs is what causal attention needs."""
+        size = min(self.window or self.seq_length, self.seq_length)
+        return 2 * size - size * size / self.seq_length
 
     @property
     def flops(self) -> float:
         """FLOPs of the forward pass over the whole score matrix; causal attention needs half of them."""
-        return MULTIPLY_ADD * 2 * self.layers * self.heads * self.kv_channels * self.tokens * self.seq_length
+        positions = (self.layers - self.windowed) * self.seq_length + self.windowed * self.seen
+        widths = self.kv_channels + self.value_channels
+        return MULTIPLY_ADD * self.heads * widths * self.tokens * positions
 
 
 @dataclass(frozen=True)
@@ -133,6 +87,8 @@ class Operators:
     attention: Attention
     memory_bound: tuple[MemoryBound, ...]
     collectives: tuple[Collective, ...]
+    scan_flops: float = 0.0
+    """FLOPs of the forward pass of the scans of Mamba-2 layers."""
 
     def product(self, name: str) -> Product:
         """The product called ``name``."""
@@ -140,8 +96,8 @@ class Operators:
 
     @property
     def block(self) -> tuple[Product, ...]:
-        """The products of a transformer layer: all but the output layer."""
-        return self.products[:-1]
+        """The products of the layers: all but the output layer."""
+        return tuple(product for product in self.products if product.name not in OUTPUT)
 
     @property
     def params(self) -> float:
@@ -166,67 +122,102 @@ def operators(
     ``tokens``: mbs * seq_length / cp, before sequence parallelism. ``seq_length``: the positions that a token is scored
     against. The options after ``task`` matter for memory-bound operators and collectives alone.
     """
-    products = _products(model, tokens, layout, task)
-    heads, layers = model.num_attention_heads / layout.tp, model.num_layers / layout.pp
-    attention = Attention(tokens, seq_length, heads, model.kv_channels, layers)
-    memory_bound = tuple(_memory_bound(model, layout, products, attention, sizes))
-    routed = products[2].rows if model.moe else 0.0
+    listed, counts = products(model, tokens, layout, task), layer_counts(model)
+    widths = (model.mla.qk_width, model.mla.v_head_dim) if model.mla else (model.kv_channels,) * 2
+    attention = Attention(
+        tokens,
+        seq_length,
+        model.num_attention_heads / layout.tp,
+        widths[0],
+        counts.attention / layout.pp,
+        widths[1],
+        counts.windowed / layout.pp,
+        model.window.size if model.window else None,
+    )
+    memory_bound = tuple(_memory_bound(model, layout, listed, attention, sizes))
+    routed = next((product.rows for product in listed if product.expert), 0.0)
     collectives = [*communication.of_a_micro_batch(model, layout, tokens, routed, sizes, cp_comm)]
     if task != "lora":  # the adapters' own gradients, below 1 %, are left out
-        experts = sum(product.params for product in products if product.expert)
-        dense = Operators(products, attention, memory_bound, ()).params - experts
+        experts = sum(product.params for product in listed if product.expert)
+        dense = Operators(listed, attention, memory_bound, ()).params - experts
         collectives += communication.of_data_parallel_ranks(layout, dp, dense, experts, sizes, distributed_optimizer)
         # Gradients read, states read and written, weights written, of this rank's share.
         ranks, expert_ranks = communication.optimizer_shards(layout, dp, distributed_optimizer)
         per_param, share = sizes.gradient + 2 * sizes.states + sizes.weight, dense / ranks + experts / expert_ranks
         memory_bound += (MemoryBound("adam", step_bytes=share * per_param),)
     needed = tuple(each for each in collectives if each.ranks > 1 and each.bytes)
-    return Operators(products, attention, memory_bound, needed)
-
-
-def _products(model: "ModelShape", tokens: float, layout: Layout, task: Task) -> tuple[Product, ...]:
-    hidden, layers, tp = model.hidden_size, model.num_layers / layout.pp, layout.tp
-    queries, keys = model.num_attention_heads * model.kv_channels / tp, model.num_query_groups * model.kv_channels / tp
-    rows, inner, matrices = tokens, model.ffn_hidden_size / tp, 1.0
-    if model.moe:
-        # Each tp rank routes its part of the sequence; an expert that is split over etp ranks sees the tokens of all.
-        rows = tokens * model.moe.topk * layout.etp / tp
-        inner, matrices = model.moe.ffn_hidden_size / layout.etp, model.moe.num_experts / layout.ep
-    expert, passes, bias, tied = model.moe is not None, weight_passes(task), model.bias, model.tied_embeddings
-    gate_and_up, vocabulary = (inner, inner) if model.gated else (inner,), (model.vocab_size / tp,)
-    return (
-        Product("qkv", tokens, (queries, keys, keys), hidden, layers, bias=bias, passes=passes),
-        Product("proj", tokens, (hidden,), queries, layers, bias=bias, passes=passes),
-        Product("fc1", rows, gate_and_up, hidden, layers, matrices, expert, bias, passes=passes),
-        Product("fc2", rows, (hidden,), inner, layers, matrices, expert, bias, passes=passes),
-        Product("logits", tokens, vocabulary, hidden, 1 / layout.pp, tied=tied, low_precision=False, passes=passes),
-    )
+    mamba, scans = model.mamba, counts.mamba / layout.pp
+    scan = SCAN * scans * tokens * mamba.inner * mamba.state_dim / layout.tp if mamba else 0.0
+    return Operators(listed, attention, memory_bound, needed, scan)
 
 
 def _memory_bound(
-    model: "ModelShape", layout: Layout, products: tuple[Product, ...], attention: Attention, sizes: Sizes
+    model: "ModelShape", layout: Layout, listed: tuple[Product, ...], attention: Attention, sizes: Sizes
 ) -> Iterator[MemoryBound]:
     """Fused kernels, as transformer-engine has them."""
-    qkv, _, fc1, fc2, logits = products
-    size, ends, layers = sizes.activation, 1 / layout.pp, attention.layers
+    counts, named = layer_counts(model), {product.name: product for product in listed}
+    logits, pp, size, ends = named["logits"], layout.pp, sizes.activation, 1 / layout.pp
     hidden = attention.tokens / communication.sequence_split(layout) * model.hidden_size * size  # bytes of one tensor
     norm = model.hidden_size * (1 if model.normalization == "RMSNorm" else 2)
-    norms = 2 * layers + ends
+    # A multi-token prediction has a norm for each of its two inputs, and a final one.
+    norms, sums = (counts.halves + 3 * model.mtp_layers) / pp + ends, counts.halves / pp
     yield MemoryBound("norm", 2 * norms * hidden, 3 * norms * hidden, params=norms * norm)
-    yield MemoryBound("residual", 2 * layers * 3 * hidden, 2 * layers * 3 * hidden)
-    if model.position_embedding == "rope":
-        rotated = 2 * layers * qkv.rows * (qkv.outputs[0] + qkv.outputs[1]) * size
-        yield MemoryBound("rope", rotated, rotated)
-    gate, product = layers * fc1.rows * fc1.n * size, layers * fc2.rows * fc2.k * size
-    yield MemoryBound("activation", gate + product, 2 * gate + product)
+    yield MemoryBound("residual", sums * 3 * hidden, sums * 3 * hidden)
+    yield from _around_attention(model, layout, named, attention, size)
+    yield from _activations(listed, size)
     if model.moe:
-        copies, weights = layers * (1 + model.moe.topk) * hidden, layers * model.hidden_size * model.moe.num_experts
+        layers, width = counts.experts / pp, model.moe.latent_size or model.hidden_size
+        copies = layers * (1 + model.moe.topk) * hidden * width / model.hidden_size
+        weights = layers * model.hidden_size * model.moe.num_experts
         yield MemoryBound("router", layers * hidden, 2 * layers * hidden, params=weights)
         yield MemoryBound("permute", 2 * copies, 2 * copies)  # to the experts and back
+    if model.mamba:
+        yield _mamba(model.mamba, counts.mamba / pp, attention.tokens, layout.tp, size)
     table = ends * logits.weights  # of the same size as the output layer
     yield MemoryBound("embedding", ends * 2 * hidden, ends * 3 * hidden, params=table)
     if model.position_embedding == "learned":
         yield MemoryBound("positions", params=ends * model.max_position_embeddings * model.hidden_size)
     # Maximum and sum of the logits, then the gradient in their place.
-    scores = logits.layers * logits.rows * logits.n * size
+    scores = (1 + model.mtp_layers) * logits.layers * logits.rows * logits.n * size
     yield MemoryBound("loss", 3 * scores, 2 * scores)
+
+
+def _around_attention(
+    model: "ModelShape", layout: Layout, named: dict[str, Product], attention: Attention, size: float
+) -> Iterator[MemoryBound]:
+    """Rotary positions and norms of queries and keys, norms of latents, sinks."""
+    layers, mla = attention.layers, model.mla
+    heads, groups = attention.heads, model.num_query_groups / layout.tp
+    width = mla.qk_pos_emb_head_dim if mla else model.kv_channels
+    queries_and_keys = heads + (1 if mla else groups)
+    if model.position_embedding == "rope":
+        with_rope = layers * (1 - 1 / model.no_rope_every) if model.no_rope_every else layers
+        rotated = 2 * with_rope * attention.tokens * queries_and_keys * width * size
+        yield MemoryBound("rope", rotated, rotated)
+    if mla:
+        latent = (mla.q_lora_rank or 0) + mla.kv_lora_rank
+        moved = layers * named["kv_down"].rows * latent * size
+        yield MemoryBound("latent_norm", 2 * moved, 3 * moved, params=layers * latent)
+    elif model.qk_norm:
+        moved = layers * attention.tokens * queries_and_keys * width * size
+        weights = 2 * layers * model.kv_channels if model.qk_norm == "weighted" else 0
+        yield MemoryBound("qk_norm", 2 * moved, 3 * moved, params=weights)
+    if model.attention_sinks:
+        yield MemoryBound("sinks", params=layers * heads)
+
+
+def _activations(listed: tuple[Product, ...], size: float) -> Iterator[MemoryBound]:
+    """The activation between the two products of an MLP, of an expert, and of the shared experts."""
+    named = {product.name: product for product in listed}
+    for up, down in ((name, f"{name[:-1]}2") for name in named if name.endswith("fc1")):
+        gate = named[up].layers * named[up].rows * named[up].n * size
+        product = named[down].layers * named[down].rows * named[down].k * size
+        yield MemoryBound("activation", gate + product, 2 * gate + product)
+
+
+def _mamba(mamba: "Mamba", layers: float, tokens: float, tp: int, size: float) -> MemoryBound:
+    """The convolution, the scan, and the norm of its output under a gate; states between chunks are left out."""
+    inner, convolved = mamba.inner / tp, mamba.convolved / tp
+    moved = layers * tokens * (2 * convolved + 2 * convolved + 5 * inner) * size
+    weights = (CONVOLUTION + 1) * convolved + 3 * mamba.num_heads / tp + inner
+    return MemoryBound("mamba", moved, 2 * moved, params=layers * weights)

@@ -2,36 +2,21 @@
 
 from typing import ClassVar, Literal
 
-from pydantic import PositiveFloat, PositiveInt
+from pydantic import NonNegativeInt, PositiveFloat, PositiveInt, model_validator
 
+from benchrun.model.layers import EXPERTS, layer_counts
 from benchrun.model.layout import Frozen
 from benchrun.model.operators import operators
+from benchrun.model.parts import Mamba, Mla, Moe, RopeScaling, Window
 
-Activation = Literal["swiglu", "geglu", "gelu", "squared-relu"]
-GATED: frozenset[Activation] = frozenset({"swiglu", "geglu"})
+Activation = Literal["swiglu", "geglu", "gelu", "squared-relu", "clamped-swiglu"]
+GATED: frozenset[Activation] = frozenset({"swiglu", "geglu", "clamped-swiglu"})
 VOCAB_MULTIPLE = 128
 """Megatron-LM pads a vocabulary to a multiple of this, by default of this times tp."""
 
 
-class Moe(Frozen):
-    """Mixture of experts: every layer's MLP becomes ``num_experts`` of them, of which a token uses ``topk``."""
-
-    num_experts: PositiveInt
-    """Experts per layer."""
-    topk: PositiveInt
-    """Experts per token."""
-    ffn_hidden_size: PositiveInt
-    """Inner width of one expert's MLP."""
-    aux_loss_coeff: float = 0.01
-    """Weight of the load-balancing loss."""
-    capacity_factor: PositiveFloat | None = None
-    """Largest number of tokens of an expert, in multiples of the even share; null drops none."""
-    force_balance: bool = False
-    """Route at random so that every expert gets the same load: steady timing, meaningless loss."""
-
-
 class ModelShape(Frozen):
-    """Dimensions of a decoder-only transformer, named as Megatron-LM names them."""
+    """Dimensions of a decoder-only model, named as Megatron-LM names them."""
 
     init_method_std: ClassVar[float] = 0.02
     """Standard deviation of a matrix, as GPT-2 and Llama begin."""
@@ -41,7 +26,7 @@ class ModelShape(Frozen):
     hidden_size: PositiveInt
     """Width of the residual stream."""
     ffn_hidden_size: PositiveInt
-    """Inner width of the MLP (of one expert in a mixture of experts)."""
+    """Inner width of the MLP (of one expert where all layers have experts)."""
     num_attention_heads: PositiveInt
     """Query heads."""
     num_query_groups: PositiveInt
@@ -53,11 +38,11 @@ class ModelShape(Frozen):
     max_position_embeddings: PositiveInt
     """Longest sequence; the rows of a learned position table."""
     activation: Activation = "swiglu"
-    """Activation of the MLP; swiglu and geglu have a gate."""
+    """Activation of the MLP; swiglu and geglu have a gate; clamped-swiglu is that of gpt-oss."""
     normalization: Literal["RMSNorm", "LayerNorm", "LayerNorm1p"] = "RMSNorm"
     """Kind of norm; LayerNorm1p centers its weight at zero."""
-    position_embedding: Literal["rope", "learned"] = "rope"
-    """Rotary positions, or a learned table."""
+    position_embedding: Literal["rope", "learned", "none"] = "rope"
+    """Rotary positions, a learned table, or none (where Mamba-2 layers see the order)."""
     rotary_base: PositiveInt = 10000
     """Base of the rotary frequencies."""
     rotary_percent: PositiveFloat = 1.0
@@ -68,11 +53,49 @@ class ModelShape(Frozen):
     """Input and output embedding share one matrix."""
     moe: Moe | None = None
     """Experts in place of the MLP; null for a dense model."""
+    qkv_bias: bool = False
+    """Bias terms in the projections of queries, keys and values alone."""
+    qk_norm: Literal["weighted", "l2"] | None = None
+    """Norm of each query and key head, with a learned weight or without one."""
+    mla: Mla | None = None
+    """Queries, keys and values through narrow latents; ``kv_channels`` and ``num_query_groups`` are then not used."""
+    attention_sinks: bool = False
+    """A learned score of each head takes probability and gives no value."""
+    window: Window | None = None
+    """Sliding-window attention; null: all positions."""
+    rope_scaling: RopeScaling | None = None
+    """How rotary positions were lengthened; null: they were not."""
+    no_rope_every: PositiveInt | None = None
+    """Each n-th layer has no rotary positions; null: all have."""
+    mtp_layers: NonNegativeInt = 0
+    """Multi-token predictions: layers at the end that each predict one token further ahead."""
+    mamba: Mamba | None = None
+    """Mamba-2 layers among the others; null for a transformer."""
+
+    @model_validator(mode="after")
+    def _whole(self) -> "ModelShape":
+        mamba, moe = self.mamba, self.moe
+        if mamba and self.num_layers > len(mamba.pattern):
+            raise ValueError(
+                f"num_layers ({self.num_layers}) must be at most {len(mamba.pattern)}, as mamba.pattern has"
+            )
+        if mamba and (EXPERTS in mamba.pattern) != (moe is not None):
+            raise ValueError("mamba.pattern has layers with experts (E) exactly where the model has moe")
+        if self.mla and (self.qk_norm or self.qkv_bias or self.window or self.attention_sinks):
+            raise ValueError("mla has norms of its own, and no qk_norm, qkv_bias, window or attention_sinks")
+        if moe and (moe.num_groups is None) != (moe.topk_groups is None):
+            raise ValueError("moe.num_groups and moe.topk_groups belong together")
+        return self
 
     @property
     def gated(self) -> bool:
         """Whether the MLP has a gate (three matrices instead of two)."""
         return self.activation in GATED
+
+    @property
+    def clamped(self) -> bool:
+        """Whether the MLP's gate is that of gpt-oss."""
+        return self.activation == "clamped-swiglu"
 
     @property
     def padded_vocab_size(self) -> int:
@@ -87,7 +110,7 @@ class ModelShape(Frozen):
     @property
     def params_active(self) -> int:
         """Parameters that one token uses; equal to ``params_total`` in a dense model."""
-        if self.moe is None:
+        if self.moe is None or not layer_counts(self).experts:
             return self.params_total
         experts = int(sum(product.params for product in operators(self).products if product.expert))
         return self.params_total - experts // self.moe.num_experts * (self.moe.num_experts - self.moe.topk)

@@ -11,6 +11,7 @@ import numpy as np
 from benchrun.model import communication
 from benchrun.model.communication import Collective, Sizes
 from benchrun.model.operators import Operators, Product, operators
+from benchrun.model.products import OUTPUT
 from benchrun.predict.software import MEGATRON_2022
 from benchrun.predict.workload import Workload
 
@@ -151,11 +152,11 @@ def work(load: Workload) -> Work:
     scores = listed.attention.heads * tokens * load.seq_length
     first, last = _ends(load)
     return Work(
-        products=sum(flops.values()) / peak_of_products,
+        products=(sum(flops.values()) + (3 + again) * listed.scan_flops / layers) / peak_of_products,
         grouped=sum(flops[each] / max(1.0, each.m) for each in experts) / peak_of_products,
         narrow=sum(flops[each] / max(1.0, min(each.n, each.k)) for each in blocks) / peak_of_products,
         calls=sum((len(each.passes) + again) * each.layers / layers for each in blocks),
-        logits=len(listed.products[-1].passes) * listed.products[-1].flops * layout.pp / peak,
+        logits=sum(len(each.passes) * each.flops for each in listed.products if each.name in OUTPUT) * layout.pp / peak,
         attention=(3 + again) / 2 * listed.attention.flops / layers / peak,
         attention_length=load.seq_length / layout.cp,
         wide_heads=max(0.0, shape.kv_channels / HEAD_WIDTH - 1),

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 
 from benchrun.frameworks.base import DEGREES, WORKER_OPTIONS, Framework
 from benchrun.frameworks.registry import names
+from benchrun.model.features import FEATURES, features
 from benchrun.spec.identity import value_of
 from benchrun.spec.runspec import RunSpec, TrainingSpec
 from benchrun.spec.training import Data, Training
@@ -62,6 +63,9 @@ def _layout(spec: TrainingSpec, framework: Framework) -> Iterator[str]:
     if layout.fsdp > 1 and not framework.fsdp:
         others = _others(lambda other: other.fsdp)
         yield f"benchrun supports {name} without FSDP: fsdp ({layout.fsdp}) must be 1{others}"
+    if layout.stages and not framework.stages:
+        others = _others(lambda other: other.stages)
+        yield f"benchrun supports {name} with layers spread evenly over stages: layout.stages must be null{others}"
     if spec.training.tp_comm_overlap:
         if not framework.userbuffers:
             yield f"{name} has no userbuffers: tp_comm_overlap must be false"
@@ -73,6 +77,9 @@ def _model(spec: TrainingSpec, framework: Framework) -> Iterator[str]:
     name, model = framework.name, spec.model
     if model.moe is not None and not framework.experts:
         yield f"benchrun supports {name} for models without experts: this one has some"
+    for missing in (each for each in features(model) if each not in framework.features):
+        others = _others(lambda other, missing=missing: missing in other.features)  # type: ignore[misc]
+        yield f"benchrun supports {name} without {FEATURES[missing]}{others}"
     for field, value in framework.model_values.items():
         if getattr(model, field) != value:
             wrong = f"{field} must be {value}, not {getattr(model, field)}"

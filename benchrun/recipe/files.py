@@ -14,7 +14,7 @@ from typing import Any
 from benchrun import paths
 from benchrun.errors import UserError, closest
 from benchrun.recipe.yamlfile import Document, load
-from benchrun.vocabulary import Reduced, flat, reductions
+from benchrun.vocabulary import ABSENT, Reduced, flat, reductions
 
 DEGREES = ("tp", "pp", "cp", "vp", "ep")
 COLUMNS = (
@@ -47,7 +47,8 @@ def names(folder: Path) -> list[str]:
 def recipe_document(name: str) -> tuple[str, Document]:
     """The name of a recipe, and its document with the dimensions of a named model, at the lines of that file."""
     if not (paths.RECIPES / f"{name}.yaml").is_file():
-        for kind, verb, folder in (("suite", "launch", paths.SUITES), ("study", "study", paths.STUDIES)):
+        others = (("suite", "launch", paths.SUITES), ("study", "study", paths.STUDIES), ("plan", "plan", paths.PLANS))
+        for kind, verb, folder in others:
             if near := difflib.get_close_matches(name, names(folder), n=1, cutoff=0.8):
                 raise UserError(f"no recipe is called '{name}'", hint=f"there is a {kind}: benchrun {verb} {near[0]}")
     path = find(name, paths.RECIPES, "recipe")
@@ -121,7 +122,7 @@ def _list(value: Any) -> list[Any]:
 
 def differences(model: Mapping[str, Any], whole: Mapping[str, Any]) -> tuple[Reduced, ...]:
     """The dimensions in which ``model`` differs from ``whole``, one of which may state what is another's default."""
-    if flat(model).keys() == flat(whole).keys():
+    if flat(model).keys() ^ flat(whole).keys() <= ABSENT:
         return reductions(model, whole)
     from benchrun.model import ModelShape
 

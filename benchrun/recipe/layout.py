@@ -10,9 +10,11 @@ from collections.abc import Callable, Iterator
 from benchrun import hardware
 from benchrun.frameworks.base import Framework
 from benchrun.memory import impossible
+from benchrun.model import Moe
 from benchrun.recipe.capability import incapable
 from benchrun.spec.runspec import RunSpec, TrainingSpec
 from benchrun.spec.training import RESIDENT_LAYERS
+from benchrun.vocabulary import LOW
 
 CHANGE_LAYOUT = "change the layout in the recipe or with --set"
 Legal = Callable[[int], bool]
@@ -82,16 +84,23 @@ def _product(**factors: int) -> tuple[str, int]:
 
 def _sizes(spec: TrainingSpec) -> Iterator[str]:
     model, layout = spec.model, spec.layout
-    for size in ("num_attention_heads", "num_query_groups", "ffn_hidden_size"):
+    split = ("num_attention_heads", "ffn_hidden_size") + (() if model.mla else ("num_query_groups",))
+    for size in split:
         yield from _divides(size, getattr(model, size), "tp", layout.tp)
+    if model.mamba:
+        for size in ("num_heads", "num_groups"):
+            yield from _divides(f"mamba.{size}", getattr(model.mamba, size), "tp", layout.tp)
     yield from _divides("num_attention_heads", model.num_attention_heads, "num_query_groups", model.num_query_groups)
     if layout.pp == 1:
         if layout.vp > 1:
             yield f"vp ({layout.vp}) needs a pipeline: pp is 1, so vp must be 1"
         if layout.account_for_embedding_and_loss:
             yield "account_for_embedding_and_loss is about the stages of a pipeline: pp is 1, so it must be false"
-    ends = 2 if layout.account_for_embedding_and_loss else 0
-    yield from _multiple("num_layers", model.num_layers, *_product(pp=layout.pp, vp=layout.vp), plus=ends)
+    if layout.stages:
+        yield from _stages(spec)
+    else:
+        ends = 2 if layout.account_for_embedding_and_loss else 0
+        yield from _multiple("num_layers", model.num_layers, *_product(pp=layout.pp, vp=layout.vp), plus=ends)
     pieces = (2 * layout.cp if layout.cp > 1 else 1) * (layout.tp if layout.sequence_parallel else 1)
     rule = f"{pieces} (2 * cp if cp > 1; times tp with sequence_parallel)"
     yield from _multiple("seq_length", spec.seq_length, rule, pieces)
@@ -100,6 +109,20 @@ def _sizes(spec: TrainingSpec) -> Iterator[str]:
     if spec.training.tp_comm_overlap and layout.tp > (per_node := spec.cluster.gpus_per_node):
         exceeds = f"tp ({layout.tp}) exceeds the {per_node} GPUs per node of cluster {spec.cluster.name}"
         yield f"tp_comm_overlap works only within a node: {exceeds}, so it must be false"
+
+
+def _stages(spec: TrainingSpec) -> Iterator[str]:
+    """``layout.stages`` must have the stages of the pipeline and the layers of the model, in their order."""
+    model, layout = spec.model, spec.layout
+    stages, (rule, count) = layout.stage_list, _product(pp=layout.pp, vp=layout.vp)
+    if layout.account_for_embedding_and_loss:
+        yield "layout.stages places embedding and output layer: account_for_embedding_and_loss must be false"
+    if len(stages) != count:
+        yield f"layout.stages has {len(stages)} stages: it must have {rule}"
+    order = "E" + "t" * model.num_layers + "m" * model.mtp_layers + "L"
+    if "".join(stages) != order:
+        what = f"E, {model.num_layers} times t, {model.mtp_layers} times m, L"
+        yield f"layout.stages must name the model's layers in their order: {what}"
 
 
 def _positions(spec: TrainingSpec) -> dict[str, str]:
@@ -134,11 +157,10 @@ def _experts(spec: TrainingSpec) -> Iterator[str]:
         return
     if moe.topk > moe.num_experts:
         yield f"topk ({moe.topk}) must be at most num_experts ({moe.num_experts})"
-    if moe.topk == 1:
+    if moe.topk == 1 and not moe.sigmoid:
         # The softmax over one chosen expert is 1: megatron.core raises, and the router would learn nothing.
         yield "topk (1) must be 2 or more: the softmax is over the chosen experts, and one alone always gets weight 1"
-    if spec.model.bias:
-        yield "experts have no biases: model.bias must be false"
+    yield from _router(moe)
     yield from _divides("num_experts", moe.num_experts, "ep", layout.ep)
     yield from _divides("moe.ffn_hidden_size", moe.ffn_hidden_size, "etp", layout.etp)
     if layout.tp > 1 and not layout.sequence_parallel:
@@ -151,6 +173,20 @@ def _experts(spec: TrainingSpec) -> Iterator[str]:
     ranks = spec.num_gpus // layout.pp // layout.etp
     fitting = ("ep", layout.ep, lambda n: ranks % n == 0 and moe.num_experts % n == 0)
     yield from _multiple("number of GPUs", spec.num_gpus, rule, block, change=fitting)
+
+
+def _router(moe: Moe) -> Iterator[str]:
+    if moe.expert_bias and not moe.sigmoid:
+        yield "moe.expert_bias needs a router with a sigmoid: moe.sigmoid must be true"
+    if moe.probs_on_input and moe.topk > 1:
+        yield f"moe.probs_on_input is for one expert per token: topk ({moe.topk}) must be 1"
+    if moe.num_groups is None or moe.topk_groups is None:
+        return
+    yield from _divides("moe.num_experts", moe.num_experts, "moe.num_groups", moe.num_groups)
+    reachable = moe.topk_groups * (moe.num_experts // moe.num_groups)
+    if moe.topk_groups > moe.num_groups or moe.topk > reachable:
+        what = f"topk_groups ({moe.topk_groups}) of num_groups ({moe.num_groups}) have {reachable} experts"
+        yield f"moe.{what}: they must be at least topk ({moe.topk}), and topk_groups at most num_groups"
 
 
 def _training(spec: TrainingSpec) -> Iterator[str]:
@@ -178,22 +214,26 @@ def _training(spec: TrainingSpec) -> Iterator[str]:
 
 
 def _precision(spec: TrainingSpec) -> Iterator[str]:
-    if spec.precision != "fp8":
+    precision, gpu = spec.precision, hardware.own(spec.cluster)
+    if precision not in LOW:
         return
-    gpu = hardware.own(spec.cluster)
-    if gpu is None or gpu.peak_fp8_tflops is None:
-        yield f"precision fp8 needs a GPU with FP8 units: {spec.gpu} has none; use bf16"
-    if spec.training.fp8.recipe == "mxfp8" and gpu is not None and gpu.arch == "Hopper":
+    if gpu is None or gpu.peak_tflops(precision) is None:
+        units = "FP4" if precision == "nvfp4" else "FP8"
+        other = "fp8 or bf16" if gpu and gpu.peak_fp8_tflops else "bf16"
+        yield f"precision {precision} needs a GPU with {units} units: {spec.gpu} has none; use {other}"
+    if precision == "fp8" and spec.training.fp8.recipe == "mxfp8" and gpu is not None and gpu.arch == "Hopper":
         yield f"fp8.recipe mxfp8 needs Blackwell; {spec.gpu} has delayed, tensorwise and blockwise"
     inner = (spec.model.moe.ffn_hidden_size if spec.model.moe else spec.model.ffn_hidden_size) // spec.layout.tp
     for name, size in (("hidden_size", spec.model.hidden_size), ("ffn_hidden_size / tp", inner)):
-        yield from _multiple(name, size, "16 in fp8", 16)
+        yield from _multiple(name, size, f"16 in {precision}", 16)
 
 
 def slow_links(spec: TrainingSpec) -> str | None:
     """A warning if tensor-parallel ranks communicate over the network in every layer; else None."""
-    tp, per_node = spec.layout.tp, spec.cluster.gpus_per_node
-    if tp <= per_node or spec.gpu == "CPU":
+    tp, per_node, gpu = spec.layout.tp, spec.cluster.gpus_per_node, hardware.gpu(spec.gpu)
+    # NVLink of a rack joins more GPUs than a node has.
+    joined = gpu.nvlink_domain if gpu and gpu.nvlink_domain > gpu.gpus_per_node else 0
+    if tp <= max(per_node, joined) or spec.gpu == "CPU":
         return None
     return (
         f"tp {tp} spans nodes of {per_node} GPUs (cluster {spec.cluster.name}) without NVLink between them: it needs "
@@ -237,11 +277,16 @@ def _layers(spec: TrainingSpec) -> Iterator[str]:
     layout, layers = spec.layout, spec.model.num_layers
     if layout.pp == 1:
         return
+    if layout.stages:
+        most = max(stage.count("t") for stage in layout.stage_list)
+        split = f"{layers} layers = {len(layout.stage_list)} stages of at most {most}"
+    else:
+        split = ""
     ends = 2 if layout.account_for_embedding_and_loss else 0
     stages = f"pp {layout.pp} * " + (f"vp {layout.vp} * " if layout.vp > 1 else "")
     each = (layers + ends) // (layout.pp * layout.vp)
     what = f"{layers} layers + embedding + output layer" if ends else f"{layers} layers"
-    yield f"{what} = {stages}{each} per {'virtual ' if layout.vp > 1 else ''}stage"
+    yield split or f"{what} = {stages}{each} per {'virtual ' if layout.vp > 1 else ''}stage"
     idle, busy = layout.pp - 1, spec.num_microbatches * layout.vp
     turns = f"{idle} of {idle} + {spec.num_microbatches} * {layout.vp}"
     yield f"pipeline idle {100 * idle / (idle + busy):.1f} % of a step: {turns}"
@@ -251,7 +296,8 @@ def _widths(spec: TrainingSpec) -> Iterator[str]:
     model, layout = spec.model, spec.layout
     if layout.tp > 1:
         heads, groups = model.num_attention_heads, model.num_query_groups
-        yield f"a tp rank has {heads // layout.tp} of {heads} heads and {groups // layout.tp} of {groups} groups"
+        of_groups = "" if model.mla else f" and {groups // layout.tp} of {groups} groups"
+        yield f"a tp rank has {heads // layout.tp} of {heads} heads{of_groups}"
     if layout.cp > 1 or layout.sequence_parallel:
         cut = f"cp {layout.cp}" + (f" * tp {layout.tp} (sequence parallel)" if layout.sequence_parallel else "")
         pieces = layout.cp * (layout.tp if layout.sequence_parallel else 1)

@@ -75,7 +75,7 @@ def expand(request: Request) -> Expanded:
     if not varied:
         raise UserError("exclude leaves no point", where=document.where(("exclude",)))
     points = [
-        _point(index, run, values, request, document.where(("runs", index)))
+        point_of(index, run, values, request, document.where(("runs", index)))
         for index, run in enumerate(study.runs)
         for values in varied
     ]
@@ -87,7 +87,8 @@ def resolved(point: Point) -> RunSpec:
     return resolve(point.request)
 
 
-def _point(index: int, run: SuiteRun, varied: Settings, request: Request, place: str) -> Point:
+def point_of(index: int, run: SuiteRun, varied: Settings, request: Request, place: str) -> Point:
+    """The point of the run at position ``index`` with the values ``varied``; what ``request`` states counts more."""
     stated = {key: getattr(run, key) for key in OF_REQUEST if getattr(run, key) is not None} | run.set | varied
     stated |= {key: value for key in KEYS if (value := getattr(request, key)) is not None}
     sets = tuple(f"{key}={json.dumps(value)}" for key, value in stated.items() if key not in OF_REQUEST)

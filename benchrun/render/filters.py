@@ -8,8 +8,12 @@ from typing import Any
 from markupsafe import Markup
 from pydantic import BaseModel
 
+from benchrun.spec.megatron import TUPLE, is_torch_type
+
 Group = BaseModel | Mapping[str, Any]
 Groups = Group | Iterable[Group | None]
+OF_MEGATRON = ("squared_relu", "quick_gelu")
+"""Activations of megatron.core; the others are torch's."""
 LONGEST_LINE = 110
 """Columns of a line of flags."""
 
@@ -60,8 +64,8 @@ def _chosen(groups: Groups, names: tuple[str, ...], renamed: dict[str, str]) -> 
 
 
 def _python(name: str, value: Any) -> str:
-    if name.endswith("_dtype"):
+    if is_torch_type(name):
         return f"torch.{value}"
     if name == "activation_func":
-        return str(value) if value == "squared_relu" else f"torch.nn.functional.{value}"
-    return repr(value)
+        return str(value) if value in OF_MEGATRON else f"torch.nn.functional.{value}"
+    return repr(tuple(value) if name == TUPLE else value)

@@ -11,9 +11,9 @@ from itertools import chain, pairwise
 from statistics import median
 from typing import Any, Literal, NamedTuple
 
-from benchrun.compare.conditions import besides_recipe, conditions
-from benchrun.compare.measured import grouped
-from benchrun.compare.verdict import RunResult
+from benchrun.comparison.conditions import besides_recipe, conditions
+from benchrun.comparison.measured import grouped
+from benchrun.comparison.verdict import RunResult
 from benchrun.metrics.changes import Cut, changes
 from benchrun.model import Frozen
 from benchrun.report.runs import proxy, short_layout

@@ -40,7 +40,8 @@ def _work(spec: RunSpec, document: Mapping[str, Any]) -> Rows:
         yield "settings", spec.settings
         return
     model, flops = spec.model, document["flops_per_token"]
-    heads = f"{model.num_attention_heads} heads ({model.num_query_groups} groups)"
+    groups = "latent attention" if model.mla else f"{model.num_query_groups} groups"
+    heads = f"{model.num_attention_heads} heads ({groups})"
     experts = f", {model.moe.num_experts} experts (top {model.moe.topk})" if model.moe else ""
     yield "model", f"{model.num_layers} layers of width {model.hidden_size}, {heads}{experts}"
     total, active = model.params_total / 1e9, model.params_active / 1e9

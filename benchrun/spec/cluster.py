@@ -125,6 +125,8 @@ class OwnGpu(Frozen):
     """Dense peak in BF16, without structured sparsity."""
     peak_fp8_tflops: PositiveFloat | None = None
     """Dense peak in FP8; null for a GPU without FP8 units."""
+    peak_fp4_tflops: PositiveFloat | None = None
+    """Dense peak in NVFP4; null for a GPU without FP4 units."""
     arch: Line = ""
     """Architecture, e.g. ``Hopper``."""
     source: Line = "the site file"

@@ -37,7 +37,8 @@ def canonical(spec: "RunSpec") -> dict[str, Any]:
 
 def training_form(spec: "TrainingSpec") -> dict[str, Any]:
     """A training's part of the form."""
-    kinds = {"", spec.model.position_embedding, spec.precision, spec.task, "moe" if spec.model.moe else ""}
+    kinds = {"", spec.model.position_embedding, spec.precision, spec.task}
+    kinds |= {part for part in ("moe", "mla", "mamba", "window", "rope_scaling") if getattr(spec.model, part)}
     if spec.data.kind == "synthetic":
         kinds.add("conversations" if spec.instructed else "tokens")
     all_read = ("data.tokens", spec.training.steps * spec.tokens_per_step + 1)

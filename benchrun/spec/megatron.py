@@ -12,6 +12,15 @@ Values = dict[str, Any]
 """One group of arguments; one that megatron-core's default suits may be left out."""
 
 
+TUPLE = "window_size"
+"""The argument that must be a tuple, which JSON has not."""
+
+
+def is_torch_type(name: str) -> bool:
+    """Whether an argument's value is the name of a type of torch's; the router's has names of its own (``fp32``)."""
+    return name.endswith("_dtype") and name != "moe_router_dtype"
+
+
 class Megatron(Frozen):
     """The whole configuration, group by group."""
 
@@ -19,6 +28,11 @@ class Megatron(Frozen):
     """TransformerConfig: dimensions and kinds of the layers."""
     gpt: Values
     """GPTModel: what surrounds the layers."""
+    attention: Values | None = None
+    """TransformerConfig or MLATransformerConfig: kinds of attention that only some models have, and multi-token
+    prediction; null where a model has none."""
+    mamba: Values | None = None
+    """MambaModel and TransformerConfig: the layers of a hybrid model; null for a transformer."""
     experts: Values | None
     """TransformerConfig: the mixture of experts; null for dense models."""
     parallel: Values
@@ -29,6 +43,8 @@ class Megatron(Frozen):
     """Types of weights, and of what pipeline stages send to each other."""
     fp8: Values | None
     """TransformerConfig: FP8 by transformer-engine; null in other precisions."""
+    fp4: Values | None = None
+    """TransformerConfig: NVFP4 by transformer-engine; null in other precisions."""
     fusion: Values
     """TransformerConfig: several operations in one kernel."""
     recompute: Values

@@ -30,7 +30,7 @@ from benchrun.spec.megatron import Megatron
 from benchrun.spec.migrate import migrated
 from benchrun.spec.profile import Profile, Tool
 from benchrun.spec.training import Data, Training
-from benchrun.vocabulary import Precision, Reduced, Task, reduced, reductions
+from benchrun.vocabulary import LOW, Precision, Reduced, Task, reduced, reductions
 
 if TYPE_CHECKING:
     from pydantic.functional_validators import ModelWrapValidatorHandler
@@ -254,7 +254,7 @@ class TrainingSpec(TrainingInputs, RunSpec):
 
     @property
     def settings(self) -> str:
-        """Empty: `benchrun.compare.conditions` has a key for each input of a training."""
+        """Empty: `benchrun.comparison.conditions` has a key for each input of a training."""
         return ""
 
     @property
@@ -290,7 +290,7 @@ class TrainingSpec(TrainingInputs, RunSpec):
     def of_transformer_engine(self) -> list[str]:
         """What of the run needs transformer-engine in the worker."""
         asked = {
-            "precision fp8": self.precision == "fp8",
+            f"precision {self.precision}": self.precision in LOW,
             "training.optimizer.precision_aware": self.training.optimizer.precision_aware,
             "training.cuda_graphs": self.training.cuda_graphs != "none",
             "training.tp_comm_overlap": self.training.tp_comm_overlap,

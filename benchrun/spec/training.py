@@ -10,6 +10,9 @@ from benchrun.spec.cluster import Line
 StatePrecision = Literal["fp32", "bf16", "fp16"]
 
 
+Module = Literal["core_attn", "layernorm", "mlp", "moe", "moe_act", "mla_up_proj", "shared_experts"]
+
+
 class Recompute(Frozen):
     """Activations that the forward pass drops and the backward pass computes again."""
 
@@ -19,7 +22,9 @@ class Recompute(Frozen):
     """Only with ``full``."""
     num_layers: PositiveInt | None = None
     """Layers per unit (uniform) or per virtual stage (block); only with ``full``."""
-    modules: tuple[Literal["core_attn", "layernorm", "mlp", "moe", "moe_act"], ...] = ()
+    modules: tuple[
+        Literal["core_attn", "layernorm", "mlp", "moe", "moe_act", "mla_up_proj", "shared_experts"], ...
+    ] = ()
     """Modules that ``selective`` recomputes, by megatron.core's names; attention alone when empty."""
     policy: Line | None = None
     """Checkpoint policy of MaxText or PaXML, in place of a granularity."""

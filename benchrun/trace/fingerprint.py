@@ -13,6 +13,7 @@ from benchrun.trace.events import Events, Kind, RankTrace
 from benchrun.trace.idle import idle_by_cause
 from benchrun.trace.intervals import Intervals, union_of
 from benchrun.trace.kernels import CLASSES, classified, unknown
+from benchrun.trace.outside import notes_on
 from benchrun.trace.ranges import ranges_of
 from benchrun.trace.roofline import products_of
 from benchrun.trace.stragglers import stragglers
@@ -60,7 +61,7 @@ def fingerprint(traces: Sequence[RankTrace], choice: Choice = "device") -> model
             )
             for each in products_of(first, classes)
         ],
-        notes=list(_notes(traces, listed)),
+        notes=[*_notes(traces, listed), *(notes_on(parts) if choice == "device" else ())],
     )
 
 
@@ -97,7 +98,9 @@ def rank_time(trace: RankTrace, window: Window) -> model.RankTime:
 
 def _window(trace: RankTrace, choice: Choice) -> Window:
     if window := window_of(trace, choice):
-        return window
+        if window.length > 0:
+            return window
+        raise UserError("its events of a GPU have no length", where=trace.file, hint="profile whole steps")
     hint = "--window device; or mark each step: ProfilerStep#N, or an NVTX range 'step N'"
     raise UserError("fewer than two steps are marked", where=trace.file, hint=hint)
 

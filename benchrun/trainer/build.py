@@ -8,18 +8,27 @@ from megatron.core.activations import squared_relu
 from megatron.core.distributed import DistributedDataParallel, DistributedDataParallelConfig
 from megatron.core.extensions.transformer_engine import HAVE_TE, fused_topk_with_score_function
 from megatron.core.models.gpt import GPTModel
-from megatron.core.models.gpt.gpt_layer_specs import get_gpt_decoder_block_spec
+from megatron.core.models.gpt.gpt_layer_specs import (
+    get_gpt_decoder_block_spec,
+    get_gpt_decoder_layer_specs,
+    get_gpt_mtp_block_spec,
+)
 from megatron.core.optimizer import OptimizerConfig, get_megatron_optimizer
 from megatron.core.optimizer_param_scheduler import OptimizerParamScheduler
-from megatron.core.transformer import TransformerConfig
+from megatron.core.transformer import MLATransformerConfig, TransformerConfig
+from megatron.core.transformer.identity_op import IdentityOp
 from megatron.core.transformer.module import Float16Module
+from megatron.core.transformer.torch_norm import L2Norm
 
 from benchrun.errors import UserError
-from benchrun.spec.megatron import Megatron
+from benchrun.spec.megatron import TUPLE, Megatron, is_torch_type
 from benchrun.spec.runspec import TrainingSpec
 from benchrun.spec.training import FP32_AT_A_TIME, Optimizer
 from benchrun.trainer import lora, offload, weights
 from benchrun.trainer.layers import Attention, Norm
+
+BLACKWELL = (10, 0)
+"""CUDA's compute capability."""
 
 
 def refuse_impossible(spec: TrainingSpec) -> None:
@@ -31,8 +40,18 @@ def refuse_impossible(spec: TrainingSpec) -> None:
     elif not HAVE_TE:
         hint = "use an image that has it, or transformer_impl=local, which is not representative of GPU speed"
         raise UserError("training.transformer_impl is transformer_engine, and this process cannot import it", hint=hint)
+    elif _needs_blackwell(spec) and torch.cuda.get_device_capability() < BLACKWELL:
+        hint = f"this GPU is {torch.cuda.get_device_name()}: use bf16, or fp8 with another recipe"
+        raise UserError(f"{_needs_blackwell(spec)} needs a Blackwell GPU", hint=hint)
     elif spec.training.cuda_graphs != "none" and "cuda_graph_modules" not in TransformerConfig.__dataclass_fields__:
         raise UserError("cuda_graphs need megatron-core 0.19 or later", hint="or set cuda_graphs=none")
+
+
+def _needs_blackwell(spec: TrainingSpec) -> str | None:
+    """What of the numbers of ``spec`` only Blackwell has; None where older GPUs have them."""
+    if spec.precision == "nvfp4":
+        return "precision nvfp4"
+    return "fp8.recipe mxfp8" if spec.precision == "fp8" and spec.training.fp8.recipe == "mxfp8" else None
 
 
 def configuration(spec: TrainingSpec) -> Megatron:
@@ -45,22 +64,28 @@ def configuration(spec: TrainingSpec) -> Megatron:
 def transformer_config(spec: TrainingSpec) -> TransformerConfig:
     """The configuration of megatron.core for ``spec``."""
     core = configuration(spec)
-    of_layers = (core.transformer, core.experts, core.parallel, core.precision, core.fp8, core.fusion, core.recompute)
+    of_layers = (core.transformer, core.attention, core.experts, core.parallel, core.precision, core.fp8, core.fp4)
     of_stages = ("tp_comm_overlap", "overlap_p2p_comm", "batch_p2p_comm")
     values = {name: core.communication[name] for name in of_stages}
-    for group in (*of_layers, core.worker):
+    for group in (*of_layers, core.fusion, core.recompute, core.worker):
         values |= group or {}
+    values.pop("qk_l2_norm", None)  # of the layers, not of the configuration
+    if spec.model.mla:
+        values |= {name: core.gpt[name] for name in ("rotary_base", "rotary_percent")}
     if values.get("moe_router_fusion"):
         values["moe_router_fusion"] = fused_topk_with_score_function is not None
-    return TransformerConfig(**{name: _argument(name, value) for name, value in values.items()})
+    kind = MLATransformerConfig if spec.model.mla else TransformerConfig
+    return kind(**{name: _argument(name, value) for name, value in values.items()})
 
 
 def _argument(name: str, value: Any) -> Any:
     """torch's type or function where ``value`` is its name; a list for a tuple, because megatron.core changes some."""
     if name == "activation_func":
         return squared_relu if value == "squared_relu" else getattr(torch.nn.functional, value)
-    if name.endswith("_dtype"):
+    if is_torch_type(name):
         return getattr(torch, value)
+    if name == TUPLE:
+        return tuple(value)
     return list(value) if isinstance(value, tuple) else value
 
 
@@ -86,9 +111,11 @@ def build_model(spec: TrainingSpec, config: TransformerConfig) -> list[Any]:
 def _chunk(spec: TrainingSpec, config: TransformerConfig, vp_stage: int | None) -> GPTModel:
     gpt = configuration(spec).gpt
     around_the_model = ("seq_length", "make_vocab_size_divisible_by")
+    layers = _layer_spec(spec, config, vp_stage)
     return GPTModel(
         config=config,
-        transformer_layer_spec=_layer_spec(spec, config, vp_stage),
+        transformer_layer_spec=layers,
+        mtp_block_spec=_prediction_spec(spec, config, vp_stage),
         max_sequence_length=spec.model.max_position_embeddings,
         pre_process=parallel_state.is_pipeline_first_stage(ignore_virtual=False, vp_stage=vp_stage),
         post_process=parallel_state.is_pipeline_last_stage(ignore_virtual=False, vp_stage=vp_stage),
@@ -99,13 +126,41 @@ def _chunk(spec: TrainingSpec, config: TransformerConfig, vp_stage: int | None) 
 
 def _layer_spec(spec: TrainingSpec, config: TransformerConfig, vp_stage: int | None) -> Any:
     """transformer-engine's layers, or megatron.core's own with the norm and attention of this package."""
-    block = get_gpt_decoder_block_spec(config, use_transformer_engine=spec.transformer_engine, vp_stage=vp_stage)
+    block = get_gpt_decoder_block_spec(
+        config,
+        use_transformer_engine=spec.transformer_engine,
+        qk_l2_norm=spec.model.qk_norm == "l2",
+        vp_stage=vp_stage,
+    )
     if not spec.transformer_engine:
         block.layer_norm = Norm
         for layer in block.layer_specs:
-            layer.submodules.input_layernorm = Norm
-            layer.submodules.pre_mlp_layernorm = Norm
-            layer.submodules.self_attention.submodules.core_attention = Attention
+            _own_layers(layer)
+    return block
+
+
+def _own_layers(layer: Any) -> None:
+    """Put this package's norm and attention in place of megatron.core's own, which know no sequence parallelism."""
+    parts, attention = layer.submodules, layer.submodules.self_attention.submodules
+    parts.input_layernorm = parts.pre_mlp_layernorm = Norm
+    attention.core_attention = Attention
+    for name in ("q_layernorm", "k_layernorm", "kv_layernorm"):
+        if getattr(attention, name, None) not in (None, IdentityOp, L2Norm):
+            setattr(attention, name, Norm)
+
+
+def _prediction_spec(spec: TrainingSpec, config: TransformerConfig, vp_stage: int | None) -> Any:
+    """The layers of the multi-token predictions where this stage has them; else None."""
+    if not spec.model.mtp_layers:
+        return None
+    whole = get_gpt_decoder_layer_specs(config, spec.transformer_engine, None, spec.model.qk_norm == "l2")
+    last = whole[-1]
+    if not spec.transformer_engine:
+        _own_layers(last)
+    block = get_gpt_mtp_block_spec(config, last, use_transformer_engine=spec.transformer_engine, vp_stage=vp_stage)
+    if block is not None and not spec.transformer_engine:
+        for layer in block.layer_specs:
+            layer.submodules.enorm = layer.submodules.hnorm = layer.submodules.layer_norm = Norm
     return block
 
 

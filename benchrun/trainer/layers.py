@@ -35,32 +35,53 @@ class Norm(torch.nn.Module):
 
 
 class Attention(torch.nn.Module):
-    """Causal attention by torch's kernel, with grouped queries.
+    """Causal attention by torch's kernel, with grouped queries and sliding windows.
 
     Context-parallel rank r of c has chunks r and 2c-1-r of the sequence, for equal work; keys and values are gathered.
     """
 
-    def __init__(self, config: Any, layer_number: int, attn_mask_type: Any, attention_type: str, **_: Any) -> None:
+    def __init__(
+        self,
+        config: Any,
+        layer_number: int,
+        attn_mask_type: Any,
+        attention_type: str,
+        softmax_scale: float | None = None,
+        **_: Any,
+    ) -> None:
         super().__init__()
-        self.cp = config.context_parallel_size
+        self.cp, self.scale = config.context_parallel_size, softmax_scale
+        every = config.window_attn_skip_freq
+        windowed = config.window_size is not None and (every is None or layer_number % every != 0)
+        self.window = config.window_size[0] + 1 if windowed else None
 
     def forward(self, query: Tensor, key: Tensor, value: Tensor, *_: Any, **__: Any) -> Tensor:
         """From [sequence, batch, heads, width] (fewer heads in key and value) to [sequence, batch, heads * width]."""
         mask = None
-        if self.cp > 1:
-            group = parallel_state.get_context_parallel_group()
-            key, value = (gather_from_sequence_parallel_region(x, group=group) for x in (key, value))
-            positions = [chunk_positions(key.shape[0], self.cp, rank) for rank in range(self.cp)]
+        if self.cp > 1 or self.window is not None:
+            of_queries, of_keys = self._positions(query.shape[0])
+            if self.cp > 1:
+                group = parallel_state.get_context_parallel_group()
+                key, value = (gather_from_sequence_parallel_region(x, group=group) for x in (key, value))
             # Keys stay in the order of the ranks: a mask by position needs no other.
-            mask = (positions[group.rank()][:, None] >= torch.cat(positions)[None, :]).to(query.device)
+            back = of_queries[:, None] - of_keys[None, :]
+            mask = ((back >= 0) & (back < (self.window or back.numel()))).to(query.device)
         q, k, v = (x.permute(1, 2, 0, 3) for x in (query, key, value))
         out = torch.nn.functional.scaled_dot_product_attention(
-            q, k, v, attn_mask=mask, is_causal=mask is None, enable_gqa=q.shape[1] != k.shape[1]
+            q, k, v, attn_mask=mask, is_causal=mask is None, scale=self.scale, enable_gqa=q.shape[1] != k.shape[1]
         )
         return out.permute(2, 0, 1, 3).reshape(query.shape[0], query.shape[1], -1)
+
+    def _positions(self, here: int) -> tuple[Tensor, Tensor]:
+        """Positions in the sequence of this rank's ``here`` queries, and of all keys."""
+        every = [chunk_positions(here * self.cp, self.cp, rank) for rank in range(self.cp)]
+        rank = parallel_state.get_context_parallel_group().rank() if self.cp > 1 else 0
+        return every[rank], torch.cat(every)
 
 
 def chunk_positions(seq_length: int, cp: int, rank: int) -> Tensor:
     """Positions in the sequence of context-parallel ``rank`` of ``cp``, in its order."""
+    if cp == 1:
+        return torch.arange(seq_length)
     chunks = torch.arange(seq_length).chunk(2 * cp)
     return torch.cat([chunks[rank], chunks[2 * cp - 1 - rank]])

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from benchrun.app.studies import plan_study
-from benchrun.compare.measured import MeasuredRun
-from benchrun.compare.verdict import RunResult
+from benchrun.comparison.measured import MeasuredRun
+from benchrun.comparison.verdict import RunResult
 from benchrun.launch.endings import Ending
 from benchrun.recipe.select import Request
 from benchrun.report.study import measured_table, remarks, sentences

@@ -48,6 +48,11 @@ class TestList:
     def test_all_has_a_line_a_point(self) -> None:
         assert len(call("list", "tiny-llama", "--all").stdout.splitlines()) == 1 + len(app.list_points(("tiny-llama",)))
 
+    @pytest.mark.parametrize(("gpu", "named"), [("A100", True), ("H2000", False)])
+    def test_a_gpu_without_points_of_its_own_is_shown_the_way(self, gpu: str, named: bool) -> None:
+        refused = call("list", "llama3.1-8b", "--gpu", gpu)
+        assert (refused.returncode, f"benchrun show llama3.1-8b --gpu {gpu}" in refused.stderr) == (2, named)
+
     def test_cluster_chooses_its_gpu(self) -> None:
         assert {row["gpu"] for row in document("list", "--cluster", "hgx-h200", "--json")} == {"H200"}
 
@@ -56,6 +61,7 @@ class TestList:
         [
             ("suites", {path.stem for path in paths.SUITES.glob("*.yaml")}),
             ("studies", {path.stem for path in paths.STUDIES.glob("*.yaml")}),
+            ("plans", {path.stem for path in paths.PLANS.glob("*.yaml")}),
             ("clusters", {path.stem for path in paths.CLUSTERS.glob("*.yaml")}),
             ("gpus", {*hardware.names()}),
             ("frameworks", {*app.DIALECTS} | {row["framework"] for row in app.list_points()}),

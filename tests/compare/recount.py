@@ -4,9 +4,11 @@ from decimal import Decimal
 from itertools import combinations
 from typing import Any
 
-from benchrun.compare.references import Reference
+from benchrun import paths
+from benchrun.comparison.references import Reference
 from benchrun.model.flops import PASSES, attention_scores, flops_per_token
 from benchrun.model.shape import ModelShape
+from benchrun.recipe.yamlfile import load
 from tests.metrics.shapes import MODELS, shape
 
 DIVISION = 0.0005
@@ -16,6 +18,11 @@ COUNT = 0.002
 ROUNDED = 0.02
 """Half the widest step to which rows flagged ``rounded`` were rounded."""
 
+OF_TODAY = (
+    *("deepseek-v3", "gpt-oss-120b", "gpt-oss-20b", "kimi-k2", "llama4-maverick", "mixtral-8x3b", "nemotron-3-nano"),
+    *("nemotron-3-super", "nemotron-h-56b", "nemotron3-22b", "nemotron3-8b", "qwen2.5-32b", "qwen2.5-72b"),
+    *("qwen2.5-7b", "qwen3-235b-a22b", "qwen3-30b-a3b"),
+)
 SHAPES = {
     **MODELS,
     "llama3-8b": MODELS["llama3.1-8b"],
@@ -26,6 +33,8 @@ SHAPES = {
     "mistral-7b": shape(32, 4096, 14336, 32, 8, 32000),
     # NVIDIA published its stand-in, which has the tokenizer of Llama 3.
     "grok1-314b": MODELS["grok1-proxy"],
+    # Held to published parameters and FLOPs in tests/model/test_published_models.py.
+    **{name: ModelShape.model_validate(dict(load(paths.MODELS / f"{name}.yaml"))) for name in OF_TODAY},
 }
 
 

@@ -16,7 +16,7 @@ standins.stand_in_for(
     *("lightning", "lightning_fabric", "lightning_utilities", "pytorch_lightning", "torchmetrics", "nemo_run"),
     *("omegaconf", "hydra", "fiddle", "libcst", "cloudpickle", "wrapt", "datasets", "einops", "sentencepiece"),
     *("transformers", "wget", "nemo.core", "nemo.collections.nlp", "nemo.collections.common", "nemo.utils.exp_manager"),
-    "nemo.collections.llm.modelopt",
+    *("nemo.collections.llm.modelopt", "nemo.export"),
 )
 standins.bare(
     NEMO,
@@ -41,6 +41,7 @@ standins.bare(
 
 from nemo.collections import llm  # noqa: E402
 from nemo.collections.llm.gpt.model.base import GPTConfig  # noqa: E402
+from nemo.collections.llm.gpt.model.deepseek import DeepSeekConfig  # noqa: E402
 from nemo.lightning.pytorch import optim, plugins  # noqa: E402
 from nemo.lightning.pytorch.optim.lr_scheduler import CosineAnnealingScheduler  # noqa: E402
 from nemo.lightning.pytorch.optim.megatron import MegatronOptimizerModule  # noqa: E402
@@ -49,8 +50,9 @@ from nemo.lightning.pytorch.strategies.megatron_strategy import MegatronStrategy
 
 from nemo import lightning  # isort: skip  # noqa: E402
 
-llm.GPTConfig, lightning.MegatronStrategy, plugins.MegatronMixedPrecision = (
+llm.GPTConfig, llm.DeepSeekConfig, lightning.MegatronStrategy, plugins.MegatronMixedPrecision = (
     GPTConfig,
+    DeepSeekConfig,
     MegatronStrategy,
     MegatronMixedPrecision,
 )

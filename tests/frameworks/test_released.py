@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from kinds import SPREAD, spec
+from kinds import OF_TODAY, SPREAD, spec
 from released import answers, fetched
 
 from benchrun.render import render
@@ -42,6 +42,14 @@ MORE: dict[str, tuple[str, str, tuple[str, ...]]] = {
     "mixtral, forced": ("mixtral", "pretrain", MOE),
 }
 """What NeMo 2 and Megatron-Bridge can run besides."""
+EVEN = ("layout.stages=null", "model.num_layers=64")
+
+
+def of_today(*kinds: str, even: bool = False) -> dict[str, tuple[str, str, tuple[str, ...]]]:
+    """Cases of models of today; with as many layers in every stage where ``even``."""
+    more = {"deepseek": EVEN} if even else {}
+    return {kind: (kind, "pretrain", (*OF_TODAY[kind], *more.get(kind, ()))) for kind in kinds}
+
 
 Expected = Iterator[tuple[str, dict[str, Any]]]
 """A class, by the name that the asking script gives its object, and values that the object must have."""
@@ -49,8 +57,18 @@ Expected = Iterator[tuple[str, dict[str, Any]]]
 
 def of_core(core: Megatron) -> Expected:
     """megatron-core's own classes: TransformerConfig, OptimizerConfig, DistributedDataParallelConfig."""
-    shared = (core.transformer, core.experts, core.precision, core.fp8, core.fusion, core.recompute, core.worker)
-    yield from (("transformer", group) for group in shared if group)
+    shared = (
+        core.transformer,
+        core.attention,
+        core.experts,
+        core.precision,
+        core.fp8,
+        core.fusion,
+        core.recompute,
+        core.worker,
+    )
+    # GPTModel's layers take the norm without weights, and no class has it.
+    yield from (("transformer", {n: v for n, v in group.items() if n != "qk_l2_norm"}) for group in shared if group)
     yield "transformer", whole_parallel(core)
     yield "transformer", {name: core.communication[name] for name in ("tp_comm_overlap", *P2P)}
     yield "optimizer", core.optimizer
@@ -77,7 +95,7 @@ def of_nemo1(core: Megatron) -> Expected:
 
 def of_drivers(core: Megatron, model: str, precision: str, overlap: str, schedule: str) -> Expected:
     """The objects in a driver, of NeMo 2 or Megatron-Bridge, under that framework's names for them."""
-    groups = (core.transformer, core.gpt, core.experts, core.fusion, core.recompute)
+    groups = (core.transformer, core.gpt, core.attention, core.experts, core.fusion, core.recompute)
     yield from ((model, group) for group in groups if group)
     yield precision, core.precision | {"grad_reduce_in_fp32": core.ddp["grad_reduce_in_fp32"]}
     if core.fp8:
@@ -105,7 +123,8 @@ def of_bridge(core: Megatron) -> Expected:
 
 def whole_parallel(core: Megatron) -> dict[str, Any]:
     """The layout, once megatron-core has filled in what follows from the rest."""
-    values = core.parallel
+    # The text of uneven stages becomes an object, which then has the number of virtual ones.
+    values = {name: value for name, value in core.parallel.items() if name != "pipeline_model_parallel_layout"}
     tensor = values["expert_tensor_parallel_size"] or values["tensor_model_parallel_size"]
     return values | {"expert_tensor_parallel_size": tensor}
 
@@ -121,6 +140,8 @@ class Release(NamedTuple):
     cases: dict[str, tuple[str, str, tuple[str, ...]]] = CASES
     overrides: tuple[str, ...] = ()
     python: str | None = None
+    today: dict[str, tuple[str, str, tuple[str, ...]]] = {}  # noqa: RUF012
+    """Cases of models of today that it can train."""
 
 
 def arguments(run: RunSpec) -> dict[str, dict[str, Any]]:
@@ -144,30 +165,43 @@ def nemo1(release: str, nemo: str, core: str, *overrides: str) -> Release:
 
 NEMO2, BRIDGE = file("train_nemo2.py"), file("train_megatron_bridge.py")
 RELEASES = {
-    "worker": Release("megatron-core", (), "ask_core.py", arguments, of_core),
-    "core 0.13.0": Release("megatron-lm", ("megatron-core==0.13.0",), "ask_core.py", arguments, of_core),
+    "worker": Release(
+        *("megatron-core", (), "ask_core.py", arguments, of_core), today=of_today("deepseek", "qwen", "llama4")
+    ),
+    "core 0.13.0": Release(
+        *("megatron-lm", ("megatron-core==0.13.0",), "ask_core.py", arguments, of_core),
+        today=of_today("deepseek", "qwen", "llama4"),
+    ),
     "nemo1 24.05": nemo1("24.05", "2.0.0rc0", "0.7.0", "training.fp8.param_gather=false"),
     "nemo1 24.09": nemo1("24.09", "2.0.0", "0.9.0"),
     "nemo1 24.12": nemo1("24.12", "2.1.0", "0.10.0"),
     "nemo2 25.07": Release(
-        *("nemo2", ("nemo-toolkit==2.4.0", "megatron-core==0.13.0"), "ask_nemo2.py", NEMO2, of_nemo2, CASES | MORE)
+        *("nemo2", ("nemo-toolkit==2.4.0", "megatron-core==0.13.0"), "ask_nemo2.py", NEMO2, of_nemo2, CASES | MORE),
+        today=of_today("deepseek", "qwen", even=True),
     ),
     # Its pin of megatron-core is a commit before 0.17.0; PyPI has no 0.2.2.
     "megatron-bridge 26.04": Release(
         *("megatron-bridge", ("megatron-bridge==0.4.1", "megatron-core==0.17.0"), "ask_bridge.py", BRIDGE, of_bridge),
-        *(CASES | MORE, (), "3.12"),
+        *(CASES | MORE, ("image=nvcr.io/nvidia/nemo:26.04.01",), "3.12", of_today(*OF_TODAY)),
     ),
 }
 
 
 def runs(release: Release, folder: Path) -> Iterator[tuple[str, RunSpec]]:
     """Every case in both precisions."""
-    for name, (kind, task, overrides) in release.cases.items():
+    for name, (kind, task, overrides) in (release.cases | release.today).items():
         if release.framework == "megatron-lm" and kind == "grok":
             continue  # it has no flag for geglu
         for precision in ("bf16", "fp8"):
             more = (*overrides, *release.overrides)
             yield f"{name}, {precision}", spec(folder, kind, release.framework, *more, task=task, precision=precision)
+
+
+def kept_as(name: str, value: Any, run: RunSpec) -> Any:
+    """A value as the classes keep it: a list of a tuple, and which layers have no rotary positions, one by one."""
+    if name == "no_rope_freq":
+        return [int((layer + 1) % value == 0) for layer in range(run.model.num_layers)]
+    return list(value) if isinstance(value, tuple) else value
 
 
 @pytest.mark.parametrize("name", RELEASES)
@@ -181,7 +215,7 @@ def test_released_classes_take_the_configuration_and_keep_its_values(tmp_path: P
         assert run.megatron
         for cls, values in release.expected(run.megatron):
             kept = {name: made[case][cls].get(name, "absent") for name in values}
-            assert kept == {n: list(v) if isinstance(v, tuple) else v for n, v in values.items()}, (case, cls)
+            assert kept == {n: kept_as(n, v, run) for n, v in values.items()}, (case, cls)
 
 
 @pytest.mark.parametrize("name", ["nemo2 25.07", "megatron-bridge 26.04"])

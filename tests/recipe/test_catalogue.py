@@ -39,6 +39,28 @@ PARAMETERS = {
     "mixtral-8x7b": 46_702_792_704,
     "nemotron4-15b": 15_628_775_424,
     "nemotron4-340b": 341_029_195_776,
+    # Held to what their makers published in tests/model/test_published_models.py.
+    "deepseek-v3": 682_636_472_320,
+    "gpt-oss-120b": 116_829_152_064,
+    "gpt-oss-20b": 20_914_756_416,
+    "kimi-k2": 1_026_408_209_408,
+    "llama3.2-1b": 1_235_814_400,
+    "llama3.2-3b": 3_212_749_824,
+    "llama4-maverick": 400_711_848_960,
+    "llama4-scout": 107_769_861_120,
+    "mixtral-8x3b": 18_305_026_560,
+    "nemotron-3-nano": 31_577_937_344,
+    "nemotron-3-super": 126_553_336_832,
+    "nemotron-h-56b": 56_324_350_464,
+    "nemotron3-22b": 21_266_116_608,
+    "nemotron3-8b": 8_540_135_424,
+    "qwen2.5-32b": 32_763_876_352,
+    "qwen2.5-72b": 72_706_203_648,
+    "qwen2.5-7b": 7_615_616_512,
+    "qwen3-235b-a22b": 235_093_634_560,
+    "qwen3-30b-a3b": 30_532_122_624,
+    "qwen3-32b": 32_762_123_264,
+    "qwen3-8b": 8_190_735_360,
 }
 
 

@@ -14,6 +14,7 @@ from benchrun import paths
 from benchrun.errors import UserError
 from benchrun.launch.keep import public_spec
 from benchrun.launch.rundir import RunDir, create
+from benchrun.model.parts import Mamba, Mla, RopeScaling, Window
 from benchrun.recipe.resolve import resolve
 from benchrun.recipe.select import Request
 from benchrun.render import render
@@ -109,6 +110,15 @@ def test_the_same_point_on_two_sites_has_one_identity(tmp_path: Path) -> None:
     assert here.repeat_key() != there.repeat_key()
 
 
+PARTS = {
+    "mla": Mla(q_lora_rank=8, kv_lora_rank=8, qk_head_dim=8, qk_pos_emb_head_dim=8, v_head_dim=8),
+    "mamba": Mamba(pattern="M*", num_heads=8, head_dim=8, state_dim=8, num_groups=8),
+    "window": Window(size=8, full_every=2),
+    "rope_scaling": RopeScaling(kind="yarn", factor=8, original_positions=8),
+}
+"""What only some models have."""
+
+
 def leaves(model: Any, path: tuple[Any, ...] = ()) -> Iterator[Any]:
     for name in type(model).model_fields:
         value = getattr(model, name)
@@ -134,11 +144,12 @@ def test_every_field_changes_the_identity_unless_it_is_known_to_be_outside() -> 
     """Who adds a field decides where it belongs."""
     chosen = ("mixtral-8x7b", "llama3-8b-sft", "llama3-70b-lora", "tiny-llama-learnable", "gpt3-5b")
     specs = [RunSpec.model_validate(case["spec"]) for case in GOLDEN if case["spec"]["recipe"] in chosen]
+    specs += [changed(specs[0], ("model", name), part) for name, part in PARTS.items()]
     found: dict[str, bool] = {}
     for spec in specs:
         for path, value in leaves(spec):
             name = ".".join(path)
-            if name != "model.moe":
+            if name not in {"model.moe", *(f"model.{part}" for part in PARTS)}:
                 moved = changed(spec, path, other(value)).identity() != spec.identity()
                 found[name] = found.get(name, False) or moved
     assert {name for name, moved in found.items() if not moved and not name.startswith("cluster.")} == OUTSIDE

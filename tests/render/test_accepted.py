@@ -4,6 +4,7 @@ The lists were read out of the releases' sources, which the head of each names.
 """
 
 import ast
+import itertools
 import math
 import re
 import shlex
@@ -13,8 +14,9 @@ from typing import Any
 
 import pytest
 import yaml
-from kinds import SPREAD, spec
+from kinds import OF_TODAY, SPREAD, spec
 
+from benchrun.errors import UserError
 from benchrun.frameworks.registry import framework as registered
 from benchrun.render import render
 
@@ -138,6 +140,59 @@ def test_python_drivers_call_what_there_is(
     assert {"OptimizerConfig", "DistributedDataParallelConfig"} <= seen
     assert ("LoRA" in seen) == (task == "lora")
     assert ("PackedSequenceSpecs" in seen) == (task != "pretrain" and "data.kind=synthetic" in more)
+
+
+BRIDGE_TODAY, NEMO2_TODAY = "image=nvcr.io/nvidia/nemo:26.04.01", ("deepseek", "qwen")
+
+
+@pytest.mark.parametrize("kind", OF_TODAY)
+@pytest.mark.parametrize("precision", ["bf16", "fp8", "nvfp4"])
+def test_models_of_today_are_written_in_names_that_there_are(tmp_path: Path, kind: str, precision: str) -> None:
+    cases = [("megatron-bridge", "train_megatron_bridge.py", "megatron-bridge_26.04.txt", (BRIDGE_TODAY,))]
+    if kind in NEMO2_TODAY and precision != "nvfp4":
+        even = ("layout.stages=null", "model.num_layers=64") if kind == "deepseek" else ()
+        cases.append(("nemo2", "train_nemo2.py", "nemo2_25.07.txt", even))
+    gpu = "B200" if precision == "nvfp4" else "H200"
+    for framework, file, release, more in cases:
+        run = spec(tmp_path, kind, framework, *OF_TODAY[kind], *more, precision=precision, gpu=gpu)
+        text, known = render(run)[file], facts(release)
+        signatures = {name: set(words.split()) for name, _, words in (line.partition(": ") for line in known)}
+        assert {line for line in imports(text) if "torch" not in line} <= {*known, "from functools import partial"}
+        of_model = ("Provider", "Config")
+        checked = {name for name, keywords in calls(text) if name in signatures and keywords <= signatures[name]}
+        assert {name for name, _ in calls(text) if name in signatures} == checked
+        assert any(name.endswith(of_model) and name not in ("OptimizerConfig",) for name in checked)
+        assert ('fp4="e2m1"' in text.replace("'", '"')) == (precision == "nvfp4")
+
+
+def test_megatron_lm_has_a_flag_for_each_of_deepseeks_parts(tmp_path: Path) -> None:
+    words = command(render(spec(tmp_path, "deepseek", "megatron-lm", *OF_TODAY["deepseek"]))["job.sh"])
+    flags = [word for word in words if word.startswith("--")]
+    known = {
+        line.split()[0] for line in (ACCEPTED.parent / "megatron_lm_core_v0.13.0_flags.txt").read_text().splitlines()
+    }
+    assert {*flags} <= known and len(flags) == len({*flags})
+    stated = dict(itertools.pairwise(words))
+    assert (stated["--q-lora-rank"], stated["--qk-pos-emb-head-dim"], stated["--mtp-num-layers"]) == ("1536", "64", "1")
+    assert stated["--moe-layer-freq"] == str([0] * 3 + [1] * 58)
+    assert stated["--pipeline-model-parallel-layout"] == "Et|(tt|)*30mL"
+    assert "--num-virtual-stages-per-pipeline-rank" not in words
+
+
+@pytest.mark.parametrize(
+    ("kind", "framework", "says"),
+    [
+        ("deepseek", "nemo1", "multi-head latent attention"),
+        ("hybrid", "megatron-lm", "Mamba-2"),
+        ("gpt-oss", "megatron-core", "attention sinks"),
+        ("llama4", "nemo2", "layers without rotary positions"),
+        ("qwen", "maxtext", "norms of queries and keys"),
+    ],
+)
+def test_what_a_framework_cannot_express_is_refused(tmp_path: Path, kind: str, framework: str, says: str) -> None:
+    with pytest.raises(UserError, match=says) as error:
+        spec(tmp_path, kind, framework, *OF_TODAY[kind], precision="bf16")
+    assert "megatron-bridge" in str(error.value)
 
 
 GARBAGE = {

@@ -51,6 +51,13 @@ CASES = {
     "megatron-bridge_experts": Case("mixtral-8x7b", 256, "megatron-bridge", (BRIDGE,)),
     "megatron-bridge_sft": Case("llama3-8b-sft", 32, "megatron-bridge", (BRIDGE,)),
     "megatron-bridge_lora": Case("llama3-8b-lora", 32, "megatron-bridge", (BRIDGE,)),
+    # Latent attention, uneven stages, MXFP8; Mamba-2 and NVFP4.
+    "megatron-bridge_deepseek": Case(
+        "deepseek-v3", 256, "megatron-bridge", (BRIDGE,), gpu="GB200", cluster="gb200-nvl72"
+    ),
+    "megatron-bridge_hybrid": Case(
+        *("nemotron-3-super", 64, "megatron-bridge", (BRIDGE,)), gpu="GB300", precision="nvfp4", cluster="gb300-nvl72"
+    ),
     "hf_lora": Case("llama2-70b-lora-hf", 512, "hf", precision="bf16"),
     "maxtext": Case("llama2-70b", 2048, "maxtext"),
     "paxml": Case("gpt3-5b", 256, "paxml", ("job.sh", "paxml_point.py")),

@@ -1,5 +1,7 @@
 """The history of points: which runs are a series, its change points, and what changed with them."""
 
+import csv
+import io
 import json
 import lzma
 import re
@@ -16,7 +18,7 @@ from click.testing import CliRunner
 
 from benchrun import app, paths
 from benchrun.cli.runs import report
-from benchrun.compare.verdict import RunResult
+from benchrun.comparison.verdict import RunResult
 from benchrun.report.figure import Figure
 from benchrun.report.history import History, Past, Series, history_of, launch_time
 from benchrun.report.history_plot import history_figures, plot_history
@@ -217,7 +219,8 @@ def test_the_command_reads_a_folder_of_runs(folder: Path, tmp_path: Path) -> Non
     assert call(folder, "--history", "--by", "driver")[0] is Exit.OK  # no change within a driver
     assert call(folder, "--history", "--plot", tmp_path / "h.png", "--output", tmp_path / "h.csv")[1] == ""
     assert len((tmp_path / "h.csv").read_text().splitlines()) == 13
-    assert call(folder, "--format", "csv")[1].splitlines()[1].split(",")[9] == "12"  # without --history: one point
+    (row,) = csv.DictReader(io.StringIO(call(folder, "--format", "csv")[1]))  # without --history: one point
+    assert row["runs"] == "12"
 
 
 @pytest.mark.parametrize(

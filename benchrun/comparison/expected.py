@@ -3,8 +3,8 @@
 import statistics
 from collections.abc import Sequence
 
-from benchrun.compare.checks import Label, Name
-from benchrun.compare.verdict import Verdict
+from benchrun.comparison.checks import Label, Name
+from benchrun.comparison.verdict import Verdict
 from benchrun.metrics.model import Metrics
 from benchrun.predict.prediction import Prediction
 

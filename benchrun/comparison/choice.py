@@ -9,8 +9,8 @@ is left the fastest is the reference.
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
-from benchrun.compare.conditions import DEGREES, SOFT, Conditions
-from benchrun.compare.references import Reference, families, load_references, same_work, shipped_recipes
+from benchrun.comparison.conditions import DEGREES, SOFT, Conditions
+from benchrun.comparison.references import Reference, families, load_references, same_work, shipped_recipes
 from benchrun.errors import UserError
 from benchrun.metrics.registry import METRICS
 from benchrun.model import Frozen

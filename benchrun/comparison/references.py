@@ -10,7 +10,7 @@ from typing import Any, Literal
 from pydantic import NonNegativeFloat, PositiveFloat, ValidationError, model_validator
 
 from benchrun import paths
-from benchrun.compare.conditions import Conditions, besides_recipe, shape_of
+from benchrun.comparison.conditions import Conditions, besides_recipe, shape_of
 from benchrun.errors import UserError
 from benchrun.metrics.registry import METRICS
 from benchrun.model import Frozen
@@ -176,5 +176,5 @@ def shipped_recipes() -> dict[str, TrainingRecipe]:
 @functools.cache
 def families() -> dict[str, str]:
     """Family of each framework that a reference may name."""
-    with (paths.PACKAGE / "compare" / "families.csv").open(newline="") as file:
+    with (paths.PACKAGE / "comparison" / "families.csv").open(newline="") as file:
         return {row["framework"]: row["family"] for row in csv.DictReader(file)}

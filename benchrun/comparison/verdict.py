@@ -4,10 +4,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from benchrun.compare.checks import Check, Label, Name, beyond_peak, broken, countable, labels, loss_check, speed_check
-from benchrun.compare.choice import Choice, choice, choose, usable
-from benchrun.compare.conditions import Conditions, Difference, hard_differences
-from benchrun.compare.references import Reference, matching
+from benchrun.comparison.checks import (
+    Check,
+    Label,
+    Name,
+    beyond_peak,
+    broken,
+    countable,
+    labels,
+    loss_check,
+    speed_check,
+)
+from benchrun.comparison.choice import Choice, choice, choose, usable
+from benchrun.comparison.conditions import Conditions, Difference, hard_differences
+from benchrun.comparison.references import Reference, matching
 from benchrun.metrics.model import Metrics
 from benchrun.model import Frozen
 from benchrun.spec.runspec import RunSpec

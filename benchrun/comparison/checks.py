@@ -5,9 +5,9 @@ import statistics
 from collections.abc import Sequence
 from typing import Any, Literal
 
-from benchrun.compare.choice import usable
-from benchrun.compare.conditions import LOSS, SOFT, Conditions, Difference, differences
-from benchrun.compare.references import Reference
+from benchrun.comparison.choice import usable
+from benchrun.comparison.conditions import LOSS, SOFT, Conditions, Difference, differences
+from benchrun.comparison.references import Reference
 from benchrun.metrics.model import Metrics, ProblemEntry
 from benchrun.metrics.registry import METRICS, Basis
 from benchrun.metrics.statistics import MIN_INTERVAL_ROWS

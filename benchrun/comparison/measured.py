@@ -13,8 +13,8 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 
 from benchrun import paths
-from benchrun.compare.conditions import Conditions, besides_recipe, conditions
-from benchrun.compare.references import Reference, Source
+from benchrun.comparison.conditions import Conditions, besides_recipe, conditions
+from benchrun.comparison.references import Reference, Source
 from benchrun.errors import UserError
 from benchrun.metrics.model import Metrics
 from benchrun.parse import Log, Step
