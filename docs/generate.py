@@ -198,7 +198,8 @@ def main() -> int:
     """Write the files; with ``--check`` only compare them. Returns the exit code."""
     stale = []
     texts = {name: page() for name, page in PAGES.items()}
-    texts |= {f"images/{name}": picture for name, picture in pictures(report()).items()}
+    drawn = pictures(report()) | studies.images(load_measured())
+    texts |= {f"images/{name}": picture for name, picture in drawn.items()}
     for name, content in texts.items():
         path = HERE / name
         text = HEAD + content if name.startswith("reference/") else content

@@ -20,10 +20,10 @@ def study_html(study: StudyResult, report: ReportModel) -> str:
 def study_section(study: StudyResult) -> Section:
     """The points of a study for a report: plots of their metrics and ratios, the whole table, and what it supports."""
     text = " ".join((f"{study.description}.", planned_line(study), *sentences(study), *remarks(study)))
-    return Section("study", "Study", text, tuple(_figures(study)), (filled(study_table(study)),))
+    return Section("study", "Study", text, tuple(study_figures(study)), (filled(study_table(study)),))
 
 
-def _figures(study: StudyResult) -> Iterator[Figure]:
+def study_figures(study: StudyResult) -> Iterator[Figure]:
     """Bars of the ratio, the speed and the memory of each measured point."""
     points = [point for point in study.points if point.measured]
     ratios = [(point, point.ratio) for point in points if point.ratio]
