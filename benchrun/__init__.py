@@ -7,14 +7,15 @@ From Python (docs/how-to/python.md):
     run = benchrun.load("slurm-1234.out", recipe="llama3.1-8b")  # a run, its id, or a log
     run.metrics["tokens_per_s_per_gpu"], run.steps  # numbers; a pandas frame of the steps
     benchrun.frame("results/runs", "old.log")  # a pandas frame, one row a run
-    benchrun.judge(run).verdict  # against a published number
+    benchrun.compare(run).verdict  # against a published number
+    benchrun.diff("A", "B").ratio  # two runs or logs
 """
 
 from importlib import import_module
 from typing import Any
 
 __version__ = "0.2.0"
-__all__ = ["Run", "frame", "judge", "load"]  # benchrun/__init__.pyi has their types
+__all__ = ["Run", "compare", "diff", "frame", "load"]  # benchrun/__init__.pyi has their types
 
 
 def __getattr__(name: str) -> Any:

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from benchrun.errors import BenchrunError, closest
+from benchrun.errors import BenchrunError, closest, exit_code_of
 from benchrun.vocabulary import Exit
 
 
@@ -66,7 +66,7 @@ def run(group: click.Group, name: str, argv: list[str] | None = None) -> Any:
     except OSError as error:  # a full or read-only disk, or missing permission
         where = f"{error.filename}: " if error.filename else ""
         click.echo(f"error: {where}{error.strerror or error}", err=True)
-        sys.exit(Exit.MACHINE)
+        sys.exit(exit_code_of(error))
     except Exception:  # a defect of this program: Python's own exit code 1 would mean "slow"
         traceback.print_exc()
         sys.exit(Exit.MACHINE)

@@ -1,6 +1,7 @@
 """Expected errors: each has a message and may have a hint that shows the correction."""
 
 import contextlib
+import errno
 from collections.abc import Iterable, Iterator, Sequence
 
 from benchrun.vocabulary import Exit
@@ -63,6 +64,20 @@ def closest(word: str, legal: Iterable[object]) -> str:
     near = difflib.get_close_matches(word, names, n=1, cutoff=0.6)
     listing = ", ".join(names)
     return f"did you mean '{near[0]}'? Legal: {listing}" if near else f"legal: {listing}"
+
+
+def exit_code_of(error: OSError) -> Exit:
+    """USER for a path that may not be read or is too long; MACHINE for a full disk and whatever else fails."""
+    return Exit.USER if error.errno in (errno.EACCES, errno.ENAMETOOLONG) else Exit.MACHINE
+
+
+@contextlib.contextmanager
+def reading(place: object) -> Iterator[None]:
+    """Makes a path that the user named and that cannot be looked at (permissions, a name too long) a UserError."""
+    try:
+        yield
+    except OSError as error:
+        raise UserError(f"cannot be read: {error.strerror}", where=str(place)) from error
 
 
 @contextlib.contextmanager

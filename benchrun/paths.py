@@ -14,6 +14,7 @@ MODELS = RECIPES / "models"
 CLUSTERS = RECIPES / "clusters"
 SUITES = RECIPES / "suites"
 STUDIES = RECIPES / "studies"
+PLANS = RECIPES / "plans"
 TEMPLATES = DATA / "templates"
 REFERENCE = DATA / "results" / "reference"
 MEASURED = DATA / "results" / "measured"
@@ -46,6 +47,15 @@ def here(pattern: str) -> list[Path]:
     return list(Path().glob(pattern))
 
 
+BASELINE = "BENCHRUN_BASELINE"
+"""Variable with the baseline of the commands that judge: a folder of runs, a run, or the id of a published number."""
+
+
 def runs_dir() -> Path:
     """The folder of the runs: ``$BENCHRUN_RESULTS/runs``, or ``results/runs`` in the current directory."""
     return Path(os.environ.get("BENCHRUN_RESULTS", "results")) / "runs"
+
+
+def packs_dir() -> Path:
+    """The folder of evidence packs, beside that of the runs."""
+    return runs_dir().with_name("packs")

@@ -4,27 +4,31 @@
 """
 
 import csv
+import functools
 import inspect
 import sys
 from collections.abc import Iterable
 from pathlib import Path
+from typing import get_args
 
 import click
 from pages import measured, published, studies
 from pages.chart import chart
+from pages.pictures import headline_pairs, pictures
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from benchrun import paths
+from benchrun import app, paths
 from benchrun.cli import group as benchrun
-from benchrun.compare.measured import load_measured
-from benchrun.compare.references import load_references
+from benchrun.comparison.measured import load_measured
+from benchrun.comparison.references import load_references
 from benchrun.metrics.registry import METRICS
 from benchrun.model import ModelShape, Moe
 from benchrun.model.layout import Layout
 from benchrun.model.parts import Mamba, Mla, RopeScaling, Window
 from benchrun.nodes.fleet import Finding, Fleet, TestRow
 from benchrun.recipe.schema import Study, SuiteRun, TrainingEntry, TrainingGroup, TrainingRecipe
+from benchrun.report.model import ReportModel
 from benchrun.spec import artifacts
 from benchrun.spec.cluster import Binding, Cluster, Container, OwnGpu
 from benchrun.spec.documentation import field_docs
@@ -32,6 +36,9 @@ from benchrun.spec.nodes import RankRates, Rate
 from benchrun.spec.profile import Profile
 from benchrun.spec.runspec import TrainingSpec
 from benchrun.spec.training import Data, Fp8, Instructions, Lora, Optimizer, Recompute, Synthetic, Training
+from benchrun.study import pack
+from benchrun.study.acceptance import AcceptancePlan, Criteria, PlanRun
+from benchrun.study.criteria import Acceptance, Criterion, PointSummary
 from datagen.cli import group as datagen
 
 HERE = Path(__file__).parent
@@ -95,10 +102,11 @@ def recipe_page() -> str:
     """The models of recipe, suite and site files."""
     head = (
         "# Recipe and site files\n\nA recipe is one YAML file in `recipes/`, a site one in `recipes/clusters/`, a "
-        "suite one in `recipes/suites/`, a study one in `recipes/studies/`. `recipes/README.md` explains how values "
-        "are merged and overridden.\n"
+        "suite one in `recipes/suites/`, a study one in `recipes/studies/`, an acceptance plan one in "
+        "`recipes/plans/`. `recipes/README.md` explains how values are merged and overridden.\n"
     )
     models: tuple[type[BaseModel], ...] = (TrainingRecipe, TrainingEntry, TrainingGroup, Study, SuiteRun)
+    models += (AcceptancePlan, PlanRun, Criteria)
     models += (ModelShape, Moe, Mla, Mamba, Window, RopeScaling, Cluster, OwnGpu, Container, Binding)
     return "\n".join([head, *map(model_section, models)])
 
@@ -137,14 +145,31 @@ def run_directory_page() -> str:
     return "\n".join([head, files, *map(model_section, models)])
 
 
+def pack_page() -> str:
+    """The files of an evidence pack, and the models of those that it alone has."""
+    head = (
+        "# Evidence pack\n\n`benchrun plan` writes it, `benchrun verify` computes it again; [Accept a cluster]"
+        "(../how-to/accept-a-cluster.md) has the steps. The files of `runs/RUN/` are those of a [run directory]"
+        "(run-directory.md).\n"
+    )
+    models = (pack.Manifest, Acceptance, PointSummary, Criterion, pack.Reason)
+    kinds = "Kinds of reasons: " + ", ".join(f"`{kind}`" for kind in get_args(pack.Kind)) + ".\n"
+    return "\n".join([head, *map(model_section, models), kinds])
+
+
 def metric_page() -> str:
     """The registered metrics."""
     head = (
         "# Metrics\n\nFrom `benchrun/metrics/registry.py`. [Conventions](../explanation/conventions.md) explains how "
         "FLOPs are counted, [Windows](../explanation/windows.md) which steps count.\n\n"
     )
-    rows = ((f"`{entry.key}`", entry.unit, entry.better, entry.how) for entry in METRICS.values())
-    return head + table(("metric", "unit", "better", "how it is computed"), rows)
+    head += "A metric with a column stands under that name in metrics.json, CSV, JSON and the frames of Python. The "
+    head += "reference files and `--metric` use the name in references.\n\n"
+    rows = (
+        (f"`{entry.key}`" if entry.tabled else "", f"`{entry.name}`", entry.unit, entry.better, entry.how)
+        for entry in METRICS.values()
+    )
+    return head + table(("column", "in references", "unit", "better", "how it is computed"), rows)
 
 
 PAGES = {
@@ -153,21 +178,31 @@ PAGES = {
     "reference/spec.md": spec_page,
     "reference/gpus.md": gpu_page,
     "reference/run-directory.md": run_directory_page,
+    "reference/evidence-pack.md": pack_page,
     "reference/metrics.md": metric_page,
     "published.md": lambda: published.page(load_references()),
-    "measured.md": lambda: measured.page(load_measured(), load_references()),
+    "measured.md": lambda: measured.page(load_measured(), load_references(), report()),
     "studies.md": lambda: studies.page(load_measured()),
-    "images/measured.svg": chart,
+    "images/measured.svg": lambda: chart(headline_pairs(report().published)),
 }
 """Path in docs/ -> its text; pages of reference/ get HEAD in front."""
+
+
+@functools.cache
+def report() -> ReportModel:
+    """The report on our own runs."""
+    return app.report_on([app.run_data(run) for run in app.find_runs(paths.MEASURED)])
 
 
 def main() -> int:
     """Write the files; with ``--check`` only compare them. Returns the exit code."""
     stale = []
-    for name, page in PAGES.items():
+    texts = {name: page() for name, page in PAGES.items()}
+    drawn = pictures(report()) | studies.images(load_measured())
+    texts |= {f"images/{name}": picture for name, picture in drawn.items()}
+    for name, content in texts.items():
         path = HERE / name
-        text = HEAD + page() if name.startswith("reference/") else page()
+        text = HEAD + content if name.startswith("reference/") else content
         if not path.exists() or path.read_text() != text:
             stale.append(name)
             if "--check" not in sys.argv:

@@ -7,6 +7,7 @@ import pytest
 
 def pytest_addoption(parser: Any) -> None:
     parser.addoption("--update-golden", action="store_true", help="write tests/golden anew")
+    parser.addoption("--update-transcripts", action="store_true", help="write the outputs in docs/tutorials anew")
 
 
 @pytest.hookimpl(optionalhook=True)  # there is pytest-xdist

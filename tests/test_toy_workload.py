@@ -15,8 +15,8 @@ from test_toy import ended
 
 from benchrun import app
 from benchrun.cli import main
-from benchrun.compare import choice
-from benchrun.compare.references import load_references
+from benchrun.comparison import choice
+from benchrun.comparison.references import load_references
 from benchrun.errors import UserError
 from benchrun.frameworks.base import Framework
 from benchrun.frameworks.logs import DIALECTS, register_dialect

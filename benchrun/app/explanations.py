@@ -5,12 +5,12 @@ from pathlib import Path
 
 import numpy as np
 
-from benchrun import paths
-from benchrun.app.measurement import NOTHING, measure_run, read_logs, rows_of, summarise_log
+from benchrun.app.baselines import baseline_run
+from benchrun.app.measurement import NOTHING, RunMeasurement, measure_run, read_logs, rows_of, summarise_log
 from benchrun.app.traces import fingerprint_of_run, fingerprint_of_steps
-from benchrun.compare.checks import broken
-from benchrun.compare.conditions import conditions
-from benchrun.compare.references import Reference, load_references
+from benchrun.comparison.checks import broken
+from benchrun.comparison.conditions import conditions
+from benchrun.comparison.references import Reference, load_references
 from benchrun.errors import NoNumberError, UserError
 from benchrun.explain.difference import Side, difference, flat, sides_of
 from benchrun.explain.evidence import Evidence
@@ -27,8 +27,6 @@ from benchrun.spec import artifacts
 from benchrun.spec.runspec import TrainingSpec
 from benchrun.trace.model import Fingerprint
 
-MEASURED = "measured:"
-"""The ids of our own kept runs begin so."""
 STATED = ("framework", "gpu", "precision", "num_gpus", "seq_length", "global_batch_size", "micro_batch_size", "layout")
 """What a log states about its run."""
 WORK = ("recipe", "task", "num_layers", "dimensions")
@@ -40,17 +38,16 @@ def explain_run(run: RunDir, traces: Sequence[Path] = (), against: str | None = 
     """Where the time of a step of ``run`` goes, and why.
 
     ``traces``: files or directories of the run's profile, where they do not lie in its folder ``profile``. ``against``:
-    another run, or the id of a published number. UserError for a run without measured steps or of another workload,
-    and for an ``against`` that does not exist or has no speed.
+    another run, a folder of runs, of which the newest under the same conditions counts, or the id of a published
+    number. UserError for a run without measured steps or of another workload, and for an ``against`` that does not
+    exist or has no speed.
     """
     own = evidence(run, traces)
     if against is None:
         return explain(own)
     if reference := next((entry for entry in load_references() if entry.id == against), None):
         return explain(own, _published(run, own, reference))
-    if against.startswith(MEASURED):
-        against = str(paths.MEASURED / against.removeprefix(MEASURED))
-    other = evidence(open_run(against))
+    other = evidence(baseline_run(against, run))
     tokens = other.spec.tokens_per_step / other.spec.num_gpus
     step = other.step_s * own.spec.tokens_per_step / own.spec.num_gpus / tokens
     beside = Against(name=other.name, step_time_s=step, ratio=own.step_s / step)
@@ -91,12 +88,12 @@ def _side_of_log(name: str) -> Side:
     return Side(name, times, tokens, dict(flat({field: getattr(summary, field) for field in STATED})))
 
 
-def evidence(run: RunDir, traces: Sequence[Path] = ()) -> Evidence:
-    """Everything that the files of ``run`` hold."""
+def evidence(run: RunDir, traces: Sequence[Path] = (), measurement: RunMeasurement | None = None) -> Evidence:
+    """Everything that the files of ``run`` hold; it is measured anew where no ``measurement`` is given."""
     spec = run.spec
     if not isinstance(spec, TrainingSpec):
         raise UserError(f"{run.run_id} is no training, and has no steps to explain")
-    measurement = measure_run(run)
+    measurement = measurement or measure_run(run)
     times = steps = np.empty(0)
     if measurement is not None:
         times, steps = _steps(measurement.log, setting_of(spec), measurement.metrics.window)

@@ -21,6 +21,11 @@ def list_studies() -> Rows:
     return _files("study", paths.STUDIES)
 
 
+def list_plans() -> Rows:
+    """One row a shipped acceptance plan."""
+    return _files("plan", paths.PLANS)
+
+
 def _files(kind: str, folder: Path) -> Rows:
     rows = []
     for name in names(folder):
@@ -102,6 +107,7 @@ def list_frameworks() -> Rows:
 INVENTORIES: dict[str, Callable[[], Rows]] = {
     "suites": list_suites,
     "studies": list_studies,
+    "plans": list_plans,
     "clusters": list_clusters,
     "gpus": list_gpus,
     "frameworks": list_frameworks,

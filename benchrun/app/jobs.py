@@ -15,7 +15,7 @@ from benchrun.spec.artifacts import ENDING, METRICS, PROGRESS, STDOUT, Progress
 
 if TYPE_CHECKING:
     from benchrun.frameworks.logs import Tail
-    from benchrun.parse import Step
+    from benchrun.parse import Rows, Step
 
 Progressed = Callable[[Observation, "list[Step]"], None]
 """Gets each observation of a run, with the steps that are new in its log."""
@@ -99,8 +99,8 @@ def status_of(observation: Observation) -> dict[str, Any]:
         "slowest_rank": ((run.read_json(METRICS) or {}).get("ranks") or {}).get("slowest"),
         "quiet_s": round(observation.quiet_s, 1),
         "note": observation.note,
-        "age_s": round(max(0.0, (run.clock() or time.time()) - (run.time_of("created") or time.time())), 1),
-        "step_time_s": step_time_s,
+        "age_s": round(max(0.0, (run.clock() or time.time()) - (run.created or time.time())), 1),
+        "step_time_s": step_time_s or (end.step_time_s if end else None),
     }
 
 
@@ -117,11 +117,17 @@ def _progress(run: RunDir, logs: Sequence[Path]) -> tuple[int | None, float | No
         with contextlib.suppress(OSError):
             rows = last_rows(log, near)
             steps.append(rows.last_step)
-            newest = [row.step_time_s for row in islice(reversed(rows), RECENT) if row.step_time_s is not None]
-            step_time_s = step_time_s or (median(newest) if newest else None)
+            step_time_s = step_time_s or recent_time(rows, run.spec.planned_steps)
     last = max((step for step in steps if step is not None), default=None)
     # Profiled steps follow the planned ones.
     return min(last, run.spec.planned_steps) if last is not None and run.spec.planned_steps else last, step_time_s
+
+
+def recent_time(rows: "Rows", planned_steps: int | None) -> float | None:
+    """Median time in seconds of the last planned steps; profiled ones follow them. None where no row has a time."""
+    planned = (row for row in reversed(rows) if not planned_steps or row.step <= planned_steps)
+    times = [row.step_time_s for row in islice(planned, RECENT) if row.step_time_s is not None]
+    return median(times) if times else None
 
 
 def end_of(observation: Observation) -> End:
@@ -144,7 +150,9 @@ def end_of(observation: Observation) -> End:
     )
     # Steps of a completed job's log cannot vanish again; any other ending may still change with it.
     final = end.final and ((end.ending is Ending.COMPLETED and described(run)) or observation.settled)
-    return end.model_copy(update={"last_step": log.steps.last_step if log else None, "final": final})
+    time_s = recent_time(log.steps, run.spec.planned_steps) if log and end.ending is Ending.COMPLETED else None
+    update = {"last_step": log.steps.last_step if log else None, "step_time_s": time_s, "final": final}
+    return end.model_copy(update=update)
 
 
 def record_end(observation: Observation) -> End:

@@ -3,15 +3,16 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from benchrun.app.baselines import baseline_runs, is_published
 from benchrun.app.jobs import end_of, record_end
 from benchrun.app.measurement import RunMeasurement, measure_run, store_measurement
 from benchrun.app.measurement import setting as complete
 from benchrun.app.predictions import expected_step
-from benchrun.compare.choice import references_for
-from benchrun.compare.conditions import Conditions, conditions, conditions_of_log
-from benchrun.compare.expected import UNJUDGED, against
-from benchrun.compare.measured import copies, grouped, load_measured, measured_references
-from benchrun.compare.verdict import Verdict, judge
+from benchrun.comparison.choice import references_for
+from benchrun.comparison.conditions import Conditions, conditions, conditions_of_log
+from benchrun.comparison.expected import UNJUDGED, against
+from benchrun.comparison.measured import copies, grouped, load_measured, measured_references
+from benchrun.comparison.verdict import Verdict, judge
 from benchrun.errors import UserError
 from benchrun.frameworks.logs import DIALECTS
 from benchrun.launch.endings import Ending
@@ -23,7 +24,7 @@ from benchrun.metrics.summary import measure
 from benchrun.parse import Log
 from benchrun.recipe import catalogue
 from benchrun.spec.artifacts import VERDICT
-from benchrun.spec.runspec import NodesSpec
+from benchrun.spec.runspec import NodesSpec, RunSpec
 
 Numbers = Sequence[tuple[Metrics, Log]]
 """Of repeats: each one's numbers and log."""
@@ -54,9 +55,9 @@ def judge_runs(
 ) -> Judgement:
     """Judge the repeats of one point together, from their files. Nothing is written.
 
-    ``reference`` is the id of the only number to compare with. None of ``others``, which are judged at the same time,
-    becomes a reference. UserError for runs of several points, for a run that has not ended, and for a ``reference`` of
-    other work.
+    ``reference`` is what alone they are compared with: the id of a published number, a run, or a folder of runs.
+    Without it none of ``others``, which are judged at the same time, becomes a reference. UserError for runs of several
+    points, for a run that has not ended, and for a ``reference`` that does not exist or is of other work.
     """
     if len(repeats(runs)) != 1:
         raise UserError(f"{len(repeats(runs))} points are judged together", hint="judge each group of repeats(runs)")
@@ -68,14 +69,29 @@ def judge_runs(
     endings = ((observation.run.run_id, end_of(observation).ending) for observation in observations)
     broken, ending = next((each for each in endings if each[1] is not Ending.COMPLETED), ("", Ending.COMPLETED))
     measurements = tuple(measurement for run in runs if (measurement := measure_run(run, warmup)) is not None)
-    numbers = [(measurement.metrics, measurement.log) for measurement in measurements]
-    names = [run.run_id for run in (*runs, *others)]
-    verdict = verdict_on(conditions(runs[0].spec), numbers, reference, ending=ending.value, names=names)
-    if reference is None and verdict.verdict in UNJUDGED and (expected := expected_step(runs[0].spec)):
-        verdict = against(expected, verdict, [measurement.metrics for measurement in measurements])
+    names = [run.run_id for run in (*runs, *(others if reference is None else ()))]
+    verdict = verdict_together(runs[0].spec, measurements, ending.value, reference, names)
     if broken and len(runs) > 1:
         verdict = verdict.model_copy(update={"reason": f"{verdict.reason} ({broken})"})
     return Judgement(verdict, observations, measurements)
+
+
+def verdict_together(
+    spec: RunSpec,
+    measurements: Sequence[RunMeasurement],
+    ending: str,
+    reference: str | None = None,
+    names: Sequence[str] = (),
+) -> Verdict:
+    """The verdict on ``measurements`` of ``spec``, which ended so; where no number is known, against a prediction.
+
+    ``names`` are runs that are no reference for these.
+    """
+    numbers = [(measurement.metrics, measurement.log) for measurement in measurements]
+    verdict = verdict_on(conditions(spec), numbers, reference, ending=ending, names=names)
+    if reference is None and verdict.verdict in UNJUDGED and (expected := expected_step(spec)):
+        return against(expected, verdict, [measurement.metrics for measurement in measurements])
+    return verdict
 
 
 def store_judgement(judgement: Judgement) -> None:
@@ -93,9 +109,11 @@ def verdict_on(
 ) -> Verdict:
     """The verdict against published numbers; where none is comparable, against our own measurements.
 
-    Against ``reference`` alone where one is named. Stored runs with a name of ``names`` or with the steps of one of
-    ``runs`` are left out: a run is no reference for itself.
+    Against ``reference`` alone where one is named: a published number, a run or a folder of runs. Stored runs with a
+    name of ``names`` or with the steps of one of ``runs`` are left out: a run is no reference for itself.
     """
+    if reference is not None and not is_published(reference):
+        return _against_baseline(own, runs, reference, ending=ending, names=names)
     named, metrics = reference is not None, [numbers for numbers, _ in runs]
     verdict = judge(own, metrics, references_for(reference, own), ending=ending, by_name=named)
     if named or verdict.verdict not in ("no_reference", "not_comparable"):
@@ -104,6 +122,21 @@ def verdict_on(
     same = {*names, *copies([log for _, log in runs], stored, own)}
     against_stored = judge(own, metrics, measured_references(stored, without=same), ending=ending)
     return against_stored if against_stored.checks else verdict
+
+
+def _against_baseline(
+    own: Conditions, runs: Numbers, name: str, *, ending: str | None, names: Sequence[str]
+) -> Verdict:
+    """The verdict against the runs called ``name``; they are compared like published numbers."""
+    stored = baseline_runs(name, own)
+    same = {*names, *copies([log for _, log in runs], stored, own)}
+    others = measured_references(stored, same, baseline=name)
+    verdict = judge(own, [metrics for metrics, _ in runs], others, ending=ending)
+    if verdict.verdict != "no_reference":
+        return verdict
+    besides = "" if same.isdisjoint(run.name for run in stored) else "but the one that is judged "
+    reason = f"the baseline {name} has no measured run {besides}of {own.recipe} on {own.gpu}"
+    return verdict.model_copy(update={"reason": reason})
 
 
 def judge_log(

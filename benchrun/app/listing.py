@@ -35,9 +35,20 @@ def point_rows(recipes: Sequence[str], gpu: str | None) -> Rows:
     rows = [row for name in recipes or names(paths.RECIPES) for row in _rows(name)]
     chosen = [row for row in rows if gpu is None or row["gpu"].lower() == gpu.lower()]
     if not chosen:
-        gpus = sorted({row["gpu"] for row in rows})
-        raise UserError(f"no point is for --gpu {gpu}", hint=f"there are points for {', '.join(gpus)}")
+        raise UserError(f"no point is for --gpu {gpu}", hint=_advice(rows, str(gpu)))
     return chosen
+
+
+def _advice(rows: Rows, gpu: str) -> str:
+    """What to do for a GPU without points of its own."""
+    from benchrun import hardware
+
+    tuned = f"there are points for {', '.join(sorted({row['gpu'] for row in rows}))}"
+    if hardware.gpu(gpu) is None:
+        return tuned
+    example = next(iter(rows))
+    options = f"--gpu {gpu} --precision {example['precision']} --num-gpus {example['num_gpus']} --cluster FILE"
+    return f"{tuned}; {gpu} takes the layout of the one closest in memory: benchrun show {example['recipe']} {options}"
 
 
 def _rows(recipe: str) -> Rows:
@@ -56,8 +67,8 @@ def _rows(recipe: str) -> Rows:
 
 def _resolved(file: "RecipeFile") -> Rows:
     """The rows of another workload, each point resolved; what only a training has is None."""
-    from benchrun.compare.conditions import conditions
-    from benchrun.compare.references import load_references, matching
+    from benchrun.comparison.conditions import conditions
+    from benchrun.comparison.references import load_references, matching
     from benchrun.recipe.catalogue import points
     from benchrun.recipe.resolve import resolve_point
 
@@ -80,7 +91,7 @@ def _text(value: Any) -> str:
 
 @functools.cache
 def _references(recipe: str, task: str, *conditions: Any) -> int:
-    """How many published numbers `benchrun.compare.references.matching` finds."""
+    """How many published numbers `benchrun.comparison.references.matching` finds."""
     return sum(
         publisher == recipe or (metric != "final_loss" and _same_model(publisher, recipe, task))
         for publisher, metric in _published().get((task, *map(_text, conditions)), ())
@@ -100,7 +111,7 @@ def _published() -> dict[tuple[str, ...], list[tuple[str, str]]]:
 
 @functools.cache
 def _same_model(one: str, other: str, task: str) -> bool:
-    """Whether two shipped recipes train one model: see `benchrun.compare.references.same_work`."""
+    """Whether two shipped recipes train one model: see `benchrun.comparison.references.same_work`."""
     if task == "lora" or not {one, other} <= {*names(paths.RECIPES)}:
         return False
     recipes = [recipe_document(name)[1] for name in (one, other)]

@@ -9,9 +9,9 @@ from typing import Any
 
 from benchrun import hardware
 from benchrun.app.traces import store_fingerprint
-from benchrun.compare.references import load_references
-from benchrun.compare.verdict import RunResult, Verdict
-from benchrun.errors import UserError, writing
+from benchrun.comparison.references import load_references
+from benchrun.comparison.verdict import RunResult, Verdict
+from benchrun.errors import UserError, reading, writing
 from benchrun.frameworks.logs import parse_log, parse_logs
 from benchrun.launch.endings import recorded
 from benchrun.launch.keep import kept_files, kept_name
@@ -75,13 +75,13 @@ def store_measurement(measurement: RunMeasurement) -> None:
     run = measurement.run
     if not run.writable:
         return
-    run.write_text(artifacts.STEPS, _steps(measurement.log))
+    run.write_text(artifacts.STEPS, steps_text(measurement.log))
     if measurement.samples:
         run.write_json(artifacts.TELEMETRY_SUMMARY, measurement.samples.model_dump(mode="json"))
     run.write_json(artifacts.METRICS, measurement.metrics.model_dump(mode="json"))
 
 
-def _steps(log: Log) -> str:
+def steps_text(log: Log) -> str:
     """The rows of a log, one JSON object per line."""
     return "".join(f"{line}\n" for line in step_lines(log.distinct, "jsonl"))
 
@@ -140,15 +140,15 @@ def keep(run: RunDir, folder: Path) -> RunDir:
             (path / file).parent.mkdir(parents=True, exist_ok=True)
             (path / file).write_bytes(content)
         again = measure_run(redacted, verdict.warmup)
-        if (again and _without_hosts(again.metrics)) != (measurement and _without_hosts(measurement.metrics)):
+        if (again and without_hosts(again.metrics)) != (measurement and without_hosts(measurement.metrics)):
             raise UserError(f"{run.run_id} is not kept: without the site's names and paths its log gives other numbers")
         if again:
-            (path / artifacts.STEPS).write_text(_steps(again.log))
+            (path / artifacts.STEPS).write_text(steps_text(again.log))
         undo.pop_all()
     return redacted
 
 
-def _without_hosts(metrics: Metrics) -> dict[str, Any]:
+def without_hosts(metrics: Metrics) -> dict[str, Any]:
     """Every number; a kept run has other names of its hosts."""
     return metrics.model_dump(exclude={"ranks": {"ranks": {"__all__": {"host"}}, "slowest": {"host"}}})
 
@@ -188,7 +188,8 @@ def read_logs(files: Sequence[Path], framework: str | None = None) -> tuple[list
     several runs, which would be read as one.
     """
     for path in files:
-        runs = sorted(spec.parent for spec in path.glob(f"*/{artifacts.SPEC}")) if path.is_dir() else []
+        with reading(path):
+            runs = sorted(spec.parent for spec in path.glob(f"*/{artifacts.SPEC}")) if path.is_dir() else []
         if len(runs) > 1:
             raise UserError(f"holds {len(runs)} runs", where=str(path), hint=f"name one of them, e.g. {runs[-1]}")
     return parse_logs(*files, framework=framework)

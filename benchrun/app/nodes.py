@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from benchrun.errors import MachineError, UserError
 from benchrun.launch.rundir import RunDir, read_text
-from benchrun.launch.slurm_nodes import expanded, idle_nodes
+from benchrun.launch.slurm_nodes import all_nodes, expanded, idle_nodes
 from benchrun.nodes.fleet import Fleet, fleet
 from benchrun.recipe.resolve import resolve_nodes
 from benchrun.spec.artifacts import EXCLUDE, FLEET, NODES
@@ -17,8 +17,10 @@ from benchrun.spec.nodes import RankRates
 from benchrun.spec.runspec import NodesSpec, RunSpec
 
 S = TypeVar("S", bound=RunSpec)
-_NODES = re.compile(r"[\w.-]+(?:\[[\d,-]+\][\w.-]*)*")
+_NODES = re.compile(r"\w[\w.-]*(?:\[\d+(?:-\d+)?(?:,\d+(?:-\d+)?)*\][\w.-]*)*")
 """Names of nodes in Slurm's notation."""
+_FILE = re.compile(r".*\.(?:txt|csv|json|ya?ml|lst|list)", re.IGNORECASE)
+"""Names of files that do not exist, rather than of nodes."""
 
 
 def nodes_check(
@@ -68,13 +70,36 @@ def _names(exclude: str) -> list[str]:
     from_file = file.is_file()
     text = read_text(file) or "" if from_file else exclude
     names = [name for name in re.split(r"[\s,]+(?![^\[]*\])", text) if name]  # not at commas within brackets
-    if wrong := next((name for name in names if not _NODES.fullmatch(name)), None):
+    if wrong := next((name for name in names if not _is_node(name)), None):
         where = str(file) if from_file else None
         hint = "names of nodes as in n1,n[4-7], or a file of them, as benchrun nodes writes it"
         raise UserError(f"--exclude: {wrong!r} is neither a file nor a node's name", hint=hint, where=where)
     if not names and not from_file:
         raise UserError("--exclude names no node", hint="an unset variable?")
     return names
+
+
+def _is_node(name: str) -> bool:
+    """Whether ``name`` has the form of a node's name, or of several with rising ranges."""
+    ranges = [pair for part in re.findall(r"\[(.*?)\]", name) for pair in re.findall(r"(\d+)-(\d+)", part)]
+    rising = all(int(first) <= int(last) for first, last in ranges)
+    return bool(_NODES.fullmatch(name)) and not _FILE.fullmatch(name) and rising
+
+
+def check_excluded(spec: RunSpec) -> None:
+    """UserError for a node that ``spec`` leaves out and Slurm does not know, as sbatch would refuse it.
+
+    Without an answer from Slurm nothing is checked.
+    """
+    names = spec.cluster.exclude
+    if spec.cluster.scheduler != "slurm" or not names:
+        return
+    try:
+        unknown = sorted({*expanded(names)} - all_nodes())
+    except MachineError:
+        return
+    if unknown:
+        raise UserError(f"--exclude: Slurm knows no node called {', '.join(unknown)}", hint="sinfo -N lists them")
 
 
 def _rates(file: Path) -> RankRates:

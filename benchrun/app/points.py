@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from benchrun.app.predictions import expected_step
-from benchrun.compare.conditions import conditions
-from benchrun.compare.references import load_references, matching
+from benchrun.comparison.conditions import conditions
+from benchrun.comparison.references import load_references, matching
 from benchrun.errors import UserError, writing
 from benchrun.launch import rundir
 from benchrun.memory import estimate, warning
@@ -29,15 +29,27 @@ def resolve(request: Request) -> list[RunSpec]:
     """
     if not catalogue.is_suite(request.recipe):
         return [resolve_point(request)]
-    expanded, specs = studies.expand(request), []
-    for index, point in enumerate(expanded.points):
+    points, repeats = resolve_each(request)
+    specs = []
+    for index, (point, spec) in enumerate(points):
+        if isinstance(spec, UserError):
+            place = f"{spec.where}: " if spec.where else ""
+            message = f"run {index + 1} of {len(points)} ({point.request.recipe}): {place}{spec.message}"
+            raise UserError(message, hint=spec.hint, where=point.place, others=spec.others)
+        specs += [spec] * repeats
+    return specs
+
+
+def resolve_each(request: Request) -> tuple[list[tuple[studies.Point, RunSpec | UserError]], int]:
+    """Each point of a suite or study with its run, or why it is illegal; and the number of repeats."""
+    expanded = studies.expand(request)
+    points: list[tuple[studies.Point, RunSpec | UserError]] = []
+    for point in expanded.points:
         try:
-            specs.append(studies.resolved(point))
+            points.append((point, studies.resolved(point)))
         except UserError as error:
-            place = f"{error.where}: " if error.where else ""
-            message = f"run {index + 1} of {len(expanded.points)} ({point.request.recipe}): {place}{error.message}"
-            raise UserError(message, hint=error.hint, where=point.place, others=error.others) from None
-    return [spec for spec in specs for _ in range(expanded.study.repeats)]
+            points.append((point, error))
+    return points, expanded.study.repeats
 
 
 def resolve_profiled(request: Request, tool: str | None = None) -> list[RunSpec]:

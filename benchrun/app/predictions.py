@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TextIO
 
-from benchrun.compare.checks import broken
+from benchrun.comparison.checks import broken
 from benchrun.errors import UserError
 from benchrun.launch.endings import recorded
 from benchrun.launch.rundir import open_run

@@ -1,4 +1,4 @@
-"""Runs and logs as objects and pandas frames: ``benchrun.load``, ``benchrun.frame``, ``benchrun.judge``."""
+"""Runs and logs as objects and pandas frames: ``benchrun.load``, ``frame``, ``compare``, ``diff``."""
 
 import functools
 from collections.abc import Iterable, Iterator
@@ -6,12 +6,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from benchrun.app.explanations import differ
 from benchrun.app.judgement import judge_log, judge_runs
 from benchrun.app.measurement import measure_run, read_logs, rows_of, setting, summarise_log
-from benchrun.compare.verdict import Verdict
-from benchrun.errors import UserError
+from benchrun.comparison.verdict import Verdict
+from benchrun.errors import UserError, reading
+from benchrun.explain.model import Difference
 from benchrun.launch.endings import recorded
-from benchrun.launch.rundir import RunDir, find_runs, open_run
+from benchrun.launch.rundir import RunDir, find_runs, is_folder, open_run
 from benchrun.metrics.model import Measurement
 from benchrun.metrics.setting import Setting, setting_of
 from benchrun.metrics.setting import stated as completed
@@ -68,7 +70,10 @@ class Run:
         return frame
 
     def row(self) -> dict[str, Any]:
-        """The run's row of a `frame`: name, conditions, layout, metrics, verdict, ending."""
+        """The run's row of a `frame`: name, conditions, proxy, layout, metrics, verdict, ending.
+
+        ``proxy`` is what the model has less of than its recipe; empty for a whole model, None for a log.
+        """
         stated = {"recipe": self.recipe, "framework": self.log.framework if self.log else None}
         named = {name: getattr(self.spec or self.setting, name, None) for name in CONDITIONS}
         layout = getattr(self.spec, "layout", None)
@@ -76,7 +81,10 @@ class Run:
         degrees = {name: getattr(layout or facts, name, None) for name in DEGREES}
         end = {"verdict": self.verdict.verdict if self.verdict else None, "ending": self.ending}
         conditions = {name: stated.get(name) if value is None else value for name, value in named.items()}
-        return {"name": self.name, **conditions, **degrees, "dp": getattr(self.spec, "dp", None), **self.metrics, **end}
+        reduced = getattr(self.spec, "reduced", None)
+        proxy = None if reduced is None else ", ".join(map(str, reduced))
+        degrees["dp"] = getattr(self.spec, "dp", None)
+        return {"name": self.name, **conditions, "proxy": proxy, **degrees, **self.metrics, **end}
 
 
 def load(path: str | Path, *, recipe: str | None = None, warmup: int | None = None, **stated: Any) -> Run:
@@ -86,7 +94,9 @@ def load(path: str | Path, *, recipe: str | None = None, warmup: int | None = No
     UserError for what is no run, and for a folder with the logs of several.
     """
     place = Path(path)
-    if _is_run(place) or not place.exists():
+    with reading(path):
+        is_run = _is_run(place) or not place.exists()
+    if is_run:
         return _of_run(open_run(str(path)), warmup)
     logs, _ = read_logs([place])
     if len(logs) != 1:
@@ -105,17 +115,40 @@ def frame(*paths: "str | Path | Run | Iterable[str | Path | Run]", **stated: Any
     return pd.DataFrame([run.row() for item in items for run in _runs(item, stated)]).convert_dtypes()
 
 
-def judge(run: "Run | str | Path", reference: str | None = None, **stated: Any) -> Verdict:
-    """The verdict on a run or log, against the published number that fits best or the one called ``reference``.
+def compare(*runs: "Run | str | Path", reference: str | None = None, **stated: Any) -> Verdict:
+    """The verdict on a run, on the repeats of one point together, or on a log.
 
-    Nothing is written. UserError for a log without a recipe, and for a run that has not ended.
+    It is measured against the number that fits best, or against ``reference`` alone: the id of a published number, a
+    run, or a folder of runs. ``stated`` are the options of `load` for a log. Nothing is written. UserError for runs of
+    several points, for a run that has not ended, and for a log without a recipe.
     """
-    chosen = run if isinstance(run, Run) else load(run, **stated)
-    if chosen.directory is not None:
-        return judge_runs([chosen.directory], reference=reference).verdict
-    if chosen.recipe is None or chosen.log is None:
+    chosen = [run if isinstance(run, Run) else load(run, **stated) for run in runs]
+    if not chosen:
+        raise UserError("no run was given")
+    directories = [run.directory for run in chosen if run.directory is not None]
+    if len(directories) == len(chosen):
+        return judge_runs(directories, reference=reference).verdict
+    if len(chosen) > 1:
+        raise UserError("logs are compared one by one", hint="benchrun.diff has one against another")
+    (log,) = chosen
+    if log.recipe is None or log.log is None:
         raise UserError("a log does not name its recipe", hint="benchrun.load(path, recipe=NAME)")
-    return judge_log(chosen.log, chosen.recipe, chosen.setting, None, reference)[0]
+    return judge_log(log.log, log.recipe, log.setting, None, reference)[0]
+
+
+def diff(a: "Run | str | Path", b: "Run | str | Path") -> Difference:
+    """``b`` against ``a``: the ratio of their times with its interval, what differs, where the seconds went.
+
+    UserError without a measured step.
+    """
+    return differ([_place(a), _place(b)])[0]
+
+
+def _place(run: "Run | str | Path") -> str:
+    """The directory of a run, or the file of a log."""
+    if isinstance(run, Run):
+        return str(run.directory.path) if run.directory else run.name
+    return str(run)
 
 
 def _runs(item: "str | Path | Run | Iterable[str | Path | Run]", stated: dict[str, Any]) -> Iterator[Run]:
@@ -124,7 +157,7 @@ def _runs(item: "str | Path | Run | Iterable[str | Path | Run]", stated: dict[st
     elif not isinstance(item, (str, Path)):
         for each in item:
             yield from _runs(each, stated)
-    elif Path(item).is_dir() and not _is_run(Path(item)):
+    elif is_folder(str(item)):
         inside = find_runs(Path(item))
         if inside:
             yield from (_of_run(run, stated.get("warmup")) for run in inside)

@@ -1,29 +1,66 @@
 """The report on runs: everything that is measured of them, read from their files."""
 
 from collections.abc import Sequence
+from datetime import datetime, timezone
 
-from benchrun.app.measurement import measure_run, rows_of
-from benchrun.compare.verdict import RunResult, Verdict
+from benchrun.app.explanations import evidence
+from benchrun.app.measurement import RunMeasurement, measure_run, result_of, rows_of
+from benchrun.app.scaling import measured_scaling
+from benchrun.comparison.verdict import RunResult, Verdict
+from benchrun.errors import NoNumberError
+from benchrun.explain.evidence import Evidence
 from benchrun.launch.endings import recorded
 from benchrun.launch.rundir import RunDir
 from benchrun.metrics.setting import setting_of
 from benchrun.metrics.telemetry import read
-from benchrun.report.model import ReportModel, RunData, report_model
+from benchrun.report.data import RunData
+from benchrun.report.history import Past, history_of
+from benchrun.report.history_plot import history_figures
+from benchrun.report.model import ReportModel, report_model
 from benchrun.spec.artifacts import ENV, VERDICT
+from benchrun.spec.runspec import TrainingSpec
 
 
-def run_data(run: RunDir) -> RunData:
-    """One run with its steps and its telemetry. UserError for a damaged file. Nothing is written."""
-    verdict, end = run.document(VERDICT, Verdict), recorded(run)
+def run_data(run: RunDir, verdict: Verdict | None = None, *, drawn: bool = True) -> RunData:
+    """One run; where it is ``drawn`` with its steps, its telemetry and what explains it.
+
+    ``verdict`` replaces the stored one. UserError for a damaged file. Nothing is written.
+    """
+    verdict, end = verdict or run.document(VERDICT, Verdict), recorded(run)
     measurement = measure_run(run, verdict.warmup if verdict else None)
     result = RunResult(
         run.run_id, run.spec, measurement.metrics if measurement else None, verdict, end.ending.value if end else None
     )
+    environment = run.read_json(ENV) or {}
+    if not drawn:
+        return RunData(result, environment=environment)
     rows = rows_of(measurement.log, setting_of(run.spec)) if measurement else None
     telemetry = {host: read(text) for host, text in run.telemetry().items()}
-    return RunData(result, rows, run.read_json(ENV) or {}, telemetry)
+    return RunData(result, rows, environment, telemetry, _evidence(run, measurement))
 
 
-def report_on(runs: Sequence[RunData]) -> ReportModel:
-    """The report on runs that `run_data` read."""
-    return report_model(runs)
+def _evidence(run: RunDir, measurement: RunMeasurement | None) -> Evidence | None:
+    """What explains the run; None for what is no training, has no measured step, or gives no number."""
+    if measurement is None or measurement.metrics.step_time_s is None or not isinstance(run.spec, TrainingSpec):
+        return None
+    try:
+        return evidence(run, measurement=measurement)
+    except NoNumberError:
+        return None
+
+
+def past_run(run: RunDir) -> Past:
+    """One run, for a history; it is measured anew from its log. UserError for a damaged file."""
+    created = run.time_of("created")
+    launched = None if created is None else datetime.fromtimestamp(created, timezone.utc)
+    return Past(result_of(run), run.read_json(ENV) or {}, launched)
+
+
+def report_on(runs: Sequence[RunData], *, drawn: bool = True, scaling: bool = True) -> ReportModel:
+    """The report on runs that `run_data` read.
+
+    With their curves over the number of GPUs where ``scaling``, and their history where it is ``drawn``.
+    """
+    curves = measured_scaling([run.result for run in runs]) if scaling else ()
+    history = history_figures(history_of([Past(run.result, run.environment) for run in runs])) if drawn else ()
+    return report_model(runs, curves, tuple(history))

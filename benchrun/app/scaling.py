@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from statistics import median
 
 from benchrun.app.predictions import Predicted, expected_step
-from benchrun.compare.measured import grouped
-from benchrun.compare.verdict import RunResult
+from benchrun.comparison.measured import grouped
+from benchrun.comparison.verdict import RunResult
 from benchrun.predict.scaling import CurvePoint, Scaling
 from benchrun.report.curve import CurveView
 from benchrun.report.scaling import Curve, curves_of

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from benchrun.app.jobs import end_of, has_ended, record_end
 from benchrun.app.measurement import result_of
-from benchrun.compare.verdict import RunResult
+from benchrun.comparison.verdict import RunResult
 from benchrun.errors import MachineError, SchedulerUnavailable
 from benchrun.launch.endings import End, Ending, recorded
 from benchrun.launch.launcher import Observation, backoff, observe, prepare, submit
@@ -14,6 +14,7 @@ from benchrun.launch.rundir import RunDir, find_runs
 from benchrun.recipe.select import Request
 from benchrun.recipe.study import expand
 from benchrun.spec.runspec import RunSpec
+from benchrun.study.cost import HOUR_S
 from benchrun.study.plan import Plan, plan
 from benchrun.study.result import StudyResult, result
 from benchrun.study.schedule import Attempt, State, due
@@ -45,7 +46,26 @@ def study_result(planned: Plan, price: float | None = None, retries: int = 0) ->
     for slot, runs in launched.items():
         numbers = (_numbers(run, attempt) for run, attempt in zip(runs, attempts[slot], strict=True))
         measured.setdefault(slot[0], []).extend(numbers)
-    return result(planned, str(directory.path), price, attempts, measured, retries)
+    used: dict[str, float] = {}
+    for slot, runs in launched.items():
+        each = [hours for run in runs if (hours := _used_hours(run)) is not None]
+        if each:
+            used[slot[0]] = used.get(slot[0], 0.0) + sum(each)
+    return result(planned, str(directory.path), price, attempts, measured, retries, used)
+
+
+def study_runs(planned: Plan) -> list[RunDir]:
+    """Every run that was launched for a study and has ended."""
+    launched = StudyDir(planned.expanded.name).runs()
+    runs = [run for slot, each in launched.items() if slot in {*planned.slots} for run in each]
+    return [observation.run for observation in observe(runs) if has_ended(observation)]
+
+
+def _used_hours(run: RunDir) -> float | None:
+    """GPU-hours of a run from its start to its end, by its own record; None where that lacks one of them."""
+    done = run.done()
+    elapsed_s = done.elapsed_s if done else None
+    return None if elapsed_s is None else run.spec.num_gpus * elapsed_s / HOUR_S
 
 
 def run_study(

@@ -15,6 +15,8 @@ VERBS = {
     "predict": ("predictions", "How long a step should take, in parts, with an interval."),
     "launch": ("points", "Run a point or a suite, under Slurm or on this machine."),
     "study": ("studies", "Run every point of a study, and compare the points."),
+    "plan": ("acceptance", "Accept a cluster: runs, repeats, criteria, one verdict, an evidence pack."),
+    "verify": ("acceptance", "An evidence pack, computed again from its logs."),
     "profile": ("points", "Launch with a few profiled steps after the measured ones."),
     "status": ("runs", "How runs are going, and how they ended."),
     "cancel": ("runs", "Stop runs."),

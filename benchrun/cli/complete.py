@@ -34,6 +34,12 @@ def recipe_names(context: click.Context, parameter: click.Parameter) -> Iterable
 
 
 @completing
+def plan_names(context: click.Context, parameter: click.Parameter) -> Iterable[object]:
+    """Shipped acceptance plans, and YAML files here."""
+    return [*sorted(path.stem for path in paths.PLANS.glob("*.yaml")), *sorted(map(str, paths.here("*.yaml")))]
+
+
+@completing
 def cluster_names(context: click.Context, parameter: click.Parameter) -> Iterable[object]:
     """Shipped cluster profiles, and YAML files here."""
     return [*sorted(path.stem for path in paths.CLUSTERS.glob("*.yaml")), *sorted(map(str, paths.here("*.yaml")))]

@@ -5,14 +5,14 @@ from pathlib import Path
 import click
 
 from benchrun import app
-from benchrun.cli.options import json_option, print_json
+from benchrun.cli.options import baseline_option, json_option, print_json
 from benchrun.errors import UserError
 from benchrun.vocabulary import Exit, worst
 
 
 @click.command("explain")
 @click.argument("run")
-@click.option("--against", metavar="RUN|ID", help="Another run of the same work, or the id of a published number.")
+@baseline_option
 @click.option(
     "--trace",
     "traces",
@@ -23,14 +23,14 @@ from benchrun.vocabulary import Exit, worst
 )
 @click.option("--format", "form", type=click.Choice(["text", "markdown"]), default="text", show_default=True)
 @json_option
-def explain(run: str, against: str | None, traces: tuple[Path, ...], form: str, as_json: bool) -> None:
+def explain(run: str, baseline: str | None, traces: tuple[Path, ...], form: str, as_json: bool) -> None:
     """Why a step of RUN takes as long as it does: from the GPU's peak to the measured step, causes, advice.
 
     A cause is a fault where other ranks, steps or nodes, the ceilings or the hardware table show that the same work can
     be faster, and else a choice of recipe and layout. It uses what is there: the log, the samples of the GPUs, the
     ceilings, the profiled step, the times of ranks and hosts, traces; the last lines say what would make it sharper.
     """
-    result = app.explain_run(app.open_run(run), traces, against)
+    result = app.explain_run(app.open_run(run), traces, baseline)
     if as_json:
         print_json(result.model_dump(mode="json"))
         return
@@ -46,7 +46,8 @@ def diff(runs_or_logs: tuple[str, ...], as_json: bool) -> Exit:
     """Runs or logs against the first of them: the ratio of their times, what differs, where the seconds went.
 
     The times are those for as many tokens on a GPU. With more than two, --json gives an array. Exit code 1 where one is
-    slower beyond the interval of the ratio, 4 where its steps are too few for an interval.
+    slower beyond the interval of the ratio and by 2 % at least, as repeats of a run differ by that; 4 where the steps
+    do not show it.
     """
     if len(runs_or_logs) < 2:
         raise UserError("diff takes two runs or logs, or more", hint="benchrun status lists runs")

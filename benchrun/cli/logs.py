@@ -10,7 +10,17 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from benchrun import app, paths
-from benchrun.cli.options import each, flags, log_options, opened, print_json, print_views, read_logs, say
+from benchrun.cli.options import (
+    baseline_option,
+    each,
+    flags,
+    log_options,
+    opened,
+    print_json,
+    print_views,
+    read_logs,
+    say,
+)
 from benchrun.errors import UserError, writing
 from benchrun.spec.artifacts import SPEC, STDOUT
 from benchrun.vocabulary import Exit, worst
@@ -23,6 +33,8 @@ if TYPE_CHECKING:
 
 FOLLOW_S = 1.0
 """Seconds between two reads of a growing log."""
+REST_READS = 3
+"""Reads after the message that a job was ended: the rest of what its ranks print."""
 
 
 @click.command("parse")
@@ -35,7 +47,7 @@ FOLLOW_S = 1.0
 )
 @click.option("--plot", type=click.Path(path_type=Path), metavar="FILE", help="Draw a metric over the steps.")
 @click.option("--metric", metavar="NAME", help="What --plot draws; the step time if not given.")
-@click.option("--follow", is_flag=True, help="Print the steps of a growing log, until the last planned one.")
+@click.option("--follow", is_flag=True, help="Print the steps of a growing log, until it ends.")
 def parse(
     logs: tuple[Path, ...],
     warmup: int | None,
@@ -109,12 +121,12 @@ def _write_steps(rows: "Rows", form: str, target: str) -> None:
 
 
 def _follow(logs: Sequence[Path], framework: str | None) -> "Log":
-    """Print the steps of one growing log until it is complete or the user interrupts."""
+    """Print the steps of one growing log until it is complete, its job was ended, or the user interrupts."""
     if len(logs) != 1 or logs[0].is_dir() or str(logs[0]) == "-" or logs[0].suffix in (".gz", ".xz", ".zst"):
         raise UserError("--follow takes one file that is not compressed", hint=f"benchrun parse --follow run/{STDOUT}")
     if not logs[0].exists():
         say(f"{logs[0]} does not exist yet; waiting for it")
-    tail = app.Tail(logs[0], framework)
+    tail, reads_since_end = app.Tail(logs[0], framework), 0
     with contextlib.suppress(KeyboardInterrupt):
         while True:
             for row in tail.read():
@@ -123,7 +135,8 @@ def _follow(logs: Sequence[Path], framework: str | None) -> "Log":
                 loss = f"loss {row.loss:.4f}" if row.loss is not None else ""
                 say("  ".join(filter(None, (f"step {row.step}", timing, rate, loss))))
             log = tail.log()
-            if log.complete(log.planned_steps):
+            reads_since_end = reads_since_end + 1 if app.job_ended(log) else 0
+            if log.complete(log.planned_steps) or reads_since_end > REST_READS:
                 return log
             time.sleep(FOLLOW_S)
     return tail.log()
@@ -133,18 +146,19 @@ def _follow(logs: Sequence[Path], framework: str | None) -> "Log":
 @click.argument("runs_or_logs", nargs=-1, required=True)
 @log_options
 @click.option("--num-layers", type=click.IntRange(min=1), help="Number of layers of the proxy that the log trained.")
-@click.option("--reference", metavar="ID", help="Compare with this reference instead of the best match.")
+@baseline_option
 def compare(
     runs_or_logs: tuple[str, ...],
     recipe: str | None,
     warmup: int | None,
-    reference: str | None,
+    baseline: str | None,
     as_json: bool,
     **given: Any,
 ) -> int:
     """Judge RUNS (repeats of one point together), or the LOGs of one run or several, each by itself.
 
-    A log is compared under the conditions that it states; the options add those that it does not state.
+    A log is compared under the conditions that it states; the options add those that it does not state. The reference
+    is the published number that fits best, or what --baseline names.
     """
     files = [Path(name) for name in runs_or_logs]
     if recipe is None:
@@ -153,7 +167,7 @@ def compare(
         if named := [name for name, value in given.items() if value is not None]:
             raise UserError(f"{flags(named)}: a run states its own conditions", hint="with a log, add --recipe NAME")
         chosen, code = opened(runs_or_logs)
-        return worst((code, print_verdicts(chosen, as_json, warmup, reference)))
+        return worst((code, print_verdicts(chosen, as_json, warmup, baseline)))
     root = paths.runs_dir()
     if runs := [file for file in files if (file / SPEC).is_file() or (root / file / SPEC).is_file()]:
         raise UserError(f"{runs[0]} is a run and states its own recipe", hint="compare it alone, without --recipe")
@@ -163,7 +177,7 @@ def compare(
     setting = app.setting(recipe, app.Setting(**given), num_layers)
 
     def judge(log: "Log") -> "Result":
-        return (*app.judge_log(log, recipe, setting, warmup, reference), log.file)
+        return (*app.judge_log(log, recipe, setting, warmup, baseline), log.file)
 
     results, code = each(logs, judge, attrgetter("file"))
     return worst((code, print_results(results, as_json, several=len(logs) > 1)))

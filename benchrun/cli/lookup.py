@@ -1,6 +1,6 @@
 """Verbs that look things up: list, show, completion."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -10,7 +10,10 @@ from benchrun.cli.options import all_of, json_option, point_options, print_json,
 from benchrun.errors import UserError
 from benchrun.vocabulary import Exit
 
-INVENTORIES = ("suites", "studies", "clusters", "gpus", "frameworks")
+if TYPE_CHECKING:
+    from benchrun.app import Request
+
+INVENTORIES = ("suites", "studies", "plans", "clusters", "gpus", "frameworks")
 SHELLS = ("bash", "zsh", "fish")
 
 inventory_options = all_of(
@@ -59,21 +62,15 @@ def list(
 @click.option("--all", "every", is_flag=True, help="Everything, as YAML.")
 @json_option
 def show(as_json: bool, every: bool, **point: Any) -> int:
-    """One point: model, layout, memory per GPU, published numbers; of a suite its runs.
+    """One point: model, layout, memory per GPU, published numbers; of a suite or study its runs, also illegal ones.
 
     --all and --json have everything: the whole specification, FLOPs, arithmetic of the layout, all references.
     """
     request = app.Request(**point)
-    specs = app.resolve(request)
     if app.is_suite(request.recipe):
-        from benchrun.report import listing
-        from benchrun.report.point import suite_rows
-        from benchrun.report.table import plain
-
-        rows = suite_rows(specs)
-        print_json(rows) if as_json else click.echo(plain(listing.inventory_table(rows)), nl=False)
-        return Exit.OK
-    document = app.describe(specs[0])
+        return _show_suite(request, as_json)
+    (spec,) = app.resolve(request)
+    document = app.describe(spec)
     if as_json:
         print_json(document)
     elif every:
@@ -83,7 +80,26 @@ def show(as_json: bool, every: bool, **point: Any) -> int:
     else:
         from benchrun.report.point import point_view
 
-        print_views(point_view(specs[0], document))
+        print_views(point_view(spec, document, request.cluster, request.overrides))
+    return Exit.OK
+
+
+def _show_suite(request: "Request", as_json: bool) -> Exit:
+    """The runs of a suite or study. UserError where none is legal."""
+    from benchrun.report import listing
+    from benchrun.report.point import suite_rows
+    from benchrun.report.table import plain
+
+    points, repeats = app.resolve_each(request)
+    if all(isinstance(spec, UserError) for _, spec in points):
+        app.resolve(request)  # raises the first one's error
+    each_run = [(point.settings, spec) for point, spec in points for _ in range(repeats)]
+    rows = suite_rows(each_run)
+    if as_json:
+        print_json(rows)
+    else:
+        left_out = () if any(row["refused"] for row in rows) else ("refused",)
+        click.echo(plain(listing.inventory_table(rows, left_out)), nl=False)
     return Exit.OK
 
 

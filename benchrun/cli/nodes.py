@@ -43,7 +43,7 @@ def nodes(
     else:
         spec = app.nodes_check(str(cluster), num_nodes, exclude, overrides)
         if dry_run:
-            return _print_script(spec)
+            return _print_script(spec, as_json)
         run = app.start(spec)
         say(run.run_id)
     try:
@@ -57,10 +57,14 @@ def nodes(
     return _print(run, as_json)
 
 
-def _print_script(spec: "NodesSpec") -> Exit:
+def _print_script(spec: "NodesSpec", as_json: bool) -> Exit:
     from benchrun.spec.artifacts import JOB
 
-    click.echo(app.render(spec)[JOB], nl=False)
+    script = app.render(spec)[JOB]
+    if as_json:
+        print_json({"spec": spec.model_dump(mode="json"), "script": script})
+    else:
+        click.echo(script, nl=False)
     return Exit.OK
 
 

@@ -3,15 +3,16 @@
 import functools
 import json
 from collections.abc import Callable, Iterable, Sequence
+from itertools import chain
 from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from benchrun import app
-from benchrun.cli.complete import cluster_names, point_values, recipe_names
-from benchrun.errors import BenchrunError
+from benchrun import app, paths
+from benchrun.cli.complete import cluster_names, point_values, recipe_names, run_names
+from benchrun.errors import BenchrunError, exit_code_of
 from benchrun.vocabulary import Exit, worst
 
 if TYPE_CHECKING:
@@ -29,6 +30,17 @@ SPELLED = {"peak": "peak-tflops"}
 """Options whose argument has another name."""
 run_id = attrgetter("run_id")
 
+baseline_option = click.option(
+    "--baseline",
+    "--reference",
+    "--against",
+    "baseline",
+    envvar=paths.BASELINE,
+    show_envvar=True,
+    metavar="DIR|RUN|ID",
+    shell_complete=run_names,
+    help="Compare with this alone: a run, the runs in a folder, or the published number of this id.",
+)
 json_option = click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout, nothing else.")
 
 
@@ -102,18 +114,21 @@ def each(items: Iterable[T], read: Callable[[T], R], name: Callable[[T], str] = 
         except (BenchrunError, OSError) as error:
             place = getattr(error, "where", None) or getattr(error, "filename", None)
             say(f"error: {error}" if place else f"error: {name(item)}: {error}")
-            codes.append(getattr(error, "exit_code", Exit.MACHINE))
+            codes.append(exit_code_of(error) if isinstance(error, OSError) else error.exit_code)
     return results, worst(codes)
 
 
-def opened(names: Sequence[str], last: int | None = None) -> "tuple[list[RunDir], Exit]":
+def opened(
+    names: Sequence[str], last: int | None = None, open_name: "Callable[[str], list[RunDir]] | None" = None
+) -> "tuple[list[RunDir], Exit]":
     """Each of the runs called ``names`` once, or the ``last`` runs of the runs folder (or all), and the exit code.
 
-    Runs that cannot be read are named on stderr; they count for the exit code if ``names`` has them.
+    ``open_name`` returns the runs that a name stands for, if not one. Runs that cannot be read are named on stderr and
+    count for the exit code if ``names`` has them.
     """
     newest = [] if names else app.find_runs()[-last if last else 0 :]
-    runs, code = each(names or [str(run.path) for run in newest], app.open_run)
-    return list(dict.fromkeys(runs)), code if names else Exit.OK
+    runs, code = each(names or [str(run.path) for run in newest], open_name or (lambda name: [app.open_run(name)]))
+    return list(dict.fromkeys(chain(*runs))), code if names else Exit.OK
 
 
 def read_logs(files: Sequence[Path], framework: str | None) -> "list[Log]":

@@ -1,6 +1,7 @@
 """Verbs on points: render, launch, profile."""
 
 import functools
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -104,6 +105,10 @@ def _launch(resolved: "Sequence[RunSpec]", how: Launching) -> int:
             say(f"warning: {warning}")
     if how.dry_run:
         for spec in specs:
+            if how.exclude:
+                app.check_excluded(spec)
+            if secrets := app.missing_secrets(spec):
+                say(f"warning: the launch needs {', '.join(secrets)}, which this shell does not set (cluster.secrets)")
             _print_script(spec)
         return Exit.OK
     runs = []
@@ -134,4 +139,4 @@ def _wait(runs: "Sequence[RunDir]", retries: int) -> Exit:
                 waiting[index], reason = again
                 following.append(waiting[index])
                 say(f"{reason}; launched again as {waiting[index].run_id}")
-    return print_verdicts(waiting)
+    return print_verdicts(waiting, reference=os.environ.get(paths.BASELINE) or None)

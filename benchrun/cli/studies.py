@@ -12,7 +12,7 @@ from benchrun.errors import UserError
 from benchrun.vocabulary import Exit
 
 if TYPE_CHECKING:
-    from benchrun.app import Request
+    from benchrun.app import Plan, Request, StudyResult
 
 
 @click.command("study")
@@ -29,7 +29,14 @@ if TYPE_CHECKING:
 @click.option("--reuse", is_flag=True, help="Take completed runs of the same specification in place of new ones.")
 @click.option("--dry-run", is_flag=True, help="Print the points, their GPU-hours and cost; launch nothing.")
 @click.option("--report", is_flag=True, help="Print what is there already; launch nothing.")
-@click.option("--format", "form", type=click.Choice(["plain", "markdown", "csv"]), default="plain", show_default=True)
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["plain", "markdown", "csv", "html"]),
+    default="plain",
+    show_default=True,
+    help="html: one file with plots of the points and of every run.",
+)
 @click.option("--plot", type=click.Path(path_type=Path), metavar="FILE", help="Draw speed and memory of the points.")
 @click.option("--tune", is_flag=True, help="FILE is a recipe: search the fastest layout of its point.")
 @click.option("--vary", multiple=True, metavar="SIZE=N,N", help="With --tune: values of tp, pp, vp, cp, ep, mbs.")
@@ -81,10 +88,17 @@ def study(
     else:
         from benchrun.report.study import missing, study_page
 
-        click.echo(study_page(result, form), nl=False)
+        click.echo(_html(planned, result) if form == "html" else study_page(result, form), nl=False)
         for line in missing(result):
             say(line)
     return Exit.OK if dry_run or result.complete else Exit.INCONCLUSIVE
+
+
+def _html(planned: "Plan", result: "StudyResult") -> str:
+    """The study and its runs with plots."""
+    from benchrun.report.study_html import study_html
+
+    return study_html(result, app.report_on([app.run_data(run) for run in app.study_runs(planned)]))
 
 
 def _tune(

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from benchrun.explain.advice import advice
+from benchrun.explain.advice import choice
 from benchrun.explain.evidence import Evidence
 from benchrun.explain.model import Cause, Name, Part
 from benchrun.explain.waits import late_rank
@@ -13,12 +13,13 @@ from benchrun.spec.artifacts import RANKS
 
 WHOLE: tuple[Name, ...] = ("bubble", "recompute", "exposed_tp", "exposed_cp", "exposed_ep", "exposed_dp", "host")
 """Another layout or recipe can save all of these."""
-FUSED = 3.0
-"""Times the least that memory-bound kernels take where all are fused: the median of the kept runs."""
-UNFUSED = 6.0
-"""Of a run whose kernels are fused no more than this is expected."""
+FUSED, MOST_FUSED = 3.0, 6.0
+"""Times the least that memory-bound kernels take where all are fused: the median of the kept runs, and more than any of
+them takes (1.9 to 5.6). A run that means to have fused kernels has them up to there."""
+FLASH = 3.0
+"""Times the least at the peak that attention takes: 2.5 to 3.1 in kept runs with BF16 attention."""
 ALONE = 0.8
-"""Share of the clock's peak that large products reach alone."""
+"""Share of the clock's peak that large products reach alone: 0.8 in FP8 and 0.87 in BF16 in the kept runs."""
 
 
 SMALL, LEAST = "products bound by memory", "memory-bound kernels at the memory's speed"
@@ -31,8 +32,9 @@ def choices(run: Evidence, parts: list[Part]) -> Iterator[Cause]:
     for name in WHOLE:
         own = [part for part in parts if part.cause == name]
         if seconds := sum(part.seconds for part in own):
-            yield _choice(name, seconds, _evidence(own, run))
+            yield choice(name, seconds, _evidence(own, run))
     yield from _of_memory(run, parts)
+    yield from _of_attention(parts)
     yield from _of_products(run, parts)
     yield from _of_balance(run)
 
@@ -41,11 +43,11 @@ def _of_memory(run: Evidence, parts: list[Part]) -> Iterator[Cause]:
     """Memory-bound kernels beyond those of fused ones, and products that are too small."""
     seconds = {part.part: part.seconds for part in parts}
     small, least = seconds.get(SMALL, 0.0), seconds.get(LEAST, 0.0)
+    spent = least + seconds.get(BEYOND, 0.0)
     training = run.spec.training
     local = training.transformer_impl == "local" or framework(run.spec.framework).memory.fully_sharded
-    fused = training.fused_kernels and not local
-    spent = least + seconds.get(BEYOND, 0.0)
-    saved = max(spent - (UNFUSED if fused else FUSED) * least, 0.0) if least else 0.0
+    most = MOST_FUSED if training.fused_kernels and not local else FUSED
+    saved = spent - FUSED * least if least and spent > most * least else 0.0
     words = [f"products of small micro-batches wait {small:.3g} s for memory"] if small else []
     if saved:
         words.append(
@@ -53,7 +55,19 @@ def _of_memory(run: Evidence, parts: list[Part]) -> Iterator[Cause]:
             f"about {FUSED:.0f} where all are fused"
         )
     if words:
-        yield _choice("memory_bound", small + saved, "; ".join(words))
+        yield choice("memory_bound", small + saved, "; ".join(words))
+
+
+def _of_attention(parts: list[Part]) -> Iterator[Cause]:
+    """Attention beyond what a fused kernel takes."""
+    seconds = {part.part: part.seconds for part in parts}
+    least = seconds.get("attention at the GPU's peak", 0.0)
+    spent = least + sum(part.seconds for part in parts if part.cause == "attention")
+    if least and spent > FLASH * least:
+        words = (
+            f"attention takes {spent / least:.1f} times what it takes at the GPU's peak, about {FLASH:.0f} where fused"
+        )
+        yield choice("attention", spent - FLASH * least, words)
 
 
 def _of_products(run: Evidence, parts: list[Part]) -> Iterator[Cause]:
@@ -63,7 +77,7 @@ def _of_products(run: Evidence, parts: list[Part]) -> Iterator[Cause]:
     saved = below - peak * (1 / ALONE - 1)
     if peak and saved > 0:
         share = 100 * peak / (peak + below)
-        yield _choice("matmul", saved, f"the products reach {share:.0f} % of the clock's peak alone: they are small")
+        yield choice("matmul", saved, f"the products reach {share:.0f} % of the clock's peak alone: they are small")
 
 
 def _of_balance(run: Evidence) -> Iterator[Cause]:
@@ -78,17 +92,13 @@ def _of_balance(run: Evidence) -> Iterator[Cause]:
     if len(medians) > 1:
         listed = ", ".join(f"{seconds:.3g}" for seconds in medians)
         saved = max(medians) - sum(medians) / len(medians)
-        yield _choice("imbalance", saved, f"the stages compute {listed} s in a step ({RANKS})")
+        yield choice("imbalance", saved, f"the stages compute {listed} s in a step ({RANKS})")
     late = late_rank(run)
     turns = [np.max(times, axis=0) - np.mean(times, axis=0) for times in stages.values() if len(times[0])]
     if turns and run.on_gpu:
         saved = max(float(np.mean(each)) for each in turns) - (late.seconds if late else 0.0)
         words = f"ranks of a stage are slow by turns: the slowest computes {saved:.3g} s longer than the mean ({RANKS})"
-        yield _choice("imbalance", saved, words)
-
-
-def _choice(cause: Name, seconds: float, evidence: str) -> Cause:
-    return Cause(cause=cause, kind="choice", seconds=seconds, evidence=evidence, advice=advice(cause))
+        yield choice("imbalance", saved, words)
 
 
 def _evidence(parts: list[Part], run: Evidence) -> str:

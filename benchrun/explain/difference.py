@@ -8,8 +8,9 @@ import numpy as np
 
 from benchrun.explain.evidence import Evidence, alike
 from benchrun.explain.model import Condition, Difference, PartDifference
+from benchrun.explain.ratio import ratio_interval
 from benchrun.explain.waterfall import waterfall
-from benchrun.metrics.statistics import Floats, Interval, confidence_interval
+from benchrun.metrics.statistics import Floats
 
 SHOWN_SHARE = 0.001
 """Of the step: smaller differences of a part are left out."""
@@ -46,31 +47,21 @@ def _side(run: Evidence) -> Side:
 def difference(a: Side, b: Side) -> Difference:
     """The second against the first, for as many tokens on a GPU where both state them; else for a step."""
     scale = a.tokens / b.tokens if a.tokens and b.tokens else 1.0
+    interval, method = ratio_interval(a.times, scale * b.times)
     return Difference(
         a=a.name,
         b=b.name,
         step_time_s=(float(np.median(a.times)), float(np.median(b.times))),
         ratio=scale * float(np.median(b.times)) / float(np.median(a.times)),
-        interval=_interval(a, b, scale),
+        interval=interval,
+        method=method,
+        scale=scale,
         differs=[
             Condition(name=name, a=str(a.conditions.get(name)), b=str(b.conditions.get(name)))
             for name in dict.fromkeys([*a.conditions, *b.conditions])
             if a.conditions.get(name) != b.conditions.get(name)
         ],
         parts=_parts(a, b, scale),
-    )
-
-
-def _interval(a: Side, b: Side, scale: float) -> Interval | None:
-    """Of the ratio: the ends of both medians' intervals, which is wider than needed."""
-    one, other = confidence_interval(a.times), confidence_interval(b.times)
-    if one is None or other is None:
-        return None
-    return Interval(
-        low=scale * other.low / one.high,
-        high=scale * other.high / one.low,
-        level=min(one.level, other.level),
-        effective_rows=min(one.effective_rows, other.effective_rows),
     )
 
 

@@ -20,6 +20,8 @@ from benchrun.trace.model import Fingerprint
 
 FEWEST_SAMPLES = 10
 """Of a GPU: the first and the last one cover seconds outside of the steps."""
+IN_USE = 50
+"""Percent of the time with a kernel, from which on a sampled clock is that of the kernels."""
 
 
 @dataclass(frozen=True)
@@ -71,6 +73,12 @@ class Evidence:
     def clock(self) -> Clock | None:
         """Clock and power of the data sheet."""
         return clocks().get(self.spec.gpu)
+
+    @property
+    def clock_mhz(self) -> float | None:
+        """Median clock of the GPUs; None where they stood still for the most part, because they lower it themselves."""
+        state = self.samples.over_all if self.samples else None
+        return state.sm_clock_mhz if state and (state.utilisation_percent or 0.0) >= IN_USE else None
 
     @cached_property
     def idle_of_telemetry_s(self) -> float | None:

@@ -2,12 +2,13 @@
 
 from collections.abc import Iterable, Iterator
 
-from benchrun.explain.advice import advice
+from benchrun.explain.advice import fault
 from benchrun.explain.buckets import buckets
 from benchrun.explain.choices import choices
 from benchrun.explain.evidence import Evidence, alike
 from benchrun.explain.faults import faults
 from benchrun.explain.model import FAULT_SHARE, Against, Cause, Explanation, Name, Part
+from benchrun.explain.speed import at_limit
 from benchrun.explain.waterfall import waterfall
 
 SHOWN_SHARE = 0.005
@@ -22,6 +23,8 @@ def explain(run: Evidence, against: Against | None = None, other: Evidence | Non
     causes = [*faulty, *_without(faulty, choices(run, parts))]
     if other is not None:
         causes += slower_parts(*alike(run, other))
+    if not any(cause.seconds >= FAULT_SHARE * run.step_s for cause in causes):
+        causes += at_limit(run, parts)  # no setting cures it, so that it comes after all that one does
     return Explanation(
         run=run.name,
         step_time_s=round(run.step_s, DIGITS),
@@ -49,7 +52,7 @@ def slower_parts(run: Evidence, other: Evidence) -> Iterator[Cause]:
     for name, seconds in _by_cause(waterfall(run)).items():
         if (more := seconds - others.get(name, 0.0)) > 0:
             evidence = f"{seconds:.3g} s of a step, {others.get(name, 0.0):.3g} s in {other.name}"
-            yield Cause(cause=name, kind="fault", seconds=more, evidence=evidence, advice=advice(name))
+            yield fault(name, more, evidence)
 
 
 def _by_cause(parts: list[Part]) -> dict[Name, float]:

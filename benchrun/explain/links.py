@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from benchrun import hardware
 from benchrun.explain import waits
-from benchrun.explain.advice import advice
+from benchrun.explain.advice import fault
 from benchrun.explain.buckets import Buckets
 from benchrun.explain.evidence import Evidence
 from benchrun.explain.model import Cause
@@ -44,9 +44,7 @@ def slow_links(run: Evidence, divided: Buckets | None) -> Iterator[Cause]:
     if set_here := restrictions(run):
         evidence += f"; {', '.join(set_here)} set"
     seconds = exposed * (1 - reached / usual)
-    yield Cause(
-        cause="comm_bandwidth", kind="fault", seconds=seconds, evidence=evidence, advice=advice("comm_bandwidth")
-    )
+    yield fault("comm_bandwidth", seconds, evidence)
 
 
 def restrictions(run: Evidence) -> list[str]:

@@ -32,6 +32,8 @@ Name = Literal[
     "checkpoint",
     "unknown",
 ]
+NOTICEABLE = 0.02
+"""Of the ratio of two runs: the medians of repeats lie as far apart (results/measured: 13 of 14 sets of repeats)."""
 FAULT_SHARE = 0.03
 """Of the step: faults from here on come first."""
 
@@ -125,14 +127,22 @@ class Difference(Frozen):
     ratio: float
     """Time of b over time of a for as many tokens on a GPU: above 1, b is slower."""
     interval: Interval | None = Field(default=None)
-    """Of the ratio; null where the steps are too few."""
+    """Of the ratio by the steps of both, without what repeats differ by; null for a single step."""
+    method: str = ""
+    """How the interval was computed, from how many steps."""
+    noticeable: float = NOTICEABLE
+    """A ratio that is nearer to 1 is no difference, however narrow the interval: repeats of a run differ by as much."""
+    scale: float = 1.0
+    """Factor of the parts of b, and of its step in the ratio: tokens of a step on a GPU of a over those of b."""
     differs: list[Condition]
     parts: list[PartDifference]
     """Where the seconds went, the largest difference first."""
 
     @property
     def exit_code(self) -> Exit:
-        """SLOW where b is slower beyond the interval; INCONCLUSIVE where there is no interval to tell."""
+        """SLOW where b is noticeably slower, beyond the interval; INCONCLUSIVE where its steps do not show whether."""
         if self.interval is None:
             return Exit.INCONCLUSIVE
-        return Exit.SLOW if self.interval.low > 1 else Exit.OK
+        if self.ratio < 1 + self.noticeable:
+            return Exit.OK
+        return Exit.SLOW if self.interval.low > 1 else Exit.INCONCLUSIVE

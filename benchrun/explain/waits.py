@@ -8,7 +8,7 @@ import numpy as np
 
 from benchrun.explain.evidence import Evidence
 from benchrun.metrics.statistics import Floats, robust_deviation
-from benchrun.spec.artifacts import HOST, RANKS, RankTime
+from benchrun.spec.artifacts import BREAKDOWN, HOST, RANKS, RankTime
 from benchrun.trace.model import IdleByCause
 
 STEADY = 0.75
@@ -17,6 +17,8 @@ NOISE = 1.5
 """Robust deviations over the steps by which it must be behind, unless it is so in nearly all of them."""
 MUCH, NEARLY_ALL = 0.3, 0.9
 """Of the step and of the steps: a rank that is so far behind is slow, also where other processes take its core."""
+ONE_STEP = 0.15
+"""Of the step that a GPU's rank must be behind in a single profiled one."""
 CORES_DIFFER = 0.1
 """Of the step of a run on CPUs: cores that other processes and hyper-threads share differ by as much."""
 
@@ -48,7 +50,7 @@ def late_rank(run: Evidence) -> Late | None:
     Time in which a rank that may use every core waits for one is the node's, and counts only where it is much.
     """
     if run.ranks is None:
-        return _late_in_trace(run)
+        return _late_in_trace(run) or _late_in_profile(run)
     rows = [row for row, step in enumerate(run.ranks.steps) if step in set(run.steps.tolist())]
     stages: dict[int, list[RankTime]] = {}
     for rank in run.ranks.ranks:
@@ -119,6 +121,22 @@ def _late_in_trace(run: Evidence) -> Late | None:
     return Late(
         slow.rank, slow.host, slow.behind_s / steps_of_trace(run), "the others wait for it in collectives (trace)"
     )
+
+
+def _late_in_profile(run: Evidence) -> Late | None:
+    """The rank that waited much less than the others in the one profiled step; stages wait for each other by design."""
+    if run.breakdown is None or run.spec.layout.pp > 1 or not run.on_gpu:
+        return None  # other processes take a core from one rank for a step
+    measured = run.typical_s / run.breakdown.step_s
+    waited = [seconds * measured for seconds in run.breakdown.communication_of_ranks_s]
+    if len(waited) < 2:
+        return None
+    rank = min(range(len(waited)), key=lambda each: waited[each])
+    seconds = beyond_others(dict(enumerate(-each for each in waited)), rank)
+    if seconds < ONE_STEP * run.typical_s:
+        return None
+    evidence = f"rank {rank} waits {seconds:.3g} s less for the others than they do ({BREAKDOWN}, one step)"
+    return Late(rank, None, seconds, evidence)
 
 
 def steps_of_trace(run: Evidence) -> float:

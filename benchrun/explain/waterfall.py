@@ -52,7 +52,11 @@ def waterfall(run: Evidence) -> list[Part]:
 
 def _profiled(run: Evidence, least: Work, divided: Buckets) -> Iterator[Part]:
     source = divided.source
-    yield from _products(run, least, divided.matmul, source)
+    plain = _plain_attention(run, least, divided)
+    if plain:
+        words = f"{source}: next to no attention kernel ran, so that plain products compute it"
+        yield Part(part="attention as plain products", seconds=plain, cause="attention", evidence=words)
+    yield from _products(run, least, divided.matmul - plain, source)
     attention = Ledger(divided.attention)
     again = least.recomputed_attention
     attention.take("attention, computed again", divided.attention * again / (1 + again), "recompute", source)
@@ -67,6 +71,20 @@ def _profiled(run: Evidence, least: Work, divided: Buckets) -> Iterator[Part]:
     if divided.other:
         differs = "the measured step is longer than the profiled one"
         yield Part(part="not in the profiled step", seconds=divided.other, cause="unknown", evidence=differs)
+
+
+def _plain_attention(run: Evidence, least: Work, divided: Buckets) -> float:
+    """What attention takes of the products, in s, where no kernel of its own computes it.
+
+    Of what the products take longer than alone at most twice the least that whole scores take; without ceilings as
+    much as the work of both says.
+    """
+    if not least.attention_s or not least.matmul_s or divided.attention >= least.attention_s:
+        return 0.0  # no kernel is faster than the peak
+    whole = least.plain_attention_s
+    if run.bound is not None:
+        return min(max(divided.matmul - run.bound.matmul_s * (1 + least.recomputed), 0.0), 2 * whole)
+    return divided.matmul * whole / (whole + least.matmul_s)
 
 
 def _products(run: Evidence, least: Work, seconds: float, source: str) -> Iterator[Part]:
@@ -87,7 +105,7 @@ def _products(run: Evidence, least: Work, seconds: float, source: str) -> Iterat
 
 def _clocks(run: Evidence, peak_s: float) -> tuple[str, float, Name, str]:
     """What the products lose at the measured clock against that of the peak."""
-    clock = run.samples.over_all.sm_clock_mhz if run.samples else None
+    clock = run.clock_mhz
     if not clock or run.clock is None:
         return "clocks and power", 0.0, "clocks", ""
     evidence = f"{clock:.0f} MHz, the peak holds at {run.clock.peak_clock_mhz:.0f} ({TELEMETRY_SUMMARY})"
@@ -107,7 +125,8 @@ def _waiting(run: Evidence, least: Work, divided: Buckets) -> Iterator[Part]:
     """Exposed communication and idle time: a slow rank, the pipeline, groups, data, host."""
     sent, idle, source = Ledger(divided.communication), Ledger(divided.idle), divided.source
     bubble = divided.busy * least.bubble
-    taken = _sending(run, least, sent, bubble, source)
+    ranks = run.spec.num_gpus
+    taken = _sending(run, least, sent, bubble, source, waiting=(ranks - 1) / ranks)
     idle.take("pipeline bubble, no kernel", bubble - taken, "bubble", _law_of_bubble(least))
     yield from sent.parts
     yield from _idle(run, idle, source)
@@ -117,10 +136,13 @@ def _law_of_bubble(least: Work) -> str:
     return f"(pp - 1) / (vp * micro-batches) = {least.bubble:.3g} of computing"
 
 
-def _sending(run: Evidence, least: Work, sent: Ledger, bubble_s: float, source: str) -> float:
-    """Divide exposed communication: a slow rank, the pipeline bubble, groups. The bubble's part, in s."""
+def _sending(run: Evidence, least: Work, sent: Ledger, bubble_s: float, source: str, waiting: float = 1.0) -> float:
+    """Divide exposed communication: a slow rank, the pipeline bubble, groups. The bubble's part, in s.
+
+    ``waiting``: share of the ranks of ``sent`` that wait for a slow one; less than 1 in a mean that includes it.
+    """
     if late := waits.late_rank(run):
-        sent.take(f"waiting for rank {late.rank}", late.seconds, "slow_rank", late.evidence)
+        sent.take(f"waiting for rank {late.rank}", late.seconds * waiting, "slow_rank", late.evidence)
     taken = sent.take("pipeline bubble", bubble_s, "bubble", _law_of_bubble(least))
     exposed = sent.left
     for group, weight in weights_of_groups(run.spec, least.bytes_sent).items():
@@ -133,15 +155,18 @@ def _idle(run: Evidence, idle: Ledger, source: str) -> Iterator[Part]:
     for words, wait, cause in _host_waits(run):
         if wait is not None:
             idle.take(words, wait.seconds, cause, wait.evidence)
+    if late := waits.late_rank(run):  # a mean over the ranks has only its share of what one rank loses
+        idle.take(f"rank {late.rank} stands still", late.seconds / run.spec.num_gpus, "slow_rank", late.evidence)
     idle.rest("no kernel: the host", "host", source)
     yield from idle.parts
 
 
 def _host_waits(run: Evidence) -> list[tuple[str, waits.Wait | None, Name]]:
+    """A core that a rank waits for is its binding's where it is bound, else that of what else runs on the node."""
     return [
         ("waiting for data", waits.data_wait(run), "data"),
         ("garbage collection", waits.garbage(run), "host"),
-        ("waiting for a core", waits.queue(run), "host"),
+        ("waiting for a core", waits.queue(run), "host" if waits.bound(run) else "jitter"),
         ("launches too late", waits.launching(run), "host"),
         ("synchronising", waits.synchronising(run), "host"),
     ]

@@ -27,6 +27,8 @@ class Work:
     products_memory_s: float
     """By which the products take longer because they read and write their matrices: they are too small."""
     attention_s: float | None
+    plain_attention_s: float
+    """Of attention without a kernel of its own: products that compute, write and read both triangles of the scores."""
     memory_s: float | None
     bytes_sent: dict[str, float]
     """By group (tp, cp, ep, dp, pp): bytes through a rank's links in a step, as bus bandwidth counts them."""
@@ -60,6 +62,7 @@ def work(spec: TrainingSpec, ceilings: Ceilings | None) -> Work:
         matmul_s=matmul,
         products_memory_s=bound_by_memory,
         attention_s=attention,
+        plain_attention_s=_plain_s(spec, gpu, attention) if gpu and attention else 0.0,
         memory_s=moved / (speed * 1e9) if speed else None,
         bytes_sent=_bytes_sent(ops, count),
         message_bytes=_message_bytes(ops, count),
@@ -112,6 +115,14 @@ def _moved_s(product: Product, gpu: Gpu) -> float:
     """Reading both matrices and writing the result in each pass, two bytes an element."""
     elements = product.m * product.k + product.k * product.n + product.m * product.n
     return len(product.passes) * product.count * elements * 2 / (gpu.memory_gb_per_s * 1e9)
+
+
+def _plain_s(spec: TrainingSpec, gpu: Gpu, attention_s: float) -> float:
+    """Both triangles at the peak, or at the memory's speed: a product of depth d has d operations for each byte of its
+    scores, of two bytes each.
+    """
+    peak = gpu.peak_bf16_tflops * 1e12
+    return 2 * attention_s * max(peak / (spec.model.kv_channels * gpu.memory_gb_per_s * 1e9), 1.0)
 
 
 def _bus_bytes(each: Collective) -> float:

@@ -14,6 +14,7 @@ from typing import Any
 import yaml
 
 from benchrun.launch.rundir import STAMP, RunDir, unpacked
+from benchrun.render import render
 from benchrun.spec import artifacts
 from benchrun.spec.artifacts import ENV, SPEC, TELEMETRY, XZ
 from benchrun.spec.cluster import Binding, Cluster, Container, OwnGpu
@@ -53,6 +54,20 @@ def kept_files(run: RunDir) -> dict[str, bytes]:
         **{name: text.encode() for name, text in files.items()},
         **{name + XZ: lzma.compress(clean(text).encode(errors="surrogateescape")) for name, text in packed.items()},
     }
+
+
+def scripts(run: RunDir) -> dict[str, bytes]:
+    """The scripts of ``run`` by name, rendered again without what identifies the site."""
+    return {name: text.encode() for name, text in render(public_spec(run.spec)).items() if name != SPEC}
+
+
+def verbatim_files(run: RunDir) -> dict[str, bytes]:
+    """The same files of ``run`` as they are, with its scripts, events and done.json; logs are compressed."""
+    names = (*DOCUMENTS, SPEC, ENV, artifacts.EVENTS, artifacts.DONE, *render(run.spec))
+    plain = {name: (run.path / name).read_bytes() for name in names if (run.path / name).is_file()}
+    packed = {log.name.removesuffix(XZ) + XZ: lzma.compress(unpacked(log)) for log in run.logs}
+    samples = {f"{TELEMETRY}/{host}.csv{XZ}": lzma.compress(text.encode()) for host, text in run.telemetry().items()}
+    return plain | packed | samples
 
 
 def kept_name(run: RunDir) -> str:

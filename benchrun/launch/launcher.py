@@ -4,6 +4,7 @@ import contextlib
 import os
 import platform
 import re
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -130,10 +131,9 @@ def cancel(run: RunDir) -> bool:
 
 def check(spec: RunSpec, root: Path) -> None:
     """UserError where a secret is not set, or where Slurm or the container runtime would misread a path of the run."""
-    for name in spec.cluster.secrets:
-        if not os.environ.get(name):
-            hint = f"export {name}=... before launching, or remove it from cluster.secrets"
-            raise UserError(f"cluster.secrets: {name} is not set in this shell", hint=hint)
+    for name in missing_secrets(spec):
+        hint = f"export {name}=... before launching, or remove it from cluster.secrets"
+        raise UserError(f"cluster.secrets: {name} is not set in this shell", hint=hint)
     data = os.environ.get("BENCHRUN_DATA") if spec.reads_files else None
     slurm, runtime = spec.cluster.scheduler == "slurm", spec.cluster.container.runtime
     for variable, path in {"BENCHRUN_RESULTS": str(root.resolve()), "BENCHRUN_DATA": data or ""}.items():
@@ -145,6 +145,11 @@ def check(spec: RunSpec, root: Path) -> None:
             raise UserError(f"the path {path} contains {bad[0]!r}, which Slurm interprets", hint=hint)
         if bad := sorted(set(path) & set(unmountable(runtime))):
             raise UserError(f"the path {path} contains {bad[0]!r}, which {runtime} takes as a separator", hint=hint)
+
+
+def missing_secrets(spec: RunSpec) -> list[str]:
+    """Names of the secrets that the job needs and that are not set in this shell."""
+    return [name for name in spec.cluster.secrets if not os.environ.get(name)]
 
 
 def done_of(run: RunDir, job: Job) -> Done | None:
@@ -161,7 +166,7 @@ def backoff(polls: int) -> float:
 def _observation(run: RunDir, job: Job | None, lag_s: float) -> Observation:
     clock = run.clock()
     if job is None:
-        over = _seconds(run.time_of("created"), clock) > GRACE_S
+        over = _seconds(run.created, clock or time.time()) > GRACE_S
         return Observation(run, None, over=over, note="the scheduler has no job with this run's directory")
     _note_change(run, job)
     done, last_line = done_of(run, job), _written(*run.logs)
@@ -217,7 +222,7 @@ def write_env(run: RunDir) -> None:
     damaged = "the node's own description is not valid JSON"
     environment = Environment(
         benchrun=__version__,
-        commit=_commit(),
+        commit=commit(),
         image=run.spec.container_image,
         submit_host=platform.node(),
         python=platform.python_version(),
@@ -241,7 +246,7 @@ def _worker(run: RunDir) -> dict[str, Any] | None:
     return versions if isinstance(versions, dict) else None
 
 
-def _commit() -> str | None:
+def commit() -> str | None:
     """The commit of this checkout, ``+dirty`` with uncommitted changes; in a wheel or copy ``$BENCHRUN_COMMIT``."""
     if not (paths.DATA / ".git").exists():
         return os.environ.get("BENCHRUN_COMMIT")

@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from benchrun import paths
-from benchrun.errors import UserError
+from benchrun.errors import UserError, reading
 from benchrun.frameworks.registry import framework
 from benchrun.spec.artifacts import DONE, EVENTS, SPEC, STDERR, STDOUT, TELEMETRY, WORKER, XZ, Done
 from benchrun.spec.runspec import RunSpec
@@ -28,6 +28,8 @@ from benchrun.spec.runspec import RunSpec
 M = TypeVar("M", bound=BaseModel)
 STAMP = r"\d{8}T\d{6}Z"
 """The time in a run's name."""
+KEPT = "measured:"
+"""The ids of our own kept runs begin so where they are references."""
 LIMIT = 64 << 20
 """Bytes of a document that are read; a run's documents are far smaller."""
 _FIELDS = {"submitted": ("job",), "refused": ("reason",), "state": ("state", "phase")}
@@ -114,6 +116,16 @@ class RunDir:
         with contextlib.suppress(ValueError, OverflowError):
             event = self.last_event(kind)
             return datetime.strptime(event["time"], "%Y-%m-%dT%H:%M:%S%z").timestamp() if event else None
+        return None
+
+    @property
+    def created(self) -> float | None:
+        """When the run was created, in seconds since the epoch: by its event, else by its files (a killed launcher).
+
+        None where the directory has vanished.
+        """
+        with contextlib.suppress(OSError):
+            return self.time_of("created") or (self.path / SPEC).stat().st_mtime
         return None
 
     def append_event(self, kind: str, **facts: Any) -> None:
@@ -216,22 +228,31 @@ def _touched(file: int) -> float:
 
 
 def create(root: Path, spec: RunSpec, files: Mapping[str, str]) -> RunDir:
-    """Make a new run directory below ``root``, also for two launches at the same moment."""
+    """Make a new run directory below ``root``, also for two launches at the same moment.
+
+    It appears with all its files: a launcher that is killed meanwhile leaves a hidden directory, which is no run.
+    """
     stamp = datetime.now(timezone.utc).strftime("%Y%m%dT%H%M%SZ")
     try:
         root.mkdir(parents=True, exist_ok=True)
         while True:  # the random part keeps jobs of two results folders apart, too
             path = root / f"{spec.recipe}-{spec.identity()}-{stamp}-{secrets.token_hex(2)}"
+            new = path.with_name(f".{path.name}")
             with contextlib.suppress(FileExistsError):
-                path.mkdir()
-                break
-        write_files(path, spec, files)
+                new.mkdir()
+                if not path.exists():
+                    break
+                new.rmdir()
+        with contextlib.ExitStack() as undo:
+            undo.callback(shutil.rmtree, new, ignore_errors=True)
+            write_files(new, spec, files)
+            RunDir(new.resolve()).append_event("created", recipe=spec.recipe, identity=spec.identity())
+            new.rename(path)
+            undo.pop_all()
     except OSError as error:
         hint = "run from a directory you can write, or set BENCHRUN_RESULTS"
         raise UserError(f"cannot write {error.filename or root}: {error.strerror}", hint=hint) from error
-    run = RunDir(path.resolve())
-    run.append_event("created", recipe=spec.recipe, identity=spec.identity())
-    return run
+    return RunDir(path.resolve())
 
 
 def write_files(path: Path, spec: RunSpec, files: Mapping[str, str]) -> None:
@@ -255,19 +276,39 @@ def write_files(path: Path, spec: RunSpec, files: Mapping[str, str]) -> None:
 def find_runs(root: Path | None = None) -> list[RunDir]:
     """All runs in ``root`` (the runs folder where None), oldest first."""
     root = root or paths.runs_dir()
-    runs = [_opened(root, spec.parent) for spec in root.glob(f"*/{SPEC}")]
+    runs = [_opened(root, spec.parent) for spec in root.glob(f"[!.]*/{SPEC}")]
     return sorted(runs, key=lambda run: ((re.findall(STAMP, run.run_id) or [""])[0], run.run_id))
 
 
+def runs_at(name: str) -> list[RunDir]:
+    """The run called ``name``, as `open_run` has it, or all runs of the folder ``name``, oldest first.
+
+    UserError where it is neither.
+    """
+    if not is_folder(name):
+        return [open_run(name)]
+    if runs := find_runs(Path(name)):
+        return runs
+    raise UserError("holds no run", where=name, hint=f"each run is a directory in it, with a {SPEC}")
+
+
+def is_folder(name: str) -> bool:
+    """Whether ``name`` is a directory that is no run itself."""
+    with reading(name):
+        return bool(name) and Path(name).is_dir() and not (Path(name) / SPEC).exists()
+
+
 def open_run(name: str, root: Path | None = None) -> RunDir:
-    """The run called ``name`` in ``root`` (the runs folder where None), or at the path ``name``.
+    """The run called ``name`` in ``root`` (the runs folder where None), at the path ``name``, or among the kept runs.
 
     UserError where its specification cannot be read; where there is no such run it lists close matches.
     """
     root = root or paths.runs_dir()
     if not name:
         raise UserError("the name of a run is empty", hint="an unset variable? benchrun status lists the runs")
-    places = [path for path in (root / name, Path(name)) if (path / SPEC).exists()]
+    stored = paths.MEASURED / name.removeprefix(KEPT)
+    with reading(name):
+        places = [path for path in (root / name, Path(name), stored) if (path / SPEC).exists()]
     if not places:
         ids = [run.run_id for run in find_runs(root)]
         close = [run_id for run_id in ids if run_id.startswith(name)]

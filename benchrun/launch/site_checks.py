@@ -50,7 +50,7 @@ def queue_checks(site: Cluster, slurm: Survey) -> Iterator[Check]:
     yield from _rights(site, slurm, partition)
     yield from _nodes(site, slurm, partition)
     if site.mpi and site.mpi not in slurm.mpi:
-        yield fault("mpi", f"srun has no --mpi={site.mpi}", closest(site.mpi, slurm.mpi))
+        yield fault("mpi", f"srun cannot use --mpi={site.mpi}", closest(site.mpi, slurm.mpi))
 
 
 def _partition(site: Cluster, slurm: Survey) -> Partition | Check:

@@ -20,6 +20,11 @@ def idle_nodes(partition: str | None, nodelist: str | None, exclude: str | None)
     return [name for name, state in _states(*limits).items() if state == "idle" and name not in excluded]
 
 
+def all_nodes() -> set[str]:
+    """Every node that Slurm knows. MachineError where it does not answer."""
+    return {*_states("--all")}
+
+
 def unusable_nodes(names: str) -> list[str]:
     """Those of ``names`` that have failed."""
     states = _states(f"--nodes={names}") if names else {}

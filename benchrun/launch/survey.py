@@ -86,7 +86,7 @@ class Survey:
     enforced: frozenset[str]
     """What accounting limits: associations, limits, qos; empty where it only counts."""
     mpi: tuple[str, ...] = ()
-    """srun's plugins for --mpi."""
+    """srun's plugins for --mpi that this machine can load."""
     pyxis: bool = False
     """srun has --container-image."""
 
@@ -174,10 +174,17 @@ def _mpi() -> list[str]:
     """srun lists one plugin a line, on stderr in some releases, then versions of one after a colon."""
     try:
         result = call(["srun", "--mpi=list"], timeout_s=10)
+        lines = (result.stderr + result.stdout).splitlines()
+        words = [_words(line.rpartition(":")[2]) for line in lines if ":" in line or len(line.split()) == 1]
+        return [name for each in words for name in each if _loads(name)]
     except MachineError:
         return []
-    lines = (result.stderr + result.stdout).splitlines()
-    return [word for line in lines for word in _words(line.rpartition(":")[2]) if ":" in line or len(line.split()) == 1]
+
+
+def _loads(plugin: str) -> bool:
+    """Whether srun can use a listed plugin: pmix is listed where its library is missing, and then every job fails."""
+    result = call(["srun", f"--mpi={plugin}", "--test-only", "--ntasks=1", "true"], timeout_s=10)
+    return "Invalid MPI type" not in result.stderr
 
 
 def _words(text: str) -> tuple[str, ...]:

@@ -20,6 +20,8 @@ FATAL = {
     **dict.fromkeys(("time_limit", "preempted", "node_failure", CRASH), ("steps", "restart")),
 }
 """What must follow each kind of fatal problem to make up for it."""
+END = {"image_missing", "mount_failed", "launch_failed", "cancelled", "time_limit", "cuda_oom", "host_oom", CRASH}
+"""Kinds after which a job writes no more steps. A preempted job, or one whose node failed, may be queued again."""
 MOST_SKIPPED = 0.1
 """Above this share of steps without an update a run did not train."""
 
@@ -37,6 +39,11 @@ def fatal_problem(
     return None
 
 
+def job_ended(log: Log) -> bool:
+    """Whether a growing log shows that its job was ended, or ended itself, before the last planned step."""
+    return any(problem.kind in END and not problem.then for problem in log.problems)
+
+
 def updates(log: Log) -> tuple[int, int]:
     """Number of steps that the rows stand for, and how many of them made no update.
 
@@ -47,6 +54,19 @@ def updates(log: Log) -> tuple[int, int]:
     if not skipped and log.skip_messages > 1:
         skipped = log.skip_messages
     return steps, min(skipped, steps)
+
+
+CONSTANT_ROWS = 10
+"""So many equal losses, and no other, are no training."""
+
+
+def constant_loss(log: Log) -> Iterator[Problem]:
+    """A loss that never changes: the weights are not updated, or the batch is not read. Not fatal: steps are steps."""
+    losses = log.distinct.column("loss")
+    losses = losses[losses != NO_VALUE]
+    if len(losses) >= CONSTANT_ROWS and (losses == losses[0]).all():
+        detail = f"{losses[0]:g} in all {len(losses)} rows: no update reaches the weights, or the batches are all alike"
+        yield Problem("constant_loss", None, detail)
 
 
 LAST_DIGIT_TFLOPS, LAST_DIGIT_S = 0.05, 0.005

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from statistics import median
 from typing import Any
 
 import numpy as np
@@ -167,3 +168,33 @@ def log_chance(size: int, slow: int, rows: int, hits: int) -> float:
 
 def _log_choose(size: int, rows: int) -> float:
     return math.lgamma(size + 1) - math.lgamma(rows + 1) - math.lgamma(size - rows + 1)
+
+
+def spread_percent(values: Sequence[float]) -> float | None:
+    """The range of several values, in percent of their median; None of a single one."""
+    return 100 * (max(values) - min(values)) / median(values) if len(values) > 1 else None
+
+
+def student_95(freedom: float) -> float:
+    """Half width, in standard errors, that holds 95 % of Student's t distribution; of broken degrees the next lower.
+
+    By bisection of the distribution for whole degrees (Abramowitz and Stegun, 26.7.3 and 26.7.4).
+    """
+    degrees, low, high = max(math.floor(freedom), 1), 0.0, 100.0
+    while high - low > 1e-9:
+        middle = (low + high) / 2
+        low, high = (middle, high) if _within(middle, degrees) < 0.95 else (low, middle)
+    return high
+
+
+def _within(half: float, degrees: int) -> float:
+    """The chance that the absolute value of t is at most ``half``."""
+    angle = math.atan(half / math.sqrt(degrees))
+    sine, cosine = math.sin(angle), math.cos(angle)
+    odd = degrees % 2
+    term = cosine if odd else 1.0
+    total = term if degrees > 1 else 0.0
+    for number in range(2 + odd, degrees - 1, 2):
+        term *= cosine**2 * (number - 1) / number
+        total += term
+    return 2 / math.pi * (angle + sine * total) if odd else sine * total

@@ -18,7 +18,7 @@ from benchrun.metrics.model import (
     Summary,
     Window,
 )
-from benchrun.metrics.problems import contradictions, fatal_problem, updates
+from benchrun.metrics.problems import constant_loss, contradictions, fatal_problem, updates
 from benchrun.metrics.rows import Measured, measured
 from benchrun.metrics.setting import Setting, stated
 from benchrun.metrics.statistics import MIN_INTERVAL_ROWS, Floats, confidence_interval, spread, warmup_rows
@@ -107,7 +107,7 @@ def _measurement(log: Log, setting: Setting, planned_steps: int | None, warmup: 
     losses = log.distinct.column("loss")
     ends = losses[losses != NO_VALUE][[0, -1]].tolist() if (losses != NO_VALUE).any() else [math.nan, math.nan]
     first_loss, final_loss = (loss if math.isfinite(loss) else None for loss in ends)
-    problems = (*log.problems, *values.problems(), *notes)
+    problems = (*log.problems, *values.problems(), *constant_loss(log), *notes)
     steps_timed, skipped = updates(log)
     skipped_share = skipped / steps_timed if steps_timed else 0.0
     fatal = fatal_problem(log, problems, planned_steps, skipped_share)

@@ -8,16 +8,14 @@ from datetime import datetime, timezone
 from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from benchrun.metrics.samples import COLUMNS as COLUMNS
+from benchrun.metrics.samples import REASONS, SAMPLE
+from benchrun.metrics.samples import Samples as Samples
+from benchrun.metrics.samples import read as read
 from benchrun.metrics.statistics import Floats
 from benchrun.model import Frozen
 
-REASONS = (
-    *("idle", "application_clocks", "power_cap", "hw_slowdown", "sync_boost", "sw_thermal", "hw_thermal"),
-    *("power_brake", "display_clocks"),
-)
-"""NVML's clocks event reasons (nvml.h, nvmlClocksEventReason*), the one of the lowest bit first."""
 THROTTLES = ("hw_slowdown", "sw_thermal", "hw_thermal", "power_brake")
 """Reasons that are faults of cooling or supply. ``power_cap`` is not: a GPU at full load runs at its power limit."""
 UNDER_LOAD = 0.5
@@ -26,14 +24,6 @@ EDGE_S = 2.0
 """Largest distance of the first and last sample from the ends of the window; the power is constant beyond them."""
 GAP_S = 10.0
 """Longer gaps between two samples make the energy unknown."""
-COLUMNS = (
-    *("sm_clock_mhz", "memory_clock_mhz", "power_w", "power_limit_w", "temperature_c", "utilisation_percent"),
-    "memory_mib",
-)
-SAMPLE = np.dtype([("time", "f8"), *((name, "f8") for name in COLUMNS), ("reasons", "i8")])
-"""One sample of a GPU: seconds since 1970, values (NaN where it reports none), the bits of REASONS."""
-Samples = NDArray[Any]
-"""The samples of one GPU in the order of time."""
 
 
 def percent(share: float) -> str:
@@ -142,26 +132,6 @@ def sampled(
         if len(samples)
     ]
     return Sampled(over_all=over_all, gpus=tuple(each_gpu))
-
-
-def read(text: str) -> dict[int, Samples]:
-    """The samples of each GPU of a host's file, by index in nvidia-smi. Malformed lines are left out."""
-    rows: dict[int, list[tuple[float, ...]]] = {}
-    for line in text.splitlines():
-        try:
-            time, gpu, *values, reasons = (cell.strip() for cell in line.split(","))
-            if len(values) == len(COLUMNS):
-                at = datetime.strptime(time, "%Y/%m/%d %H:%M:%S.%f").replace(tzinfo=timezone.utc).timestamp()
-                bits = 0 if _missing(reasons) else int(reasons, 16) % (1 << len(REASONS))
-                numbers = (float("nan") if _missing(value) else float(value) for value in values)
-                rows.setdefault(int(gpu), []).append((at, *numbers, bits))
-        except ValueError:
-            continue  # the header, or half a line
-    return {gpu: np.array(sorted(samples), SAMPLE) for gpu, samples in sorted(rows.items())}
-
-
-def _missing(cell: str) -> bool:
-    return cell.startswith(("[", "N/A"))
 
 
 def _energy_j(samples: Samples, start: float, end: float) -> float | None:

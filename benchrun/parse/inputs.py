@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
-from benchrun.errors import UserError
+from benchrun.errors import UserError, reading
 from benchrun.spec.artifacts import SPEC
 
 CHUNK, FIRST_CHUNKS = 1 << 20, 1 << 16
@@ -72,9 +72,11 @@ def logs_in(paths: Sequence[Path]) -> list[LogFile]:
     """
     logs: list[LogFile] = []
     for path in paths:
-        if not path.is_dir():
-            logs.append(LogFile(path))
-            continue
+        with reading(path):
+            if not path.is_dir():
+                logs.append(LogFile(path))
+                continue
+            next(path.iterdir(), None)  # rglob finds nothing in a directory that may not be read
         inside = sorted(file for file in path.rglob("*") if _is_log(file, path))
         if not inside:
             hint = f"logs are files that end in {' '.join(sorted(SUFFIXES))}, compressed or not"

@@ -3,12 +3,13 @@
 import re
 from collections.abc import Mapping
 
-from benchrun import hardware
+from benchrun import hardware, paths
 from benchrun.errors import UserError, closest
 from benchrun.model import ModelShape
 from benchrun.model.layout import Layout
 from benchrun.predict import software
 from benchrun.predict.workload import Architecture, Number, Recomputed, Workload, architectures
+from benchrun.recipe.files import names, recipe_document
 from benchrun.vocabulary import Task
 
 GPUS = {"A100-80": "A100", "A100-40": "A100-40GB"}
@@ -20,6 +21,8 @@ NUMBERS: dict[str, Number] = {
 }  # fmt: skip
 COUNTS = ("num_gpus", "seq_len", "tp", "pp", "cp", "vp", "ep", "fsdp_shard")
 """Columns of whole numbers."""
+RECIPES = {"pretrain": "", "sft": "-sft", "lora": "-lora"}
+"""Task -> how the names of its recipes end, after that of the model."""
 LARGEST = 1e9
 """No column holds more."""
 Row = Mapping[str, str | None]
@@ -82,6 +85,18 @@ def workload(row: Row) -> Workload:
         tp_overlap=stack in software.OVERLAPPING or "async" in notes.lower(),
         power_limit=500 / 700 if "500W" in notes else 1.0,
     )
+
+
+def with_sequence_length(row: Row) -> tuple[Row, str | None]:
+    """The row with its recipe's sequence length where ``seq_len`` is empty, and a sentence that says so.
+
+    Unchanged where it is stated, and where no shipped recipe trains this model for this task.
+    """
+    name = (row.get("model") or "") + RECIPES.get(row.get("task") or "pretrain", "?")
+    if (row.get("seq_len") or "").strip() or name not in names(paths.RECIPES):
+        return row, None
+    length = recipe_document(name)[1]["seq_length"]
+    return {**row, "seq_len": str(length)}, f"seq_len is empty: {length}, as recipe {name} has it"
 
 
 def observed(row: Row) -> float | None:

@@ -1,7 +1,9 @@
 """Recipes and suites as checked models; pydantic's errors get file:line and a legal alternative."""
 
 import typing
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -113,7 +115,8 @@ def checked(model: type[M], document: Document) -> M:
         return model.model_validate(document)
     except ValidationError as error:
         # A misspelt key is often a missing one as well: the cause comes first.
-        problems = sorted(error.errors(include_url=False), key=lambda p: p["type"] != "extra_forbidden")
+        every = error.errors(include_url=False)
+        problems = sorted(filter(partial(_is_cause, every), every), key=lambda p: p["type"] != "extra_forbidden")
         errors = []
         for problem in problems:
             message, hint = _explain(model, problem["loc"], dict(problem))
@@ -121,6 +124,12 @@ def checked(model: type[M], document: Document) -> M:
         first, *others = {str(error): error for error in errors}.values()
         first.others = tuple(others)
         raise first from None
+
+
+def _is_cause(problems: Sequence[Any], problem: Any) -> bool:
+    """False for a list that counts as empty only because its items are wrong."""
+    loc = problem["loc"]
+    return problem["type"] != "too_short" or not any(p["loc"] != loc and p["loc"][: len(loc)] == loc for p in problems)
 
 
 def _explain(model: type[BaseModel], loc: Loc, problem: dict[str, Any]) -> tuple[str, str | None]:

@@ -47,7 +47,8 @@ def names(folder: Path) -> list[str]:
 def recipe_document(name: str) -> tuple[str, Document]:
     """The name of a recipe, and its document with the dimensions of a named model, at the lines of that file."""
     if not (paths.RECIPES / f"{name}.yaml").is_file():
-        for kind, verb, folder in (("suite", "launch", paths.SUITES), ("study", "study", paths.STUDIES)):
+        others = (("suite", "launch", paths.SUITES), ("study", "study", paths.STUDIES), ("plan", "plan", paths.PLANS))
+        for kind, verb, folder in others:
             if near := difflib.get_close_matches(name, names(folder), n=1, cutoff=0.8):
                 raise UserError(f"no recipe is called '{name}'", hint=f"there is a {kind}: benchrun {verb} {near[0]}")
     path = find(name, paths.RECIPES, "recipe")

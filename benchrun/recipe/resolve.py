@@ -124,7 +124,10 @@ def _override(merged: Document, text: str, inputs: type[Inputs]) -> None:
     if loc[0] not in inputs.model_fields:
         raise UserError(f"{place}: unknown key '{loc[0]}'", hint=closest(loc[0], inputs.model_fields))
     as_yaml = value[:1] in ("[", "{", '"', "'")
-    given = parse(f"value: {value}", place, lines=False)["value"] if as_yaml else scalar(value)
+    try:
+        given = parse(f"value: {value}", place, lines=False)["value"] if as_yaml else scalar(value)
+    except UserError as error:
+        raise UserError(error.message, hint=error.hint, where=place) from None
     if given == {}:
         raise UserError(f"{place}: an empty mapping changes nothing", hint=f"{key}=null removes the value")
     merged.put(loc, given, place)

@@ -12,6 +12,7 @@ from typing import Any
 
 from benchrun.errors import UserError
 from benchrun.recipe.catalogue import study_file
+from benchrun.recipe.files import cluster_document
 from benchrun.recipe.resolve import resolve
 from benchrun.recipe.schema import Study, SuiteRun
 from benchrun.recipe.select import KEYS, Request
@@ -65,6 +66,8 @@ def expand(request: Request) -> Expanded:
     UserError for a study that contradicts itself, with file and line.
     """
     name, study, document = study_file(request.recipe)
+    if request.cluster:
+        cluster_document(request.cluster)  # an error in it is no error of the study
     check(study, document, request)
     groups = alternatives(study)
     combined = [functools.reduce(dict.__or__, chosen, Settings()) for chosen in product(*groups)]
@@ -72,7 +75,7 @@ def expand(request: Request) -> Expanded:
     if not varied:
         raise UserError("exclude leaves no point", where=document.where(("exclude",)))
     points = [
-        _point(index, run, values, request, document.where(("runs", index)))
+        point_of(index, run, values, request, document.where(("runs", index)))
         for index, run in enumerate(study.runs)
         for values in varied
     ]
@@ -84,7 +87,8 @@ def resolved(point: Point) -> RunSpec:
     return resolve(point.request)
 
 
-def _point(index: int, run: SuiteRun, varied: Settings, request: Request, place: str) -> Point:
+def point_of(index: int, run: SuiteRun, varied: Settings, request: Request, place: str) -> Point:
+    """The point of the run at position ``index`` with the values ``varied``; what ``request`` states counts more."""
     stated = {key: getattr(run, key) for key in OF_REQUEST if getattr(run, key) is not None} | run.set | varied
     stated |= {key: value for key in KEYS if (value := getattr(request, key)) is not None}
     sets = tuple(f"{key}={json.dumps(value)}" for key, value in stated.items() if key not in OF_REQUEST)

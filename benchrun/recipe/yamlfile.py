@@ -30,6 +30,8 @@ class _Loader(_Base):  # type: ignore[misc]
 
 MOST_VALUES = 100_000
 """Values of a file once its aliases are expanded: a few lines of aliases can stand for billions."""
+LARGEST_INT = 2**63 - 1
+"""Frameworks and tables have whole numbers of 64 bits."""
 LONGEST_NUMBER = 40
 """Digits; what is longer stays text. Python refuses to convert thousands of them."""
 _INT = re.compile(r"[-+]?[0-9][0-9_]*$")
@@ -126,7 +128,12 @@ def scalar(text: str) -> Any:
     if len(text) > LONGEST_NUMBER:
         return text
     if _INT.match(text):
-        return _number(int(text.replace("_", "")), Int, text)
+        value = int(text.replace("_", ""))
+        if abs(value) > LARGEST_INT:
+            raise UserError(
+                f"{text} is too large for a whole number: at most 2^63 - 1", hint="quote it where it is text"
+            )
+        return _number(value, Int, text)
     return _number(float(text), Float, text) if _FLOAT.match(text) else text
 
 
@@ -158,7 +165,10 @@ class _Builder:
             items.places = dict(enumerate(map(self.place, node.value)))
             return items
         quoted = getattr(node, "style", None)  # a quoted or block scalar is text
-        return node.value if quoted else scalar(node.value)
+        try:
+            return node.value if quoted else scalar(node.value)
+        except UserError as error:
+            raise UserError(error.message, hint=error.hint, where=self.place(node)) from None
 
     def mapping(self, node: yaml.MappingNode) -> Document:
         result = Document(self.place(node))

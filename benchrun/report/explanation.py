@@ -70,18 +70,35 @@ def difference_text(result: Difference) -> str:
     """The ratio first, then what differs, then the parts."""
     interval = result.interval
     limits = f", {100 * interval.level:.0f} % interval {interval.low:.3f} to {interval.high:.3f}" if interval else ""
-    a, b = result.step_time_s
     parts = [
         f"{result.b} takes {result.ratio:.3f} times as long as {result.a}{limits}\n",
-        f"  step time  {a:.4g} s and {b:.4g} s, medians\n",
+        "".join(f"  {line}\n" for line in _basis(result)),
         plain(Table(("differs", "a", "b"), [(each.name, each.a, each.b) for each in result.differs]))
         if result.differs
         else "they state no difference\n",
     ]
     if result.parts:
         rows = [_row(each.part, each.a, each.b) for each in result.parts]
-        parts.append(plain(Table(("part", "a s", "b s", "b - a"), rows)))
+        scaled = "b s" if result.scale == 1 else f"b s x {result.scale:.3g}"
+        parts.append(plain(Table(("part", "a s", scaled, "b - a"), rows)))
     return "\n".join(parts)
+
+
+def _basis(result: Difference) -> Iterator[str]:
+    """What the ratio rests on."""
+    a, b = result.step_time_s
+    yield f"step time   {a:.4g} s and {b:.4g} s, medians"
+    if result.scale != 1:
+        times = f"{1 / result.scale:.4g} times the tokens"
+        yield f"per token   in a step of b a GPU has {times}: its parts below are scaled, and its step in the ratio"
+    yield f"interval    {result.method}"
+    ratio, percent = result.ratio, f"{100 * result.noticeable:.0f} %"
+    if abs(ratio - 1) < result.noticeable:
+        yield f"answer      no noticeable difference: repeats of one run differ by up to {percent}"
+    elif result.interval is None or result.interval.low <= 1 <= result.interval.high:
+        yield f"answer      not clear: more than {percent}, but within the interval of these steps"
+    else:
+        yield f"answer      {'slower' if ratio > 1 else 'faster'}, by more than the interval and more than {percent}"
 
 
 def _row(part: str, a: float, b: float) -> tuple[str, str, str, str]:

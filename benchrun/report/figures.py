@@ -1,21 +1,21 @@
-"""The figures of a report: of one run, and of several together."""
+"""The figures of one run."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 
-from benchrun.compare.checks import Check
+from benchrun.explain.model import Explanation
 from benchrun.metrics.model import Metrics
 from benchrun.metrics.rows import Measured
 from benchrun.metrics.telemetry import Samples
 from benchrun.report.figure import Figure, Series, thinned
-from benchrun.report.scaling import Curve
 from benchrun.report.table import Table
 
 STALL = 1.05
 """A counted step this many times the median is marked."""
+CUT = 1.5
+"""Counted steps over this many times the median are beyond the axis, so that they do not flatten the others."""
 BINS = 24
 PARTS = {
     "matmul_s": "matrix products",
@@ -49,11 +49,9 @@ def step_figures(rows: Measured, metrics: Metrics) -> Iterator[Figure]:
     ]
     warm_up = (float(steps[0]), window.first_step - 0.5) if metrics.warmup_rows_dropped else None
     x, y = thinned(steps, times)
-    note = (
-        "Grey: warm-up, not counted. Dashed: median. Circles: stalls."
-        if warm_up
-        else "Dashed: median. Circles: stalls."
-    )
+    inside = [time for _, time in counted if time <= CUT * spread.median]
+    beyond = " Triangles: above the axis, with the value in s." if max(y) > max(inside) else ""
+    grey = "Grey: warm-up, not counted. " if warm_up else ""
     yield Figure(
         "line",
         "Step time over the steps",
@@ -64,7 +62,8 @@ def step_figures(rows: Measured, metrics: Metrics) -> Iterator[Figure]:
         level=spread.median,
         shade=warm_up,
         marks=tuple(stalls[:50]),
-        note=note,
+        limits=(min(inside), max(inside)),
+        note=f"{grey}Dashed: median.{' Circles: stalls.' if stalls else ''}{beyond}",
     )
     yield _distribution([time for _, time in counted], spread.median)
 
@@ -117,7 +116,7 @@ def telemetry_figures(hosts: Mapping[str, Mapping[int, Samples]]) -> Iterator[Fi
             valid = ~np.isnan(samples[column])
             values = samples[column][valid].tolist()
             if values:
-                x, y = thinned((samples["time"][valid] - start).tolist(), values, most=24)
+                x, y = thinned((samples["time"][valid] - start).tolist(), values, most=20)
                 series.append(Series(name, y, x))
                 rows.append((name, min(values), float(np.median(values)), max(values)))
         if series:
@@ -127,60 +126,36 @@ def telemetry_figures(hosts: Mapping[str, Mapping[int, Samples]]) -> Iterator[Fi
             yield Figure("line", f"GPU {title} over time", shown, table, "time (s)", title, note=more)
 
 
-def published_figure(pairs: Sequence[tuple[str, Check]]) -> Figure | None:
-    """Our speed over the reference's, by point; None where nothing was compared."""
-    speeds = [(name, check) for name, check in pairs if check.reference.better != "equal"]
-    if not speeds:
-        return None
-    rows = [
-        (name, check.value, check.reference.value, check.reference.unit, f"{check.ratio:.2f}", check.reference.id)
-        for name, check in speeds
-    ]
+def waterfall_figure(explanation: Explanation) -> Figure:
+    """From what the work takes at the GPU's peak to the measured step."""
+    parts, step_s = explanation.waterfall, explanation.step_time_s
+    rows = [(part.part, part.seconds, f"{100 * part.seconds / step_s:.1f}", part.evidence) for part in parts]
+    rows.append(("the measured step", step_s, "100.0", "mean of the log"))
+    seconds, caused = zip(*((part.seconds, float(part.cause is not None)) for part in parts), strict=True)
     return Figure(
-        "bars",
-        "Speed over that of the reference (1 is equal)",
-        (Series("", tuple(check.ratio for _, check in speeds)),),
-        Table(("point", "measured", "reference", "unit", "speed ratio", "reference id"), rows),
-        labels=tuple(name for name, _ in speeds),
+        "waterfall",
+        "From the GPU's peak to the measured step",
+        (Series("", seconds, caused),),
+        Table(("part", "s", "%", "from"), rows),
+        y_title="s",
+        labels=tuple(part.part for part in parts),
+        note="Blue: the work at the GPU's peak. Orange: what comes on top. Green: less than expected. "
+        "The parts add up to the measured step.",
     )
 
 
-def scaling_figures(curves: Sequence[Curve]) -> Iterator[Figure]:
-    """Tokens/s/GPU over the number of GPUs, by workload, weak and strong."""
-    for curve in curves:
-        counts, rates = tuple(map(float, curve.rates)), tuple(curve.rates.values())
-        first = rates[0]
-        rows = [(count, rate, f"{100 * rate / first:.1f} %") for count, rate in zip(curve.rates, rates, strict=True)]
-        kept_batch = "batch per GPU" if curve.kind == "weak" else "global batch"
-        name = f"{curve.spec.recipe}, {curve.spec.precision}, {curve.spec.gpu}"
-        yield Figure(
-            "line",
-            f"{curve.kind.capitalize()} scaling: {name}",
-            (Series("tokens/s/GPU", rates, counts),),
-            Table(("GPUs", "tokens/s/GPU", "of the fewest GPUs"), rows),
-            x_title="GPUs",
-            y_title="tokens/s/GPU",
-            from_zero=True,
-            note=f"The same {kept_batch} at every number of GPUs.",
+def causes_table(explanation: Explanation) -> Table:
+    """Why the step takes as long as it does, the largest fault first, and what to change."""
+    titles = ("cause", "kind", "s", "of the step", "evidence", "advice")
+    rows = [
+        (
+            *(_where(cause.cause, cause.rank, cause.host), cause.kind, cause.seconds),
+            *(f"{100 * cause.seconds / explanation.step_time_s:.1f} %", cause.evidence, cause.advice),
         )
+        for cause in explanation.causes
+    ]
+    return Table(titles, rows)
 
 
-def frameworks_figures(table: Table) -> Iterator[Figure]:
-    """Frameworks of one point side by side, from the rows of `benchrun.report.frameworks`."""
-    points: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
-    for record in table.records():
-        point = tuple(record[key] for key in ("recipe", "gpu", "precision", "num_gpus", "seq_length", "gbs", "layout"))
-        points.setdefault(point, []).append(record)
-    for (recipe, gpu, precision, num_gpus, *_), records in points.items():
-        rates = tuple(float(record["tokens_per_s_per_gpu"] or 0) for record in records)
-        rows = [
-            [record[key] for key in ("framework", "runs", "step_time_s", "tokens_per_s_per_gpu")] for record in records
-        ]
-        yield Figure(
-            "bars",
-            f"Frameworks: {recipe}, {precision}, {num_gpus} x {gpu}",
-            (Series("", rates),),
-            Table(("framework", "runs", "step time (s)", "tokens/s/GPU"), rows),
-            labels=tuple(str(record["framework"]) for record in records),
-            note="Tokens/s/GPU.",
-        )
+def _where(cause: str, rank: int | None, host: str | None) -> str:
+    return cause + (f", rank {rank}" if rank is not None else "") + (f" on {host}" if host else "")

@@ -2,12 +2,14 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from statistics import median
+from textwrap import fill
 
 from benchrun.report.table import Table, plain
 from benchrun.trace.model import CollectiveTime, Fingerprint, RankTime
 
 SHOWN = 8
 """Rows of a table; of more ranks the minimum, the median and the maximum are shown too."""
+WIDTH = 100
 WIDEST_NAME, WIDEST_GROUP = 60, 16
 Column = tuple[str, Callable[[RankTime], float | None]]
 
@@ -67,7 +69,7 @@ def _parts(result: Fingerprint) -> Iterable[str]:
     for slow in result.stragglers:
         place = f"rank {slow.rank} on {slow.host}" if slow.host else f"rank {slow.rank}"
         yield f"slow: {place}: all others waited {_ms(slow.behind_s)} ms for it\n"
-    yield "".join(f"note: {note}\n" for note in result.notes)
+    yield "".join(fill(f"note: {note}", WIDTH, subsequent_indent=" " * 6) + "\n" for note in result.notes)
 
 
 def _ranks(title: str, ranks: Sequence[RankTime], columns: Sequence[Column]) -> str:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from statistics import median
 from typing import Any, NamedTuple
 
-from benchrun.compare.verdict import RunResult
+from benchrun.comparison.verdict import RunResult
 from benchrun.metrics.model import Metrics
 from benchrun.report.runs import proxy, short_layout
 from benchrun.report.table import Table

@@ -1,11 +1,14 @@
 """A report as one HTML file: no script, no request to any host, readable on a telephone and on paper."""
 
-from collections.abc import Iterable, Iterator, Sequence
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from html import escape
-from typing import Any
 
+from benchrun.report.data import RunSection, Section
 from benchrun.report.figure import Figure
-from benchrun.report.model import ReportModel, RunSection
+from benchrun.report.model import ReportModel
+from benchrun.report.style import PAGE
 from benchrun.report.svg import svg
 from benchrun.report.table import Table
 
@@ -13,94 +16,112 @@ SHORT = 12
 """Letters of a cell that does not wrap."""
 OPEN = 6
 """The largest number of runs whose sections are open from the beginning."""
-STYLE = """
-:root { --ink: #1f2328; --soft: #57606a; --paper: #fff; --line: #d0d7de; --shade: #eaeef2; --link: #0550ae;
-  --c0: #0550ae; --c1: #bc4c00; --c2: #116329; --c3: #8250df; --c4: #a40e26; --c5: #6e7781;
-  --good: #116329; --bad: #a40e26; --look: #7d4e00; color-scheme: light dark }
-@media (prefers-color-scheme: dark) { :root { --ink: #e6edf3; --soft: #9da7b3; --paper: #0d1117; --line: #3d444d;
-  --shade: #1c2128; --link: #79b8ff; --c0: #58a6ff; --c1: #f0883e; --c2: #56d364; --c3: #bc8cff; --c4: #ff7b72;
-  --c5: #9da7b3; --good: #56d364; --bad: #ff7b72; --look: #e3b341 } }
-* { box-sizing: border-box }
-body { font: 15px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--paper); margin: 0 auto;
-  max-width: 1240px; padding: 16px; overflow-wrap: break-word }
-h1 { font-size: 1.6rem; margin: 0 0 .3em } h2 { font-size: 1.25rem; margin: 1.6em 0 .5em }
-h3 { display: inline; font-size: 1rem; margin: 0 }
-a { color: var(--link) } .soft { color: var(--soft) }
-.pass { color: var(--good) } .slow, .invalid_run { color: var(--bad) } .look { color: var(--look) }
-.judgement { font-weight: 600 }
-.figures { display: grid; gap: 24px; grid-template-columns: repeat(auto-fill, minmax(min(340px, 100%), 1fr)) }
-figure { margin: 0; break-inside: avoid } figure svg { width: 100%; max-width: 460px; height: auto; display: block }
-figcaption { font-weight: 600; margin-bottom: 4px } figure p { margin: 2px 0; color: var(--soft); font-size: 13px }
-svg text { font: 11.5px system-ui, sans-serif; fill: var(--ink) }
-.grid { stroke: var(--line); stroke-width: 1 } .shade { fill: var(--shade) }
-.level { stroke: var(--ink); stroke-dasharray: 5 3 } .mark { fill: none; stroke: var(--c4); stroke-width: 1.5 }
-.line { fill: none; stroke-width: 1.5 } .dots { stroke-width: 4; stroke-linecap: round }
-.line.c0, .dots.c0 { stroke: var(--c0) } .line.c1, .dots.c1 { stroke: var(--c1) }
-.line.c2, .dots.c2 { stroke: var(--c2) } .line.c3, .dots.c3 { stroke: var(--c3) }
-.line.c4, .dots.c4 { stroke: var(--c4) } .line.c5, .dots.c5 { stroke: var(--c5) }
-.fill.c0 { fill: var(--c0) } .fill.c1 { fill: var(--c1) } .fill.c2 { fill: var(--c2) }
-.fill.c3 { fill: var(--c3) } .fill.c4 { fill: var(--c4) } .fill.c5 { fill: var(--c5) }
-table { border-collapse: collapse; width: 100%; font-size: 13px } caption { text-align: left; font-weight: 600 }
-th, td { text-align: left; vertical-align: top; padding: 3px 10px 3px 0; border-bottom: 1px solid var(--line) }
-td.number, th.number { text-align: right; white-space: nowrap } td.short { white-space: nowrap }
-td { overflow-wrap: anywhere } td:first-child:not(.short) { min-width: 9em }
-details { border-top: 1px solid var(--line); padding: 8px 0 } summary { cursor: pointer }
-figure details { border: 0; padding: 2px 0 } figure summary { color: var(--soft); font-size: 13px }
-@media (max-width: 760px) {
-  table.cards thead { position: absolute; clip-path: inset(50%); width: 1px; height: 1px; overflow: hidden }
-  table.cards tr { display: block; border-bottom: 2px solid var(--line); padding: 6px 0 }
-  table.cards td { display: flex; justify-content: space-between; gap: 12px; border: 0; padding: 1px 0;
-    text-align: right }
-  table.cards td::before { content: attr(data-label); color: var(--soft); text-align: left }
-  table.cards td.number { white-space: normal } }
-@media print { details > *:not(summary) { display: block } body { max-width: none; padding: 0 } }
-"""
+SMALL = 12
+"""The most rows of a plot's table that is open from the beginning."""
+FEW_COLUMNS = 4
+"""The most columns of a table that stays a table on a narrow screen."""
+NUMBER = re.compile(r"[-+]?[\d.,]+(e[-+]\d+)?( %)?")
+"""A cell of a column that stands at the right."""
+COLOURS = {"pass": "pass", "as_expected": "pass", "slow": "slow", "slower_than_expected": "slow", "invalid_run": "slow"}
+"""Class of a judgement; every other one needs a look."""
 
 
-def page(report: ReportModel, title: str = "benchrun report") -> str:
-    """The whole file."""
+@dataclass(frozen=True)
+class Lead:
+    """A part of a page that stands before the points."""
+
+    title: str
+    text: str
+    table: Table
+
+
+def page(report: ReportModel, title: str = "benchrun report", leads: Sequence[Lead] = (), *, by: str = "point") -> str:
+    """The whole file; ``leads`` stand first. ``by`` framework or scaling: only that section, without the runs."""
     return "\n".join(
         [
             '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">',
             '<meta name="viewport" content="width=device-width, initial-scale=1">',
-            f"<title>{escape(title)}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n<main>",
+            f"<title>{escape(title)}</title>\n<style>{PAGE}</style>\n</head>\n<body>\n<main>",
             f"<h1>{escape(title)}</h1>",
-            *_body(report),
+            *(part for lead in leads for part in _lead(lead)),
+            *_body(report, by),
             "</main>\n</body>\n</html>\n",
         ]
     )
 
 
-def _body(report: ReportModel) -> Iterator[str]:
-    yield f'<p class="soft">{_counted(report)}</p>'
-    yield '<h2 id="points">Points</h2>'
-    yield _table(report.readable, "cards")
-    yield from (f"<p>{escape(sentence)}</p>" for sentence in report.ratios)
-    if report.overview:
-        yield '<h2 id="overview">Side by side</h2>'
-        yield _figures(report.overview, "o")
+ONLY = {"framework": "frameworks", "scaling": "scaling"}
+"""Section that is shown alone, by what the rows are."""
+
+
+def _body(report: ReportModel, by: str) -> Iterator[str]:
+    shown = [part for part in report.sections if by not in ONLY or part.identity == ONLY[by]]
+    yield _tally(report)
+    links = [("points", "Points")] if by not in ONLY else []
+    links += [(part.identity, part.title) for part in shown] + ([("runs", "Runs")] if by not in ONLY else [])
+    yield "<nav>" + "".join(f'<a href="#{identity}">{escape(name)}</a>' for identity, name in links) + "</nav>"
+    if by not in ONLY:
+        yield '<h2 id="points">Points</h2>'
+        yield table_html(report.readable, links=_anchors(report))
+        yield from (f"<p>{escape(sentence)}</p>" for sentence in report.ratios)
+    elif not shown:
+        yield f"<p>There is nothing to show by {escape(by)} in these runs.</p>"
+    for part in shown:
+        yield from section_html(part)
+    if by in ONLY:
+        return
     yield '<h2 id="runs">Runs</h2>'
     for index, run in enumerate(report.runs):
         yield from _run(run, f"r{index}", len(report.runs) <= OPEN)
 
 
-def _counted(report: ReportModel) -> str:
+def _anchors(report: ReportModel) -> list[str]:
+    """For each point the anchor of its first run."""
+    keys = [result.spec.repeat_key() for result in report.results]
+    return [f"r{keys.index(key)}" for key in dict.fromkeys(keys)]
+
+
+def _lead(lead: Lead) -> Iterator[str]:
+    yield f"<h2>{escape(lead.title)}</h2>\n<p>{escape(lead.text)}</p>"
+    yield table_html(lead.table)
+
+
+def _tally(report: ReportModel) -> str:
+    """How many runs got which verdict."""
     judgements = [run.judgement for run in report.runs]
-    each = ", ".join(f"{judgements.count(name)} {name.replace('_', ' ')}" for name in dict.fromkeys(judgements))
-    return escape(f"{len(judgements)} run{'s' if len(judgements) != 1 else ''}: {each}" if judgements else "no runs")
+    if not judgements:
+        return "<p>no runs</p>"
+    each = [(f"run{'s' if len(judgements) > 1 else ''}", len(judgements), "")]
+    each += [(name.replace("_", " "), judgements.count(name), _kind(name)) for name in dict.fromkeys(judgements)]
+    parts = (f'<span class="{kind}"><b>{count}</b> {escape(name)}</span>' for name, count, kind in each)
+    return f'<div class="tally">{"".join(parts)}</div>'
+
+
+def _kind(judgement: str) -> str:
+    return COLOURS.get(judgement, "look")
+
+
+def section_html(part: Section) -> Iterator[str]:
+    """A heading, a sentence, the plots and the tables."""
+    yield f'<h2 id="{part.identity}">{escape(part.title)}</h2>\n<p>{escape(part.text)}</p>'
+    yield _figures(part.figures, part.identity)
+    yield from map(table_html, part.tables)
 
 
 def _run(run: RunSection, identity: str, opened: bool) -> Iterator[str]:
     """One run: what it is worth in the line that is always visible."""
-    kind = run.judgement if run.judgement in ("pass", "slow", "invalid_run") else "look"
-    yield f'<details id="{identity}"{" open" if opened else ""}><summary><h3>{escape(run.title)}</h3> '
-    yield f'<span class="judgement {kind}">{escape(run.judgement.replace("_", " "))}</span><br>'
+    yield f"<details{' open' if opened else ''}><summary><h3>{escape(run.title)}</h3> "
+    yield f'<span class="judgement {_kind(run.judgement)}">{escape(run.judgement.replace("_", " "))}</span><br>'
     yield f'<span class="soft">{escape(run.run_id)}</span></summary>'
-    yield f"<p>{escape(run.reason)}</p>"
+    # The anchor stands inside: a browser opens the closed details that a link leads into.
+    yield f'<p id="{identity}">{escape(run.reason)}</p>'
     if run.figures:
         yield _figures(run.figures, identity)
-    yield _table(Table(("measured", ""), run.facts))
-    yield _table(Table(("conditions", ""), run.conditions))
+    if run.causes:
+        yield "<h4>Causes</h4>" + table_html(run.causes)
+    yield from (f'<p class="soft">To know more: {escape(each)}</p>' for each in run.missing)
+    yield "<h4>Measured</h4>" + table_html(Table(("name", "value"), run.facts), "facts")
+    yield "<h4>Conditions</h4>" + table_html(Table(("name", "value"), run.conditions), "facts")
     yield "</details>"
 
 
@@ -109,41 +130,46 @@ def _figures(figures: Sequence[Figure], identity: str) -> str:
 
 
 def _figure(figure: Figure, identity: str) -> str:
+    """The plot with its table below it, or beside it where it takes a whole row."""
     note = f"<p>{escape(figure.note)}</p>" if figure.note else ""
-    wide = "cards" if len(figure.table.titles) > 4 else ""
-    table = f"<details><summary>Numbers</summary>{_table(figure.table, wide)}</details>"
-    return f"<figure><figcaption>{escape(figure.title)}</figcaption>{svg(figure, identity)}{note}{table}</figure>"
+    head, drawn = f"<figcaption>{escape(figure.title)}</figcaption>", svg(figure, identity) + note
+    if figure.wide:
+        beside = f'<div class="pair"><div>{drawn}</div>{table_html(figure.table)}</div>'
+        return f'<figure class="wide">{head}{beside}</figure>'
+    opened = " open" if len(figure.table.rows) <= SMALL else ""
+    table = f"<details{opened}><summary>Numbers</summary>{table_html(figure.table)}</details>"
+    return f"<figure>{head}{drawn}{table}</figure>"
 
 
-def _table(table: Table, kind: str = "") -> str:
-    """A table; of ``cards`` each row is a block on a narrow screen."""
-    numeric = [
-        all(isinstance(row[index], (int, float)) or row[index] is None for row in table.rows)
-        for index in range(len(table.titles))
-    ]
-    titles = [str(title).replace("_", " ") for title in table.titles]
-    head = "".join(
-        f"<th scope=col{_class(number)}>{escape(title)}</th>" for title, number in zip(titles, numeric, strict=True)
-    )
-    body = "".join(f"<tr>{''.join(_cells(row, titles, numeric, kind))}</tr>" for row in table.cells())
-    opening = f'<table class="{kind}">' if kind else "<table>"
-    return f"{opening}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+def table_html(table: Table, kind: str = "", links: Sequence[str] = ()) -> str:
+    """A table; where it has many columns each row is a block on a narrow screen. ``links``: anchors of its rows."""
+    kind = kind or ("cards" if len(table.titles) > FEW_COLUMNS else "")
+    cells = table.cells()
+    numeric = [_numeric([row[index] for row in cells]) for index in range(len(table.titles))]
+    titles = [escape(str(title).replace("_", " ")) for title in table.titles]
+    head = "".join(f"<th{_class(number, '')}>{title}</th>" for title, number in zip(titles, numeric, strict=True))
+    heading = "" if kind == "facts" else f"<thead><tr>{head}</tr></thead>"
+    rows = [[*_cells(row, titles, numeric, kind)] for row in cells]
+    for row, anchor in zip(rows, links, strict=bool(links)):
+        row[0] = row[0].replace(">", f'><a href="#{anchor}">', 1).replace("</td>", "</a></td>")
+    body = "".join(f"<tr>{''.join(row)}</tr>" for row in rows)
+    return f"<table{_attribute(kind)}>{heading}<tbody>{body}</tbody></table>"
 
 
-def _cells(row: Sequence[str], titles: Sequence[str], numeric: Sequence[bool], kind: str) -> Iterable[str]:
+def _numeric(column: Sequence[str]) -> bool:
+    return all(not cell or NUMBER.fullmatch(cell) for cell in column)
+
+
+def _cells(row: Sequence[str], titles: Sequence[str], numeric: Sequence[bool], kind: str) -> Iterator[str]:
     for cell, title, number in zip(row, titles, numeric, strict=True):
-        if kind and not cell:
-            label = f' data-label="{escape(title)}"'
-            yield f"<td{label}>-</td>"
-            continue
-        label = f' data-label="{escape(title)}"' if kind else ""
-        yield f"<td{_class(number) or _short(cell)}{label}>{escape(cell)}</td>"
+        label = f' data-label="{title}"' if kind == "cards" else ""
+        yield f"<td{_class(number, cell)}{label}>{escape(cell)}</td>"
 
 
-def _class(number: Any) -> str:
-    return ' class="number"' if number else ""
+def _class(number: object, cell: str) -> str:
+    """Numbers stand at the right; a short cell, such as a value with its unit, does not wrap."""
+    return _attribute("n" if number else "s" if cell and len(cell) <= SHORT else "")
 
 
-def _short(cell: str) -> str:
-    """A class for a cell that should not wrap, such as a value with its unit."""
-    return ' class="short"' if len(cell) <= SHORT else ""
+def _attribute(kind: str) -> str:
+    return f" class={kind}" if kind else ""

@@ -1,12 +1,16 @@
 """Verdicts as JUnit XML, which CI servers show: one test case a run."""
 
+import re
 from collections.abc import Sequence
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
-from benchrun.compare.verdict import RunResult
+from benchrun.comparison.verdict import RunResult
 
 NOT_WELL = {"slow": "failure", "invalid_run": "error"}
 """Verdict -> element of a test case that did not pass; what is neither this nor a pass was skipped."""
+
+NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+"""Characters that no XML document may contain, not even escaped."""
 
 
 def junit(results: Sequence[RunResult]) -> str:
@@ -17,16 +21,21 @@ def junit(results: Sequence[RunResult]) -> str:
         suite.set(name, str(kinds.count(element)))
     for result, kind in zip(results, kinds, strict=True):
         spec, step = result.spec, result.metrics.step_time_s if result.metrics else None
-        name = f"{spec.precision} {spec.num_gpus} x {spec.gpu} {spec.framework} {result.run_id}"
-        case = SubElement(suite, "testcase", classname=spec.recipe, name=name)
+        name = _xml(f"{spec.precision} {spec.num_gpus} x {spec.gpu} {spec.framework} {result.run_id}")
+        case = SubElement(suite, "testcase", classname=_xml(spec.recipe), name=name)
         if step:
             case.set("time", f"{step.median:.6g}")
-        reason = result.verdict.reason if result.verdict else result.judgement
+        reason = _xml(result.verdict.reason if result.verdict else result.judgement)
         if kind:
             SubElement(case, kind, message=f"{result.judgement}: {reason}")
         SubElement(case, "system-out").text = reason
     indent(suite)
     return '<?xml version="1.0" encoding="UTF-8"?>\n' + tostring(suite, encoding="unicode") + "\n"
+
+
+def _xml(text: str) -> str:
+    """``text`` with U+FFFD in place of what XML cannot hold, such as the control characters of a log."""
+    return NOT_XML.sub("\ufffd", text)
 
 
 def _kind(result: RunResult) -> str | None:

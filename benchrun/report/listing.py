@@ -12,6 +12,7 @@ ONLY_IN_JSON = ("task", "image")
 WIDE = {
     "suites": ("recipes", "path"),
     "studies": ("recipes", "path"),
+    "plans": ("recipes", "path"),
     "gpus": ("peak_fp4_tflops", "nic_gb_per_s", "nvlink_domain", "source"),
 }
 """Keys that only --json shows, by inventory."""

@@ -1,12 +1,14 @@
 """One point in about 25 lines: what is trained, how it is spread, what it needs, what was published for it."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from math import ceil
+from shlex import quote
 from typing import Any
 
 from rich.text import Text
 
 from benchrun import hardware
+from benchrun.errors import UserError
 from benchrun.report.table import aligned
 from benchrun.spec.runspec import RunSpec, TrainingSpec
 
@@ -18,10 +20,16 @@ SHOWN = 4
 DEGREES = ("tp", "pp", "cp", "vp", "ep", "etp", "fsdp")
 
 
-def point_view(spec: RunSpec, document: Mapping[str, Any]) -> Text:
-    """``document`` (`benchrun.app.describe`) of ``spec`` for a reader."""
+def point_view(
+    spec: RunSpec, document: Mapping[str, Any], cluster: str | None = None, overrides: Sequence[str] = ()
+) -> Text:
+    """``document`` (`benchrun.app.describe`) of ``spec`` for a reader.
+
+    ``cluster`` and ``overrides`` are what the user gave with --cluster and --set.
+    """
     title = f"{spec.recipe}, {spec.task}, {spec.precision}, {spec.num_gpus} x {spec.gpu}, {spec.framework}\n"
     rows = [row for part in PARTS for row in part(spec, document)]
+    rows.append(("launch", launch_line(spec, cluster, overrides)))
     lines = (Text.assemble((f"  {name}  ", "dim"), value) for name, value in aligned(rows))
     return Text.assemble((title, "bold")).append_text(Text("\n").join(lines))
 
@@ -134,26 +142,45 @@ def _job(spec: RunSpec, document: Mapping[str, Any]) -> Rows:
     if spec.container_image:
         yield "image", spec.container_image
     yield "run", f"{spec.planned_steps} steps; identity {spec.identity()}"
+
+
+def launch_line(spec: RunSpec, cluster: str | None, overrides: Sequence[str]) -> str:
+    """The command that launches this very point."""
     point = f"{spec.recipe} --gpu {spec.gpu} --precision {spec.precision} --num-gpus {spec.num_gpus}"
-    yield "launch", f"benchrun launch {point} --framework {spec.framework} --cluster FILE"
+    given = [part for override in overrides for part in ("--set", quote(override))]
+    where = quote(cluster) if cluster else "FILE"
+    return " ".join([f"benchrun launch {point} --framework {spec.framework} --cluster {where}", *given])
 
 
 PARTS: tuple[Callable[[RunSpec, Mapping[str, Any]], Rows], ...] = (_work, _layout, _memory, _expected, _published, _job)
 """What is shown, in this order."""
 
 
-def suite_rows(specs: list[RunSpec]) -> list[dict[str, Any]]:
-    """One row a run of a suite, in its order."""
-    return [
-        {
-            **{name: getattr(spec, name) for name in ("recipe", "framework", "gpu", "precision", "num_gpus")},
-            "num_nodes": spec.num_nodes,
-            "gbs": getattr(spec, "gbs", None),
-            "steps": spec.planned_steps,
-            "gpu_hours_at_most": ceil(10 * spec.num_gpus * _hours(spec.cluster.time_limit)) / 10,
-        }
-        for spec in specs
-    ]
+CHOSEN = ("recipe", "framework", "gpu", "precision", "num_gpus")
+
+
+def suite_rows(points: Sequence[tuple[Mapping[str, Any], RunSpec | UserError]]) -> list[dict[str, Any]]:
+    """One row a run of a suite or study, in its order: its conditions, and ``refused``: why it is illegal."""
+    varied = [key for key in dict.fromkeys(key for stated, _ in points for key in stated) if key not in CHOSEN]
+    differing = [key for key in varied if len({str(stated.get(key)) for stated, _ in points}) > 1]
+    return [{**_chosen(stated, spec), **{key: stated.get(key) for key in differing}, **_size(spec)}
+            for stated, spec in points]  # fmt: skip
+
+
+def _chosen(stated: Mapping[str, Any], spec: RunSpec | UserError) -> dict[str, Any]:
+    return {name: stated.get(name) if isinstance(spec, UserError) else getattr(spec, name) for name in CHOSEN}
+
+
+def _size(spec: RunSpec | UserError) -> dict[str, Any]:
+    if isinstance(spec, UserError):
+        return dict.fromkeys(("num_nodes", "gbs", "steps", "gpu_hours_at_most")) | {"refused": spec.message}
+    return {
+        "num_nodes": spec.num_nodes,
+        "gbs": getattr(spec, "gbs", None),
+        "steps": spec.planned_steps,
+        "gpu_hours_at_most": ceil(10 * spec.num_gpus * _hours(spec.cluster.time_limit)) / 10,
+        "refused": None,
+    }
 
 
 def _hours(limit: str) -> float:

@@ -1,22 +1,26 @@
 """Several runs as one table: one row per point, its repeats together; and words that every report uses."""
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from statistics import median
 from typing import Any
 
-from benchrun.compare.checks import Check
-from benchrun.compare.conditions import DEGREES
-from benchrun.compare.measured import grouped
-from benchrun.compare.references import Reference, load_references
-from benchrun.compare.verdict import RunResult
+from benchrun.comparison.checks import Check
+from benchrun.comparison.conditions import DEGREES, conditions
+from benchrun.comparison.measured import grouped
+from benchrun.comparison.references import Reference, load_references
+from benchrun.comparison.verdict import RunResult
+from benchrun.explain.difference import NOT_COMPARED, flat
 from benchrun.metrics.registry import Metric, tabled
+from benchrun.metrics.statistics import spread_percent as spread_percent
 from benchrun.report.scaling import Ratio, fsdp_over_3d
 from benchrun.report.table import Table, markdown
 from benchrun.spec.runspec import RunSpec, TrainingSpec
 
-STATED = ("framework", "gpu", "precision", "num_gpus", "seq_length", "gbs")
+STATED = ("framework", "gpu", "precision", "num_gpus", "seq_length", "gbs", "mbs")
 """Fields of the specification that have a column."""
+MINOR = frozenset({"steps", "min_lr", "lr_warmup_steps", "ceilings", "breakdown", "trace", "profiled_steps"})
+"""Settings that do not change a step."""
 SPREAD = "step_time_s"
 """Metric whose range over the repeats is shown."""
 
@@ -30,19 +34,44 @@ def table(results: Sequence[RunResult]) -> Table:
 
 
 def identified(results: Sequence[RunResult]) -> Table:
-    """`table` for programs: with the runs of each point, when they were launched, image and identity."""
+    """`table` for programs: with the runs of each point, when they were launched, and every condition by itself."""
     plain, points = table(results), grouped(results, lambda result: result.spec.repeat_key())
     more = [
         (
             " ".join(result.run_id for result in point),
             _distinct(stamp[0] for result in point if (stamp := re.search(r"\d{8}T\d{6}Z", result.run_id))),
-            point[0].spec.image,
-            point[0].spec.identity(),
+            *(point[0].spec.image, point[0].spec.identity(), *_conditions(point[0].spec)),
         )
         for point in points
     ]
-    titles = (*plain.titles, "run_ids", "launched", "image", "identity")
+    titles = (*plain.titles, "run_ids", "launched", "image", "identity", "task", "proxy", *DEGREES, "dp", "options")
     return Table(titles, [(*row, *added) for row, added in zip(plain.rows, more, strict=True)])
+
+
+def _conditions(spec: RunSpec) -> Iterator[Any]:
+    """Task, what a proxy has less of, the degrees of the layout, and options other than the defaults."""
+    own = conditions(spec)
+    yield from (own.task, ", ".join(map(str, own.reduced)))
+    yield from (getattr(own, name) for name in DEGREES)
+    yield from (getattr(spec, "dp", None), ", ".join(own.options or ()))
+
+
+def distinctions(specs: Sequence[RunSpec]) -> list[str]:
+    """For each of several specifications the fields in which they differ, e.g. ``num_workers 4``.
+
+    Those in `MINOR` are left out where the others tell all of them apart.
+    """
+    if len(specs) < 2:
+        return [""] * len(specs)
+    stated = [dict(flat(spec.model_dump(mode="json"))) for spec in specs]
+    names = dict.fromkeys(name for each in stated for name in each if name.partition(".")[0] not in NOT_COMPARED)
+    differing = [name for name in names if len({str(each.get(name)) for each in stated}) > 1]
+    chosen = {name: name.partition(".")[2] or name for name in differing}
+    brief, full = (
+        [", ".join(f"{short} {each.get(name)}" for name, short in shown.items()) for each in stated]
+        for shown in ({name: short for name, short in chosen.items() if short not in MINOR}, chosen)
+    )
+    return brief if len(set(brief)) == len(brief) else full
 
 
 def _row(repeats: Sequence[RunResult]) -> list[Any]:
@@ -60,11 +89,6 @@ def _row(repeats: Sequence[RunResult]) -> list[Any]:
 def valid_values(metric: Metric, measured: Iterable[Mapping[str, float | None]]) -> list[float]:
     """The metric's value of each run that has one; ``measured`` are the runs' metrics by key."""
     return [value for metrics in measured if (value := metrics[metric.key]) is not None]
-
-
-def spread_percent(values: Sequence[float]) -> float | None:
-    """The range of several values, in percent of their median; None of a single one."""
-    return 100 * (max(values) - min(values)) / median(values) if len(values) > 1 else None
 
 
 def runs_page(results: Sequence[RunResult]) -> str:
@@ -107,18 +131,29 @@ def _distinct(words: Iterable[str]) -> str:
 
 def reference_line(entry: Reference) -> str:
     """A reference with its source."""
-    flags = f" [{', '.join(entry.flags)}]" if entry.flags else ""
+    return f"{entry.value:g} {entry.unit} ({source(entry)}){_flags(entry)}"
+
+
+def source(entry: Reference) -> str:
+    """Who published a reference, when, measured with what, and where it stands."""
     version = "".join(f", {v}" for v in (entry.key.framework_version or entry.key.image, entry.key.variant) if v)
-    where = f"{entry.source.who} {entry.source.date}{version}; {entry.source.where}"
-    return f"{entry.value:g} {entry.unit} ({where}){flags}"
+    return f"{entry.source.who} {entry.source.date}{version}; {entry.source.where}"
 
 
-def check_line(check: Check) -> str:
-    """One number beside the reference it was compared with."""
-    if check.reference.better == "equal":
-        return f"final loss {check.value:.4f}, reference {reference_line(check.reference)}"
+def _flags(entry: Reference) -> str:
+    return f" [{', '.join(entry.flags)}]" if entry.flags else ""
+
+
+def check_rows(check: Check) -> list[tuple[str, str]]:
+    """One number beside the reference it was compared with; where that stands; what differs."""
+    entry = check.reference
     digits = ".0f" if check.value >= 100 else ".3g" if check.value >= 1 else ".4g"
-    line = f"{check.value:{digits}} {check.reference.unit}, reference {reference_line(check.reference)}"
+    is_loss = entry.better == "equal"
+    value = f"final loss {check.value:.4f}" if is_loss else f"{check.value:{digits}} {entry.unit}"
+    rows = [
+        ("compared", f"{value}, reference {entry.value:g} {entry.unit}{_flags(entry)}"),
+        ("  source", source(entry)),
+    ]
     if check.differs:
-        line += "; differs: " + ", ".join(f"{d.key} {d.theirs} -> {d.ours}" for d in check.differs)
-    return line
+        rows.append(("  differs", ", ".join(f"{d.key} {d.theirs} -> {d.ours}" for d in check.differs)))
+    return rows

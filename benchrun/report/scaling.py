@@ -8,9 +8,9 @@ from operator import attrgetter
 from statistics import median
 from typing import Any, Protocol
 
-from benchrun.compare.measured import grouped
-from benchrun.compare.references import Reference
-from benchrun.compare.verdict import RunResult
+from benchrun.comparison.measured import grouped
+from benchrun.comparison.references import Reference
+from benchrun.comparison.verdict import RunResult
 from benchrun.metrics.model import Metrics
 from benchrun.spec.runspec import TrainingSpec
 

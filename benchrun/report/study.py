@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from benchrun.report.table import Table, as_csv, markdown, plain
+from benchrun.report.table import Table, as_csv, markdown, markdown_text, plain
 from benchrun.study.result import TABLED, PointResult, StudyResult
 from benchrun.study.schedule import State
 
@@ -13,7 +13,9 @@ NAMES = {metric.key: metric for metric in TABLED}
 
 def study_table(study: StudyResult) -> Table:
     """One row per point: its factors, what it measured, its ratio to the baseline."""
-    titles = ("point", *study.columns, "state", "runs", *NAMES, "ratio", "ratio_low", "ratio_high", "gpu_hours", "note")
+    ratio = ("ratio", "ratio_low", "ratio_high")
+    hours = ("gpu_hours_limit", "gpu_hours_used")
+    titles = ("point", *study.columns, "state", "runs", *NAMES, *ratio, *hours, "note")
     return Table(titles, [_row(number, point, study) for number, point in enumerate(study.points, 1)])
 
 
@@ -27,14 +29,15 @@ def _row(number: int, point: PointResult, study: StudyResult) -> list[Any]:
         *(point.metrics[name] for name in NAMES),
         *((ratio.value, ratio.low, ratio.high) if ratio else (None, None, None)),
         point.hours.limit * study.repeats if point.hours else None,
+        point.gpu_hours_used,
         point.reason,
     ]
 
 
 def measured_table(study: StudyResult) -> Table:
     """The factors, what was measured and the ratios, without the state of the runs."""
-    table = _shown(study_table(study))
-    others = {"point", "state", "gpu_hours", "note"}
+    table = filled(study_table(study))
+    others = {"point", "state", "gpu_hours_limit", "gpu_hours_used", "note"}
     shown = [index for index, title in enumerate(table.titles) if title not in others]
     return Table([table.titles[index] for index in shown], [[row[index] for index in shown] for row in table.rows])
 
@@ -46,18 +49,18 @@ def setting(value: Any) -> str:
 
 def study_page(study: StudyResult, form: str) -> str:
     """The study as ``markdown``, ``csv`` or ``plain`` text; without CSV with the sentences."""
-    table = _shown(study_table(study))
+    table = filled(study_table(study))
     if form == "csv":
         return as_csv(study_table(study))
     if form == "markdown":
         points = "".join(f"- {line}\n" for line in (*sentences(study), *remarks(study)))
-        head = f"# {study.study}\n\n{study.description}. {planned_line(study)}\n\n"
+        head = f"# {study.study}\n\n{markdown_text(study.description)}. {planned_line(study)}\n\n"
         return f"{head}{markdown(table)}" + (f"\n{points}" if points else "")
     lines = "".join(f"{line}\n" for line in (planned_line(study), *sentences(study), *remarks(study)))
     return f"{study.study}: {study.description}\n\n{plain(table)}\n{lines}"
 
 
-def _shown(table: Table) -> Table:
+def filled(table: Table) -> Table:
     """``table`` without the columns that have no value in any row."""
     kept_columns = [index for index in range(len(table.titles)) if any(row[index] is not None for row in table.rows)]
     titles = [table.titles[index] for index in kept_columns]
@@ -65,7 +68,7 @@ def _shown(table: Table) -> Table:
 
 
 def planned_line(study: StudyResult) -> str:
-    """What all runs of the study may take, and cost where a price is stated."""
+    """What all runs of the study may take and what they took, and the cost where a price is stated."""
     price = study.price_per_gpu_hour
     limit = f"{study.gpu_hours_limit:.3g} GPU-hours by their time limits"
     parts = [f"{study.runs} runs take at most {limit}{_cost(study.gpu_hours_limit, price)}"]
@@ -73,6 +76,8 @@ def planned_line(study: StudyResult) -> str:
         some = "" if study.runs_with_known_steps == study.runs else f" of {study.runs_with_known_steps} of them"
         steps = f"the steps{some} take {study.gpu_hours_steps:.3g} GPU-hours by reference numbers"
         parts.append(f"{steps}{_cost(study.gpu_hours_steps, price)}, without start-up")
+    if study.gpu_hours_used is not None:
+        parts.append(f"used so far: {study.gpu_hours_used:.3g} GPU-hours{_cost(study.gpu_hours_used, price)}")
     return "; ".join(parts) + "."
 
 
@@ -128,3 +133,9 @@ def missing(study: StudyResult) -> Iterator[str]:
     for number, point in enumerate(study.points, 1):
         if point.state not in (State.REFUSED, State.WAITING, State.GOING) and point.measured < study.repeats:
             yield f"point {number}: {point.reason or point.state.value}"
+
+
+def point_text(study: StudyResult, point: PointResult) -> str:
+    """The factors of a point."""
+    stated = [f"{column} {setting(point.settings[column])}" for column in study.columns if column in point.settings]
+    return ", ".join(stated) or "the only point"

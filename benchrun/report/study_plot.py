@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from benchrun.errors import UserError
-from benchrun.report.study import setting
+from benchrun.report.study import point_text
 from benchrun.study.result import PointResult, StudyResult
 
 
@@ -20,7 +20,7 @@ def plot_study(study: StudyResult, path: Path) -> None:
     if not points:
         raise UserError(f"no point of {study.study} was measured", hint=f"benchrun study {study.study}")
     figure = Figure(figsize=(10, 1.5 + 0.4 * len(points)), layout="constrained")
-    rows, names = range(len(points)), [_name(study, point) for point in points]
+    rows, names = range(len(points)), [point_text(study, point) for point in points]
     speed, memory = figure.subplots(1, 2, sharey=True)
     for axes, metric, title in (
         (speed, "tokens_per_s_per_gpu", "tokens/s/GPU"),
@@ -39,11 +39,6 @@ def plot_study(study: StudyResult, path: Path) -> None:
         figure.savefig(path, dpi=150)
     except (OSError, ValueError) as error:
         raise UserError(f"the plot cannot be written: {error}", where=str(path)) from error
-
-
-def _name(study: StudyResult, point: PointResult) -> str:
-    stated = [f"{column} {setting(point.settings[column])}" for column in study.columns if column in point.settings]
-    return ", ".join(stated)
 
 
 def _text(point: PointResult, metric: str) -> str:

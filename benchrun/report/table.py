@@ -5,12 +5,21 @@ import io
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
+from itertools import zip_longest
 from math import isfinite
+from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from benchrun.parse.rows import Rows
 
+SHORT = 13
+"""Letters of a cell that is not wrapped."""
+LEAST = 10
+"""Letters of a column of longer cells."""
+GAP = 2
+"""Spaces between columns."""
 DIGITS = 4
 """Decimal places of a number in CSV and JSON."""
 
@@ -44,7 +53,13 @@ def markdown(table: Table) -> str:
 
 def markdown_rows(rows: Iterable[Sequence[str]]) -> str:
     """Rows of a table in Markdown."""
-    return "".join(f"| {' | '.join(cell.replace('|', '&#124;') for cell in row)} |\n" for row in rows)
+    return "".join(f"| {' | '.join(map(markdown_text, row))} |\n" for row in rows)
+
+
+def markdown_text(text: str) -> str:
+    """Text of a log or a recipe for Markdown: one line without control characters, in which no tag or cell begins."""
+    printable = "".join(letter if letter.isprintable() else " " for letter in text)
+    return " ".join(printable.split()).replace("<", "&lt;").replace("|", "&#124;")
 
 
 def as_csv(table: Table) -> str:
@@ -66,6 +81,37 @@ def aligned(lines: Iterable[Sequence[str]]) -> list[tuple[str, ...]]:
 def plain(table: Table) -> str:
     """The table as aligned text, for terminals and grep."""
     return "".join("  ".join(line).rstrip() + "\n" for line in aligned([table.titles, *table.cells()]))
+
+
+def fitted(table: Table, width: int | None) -> str:
+    """The table as text; where that is wider than ``width`` characters, long cells are wrapped within their columns.
+
+    A terminal that is too narrow even so gets the lines unwrapped.
+    """
+    text, columns = plain(table), [*zip(*table.cells(), strict=True)]
+    if width is None or max(map(len, text.splitlines()), default=0) <= width:
+        return text
+    sizes = [_needed(str(title), cells) for title, cells in zip(table.titles, columns, strict=True)]
+    long = {index: max(map(len, cells)) for index, cells in enumerate(columns) if max(map(len, cells)) > SHORT}
+    sizes = [LEAST if index in long else size for index, size in enumerate(sizes)]
+    room = width - GAP * (len(sizes) - 1) - sum(sizes)
+    if room < 0:
+        return text
+    for index, letters in long.items():
+        sizes[index] += room * letters // sum(long.values())
+    return "".join(map(partial(_wrapped, sizes), [table.titles, *table.cells()]))
+
+
+def _needed(title: str, cells: Sequence[str]) -> int:
+    """Letters of a column whose title may be wrapped between words."""
+    return max(*map(len, cells), *map(len, title.split()))
+
+
+def _wrapped(sizes: Sequence[int], row: Sequence[str]) -> str:
+    """The lines of one row."""
+    parts = [wrap(str(cell), size) or [""] for cell, size in zip(row, sizes, strict=True)]
+    lines = ["  ".join(map(str.ljust, line, sizes)) for line in zip_longest(*parts, fillvalue="")]
+    return "".join(f"{line.rstrip()}\n" for line in lines)
 
 
 def rounded(value: Any) -> Any:

@@ -8,12 +8,12 @@ from collections.abc import Callable
 from rich.text import Text
 
 from benchrun import hardware
-from benchrun.compare.verdict import RunResult, Verdict
+from benchrun.comparison.verdict import RunResult, Verdict
 from benchrun.metrics.model import Measurement, Metrics, Summary
 from benchrun.metrics.registry import METRICS, OURS
 from benchrun.metrics.telemetry import Telemetry, percent
-from benchrun.report.runs import check_line, layout, proxy, reference_line
-from benchrun.report.table import Table, aligned, markdown
+from benchrun.report.runs import check_rows, layout, proxy, reference_line
+from benchrun.report.table import Table, aligned, markdown, markdown_text
 from benchrun.spec.runspec import RunSpec, TrainingSpec
 
 Rows = list[tuple[str, str]]
@@ -35,7 +35,7 @@ def verdict_view(verdict: Verdict, metrics: Metrics | None) -> Text:
 
 def basis_rows(verdict: Verdict) -> Rows:
     """What the verdict rests on."""
-    rows = [("compared", check_line(check)) for check in verdict.checks]
+    rows = [row for check in verdict.checks for row in check_rows(check)]
     if verdict.chosen_because is not None:
         rows.append(("  because", verdict.chosen_because.sentence))
     if verdict.nearest is not None:
@@ -235,13 +235,14 @@ def run_page(result: RunResult) -> str:
     if verdict is None:
         parts.append(f"**{result.judgement}**: benchrun status {result.run_id} says how it ended\n")
     else:
-        limits = "".join(f" ({label.text})" for label in verdict.labels)
-        basis = "".join(f"- {name.strip()}: {text}\n" for name, text in basis_rows(verdict))
-        parts.append(f"**{verdict.verdict}**{limits}: {verdict.reason}\n\n{basis}")
+        limits = "".join(f" ({markdown_text(label.text)})" for label in verdict.labels)
+        basis = "".join(f"- {name.strip()}: {markdown_text(text)}\n" for name, text in basis_rows(verdict))
+        parts.append(f"**{verdict.verdict}**{limits}: {markdown_text(verdict.reason)}\n\n{basis}")
     if metrics is not None:
         parts.append(markdown(Table(("measured", ""), metrics_rows(metrics))))
     elif result.metrics is not None:
-        parts.append("".join(f"- {problem.kind}: {problem.detail}\n" for problem in result.metrics.problems))
+        problems = result.metrics.problems
+        parts.append("".join(f"- {problem.kind}: {markdown_text(problem.detail)}\n" for problem in problems))
     return "\n".join([*parts, markdown(Table(("conditions", ""), spec_rows(result.spec)))])
 
 

@@ -6,6 +6,7 @@ Imports nothing but pydantic and the standard library: the worker reads this ins
 """
 
 import enum
+from datetime import datetime
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
@@ -99,6 +100,10 @@ class Done(BaseModel, frozen=True, strict=True):
     """Exit code of the job script."""
     signal: str | None = None
     """Signal that ended it, e.g. TERM."""
+    started: str = ""
+    """When the job script began, UTC; after a restart when it began again."""
+    ended: str = ""
+    """When it ended, UTC."""
     restarts: NonNegativeInt = 0
     """How often Slurm restarted the job."""
     job_id: str = ""
@@ -107,6 +112,15 @@ class Done(BaseModel, frozen=True, strict=True):
     """First node of the job."""
     no_step_s: int | None = None
     """Seconds without a step after which the job ended itself."""
+
+    @property
+    def elapsed_s(self) -> float | None:
+        """Seconds from start to end; None where a time is missing or no time."""
+        try:
+            began, end = (datetime.strptime(each, "%Y-%m-%dT%H:%M:%SZ") for each in (self.started, self.ended))
+        except ValueError:
+            return None
+        return max((end - began).total_seconds(), 0.0)
 
 
 class File(Frozen):
@@ -144,6 +158,8 @@ class EndingRecord(File):
     """Exit code of the job; null where unknown."""
     last_step: int | None = None
     """The number of the last step in the log."""
+    step_time_s: float | None = None
+    """Median of the last planned steps of a completed job; metrics.json has the measured one."""
 
 
 class Environment(File):
@@ -235,6 +251,8 @@ class Breakdown(File):
     """Time without any kernel."""
     hidden_s: NonNegativeFloat
     """Communication that overlaps with other kernels."""
+    communication_of_ranks_s: tuple[NonNegativeFloat, ...] = ()
+    """``communication_s`` of each rank: one that the others wait for has less than they. Older runs have none."""
 
     @property
     def sentence(self) -> str:

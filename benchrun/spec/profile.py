@@ -1,12 +1,13 @@
 """What of a run is profiled: the tool, how many steps after the measured ones, and which ranks."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypeVar
 
-from pydantic import AfterValidator, Field, NonNegativeInt, PositiveInt
+from pydantic import AfterValidator, NonNegativeInt, PositiveInt
 
 from benchrun.model import Frozen
 from benchrun.spec.cluster import Option
 
+T = TypeVar("T")
 Tool = Literal["none", "kineto", "nsys", "xplane"]
 Trace = Literal["cuda", "cudnn", "cublas", "osrt", "nvtx", "mpi", "ucx"]
 PROFILES = "benchrun: steps after {} are profiled, not measured"
@@ -27,6 +28,13 @@ def _allowed(option: str) -> str:
     return option
 
 
+def _some(values: tuple[T, ...]) -> tuple[T, ...]:
+    """``values``. ValueError where there is none; an error of an item is reported before."""
+    if not values:
+        raise ValueError("name at least one")
+    return values
+
+
 class Profile(Frozen):
     """The profiled steps follow the measured ones, which run without a profile."""
 
@@ -34,9 +42,9 @@ class Profile(Frozen):
     """kineto: torch.profiler; nsys: Nsight Systems; xplane: JAX's own profiler. Not every framework has all."""
     steps: PositiveInt = 3
     """Profiled steps."""
-    ranks: Annotated[tuple[NonNegativeInt, ...], Field(min_length=1)] = (0,)
+    ranks: Annotated[tuple[NonNegativeInt, ...], AfterValidator(_some)] = (0,)
     """Profiled ranks; each writes a trace of its own."""
-    trace: Annotated[tuple[Trace, ...], Field(min_length=1)] = ("cuda", "osrt", "nvtx")
+    trace: Annotated[tuple[Trace, ...], AfterValidator(_some)] = ("cuda", "osrt", "nvtx")
     """What nsys records (its option --trace). For cudnn and cublas it loads libraries into the process, which must be
     those of the image: PyTorch with cuDNN of its own does not start where the node has another release."""
     options: tuple[Annotated[Option, AfterValidator(_allowed)], ...] = ()

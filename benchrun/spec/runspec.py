@@ -254,7 +254,7 @@ class TrainingSpec(TrainingInputs, RunSpec):
 
     @property
     def settings(self) -> str:
-        """Empty: `benchrun.compare.conditions` has a key for each input of a training."""
+        """Empty: `benchrun.comparison.conditions` has a key for each input of a training."""
         return ""
 
     @property

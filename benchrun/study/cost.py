@@ -2,10 +2,10 @@
 
 import functools
 
-from benchrun.compare.choice import choose
-from benchrun.compare.conditions import conditions
-from benchrun.compare.measured import load_measured, measured_references
-from benchrun.compare.references import Reference, load_references, matching
+from benchrun.comparison.choice import choose
+from benchrun.comparison.conditions import conditions
+from benchrun.comparison.measured import load_measured, measured_references
+from benchrun.comparison.references import Reference, load_references, matching
 from benchrun.launch.local import seconds
 from benchrun.model import Frozen
 from benchrun.spec.runspec import RunSpec, TrainingSpec

@@ -21,6 +21,8 @@ class PlannedPoint:
     """None where it is refused."""
     refused: str = ""
     """Why; empty for a legal point."""
+    hint: str | None = None
+    """What would be legal."""
 
     @cached_property
     def key(self) -> str:
@@ -60,6 +62,15 @@ def plan(expanded: Expanded) -> Plan:
 
     UserError where none is legal: the reason of the first one.
     """
+    planned = resolved_points(expanded)
+    if not any(each.spec for each in planned):
+        place = expanded.points[0].place
+        raise UserError(f"no point is legal; the first: {planned[0].refused}", where=place)
+    return Plan(expanded, planned)
+
+
+def resolved_points(expanded: Expanded) -> tuple[PlannedPoint, ...]:
+    """Every point, resolved or refused; one that repeats an earlier one is refused."""
     planned: list[PlannedPoint] = []
     numbers: dict[str, int] = {}
     for number, point in enumerate(expanded.points, 1):
@@ -67,14 +78,11 @@ def plan(expanded: Expanded) -> Plan:
         if new.spec and numbers.setdefault(new.key, number) != number:
             new = PlannedPoint(point, None, f"the same as point {numbers[new.key]}")
         planned.append(new)
-    if not any(each.spec for each in planned):
-        place = expanded.points[0].place
-        raise UserError(f"no point is legal; the first: {planned[0].refused}", where=place)
-    return Plan(expanded, tuple(planned))
+    return tuple(planned)
 
 
 def _planned(point: Point) -> PlannedPoint:
     try:
         return PlannedPoint(point, resolved(point))
     except UserError as error:
-        return PlannedPoint(point, None, error.message)
+        return PlannedPoint(point, None, error.message, error.hint)

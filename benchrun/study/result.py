@@ -2,11 +2,12 @@
 
 from collections.abc import Mapping, Sequence
 from statistics import median
+from types import MappingProxyType
 from typing import Any, Literal
 
-from benchrun.compare.checks import broken
-from benchrun.compare.ratio import Ratio, ratio
-from benchrun.compare.verdict import RunResult
+from benchrun.comparison.checks import broken
+from benchrun.comparison.ratio import Ratio, ratio
+from benchrun.comparison.verdict import RunResult
 from benchrun.metrics.model import Metrics
 from benchrun.metrics.registry import METRICS, OURS, Metric
 from benchrun.model import Frozen
@@ -41,6 +42,8 @@ class PointResult(Frozen):
     """Medians over the measured runs; null where nothing was measured."""
     ratio: Ratio | None
     """Speed relative to the baseline; null for the baseline itself, and where one of the two has no speed."""
+    gpu_hours_used: float | None = None
+    """GPU-hours that its runs took, failed ones too; null where none has recorded its start and its end."""
 
 
 class StudyResult(Frozen):
@@ -65,6 +68,8 @@ class StudyResult(Frozen):
     """Runs of all legal points."""
     runs_with_known_steps: int
     """Runs that ``gpu_hours_steps`` covers."""
+    gpu_hours_used: float | None = None
+    """GPU-hours that the runs took so far, failed ones too; null where none has recorded its start and its end."""
     price_per_gpu_hour: float | None
     """As stated, in any currency."""
 
@@ -86,12 +91,18 @@ def result(
     attempts: Mapping[Slot, Sequence[Attempt]],
     runs: Mapping[str, Sequence[RunResult]],
     retries: int = 0,
+    used: Mapping[str, float] = MappingProxyType({}),
 ) -> StudyResult:
-    """What is known of a study. ``runs``: by the key of a point, its launched runs."""
+    """What is known of a study. ``runs``: by the key of a point, its launched runs; ``used``: their GPU-hours."""
     study, hours = plan.expanded.study, plan.hours()
     numbers = {key: [each.numbers for each in of_point if each.numbers] for key, of_point in runs.items()}
     expected = [each.steps for each in hours.values() if each.steps is not None]
-    points = tuple(_point(plan, planned, hours, attempts, runs, numbers, retries) for planned in plan.points)
+    points = tuple(
+        _point(plan, planned, hours, attempts, runs, numbers, retries).model_copy(
+            update={"gpu_hours_used": used.get(planned.key) if planned.spec else None}
+        )
+        for planned in plan.points
+    )
     return StudyResult(
         study=plan.expanded.name,
         description=study.description,
@@ -103,6 +114,7 @@ def result(
         gpu_hours_steps=study.repeats * sum(expected) if expected else None,
         runs=len(plan.slots),
         runs_with_known_steps=study.repeats * len(expected),
+        gpu_hours_used=sum(used.values()) if used else None,
         price_per_gpu_hour=study.price_per_gpu_hour if price is None else price,
     )
 

@@ -80,6 +80,9 @@ class Columns:
         """Add an event; times in ns."""
         self._values.extend((start, end, name, place, link, kind, external))
 
+    def __len__(self) -> int:
+        return len(self._values) // self.WIDTH
+
     def events(self) -> Events:
         """The events, sorted by start."""
         return events_of(np.frombuffer(self._values, np.int64).reshape(-1, self.WIDTH))

@@ -13,6 +13,7 @@ from benchrun.trace.events import Events, Kind, RankTrace
 from benchrun.trace.idle import idle_by_cause
 from benchrun.trace.intervals import Intervals, union_of
 from benchrun.trace.kernels import CLASSES, classified, unknown
+from benchrun.trace.outside import notes_on
 from benchrun.trace.ranges import ranges_of
 from benchrun.trace.roofline import products_of
 from benchrun.trace.stragglers import stragglers
@@ -30,16 +31,18 @@ def fingerprint(traces: Sequence[RankTrace], choice: Choice = "device") -> model
     lengths = [window.length for _, window in parts]
     strange = unknown(inside, sum(lengths))
     hosts = {trace.rank: trace.host for trace in traces}
+    times = [rank_time(trace, window) for trace, window in parts]
+    exposed = {each.rank: int(each.exposed_comm * each.window_s * NS) for each in times}
     (first, window), (_, classes) = parts[0], inside[0]
     return model.Fingerprint(
         window=choice,
         window_s=median(lengths) / NS,
         steps=window.steps,
-        ranks=[rank_time(trace, window) for trace, window in parts],
+        ranks=times,
         collectives=[_collective(each) for each in listed],
         stragglers=[
             model.StragglerTime(rank=slow.rank, host=hosts.get(slow.rank), behind_s=slow.behind / NS)
-            for slow in stragglers(listed, int(median(lengths)))
+            for slow in stragglers(listed, int(median(lengths)), exposed)
         ],
         unknown_share=sum(share for _, share in strange),
         unknown_kernels=[model.UnknownKernel(name=name, share=share) for name, share in strange[:SHOWN_UNKNOWN]],
@@ -58,7 +61,7 @@ def fingerprint(traces: Sequence[RankTrace], choice: Choice = "device") -> model
             )
             for each in products_of(first, classes)
         ],
-        notes=list(_notes(traces, listed)),
+        notes=[*_notes(traces, listed), *(notes_on(parts) if choice == "device" else ())],
     )
 
 
@@ -95,7 +98,9 @@ def rank_time(trace: RankTrace, window: Window) -> model.RankTime:
 
 def _window(trace: RankTrace, choice: Choice) -> Window:
     if window := window_of(trace, choice):
-        return window
+        if window.length > 0:
+            return window
+        raise UserError("its events of a GPU have no length", where=trace.file, hint="profile whole steps")
     hint = "--window device; or mark each step: ProfilerStep#N, or an NVTX range 'step N'"
     raise UserError("fewer than two steps are marked", where=trace.file, hint=hint)
 

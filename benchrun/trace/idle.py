@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchrun.trace.events import Events, RankTrace
-from benchrun.trace.intervals import Intervals, Times, union_of
+from benchrun.trace.intervals import NONE, Intervals, Times, union_of
 from benchrun.trace.kineto import LOADER
 from benchrun.trace.window import Window, launching_calls
 
@@ -34,11 +34,17 @@ class Idle(NamedTuple):
 
 
 def idle_by_cause(trace: RankTrace, window: Window) -> Idle | None:
-    """Idle time in the window; None where the trace has no calls of the host. The causes add up to all idle time."""
+    """Idle time in the window; the causes add up to all of it.
+
+    None where the trace has no calls of the host, or none that it links with what it launched.
+    """
     if trace.calls is None or not len(trace.calls):
         return None
+    launching = launching_calls(trace.device_events, trace.calls)
+    if not (launching >= 0).any():
+        return None
     gaps, calls = _gaps(trace, window), trace.calls
-    call = _calls_that_end(gaps, trace)
+    call = launching[_events_that_end(gaps, trace.device_events)]
     launched = np.where(call >= 0, calls.times.start[np.maximum(call, 0)], np.iinfo(np.int64).min)
     late = launched > gaps.start
     length = gaps.end - gaps.start
@@ -56,25 +62,34 @@ def _gaps(trace: RankTrace, window: Window) -> Intervals:
     return union_of(trace.device_events.times.clip(window.first, window.last), edges).gaps()
 
 
-def _calls_that_end(gaps: Intervals, trace: RankTrace) -> Times:
-    """The index of the call that launched the first device event at or after the end of each gap; -1 if unknown."""
-    events = trace.device_events
-    first = np.minimum(np.searchsorted(events.times.start, gaps.end), len(events) - 1)
-    return launching_calls(events, trace.calls)[first]
+def _events_that_end(gaps: Intervals, events: Events) -> Times:
+    """The index of the first device event at or after the end of each gap."""
+    return np.minimum(np.searchsorted(events.times.start, gaps.end), len(events) - 1)
 
 
 def _in_loader(gaps: Intervals, thread: Times, trace: RankTrace) -> Times:
     """Nanoseconds of each gap in which the thread that launched next waited for data."""
     waits = np.zeros(len(gaps.start), np.int64)
-    loader = _named(trace.ranges, trace, LOADER)
     for each in np.unique(thread[thread >= 0]):
         mine = thread == each
-        ranges = loader.times.where(loader.place == each)
-        # A wait inside a CUDA call is the driver's.
-        system, calls = trace.waits.times.where(trace.waits.place == each), _of_thread(trace.calls, each)
-        outside = system.where(system.overlap_with(calls) == 0)
-        waits[mine] = gaps.where(mine).overlap_with(union_of(ranges, outside))
+        waits[mine] = gaps.where(mine).overlap_with(_of_loader(trace, int(each)))
     return waits
+
+
+def waits_for_data(trace: RankTrace) -> Intervals:
+    """When any thread that launches waited for data."""
+    if trace.calls is None:
+        return NONE
+    return union_of(NONE, *(_of_loader(trace, int(each)) for each in np.unique(trace.calls.place)))
+
+
+def _of_loader(trace: RankTrace, thread: int) -> Intervals:
+    """When ``thread`` waited for data: in ranges of a loader, and in the system outside of CUDA."""
+    loader = _named(trace.ranges, trace, LOADER)
+    ranges = loader.times.where(loader.place == thread)
+    # A wait inside a CUDA call is the driver's.
+    system, calls = trace.waits.times.where(trace.waits.place == thread), _of_thread(trace.calls, thread)
+    return union_of(ranges, system.where(system.overlap_with(calls) == 0))
 
 
 def _blocked_before(moments: Times, waits: Events) -> Times:

@@ -75,20 +75,25 @@ class JsonTrace:
             # Text that was skipped wrongly, for braces in a name, leaves no JSON either.
             for events in (self._skip.sub(b"", inside), inside) if self._skip else (inside,):
                 with suppress(ValueError):
-                    return list(parse(b"[" + events + b"]")), rest
+                    return _objects(parse(b"[" + events + b"]")), rest
         return [], text
 
     def _end(self, head: bytes, text: bytes) -> list[Event]:
         """The last events; the text before and after the array becomes ``properties``."""
         try:
             if not head.strip():
-                return list(parse(b"[" + text))
+                return _objects(parse(b"[" + text))
             last = parse(b'{"traceEvents":[' + text)
             self.properties = {**parse(head + b'"traceEvents":[]}'), **last}
-            return list(self.properties.pop("traceEvents"))
+            return _objects(self.properties.pop("traceEvents"))
         except (ValueError, AttributeError, TypeError) as error:
             hint = "the job may have ended while the profiler wrote; profile again, or export again"
             raise UserError(f"is damaged or ends in the middle: {error}", where=str(self._path), hint=hint) from None
+
+
+def _objects(values: list[Any]) -> list[Event]:
+    """The events among ``values``; some exporters end an array with null."""
+    return [each for each in values if type(each) is dict]
 
 
 HINT = "expected a Kineto trace (.json, .json.gz) or an Nsight Systems export (.sqlite)"

@@ -78,7 +78,7 @@ def classified(trace: RankTrace, events: Events | None = None) -> Classified:
     kernel = events.kind == Kind.KERNEL
     number = np.where(kernel, np.array(classes, np.int64)[index], -1)
     number[events.kind == Kind.PEER_COPY] = CLASSES.index("communication")
-    recognised = np.array([pattern is not None for pattern in found_patterns])[index]
+    recognised = np.array([pattern is not None for pattern in found_patterns], np.bool_)[index]
     return Classified(events, number, recognised | ~kernel)
 
 

@@ -11,6 +11,8 @@ from benchrun.trace.events import Columns, Group, Kind, Message, Numbers, RankTr
 from benchrun.trace.json_stream import Event, JsonTrace
 
 NS_PER_US = 1000
+LARGE = 1e12
+"""Microseconds, from which on the product with NS_PER_US is rounded."""
 DEVICE = {
     "kernel": Kind.KERNEL,
     "gpu_memcpy": Kind.COPY,
@@ -39,6 +41,8 @@ Only speed depends on it: an event that it does not match is parsed and then lef
 LOADER = re.compile(r"data ?_?loader|load_?(batch|data)|(next|get|wait_for|fetch)_batch|batch[-_ ]generator", re.I)
 """Host ranges in which a thread waits for data, in annotations, operators and Python functions."""
 PEER = re.compile(r"PtoP|peer", re.I)
+TOUCHED = 0.01
+"""Of the events of a rank's own device: another one with no more of them is not its own."""
 BYTES = {
     "double": 8,
     "long": 8,
@@ -81,36 +85,56 @@ class _Reader:
         self.shapes: dict[int, Shape] = {}
         self.host_events = False
         self._needed: dict[tuple[str, str], bool] = {}
+        self._open: dict[Any, list[Event]] = {}
+        """Begun events of each thread that have not ended, the innermost last."""
 
     def add(self, events: list[Event]) -> None:
         """Keep what the fingerprint needs. Most events are skipped by category and name, each pair judged once."""
         needed = self._needed
         for event in events:
-            category, name = event.get("cat", ""), event.get("name", "")
+            phase = event.get("ph")
+            if phase == "B":
+                self._open.setdefault((event.get("pid"), event.get("tid")), []).append(event)
+                continue
+            if phase == "E" and (whole := self._ended(event)) is not None:
+                event = whole
+            category, name = event.get("cat") or "", event.get("name") or ""
             if (need := needed.get((category, name))) is None:
                 need = needed[category, name] = _is_needed(category, name)
                 self.host_events |= category in CALLS
-            if not need:
-                continue
-            if (kind := DEVICE.get(category)) is not None:
-                self._add_device_event(event, kind)
-            elif category in CALLS:
-                link = _whole(event.get("args", {}).get("correlation"))
-                self.calls.add(*_times(event), self._name(event), self._thread(event), link)
-            elif category == "user_annotation" or LOADER.search(name):
-                self.ranges.add(*_times(event), self._name(event), self._thread(event))
-            else:
-                self._add_operator(name, event.get("args", {}))
+            if need:
+                self._add(event, category, name)
 
-    def _add_device_event(self, event: Event, kind: Kind) -> None:
-        args = event.get("args", {})
-        if event.get("ph") != "X" or "dur" not in event:
+    def _add(self, event: Event, category: str, name: str) -> None:
+        args = event.get("args") or {}
+        if (kind := DEVICE.get(category)) is not None:
+            self._add_device_event(event, name, args, kind)
+        elif category in CALLS:
+            link = _whole(args.get("correlation"))
+            self.calls.add(*_times(event), self.names.number(name), self._thread(event), link)
+        elif category == "user_annotation" or LOADER.search(name):
+            self.ranges.add(*_times(event), self.names.number(name), self._thread(event))
+        else:
+            self._add_operator(name, args)
+
+    def _ended(self, event: Event) -> Event | None:
+        """The event that ``event`` ends, as one with a length; None where none of its thread has begun."""
+        begun = self._open.get((event.get("pid"), event.get("tid")))
+        if not begun:
+            return None
+        first = begun.pop()
+        args = {**(first.get("args") or {}), **(event.get("args") or {})}
+        return {**first, "ph": "X", "dur": float(event["ts"]) - float(first["ts"]), "args": args}
+
+    def _add_device_event(self, event: Event, name: str, args: dict[str, Any], kind: Kind) -> None:
+        if event.get("ph") != "X" or event.get("dur") is None:
             return
-        if kind is Kind.COPY and PEER.search(event["name"]):
+        if kind is Kind.COPY and PEER.search(name):
             kind = Kind.PEER_COPY
         columns = self.devices.setdefault(_whole(args.get("device", event.get("pid"))), Columns())
         stream, link = _whole(args.get("stream", event.get("tid"))), _whole(args.get("correlation"))
-        columns.add(*_times(event), self._name(event), stream, link, kind, _whole(args.get("External id")))
+        number = self.names.number(name)
+        columns.add(*_times(event), number, stream, link, kind, _whole(args.get("External id")))
         if "Collective name" in args and (message := message_of(args)):
             self.messages[link] = message
 
@@ -121,9 +145,6 @@ class _Reader:
             self.operator_messages[operator] = message
         elif name in PRODUCTS and (shape := shape_of(name, args)):
             self.shapes[operator] = shape
-
-    def _name(self, event: Event) -> int:
-        return self.names.number(event["name"])
 
     def _thread(self, event: Event) -> int:
         return self.threads.number((event.get("pid"), event.get("tid")))
@@ -137,11 +158,14 @@ def read_kineto(path: Path) -> Iterator[RankTrace]:
             reader.add(events)
         except (AttributeError, KeyError, OverflowError, TypeError, ValueError) as error:
             raise UserError(f"holds a damaged event: {error!r}", where=str(path)) from None
-    stated = source.properties.get("distributedInfo") or {}
-    gpus = {gpu.get("id"): gpu.get("name") for gpu in source.properties.get("deviceProperties") or [] if gpu}
+    stated, listed = source.properties.get("distributedInfo"), source.properties.get("deviceProperties")
+    stated = stated if isinstance(stated, dict) else {}
+    gpus = {gpu.get("id"): gpu.get("name") for gpu in _documents(listed)}
+    rank = _whole(stated.get("rank"))
+    own = _own_devices(reader.devices, alone=rank >= 0)
     calls = reader.calls.events() if reader.host_events else None
     ranges = reader.ranges.events()
-    for device, columns in sorted(reader.devices.items()):
+    for device, columns in sorted(own.items()):
         device_events = columns.events()
         messages = {
             **{
@@ -153,7 +177,7 @@ def read_kineto(path: Path) -> Iterator[RankTrace]:
         }
         yield RankTrace(
             file=str(path),
-            rank=stated.get("rank") if len(reader.devices) == 1 else None,
+            rank=rank if rank >= 0 and len(own) == 1 else None,
             device=device,
             names=reader.names.values,
             device_events=device_events,
@@ -161,10 +185,24 @@ def read_kineto(path: Path) -> Iterator[RankTrace]:
             ranges=ranges,
             waits=Columns().events(),
             gpu=gpus.get(device),
-            groups=tuple(_groups(stated.get("pg_config") or [])),
+            groups=tuple(_groups(stated.get("pg_config"))),
             messages=messages,
             shapes=reader.shapes,
         )
+
+
+def _own_devices(devices: dict[int, Columns], *, alone: bool) -> dict[int, Columns]:
+    """The devices of a file; where it is ``alone`` of one rank, without those that this rank hardly touched.
+
+    A process that did not choose its device makes a context and a few fills on the first one.
+    """
+    most = max(map(len, devices.values()), default=0)
+    return {device: each for device, each in devices.items() if not alone or len(each) > TOUCHED * most}
+
+
+def _documents(value: Any) -> list[dict[str, Any]]:
+    """The objects of a list; none where ``value`` is something else."""
+    return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
 
 
 def _is_needed(category: str, name: str) -> bool:
@@ -177,9 +215,14 @@ def _is_needed(category: str, name: str) -> bool:
 
 
 def _times(event: Event) -> tuple[int, int]:
-    """Start and end in ns."""
-    start = round(event["ts"] * NS_PER_US)
-    return start, start + round(event.get("dur", 0) * NS_PER_US)
+    """Start and end in ns. Some exporters write times as text."""
+    start, length = event["ts"], event.get("dur") or 0
+    if isinstance(start, str) or isinstance(length, str):
+        start, length = float(start), float(length)
+    # A time since 1970 in ns has more digits than a floating-point number.
+    whole = int(start) if start >= LARGE else 0
+    first = whole * NS_PER_US + round((start - whole) * NS_PER_US)
+    return first, first + round(length * NS_PER_US)
 
 
 def _whole(value: Any) -> int:
@@ -194,7 +237,7 @@ def _whole(value: Any) -> int:
 
 def _groups(stated: Any) -> Iterator[Group]:
     """The process groups of ``distributedInfo``."""
-    for group in stated if isinstance(stated, list) else []:
+    for group in _documents(stated):
         if ranks := _ranks(group.get("ranks")):
             yield Group(str(group.get("pg_name", "")), str(group.get("pg_desc", "")), ranks)
 

@@ -23,8 +23,8 @@ ROWS = 50_000
 MAGIC = b"SQLite format 3\x00"
 ACTIVITY = "CUPTI_ACTIVITY_KIND_"
 PEER_COPY, DEVICE_COPY = 10, 8
-RANGES = (59, 60, 34, 35, 37)
-"""Types of NVTX events that have a start and an end."""
+RANGES = (59, 60, 70, 71, 35, 37)
+"""Types of NVTX events that have a start and an end (ENUM_NSYS_EVENT_TYPE of an export)."""
 PROCESS_BITS = ~0xFFFFFF
 """The part of a globalTid that is the globalPid."""
 WAITS = re.compile(
@@ -34,7 +34,7 @@ WAITS = re.compile(
 
 
 class _Export:
-    """An open export; a missing table is empty, a missing column is -1."""
+    """An open export; a missing table is empty, a missing column is -1, but for times, without which it is damaged."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
@@ -48,6 +48,8 @@ class _Export:
         present = self.tables.get(table, set())
         if not present:
             return np.zeros((0, len(columns)), np.int64)
+        if missing := {"start", "end"}.intersection(columns) - present:
+            raise sqlite3.DatabaseError(f"table {table} has no column {' nor '.join(sorted(missing))}")
         chosen = [next((f'"{name}"' for name in names.split() if name in present), "-1") for names in columns]
         selected = ", ".join(f"coalesce({column}, -1)" for column in chosen)
         cursor = self._connection.execute(f'select {selected} from "{table}" where {condition}')
@@ -77,7 +79,7 @@ def read_nsight(path: Path) -> Iterator[RankTrace]:
         ranges, processes_of_ranges = _ranges(export, strings, names)
         waits, processes_of_waits = _waits(export, strings, names)
         host = next((str(row[0]) for row in export.texts(_HOST, "TARGET_INFO_SYSTEM_ENV")), None)
-        gpus = {row[0]: str(row[1]) for row in export.texts(_GPUS, "TARGET_INFO_GPU")}
+        gpus = {row[0]: str(row[1]) for query, table in _GPUS for row in export.texts(query, table)}
     for device, process in sorted({(int(row[0]), int(row[1])) for row in np.unique(device_table[:, :2], axis=0)}):
         mine = device_table[(device_table[:, 0] == device) & (device_table[:, 1] == process)]
         yield RankTrace(
@@ -86,16 +88,26 @@ def read_nsight(path: Path) -> Iterator[RankTrace]:
             device=device,
             names=names.values,
             device_events=events_of(mine[:, 2:]),
-            calls=calls.where(processes_of_calls == process) if len(calls) else None,
-            ranges=ranges.where(processes_of_ranges == process),
-            waits=waits.where(processes_of_waits == process),
+            calls=calls.where(_of_process(processes_of_calls, process)) if len(calls) else None,
+            ranges=ranges.where(_of_process(processes_of_ranges, process)),
+            waits=waits.where(_of_process(processes_of_waits, process)),
             host=host,
             gpu=gpus.get(device),
         )
 
 
+def _of_process(processes: Table, process: int) -> NDArray[np.bool_]:
+    """Which events of the host are those of ``process``; all where the export does not state it."""
+    return np.full(len(processes), fill_value=True) if process < 0 else np.equal(processes, process)
+
+
 _HOST = "select value from TARGET_INFO_SYSTEM_ENV where name = 'Hostname'"
-_GPUS = "select coalesce(cuDevice, id), name from TARGET_INFO_GPU"
+_GPUS = (
+    # Of several versions; what the last ones state counts.
+    ("select id, name from TARGET_INFO_CUDA_GPU", "TARGET_INFO_CUDA_GPU"),
+    ("select id, name from TARGET_INFO_GPU", "TARGET_INFO_GPU"),
+    ("select coalesce(cuDevice, id), name from TARGET_INFO_GPU where name is not null", "TARGET_INFO_GPU"),
+)
 
 
 def _device_table(export: _Export, strings: dict[int, str], names: Numbers) -> Table:
@@ -131,7 +143,7 @@ def _numbers(values: NDArray[np.int64], strings: dict[int, str], names: Numbers)
 def _calls(export: _Export, strings: dict[int, str], names: Numbers) -> tuple[Events, Table]:
     """CUDA calls and the process of each."""
     columns = ("start", "end", "nameId", "globalTid", "correlationId")
-    table = export.read(f"{ACTIVITY}RUNTIME", *columns)
+    table = np.concatenate([export.read(f"{ACTIVITY}{interface}", *columns) for interface in ("RUNTIME", "DRIVER")])
     table[:, 2] = _numbers(table[:, 2], strings, names)
     return _host_events(table)
 
@@ -149,12 +161,12 @@ def _ranges(export: _Export, strings: dict[int, str], names: Numbers) -> tuple[E
     """NVTX ranges and the process of each."""
     columns = Columns()
     present = export.tables.get("NVTX_EVENTS", set())
-    if {"start", "end", "text", "globalTid"} <= present:
-        text_id = "textId" if "textId" in present else "null"
+    text, text_id = (name if name in present else "null" for name in ("text", "textId"))
+    if {"start", "end", "globalTid"} <= present and {"text", "textId"} & present:
         kinds = f"and eventType in {RANGES}" if "eventType" in present else ""
-        query = f'select start, "end", text, {text_id}, globalTid from NVTX_EVENTS where "end" is not null {kinds}'
-        for start, end, text, identifier, thread in export.texts(query, "NVTX_EVENTS"):
-            name = names.number(str(text if text is not None else strings.get(identifier, "")))  # type: ignore[call-overload]
+        query = f'select start, "end", {text}, {text_id}, globalTid from NVTX_EVENTS where "end" is not null {kinds}'
+        for start, end, own, identifier, thread in export.texts(query, "NVTX_EVENTS"):
+            name = names.number(str(own if own is not None else strings.get(identifier, "")))  # type: ignore[call-overload]
             columns.add(start, end, name, thread)  # type: ignore[arg-type]
     events = columns.events()
     return events, events.place & PROCESS_BITS
@@ -181,6 +193,6 @@ def _opened(path: Path) -> Iterator[_Export]:
         try:
             with closing(sqlite3.connect(f"{target.as_uri()}?mode=ro&immutable=1", uri=True)) as connection:
                 yield _Export(connection)
-        except sqlite3.DatabaseError as error:
+        except (sqlite3.DatabaseError, ValueError, OverflowError) as error:
             hint = "export it again: nsys export --type sqlite REPORT.nsys-rep"
             raise UserError(f"is a damaged Nsight Systems export: {error}", where=str(path), hint=hint) from None

@@ -1,6 +1,6 @@
 """Slow ranks: the rank that the others wait for is the one that waits least itself."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from benchrun.trace.collectives import POINT_TO_POINT, Collective
@@ -18,23 +18,29 @@ class Straggler(NamedTuple):
 
     rank: int
     behind: int
-    """How long all others waited for it, in ns: then the next slow rank would arrive."""
+    """How much longer all others had nothing but communication to do, in ns: then the next slow rank would arrive."""
 
 
-def stragglers(listed: Sequence[Collective], window_ns: int) -> list[Straggler]:
-    """The ranks that others waited for, the slowest first.
+def stragglers(listed: Sequence[Collective], window_ns: int, exposed_ns: Mapping[int, int]) -> list[Straggler]:
+    """The ranks that others waited for, the slowest first. ``exposed_ns``: exposed communication of each rank.
 
-    Point-to-point messages are left out: a stage of a pipeline waits for its neighbour by design.
+    Waiting that kernels hide costs the others nothing. Stages of a pipeline do different work, and wait for each other
+    by design: their messages and the collectives over them are left out.
     """
     behind: dict[int, int] = {}
     groups = [each for each in listed if each.name not in POINT_TO_POINT and len(each.waiting) > 1]
+    neighbours = [set(each.ranks) for each in listed if each.name in POINT_TO_POINT and each.group != "cp"]
     for ranks in dict.fromkeys(each.ranks for each in groups):
+        if any(len(pair.intersection(ranks)) > 1 for pair in neighbours):
+            continue
         own = [each for each in groups if each.ranks == ranks]
         waiting = {rank: sum(each.waiting[rank] for each in own) for rank in ranks}
         count = sum(each.count for each in own)
         slow = min(waiting, key=lambda rank: waiting[rank])
-        next_slow = min(value for rank, value in waiting.items() if rank != slow)
-        late = next_slow - waiting[slow]
+        others = [rank for rank in ranks if rank != slow]
+        next_slow = min(waiting[rank] for rank in others)
+        seen = min(exposed_ns[rank] for rank in others) - exposed_ns[slow]
+        late = min(next_slow - waiting[slow], seen)
         enough = late >= LEAST_SHARE * window_ns and late >= LEAST_NS * count
         if enough and waiting[slow] <= OWN_WAIT * next_slow:
             behind[slow] = behind.get(slow, 0) + late

@@ -3,6 +3,7 @@
 import re
 import time
 from collections.abc import Callable, Iterable
+from statistics import mean
 from typing import Any
 
 import torch
@@ -13,9 +14,9 @@ from benchrun.trainer import log, ranks
 
 KINDS = {
     # The first match counts. Kernels of NCCL, transformer-engine, cuDNN, cuBLAS and CUTLASS, and torch's on CPUs.
-    "communication": re.compile(r"nccl|userbuffers|gloo:"),
-    "attention": re.compile(r"attention|flash|fmha|sdpa"),
-    "matmul": re.compile(r"gemm|nvjet|cutlass|xmma|splitk|aten::(mm|addmm|bmm|baddbmm)$"),
+    "communication": re.compile(r"nccl|userbuffers|gloo:|deep_ep::|nvshmem|multimem_|cross_device_reduce"),
+    "attention": re.compile(r"attention|fused_attn|flash|fmha|sdpa|compute_dot_do_o|convert_dq_to_16bits"),
+    "matmul": re.compile(r"gemm|gemv|nvjet|cutlass|cublas|xmma|splitk|aten::(mm|addmm|bmm|baddbmm)$"),
     "other": re.compile(""),
 }
 LOADER = "enumerate(DataLoader)"
@@ -43,18 +44,22 @@ def measure(spec: TrainingSpec, step: Callable[[], Any]) -> None:
     ]
     parts = split(kernels)
     values = [1e6 * seconds, *parts.values(), float(bool(kernels))]
-    total = torch.tensor(values, dtype=torch.float64, device="cuda" if gpu else "cpu")
-    torch.distributed.all_reduce(total)
-    *means, share_of_ranks = (total / torch.distributed.get_world_size()).tolist()
+    own = torch.tensor(values, dtype=torch.float64, device="cuda" if gpu else "cpu")
+    gathered = [torch.empty_like(own) for _ in range(torch.distributed.get_world_size())]
+    torch.distributed.all_gather(gathered, own)
     if torch.distributed.get_rank() != 0:
         return
+    of_ranks = [each.tolist() for each in gathered]
+    *means, share_of_ranks = (mean(column) for column in zip(*of_ranks, strict=True))
     if share_of_ranks < 1:  # the whole step would count as idle
         log.say("benchrun: no breakdown, the profiler saw no kernel; another one may hold the GPU's counters")
         return
-    mean = {name: round(value / 1e6, 6) for name, value in zip(("step_s", *parts), means, strict=True)}
-    busy = sum(mean[f"{name}_s"] for name in FIRST)
-    mean["idle_s"] = round(max(mean["step_s"] - busy, 0.0), 6)
-    log.keep("breakdown", BREAKDOWN, Breakdown.model_validate(mean))
+    seconds_of = {name: round(value / 1e6, 6) for name, value in zip(("step_s", *parts), means, strict=True)}
+    busy = sum(seconds_of[f"{name}_s"] for name in FIRST)
+    seconds_of["idle_s"] = round(max(seconds_of["step_s"] - busy, 0.0), 6)
+    place = 1 + FIRST.index("communication")
+    waited = tuple(round(each[place] / 1e6, 6) for each in of_ranks)
+    log.keep("breakdown", BREAKDOWN, Breakdown(**seconds_of, communication_of_ranks_s=waited))
 
 
 def kind(name: str) -> str:

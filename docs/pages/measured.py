@@ -1,67 +1,104 @@
 """docs/measured.md: our measurements beside published numbers."""
 
 import re
-from collections.abc import Callable, Sequence
-from operator import attrgetter
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from statistics import median
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
-from benchrun import hardware
-from benchrun.compare.choice import usable
-from benchrun.compare.conditions import SOFT, Conditions, conditions, differences, hard_differences
-from benchrun.compare.measured import MeasuredRun, repeats
-from benchrun.compare.references import Reference
+from benchrun.comparison.measured import MeasuredRun, grouped, repeats
+from benchrun.comparison.nearest import Nearest, nearest
+from benchrun.comparison.references import Reference
 from benchrun.frameworks.registry import FRAMEWORKS
 from benchrun.metrics.bound import Bound
-from benchrun.metrics.registry import Metric, tabled
+from benchrun.metrics.registry import METRICS, Metric
 from benchrun.metrics.telemetry import Telemetry, percent
-from benchrun.model.flops import flops_per_token
 from benchrun.model.operators import PASSES
-from benchrun.recipe.catalogue import training_file
 from benchrun.report.frameworks import Measured, losses, side_by_side
-from benchrun.report.runs import SPREAD, layout, proxy, spread_percent, valid_values
+from benchrun.report.model import ReportModel
+from benchrun.report.runs import distinctions, layout, proxy, spread_percent, valid_values
 from benchrun.report.scaling import Curve, curves
-from benchrun.report.table import Table, markdown, markdown_rows
+from benchrun.report.table import Table, markdown
 from benchrun.spec.artifacts import Breakdown, Ceilings, Gemm
 from benchrun.spec.runspec import TrainingSpec
+
+from .pictures import waterfalls
 
 T = TypeVar("T")
 Group = Sequence[MeasuredRun]
 """Repeats of one point."""
 TEXT = Path(__file__).with_suffix(".md.in")
-"""The page: each section has a placeholder for the rows of its table. A section without rows is left out."""
+"""The page: ``$NAME`` stands for a table. A section whose table has no rows is left out."""
 EMPTY = "\nNothing is kept there yet.\n"
 NOTHING = "-"
+TITLES = {
+    "scaling": ("workload", "scaling", "global batch", "GPUs: tokens/s/GPU", "efficiency"),
+    "ceilings": ("run", "qkv", "proj", "fc1", "fc2", "logits", "copy", "collectives"),
+    "bounds": ("run", "step s", "matmul", "attention at least", "rest"),
+    "breakdowns": (
+        *("run", "step s", "matmul", "attention", "other kernels", "communication alone", "nothing"),
+        "communication hidden s",
+    ),
+    "state": ("run", "clock MHz", "lowest", "W", "limit W", "hottest C", "memory GiB", "reasons", "state"),
+    "conditions": ("run", "batch and layout", "machine", "where"),
+}
 
 
-def page(runs: Sequence[MeasuredRun], published: Sequence[Reference]) -> str:
-    """The whole page, in Markdown."""
+def page(runs: Sequence[MeasuredRun], published: Sequence[Reference], report: ReportModel) -> str:
+    """The whole page, in Markdown; ``report`` is on the same runs."""
     header, *sections = re.split(r"\n(?=## )", TEXT.read_text())
     if not runs:
-        return header + EMPTY
-    groups = sorted(repeats(runs), key=lambda group: _order(group[0].spec))
-    tables = (
-        markdown(_speeds(groups, published)),
-        markdown(side_by_side([Measured(run.spec, run.metrics) for run in runs])),
-        markdown(losses([(run.spec, run.losses) for run in runs])),
-        markdown_rows(map(_curve, curves(groups))),
-        _rows(groups, lambda run: run.ceilings, _ceilings),
-        _rows(groups, lambda run: run.metrics.bound, _bound),
-        _rows(groups, lambda run: run.metrics.breakdown, _breakdown),
-        _rows(groups, lambda run: run.metrics.telemetry, _state),
-        markdown_rows(map(_conditions, groups)),
-    )
-    filled = (text.partition("$")[0] + rows for text, rows in zip(sections, tables, strict=True) if rows)
-    return "\n".join([header, *filled])
+        return header.split("\n\n")[0] + "\n" + EMPTY
+    tables = _tables(sorted(repeats(runs), key=lambda group: _order(group[0].spec)), runs, published, report)
+    filled = (_filled(text, tables) for text in sections)
+    return "\n".join([header, *(text for text in filled if text)])
+
+
+def _filled(text: str, tables: dict[str, Table]) -> str:
+    """A section with its table; empty where that has no rows."""
+    (name,) = re.findall(r"^\$(\w+)$", text, re.M)
+    return text.replace(f"${name}\n", markdown(tables[name])) if tables[name].rows else ""
+
+
+def _tables(
+    groups: Sequence[Group], runs: Sequence[MeasuredRun], published: Sequence[Reference], report: ReportModel
+) -> dict[str, Table]:
+    """Every table by its name in the text."""
+    beside = [(group, nearest(group[0].spec, published)) for group in groups]
+    rows: dict[str, Iterable[Sequence[str]]] = {
+        "scaling": map(_curve, curves(groups)),
+        "ceilings": _rows(groups, lambda run: run.ceilings, _ceilings),
+        "bounds": _rows(groups, lambda run: run.metrics.bound, _bound),
+        "breakdowns": _rows(groups, lambda run: run.metrics.breakdown, _breakdown),
+        "state": _rows(groups, lambda run: run.metrics.telemetry, _state),
+        "conditions": map(_conditions, groups),
+    }
+    return {
+        "whole": _speeds([pair for pair in beside if not pair[0][0].spec.proxy]),
+        "proxies": _speeds([pair for pair in beside if pair[0][0].spec.proxy]),
+        "differs": Table(DIFFERS, [_differs(group, near) for group, near in beside], NOTHING),
+        "frameworks": side_by_side([Measured(run.spec, run.metrics) for run in runs]),
+        "losses": losses([(run.spec, run.losses) for run in runs]),
+        "waterfalls": _waterfalls(report),
+        **{name: Table(TITLES[name], list(each)) for name, each in rows.items()},
+    }
 
 
 def _rows(
     groups: Sequence[Group], read: Callable[[MeasuredRun], T | None], cells: Callable[[T, Group], list[str]]
-) -> str:
+) -> list[list[str]]:
     """One row for each group with a run of which ``read`` gives something: the cells of the first such thing."""
     parts = [(group, next((part for run in group if (part := read(run)) is not None), None)) for group in groups]
-    return markdown_rows([_label(group[0].spec), *cells(part, group)] for group, part in parts if part is not None)
+    return [[_label(group[0].spec), *cells(part, group)] for group, part in parts if part is not None]
+
+
+def _waterfalls(report: ReportModel) -> Table:
+    """The seconds of each part in the drawn waterfalls."""
+    drawn = waterfalls(report)
+    parts = [{row[0]: row[1] for row in figure.table.rows} for figure in drawn]
+    names = dict.fromkeys(name for each in parts for name in each if name != "the measured step")
+    rows = [(name, *(each.get(name) for each in parts)) for name in (*names, "the measured step")] if drawn else []
+    return Table(("seconds of a step", *(figure.title for figure in drawn)), rows, NOTHING)
 
 
 def _curve(curve: Curve) -> list[str]:
@@ -116,110 +153,64 @@ def _conditions(group: Group) -> list[str]:
     return [_label(spec), batch, machine, links]
 
 
-def _speeds(groups: Sequence[Group], published: Sequence[Reference]) -> Table:
-    # Without columns of what no run measured.
-    metrics = [each for each in tabled() if any(run.metrics.metrics[each.key] is not None for g in groups for run in g)]
-    first, *others = (metric.title or metric.key for metric in metrics)
-    titles = ("workload", "precision", "GPUs", "batch", "runs", first, "spread", *others, "loss")
-    beside = ("published tokens/s/GPU", "measured / published", "what differs: published -> measured")
-    return Table((*titles, *beside), [_speed(group, published, metrics) for group in groups], NOTHING)
+SPEED = {name: METRICS[name] for name in ("step_time_s", "tokens_per_s_per_gpu", "tflops_per_gpu", "mfu_percent")}
+"""Metrics of the speed tables."""
+SPEEDS = (
+    *("workload", "precision", "GPUs", "batch", "runs", *(metric.title for metric in SPEED.values())),
+    *("published", "measured / published"),
+)
+DIFFERS = ("run", "spread", "tokens/J", "loss", "published", "what differs: published -> measured")
 
 
-def _speed(group: Group, published: Sequence[Reference], metrics: Sequence[Metric]) -> list[str | None]:
-    spec, run = group[0].spec, group[0].metrics
-    values = {metric: valid_values(metric, [run.metrics.metrics for run in group]) for metric in metrics}
-    medians = {metric.name: median(each) if each else None for metric, each in values.items()}
-    time, *others = (metric.text(medians[metric.name], NOTHING) for metric in values)
-    spread = next(spread_percent(each) for metric, each in values.items() if metric.name == SPREAD)
+def _speeds(beside: Sequence[tuple[Group, Nearest | None]]) -> Table:
+    """One row a point; those that look the same also with the settings that tell them apart."""
+    settings: dict[int, str] = {}
+    for same in grouped(range(len(beside)), lambda index: _label(beside[index][0][0].spec)):
+        settings |= zip(same, distinctions([beside[index][0][0].spec for index in same]), strict=True)
+    rows = [_speed(group, near, settings[index]) for index, (group, near) in enumerate(beside)]
+    return Table(SPEEDS, rows, NOTHING)
+
+
+def _speed(group: Group, near: Nearest | None, settings: str) -> list[str | None]:
+    spec, medians = group[0].spec, {name: _median(group, metric) for name, metric in SPEED.items()}
+    value = near.measured(medians["tokens_per_s_per_gpu"], medians["tflops_per_gpu"]) if near else None
     return [
         *(_workload(spec) + (", throttled" if _fault(group) else ""), spec.precision),
-        *(f"{spec.num_gpus} x {spec.gpu}", _batch(spec), str(len(group)), time),
-        *("one run" if spread is None else f"{spread:.1f} %", *others),
-        " -> ".join(NOTHING if loss is None else f"{loss:.4g}" for loss in (run.first_loss, run.final_loss)),
-        *_beside(spec, published, medians["tokens_per_s_per_gpu"], medians["tflops_per_gpu"]),
+        *(f"{spec.num_gpus} x {spec.gpu}", "; ".join(filter(None, (_batch(spec), settings))), str(len(group))),
+        *(metric.text(medians[name], NOTHING) for name, metric in SPEED.items()),
+        _published(near) if near else None,
+        f"{value / near.published:.2f}{_in_tflops(near)}" if near and value else None,
     ]
 
 
-def _beside(
-    spec: TrainingSpec, published: Sequence[Reference], rate: float | None, tflops: float | None
-) -> tuple[str | None, str | None, str | None]:
-    """The published number, our ratio to it, and what differs."""
-    near = nearest(spec, published)
-    if near is None:
-        return None, None, None
-    source, ratio = near.entry.source, near.ratio(rate, tflops)
-    whole = "" if near.whole_tflops is None else f" of the whole model: {near.whole_tflops:.0f} TFLOPS"
-    shown = (NOTHING if ratio is None else f"{ratio:.2f}") + (" in TFLOPS" if whole else "")
-    return (
-        f"{near.entry.tokens_per_s_per_gpu:,.0f}{whole} ({source.who} {source.date})",
-        shown,
-        _what_differs(near.entry, conditions(spec)),
-    )
+def _in_tflops(near: Nearest) -> str:
+    return "" if near.whole_tflops is None else " in TFLOPS"
 
 
-SAME = ("recipe", "task", "precision", "seq_length", "num_layers", "dimensions")
-"""Conditions that a published number shares with ours; its GPU is of the same generation."""
+def _median(group: Group, metric: Metric) -> float | None:
+    values = valid_values(metric, [run.metrics.metrics for run in group])
+    return median(values) if values else None
 
 
-class Beside(NamedTuple):
-    """One published number."""
-
-    entry: Reference
-    whole_tflops: float | None
-    """Causal TFLOPS/GPU, where only the whole model was published: a token of it costs more, so FLOPs are compared."""
-
-    def ratio(self, tokens_per_s: float | None, tflops: float | None) -> float | None:
-        """Ours over theirs, given our tokens/s/GPU and causal TFLOPS/GPU."""
-        value = tokens_per_s if self.whole_tflops is None else tflops
-        return value / (self.whole_tflops or self.entry.tokens_per_s_per_gpu) if value else None
+def _published(near: Nearest) -> str:
+    """The value, the GPUs and the source; of a whole model beside a proxy the unit too."""
+    key, source = near.entry.key, near.entry.source
+    unit = "" if near.whole_tflops is None else " TFLOPS of the whole model"
+    return f"{near.published:,.0f}{unit} ({key.num_gpus} x {key.gpu}, {source.who} {source.date})"
 
 
-def nearest(spec: TrainingSpec, published: Sequence[Reference]) -> Beside | None:
-    """The number with most matching conditions; ties go to the fastest.
-
-    For a proxy without a published number it is the whole model's.
-    """
-    own = conditions(spec)
-    if entry := _nearest(own, published):
-        return Beside(entry, None)
-    model = training_file(spec.recipe)[1].model
-    whole = own.model_copy(update={"num_layers": model.num_layers, "dimensions": ()})
-    if not spec.proxy or not (entry := _nearest(whole, published)):
-        return None
-    flops = flops_per_token(model, spec.seq_length, task=spec.task).causal
-    return Beside(entry, entry.tokens_per_s_per_gpu * flops / 1e12)
-
-
-def _nearest(own: Conditions, published: Sequence[Reference]) -> Reference | None:
-    same = attrgetter(*SAME)
-
-    def rank(entry: Reference) -> tuple[int, bool, bool, bool, int, float]:
-        hard, flawed = hard_differences(entry.key, own), bool(set(entry.flags) - {"proxy"})
-        other_gpu, other_network = entry.key.gpu != own.gpu, _one_node(entry.key) != _one_node(own)
-        soft = len(differences(entry.key, own, ("framework",)))
-        return len(hard), other_gpu, flawed, other_network, soft, -entry.tokens_per_s_per_gpu
-
-    alike = (entry for entry in published if same(entry.key) == same(own) and entry.tokens_per_s_per_gpu)
-    candidates = [entry for entry in alike if usable(entry) and _arch(entry.key) == _arch(own)]
-    return min(candidates, key=rank, default=None)
-
-
-def _arch(where: Conditions) -> str | None:
-    return getattr(hardware.gpu(where.gpu), "arch", None)
-
-
-def _one_node(where: Conditions) -> bool | None:
-    gpu = hardware.gpu(where.gpu)
-    return where.num_gpus <= gpu.gpus_per_node if gpu and where.num_gpus else None
-
-
-def _what_differs(entry: Reference, own: Conditions) -> str:
-    """Every differing condition, published -> ours."""
-    differing = [*hard_differences(entry.key, own), *differences(entry.key, own, SOFT)]
-    named = [f"{d.key} {'-' if d.theirs is None else d.theirs} -> {d.ours}" for d in differing]
-    if entry.key.image and not own.image:
-        named.append(f"image {entry.key.image} -> none")
-    return ", ".join(named) or "nothing that is stated"
+def _differs(group: Group, near: Nearest | None) -> list[str | None]:
+    run = group[0].metrics
+    spread = spread_percent(valid_values(METRICS["step_time_s"], [each.metrics.metrics for each in group]))
+    energy = METRICS["tokens_per_joule"]
+    return [
+        _label(group[0].spec),
+        "one run" if spread is None else f"{spread:.1f} %",
+        energy.text(_median(group, energy), NOTHING),
+        " -> ".join(NOTHING if loss is None else f"{loss:.4g}" for loss in (run.first_loss, run.final_loss)),
+        near.entry.id if near else None,
+        (", ".join(near.differs) or "nothing that is stated") if near else None,
+    ]
 
 
 def _order(spec: TrainingSpec) -> tuple[str, int, str, str, int, int, float]:

@@ -5,7 +5,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from benchrun.compare.references import Reference
+from benchrun.comparison.references import Reference
 from benchrun.report.table import Table, markdown
 
 TEXT = Path(__file__).with_suffix(".md.in")

@@ -5,16 +5,19 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from benchrun.app.studies import plan_study
-from benchrun.compare.measured import MeasuredRun
-from benchrun.compare.verdict import RunResult
+from benchrun.comparison.measured import MeasuredRun
+from benchrun.comparison.verdict import RunResult
 from benchrun.launch.endings import Ending
 from benchrun.recipe.select import Request
 from benchrun.report.study import measured_table, remarks, sentences
+from benchrun.report.study_html import study_figures
 from benchrun.report.table import markdown
 from benchrun.spec.runspec import TrainingSpec
 from benchrun.study.plan import Plan
 from benchrun.study.result import StudyResult, result
 from benchrun.study.schedule import Attempt, State
+
+from .pictures import grid
 
 TEXT = Path(__file__).with_suffix(".md.in")
 """The page: ``$NAME`` stands for what was measured of the study NAME."""
@@ -28,10 +31,25 @@ def page(runs: Sequence[MeasuredRun]) -> str:
     return "".join(_study(line.strip()[1:], runs) if line.startswith("$") else line for line in lines)
 
 
+def images(runs: Sequence[MeasuredRun]) -> dict[str, str]:
+    """File name in docs/images -> the plots of a study: speed and peak memory of each point."""
+    names = [line.strip()[1:] for line in TEXT.read_text().splitlines() if line.startswith("$")]
+    studies = [study for name in names if (study := kept_study(name, runs)).complete]
+    return {
+        f"study-{study.study}.svg": grid(
+            study.description, [each for each in study_figures(study) if each.level is None]
+        )
+        for study in studies
+    }
+
+
 def _study(name: str, runs: Sequence[MeasuredRun]) -> str:
     study = kept_study(name, runs)
+    if not study.complete:
+        return NOTHING
+    plots = f"![Bar charts: tokens/s/GPU and peak memory of each point](images/study-{name}.svg)\n\n"
     points = [f"- {line}\n" for line in (*sentences(study), *remarks(study))]
-    return f"{markdown(measured_table(study))}\n{''.join(points)}" if study.complete else NOTHING
+    return f"{plots}{markdown(measured_table(study))}\n{''.join(points)}"
 
 
 def kept_study(name: str, runs: Sequence[MeasuredRun]) -> StudyResult:

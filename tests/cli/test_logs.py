@@ -16,7 +16,7 @@ import pytest
 from test_contract import call, document
 
 from benchrun import app, paths
-from benchrun.compare.conditions import WHOLE
+from benchrun.comparison.conditions import WHOLE
 from benchrun.errors import UserError
 from benchrun.frameworks.logs import parse_log
 from benchrun.metrics.setting import Setting
@@ -298,3 +298,22 @@ def test_a_recipe_named_by_its_file_has_the_same_references() -> None:
     path = paths.RECIPES / "gpt3-175b.yaml"
     by_path, by_name = (document("compare", log, "--recipe", name, *options, code=1) for name in (path, "gpt3-175b"))
     assert by_path == by_name
+
+
+@pytest.mark.parametrize(
+    "last", ["CANCELLED AT 2026-01-01T00:00:00 ***", "CANCELLED AT 2026-01-01 DUE TO TIME LIMIT ***"]
+)
+def test_following_ends_with_the_job(tmp_path: Path, last: str) -> None:
+    log = tmp_path / "slurm-5.out"
+    log.write_text("\n".join([megatron(1, 1.0), f"slurmstepd: error: *** JOB 5 ON n1 {last}", ""]))
+    command = [sys.executable, "-m", "benchrun", "parse", "--follow", str(log), "--json"]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert result.returncode == 4
+    assert {problem["kind"] for problem in json.loads(result.stdout)["problems"]} & {"cancelled", "time_limit"}
+
+
+def test_following_goes_on_where_a_requeued_job_does(tmp_path: Path) -> None:
+    lines = [megatron(1, 1.0), "slurmstepd: error: *** JOB 5 ON n1 CANCELLED AT 2026-01-01T00:00:00 ***"]
+    (tmp_path / "ended.log").write_text("\n".join(lines))
+    (tmp_path / "going.log").write_text("\n".join([*lines, *(megatron(n, 1.0) for n in (1, 2))]))
+    assert [app.job_ended(parse_log(tmp_path / f"{name}.log")) for name in ("ended", "going")] == [True, False]

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -47,6 +48,11 @@ class TestList:
     def test_all_has_a_line_a_point(self) -> None:
         assert len(call("list", "tiny-llama", "--all").stdout.splitlines()) == 1 + len(app.list_points(("tiny-llama",)))
 
+    @pytest.mark.parametrize(("gpu", "named"), [("A100", True), ("H2000", False)])
+    def test_a_gpu_without_points_of_its_own_is_shown_the_way(self, gpu: str, named: bool) -> None:
+        refused = call("list", "llama3.1-8b", "--gpu", gpu)
+        assert (refused.returncode, f"benchrun show llama3.1-8b --gpu {gpu}" in refused.stderr) == (2, named)
+
     def test_cluster_chooses_its_gpu(self) -> None:
         assert {row["gpu"] for row in document("list", "--cluster", "hgx-h200", "--json")} == {"H200"}
 
@@ -55,6 +61,7 @@ class TestList:
         [
             ("suites", {path.stem for path in paths.SUITES.glob("*.yaml")}),
             ("studies", {path.stem for path in paths.STUDIES.glob("*.yaml")}),
+            ("plans", {path.stem for path in paths.PLANS.glob("*.yaml")}),
             ("clusters", {path.stem for path in paths.CLUSTERS.glob("*.yaml")}),
             ("gpus", {*hardware.names()}),
             ("frameworks", {*app.DIALECTS} | {row["framework"] for row in app.list_points()}),
@@ -209,3 +216,44 @@ class TestCompletion:
         script = call("completion", shell).stdout
         assert f"_BENCHRUN_COMPLETE={shell}_complete" in script
         assert "benchrun" in script.splitlines()[-1] + script.splitlines()[0]
+
+
+class TestShowMore:
+    def test_the_launch_line_launches_the_point_that_is_shown(self, tmp_path: Path) -> None:
+        site = tmp_path / "my site.yaml"
+        site.write_text((paths.CLUSTERS / "dgx-h100.yaml").read_text())
+        sets = ("--set", "training.steps=30", "--set", 'env={A: "x y"}')
+        line = call("show", *POINT, "--cluster", site, *sets).stdout.splitlines()[-1]
+        words = shlex.split(line.partition("benchrun ")[2])
+        shown = document("show", *POINT, "--cluster", site, *sets, "--json")
+        again = document("show", *words[1:], "--json")
+        assert words[0] == "launch"
+        assert again["identity"] == shown["identity"]
+        assert (again["training"]["steps"], again["env"]["A"]) == (30, "x y")
+
+    def test_a_study_lists_its_illegal_points_with_the_reason(self) -> None:
+        rows = document("show", "tiny", "--json")
+        refused = [row for row in rows if row["refused"]]
+        assert len(rows) == 5
+        assert [row["mbs"] for row in refused] == [3, 3]
+        assert all("multiple of mbs" in row["refused"] for row in refused)
+        assert all(row["steps"] for row in rows if not row["refused"])
+        text = call("show", "tiny").stdout
+        assert "REFUSED" in text.splitlines()[0]
+        assert "REFUSED" not in call("show", "micro-batch").stdout
+
+    def test_a_study_without_a_legal_point_is_an_error(self) -> None:
+        result = call("show", "tiny", "--set", "layout.tp=7")
+        assert result.returncode == 2
+        assert "tp" in result.stderr
+
+    @pytest.mark.parametrize("verb", [("study", "--dry-run"), ("show",), ("launch", "--dry-run")])
+    def test_a_missing_cluster_is_not_the_studys_fault(self, verb: tuple[str, ...]) -> None:
+        result = call(verb[0], "micro-batch", "--cluster", "missing.yaml", *verb[1:])
+        assert (result.returncode, "missing.yaml" in result.stderr) == (2, True)
+        assert "micro-batch" not in result.stderr
+
+    def test_a_check_of_nodes_in_json(self) -> None:
+        planned = document("nodes", "slurm-cpu", "--num-nodes", "2", "--dry-run", "--json")
+        assert planned["spec"]["num_nodes"] == 2
+        assert planned["script"] == call("nodes", "slurm-cpu", "--num-nodes", "2", "--dry-run").stdout

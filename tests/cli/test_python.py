@@ -58,6 +58,9 @@ def test_a_frame_has_one_row_a_run_with_every_identifying_column() -> None:
     assert row.step_time_s == run.metrics["step_time_s"]
     for column in ("recipe", "framework", "gpu", "num_gpus", "precision", "gbs", "tp", "dp", "verdict", "ending"):
         assert row[column] == run.row()[column], column
+    proxies = frame[frame.proxy != ""]
+    assert 0 < len(proxies) < len(frame)
+    assert all(" of " in proxy for proxy in proxies.proxy)
 
 
 def test_runs_logs_and_folders_go_into_one_frame(kept: Path, tmp_path: Path) -> None:
@@ -70,16 +73,52 @@ def test_runs_logs_and_folders_go_into_one_frame(kept: Path, tmp_path: Path) -> 
 
 def test_judging_reads_only_and_agrees_with_compare(kept: Path) -> None:
     before = {path: path.stat().st_mtime_ns for path in kept.iterdir()}
-    verdict = benchrun.judge(kept)
+    verdict = benchrun.compare(kept)
     assert verdict.model_dump(mode="json") == document("compare", kept, "--json", code=verdict.exit_code)
     assert {path: path.stat().st_mtime_ns for path in kept.iterdir()} == before
+
+
+def test_repeats_are_compared_together_and_other_points_are_not() -> None:
+    repeats = [path for path in RUNS if path.name.startswith("llama3.1-8b-2c0cb897-")]
+    together = benchrun.compare(*repeats)
+    assert together.runs == len(repeats) == 3
+    with pytest.raises(UserError, match="2 points are judged together"):
+        benchrun.compare(repeats[0], next(path for path in RUNS if path.name.startswith("llama2-7b-2385")))
+    with pytest.raises(UserError, match="one by one"):
+        benchrun.compare(LOG, LOG, recipe="llama3.1-8b")
+
+
+def test_a_log_is_compared_as_by_the_command(kept: Path) -> None:
+    log = kept / "stdout.log.xz"
+    verdict = benchrun.compare(benchrun.load(log, recipe="llama3.1-8b"))
+    words = ("compare", log, "--recipe", "llama3.1-8b", "--json")
+    assert verdict.model_dump(mode="json") == document(*words, code=verdict.exit_code)
+    assert benchrun.compare(log, recipe="llama3.1-8b") == verdict
+
+
+def test_the_difference_of_two_runs_is_that_of_the_command() -> None:
+    one, other = (path for path in RUNS if path.name[:22] in ("nemotron4-15b-45f862d1", "nemotron4-15b-994f1438"))
+    difference = benchrun.diff(benchrun.load(one), other)
+    assert difference.model_dump(mode="json") == document("diff", one, other, "--json", code=difference.exit_code)
+    assert (
+        benchrun.compare(other, reference=str(one)).checks[0].reference.value
+        == benchrun.load(one).metrics["step_time_s"]
+    )
+    logs = benchrun.diff(benchrun.load(one / "stdout.log.xz"), benchrun.load(other / "stdout.log.xz"))
+    assert logs.ratio == pytest.approx(difference.ratio)
+
+
+def test_no_room_has_the_name_of_a_function() -> None:
+    """Python would put the room in the function's place as soon as one of its modules is imported."""
+    rooms = {path.stem for path in paths.PACKAGE.iterdir()}
+    assert not rooms & {*benchrun.__all__}
 
 
 def test_wrong_input_is_a_user_error(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="no run is called"):
         benchrun.load("nothing")
     with pytest.raises(UserError, match="does not name its recipe"):
-        benchrun.judge(LOG)
+        benchrun.compare(LOG)
     with pytest.raises(AttributeError):
         benchrun.nothing  # noqa: B018
 

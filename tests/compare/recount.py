@@ -5,7 +5,7 @@ from itertools import combinations
 from typing import Any
 
 from benchrun import paths
-from benchrun.compare.references import Reference
+from benchrun.comparison.references import Reference
 from benchrun.model.flops import PASSES, attention_scores, flops_per_token
 from benchrun.model.shape import ModelShape
 from benchrun.recipe.yamlfile import load

@@ -7,10 +7,10 @@ import pytest
 import yaml
 
 from benchrun import app, paths
-from benchrun.compare.choice import choice, choose, references_for
-from benchrun.compare.conditions import conditions
-from benchrun.compare.references import Reference, load_references, matching
-from benchrun.compare.verdict import RunResult, Verdict, judge
+from benchrun.comparison.choice import choice, choose, references_for
+from benchrun.comparison.conditions import conditions
+from benchrun.comparison.references import Reference, load_references, matching
+from benchrun.comparison.verdict import RunResult, Verdict, judge
 from benchrun.metrics.setting import Setting, setting_of
 from benchrun.metrics.summary import measure
 from benchrun.parse import Facts, Log, Rows, Step

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from benchrun import app, hardware, paths
-from benchrun.compare.references import Reference, load_references
-from benchrun.compare.verdict import Verdict
+from benchrun.comparison.references import Reference, load_references
+from benchrun.comparison.verdict import Verdict
 from benchrun.frameworks.logs import parse_log
 from benchrun.metrics.setting import Setting
 from benchrun.model.flops import flops_per_token

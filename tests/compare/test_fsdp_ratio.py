@@ -4,9 +4,9 @@ from dataclasses import replace
 from typing import Any
 
 from benchrun import app
-from benchrun.compare.conditions import conditions
-from benchrun.compare.references import load_references
-from benchrun.compare.verdict import RunResult, judge
+from benchrun.comparison.conditions import conditions
+from benchrun.comparison.references import load_references
+from benchrun.comparison.verdict import RunResult, judge
 from benchrun.metrics.setting import setting_of
 from benchrun.metrics.summary import measure
 from benchrun.parse import Log, Rows, Step

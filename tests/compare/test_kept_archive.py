@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from benchrun import paths
-from benchrun.compare.measured import load_measured
+from benchrun.comparison.measured import load_measured
 from benchrun.errors import UserError
 from benchrun.frameworks.logs import parse_log
 from benchrun.report.table import step_lines

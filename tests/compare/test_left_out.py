@@ -3,7 +3,7 @@
 import re
 
 from benchrun import paths
-from benchrun.compare.references import load_references
+from benchrun.comparison.references import load_references
 from benchrun.recipe import catalogue
 
 TITLE = "## Published numbers without a row"

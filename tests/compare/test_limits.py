@@ -10,7 +10,7 @@ from test_measured import finished
 
 from benchrun import app
 from benchrun.cli.logs import compare
-from benchrun.compare.verdict import Verdict
+from benchrun.comparison.verdict import Verdict
 from benchrun.errors import UserError
 from benchrun.frameworks.logs import DIALECTS, parse_log
 from benchrun.metrics.convention import EXPLAINS, identify

@@ -3,8 +3,8 @@
 import pytest
 
 from benchrun import app, paths
-from benchrun.compare.conditions import Conditions
-from benchrun.compare.references import load_references, matching
+from benchrun.comparison.conditions import Conditions
+from benchrun.comparison.references import load_references, matching
 from benchrun.recipe import catalogue
 from benchrun.recipe.files import listed
 from benchrun.vocabulary import HARD

@@ -12,9 +12,10 @@ import pytest
 from benchrun import app, paths
 from benchrun.app import judgement
 from benchrun.cli.logs import compare
-from benchrun.compare.measured import load_measured, measured_references, repeats
-from benchrun.compare.references import load_references
-from benchrun.compare.verdict import Verdict
+from benchrun.comparison.measured import load_measured, measured_references, repeats
+from benchrun.comparison.nearest import nearest
+from benchrun.comparison.references import load_references
+from benchrun.comparison.verdict import Verdict
 from benchrun.errors import UserError
 from benchrun.launch.keep import scrubbed
 from benchrun.launch.rundir import RunDir, create, unpacked
@@ -25,7 +26,9 @@ from benchrun.recipe.select import Request
 from benchrun.render import render
 from benchrun.report.scaling import curves
 from benchrun.spec.runspec import RunSpec, TrainingSpec
-from docs.pages.measured import nearest, page
+from docs.pages.chart import chart
+from docs.pages.measured import page
+from docs.pages.pictures import headline_pairs, pictures
 
 ROOT = Path(__file__).parents[2]
 KEPT = [run.path for run in map(RunDir, sorted(path.parent for path in paths.MEASURED.glob("*/spec.json")))]
@@ -282,12 +285,15 @@ def test_a_loss_that_rose_is_said_with_the_speed(tmp_path: Path, growth: float, 
 
 
 def test_the_page_shows_ours_beside_the_published_number_and_what_differs(kept: Kept) -> None:
-    text = page(load_measured(kept[0][0].path.parent), load_references())
+    folder = kept[0][0].path.parent
+    report = app.report_on([app.run_data(run) for run in app.find_runs(folder)])
+    text = page(load_measured(folder), load_references(), report)
     (row,) = [line for line in text.splitlines() if line.startswith("| llama3.1-8b | bf16 |")]
     assert "| 4 x H200 | 64 (mbs 1, lr 3e-06) | 2 |" in row
-    assert "| 2 -> 2 |" in row  # the loss
-    assert "gpu H100 -> H200, num_gpus 8 -> 4" in row
-    assert re.search(r"image nvcr\.io/nvidia/nemo:\S+ -> none", row)
+    assert "| 2 -> 2 |" in text  # the loss
+    (differs,) = [line for line in text.splitlines() if line.startswith("| llama3.1-8b bf16 4 x H200")][:1]
+    assert "gpu H100 -> H200, num_gpus 8 -> 4" in differs
+    assert re.search(r"image nvcr\.io/nvidia/nemo:\S+ -> none", differs)
     for heading in (
         "Speed",
         "Ceilings",
@@ -303,7 +309,7 @@ def test_the_published_number_of_the_page_is_that_of_the_nearest_conditions() ->
     spec = resolve(Request("llama2-7b", "H100", "fp8", 8))
     found = nearest(spec, load_references())
     assert (found.entry.key.gpu, found.entry.key.num_gpus, found.whole_tflops) == ("H100", 8, None)
-    assert found.ratio(2 * found.entry.tokens_per_s_per_gpu, None) == 2
+    assert found.measured(2 * found.entry.tokens_per_s_per_gpu, None) == 2 * found.published
 
 
 def test_a_number_of_one_node_stands_beside_one_node_even_where_several_were_faster() -> None:
@@ -317,7 +323,7 @@ def test_beside_a_proxy_stands_the_whole_model_and_its_flops() -> None:
     assert (found.entry.key.num_layers, found.entry.key.gpu, found.entry.value) == (80, "H200", 1880)
     # Six FLOPs for each of the 68.7e9 weights in products, and for the scores half of 12 x 80 layers x 8192 x 4096.
     assert found.whole_tflops == pytest.approx(1880 * (6 * 68.7e9 + 6 * 80 * 8192 * 4096) / 1e12, rel=0.01)
-    assert found.ratio(None, found.whole_tflops / 2) == 0.5
+    assert found.measured(None, found.whole_tflops / 2) == found.published / 2
 
 
 def test_a_number_of_another_generation_stands_beside_nothing() -> None:
@@ -344,8 +350,13 @@ def test_runs_that_differ_in_their_gpus_alone_are_a_curve(kept: Kept) -> None:
 
 
 def test_the_page_is_in_step_with_what_is_kept() -> None:
-    current = page(load_measured(), load_references())
+    report = app.report_on([app.run_data(run) for run in app.find_runs(paths.MEASURED)])
+    current = page(load_measured(), load_references(), report)
     assert (ROOT / "docs" / "measured.md").read_text() == current, "python docs/generate.py"
+    for name, picture in pictures(report).items():
+        assert (ROOT / "docs" / "images" / name).read_text() == picture, "python docs/generate.py"
+        assert f"](images/{name})" in current
+    assert (ROOT / "docs/images/measured.svg").read_text() == chart(headline_pairs(report.published))
 
 
 def test_what_the_readme_says_was_measured_stands_on_the_page() -> None:
@@ -359,7 +370,7 @@ def test_what_the_readme_says_was_measured_stands_on_the_page() -> None:
 
 
 def test_the_readme_says_the_lowest_too() -> None:
-    speed = page(load_measured(), load_references()).partition("## More and more")[0]
+    speed = (ROOT / "docs" / "measured.md").read_text().partition("## What differs")[0]
     ours = [row for row in speed.splitlines() if not re.search(", (megatron-lm|nemo2|megatron-bridge) \\|", row)]
     ratios = re.findall(r"\| (\d\.\d\d)(?: in TFLOPS)? \|", "\n".join(ours))
     assert f"The lowest is {min(ratios, key=float)}:" in (ROOT / "README.md").read_text()

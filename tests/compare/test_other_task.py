@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from benchrun import app, paths
-from benchrun.compare.conditions import conditions
-from benchrun.compare.references import same_work
+from benchrun.comparison.conditions import conditions
+from benchrun.comparison.references import same_work
 from benchrun.errors import UserError
 from benchrun.frameworks.logs import parse_log
 from benchrun.launch.rundir import RunDir

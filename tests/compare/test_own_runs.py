@@ -15,7 +15,7 @@ from benchrun import app
 from benchrun.app import judgement
 from benchrun.cli.logs import compare
 from benchrun.cli.runs import report
-from benchrun.compare.measured import load_measured
+from benchrun.comparison.measured import load_measured
 from benchrun.launch.rundir import RunDir, open_run
 from benchrun.recipe.resolve import resolve
 from benchrun.recipe.select import Request
@@ -121,7 +121,7 @@ class TestNothingIsWrittenElsewhere:
         run.append_event("refused", reason="no such partition")
         before = files(run.path)
         assert call(compare, run.path)[0] == 4
-        assert call(report, run.path)[0] == 0  # nothing was judged there
+        assert call(report, run.path)[0] == 4  # nothing was judged there
         assert files(run.path) == before
 
     def test_a_link_in_the_runs_folder_is_not_one_s_own_run(self, here: Path) -> None:
@@ -166,7 +166,7 @@ class TestExitCodes:
         fast, slow = (run_of(here, time, published=True) for time in (PUBLISHED_S, 14.5))
         unknown = run_of(here, 10.0)
         runs = [(fast, 0), (slow, 1), (unknown, 4)]
-        assert call(report)[0] == 0  # none is judged yet
+        assert call(report)[0] == 4  # none is judged yet
         for run, code in runs:
             assert [call(command, run.run_id)[0] for command in (compare, report)] == [code, code]
         assert call(report)[0] == 1

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from benchrun.compare.choice import choose, usable
-from benchrun.compare.conditions import HARD
-from benchrun.compare.references import Reference, load_references, matching
-from benchrun.compare.verdict import Verdict, judge
+from benchrun.comparison.choice import choose, usable
+from benchrun.comparison.conditions import HARD
+from benchrun.comparison.references import Reference, load_references, matching
+from benchrun.comparison.verdict import Verdict, judge
 from benchrun.metrics.model import Metrics
 from benchrun.metrics.setting import Setting
 from benchrun.metrics.summary import measure

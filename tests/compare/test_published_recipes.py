@@ -9,10 +9,10 @@ from operator import attrgetter
 import pytest
 
 from benchrun import app, paths
-from benchrun.compare.choice import references_for
-from benchrun.compare.conditions import HARD, conditions
-from benchrun.compare.references import Reference, load_references
-from benchrun.compare.verdict import Verdict
+from benchrun.comparison.choice import references_for
+from benchrun.comparison.conditions import HARD, conditions
+from benchrun.comparison.references import Reference, load_references
+from benchrun.comparison.verdict import Verdict
 from benchrun.errors import UserError
 from benchrun.metrics.setting import Setting
 from benchrun.model.flops import flops_per_token

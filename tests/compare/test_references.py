@@ -8,8 +8,8 @@ from typing import Any, ClassVar
 import pytest
 
 from benchrun import hardware, paths
-from benchrun.compare.conditions import HARD
-from benchrun.compare.references import FAST, SLOW, Reference, load_references
+from benchrun.comparison.conditions import HARD
+from benchrun.comparison.references import FAST, SLOW, Reference, load_references
 from benchrun.errors import UserError
 from tests.compare.recount import SHAPES, fit, model_of, rates
 

@@ -4,8 +4,8 @@ import dataclasses
 
 import pytest
 
-from benchrun.compare.conditions import conditions
-from benchrun.compare.verdict import RunResult, judge
+from benchrun.comparison.conditions import conditions
+from benchrun.comparison.verdict import RunResult, judge
 from benchrun.metrics.setting import setting_of
 from benchrun.metrics.summary import measure
 from benchrun.parse import Log, Rows, Step

@@ -1,6 +1,6 @@
 """Frameworks side by side: points that several frameworks ran, from the kept runs."""
 
-from benchrun.compare.measured import load_measured
+from benchrun.comparison.measured import load_measured
 from benchrun.report.frameworks import POINT, TITLES, Measured, losses, side_by_side
 
 KEPT = [Measured(run.spec, run.metrics) for run in load_measured()]

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from benchrun.cli.logs import print_results
-from benchrun.compare.conditions import conditions
-from benchrun.compare.references import load_references
-from benchrun.compare.references import load_references as load
-from benchrun.compare.verdict import Verdict, judge
+from benchrun.comparison.conditions import conditions
+from benchrun.comparison.references import load_references
+from benchrun.comparison.references import load_references as load
+from benchrun.comparison.verdict import Verdict, judge
 from benchrun.errors import UserError
 from benchrun.metrics.model import Metrics
 from benchrun.metrics.setting import setting_of
@@ -18,7 +18,7 @@ from benchrun.metrics.summary import measure
 from benchrun.parse import Log, Problem, Rows, Step
 from benchrun.recipe.resolve import resolve
 from benchrun.recipe.select import Request
-from benchrun.report.runs import check_line
+from benchrun.report.runs import check_rows
 from benchrun.report.terminal import verdict_view
 from benchrun.spec.runspec import RunSpec, TrainingSpec
 
@@ -302,4 +302,6 @@ def test_a_row_that_is_no_entry_is_named_with_its_line(tmp_path: Path) -> None:
 def test_a_number_stands_beside_its_reference_as_people_write_it(value: float, said: str) -> None:
     spec = llama(8, "bf16")
     check = verdict(spec, run(spec, published(spec))).checks[0].model_copy(update={"value": value})
-    assert check_line(check).startswith(f"{said} {check.reference.unit}, reference ")
+    (name, text), (_, where), *_ = check_rows(check)
+    assert (name, text.startswith(f"{said} {check.reference.unit}, reference ")) == ("compared", True)
+    assert where.startswith(check.reference.source.who)

@@ -16,6 +16,8 @@ TRACES = ROOT / "tests/trace/traces"
 LOG = next((ROOT / "results/measured").glob("llama3.1-8b-*")) / "stdout.log.xz"
 EXAMPLES = (("my-cluster", "mysite.yaml"), ("accept-a-cluster", "acceptance.yaml"), ("run-a-study", "mystudy.yaml"))
 """How-to page and the file in it."""
+PACK = "acceptance.tar.gz"
+"""The pack of the shipped plan ``tiny``."""
 ANSWERS = {0, 1, 4}
 """Exit codes of a command that was understood and carried out."""
 
@@ -26,7 +28,7 @@ def commands() -> list[tuple[str, str]]:
     for page in PAGES:
         for block in re.findall(r"^```bash\n(.*?)^```", page.read_text(), re.M | re.S):
             for line in block.replace("\\\n", " ").splitlines():
-                call = line.partition(" #")[0].strip()
+                call = line.partition(" #")[0].partition(" > ")[0].strip()
                 if call.startswith(("benchrun ", "datagen ")):
                     calls.append((str(page.relative_to(ROOT)), call))
     return calls
@@ -39,6 +41,7 @@ def arguments(call: str, run: str, folder: Path) -> list[str]:
     names |= {"traces/": str(TRACES / "h200_llama_tp2_pp2_bf16")}
     names |= {"rank0.sqlite": str(TRACES / "nsys_2025_h200_slow_loader.sqlite.xz")}
     names |= {name: str(folder / name) for _, name in EXAMPLES}
+    names |= {PACK: str(folder / PACK)}
     names |= {"PROFILED_RUN": str(folder / "profiled")}
     words = [names.get(word, word) for word in words]
     if words[:2] == ["site", "init"]:
@@ -46,7 +49,7 @@ def arguments(call: str, run: str, folder: Path) -> list[str]:
     if words[0] == "nodes":
         words += ["--num-nodes=3", "--dry-run"]  # without Slurm no node is idle
     submits = words[0] in ("launch", "profile") or (
-        words[0] == "study" and "--report" not in words and "tiny" not in words
+        words[0] in ("study", "plan") and "--report" not in words and "tiny" not in words
     )
     if submits and "--dry-run" not in words:
         words = [word for word in words if word != "--wait"] + ["--dry-run"]
@@ -65,6 +68,9 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     words = ["launch", "tiny-llama", "--precision", "fp32", "--num-gpus", "2", "--wait"]
     result = call_in(folder, [sys.executable, "-m", "benchrun", *words])
     assert result.returncode in ANSWERS, result.stderr
+    packed = ["plan", "tiny", "--pack", str(folder / PACK)]
+    result = call_in(folder, [sys.executable, "-m", "benchrun", *packed])
+    assert result.returncode == 0, result.stderr
     (folder / "profiled").mkdir()
     (folder / "profiled" / "spec.json").write_text("{}")
     (folder / "profiled" / "profile").symlink_to(TRACES / "h200_llama_tp2_pp2_bf16")
@@ -97,7 +103,7 @@ def test_every_command_in_the_documents_runs(page: str, call: str, finished: tup
 def test_the_python_of_the_documents_runs(finished: tuple[Path, str], tmp_path: Path) -> None:
     folder, run = finished
     (code,) = re.findall(r"^```python\n(.*?)^```", (ROOT / "docs/how-to/python.md").read_text(), re.M | re.S)
-    code = code.replace("results/runs", str(folder / "results/runs")).replace("RUN", run)
+    code = re.sub("RUN|OTHER", run, code.replace("results/runs", str(folder / "results/runs")))
     result = call_in(folder, [sys.executable, "-c", code])
     assert result.returncode == 0, result.stderr
     assert result.stdout.splitlines()[1].startswith("PASS")

@@ -10,6 +10,7 @@ from benchrun import app, paths
 from benchrun.explain.evidence import Evidence
 from benchrun.explain.explanation import explain
 from benchrun.explain.model import Cause, Explanation
+from benchrun.explain.waterfall import waterfall
 from benchrun.spec.artifacts import HostTime, HostTimes, RankTime, RankTimes
 
 DENSE = "llama3.1-8b-e65e456c-20261122T061909Z-6880"
@@ -64,6 +65,17 @@ def spread(behind: dict[int, float], *, usual: float = 3.0, steps_behind: float 
             for rank in range(4)
         ),
     )
+
+
+def apart(run: Evidence) -> dict[str, float]:
+    """By cause, how far the waterfall of the profiled step and that of the trace are apart: points of the step."""
+    traced = replace(run, breakdown=None)
+    sums: list[dict[str, float]] = [{}, {}]
+    for one, each in zip(sums, (run, traced), strict=True):
+        for part in waterfall(each):
+            name = part.cause or part.part
+            one[name] = one.get(name, 0.0) + 100 * part.seconds / run.step_s
+    return {name: abs(sums[0].get(name, 0.0) - sums[1].get(name, 0.0)) for name in dict.fromkeys([*sums[0], *sums[1]])}
 
 
 def explained(run: Evidence) -> Explanation:

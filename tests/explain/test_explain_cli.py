@@ -12,9 +12,9 @@ from known import DENSE, TENSOR
 from benchrun import paths
 from benchrun.app.explanations import WORK
 from benchrun.cli import group
-from benchrun.compare.conditions import conditions
-from benchrun.compare.measured import load_measured
-from benchrun.compare.references import Reference, load_references
+from benchrun.comparison.conditions import conditions
+from benchrun.comparison.measured import load_measured
+from benchrun.comparison.references import Reference, load_references
 from benchrun.explain.advice import advice
 from benchrun.explain.model import Name
 from benchrun.spec.runspec import TrainingSpec

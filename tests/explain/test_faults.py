@@ -145,6 +145,13 @@ def test_a_gpu_that_stands_still_has_a_slow_host() -> None:
     assert cause.seconds == pytest.approx(1.2, rel=0.05)
 
 
+def test_a_host_that_is_late_with_many_small_kernels_is_the_recipes_choice() -> None:
+    run = kept()
+    spec = run.spec.model_copy(update={"seq_length": 256})
+    causes = explained(known(step_s=5.4, spec=spec, breakdown=profile(run, idle_s=1.2, step_s=5.4))).causes
+    assert [cause.kind for cause in causes if cause.cause == "host"] == ["choice"]
+
+
 def test_slow_links_are_named_by_the_ceilings() -> None:
     run = kept(TENSOR)
     slow = tuple(each.model_copy(update={"bus_gb_per_s": 20.0}) for each in run.ceilings.collectives)
@@ -234,3 +241,18 @@ def test_without_anything_but_the_log_nothing_is_guessed() -> None:
     result = explained(replace(bare, fingerprint=None))
     assert not [cause for cause in result.causes if cause.kind == "fault"]
     assert len(result.missing) >= 4
+
+
+@pytest.mark.parametrize(("behind", "gpu", "named"), [(1.0, "H200", True), (0.3, "H200", False), (1.0, "CPU", False)])
+def test_a_rank_that_waits_for_nobody_in_the_profiled_step_is_slow(behind: float, gpu: str, named: bool) -> None:
+    run = kept()
+    waited = (behind + 0.1, behind + 0.12, 0.1, behind + 0.11)
+    mean = sum(waited) / 4
+    step = run.breakdown.step_s - run.breakdown.communication_s + mean
+    made = run.breakdown.model_copy(
+        update={"communication_s": mean, "step_s": step, "communication_of_ranks_s": waited}
+    )
+    spec = run.spec.model_copy(update={"gpu": gpu})
+    causes = explained(known(step_s=step, spec=spec, ranks=None, breakdown=made)).causes
+    found = [(cause.cause, cause.rank) for cause in causes if cause.kind == "fault"]
+    assert (("slow_rank", 2) in found) is named

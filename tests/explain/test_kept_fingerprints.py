@@ -4,15 +4,20 @@ import json
 from pathlib import Path
 
 import pytest
+from known import apart, kept, known
+from test_with_a_trace import rank, trace
 
-from benchrun import paths
+from benchrun import app, paths
 from benchrun.app.explanations import explain_run
 from benchrun.app.measurement import keep
 from benchrun.app.traces import fingerprint_of, fingerprint_of_run
+from benchrun.explain.model import FAULT_SHARE
 from benchrun.launch.rundir import RunDir
-from benchrun.spec.artifacts import FINGERPRINT, PROFILE, VERDICT
+from benchrun.spec.artifacts import BREAKDOWN, FINGERPRINT, PROFILE, VERDICT
+from benchrun.trace.model import Classes
 
 KEPT = sorted(path.parent for path in paths.MEASURED.glob(f"*/{FINGERPRINT}"))
+POINTS = 3
 TRACE = Path(__file__).parents[1] / "trace/traces/nsys_2gpu_training.sqlite.xz"
 
 
@@ -24,7 +29,8 @@ def test_a_kept_fingerprint_is_shown_and_explains(path: Path) -> None:
     explained = explain_run(RunDir(path))
     assert sum(part.seconds for part in explained.waterfall) == pytest.approx(explained.step_time_s)
     assert not any("trace" in line for line in explained.missing)
-    assert not [cause for cause in explained.causes if cause.kind == "fault"]
+    faults = [cause for cause in explained.causes if cause.kind == "fault"]
+    assert not [cause for cause in faults if cause.seconds >= FAULT_SHARE * explained.step_time_s]
 
 
 def test_the_host_of_a_small_fine_tune_is_late_and_the_profiler_is_not_blamed_on_it() -> None:
@@ -34,6 +40,29 @@ def test_the_host_of_a_small_fine_tune_is_late_and_the_profiler_is_not_blamed_on
     assert known is not None
     (host,) = (cause for cause in explained.causes if cause.cause == "host")
     assert 0.03 < host.seconds / explained.step_time_s < known.ranks[0].idle
+
+
+@pytest.mark.parametrize("path", [path for path in KEPT if (path / BREAKDOWN).exists()], ids=lambda path: path.name)
+def test_the_causes_of_the_profiled_step_are_those_of_the_trace(path: Path) -> None:
+    """Within 3 points of the step, as the waterfall promises."""
+    points = apart(app.evidence(RunDir(path)))
+    assert max(points.values()) < POINTS, points
+
+
+@pytest.mark.parametrize(("waiting", "agrees"), [(0.0, True), (0.05, False)])
+def test_what_a_trace_shows_differently_is_noticed(waiting: float, agrees: bool) -> None:
+    run = kept()
+    step, profiled = run.breakdown.step_s, run.breakdown
+    compute = (profiled.matmul_s + profiled.attention_s + profiled.other_s) / step - waiting
+    traced = rank(0, compute=compute, exposed=profiled.communication_s / step + waiting)
+    classes = Classes(
+        matmul=profiled.matmul_s / step - waiting,
+        attention=profiled.attention_s / step,
+        memory_bound=profiled.other_s / step,
+        communication=profiled.communication_s / step,
+    )
+    both = known(fingerprint=trace(traced.model_copy(update={"classes": classes}), step_s=step))
+    assert (max(apart(both).values()) < POINTS) is agrees
 
 
 def test_keeping_a_profiled_run_keeps_the_fingerprint_of_its_trace(tmp_path: Path) -> None:

@@ -121,3 +121,29 @@ def test_ranks_that_are_slow_by_turns_are_an_imbalance() -> None:
     assert (causes["imbalance"].kind, causes["imbalance"].seconds) == ("choice", pytest.approx(0.6))
     assert "slow_rank" not in causes
     assert "imbalance" not in [cause.cause for cause in explained(known(ranks=spread({2: 0.5}))).causes]
+
+
+def test_far_more_than_fused_kernels_take_comes_first_with_all_that_fusing_saves() -> None:
+    run = kept()
+    least = work(run.spec, run.ceilings).memory_s
+    step = run.breakdown.step_s - run.breakdown.other_s + 9 * least
+    profile = run.breakdown.model_copy(update={"other_s": 9 * least, "step_s": step})
+    cause = explained(known(step_s=step, breakdown=profile)).causes[0]
+    assert (cause.cause, cause.kind, cause.seconds) == ("memory_bound", "choice", pytest.approx(6 * least, rel=0.01))
+
+
+@pytest.mark.parametrize("ceilings", [True, False])
+def test_attention_without_a_kernel_of_its_own_is_no_fault_of_the_products(ceilings: bool) -> None:
+    """Scores are then computed by plain products, and masks and softmax by kernels that the memory bounds."""
+    run = kept()
+    least = work(run.spec, run.ceilings)
+    plain = {"attention_s": 0.0, "matmul_s": run.breakdown.matmul_s + least.plain_attention_s}
+    plain["other_s"] = 9 * least.memory_s
+    step = sum(plain.values()) + run.breakdown.communication_s + run.breakdown.idle_s
+    profile = run.breakdown.model_copy(update={**plain, "step_s": step})
+    bare = {} if ceilings else {"ceilings": None, "bound": None}
+    result = explained(known(step_s=step, breakdown=profile, **bare))
+    assert result.causes[0].cause == "memory_bound"
+    assert not [cause for cause in result.causes if cause.kind == "fault"]
+    parts = {part.part: part.seconds for part in result.waterfall}
+    assert parts["attention as plain products"] == pytest.approx(least.plain_attention_s, rel=0.5)

@@ -1,5 +1,8 @@
 """What the submitting shell lacks is said before anything is queued or written."""
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -58,3 +61,16 @@ def test_a_data_path_that_would_be_split(tmp_path: Path, monkeypatch: pytest.Mon
     with pytest.raises(UserError) as error:
         app.start(run, tmp_path / "runs")
     assert "BENCHRUN_DATA" in error.value.hint
+
+
+def test_a_dry_run_names_the_secrets_that_the_launch_will_need() -> None:
+    command = [sys.executable, "-m", "benchrun", "launch", "tiny-llama", "--precision", "fp32", "--num-gpus", "1"]
+    command += ["--dry-run", "--set", "cluster.secrets=[HF_TOKEN]"]
+    env = {name: value for name, value in os.environ.items() if name != "HF_TOKEN"}
+    without, given = (
+        subprocess.run(command, env=env | more, capture_output=True, text=True, check=True)
+        for more in ({}, {"HF_TOKEN": "hf_x"})
+    )
+    assert "HF_TOKEN" in without.stderr
+    assert "HF_TOKEN" not in given.stderr
+    assert without.stdout == given.stdout

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from benchrun.compare.conditions import conditions
-from benchrun.compare.references import Reference, Source
-from benchrun.compare.verdict import RunResult, judge
+from benchrun.comparison.conditions import conditions
+from benchrun.comparison.references import Reference, Source
+from benchrun.comparison.verdict import RunResult, judge
 from benchrun.errors import UserError
 from benchrun.metrics.model import Measurement, Metrics
 from benchrun.metrics.registry import METRICS, Basis, Metric, metric, register

@@ -4,9 +4,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from benchrun.compare.conditions import conditions
-from benchrun.compare.references import Reference, Source
-from benchrun.compare.verdict import judge
+from benchrun.comparison.conditions import conditions
+from benchrun.comparison.references import Reference, Source
+from benchrun.comparison.verdict import judge
 from benchrun.metrics.model import Metrics
 from benchrun.metrics.registry import METRICS, Metric, register
 from benchrun.metrics.setting import Setting, setting_of

@@ -25,7 +25,7 @@ LLAMA31_8B = ModelShape(
 
 def log(times: list[Any], *, facts: Facts = None, framework: str = "megatron-lm", **columns: list[Any]) -> Log:
     rows = Rows(
-        Step(n, time, n, loss=2.0, **{name: values[n - 1] for name, values in columns.items()})
+        Step(n, time, n, loss=2.0 - n * 1e-6, **{name: values[n - 1] for name, values in columns.items()})
         for n, time in enumerate(times, start=1)
     )
     return Log("x.log", framework, rows, facts or Facts(planned_steps=len(times)))

@@ -48,7 +48,13 @@ def test_a_file_has_a_name_per_line(tmp_path: Path) -> None:
     assert excluded(str(file)) is None
 
 
-@pytest.mark.parametrize("wrong", ["no/such/file", "n1;reboot", "n1,$(id)", "", ",", "n[1-"])
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        *("no/such/file", "nodes.txt", "n1;reboot", "n1,$(id)", "", ","),
+        *("n[1-", "n[1-]", "n[7-4]", "n[,]", "-----", ".", "-x"),
+    ],
+)
 def test_anything_else_is_refused(wrong: str) -> None:
     with pytest.raises(UserError, match="--exclude"):
         excluded(wrong)

@@ -32,6 +32,26 @@ def test_a_row_with_rubbish_has_a_reason_and_the_others_stay(column: str, value:
     assert reasons[0].startswith("line 3: ")
 
 
+@pytest.mark.parametrize(("task", "length"), [("pretrain", "8192"), ("lora", "4096"), ("", "8192")])
+def test_an_empty_sequence_length_is_the_recipes(task: str, length: str) -> None:
+    columns = [*GOOD, "task"]
+    text, out, reasons = io.StringIO(), io.StringIO(), list[str]()
+    writer = csv.DictWriter(text, columns)
+    writer.writeheader()
+    writer.writerows([{**GOOD, "task": task, "seq_len": ""}, {**GOOD, "task": task, "seq_len": length}])
+    assert predicted_rows(io.StringIO(text.getvalue()), out, reasons.append) == 0
+    taken, stated = csv.DictReader(io.StringIO(out.getvalue()))
+    assert (taken["seq_len"], stated["seq_len"]) == ("", length)
+    assert taken["predicted_s"] == stated["predicted_s"] != ""
+    assert [length in reason and reason.startswith("line 2: ") for reason in reasons] == [True]
+
+
+def test_without_a_recipe_the_sequence_length_is_needed() -> None:
+    rows, reasons = table({**GOOD, "model": "nemotron3-8b", "seq_len": ""})
+    assert rows[0]["predicted_s"] == ""
+    assert reasons == ["line 2: seq_len is empty"]
+
+
 @pytest.mark.parametrize(("column", "value"), [("tp", "3"), ("tp", "16"), ("tp", "1.5"), ("seq_len", "100.5")])
 def test_a_layout_that_divides_nothing_is_not_predicted(column: str, value: str) -> None:
     rows, _ = table({**GOOD, column: value})

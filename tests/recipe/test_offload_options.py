@@ -2,7 +2,7 @@
 
 import pytest
 
-from benchrun.compare.conditions import conditions
+from benchrun.comparison.conditions import conditions
 from benchrun.errors import UserError
 from benchrun.memory import estimate
 from benchrun.recipe.resolve import resolve

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from benchrun import app
-from benchrun.compare.measured import MeasuredRun, load_measured, measured_references
+from benchrun.comparison.measured import MeasuredRun, load_measured, measured_references
 from benchrun.errors import UserError
 from benchrun.frameworks.registry import FRAMEWORKS, framework
 from benchrun.recipe.resolve import resolve

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from benchrun.compare.conditions import Conditions
-from benchrun.compare.references import load_references
+from benchrun.comparison.conditions import Conditions
+from benchrun.comparison.references import load_references
 from benchrun.frameworks.registry import FRAMEWORKS
 from benchrun.recipe import catalogue
 from benchrun.recipe.catalogue import Point, RecipeFile

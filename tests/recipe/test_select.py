@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from benchrun import paths
-from benchrun.compare.conditions import conditions
+from benchrun.comparison.conditions import conditions
 from benchrun.errors import UserError
 from benchrun.recipe.resolve import resolve
 from benchrun.recipe.select import Request

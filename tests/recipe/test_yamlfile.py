@@ -78,3 +78,26 @@ def test_the_value_of_a_secret_is_not_shown(tmp_path: Path) -> None:
     with pytest.raises(UserError) as error:
         resolve(Request("llama3.1-8b", "H100", "fp8", 8, cluster=str(site)))
     assert "secrets" in str(error.value) and "hf_abcdef" not in str(error.value)
+
+
+@pytest.mark.parametrize("number", ["9223372036854775808", "-9223372036854775808", "99999999999999999999"])
+def test_a_number_beyond_64_bits_is_refused_with_its_line(number: str) -> None:
+    for text in (f"a: 1\nb: {number}\n", f"a: 1\nb: [1, {number}]\n"):
+        with pytest.raises(UserError, match="2\\^63") as raised:
+            parse(text, "x.yaml")
+        assert raised.value.where == "x.yaml:2"
+    assert parse(f"b: '{number}'\n", "x.yaml") == {"b": number}
+    assert parse("b: 9223372036854775807\n", "x.yaml") == {"b": 2**63 - 1}
+
+
+def test_such_a_number_is_refused_in_set_too() -> None:
+    for key in ("training.steps", "cluster.gpus_per_node"):
+        with pytest.raises(UserError, match="2\\^63") as raised:
+            resolve(Request("tiny-llama", "CPU", "fp32", 1, overrides=(f"{key}={10**20}",)))
+        assert raised.value.where == f"--set {key}={10**20}"
+
+
+@pytest.mark.parametrize(("ranks", "word"), [("[-1]", "-1"), ("[]", "at least one"), ("[0, -3]", "-3")])
+def test_profiled_ranks_begin_at_zero(ranks: str, word: str) -> None:
+    with pytest.raises(UserError, match=word):
+        resolve(Request("tiny-llama", "CPU", "fp32", 1, overrides=("profile.tool=kineto", f"profile.ranks={ranks}")))

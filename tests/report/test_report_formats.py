@@ -1,42 +1,26 @@
 """One report in every format: the same points everywhere, and a page that people can read."""
 
-import json
 import re
-import shutil
-import subprocess
 from html.parser import HTMLParser
-from pathlib import Path
-from typing import Any
 from xml.etree import ElementTree
 
 import pytest
 
-from benchrun import app, paths
-from benchrun.compare.verdict import RunResult
+from benchrun import app
+from benchrun.comparison.verdict import RunResult
+from benchrun.metrics.model import ProblemEntry
+from benchrun.report.data import RunData
+from benchrun.report.drawing import length, names_of, number, ticks, wrapped
 from benchrun.report.figure import Figure, Series, thinned
 from benchrun.report.html import page
 from benchrun.report.junit import junit
-from benchrun.report.model import ReportModel
-from benchrun.report.svg import number, svg, ticks
+from benchrun.report.model import ReportModel, report_model
+from benchrun.report.svg import svg
 from benchrun.report.table import Table
 from benchrun.report.written import written
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 LARGEST = 1_500_000 / 76
 """Bytes of the page for each run: a page on 76 runs has at most 1.5 MB."""
-
-
-@pytest.fixture(scope="module")
-def report() -> ReportModel:
-    """On every kept run."""
-    return app.report_on([app.run_data(run) for run in app.find_runs(paths.MEASURED)])
-
-
-@pytest.fixture(scope="module")
-def few(report: ReportModel) -> ReportModel:
-    """On a few kept runs of one recipe."""
-    names = [run.run_id for run in report.runs if run.run_id.startswith("llama3.1-8b-")][:6]
-    return app.report_on([app.run_data(app.open_run(str(paths.MEASURED / name))) for name in names])
 
 
 def test_every_format_has_every_point(report: ReportModel) -> None:
@@ -44,15 +28,27 @@ def test_every_format_has_every_point(report: ReportModel) -> None:
     assert len(written(report, "csv").splitlines()) == 1 + points
     assert len(report.readable.rows) == points
     lines = written(report, "terminal").splitlines()
-    assert lines[0].split()[:3] == ["POINT", "LAYOUT", "RUNS"]
+    assert lines[0].split()[:5] == ["POINT", "LAYOUT", "BATCH", "MICRO", "SEQUENCE"]
     assert [line for line in written(report, "markdown").splitlines() if line.startswith("| llama3.1-8b")]
 
 
 def test_csv_and_json_identify_each_point(report: ReportModel) -> None:
     records = report.points.records()
-    assert {"run_ids", "launched", "image", "identity", "verdict", "layout"} <= records[0].keys()
+    stated = {"run_ids", "launched", "image", "identity", "verdict", "layout", "task", "proxy", "options"}
+    assert stated | {"seq_length", "gbs", "mbs", "tp", "pp", "cp", "vp", "ep", "dp"} <= records[0].keys()
     ids = [name for record in records for name in record["run_ids"].split()]
     assert sorted(ids) == sorted(run.run_id for run in report.runs)
+
+
+def test_no_two_rows_for_readers_look_the_same(report: ReportModel) -> None:
+    titles = [str(title) for title in report.readable.titles]
+    stated = [row[: titles.index("runs")] for row in report.readable.rows]
+    assert len(set(map(tuple, stated))) == len(stated)
+
+
+def test_runs_of_one_recipe_stand_together_the_oldest_first(report: ReportModel) -> None:
+    recipes = [result.spec.recipe for result in report.results]
+    assert recipes == sorted(recipes)
 
 
 class Reader(HTMLParser):
@@ -82,19 +78,62 @@ def test_the_page_is_one_file_of_bounded_size_without_script(report: ReportModel
     text = page(report)
     assert len(text.encode()) < LARGEST * len(report.runs)
     reader = Reader(text)
-    assert (reader.unbalanced, reader.open, reader.addresses) == ([], [], [])
+    assert (reader.unbalanced, reader.open) == ([], [])
+    places = set(re.findall(r' id="([^"]+)"', text))
+    assert {address.removeprefix("#") for address in reader.addresses} <= places  # in the page, and nowhere else
     assert "<script" not in text and "url(" not in text and "@import" not in text
 
 
 def test_every_figure_has_a_name_and_a_table(report: ReportModel) -> None:
     text = page(report)
-    figures = re.findall(r"<figure>.*?</figure>", text, re.S)
+    figures = re.findall(r"<figure[^>]*>.*?</figure>", text, re.S)
     assert len(figures) > 5 * len(report.runs)
+    name = (
+        r'role="img" aria-labelledby="(\w+)" aria-describedby="\1d"><title id="\1">[^<]+</title><desc id="\1d">[^<]+<'
+    )
     for figure in figures:
-        assert re.search(r'<svg[^>]* role="img" aria-labelledby="(\w+)"><title id="\1">[^<]+</title>', figure)
+        assert re.search(name, figure), figure[:300]
         assert re.search(r"<table[^>]*>.*<td", figure, re.S)
     ids = re.findall(r' id="([^"]+)"', text)
     assert len(ids) == len(set(ids))
+
+
+def test_a_run_with_measured_steps_has_its_waterfall(report: ReportModel) -> None:
+    timed = {result.run_id: result.numbers.step_time_s for result in report.results if result.numbers}
+    drawn = {run.run_id: [each for each in run.figures if each.kind == "waterfall"] for run in report.runs}
+    assert {name for name, figures in drawn.items() if figures} == {name for name, step in timed.items() if step}
+    for figure in (each for figures in drawn.values() for each in figures):
+        step_s = figure.table.rows[-1][1]
+        assert sum(figure.series[0].y) == pytest.approx(step_s, rel=1e-3)
+        assert [row[0] for row in figure.table.rows[:-1]] == list(figure.labels)
+
+
+def test_a_curve_is_drawn_beside_its_prediction(scaling_study: ReportModel) -> None:
+    (section,) = [each for each in scaling_study.sections if each.identity == "scaling"]
+    assert {figure.title.split()[0] for figure in section.figures} == {"Weak", "Strong"}
+    for figure in section.figures:
+        measured, predicted = figure.series
+        assert [name for _, name in figure.ticks] == ["1", "2", "4"]
+        assert all(
+            low <= rate <= high for low, rate, high in zip(predicted.low, predicted.y, predicted.high, strict=True)
+        )
+        assert measured.y != predicted.y
+    assert 'id="scaling"' in page(scaling_study, by="scaling") and 'id="runs"' not in page(scaling_study, by="scaling")
+
+
+def test_two_runs_stand_side_by_side(two: ReportModel) -> None:
+    section = two.sections[0]
+    assert section.identity == "beside"
+    steps, parts = section.figures
+    assert [series.name for series in steps.series] == [run.run_id for run in two.runs]
+    assert [series.name for series in parts.series] == ["first", "second"]
+    assert section.tables[0].rows
+
+
+def test_plots_over_time_have_their_place(kept: list[RunData]) -> None:
+    figure = Figure("line", "over time", (Series("a", (1.0, 2.0), (0.0, 1.0)),), Table(("day",), [["x"]]))
+    text = page(report_model(kept[:1], history=(figure,)))
+    assert 'href="#history"' in text and ">over time<" in text
 
 
 def test_what_a_log_or_recipe_contains_is_text(few: ReportModel) -> None:
@@ -103,6 +142,46 @@ def test_what_a_log_or_recipe_contains_is_text(few: ReportModel) -> None:
         **{**few.__dict__, "runs": (run.__class__(**{**run.__dict__, "reason": "<script>x</script>"}),)}
     )
     assert "<script>" not in page(hostile)
+
+
+@pytest.mark.parametrize(("fixture", "width"), [("report", 140), ("report", 160), ("scaling_study", 110)])
+def test_a_table_fits_the_terminal_and_loses_nothing(fixture: str, width: int, request: pytest.FixtureRequest) -> None:
+    model = request.getfixturevalue(fixture)
+    whole, narrow = (written(model, "terminal", width=each) for each in (None, width))
+    assert max(map(len, narrow.splitlines())) <= width < max(map(len, whole.splitlines()))
+    assert sorted(re.sub(r"\s", "", narrow)) == sorted(re.sub(r"\s", "", whole))
+
+
+def test_a_terminal_that_is_too_narrow_gets_whole_lines(report: ReportModel) -> None:
+    assert written(report, "terminal", width=60) == written(report, "terminal")
+
+
+HOSTILE = "a\x1b[31mred\x00 <script>alert(1)</script> | pipe\nline ]]> & \ufffe"
+"""What a log may contain."""
+
+
+def hostile(report: ReportModel) -> RunResult:
+    """A run whose log and verdict contain it."""
+    first = next(result for result in report.results if result.verdict and result.metrics)
+    problem = ProblemEntry(kind="cuda_error", line=3, detail=HOSTILE)
+    metrics = first.metrics.model_copy(update={"problems": (problem,)})
+    return RunResult(first.run_id, first.spec, metrics, first.verdict.model_copy(update={"reason": HOSTILE}), None)
+
+
+def test_junit_is_xml_whatever_a_log_contains(report: ReportModel) -> None:
+    (case,) = ElementTree.fromstring(junit([hostile(report)]))
+    text = case.findtext("system-out") or ""
+    assert "<script>" in text and "\x1b" not in text
+
+
+@pytest.mark.parametrize("one", [True, False])
+def test_markdown_has_neither_tags_nor_cells_of_a_log(report: ReportModel, one: bool) -> None:
+    model = report_model([RunData(hostile(report))])
+    text = written(model, "markdown", one=one)
+    assert "<script" not in text and "\x00" not in text
+    tables = [line for line in text.splitlines() if line.startswith("| ")]
+    assert {line.count(" | ") for line in tables} <= {1, len(model.points.titles)} or not one
+    assert not [line for line in tables if line.startswith("| cuda_error") and line.count("|") != 3]
 
 
 def test_no_run_gives_a_page_too() -> None:
@@ -140,6 +219,27 @@ class TestDrawing:
         assert len(values) <= 6
         assert all(low - 1e-9 <= value <= high + 1e-9 for value in values)
 
+    @pytest.mark.parametrize("values", [[8.138, 8.139, 8.14, 8.141], [500.0, 1000.0, 1500.0, 2000.0], [0.0, 0.5, 1.0]])
+    def test_ticks_have_different_names_without_exponents(self, values: list[float]) -> None:
+        names = names_of(values)
+        assert [float(name) for name in names] == pytest.approx(values, rel=1e-3)
+        assert len(set(names)) == len(values) and not [name for name in names if "e" in name]
+
+    @pytest.mark.parametrize("width", [360, 100, 50])
+    def test_a_long_label_is_wrapped_and_keeps_every_letter(self, width: float) -> None:
+        label = "llama3.1-405b (proxy: num_layers 1 of 126, vocab_size 16032 of 128256), fp8, 1 x H100, megatron-bridge"
+        lines = wrapped(label, width)
+        assert "".join(lines).replace(" ", "") == label.replace(" ", "")
+        assert max(map(length, lines)) <= width
+
+    def test_a_step_beyond_the_axis_has_a_mark_and_its_value(self) -> None:
+        times = (60.0, 1.0, 1.01, 9.7, 1.0, 0.99)
+        series = (Series("a", times, tuple(map(float, range(6)))),)
+        drawn = svg(Figure("line", "t", series, Table(("x",), [[1]]), limits=(0.99, 1.01)), "i")
+        (triangles,) = re.findall(r'<path class="beyond" d="([^"]+)"', drawn)
+        assert triangles.count("M") == 2
+        assert ">60</text>" in drawn and ">9.7</text>" in drawn
+
     @pytest.mark.parametrize(
         ("value", "text"), [(0, "0"), (8.15, "8.15"), (16103.2, "16.1k"), (2.5e6, "2.5M"), (950, "950")]
     )
@@ -160,69 +260,3 @@ class TestDrawing:
         points = re.search(r'points="([^"]+)"', svg(figure, "i"))[1].split(" ")
         numbers = [float(value) for value in points]
         assert all(0 <= x <= 360 for x in numbers[::2]) and all(0 <= y <= 220 for y in numbers[1::2])
-
-
-MEASURE = """
-<script>
-const box = e => e.getBoundingClientRect(), faults = [];
-const light = c => { const v = c.match(/[\\d.]+/g).slice(0, 3).map(x => x / 255)
-  .map(x => x <= 0.04045 ? x / 12.92 : ((x + 0.055) / 1.055) ** 2.4); return 0.2126*v[0] + 0.7152*v[1] + 0.0722*v[2] };
-const ratio = (a, b) => { const [h, l] = [light(a), light(b)].sort((x, y) => y - x); return (h + 0.05) / (l + 0.05) };
-if (document.documentElement.scrollWidth > innerWidth) faults.push('the page is wider than the window');
-const paper = getComputedStyle(document.body).backgroundColor;
-for (const e of document.querySelectorAll('h1,h2,h3,p,td,th,summary,span,figcaption'))
-  if (box(e).width && ratio(getComputedStyle(e).color, paper) < 4.5)
-    faults.push('contrast: ' + e.textContent.slice(0, 40));
-for (const s of document.querySelectorAll('svg')) {
-  const frame = box(s), texts = [...s.querySelectorAll('text')].filter(t => t.textContent);
-  if (!frame.width) continue;
-  if (texts.length && ratio(getComputedStyle(texts[0]).fill, paper) < 4.5) faults.push('contrast in a figure');
-  if (texts.length && box(texts[0]).height < 9) faults.push('small text in ' + s.querySelector('title').textContent);
-  for (const t of texts) { const b = box(t);
-    if (b.left < frame.left - 1 || b.right > frame.right + 1 || b.top < frame.top - 1 || b.bottom > frame.bottom + 1)
-      faults.push('cut: ' + t.textContent + ' in ' + s.querySelector('title').textContent) }
-  for (let i = 0; i < texts.length; i++) for (let j = i + 1; j < texts.length; j++) {
-    const a = box(texts[i]), b = box(texts[j]), eps = 1.5;
-    if (a.left < b.right - eps && b.left < a.right - eps && a.top < b.bottom - eps - 2 && b.top < a.bottom - eps - 2)
-      faults.push('overlap: ' + texts[i].textContent + ' / ' + texts[j].textContent) } }
-for (const e of document.querySelectorAll('td,table:not(.cards) th,p,summary,figcaption'))
-  if (box(e).right > innerWidth + 1) faults.push('cut: ' + e.textContent.slice(0, 40));
-const figures = document.querySelectorAll('svg').length;
-document.body.textContent = JSON.stringify({faults, width: innerWidth, figures});
-</script>
-"""
-
-
-@pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed")
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [1280, 390])
-@pytest.mark.parametrize("which", ["report", "few"])
-def test_in_a_browser_nothing_overlaps_or_is_cut(
-    which: str, width: int, scheme: str, request: pytest.FixtureRequest, tmp_path: Path
-) -> None:
-    html = page(request.getfixturevalue(which))
-    file = tmp_path / "report.html"
-    # A frame of the wanted width: a browser's own window has a least width.
-    if scheme == "dark":
-        html = html.replace("@media (prefers-color-scheme: dark)", "@media all")
-    inner = html.replace("</body>", f"{MEASURE}</body>").replace("<details", "<details open")
-    (tmp_path / "inner.html").write_text(inner)
-    frame = f'<iframe id="f" src="inner.html" style="width:{width}px;height:2000px;border:0"></iframe>'
-    script = "<script>f.onload = () => { r.textContent = f.contentDocument.body.textContent }</script>"
-    file.write_text(f'{frame}<pre id="r"></pre>{script}')
-    measured = in_browser(file)
-    assert measured["width"] == width
-    assert measured["figures"] > 20
-    assert sorted(set(measured["faults"]))[:12] == []
-
-
-def in_browser(file: Path) -> dict[str, Any]:
-    """What the page of ``file`` has measured of its frame."""
-    assert CHROMIUM is not None
-    options = ["--headless", "--no-sandbox", "--disable-gpu", "--allow-file-access-from-files", "--dump-dom"]
-    command = [CHROMIUM, *options, "--window-size=1400,2100", "--virtual-time-budget=20000", file.as_uri()]
-    result = subprocess.run(command, capture_output=True, text=True, timeout=120)
-    match = re.search(r'<pre id="r">(.*?)</pre>', result.stdout, re.S)
-    assert match is not None and match[1], result.stderr[-500:]
-    document: dict[str, Any] = json.loads(match[1].replace("&amp;", "&").replace("&lt;", "<").replace("&gt;", ">"))
-    return document

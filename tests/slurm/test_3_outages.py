@@ -10,7 +10,7 @@ SLEEP = "echo started; exec sleep 600"
 
 def test_slurmctld_down_while_polling_is_no_ending(user: Any, cluster: Any) -> None:
     run = user.program("tiny-llama", 1, UNTIL_GO)
-    user.wait(run, 60, "running")
+    user.until(lambda: "started" in user.log(run))  # a job that is only dispatched is lost with its controller
     cluster("down", "slurmctld")
     try:
         row = user.status(run)
@@ -19,12 +19,12 @@ def test_slurmctld_down_while_polling_is_no_ending(user: Any, cluster: Any) -> N
     finally:
         cluster("up", "slurmctld")
     (user.runs / run / "go").touch()
-    assert user.wait(run, 90)["state"] == "incomplete"  # it ended well, without the planned steps
+    assert user.wait(run, 180)["state"] == "incomplete"  # it ended well, without the planned steps
 
 
 def test_launch_wait_goes_on_through_an_outage(user: Any, cluster: Any) -> None:
     launcher, run = user.follow(UNTIL_GO)
-    user.wait(run, 60, "running")
+    user.until(lambda: "started" in user.log(run))
     cluster("down", "slurmctld")
     try:
         assert any("does not answer" in line for line in launcher.stderr)  # reads on until it says so

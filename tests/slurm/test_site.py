@@ -1,6 +1,7 @@
 """``site init`` and ``doctor --cluster``: every planted fault of a cluster is named, and no other."""
 
 import json
+import re
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -144,6 +145,17 @@ def test_a_site_without_fault_has_none(user: User, tmp_path: Path) -> None:
 def test_a_fault_is_named_and_no_other(user: User, tmp_path: Path, change: dict[str, Any], key: str) -> None:
     code, checks = doctor(user, tmp_path, GOOD | change)
     assert (code, named(checks)) == (2, [key])
+
+
+def test_a_plugin_that_srun_lists_and_cannot_load_is_a_fault(user: User, tmp_path: Path) -> None:
+    listed = subprocess.run(["srun", "--mpi=list"], env=user.env, capture_output=True, text=True)
+    plugins = {*re.findall(r"\b(?:pmix|pmi2|none)\b", listed.stdout + listed.stderr)}
+    assert "none" in plugins
+    for plugin in plugins:
+        step = ["srun", f"--mpi={plugin}", "--account=ai", "--qos=fast", "--ntasks=1", "true"]
+        starts = subprocess.run(step, env=user.env, capture_output=True).returncode == 0
+        code, checks = doctor(user, tmp_path, GOOD | {"mpi": plugin}, "--no-node")
+        assert (code, named(checks)) == ((0, []) if starts else (2, ["mpi"])), plugin
 
 
 def test_what_slurm_itself_refuses_is_among_the_faults(user: User, tmp_path: Path) -> None:

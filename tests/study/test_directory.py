@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 
+from benchrun import app
 from benchrun.errors import UserError
-from benchrun.launch.rundir import RunDir, create
+from benchrun.launch.launcher import observe
+from benchrun.launch.rundir import RunDir, create, find_runs
 from benchrun.recipe.resolve import resolve
 from benchrun.recipe.select import Request
 from benchrun.render import render
@@ -28,6 +30,48 @@ def test_runs_are_listed_by_slot_in_order(tmp_path: Path) -> None:
         directory.record(("b", 1), runs[1])
         directory.record(("a", 1), runs[2])
     assert StudyDir("mine", tmp_path).runs() == {("a", 1): [runs[0], runs[2]], ("b", 1): [runs[1]]}
+
+
+def test_a_launcher_killed_at_any_file_leaves_no_run(tmp_path: Path) -> None:
+    """Killed at each system call that makes or opens a file of the new directory."""
+    program = """
+import os, sys
+from pathlib import Path
+from benchrun.launch import rundir
+from benchrun.recipe.resolve import resolve
+from benchrun.recipe.select import Request
+from benchrun.render import render
+spec = resolve(Request("tiny-llama", "CPU", "fp32", 1))
+files = render(spec)
+calls = 0
+def count(event, args):
+    global calls
+    calls += event in ("open", "os.mkdir", "os.rename") and sys.argv[1] in str(args)
+    if calls > int(sys.argv[2]):
+        os.kill(os.getpid(), 9)
+sys.addaudithook(count)
+rundir.create(Path(sys.argv[1]), spec, files)
+"""
+    left = []
+    for number in (0, 1, 2, 5, 9, 40, 10_000):
+        root = tmp_path / f"runs{number}"
+        root.mkdir()
+        subprocess.run([sys.executable, "-c", program, str(root), str(number)], check=False)
+        left.append(len(find_runs(root)))
+        assert all(run.spec and run.last_event("created") for run in find_runs(root))
+    assert left == [0, 0, 0, 0, 0, 0, 1]
+    assert any((tmp_path / "runs40").iterdir())  # it was killed in the middle
+
+
+def test_a_run_without_a_job_or_an_event_has_ended_after_a_minute(tmp_path: Path) -> None:
+    run = made(tmp_path)
+    (run.path / "events.jsonl").unlink()
+    (observation,) = observe([run])
+    assert not observation.over
+    os.utime(run.path / "spec.json", (1e9, 1e9))
+    (observation,) = observe([run])
+    assert observation.over
+    assert app.status_of(observation)["state"] == "launch_failed"
 
 
 def test_a_removed_run_is_no_longer_known(tmp_path: Path) -> None:

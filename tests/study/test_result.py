@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from benchrun.compare.ratio import ratio
-from benchrun.compare.verdict import RunResult
+from benchrun.comparison.ratio import ratio
+from benchrun.comparison.verdict import RunResult
 from benchrun.launch.endings import Ending
 from benchrun.metrics.model import Metrics
 from benchrun.metrics.setting import setting_of
@@ -19,6 +19,7 @@ from benchrun.recipe.resolve import resolve
 from benchrun.recipe.select import Request
 from benchrun.recipe.study import expand
 from benchrun.report.study import missing, planned_line, sentences, study_page, study_table
+from benchrun.spec.artifacts import Done
 from benchrun.study.cost import hours
 from benchrun.study.plan import Plan, plan
 from benchrun.study.result import StudyResult, result
@@ -133,6 +134,22 @@ def test_hours_and_cost_are_those_of_all_runs(planned: Plan) -> None:
     assert "4 runs take at most 0.667 GPU-hours by their time limits (cost 1.333 at 2 per GPU-hour)." in planned_line(
         found
     )
+
+
+def test_used_hours_are_those_of_the_runs_so_far(planned: Plan) -> None:
+    key = planned.points[0].key
+    found = result(planned, "", 2.0, {}, {}, used={key: 1.5})
+    assert (found.points[0].gpu_hours_used, found.points[1].gpu_hours_used, found.gpu_hours_used) == (1.5, None, 1.5)
+    assert "used so far: 1.5 GPU-hours (cost 3 " in planned_line(found)
+    assert "used" not in planned_line(result(planned, "", None, {}, {}))
+
+
+@pytest.mark.parametrize(
+    ("started", "ended", "seconds"),
+    [("2026-01-01T23:59:00Z", "2026-01-02T00:01:00Z", 120.0), ("", "2026-01-02T00:01:00Z", None), ("x", "y", None)],
+)
+def test_a_job_took_from_its_start_to_its_end(started: str, ended: str, seconds: float | None) -> None:
+    assert Done(exit_code=0, started=started, ended=ended).elapsed_s == seconds
 
 
 def test_known_steps_give_hours_with_the_reference_that_they_rest_on() -> None:

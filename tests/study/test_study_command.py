@@ -49,10 +49,16 @@ def test_a_study_that_is_killed_goes_on_and_runs_nothing_twice(tmp_path: Path) -
     assert all(found["points"][number]["metrics"]["peak_memory_gib"] > 0.05 for number in (0, 1, 4))
     assert list(found)[:5] == ["schema_version", "study", "description", "directory", "columns"]
     keys = ["key", "settings", "baseline", "state", "reason", "runs", "measured", "hours", "metrics", "ratio"]
+    keys.append("gpu_hours_used")
     assert all(list(point) == keys for point in found["points"])
     page = call(tmp_path, "tiny", "--report", "--format", "markdown", "--plot", str(tmp_path / "x.svg"))
     assert "data.num_workers 2" in (tmp_path / "x.svg").read_text()
     assert page.returncode == 0
+    used = [found["points"][number]["gpu_hours_used"] for number in (0, 1, 4)]
+    assert 0 < sum(used) < found["gpu_hours_limit"] and found["gpu_hours_used"] == pytest.approx(sum(used))
+    html = call(tmp_path, "tiny", "--report", "--format", "html")
+    assert (html.returncode, html.stdout.count("<details open>") > 3) == (0, True), html.stderr
+    assert 'id="study"' in html.stdout and "Speed relative to the baseline" in html.stdout
     assert "| 5 | 4 | 0 | completed | 1 |" in page.stdout
     assert "- mbs 4 (data.num_workers 0): " in page.stdout
     status = subprocess.run([*words[:3], "status", "--json"], env=env, capture_output=True, text=True, check=True)

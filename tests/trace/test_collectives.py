@@ -9,6 +9,7 @@ from made import copy, fingerprint, kernel, message, write
 from benchrun import app
 
 ALL_REDUCE = "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
+SEND = "ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<4096ul>)"
 GATHER = "ncclDevKernel_AllGather_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
 
 
@@ -85,6 +86,23 @@ def test_a_cure_saves_no_more_than_the_next_slow_rank_allows(tmp_path: Path) -> 
 @pytest.mark.parametrize("delays", [(0, 0, 0, 0), (0, 30, 10, 45), (0, 0, 2000, 2000)])
 def test_equal_ranks_have_no_straggler(tmp_path: Path, delays: tuple[int, ...]) -> None:
     assert fingerprint(tmp_path, *map(late, delays)).stragglers == []
+
+
+def test_waiting_that_kernels_hide_makes_no_rank_slow(tmp_path: Path) -> None:
+    ranks = [late(0), late(0), late(2000), late(0)]
+    for rank in (0, 1, 3):
+        ranks[rank] += [kernel(10_000 * step + 5000, 4000) for step in range(5)]
+    result = fingerprint(tmp_path, *ranks)
+    assert result.collectives[0].waiting_s == pytest.approx(5 * 0.0015)
+    assert result.stragglers == []
+
+
+def test_a_stage_that_others_wait_for_at_the_end_of_a_step_is_no_slow_rank(tmp_path: Path) -> None:
+    messages = message("send", 1000, [0, 2], description="PIPELINE_MODEL_PARALLEL_GROUP")
+    ranks = [late(0), late(0), late(2000), late(0)]
+    for rank in (0, 2):
+        ranks[rank].append(kernel(4500, 10, SEND, stream=21, **messages))
+    assert fingerprint(tmp_path, *ranks).stragglers == []
 
 
 def test_without_messages_the_groups_come_from_the_header_and_from_common_ends(tmp_path: Path) -> None:

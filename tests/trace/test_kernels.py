@@ -51,6 +51,10 @@ NAMES = {
         "void at::native::(anonymous namespace)::CatArrayBatchedCopy<int, unsigned int, 2, 128, 1>()",
         "void cross_entropy_kernel<float>(float*)",
         "_permute_kernel",
+        "_row_id_map_pass_3_kernel",
+        "transpose_optimized_kernel(__nv_fp8_e4m3 const*, float const*, __nv_fp8_e4m3*, unsigned long, unsigned long)",
+        "void transformer_engine::normalization::ln_fwd_tuned_kernel<int>()",
+        "void transformer_engine::unary_kernel<16, true, float, transformer_engine::Empty>()",
     ],
 }
 CASES = [(name, kernel_class) for kernel_class, names in NAMES.items() for name in names]

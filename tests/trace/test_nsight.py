@@ -10,6 +10,7 @@ import pytest
 from benchrun import app
 from benchrun.errors import UserError
 from benchrun.trace.model import RankTime
+from benchrun.trace.nsight import read_nsight
 
 PROCESS = 7 << 24
 KERNEL = "CUPTI_ACTIVITY_KIND_KERNEL"
@@ -28,6 +29,21 @@ def export(path: Path, **tables: list[Any]) -> Path:
     connection.commit()
     connection.close()
     return path
+
+
+@pytest.mark.parametrize("missing", [("start",), ("end",), ("start", "end")])
+@pytest.mark.parametrize("kind", ["KERNEL", "MEMCPY", "RUNTIME"])
+def test_a_table_without_times_is_a_damaged_export(tmp_path: Path, kind: str, missing: tuple[str, ...]) -> None:
+    event = {key: value for key, value in row(0, 5, shortName=1, nameId=1, globalTid=7).items() if key not in missing}
+    tables = {"CUPTI_ACTIVITY_KIND_KERNEL": [row(0, 5, shortName=1)], f"CUPTI_ACTIVITY_KIND_{kind}": [event]}
+    with pytest.raises(UserError, match=f"{kind} has no column {' nor '.join(sorted(missing))}"):
+        list(read_nsight(export(tmp_path / "x.sqlite", **tables)))
+
+
+def test_a_text_where_a_number_is_expected_is_a_damaged_export(tmp_path: Path) -> None:
+    event = {**row(0, 5), "deviceId": "first"}
+    with pytest.raises(UserError, match="damaged"):
+        list(read_nsight(export(tmp_path / "x.sqlite", CUPTI_ACTIVITY_KIND_KERNEL=[event])))
 
 
 def row(start: int, end: int, **columns: int) -> dict[str, int]:

@@ -21,6 +21,8 @@ SLOW = "1"
 HOGS = 2
 SECONDS = float(os.environ.get("INJECT_SECONDS") or 0.0)
 """How long a sleep or a pause lasts; of garbage, how many times the usual heap."""
+PASSES = 120
+"""Of a norm over its input, each of four operations."""
 SIZE, TIMES = 8192, 12
 """Matrices that a slow rank on a GPU multiplies in each forward pass: about 20 ms on an H100."""
 KEPT: list[Any] = []
@@ -61,6 +63,18 @@ def garbage(module: Any) -> None:
         return step(*args)
 
     module._forward_step = slower
+
+
+def unfused_norms(module: Any) -> None:
+    """Each norm in passes over the memory of one operation each, as an expression of many parts without fusion has."""
+    fused = module.Norm.forward
+
+    def slower(self: Any, x: Any) -> Any:
+        for _ in range(PASSES):
+            x = (x * 2.0 + 1.0 - 1.0) / 2.0
+        return fused(self, x)
+
+    module.Norm.forward = slower
 
 
 def checkpoints(module: Any) -> None:
@@ -110,6 +124,7 @@ AFTER = {
     "slow_loader": ("benchrun.trainer.data", slow_loader),
     "slow_rank": ("benchrun.trainer.train", slow_rank),
     "garbage": ("benchrun.trainer.train", garbage),
+    "unfused_norms": ("benchrun.trainer.layers", unfused_norms),
     "checkpoints": ("benchrun.trainer.train", checkpoints),
 }
 """The module after whose import a cause is injected."""

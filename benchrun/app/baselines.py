@@ -1,0 +1,79 @@
+"""What runs are compared with where the user names it: a run, a folder of runs, or a published number."""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from benchrun import paths
+from benchrun.app.measurement import measure_run
+from benchrun.comparison.conditions import Conditions, besides_recipe, conditions
+from benchrun.comparison.measured import MeasuredRun, load_measured
+from benchrun.comparison.references import load_references
+from benchrun.comparison.verdict import RunResult, Verdict
+from benchrun.errors import UserError
+from benchrun.launch.endings import recorded
+from benchrun.launch.rundir import KEPT, RunDir, is_folder, open_run, runs_at
+from benchrun.spec.artifacts import ENV, SPEC, VERDICT
+from benchrun.spec.runspec import TrainingSpec
+
+
+def is_published(name: str) -> bool:
+    """Whether ``name`` is the id of a published number, or has its form: a file of results/reference and a line."""
+    recipe, _, line = name.partition(":")
+    return (
+        line.isdecimal() and not Path(name).exists() and any(e.id.startswith(f"{recipe}:") for e in load_references())
+    )
+
+
+def baseline_runs(name: str, own: Conditions) -> list[MeasuredRun]:
+    """The measured runs of the baseline ``name`` under the conditions ``own``, without regard to the layout.
+
+    Where there is none, those of the same recipe on the same GPU. UserError for a ``name`` that is neither a run nor a
+    folder of runs, and for one of other work.
+    """
+    run_id = name.removeprefix(KEPT)
+    if run_id == Path(run_id).name and paths.measured().joinpath(run_id, SPEC).is_file():
+        return [run for run in load_measured() if run.name == run_id]
+    runs = _trainings(name)
+    same = [run for run in runs if besides_recipe(conditions(run.spec)) == besides_recipe(own)]
+    return _measured(same) or _measured(run for run in runs if (run.spec.recipe, run.spec.gpu) == (own.recipe, own.gpu))
+
+
+def baseline_run(name: str, run: RunDir) -> RunDir:
+    """The run called ``name``; in a folder the newest other one under the conditions of ``run``."""
+    if not is_folder(name):
+        return open_run(name)
+    own, others = besides_recipe(conditions(run.spec)), (each for each in runs_at(name) if each.run_id != run.run_id)
+    same = [each for each in others if besides_recipe(conditions(each.spec)) == own and _valid(each)]
+    if not same:
+        raise UserError(f"no measured run has the conditions of {run.run_id}", where=name, hint="name one run")
+    return same[-1]
+
+
+def _trainings(name: str) -> list[RunDir]:
+    try:
+        runs = runs_at(name)
+    except UserError as error:
+        if Path(name).is_file():
+            hint = "benchrun diff compares two logs"
+            raise UserError("is a file; a baseline is a run or a folder of runs", where=name, hint=hint) from None
+        hint = f"{error.hint}; benchrun show lists the ids of published numbers"
+        raise UserError(error.message, where=error.where, hint=hint) from None
+    return [run for run in runs if isinstance(run.spec, TrainingSpec)]
+
+
+def _measured(runs: Iterable[RunDir]) -> list[MeasuredRun]:
+    """Those of ``runs`` that gave numbers."""
+    return [measured for run in runs if (measured := _valid(run))]
+
+
+def _valid(run: RunDir) -> MeasuredRun | None:
+    """What ``run`` measured, from its log; None for a failed, incomplete or broken one."""
+    verdict, end = run.document(VERDICT, Verdict), recorded(run)
+    measurement = measure_run(run, verdict.warmup if verdict else None)
+    if measurement is None or not isinstance(run.spec, TrainingSpec):
+        return None
+    ending = end.ending.value if end else None
+    numbers = RunResult(run.run_id, run.spec, measurement.metrics, verdict, ending).numbers
+    if numbers is None:
+        return None
+    return MeasuredRun(run.run_id, run.spec, numbers, run.read_json(ENV) or {}, None, run.path, measurement.log)

@@ -1,0 +1,201 @@
+"""A measured number compared with a reference, what makes that invalid (`broken`), what limits it (`labels`)."""
+
+import math
+import statistics
+from collections.abc import Sequence
+from typing import Any, Literal
+
+from benchrun.comparison.choice import usable
+from benchrun.comparison.conditions import LOSS, SOFT, Conditions, Difference, differences
+from benchrun.comparison.references import Reference
+from benchrun.metrics.model import Metrics, ProblemEntry
+from benchrun.metrics.registry import METRICS, Basis
+from benchrun.metrics.statistics import MIN_INTERVAL_ROWS
+from benchrun.model import Frozen
+
+Name = Literal[
+    "pass",
+    "slow",
+    "faster_than_expected",
+    "inconclusive",
+    "not_comparable",
+    "no_reference",
+    "invalid_run",
+    "as_expected",
+    "slower_than_expected",
+]
+
+FATAL_PROBLEMS = frozenset({"missing_loss", "missing_steps", "other_conditions", "unexplained_tflops"})
+"""Fatal to a verdict, beside what is fatal in any log."""
+
+
+class Check(Frozen):
+    """One number beside one reference entry."""
+
+    metric: str
+    value: float
+    """Ours: the median over the window, over the repeats."""
+    low: float
+    high: float | None
+    """Our value lies between these: over the repeats, or by the spread of one run's steps. None: no upper end."""
+    reference: Reference
+    ratio: float
+    """Speed over the reference's speed (above 1 is faster); for a loss, the run's over the reference's."""
+    band: tuple[float, float]
+    """Ratios that pass."""
+    differs: tuple[Difference, ...] = ()
+    """Conditions that differ and are allowed to."""
+    verdict: Name
+
+
+def measured_in(run: Metrics, reference: Reference, own: Conditions) -> float | None:
+    """The run's value in the metric and convention of ``reference``; None where it has none."""
+    return METRICS[reference.metric].read(run, Basis(reference.convention or "causal", reference.peak_tflops, own.gbs))
+
+
+def countable(metrics: Sequence[Metrics], references: Sequence[Reference], own: Conditions) -> list[Reference]:
+    """The usable references in whose metric every run has a value."""
+    return [entry for entry in references if usable(entry) and all(measured_in(run, entry, own) for run in metrics)]
+
+
+def speed_check(best: Reference, own: Conditions, metrics: Sequence[Metrics]) -> Check:
+    """Our speed, over the repeats, relative to ``best``."""
+    speeds = [_speed(run, best, own) for run in metrics]
+    low, middle, high = speeds[0]
+    window = metrics[0].window
+    # A single step does not predict the next.
+    unsure = window is not None and window.rows == 1 and window.first_step == window.last_step and high < math.inf
+    if len(speeds) > 1:  # of repeats the range counts, of a single run the confidence interval of its median
+        middles = [speed[1] for speed in speeds]
+        low, middle, high, unsure = min(middles), statistics.median(middles), max(middles), False
+    if any(run.only_average for run in metrics):
+        high = math.inf  # however often it is repeated
+    band = (1 - best.tolerance_low, 1 + best.tolerance_high)
+    return Check(
+        metric=best.metric,
+        value=best.value / middle if best.better == "lower" else best.value * middle,
+        low=low,
+        high=None if math.isinf(high) else high,
+        reference=best,
+        ratio=middle,
+        band=band,
+        differs=differences(best.key, own, ("recipe", *SOFT)),
+        verdict="inconclusive" if unsure else _in_band(low, middle, high, band),
+    )
+
+
+def _in_band(low: float, middle: float, high: float, band: tuple[float, float]) -> Name:
+    if any(low < edge < high for edge in band):
+        return "inconclusive"
+    if middle < band[0]:
+        return "slow"
+    return "faster_than_expected" if middle > band[1] else "pass"
+
+
+def _speed(run: Metrics, reference: Reference, own: Conditions) -> tuple[float, float, float]:
+    """Low, middle and high of a run's speed relative to the reference.
+
+    The bounds are those of the median with 95 % confidence. Where only the mean is known, start-up included, the true
+    speed has no upper bound. A named result has no spread.
+    """
+    value, time, interval = measured_in(run, reference, own), run.step_time_s, run.step_time_interval_s
+    assert value  # `countable` left other references out
+    ratio = reference.value / value if reference.better == "lower" else value / reference.value
+    if time is None:
+        return ratio, ratio, ratio
+    centre = time.mean if run.whole_seconds else time.median
+    middle = ratio * time.median / centre
+    if run.only_average:
+        return middle, middle, math.inf
+    # With too few rows for an interval: all that was seen.
+    fast, slow = (interval.low, interval.high) if interval else (time.p5, time.p95)
+    return middle * centre / slow, middle, middle * centre / fast
+
+
+def loss_check(own: Conditions, metrics: Sequence[Metrics], references: Sequence[Reference]) -> Check | None:
+    """Our final loss beside a known one; None where none is known."""
+    if own.seed is None or own.lr is None:
+        return None  # a bare log: another seed gives another loss
+    entries = [e for e in references if e.metric == "final_loss" and not differences(e.key, own, (*LOSS, *SOFT))]
+    losses = [run.final_loss for run in metrics if run.final_loss is not None]
+    if not entries or not losses:
+        return None
+    best = max(entries, key=lambda entry: entry.source.date)
+    ratios = [loss / best.value for loss in losses]
+    band = (1 - best.tolerance_low, 1 + best.tolerance_high)
+    return Check(
+        metric="final_loss",
+        value=statistics.median(losses),
+        low=min(losses),
+        high=max(losses),
+        reference=best,
+        ratio=statistics.median(ratios),
+        band=band,
+        verdict="pass" if all(band[0] <= ratio <= band[1] for ratio in ratios) else "invalid_run",
+    )
+
+
+def broken(metrics: Sequence[Metrics], ending: str | None) -> str | None:
+    """Why these runs give no number; None where they do."""
+    if ending not in (None, "completed"):
+        return f"the ending of the job is {ending}"
+    reasons = (reason for run in metrics if (reason := _broken(run)))
+    return next(reasons, None if metrics else "nothing was measured")
+
+
+def _broken(run: Metrics) -> str | None:
+    fatal = run.fatal or next((problem for problem in run.problems if problem.kind in FATAL_PROBLEMS), None)
+    if run.num_steps == 0 and not run.results:
+        return "the log holds no step"
+    if run.complete is False:
+        # A row may stand for several steps, and a log may begin after a checkpoint.
+        made = max(run.num_steps, run.window.last_step if run.window else 0)
+        return f"only {made} of {run.planned_steps} steps ran"
+    if fatal:
+        return f"{fatal.kind}: {fatal.detail}"
+    if run.results or run.step_time_s or beyond_peak([run]):
+        return None
+    if run.warmup_rows_dropped == run.num_steps:
+        return f"all {run.num_steps} rows were dropped as warm-up"
+    return "the log has no step times; to compute them from its rates, state batch, sequence length and number of GPUs"
+
+
+def beyond_peak(metrics: Sequence[Metrics]) -> ProblemEntry | None:
+    """The problem of the first run that was faster than its GPU can be; such a run has no step time."""
+    return next((problem for run in metrics for problem in run.problems if problem.kind == "impossible_rate"), None)
+
+
+class Label(Frozen):
+    """One limit."""
+
+    code: str
+    """A key of `labels`."""
+    text: str
+
+
+def labels(own: Conditions, metrics: Sequence[Metrics], checks: Sequence[Check]) -> tuple[Label, ...]:
+    """Every limit of a verdict on ``metrics`` that rests on ``checks``; of repeats the worst is named."""
+    others = {check.reference.key.recipe for check in checks} - {own.recipe}
+    baselines = [check.reference.source.who for check in checks if "baseline" in check.reference.flags]
+    skipping = max(metrics, key=lambda run: run.skipped_updates, default=None)
+    skipped = skipping and skipping.skipped_updates
+    texts: dict[str, Any] = {
+        "proxy": own.reduced and f"proxy: {', '.join(map(str, own.reduced))}",
+        "own_measurement": any("measured" in check.reference.flags for check in checks)
+        and "against our own measurement",
+        "baseline": baselines and f"against the {baselines[0]}",
+        "twin_model": others and f"published for {', '.join(sorted(others))}, the same model at this sequence length",
+        "skipped_updates": skipping and skipped and f"{skipped} of {skipping.steps_timed} steps without an update",
+        "loss_rose": any(run.loss_rose for run in metrics) and "the loss rose",
+    }
+    # A verdict on a loss alone has no limits of step times.
+    timed = metrics if any(check.metric != "final_loss" for check in checks) else ()
+    rows = min((run.window.rows for run in timed if run.window and not run.only_average), default=MIN_INTERVAL_ROWS)
+    drifts = [run.steadiness.drift_pct for run in timed if run.steadiness and run.steadiness.drifted]
+    texts |= {
+        "few_steps": rows < MIN_INTERVAL_ROWS and f"{rows} row{'s' if rows > 1 else ''} timed",
+        "drifting": drifts and f"the step time drifts by {max(drifts, key=abs):+.1f} %",
+        "throttled": any(run.telemetry and run.telemetry.fault for run in timed) and "throttled",
+        "only_average": any(run.only_average for run in timed) and "only the mean step time is known",
+    }
+    return tuple(Label(code=code, text=text) for code, text in texts.items() if text)

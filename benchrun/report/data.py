@@ -1,0 +1,58 @@
+"""What a report is made from, and its parts."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from benchrun.comparison.verdict import RunResult
+from benchrun.explain.evidence import Evidence
+from benchrun.metrics.rows import Measured
+from benchrun.metrics.telemetry import Samples
+from benchrun.report.figure import Figure
+from benchrun.report.table import Table
+
+
+@dataclass(frozen=True)
+class RunData:
+    """One run, as far as it was measured."""
+
+    result: RunResult
+    rows: Measured | None = None
+    """Its step rows; None without a log."""
+    environment: Mapping[str, Any] = field(default_factory=dict)
+    """env.json; empty where it is missing."""
+    telemetry: Mapping[str, Mapping[int, Samples]] = field(default_factory=dict)
+    """Samples of each host's GPUs."""
+    evidence: Evidence | None = None
+    """What an explanation needs; None where it was not read, and of a run without measured steps."""
+
+
+@dataclass(frozen=True)
+class RunSection:
+    """One run for a reader."""
+
+    run_id: str
+    title: str
+    judgement: str
+    reason: str
+    facts: tuple[tuple[str, str], ...]
+    """What was measured, and what it was compared with."""
+    conditions: tuple[tuple[str, str], ...]
+    figures: tuple[Figure, ...]
+    causes: Table | None = None
+    """Why a step takes as long as it does; None where nothing explains it."""
+    missing: tuple[str, ...] = ()
+    """What would make the explanation sharper."""
+
+
+@dataclass(frozen=True)
+class Section:
+    """A part of a report on several runs."""
+
+    identity: str
+    """Its anchor: beside, published, frameworks, scaling, breakdowns or history."""
+    title: str
+    text: str
+    """What it shows, in one or two sentences."""
+    figures: tuple[Figure, ...]
+    tables: tuple[Table, ...] = ()

@@ -1,0 +1,96 @@
+"""A history as text: for terminals, in Markdown, as CSV."""
+
+from collections.abc import Callable
+from datetime import datetime
+
+from benchrun.metrics.changes import SHORTEST
+from benchrun.report.history import Change, History, Series
+from benchrun.report.table import Table, as_csv, markdown, plain
+
+COLUMNS = ("node", "driver", "image", "version", "options")
+"""Facts that have a column in CSV."""
+CONDITIONS = ("recipe", "framework", "gpu", "precision", "num_gpus", "seq_length", "gbs", "layout", "cluster")
+
+
+def history_page(history: History, form: str) -> str:
+    """The history in ``form``: terminal, markdown or csv."""
+    if form == "csv":
+        return as_csv(runs_table(history))
+    if not history.series:
+        return "no runs\n"
+    heading, written = ("## ", markdown) if form == "markdown" else ("", _upper)
+    changed = [series for series in history.series if series.changes]
+    parts = [written(points_table(history)), *(_section(series, heading, written) for series in changed)]
+    short = sum(len(series.runs) < SHORTEST for series in history.series)
+    note = f"\nA change can be seen in {SHORTEST} runs and more; with fewer: {short} of {len(history.series)}\n"
+    return "\n".join(parts) + (note if short else "")
+
+
+def _section(series: Series, heading: str, written: Callable[[Table], str]) -> str:
+    sentences = "".join(f"\n{change_sentence(change)}\n" for change in series.changes)
+    gap = "\n" if heading else ""
+    return f"{heading}{series.name}\n{gap}{written(periods_table(series))}{sentences}"
+
+
+def points_table(history: History) -> Table:
+    """One row a point: its newest period and how that began."""
+    rows = []
+    for series in history.series:
+        now, newest = series.periods[-1], series.changes[-1] if series.changes else None
+        since = f"{newest.percent:+.1f} % on {_day(newest.launched)}" if newest else ""
+        days = (_day(series.periods[0].first), _day(now.last))
+        rows.append((series.name, len(series.runs), *days, now.step_time_s, now.tokens_per_s_per_gpu, since))
+    titles = ("point", "runs", "from", "to", "step time (s)", "tokens/s/GPU", "newest change of the step time")
+    return Table(titles, rows)
+
+
+def periods_table(series: Series) -> Table:
+    """One row a period between two changes."""
+    rows = [
+        (
+            *(_day(period.first), _day(period.last), period.runs, period.step_time_s, period.tokens_per_s_per_gpu),
+            f"{change.percent:+.1f} %" if change else "",
+        )
+        for period, change in zip(series.periods, (None, *series.changes), strict=True)
+    ]
+    return Table(("from", "to", "runs", "step time (s)", "tokens/s/GPU", "step time changed by"), rows)
+
+
+def change_sentence(change: Change) -> str:
+    """When, how much, and what changed with it."""
+    size = f"{abs(change.percent):.1f} % {'slower' if change.percent > 0 else 'faster'}"
+    head = f"{_day(change.launched)}: {size} since {change.run_id} (chance {change.chance:.2g})"
+    facts = [f"{one.column} {_values(one.before)} -> {_values(one.after)}" for one in change.changed]
+    return f"{head}; changed with it: {'; '.join(facts) or 'nothing that is recorded'}"
+
+
+def runs_table(history: History) -> Table:
+    """One row a run, the oldest of each point first."""
+    rows = []
+    for series in history.series:
+        first = {change.run_id: change for change in series.changes}
+        for number, run in zip(series.period_of, series.runs, strict=True):
+            change = first.get(run.run_id)
+            rows.append(
+                (
+                    *(getattr(series, name) for name in CONDITIONS),
+                    *(run.run_id, run.launched.strftime("%Y-%m-%dT%H:%M:%SZ"), run.step_time_s),
+                    *(run.tokens_per_s_per_gpu, run.verdict, *(" ".join(run.facts[name]) for name in COLUMNS)),
+                    *(number + 1, change.percent if change else None, change.chance if change else None),
+                    "; ".join(one.column for one in change.changed) if change else "",
+                )
+            )
+    measured = ("run_id", "launched", "step_time_s", "tokens_per_s_per_gpu", "verdict")
+    return Table((*CONDITIONS, *measured, *COLUMNS, "period", "change_percent", "chance", "changed"), rows)
+
+
+def _upper(table: Table) -> str:
+    return plain(Table([str(title).upper() for title in table.titles], table.rows, missing="-"))
+
+
+def _day(time: datetime) -> str:
+    return time.strftime("%Y-%m-%d")
+
+
+def _values(values: tuple[str, ...]) -> str:
+    return ", ".join(values) or "none"

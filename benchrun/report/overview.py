@@ -1,0 +1,222 @@
+"""The figures of several runs together."""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+from benchrun.comparison.checks import Check
+from benchrun.explain.model import Difference
+from benchrun.metrics.model import Metrics
+from benchrun.report.curve import CurveView
+from benchrun.report.figure import Figure, Series, thinned
+from benchrun.report.figures import PARTS
+from benchrun.report.published import Pair, published_table
+from benchrun.report.readable import brief
+from benchrun.report.table import Table
+
+MOST_BREAKDOWNS = 60
+"""Bars of one figure."""
+EQUAL = "Dashed: equal speed."
+
+
+def verdict_figure(pairs: Sequence[tuple[str, Check]]) -> Figure | None:
+    """Speed of each point over that of its verdict's reference; None where nothing was compared."""
+    speeds = [(name, check) for name, check in pairs if check.reference.better != "equal"]
+    if not speeds:
+        return None
+    titles = ("point", "measured", "reference", "unit", "speed ratio", "reference id")
+    rows = [
+        (name, check.value, check.reference.value, check.reference.unit, f"{check.ratio:.2f}", check.reference.id)
+        for name, check in speeds
+    ]
+    return Figure(
+        "bars",
+        "Speed over that of the verdict's reference",
+        (Series("", tuple(check.ratio for _, check in speeds)),),
+        Table(titles, rows),
+        labels=tuple(name for name, _ in speeds),
+        level=1.0,
+        note=EQUAL,
+    )
+
+
+def published_figure(listed: Sequence[Pair]) -> Figure | None:
+    """Speed of each point over that of the nearest published number; None where nothing was published."""
+    if not listed:
+        return None
+    return Figure(
+        "bars",
+        "Speed over that of the nearest published number",
+        (Series("", tuple(pair.ratio for pair in listed)),),
+        published_table(listed),
+        labels=tuple(pair.name for pair in listed),
+        level=1.0,
+        note=f"{EQUAL} A proxy without a published number is compared with the whole model, in TFLOPS/GPU.",
+    )
+
+
+def scaling_figures(views: Sequence[CurveView]) -> Iterator[Figure]:
+    """Tokens/s/GPU over the number of GPUs, measured beside predicted, by workload, weak and strong."""
+    for view in views:
+        places = tuple(math.log2(point.num_gpus) for point in view.points)
+        yield Figure(
+            "line",
+            f"{view.kind.capitalize()} scaling: {view.title}",
+            tuple(_curves(view, places)),
+            _rounded(view.table()),
+            x_title="GPUs",
+            y_title="tokens/s/GPU" if view.predicted else "sequences/s/GPU",
+            ticks=tuple((place, str(point.num_gpus)) for place, point in zip(places, view.points, strict=True)),
+            from_zero=True,
+            whole_row=True,
+            note=_same(view) + (f" It {view.broken.sentence}." if view.broken else ""),
+        )
+
+
+def _curves(view: CurveView, places: tuple[float, ...]) -> Iterator[Series]:
+    """Speed per GPU; the length of a sequence is known from the prediction alone."""
+    if view.measured:
+        tokens = view.predicted[0].load.seq_length if view.predicted else 1
+        rates = (point.gbs * tokens / point.num_gpus / point.step_s for point in view.measured)
+        yield Series("measured", tuple(rates), places)
+    if view.predicted:
+        loads = [(each.load.tokens_per_s_per_gpu, each) for each in view.predicted]
+        low, high = (tuple(tokens / getattr(each, end) for tokens, each in loads) for end in ("high", "low"))
+        rates = (each.tokens_per_s_per_gpu for each in view.predicted)
+        name = "predicted, with its interval" if view.measured else "predicted"
+        yield Series(name, tuple(rates), places, low, high, dashed=True)
+
+
+def _same(view: CurveView) -> str:
+    batch = "batch per GPU" if view.kind == "weak" else "global batch"
+    return f"The same {batch} at every number of GPUs."
+
+
+def _rounded(table: Table) -> Table:
+    """Numbers with four digits."""
+    return Table(
+        table.titles, [[f"{cell:.4g}" if isinstance(cell, float) else cell for cell in row] for row in table.rows]
+    )
+
+
+def speeds_figure(table: Table) -> Figure | None:
+    """Speed of each framework relative to the fastest of its point; None where no two ran the same point."""
+    points = _by_point(table)
+    names = list(dict.fromkeys(record["framework"] for records in points.values() for record in records))
+    if not points:
+        return None
+    each = [{record["framework"]: float(record["speed"]) for record in records} for records in points.values()]
+    labels = tuple(_title(point) for point in points)
+    rows = [
+        (label, *(f"{speeds[name]:.2f}" if name in speeds else None for name in names))
+        for label, speeds in zip(labels, each, strict=True)
+    ]
+    return Figure(
+        "bars",
+        "Speed relative to the fastest framework",
+        tuple(Series(name, tuple(speeds.get(name, math.nan) for speeds in each)) for name in names),
+        Table(("point", *names), rows),
+        labels=labels,
+        limits=(0.0, 1.0),
+    )
+
+
+def frameworks_figures(table: Table) -> Iterator[Figure]:
+    """Frameworks of one point side by side, from the rows of `benchrun.report.frameworks`."""
+    shown = ("framework", "runs", "step_time_s", "tokens_per_s_per_gpu", "speed", "memory_gib")
+    for point, records in _by_point(table).items():
+        yield Figure(
+            "bars",
+            _title(point),
+            (Series("", tuple(float(record["tokens_per_s_per_gpu"] or 0) for record in records)),),
+            Table(
+                ("framework", "runs", "step time s", "tokens/s/GPU", "speed", "memory GiB"),
+                [[_short(record[key]) for key in shown] for record in records],
+            ),
+            labels=tuple(str(record["framework"]) for record in records),
+            note="Tokens/s/GPU.",
+        )
+
+
+def _by_point(table: Table) -> dict[tuple[Any, ...], list[dict[str, Any]]]:
+    """The rows of each point."""
+    keys = ("recipe", "gpu", "precision", "num_gpus", "gbs", "layout")
+    points: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
+    for record in table.records():
+        points.setdefault(tuple(record[key] for key in (*keys, "seq_length")), []).append(record)
+    return points
+
+
+def _title(point: tuple[Any, ...]) -> str:
+    recipe, gpu, precision, num_gpus, gbs, layout, _ = point
+    return f"{recipe}, {precision}, {num_gpus} x {gpu}, batch {gbs}, {brief(layout)}".removesuffix(", ")
+
+
+def part_of(figure: Figure, part: slice, title: str) -> Figure:
+    """Some of the bars of a figure, at the same scale."""
+    series = tuple(replace(each, y=each.y[part]) for each in figure.series)
+    table = Table(figure.table.titles, figure.table.rows[part])
+    high = max(value for each in figure.series for value in each.y if not math.isnan(value))
+    limits = figure.limits or (0.0, high)
+    return replace(figure, title=title, series=series, labels=figure.labels[part], table=table, limits=limits)
+
+
+def breakdowns_figure(runs: Sequence[tuple[str, Metrics]]) -> Figure | None:
+    """Shares of a profiled step of several runs; None where fewer than two have a breakdown."""
+    profiled = [(name, metrics.breakdown) for name, metrics in runs if metrics.breakdown][:MOST_BREAKDOWNS]
+    if len(profiled) < 2:
+        return None
+    shares = {key: tuple(100 * getattr(step, key) / step.step_s for _, step in profiled) for key in PARTS}
+    rows = [
+        (name, f"{step.step_s:.4g}", *(f"{shares[key][index]:.1f}" for key in PARTS))
+        for index, (name, step) in enumerate(profiled)
+    ]
+    return Figure(
+        "stack",
+        "Where the time of a profiled step goes",
+        tuple(Series(name, shares[key]) for key, name in PARTS.items()),
+        Table(("point", "step s", *(f"{name} %" for name in PARTS.values())), rows),
+        y_title="%",
+        labels=tuple(name for name, _ in profiled),
+    )
+
+
+def steps_figure(runs: Sequence[tuple[str, Sequence[float], Sequence[float]]]) -> Figure | None:
+    """Step times of a few runs over their measured steps: name, steps, seconds; None of fewer than two."""
+    drawn = [(name, thinned(steps, times, most=150), times) for name, steps, times in runs if len(times) > 1]
+    if len(drawn) < 2:
+        return None
+    rows = [(name, len(times), min(times), sorted(times)[len(times) // 2], max(times)) for name, _, times in drawn]
+    return Figure(
+        "line",
+        "Step time over the measured steps",
+        tuple(Series(name, y, x) for name, (x, y), _ in drawn),
+        Table(("run", "steps", "lowest s", "median s", "highest s"), _rounded(Table("", rows)).rows),
+        x_title="step",
+        y_title="step time (s)",
+        whole_row=True,
+    )
+
+
+def difference_figure(difference: Difference) -> Figure | None:
+    """Seconds of a step by part, of two runs; None where no part differs."""
+    if not difference.parts:
+        return None
+    rows = [(each.part, f"{each.a:.4g}", f"{each.b:.4g}", f"{each.seconds:+.4g}") for each in difference.parts]
+    return Figure(
+        "bars",
+        "Seconds of a step by part",
+        tuple(
+            Series(name, tuple(max(getattr(each, side), 0.0) for each in difference.parts))
+            for name, side in (("first", "a"), ("second", "b"))
+        ),
+        Table(("part", "first s", "second s", "second - first"), rows),
+        y_title="s",
+        labels=tuple(each.part for each in difference.parts),
+        note=f"first: {difference.a}; second: {difference.b}. Parts that differ by less than 0.1 % are left out.",
+    )
+
+
+def _short(value: Any) -> Any:
+    return f"{value:,.0f}" if isinstance(value, float) and value >= 1000 else _rounded(Table("", [[value]])).rows[0][0]

@@ -1,0 +1,94 @@
+"""Measured points beside the published numbers that are nearest to them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import median
+
+from benchrun.comparison.nearest import Nearest, nearest
+from benchrun.comparison.references import Reference
+from benchrun.metrics.registry import METRICS
+from benchrun.report.frameworks import Measured
+from benchrun.report.table import Table
+from benchrun.spec.runspec import TrainingSpec
+
+STATED = ("gpu", "num_gpus", "framework", "image", "num_layers", "dimensions")
+"""Conditions that the name of a point and the source of a number say."""
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A measured point and the published number beside it."""
+
+    name: str
+    """Of the point."""
+    spec: TrainingSpec
+    rates: tuple[float, ...]
+    """Tokens/s/GPU of each of its runs."""
+    measured: float
+    """In the unit of the published number."""
+    near: Nearest
+
+    @property
+    def tokens_per_s_per_gpu(self) -> float:
+        """Median of its runs."""
+        return median(self.rates)
+
+    @property
+    def ratio(self) -> float:
+        """Measured / published."""
+        return self.measured / self.near.published
+
+    @property
+    def published_on(self) -> str:
+        """GPUs and framework of the published number."""
+        key = self.near.entry.key
+        return f"{key.num_gpus or '?'} x {key.gpu}, {key.framework}"
+
+    @property
+    def source(self) -> str:
+        """Who published it, and when."""
+        return f"{self.near.entry.source.who} {self.near.entry.source.date}"
+
+    @property
+    def differs(self) -> str:
+        """What else differs, published -> ours: besides the model, the GPUs, the framework and its image."""
+        others = [each for each in self.near.differs if each.partition(" ")[0] not in STATED]
+        return ", ".join(others) or "nothing else that is stated"
+
+    @property
+    def same_batch_per_gpu(self) -> bool:
+        """Whether a GPU has as many sequences of a step here as there."""
+        key, spec = self.near.entry.key, self.spec
+        if key.gbs is None or key.num_gpus is None:
+            return False
+        return key.gbs * spec.num_gpus == spec.gbs * key.num_gpus
+
+
+def pairs(points: Sequence[tuple[str, Sequence[Measured]]], published: Sequence[Reference]) -> list[Pair]:
+    """One pair for each named point that has a published number near it; medians over its repeats."""
+    listed = []
+    for name, repeats in points:
+        near = nearest(repeats[0].spec, published)
+        rates, tflops = (_values(repeats, metric) for metric in ("tokens_per_s_per_gpu", "tflops_per_gpu"))
+        value = near.measured(*(median(each) if each else None for each in (rates, tflops))) if near else None
+        if near and value is not None and rates:
+            listed.append(Pair(name, repeats[0].spec, rates, value, near))
+    return listed
+
+
+def _values(repeats: Sequence[Measured], metric: str) -> tuple[float, ...]:
+    values = (run.metrics.metrics[METRICS[metric].key] for run in repeats)
+    return tuple(value for value in values if value is not None)
+
+
+def published_table(listed: Sequence[Pair]) -> Table:
+    """One row a pair, for readers."""
+    titles = ("point", "measured", "published", "unit", "ratio", "published by", "also differs: published -> ours")
+    rows = [
+        (
+            *(pair.name, f"{pair.measured:,.0f}", f"{pair.near.published:,.0f}", pair.near.unit, f"{pair.ratio:.2f}"),
+            *(f"{pair.source}, {pair.published_on}", pair.differs),
+        )
+        for pair in listed
+    ]
+    return Table(titles, rows)

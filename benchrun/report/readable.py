@@ -1,0 +1,61 @@
+"""Points as a table for readers: what tells them apart, what was measured, the verdict."""
+
+import re
+from collections.abc import Sequence
+
+from benchrun.comparison.measured import grouped
+from benchrun.comparison.verdict import RunResult
+from benchrun.metrics.registry import tabled
+from benchrun.report.runs import distinctions, proxy, table
+from benchrun.report.table import Table
+
+READ = ("step_time_s", "tokens_per_s_per_gpu", "tflops_per_gpu_causal", "mfu_causal_pct", "rank_spread_percent")
+"""Metrics that the table has."""
+METRICS_BY_KEY = {metric.key: metric for metric in tabled()}
+NAMES = {"gbs": "batch", "mbs": "micro", "seq_length": "sequence"}
+"""Columns that say what a step computes."""
+
+
+def readable(results: Sequence[RunResult]) -> Table:
+    """One row a point. A column in which no row has anything is left out."""
+    records = table(results).records()
+    points = grouped(results, lambda result: result.spec.repeat_key())
+    differing = _differing([point[0] for point in points])
+    rows = [
+        (
+            *(
+                point_name(point[0]),
+                brief(record["layout"]) or None,
+                *(record[key] for key in NAMES),
+                options,
+                record["runs"],
+            ),
+            *(METRICS_BY_KEY[key].text(record[key], "") or None for key in READ),
+            ": ".join(filter(None, (record["verdict"].replace("_", " "), record["limits"].replace("_", " ")))),
+        )
+        for point, record, options in zip(points, records, differing, strict=True)
+    ]
+    metrics = (METRICS_BY_KEY[key].title or key for key in READ)
+    titles = ("point", "layout", *NAMES.values(), "with", "runs", *metrics, "verdict")
+    shown = [index for index in range(len(titles)) if not rows or any(row[index] is not None for row in rows)]
+    return Table([titles[index] for index in shown], [[row[index] for index in shown] for row in rows])
+
+
+def _differing(points: Sequence[RunResult]) -> list[str | None]:
+    """For each point the settings that tell it from points with the same name, batch and layout; None without such."""
+    settings: dict[int, str] = {}
+    keys = [(point_name(each), *(getattr(each.spec, name, None) for name in (*NAMES, "layout"))) for each in points]
+    for same in grouped(range(len(points)), lambda index: str(keys[index])):
+        settings |= zip(same, distinctions([points[index].spec for index in same]), strict=True)
+    return [settings[index] or None for index in range(len(points))]
+
+
+def point_name(result: RunResult) -> str:
+    """Recipe, precision, GPUs and framework."""
+    spec = result.spec
+    return f"{proxy(spec)}, {spec.precision}, {spec.num_gpus} x {spec.gpu}, {spec.framework}"
+
+
+def brief(layout: str) -> str:
+    """A layout without the degrees that are 1, and without the micro-batch; empty where nothing is split."""
+    return re.sub(r"\b(?:[a-z]p1|mbs\d+)\b ?", "", layout).strip()

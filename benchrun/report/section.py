@@ -1,0 +1,71 @@
+"""One run for a reader: verdict, plots, the waterfall with its causes, numbers, conditions."""
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from benchrun.explain.explanation import explain
+from benchrun.report import figures
+from benchrun.report.data import RunData, RunSection
+from benchrun.report.figure import Figure
+from benchrun.report.readable import point_name
+from benchrun.report.terminal import basis_rows, metrics_rows, spec_rows
+
+
+def run_section(run: RunData) -> RunSection:
+    """The section on one run."""
+    result, metrics, verdict = run.result, run.result.metrics, run.result.verdict
+    explanation = explain(run.evidence) if run.evidence else None
+    drawn: list[Figure] = []
+    if metrics is not None and run.rows is not None:
+        drawn += figures.step_figures(run.rows, metrics)
+    if metrics is not None and (breakdown := figures.breakdown_figure(metrics)):
+        drawn.append(breakdown)
+    drawn += figures.telemetry_figures(run.telemetry)
+    if explanation:
+        drawn.append(figures.waterfall_figure(explanation))
+    return RunSection(
+        run_id=result.run_id,
+        title=point_name(result),
+        judgement=result.judgement,
+        reason=verdict.reason if verdict else "benchrun compare judges it",
+        facts=tuple(
+            (name.strip(), text)
+            for name, text in [
+                *(basis_rows(verdict) if verdict else ()),
+                *(metrics_rows(metrics) if metrics else ()),
+            ]
+        ),
+        conditions=(*_launched(result.run_id), *spec_rows(result.spec), *_environment(run.environment)),
+        figures=tuple(drawn),
+        causes=figures.causes_table(explanation) if explanation and explanation.causes else None,
+        missing=tuple(explanation.missing) if explanation else (),
+    )
+
+
+def launched(run_id: str) -> str:
+    """The time in a run's id, as ``20250102T030405Z``; empty where there is none."""
+    stamp = re.search(r"\d{8}T\d{6}Z", run_id)
+    return stamp[0] if stamp else ""
+
+
+def _launched(run_id: str) -> Iterator[tuple[str, str]]:
+    """When the run was launched."""
+    if stamp := launched(run_id):
+        yield "launched", f"{stamp[:4]}-{stamp[4:6]}-{stamp[6:8]} {stamp[9:11]}:{stamp[11:13]} UTC"
+
+
+def _environment(environment: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Versions and nodes."""
+    versions = {
+        **(environment.get("worker") or {}),
+        "benchrun": environment.get("commit") or environment.get("benchrun"),
+    }
+    if text := ", ".join(f"{name} {version}" for name, version in versions.items() if version):
+        yield "versions", text
+    nodes = [node for node in environment.get("nodes") or () if isinstance(node, Mapping)]
+    if nodes:
+        yield "nodes", ", ".join(str(node.get("host")) for node in nodes)
+        drivers = dict.fromkeys(str(node["driver"]) for node in nodes if node.get("driver"))
+        if drivers:
+            yield "driver", ", ".join(drivers)

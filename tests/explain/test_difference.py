@@ -1,0 +1,94 @@
+"""`benchrun diff`: intervals hold what they promise, repeats are no difference, and the output says what was done."""
+
+from itertools import groupby, permutations
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from benchrun import app, paths
+from benchrun.cli import group
+from benchrun.explain.difference import Side, difference
+from benchrun.explain.model import NOTICEABLE
+from benchrun.explain.ratio import ratio_interval
+from benchrun.metrics.statistics import Floats, student_95
+from benchrun.report.explanation import difference_text
+from benchrun.vocabulary import Exit
+
+
+def point(path: Path) -> str:
+    """What repeats have in common: recipe and hash of the specification."""
+    return path.name.rsplit("-", 2)[0]
+
+
+KEPT = sorted(spec.parent for spec in paths.MEASURED.glob("*/spec.json"))
+REPEATS = [runs for _, each in groupby(KEPT, point) if len(runs := list(each)) > 1]
+A, B = 8.0, 9.0
+
+
+def drawn(random: np.random.Generator, usual: float, count: int, alike: float = 0.0) -> Floats:
+    """Steps with a deviation of 2 %, each as ``alike`` to the one before."""
+    noise = np.zeros(count)
+    for step in range(count):
+        own = random.normal()
+        noise[step] = own if step == 0 else alike * noise[step - 1] + (1 - alike**2) ** 0.5 * own
+    return usual * np.exp(0.02 * noise)
+
+
+@pytest.mark.parametrize(("steps", "alike"), [(2, 0.0), (3, 0.0), (5, 0.0), (8, 0.0), (40, 0.0), (200, 0.6)])
+def test_nine_of_ten_intervals_hold_the_true_ratio(steps: int, alike: float) -> None:
+    random = np.random.default_rng(steps)
+    held = 0
+    for _ in range(500):
+        interval, _ = ratio_interval(drawn(random, A, steps, alike), drawn(random, B, steps, alike))
+        assert interval is not None
+        held += interval.low <= B / A <= interval.high
+    assert held / 500 > 0.92
+
+
+def test_students_distribution() -> None:
+    for freedom, half in ((1, 12.706), (2, 4.303), (3.9, 3.182), (9, 2.262), (120, 1.980)):
+        assert student_95(freedom) == pytest.approx(half, abs=6e-4)
+
+
+def side(times: list[float], tokens: float | None = None, name: str = "a") -> Side:
+    return Side(name, np.array(times), tokens, {}, {"matmul": 2.0})
+
+
+@pytest.mark.parametrize(
+    ("times", "code"),
+    [
+        ([8.032, 8.033, 8.031], Exit.OK),  # 0.4 %, beyond its interval
+        ([8.4, 8.41, 8.39], Exit.SLOW),
+        ([7.9, 8.4, 8.9], Exit.INCONCLUSIVE),
+        ([7.0, 7.01, 7.02], Exit.OK),
+        ([9.0], Exit.INCONCLUSIVE),
+    ],
+)
+def test_a_slowdown_is_more_than_the_interval_and_more_than_repeats_differ(times: list[float], code: Exit) -> None:
+    assert difference(side([8.0, 8.001, 7.999]), side(times)).exit_code == code
+
+
+@pytest.mark.parametrize("runs", REPEATS, ids=lambda runs: point(runs[0]))
+def test_a_repeat_is_no_slowdown(runs: list[Path]) -> None:
+    sides = [app.differ([str(a), str(b)])[0] for a, b in permutations(runs, 2)]
+    assert Exit.SLOW not in {each.exit_code for each in sides}
+
+
+def test_parts_for_other_numbers_of_tokens_say_so() -> None:
+    found = difference(side([8.0, 8.1, 8.2], tokens=100), side([4.0, 4.1, 4.2], tokens=50, name="b"))
+    assert (found.scale, found.ratio) == (2, pytest.approx(8.2 / 8.1))
+    text = difference_text(found)
+    assert "0.5 times the tokens" in text
+    assert "b s x 2" in text
+    assert (found.parts[0].a, found.parts[0].b) == (2, 4)
+    assert difference(side([8.0, 8.1]), side([4.0, 4.1])).scale == 1
+
+
+def test_the_text_says_how_the_interval_came_about() -> None:
+    runs = [str(path) for path in REPEATS[0][:2]]
+    result = CliRunner().invoke(group, ["diff", *runs])
+    assert result.exit_code == 0
+    assert "Student's t" in result.output
+    assert f"repeats of one run differ by up to {100 * NOTICEABLE:.0f} %" in result.output

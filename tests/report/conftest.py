@@ -1,0 +1,52 @@
+"""Reports that several test files read."""
+
+import pytest
+
+from benchrun import app, paths
+from benchrun.comparison.measured import load_measured
+from benchrun.report.data import RunData
+from benchrun.report.model import ReportModel
+from benchrun.report.study_html import study_html
+from docs.pages.studies import kept_study
+
+
+@pytest.fixture(scope="session")
+def kept() -> list[RunData]:
+    """Every kept run."""
+    return [app.run_data(run) for run in app.find_runs(paths.MEASURED)]
+
+
+@pytest.fixture(scope="session")
+def report(kept: list[RunData]) -> ReportModel:
+    """On every kept run."""
+    return app.report_on(kept)
+
+
+@pytest.fixture(scope="session")
+def few(kept: list[RunData]) -> ReportModel:
+    """On a few kept runs of one recipe."""
+    return app.report_on([run for run in kept if run.result.run_id.startswith("llama3.1-8b-")][:6])
+
+
+@pytest.fixture(scope="session")
+def two(kept: list[RunData]) -> ReportModel:
+    """On two runs of one recipe."""
+    return app.report_on([run for run in kept if run.result.run_id.startswith("llama3.1-8b-")][:2])
+
+
+@pytest.fixture(scope="session")
+def scaling_study(kept: list[RunData]) -> ReportModel:
+    """On the runs of one model on 1, 2 and 4 GPUs: a weak and a strong curve."""
+    wanted = ("llama3.1-8b", "H200", "fp8", 1)
+    specs = [(run, run.result.spec) for run in kept]
+    return app.report_on(
+        [run for run, spec in specs if (spec.recipe, spec.gpu, spec.precision, getattr(spec, "mbs", None)) == wanted]
+    )
+
+
+@pytest.fixture(scope="session")
+def study_page(kept: list[RunData]) -> str:
+    """The page of a study whose runs are kept."""
+    study = kept_study("num-workers", load_measured())
+    names = {name for point in study.points for name in point.runs}
+    return study_html(study, app.report_on([run for run in kept if run.result.run_id in names]))
