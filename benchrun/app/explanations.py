@@ -39,8 +39,8 @@ def explain_run(run: RunDir, traces: Sequence[Path] = (), against: str | None = 
 
     ``traces``: files or directories of the run's profile, where they do not lie in its folder ``profile``. ``against``:
     another run, a folder of runs, of which the newest under the same conditions counts, or the id of a published
-    number. UserError for a run without measured steps or of another workload, and for an ``against`` that does not
-    exist or has no speed.
+    number. NoNumberError for a run without measured steps; UserError for one of another workload, and for an
+    ``against`` that does not exist or has no speed.
     """
     own = evidence(run, traces)
     if against is None:
@@ -58,7 +58,7 @@ def differ(names: Sequence[str]) -> list[Difference]:
     """Each of the runs or logs but for the first, against the first.
 
     Of two runs with everything that their files hold; a log is compared with a run's log. UserError for a name that is
-    neither a run nor a file, for a file of several logs, and without a measured step.
+    neither a run nor a file, and for a file of several logs; NoNumberError without a measured step.
     """
     first, *others = names
     if all(map(_is_run, names)):
@@ -81,7 +81,7 @@ def _side_of_log(name: str) -> Side:
     summary = summarise_log(logs[0], NOTHING, files)
     times, _ = _steps(logs[0], NOTHING, summary.window)
     if not len(times):
-        raise UserError("has no measured step", where=name)
+        raise NoNumberError("has no measured step", where=name)
     tokens = None
     if summary.seq_length and summary.global_batch_size and summary.num_gpus:
         tokens = summary.seq_length * summary.global_batch_size / summary.num_gpus
@@ -98,7 +98,7 @@ def evidence(run: RunDir, traces: Sequence[Path] = (), measurement: RunMeasureme
     if measurement is not None:
         times, steps = _steps(measurement.log, setting_of(spec), measurement.metrics.window)
     if measurement is None or not len(times):
-        raise UserError(f"{run.run_id} has no measured step", hint=f"benchrun status {run.run_id}")
+        raise NoNumberError(f"{run.run_id} has no measured step", hint=f"benchrun status {run.run_id}")
     end = recorded(run)
     if reason := broken([measurement.metrics], end.ending.value if end else None):
         raise NoNumberError(f"{run.run_id} gives no number: {reason}", hint=f"benchrun compare {run.run_id}")

@@ -315,6 +315,8 @@ def open_run(name: str, root: Path | None = None) -> RunDir:
         if len(close) != 1:
             listing = (close or difflib.get_close_matches(name, ids, n=3, cutoff=0.3) or ids)[-5:]
             hint = f"runs here: {', '.join(listing)}" if listing else "there are no runs"
+            if Path(name).is_file():
+                raise UserError("is a file, and no run", where=name, hint="parse and diff read logs")
             raise UserError(f"no run is called '{name}' in {root}", hint=hint)
         places = [root / close[0]]
     run = _opened(root, places[0])

@@ -343,6 +343,6 @@ WORKLOADS: dict[str, type[RunSpec]] = {"training": TrainingSpec, "nodes": NodesS
 
 def workload(name: Any) -> type[RunSpec]:
     """The class of the runs of one workload. UserError with the closest names where there is none."""
-    if name not in WORKLOADS:
+    if not isinstance(name, str) or name not in WORKLOADS:
         raise UserError(f"no workload is called '{name}'", hint=closest(str(name), WORKLOADS))
     return WORKLOADS[name]

@@ -19,8 +19,6 @@ KINDS = {
     "matmul": re.compile(r"gemm|gemv|nvjet|cutlass|cublas|xmma|splitk|aten::(mm|addmm|bmm|baddbmm)$"),
     "other": re.compile(""),
 }
-LOADER = "enumerate(DataLoader)"
-"""Torch marks the waiting for a data loader so, which is no kernel."""
 FIRST = ("matmul", "attention", "other", "communication")
 """Priority where kernels overlap: any other kernel hides communication."""
 
@@ -40,7 +38,7 @@ def measure(spec: TrainingSpec, step: Callable[[], Any]) -> None:
     kernels = [
         (kind(event.name), event.time_range.start, event.time_range.end)
         for event in profiler.events()
-        if event.device_type == device and not event.name.startswith(LOADER)
+        if event.device_type == device and is_kernel(event.name, annotation=event.is_user_annotation, gpu=gpu)
     ]
     parts = split(kernels)
     values = [1e6 * seconds, *parts.values(), float(bool(kernels))]
@@ -60,6 +58,15 @@ def measure(spec: TrainingSpec, step: Callable[[], Any]) -> None:
     place = 1 + FIRST.index("communication")
     waited = tuple(round(each[place] / 1e6, 6) for each in of_ranks)
     log.keep("breakdown", BREAKDOWN, Breakdown(**seconds_of, communication_of_ranks_s=waited))
+
+
+def is_kernel(name: str, *, annotation: bool, gpu: bool) -> bool:
+    """Whether an event is work, and no range around other events in which Python may run or wait.
+
+    Torch marks the waiting for a loader and the optimizer's whole step by annotations; on CPUs, autograd's calls, of
+    which hooks are a part, are events too. The kernels in them have events of their own.
+    """
+    return kind(name) != "other" or (not annotation and (gpu or name.startswith("aten::")))
 
 
 def kind(name: str) -> str:

@@ -44,8 +44,9 @@ def _to_numpy(tensor: Any, as_numpy: bool = False, record_stream: bool = False) 
     return tensor.numpy() if as_numpy and torch.is_tensor(tensor) else tensor
 
 
-def _all_gather(parts: list[Any], tensor: Any, group: Any) -> None:
+def _all_gather(parts: list[Any], tensor: Any, group: Any = None) -> None:
     """All-gather of different sizes, which gloo lacks: ranks of one expert have different numbers of tokens."""
+    group = group or torch.distributed.group.WORLD
     for rank, part in enumerate(parts):
         if rank == group.rank():
             part.copy_(tensor)

@@ -190,5 +190,19 @@ def test_a_run_without_steps_says_so(tmp_path: Path) -> None:
     run.mkdir()
     (run / "spec.json").write_bytes((Path(FP8) / "spec.json").read_bytes())
     code, _, err = call("explain", run)
-    assert code == 2
+    assert code == 4
     assert "no measured step" in err
+
+
+def test_a_log_is_no_run_and_the_message_says_what_reads_it(tmp_path: Path) -> None:
+    log = tmp_path / "train.log"
+    log.write_text("iteration 1\n")
+    code, _, err = call("explain", log)
+    assert (code, "is a file, and no run" in err, "parse" in err) == (2, True, True)
+
+
+def test_a_workload_of_a_wrong_kind_is_named(tmp_path: Path) -> None:
+    spec = json.loads((Path(FP8) / "spec.json").read_text())
+    (tmp_path / "spec.json").write_text(json.dumps({**spec, "workload": ["training"]}))
+    code, _, err = call("explain", tmp_path)
+    assert (code, "no workload is called" in err) == (2, True)

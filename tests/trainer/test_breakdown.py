@@ -10,7 +10,7 @@ torch = pytest.importorskip("torch")
 from benchrun.recipe.resolve import resolve  # noqa: E402
 from benchrun.recipe.select import Request  # noqa: E402
 from benchrun.trainer import breakdown  # noqa: E402
-from benchrun.trainer.breakdown import kind, split  # noqa: E402
+from benchrun.trainer.breakdown import is_kernel, kind, split  # noqa: E402
 from benchrun.trainer.data import order  # noqa: E402
 
 NAMES = {
@@ -31,6 +31,23 @@ NAMES = {
 @pytest.mark.parametrize(("name", "expected"), NAMES.items())
 def test_a_kernels_name_gives_its_kind(name: str, expected: str) -> None:
     assert kind(name) == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "annotation", "gpu", "expected"),
+    [
+        ("aten::add", False, False, True),
+        ("gloo:all_reduce", True, False, True),
+        ("Memcpy DtoD (Device -> Device)", False, True, True),
+        ("Optimizer.step#AdamW.step", True, False, False),
+        ("Optimizer.step#AdamW.step", True, True, False),
+        ("enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__", True, False, False),
+        ("autograd::engine::evaluate_function: torch::autograd::AccumulateGrad", False, False, False),
+    ],
+)
+def test_a_range_around_kernels_is_none(name: str, annotation: bool, gpu: bool, expected: bool) -> None:
+    """A sleep within an optimizer's step was called a kernel bound by memory."""
+    assert is_kernel(name, annotation=annotation, gpu=gpu) is expected
 
 
 def test_overlaps_count_once_and_communication_only_where_nothing_hides_it() -> None:
