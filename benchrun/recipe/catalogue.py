@@ -155,7 +155,12 @@ def _explain(model: type[BaseModel], loc: Loc, problem: dict[str, Any]) -> tuple
         text = f"expected {expected}"
     text = text.removeprefix("value error, ")
     # The input of a contradiction is a whole mapping: too long for a message.
-    return (f"'{key}': {text}" if kind == "value_error" else f"'{key}' is {value!r}: {text}"), None
+    several = isinstance(value, list) and kind.split("_")[0] in ("int", "float", "bool", "string")
+    one_key = several and not any(isinstance(part, int) for part in loc)
+    hint = (
+        f"a study file compares several values: 'matrix: {{{key}: {value}}}'; benchrun study FILE" if one_key else None
+    )
+    return (f"'{key}': {text}" if kind == "value_error" else f"'{key}' is {value!r}: {text}"), hint
 
 
 def fields(model: type[BaseModel], loc: Loc) -> list[str]:

@@ -18,7 +18,8 @@ DRAWN = 24
 """The largest number of points in one picture."""
 FEWEST = 3
 """Runs of a point that make a figure."""
-DAY_S = 86400.0
+UNITS = {"days": 86400.0, "hours": 3600.0, "minutes": 60.0}
+"""Units of the time axis, with their seconds."""
 
 
 def history_figures(history: History) -> Iterator[Figure]:
@@ -27,23 +28,29 @@ def history_figures(history: History) -> Iterator[Figure]:
         if len(point.runs) < FEWEST:
             continue
         first = point.runs[0].launched
-        days = [(run.launched - first).total_seconds() / DAY_S for run in point.runs]
+        unit = _unit((point.runs[-1].launched - first).total_seconds())
+        ages = [(run.launched - first).total_seconds() / UNITS[unit] for run in point.runs]
         times = [run.step_time_s for run in point.runs]
         firsts = {change.run_id for change in point.changes}
         marks = [
-            pair for run, pair in zip(point.runs, zip(days, times, strict=True), strict=True) if run.run_id in firsts
+            pair for run, pair in zip(point.runs, zip(ages, times, strict=True), strict=True) if run.run_id in firsts
         ]
         circles = "Circles: the first run after a change. " if marks else ""
         yield Figure(
             "line",
             f"History: {point.name}",
-            (Series("step time", tuple(times), tuple(days)),),
+            (Series("step time", tuple(times), tuple(ages)),),
             _narrow(periods_table(point)),
-            x_title=f"days since {first:%Y-%m-%d}",
+            x_title=f"{unit} since {first:%Y-%m-%d}" + ("" if unit == "days" else f" {first:%H:%M}"),
             y_title="step time (s)",
             marks=tuple(marks),
             note=circles + " ".join(f"{change_sentence(change)}." for change in point.changes),
         )
+
+
+def _unit(span_s: float) -> str:
+    """The largest unit of which the time has two or more."""
+    return next((unit for unit, seconds in UNITS.items() if span_s >= 2 * seconds), "minutes")
 
 
 def _narrow(table: Table) -> Table:

@@ -18,6 +18,8 @@ OPEN = 6
 """The largest number of runs whose sections are open from the beginning."""
 SMALL = 12
 """The most rows of a plot's table that is open from the beginning."""
+ARROW = "\u00a0\u2192\u00a0"
+"""Between two values, which stay on one line."""
 FEW_COLUMNS = 4
 """The most columns of a table that stays a table on a narrow screen."""
 NUMBER = re.compile(r"[-+]?[\d.,]+(e[-+]\d+)?( %)?")
@@ -163,7 +165,7 @@ def _numeric(column: Sequence[str]) -> bool:
 def _cells(row: Sequence[str], titles: Sequence[str], numeric: Sequence[bool], kind: str) -> Iterator[str]:
     for cell, title, number in zip(row, titles, numeric, strict=True):
         label = f' data-label="{title}"' if kind == "cards" else ""
-        yield f"<td{_class(number, cell)}{label}>{escape(cell)}</td>"
+        yield f"<td{_class(number, cell)}{label}>{escape(cell.replace(' -> ', ARROW))}</td>"
 
 
 def _class(number: object, cell: str) -> str:

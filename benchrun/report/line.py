@@ -35,6 +35,8 @@ class _Axes:
     def frame(self, figure: Figure) -> Iterator[str]:
         """Grid, numbers and titles of the axes."""
         values = ticks(*self.y)
+        if figure.kind == "histogram":
+            values = [value for value in values if value == round(value)]
         grid = "".join(f"M{LEFT} {self.py(value):.1f}H{WIDTH - RIGHT}" for value in values)
         yield f'<path class="grid" d="{grid}"/><g text-anchor="end">'
         yield from (text(LEFT - 5, self.py(at) + 4, name) for at, name in zip(values, names_of(values), strict=True))

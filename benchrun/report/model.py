@@ -45,6 +45,10 @@ class ReportModel:
         """The same report with one more section before the others."""
         return replace(self, sections=(section, *self.sections))
 
+    def without(self, identity: str) -> "ReportModel":
+        """The same report without that section."""
+        return replace(self, sections=tuple(each for each in self.sections if each.identity != identity))
+
     def rows(self, by: str) -> Table:
         """The table for programs: of points, or of frameworks side by side."""
         return self.frameworks if by == "framework" else self.points

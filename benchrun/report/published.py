@@ -83,7 +83,7 @@ def _values(repeats: Sequence[Measured], metric: str) -> tuple[float, ...]:
 
 def published_table(listed: Sequence[Pair]) -> Table:
     """One row a pair, for readers."""
-    titles = ("point", "measured", "published", "unit", "ratio", "published by", "also differs: published -> ours")
+    titles = ("point", "measured", "published", "unit", "ratio", "published by", "also differs: published, ours")
     rows = [
         (
             *(pair.name, f"{pair.measured:,.0f}", f"{pair.near.published:,.0f}", pair.near.unit, f"{pair.ratio:.2f}"),

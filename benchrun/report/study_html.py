@@ -13,8 +13,11 @@ from benchrun.study.result import StudyResult
 
 
 def study_html(study: StudyResult, report: ReportModel) -> str:
-    """The whole file; ``report`` is on the runs of the study."""
-    return page(report.headed(study_section(study)), f"Study {study.study}")
+    """The whole file; ``report`` is on the runs of the study.
+
+    They were made to differ, so that they are no history.
+    """
+    return page(report.without("history").headed(study_section(study)), f"Study {study.study}")
 
 
 def study_section(study: StudyResult) -> Section:

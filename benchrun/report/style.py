@@ -48,7 +48,7 @@ th {{ overflow-wrap: normal; hyphens: auto }}
 details {{ border-top: 1px solid var(--line); padding: 8px 0 }} summary {{ cursor: pointer }}
 figure details {{ border: 0; padding: 2px 0 }} figure summary {{ color: var(--soft); font-size: 13px }}
 @media (max-width: 760px) {{
-  .pair {{ grid-template-columns: minmax(0, 1fr) }}
+  .pair {{ grid-template-columns: minmax(0, 1fr) }} .pair table:not(.cards) td {{ overflow-wrap: break-word }}
   .cards thead {{ position: absolute; clip-path: inset(50%); width: 1px; height: 1px; overflow: hidden }}
   .cards tr {{ display: block; border-bottom: 2px solid var(--line); padding: 6px 0 }}
   .cards td {{ display: flex; justify-content: space-between; gap: 12px; border: 0; padding: 1px 0; text-align: right }}

@@ -66,6 +66,8 @@ SIGNS = [
     ("[loss_scaler.py:183:update_scale] OVERFLOW! Rank 0 Skipping step. Attempted loss scale: 64", "skipped_steps"),
     ("ERROR:megatron.core.rerun_state_machine:Unexpected result nan on rank 3 at iteration #3", "nan_grad"),
     ("ModuleNotFoundError: No module named 'megatron'", "missing_module"),
+    ("error: framework megatron-core: No module named 'torch'", "missing_module"),
+    ("/usr/bin/python3: No module named benchrun", "missing_module"),
 ]  # fmt: skip
 
 

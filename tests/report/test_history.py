@@ -229,3 +229,22 @@ def test_the_command_reads_a_folder_of_runs(folder: Path, tmp_path: Path) -> Non
 def test_what_a_history_cannot_be_is_refused(args: tuple[str, ...]) -> None:
     result = CliRunner().invoke(report, [NAME, *args], standalone_mode=False)
     assert getattr(result.exception, "exit_code", None) == Exit.USER
+
+
+@pytest.mark.parametrize(
+    ("span", "title"),
+    [
+        (timedelta(days=9), "days since 2026-01-05"),
+        (timedelta(hours=9), "hours since 2026-01-05 00:00"),
+        (timedelta(seconds=90), "minutes since 2026-01-05 00:00"),
+    ],
+)
+def test_the_time_axis_has_a_unit_that_fits(span: timedelta, title: str) -> None:
+    runs = [past(0, 2.0), past(0, 2.0), past(0, 2.0)]
+    point = history_of(runs).series[0]
+    last = point.runs[-1].model_copy(update={"launched": START + span})
+    first = [run.model_copy(update={"launched": START}) for run in point.runs[:-1]]
+    point = point.model_copy(update={"runs": (*first, last)})
+    (figure,) = history_figures(History(by="point", series=(point,), left_out=()))
+    assert figure.x_title == title
+    assert max(figure.series[0].x) < 48

@@ -136,6 +136,23 @@ def test_plots_over_time_have_their_place(kept: list[RunData]) -> None:
     assert 'href="#history"' in text and ">over time<" in text
 
 
+def test_the_runs_of_a_study_are_no_history(study_page: str) -> None:
+    assert 'id="study"' in study_page and "istory" not in study_page
+
+
+def test_the_axis_of_a_histogram_has_whole_steps() -> None:
+    figure = Figure(
+        "histogram", "t", (Series("steps", (1.0, 2.0), (0.0, 1.0)),), Table(("a",), [["x"]]), y_title="steps"
+    )
+    axis = re.search(r'<g text-anchor="end">(.*?)</g>', svg(figure, "f"))
+    assert axis is not None and re.findall(r">([^<]+)</text>", axis[1]) == ["0", "1", "2"]
+
+
+def test_two_values_with_an_arrow_stay_on_one_line(report: ReportModel) -> None:
+    text = page(report)
+    assert "gbs 128\u00a0\u2192\u00a032" in text and "-&gt;" not in text
+
+
 def test_what_a_log_or_recipe_contains_is_text(few: ReportModel) -> None:
     run = few.runs[0]
     hostile = few.__class__(
