@@ -15,7 +15,7 @@ from benchrun.frameworks.registry import framework
 from benchrun.launch.launcher import commit
 from benchrun.launch.rundir import RunDir
 from benchrun.spec import artifacts
-from benchrun.spec.artifacts import FILES, STEPS, TELEMETRY, XZ
+from benchrun.spec.artifacts import FILES, STEPS, TELEMETRY, XZ, EndingRecord
 from benchrun.spec.identity import digest
 from benchrun.spec.runspec import RunSpec
 from benchrun.study import pack, unpack
@@ -116,7 +116,7 @@ def _recomputed(content: Content, clusters: Path, expected: AcceptancePlan | Non
 
 
 def _unexpected(content: Content) -> Iterator[Reason]:
-    """Files that no pack has, and files that a run lacks."""
+    """Files that no pack has, files that a run lacks, and endings that say nothing."""
     listed = content.manifest.files
     runs = {run: {*FILES, *_framework_files(content.root, run)} for run in content.manifest.runs}
     for name in listed:
@@ -126,6 +126,10 @@ def _unexpected(content: Content) -> Iterator[Reason]:
         for name in NEEDED:
             if f"{pack.RUNS}/{run}/{name}" not in listed:
                 yield Reason(kind="missing_file", file=f"{pack.RUNS}/{run}/{name}", detail="a run needs it")
+        ending = f"{pack.RUNS}/{run}/{artifacts.ENDING}"
+        if ending in listed and RunDir(content.root / pack.RUNS / run).read(artifacts.ENDING, EndingRecord) is None:
+            # Without its ending a failed run would pass for one that ended well.
+            yield Reason(kind="unreadable", file=ending, detail="not what benchrun writes")
     if pack.PLAN not in listed:
         yield Reason(kind="missing_file", file=pack.PLAN, detail="a pack needs it")
 

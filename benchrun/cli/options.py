@@ -147,7 +147,12 @@ def flags(names: Iterable[str]) -> str:
 
 def print_json(document: Any) -> None:
     """Print one JSON document on stdout."""
-    click.echo(json.dumps(document, indent=2, allow_nan=False))
+    click.echo(json_text(document), nl=False)
+
+
+def json_text(document: Any) -> str:
+    """A JSON document as text, with a newline at its end."""
+    return json.dumps(document, indent=2, allow_nan=False) + "\n"
 
 
 def print_views(*views: Any) -> None:

@@ -11,11 +11,11 @@ import click
 
 from benchrun import app, paths
 from benchrun.cli.complete import recipe_names, run_names
-from benchrun.cli.options import baseline_option, each, json_option, opened, print_json, run_id, say
-from benchrun.errors import UserError, writing
+from benchrun.cli.options import baseline_option, each, json_option, json_text, opened, print_json, run_id, say
+from benchrun.errors import UserError, closest, writing
 from benchrun.vocabulary import Exit, worst
 
-FORMATS = ("terminal", "markdown", "csv", "html", "junit")
+FORMATS = ("terminal", "markdown", "csv", "json", "html", "junit")
 SPLITS = ("node", "driver", "image", "version")
 """Of --by: facts by which the runs of a point can be separate histories."""
 
@@ -34,6 +34,7 @@ def status(
     runs: tuple[str, ...], last: int, states: tuple[str, ...], recipe: str | None, watch: bool, as_json: bool
 ) -> int:
     """How RUNS are going (the newest ones if none is named): state, job, nodes, age, steps, and how each ended."""
+    _check_states(states)
     chosen, code = opened(runs, None if states or recipe else last)
     observations = {each.run: each for each in app.observe([run for run in chosen if _is_of(run, recipe)])}
     if watch:
@@ -54,6 +55,16 @@ def status(
         for line in status_lines(rows):
             click.echo(line)
     return worst((code, failed))
+
+
+def _check_states(states: tuple[str, ...]) -> None:
+    """UserError for a word that is no state of a run."""
+    from benchrun.spec.artifacts import Ending
+
+    legal = ["pending", "running", "ended", "gone", "unknown", *(ending.value for ending in Ending)]
+    for state in states:
+        if state not in legal:
+            raise UserError(f"no state is called '{state}'", hint=closest(state, legal))
 
 
 def _is_of(run: "RunDir", recipe: str | None) -> bool:
@@ -108,13 +119,13 @@ def cancel(runs: tuple[str, ...], every: bool) -> int:
     "--format",
     "form",
     type=click.Choice(FORMATS),
-    help="terminal (the default on a terminal), markdown (elsewhere), csv, html (with plots), junit (for CI).",
+    help="terminal (the default on a terminal), markdown (elsewhere), csv, json, html (with plots), junit (for CI).",
 )
 @click.option(
     "--output",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Write into FILE; its ending is the format (.html .xml .csv .md .txt).",
+    help="Write into FILE; its ending is the format (.html .xml .csv .json .md .txt).",
 )
 @click.option(
     "--by",
@@ -161,7 +172,8 @@ def report(
         raise UserError("--keep needs the RUNS to keep", hint="benchrun status lists them")
     if output is not None and output.exists():
         raise UserError(f"{output} exists", hint="nothing is overwritten: name a new file")
-    form = _form_of(output, form)
+    form = _form_of(output, form, as_json)
+    as_json = form == "json"
     _check_history(history, by, form)
     rows = "scaling" if scaling or (plot and not history) else by
     chosen, code = opened(runs, open_name=app.runs_at)
@@ -181,7 +193,7 @@ def report(
     if rows == "scaling" and not model.curves:
         say("no curve: runs of one workload on at least two numbers of GPUs make one, with the same layout and batch")
     if as_json:
-        print_json(_curves(model) if rows == "scaling" else model.rows(by).records())
+        _write(json_text(_curves(model) if rows == "scaling" else model.rows(by).records()), output)
     else:
         from benchrun.report.written import written
 
@@ -223,7 +235,7 @@ def _history(
 
         plot_history(history, plot)
     if as_json:
-        print_json(history.model_dump(mode="json"))
+        _write(json_text(history.model_dump(mode="json")), output)
     else:
         from benchrun.report.history_text import history_page
 
@@ -251,15 +263,18 @@ def _curves(model: "ReportModel") -> dict[str, Any]:
     return {"schema_version": 1, "curves": [view.document() for view in model.curves]}
 
 
-ENDINGS = {".html": "html", ".xml": "junit", ".csv": "csv", ".md": "markdown", ".txt": "terminal"}
+ENDINGS = {".html": "html", ".xml": "junit", ".csv": "csv", ".json": "json", ".md": "markdown", ".txt": "terminal"}
 """Format that the ending of a file names."""
 
 
-def _form_of(output: Path | None, form: str | None) -> str:
+def _form_of(output: Path | None, form: str | None, as_json: bool) -> str:
     """The format: that of the file's ending, else the one given, else what suits the place.
 
-    UserError where file and --format contradict each other, and where neither names one.
+    UserError where file, --format and --json contradict each other, and where none names one.
     """
+    if as_json and form not in (None, "json"):
+        raise UserError(f"--json and --format {form} contradict each other", hint="leave one out")
+    form = "json" if as_json else form
     if output is None:
         return form or ("terminal" if sys.stdout.isatty() else "markdown")
     of_ending = ENDINGS.get(output.suffix)

@@ -15,6 +15,8 @@ from benchrun.vocabulary import Exit
 
 CLOCK_S = 5.0
 """Difference of two clocks from which endings and ages of runs become wrong."""
+UNKNOWN_OPTION = ("unrecognized", "Invalid --", "requires an argument")
+"""Words of srun where it cannot read an option."""
 START_S = 120
 """Seconds that the step may take once its node is there."""
 SCRIPT = r"""
@@ -59,8 +61,21 @@ def test_only(site: Cluster) -> Iterator[Check]:
     text = " ".join((result.stderr or result.stdout).split())
     if result.returncode == 0:
         yield ok("sbatch --test-only", text.removeprefix("sbatch: "))
+        yield from _step_options(site)
     else:
-        yield fault("sbatch --test-only", text.removeprefix("sbatch: error: ").removeprefix("allocation failure: "))
+        detail = text.removeprefix("sbatch: error: ").removeprefix("allocation failure: ")
+        yield fault("gres" if "(gres)" in detail else "sbatch --test-only", detail)
+
+
+def _step_options(site: Cluster) -> Iterator[Check]:
+    """Options of a step that srun does not know: sbatch does not see them, and the job would end at its first step."""
+    bind = [f"--cpu-bind={site.binding.cpu_bind}"] if site.binding.cpu_bind else []
+    for key, words in (("srun_options", [*site.srun_options]), ("binding.cpu_bind", bind)):
+        if words:
+            result = call(["srun", "--test-only", "--nodes=1", "--ntasks=1", *options(site), *words, "true"])
+            text = " ".join(result.stderr.split())
+            if result.returncode and any(word in text for word in UNKNOWN_OPTION):
+                yield fault(key, text.removeprefix("srun: ").removeprefix("error: "))
 
 
 def node_checks(site: Cluster, wait_s: int) -> Iterator[Check]:

@@ -40,3 +40,16 @@ def test_status_of_a_damaged_run_does_not_call_the_folder_empty(results: Path) -
     result = call("status", "damaged", cwd=results)
     assert result.returncode == 2
     assert "no runs in" not in result.stderr
+
+
+def test_status_of_a_state_that_does_not_exist_names_the_legal_ones(results: Path) -> None:
+    result = call("status", "--state", "runing", cwd=results)
+    assert (result.returncode, "did you mean 'running'" in result.stderr) == (2, True)
+
+
+def test_a_report_is_json_by_its_format_and_by_its_file(results: Path) -> None:
+    good = next((results / "results/runs").glob("llama*")).name
+    texts = [call("report", good, *words, cwd=results).stdout for words in (["--json"], ["--format", "json"])]
+    assert call("report", good, "--output", "report.json", cwd=results).stdout == ""
+    assert texts == 2 * [(results / "report.json").read_text()]
+    assert call("report", good, "--json", "--format", "csv", cwd=results).returncode == 2

@@ -152,6 +152,7 @@ FORGED: dict[str, tuple[Change, set[tuple[str, str]]]] = {
     ),
     "a page less": (lambda root: (root / pack.PAGE).unlink(), {("missing_file", "index.html")}),
     "a missing ending": (lambda root: (runs(root)[0] / "ending.json").unlink(), {("missing_file", "ending.json")}),
+    "an empty ending": (lambda root: (runs(root)[0] / "ending.json").write_text(""), {("unreadable", "ending.json")}),
     "an added file": (lambda root: (root / "runs/notes.txt").write_text("x"), {("added_file", "notes.txt")}),
     "an added file of a run": (lambda root: (runs(root)[0] / "x.py").write_text("x"), {("added_file", "x.py")}),
     "a number beyond any": (
