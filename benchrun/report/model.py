@@ -54,6 +54,10 @@ class ReportModel:
         return self.frameworks if by == "framework" else self.points
 
 
+MANY = 80
+"""Runs up to which each is drawn with all of its plots, so that the page stays below 1.5 MB."""
+
+
 def report_model(
     runs: Sequence[RunData], curves: Sequence[CurveView] = (), history: Sequence[Figure] = ()
 ) -> ReportModel:
@@ -70,7 +74,7 @@ def report_model(
         curves=tuple(curves),
         published=tuple(beside),
         sections=tuple(sections(ordered, frameworks, beside, curves, history)),
-        runs=tuple(map(run_section, ordered)),
+        runs=tuple(run_section(run, brief=len(ordered) > MANY) for run in ordered),
         results=tuple(results),
     )
 

@@ -12,16 +12,16 @@ from benchrun.report.readable import point_name
 from benchrun.report.terminal import basis_rows, metrics_rows, spec_rows
 
 
-def run_section(run: RunData) -> RunSection:
-    """The section on one run."""
+def run_section(run: RunData, *, brief: bool = False) -> RunSection:
+    """The section on one run; ``brief``: only steps, waterfall and causes, for a page on many runs."""
     result, metrics, verdict = run.result, run.result.metrics, run.result.verdict
     explanation = explain(run.evidence) if run.evidence else None
     drawn: list[Figure] = []
     if metrics is not None and run.rows is not None:
-        drawn += figures.step_figures(run.rows, metrics)
-    if metrics is not None and (breakdown := figures.breakdown_figure(metrics)):
+        drawn += [each for each in figures.step_figures(run.rows, metrics) if not (brief and each.kind == "histogram")]
+    if metrics is not None and not brief and (breakdown := figures.breakdown_figure(metrics)):
         drawn.append(breakdown)
-    drawn += figures.telemetry_figures(run.telemetry)
+    drawn += () if brief else figures.telemetry_figures(run.telemetry)
     if explanation:
         drawn.append(figures.waterfall_figure(explanation))
     return RunSection(
@@ -39,7 +39,9 @@ def run_section(run: RunData) -> RunSection:
         conditions=(*_launched(result.run_id), *spec_rows(result.spec), *_environment(run.environment)),
         figures=tuple(drawn),
         causes=figures.causes_table(explanation) if explanation and explanation.causes else None,
-        missing=tuple(explanation.missing) if explanation else (),
+        missing=(f"benchrun report {result.run_id} --output run.html draws more of it",)
+        if brief
+        else tuple(explanation.missing if explanation else ()),
     )
 
 
