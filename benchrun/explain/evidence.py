@@ -89,7 +89,12 @@ class Evidence:
 
     @cached_property
     def collective_s(self) -> float | None:
-        """Time of a step that the rank with the most of it spends in collectives; None where it was not measured."""
+        """Time of a step that the rank with the most of it spends in collectives; None where it was not measured.
+
+        One rank sends nothing: what its record has is other time, such as copies of offloaded activations.
+        """
+        if self.spec.num_gpus == 1:
+            return None
         each = [rank.collective_time_s for rank in self.ranks.ranks] if self.ranks else []
         return max((median(times) for times in each if times), default=None)
 

@@ -91,6 +91,9 @@ def _basis(result: Difference) -> Iterator[str]:
     if result.scale != 1:
         times = f"{1 / result.scale:.4g} times the tokens"
         yield f"per token   in a step of b a GPU has {times}: its parts below are scaled, and its step in the ratio"
+    if models := [each for each in result.differs if each.name.startswith("model.")]:
+        values = ", ".join(f"{each.name} {each.a} and {each.b}" for each in models)
+        yield f"models      differ ({values}): the ratio is not one of speed"
     yield f"interval    {result.method}"
     ratio, percent = result.ratio, f"{100 * result.noticeable:.0f} %"
     if abs(ratio - 1) < result.noticeable:

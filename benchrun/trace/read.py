@@ -42,7 +42,7 @@ def read_traces(paths: Sequence[Path], export: Export) -> tuple[list[RankTrace],
             empty.append(path)
         traces += [_named(trace, path, alone=len(inside) == 1) for trace in inside]
     if not traces:
-        hint = "profile with ProfilerActivity.CUDA, or nsys --trace=cuda,nvtx,osrt"
+        hint = "profile with ProfilerActivity.CUDA, or nsys --trace=cuda,nvtx,osrt; on CPUs: benchrun explain"
         raise UserError("no event of a GPU", where=", ".join(map(str, empty)), hint=hint)
     return _ranked(traces), empty
 

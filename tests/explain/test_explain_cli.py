@@ -206,3 +206,20 @@ def test_a_workload_of_a_wrong_kind_is_named(tmp_path: Path) -> None:
     (tmp_path / "spec.json").write_text(json.dumps({**spec, "workload": ["training"]}))
     code, _, err = call("explain", tmp_path)
     assert (code, "no workload is called" in err) == (2, True)
+
+
+ALONE = sorted(paths.MEASURED.glob("llama2-7b-lora-hf-ee656bf0-*"))[0]
+"""A run on one GPU, which copies activations to the host."""
+
+
+def test_one_gpu_has_no_communication() -> None:
+    parts = [part["part"] for part in json.loads(call("explain", str(ALONE), "--json")[1])["waterfall"]]
+    assert parts
+    assert not [part for part in parts if "communication" in part and not part.startswith("not separated")]
+
+
+def test_runs_of_two_models_say_that_their_ratio_is_none_of_speed() -> None:
+    proxy = sorted(paths.MEASURED.glob("llama2-7b-05418cd5-*"))[0]
+    whole = sorted(paths.MEASURED.glob("llama2-7b-b5326f70-*"))[0]
+    assert "models      differ (model.num_layers 32 and 8)" in call("diff", str(whole), str(proxy))[1]
+    assert "models " not in call("diff", FP8, BF16)[1]
