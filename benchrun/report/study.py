@@ -35,11 +35,30 @@ def _row(number: int, point: PointResult, study: StudyResult) -> list[Any]:
 
 
 def measured_table(study: StudyResult) -> Table:
-    """The factors, what was measured and the ratios, without the state of the runs."""
-    table = filled(study_table(study))
-    others = {"point", "state", "gpu_hours_limit", "gpu_hours_used", "note"}
-    shown = [index for index, title in enumerate(table.titles) if title not in others]
-    return Table([table.titles[index] for index in shown], [[row[index] for index in shown] for row in table.rows])
+    """For readers: factors, what was measured and the ratio with its interval, without the state of the runs."""
+    factors = [name for name in study.columns if any(name in point.settings for point in study.points)]
+    metrics = [name for name in NAMES if any(point.metrics[name] is not None for point in study.points)]
+    titles = (*factors, "runs", *(NAMES[name].title or name for name in metrics), "ratio (95 % interval)")
+    rows = [
+        (
+            *(setting(point.settings[name]) if name in point.settings else "" for name in factors),
+            point.measured,
+            *(NAMES[name].text(point.metrics[name], "") for name in metrics),
+            _interval(point),
+        )
+        for point in study.points
+    ]
+    return Table(titles, rows)
+
+
+def _interval(point: PointResult) -> str:
+    """The ratio to the baseline, as far as it is known."""
+    ratio = point.ratio
+    if ratio is None:
+        return ""
+    if ratio.low is None or ratio.high is None:
+        return f"{ratio.value:.3f}"
+    return f"{ratio.value:.3f} ({ratio.low:.3f} to {ratio.high:.3f})"
 
 
 def setting(value: Any) -> str:
