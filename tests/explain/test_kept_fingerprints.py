@@ -33,6 +33,16 @@ def test_a_kept_fingerprint_is_shown_and_explains(path: Path) -> None:
     assert not [cause for cause in faults if cause.seconds >= FAULT_SHARE * explained.step_time_s]
 
 
+def test_a_kept_trace_gives_the_kept_fingerprint() -> None:
+    (file,) = (paths.MEASURED.parent / "traces").glob("*.json.xz")
+    (kept_run,) = (path for path in KEPT if path.name == file.name.removesuffix(".json.xz"))
+    stored = fingerprint_of([kept_run])[0].model_dump(mode="json")
+    read = fingerprint_of([file], stored["window"])[0].model_dump(mode="json")
+    for ranks in (read["ranks"], stored["ranks"]):
+        ranks[0].pop("file"), ranks[0].pop("host")
+    assert read == stored
+
+
 def test_the_host_of_a_small_fine_tune_is_late_and_the_profiler_is_not_blamed_on_it() -> None:
     """nsys made the profiled steps longer; what the GPU computes takes as long in a measured step."""
     (path,) = (path for path in KEPT if path.name.startswith("llama2-7b-lora-"))
