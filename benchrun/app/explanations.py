@@ -111,7 +111,7 @@ def evidence(run: RunDir, traces: Sequence[Path] = (), measurement: RunMeasureme
     if reason := broken([measurement.metrics], end.ending.value if end else None):
         raise NoNumberError(f"{run.run_id} gives no number: {reason}", hint=f"benchrun compare {run.run_id}")
     fingerprint, note = _fingerprint(run, traces)
-    found = Evidence(
+    whole = Evidence(
         name=run.run_id,
         spec=spec,
         times=times,
@@ -127,10 +127,10 @@ def evidence(run: RunDir, traces: Sequence[Path] = (), measurement: RunMeasureme
         env={**spec.env, **spec.cluster.env},
         saves=any(word in text for log in run.logs for text in [unpacked(log)] for word in SAVING),
     )
-    if traces and fingerprint and (why := foreign_trace(fingerprint, found)):
+    if traces and fingerprint and (why := foreign_trace(fingerprint, whole)):
         raise UserError(f"the trace is not of {run.run_id}: {why}", where=", ".join(map(str, traces)))
     damaged = (f"{name} is damaged and left out: {why}" for name, why in run.damaged.items())
-    return without_foreign(replace(found, notes=(*([note] if note else []), *damaged)))
+    return without_foreign(replace(whole, notes=(*([note] if note else []), *damaged)))
 
 
 def _steps(log: Log, given: Setting, window: Window | None) -> tuple[Floats, Floats]:

@@ -199,13 +199,13 @@ class TolerantRun(RunDir):
     def document(self, name: str, model: type[M]) -> M | None:
         """As of any run; None where it is damaged, too."""
         try:
-            found = super().document(name, model)
+            document = super().document(name, model)
         except UserError as error:
             self.damaged[name] = error.message
             return None
-        if found is None and os.path.lexists(self.path / name):
+        if document is None and os.path.lexists(self.path / name):
             self.damaged[name] = "no complete JSON object"
-        return found
+        return document
 
 
 def read_text(path: Path, limit: int = LIMIT) -> str | None:
