@@ -103,7 +103,7 @@ def test_other_models_are_not_comparable() -> None:
         assert code == Exit.INCONCLUSIVE
         assert "not comparable: the runs do other work, another model" in output
         assert "answer      slower" not in output
-        assert "model.ffn_hidden_size" in output
+        assert "model.vocab_size" in output
     assert app.differ(runs)[0].other_work == ("model",)
 
 
