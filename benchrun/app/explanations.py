@@ -1,6 +1,7 @@
 """Why a run takes as long as it does, and two runs beside each other."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,9 +16,10 @@ from benchrun.errors import NoNumberError, UserError
 from benchrun.explain.difference import Side, difference, flat, sides_of
 from benchrun.explain.evidence import Evidence
 from benchrun.explain.explanation import explain
+from benchrun.explain.foreign import foreign_trace, without_foreign
 from benchrun.explain.model import Against, Difference, Explanation
 from benchrun.launch.endings import recorded
-from benchrun.launch.rundir import RunDir, open_run, unpacked
+from benchrun.launch.rundir import RunDir, TolerantRun, open_run, unpacked
 from benchrun.metrics.model import Window
 from benchrun.metrics.registry import METRICS, OURS
 from benchrun.metrics.setting import Setting, setting_of
@@ -48,6 +50,7 @@ def explain_run(run: RunDir, traces: Sequence[Path] = (), against: str | None = 
     if reference := next((entry for entry in load_references() if entry.id == against), None):
         return explain(own, _published(run, own, reference))
     other = evidence(baseline_run(against, run))
+    own = replace(own, notes=(*own.notes, *(f"{other.name}: {note}" for note in other.notes)))
     tokens = other.spec.tokens_per_step / other.spec.num_gpus
     step = other.step_s * own.spec.tokens_per_step / own.spec.num_gpus / tokens
     beside = Against(name=other.name, step_time_s=step, ratio=own.step_s / step)
@@ -89,7 +92,12 @@ def _side_of_log(name: str) -> Side:
 
 
 def evidence(run: RunDir, traces: Sequence[Path] = (), measurement: RunMeasurement | None = None) -> Evidence:
-    """Everything that the files of ``run`` hold; it is measured anew where no ``measurement`` is given."""
+    """Everything that the files of ``run`` hold; it is measured anew where no ``measurement`` is given.
+
+    A damaged document, and a breakdown or a trace of another run, is left out with a note. UserError where one of the
+    given ``traces`` is of another run.
+    """
+    run = TolerantRun(run.path, run.read_only)
     spec = run.spec
     if not isinstance(spec, TrainingSpec):
         raise UserError(f"{run.run_id} is no training, and has no steps to explain")
@@ -103,7 +111,7 @@ def evidence(run: RunDir, traces: Sequence[Path] = (), measurement: RunMeasureme
     if reason := broken([measurement.metrics], end.ending.value if end else None):
         raise NoNumberError(f"{run.run_id} gives no number: {reason}", hint=f"benchrun compare {run.run_id}")
     fingerprint, note = _fingerprint(run, traces)
-    return Evidence(
+    whole = Evidence(
         name=run.run_id,
         spec=spec,
         times=times,
@@ -116,10 +124,13 @@ def evidence(run: RunDir, traces: Sequence[Path] = (), measurement: RunMeasureme
         ranks=run.document(artifacts.RANKS, artifacts.RankTimes),
         hosts=run.document(artifacts.HOST, artifacts.HostTimes),
         fingerprint=fingerprint,
-        notes=(note,) if note else (),
         env={**spec.env, **spec.cluster.env},
         saves=any(word in text for log in run.logs for text in [unpacked(log)] for word in SAVING),
     )
+    if traces and fingerprint and (why := foreign_trace(fingerprint, whole)):
+        raise UserError(f"the trace is not of {run.run_id}: {why}", where=", ".join(map(str, traces)))
+    damaged = (f"{name} is damaged and left out: {why}" for name, why in run.damaged.items())
+    return without_foreign(replace(whole, notes=(*([note] if note else []), *damaged)))
 
 
 def _steps(log: Log, given: Setting, window: Window | None) -> tuple[Floats, Floats]:

@@ -47,7 +47,7 @@ def diff(runs_or_logs: tuple[str, ...], as_json: bool) -> Exit:
 
     The times are those for as many tokens on a GPU. With more than two, --json gives an array. Exit code 1 where one is
     slower beyond the interval of the ratio and by 2 % at least, as repeats of a run differ by that; 4 where the steps
-    do not show it.
+    do not show it, and where they train another model or task, which is not comparable.
     """
     if len(runs_or_logs) < 2:
         raise UserError("diff takes two runs or logs, or more", hint="benchrun status lists runs")

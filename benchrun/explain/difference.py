@@ -31,6 +31,8 @@ class Side:
     """What it states about itself, by name."""
     parts: Mapping[str, float] = field(default_factory=dict)
     """Seconds of a step by part."""
+    work: Mapping[str, Any] = field(default_factory=dict)
+    """What it trains, by name; empty for a log, which does not state it."""
 
 
 def sides_of(a: Evidence, b: Evidence) -> tuple[Side, Side]:
@@ -41,7 +43,13 @@ def sides_of(a: Evidence, b: Evidence) -> tuple[Side, Side]:
 
 def _side(run: Evidence) -> Side:
     tokens = run.spec.tokens_per_step / run.spec.num_gpus
-    return Side(run.name, run.times, tokens, conditions(run), {part.part: part.seconds for part in waterfall(run)})
+    parts = {part.part: part.seconds for part in waterfall(run)}
+    return Side(run.name, run.times, tokens, conditions(run), parts, _work(run))
+
+
+def _work(run: Evidence) -> dict[str, Any]:
+    """The model, but for the longest sequence that it takes, and the task."""
+    return {"model": run.spec.model.model_dump(exclude={"max_position_embeddings"}), "task": run.spec.task}
 
 
 def difference(a: Side, b: Side) -> Difference:
@@ -56,6 +64,8 @@ def difference(a: Side, b: Side) -> Difference:
         interval=interval,
         method=method,
         scale=scale,
+        same_tokens=bool(a.tokens and b.tokens),
+        other_work=tuple(name for name in a.work if name in b.work and a.work[name] != b.work[name]),
         differs=[
             Condition(name=name, a=str(a.conditions.get(name)), b=str(b.conditions.get(name)))
             for name in dict.fromkeys([*a.conditions, *b.conditions])

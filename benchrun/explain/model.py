@@ -134,14 +134,25 @@ class Difference(Frozen):
     """A ratio that is nearer to 1 is no difference, however narrow the interval: repeats of a run differ by as much."""
     scale: float = 1.0
     """Factor of the parts of b, and of its step in the ratio: tokens of a step on a GPU of a over those of b."""
+    same_tokens: bool = False
+    """Whether the ratio is for as many tokens on a GPU; else it is that of the steps, as one states no tokens."""
+    other_work: tuple[str, ...] = ()
+    """``model`` or ``task`` where the runs train another one, so that their times cannot be compared."""
     differs: list[Condition]
     parts: list[PartDifference]
     """Where the seconds went, the largest difference first."""
 
     @property
+    def other_step(self) -> bool:
+        """Whether the steps have other numbers of tokens or other sequences, and the ratio is for the same tokens."""
+        sequences = any(each.name == "seq_length" for each in self.differs)
+        return self.same_tokens and (self.scale != 1 or sequences)
+
+    @property
     def exit_code(self) -> Exit:
-        """SLOW where b is noticeably slower, beyond the interval; INCONCLUSIVE where its steps do not show whether."""
-        if self.interval is None:
+        """SLOW where b is noticeably slower, beyond the interval; INCONCLUSIVE where its steps do not show whether, and
+        where the runs do other work."""
+        if self.other_work or self.interval is None:
             return Exit.INCONCLUSIVE
         if self.ratio < 1 + self.noticeable:
             return Exit.OK

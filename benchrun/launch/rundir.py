@@ -189,6 +189,25 @@ class RunDir:
             os.close(folder)
 
 
+@dataclass(frozen=True)
+class TolerantRun(RunDir):
+    """A run whose damaged documents are left out and noted, for readers that need none of them."""
+
+    damaged: dict[str, str] = field(default_factory=dict, compare=False)
+    """Name of each file that was left out -> why."""
+
+    def document(self, name: str, model: type[M]) -> M | None:
+        """As of any run; None where it is damaged, too."""
+        try:
+            document = super().document(name, model)
+        except UserError as error:
+            self.damaged[name] = error.message
+            return None
+        if document is None and os.path.lexists(self.path / name):
+            self.damaged[name] = "no complete JSON object"
+        return document
+
+
 def read_text(path: Path, limit: int = LIMIT) -> str | None:
     """The first ``limit`` bytes of a file; None where it is missing or no regular file (a directory, a pipe)."""
     with contextlib.suppress(OSError, ValueError):

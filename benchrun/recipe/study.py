@@ -74,6 +74,11 @@ def expand(request: Request) -> Expanded:
     varied = [each for each in combined if not any(_has(each, excluded) for excluded in study.exclude)]
     if not varied:
         raise UserError("exclude leaves no point", where=document.where(("exclude",)))
+    if not any(_has(each, study.baseline) for each in varied):
+        hint = "name one that stays, or leave out that exclusion"
+        excluded = any(_has(each, study.baseline) for each in combined)
+        why = "exclude removes every point of the baseline" if excluded else "no point has the values of the baseline"
+        raise UserError(why, hint=hint, where=document.where(("baseline",)))
     points = [
         point_of(index, run, values, request, document.where(("runs", index)))
         for index, run in enumerate(study.runs)

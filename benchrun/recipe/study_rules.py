@@ -1,7 +1,7 @@
 """Refuses a study that contradicts itself, with file and line. Whether its points are legal is another question."""
 
 import json
-from collections import Counter
+import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -16,6 +16,9 @@ Settings = dict[str, Any]
 """Key -> value: a field of `Request`, or a key of ``--set``."""
 OF_REQUEST = ("recipe", *KEYS)
 """Keys of a point that are no ``--set``."""
+MOST_POINTS = 10_000
+SWITCHES = (("true", "yes", "on", "y", "t"), ("false", "no", "off", "n", "f"))
+"""What a switch takes; a YAML file has only ``true`` and ``false`` as such, and the others as text."""
 
 
 def text(value: Any) -> str:
@@ -23,6 +26,12 @@ def text(value: Any) -> str:
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     return value if isinstance(value, str) else json.dumps(value, sort_keys=True)
+
+
+def _meaning(value: Any) -> str:
+    """The same for values that mean the same wherever a switch is expected: yes and on are true."""
+    word = text(value)
+    return next((each[0] for each in SWITCHES if word.lower() in each), word)
 
 
 def alternatives(study: Study) -> list[list[Settings]]:
@@ -41,6 +50,7 @@ def check(study: Study, document: Document, request: Request) -> None:
             lengths = ", ".join(f"{key} has {len(values)}" for key, values in group.items())
             where = document.where(("zip", index))
             raise UserError(f"factors that vary together need equally many values: {lengths}", where=where)
+    _check_size(study, document)
     factors = dict(_factors(study))
     for index, run in enumerate(study.runs):
         _check_run(run, factors, document.where(("runs", index)))
@@ -51,6 +61,19 @@ def check(study: Study, document: Document, request: Request) -> None:
         (("baseline",), study.baseline),
     ]:
         _check_chosen(study, chosen, document, loc)
+
+
+def _check_size(study: Study, document: Document) -> None:
+    """UserError for more points than can be planned, before they are made."""
+    sizes = [len(choice) for choice in alternatives(study)]
+    size = math.prod(sizes) * len(study.runs)
+    if size > MOST_POINTS:
+        factors = " x ".join(map(str, [len(study.runs), *sizes]))
+        raise UserError(
+            f"the study has {size:,} points ({factors}), at most {MOST_POINTS:,} are planned",
+            hint="fewer values, or several studies; `exclude` does not count here",
+            where=document.where(("matrix",) if study.matrix else ("zip",) if study.zip else ("runs",)),
+        )
 
 
 def _factors(study: Study) -> Iterator[tuple[str, Loc]]:
@@ -77,10 +100,14 @@ def _check_factor(study: Study, key: str, document: Document, loc: Loc, request:
     values = study.matrix[key] if loc[0] == "matrix" else study.zip[int(loc[1])][key]
     if [name for name, _ in _factors(study)].count(key) > 1:
         raise UserError(f"factor '{key}' is given twice", where=where)
-    twice = [value for value, count in Counter(map(text, values)).items() if count > 1]
-    if twice and loc[0] == "matrix":
+    means = [_meaning(value) for value in values]
+    if loc[0] == "matrix" and (twice := [values[n] for n, each in enumerate(means) if each in means[:n]]):
+        first = values[means.index(_meaning(twice[0]))]
+        same = "" if text(first) == text(twice[0]) else f": {text(first)} means the same"
         raise UserError(
-            f"factor '{key}' has the value {twice[0]} twice", hint="repeats: 2 runs each point twice", where=where
+            f"factor '{key}' has the value {text(twice[0])} twice{same}",
+            hint="repeats: 2 runs each point twice",
+            where=where,
         )
     if key in KEYS and getattr(request, key) is not None:
         raise UserError(

@@ -70,8 +70,9 @@ def difference_text(result: Difference) -> str:
     """The ratio first, then what differs, then the parts."""
     interval = result.interval
     limits = f", {100 * interval.level:.0f} % interval {interval.low:.3f} to {interval.high:.3f}" if interval else ""
+    tokens = " for the same tokens" if result.other_step else ""
     parts = [
-        f"{result.b} takes {result.ratio:.3f} times as long as {result.a}{limits}\n",
+        f"{result.b} takes {result.ratio:.3f} times as long as {result.a}{tokens}{limits}\n",
         "".join(f"  {line}\n" for line in _basis(result)),
         plain(Table(("differs", "a", "b"), [(each.name, each.a, each.b) for each in result.differs]))
         if result.differs
@@ -96,7 +97,9 @@ def _basis(result: Difference) -> Iterator[str]:
         yield f"models      differ ({values}): the ratio is not one of speed"
     yield f"interval    {result.method}"
     ratio, percent = result.ratio, f"{100 * result.noticeable:.0f} %"
-    if abs(ratio - 1) < result.noticeable:
+    if result.other_work:
+        yield f"answer      not comparable: the runs do other work, another {' and another '.join(result.other_work)}"
+    elif abs(ratio - 1) < result.noticeable:
         yield f"answer      no noticeable difference: repeats of one run differ by up to {percent}"
     elif result.interval is None or result.interval.low <= 1 <= result.interval.high:
         yield f"answer      not clear: more than {percent}, but within the interval of these steps"

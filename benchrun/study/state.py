@@ -54,12 +54,19 @@ class StudyDir:
         RunDir(self.path.resolve()).append_event("prepared", point=slot[0], repeat=slot[1], run=run.run_id)
 
     def runs(self) -> dict[Slot, list[RunDir]]:
-        """The runs of each slot, the oldest first; a run whose directory was removed is left out."""
+        """The runs of each slot, the oldest first; a run whose directory was removed is left out.
+
+        A run that is listed twice for a point is one run: it counts for the slot of its first line.
+        """
+        seen: set[tuple[str, str]] = set()
         runs: dict[Slot, list[RunDir]] = defaultdict(list)
         for event in RunDir(self.path).events():
             point, repeat, name = (event.get(key) for key in ("point", "repeat", "run"))
             if event["event"] != "prepared" or not isinstance(name, str) or "/" in name:
                 continue
             if isinstance(point, str) and isinstance(repeat, int) and (self.root / name / SPEC).is_file():
+                if (point, name) in seen:
+                    continue
+                seen.add((point, name))
                 runs[point, repeat].append(RunDir((self.root / name).resolve()))
         return dict(runs)

@@ -6,10 +6,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from known import kept, known
+from test_explain_cli import call
 
 from benchrun import app, paths
 from benchrun.cli import group
-from benchrun.explain.difference import Side, difference
+from benchrun.explain.difference import Side, difference, sides_of
 from benchrun.explain.model import NOTICEABLE
 from benchrun.explain.ratio import ratio_interval
 from benchrun.metrics.statistics import Floats, student_95
@@ -92,3 +94,38 @@ def test_the_text_says_how_the_interval_came_about() -> None:
     assert result.exit_code == 0
     assert "Student's t" in result.output
     assert f"repeats of one run differ by up to {100 * NOTICEABLE:.0f} %" in result.output
+
+
+def test_other_models_are_not_comparable() -> None:
+    runs = [str(next(paths.MEASURED.glob(f"{name}-*/spec.json")).parent) for name in ("llama3.1-8b", "mixtral-8x7b")]
+    for pair in permutations(runs):
+        code, output, _ = call("diff", *pair)
+        assert code == Exit.INCONCLUSIVE
+        assert "not comparable: the runs do other work, another model" in output
+        assert "answer      slower" not in output
+        assert "model.vocab_size" in output
+    assert app.differ(runs)[0].other_work == ("model",)
+
+
+def test_another_task_is_not_comparable_and_another_longest_sequence_is() -> None:
+    spec = kept().spec
+    tuned = known(spec=spec.model_copy(update={"task": "lora"}))
+    longer = known(spec=spec.model_copy(update={"model": spec.model.model_copy(update={"max_position_embeddings": 7})}))
+    assert difference(*sides_of(known(), tuned)).other_work == ("task",)
+    assert difference(*sides_of(known(), longer)).other_work == ()
+
+
+@pytest.mark.parametrize(("batches", "scale"), [(1, 2), (2, 1)])
+def test_other_sequences_are_compared_for_the_same_tokens(batches: int, scale: int) -> None:
+    """Also where twice the sequences of half the length have as many tokens."""
+    spec = kept().spec
+    short = spec.model_copy(update={"seq_length": spec.seq_length // 2, "gbs": spec.gbs * batches})
+    found = difference(*sides_of(known(), known(spec=short)))
+    assert found.scale == scale
+    assert "for the same tokens" in difference_text(found).splitlines()[0]
+    assert "for the same tokens" not in difference_text(difference(*sides_of(known(), known())))
+
+
+def test_steps_of_unknown_tokens_are_not_called_the_same_tokens() -> None:
+    a, b = (Side(str(seq), np.array([8.0, 8.1]), None, {"seq_length": seq}) for seq in (4096, 8192))
+    assert "for the same tokens" not in difference_text(difference(a, b))

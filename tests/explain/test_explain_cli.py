@@ -1,6 +1,7 @@
 """`benchrun explain` and `benchrun diff`: the contract's keys, exit codes, tables of at most 100 columns."""
 
 import json
+import lzma
 import shutil
 from pathlib import Path
 from typing import Any, get_args
@@ -21,6 +22,8 @@ from benchrun.spec.runspec import TrainingSpec
 
 SAME = [str(paths.MEASURED / f"llama3.1-8b-2c0cb897-20261122T{end}") for end in ("034618Z-c54f", "034618Z-dc5d")]
 FP8, BF16 = SAME[0], str(paths.MEASURED / "llama3.1-8b-8436ee68-20261122T035500Z-0cc4")
+
+TRACES = Path(__file__).parents[1] / "trace/traces"
 
 
 def call(*args: Any) -> tuple[int, str, str]:
@@ -158,15 +161,21 @@ def test_damaged_traces_of_a_run_are_named_and_hide_nothing(tmp_path: Path) -> N
 
 
 def test_a_trace_in_the_runs_folder_is_read(tmp_path: Path) -> None:
-    run = tmp_path / Path(FP8).name
-    shutil.copytree(FP8, run)
-    trace = Path(__file__).parents[1] / "trace/traces/tracelens_h100_qwen.json.xz"
+    """A trace of another program on this GPU, stretched to the step of the run."""
+    source = paths.MEASURED / "llama3.1-8b-3d2e1113-20261123T032821Z-6cac"
+    run, trace = tmp_path / source.name, tmp_path / "rank0.json"
+    shutil.copytree(source, run, ignore=shutil.ignore_patterns("breakdown.json", "fingerprint.json"))
+    events = json.loads(lzma.decompress((TRACES / "tracelens_h100_qwen.json.xz").read_bytes()))
+    for event in events["traceEvents"]:
+        event |= {key: 35 * float(event[key]) for key in ("ts", "dur") if key in event}
+    trace.write_text(json.dumps(events))
+    given = document("explain", run, "--trace", trace)
     (run / "profile").mkdir()
     shutil.copy(trace, run / "profile")
     parts = {part["part"] for part in document("explain", run)["waterfall"]}
     assert "launches too late" in parts
     assert not [part for part in parts if part.startswith("not separated")]
-    assert document("explain", FP8, "--trace", trace)["waterfall"] == document("explain", run)["waterfall"]
+    assert given["waterfall"] == document("explain", run)["waterfall"]
 
 
 @pytest.mark.parametrize(

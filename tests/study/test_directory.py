@@ -32,6 +32,14 @@ def test_runs_are_listed_by_slot_in_order(tmp_path: Path) -> None:
     assert StudyDir("mine", tmp_path).runs() == {("a", 1): [runs[0], runs[2]], ("b", 1): [runs[1]]}
 
 
+def test_a_run_that_is_listed_twice_is_one_run(tmp_path: Path) -> None:
+    directory, (first, second) = StudyDir("mine", tmp_path), [made(tmp_path) for _ in range(2)]
+    with directory.locked():
+        for slot, run in [(("a", 1), first), (("a", 1), first), (("a", 2), first), (("a", 2), second)]:
+            directory.record(slot, run)
+    assert StudyDir("mine", tmp_path).runs() == {("a", 1): [first], ("a", 2): [second]}
+
+
 def test_a_launcher_killed_at_any_file_leaves_no_run(tmp_path: Path) -> None:
     """Killed at each system call that makes or opens a file of the new directory."""
     program = """

@@ -136,6 +136,11 @@ HEAD = "description: mine\nruns:\n  - {recipe: tiny-llama, precision: fp32, num_
         ("matrix:\n  mbs: [1]\nbaseline: {lr: 1}", {}, 6, "baseline names 'lr', which is no factor"),
         ("matrix:\n  framework:\n    - megatron-core\n    - megatron", {}, 7, "'framework' is 'megatron'"),
         ("matrix:\n  mbs: [1, 2]", {"overrides": ("mbs=4",)}, 5, "--set mbs: it is a factor"),
+        ("matrix:\n  mbs: [1, 2]\nexclude:\n  - {mbs: 1}\nbaseline: {mbs: 1}", {}, 8, "exclude removes every point"),
+        ("zip:\n  - {mbs: [1, 2], seq_length: [64, 128]}\nbaseline: {mbs: 1, seq_length: 128}", {}, 6, "no point has"),
+        ("matrix:\n  training.ceilings: [yes, no, on, off]", {}, 5, "has the value on twice: yes means the same"),
+        ("matrix:\n  training.ceilings: [true, false, No]", {}, 5, "has the value No twice: false means the same"),
+        (f"matrix:\n  mbs: {[*range(1, 102)]}\n  training.seed: {[*range(100)]}", {}, 4, "the study has 10,100 points"),
         ("repeats: 0", {}, 4, "repeats"),
         ("matrixx: {mbs: [1]}", {}, 4, "unknown key 'matrixx'"),
     ],
@@ -200,3 +205,13 @@ def test_every_shipped_study_is_legal_on_every_gpu(name: str, gpu: str) -> None:
     planned = plan(expand(Request(name, gpu=gpu)))
     refused = [each.refused for each in planned.points if each.refused]
     assert len(refused) == (2 if name == "tiny" else 0), refused
+
+
+def test_ten_thousand_points_are_not_too_many(tmp_path: Path) -> None:
+    found = expanded(tmp_path, matrix={"mbs": [*range(1, 101)], "training.seed": [*range(100)]})
+    assert len(found.points) == 10_000
+
+
+def test_a_matrix_of_billions_is_refused_before_it_is_made(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"the study has 10,000,000,000 points \(1 x 100 x 100 x 100 x 100 x 100\)"):
+        expanded(tmp_path, matrix={key: [*range(1, 101)] for key in KEYS})

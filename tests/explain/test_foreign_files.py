@@ -1,0 +1,137 @@
+"""Files of another run, and damaged ones, are left out and named; what is left explains the run."""
+
+import json
+import lzma
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from known import known
+from test_explain_cli import TRACES, call, document
+from test_with_a_trace import rank, trace
+
+from benchrun import app, paths
+from benchrun.explain.foreign import foreign_breakdown, foreign_trace
+from benchrun.spec.artifacts import BREAKDOWN, CEILINGS, FINGERPRINT, HOST, RANKS
+
+ONE_GPU = "llama3.1-8b-3d2e1113-20261123T032821Z-6cac"
+SLOW_LOADER = TRACES / "nsys_2025_h200_slow_loader.sqlite.xz"
+STEP_S = 4.28
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    """A copy of a kept run on one H100, with breakdown and fingerprint."""
+    return Path(shutil.copytree(paths.MEASURED / ONE_GPU, tmp_path / ONE_GPU))
+
+
+def notes(found: dict[str, Any], word: str) -> list[str]:
+    return [line for line in found["missing"] if word in line]
+
+
+def change(file: Path, **values: Any) -> None:
+    file.write_text(json.dumps(json.loads(file.read_text()) | values))
+
+
+def test_a_given_trace_of_another_gpu_is_refused(run: Path) -> None:
+    code, out, err = call("explain", run, "--trace", SLOW_LOADER)
+    assert (code, out) == (2, "")
+    assert err.count("error:") == 1
+    assert "the trace is not of" in err
+    assert "H200" in err
+
+
+def test_a_trace_of_another_gpu_in_the_runs_folder_is_left_out(run: Path, tmp_path: Path) -> None:
+    (run / BREAKDOWN).unlink()
+    (run / FINGERPRINT).unlink()
+    without = document("explain", run)
+    (run / "profile").mkdir()
+    (run / "profile/rank0.sqlite").write_bytes(lzma.decompress(SLOW_LOADER.read_bytes()))
+    found = document("explain", run)
+    assert found["waterfall"] == without["waterfall"]
+    (line,) = notes(found, "the trace is left out")
+    assert "it is of H200" in line
+    assert line in call("explain", run)[1]
+
+
+@pytest.mark.parametrize(
+    ("ranks", "step_s", "gpu", "why"),
+    [
+        (4, STEP_S, "NVIDIA H200", None),
+        (4, 0.6 * STEP_S, None, None),
+        (4, 2.4 * STEP_S, "NVIDIA H200", None),
+        (4, 0.4 * STEP_S, "NVIDIA H200", "its step takes"),
+        (4, 2.6 * STEP_S, None, "its step takes"),
+        (5, STEP_S, "NVIDIA H200", "it has 5 ranks, the run 4"),
+        (1, STEP_S, "NVIDIA H100 80GB HBM3", "it is of H100"),
+    ],
+)
+def test_a_trace_is_of_the_run_by_gpu_ranks_and_step(ranks: int, step_s: float, gpu: str | None, why: str) -> None:
+    each = [rank(number).model_copy(update={"gpu": gpu}) for number in range(ranks)]
+    found = foreign_trace(trace(*each, step_s=step_s), known(step_s=STEP_S))
+    assert (found is None) is (why is None)
+    assert not why or why in found
+
+
+def test_a_trace_without_marked_steps_has_no_step_to_compare() -> None:
+    unmarked = trace(rank(0), step_s=100.0).model_copy(update={"steps": None})
+    assert foreign_trace(unmarked, known(step_s=STEP_S)) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "factor", "why"),
+    [
+        ("step_s", 0.3, "its step takes"),
+        ("step_s", 1e30, "its step takes"),
+        ("matmul_s", 1e30, "its parts add up to"),
+        ("matmul_s", float("inf"), "not finite"),
+        ("hidden_s", float("inf"), "not finite"),
+    ],
+)
+def test_an_absurd_breakdown_is_left_out_and_named(run: Path, name: str, factor: float, why: str) -> None:
+    value = json.loads((run / BREAKDOWN).read_text())[name] or 1.0
+    change(run / BREAKDOWN, **{name: value * factor})
+    absurd = document("explain", run)
+    assert why in notes(absurd, BREAKDOWN)[0]
+    (run / BREAKDOWN).unlink()
+    assert absurd["waterfall"] == document("explain", run)["waterfall"]
+
+
+def test_one_gpu_does_not_communicate(run: Path) -> None:
+    old = json.loads((run / BREAKDOWN).read_text())
+    change(run / BREAKDOWN, matmul_s=old["matmul_s"] - 0.4, communication_s=0.4)
+    assert "the run has 1 GPU" in notes(document("explain", run), BREAKDOWN)[0]
+
+
+@pytest.mark.parametrize(
+    "path", sorted(path.parent for path in paths.MEASURED.glob(f"*/{BREAKDOWN}")), ids=lambda path: path.name
+)
+def test_no_kept_profile_is_left_out(path: Path) -> None:
+    found = app.evidence(app.open_run(str(path)))
+    assert found.breakdown is not None
+    assert foreign_breakdown(found.breakdown, found) is None
+    assert not found.notes
+
+
+@pytest.mark.parametrize("text", ["", "null", "{}", '{"schema_version": 1, "ranks": ['])
+@pytest.mark.parametrize("name", [BREAKDOWN, CEILINGS, HOST, RANKS, FINGERPRINT])
+def test_a_damaged_file_is_left_out_and_named(run: Path, name: str, text: str) -> None:
+    (run / name).write_text(text)
+    damaged = document("explain", run)
+    (line,) = notes(damaged, f"{name} is damaged and left out")
+    assert line in call("explain", run)[1]
+    (run / name).unlink()
+    assert damaged["waterfall"] == document("explain", run)["waterfall"]
+
+
+def test_a_missing_file_is_not_called_damaged(run: Path) -> None:
+    for name in (BREAKDOWN, CEILINGS, HOST, RANKS, FINGERPRINT):
+        (run / name).unlink()
+    assert not notes(document("explain", run), "damaged")
+
+
+def test_what_is_left_out_of_the_other_run_is_named_too(run: Path) -> None:
+    (run / BREAKDOWN).write_text("{}")
+    found = document("explain", paths.MEASURED / ONE_GPU, "--against", run)
+    assert notes(found, f"{run.name}: {BREAKDOWN} is damaged")
