@@ -116,7 +116,7 @@ def user(slurm: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[User]
                 "theirs": ["starttime=now", "accounts=physics"],
             }
             for name, words in begins.items():
-                create = [*reservation, f"reservationname={name}", "nodes=n3", "flags=ignore_jobs", *words]
+                create = [*reservation, f"reservationname={name}", "nodes=n3", "flags=ignore_jobs,overlap", *words]
                 subprocess.run(create, check=True, capture_output=True)
             yield person
         finally:
