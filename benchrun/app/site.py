@@ -7,7 +7,7 @@ from pathlib import Path
 from benchrun.errors import BenchrunError, UserError, writing
 from benchrun.launch.doctor import RUNTIMES, installed
 from benchrun.launch.node_probe import login_checks, node_checks, test_only
-from benchrun.launch.site_checks import Check, queue_checks
+from benchrun.launch.site_checks import Check, gpu_check, queue_checks
 from benchrun.launch.sitefile import site_text
 from benchrun.launch.survey import survey
 from benchrun.recipe.catalogue import checked
@@ -35,6 +35,7 @@ def check_site(cluster: str, *, wait_s: int = 60, on_node: bool = True) -> Itera
     """
     site = checked(Cluster, cluster_document(cluster))
     pyxis, faults = False, 0
+    yield from gpu_check(site)
     if site.scheduler == "slurm":
         slurm = survey()
         pyxis = slurm.pyxis

@@ -9,6 +9,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from benchrun import __version__
+from benchrun.app import run_evidence
 from benchrun.app.packs import DERIVED, Derived, derived, plan_in, portable, read_plan_in, report_page
 from benchrun.errors import BenchrunError, UserError
 from benchrun.frameworks.registry import framework
@@ -28,8 +29,6 @@ from benchrun.vocabulary import Exit
 
 SHOWN = 3
 """Differences of one file that are named."""
-NEEDED = (artifacts.SPEC, artifacts.ENDING)
-"""Files without which a run is no evidence."""
 
 
 @dataclass(frozen=True)
@@ -85,6 +84,8 @@ def verify_pack(path: Path, own_plan: str | None = None) -> Verification:
             digest = content.digest if content else None
             return Verification(str(path), digest, error.reasons, tuple(warnings), None)
         reasons = [*_other_runs(content, plan), *_disagreements(content, result, same_version=not versions)]
+        for reason, same_version in _other_statements(content, same_version=not versions):
+            (reasons if same_version else warnings).append(reason)
         if not reasons and (page := _other_page(content, result.appraisal.acceptance)):
             (warnings if versions else reasons).append(page)
     acceptance = None if reasons else result.appraisal.acceptance
@@ -97,7 +98,7 @@ def _recomputed(content: Content, clusters: Path, expected: AcceptancePlan | Non
         raise Refused(*reasons)
     try:
         file = read_plan_in(content.root)
-        if reasons := list(_other_plan(file, expected)):
+        if reasons := [*_unused_recipes(content, file), *run_evidence.redaction(content), *_other_plan(file, expected)]:
             raise Refused(*reasons)
         plan = plan_in(content.root, content.manifest, file, clusters)
         if expected:
@@ -123,9 +124,7 @@ def _unexpected(content: Content) -> Iterator[Reason]:
         if not _has_place(name, runs):
             yield Reason(kind="added_file", file=name, detail="no file of a pack")
     for run in content.manifest.runs:
-        for name in NEEDED:
-            if f"{pack.RUNS}/{run}/{name}" not in listed:
-                yield Reason(kind="missing_file", file=f"{pack.RUNS}/{run}/{name}", detail="a run needs it")
+        yield from run_evidence.missing_files(content, run)
         ending = f"{pack.RUNS}/{run}/{artifacts.ENDING}"
         if ending in listed and RunDir(content.root / pack.RUNS / run).read(artifacts.ENDING, EndingRecord) is None:
             # Without its ending a failed run would pass for one that ended well.
@@ -185,6 +184,24 @@ def _own_recipes(content: Content) -> Iterator[Reason]:
     for name in content.manifest.files:
         if name.startswith(f"{pack.RECIPES}/"):
             yield Reason(kind="plan", file=name, detail="not a recipe of benchrun: read what it trains, or use --plan")
+
+
+def _unused_recipes(content: Content, file: AcceptancePlan) -> Iterator[Reason]:
+    """Recipes in the pack that no run of its plan has."""
+    used = {run.recipe for run in file.runs}
+    for name in content.manifest.files:
+        if name.startswith(f"{pack.RECIPES}/") and str(content.root / name) not in used:
+            yield Reason(kind="added_file", file=name, detail="no run of the plan uses it")
+
+
+def _other_statements(content: Content, *, same_version: bool) -> Iterator[tuple[Reason, bool]]:
+    """Scripts and endings that do not follow from specification and log, and whether this benchrun wrote them."""
+    own = (__version__, commit())
+    for run in content.manifest.runs:
+        for reason in run_evidence.other_scripts(content, run):
+            yield reason, run_evidence.written_by(content, run) == own
+        for reason in run_evidence.other_ending(content, run):
+            yield reason, same_version
 
 
 def _essence(file: AcceptancePlan) -> dict[str, Any]:

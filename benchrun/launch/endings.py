@@ -1,7 +1,8 @@
 """How a job ended, with the evidence: a total classification."""
 
 import csv
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 
@@ -25,6 +26,18 @@ with Path(__file__).with_suffix(".csv").open(newline="") as _file:
     _ROWS = [(row["source"], row["name"], Ending(row["ending"])) for row in csv.DictReader(_file)]
 BY_STATE = {name: ending for source, name, ending in _ROWS if source == "state"}
 """Slurm's final states (man squeue, JOB STATE CODES, 22.05 to 26.05) that are unambiguous."""
+_STATED = re.compile(
+    rf"""scheduler:\ (?P<state>.+)
+    |exit\ code\ (?P<code>\d{{1,9}}|None)(,\ signal\ (?P<signal>\d{{1,9}}))?
+    |reason:\ (?P<reason>.+)
+    |restarted\ (?P<restarts>\d{{1,9}})\ times
+    |{re.escape(DONE)}:\ exit\ code\ (?P<done>\d{{1,9}})(,\ signal\ (?P<done_signal>.+))?
+        ,\ restarts\ (?P<done_restarts>\d{{1,9}})
+    |no\ step\ for\ the\ last\ (?P<no_step_s>\d{{1,9}})\ s,.*
+    |no\ line\ in\ its\ log\ for\ the\ last\ (?P<quiet_s>\d{{1,9}})\ s""",
+    re.VERBOSE,
+)
+"""A line of the evidence that is no symptom of the log."""
 SILENT_S = 600
 """A job that reaches its time limit after this long without a line in its log was hung."""
 
@@ -64,6 +77,39 @@ def classify(
         # A script that was sent TERM does not know why.
         final = not (done.signal and ending is Ending.FAILED)
     return End(ending=ending, evidence=tuple(evidence), exit_code=code, final=final)
+
+
+def classified_again(
+    evidence: Sequence[str], *, symptoms: Mapping[str, str], steps_seen: int, steps_planned: int
+) -> End:
+    """The ending that ``classify`` gives for the scheduler's answer and the done.json that ``evidence`` states."""
+    facts: dict[str, str] = {}
+    for line in evidence:
+        match = _STATED.fullmatch(line)
+        facts |= {name: text for name, text in match.groupdict().items() if text} if match else {}
+
+    def number(name: str) -> int | None:
+        text = facts.get(name, "None")
+        return None if text == "None" else int(text)
+
+    gone = UNKNOWN_JOB in evidence
+    job = Job(
+        "",
+        Phase.GONE if gone else Phase.ENDED,
+        facts.get("state", "UNKNOWN"),
+        exit_code=number("code"),
+        signal=number("signal"),
+        reason=facts.get("reason", ""),
+        restarts=number("restarts") or 0,
+    )
+    code, restarts = number("done"), number("done_restarts") or 0
+    done = None
+    if code is not None:
+        done = Done.model_construct(
+            exit_code=code, signal=facts.get("done_signal"), restarts=restarts, no_step_s=number("no_step_s")
+        )
+    quiet_s = float(facts.get("quiet_s", 0))
+    return classify(job, done, symptoms=symptoms, steps_seen=steps_seen, steps_planned=steps_planned, quiet_s=quiet_s)
 
 
 def _ending(job: Job, done: Done | None, symptoms: Mapping[str, str], has_all_steps: bool, quiet_s: float) -> Ending:

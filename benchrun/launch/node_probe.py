@@ -26,19 +26,26 @@ say clock "$(date +%s)"
 marker=$1 python=$2 setup=$3
 shift 3
 if [ -e "$marker" ]; then say runs yes; else say runs no; fi
+for item; do
+  name=${item#path=}
+  if [ "$name" = "$item" ] || ! [ -e "$name" ]; then continue; fi
+  say path "$name"
+  if [ -f "$name" ] && ! [ -s "$name" ]; then say empty "$name"; fi
+  if [ -d "$name" ] && [ -r "$name" ] && [ -z "$(ls -A "$name")" ]; then say empty "$name"; fi
+done
 if [ -n "$setup" ]; then
   set +e
+  exec 3>&1
+  trap 'code=$?; exec >&3; say left "$code"' EXIT
   eval "$setup" >/dev/null 2>&1
   say setup "$?"
+  trap - EXIT
 fi
 version=$("$python" -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2>/dev/null) && say python "$version"
 nvidia-smi --query-gpu=name --format=csv,noheader 2>/dev/null | while read -r name; do say gpu "$name"; done
 for item; do
-  kind=${item%%=*} name=${item#*=}
-  case $kind in
-    path) if [ -e "$name" ]; then say path "$name"; fi ;;
-    program) if command -v "$name" >/dev/null 2>&1; then say program "$name"; fi ;;
-  esac
+  name=${item#program=}
+  if [ "$name" != "$item" ] && command -v "$name" >/dev/null 2>&1; then say program "$name"; fi
 done
 """
 
@@ -153,7 +160,11 @@ def _files(site: Cluster, facts: dict[str, list[str]]) -> Iterator[Check]:
         hint = "set BENCHRUN_RESULTS to a folder that the nodes share"
         yield Check("runs folder", "fault", f"{facts['host'][0]} does not see {paths.runs_dir().absolute()}", hint)
     for path, key in files(site).items():
-        if path in facts.get("path", ()):
+        if path in facts.get("empty", ()) and key.startswith("container.image"):
+            yield fault(
+                key, f"{path} is empty on {facts['host'][0]}", "an image file, or the folder of an unpacked image"
+            )
+        elif path in facts.get("path", ()):
             yield ok(key, path)
         else:
             yield fault(key, f"{path} does not exist on {facts['host'][0]}", "a path that every node has")
@@ -165,14 +176,19 @@ def _files(site: Cluster, facts: dict[str, list[str]]) -> Iterator[Check]:
 
 
 def _programs(site: Cluster, facts: dict[str, list[str]]) -> Iterator[Check]:
+    """The site's setup, and what is there after it."""
+    if "left" in facts:
+        yield fault("setup", f"it ends the job with exit code {facts['left'][0]} on {facts['host'][0]}")
+        return
+    if facts.get("setup", ["0"]) != ["0"]:
+        yield fault("setup", f"it ends with exit code {facts['setup'][0]} on {facts['host'][0]}")
+        return
     for name in programs(site):
         if name in facts.get("program", ()):
             yield ok("container.runtime", f"{name} is on the node")
         else:
             hint = "another container.runtime, or its module in setup"
             yield fault("container.runtime", f"{facts['host'][0]} has no {name}", hint)
-    if facts.get("setup", ["0"]) != ["0"]:
-        yield fault("setup", f"it ends with exit code {facts['setup'][0]} on {facts['host'][0]}")
     if site.container.runtime == "none":
         version = facts.get("python", [None])[0]
         if version is None:

@@ -1,12 +1,12 @@
 """A site file against what Slurm says: everything because of which a job would be refused or wait for ever."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from benchrun import hardware
 from benchrun.errors import closest
-from benchrun.launch.site_nodes import filters, named_nodes
+from benchrun.launch.site_nodes import filters, is_host_list, named_nodes
 from benchrun.launch.survey import Association, Node, Partition, Survey, seconds
 from benchrun.spec.cluster import Cluster
 from benchrun.vocabulary import Exit
@@ -35,6 +35,14 @@ def ok(what: str, detail: str) -> Check:
 
 def fault(what: str, detail: str, hint: str = "") -> Check:
     return Check(what, "fault", detail, hint)
+
+
+def gpu_check(site: Cluster) -> Iterator[Check]:
+    """A fault where no table has the file's GPU: it would have no peak and no memory, and no recipe has its name."""
+    listed = [*hardware.names(), "CPU"]
+    if site.hardware is None and site.gpu not in listed:
+        hint = f"{closest(site.gpu.upper(), listed)}; or state its peaks: hardware:"
+        yield fault("gpu", f"the hardware table has no GPU '{site.gpu}'", hint)
 
 
 def queue_checks(site: Cluster, slurm: Survey) -> Iterator[Check]:
@@ -90,7 +98,7 @@ def _rights(site: Cluster, slurm: Survey, partition: Partition | None) -> Iterat
     mine = [right for right in here if site.account is None or right.account == site.account.lower()] or here
     yield from _qos(site, slurm, slurm.associations if account.status == "fault" else mine, partition)
     if site.reservation is not None:
-        yield _reservation(site, slurm)
+        yield from _reservations(site.reservation.split(","), slurm)
 
 
 def _account(site: Cluster, slurm: Survey, here: Sequence[Association], partition: Partition | None) -> Check:
@@ -133,20 +141,28 @@ def _qos(site: Cluster, slurm: Survey, mine: Sequence[Association], partition: P
         yield ok("qos", site.qos)
 
 
-def _reservation(site: Cluster, slurm: Survey) -> Check:
+def _reservations(names: Sequence[str], slurm: Survey) -> Iterator[Check]:
+    """Each of a comma list: Slurm refuses a wrong name, and takes the first that begins of the others."""
+    checks = [_reservation(name, slurm) for name in names]
+    begun = any(check.status == "ok" for check in checks)
+    for check in checks:
+        yield replace(check, status="fault") if check.status == "warning" and not begun else check
+
+
+def _reservation(name: str, slurm: Survey) -> Check:
+    """A warning where it has not begun."""
     names = [each.name for each in slurm.reservations]
-    reservation = next((each for each in slurm.reservations if each.name == site.reservation), None)
+    reservation = next((each for each in slurm.reservations if each.name == name), None)
     if reservation is None:
-        hint = closest(str(site.reservation), names) if names else "Slurm has none now"
-        return fault("reservation", f"Slurm has no reservation '{site.reservation}'", hint)
+        hint = closest(name, names) if names else "Slurm has none now"
+        return fault("reservation", f"Slurm has no reservation '{name}'", hint)
     accounts = {right.account for right in slurm.associations or ()}
-    if reservation.state != "ACTIVE":
-        return fault(
-            "reservation", f"{reservation.name} is {reservation.state}: the job would wait", "wait until it begins"
-        )
     if slurm.user not in reservation.users and not accounts & {*reservation.accounts}:
         owners = ", ".join((*reservation.users, *reservation.accounts))
         return fault("reservation", f"{reservation.name} is not for user {slurm.user}", f"it is for {owners}")
+    if reservation.state != "ACTIVE":
+        detail = f"{reservation.name} is {reservation.state}: the job would wait"
+        return Check("reservation", "warning", detail, "wait until it begins")
     return ok("reservation", reservation.name)
 
 
@@ -154,7 +170,10 @@ def _nodes(site: Cluster, slurm: Survey, partition: Partition) -> Iterator[Check
     """Narrow the partition's nodes down, one key after the other; the key that leaves none is the fault."""
     names = {node.name for node in slurm.nodes}
     for key in ("nodelist", "exclude"):
-        if unknown := [name for name in named_nodes(getattr(site, key)) if name not in names]:
+        if (text := getattr(site, key)) and not is_host_list(text):
+            yield fault(key, f"'{text}' is no list of nodes", "names and closed ranges, e.g. n[1-3],m7")
+            return
+        if unknown := [name for name in named_nodes(text) if name not in names]:
             yield fault(key, f"Slurm has no node '{unknown[0]}'", closest(unknown[0], names))
             return
     left = slurm.nodes_of(partition.name)

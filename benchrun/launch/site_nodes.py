@@ -9,6 +9,8 @@ from benchrun.spec.cluster import Cluster
 
 MEMORY = {"": 1, "M": 1, "G": 1024, "T": 1024 * 1024, "K": 1 / 1024}
 """Unit of sbatch --mem -> MiB."""
+_HOSTS = re.compile(r"([^\[\],\s]|\[\d+(-\d+)?(,\d+(-\d+)?)*\])+")
+"""One item of a host list."""
 Filter = tuple[str, Callable[[Node], bool], Callable[[Sequence[Node]], str], Callable[[Sequence[Node]], str]]
 """Key of the site file, the nodes that it leaves, what is wrong where it leaves none, what would be right."""
 
@@ -16,6 +18,11 @@ Filter = tuple[str, Callable[[Node], bool], Callable[[Sequence[Node]], str], Cal
 def named_nodes(text: str | None) -> list[str]:
     """The nodes of a host list such as ``n[1-3],m7``, as Slurm expands it; empty where none is named."""
     return (output("scontrol", "show", "hostnames", text) or text).split() if text else []
+
+
+def is_host_list(text: str) -> bool:
+    """Whether Slurm can expand a host list: every bracket is closed, and has numbers and ranges."""
+    return re.fullmatch(rf"{_HOSTS.pattern}(,{_HOSTS.pattern})*", text) is not None
 
 
 def filters(site: Cluster, partition: str) -> Iterator[Filter]:

@@ -160,6 +160,8 @@ def _explain(model: type[BaseModel], loc: Loc, problem: dict[str, Any]) -> tuple
     hint = (
         f"a study file compares several values: 'matrix: {{{key}: {value}}}'; benchrun study FILE" if one_key else None
     )
+    if kind == "value_error" and not loc:  # of several keys together, which the text names
+        return text, hint
     return (f"'{key}': {text}" if kind == "value_error" else f"'{key}' is {value!r}: {text}"), hint
 
 

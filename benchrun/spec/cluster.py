@@ -14,6 +14,8 @@ from pydantic import (
     PositiveFloat,
     PositiveInt,
     StringConstraints,
+    ValidationInfo,
+    field_validator,
     model_validator,
 )
 
@@ -214,9 +216,10 @@ class Cluster(Frozen):
     python: Line = "python3"
     """Interpreter of the ranks (inside the container, where there is one)."""
 
-    @model_validator(mode="after")
-    def _own_gpus(self) -> "Cluster":
-        runtime = self.container.runtime
-        if runtime in ("podman", "docker") and self.scheduler == "slurm" and self.gpu != "CPU" and not self.exclusive:
-            raise ValueError(f"{runtime} gives the job every GPU of the node: set exclusive: true")
-        return self
+    @field_validator("container")
+    @classmethod
+    def _own_gpus(cls, container: Container, info: ValidationInfo) -> Container:
+        shared = info.data.get("scheduler") == "slurm" and info.data.get("exclusive") is False
+        if container.runtime in ("podman", "docker") and shared and info.data.get("gpu") != "CPU":
+            raise ValueError(f"{container.runtime} gives the job every GPU of the node: set exclusive: true")
+        return container

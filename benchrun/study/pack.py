@@ -47,6 +47,8 @@ Kind = Literal[
     "manifest",
     "plan",
     "run",
+    "script",
+    "ending",
     "numbers",
     "reference",
     "verdict",

@@ -1,6 +1,8 @@
 """A site file against what Slurm says, from the text of its commands."""
 
+import sys
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -8,8 +10,8 @@ import yaml
 
 from benchrun.errors import MachineError, UserError
 from benchrun.launch import node_probe, survey
-from benchrun.launch.site_checks import queue_checks
-from benchrun.launch.site_nodes import memory_mib, satisfies
+from benchrun.launch.site_checks import gpu_check, queue_checks
+from benchrun.launch.site_nodes import is_host_list, memory_mib, satisfies
 from benchrun.launch.sitefile import site_text
 from benchrun.launch.survey import Association, Reservation, Survey, seconds
 from benchrun.recipe.catalogue import checked
@@ -25,6 +27,9 @@ NODE = (
     "NodeName={name} Arch=x86_64 CPUTot={cpus} AvailableFeatures={features} Gres={gres} OS=Linux 6.1.0 #1 SMP "
     "RealMemory=2000000 Sockets=2 State={state} Partitions={partition} Comment=a b=c\n"
 )
+
+
+BOOKED = (Reservation("course", "ACTIVE", ("bob",), ()), Reservation("later", "INACTIVE", ("bob",), ()))
 
 
 def nodes(state: str = "IDLE", gres: str = "gpu:nvidia_h100_80gb_hbm3:8(S:0-1)") -> str:
@@ -76,6 +81,11 @@ def faults(site: dict[str, Any], **changes: Any) -> list[tuple[str, str]]:
         ({}, {"associations": None}, [("account", "not_checked")]),
         ({"reservation": "course"}, {}, [("reservation", "fault")]),
         ({"reservation": "course"}, {"user": "bob"}, []),
+        ({"reservation": "course,later"}, {"user": "bob", "reservations": BOOKED}, [("reservation", "warning")]),
+        ({"reservation": "later"}, {"user": "bob", "reservations": BOOKED}, [("reservation", "fault")]),
+        ({"reservation": "course,none"}, {"user": "bob", "reservations": BOOKED}, [("reservation", "fault")]),
+        ({"nodelist": "g[1"}, {}, [("nodelist", "fault")]),
+        ({"exclude": "g1]"}, {}, [("exclude", "fault")]),
         ({}, {"state": "DOWN"}, [("nodes", "fault")]),
         ({}, {"state": "IDLE+POWERED_DOWN"}, []),
         ({}, {"gres": "gpu:a100:4"}, [("gpus_per_node", "fault")]),
@@ -119,6 +129,58 @@ def test_a_constraint(constraint: str, holds: bool) -> None:
 @pytest.mark.parametrize(("text", "mib"), [("0", 0), ("512", 512), ("2G", 2048), ("1TB", 1048576), ("all", None)])
 def test_memory(text: str, mib: float | None) -> None:
     assert memory_mib(text) == mib
+
+
+@pytest.mark.parametrize(
+    ("text", "holds"),
+    [("n1", True), ("n[1-3,7],m7", True), ("r[1-2]n[01-04]", True), ("n[1", False), ("n1]", False), ("n[]", False)],
+)
+def test_a_host_list(text: str, holds: bool) -> None:
+    assert is_host_list(text) is holds
+
+
+def test_a_gpu_that_no_table_has_is_a_fault() -> None:
+    site = {"name": "x", "scheduler": "local", "gpus_per_node": 8}
+    peaks = {"memory_gib": 80, "peak_bf16_tflops": 989}
+    (check,) = gpu_check(Cluster.model_validate(site | {"gpu": "H1000"}))
+    assert (check.what, check.status, "did you mean 'H100'" in check.hint) == ("gpu", "fault", True)
+    for good in ({"gpu": "H100"}, {"gpu": "CPU"}, {"gpu": "H1000", "hardware": peaks}):
+        assert list(gpu_check(Cluster.model_validate(site | good))) == []
+
+
+def test_a_fault_of_several_keys_names_one() -> None:
+    site = "name: x\nscheduler: slurm\ngpu: H100\ngpus_per_node: 8\nexclusive: false\ncontainer: {runtime: podman}\n"
+    with pytest.raises(UserError) as error:
+        checked(Cluster, parse(site, "mysite.yaml"))
+    assert str(error.value).startswith("mysite.yaml:6: 'container': podman gives the job every GPU")
+
+
+class TestScript:
+    """The script of the doctor, on this machine."""
+
+    def found(self, site: dict[str, Any], folder: Path, monkeypatch: Any) -> list[str]:
+        monkeypatch.setenv("BENCHRUN_RESULTS", str(folder / "results"))
+        here = {"name": "x", "scheduler": "local", "gpu": "CPU", "gpus_per_node": 1, "python": sys.executable}
+        checks = node_probe.node_checks(Cluster.model_validate(here | site), 60)
+        return [check.what for check in checks if check.status == "fault"]
+
+    @pytest.mark.parametrize(
+        ("setup", "keys"), [("exit 3", ["setup"]), ("exit 0", ["setup"]), ("false", ["setup"]), ("true", [])]
+    )
+    def test_a_setup_that_ends_the_job(self, setup: str, keys: list[str], tmp_path: Path, monkeypatch: Any) -> None:
+        assert self.found({"setup": [setup]}, tmp_path, monkeypatch) == keys
+
+    def test_an_image_that_is_empty(self, tmp_path: Path, monkeypatch: Any) -> None:
+        (tmp_path / "folder").mkdir()
+        (tmp_path / "image.sqsh").touch()
+        for name in ("folder", "image.sqsh"):
+            image = {"runtime": "pyxis", "image": str(tmp_path / name), "mounts": []}
+            assert self.found({"container": image}, tmp_path, monkeypatch) == ["container.image"]
+        (tmp_path / "folder/bin").mkdir()
+        (tmp_path / "image.sqsh").write_text("hsqs")
+        for name in ("folder", "image.sqsh"):
+            image = {"runtime": "pyxis", "image": str(tmp_path / name), "mounts": []}
+            assert self.found({"container": image}, tmp_path, monkeypatch) == []
 
 
 class TestInit:

@@ -62,6 +62,12 @@ FAULTS: list[tuple[dict[str, Any], str]] = [
     ({"container": {"runtime": "charliecloud", "image": "/no/image"}}, "container.image"),
     ({"container": {"runtime": "charliecloud", "mounts": ["/no/folder:/data"]}}, "container.mounts"),
     ({"setup": ["no-such-module load x"]}, "setup"),
+    ({"setup": ["exit 3"]}, "setup"),
+    ({"setup": ["exit 0"]}, "setup"),
+    ({"gpu": "H1000"}, "gpu"),
+    ({"reservation": "mine,none"}, "reservation"),
+    ({"nodelist": "n[1"}, "nodelist"),
+    ({"exclude": "n1]"}, "exclude"),
     ({"python": "/no/python"}, "python"),
     ({"frameworks": {"megatron-lm": {"path": "/tmp:/no/core"}}}, "frameworks.megatron-lm.path"),
     ({"frameworks": {"nemo2": {"python": "/no/venv/bin/python"}}}, "frameworks.nemo2.python"),
@@ -104,13 +110,17 @@ def user(slurm: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[User]
                 subprocess.run(words, check=True)
             person.until(lambda: set(person.slurm("sinfo", "-h", "-N", "-p", "batch", "-o", "%T").split()) == {"idle"})
             reservation = ["scontrol", "create", "reservation", "duration=60"]
-            begins = {"later": ["starttime=tomorrow", "users=root"], "theirs": ["starttime=now", "accounts=physics"]}
+            begins = {
+                "mine": ["starttime=now", "users=root"],
+                "later": ["starttime=tomorrow", "users=root"],
+                "theirs": ["starttime=now", "accounts=physics"],
+            }
             for name, words in begins.items():
-                create = [*reservation, f"reservationname={name}", "nodes=n3", "flags=ignore_jobs", *words]
+                create = [*reservation, f"reservationname={name}", "nodes=n3", "flags=ignore_jobs,overlap", *words]
                 subprocess.run(create, check=True, capture_output=True)
             yield person
         finally:
-            for name in ("later", "theirs"):
+            for name in ("mine", "later", "theirs"):
                 subprocess.run(["scontrol", "delete", f"reservation={name}"], check=False)
             conf.write_text(before)
             for words in restart:

@@ -5,11 +5,11 @@ import shutil
 import subprocess
 import sys
 import tarfile
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from forgeries import FORGED, Change, runs
 from tampering import archive_of, edit, edit_json, fix_manifest, plan_file
 
 from benchrun import app, paths
@@ -44,10 +44,6 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def root(site: Path, tmp_path: Path) -> Path:
     """A copy of the pack, which a test may change."""
     return Path(shutil.copytree(site / "pack", tmp_path / "pack"))
-
-
-def runs(root: Path) -> list[Path]:
-    return sorted((root / pack.RUNS).iterdir())
 
 
 def kinds(verification: Verification) -> set[tuple[str, str]]:
@@ -118,73 +114,6 @@ def test_a_digit_in_a_log(root: Path) -> None:
     found = kinds(app.verify_pack(root))
     assert {("numbers", "metrics.json"), ("numbers", "steps.jsonl")} <= found
     assert {kind for kind, _ in found} <= {"numbers", "verdict"}
-
-
-Change = Callable[[Path], Any]
-FORGED: dict[str, tuple[Change, set[tuple[str, str]]]] = {
-    "a number": (
-        lambda root: edit_json(runs(root)[0] / "metrics.json", lambda m: m["step_time_s"].update(median=0.01)),
-        {("numbers", "metrics.json")},
-    ),
-    "a key less": (
-        lambda root: edit_json(runs(root)[0] / "metrics.json", lambda m: m.pop("problems")),
-        {("numbers", "metrics.json")},
-    ),
-    "a swapped reference": (
-        lambda root: edit_json(root / pack.REFERENCES, lambda r: r[0].update(value=r[0]["value"] / 2)),
-        {("reference", "references.json")},
-    ),
-    "a reference in a verdict": (
-        lambda root: edit_json(runs(root)[1] / "verdict.json", lambda v: v["checks"][0]["reference"].update(value=9.0)),
-        {("verdict", "verdict.json")},
-    ),
-    "the verdict": (
-        lambda root: edit_json(root / pack.ACCEPTANCE, lambda a: a["criteria"][0].update(passed=False)),
-        {("verdict", "acceptance.json")},
-    ),
-    "a threshold": (
-        lambda root: edit(root / pack.PLAN, lambda text: text.replace("100", "1")),
-        {("verdict", "acceptance.json")},
-    ),
-    "the page": (
-        lambda root: edit(root / pack.PAGE, lambda text: text.replace("ACCEPTED", "ACCEPTED WITH HONOURS")),
-        {("report", "index.html")},
-    ),
-    "a page less": (lambda root: (root / pack.PAGE).unlink(), {("missing_file", "index.html")}),
-    "a missing ending": (lambda root: (runs(root)[0] / "ending.json").unlink(), {("missing_file", "ending.json")}),
-    "an empty ending": (lambda root: (runs(root)[0] / "ending.json").write_text(""), {("unreadable", "ending.json")}),
-    "an added file": (lambda root: (root / "runs/notes.txt").write_text("x"), {("added_file", "notes.txt")}),
-    "an added file of a run": (lambda root: (runs(root)[0] / "x.py").write_text("x"), {("added_file", "x.py")}),
-    "a number beyond any": (
-        lambda root: edit(root / pack.ACCEPTANCE, lambda t: t.replace('"point": 1', f'"point": 1{400 * "0"}', 1)),
-        {("verdict", "acceptance.json")},
-    ),
-    "no JSON": (lambda root: (root / pack.ACCEPTANCE).write_text("accepted"), {("verdict", "acceptance.json")}),
-    "no specification": (
-        lambda root: (runs(root)[0] / "spec.json").write_text("{}"),
-        {("unreadable", "spec.json")},
-    ),
-    "no plan": (lambda root: (root / pack.PLAN).write_text("- x"), {("unreadable", "plan.yaml:1")}),
-    "a recipe outside": (
-        lambda root: edit(root / pack.PLAN, lambda text: text.replace("tiny-llama", "../../tiny-llama.yaml")),
-        {("unreadable", "plan.yaml")},
-    ),
-    "a recipe beside the pack": (
-        lambda root: (
-            shutil.copy(paths.RECIPES / "tiny-llama.yaml", root.parent),
-            edit(root / pack.PLAN, lambda text: text.replace("tiny-llama", "../tiny-llama.yaml")),
-        ),
-        {("unreadable", "plan.yaml")},
-    ),
-    "telemetry of nothing": (
-        lambda root: (runs(root)[0] / "telemetry.json").write_text("{}"),
-        {("added_file", "telemetry.json")},
-    ),
-    "a log of nothing": (
-        lambda root: (runs(root)[0] / "stdout.log.xz").write_bytes(b"no xz"),
-        {("unreadable", "stdout.log.xz")},
-    ),
-}
 
 
 @pytest.mark.parametrize("name", FORGED)
