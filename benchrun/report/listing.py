@@ -88,4 +88,6 @@ def inventory_table(rows: Rows, left_out: Sequence[str] = ()) -> Table:
 def _cell(value: Any) -> Any:
     if isinstance(value, bool):
         return "yes" if value else "no"
+    if isinstance(value, dict):
+        return " ".join(f"{key}={_cell(each)}" for key, each in value.items())
     return " ".join(map(str, value)) if isinstance(value, (list, tuple)) else value
