@@ -181,10 +181,7 @@ def report(
     as_json = form == "json"
     _check_history(history, by, form)
     rows = "scaling" if scaling or (plot and not history) else by
-    chosen, code = opened(runs, open_name=app.runs_at)
-    chosen = [run for run in chosen if runs or run.spec.reported]
-    if not chosen and code is Exit.OK:
-        raise NoNumberError(_no_runs())
+    chosen, code = _reported(runs)
     if keep:
         for run in chosen:
             say(f"kept {app.keep(run, keep).path}")
@@ -211,6 +208,15 @@ def report(
 
         draw(model.curves, plot)
     return worst((code, unjudged, failed if runs else Exit.OK, *(_code(result) for result in results)))
+
+
+def _reported(names: Sequence[str]) -> "tuple[list[RunDir], Exit]":
+    """The runs called ``names``, or all that a report has, and the exit code. NoNumberError where there is none."""
+    chosen, code = opened(names, open_name=app.runs_at)
+    chosen = [run for run in chosen if names or run.spec.reported]
+    if not chosen and code is Exit.OK:
+        raise NoNumberError(_no_runs())
+    return chosen, code
 
 
 def _write(text: str, output: Path | None) -> None:
