@@ -131,7 +131,7 @@ class TestShow:
     def test_a_mapping_is_shown_as_pairs(self) -> None:
         table = call("show", "scaling-h200").stdout
         assert "{" not in table
-        assert "tp=" in table
+        assert "exp_avg=bf16 exp_avg_sq=bf16" in table
 
     def test_the_bar_is_as_long_as_the_gpu_is_large(self) -> None:
         assert bar({"weights": 40.0, "activations": 20.0}, 80.0) == "[" + "w" * 20 + "a" * 10 + "." * 10 + "]"
