@@ -44,6 +44,7 @@ from benchrun.app.points import resolve as resolve
 from benchrun.app.points import resolve_each as resolve_each
 from benchrun.app.points import resolve_point as resolve_point
 from benchrun.app.points import resolve_profiled as resolve_profiled
+from benchrun.app.points import resolve_shown as resolve_shown
 from benchrun.app.points import warnings as warnings
 from benchrun.app.points import write_files as write_files
 from benchrun.app.predictions import Predicted as Predicted

@@ -17,12 +17,15 @@ if TYPE_CHECKING:
 Rows = list[dict[str, Any]]
 
 
-def list_points(recipes: Sequence[str] = (), gpu: str | None = None) -> Rows:
+def list_points(recipes: Sequence[str] = (), gpu: str | None = None, cluster: str | None = None) -> Rows:
     """One row per point of ``recipes`` (of all if empty), with the number of references that it is comparable with.
 
-    UserError for a wrong recipe of the user's own, for an unknown one, and for a ``gpu`` without a point.
+    For a ``gpu`` without a point those that it can borrow; then ``derived`` is the GPU whose points they are.
+    UserError for a wrong recipe of the user's own, for an unknown one, and for a ``gpu`` that can borrow no point.
+    ``cluster`` may state the GPU's hardware.
     """
-    return [{name: row[name] for name in (*COLUMNS, "reference")} for row in point_rows(recipes, gpu)]
+    names = (*COLUMNS, "reference", "derived")
+    return [{name: row[name] for name in names} for row in point_rows(recipes, gpu, cluster)]
 
 
 def gpu_of(cluster: str) -> str:
@@ -30,13 +33,29 @@ def gpu_of(cluster: str) -> str:
     return str(cluster_document(cluster).get("gpu"))
 
 
-def point_rows(recipes: Sequence[str], gpu: str | None) -> Rows:
+def point_rows(recipes: Sequence[str], gpu: str | None, cluster: str | None = None) -> Rows:
     """The rows of `list_points`, each with ``conditions``: what a published number must agree with."""
-    rows = [row for name in recipes or names(paths.RECIPES) for row in _rows(name)]
+    by_recipe = [_rows(name) for name in recipes or names(paths.RECIPES)]
+    rows = [row | {"derived": None} for each in by_recipe for row in each]
     chosen = [row for row in rows if gpu is None or row["gpu"].lower() == gpu.lower()]
+    if not chosen and gpu is not None:
+        chosen = [row for each in by_recipe for row in _borrowed(each, gpu, cluster)]
     if not chosen:
         raise UserError(f"no point is for --gpu {gpu}", hint=_advice(rows, str(gpu)))
     return chosen
+
+
+def _borrowed(rows: Rows, gpu: str, cluster: str | None) -> Rows:
+    """The rows of a recipe that ``gpu`` can borrow, as `benchrun.recipe.select.borrowed` does for one point."""
+    from benchrun.recipe.select import lender, wanted_gpu
+
+    device = wanted_gpu(gpu, cluster)
+    closest = lender([row["gpu"] for row in rows], device) if device else None
+    if device is None or closest is None:
+        return []
+    own = [row for row in rows if row["gpu"] == closest and device.peak_tflops(row["precision"])]
+    # No published number is for these conditions: the GPU is another one.
+    return [row | {"gpu": device.name, "derived": closest, "reference": 0} for row in own]
 
 
 def _advice(rows: Rows, gpu: str) -> str:

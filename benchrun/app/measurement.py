@@ -1,9 +1,11 @@
 """Numbers of runs and of bare logs. A run's are stored beside its log, or kept without names and paths."""
 
 import contextlib
+import math
 import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from numbers import Real
 from pathlib import Path
 from typing import Any
 
@@ -157,8 +159,13 @@ def setting(recipe: str | None = None, given: Setting = NOTHING, num_layers: int
     """``given`` with the model, task and sequence length of ``recipe``, and the GPU's name as benchrun spells it.
 
     ``num_layers`` is that of a proxy of the recipe's model. UserError for an unknown recipe, and for a GPU that stands
-    neither in the hardware table nor in a published number and whose peak is not stated.
+    neither in the hardware table nor in a published number and whose peak is not stated, and for a size that is not
+    above zero.
     """
+    for name in ("num_gpus", "seq_length", "gbs", "peak"):
+        value = getattr(given, name)
+        if value is not None and not (isinstance(value, Real) and 0 < value < math.inf):
+            raise UserError(f"{name} is {value!r}: it must be a number above zero")
     if given.gpu is not None:
         given = replace(given, gpu=_gpu(given.gpu, unlisted=given.peak is not None))
     if recipe is None:

@@ -11,7 +11,7 @@ LAYOUT = ("recipe", "gpu", "proxy", "seq_length", "mbs", "per_gpu", *DEGREES)
 """What the points of one line of a recipe have in common."""
 
 
-def list_recipes(recipes: Sequence[str] = (), gpu: str | None = None) -> Rows:
+def list_recipes(recipes: Sequence[str] = (), gpu: str | None = None, cluster: str | None = None) -> Rows:
     """One row a recipe: what its points are for, and how many published numbers there are for them.
 
     UserError as `list_points`.
@@ -26,18 +26,19 @@ def list_recipes(recipes: Sequence[str] = (), gpu: str | None = None) -> Rows:
             "framework": _distinct(rows, "framework"),
             "points": len(rows),
             "published": published(rows),
+            "derived": rows[0]["derived"],
         }
-        for recipe, rows in _grouped(point_rows(recipes, gpu), lambda row: row["recipe"])
+        for recipe, rows in _grouped(point_rows(recipes, gpu, cluster), lambda row: row["recipe"])
     ]
 
 
-def list_layouts(recipes: Sequence[str], gpu: str | None = None) -> Rows:
+def list_layouts(recipes: Sequence[str], gpu: str | None = None, cluster: str | None = None) -> Rows:
     """One row a layout of each recipe: points that differ only in precision, number of GPUs or framework share it."""
-    rows = [row | {"per_gpu": _per_gpu(row)} for row in point_rows(recipes, gpu)]
+    rows = [row | {"per_gpu": _per_gpu(row)} for row in point_rows(recipes, gpu, cluster)]
     lines = [
         {name: group[0][name] for name in LAYOUT}
         | {name: _distinct(group, name) for name in ("precision", "num_gpus", "framework", "gbs")}
-        | {"published": published(group)}
+        | {"published": published(group), "derived": group[0]["derived"]}
         for _, group in _grouped(rows, lambda row: tuple(row[name] for name in LAYOUT))
     ]
     return sorted(lines, key=lambda line: (line["recipe"], line["gpu"], line["proxy"]))

@@ -8,6 +8,7 @@ from benchrun.app.predictions import expected_step
 from benchrun.comparison.conditions import conditions
 from benchrun.comparison.references import load_references, matching
 from benchrun.errors import UserError, writing
+from benchrun.frameworks.registry import framework
 from benchrun.launch import rundir
 from benchrun.memory import estimate, warning
 from benchrun.model.flops import flops_per_token
@@ -15,11 +16,17 @@ from benchrun.recipe import catalogue
 from benchrun.recipe import resolve as points
 from benchrun.recipe import study as studies
 from benchrun.recipe.layout import arithmetic, slow_links
+from benchrun.recipe.resolve import missing_scripts
 from benchrun.recipe.select import Request
 from benchrun.render import render
 from benchrun.spec.runspec import RunSpec, TrainingSpec
 
 resolve_point = points.resolve
+
+
+def resolve_shown(request: Request) -> RunSpec:
+    """The run of a point that is looked at and not launched: its site need not state where scripts are."""
+    return resolve_point(request, to_launch=False)
 
 
 def resolve(request: Request) -> list[RunSpec]:
@@ -80,6 +87,7 @@ def describe(spec: RunSpec) -> dict[str, Any]:
             "memory_warning": warning(spec),
             "layout_warning": slow_links(spec),
         }
+    document["launch_warning"] = missing_scripts(spec.cluster, framework(spec.framework))
     expected = expected_step(spec)
     if expected is not None:
         document["expected_step_time_s"] = {"median": expected.median, "low": expected.low, "high": expected.high}

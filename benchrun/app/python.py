@@ -1,6 +1,7 @@
 """Runs and logs as objects and pandas frames: ``benchrun.load``, ``frame``, ``compare``, ``diff``."""
 
 import functools
+import warnings
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,7 +11,7 @@ from benchrun.app.explanations import differ
 from benchrun.app.judgement import judge_log, judge_runs
 from benchrun.app.measurement import measure_run, read_logs, rows_of, setting, summarise_log
 from benchrun.comparison.verdict import Verdict
-from benchrun.errors import UserError, reading
+from benchrun.errors import BenchrunError, UserError, reading
 from benchrun.explain.model import Difference
 from benchrun.launch.endings import recorded
 from benchrun.launch.rundir import RunDir, find_runs, is_folder, open_run
@@ -107,22 +108,32 @@ def load(path: str | Path, *, recipe: str | None = None, warmup: int | None = No
 def frame(*paths: "str | Path | Run | Iterable[str | Path | Run]", **stated: Any) -> "pd.DataFrame":
     """One row a run: every run of the runs folder, or the given runs, logs, and folders of either.
 
-    ``stated`` are the options of `load` for logs. A metric that was not measured is NaN.
+    ``stated`` are the options of `load` for logs. A metric that was not measured is NaN. A damaged run in a folder is
+    left out with a warning that names it.
     """
     import pandas as pd
 
-    items = paths or (runs_dir(),)
-    return pd.DataFrame([run.row() for item in items for run in _runs(item, stated)]).convert_dtypes()
+    rows = []
+    for run in (run for item in paths or (runs_dir(),) for run in _runs(item, stated)):
+        if isinstance(run, Run):
+            rows.append(run.row())
+        else:
+            warnings.warn(f"left out a damaged run: {run}", stacklevel=2)
+    return pd.DataFrame(rows).convert_dtypes()
 
 
-def compare(*runs: "Run | str | Path", reference: str | None = None, **stated: Any) -> Verdict:
+def compare(
+    *runs: "Run | str | Path | Iterable[Run | str | Path]", reference: str | None = None, **stated: Any
+) -> Verdict:
     """The verdict on a run, on the repeats of one point together, or on a log.
 
-    It is measured against the number that fits best, or against ``reference`` alone: the id of a published number, a
-    run, or a folder of runs. ``stated`` are the options of `load` for a log. Nothing is written. UserError for runs of
-    several points, for a run that has not ended, and for a log without a recipe.
+    Repeats are several arguments, or a list. They are measured against the number that fits best, or against
+    ``reference`` alone: the id of a published number, a run, or a folder of runs. ``stated`` are the options of `load`
+    for a log. Nothing is written. UserError for runs of several points, for a run that has not ended, and for a log
+    without a recipe.
     """
-    chosen = [run if isinstance(run, Run) else load(run, **stated) for run in runs]
+    given = [run for each in runs for run in ([each] if isinstance(each, (Run, str, Path)) else each)]
+    chosen = [run if isinstance(run, Run) else load(run, **stated) for run in given]
     if not chosen:
         raise UserError("no run was given")
     directories = [run.directory for run in chosen if run.directory is not None]
@@ -151,7 +162,10 @@ def _place(run: "Run | str | Path") -> str:
     return str(run)
 
 
-def _runs(item: "str | Path | Run | Iterable[str | Path | Run]", stated: dict[str, Any]) -> Iterator[Run]:
+def _runs(
+    item: "str | Path | Run | Iterable[str | Path | Run]", stated: dict[str, Any]
+) -> Iterator[Run | BenchrunError]:
+    """The runs of ``item``; for each damaged run of a folder its error."""
     if isinstance(item, Run):
         yield item
     elif not isinstance(item, (str, Path)):
@@ -160,7 +174,7 @@ def _runs(item: "str | Path | Run | Iterable[str | Path | Run]", stated: dict[st
     elif is_folder(str(item)):
         inside = find_runs(Path(item))
         if inside:
-            yield from (_of_run(run, stated.get("warmup")) for run in inside)
+            yield from (_readable(run, stated.get("warmup")) for run in inside)
         else:
             given = {name: value for name, value in stated.items() if name not in ("recipe", "warmup")}
             base = setting(stated.get("recipe"), Setting(**given))
@@ -168,6 +182,13 @@ def _runs(item: "str | Path | Run | Iterable[str | Path | Run]", stated: dict[st
                 yield _of_log(log, stated.get("recipe"), base, stated.get("warmup"), [Path(item)])
     else:
         yield load(item, **stated)
+
+
+def _readable(run: RunDir, warmup: int | None) -> Run | BenchrunError:
+    try:
+        return _of_run(run, warmup)
+    except BenchrunError as error:
+        return error if run.run_id in str(error) else UserError(str(error), where=run.run_id)
 
 
 def _is_run(path: Path) -> bool:

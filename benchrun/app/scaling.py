@@ -1,13 +1,13 @@
 """Curves over numbers of GPUs: of a point, predicted; of runs, measured beside predicted."""
 
 from collections.abc import Sequence
-from statistics import median
 
 from benchrun.app.predictions import Predicted, expected_step
 from benchrun.comparison.measured import grouped
 from benchrun.comparison.verdict import RunResult
 from benchrun.predict.scaling import CurvePoint, Scaling
 from benchrun.report.curve import CurveView
+from benchrun.report.repeats import median_of
 from benchrun.report.scaling import Curve, curves_of
 from benchrun.spec.runspec import TrainingSpec
 
@@ -18,26 +18,28 @@ def predicted_scaling(curve: Sequence[Predicted], scaling: Scaling) -> CurveView
 
 
 def measured_scaling(results: Sequence[RunResult]) -> list[CurveView]:
-    """Every weak and strong curve among the valid runs; the speed of a point is the median of its repeats."""
+    """Every weak and strong curve among the valid runs; the step time of a point is the median of its repeats."""
     valid = [run for run in results if isinstance(run.spec, TrainingSpec) and run.numbers]
     points: list[tuple[TrainingSpec, float]] = []
+    steps: dict[str, float] = {}
     parts: dict[str, dict[str, float]] = {}
     for repeats in grouped(valid, lambda run: run.spec.repeat_key()):
         spec = repeats[0].spec
-        rates = [rate for run in repeats if run.numbers and (rate := run.numbers.tokens_per_s_per_gpu.median)]
-        if isinstance(spec, TrainingSpec) and rates:
-            points.append((spec, median(rates)))
+        step_s = median_of("step_time_s", [run.numbers for run in repeats if run.numbers])
+        if isinstance(spec, TrainingSpec) and step_s:
+            points.append((spec, spec.tokens_per_step / (step_s * spec.num_gpus)))
+            steps[spec.repeat_key()] = step_s
             parts[spec.repeat_key()] = _profiled(repeats[0])
-    return [_view(curve, parts) for curve in curves_of(points)]
+    return [_view(curve, steps, parts) for curve in curves_of(points)]
 
 
-def _view(curve: Curve, parts: dict[str, dict[str, float]]) -> CurveView:
+def _view(curve: Curve, steps: dict[str, float], parts: dict[str, dict[str, float]]) -> CurveView:
     profiled = all(parts[spec.repeat_key()] for spec in curve.specs)
     measured = tuple(
         CurvePoint(
             spec.num_gpus,
             spec.gbs,
-            spec.tokens_per_step / (curve.rates[spec.num_gpus] * spec.num_gpus),
+            steps[spec.repeat_key()],
             parts[spec.repeat_key()] if profiled else {},
         )
         for spec in curve.specs

@@ -33,7 +33,8 @@ def list(
 ) -> None:
     """One line a recipe; of RECIPES one line a layout. --json: every point, with layout, batch, image.
 
-    GPUS is the range of the number of GPUs, PUBLISHED how many published numbers there are for these points.
+    GPUS is the range of the number of GPUs, PUBLISHED how many published numbers there are for these points. For
+    a GPU without points DERIVED is the GPU whose layouts it takes.
     """
     from benchrun.report import listing
     from benchrun.report.table import plain
@@ -46,9 +47,9 @@ def list(
     else:
         gpu = gpu or (app.gpu_of(cluster) if cluster else None)
         if every or as_json:
-            rows = app.list_points(recipes, gpu)
+            rows = app.list_points(recipes, gpu, cluster)
         else:
-            rows = app.list_layouts(recipes, gpu) if recipes else app.list_recipes((), gpu)
+            rows = app.list_layouts(recipes, gpu, cluster) if recipes else app.list_recipes((), gpu, cluster)
         make = listing.points_table if every else listing.layouts_table if recipes else listing.recipes_table
         table = None if as_json else make(rows)
     if as_json:
@@ -69,7 +70,7 @@ def show(as_json: bool, every: bool, **point: Any) -> int:
     request = app.Request(**point)
     if app.is_suite(request.recipe):
         return _show_suite(request, as_json)
-    (spec,) = app.resolve(request)
+    spec = app.resolve_shown(request)
     document = app.describe(spec)
     if as_json:
         print_json(document)

@@ -12,7 +12,7 @@ import click
 from benchrun import app, paths
 from benchrun.cli.complete import recipe_names, run_names
 from benchrun.cli.options import baseline_option, each, json_option, json_text, opened, print_json, run_id, say
-from benchrun.errors import UserError, closest, writing
+from benchrun.errors import NoNumberError, UserError, closest, writing
 from benchrun.vocabulary import Exit, worst
 
 FORMATS = ("terminal", "markdown", "csv", "json", "html", "junit")
@@ -47,14 +47,19 @@ def status(
     if as_json:
         print_json(rows)
     elif not rows and not runs:
-        kind = f"{' '.join(filter(None, [*states, recipe]))} runs" if states or recipe else "runs"
-        say(f"no {kind} in {paths.runs_dir().absolute()}; BENCHRUN_RESULTS names another folder")
+        say(_no_runs(*states, recipe))
     elif rows:
         from benchrun.report.status import status_lines
 
         for line in status_lines(rows):
             click.echo(line)
     return worst((code, failed))
+
+
+def _no_runs(*kinds: str | None) -> str:
+    """That the runs folder has no run of these ``kinds``."""
+    what = " ".join(filter(None, [*kinds, "runs"]))
+    return f"no {what} in {paths.runs_dir().absolute()}; BENCHRUN_RESULTS names another folder"
 
 
 def _check_states(states: tuple[str, ...]) -> None:
@@ -166,7 +171,7 @@ def report(
     With --baseline the report has the verdicts against it, instead of the stored ones; they are not stored.
 
     The exit code is that of the worst run: 0 if every one passed, 1 if one is slow, 4 if one gives no clear answer,
-    failed, or was not judged.
+    failed, or was not judged; 4 also where there is no run.
     """
     if keep and not runs:
         raise UserError("--keep needs the RUNS to keep", hint="benchrun status lists them")
@@ -176,8 +181,7 @@ def report(
     as_json = form == "json"
     _check_history(history, by, form)
     rows = "scaling" if scaling or (plot and not history) else by
-    chosen, code = opened(runs, open_name=app.runs_at)
-    chosen = [run for run in chosen if runs or run.spec.reported]
+    chosen, code = _reported(runs)
     if keep:
         for run in chosen:
             say(f"kept {app.keep(run, keep).path}")
@@ -204,6 +208,15 @@ def report(
 
         draw(model.curves, plot)
     return worst((code, unjudged, failed if runs else Exit.OK, *(_code(result) for result in results)))
+
+
+def _reported(names: Sequence[str]) -> "tuple[list[RunDir], Exit]":
+    """The runs called ``names``, or all that a report has, and the exit code. NoNumberError where there is none."""
+    chosen, code = opened(names, open_name=app.runs_at)
+    chosen = [run for run in chosen if names or run.spec.reported]
+    if not chosen and code is Exit.OK:
+        raise NoNumberError(_no_runs())
+    return chosen, code
 
 
 def _write(text: str, output: Path | None) -> None:

@@ -22,6 +22,8 @@ FATAL = {
 """What must follow each kind of fatal problem to make up for it."""
 END = {"image_missing", "mount_failed", "launch_failed", "cancelled", "time_limit", "cuda_oom", "host_oom", CRASH}
 """Kinds after which a job writes no more steps. A preempted job, or one whose node failed, may be queued again."""
+CAUSES = {"xid", "ecc", "cuda_oom", "host_oom", "cuda_error", "missing_module"}
+"""Kinds that make a rank crash. Cancelled steps and NCCL errors often follow the crash of another rank."""
 MOST_SKIPPED = 0.1
 """Above this share of steps without an update a run did not train."""
 
@@ -29,14 +31,23 @@ MOST_SKIPPED = 0.1
 def fatal_problem(
     log: Log, problems: Iterable[Problem], planned_steps: int | None, skipped_share: float
 ) -> Problem | None:
-    """The first fatal problem, or one about too many steps without an update; None for a sound log."""
-    harmless = CRASH if log.complete(planned_steps) else None
+    """The first fatal problem, or one about too many steps without an update; None for a sound log.
+
+    In place of a crash the problem that caused it, where the log has one: a traceback begins before its error.
+    """
+    problems, harmless = [*problems], CRASH if log.complete(planned_steps) else None
     for problem in problems:
         if problem.kind != harmless and problem.kind in FATAL and problem.then not in FATAL[problem.kind]:
-            return problem
+            return _cause(problem, problems) if problem.kind == CRASH else problem
     if skipped_share > MOST_SKIPPED:
         return Problem("skipped_steps", None, f"{100 * skipped_share:.0f} % of the steps had no update")
     return None
+
+
+def _cause(crash: Problem, problems: Iterable[Problem]) -> Problem:
+    """The first problem that explains ``crash`` and that nothing made up for; else the crash itself."""
+    causes = (each for each in problems if each.kind in CAUSES and each.then not in FATAL[CRASH])
+    return next(causes, crash)
 
 
 def job_ended(log: Log) -> bool:

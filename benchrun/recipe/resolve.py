@@ -31,22 +31,33 @@ _REFERENCE = re.compile(r"[/:]")
 """What the name of a published image has, and that of a framework has not."""
 
 
-def resolve(request: Request) -> RunSpec:
-    """The RunSpec that ``request`` names. UserError names the rule that it breaks, with numbers and a legal value."""
+def resolve(request: Request, *, to_launch: bool = True) -> RunSpec:
+    """The RunSpec that ``request`` names. UserError names the rule that it breaks, with numbers and a legal value.
+
+    Without ``to_launch`` the site need not state what only a launch needs: see `missing_scripts`.
+    """
     file = catalogue.recipe_file(request.recipe)
     if request.gpu is None and request.cluster:
         request = replace(request, gpu=cluster_document(request.cluster).get("gpu"))
-    return resolve_point(file, select(file, request), request.cluster, request.overrides)
+    return resolve_point(file, select(file, request), request.cluster, request.overrides, to_launch=to_launch)
 
 
 def resolve_point(
-    file: RecipeFile, point: Point, cluster: str | None = None, overrides: tuple[str, ...] = ()
+    file: RecipeFile,
+    point: Point,
+    cluster: str | None = None,
+    overrides: tuple[str, ...] = (),
+    *,
+    to_launch: bool = True,
 ) -> RunSpec:
-    """The RunSpec of one point."""
+    """The RunSpec of one point. UserError as `resolve`."""
     profile = cluster_document(cluster or default_cluster(point.gpu))
     inputs, document = _draft(file, point, profile, overrides)
     _same_gpu(inputs, point)
     launched = framework(point.framework)
+    if to_launch and (missing := missing_scripts(inputs.cluster, launched)):
+        hint = f"--set cluster.frameworks.{launched.name}.path=DIR; images have them in {launched.scripts}"
+        raise UserError(missing, hint=hint, where=document.where(("cluster", "container", "runtime")))
     spec = _with_environment(_spec(file, point, inputs, document, launched), launched, document)
     broken = refusals(spec, launched)
     if not broken:
@@ -195,7 +206,6 @@ def _with_environment(spec: RunSpec, launched: Framework, document: Document) ->
 def image_of_run(cluster: Cluster, framework: Framework, from_recipe: str | None, document: Document) -> str | None:
     """The site's image, or else the recipe's. UserError if its name is that of another framework."""
     _check_names(cluster, document)
-    _check_scripts(cluster, framework, document)
     container, from_site = cluster.container, framework.site_image(cluster, from_recipe)
     image = from_site or from_recipe
     any_will_do = not framework.release_matters and (from_site is None or container.runtime == "none")
@@ -242,11 +252,9 @@ def _check_names(cluster: Cluster, document: Document) -> None:
                 raise UserError(reason, hint="set cluster.env.PYTHONPATH, with what the image needs too", where=where)
 
 
-def _check_scripts(cluster: Cluster, framework: Framework, document: Document) -> None:
-    name = framework.name
-    if cluster.container.runtime == "none" and framework.scripts and not framework.installed(cluster).path:
-        raise UserError(
-            f"without a container the site must state where the scripts of {name} are: cluster.frameworks.{name}.path",
-            hint=f"--set cluster.frameworks.{name}.path=DIR; images have them in {framework.scripts}",
-            where=document.where(("cluster", "container", "runtime")),
-        )
+def missing_scripts(cluster: Cluster, framework: Framework) -> str | None:
+    """Why ``framework`` cannot be launched without a container; None where it can, or where there is one."""
+    if cluster.container.runtime != "none" or not framework.scripts or framework.installed(cluster).path:
+        return None
+    key = f"cluster.frameworks.{framework.name}.path"
+    return f"without a container the site must state where the scripts of {framework.name} are: {key}"

@@ -1,5 +1,6 @@
 """Choosing one point of a recipe from what the user asked for."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NoReturn
 
@@ -64,25 +65,27 @@ def borrowed(listed: list[Point], request: Request) -> list[Point]:
 
     Empty where the GPU is unknown, or has less memory than every listed one.
     """
-    gpu = _gpu(request)
-    if gpu is None:
+    gpu = wanted_gpu(request.gpu, request.cluster)
+    closest_one = lender([point.gpu for point in listed], gpu) if gpu else None
+    if gpu is None or closest_one is None:
         return []
-    lenders = {point.gpu: lender for point in listed if (lender := hardware.gpu(point.gpu))}
-    fitting = [name for name, lender in lenders.items() if lender.memory_gib <= gpu.memory_gib]
-    if not fitting:
-        return []
-    closest_one = max(fitting, key=lambda name: lenders[name].memory_gib)
     own = [point for point in listed if point.gpu == closest_one and gpu.peak_tflops(point.precision)]
     return [replace(point, gpu=gpu.name, borrowed_from=closest_one) for point in own]
 
 
-def _gpu(request: Request) -> hardware.Device | None:
-    """The wanted GPU: of the site file, or of the hardware table."""
-    if request.cluster:
-        site = cluster_document(request.cluster)
-        if site.get("hardware") and _same(site.get("gpu"), request.gpu):
+def lender(listed: Sequence[str], gpu: hardware.Device) -> str | None:
+    """The ``listed`` GPU that is closest to ``gpu`` in memory and has not more; None where all have more."""
+    known = {name: device.memory_gib for name in listed if (device := hardware.gpu(name))}
+    return max((name for name in known if known[name] <= gpu.memory_gib), key=known.__getitem__, default=None)
+
+
+def wanted_gpu(name: str | None, cluster: str | None) -> hardware.Device | None:
+    """The GPU called ``name``: of the site file, or of the hardware table."""
+    if cluster:
+        site = cluster_document(cluster)
+        if site.get("hardware") and _same(site.get("gpu"), name):
             return hardware.own(checked(Cluster, site))
-    named = (name for name in hardware.names() if _same(name, request.gpu))
+    named = (listed for listed in hardware.names() if _same(listed, name))
     return hardware.gpu(next(named, ""))
 
 

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 from benchrun.comparison.verdict import RunResult
 from benchrun.metrics.model import Metrics
+from benchrun.report.repeats import median_of
 from benchrun.report.runs import proxy, short_layout
 from benchrun.report.table import Table
 from benchrun.spec.runspec import TrainingSpec
@@ -40,7 +41,7 @@ def side_by_side(runs: Sequence[Measured]) -> Table:
             points.setdefault(_point(spec), {}).setdefault(spec.framework, []).append(metrics)
     rows: list[list[Any]] = []
     for point, by_framework in points.items():
-        times = {framework: _median(each, "step_time_s") or 0.0 for framework, each in by_framework.items()}
+        times = {framework: median_of("step_time_s", each) or 0.0 for framework, each in by_framework.items()}
         fastest = min(times.values())
         if len(times) > 1:
             ordered = sorted(times.items(), key=lambda item: item[1])
@@ -79,12 +80,11 @@ def _row(repeats: Sequence[Metrics], time: float, fastest: float) -> list[Any]:
     memory = [run.telemetry.memory_gib for run in repeats if run.telemetry and run.telemetry.memory_gib]
     first, last = repeats[0].first_loss, repeats[0].final_loss
     return [
-        *(len(repeats), time, fastest / time, _median(repeats, "tokens_per_s_per_gpu")),
-        *(_median(repeats, "tflops_per_gpu_causal"), max(memory, default=None), _median(repeats, "tokens_per_joule")),
+        *(len(repeats), time, fastest / time, median_of("tokens_per_s_per_gpu", repeats)),
+        *(
+            median_of("tflops_per_gpu_causal", repeats),
+            max(memory, default=None),
+            median_of("tokens_per_joule", repeats),
+        ),
         None if first is None or last is None else f"{first:.4g} -> {last:.4g}",
     ]
-
-
-def _median(repeats: Sequence[Metrics], key: str) -> float | None:
-    values = [value for run in repeats if (value := run.metrics.get(key)) is not None]
-    return median(values) if values else None

@@ -10,7 +10,7 @@ from benchrun.report.figure import Figure
 from benchrun.report.model import ReportModel
 from benchrun.report.style import PAGE
 from benchrun.report.svg import svg
-from benchrun.report.table import Table
+from benchrun.report.table import Table, visible
 
 SHORT = 12
 """Letters of a cell that does not wrap."""
@@ -39,16 +39,18 @@ class Lead:
 
 def page(report: ReportModel, title: str = "benchrun report", leads: Sequence[Lead] = (), *, by: str = "point") -> str:
     """The whole file; ``leads`` stand first. ``by`` framework or scaling: only that section, without the runs."""
-    return "\n".join(
-        [
-            '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">',
-            '<meta name="viewport" content="width=device-width, initial-scale=1">',
-            f"<title>{escape(title)}</title>\n<style>{PAGE}</style>\n</head>\n<body>\n<main>",
-            f"<h1>{escape(title)}</h1>",
-            *(part for lead in leads for part in _lead(lead)),
-            *_body(report, by),
-            "</main>\n</body>\n</html>\n",
-        ]
+    return visible(
+        "\n".join(
+            [
+                '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">',
+                '<meta name="viewport" content="width=device-width, initial-scale=1">',
+                f"<title>{escape(title)}</title>\n<style>{PAGE}</style>\n</head>\n<body>\n<main>",
+                f"<h1>{escape(title)}</h1>",
+                *(part for lead in leads for part in _lead(lead)),
+                *_body(report, by),
+                "</main>\n</body>\n</html>\n",
+            ]
+        )
     )
 
 

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 from benchrun.comparison.verdict import RunResult
+from benchrun.report.table import visible
 
 NOT_WELL = {"slow": "failure", "invalid_run": "error"}
 """Verdict -> element of a test case that did not pass; what is neither this nor a pass was skipped."""
@@ -34,8 +35,8 @@ def junit(results: Sequence[RunResult]) -> str:
 
 
 def _xml(text: str) -> str:
-    """``text`` with U+FFFD in place of what XML cannot hold, such as the control characters of a log."""
-    return NOT_XML.sub("\ufffd", text)
+    """``text`` without control characters and changes of direction, with U+FFFD for what else XML cannot hold."""
+    return NOT_XML.sub("\ufffd", visible(text))
 
 
 def _kind(result: RunResult) -> str | None:

@@ -42,7 +42,15 @@ def recipes_table(rows: Rows) -> Table:
         )
         for row in rows
     ]
-    return Table(titles, lines)
+    return _with_origin(Table(titles, lines), rows)
+
+
+def _with_origin(table: Table, rows: Rows) -> Table:
+    """``table`` with the GPU whose layouts the ``rows`` have, where that is another one."""
+    if not any(row["derived"] for row in rows):
+        return table
+    derived = [(*line, f"from {row['derived']}") for line, row in zip(table.rows, rows, strict=True)]
+    return Table((*table.titles, "DERIVED"), derived)
 
 
 def layouts_table(rows: Rows) -> Table:
@@ -57,12 +65,13 @@ def layouts_table(rows: Rows) -> Table:
         )
         for row in rows
     ]
-    return Table((*(("RECIPE",) if several else ()), *titles), lines)
+    return _with_origin(Table((*(("RECIPE",) if several else ()), *titles), lines), rows)
 
 
 def points_table(rows: Rows) -> Table:
     """One line a point."""
-    names = [name for name in rows[0] if name not in ONLY_IN_JSON]
+    left_out = (*ONLY_IN_JSON, *(() if rows[0]["derived"] else ("derived",)))
+    names = [name for name in rows[0] if name not in left_out]
     return Table(names, [[row[name] for name in names] for row in rows], missing="None")
 
 
@@ -88,4 +97,6 @@ def inventory_table(rows: Rows, left_out: Sequence[str] = ()) -> Table:
 def _cell(value: Any) -> Any:
     if isinstance(value, bool):
         return "yes" if value else "no"
+    if isinstance(value, dict):
+        return " ".join(f"{key}={_cell(each)}" for key, each in value.items())
     return " ".join(map(str, value)) if isinstance(value, (list, tuple)) else value

@@ -141,6 +141,8 @@ def _job(spec: RunSpec, document: Mapping[str, Any]) -> Rows:
     yield "cluster", f"{where}, at most {site.time_limit}"
     if spec.container_image:
         yield "image", spec.container_image
+    if warning := document["launch_warning"]:
+        yield "  note", warning
     yield "run", f"{spec.planned_steps} steps; identity {spec.identity()}"
 
 

@@ -1,8 +1,7 @@
 """Several runs as one table: one row per point, its repeats together; and words that every report uses."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from statistics import median
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from benchrun.comparison.checks import Check
@@ -11,8 +10,9 @@ from benchrun.comparison.measured import grouped
 from benchrun.comparison.references import Reference, load_references
 from benchrun.comparison.verdict import RunResult
 from benchrun.explain.difference import NOT_COMPARED, flat
-from benchrun.metrics.registry import Metric, tabled
+from benchrun.metrics.registry import tabled
 from benchrun.metrics.statistics import spread_percent as spread_percent
+from benchrun.report.repeats import median_of, valid_values
 from benchrun.report.scaling import Ratio, fsdp_over_3d
 from benchrun.report.table import Table, markdown
 from benchrun.spec.runspec import RunSpec, TrainingSpec
@@ -75,20 +75,18 @@ def distinctions(specs: Sequence[RunSpec]) -> list[str]:
 
 
 def _row(repeats: Sequence[RunResult]) -> list[Any]:
-    spec, measured = repeats[0].spec, [result.numbers.metrics for result in repeats if result.numbers]
-    valid = {metric.name: valid_values(metric, measured) for metric in tabled()}
+    spec, measured = repeats[0].spec, [result.numbers for result in repeats if result.numbers]
     labels = [", ".join(label.code for label in result.verdict.labels) for result in repeats if result.verdict]
     return [
         *(proxy(spec), *(getattr(spec, name, None) for name in STATED)),
         *(short_layout(spec), spec.cluster.name, len(repeats)),
-        *(median(values) if values else None for values in valid.values()),
-        *(_distinct(result.judgement for result in repeats), _distinct(labels), spread_percent(valid[SPREAD])),
+        *(median_of(metric.key, measured) for metric in tabled()),
+        *(
+            _distinct(result.judgement for result in repeats),
+            _distinct(labels),
+            spread_percent(valid_values(SPREAD, measured)),
+        ),
     ]
-
-
-def valid_values(metric: Metric, measured: Iterable[Mapping[str, float | None]]) -> list[float]:
-    """The metric's value of each run that has one; ``measured`` are the runs' metrics by key."""
-    return [value for metrics in measured if (value := metrics[metric.key]) is not None]
 
 
 def runs_page(results: Sequence[RunResult]) -> str:

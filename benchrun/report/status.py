@@ -3,22 +3,42 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from benchrun.report.table import Table, plain
+from benchrun.report.table import GAP, Table, plain
 
 TITLES = ("RUN", "STATE", "JOB", "NODES", "AGE", "STEP", "STEP TIME", "NOTE")
 
 
+WIDTH = 120
+"""Characters of a line; a note that is longer is cut."""
+LEAST = 20
+"""Characters of a note that are shown even where the other columns are wide."""
+
+
 def status_lines(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     """The rows of ``status --json`` for a reader, with a heading. What a terminal would obey becomes ``?``."""
-    yield from plain(Table(TITLES, list(map(_cells, rows)))).splitlines()
+    cells = [*map(_cells, rows)]
+    before = sum(max(map(len, column)) + GAP for column in list(zip(TITLES, *cells, strict=True))[:-1])
+    room = max(LEAST, WIDTH - before)
+    yield from plain(Table(TITLES, [(*row[:-1], _cut(row[-1], room)) for row in cells])).splitlines()
+
+
+def _cut(text: str, room: int) -> str:
+    return text if len(text) <= room else text[: room - 3] + "..."
+
+
+def _note(row: Mapping[str, Any]) -> str:
+    """Why a run is in its state; empty for one that completed."""
+    if row["state"] == "completed":
+        return ""
+    return "; ".join(dict.fromkeys(filter(None, [*row["evidence"], row["note"]])))
 
 
 def _cells(row: Mapping[str, Any]) -> tuple[str, ...]:
     step, planned, step_s = row["last_step"], row["planned_steps"], row["step_time_s"]
-    note = "; ".join(dict.fromkeys(filter(None, [*row["evidence"], row["note"]])))
+    job = "local" if "/" in (row["job"] or "") else row["job"] or ""  # a local job is called by its folder
     cells = (
-        *(row["run_id"], row["state"], row["job"] or "", row["nodes"], age(row["age_s"])),
-        *(f"{step} of {planned}" if step else "", f"{step_s:.3g} s" if step_s else "", note),
+        *(row["run_id"], row["state"], job, row["nodes"], age(row["age_s"])),
+        *(f"{step} of {planned}" if step else "", f"{step_s:.3g} s" if step_s else "", _note(row)),
     )
     return tuple("".join(char if char.isprintable() else "?" for char in cell) for cell in cells)
 

@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -22,6 +23,9 @@ GAP = 2
 """Spaces between columns."""
 DIGITS = 4
 """Decimal places of a number in CSV and JSON."""
+
+_UNSEEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+"""Control characters, and those that change the direction of text: a name could look like another one."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +47,12 @@ class Table:
 
 
 def _text(value: Any) -> str:
-    return f"{rounded(value):.6g}" if isinstance(value, float) else str(value)
+    return f"{rounded(value):.6g}" if isinstance(value, float) else visible(str(value))
+
+
+def visible(text: str) -> str:
+    """``text`` without control characters and without those that change its direction; lines and tabs stay."""
+    return _UNSEEN.sub("", text)
 
 
 def markdown(table: Table) -> str:
@@ -68,7 +77,7 @@ def as_csv(table: Table) -> str:
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(table.titles)
     writer.writerows(record.values() for record in table.records())
-    return text.getvalue()
+    return visible(text.getvalue())
 
 
 def aligned(lines: Iterable[Sequence[str]]) -> list[tuple[str, ...]]:

@@ -9,7 +9,7 @@ from rich.text import Text
 
 from benchrun import hardware
 from benchrun.comparison.verdict import RunResult, Verdict
-from benchrun.metrics.model import Measurement, Metrics, Summary
+from benchrun.metrics.model import Measurement, Metrics, ProblemEntry, Summary
 from benchrun.metrics.registry import METRICS, OURS
 from benchrun.metrics.telemetry import Telemetry, percent
 from benchrun.report.runs import check_rows, layout, proxy, reference_line
@@ -208,14 +208,18 @@ DETAILS: dict[str, Callable[[Measurement], Rows]] = {
 
 def _problem_rows(measured: Measurement) -> Rows:
     """The first few problems, the fatal one before the others, and how many more."""
-    listed = dict.fromkeys(filter(None, (measured.fatal, *measured.problems)))
     rows = []
-    for entry in listed:
+    for entry in _problems(measured):
         places = {"line": entry.line, "host": entry.host, "rank": entry.rank}
         place = ", ".join(f"{name} {value}" for name, value in places.items() if value is not None)
         rows.append((entry.kind, f"{place}: {entry.detail}" if place else entry.detail))
     more = len(rows) - SHOWN_PROBLEMS
     return [*rows[:SHOWN_PROBLEMS], ("", f"and {more} more problem{'s' if more > 1 else ''}")] if more > 0 else rows
+
+
+def _problems(measured: Measurement) -> list[ProblemEntry]:
+    """Every problem once, the fatal one first."""
+    return [*dict.fromkeys(filter(None, (measured.fatal, *measured.problems)))]
 
 
 def _short(value: float) -> str:
@@ -241,7 +245,7 @@ def run_page(result: RunResult) -> str:
     if metrics is not None:
         parts.append(markdown(Table(("measured", ""), metrics_rows(metrics))))
     elif result.metrics is not None:
-        problems = result.metrics.problems
+        problems = _problems(result.metrics)
         parts.append("".join(f"- {problem.kind}: {markdown_text(problem.detail)}\n" for problem in problems))
     return "\n".join([*parts, markdown(Table(("conditions", ""), spec_rows(result.spec)))])
 

@@ -3,7 +3,6 @@
 import re
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from statistics import median
 from typing import TypeVar
 
 from benchrun.comparison.measured import MeasuredRun, grouped, repeats
@@ -16,7 +15,8 @@ from benchrun.metrics.telemetry import Telemetry, percent
 from benchrun.model.operators import PASSES
 from benchrun.report.frameworks import Measured, losses, side_by_side
 from benchrun.report.model import ReportModel
-from benchrun.report.runs import distinctions, layout, proxy, spread_percent, valid_values
+from benchrun.report.repeats import median_of, valid_values
+from benchrun.report.runs import distinctions, layout, proxy, spread_percent
 from benchrun.report.scaling import Curve, curves
 from benchrun.report.table import Table, markdown
 from benchrun.spec.artifacts import Breakdown, Ceilings, Gemm
@@ -188,8 +188,7 @@ def _in_tflops(near: Nearest) -> str:
 
 
 def _median(group: Group, metric: Metric) -> float | None:
-    values = valid_values(metric, [run.metrics.metrics for run in group])
-    return median(values) if values else None
+    return median_of(metric.key, [run.metrics for run in group])
 
 
 def _published(near: Nearest) -> str:
@@ -201,7 +200,7 @@ def _published(near: Nearest) -> str:
 
 def _differs(group: Group, near: Nearest | None) -> list[str | None]:
     run = group[0].metrics
-    spread = spread_percent(valid_values(METRICS["step_time_s"], [each.metrics.metrics for each in group]))
+    spread = spread_percent(valid_values("step_time_s", [each.metrics for each in group]))
     energy = METRICS["tokens_per_joule"]
     return [
         _label(group[0].spec),

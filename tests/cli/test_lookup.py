@@ -13,7 +13,7 @@ from test_contract import POINT, call, document
 from benchrun import app, hardware, paths
 from benchrun.report.listing import span
 from benchrun.report.point import BAR, bar
-from benchrun.report.status import age
+from benchrun.report.status import age, status_lines
 
 
 class TestList:
@@ -48,10 +48,36 @@ class TestList:
     def test_all_has_a_line_a_point(self) -> None:
         assert len(call("list", "tiny-llama", "--all").stdout.splitlines()) == 1 + len(app.list_points(("tiny-llama",)))
 
-    @pytest.mark.parametrize(("gpu", "named"), [("A100", True), ("H2000", False)])
-    def test_a_gpu_without_points_of_its_own_is_shown_the_way(self, gpu: str, named: bool) -> None:
-        refused = call("list", "llama3.1-8b", "--gpu", gpu)
-        assert (refused.returncode, f"benchrun show llama3.1-8b --gpu {gpu}" in refused.stderr) == (2, named)
+    def test_a_gpu_without_points_borrows_those_of_another(self, tmp_path: Path) -> None:
+        site = tmp_path / "a100.yaml"
+        site.write_text(
+            "{description: mine, scheduler: local, gpu: A100, gpus_per_node: 8, container: {runtime: none}}\n"
+        )
+        rows = document("list", "--cluster", site, "--json")
+        assert {row["gpu"] for row in rows} == {"A100"}
+        assert {row["derived"] for row in rows} == {"H100"}
+        assert {row["precision"] for row in rows} == {"bf16"}  # it has no FP8
+        for words in ((), ("llama3.1-8b",), ("llama3.1-8b", "--all")):
+            heading, *lines = call("list", *words, "--cluster", site).stdout.splitlines()
+            assert heading.split()[-1].upper() == "DERIVED"
+            assert lines and all(line.endswith("H100") for line in lines)
+        assert all(row["derived"] is None for row in document("list", "llama3.1-8b", "--json"))
+
+    def test_an_unknown_gpu_is_refused(self) -> None:
+        refused = call("list", "llama3.1-8b", "--gpu", "H2000")
+        assert (refused.returncode, "no point is for --gpu H2000" in refused.stderr) == (2, True)
+
+    def test_show_needs_no_scripts_and_notes_that_a_launch_does(self, tmp_path: Path) -> None:
+        site = tmp_path / "a100.yaml"
+        site.write_text(
+            "{description: mine, scheduler: slurm, gpu: A100, gpus_per_node: 8, container: {runtime: none}}\n"
+        )
+        point = ("llama3.1-8b", "--gpu", "A100", "--precision", "bf16", "--num-gpus", "8", "--cluster", site)
+        shown = call("show", *point)
+        assert (shown.returncode, "note" in shown.stdout) == (0, True), shown.stderr
+        assert "without a container the site must state where the scripts" in shown.stdout
+        refused = call("render", *point)
+        assert (refused.returncode, "where the scripts of" in refused.stderr) == (2, True)
 
     def test_cluster_chooses_its_gpu(self) -> None:
         assert {row["gpu"] for row in document("list", "--cluster", "hgx-h200", "--json")} == {"H200"}
@@ -102,6 +128,11 @@ class TestShow:
         assert len(call("show", "smoke").stdout.splitlines()) == 1 + 5
         assert next(row["recipe"] for row in document("show", "smoke", "--json")) == "tiny-llama"
 
+    def test_a_mapping_is_shown_as_pairs(self) -> None:
+        table = call("show", "scaling-h200").stdout
+        assert "{" not in table
+        assert "exp_avg=bf16 exp_avg_sq=bf16" in table
+
     def test_the_bar_is_as_long_as_the_gpu_is_large(self) -> None:
         assert bar({"weights": 40.0, "activations": 20.0}, 80.0) == "[" + "w" * 20 + "a" * 10 + "." * 10 + "]"
         assert len(bar({"weights": 100.0}, 80.0)) == BAR + 3
@@ -143,6 +174,17 @@ class TestStatus:
         assert line[1:4] == ["completed", "1", "n[1-2]"]
         assert " ".join(line[6:]) == "7 of 20 1.25 s"
 
+    def test_a_local_run_has_a_short_line(self) -> None:
+        row = {"state": "completed", "evidence": ["scheduler: COMPLETED"], "note": None, "job": "/long/" * 20}
+        row |= {"run_id": "tiny-llama-7e167111-20261123T032237Z-8e6c", "nodes": "", "age_s": 11.0}
+        row |= {"last_step": 20, "planned_steps": 20, "step_time_s": 0.0666}
+        failed = row | {"state": "failed", "evidence": ["a traceback " * 30], "job": "63"}
+        heading, line, other = status_lines([row, failed])
+        assert line.split()[1:3] == ["completed", "local"]
+        assert line.endswith("0.0666 s")
+        assert "a traceback" in other and other.endswith("...")
+        assert max(map(len, (heading, line, other))) <= 120
+
     def test_filters(self, folder: Path) -> None:
         def jobs(*options: str) -> list[str]:
             return [row["job"] for row in document("status", "--json", *options, cwd=folder)]
@@ -168,6 +210,13 @@ class TestStatus:
     )
     def test_ages_are_short(self, seconds: float, text: str) -> None:
         assert age(seconds) == text
+
+
+@pytest.mark.parametrize("options", [(), ("--json",), ("--history",), ("--scaling",)])
+def test_a_report_without_runs_has_no_number(tmp_path: Path, options: tuple[str, ...]) -> None:
+    result = call("report", *options, cwd=tmp_path)
+    assert (result.returncode, result.stdout) == (4, "")
+    assert f"no runs in {tmp_path}" in result.stderr
 
 
 def test_a_wrong_verb_names_the_right_one() -> None:

@@ -1,6 +1,7 @@
 """The Python interface: the same numbers as the command line, as objects and pandas frames."""
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -127,3 +128,29 @@ def test_importing_it_is_cheap_and_it_is_typed() -> None:
     code = "import sys, benchrun; print(sorted({'pandas', 'pydantic', 'numpy'} & set(sys.modules)))"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "[]\n"
     assert (paths.PACKAGE / "py.typed").exists()
+
+
+def test_a_damaged_run_in_a_folder_is_left_out_with_a_warning(kept: Path, tmp_path: Path) -> None:
+    for name in ("damaged", "whole"):
+        shutil.copytree(kept, tmp_path / name)
+    (tmp_path / "damaged" / "spec.json").write_text("{")
+    with pytest.warns(UserWarning, match="damaged") as caught:
+        frame = benchrun.frame(tmp_path)
+    assert list(frame.name) == ["whole"]
+    assert [warning.filename for warning in caught] == [__file__]
+    with pytest.raises(UserError, match="damaged"):
+        benchrun.load(tmp_path / "damaged")
+
+
+@pytest.mark.parametrize("wrong", [{"num_gpus": -3}, {"gbs": 0}, {"seq_length": "long"}, {"peak": float("nan")}])
+def test_a_size_that_is_not_above_zero_is_refused(wrong: dict[str, object]) -> None:
+    (name,) = wrong
+    with pytest.raises(UserError, match=f"{name} is .* above zero"):
+        benchrun.load(LOG, **wrong)
+
+
+def test_repeats_are_compared_as_arguments_or_as_a_list(kept: Path) -> None:
+    assert benchrun.compare([kept]) == benchrun.compare(kept)
+    assert benchrun.compare([benchrun.load(kept), str(kept)]).runs == benchrun.compare(kept, kept).runs == 2
+    with pytest.raises(UserError, match="no run was given"):
+        benchrun.compare([])

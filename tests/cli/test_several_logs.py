@@ -120,6 +120,9 @@ STEP_LINES = {"planned": lambda n: megatron(n, 1.0) + "\n", "open": unplanned}
         ("planned", [30, CRASH, 50], None),  # training went on
         ("planned", [50, CRASH], None),  # after the last planned step
         ("open", [50, CRASH], "rank_crash"),
+        ("open", [50, CRASH + "ModuleNotFoundError: No module named 'x'\n"], "missing_module"),
+        ("open", [50, CRASH + "torch.OutOfMemoryError: CUDA out of memory.\n"], "cuda_oom"),
+        ("planned", [50, CRASH + "ModuleNotFoundError: No module named 'x'\n"], None),
         ("open", [50, SHUTDOWN], None),
         ("open", [50, SHUTDOWN, CRASH], "rank_crash"),
         ("planned", [50, LIMIT], "time_limit"),

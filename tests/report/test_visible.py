@@ -1,0 +1,26 @@
+"""No format for readers has control characters, nor those that change the direction of text."""
+
+from dataclasses import replace
+
+from benchrun.report.junit import junit
+from benchrun.report.model import ReportModel
+from benchrun.report.readable import readable
+from benchrun.report.runs import identified
+from benchrun.report.table import visible
+from benchrun.report.written import written
+
+WRONG = "\x1b\x07\u061c\u200e\u200f\u202a\u202e\u2066\u2069"
+
+
+def test_letters_lines_and_tabs_stay() -> None:
+    assert visible(f"a{WRONG}b\t\n\u00a0\u00fc\u05d0\u3042") == "ab\t\n\u00a0\u00fc\u05d0\u3042"
+
+
+def test_no_format_has_them(two: ReportModel) -> None:
+    results = tuple(
+        replace(each, run_id=f"{WRONG}{each.run_id}", spec=each.spec.model_copy(update={"recipe": f"a{WRONG}b"}))
+        for each in two.results
+    )
+    model = replace(two, results=results, points=identified(results), readable=readable(results))
+    for text in (junit(results), written(model, "csv"), written(model, "html"), written(model, "terminal")):
+        assert not set(WRONG) & set(text)
