@@ -164,7 +164,7 @@ def setting(recipe: str | None = None, given: Setting = NOTHING, num_layers: int
     """
     for name in ("num_gpus", "seq_length", "gbs", "peak"):
         value = getattr(given, name)
-        if value is not None and not (isinstance(value, Real) and 0 < value < math.inf):
+        if value is not None and not (isinstance(value, Real) and 0 < float(value) < math.inf):
             raise UserError(f"{name} is {value!r}: it must be a number above zero")
     if given.gpu is not None:
         given = replace(given, gpu=_gpu(given.gpu, unlisted=given.peak is not None))
