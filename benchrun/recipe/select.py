@@ -75,8 +75,9 @@ def borrowed(listed: list[Point], request: Request) -> list[Point]:
 
 def lender(listed: Sequence[str], gpu: hardware.Device) -> str | None:
     """The ``listed`` GPU that is closest to ``gpu`` in memory and has not more; None where all have more."""
-    known = {name: device.memory_gib for name in listed if (device := hardware.gpu(name))}
-    return max((name for name in known if known[name] <= gpu.memory_gib), key=known.__getitem__, default=None)
+    memory_gib = {name: device.memory_gib for name in listed if (device := hardware.gpu(name))}
+    enough = (name for name, size in memory_gib.items() if size <= gpu.memory_gib)
+    return max(enough, key=memory_gib.__getitem__, default=None)
 
 
 def wanted_gpu(name: str | None, cluster: str | None) -> hardware.Device | None:
