@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchrun import app
-from benchrun.launch.endings import SILENT_S, Ending, classify
+from benchrun.launch.endings import SILENT_S, Ending, classified_again, classify
 from benchrun.launch.launcher import Observation
 from benchrun.launch.rundir import create
 from benchrun.launch.scheduler import Job, Phase
@@ -156,3 +156,14 @@ def test_a_job_that_was_preempted_and_ran_again_was_requeued() -> None:
     again = Done(job_id="7", exit_code=0, restarts=1)
     assert classify(job, again, steps_seen=20, steps_planned=20).ending is Ending.REQUEUED
     assert classify(job, again.model_copy(update={"restarts": 0})).ending is Ending.PREEMPTED
+
+
+@pytest.mark.parametrize("state", FINAL)
+@pytest.mark.parametrize("done", [None, Done(exit_code=1, signal="TERM", restarts=1), Done(exit_code=0, no_step_s=90)])
+@pytest.mark.parametrize("quiet_s", [0.0, SILENT_S + 1.0])
+def test_an_ending_follows_again_from_its_evidence(state: str, done: Done | None, quiet_s: float) -> None:
+    seen: dict[str, Any] = {"symptoms": {"oom_gpu": "CUDA out of memory"}, "steps_seen": 3, "steps_planned": 20}
+    last = Job("1", Phase.ENDED, state, exit_code=1, signal=9, reason="NodeFail", restarts=2)
+    for each in (last, job(state)):
+        end = classify(each, done, quiet_s=quiet_s, **seen)
+        assert classified_again(end.evidence, **seen) == end
