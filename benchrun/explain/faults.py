@@ -152,7 +152,7 @@ def _of_host(run: Evidence, parts: list[Part], divided: Buckets | None) -> Itera
 
 
 def _of_small_kernels(run: Evidence) -> bool:
-    """Whether the recipe itself launches so many small kernels that a healthy host keeps a GPU waiting."""
+    """Whether the recipe launches many small kernels, between which even a healthy host keeps a GPU waiting."""
     spec = run.spec
     if spec.task == "lora":  # adapters: kept runs of healthy nodes have no kernel in 7 to 34 % of the step
         return True
