@@ -43,7 +43,7 @@ def test_status_of_a_damaged_run_does_not_call_the_folder_empty(results: Path) -
 
 
 def test_status_of_a_state_that_does_not_exist_names_the_legal_ones(results: Path) -> None:
-    result = call("status", "--state", "runing", cwd=results)
+    result = call("status", "--state", "runing", cwd=results)  # codespell:ignore runing
     assert (result.returncode, "did you mean 'running'" in result.stderr) == (2, True)
 
 
