@@ -3,27 +3,14 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from benchrun.report.table import GAP, Table, plain
+from benchrun.report.table import Table, plain
 
 TITLES = ("RUN", "STATE", "JOB", "NODES", "AGE", "STEP", "STEP TIME", "NOTE")
 
 
-WIDTH = 120
-"""Characters of a line; a note that is longer is cut."""
-LEAST = 20
-"""Characters of a note that are shown even where the other columns are wide."""
-
-
 def status_lines(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     """The rows of ``status --json`` for a reader, with a heading. What a terminal would obey becomes ``?``."""
-    cells = [*map(_cells, rows)]
-    before = sum(max(map(len, column)) + GAP for column in list(zip(TITLES, *cells, strict=True))[:-1])
-    room = max(LEAST, WIDTH - before)
-    yield from plain(Table(TITLES, [(*row[:-1], _cut(row[-1], room)) for row in cells])).splitlines()
-
-
-def _cut(text: str, room: int) -> str:
-    return text if len(text) <= room else text[: room - 3] + "..."
+    yield from plain(Table(TITLES, [*map(_cells, rows)])).splitlines()
 
 
 def _note(row: Mapping[str, Any]) -> str:

@@ -30,7 +30,7 @@ def document(*args: Path | str, code: int = 0, **kwargs: Path | str) -> dict[str
 def test_list_has_a_row_a_point_with_exactly_these_keys() -> None:
     rows = document("list", "--json")
     keys = "recipe task framework gpu precision num_gpus proxy seq_length mbs gbs tp pp cp vp ep dp image reference"
-    assert all(list(row) == keys.split() for row in rows)
+    assert all(list(row) == [*keys.split(), "derived"] for row in rows)
     whole = {"llama3.1-405b", "mixtral-8x22b", "llama2-70b-sft", "tiny-llama", "tiny-llama-lora"}
     assert whole <= {row["recipe"] for row in rows}
     published = [r for r in rows if (r["recipe"], r["gpu"], r["proxy"]) == ("llama3.1-8b", "H100", False)]
@@ -147,7 +147,7 @@ def test_compare_a_bare_log_uses_what_the_log_says(tmp_path: Path) -> None:
         (["launch", "smok"], "there is a suite: benchrun launch smoke"),
         (["render", "llama3.1-8b", "--gpu", "H100"], "add --precision"),
         (["render", *POINT, "--output", "/dev/null"], "/dev/null: cannot be written"),
-        (["list", "llama3.1-8b", "--gpu", "A100"], "there are points for GH200, H100, H200"),
+        (["list", "llama3.1-8b", "--gpu", "H1000"], "there are points for GH200, H100, H200"),
         (["render", *POINT, "--set", "layout.tp=3"], "must be a multiple of tp (3)"),
         (["render", *POINT[:-1], "nowhere"], "no cluster is called 'nowhere'"),
         (["parse", "/no/such.log"], "cannot be read"),
