@@ -105,7 +105,7 @@ def test_the_table_of_all_runs_has_no_checks(tmp_path: Path) -> None:
         return [row["recipe"] for row in json.loads(result.stdout)]
 
     assert rows() == ["tiny-llama"]
-    assert rows(*runs) == ["tiny-llama", "nodes"]
+    assert rows(*runs) == ["nodes", "tiny-llama"]
 
 
 @pytest.mark.parametrize(

@@ -47,7 +47,7 @@ def test_an_empty_sequence_length_is_the_recipes(task: str, length: str) -> None
 
 
 def test_without_a_recipe_the_sequence_length_is_needed() -> None:
-    rows, reasons = table({**GOOD, "model": "nemotron3-8b", "seq_len": ""})
+    rows, reasons = table({**GOOD, "model": "mpt-7b", "seq_len": ""})
     assert rows[0]["predicted_s"] == ""
     assert reasons == ["line 2: seq_len is empty"]
 
