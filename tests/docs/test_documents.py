@@ -13,6 +13,8 @@ import pytest
 ROOT = Path(__file__).parent.parent.parent
 PAGES = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("*/README.md"), *ROOT.glob("*/*/README.md")]
 TRACES = ROOT / "tests/trace/traces"
+KEPT = "llama3.1-8b-3d2e1113-20261123T032821Z-6cac"
+"""A run of results/measured whose trace is kept too."""
 LOG = next((ROOT / "results/measured").glob("llama3.1-8b-*")) / "stdout.log.xz"
 EXAMPLES = (("my-cluster", "mysite.yaml"), ("accept-a-cluster", "acceptance.yaml"), ("run-a-study", "mystudy.yaml"))
 """How-to page and the file in it."""
@@ -43,6 +45,8 @@ def arguments(call: str, run: str, folder: Path) -> list[str]:
     names |= {name: str(folder / name) for _, name in EXAMPLES}
     names |= {PACK: str(folder / PACK)}
     names |= {"PROFILED_RUN": str(folder / "profiled")}
+    if words[:2] == ["explain", "RUN"] and "traces/" in words:  # a trace of another run is refused
+        names |= {"RUN": str(ROOT / "results/measured" / KEPT), "traces/": str(ROOT / f"results/traces/{KEPT}.json.xz")}
     words = [names.get(word, word) for word in words]
     if words[:2] == ["site", "init"]:
         words += ["--output", str(folder / "new.yaml")]

@@ -181,7 +181,8 @@ def test_what_is_read_of_done_json_has_the_right_types(document: Any) -> None:
         kinds = {key: type(value) for key, value in done}
         assert kinds.pop("signal") in (str, type(None))
         assert kinds.pop("no_step_s") in (int, type(None))
-        assert kinds == {"exit_code": int, "restarts": int, "job_id": str, "host": str}
+        texts = dict.fromkeys(("job_id", "host", "started", "ended"), str)
+        assert kinds == {"exit_code": int, "restarts": int, **texts}
 
 
 def test_the_job_id_is_told_where_it_cannot_be_recorded(

@@ -109,7 +109,7 @@ def test_the_line_of_a_job_is_the_one_that_is_read(tmp_path: Path) -> None:
 LINE = (
     " [2026-11-22 12:00:{0:02d}] iteration {0:8d}/      13 | consumed samples: {0}"
     " | elapsed time per iteration (ms): {1}"
-    " | learning rate: 1.0E-04 | global batch size: 8 | lm loss: 2.5E+00 | number of skipped iterations: 0 |\n"
+    " | learning rate: 1.0E-04 | global batch size: 8 | lm loss: 2.{0:02d}E+00 | number of skipped iterations: 0 |\n"
 )
 
 
